@@ -1,0 +1,236 @@
+//! What can go wrong, told apart by who can mend it.
+//!
+//! Every variant carries what its message needs as fields, so that the command line and
+//! Python can choose an exit status or an exception class without reading text. Messages
+//! are lower case, name the object in backticks and end with a `hint:` line where there is
+//! something to do.
+
+use std::fmt;
+use std::path::Path;
+
+/// The engine's result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Whose mistake an [`Error`] is, which decides the exit status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Wrong usage, SQL or job file: exit status 2.
+    Usage,
+    /// The data or the machine: exit status 1.
+    Failed,
+    /// Stopped by the user: exit status 130.
+    Interrupted,
+    /// A broken invariant of ours: exit status 1, and worth a report.
+    Internal,
+}
+
+/// An error of the engine.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The request cannot be carried out as it is worded.
+    #[error("{message}{}", Hint(hint))]
+    Usage {
+        /// What is wrong, naming the object in backticks.
+        message: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// No file where one was named.
+    #[error("no such file or folder: `{path}`{}", Hint(hint))]
+    NotFound {
+        /// The path or pattern as the user wrote it.
+        path: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// The operating system refused.
+    #[error("cannot {action} `{path}`: {source}")]
+    Io {
+        /// The attempted action, as an infinitive: `read`, `create`.
+        action: &'static str,
+        /// The object of the action.
+        path: String,
+        /// The operating system's answer.
+        source: std::io::Error,
+    },
+    /// Input bytes that are not what their format demands, beyond single records.
+    #[error("`{path}` is damaged{}: {reason}{}", At(offset), Hint(hint))]
+    Corrupt {
+        /// The file.
+        path: String,
+        /// Where in the file, in bytes, if known.
+        offset: Option<u64>,
+        /// What was expected and what was found.
+        reason: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// More malformed records than `--max-bad` allows.
+    #[error("{}", TooManyBad { count: *.count, allowed, first })]
+    BadRecords {
+        /// How many were found before the run stopped.
+        count: u64,
+        /// The limit as the user would write it: `0`, `100`, `1%`.
+        allowed: String,
+        /// The first few.
+        first: Vec<BadRecord>,
+    },
+    /// A file was replaced, shortened or removed between planning and reading.
+    #[error(
+        "`{path}` changed while it was read: {reason}\nhint: run again once nothing writes to it"
+    )]
+    Changed {
+        /// The file.
+        path: String,
+        /// What differs.
+        reason: String,
+    },
+    /// An output exists and may not be replaced.
+    #[error("`{path}` exists already\nhint: --overwrite replaces it")]
+    Exists {
+        /// The output.
+        path: String,
+    },
+    /// Another live run writes the same output.
+    #[error("another run ({run}) is writing to `{path}`\nhint: wait for it, or write elsewhere")]
+    Busy {
+        /// The destination both want.
+        path: String,
+        /// The other run's identifier.
+        run: String,
+    },
+    /// A result does not fit its type.
+    #[error("{message}{}", Hint(hint))]
+    Overflow {
+        /// What overflowed.
+        message: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// The memory budget is too small even with spilling.
+    #[error("{message}{}", Hint(hint))]
+    Memory {
+        /// What did not fit.
+        message: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// DataFusion reported a failure while it ran a plan.
+    #[error("{0}")]
+    Query(String),
+    /// The user pressed Ctrl-C, or a supervisor asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+    /// The reader of standard output has gone: a quiet end, not a failure.
+    #[error("the reader of the output has closed it")]
+    ClosedPipe,
+    /// A broken invariant of the engine.
+    #[error(
+        "internal error: {0}\nhint: this is a fault of tidemill; please report it with the command that led here"
+    )]
+    Internal(String),
+}
+
+/// One malformed record: where it is and what is wrong with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadRecord {
+    /// The file's path or URL.
+    pub path: String,
+    /// Line number, the first line being 1.
+    pub line: u64,
+    /// Byte offset of the record's first byte in the (uncompressed) file.
+    pub offset: u64,
+    /// The column, where one is at fault.
+    pub column: Option<String>,
+    /// What was expected and what was found.
+    pub reason: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl fmt::Display for BadRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: line {} (byte {})", self.path, self.line, self.offset)?;
+        if let Some(column) = &self.column {
+            write!(f, ", column `{column}`")?;
+        }
+        write!(f, ": {}", self.reason)
+    }
+}
+
+struct Hint<'a>(&'a Option<String>);
+
+impl fmt::Display for Hint<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(hint) => write!(f, "\nhint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+struct At<'a>(&'a Option<u64>);
+
+impl fmt::Display for At<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(offset) => write!(f, " at byte {offset}"),
+            None => Ok(()),
+        }
+    }
+}
+
+struct TooManyBad<'a> {
+    count: u64,
+    allowed: &'a str,
+    first: &'a [BadRecord],
+}
+
+impl fmt::Display for TooManyBad<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = if self.count == 1 { "" } else { "s" };
+        write!(f, "{} malformed record{s}, {} allowed:", self.count, self.allowed)?;
+        for record in self.first {
+            write!(f, "\n  {record}")?;
+        }
+        let hint = self.first.iter().find_map(|record| record.hint.as_deref());
+        let hint =
+            hint.unwrap_or("--max-bad N or N% skips such records, counts them and keeps a copy");
+        write!(f, "\nhint: {hint}")
+    }
+}
+
+impl Error {
+    /// A mistake in the request, without a hint.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Error::Usage { message: message.into(), hint: None }
+    }
+
+    /// A mistake in the request, with what to do about it.
+    pub fn usage_hint(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Error::Usage { message: message.into(), hint: Some(hint.into()) }
+    }
+
+    /// The operating system's refusal to do `action` to `path`.
+    pub fn io(action: &'static str, path: impl AsRef<Path>, source: std::io::Error) -> Self {
+        let path = path.as_ref().display().to_string();
+        match source.kind() {
+            std::io::ErrorKind::BrokenPipe => Error::ClosedPipe,
+            std::io::ErrorKind::NotFound if action == "read" => {
+                Error::NotFound { path, hint: None }
+            }
+            _ => Error::Io { action, path, source },
+        }
+    }
+
+    /// Whose mistake it is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Error::Usage { .. } => Kind::Usage,
+            Error::Interrupted => Kind::Interrupted,
+            Error::Internal(_) => Kind::Internal,
+            _ => Kind::Failed,
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! The job definition: what a job file, the command line and Python all say.

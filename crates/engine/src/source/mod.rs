@@ -1,0 +1,1 @@
+//! Where rows come from: files found, formats told, schemas inferred, splits cut and read.

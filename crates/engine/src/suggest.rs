@@ -1,0 +1,49 @@
+//! The nearest right thing to a wrong name.
+
+/// The candidate most like `word`, if one is near enough to be what was meant.
+///
+/// Case and `-`/`_` do not count as differences; at most a third of the letters may differ.
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let fold = |s: &str| s.to_lowercase().replace('-', "_");
+    let wanted = fold(word);
+    candidates
+        .into_iter()
+        .map(|candidate| (strsim::damerau_levenshtein(&wanted, &fold(candidate)), candidate))
+        .filter(|(distance, candidate)| {
+            *distance <= (wanted.chars().count().max(candidate.chars().count()) / 3).max(1)
+        })
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// "unknown `kind` …; did you mean …?" followed by the valid choices, as one message.
+pub fn unknown(kind: &str, word: &str, candidates: &[&str]) -> String {
+    let meant = match nearest(word, candidates.iter().copied()) {
+        Some(candidate) => format!("; did you mean `{candidate}`?"),
+        None => String::new(),
+    };
+    let mut listed = candidates.iter().take(40).copied().collect::<Vec<_>>().join(", ");
+    if candidates.len() > 40 {
+        listed.push_str(&format!(", and {} more", candidates.len() - 40));
+    }
+    format!("unknown {kind} `{word}`{meant}\n{kind}s: {listed}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn the_nearest_name_is_found_across_case_dashes_and_slips() {
+        let names = ["user_id", "day", "state"];
+        for (word, expected) in [
+            ("usr_id", Some("user_id")),
+            ("User-ID", Some("user_id")),
+            ("sate", Some("state")),
+            ("dya", Some("day")),
+            ("zebra", None),
+        ] {
+            assert_eq!(nearest(word, names), expected, "{word}");
+        }
+    }
+}
