@@ -4,6 +4,7 @@
 pub mod cancel;
 pub mod error;
 pub mod job;
+pub mod memory;
 pub mod progress;
 pub mod sink;
 pub mod source;
