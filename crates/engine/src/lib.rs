@@ -3,6 +3,7 @@
 
 pub mod cancel;
 pub mod error;
+pub mod home;
 pub mod job;
 pub mod progress;
 pub mod sink;
@@ -11,4 +12,5 @@ pub mod suggest;
 
 pub use cancel::Cancel;
 pub use error::{BadRecord, Error, Kind, Result};
+pub use home::{Home, RunDir, RunId};
 pub use progress::Progress;
