@@ -87,10 +87,12 @@ pub enum Error {
         reason: String,
     },
     /// An output exists and may not be replaced.
-    #[error("`{path}` exists already\nhint: --overwrite replaces it")]
+    #[error("`{path}` exists already{}\nhint: --overwrite replaces it", AndMore(more))]
     Exists {
-        /// The output.
+        /// The output, or the first of several.
         path: String,
+        /// How many others exist too.
+        more: usize,
     },
     /// Another live run writes the same output.
     #[error("another run ({run}) is writing to `{path}`\nhint: wait for it, or write elsewhere")]
@@ -177,6 +179,18 @@ impl fmt::Display for At<'_> {
         match self.0 {
             Some(offset) => write!(f, " at byte {offset}"),
             None => Ok(()),
+        }
+    }
+}
+
+struct AndMore<'a>(&'a usize);
+
+impl fmt::Display for AndMore<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            1 => write!(f, ", and one other file of this output"),
+            n => write!(f, ", and {n} other files of this output"),
         }
     }
 }

@@ -46,7 +46,7 @@ pub struct Work<'a> {
 ///
 /// # Errors
 /// The first that a split, in split order as far as is known, or a merge meets.
-pub fn run(work: &Work<'_>) -> Result<(Merged, u64)> {
+pub fn run(work: &Work<'_>) -> Result<Merged> {
     let split_count = work.scan.splits().len();
     let threads = work.threads.clamp(1, split_count.max(1));
     // A third for the workers' own tables, the rest for what is merged and waits.
@@ -87,8 +87,7 @@ pub fn run(work: &Work<'_>) -> Result<(Merged, u64)> {
         return Err(error);
     }
     work.cancel.check()?;
-    let spilled_bytes = merger.spilled_bytes();
-    Ok((merger.finish()?, spilled_bytes))
+    merger.finish()
 }
 
 struct Runner<'a> {
