@@ -87,10 +87,12 @@ pub enum Error {
         reason: String,
     },
     /// An output exists and may not be replaced.
-    #[error("`{path}` exists already\nhint: --overwrite replaces it")]
+    #[error("`{path}` exists already{}\nhint: --overwrite replaces it", AndMore(more))]
     Exists {
-        /// The output.
+        /// The output, or the first of several.
         path: String,
+        /// How many others exist too.
+        more: usize,
     },
     /// Another live run writes the same output.
     #[error("another run ({run}) is writing to `{path}`\nhint: wait for it, or write elsewhere")]
@@ -181,6 +183,18 @@ impl fmt::Display for At<'_> {
     }
 }
 
+struct AndMore<'a>(&'a usize);
+
+impl fmt::Display for AndMore<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            1 => write!(f, ", and one other file of this output"),
+            n => write!(f, ", and {n} other files of this output"),
+        }
+    }
+}
+
 struct TooManyBad<'a> {
     count: u64,
     allowed: &'a str,
@@ -233,4 +247,75 @@ impl Error {
             _ => Kind::Failed,
         }
     }
+}
+
+impl From<arrow::error::ArrowError> for Error {
+    fn from(error: arrow::error::ArrowError) -> Self {
+        use arrow::error::ArrowError;
+        match error {
+            ArrowError::ExternalError(source) => match source.downcast::<Error>() {
+                Ok(error) => *error,
+                Err(source) => Error::Query(source.to_string()),
+            },
+            ArrowError::IoError(_, source) => Error::io("read or write", "a stream", source),
+            ArrowError::DivideByZero => Error::Query("division by zero".into()),
+            ArrowError::ComputeError(message)
+            | ArrowError::CastError(message)
+            | ArrowError::InvalidArgumentError(message)
+            | ArrowError::ArithmeticOverflow(message) => Error::Query(message),
+            other => Error::Query(other.to_string()),
+        }
+    }
+}
+
+impl From<datafusion::error::DataFusionError> for Error {
+    fn from(error: datafusion::error::DataFusionError) -> Self {
+        use datafusion::common::SchemaError;
+        use datafusion::error::DataFusionError as Df;
+        match error {
+            Df::External(source) => match source.downcast::<Error>() {
+                Ok(error) => *error,
+                Err(source) => match source.downcast::<Df>() {
+                    Ok(inner) => (*inner).into(),
+                    Err(source) => Error::Query(source.to_string()),
+                },
+            },
+            Df::ArrowError(source, _) => (*source).into(),
+            Df::Context(_, inner) | Df::Diagnostic(_, inner) => (*inner).into(),
+            Df::Shared(inner) => match std::sync::Arc::try_unwrap(inner) {
+                Ok(inner) => inner.into(),
+                Err(shared) => Error::Query(shared.strip_backtrace()),
+            },
+            Df::Collection(mut errors) if !errors.is_empty() => errors.swap_remove(0).into(),
+            Df::IoError(source) => Error::io("read or write", "a stream", source),
+            Df::SQL(parser, _) => Error::usage(parser_message(&parser.to_string())),
+            Df::SchemaError(schema_error, _) => match *schema_error {
+                SchemaError::FieldNotFound { field, valid_fields } => {
+                    let names: Vec<&str> = valid_fields.iter().map(|field| field.name()).collect();
+                    Error::usage(crate::suggest::unknown("column", field.name(), &names))
+                }
+                SchemaError::AmbiguousReference { field } => Error::usage_hint(
+                    format!("column `{}` is in more than one source", field.name()),
+                    format!("say which: `source.{}`", field.name()),
+                ),
+                other => Error::usage(other.to_string()),
+            },
+            Df::Plan(message) | Df::NotImplemented(message) | Df::Configuration(message) => {
+                Error::usage(message)
+            }
+            Df::ResourcesExhausted(message) => Error::Memory {
+                message,
+                hint: Some("give --memory more, or group by fewer columns".into()),
+            },
+            Df::Execution(message) => Error::Query(message),
+            Df::Internal(message) => Error::Internal(message),
+            other => Error::Query(other.strip_backtrace()),
+        }
+    }
+}
+
+/// The SQL parser's complaint without its own name in front.
+fn parser_message(message: &str) -> String {
+    let message = message.strip_prefix("sql parser error: ").unwrap_or(message);
+    format!("SQL is not understood: {message}")
 }

@@ -1,15 +1,39 @@
 //! Tidemill's engine: a job definition with a source, a map, mergeable tables and a sink,
 //! run on one machine by every core.
+//!
+//! ```text
+//!  Query ── plan ──┬─ map per split ── tables ── merge ── finish ──┐   (tables, table)
+//!                  ├─ map per split, in input order ───────────────┼─► Results ── Sink
+//!                  └─ DataFusion, as it is ────────────────────────┘
+//! ```
+//!
+//! [`query::Plan`] is the way in: SQL over files, planned, explained and run. What comes out
+//! is an iterator of Arrow record batches with a [`Coverage`].
 
 pub mod cancel;
+pub mod coverage;
 pub mod error;
+pub mod functions;
+pub mod home;
 pub mod job;
 pub mod memory;
+pub mod plan;
 pub mod progress;
+mod prune;
+pub mod query;
+mod rows;
+pub mod scan;
+mod session;
 pub mod sink;
 pub mod source;
 pub mod suggest;
+pub mod table;
+mod tables;
 
 pub use cancel::Cancel;
+pub use coverage::Coverage;
 pub use error::{BadRecord, Error, Kind, Result};
+pub use home::{Home, RunDir, RunId};
+pub use job::Job;
 pub use progress::Progress;
+pub use query::{Explain, NamedSource, Plan, Query, Results, Settings};

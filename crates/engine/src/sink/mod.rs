@@ -1,1 +1,423 @@
 //! Where results go: files in one of the formats, one or many, committed as one.
+//!
+//! ```text
+//!  batches ─┬─ one file ─────────────── format ── staged ─┐
+//!           └─ router ─ groups by path ─ files ── staged ─┴─ commit: all names at once
+//! ```
+//!
+//! - `template`: which file is a value's? Paths with columns in braces.
+//! - `partition`: which rows go together?
+//! - `value`, `lines`, `text`, `format`: how is a value, a row, a file written?
+//! - `files`: how are many files written within a memory budget?
+//! - `commit`: how do they appear, all or none? The staging folder and its recovery.
+//! - `fs`: the file-system operations that the commit's promises rest on.
+//!
+//! A name of a device, a pipe or a descriptor (`/dev/null`, `/dev/stdout`) and `-` are written
+//! directly: there is nothing to rename. A symbolic link to a file is followed, as a shell's
+//! `>` does: the file it points to is written, staged beside it. New files have the
+//! permissions that the umask leaves; a replaced file's are not carried over.
+
+mod commit;
+mod files;
+mod format;
+mod fs;
+mod lines;
+mod partition;
+mod template;
+mod text;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+
+pub use self::commit::{Recovered, recover};
+pub use self::format::{OutputFormat, RowWriter};
+pub(crate) use self::value::civil_from_days;
+
+use self::commit::{Entry, Staging, below};
+use self::files::Files;
+use self::fs::Output;
+use self::partition::Router;
+use self::template::Template;
+use crate::error::{Error, Result};
+use crate::home::RunId;
+
+/// How many files a template may name unless told otherwise.
+pub const MAX_FILES: usize = 10_000;
+
+/// How many paths [`Written`] lists.
+const PATHS_SHOWN: usize = 5;
+
+/// What to write, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SinkSpec {
+    /// A file, a template with columns in braces (`out/{day}.csv`), or `-` for standard output.
+    pub url: String,
+    /// The format; told from the file's suffix if `None` (standard output: CSV).
+    pub format: Option<OutputFormat>,
+    /// Whether existing files may be replaced. Only names that this run writes are.
+    pub overwrite: bool,
+    /// How many files a template may name. Default: [`MAX_FILES`]. Each costs about 200 bytes of
+    /// memory beyond the memory limit.
+    pub max_files: usize,
+    /// What a null looks like in CSV, TSV and text. Default: empty in CSV and TSV, `NULL` in
+    /// text.
+    pub null: Option<String>,
+}
+
+impl SinkSpec {
+    /// A spec with the defaults.
+    pub fn new(url: impl Into<String>) -> Self {
+        SinkSpec {
+            url: url.into(),
+            format: None,
+            overwrite: false,
+            max_files: MAX_FILES,
+            null: None,
+        }
+    }
+
+    /// The format, and the template unless the output is standard output.
+    fn parse(&self) -> Result<(OutputFormat, Option<Template>)> {
+        if self.url == "-" {
+            return Ok((self.format.unwrap_or(OutputFormat::Csv), None));
+        }
+        let template = Template::parse(&self.url)?;
+        let format = match self.format.or_else(|| OutputFormat::from_path(template.suffix())) {
+            Some(format) => format,
+            None if descriptor(&template.file()).is_some() => OutputFormat::Csv,
+            None => {
+                let names = OutputFormat::ALL.map(OutputFormat::name).join(", ");
+                return Err(Error::usage_hint(
+                    format!("cannot tell the output's format from the name `{}`", self.url),
+                    format!("end it with a format's suffix or give --format: {names}"),
+                ));
+            }
+        };
+        Ok((format, Some(template)))
+    }
+}
+
+/// What a run would write: the answer of [`describe`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Description {
+    /// The output as the user wrote it.
+    pub url: String,
+    /// How each file is written.
+    pub format: OutputFormat,
+    /// The folder that everything goes to; `None` for standard output.
+    pub root: Option<String>,
+    /// The columns whose values make the path, in its order; none for one file.
+    pub columns: Vec<String>,
+}
+
+impl fmt::Display for Description {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.root.is_none() {
+            return write!(f, "{} to standard output", self.format);
+        }
+        match self.columns.as_slice() {
+            [] => write!(f, "one {} file, `{}`", self.format, self.url),
+            columns => {
+                let names: Vec<_> = columns.iter().map(|name| format!("`{name}`")).collect();
+                let names = names.join(", ");
+                write!(f, "one {} file for each {names}, `{}`", self.format, self.url)
+            }
+        }
+    }
+}
+
+/// Says what would be written, without writing.
+///
+/// # Errors
+/// [`Error::Usage`] for everything that [`Sink::create`] refuses in a spec and a schema.
+pub fn describe(spec: &SinkSpec, schema: &SchemaRef) -> Result<Description> {
+    let (format, template) = spec.parse()?;
+    format.check(schema)?;
+    if let Some(template) = &template {
+        template.resolve(schema)?;
+    }
+    Ok(Description {
+        url: spec.url.clone(),
+        format,
+        root: template.as_ref().map(|template| template.root.display().to_string()),
+        columns: template.map(|template| template.columns).unwrap_or_default(),
+    })
+}
+
+/// What a committed sink has written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Files; 0 for standard output.
+    pub files: u64,
+    /// Rows in all files.
+    pub rows: u64,
+    /// Bytes in all files.
+    pub bytes: u64,
+    /// The first few paths in alphabetical order.
+    pub paths: Vec<String>,
+    /// The folder that holds them; empty for standard output.
+    pub root: String,
+}
+
+/// An output being written. Nothing is visible before [`commit`](Sink::commit); dropped
+/// without it, everything written is removed.
+pub struct Sink {
+    target: Target,
+    url: String,
+    overwrite: bool,
+    rows: u64,
+}
+
+enum Target {
+    /// Written as it comes; there is nothing to commit.
+    Direct(Box<RowWriter<Output>>),
+    One {
+        writer: Box<RowWriter<Output>>,
+        staging: Staging,
+        name: String,
+    },
+    Many {
+        template: Template,
+        router: Box<Router>,
+        files: Box<Files>,
+        staging: Staging,
+    },
+}
+
+impl Sink {
+    /// Begins an output. Runs that died while they wrote to the same folder are finished or
+    /// removed first.
+    ///
+    /// `memory_limit` bounds, in bytes, what waits to be written.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a template or a format that does not fit the schema,
+    /// [`Error::Exists`] for an existing file without `overwrite` (with columns in the name that
+    /// is known at commit only), [`Error::Busy`] if a live run writes the same names.
+    pub fn create(
+        spec: &SinkSpec,
+        schema: SchemaRef,
+        run: &RunId,
+        memory_limit: usize,
+    ) -> Result<Sink> {
+        let (format, template) = spec.parse()?;
+        format.check(&schema)?;
+        let null = spec.null.as_deref();
+        let writer = |output, schema| {
+            let writer = RowWriter::new(output, format, schema, null, &spec.url, memory_limit)?;
+            Ok::<_, Error>(Box::new(writer))
+        };
+        let sink =
+            |target| Sink { target, url: spec.url.clone(), overwrite: spec.overwrite, rows: 0 };
+        let Some(template) = template else {
+            let output = Output::new(File::from(descriptor_copy(1, &spec.url)?));
+            return Ok(sink(Target::Direct(writer(output, schema)?)));
+        };
+        if template.is_partitioned() {
+            let positions = template.resolve(&schema)?;
+            let router = Router::new(&schema, positions, &spec.url, spec.max_files)?;
+            let staging = Staging::open(&template.root, &template.pattern(), run)?;
+            let files = Files::new(format, schema, null, &spec.url, memory_limit);
+            let (router, files) = (Box::new(router), Box::new(files));
+            return Ok(sink(Target::Many { template, router, files, staging }));
+        }
+        let path = template.file();
+        if let Some(file) = direct(&path)? {
+            return Ok(sink(Target::Direct(writer(Output::new(file), schema)?)));
+        }
+        let (root, name) = resolved(&path)?;
+        let path = below(&root, &name);
+        check_absent(&path, spec.overwrite)?;
+        let staging = Staging::open(&root, &name, run)?;
+        // Again: a dead run's commit may just have been finished.
+        check_absent(&path, spec.overwrite)?;
+        let staged = staging.path("0");
+        let output = fs::create_new(&staged).map_err(|e| Error::io("create", &staged, e))?;
+        let writer = writer(Output::new(output), schema)?;
+        Ok(sink(Target::One { writer, staging, name }))
+    }
+
+    /// Adds rows. With columns in the path, rows of one path keep their order.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when there are more paths than `max_files`; what the file system
+    /// refuses.
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.rows += batch.num_rows() as u64;
+        match &mut self.target {
+            Target::Direct(writer) => writer.write(batch),
+            Target::One { writer, .. } => writer.write(batch),
+            Target::Many { router, files, staging, .. } => {
+                if batch.num_rows() == 0 {
+                    return Ok(());
+                }
+                let groups = router.route(&format::conform(batch, files.schema())?)?;
+                files.write(groups, staging)
+            }
+        }
+    }
+
+    /// Rows written so far.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Makes everything visible at once.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if a file exists and `overwrite` is not set; then, and after any other
+    /// error, nothing is visible, except that a commit which has already replaced files and
+    /// cannot go on is finished by the next run to the same folder.
+    pub fn commit(self) -> Result<Written> {
+        let Sink { target, url, overwrite, rows } = self;
+        match target {
+            Target::Direct(writer) => {
+                let bytes = writer.finish()?.bytes;
+                Ok(Written { rows, bytes, ..Written::default() })
+            }
+            Target::One { writer, staging, name } => {
+                let bytes = writer.finish()?.bytes;
+                let root = Path::new(&url).parent().map(|root| root.display().to_string());
+                let entry = Entry { staged: "0".into(), target: name, bytes, replaces: false };
+                staging.commit(vec![entry], overwrite)?;
+                Ok(Written {
+                    files: 1,
+                    rows,
+                    bytes,
+                    paths: vec![url],
+                    root: root.filter(|root| !root.is_empty()).unwrap_or_else(|| ".".into()),
+                })
+            }
+            Target::Many { template, router, files, staging } => {
+                let folds = staging.folds_names()?;
+                let targets = template::assign(&template, router.keys(), folds)?;
+                let sizes = files.finish(&staging)?;
+                let mut entries = Vec::with_capacity(targets.len());
+                for (i, (target, bytes)) in targets.into_iter().zip(sizes).enumerate() {
+                    entries.push(Entry { staged: i.to_string(), target, bytes, replaces: false });
+                }
+                entries.sort_by(|a, b| a.target.cmp(&b.target));
+                let shown = entries.iter().take(PATHS_SHOWN);
+                let written = Written {
+                    files: entries.len() as u64,
+                    rows,
+                    bytes: entries.iter().map(|entry| entry.bytes).sum(),
+                    paths: shown
+                        .map(|entry| below(&template.root, &entry.target).display().to_string())
+                        .collect(),
+                    root: template.root.display().to_string(),
+                };
+                if entries.is_empty() {
+                    // No row, no path: what was staged goes as if nothing had been.
+                    return Ok(written);
+                }
+                staging.commit(entries, overwrite)?;
+                Ok(written)
+            }
+        }
+    }
+}
+
+/// A writer for a stream, standard output above all: rows leave as they come.
+///
+/// # Errors
+/// [`Error::Usage`] if the format cannot hold the schema.
+pub fn stdout_writer<W: Write + Send>(
+    format: OutputFormat,
+    schema: SchemaRef,
+    null: Option<&str>,
+    out: W,
+) -> Result<RowWriter<W>> {
+    format.check(&schema)?;
+    RowWriter::new(out, format, schema, null, "standard output", STREAM_MEMORY)
+}
+
+/// What a stream's row groups may take.
+const STREAM_MEMORY: usize = 128 << 20;
+
+fn check_absent(path: &Path, overwrite: bool) -> Result<()> {
+    match fs::look(path).map_err(|e| Error::io("read", path, e))? {
+        Some(found) if found.is_dir() => Err(commit::is_folder(path)),
+        Some(_) if !overwrite => Err(Error::Exists { path: path.display().to_string(), more: 0 }),
+        _ => Ok(()),
+    }
+}
+
+/// The descriptor that a path stands for.
+fn descriptor(path: &Path) -> Option<u32> {
+    let path = path.to_str()?;
+    match path {
+        "/dev/stdout" => return Some(1),
+        "/dev/stderr" => return Some(2),
+        _ => {}
+    }
+    let number = path.strip_prefix("/dev/fd/").or_else(|| path.strip_prefix("/proc/self/fd/"))?;
+    number.parse().ok()
+}
+
+/// A copy of standard output's or standard error's descriptor, which shares its position: opening
+/// `/dev/stdout` anew would write over the start of a file it is redirected to.
+fn descriptor_copy(number: u32, url: &str) -> Result<OwnedFd> {
+    let copy = match number {
+        1 => io::stdout().as_fd().try_clone_to_owned(),
+        _ => io::stderr().as_fd().try_clone_to_owned(),
+    };
+    copy.map_err(|e| Error::io("write", url, e))
+}
+
+/// Opens what is not a file but can be written: a device, a pipe, a descriptor.
+fn direct(path: &Path) -> Result<Option<File>> {
+    let error = |e| Error::io("write", path, e);
+    let open = || File::options().write(true).open(path).map_err(error);
+    match descriptor(path) {
+        Some(number @ 1..=2) => {
+            return Ok(Some(File::from(descriptor_copy(number, &path.display().to_string())?)));
+        }
+        Some(_) => return Ok(Some(open()?)),
+        None => {}
+    }
+    match std::fs::metadata(path) {
+        Ok(found) => {
+            let kind = found.file_type();
+            if kind.is_char_device() || kind.is_block_device() || kind.is_fifo() {
+                return Ok(Some(open()?));
+            }
+            Ok(None)
+        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) if e.kind() == io::ErrorKind::NotADirectory => Ok(None),
+        Err(e) => Err(error(e)),
+    }
+}
+
+/// The folder and the name of the file that a path leads to, symbolic links followed, whether
+/// it exists or not.
+fn resolved(path: &Path) -> Result<(PathBuf, String)> {
+    let mut path = path.to_owned();
+    // As many links as Linux follows.
+    for _ in 0..40 {
+        let Ok(link) = std::fs::read_link(&path) else { break };
+        // An absolute target replaces the whole path.
+        path = path.parent().unwrap_or(Path::new("")).join(link);
+    }
+    let name = path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+    let name = name.ok_or_else(|| {
+        Error::usage(format!("`{}` is not a name that a file can have", path.display()))
+    })?;
+    let root = match path.parent() {
+        Some(root) if !root.as_os_str().is_empty() => root.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    Ok((root, name))
+}

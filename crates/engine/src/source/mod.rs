@@ -1,1 +1,374 @@
 //! Where rows come from: files found, formats told, schemas inferred, splits cut and read.
+//!
+//! ```text
+//!   URL ── listing ── files ── infer ── schema
+//!                       └── split ── splits ── read ─┬ input · compression   (bytes)
+//!                                                    ├ blocks · cut          (whole records)
+//!                                                    └ decode · reject       (batches)
+//! ```
+//!
+//! Everything here is synchronous and knows nothing of the query engine. A source is opened
+//! once ([`Source::open`]), gives its [`Split`]s, and each split is read by a [`SplitReader`]
+//! on whichever thread wants to.
+//!
+//! **One string type.** Text columns are `Utf8View` in every format: short strings, which
+//! group keys mostly are, lie in the 16-byte view itself, so that neither decoding nor
+//! grouping follows a pointer for them; DataFusion reads Parquet so too. Map keys are `Utf8`,
+//! which is what a SQL literal is compared with.
+//!
+//! **Speculation.** A quoted CSV field may hold line ends, so the reader of a split in the
+//! middle of a file guesses where its first record starts ([`cut`]). The guess is nearly
+//! always right and always checked: see [`SplitReader::start`].
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
+use parking_lot::Mutex;
+
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::suggest;
+
+mod blocks;
+pub mod compression;
+mod cut;
+pub mod decode;
+pub mod format;
+mod infer;
+mod input;
+mod listing;
+mod open;
+mod parquet;
+mod read;
+pub mod reject;
+pub mod split;
+#[cfg(test)]
+mod tests;
+
+pub use compression::Compression;
+pub use format::{Dialect, Format, TextOptions};
+pub use input::Identity;
+pub use read::{ReadOptions, SplitReader, SplitStats};
+pub use reject::{MaxBad, Rejects};
+pub use split::{Piece, Split};
+
+/// What a source is, as a job says it.
+#[derive(Debug, Clone, Default)]
+pub struct SourceSpec {
+    /// A path, a `file://` URL, a pattern, a folder, or `-` for standard input.
+    pub url: String,
+    /// The format, if suffixes do not tell it.
+    pub format: Option<Format>,
+    /// How text is written.
+    pub options: TextOptions,
+    /// Types that override the inferred ones, by column name.
+    pub schema: Option<SchemaRef>,
+}
+
+/// A file of a source.
+#[derive(Debug)]
+pub struct SourceFile {
+    path: PathBuf,
+    shown: Arc<str>,
+    identity: Identity,
+    compression: Compression,
+    keys: Vec<(String, Option<String>)>,
+    index: usize,
+    stdin: bool,
+    /// Line numbers at offsets, found so far.
+    lines: Mutex<BTreeMap<u64, u64>>,
+    metadata: OnceLock<::parquet::arrow::arrow_reader::ArrowReaderMetadata>,
+}
+
+impl SourceFile {
+    /// The path, as messages and results show it.
+    pub fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// Its position among the source's files.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Its bytes as stored; 0 for standard input.
+    pub fn size(&self) -> u64 {
+        self.identity.size
+    }
+
+    /// What tells this version of the file from another.
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// How it is compressed.
+    pub fn compression(&self) -> Compression {
+        self.compression
+    }
+
+    /// The values of its `key=value` folders, outermost first.
+    pub fn keys(&self) -> &[(String, Option<String>)] {
+        &self.keys
+    }
+
+    /// The line that holds the byte at `offset`, the first line being 1.
+    ///
+    /// Counts line ends from the nearest offset that was asked for before, so that many bad
+    /// records cost one pass over the file together.
+    pub(crate) fn line_at(&self, offset: u64) -> Result<u64> {
+        if self.stdin || self.compression != Compression::None {
+            return Ok(0);
+        }
+        let mut lines = self.lines.lock();
+        let (mut at, mut line) =
+            lines.range(..=offset).next_back().map_or((0, 1), |(at, line)| (*at, *line));
+        if at < offset {
+            let file = input::OpenFile::open(&self.path, &self.shown, self.identity)?;
+            let mut buffer = vec![0; blocks::READ_BYTES];
+            while at < offset {
+                let wanted = usize::try_from(offset - at).unwrap_or(usize::MAX).min(buffer.len());
+                let count = file.read_at(&mut buffer[..wanted], at)?;
+                line += memchr::memchr_iter(b'\n', &buffer[..count]).count() as u64;
+                at += count as u64;
+                if count < wanted {
+                    break;
+                }
+            }
+            // Checkpoints need not be dense.
+            let near = lines.range(..offset).next_back().is_some_and(|(at, _)| offset - at < 4096);
+            if !near {
+                lines.insert(offset, line);
+            }
+        }
+        Ok(line)
+    }
+}
+
+/// Where a column's values come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The file's column of this position.
+    File(usize),
+    /// The folder key of this position.
+    Key(usize),
+}
+
+/// Standard input before it is read.
+struct Pending {
+    /// Bytes that inference has taken already.
+    taken: Vec<u8>,
+    reader: Box<dyn Read + Send>,
+}
+
+/// Files of one format and one schema.
+pub struct Source {
+    spec: SourceSpec,
+    format: Format,
+    dialect: Dialect,
+    files: Vec<Arc<SourceFile>>,
+    /// The files' own columns, all of them, in file order.
+    file_fields: Vec<FieldRef>,
+    /// The file whose columns these are.
+    schema_file: usize,
+    /// Per column of `schema`, where its values come from.
+    origins: Vec<Origin>,
+    schema: SchemaRef,
+    stdin: Mutex<Option<Pending>>,
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Source")
+            .field("url", &self.spec.url)
+            .field("format", &self.format)
+            .field("files", &self.files.len())
+            .field("schema", &self.schema)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Source {
+    /// Lists the files and finds out their format and schema.
+    ///
+    /// Cost: one `stat` per file; a sample of the first file is read for text formats, and
+    /// every file's footer for Parquet.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Usage`], [`Error::Io`], [`Error::Corrupt`].
+    pub fn open(spec: &SourceSpec) -> Result<Self> {
+        Self::open_with(spec, Box::new(std::io::stdin()), &Cancel::new())
+    }
+
+    /// The same, with what `-` stands for and a flag that stops the sampling.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open), and [`Error::Interrupted`].
+    pub fn open_with(
+        spec: &SourceSpec,
+        stdin: Box<dyn Read + Send>,
+        cancel: &Cancel,
+    ) -> Result<Self> {
+        open::open(spec, stdin, cancel)
+    }
+
+    /// What was asked for.
+    pub fn spec(&self) -> &SourceSpec {
+        &self.spec
+    }
+
+    /// The format of all its files.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// How its text is written.
+    pub fn dialect(&self) -> &Dialect {
+        &self.dialect
+    }
+
+    /// Its files, in the order in which they are read.
+    pub fn files(&self) -> &[Arc<SourceFile>] {
+        &self.files
+    }
+
+    /// The files' columns, then those of the `key=value` folders.
+    ///
+    /// Where a file has a column of a key's name too, the folder's value is the one that
+    /// counts, as in Spark and DuckDB, and the file's column is not there.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Bytes of all files as stored; 0 for standard input.
+    pub fn total_bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.size()).sum()
+    }
+
+    /// Whether the source is standard input, which can be read once.
+    pub fn is_stdin(&self) -> bool {
+        self.files.iter().any(|file| file.stdin)
+    }
+
+    /// Whether a split's first record can be found without having read what comes before:
+    /// true but for delimited text with quoting.
+    pub fn starts_are_exact(&self) -> bool {
+        !self.format.is_delimited() || self.dialect.quote.is_none()
+    }
+
+    fn grammar(&self) -> cut::Grammar {
+        if self.format.is_delimited() {
+            cut::Grammar::delimited(&self.dialect)
+        } else {
+            cut::Grammar::LINES
+        }
+    }
+
+    /// The Parquet metadata of a file, for pruning row groups by statistics; none for other
+    /// formats.
+    pub fn parquet_metadata(
+        &self,
+        file: usize,
+    ) -> Option<&Arc<::parquet::file::metadata::ParquetMetaData>> {
+        self.files.get(file)?.metadata.get().map(|metadata| metadata.metadata())
+    }
+
+    /// Cuts the source into splits.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] only.
+    pub fn splits(&self) -> Result<Vec<Split>> {
+        self.splits_where(&mut |_, _| true)
+    }
+
+    /// The same, leaving out the Parquet row groups `(file, row group)` that `wanted` refuses.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] only.
+    pub fn splits_where(&self, wanted: &mut dyn FnMut(usize, usize) -> bool) -> Result<Vec<Split>> {
+        self.splits_of(split::target_bytes(self.total_bytes()), wanted)
+    }
+
+    /// The same with another target size than the one that the total gives.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] only.
+    pub fn splits_of(
+        &self,
+        target_bytes: u64,
+        wanted: &mut dyn FnMut(usize, usize) -> bool,
+    ) -> Result<Vec<Split>> {
+        let mut packer = split::Packer::new(target_bytes);
+        for file in &self.files {
+            if file.size() == 0 && !file.stdin {
+                continue;
+            }
+            let size = file.size();
+            let whole = || Piece { file: file.clone(), range: 0..size, row_groups: None };
+            if self.format == Format::Parquet {
+                for (groups, bytes) in parquet::row_group_runs(file, target_bytes, wanted)? {
+                    let piece =
+                        Piece { file: file.clone(), range: 0..size, row_groups: Some(groups) };
+                    packer.add(piece, bytes);
+                }
+                continue;
+            }
+            let ranges =
+                if self.can_be_cut(file) { split::ranges(size, target_bytes) } else { vec![] };
+            if ranges.len() <= 1 {
+                packer.add(whole(), size);
+            } else {
+                for range in ranges {
+                    let bytes = range.end - range.start;
+                    packer.add_alone(Piece { file: file.clone(), range, row_groups: None }, bytes);
+                }
+            }
+        }
+        Ok(packer.finish())
+    }
+
+    /// Compressed files and standard input are read front to back. So are CSV files with
+    /// comments: whether a line is one depends on whether it starts inside quotes, and a
+    /// comment may hold any number of quotes itself.
+    fn can_be_cut(&self, file: &SourceFile) -> bool {
+        !file.stdin
+            && file.compression == Compression::None
+            && !(self.format.is_delimited() && self.dialect.comment.is_some())
+    }
+
+    /// Fills in where the splits of cut files start, by one pass over those files with the
+    /// record automaton: for callers that cannot read a split again after a wrong guess.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn exact_splits(&self, splits: &mut [Split], cancel: &Cancel) -> Result<()> {
+        if self.starts_are_exact() {
+            return Ok(());
+        }
+        read::find_starts(self, splits, cancel)
+    }
+
+    /// Begins to read a split.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] if a file is not what was planned; [`Error::Io`].
+    pub fn read(self: &Arc<Self>, split: &Split, options: &ReadOptions) -> Result<SplitReader> {
+        SplitReader::open(self.clone(), split, options)
+    }
+}
+
+/// Gives the columns named in `wanted` the types it has for them.
+fn override_types(fields: &mut [FieldRef], wanted: &Schema) -> Result<()> {
+    let places: HashMap<String, usize> =
+        fields.iter().enumerate().map(|(index, field)| (field.name().clone(), index)).collect();
+    for field in wanted.fields() {
+        let Some(&index) = places.get(field.name()) else {
+            let names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
+            return Err(Error::usage(suggest::unknown("column", field.name(), &names)));
+        };
+        fields[index] = Arc::new(Field::new(field.name(), field.data_type().clone(), true));
+    }
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! What a result rests on: how much of the input was read, what was rejected or left out,
+//! and how good each estimate is.
+
+use serde::{Deserialize, Serialize};
+
+/// The version of the JSON form.
+pub const VERSION: u32 = 1;
+
+/// The account that every result carries.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Coverage {
+    /// The version of this record: 1.
+    pub version: u32,
+    /// Whether the result rests on the whole input, rejected records apart.
+    pub complete: bool,
+    /// Whether the result came from states that can be merged with others.
+    pub mergeable: bool,
+    /// Files of all sources.
+    pub files: u64,
+    /// Splits of all sources.
+    pub splits: Amount,
+    /// Stored bytes of all sources.
+    pub bytes: Amount,
+    /// Records.
+    pub rows: RowAmount,
+    /// Why reading ended before the end of the input, where it did: `limit reached`.
+    pub stopped: Option<String>,
+    /// Where copies of rejected records are, if there are any.
+    pub rejected_copy: Option<String>,
+    /// How good the estimates are, one entry per estimated column.
+    pub estimates: Vec<Estimate>,
+}
+
+/// How much of a known total was read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Amount {
+    /// Read.
+    pub done: u64,
+    /// Planned.
+    pub total: u64,
+    /// Left out on purpose.
+    pub left_out: u64,
+}
+
+/// Records read and refused; their total is known only by reading.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowAmount {
+    /// Records that reached the map.
+    pub done: u64,
+    /// Malformed records.
+    pub rejected: u64,
+}
+
+/// How far an estimated column may be off.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// The result's column.
+    pub column: String,
+    /// The method: `HyperLogLog (log2m 14, regwidth 6)`.
+    pub method: String,
+    /// Whether every group's answer is exact, as small groups' are.
+    pub exact: bool,
+    /// The widest interval over all groups, in words: `±1.6 % (95 %)`.
+    pub interval: String,
+    /// The number behind the words; its meaning is the method's.
+    pub error: f64,
+}
+
+impl Coverage {
+    /// One line for people: what was read, what was not.
+    pub fn one_line(&self) -> String {
+        let mut line = format!(
+            "{}: {} rows from {} file{} ({}), {}/{} splits",
+            if self.complete { "complete" } else { "INCOMPLETE" },
+            grouped(self.rows.done),
+            grouped(self.files),
+            if self.files == 1 { "" } else { "s" },
+            human_bytes(self.bytes.done),
+            grouped(self.splits.done),
+            grouped(self.splits.total),
+        );
+        if self.splits.left_out > 0 {
+            line.push_str(&format!(", {} splits left out", grouped(self.splits.left_out)));
+        }
+        if self.rows.rejected > 0 {
+            line.push_str(&format!(", {} records rejected", grouped(self.rows.rejected)));
+            if let Some(path) = &self.rejected_copy {
+                line.push_str(&format!(" (kept in {path})"));
+            }
+        }
+        if let Some(why) = &self.stopped {
+            line.push_str(&format!(", {why}"));
+        }
+        for estimate in self.estimates.iter().filter(|estimate| !estimate.exact) {
+            line.push_str(&format!(", {} {}", estimate.column, estimate.interval));
+        }
+        line
+    }
+}
+
+/// A count with thousands separators: `10,103,280`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A size as people read it, in decimal units: `932 MB`.
+pub fn human_bytes(bytes: u64) -> String {
+    let units = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
+    let mut size = bytes as f64;
+    let mut unit = 0;
+    while size >= 999.5 && unit + 1 < units.len() {
+        size /= 1000.0;
+        unit += 1;
+    }
+    match unit {
+        0 => format!("{bytes} B"),
+        _ if size < 9.995 => format!("{size:.2} {}", units[unit]),
+        _ if size < 99.95 => format!("{size:.1} {}", units[unit]),
+        _ => format!("{size:.0} {}", units[unit]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{grouped, human_bytes};
+
+    #[test]
+    fn numbers_are_written_for_people() {
+        for (number, expected) in
+            [(0, "0"), (999, "999"), (1000, "1,000"), (10_103_280, "10,103,280")]
+        {
+            assert_eq!(grouped(number), expected);
+        }
+        for (bytes, expected) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1.00 kB"),
+            (9_994, "9.99 kB"),
+            (99_960, "100 kB"),
+            (932_000_000, "932 MB"),
+            (999_700_000, "1.00 GB"),
+        ] {
+            assert_eq!(human_bytes(bytes), expected);
+        }
+    }
+}

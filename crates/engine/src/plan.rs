@@ -1,0 +1,324 @@
+//! Which way a query goes: split into map, tables and finish, or left to DataFusion.
+//!
+//! DataFusion parses, type-checks and optimises the SQL. If the optimised plan reads one
+//! source once and has an aggregation over nothing but per-record steps, that aggregation is
+//! cut out: what is below it becomes the *map* (run per split), the aggregation itself the
+//! *tables* (our states), and what is above it the *finish* (run once, by DataFusion, over
+//! the finished table). Distinct counts work because the optimiser turns them into two
+//! aggregations, the lower of which is a grouping without states. A query without any
+//! aggregation is all map. Everything else runs on DataFusion as it is.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, ScalarValue};
+use datafusion::datasource::{TableProvider, provider_as_source};
+use datafusion::logical_expr::expr::{AggregateFunction, Alias};
+use datafusion::logical_expr::{
+    Aggregate as AggregateNode, Expr, ExprSchemable, FetchType, LogicalPlan, LogicalPlanBuilder,
+    SkipType,
+};
+use tidemill_sketch::HllParams;
+
+use crate::error::{Error, Result};
+use crate::functions::{Added, parse_ranks};
+use crate::table::{Aggregate, Function, TableSpec, supports};
+
+/// An optimised query, taken apart.
+pub enum Route {
+    /// Map, tables and finish.
+    Tables(Tables),
+    /// A map and perhaps a limit; rows in the order of the input.
+    Rows {
+        /// The per-record plan.
+        map: LogicalPlan,
+        /// Rows to leave out first.
+        skip: usize,
+        /// The most rows wanted.
+        fetch: Option<usize>,
+    },
+    /// DataFusion runs the plan as it is.
+    Engine {
+        /// Why the query is not one of the above.
+        why: String,
+    },
+}
+
+/// A query whose core is one aggregation over one source.
+pub struct Tables {
+    /// Keys, arguments and filters per record.
+    pub map: LogicalPlan,
+    /// What is kept per group.
+    pub spec: Arc<TableSpec>,
+    core: AggregateNode,
+}
+
+/// Takes an optimised plan apart.
+pub fn route(plan: &LogicalPlan) -> Result<Route> {
+    let mut scans = 0;
+    plan.apply_with_subqueries(|node| {
+        scans += usize::from(matches!(node, LogicalPlan::TableScan(_)));
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    if scans != 1 {
+        let why = match scans {
+            0 => "the query reads no source".to_string(),
+            _ => "the query reads sources more than once (a join, union or subquery)".to_string(),
+        };
+        return Ok(Route::Engine { why });
+    }
+    let mut core = None;
+    plan.apply(|node| {
+        if let LogicalPlan::Aggregate(aggregate) = node
+            && is_per_record(&aggregate.input)
+        {
+            core = Some(aggregate.clone());
+            return Ok(TreeNodeRecursion::Stop);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    match core {
+        Some(core) => match spec_of(&core)? {
+            Ok((map, spec)) => Ok(Route::Tables(Tables { map, spec, core })),
+            Err(why) => Ok(Route::Engine { why }),
+        },
+        None => Ok(rows_of(plan)),
+    }
+}
+
+fn rows_of(plan: &LogicalPlan) -> Route {
+    if is_per_record(plan) {
+        return Route::Rows { map: plan.clone(), skip: 0, fetch: None };
+    }
+    if let LogicalPlan::Limit(limit) = plan
+        && is_per_record_but_for_fetch(&limit.input)
+        && let (Ok(SkipType::Literal(skip)), Ok(FetchType::Literal(fetch))) =
+            (limit.get_skip_type(), limit.get_fetch_type())
+    {
+        return Route::Rows { map: (*limit.input).clone(), skip, fetch };
+    }
+    let why = match plan {
+        LogicalPlan::Sort(_) => "the query sorts rows that are not aggregated",
+        LogicalPlan::Window(_) => "the query has a window function",
+        _ => "the query has a step that is neither per record nor one aggregation",
+    };
+    Route::Engine { why: why.to_string() }
+}
+
+/// Whether every step looks at one record alone, from the source up.
+fn is_per_record(plan: &LogicalPlan) -> bool {
+    !fetches(plan) && is_per_record_but_for_fetch(plan)
+}
+
+fn fetches(plan: &LogicalPlan) -> bool {
+    plan.exists(|node| Ok(matches!(node, LogicalPlan::TableScan(scan) if scan.fetch.is_some())))
+        .unwrap_or(true)
+}
+
+fn is_per_record_but_for_fetch(plan: &LogicalPlan) -> bool {
+    let step = match plan {
+        LogicalPlan::TableScan(_) => return true,
+        LogicalPlan::Projection(_)
+        | LogicalPlan::Filter(_)
+        | LogicalPlan::SubqueryAlias(_)
+        | LogicalPlan::Unnest(_) => plan,
+        _ => return false,
+    };
+    step.inputs().into_iter().all(is_per_record_but_for_fetch)
+}
+
+/// Why a plan is not a map, for a job file's `[map] sql`; none where it is one.
+pub fn refusal_of_map(plan: &LogicalPlan) -> Option<String> {
+    let mut refusal = None;
+    let walked = plan.apply(|node| {
+        let step = match node {
+            LogicalPlan::TableScan(_)
+            | LogicalPlan::Projection(_)
+            | LogicalPlan::Filter(_)
+            | LogicalPlan::SubqueryAlias(_)
+            | LogicalPlan::Unnest(_) => return Ok(TreeNodeRecursion::Continue),
+            LogicalPlan::Aggregate(_) => "GROUP BY or an aggregate function",
+            LogicalPlan::Distinct(_) => "DISTINCT",
+            LogicalPlan::Limit(_) => "LIMIT",
+            LogicalPlan::Sort(_) => "ORDER BY",
+            LogicalPlan::Window(_) => "a window function",
+            LogicalPlan::Join(_) => "a join",
+            LogicalPlan::Union(_) => "UNION",
+            LogicalPlan::Subquery(_) => "a subquery",
+            _ => "a step over many records",
+        };
+        refusal = Some(step.to_string());
+        Ok(TreeNodeRecursion::Stop)
+    });
+    walked.is_err().then(|| "a step over many records".to_string()).or(refusal)
+}
+
+/// The map and the spec of an aggregation, or why our states cannot hold it.
+fn spec_of(core: &AggregateNode) -> Result<Result<(LogicalPlan, Arc<TableSpec>), String>> {
+    let input = &core.input;
+    let schema = input.schema();
+    let output = core.schema.fields();
+    if core.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_))) {
+        return Ok(Err("the query has GROUPING SETS, CUBE or ROLLUP".into()));
+    }
+    let mut columns: Vec<Expr> = core.group_expr.clone();
+    let mut column_of = |expr: &Expr| {
+        // Keys are looked at too: `count(day)` beside `GROUP BY day` needs no second column.
+        columns.iter().position(|known| known == expr).unwrap_or_else(|| {
+            columns.push(expr.clone());
+            columns.len() - 1
+        })
+    };
+    let keys: Vec<_> = output[..core.group_expr.len()].to_vec();
+    let mut aggregates = Vec::with_capacity(core.aggr_expr.len());
+    for (expr, field) in core.aggr_expr.iter().zip(&output[core.group_expr.len()..]) {
+        let Some(call) = aggregate_call(expr) else {
+            return Ok(Err(format!("`{expr}` is not a plain aggregate")));
+        };
+        let (function, argument) = match function_of(call) {
+            Ok(found) => found,
+            Err(why) => return Ok(Err(why)),
+        };
+        let argument_type = match &argument {
+            Some(expr) => expr.get_type(schema)?,
+            None => DataType::Null,
+        };
+        let aggregate = Aggregate {
+            function,
+            argument: argument.as_ref().map(&mut column_of),
+            argument_type,
+            filter: call.params.filter.as_deref().map(&mut column_of),
+            output: Arc::clone(field),
+            udf: Arc::clone(&call.func),
+        };
+        if !supports(&aggregate) {
+            return Ok(Err(format!(
+                "no mergeable state for `{}` over {}",
+                call.func.name(),
+                aggregate.argument_type
+            )));
+        }
+        aggregates.push(aggregate);
+    }
+    let named = columns.iter().enumerate().map(|(index, expr)| {
+        let name = if index < keys.len() { "key" } else { "value" };
+        expr.clone().unalias_nested().data.alias(format!("{name}_{index}"))
+    });
+    let map = if columns.is_empty() {
+        // `count(*)` alone needs no columns, only the number of rows.
+        Arc::unwrap_or_clone(Arc::clone(input))
+    } else {
+        LogicalPlanBuilder::from((**input).clone()).project(named.collect::<Vec<_>>())?.build()?
+    };
+    Ok(Ok((map, Arc::new(TableSpec { keys, aggregates }))))
+}
+
+fn aggregate_call(expr: &Expr) -> Option<&AggregateFunction> {
+    match expr {
+        Expr::AggregateFunction(call) => Some(call),
+        Expr::Alias(Alias { expr, .. }) => aggregate_call(expr),
+        _ => None,
+    }
+}
+
+/// Our function for a call, and its argument; or why there is none.
+fn function_of(call: &AggregateFunction) -> Result<(Function, Option<Expr>), String> {
+    let name = call.func.name();
+    let params = &call.params;
+    let other = || format!("no mergeable state for `{name}`");
+    if params.null_treatment.is_some() {
+        return Err(format!("`{name}` is called with a null treatment"));
+    }
+    let literal = |expr: &Expr| match expr {
+        Expr::Literal(value, _) => Ok(value.clone()),
+        _ => Err(format!("the parameters of `{name}` are constants")),
+    };
+    let first = || params.args.first().cloned().ok_or_else(other);
+    if let Some(added) = Added::ALL.into_iter().find(|added| added.name() == name) {
+        if params.distinct || !params.order_by.is_empty() {
+            return Err(format!("`{name}` is called with DISTINCT or ORDER BY"));
+        }
+        let parameters =
+            params.args[1..].iter().map(literal).collect::<Result<Vec<ScalarValue>, _>>()?;
+        return Ok((added.with_parameters(&parameters)?, Some(first()?)));
+    }
+    // A percentile's value arrives as its ORDER BY and as its first argument.
+    if name == "approx_percentile_cont" && params.args.len() == 2 && !params.distinct {
+        let ascending = params.order_by.iter().all(|sort| sort.asc);
+        if !ascending {
+            return Err(format!("`{name}` is called with a descending order"));
+        }
+        let ranks = parse_ranks(&[literal(&params.args[1])?])?;
+        return Ok((Function::Quantile { ranks, list: false }, Some(first()?)));
+    }
+    if !params.order_by.is_empty() {
+        return Err(format!("`{name}` is called with ORDER BY"));
+    }
+    let distinct_is_harmless = matches!(name, "min" | "max" | "approx_distinct");
+    if params.distinct && !distinct_is_harmless {
+        return Err(format!("`{name}` is called with DISTINCT"));
+    }
+    match (name, params.args.as_slice()) {
+        ("count", []) => Ok((Function::Count, None)),
+        ("count", [Expr::Literal(value, _)]) if !value.is_null() => Ok((Function::Count, None)),
+        ("count", [value]) => Ok((Function::Count, Some(value.clone()))),
+        ("sum", [value]) => Ok((Function::Sum, Some(value.clone()))),
+        ("avg", [value]) => Ok((Function::Mean, Some(value.clone()))),
+        ("min", [value]) => Ok((Function::Min, Some(value.clone()))),
+        ("max", [value]) => Ok((Function::Max, Some(value.clone()))),
+        ("approx_distinct", [value]) => {
+            Ok((Function::Unique(HllParams::default()), Some(value.clone())))
+        }
+        ("approx_median", [value]) => {
+            Ok((Function::Quantile { ranks: vec![0.5], list: false }, Some(value.clone())))
+        }
+        _ => Err(other()),
+    }
+}
+
+impl Tables {
+    /// The plan above the aggregation, reading the finished table instead.
+    ///
+    /// # Errors
+    /// As DataFusion's plan builder.
+    pub fn finish(
+        &self,
+        plan: &LogicalPlan,
+        finished: Arc<dyn TableProvider>,
+    ) -> Result<LogicalPlan> {
+        let scan = LogicalPlanBuilder::scan(FINISHED, provider_as_source(finished), None)?;
+        let restored = self.core.schema.iter().enumerate().map(|(index, (qualifier, field))| {
+            Expr::Column(Column::new(Some(FINISHED), column_name(index)))
+                .alias_qualified(qualifier.cloned(), field.name())
+        });
+        let table = scan.project(restored.collect::<Vec<_>>())?.build()?;
+        let mut replaced = false;
+        let finish = plan.clone().transform_down(|node| match &node {
+            LogicalPlan::Aggregate(aggregate) if !replaced && *aggregate == self.core => {
+                replaced = true;
+                Ok(Transformed::new(table.clone(), true, TreeNodeRecursion::Jump))
+            }
+            _ => Ok(Transformed::no(node)),
+        })?;
+        if !replaced {
+            return Err(Error::Internal("the aggregation vanished from its plan".into()));
+        }
+        Ok(finish.data)
+    }
+
+    /// The finished table's schema as its provider shows it: columns by position.
+    pub fn finished_schema(&self) -> arrow::datatypes::SchemaRef {
+        let fields = self.core.schema.fields().iter().enumerate();
+        let renamed = fields.map(|(index, field)| {
+            Field::new(column_name(index), field.data_type().clone(), field.is_nullable())
+        });
+        Arc::new(arrow::datatypes::Schema::new(renamed.collect::<Vec<_>>()))
+    }
+}
+
+const FINISHED: &str = "finished";
+
+fn column_name(index: usize) -> String {
+    format!("column_{index}")
+}

@@ -1,0 +1,772 @@
+//! SQL over files: planned, explained, run.
+//!
+//! A [`Plan`] opens the sources that the SQL names, lets DataFusion parse and optimise it,
+//! and decides by which [route](crate::plan) it runs. Nothing is read before [`Plan::run`]
+//! but what finding the schema takes.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::common::TableReference;
+use datafusion::datasource::{TableProvider, TableType};
+use datafusion::error::Result as PlanResult;
+use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
+use datafusion::logical_expr::{DdlStatement, Expr, LogicalPlan};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::prelude::SessionContext;
+use datafusion::sql::parser::{DFParser, Statement};
+use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
+use futures::StreamExt;
+use futures::executor::block_on;
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use crate::cancel::Cancel;
+use crate::coverage::{self, Amount, Coverage, Estimate, RowAmount};
+use crate::error::{Error, Result};
+use crate::plan::{Route, route};
+use crate::progress::Progress;
+use crate::rows::Rows;
+use crate::scan::{RunState, Scan, SourceTable, external};
+use crate::source::{MaxBad, Rejects, Source, SourceSpec};
+use crate::table::merge::Merged;
+use crate::tables::{self, Work};
+use crate::{session, suggest};
+
+/// How a query is run: the same for the command line, a job file and Python.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The whole run's memory in bytes, tables and sorts included. Beyond it they spill.
+    pub memory_bytes: u64,
+    /// Threads that read and map. Default: the machine's cores.
+    pub threads: usize,
+    /// How many malformed records are skipped before the run fails. Default: none.
+    pub max_bad: MaxBad,
+    /// Where copies of malformed records go; none are kept where absent.
+    pub rejected_folder: Option<PathBuf>,
+    /// Where tables and sorts spill to. Default: the system's temporary folder.
+    pub spill_folder: PathBuf,
+    /// Stops the run.
+    pub cancel: Cancel,
+    /// What a display reads.
+    pub progress: Progress,
+}
+
+impl Settings {
+    /// The defaults with a memory budget, in bytes.
+    pub fn new(memory_bytes: u64) -> Self {
+        Settings {
+            memory_bytes,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            max_bad: MaxBad::default(),
+            rejected_folder: None,
+            spill_folder: std::env::temp_dir(),
+            cancel: Cancel::new(),
+            progress: Progress::new(),
+        }
+    }
+
+    /// A share of the budget, in bytes.
+    fn share(&self, numerator: u64, denominator: u64) -> usize {
+        let bytes = u128::from(self.memory_bytes) * u128::from(numerator) / u128::from(denominator);
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+}
+
+/// A source with the name that SQL knows it by.
+#[derive(Debug, Clone)]
+pub struct NamedSource {
+    /// The name; one source alone is called `source`.
+    pub name: String,
+    /// What it is.
+    pub spec: SourceSpec,
+}
+
+/// A question: SQL, and what its sources are.
+#[derive(Debug, Clone, Default)]
+pub struct Query {
+    /// One `SELECT`. Files are named in quotes: `FROM 'logs/*.csv'`.
+    pub sql: String,
+    /// Sources with names.
+    pub sources: Vec<NamedSource>,
+    /// Format, options and schema of files that the SQL names; the URL is not looked at.
+    pub defaults: SourceSpec,
+    /// Column types that override inference, as SQL has them: `id BIGINT, ts TIMESTAMP`. For
+    /// sources without a schema of their own.
+    pub schema: Option<String>,
+}
+
+/// A query that is ready to run.
+pub struct Plan {
+    query: Query,
+    settings: Settings,
+    rejects: Arc<Rejects>,
+    context: SessionContext,
+    tables: Vec<(String, Arc<SourceTable>)>,
+    logical: LogicalPlan,
+    schema: SchemaRef,
+    route: Route,
+}
+
+impl Plan {
+    /// Opens the sources and plans the query.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for SQL that cannot be planned, [`Error::NotFound`] for files that are
+    /// not there, and what inferring a schema meets.
+    pub fn new(query: &Query, settings: &Settings) -> Result<Self> {
+        let rejects = Arc::new(Rejects::new(settings.max_bad, settings.rejected_folder.clone()));
+        let context =
+            session::open(settings.share(3, 4), settings.threads, &settings.spill_folder)?;
+        let statement = one_select(&query.sql)?;
+        let run = RunState {
+            cancel: settings.cancel.clone(),
+            progress: settings.progress.clone(),
+            rejects: Arc::clone(&rejects),
+        };
+        let mut tables = Vec::new();
+        for reference in context.state().resolve_table_references(&statement)? {
+            let (name, mut spec) = find(query, &reference)?;
+            if let (None, Some(schema)) = (&spec.schema, &query.schema) {
+                spec.schema = Some(parse_schema(&context, schema)?);
+            }
+            let source = Arc::new(Source::open_with(
+                &spec,
+                Box::new(std::io::stdin()),
+                &settings.cancel,
+            )?);
+            let table = Arc::new(SourceTable::new(source, run.clone()));
+            context.register_table(reference, Arc::clone(&table) as Arc<dyn TableProvider>)?;
+            tables.push((name, table));
+        }
+        Self::with_tables(query, settings, rejects, context, statement, tables)
+    }
+
+    pub(crate) fn with_tables(
+        query: &Query,
+        settings: &Settings,
+        rejects: Arc<Rejects>,
+        context: SessionContext,
+        statement: Statement,
+        tables: Vec<(String, Arc<SourceTable>)>,
+    ) -> Result<Self> {
+        let state = context.state();
+        let logical = block_on(state.statement_to_plan(statement))?;
+        // The result's columns are named by the plan as written; optimising may rename.
+        let schema = Arc::new(without_metadata(logical.schema().as_arrow()));
+        let logical = state.optimize(&logical)?;
+        let route = route(&logical)?;
+        let query = query.clone();
+        let settings = settings.clone();
+        Ok(Plan { query, settings, rejects, context, tables, logical, schema, route })
+    }
+
+    /// The result's columns.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// How the query would be run.
+    ///
+    /// # Errors
+    /// As cutting the sources into splits.
+    pub fn explain(&self) -> Result<Explain> {
+        let sources = self
+            .tables
+            .iter()
+            .map(|(name, table)| {
+                let source = table.source();
+                Ok(ExplainSource {
+                    name: name.clone(),
+                    format: source.format().name().to_string(),
+                    files: source.files().len() as u64,
+                    splits: source.splits()?.len() as u64,
+                    bytes: source.total_bytes(),
+                    columns: source
+                        .schema()
+                        .fields()
+                        .iter()
+                        .map(|field| (field.name().clone(), field.data_type().to_string()))
+                        .collect(),
+                })
+            })
+            .collect::<Result<_>>()?;
+        let text = |plan: &LogicalPlan| plan.display_indent().to_string();
+        let (path, why, steps) = match &self.route {
+            Route::Tables(parts) => {
+                let keys = parts.spec.keys.iter().map(|key| format!("by {}", key.name()));
+                let aggregates = parts.spec.aggregates.iter().map(|aggregate| {
+                    format!("{} = {}", aggregate.output.name(), aggregate.function)
+                });
+                let empty: Arc<dyn TableProvider> =
+                    Arc::new(Finished::new(parts.finished_schema(), None));
+                (
+                    "partial tables",
+                    "one aggregation over one source".to_string(),
+                    vec![
+                        ("map".to_string(), text(&parts.map)),
+                        ("tables".to_string(), keys.chain(aggregates).collect::<Vec<_>>().join("\n")),
+                        ("finish".to_string(), text(&parts.finish(&self.logical, empty)?)),
+                    ],
+                )
+            }
+            Route::Rows { map, skip, fetch } => {
+                let mut steps = vec![("map".to_string(), text(map))];
+                if *skip > 0 || fetch.is_some() {
+                    let fetch = fetch.map_or("all".to_string(), |fetch| fetch.to_string());
+                    steps.push(("limit".to_string(), format!("skip {skip}, then {fetch}")));
+                }
+                ("rows", "per-record steps alone, in the order of the input".to_string(), steps)
+            }
+            Route::Engine { why } => {
+                ("datafusion", why.clone(), vec![("plan".to_string(), text(&self.logical))])
+            }
+        };
+        Ok(Explain {
+            path: path.to_string(),
+            why,
+            mergeable: matches!(self.route, Route::Tables(_)),
+            memory_bytes: self.settings.memory_bytes,
+            threads: self.settings.threads as u64,
+            sources,
+            steps,
+        })
+    }
+
+    /// Runs the query.
+    ///
+    /// Rows come as they are ready; an aggregation reads its whole input first.
+    ///
+    /// # Errors
+    /// What reading, mapping and merging meet; more may come from the iterator.
+    pub fn run(self) -> Result<Results> {
+        let account = Account {
+            tables: self.tables.iter().map(|(_, table)| Arc::clone(table)).collect(),
+            rejects: Arc::clone(&self.rejects),
+            mergeable: matches!(self.route, Route::Tables(_)),
+            rejected_folder: self.settings.rejected_folder.clone(),
+            estimates: Arc::default(),
+            cut_short: false,
+        };
+        let schema = Arc::clone(&self.schema);
+        let cancel = self.settings.cancel.clone();
+        let inner = match &self.route {
+            Route::Tables(parts) => {
+                let mut merged = self.fold(&parts.map, &parts.spec)?;
+                let estimates = Arc::clone(&account.estimates);
+                let answers = std::iter::from_fn(move || {
+                    let answer = merged.next_answer().transpose();
+                    *estimates.lock() = merged.estimates();
+                    answer
+                });
+                let finished: Arc<dyn TableProvider> =
+                    Arc::new(Finished::new(parts.finished_schema(), Some(Box::new(answers))));
+                let finish = parts.finish(&self.logical, finished)?;
+                Inner::Engine(Background::start(
+                    self.context.state(),
+                    finish,
+                    self.settings.threads,
+                    &cancel,
+                )?)
+            }
+            Route::Rows { map, skip, fetch } => {
+                let (map, context, scan) = self.per_split(map)?;
+                let budget_bytes = self.settings.share(1, 2);
+                let (threads, limits) = (self.settings.threads, (*skip, *fetch));
+                Inner::Rows(Rows::start(map, context, scan, threads, budget_bytes, &cancel, limits)?)
+            }
+            Route::Engine { .. } => Inner::Engine(Background::start(
+                self.context.state(),
+                self.logical.clone(),
+                self.settings.threads,
+                &cancel,
+            )?),
+        };
+        Ok(Results { schema, inner, account, cancel, ended: false })
+    }
+
+    /// A map as a physical plan with a partition per split.
+    fn per_split(
+        &self,
+        map: &LogicalPlan,
+    ) -> Result<(Arc<dyn ExecutionPlan>, Arc<TaskContext>, Arc<Scan>)> {
+        let state = session::per_split(&self.context.state());
+        let physical = session::physical(&state, map)?;
+        let scan = self
+            .tables
+            .iter()
+            .find_map(|(_, table)| table.scans().pop())
+            .ok_or_else(|| Error::Internal("a map without a source".into()))?;
+        let partitions = physical.properties().partitioning.partition_count();
+        if partitions != scan.splits().len() {
+            return Err(Error::Internal(format!(
+                "a map of {partitions} partitions over {} splits",
+                scan.splits().len()
+            )));
+        }
+        Ok((physical, state.task_ctx(), scan))
+    }
+
+    pub(crate) fn fold(
+        &self,
+        map: &LogicalPlan,
+        spec: &Arc<crate::table::TableSpec>,
+    ) -> Result<Merged> {
+        let (map, context, scan) = self.per_split(map)?;
+        let work = Work {
+            map,
+            context,
+            scan,
+            spec,
+            threads: self.settings.threads,
+            budget_bytes: self.settings.share(3, 4),
+            spill_folder: &self.settings.spill_folder,
+            cancel: &self.settings.cancel,
+        };
+        let merged = tables::run(&work)?;
+        let rows = self.tables.iter().flat_map(|(_, table)| table.scans());
+        self.rejects.finish(rows.map(|scan| scan.row_count()).sum())?;
+        Ok(merged)
+    }
+}
+
+/// The statement, if it is one question.
+fn one_select(sql: &str) -> Result<Statement> {
+    let mut statements = DFParser::parse_sql(sql)?;
+    let refused = |what: &str| {
+        Err(Error::usage_hint(
+            format!("{what} is not run here"),
+            "a query is one SELECT; results are written with -o FILE or a job file's [sink]",
+        ))
+    };
+    match (statements.pop_front(), statements.is_empty()) {
+        (None, _) => Err(Error::usage("the SQL is empty")),
+        (Some(_), false) => refused("more than one statement"),
+        (Some(Statement::Statement(statement)), true) => match *statement {
+            SqlStatement::Query(_) => Ok(Statement::Statement(statement)),
+            SqlStatement::Explain { .. } | SqlStatement::ExplainTable { .. } => Err(
+                Error::usage_hint("EXPLAIN is not run here", "--explain shows how a query runs"),
+            ),
+            other => {
+                let text = other.to_string();
+                refused(&format!("`{}`", text.split_whitespace().next().unwrap_or_default()))
+            }
+        },
+        (Some(Statement::Explain(_)), true) => {
+            Err(Error::usage_hint("EXPLAIN is not run here", "--explain shows how a query runs"))
+        }
+        (Some(_), true) => refused("a statement that changes something"),
+    }
+}
+
+/// What a table in the SQL is: a named source or a file.
+fn find(query: &Query, reference: &TableReference) -> Result<(String, SourceSpec)> {
+    let name = reference.table();
+    if reference.schema().is_some() {
+        let dotted = reference.to_string();
+        return Err(Error::usage_hint(
+            format!("unknown table `{dotted}`"),
+            format!("a file is named in single quotes: FROM '{dotted}'"),
+        ));
+    }
+    if let Some(source) = query.sources.iter().find(|source| source.name == name) {
+        return Ok((name.to_string(), source.spec.clone()));
+    }
+    let looks_like_file = name.contains(['/', '.', '*', '?', '[', '{', ':'])
+        || name == "-"
+        || Path::new(name).exists();
+    if !looks_like_file {
+        let names: Vec<&str> = query.sources.iter().map(|source| source.name.as_str()).collect();
+        let hint = "a file is named in single quotes: FROM 'logs.csv'";
+        if names.is_empty() {
+            return Err(Error::usage_hint(format!("unknown table `{name}`"), hint));
+        }
+        return Err(Error::usage_hint(suggest::unknown("source", name, &names), hint));
+    }
+    Ok((name.to_string(), SourceSpec { url: name.to_string(), ..query.defaults.clone() }))
+}
+
+/// Column types in SQL's words as a schema: `id BIGINT, tags VARCHAR[]`.
+///
+/// # Errors
+/// [`Error::Usage`] where they are not understood.
+pub fn schema_from_sql(text: &str) -> Result<SchemaRef> {
+    parse_schema(&SessionContext::new(), text)
+}
+
+fn parse_schema(context: &SessionContext, text: &str) -> Result<SchemaRef> {
+    let hint = "write it as SQL does: --schema 'id BIGINT, name TEXT, ts TIMESTAMP'";
+    let refused = |e: Error| Error::usage_hint(format!("the schema is not understood: {e}"), hint);
+    let sql = format!("CREATE TABLE t ({text})");
+    let mut statements = DFParser::parse_sql(&sql).map_err(|e| refused(e.into()))?;
+    let statement = statements.pop_front().filter(|_| statements.is_empty());
+    let statement = statement.ok_or_else(|| refused(Error::usage("it holds a `;`")))?;
+    let plan = block_on(context.state().statement_to_plan(statement))
+        .map_err(|e| refused(e.into()))?;
+    match plan {
+        LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(table)) => {
+            Ok(Arc::new(without_metadata(table.input.schema().as_arrow())))
+        }
+        _ => Err(refused(Error::usage("it is no list of columns"))),
+    }
+}
+
+fn without_metadata(schema: &Schema) -> Schema {
+    Schema::new(schema.fields().clone())
+}
+
+/// How a query would be run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Explain {
+    /// `partial tables`, `rows` or `datafusion`.
+    pub path: String,
+    /// Why that path.
+    pub why: String,
+    /// Whether the result comes from states that merge with others.
+    pub mergeable: bool,
+    /// The memory budget.
+    pub memory_bytes: u64,
+    /// Threads.
+    pub threads: u64,
+    /// What is read.
+    pub sources: Vec<ExplainSource>,
+    /// The steps by name, each with its plan.
+    pub steps: Vec<(String, String)>,
+}
+
+/// A source in an [`Explain`].
+#[derive(Debug, Clone, Serialize)]
+pub struct ExplainSource {
+    /// Its name or URL.
+    pub name: String,
+    /// Its format.
+    pub format: String,
+    /// How many files.
+    pub files: u64,
+    /// How many splits, before row groups are left out by their statistics.
+    pub splits: u64,
+    /// Stored bytes.
+    pub bytes: u64,
+    /// Names and types.
+    pub columns: Vec<(String, String)>,
+}
+
+impl fmt::Display for Explain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "path: {} ({})", self.path, self.why)?;
+        for source in &self.sources {
+            writeln!(
+                f,
+                "source: {} ({}, {} file{}, {}, {} split{})",
+                source.name,
+                source.format,
+                coverage::grouped(source.files),
+                if source.files == 1 { "" } else { "s" },
+                coverage::human_bytes(source.bytes),
+                coverage::grouped(source.splits),
+                if source.splits == 1 { "" } else { "s" },
+            )?;
+        }
+        writeln!(
+            f,
+            "budget: {} of memory, {} thread{}",
+            coverage::human_bytes(self.memory_bytes),
+            self.threads,
+            if self.threads == 1 { "" } else { "s" },
+        )?;
+        for (name, text) in &self.steps {
+            writeln!(f, "{name}:")?;
+            for line in text.lines() {
+                writeln!(f, "  {line}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A running query: an iterator of record batches that also accounts for its input.
+pub struct Results {
+    schema: SchemaRef,
+    inner: Inner,
+    account: Account,
+    cancel: Cancel,
+    ended: bool,
+}
+
+enum Inner {
+    Rows(Rows),
+    Engine(Background),
+}
+
+struct Account {
+    tables: Vec<Arc<SourceTable>>,
+    rejects: Arc<Rejects>,
+    mergeable: bool,
+    rejected_folder: Option<PathBuf>,
+    estimates: Arc<Mutex<Vec<Estimate>>>,
+    cut_short: bool,
+}
+
+impl Results {
+    /// The columns.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// What the result rests on; final once the iterator has ended.
+    pub fn coverage(&self) -> Coverage {
+        self.account.coverage(self.ended)
+    }
+
+    fn pull(&mut self) -> Result<Option<RecordBatch>> {
+        self.cancel.check()?;
+        let next = match &mut self.inner {
+            Inner::Rows(rows) => rows.next().transpose()?,
+            Inner::Engine(background) => background.next(&self.cancel)?,
+        };
+        if let Some(batch) = next {
+            return Ok(Some(named(batch, &self.schema)?));
+        }
+        self.cancel.check()?;
+        if let Inner::Rows(rows) = &self.inner {
+            self.account.cut_short = rows.is_cut_short();
+        }
+        self.account.rejects.finish(self.account.rows())?;
+        Ok(None)
+    }
+}
+
+impl Iterator for Results {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let next = self.pull();
+        self.ended = !matches!(next, Ok(Some(_)));
+        next.transpose()
+    }
+}
+
+/// The batch under the names that the query gave; the optimiser may have changed them.
+fn named(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    if batch.schema_ref() == schema {
+        return Ok(batch);
+    }
+    let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let columns = batch
+        .columns()
+        .iter()
+        .zip(schema.fields())
+        .map(|(column, field)| {
+            if column.data_type() == field.data_type() {
+                return Ok(Arc::clone(column));
+            }
+            Ok(arrow::compute::cast(column, field.data_type())?)
+        })
+        .collect::<Result<_>>()?;
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+}
+
+impl Account {
+    fn scans(&self) -> impl Iterator<Item = Arc<Scan>> + '_ {
+        self.tables.iter().flat_map(|table| table.scans())
+    }
+
+    fn rows(&self) -> u64 {
+        self.scans().map(|scan| scan.row_count()).sum()
+    }
+
+    fn coverage(&self, ended: bool) -> Coverage {
+        let sum = |of: fn(&Scan) -> Amount| {
+            self.scans().map(|scan| of(&scan)).fold(Amount::default(), |a, b| Amount {
+                done: a.done + b.done,
+                total: a.total + b.total,
+                left_out: a.left_out + b.left_out,
+            })
+        };
+        let splits = sum(Scan::split_amount);
+        let stopped = match (ended, self.cut_short || splits.done < splits.total) {
+            (true, true) => Some("stopped once the limit was reached".to_string()),
+            _ => None,
+        };
+        let rejected = self.scans().map(|scan| scan.rejected_count()).sum();
+        Coverage {
+            version: coverage::VERSION,
+            complete: ended,
+            mergeable: self.mergeable,
+            files: self.tables.iter().map(|table| table.source().files().len() as u64).sum(),
+            splits,
+            bytes: sum(Scan::byte_amount),
+            rows: RowAmount { done: self.rows(), rejected },
+            stopped,
+            rejected_copy: self
+                .rejected_folder
+                .as_ref()
+                .filter(|_| rejected > 0)
+                .map(|folder| folder.display().to_string()),
+            estimates: self.estimates.lock().clone(),
+        }
+    }
+}
+
+/// A plan that DataFusion runs on threads of its own, its batches in a bounded channel.
+struct Background {
+    batches: Receiver<PlanResult<RecordBatch>>,
+    /// Dropped without waiting: a blocked thread must not hold up Ctrl-C.
+    runtime: Option<tokio::runtime::Runtime>,
+}
+
+/// How often a waiting consumer looks whether it has been told to stop.
+const LOOK: Duration = Duration::from_millis(50);
+
+impl Background {
+    fn start(
+        state: SessionState,
+        plan: LogicalPlan,
+        threads: usize,
+        cancel: &Cancel,
+    ) -> Result<Self> {
+        cancel.check()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(threads)
+            .thread_name("engine")
+            .build()
+            .map_err(|e| Error::Io { action: "start", path: "threads".into(), source: e })?;
+        let (sender, batches) = std::sync::mpsc::sync_channel(2);
+        runtime.spawn(async move {
+            if let Err(error) = Self::feed(state, plan, &sender).await {
+                // A consumer that has gone wants no errors either.
+                let _ = sender.send(Err(error));
+            }
+        });
+        Ok(Background { batches, runtime: Some(runtime) })
+    }
+
+    async fn feed(
+        state: SessionState,
+        plan: LogicalPlan,
+        sender: &SyncSender<PlanResult<RecordBatch>>,
+    ) -> PlanResult<()> {
+        let physical = state.query_planner().create_physical_plan(&plan, &state).await?;
+        let mut stream = execute_stream(physical, state.task_ctx())?;
+        while let Some(batch) = stream.next().await {
+            let batch = batch?;
+            if tokio::task::block_in_place(|| sender.send(Ok(batch))).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn next(&mut self, cancel: &Cancel) -> Result<Option<RecordBatch>> {
+        loop {
+            cancel.check()?;
+            match self.batches.recv_timeout(LOOK) {
+                Ok(batch) => return Ok(Some(batch?)),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            }
+        }
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+type Answers = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
+
+/// A finished table as something that DataFusion can read, once.
+struct Finished {
+    schema: SchemaRef,
+    answers: Arc<Mutex<Option<Answers>>>,
+}
+
+impl Finished {
+    fn new(schema: SchemaRef, answers: Option<Answers>) -> Self {
+        Finished { schema, answers: Arc::new(Mutex::new(answers)) }
+    }
+}
+
+impl fmt::Debug for Finished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Finished").field("schema", &self.schema).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl TableProvider for Finished {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Temporary
+    }
+
+    async fn scan(
+        &self,
+        _: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _: &[Expr],
+        limit: Option<usize>,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        let partition: Arc<dyn PartitionStream> = Arc::new(Finished {
+            schema: Arc::clone(&self.schema),
+            answers: Arc::clone(&self.answers),
+        });
+        let schema = Arc::clone(&self.schema);
+        let table =
+            StreamingTableExec::try_new(schema, vec![partition], projection, None, false, limit)?;
+        Ok(Arc::new(table))
+    }
+}
+
+impl PartitionStream for Finished {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let schema = Arc::clone(&self.schema);
+        let answers = self.answers.lock().take().into_iter().flatten();
+        let batches = answers.flat_map(move |answer| {
+            let schema = Arc::clone(&schema);
+            let answer = answer.and_then(|answer| named(answer, &schema)).map_err(external);
+            in_batches(answer)
+        });
+        let schema = Arc::clone(&self.schema);
+        Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::iter(batches)))
+    }
+}
+
+/// A large batch as slices of the usual size.
+fn in_batches(
+    answer: PlanResult<RecordBatch>,
+) -> impl Iterator<Item = PlanResult<RecordBatch>> + Send {
+    let rows = answer.as_ref().map_or(1, RecordBatch::num_rows);
+    let step = crate::scan::BATCH_ROWS;
+    let mut answer = Some(answer);
+    (0..rows.div_ceil(step).max(1)).map_while(move |index| match answer.as_ref()? {
+        Ok(batch) => {
+            let start = index * step;
+            Some(Ok(batch.slice(start, step.min(batch.num_rows() - start))))
+        }
+        Err(_) => answer.take(),
+    })
+}

@@ -1,0 +1,430 @@
+//! A source as a table that DataFusion can plan over, and its splits as partitions.
+//!
+//! A table is scanned in one of two ways. For the partial-table runner each split is a
+//! partition of its own, read on the thread that asks, so that the runner decides when a
+//! split is read and learns what came of it ([`Scan::outcome`]). For DataFusion's own
+//! execution a few partitions take splits from a common queue, each on a blocking thread
+//! behind a bounded channel.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::datasource::{TableProvider, TableType};
+use datafusion::error::{DataFusionError, Result as PlanResult};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::stream::{
+    RecordBatchReceiverStreamBuilder, RecordBatchStreamAdapter,
+};
+use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use parking_lot::Mutex;
+
+use crate::cancel::Cancel;
+use crate::coverage::Amount;
+use crate::error::{Error, Result};
+use crate::progress::Progress;
+use crate::prune;
+use crate::source::{Format, ReadOptions, Rejects, Source, Split, SplitReader, SplitStats};
+
+/// Rows of a batch at most, everywhere.
+pub const BATCH_ROWS: usize = 8192;
+
+/// How tables of a session are scanned; an extension of its configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScanMode {
+    /// A partition per split.
+    PerSplit,
+    /// So many partitions that share the splits.
+    Pooled(usize),
+}
+
+/// What all scans of a run share.
+#[derive(Debug, Clone)]
+pub struct RunState {
+    /// Stops the run.
+    pub cancel: Cancel,
+    /// What a display reads.
+    pub progress: Progress,
+    /// Where malformed records go.
+    pub rejects: Arc<Rejects>,
+}
+
+/// A source as a table.
+#[derive(Debug)]
+pub struct SourceTable {
+    source: Arc<Source>,
+    run: RunState,
+    scans: Mutex<Vec<Arc<Scan>>>,
+}
+
+impl SourceTable {
+    /// A table over an opened source.
+    pub fn new(source: Arc<Source>, run: RunState) -> Self {
+        SourceTable { source, run, scans: Mutex::default() }
+    }
+
+    /// The source.
+    pub fn source(&self) -> &Arc<Source> {
+        &self.source
+    }
+
+    /// The scans planned so far; one per mention of the table in a plan.
+    pub fn scans(&self) -> Vec<Arc<Scan>> {
+        self.scans.lock().clone()
+    }
+}
+
+#[async_trait]
+impl TableProvider for SourceTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(self.source.schema())
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> PlanResult<Vec<TableProviderFilterPushDown>> {
+        // Row groups are left out by their statistics; rows are filtered above.
+        let answer = match self.source.format() {
+            Format::Parquet => TableProviderFilterPushDown::Inexact,
+            _ => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(vec![answer; filters.len()])
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        let schema = match projection {
+            Some(columns) => Arc::new(self.source.schema().project(columns)?),
+            None => Arc::clone(self.source.schema()),
+        };
+        let splits = prune::splits(&self.source, filters).map_err(external)?;
+        let total_bytes = splits.iter().map(|split| split.bytes).sum();
+        let scan = Arc::new(Scan {
+            source: Arc::clone(&self.source),
+            run: self.run.clone(),
+            projection: projection.cloned(),
+            schema: Arc::clone(&schema),
+            slots: splits.iter().map(|_| Mutex::default()).collect(),
+            splits,
+            total_bytes,
+            done: Done::default(),
+        });
+        self.run.progress.set_bytes_total(self.run.progress.bytes_total() + total_bytes);
+        self.scans.lock().push(Arc::clone(&scan));
+        let mode = state.config().get_extension::<ScanMode>();
+        let partitions: Vec<Arc<dyn PartitionStream>> = match mode.as_deref() {
+            Some(ScanMode::PerSplit) => (0..scan.splits.len())
+                .map(|index| Arc::new(OneSplit { scan: Arc::clone(&scan), index }) as _)
+                .collect(),
+            mode => {
+                let wanted = if let Some(ScanMode::Pooled(count)) = mode { *count } else { 1 };
+                let queue = Arc::new(Queue { scan, splits: Mutex::default(), next: AtomicUsize::new(0) });
+                (0..wanted.clamp(1, queue.scan.splits.len().max(1)))
+                    .map(|_| Arc::new(Pulled { queue: Arc::clone(&queue) }) as _)
+                    .collect()
+            }
+        };
+        Ok(Arc::new(StreamingTableExec::try_new(schema, partitions, None, None, false, None)?))
+    }
+}
+
+/// What reading has taken in so far.
+#[derive(Debug, Default)]
+struct Done {
+    splits: AtomicU64,
+    bytes: AtomicU64,
+    rows: AtomicU64,
+    rejected: AtomicU64,
+}
+
+/// One reading of a source's splits.
+pub struct Scan {
+    source: Arc<Source>,
+    run: RunState,
+    projection: Option<Vec<usize>>,
+    schema: SchemaRef,
+    splits: Vec<Split>,
+    slots: Vec<Mutex<Slot>>,
+    total_bytes: u64,
+    done: Done,
+}
+
+impl fmt::Debug for Scan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scan").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+/// What is known of a split before and after it was read.
+#[derive(Default)]
+struct Slot {
+    exact_start: Option<u64>,
+    outcome: Option<Outcome>,
+}
+
+/// What came of reading a split, to its end or to an error.
+pub struct Outcome {
+    /// Rows, bytes, refused records, and where it started and ended.
+    pub stats: SplitStats,
+    /// Whether the start was known rather than guessed.
+    pub is_exact: bool,
+}
+
+impl Scan {
+    /// The source that is read.
+    pub fn source(&self) -> &Arc<Source> {
+        &self.source
+    }
+
+    /// The splits, in the order of the data.
+    pub fn splits(&self) -> &[Split] {
+        &self.splits
+    }
+
+    /// Has split `index` read from a known start the next time.
+    pub fn set_exact_start(&self, index: usize, start: u64) {
+        self.slots[index].lock().exact_start = Some(start);
+    }
+
+    /// What came of the last reading of split `index`; given out once.
+    pub fn outcome(&self, index: usize) -> Option<Outcome> {
+        self.slots[index].lock().outcome.take()
+    }
+
+    /// Counts a split whose rows were taken.
+    ///
+    /// # Errors
+    /// [`Error::BadRecords`] where its malformed records exceed what is allowed.
+    pub fn accept(&self, mut stats: SplitStats) -> Result<()> {
+        stats.accept(&self.run.rejects)?;
+        self.done.splits.fetch_add(1, Ordering::Relaxed);
+        self.done.bytes.fetch_add(stats.bytes, Ordering::Relaxed);
+        self.done.rows.fetch_add(stats.rows, Ordering::Relaxed);
+        self.done.rejected.fetch_add(stats.rejected, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Counts the rows of a split that was not read to its end because no more were wanted.
+    pub fn accept_part(&self, rows: u64) {
+        self.done.rows.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    /// Splits read.
+    pub fn split_amount(&self) -> Amount {
+        let done = self.done.splits.load(Ordering::Relaxed);
+        Amount { done, total: self.splits.len() as u64, left_out: 0 }
+    }
+
+    /// Stored bytes read. For standard input, whose size nobody knows before, the total is
+    /// what was read.
+    pub fn byte_amount(&self) -> Amount {
+        let done = self.done.bytes.load(Ordering::Relaxed);
+        Amount { done, total: self.total_bytes.max(done), left_out: 0 }
+    }
+
+    /// Rows taken.
+    pub fn row_count(&self) -> u64 {
+        self.done.rows.load(Ordering::Relaxed)
+    }
+
+    /// Records refused.
+    pub fn rejected_count(&self) -> u64 {
+        self.done.rejected.load(Ordering::Relaxed)
+    }
+
+    fn open(&self, index: usize) -> Result<SplitReader> {
+        let exact_start = self.slots[index].lock().exact_start;
+        let progress = match exact_start {
+            // Read a second time, a split is no further progress.
+            Some(_) => Progress::new(),
+            None => self.run.progress.clone(),
+        };
+        self.open_split(&self.splits[index], exact_start, progress)
+    }
+
+    fn open_split(
+        &self,
+        split: &Split,
+        exact_start: Option<u64>,
+        progress: Progress,
+    ) -> Result<SplitReader> {
+        let options = ReadOptions {
+            projection: self.projection.clone(),
+            batch_rows: BATCH_ROWS,
+            exact_start,
+            cancel: self.run.cancel.clone(),
+            progress,
+            rejects: Arc::clone(&self.run.rejects),
+        };
+        self.source.read(split, &options)
+    }
+}
+
+/// A split as a partition.
+#[derive(Debug)]
+struct OneSplit {
+    scan: Arc<Scan>,
+    index: usize,
+}
+
+impl PartitionStream for OneSplit {
+    fn schema(&self) -> &SchemaRef {
+        &self.scan.schema
+    }
+
+    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let batches = SplitBatches {
+            scan: Arc::clone(&self.scan),
+            index: self.index,
+            reader: None,
+            ended: false,
+        };
+        let schema = Arc::clone(&self.scan.schema);
+        Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::iter(batches)))
+    }
+}
+
+struct SplitBatches {
+    scan: Arc<Scan>,
+    index: usize,
+    reader: Option<SplitReader>,
+    ended: bool,
+}
+
+impl SplitBatches {
+    fn end(&mut self) {
+        self.ended = true;
+        if let Some(reader) = self.reader.take() {
+            let is_exact = reader.is_exact();
+            let outcome = Outcome { is_exact, stats: reader.into_stats() };
+            self.scan.slots[self.index].lock().outcome = Some(outcome);
+        }
+    }
+}
+
+impl Iterator for SplitBatches {
+    type Item = PlanResult<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let reader = match &mut self.reader {
+            Some(reader) => reader,
+            none => match self.scan.open(self.index) {
+                Ok(reader) => none.insert(reader),
+                Err(error) => {
+                    self.ended = true;
+                    return Some(Err(external(error)));
+                }
+            },
+        };
+        match reader.next() {
+            Some(Ok(batch)) => Some(Ok(batch)),
+            Some(Err(error)) => {
+                self.end();
+                Some(Err(external(error)))
+            }
+            None => {
+                self.end();
+                None
+            }
+        }
+    }
+}
+
+impl Drop for SplitBatches {
+    fn drop(&mut self) {
+        // A reader dropped in the middle tells how far it came, too.
+        if !self.ended {
+            self.end();
+        }
+    }
+}
+
+/// Splits that several partitions take from.
+struct Queue {
+    scan: Arc<Scan>,
+    /// With exact starts, found at the first pull: nothing here can be read a second time.
+    splits: Mutex<Option<Arc<Vec<Split>>>>,
+    next: AtomicUsize,
+}
+
+impl Queue {
+    fn splits(&self) -> Result<Arc<Vec<Split>>> {
+        let mut splits = self.splits.lock();
+        if let Some(splits) = &*splits {
+            return Ok(Arc::clone(splits));
+        }
+        let mut exact = self.scan.splits.clone();
+        self.scan.source.exact_splits(&mut exact, &self.scan.run.cancel)?;
+        Ok(Arc::clone(splits.insert(Arc::new(exact))))
+    }
+
+    fn pull(&self, mut send: impl FnMut(Result<RecordBatch>) -> bool) -> Result<()> {
+        let splits = self.splits()?;
+        loop {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(split) = splits.get(index) else { return Ok(()) };
+            let mut reader =
+                self.scan.open_split(split, split.exact_start, self.scan.run.progress.clone())?;
+            for batch in &mut reader {
+                if !send(batch) {
+                    return Ok(());
+                }
+            }
+            self.scan.accept(reader.into_stats())?;
+        }
+    }
+}
+
+/// One of the partitions that share a queue.
+struct Pulled {
+    queue: Arc<Queue>,
+}
+
+impl fmt::Debug for Pulled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.queue.scan.fmt(f)
+    }
+}
+
+impl PartitionStream for Pulled {
+    fn schema(&self) -> &SchemaRef {
+        &self.queue.scan.schema
+    }
+
+    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let mut builder =
+            RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.queue.scan.schema), 2);
+        let sender = builder.tx();
+        let queue = Arc::clone(&self.queue);
+        builder.spawn_blocking(move || {
+            let sent = queue
+                .pull(|batch| sender.blocking_send(batch.map_err(external)).is_ok());
+            sent.map_err(external)
+        });
+        builder.build()
+    }
+}
+
+/// One of our errors inside DataFusion's.
+pub fn external(error: Error) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}

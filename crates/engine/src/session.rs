@@ -1,0 +1,70 @@
+//! The DataFusion session of a query: our functions, our tables, our memory limit.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::executor::block_on;
+
+use crate::error::Result;
+use crate::functions;
+use crate::scan::{BATCH_ROWS, ScanMode};
+
+/// How many consumers a message about exhausted memory names.
+const CONSUMERS_NAMED: std::num::NonZeroUsize = std::num::NonZeroUsize::MIN.saturating_add(4);
+
+/// A session without tables.
+///
+/// # Errors
+/// As DataFusion's runtime.
+pub fn open(budget_bytes: usize, threads: usize, spill_folder: &Path) -> Result<SessionContext> {
+    let config = SessionConfig::new()
+        .with_target_partitions(threads)
+        .with_batch_size(BATCH_ROWS)
+        .with_information_schema(false)
+        .with_extension(Arc::new(ScanMode::Pooled(threads)));
+    let pool = TrackConsumersPool::new(FairSpillPool::new(budget_bytes), CONSUMERS_NAMED);
+    let disk = DiskManagerBuilder::default()
+        .with_mode(DiskManagerMode::Directories(vec![spill_folder.to_path_buf()]));
+    let runtime = RuntimeEnvBuilder::new()
+        .with_memory_pool(Arc::new(pool))
+        .with_disk_manager_builder(disk)
+        .build_arc()?;
+    let state = SessionStateBuilder::new()
+        .with_config(config)
+        .with_runtime_env(runtime)
+        .with_default_features()
+        .build();
+    let context = SessionContext::new_with_state(state);
+    for function in functions::all() {
+        context.register_udaf((*function).clone());
+    }
+    Ok(context)
+}
+
+/// The same session, scanning its tables a partition per split on the asking thread.
+pub fn per_split(state: &SessionState) -> SessionState {
+    let mut state = state.clone();
+    let config = state.config_mut();
+    config.set_extension(Arc::new(ScanMode::PerSplit));
+    // Partitions are splits here: none may be added, joined or dealt anew.
+    let options = config.options_mut();
+    options.execution.target_partitions = 1;
+    options.optimizer.enable_round_robin_repartition = false;
+    options.optimizer.repartition_file_scans = false;
+    state
+}
+
+/// The physical plan of an optimised logical one.
+///
+/// # Errors
+/// As DataFusion's planner.
+pub fn physical(state: &SessionState, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
+    Ok(block_on(state.query_planner().create_physical_plan(plan, state))?)
+}

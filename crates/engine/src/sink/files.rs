@@ -1,0 +1,372 @@
+//! Many files written at once within a memory budget, one of them open at a time.
+//!
+//! Rows arrive in any order of paths. What waits for its file is held in memory; past the
+//! budget it moves to the staged files:
+//!
+//! - The line formats are encoded at once, and each path has a buffer of bytes. The largest
+//!   buffers are appended to their files until half of the budget is free: on skewed data few
+//!   large writes, on even data one write per path for each half budget.
+//! - Parquet, Arrow and text cannot be appended to. The batches themselves are held, gathered by
+//!   path, and past the budget every path's rows go to its `N.spool`, one Arrow stream per
+//!   move. In the end files are written one by one from spool and memory. Without pressure
+//!   there is no spool.
+//!
+//! A file is opened, appended to and closed for each move, so however many paths there are, one
+//! of them is open. Keeping handles would save two system calls per move (about 10 µs) and
+//! cost a limit to run into.
+
+use std::io::{BufReader, Seek, Write};
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, RecordBatch, UInt32Array};
+use arrow::compute::concat_batches;
+use arrow::datatypes::SchemaRef;
+use arrow::ipc::reader::StreamReader;
+use arrow::ipc::writer::StreamWriter;
+
+use super::commit::Staging;
+use super::format::{OutputFormat, RowWriter, from_arrow};
+use super::fs::{self, Output};
+use super::lines::LineFormat;
+use super::partition::Groups;
+use crate::error::{Error, Result};
+
+/// Rows gathered for one write of a spooled format take about this much memory.
+const CHUNK_BYTES: usize = 8 << 20;
+
+/// The files of a partitioned output, called by number.
+pub(super) struct Files {
+    format: OutputFormat,
+    schema: SchemaRef,
+    null: Option<String>,
+    url: String,
+    memory_limit: usize,
+    kind: Waiting,
+    /// How many files there are so far.
+    count: usize,
+}
+
+enum Waiting {
+    Lines(Lines),
+    Spooled(Spooled),
+}
+
+struct Lines {
+    format: LineFormat,
+    /// Encoded bytes that wait, and how many have been written already, per file.
+    buffers: Vec<(Vec<u8>, u64)>,
+    /// The buffers' capacity.
+    held: usize,
+}
+
+struct Spooled {
+    batches: Vec<RecordBatch>,
+    held: usize,
+    /// Per file: which rows of which batches, in order.
+    pieces: Vec<Vec<Piece>>,
+    /// Per file: whether it has a spool.
+    spooled: Vec<bool>,
+}
+
+#[derive(Clone, Copy)]
+struct Piece {
+    batch: u32,
+    start: u32,
+    len: u32,
+}
+
+impl Files {
+    pub(super) fn new(
+        format: OutputFormat,
+        schema: SchemaRef,
+        null: Option<&str>,
+        url: &str,
+        memory_limit: usize,
+    ) -> Self {
+        let kind = match format.lines(null) {
+            Some(format) => Waiting::Lines(Lines { format, buffers: Vec::new(), held: 0 }),
+            None => Waiting::Spooled(Spooled {
+                batches: Vec::new(),
+                held: 0,
+                pieces: Vec::new(),
+                spooled: Vec::new(),
+            }),
+        };
+        Files {
+            format,
+            schema,
+            null: null.map(str::to_owned),
+            url: url.to_owned(),
+            memory_limit,
+            kind,
+            count: 0,
+        }
+    }
+
+    /// Adds a batch's rows to their files.
+    pub(super) fn write(&mut self, groups: Groups, staging: &Staging) -> Result<()> {
+        let last = groups.groups.iter().map(|(file, _)| *file).max();
+        self.count = last.map_or(0, |file| file + 1).max(self.count);
+        let files = self.count;
+        match &mut self.kind {
+            Waiting::Lines(lines) => {
+                lines.write(groups, files, &self.schema, self.memory_limit, staging, &self.url)
+            }
+            Waiting::Spooled(spooled) => {
+                spooled.write(groups, files)?;
+                if spooled.held > self.memory_limit / 2 {
+                    spooled.spool(&self.schema, staging, &self.url)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Writes what waits; the staged files are whole then. Returns their sizes in bytes.
+    pub(super) fn finish(self, staging: &Staging) -> Result<Vec<u64>> {
+        match self.kind {
+            Waiting::Lines(mut lines) => {
+                for file in 0..lines.buffers.len() {
+                    lines.append(file, staging, &self.url)?;
+                }
+                Ok(lines.buffers.iter().map(|(_, written)| *written).collect())
+            }
+            Waiting::Spooled(spooled) => {
+                let mut sizes = Vec::with_capacity(spooled.pieces.len());
+                for file in 0..spooled.pieces.len() {
+                    let path = staging.path(&file.to_string());
+                    let output =
+                        fs::create_new(&path).map_err(|e| Error::io("create", &path, e))?;
+                    let mut writer = RowWriter::new(
+                        Output::new(output),
+                        self.format,
+                        Arc::clone(&self.schema),
+                        self.null.as_deref(),
+                        &self.url,
+                        self.memory_limit,
+                    )?;
+                    if spooled.spooled[file] {
+                        read_spool(staging, file, |batch| writer.write(&batch))?;
+                    }
+                    spooled.chunks(file, &self.schema, |batch| writer.write(&batch))?;
+                    sizes.push(writer.finish()?.bytes);
+                    if spooled.spooled[file] {
+                        // Space is freed as it goes.
+                        let path = staging.path(&format!("{file}.spool"));
+                        fs::remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
+                    }
+                }
+                Ok(sizes)
+            }
+        }
+    }
+}
+
+impl Lines {
+    fn write(
+        &mut self,
+        groups: Groups,
+        files: usize,
+        schema: &SchemaRef,
+        memory_limit: usize,
+        staging: &Staging,
+        url: &str,
+    ) -> Result<()> {
+        let rows = self.format.prepare(&groups.batch)?;
+        while self.buffers.len() < files {
+            let mut header = Vec::new();
+            self.format.header(schema, &mut header);
+            self.held += header.capacity();
+            self.buffers.push((header, 0));
+        }
+        for (file, range) in groups.groups {
+            // A batch of wide rows for one file may be larger than the budget.
+            for start in range.clone().step_by(256) {
+                let buffer = &mut self.buffers[file].0;
+                let before = buffer.capacity();
+                rows.write(&self.format, start..(start + 256).min(range.end), buffer);
+                self.held += buffer.capacity() - before;
+                if self.held > memory_limit {
+                    self.make_room(memory_limit / 2, staging, url)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the largest buffers to their files until at most `limit` bytes are held.
+    fn make_room(&mut self, limit: usize, staging: &Staging, url: &str) -> Result<()> {
+        let mut order: Vec<usize> =
+            (0..self.buffers.len()).filter(|file| self.buffers[*file].0.capacity() > 0).collect();
+        order.sort_unstable_by_key(|file| std::cmp::Reverse(self.buffers[*file].0.capacity()));
+        for file in order {
+            if self.held <= limit {
+                break;
+            }
+            self.append(file, staging, url)?;
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, file: usize, staging: &Staging, url: &str) -> Result<()> {
+        let (buffer, written) = &mut self.buffers[file];
+        if buffer.is_empty() && *written > 0 {
+            return Ok(());
+        }
+        let path = staging.path(&file.to_string());
+        let mut output = fs::append(&path).map_err(|e| Error::io("create", &path, e))?;
+        fs::write_all(&mut output, buffer).map_err(|e| Error::io("write", url, e))?;
+        *written += buffer.len() as u64;
+        self.held -= buffer.capacity();
+        // Gives the memory back: the next to grow may be another one.
+        *buffer = Vec::new();
+        Ok(())
+    }
+}
+
+impl Spooled {
+    fn write(&mut self, groups: Groups, files: usize) -> Result<()> {
+        let batch = compacted(groups.batch)?;
+        let index = u32::try_from(self.batches.len())
+            .map_err(|_| Error::Internal("more than 4 billion batches".into()))?;
+        self.held += size(&batch) + groups.groups.len() * size_of::<Piece>();
+        self.batches.push(batch);
+        self.pieces.resize_with(files, Vec::new);
+        self.spooled.resize(files, false);
+        for (file, rows) in groups.groups {
+            // A batch has fewer than 2^32 rows: the router has checked.
+            let piece = Piece { batch: index, start: rows.start as u32, len: rows.len() as u32 };
+            self.pieces[file].push(piece);
+        }
+        Ok(())
+    }
+
+    /// Hands on a file's rows in order, gathered to batches of some size.
+    fn chunks(
+        &self,
+        file: usize,
+        schema: &SchemaRef,
+        mut each: impl FnMut(RecordBatch) -> Result<()>,
+    ) -> Result<()> {
+        let mut waiting: Vec<RecordBatch> = Vec::new();
+        let mut bytes = 0;
+        for piece in &self.pieces[file] {
+            let batch = &self.batches[piece.batch as usize];
+            waiting.push(batch.slice(piece.start as usize, piece.len as usize));
+            bytes += size(batch) / batch.num_rows().max(1) * piece.len as usize;
+            if bytes >= CHUNK_BYTES {
+                each(together(schema, &mut waiting)?)?;
+                bytes = 0;
+            }
+        }
+        if !waiting.is_empty() {
+            each(together(schema, &mut waiting)?)?;
+        }
+        Ok(())
+    }
+
+    /// Moves all rows to the files' spools.
+    fn spool(&mut self, schema: &SchemaRef, staging: &Staging, url: &str) -> Result<()> {
+        for file in 0..self.pieces.len() {
+            if self.pieces[file].is_empty() {
+                continue;
+            }
+            let path = staging.path(&format!("{file}.spool"));
+            let output = fs::append(&path).map_err(|e| Error::io("create", &path, e))?;
+            let output = std::io::BufWriter::with_capacity(1 << 16, Output::new(output));
+            let mut writer =
+                StreamWriter::try_new(output, schema).map_err(|e| from_arrow(e, url))?;
+            self.chunks(file, schema, |batch| {
+                writer.write(&batch).map_err(|e| from_arrow(e, url))
+            })?;
+            writer.finish().map_err(|e| from_arrow(e, url))?;
+            let mut output = writer.into_inner().map_err(|e| from_arrow(e, url))?;
+            output.flush().map_err(|e| Error::io("write", url, e))?;
+            self.spooled[file] = true;
+            self.pieces[file] = Vec::new();
+        }
+        self.batches.clear();
+        self.held = 0;
+        Ok(())
+    }
+}
+
+fn together(schema: &SchemaRef, waiting: &mut Vec<RecordBatch>) -> Result<RecordBatch> {
+    let batch = match waiting.as_slice() {
+        [one] => Ok(one.clone()),
+        many => concat_batches(schema, many),
+    };
+    waiting.clear();
+    batch.map_err(|e| Error::Internal(format!("cannot put batches together: {e}")))
+}
+
+/// Reads the streams of a spool one after another.
+fn read_spool(
+    staging: &Staging,
+    file: usize,
+    mut each: impl FnMut(RecordBatch) -> Result<()>,
+) -> Result<()> {
+    let path = staging.path(&format!("{file}.spool"));
+    let error = |e| Error::io("read", &path, e);
+    let opened = fs::open(&path).map_err(error)?;
+    let length = opened.metadata().map_err(error)?.len();
+    let mut reader = BufReader::with_capacity(1 << 16, opened);
+    while reader.stream_position().map_err(error)? < length {
+        let stream = StreamReader::try_new(&mut reader, None);
+        for batch in stream.map_err(|e| damaged(&path, &e))? {
+            each(batch.map_err(|e| damaged(&path, &e))?)?;
+        }
+    }
+    Ok(())
+}
+
+fn damaged(path: &std::path::Path, error: &arrow::error::ArrowError) -> Error {
+    Error::Corrupt {
+        path: path.display().to_string(),
+        offset: None,
+        reason: error.to_string(),
+        hint: Some("run again".into()),
+    }
+}
+
+/// The memory that a batch keeps alive.
+fn size(batch: &RecordBatch) -> usize {
+    batch.get_array_memory_size()
+}
+
+/// The batch without memory that it keeps alive but does not show: a slice of a large batch,
+/// views into large buffers.
+fn compacted(batch: RecordBatch) -> Result<RecordBatch> {
+    let mut columns = Vec::with_capacity(batch.num_columns());
+    let mut changed = false;
+    for column in batch.columns() {
+        let kept = column.get_array_memory_size();
+        let views = column.as_string_view_opt();
+        let shown = match views {
+            Some(views) => views.total_buffer_bytes_used() + 16 * views.len(),
+            None => column.to_data().get_slice_memory_size().unwrap_or(kept),
+        };
+        if kept <= 2 * shown + (64 << 10) {
+            columns.push(Arc::clone(column));
+            continue;
+        }
+        changed = true;
+        columns.push(match views {
+            Some(views) => Arc::new(views.gc()),
+            None => {
+                let all = UInt32Array::from_iter_values(0..column.len() as u32);
+                arrow::compute::take(column, &all, None)
+                    .map_err(|e| Error::Internal(format!("cannot copy a column: {e}")))?
+            }
+        });
+    }
+    if !changed {
+        return Ok(batch);
+    }
+    RecordBatch::try_new(batch.schema(), columns)
+        .map_err(|e| Error::Internal(format!("cannot copy a batch: {e}")))
+}

@@ -1,0 +1,346 @@
+//! The output formats and the writer of one file in any of them.
+
+use std::io::{self, BufWriter, Write};
+use std::str::FromStr;
+
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
+use arrow::ipc::writer::StreamWriter;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+
+use super::lines::LineFormat;
+use super::text::TextTable;
+use super::value;
+use crate::error::{Error, Result};
+use crate::suggest;
+
+/// How results are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OutputFormat {
+    /// An aligned table for people.
+    Text,
+    /// RFC 4180 with a header; nulls are empty, an empty string is `""`.
+    Csv,
+    /// As CSV, with tabs.
+    Tsv,
+    /// JSON lines: one object per row with every key, nulls as `null`.
+    Json,
+    /// Parquet, zstd-compressed.
+    Parquet,
+    /// Arrow's IPC stream format.
+    Arrow,
+}
+
+impl OutputFormat {
+    /// Every format, in the order in which messages list them.
+    pub const ALL: [OutputFormat; 6] = [
+        OutputFormat::Text,
+        OutputFormat::Csv,
+        OutputFormat::Tsv,
+        OutputFormat::Json,
+        OutputFormat::Parquet,
+        OutputFormat::Arrow,
+    ];
+
+    /// The name that [`FromStr`] takes.
+    pub fn name(self) -> &'static str {
+        match self {
+            OutputFormat::Text => "text",
+            OutputFormat::Csv => "csv",
+            OutputFormat::Tsv => "tsv",
+            OutputFormat::Json => "json",
+            OutputFormat::Parquet => "parquet",
+            OutputFormat::Arrow => "arrow",
+        }
+    }
+
+    /// The format that a file's suffix stands for, in any case of letters: `.csv`, `.tsv`,
+    /// `.json`, `.jsonl`, `.ndjson`, `.parquet`, `.arrow`, `.arrows`.
+    pub fn from_path(path: &str) -> Option<Self> {
+        let (_, suffix) = path.rsplit_once('.')?;
+        match suffix.to_ascii_lowercase().as_str() {
+            "csv" => Some(OutputFormat::Csv),
+            "tsv" => Some(OutputFormat::Tsv),
+            "json" | "jsonl" | "ndjson" => Some(OutputFormat::Json),
+            "parquet" => Some(OutputFormat::Parquet),
+            "arrow" | "arrows" => Some(OutputFormat::Arrow),
+            _ => None,
+        }
+    }
+
+    /// The line format with its null text, for the formats that are lines.
+    pub(super) fn lines(self, null: Option<&str>) -> Option<LineFormat> {
+        let null = || null.unwrap_or_default().to_owned();
+        match self {
+            OutputFormat::Csv => Some(LineFormat::Delimited { delimiter: b',', null: null() }),
+            OutputFormat::Tsv => Some(LineFormat::Delimited { delimiter: b'\t', null: null() }),
+            OutputFormat::Json => Some(LineFormat::Json),
+            OutputFormat::Text | OutputFormat::Parquet | OutputFormat::Arrow => None,
+        }
+    }
+
+    /// Refuses a schema that the format cannot hold, before any work.
+    pub(super) fn check(self, schema: &SchemaRef) -> Result<()> {
+        if matches!(self, OutputFormat::Json | OutputFormat::Parquet) {
+            for (i, field) in schema.fields().iter().enumerate() {
+                if schema.fields()[..i].iter().any(|earlier| earlier.name() == field.name()) {
+                    return Err(Error::usage_hint(
+                        format!(
+                            "{} cannot hold two columns called `{}`",
+                            self.name(),
+                            field.name()
+                        ),
+                        "name one of them otherwise with AS",
+                    ));
+                }
+            }
+        }
+        match self {
+            OutputFormat::Parquet => {
+                ArrowWriter::try_new(std::io::sink(), schema.clone(), None).map_err(|error| {
+                    Error::usage_hint(
+                        format!("parquet cannot hold this result: {error}"),
+                        "cast the column, or write `arrow`",
+                    )
+                })?;
+            }
+            OutputFormat::Arrow => {}
+            OutputFormat::Text | OutputFormat::Csv | OutputFormat::Tsv | OutputFormat::Json => {
+                for field in schema.fields() {
+                    if !value::supported(field.data_type()) {
+                        return Err(Error::usage_hint(
+                            format!(
+                                "column `{}` of type `{}` cannot be written as {}",
+                                field.name(),
+                                field.data_type(),
+                                self.name()
+                            ),
+                            "cast the column, or write `parquet` or `arrow`",
+                        ));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for OutputFormat {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "jsonl" | "ndjson" => return Ok(OutputFormat::Json),
+            _ => {}
+        }
+        let found = OutputFormat::ALL.into_iter().find(|format| format.name() == name);
+        found.ok_or_else(|| {
+            let names = OutputFormat::ALL.map(OutputFormat::name);
+            Error::usage(suggest::unknown("output format", name, &names))
+        })
+    }
+}
+
+impl std::fmt::Display for OutputFormat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Encoded bytes are handed on in pieces of about this size.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// A Parquet row group ends after this many rows …
+const ROW_GROUP_ROWS: usize = 1 << 20;
+/// … or when its encoded columns take this much memory, if the budget allows that much.
+const ROW_GROUP_BYTES: usize = 128 << 20;
+
+/// Writes one file, or a stream, in a format. Rows are written as they come; memory is
+/// bounded by a megabyte for lines, the window for a table and a row group for Parquet.
+///
+/// Made by [`stdout_writer`](super::stdout_writer).
+pub struct RowWriter<W: Write + Send> {
+    inner: Inner<W>,
+    schema: SchemaRef,
+    /// What errors call the output.
+    name: String,
+    rows: u64,
+    row_group_bytes: usize,
+}
+
+enum Inner<W: Write + Send> {
+    Lines { format: LineFormat, buffer: Vec<u8>, out: W },
+    Text(TextTable<BufWriter<W>>),
+    Parquet(Box<ArrowWriter<W>>),
+    Arrow(StreamWriter<BufWriter<W>>),
+}
+
+impl<W: Write + Send> RowWriter<W> {
+    /// Begins a file: the header is written even if no row follows.
+    pub(super) fn new(
+        out: W,
+        format: OutputFormat,
+        schema: SchemaRef,
+        null: Option<&str>,
+        name: &str,
+        memory_limit: usize,
+    ) -> Result<Self> {
+        let inner = match format {
+            OutputFormat::Text => Inner::Text(TextTable::new(buffered(out), &schema, null)),
+            OutputFormat::Csv | OutputFormat::Tsv | OutputFormat::Json => {
+                let Some(format) = format.lines(null) else {
+                    return Err(Error::Internal("a line format without lines".into()));
+                };
+                let mut buffer = Vec::with_capacity(WRITE_BYTES + WRITE_BYTES / 8);
+                format.header(&schema, &mut buffer);
+                Inner::Lines { format, buffer, out }
+            }
+            OutputFormat::Parquet => {
+                let level = ZstdLevel::try_new(1).map_err(|e| Error::Internal(e.to_string()))?;
+                let properties = WriterProperties::builder()
+                    .set_compression(Compression::ZSTD(level))
+                    .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+                    .set_created_by(concat!("tidemill ", env!("CARGO_PKG_VERSION")).to_owned())
+                    .build();
+                let writer = ArrowWriter::try_new(out, schema.clone(), Some(properties));
+                Inner::Parquet(Box::new(writer.map_err(|e| from_parquet(e, name))?))
+            }
+            OutputFormat::Arrow => {
+                let writer = StreamWriter::try_new(buffered(out), &schema);
+                Inner::Arrow(writer.map_err(|e| from_arrow(e, name))?)
+            }
+        };
+        let row_group_bytes = ROW_GROUP_BYTES.min(memory_limit / 2).max(1 << 20);
+        Ok(RowWriter { inner, schema, name: name.to_owned(), rows: 0, row_group_bytes })
+    }
+
+    /// Adds rows.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the output refuses them, [`Error::ClosedPipe`] where its reader has
+    /// gone.
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        let batch = conform(batch, &self.schema)?;
+        let name = &self.name;
+        match &mut self.inner {
+            Inner::Lines { format, buffer, out } => {
+                let rows = format.prepare(&batch)?;
+                // A chunk of rows at a time, so that wide rows do not fill memory.
+                for start in (0..batch.num_rows()).step_by(256) {
+                    rows.write(format, start..(start + 256).min(batch.num_rows()), buffer);
+                    if buffer.len() >= WRITE_BYTES {
+                        out.write_all(buffer).map_err(|e| Error::io("write", name, e))?;
+                        buffer.clear();
+                    }
+                }
+            }
+            Inner::Text(table) => table.write(&batch)?.map_err(|e| Error::io("write", name, e))?,
+            Inner::Parquet(writer) => {
+                writer.write(&batch).map_err(|e| from_parquet(e, name))?;
+                if writer.memory_size() >= self.row_group_bytes {
+                    writer.flush().map_err(|e| from_parquet(e, name))?;
+                }
+            }
+            Inner::Arrow(writer) => writer.write(&batch).map_err(|e| from_arrow(e, name))?,
+        }
+        self.rows += batch.num_rows() as u64;
+        Ok(())
+    }
+
+    /// Hands on what is buffered, as far as the format allows (a table's first window and a
+    /// Parquet row group stay): for output that somebody watches.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn flush(&mut self) -> Result<()> {
+        let name = &self.name;
+        match &mut self.inner {
+            Inner::Lines { buffer, out, .. } => {
+                out.write_all(buffer).map_err(|e| Error::io("write", name, e))?;
+                buffer.clear();
+                out.flush().map_err(|e| Error::io("write", name, e))
+            }
+            Inner::Text(table) => table.get_mut().flush().map_err(|e| Error::io("write", name, e)),
+            Inner::Parquet(_) => Ok(()),
+            Inner::Arrow(writer) => writer.flush().map_err(|e| from_arrow(e, name)),
+        }
+    }
+
+    /// Rows written so far.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Ends the file: footers are written and everything is flushed to the output.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn finish(self) -> Result<W> {
+        let name = &self.name;
+        match self.inner {
+            Inner::Lines { buffer, mut out, .. } => {
+                out.write_all(&buffer).map_err(|e| Error::io("write", name, e))?;
+                out.flush().map_err(|e| Error::io("write", name, e))?;
+                Ok(out)
+            }
+            Inner::Text(table) => table
+                .finish()
+                .and_then(|out| unbuffered(out))
+                .map_err(|e| Error::io("write", name, e)),
+            Inner::Parquet(writer) => {
+                let mut out = writer.into_inner().map_err(|e| from_parquet(e, name))?;
+                out.flush().map_err(|e| Error::io("write", name, e))?;
+                Ok(out)
+            }
+            Inner::Arrow(mut writer) => {
+                writer.finish().map_err(|e| from_arrow(e, name))?;
+                let out = writer.into_inner().map_err(|e| from_arrow(e, name))?;
+                unbuffered(out).map_err(|e| Error::io("write", name, e))
+            }
+        }
+    }
+}
+
+fn buffered<W: Write>(out: W) -> BufWriter<W> {
+    BufWriter::with_capacity(1 << 16, out)
+}
+
+fn unbuffered<W: Write>(out: BufWriter<W>) -> io::Result<W> {
+    let mut out = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+    out.flush()?;
+    Ok(out)
+}
+
+/// The batch under the sink's schema: batches of one stream may differ in nullability and
+/// metadata, which the writers of Arrow and Parquet refuse.
+pub(super) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    if batch.schema_ref() == schema {
+        return Ok(batch.clone());
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(schema.clone(), batch.columns().to_vec(), &options).map_err(
+        |error| Error::Internal(format!("a batch does not have the schema of its sink: {error}")),
+    )
+}
+
+pub(super) fn from_arrow(error: ArrowError, name: &str) -> Error {
+    match error {
+        ArrowError::IoError(_, source) => Error::io("write", name, source),
+        other => Error::Internal(format!("cannot encode `{name}`: {other}")),
+    }
+}
+
+pub(super) fn from_parquet(error: ParquetError, name: &str) -> Error {
+    match error {
+        ParquetError::External(source) => match source.downcast::<std::io::Error>() {
+            Ok(source) => Error::io("write", name, *source),
+            Err(other) => Error::Internal(format!("cannot encode `{name}`: {other}")),
+        },
+        other => Error::Internal(format!("cannot encode `{name}`: {other}")),
+    }
+}

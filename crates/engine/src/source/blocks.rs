@@ -1,0 +1,318 @@
+//! Bytes in blocks that hold whole records.
+//!
+//! One buffer is filled by large reads; the records that end in it are handed out as one
+//! slice, and the beginning of the next record is moved to the front before the next read.
+//! A record larger than the buffer makes it grow, up to [`RECORD_BYTES_MAX`].
+//!
+//! ```text
+//!   buffer  [ spent │ block: whole records │ begun record │ free ]
+//!                   └ start                └ scanned up to filled
+//! ```
+
+use std::sync::Arc;
+
+use super::cut::{Cutter, Grammar, State};
+use super::input::ByteInput;
+use crate::error::{Error, Result};
+
+/// One read. Measured over 256 KiB to 4 MiB on a file in the page cache: beyond 512 KiB
+/// nothing is gained, and a block with what is decoded from it should stay in cache.
+pub(crate) const READ_BYTES: usize = 1 << 20;
+/// The largest record.
+pub(crate) const RECORD_BYTES_MAX: usize = 64 << 20;
+/// Behind a range's end only the rest of one record is wanted.
+const TAIL_READ_BYTES: usize = 64 << 10;
+
+/// Whole records and where they stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Block {
+    /// Offset of the first byte in the uncompressed file.
+    pub(crate) offset: u64,
+    /// The line of the first byte, the first line being 1, where lines are counted.
+    pub(crate) line: Option<u64>,
+    /// Whether the input ended inside quotes, in this block's last record.
+    pub(crate) unclosed: bool,
+    start: usize,
+    end: usize,
+}
+
+/// Cuts an input into [`Block`]s.
+pub(crate) struct Blocks {
+    input: Box<dyn ByteInput>,
+    cutter: Cutter,
+    path: Arc<str>,
+    buffer: Vec<u8>,
+    /// Start of what has not been handed out.
+    start: usize,
+    filled: usize,
+    /// Up to where the cutter has looked.
+    scanned: usize,
+    /// Offset of `buffer[0]` in the uncompressed input.
+    base: u64,
+    /// Records that start at or behind this offset are not ours.
+    limit: Option<u64>,
+    line: Option<u64>,
+    ended: bool,
+    done: bool,
+}
+
+impl Blocks {
+    /// Blocks of `input`, whose first byte is at `offset` and starts a record, up to the
+    /// first record that starts at or behind `limit`.
+    pub(crate) fn new(
+        input: Box<dyn ByteInput>,
+        grammar: Grammar,
+        path: Arc<str>,
+        offset: u64,
+        limit: Option<u64>,
+    ) -> Self {
+        Self {
+            input,
+            cutter: Cutter::new(grammar),
+            path,
+            buffer: Vec::new(),
+            start: 0,
+            filled: 0,
+            scanned: 0,
+            base: offset,
+            limit,
+            line: None,
+            ended: false,
+            done: limit.is_some_and(|limit| offset >= limit),
+        }
+    }
+
+    /// Counts lines from here on, the next byte being in line `line`: for inputs that cannot
+    /// be read a second time to find a line's number.
+    pub(crate) fn count_lines(&mut self, line: u64) {
+        self.line = Some(line);
+    }
+
+    /// The offset of the first byte that has not been handed out: at the end, the first
+    /// record start at or behind the limit.
+    pub(crate) fn position(&self) -> u64 {
+        self.base + self.start as u64
+    }
+
+    /// A block's bytes; valid until the next block is asked for.
+    pub(crate) fn bytes(&self, block: Block) -> &[u8] {
+        &self.buffer[block.start..block.end]
+    }
+
+    /// Takes the first bytes of the input if they are there, without cutting: a byte-order
+    /// mark, say. Must come before the first block.
+    pub(crate) fn peek(&mut self, count: usize) -> Result<&[u8]> {
+        while self.filled < count && !self.ended {
+            self.fill()?;
+        }
+        Ok(&self.buffer[..self.filled.min(count)])
+    }
+
+    /// Skips bytes that [`peek`](Self::peek) has shown.
+    pub(crate) fn skip(&mut self, count: usize) {
+        self.start += count;
+        self.scanned = self.start;
+    }
+
+    /// The next block, or none after the last.
+    ///
+    /// # Errors
+    /// Those of the input, and [`Error::Corrupt`] for a record beyond [`RECORD_BYTES_MAX`].
+    pub(crate) fn next_block(&mut self) -> Result<Option<Block>> {
+        loop {
+            if self.done {
+                return Ok(None);
+            }
+            if let Some(end) = self.cut() {
+                return Ok(Some(self.hand_out(end, false)));
+            }
+            if self.ended {
+                self.done = true;
+                let unclosed = matches!(self.cutter.state(), State::Quoted | State::Escaped);
+                if self.filled == self.start {
+                    return Ok(None);
+                }
+                // The decoders end a record at its line end, so the last one gets one.
+                if self.buffer[self.filled - 1] != b'\n' {
+                    if self.filled == self.buffer.len() {
+                        self.buffer.push(0);
+                    }
+                    self.buffer[self.filled] = b'\n';
+                    let block = self.hand_out(self.filled + 1, unclosed);
+                    self.start = self.filled;
+                    return Ok(Some(block));
+                }
+                return Ok(Some(self.hand_out(self.filled, unclosed)));
+            }
+            self.fill()?;
+        }
+    }
+
+    fn hand_out(&mut self, end: usize, unclosed: bool) -> Block {
+        let block =
+            Block { offset: self.position(), line: self.line, unclosed, start: self.start, end };
+        self.start = end;
+        if let Some(line) = &mut self.line {
+            *line += memchr::memchr_iter(b'\n', &self.buffer[block.start..end]).count() as u64;
+        }
+        block
+    }
+
+    /// Looks at what was not looked at yet; the end of the last record that is whole and ours.
+    fn cut(&mut self) -> Option<usize> {
+        // A record that ends exactly at the limit is followed by one that is not ours, so
+        // its end may be found from one byte before the limit on.
+        let last_chance = self.limit.map(|limit| {
+            usize::try_from(limit.saturating_sub(self.base).saturating_sub(1)).unwrap_or(usize::MAX)
+        });
+        let mut found = None;
+        let inside = last_chance.map_or(self.filled, |at| at.min(self.filled)).max(self.scanned);
+        if inside > self.scanned {
+            let from = self.scanned;
+            found = self.cutter.last_end(&self.buffer[from..inside]).map(|end| from + end);
+            self.scanned = inside;
+        }
+        if last_chance.is_some_and(|at| self.scanned >= at) && self.scanned < self.filled {
+            let from = self.scanned;
+            match self.cutter.first_end(&self.buffer[from..self.filled]) {
+                Some(end) => {
+                    self.done = true;
+                    self.scanned = from + end;
+                    return Some(from + end);
+                }
+                None => self.scanned = self.filled,
+            }
+        }
+        found
+    }
+
+    /// Reads more behind what is there.
+    fn fill(&mut self) -> Result<()> {
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.filled, 0);
+            self.base += self.start as u64;
+            self.scanned -= self.start;
+            self.filled -= self.start;
+            self.start = 0;
+        }
+        if self.filled > RECORD_BYTES_MAX {
+            return Err(Error::Corrupt {
+                path: self.path.to_string(),
+                offset: Some(self.base),
+                reason: format!("a record is larger than {} MiB", RECORD_BYTES_MAX >> 20),
+                hint: Some(match self.cutter.state() {
+                    State::Quoted | State::Escaped | State::QuoteInQuoted => {
+                        "a quote in it may never be closed; if quotes are plain text here, turn \
+                         quoting off (source.options: quote = false)"
+                            .into()
+                    }
+                    _ => "is this the right format? --source-format names another (job file: \
+                          source.format)"
+                        .into(),
+                }),
+            });
+        }
+        let end = self.base + self.filled as u64;
+        let wanted = match self.limit {
+            Some(limit) if end >= limit => TAIL_READ_BYTES.max(self.filled),
+            Some(limit) => usize::try_from(limit - end).unwrap_or(usize::MAX).min(READ_BYTES),
+            None => READ_BYTES,
+        }
+        // Doubling keeps the work for a huge record linear.
+        .max(if self.filled >= READ_BYTES { self.filled } else { 0 })
+        .min(RECORD_BYTES_MAX + 1 - self.filled);
+        if self.buffer.len() < self.filled + wanted {
+            // One byte more, for the line end that a last record may lack.
+            self.buffer.resize(self.filled + wanted + 1, 0);
+        }
+        let count = self.input.read(&mut self.buffer[self.filled..self.filled + wanted])?;
+        self.filled += count;
+        self.ended = count < wanted;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::input::{ReaderInput, Watch};
+
+    fn blocks(text: &[u8], grammar: Grammar, from: usize, limit: Option<u64>) -> Blocks {
+        let rest = std::io::Cursor::new(text[from..].to_vec());
+        let input = ReaderInput::new(Vec::new(), rest, "x".into(), Watch::default());
+        Blocks::new(Box::new(input), grammar, "x".into(), from as u64, limit)
+    }
+
+    fn all(mut blocks: Blocks) -> (Vec<u8>, u64) {
+        let mut text = Vec::new();
+        while let Some(block) = blocks.next_block().unwrap() {
+            text.extend_from_slice(blocks.bytes(block));
+        }
+        (text, blocks.position())
+    }
+
+    #[test]
+    fn a_range_holds_the_records_that_start_in_it() {
+        let text = b"aa\nbb\ncc\n";
+        for (from, limit, expected, end) in [
+            (0, 9, &b"aa\nbb\ncc\n"[..], 9),
+            (0, 1, b"aa\n", 3),
+            (0, 3, b"aa\n", 3),
+            (0, 4, b"aa\nbb\n", 6),
+            (3, 6, b"bb\n", 6),
+            (6, 7, b"cc\n", 9),
+            (6, 6, b"", 6),
+        ] {
+            let found = all(blocks(text, Grammar::LINES, from, Some(limit)));
+            assert_eq!(found, (expected.to_vec(), end), "{from}..{limit}");
+        }
+    }
+
+    #[test]
+    fn a_last_record_without_a_line_end_gets_one() {
+        assert_eq!(all(blocks(b"a\nb", Grammar::LINES, 0, None)), (b"a\nb\n".to_vec(), 3));
+        assert_eq!(all(blocks(b"", Grammar::LINES, 0, None)), (vec![], 0));
+        assert_eq!(all(blocks(b"b", Grammar::LINES, 0, Some(1))), (b"b\n".to_vec(), 1));
+    }
+
+    #[test]
+    fn a_record_larger_than_the_buffer_is_whole() {
+        let mut text = vec![b'x'; 3 * READ_BYTES + 17];
+        text.push(b'\n');
+        text.extend_from_slice(b"y\n");
+        let mut blocks = blocks(&text, Grammar::LINES, 0, None);
+        let mut found = Vec::new();
+        while let Some(block) = blocks.next_block().unwrap() {
+            let bytes = blocks.bytes(block);
+            assert_eq!(bytes.last(), Some(&b'\n'));
+            found.extend_from_slice(bytes);
+        }
+        assert_eq!(found.len(), text.len());
+    }
+
+    #[test]
+    fn a_record_beyond_the_limit_is_an_error_that_names_file_and_offset() {
+        let mut text = b"short\n".to_vec();
+        text.resize(RECORD_BYTES_MAX + 100, b'x');
+        let mut blocks = blocks(&text, Grammar::LINES, 0, None);
+        let error = loop {
+            match blocks.next_block() {
+                Ok(Some(_)) => {}
+                Ok(None) => panic!("the record was taken"),
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert!(error.contains("`x` is damaged at byte 6"), "{error}");
+    }
+
+    #[test]
+    fn lines_are_counted_where_asked() {
+        let mut blocks = blocks(b"a\nb\nc", Grammar::LINES, 0, None);
+        blocks.count_lines(1);
+        let block = blocks.next_block().unwrap().unwrap();
+        assert_eq!((block.line, block.offset), (Some(1), 0));
+        assert_eq!(blocks.bytes(block), b"a\nb\n");
+        let block = blocks.next_block().unwrap().unwrap();
+        assert_eq!((block.line, block.offset), (Some(3), 4));
+    }
+}

@@ -1,0 +1,245 @@
+//! What a file is: its format, told from its name or by the user, and the dialect of a text
+//! format.
+//!
+//! A name is read from the right: a compression suffix (`.gz .zst .bz2 .xz`) is set aside,
+//! then the last suffix decides.
+
+use std::str::FromStr;
+
+use super::compression::Compression;
+use crate::error::{Error, Result};
+use crate::suggest;
+
+/// A file format that a source can read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// Delimited text, comma unless told otherwise.
+    Csv,
+    /// Delimited text, tab unless told otherwise.
+    Tsv,
+    /// JSON lines: one object per line.
+    Json,
+    /// Apache Parquet.
+    Parquet,
+    /// Plain lines of text, as one column `line`.
+    Lines,
+}
+
+impl Format {
+    /// The names users write, in the order messages list them.
+    pub const NAMES: &'static [&'static str] = &["csv", "tsv", "json", "parquet", "lines"];
+
+    /// The format that a file's name tells, if it tells one.
+    pub fn from_path(path: &str) -> Option<Self> {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let (stem, _) = Compression::strip_suffix(name);
+        let suffix = stem.rsplit_once('.')?.1.to_ascii_lowercase();
+        Some(match suffix.as_str() {
+            "csv" => Format::Csv,
+            "tsv" | "tab" => Format::Tsv,
+            "json" | "jsonl" | "ndjson" => Format::Json,
+            "parquet" | "pq" => Format::Parquet,
+            "txt" | "log" | "text" => Format::Lines,
+            _ => return None,
+        })
+    }
+
+    /// The name users write.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Csv => "csv",
+            Format::Tsv => "tsv",
+            Format::Json => "json",
+            Format::Parquet => "parquet",
+            Format::Lines => "lines",
+        }
+    }
+
+    /// Whether records are delimited text with a [`Dialect`].
+    pub fn is_delimited(self) -> bool {
+        matches!(self, Format::Csv | Format::Tsv)
+    }
+}
+
+impl std::fmt::Display for Format {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Format {
+    type Err = Error;
+
+    fn from_str(word: &str) -> Result<Self> {
+        Ok(match word.to_ascii_lowercase().as_str() {
+            "csv" => Format::Csv,
+            "tsv" => Format::Tsv,
+            "json" | "jsonl" | "ndjson" => Format::Json,
+            "parquet" => Format::Parquet,
+            "lines" => Format::Lines,
+            _ => return Err(Error::usage(suggest::unknown("format", word, Self::NAMES))),
+        })
+    }
+}
+
+/// The options of text formats as the user gave them; what is absent has its default.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TextOptions {
+    /// Whether the first record names the columns. Default: true.
+    pub header: Option<bool>,
+    /// The byte between fields. Default: `,` for csv, tab for tsv.
+    pub delimiter: Option<u8>,
+    /// The byte around quoted fields; `Some(None)` turns quoting off. Default: `"`.
+    pub quote: Option<Option<u8>>,
+    /// A byte that makes the next one literal inside quotes, besides doubled quotes.
+    /// Default: none.
+    pub escape: Option<u8>,
+    /// Lines that start with this byte are skipped. Default: none.
+    pub comment: Option<u8>,
+    /// Strings that mean null, besides the empty field. Default: none.
+    pub nulls: Vec<String>,
+}
+
+impl TextOptions {
+    /// The full dialect for `format`.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] where an option does not belong to the format, or two options name
+    /// the same byte.
+    pub fn dialect(&self, format: Format) -> Result<Dialect> {
+        let delimited = format.is_delimited();
+        for (given, name) in [
+            (self.header.is_some(), "header"),
+            (self.delimiter.is_some(), "delimiter"),
+            (self.quote.is_some(), "quote"),
+            (self.escape.is_some(), "escape"),
+            (self.comment.is_some(), "comment"),
+        ] {
+            if given && !delimited {
+                return Err(Error::usage_hint(
+                    format!("option `{name}` has no meaning for format `{format}`"),
+                    "it belongs to csv and tsv; remove it, or name the format with \
+                     --source-format (job file: source.format)",
+                ));
+            }
+        }
+        if !self.nulls.is_empty() && matches!(format, Format::Parquet | Format::Lines) {
+            return Err(Error::usage(format!(
+                "option `null` has no meaning for format `{format}`"
+            )));
+        }
+        let dialect = Dialect {
+            header: self.header.unwrap_or(true),
+            delimiter: self.delimiter.unwrap_or(if format == Format::Tsv { b'\t' } else { b',' }),
+            quote: self.quote.unwrap_or(Some(b'"')),
+            escape: self.escape,
+            comment: self.comment,
+            nulls: self.nulls.clone(),
+        };
+        let roles = [
+            ("delimiter", Some(dialect.delimiter)),
+            ("quote", dialect.quote),
+            ("escape", dialect.escape),
+            ("comment", dialect.comment),
+        ];
+        for (index, (name, byte)) in roles.iter().enumerate() {
+            let Some(byte) = *byte else { continue };
+            if matches!(byte, b'\r' | b'\n') || !byte.is_ascii() {
+                return Err(Error::usage(format!(
+                    "option `{name}` must be one ASCII character other than a line end, found \
+                     `{}`",
+                    byte.escape_ascii()
+                )));
+            }
+            for (other, _) in roles[..index].iter().filter(|(_, used)| *used == Some(byte)) {
+                // An escape that is the quote itself is the doubled quote, which is on anyway.
+                if (*other, *name) == ("quote", "escape") {
+                    continue;
+                }
+                return Err(Error::usage(format!(
+                    "options `{other}` and `{name}` are both `{}`",
+                    byte.escape_ascii()
+                )));
+            }
+        }
+        let escape = dialect.escape.filter(|escape| Some(*escape) != dialect.quote);
+        Ok(Dialect { escape, ..dialect })
+    }
+}
+
+/// How delimited text is written: [`TextOptions`] with every default filled in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dialect {
+    /// Whether the first record names the columns.
+    pub header: bool,
+    /// The byte between fields.
+    pub delimiter: u8,
+    /// The byte around quoted fields.
+    pub quote: Option<u8>,
+    /// A byte that makes the next one literal inside quotes.
+    pub escape: Option<u8>,
+    /// Lines that start with this byte are skipped.
+    pub comment: Option<u8>,
+    /// Strings that mean null, besides the empty field.
+    pub nulls: Vec<String>,
+}
+
+impl Dialect {
+    /// A `csv_core` parser of this dialect: the grammar that every other part must agree with.
+    pub(crate) fn parser(&self) -> csv_core::Reader {
+        let mut builder = csv_core::ReaderBuilder::new();
+        builder.delimiter(self.delimiter).escape(self.escape).comment(self.comment);
+        match self.quote {
+            Some(quote) => builder.quote(quote),
+            None => builder.quoting(false),
+        };
+        builder.build()
+    }
+
+    /// Whether one of the null strings, or empty.
+    pub(crate) fn is_null(&self, value: &str) -> bool {
+        value.is_empty() || self.nulls.iter().any(|null| null == value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_tells_its_format_beneath_a_compression_suffix() {
+        for (path, expected) in [
+            ("a.csv", Some(Format::Csv)),
+            ("dir.json/a.CSV.gz", Some(Format::Csv)),
+            ("a.tab.xz", Some(Format::Tsv)),
+            ("a.jsonl.zst", Some(Format::Json)),
+            ("a.pq", Some(Format::Parquet)),
+            ("access.log.bz2", Some(Format::Lines)),
+            ("access.log.1", None),
+            ("a.gz", None),
+            ("noext", None),
+        ] {
+            assert_eq!(Format::from_path(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_format_is_answered_with_the_nearest() {
+        let message = "jsno".parse::<Format>().unwrap_err().to_string();
+        assert!(message.contains("did you mean `json`"), "{message}");
+    }
+
+    #[test]
+    fn options_that_contradict_one_another_or_the_format_are_refused() {
+        let of = |change: fn(&mut TextOptions), format| {
+            let mut options = TextOptions::default();
+            change(&mut options);
+            options.dialect(format).map_err(|e| e.to_string())
+        };
+        assert!(of(|o| o.delimiter = Some(b'"'), Format::Csv).unwrap_err().contains("both `\\\"`"));
+        assert!(of(|o| o.header = Some(false), Format::Json).unwrap_err().contains("`header`"));
+        assert!(of(|o| o.quote = Some(Some(b'\n')), Format::Csv).is_err());
+        assert_eq!(of(|o| o.escape = Some(b'"'), Format::Csv).unwrap().escape, None);
+        assert_eq!(of(|_| (), Format::Tsv).unwrap().delimiter, b'\t');
+    }
+}

@@ -1,0 +1,207 @@
+//! The stored bytes of one file: read by position, checked against what was planned.
+//!
+//! A plan names byte ranges, so a file that is rewritten between planning and reading would
+//! give rows of neither version. Its identity (device, inode, size, modification time) is
+//! taken when it is listed and compared when it is opened, at an unexpected end and once
+//! more at the end of reading; a difference is [`Error::Changed`].
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::progress::Progress;
+
+/// A sequence of bytes that is read once, front to back.
+pub(crate) trait ByteInput: Send {
+    /// Fills `out` as far as it can; fewer bytes than asked for only at the end.
+    fn read(&mut self, out: &mut [u8]) -> Result<usize>;
+}
+
+/// What tells one version of a file from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// The device that holds it.
+    pub device: u64,
+    /// Its inode there.
+    pub inode: u64,
+    /// Its size in bytes.
+    pub size: u64,
+    /// When it was last modified, in nanoseconds since 1970.
+    pub modified_ns: i128,
+}
+
+impl Identity {
+    pub(crate) fn of(metadata: &std::fs::Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified_ns: i128::from(metadata.mtime()) * 1_000_000_000
+                + i128::from(metadata.mtime_nsec()),
+        }
+    }
+}
+
+/// A file opened for reading by position, known to be the one that was planned.
+#[derive(Debug)]
+pub(crate) struct OpenFile {
+    file: File,
+    path: Arc<str>,
+    planned: Identity,
+}
+
+impl OpenFile {
+    /// Opens `path`, which must still have the `planned` identity.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] if it is gone or differs; [`Error::Io`] if it cannot be opened.
+    pub(crate) fn open(path: &Path, shown: &Arc<str>, planned: Identity) -> Result<Self> {
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(Error::Changed {
+                    path: shown.to_string(),
+                    reason: "it has been removed since it was listed".into(),
+                });
+            }
+            Err(error) => return Err(Error::io("read", shown.as_ref(), error)),
+        };
+        let open = Self { file, path: shown.clone(), planned };
+        open.verify()?;
+        Ok(open)
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.planned.size
+    }
+
+    /// Whether the open file is still what was planned.
+    ///
+    /// # Errors
+    /// [`Error::Changed`].
+    pub(crate) fn verify(&self) -> Result<()> {
+        let metadata =
+            self.file.metadata().map_err(|error| Error::io("read", self.path.as_ref(), error))?;
+        let found = Identity::of(&metadata);
+        if found == self.planned {
+            return Ok(());
+        }
+        let planned = self.planned;
+        let reason = if (found.device, found.inode) != (planned.device, planned.inode) {
+            "it has been replaced by another file since it was listed".into()
+        } else if found.size < planned.size {
+            format!("it has shrunk from {} to {} bytes", planned.size, found.size)
+        } else if found.size > planned.size {
+            format!("it has grown from {} to {} bytes", planned.size, found.size)
+        } else {
+            "it has been written to since it was listed".into()
+        };
+        Err(Error::Changed { path: self.path.to_string(), reason })
+    }
+
+    /// Fills `out` from `offset`; fewer bytes only where the planned size ends.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] if the file ends before its planned size.
+    pub(crate) fn read_at(&self, out: &mut [u8], offset: u64) -> Result<usize> {
+        let left = self.planned.size.saturating_sub(offset);
+        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(out.len());
+        let mut filled = 0;
+        while filled < wanted {
+            match self.file.read_at(&mut out[filled..wanted], offset + filled as u64) {
+                Ok(0) => {
+                    self.verify()?;
+                    return Err(Error::Changed {
+                        path: self.path.to_string(),
+                        reason: format!(
+                            "it ends at byte {}, {} were planned",
+                            offset + filled as u64,
+                            self.planned.size
+                        ),
+                    });
+                }
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::io("read", self.path.as_ref(), error)),
+            }
+        }
+        Ok(filled)
+    }
+}
+
+/// Who is told about stored bytes as they are read.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Watch {
+    pub(crate) cancel: Cancel,
+    pub(crate) progress: Progress,
+}
+
+/// A range of a file, front to back.
+///
+/// Reading past the range's end is allowed, since a record may begin before it and end
+/// behind it; such bytes belong to the next range and are not counted here.
+pub(crate) struct FileInput {
+    file: Arc<OpenFile>,
+    at: u64,
+    counted_to: u64,
+    watch: Watch,
+}
+
+impl FileInput {
+    pub(crate) fn new(file: Arc<OpenFile>, at: u64, counted_to: u64, watch: Watch) -> Self {
+        Self { file, at, counted_to, watch }
+    }
+}
+
+impl ByteInput for FileInput {
+    fn read(&mut self, out: &mut [u8]) -> Result<usize> {
+        self.watch.cancel.check()?;
+        let count = self.file.read_at(out, self.at)?;
+        let end = self.at + count as u64;
+        self.watch.progress.add_bytes(end.min(self.counted_to).saturating_sub(self.at));
+        self.at = end;
+        if count < out.len() {
+            self.file.verify()?;
+        }
+        Ok(count)
+    }
+}
+
+/// Any reader, such as standard input, after bytes that were taken from it already.
+pub(crate) struct ReaderInput<R> {
+    before: std::io::Cursor<Vec<u8>>,
+    reader: R,
+    path: Arc<str>,
+    watch: Watch,
+}
+
+impl<R: Read + Send> ReaderInput<R> {
+    pub(crate) fn new(before: Vec<u8>, reader: R, path: Arc<str>, watch: Watch) -> Self {
+        Self { before: std::io::Cursor::new(before), reader, path, watch }
+    }
+}
+
+impl<R: Read + Send> ByteInput for ReaderInput<R> {
+    fn read(&mut self, out: &mut [u8]) -> Result<usize> {
+        let mut filled = 0;
+        while filled < out.len() {
+            self.watch.cancel.check()?;
+            let read = match self.before.read(&mut out[filled..]) {
+                Ok(0) => self.reader.read(&mut out[filled..]),
+                other => other,
+            };
+            match read {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::io("read", self.path.as_ref(), error)),
+            }
+        }
+        self.watch.progress.add_bytes(filled as u64);
+        Ok(filled)
+    }
+}

@@ -1,0 +1,454 @@
+//! Opening a source: from what the user said to files, format, columns and their types.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, FieldRef, Schema};
+use parking_lot::Mutex;
+
+use super::blocks::Blocks;
+use super::compression::{Compression, decode};
+use super::decode::{json, lines, values};
+use super::format::{Dialect, Format};
+use super::input::{ByteInput, FileInput, Identity, OpenFile, ReaderInput, Watch};
+use super::{
+    Origin, Pending, Source, SourceFile, SourceSpec, cut, infer, listing, override_types, parquet,
+};
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::suggest;
+
+pub(super) fn open(
+    spec: &SourceSpec,
+    stdin: Box<dyn Read + Send>,
+    cancel: &Cancel,
+) -> Result<Source> {
+    if spec.url == "-" {
+        return open_stdin(spec, stdin, cancel);
+    }
+    let found = listing::list(&spec.url, spec.format.is_some())?;
+    let format = common_format(spec, &found)?;
+    let dialect = spec.options.dialect(format)?;
+    let key_fields = listing::key_fields(&found);
+    let files: Vec<Arc<SourceFile>> = found
+        .into_iter()
+        .enumerate()
+        .map(|(index, found)| {
+            let compression = match format {
+                Format::Parquet => Compression::None,
+                _ => Compression::strip_suffix(&found.shown).1,
+            };
+            Arc::new(SourceFile {
+                path: found.path,
+                shown: found.shown,
+                identity: found.identity,
+                compression,
+                keys: found.keys,
+                index,
+                stdin: false,
+                lines: Mutex::default(),
+                metadata: std::sync::OnceLock::new(),
+            })
+        })
+        .collect();
+    let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
+    let mut sample = Sample { files: &files, dialect: &dialect, watch, stdin: None };
+    let columns = columns(spec, format, &mut sample)?;
+    source(spec, format, dialect, files, columns, key_fields, None)
+}
+
+fn open_stdin(spec: &SourceSpec, reader: Box<dyn Read + Send>, cancel: &Cancel) -> Result<Source> {
+    let Some(format) = spec.format else {
+        return Err(Error::usage_hint(
+            "standard input has no name that tells its format",
+            format!(
+                "name it with --source-format (job file: source.format): {}",
+                Format::NAMES.join(", ")
+            ),
+        ));
+    };
+    if format == Format::Parquet {
+        return Err(Error::usage_hint(
+            "Parquet cannot be read from standard input: it is read from its end",
+            "write it to a file first",
+        ));
+    }
+    let dialect = spec.options.dialect(format)?;
+    let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
+
+    // What the sample takes is kept, and read again first.
+    let shared = Arc::new(Mutex::new(Pending { taken: Vec::new(), reader }));
+    let mut magic = [0; 6];
+    let mut tap = Tap { shared: shared.clone() };
+    let mut filled = 0;
+    while filled < magic.len() {
+        match tap.read(&mut magic[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Error::io("read", "standard input", error)),
+        }
+    }
+    let file = Arc::new(SourceFile {
+        path: "-".into(),
+        shown: "standard input".into(),
+        identity: Identity { device: 0, inode: 0, size: 0, modified_ns: 0 },
+        compression: Compression::from_magic(&magic[..filled]),
+        keys: Vec::new(),
+        index: 0,
+        stdin: true,
+        lines: Mutex::default(),
+        metadata: std::sync::OnceLock::new(),
+    });
+    let files = vec![file];
+    let input =
+        ReaderInput::new(magic[..filled].to_vec(), tap, files[0].shown.clone(), watch.clone());
+    let mut sample =
+        Sample { files: &files, dialect: &dialect, watch, stdin: Some(Box::new(input)) };
+    let columns = columns(spec, format, &mut sample)?;
+    drop(sample);
+    let pending = Arc::try_unwrap(shared)
+        .map_err(|_| Error::Internal("standard input is still being sampled".into()))?
+        .into_inner();
+    source(spec, format, dialect, files, columns, Vec::new(), Some(pending))
+}
+
+/// Reads and remembers.
+struct Tap {
+    shared: Arc<Mutex<Pending>>,
+}
+
+impl Read for Tap {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let mut pending = self.shared.lock();
+        let count = pending.reader.read(out)?;
+        pending.taken.extend_from_slice(&out[..count]);
+        Ok(count)
+    }
+}
+
+fn common_format(spec: &SourceSpec, found: &[listing::Found]) -> Result<Format> {
+    if let Some(format) = spec.format {
+        return Ok(format);
+    }
+    let mut first: Option<(Format, &listing::Found)> = None;
+    for file in found {
+        let Some(format) = Format::from_path(&file.shown) else {
+            return Err(Error::usage_hint(
+                format!("cannot tell the format of `{}` from its name", file.shown),
+                format!(
+                    "name it with --source-format (job file: source.format): {}",
+                    Format::NAMES.join(", ")
+                ),
+            ));
+        };
+        match first {
+            Some((expected, other)) if expected != format => {
+                return Err(Error::usage_hint(
+                    format!(
+                        "one source has one format: `{}` is {expected}, `{}` is {format}",
+                        other.shown, file.shown
+                    ),
+                    "name files of one format by a narrower pattern, or say that they are all \
+                     the same with --source-format (job file: source.format)",
+                ));
+            }
+            Some(_) => {}
+            None => first = Some((format, file)),
+        }
+    }
+    first.map(|(format, _)| format).ok_or_else(|| Error::Internal("no file was listed".into()))
+}
+
+/// The files' own columns, and which file they were taken from.
+struct Columns {
+    fields: Vec<FieldRef>,
+    file: usize,
+}
+
+fn columns(spec: &SourceSpec, format: Format, sample: &mut Sample<'_>) -> Result<Columns> {
+    let mut columns = match format {
+        Format::Csv | Format::Tsv => csv_columns(spec, sample)?,
+        Format::Json => json_columns(spec, sample)?,
+        Format::Lines => Columns { fields: vec![Arc::new(lines::LinesDecoder::field())], file: 0 },
+        Format::Parquet => {
+            parquet::columns(sample.files).map(|(fields, file)| Columns { fields, file })?
+        }
+    };
+    if let Some(wanted) = &spec.schema {
+        match format {
+            Format::Lines | Format::Parquet => {
+                let own = Schema::new(columns.fields.clone());
+                for field in wanted.fields() {
+                    match own.field_with_name(field.name()) {
+                        Ok(found) if found.data_type() == field.data_type() => {}
+                        Ok(found) => {
+                            return Err(Error::usage_hint(
+                                format!(
+                                    "column `{}` is {} in {format} and cannot be read as {}",
+                                    field.name(),
+                                    found.data_type(),
+                                    field.data_type()
+                                ),
+                                "convert it in the query: CAST(column AS type)",
+                            ));
+                        }
+                        Err(_) => {
+                            let names: Vec<&str> =
+                                own.fields().iter().map(|f| f.name().as_str()).collect();
+                            return Err(Error::usage(suggest::unknown(
+                                "column",
+                                field.name(),
+                                &names,
+                            )));
+                        }
+                    }
+                }
+            }
+            Format::Csv | Format::Tsv => {
+                rename_by_position(&mut columns.fields, wanted, sample.dialect);
+                override_types(&mut columns.fields, wanted)?;
+                for field in &columns.fields {
+                    if !values::is_supported(field.data_type()) {
+                        return Err(Error::usage(format!(
+                            "column `{}` cannot be of type {} in {format}",
+                            field.name(),
+                            field.data_type()
+                        )));
+                    }
+                }
+            }
+            Format::Json => {
+                override_types(&mut columns.fields, wanted)?;
+                for field in &columns.fields {
+                    if !json::is_supported(field.data_type()) {
+                        return Err(Error::usage(format!(
+                            "column `{}` cannot be of type {} in {format}",
+                            field.name(),
+                            field.data_type()
+                        )));
+                    }
+                }
+            }
+        }
+    }
+    Ok(columns)
+}
+
+/// Without a header, a schema with as many columns as the file names them.
+fn rename_by_position(fields: &mut [FieldRef], wanted: &Schema, dialect: &Dialect) {
+    let foreign =
+        || wanted.fields().iter().any(|field| !fields.iter().any(|own| own.name() == field.name()));
+    if !dialect.header && wanted.fields().len() == fields.len() && foreign() {
+        for (own, wanted) in fields.iter_mut().zip(wanted.fields()) {
+            *own = Arc::new(Field::new(wanted.name(), own.data_type().clone(), true));
+        }
+    }
+}
+
+fn nothing_to_infer(spec: &SourceSpec, format: Format) -> Result<Columns> {
+    match &spec.schema {
+        Some(schema) => Ok(Columns { fields: schema.fields().to_vec(), file: 0 }),
+        None => Err(Error::Corrupt {
+            path: if spec.url == "-" { "standard input".into() } else { spec.url.clone() },
+            offset: None,
+            reason: format!("there is no {format} data to tell the columns from"),
+            hint: Some("--schema 'a BIGINT, b TEXT' names the columns".into()),
+        }),
+    }
+}
+
+fn csv_columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
+    let dialect = sample.dialect.clone();
+    let mut names: Option<(Vec<String>, usize)> = None;
+    let mut inference = infer::csv::Inference::default();
+    sample.each_block(cut::Grammar::delimited(&dialect), |file, is_first, mut block| {
+        if is_first && (dialect.header || names.is_none()) {
+            let Some((fields, used)) = infer::csv::first_record(&dialect, block) else {
+                return Ok(0);
+            };
+            if names.is_none() {
+                inference = infer::csv::Inference::new(fields.len());
+                names = Some((column_names(&dialect, fields, &file.shown)?, file.index));
+            }
+            if dialect.header {
+                block = &block[used..];
+            }
+        }
+        let before = inference.records;
+        inference.add(&dialect, block);
+        Ok(inference.records - before)
+    })?;
+    match names {
+        Some((names, file)) => {
+            let fields = inference.fields(&names).into_iter().map(Arc::new).collect();
+            Ok(Columns { fields, file })
+        }
+        None => nothing_to_infer(spec, Format::Csv),
+    }
+}
+
+/// The names in a header, or made-up ones; each must be there once.
+pub(super) fn column_names(
+    dialect: &Dialect,
+    first_record: Vec<String>,
+    shown: &str,
+) -> Result<Vec<String>> {
+    let numbered = |index: usize| format!("column_{}", index + 1);
+    if !dialect.header {
+        return Ok((0..first_record.len()).map(numbered).collect());
+    }
+    let mut seen = std::collections::HashSet::new();
+    let mut twice: Vec<String> = Vec::new();
+    let names: Vec<String> = first_record
+        .into_iter()
+        .enumerate()
+        .map(|(index, name)| if name.is_empty() { numbered(index) } else { name })
+        .inspect(|name| {
+            if !seen.insert(name.clone()) {
+                twice.push(format!("`{name}`"));
+            }
+        })
+        .collect();
+    if twice.is_empty() {
+        return Ok(names);
+    }
+    twice.sort_unstable();
+    twice.dedup();
+    Err(Error::Corrupt {
+        path: shown.into(),
+        offset: Some(0),
+        reason: format!("its header has {} more than once", twice.join(", ")),
+        hint: Some(
+            "rename them in the file; if there is no header, say so (job file: source.options, \
+             header = false)"
+                .into(),
+        ),
+    })
+}
+
+fn json_columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
+    let mut inference = infer::json::Inference::new(&sample.dialect.nulls);
+    sample.each_block(cut::Grammar::LINES, |file, is_first, block| {
+        inference.add(block, is_first, &file.shown)
+    })?;
+    match inference.fields() {
+        Some(fields) => Ok(Columns { fields, file: 0 }),
+        None => nothing_to_infer(spec, Format::Json),
+    }
+}
+
+/// The beginning of the files, as whole records.
+struct Sample<'a> {
+    files: &'a [Arc<SourceFile>],
+    dialect: &'a Dialect,
+    watch: Watch,
+    stdin: Option<Box<dyn ByteInput>>,
+}
+
+impl Sample<'_> {
+    /// Calls `take` with blocks (and whether they are a file's first), which returns how many
+    /// records it took, until the sample is large enough.
+    fn each_block(
+        &mut self,
+        grammar: cut::Grammar,
+        mut take: impl FnMut(&SourceFile, bool, &[u8]) -> Result<u64>,
+    ) -> Result<()> {
+        let (mut records, mut bytes) = (0, 0);
+        for file in self.files {
+            if file.size() == 0 && !file.stdin {
+                continue;
+            }
+            let mut blocks = stream(file, self.stdin.take(), grammar, self.watch.clone(), None)?.0;
+            let mut is_first = true;
+            while let Some(block) = blocks.next_block()? {
+                let block = blocks.bytes(block);
+                bytes += block.len() as u64;
+                records += take(file, is_first, block)?;
+                is_first = false;
+                if records >= infer::SAMPLE_RECORDS || bytes >= infer::SAMPLE_BYTES {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A file's decoded bytes from its start, as blocks of records that start before `limit`,
+/// behind a byte-order mark; and the file itself, where there is one.
+pub(super) fn stream(
+    file: &SourceFile,
+    stdin: Option<Box<dyn ByteInput>>,
+    grammar: cut::Grammar,
+    watch: Watch,
+    limit: Option<u64>,
+) -> Result<(Blocks, Option<Arc<OpenFile>>)> {
+    let (input, open): (Box<dyn ByteInput>, _) = match stdin {
+        Some(input) => (input, None),
+        None => {
+            let open = Arc::new(OpenFile::open(&file.path, &file.shown, file.identity)?);
+            let counted_to = match file.compression {
+                Compression::None => limit.unwrap_or(file.size()),
+                _ => file.size(),
+            };
+            (Box::new(FileInput::new(open.clone(), 0, counted_to, watch)), Some(open))
+        }
+    };
+    let is_stored = file.compression == Compression::None;
+    let stored_bytes = (!file.stdin).then_some(file.size());
+    let input = decode(input, file.compression, &file.shown, stored_bytes)?;
+    let limit = limit.filter(|_| is_stored && !file.stdin);
+    let mut blocks = Blocks::new(input, grammar, file.shown.clone(), 0, limit);
+    if !is_stored || file.stdin {
+        blocks.count_lines(1);
+    }
+    let skip = match blocks.peek(3)? {
+        [0xef, 0xbb, 0xbf] => 3,
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
+            return Err(Error::Corrupt {
+                path: file.shown.to_string(),
+                offset: Some(0),
+                reason: "it begins with a UTF-16 byte-order mark".into(),
+                hint: Some("text is read as UTF-8; convert it: iconv -f UTF-16 -t UTF-8".into()),
+            });
+        }
+        _ => 0,
+    };
+    blocks.skip(skip);
+    Ok((blocks, open))
+}
+
+fn source(
+    spec: &SourceSpec,
+    format: Format,
+    dialect: Dialect,
+    files: Vec<Arc<SourceFile>>,
+    columns: Columns,
+    key_fields: Vec<Field>,
+    stdin: Option<Pending>,
+) -> Result<Source> {
+    let mut fields: Vec<FieldRef> = Vec::new();
+    let mut origins = Vec::new();
+    for (index, field) in columns.fields.iter().enumerate() {
+        if !key_fields.iter().any(|key| key.name() == field.name()) {
+            fields.push(field.clone());
+            origins.push(Origin::File(index));
+        }
+    }
+    for (index, field) in key_fields.into_iter().enumerate() {
+        fields.push(Arc::new(field));
+        origins.push(Origin::Key(index));
+    }
+    Ok(Source {
+        spec: spec.clone(),
+        format,
+        dialect,
+        files,
+        file_fields: columns.fields,
+        schema_file: columns.file,
+        origins,
+        schema: Arc::new(Schema::new(fields)),
+        stdin: Mutex::new(stdin),
+    })
+}

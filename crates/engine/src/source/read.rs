@@ -1,0 +1,597 @@
+//! Reading a split: its bytes to record batches, with what was refused on the way.
+//!
+//! ```text
+//!   piece ── Blocks ── RecordDecoder ──────────► batch of file columns ── + key columns ──►
+//!                          └ Err: salvage ── good records ──┘
+//!                                         └─ bad records ── held until the split is accepted
+//! ```
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Date32Array, Int64Array, StringViewArray, new_null_array};
+use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+
+use super::blocks::{Block, Blocks, RECORD_BYTES_MAX};
+use super::compression::Compression;
+use super::cut::{self, Cutter};
+use super::decode::csv::CsvDecoder;
+use super::decode::json::JsonDecoder;
+use super::decode::lines::LinesDecoder;
+use super::decode::{RecordDecoder, salvage, values};
+use super::format::Format;
+use super::infer;
+use super::input::{ByteInput, FileInput, OpenFile, ReaderInput, Watch};
+use super::open::{column_names, stream};
+use super::parquet::ParquetReader;
+use super::reject::{KEPT_BYTES_MAX, MaxBad, Refused, Rejects};
+use super::{Origin, Piece, Source, SourceFile, Split};
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::progress::Progress;
+
+/// How to read a split.
+#[derive(Debug, Clone)]
+pub struct ReadOptions {
+    /// Columns by position in [`Source::schema`], in the order wanted; none for all. May be
+    /// empty: the batches then have no columns and a row count.
+    pub projection: Option<Vec<usize>>,
+    /// Rows of a batch at most. Default: 8192. A batch is smaller where a block of input ends.
+    pub batch_rows: usize,
+    /// Where the split's first record starts, as the reader of the split before it found out.
+    /// Overrides a guess and [`Split::exact_start`].
+    pub exact_start: Option<u64>,
+    /// Looked at once per block.
+    pub cancel: Cancel,
+    /// Told of stored bytes and rows as they are read. A second reading of a split should
+    /// have counters of its own.
+    pub progress: Progress,
+    /// Where refused records go.
+    pub rejects: Arc<Rejects>,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self {
+            projection: None,
+            batch_rows: 8192,
+            exact_start: None,
+            cancel: Cancel::new(),
+            progress: Progress::new(),
+            rejects: Arc::new(Rejects::new(MaxBad::default(), None)),
+        }
+    }
+}
+
+/// What a reader has read.
+#[derive(Debug, Default)]
+pub struct SplitStats {
+    /// Good rows.
+    pub rows: u64,
+    /// Bytes of the split as stored.
+    pub bytes: u64,
+    /// Refused records, those included that were handed over early.
+    pub rejected: u64,
+    /// Where the first record of the split starts; none where nothing was read.
+    pub start: Option<u64>,
+    /// The first record start at or behind the split's end; none before the end is reached.
+    pub end: Option<u64>,
+    refused: Vec<Refused>,
+}
+
+impl SplitStats {
+    /// Counts the refused records: to be called once per split, when its rows are taken.
+    ///
+    /// # Errors
+    /// [`Error::BadRecords`] when there are more than allowed; [`Error::Io`] if a copy cannot
+    /// be written.
+    pub fn accept(&mut self, rejects: &Rejects) -> Result<()> {
+        rejects.add(std::mem::take(&mut self.refused))
+    }
+}
+
+/// A reader holds so many bytes of refused records, then hands them over if it may.
+const HELD_BYTES_MAX: usize = 4 << 20;
+/// What a guess looks at first.
+const WINDOW_BYTES: usize = 64 << 10;
+
+/// Reads one split; an iterator of record batches.
+///
+/// # Verifying a guess
+/// If [`is_exact`](Self::is_exact) is false, the start was guessed. When the split before it
+/// has been read to its end, its [`SplitStats::end`] is where this one must have started; if
+/// [`start`](Self::start) differs, everything that this reader gave, errors included, is void,
+/// and the split must be read again with [`ReadOptions::exact_start`].
+pub struct SplitReader {
+    source: Arc<Source>,
+    schema: SchemaRef,
+    options: ReadOptions,
+    columns: Vec<Origin>,
+    /// Columns of the files that are read, in the order in which `columns` names them.
+    file_columns: Vec<(usize, FieldRef)>,
+    pieces: VecDeque<Piece>,
+    decoder: Option<Box<dyn RecordDecoder>>,
+    current: Option<Current>,
+    ready: VecDeque<RecordBatch>,
+    scratch: Vec<RecordBatch>,
+    stats: SplitStats,
+    held_bytes: usize,
+    exact: bool,
+    failed: bool,
+    split_bytes: u64,
+}
+
+struct Current {
+    file: Arc<SourceFile>,
+    keys: Vec<Option<ArrayRef>>,
+    body: Body,
+}
+
+enum Body {
+    Text { blocks: Blocks, open: Option<Arc<OpenFile>>, header: bool },
+    Parquet(Box<ParquetReader>),
+}
+
+impl SplitReader {
+    pub(super) fn open(source: Arc<Source>, split: &Split, options: &ReadOptions) -> Result<Self> {
+        let all: Vec<usize> = (0..source.schema.fields().len()).collect();
+        let projection = options.projection.as_deref().unwrap_or(&all);
+        let mut fields = Vec::with_capacity(projection.len());
+        let mut columns = Vec::with_capacity(projection.len());
+        let mut file_columns = Vec::new();
+        for &index in projection {
+            let (Some(field), Some(origin)) =
+                (source.schema.fields().get(index), source.origins.get(index))
+            else {
+                return Err(Error::Internal(format!("the source has no column {index}")));
+            };
+            fields.push(field.clone());
+            columns.push(*origin);
+            if let Origin::File(place) = origin {
+                file_columns.push((*place, field.clone()));
+            }
+        }
+        let mut options = options.clone();
+        options.batch_rows = options.batch_rows.max(1);
+        options.exact_start = options.exact_start.or(split.exact_start);
+        let exact = options.exact_start.is_some()
+            || source.starts_are_exact()
+            || split.pieces.iter().all(|piece| piece.range.start == 0);
+        let mut reader = Self {
+            schema: Arc::new(Schema::new(fields)),
+            source,
+            columns,
+            file_columns,
+            pieces: split.pieces.iter().cloned().collect(),
+            decoder: None,
+            current: None,
+            ready: VecDeque::new(),
+            scratch: Vec::new(),
+            stats: SplitStats::default(),
+            held_bytes: 0,
+            exact,
+            failed: false,
+            split_bytes: split.bytes,
+            options,
+        };
+        reader.next_piece()?;
+        Ok(reader)
+    }
+
+    /// The columns of the batches.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Whether the start is known rather than guessed.
+    pub fn is_exact(&self) -> bool {
+        self.exact
+    }
+
+    /// Where the first record starts; none for a split without text.
+    pub fn start(&self) -> Option<u64> {
+        self.stats.start
+    }
+
+    /// The first record start at or behind the split's end; none before the end is reached.
+    pub fn end(&self) -> Option<u64> {
+        self.stats.end
+    }
+
+    /// What was read and refused so far.
+    pub fn stats(&self) -> &SplitStats {
+        &self.stats
+    }
+
+    /// What was read, with the refused records that [`SplitStats::accept`] counts.
+    pub fn into_stats(self) -> SplitStats {
+        self.stats
+    }
+
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            if let Some(batch) = self.ready.pop_front() {
+                let batch = self.assemble(batch)?;
+                self.stats.rows += batch.num_rows() as u64;
+                self.options.progress.add_rows(batch.num_rows() as u64);
+                return Ok(Some(batch));
+            }
+            let Some(current) = &mut self.current else { return Ok(None) };
+            self.options.cancel.check()?;
+            match &mut current.body {
+                Body::Parquet(reader) => match reader.next_batch()? {
+                    Some(batch) => self.ready.push_back(batch),
+                    None => self.next_piece()?,
+                },
+                Body::Text { blocks, .. } => match blocks.next_block()? {
+                    Some(block) => self.decode(block)?,
+                    None => {
+                        self.stats.end = Some(blocks.position());
+                        self.next_piece()?;
+                    }
+                },
+            }
+        }
+    }
+
+    /// Ends the current piece and opens the next one.
+    fn next_piece(&mut self) -> Result<()> {
+        if let Some(Current { body: Body::Text { open: Some(open), .. }, .. }) = &self.current {
+            open.verify()?;
+        }
+        self.current = None;
+        let Some(piece) = self.pieces.pop_front() else {
+            self.stats.bytes = self.split_bytes;
+            return Ok(());
+        };
+        let watch =
+            Watch { cancel: self.options.cancel.clone(), progress: self.options.progress.clone() };
+        let body = if self.source.format == Format::Parquet {
+            let reader = ParquetReader::open(&piece, &self.file_columns, &self.options, watch)?;
+            Body::Parquet(Box::new(reader))
+        } else {
+            self.open_text(&piece, watch)?
+        };
+        let keys = self
+            .columns
+            .iter()
+            .map(|column| match column {
+                Origin::File(_) => None,
+                Origin::Key(index) => Some(self.key_column(&piece.file, *index)),
+            })
+            .collect();
+        self.current = Some(Current { file: piece.file, keys, body });
+        Ok(())
+    }
+
+    /// A folder's value, as often as the largest batch has rows.
+    fn key_column(&self, file: &SourceFile, index: usize) -> ArrayRef {
+        let rows = self.options.batch_rows;
+        let data_type = self
+            .source
+            .origins
+            .iter()
+            .position(|origin| *origin == Origin::Key(index))
+            .map_or(DataType::Utf8View, |at| self.source.schema.field(at).data_type().clone());
+        let value = file.keys.get(index).and_then(|(_, value)| value.as_deref());
+        let array: Option<ArrayRef> = value.and_then(|text| match data_type {
+            DataType::Int64 => {
+                Some(Arc::new(Int64Array::from_value(text.parse().ok()?, rows)) as ArrayRef)
+            }
+            DataType::Date32 => Some(Arc::new(Date32Array::from_value(values::date(text)?, rows))),
+            _ => Some(Arc::new(StringViewArray::from_iter_values(std::iter::repeat_n(text, rows)))),
+        });
+        array.unwrap_or_else(|| new_null_array(&data_type, rows))
+    }
+
+    fn new_decoder(&self) -> Result<Box<dyn RecordDecoder>> {
+        let columns = self.file_columns.clone();
+        let rows = self.options.batch_rows;
+        Ok(match self.source.format {
+            Format::Csv | Format::Tsv => Box::new(CsvDecoder::new(
+                &self.source.dialect,
+                self.source.file_fields.len(),
+                columns,
+                rows,
+            )),
+            Format::Json => Box::new(JsonDecoder::new(&self.source.dialect.nulls, columns, rows)?),
+            Format::Lines => Box::new(LinesDecoder::new(columns.len(), rows)),
+            Format::Parquet => return Err(Error::Internal("Parquet is not text".into())),
+        })
+    }
+
+    fn open_text(&mut self, piece: &Piece, watch: Watch) -> Result<Body> {
+        if self.decoder.is_none() {
+            self.decoder = Some(self.new_decoder()?);
+        }
+        let file = &piece.file;
+        let grammar = self.source.grammar();
+        if piece.range.start == 0 {
+            let stdin = if file.stdin {
+                let Some(pending) = self.source.stdin.lock().take() else {
+                    return Err(Error::usage_hint(
+                        "standard input can be read only once",
+                        "a query that reads it twice needs a file",
+                    ));
+                };
+                let input = ReaderInput::new(
+                    pending.taken,
+                    pending.reader,
+                    file.shown.clone(),
+                    watch.clone(),
+                );
+                Some(Box::new(input) as Box<dyn ByteInput>)
+            } else {
+                None
+            };
+            let (blocks, open) = stream(file, stdin, grammar, watch, Some(piece.range.end))?;
+            self.stats.start.get_or_insert(0);
+            let header = self.source.format.is_delimited() && self.source.dialect.header;
+            return Ok(Body::Text { blocks, open, header });
+        }
+        let open = Arc::new(OpenFile::open(&file.path, &file.shown, file.identity)?);
+        let start = match self.options.exact_start {
+            Some(start) => start,
+            None => guess(&open, grammar, piece.range.start, self.source.file_fields.len())?,
+        };
+        self.stats.start.get_or_insert(start);
+        let input = FileInput::new(open.clone(), start, piece.range.end, watch.clone());
+        // What lies before the start was read by the split before this one, but is counted as
+        // this one's.
+        watch.progress.add_bytes(start.min(piece.range.end) - piece.range.start);
+        let limit = Some(piece.range.end);
+        let blocks = Blocks::new(Box::new(input), grammar, file.shown.clone(), start, limit);
+        Ok(Body::Text { blocks, open: Some(open), header: false })
+    }
+
+    /// Decodes a block into `ready`, holding what is refused.
+    fn decode(&mut self, block: Block) -> Result<()> {
+        let Some(Current { file, body: Body::Text { blocks, header, .. }, .. }) = &mut self.current
+        else {
+            return Err(Error::Internal("there is no text to decode".into()));
+        };
+        let Some(decoder) = &mut self.decoder else {
+            return Err(Error::Internal("there is no decoder".into()));
+        };
+        let bytes = blocks.bytes(block);
+        let mut at = 0;
+        if *header {
+            match infer::csv::first_record(&self.source.dialect, bytes) {
+                // Only blank lines and comments so far.
+                None => return Ok(()),
+                Some((names, used)) => {
+                    check_header(&self.source, file, names)?;
+                    *header = false;
+                    at = used;
+                }
+            }
+        }
+        let out = &mut self.scratch;
+        let failed_at = if block.unclosed {
+            Some(at)
+        } else {
+            decoder.decode(&bytes[at..], out).err().map(|done| at + done)
+        };
+        if let Some(failed_at) = failed_at {
+            let rest = &bytes[failed_at..];
+            let delimited = self.source.format.is_delimited();
+            let grammar = self.source.grammar();
+            let (refused, held) = (&mut self.stats.refused, &mut self.held_bytes);
+            let mut counted =
+                (failed_at, block.line.map(|line| line + newlines(&bytes[..failed_at])));
+            salvage(decoder.as_mut(), grammar, delimited, rest, out, &mut |range, fault| {
+                let start = failed_at + range.start;
+                if let Some(line) = &mut counted.1 {
+                    *line += newlines(&bytes[counted.0..start]);
+                    counted.0 = start;
+                }
+                let record = &rest[range];
+                let kept = &record[..record.len().min(KEPT_BYTES_MAX)];
+                *held += kept.len();
+                self.stats.rejected += 1;
+                refused.push(Refused {
+                    file: file.clone(),
+                    offset: block.offset + start as u64,
+                    line: counted.1,
+                    fault,
+                    bytes: kept.to_vec(),
+                    truncated: kept.len() < record.len(),
+                });
+            });
+        }
+        self.ready.extend(self.scratch.drain(..));
+        if !self.stats.refused.is_empty() {
+            let rejects = &self.options.rejects;
+            let too_many = rejects.would_exceed(self.stats.refused.len() as u64);
+            if self.exact && (too_many || self.held_bytes > HELD_BYTES_MAX) {
+                self.held_bytes = 0;
+                rejects.add(std::mem::take(&mut self.stats.refused))?;
+            } else if too_many {
+                return Err(rejects.exceeded_by(&self.stats.refused));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the folders' columns.
+    fn assemble(&self, batch: RecordBatch) -> Result<RecordBatch> {
+        let Some(current) = &self.current else {
+            return Err(Error::Internal("a batch without a file".into()));
+        };
+        let rows = batch.num_rows();
+        let mut from_file = batch.columns().iter();
+        let mut columns = Vec::with_capacity(self.columns.len());
+        for key in &current.keys {
+            columns.push(match key {
+                Some(key) => key.slice(0, rows.min(key.len())),
+                None => from_file
+                    .next()
+                    .cloned()
+                    .ok_or_else(|| Error::Internal("a batch lacks a column".into()))?,
+            });
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
+            .map_err(|error| Error::Internal(error.to_string()))
+    }
+}
+
+impl Iterator for SplitReader {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        let next = self.next_batch().transpose();
+        self.failed = matches!(next, Some(Err(_)));
+        next
+    }
+}
+
+fn newlines(bytes: &[u8]) -> u64 {
+    memchr::memchr_iter(b'\n', bytes).count() as u64
+}
+
+/// Every file's header must name the source's columns, in their order.
+fn check_header(source: &Source, file: &SourceFile, names: Vec<String>) -> Result<()> {
+    if file.index == source.schema_file {
+        return Ok(());
+    }
+    let names = column_names(&source.dialect, names, &file.shown)?;
+    let expected = &source.file_fields;
+    let of = source.files.get(source.schema_file).map_or("the schema", |file| file.shown());
+    let difference = if names.len() != expected.len() {
+        Some(format!("it has {} columns instead of {}", names.len(), expected.len()))
+    } else {
+        names.iter().zip(expected).enumerate().find(|(_, (name, field))| *name != field.name()).map(
+            |(index, (name, field))| {
+                format!("column {} is `{name}` instead of `{}`", index + 1, field.name())
+            },
+        )
+    };
+    let Some(difference) = difference else { return Ok(()) };
+    let missing: Vec<&str> = expected
+        .iter()
+        .map(|field| field.name().as_str())
+        .filter(|name| !names.iter().any(|own| own == name))
+        .collect();
+    let added: Vec<&str> = names
+        .iter()
+        .map(String::as_str)
+        .filter(|name| !expected.iter().any(|field| field.name() == name))
+        .collect();
+    let mut reason = format!("its header differs from that of `{of}`: {difference}");
+    for (what, names) in [("missing", missing), ("added", added)] {
+        if !names.is_empty() {
+            reason.push_str(&format!("; {what}: {}", names.join(", ")));
+        }
+    }
+    Err(Error::Corrupt {
+        path: file.shown.to_string(),
+        offset: None,
+        reason,
+        hint: Some(
+            "files of one source have the same columns in the same order; name the others as a \
+             source of their own"
+                .into(),
+        ),
+    })
+}
+
+/// The likeliest first record start at or behind `from`; the file's size if there is none.
+fn guess(open: &OpenFile, grammar: cut::Grammar, from: u64, fields: usize) -> Result<u64> {
+    // The byte before tells whether a record ends there.
+    let base = from - 1;
+    let mut window = vec![0; WINDOW_BYTES];
+    loop {
+        let count = open.read_at(&mut window, base)?;
+        if let Some(start) = cut::guess_start(grammar, &window[..count], fields) {
+            return Ok(base + start as u64);
+        }
+        if count < window.len() {
+            return Ok(open.size());
+        }
+        if window.len() > RECORD_BYTES_MAX {
+            // No record ends here; whoever reads the record before will say so.
+            return Ok(open.size());
+        }
+        window.resize(4 * window.len(), 0);
+    }
+}
+
+/// Finds where the splits of cut files start.
+pub(super) fn find_starts(source: &Source, splits: &mut [Split], cancel: &Cancel) -> Result<()> {
+    let mut at = 0;
+    while at < splits.len() {
+        let first = at;
+        let Some(piece) = splits[first].pieces.first().filter(|piece| !piece.is_whole_file())
+        else {
+            at += 1;
+            continue;
+        };
+        let file = piece.file.clone();
+        while at < splits.len()
+            && splits[at].pieces.first().is_some_and(|piece| piece.file.index == file.index)
+        {
+            at += 1;
+        }
+        if file.compression != Compression::None || source.format == Format::Parquet {
+            continue;
+        }
+        let mut wanted = splits[first..at].iter_mut().filter(|s| s.pieces[0].range.start > 0);
+        let open = Arc::new(OpenFile::open(&file.path, &file.shown, file.identity)?);
+        let mut mark = [0; 3];
+        let count = open.read_at(&mut mark, 0)?;
+        let mut position = if mark[..count] == [0xef, 0xbb, 0xbf] { 3 } else { 0 };
+        let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
+        let mut input = FileInput::new(open.clone(), position, 0, watch);
+        let mut buffer = vec![0; super::blocks::READ_BYTES];
+        let mut cutter = Cutter::new(source.grammar());
+        let mut next = wanted.next();
+        while next.is_some() {
+            let count = input.read(&mut buffer)?;
+            let mut from = 0;
+            while let Some(split) = &mut next {
+                // The first record end at or behind the byte before the range.
+                let target = split.pieces[0].range.start - 1;
+                let ahead = usize::try_from(target.saturating_sub(position)).unwrap_or(usize::MAX);
+                if ahead > from {
+                    let to = ahead.min(count);
+                    cutter.last_end(&buffer[from..to]);
+                    from = to;
+                }
+                if from == count {
+                    break;
+                }
+                match cutter.first_end(&buffer[from..count]) {
+                    Some(end) => {
+                        from += end;
+                        let start = position + from as u64;
+                        split.exact_start = Some(start);
+                        next = wanted.next();
+                        // A record may span several ranges.
+                        while let Some(split) = &mut next {
+                            if split.pieces[0].range.start > start {
+                                break;
+                            }
+                            split.exact_start = Some(start);
+                            next = wanted.next();
+                        }
+                    }
+                    None => from = count,
+                }
+            }
+            position += count as u64;
+            if count < buffer.len() {
+                while let Some(split) = next {
+                    split.exact_start = Some(open.size());
+                    next = wanted.next();
+                }
+            }
+        }
+        open.verify()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! What one task reads: a range of a large file, or several small files.
+//!
+//! The cut depends on the files' sizes alone, never on the machine, so that a run gives the
+//! same splits everywhere: the target is a 64th of all bytes, at least 1 MiB and at most
+//! 32 MiB. Small enough that the last task to finish is not waited for long, large enough
+//! that a task's fixed cost does not show.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::SourceFile;
+
+/// The least a split holds, if there is so much.
+pub const SPLIT_BYTES_MIN: u64 = 1 << 20;
+/// The most that a split of a cut file holds.
+pub const SPLIT_BYTES_MAX: u64 = 32 << 20;
+
+/// A part of a file.
+#[derive(Debug, Clone)]
+pub struct Piece {
+    /// The file.
+    pub file: Arc<SourceFile>,
+    /// Bytes as stored. A text record belongs to the piece in which it starts.
+    pub range: Range<u64>,
+    /// Parquet: which row groups.
+    pub row_groups: Option<Vec<usize>>,
+}
+
+impl Piece {
+    /// Whether it is the file from its first byte to its last.
+    pub fn is_whole_file(&self) -> bool {
+        self.range == (0..self.file.size())
+    }
+}
+
+/// What one task reads.
+#[derive(Debug, Clone)]
+pub struct Split {
+    /// Its position among the splits of its source: the order of the data.
+    pub index: usize,
+    /// Its parts, in order.
+    pub pieces: Vec<Piece>,
+    /// Its bytes as stored.
+    pub bytes: u64,
+    /// Where its first record starts, if that is known exactly; see
+    /// [`Source::exact_splits`](super::Source::exact_splits).
+    pub exact_start: Option<u64>,
+}
+
+/// The size that splits of `total` bytes aim at.
+pub(crate) fn target_bytes(total: u64) -> u64 {
+    (total / 64).clamp(SPLIT_BYTES_MIN, SPLIT_BYTES_MAX)
+}
+
+/// Collects pieces into splits of about the target size, in order.
+pub(crate) struct Packer {
+    target: u64,
+    splits: Vec<Split>,
+    open: Vec<Piece>,
+    open_bytes: u64,
+}
+
+impl Packer {
+    pub(crate) fn new(target: u64) -> Self {
+        Self { target: target.max(1), splits: Vec::new(), open: Vec::new(), open_bytes: 0 }
+    }
+
+    /// Adds a piece that may share a split with its neighbours.
+    pub(crate) fn add(&mut self, piece: Piece, bytes: u64) {
+        if !self.open.is_empty() && self.open_bytes + bytes > self.target {
+            self.close();
+        }
+        self.open.push(piece);
+        self.open_bytes += bytes;
+        if self.open_bytes >= self.target {
+            self.close();
+        }
+    }
+
+    /// Adds a piece that is a split of its own: part of a cut text file.
+    pub(crate) fn add_alone(&mut self, piece: Piece, bytes: u64) {
+        self.close();
+        self.open.push(piece);
+        self.open_bytes = bytes;
+        self.close();
+    }
+
+    /// Ends the split that is being filled.
+    pub(crate) fn close(&mut self) {
+        if self.open.is_empty() {
+            return;
+        }
+        self.splits.push(Split {
+            index: self.splits.len(),
+            pieces: std::mem::take(&mut self.open),
+            bytes: std::mem::take(&mut self.open_bytes),
+            exact_start: None,
+        });
+    }
+
+    pub(crate) fn finish(mut self) -> Vec<Split> {
+        self.close();
+        self.splits
+    }
+}
+
+/// Equal ranges of at most the target size, which a last one may exceed by a half.
+pub(crate) fn ranges(size: u64, target: u64) -> Vec<Range<u64>> {
+    let target = target.max(1);
+    let count = if size <= target + target / 2 { 1 } else { size.div_ceil(target) };
+    let at = |index: u64| {
+        u64::try_from(u128::from(size) * u128::from(index) / u128::from(count)).unwrap_or(size)
+    };
+    (0..count).map(|index| at(index)..at(index + 1)).filter(|range| !range.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_target_depends_on_the_total_alone() {
+        for (total, expected) in
+            [(0, 1 << 20), (1 << 30, 16 << 20), (100 << 30, 32 << 20), (128 << 20, 2 << 20)]
+        {
+            assert_eq!(target_bytes(total), expected, "{total}");
+        }
+    }
+
+    #[test]
+    fn ranges_cover_a_file_without_gap_or_sliver() {
+        for (size, target) in [(0, 10), (1, 1), (7, 1), (100, 30), (45, 30), (46, 30)] {
+            let ranges = ranges(size, target);
+            let mut at = 0;
+            for range in &ranges {
+                assert_eq!(range.start, at);
+                at = range.end;
+            }
+            assert_eq!(at, size);
+            assert!(ranges.iter().all(|r| r.end - r.start <= target + target / 2));
+        }
+        assert_eq!(ranges(45, 30).len(), 1);
+        assert_eq!(ranges(46, 30).len(), 2);
+    }
+}

@@ -1,0 +1,232 @@
+//! Mergeable tables: group keys with one state per aggregate.
+//!
+//! A [`Table`] takes the map's rows or another table's [`Chunk`] and answers at the end. A
+//! worker fills one table per split and hands it over as a chunk; [`merge`] folds the chunks
+//! in split order, so that the same input gives the same answer, byte for byte, however many
+//! workers there were. Grouping (finding a row's group) is DataFusion's `GroupValues`, which
+//! is specialised for each combination of key types; the states are ours.
+
+pub mod merge;
+pub mod spec;
+mod spill;
+pub mod state;
+mod value;
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Float32Array, Float64Array, RecordBatch, UInt32Array};
+use arrow::compute::take;
+use arrow::datatypes::{DataType, Field, Float32Type, Float64Type, Schema, SchemaRef};
+use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
+use datafusion::physical_plan::aggregates::order::GroupOrdering;
+
+use crate::error::{Error, Result};
+pub use spec::{Aggregate, Function, TableSpec, top_k_type};
+use state::{Routes, Rows, StateColumn, States};
+pub use state::supports;
+pub use value::{is_hashable, is_rankable};
+
+/// Groups and their states while they can still grow.
+pub struct Table {
+    spec: Arc<TableSpec>,
+    /// None where there are no keys: then there is one group, even of no rows.
+    groups: Option<Box<dyn GroupValues>>,
+    columns: Vec<Box<dyn StateColumn>>,
+    group_of_row: Vec<usize>,
+}
+
+/// The groups of a table on their way to another: keys, and states in the same order.
+pub struct Chunk {
+    keys: Vec<ArrayRef>,
+    states: Vec<States>,
+    group_count: usize,
+}
+
+impl Table {
+    /// A table without groups.
+    ///
+    /// # Errors
+    /// Where a key's type cannot be grouped by.
+    pub fn new(spec: &Arc<TableSpec>) -> Result<Self> {
+        let groups = match spec.keys.is_empty() {
+            true => None,
+            false => Some(new_group_values(spec.key_schema(), &GroupOrdering::None)?),
+        };
+        let columns = spec.aggregates.iter().map(state::column).collect::<Result<_>>()?;
+        Ok(Table { spec: Arc::clone(spec), groups, columns, group_of_row: Vec::new() })
+    }
+
+    /// How many groups there are.
+    pub fn group_count(&self) -> usize {
+        self.groups.as_ref().map_or(1, |groups| groups.len())
+    }
+
+    /// The memory that keys and states take, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.groups.as_ref().map_or(0, |groups| groups.size())
+            + self.columns.iter().map(|column| column.bytes()).sum::<usize>()
+    }
+
+    fn assign(&mut self, keys: &[ArrayRef], row_count: usize) -> Result<usize> {
+        match &mut self.groups {
+            Some(groups) => groups.intern(keys, &mut self.group_of_row)?,
+            None => {
+                self.group_of_row.clear();
+                self.group_of_row.resize(row_count, 0);
+            }
+        }
+        Ok(self.group_count())
+    }
+
+    /// Takes rows of the map: keys first, then arguments and filters as the spec says.
+    ///
+    /// # Errors
+    /// Where a sum overflows even its wide state.
+    pub fn update(&mut self, batch: &RecordBatch) -> Result<()> {
+        let keys: Vec<ArrayRef> =
+            batch.columns()[..self.spec.keys.len()].iter().map(one_zero_one_nan).collect();
+        let group_count = self.assign(&keys, batch.num_rows())?;
+        for (aggregate, column) in self.spec.aggregates.iter().zip(&mut self.columns) {
+            column.update(&Rows {
+                values: aggregate.argument.map(|index| batch.column(index)),
+                filter: aggregate.filter.map(|index| batch.column(index).as_boolean()),
+                groups: &self.group_of_row,
+                group_count,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Takes the given groups of a chunk.
+    ///
+    /// # Errors
+    /// As [`Table::update`].
+    pub fn merge(&mut self, chunk: &Chunk, rows: &[u32]) -> Result<()> {
+        let whole = rows.len() == chunk.group_count;
+        let keys = if whole {
+            chunk.keys.clone()
+        } else {
+            let rows = UInt32Array::from(rows.to_vec());
+            chunk.keys.iter().map(|key| Ok(take(key, &rows, None)?)).collect::<Result<_>>()?
+        };
+        let group_count = self.assign(&keys, rows.len())?;
+        let routes = Routes { rows, groups: &self.group_of_row, group_count };
+        for (column, states) in self.columns.iter_mut().zip(&chunk.states) {
+            column.merge(states, &routes)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the groups up, leaving an empty table.
+    ///
+    /// # Errors
+    /// As DataFusion's grouping.
+    pub fn take(&mut self) -> Result<Chunk> {
+        let group_count = self.group_count();
+        let states =
+            self.columns.iter_mut().map(|column| column.take(group_count)).collect::<Result<_>>()?;
+        Ok(Chunk { keys: self.take_keys()?, states, group_count })
+    }
+
+    fn take_keys(&mut self) -> Result<Vec<ArrayRef>> {
+        let Some(groups) = &mut self.groups else { return Ok(Vec::new()) };
+        let keys = groups.emit(datafusion::logical_expr::EmitTo::All)?;
+        // Emptied, DataFusion's grouping keeps its capacity; a fresh one gives it back.
+        *groups = new_group_values(self.spec.key_schema(), &GroupOrdering::None)?;
+        keys.iter()
+            .zip(&self.spec.keys)
+            .map(|(key, field)| value::cast_to(key, field.data_type()))
+            .collect()
+    }
+
+    /// The answer: keys and one column per aggregate; leaves an empty table.
+    ///
+    /// # Errors
+    /// Where an answer does not fit its type.
+    pub fn finish(&mut self) -> Result<RecordBatch> {
+        let group_count = self.group_count();
+        let answers: Vec<ArrayRef> = self
+            .columns
+            .iter_mut()
+            .map(|column| column.finish(group_count))
+            .collect::<Result<_>>()?;
+        let mut columns = self.take_keys()?;
+        columns.extend(answers);
+        let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(group_count));
+        Ok(RecordBatch::try_new_with_options(self.spec.output_schema(), columns, &options)?)
+    }
+
+    /// Reads a chunk from its form on disk.
+    ///
+    /// # Errors
+    /// Where the columns are not those of this table's spec.
+    pub fn decode(&self, batch: &RecordBatch) -> Result<Chunk> {
+        let key_count = self.spec.keys.len();
+        if batch.num_columns() != key_count + self.columns.len() {
+            return Err(Error::Internal("a chunk of another table was read back".into()));
+        }
+        let (keys, states) = batch.columns().split_at(key_count);
+        let states = self
+            .columns
+            .iter()
+            .zip(states)
+            .map(|(column, array)| column.decode(array))
+            .collect::<Result<_>>()?;
+        Ok(Chunk { keys: keys.to_vec(), states, group_count: batch.num_rows() })
+    }
+}
+
+impl Chunk {
+    /// How many groups it holds.
+    pub fn group_count(&self) -> usize {
+        self.group_count
+    }
+
+    /// The memory it takes, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.keys.iter().map(|key| key.get_array_memory_size()).sum::<usize>()
+            + self.states.iter().map(States::bytes).sum::<usize>()
+    }
+
+    /// Its form on disk: a column per key (`key_0` …) and per aggregate (`state_0` …).
+    ///
+    /// # Errors
+    /// As Arrow's record batches.
+    pub fn encode(&self) -> Result<RecordBatch> {
+        let states: Vec<ArrayRef> = self.states.iter().map(States::encode).collect();
+        let named = |prefix: &'static str, arrays: &[ArrayRef]| {
+            let fields = arrays.iter().enumerate().map(move |(index, array)| {
+                Field::new(format!("{prefix}_{index}"), array.data_type().clone(), true)
+            });
+            fields.collect::<Vec<_>>()
+        };
+        let mut fields = named("key", &self.keys);
+        fields.extend(named("state", &states));
+        let mut columns = self.keys.clone();
+        columns.extend(states);
+        let schema: SchemaRef = Arc::new(Schema::new(fields));
+        let options =
+            arrow::array::RecordBatchOptions::new().with_row_count(Some(self.group_count));
+        Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
+    }
+}
+
+/// Float keys with one zero and one NaN, so that a group has one key whatever its rows'
+/// signs and payloads.
+fn one_zero_one_nan(key: &ArrayRef) -> ArrayRef {
+    match key.data_type() {
+        DataType::Float64 => {
+            let values = key.as_primitive::<Float64Type>();
+            let settled: Float64Array =
+                values.unary(|v| if v.is_nan() { f64::NAN } else { v + 0.0 });
+            Arc::new(settled)
+        }
+        DataType::Float32 => {
+            let values = key.as_primitive::<Float32Type>();
+            let settled: Float32Array =
+                values.unary(|v| if v.is_nan() { f32::NAN } else { v + 0.0 });
+            Arc::new(settled)
+        }
+        _ => Arc::clone(key),
+    }
+}

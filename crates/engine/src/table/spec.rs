@@ -1,0 +1,128 @@
+//! What a table keeps: its group keys and, per aggregate, a function with its parameters.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use datafusion::logical_expr::AggregateUDF;
+use tidemill_sketch::HllParams;
+
+/// An aggregate function whose state can be merged, with its parameters.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Function {
+    /// The number of rows, or of non-null values.
+    Count,
+    /// The exact sum: 128-bit for integers and decimals, correctly rounded for floats.
+    Sum,
+    /// The smallest value.
+    Min,
+    /// The largest value.
+    Max,
+    /// The exact sum divided by the count.
+    Mean,
+    /// The number of different values, by HyperLogLog.
+    Unique(HllParams),
+    /// The most frequent values with their counts.
+    TopK {
+        /// How many values are answered.
+        k: usize,
+        /// How many values are counted exactly before estimates begin.
+        capacity: u32,
+    },
+    /// Values at given ranks.
+    Quantile {
+        /// The ranks, each from 0 to 1.
+        ranks: Vec<f64>,
+        /// Whether the answer is a list (several ranks were asked for) or a number.
+        list: bool,
+    },
+    /// The first values in input order.
+    Collect {
+        /// The most values kept per group.
+        limit: usize,
+    },
+}
+
+impl fmt::Display for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Function::Count => write!(f, "count"),
+            Function::Sum => write!(f, "sum"),
+            Function::Min => write!(f, "min"),
+            Function::Max => write!(f, "max"),
+            Function::Mean => write!(f, "mean"),
+            Function::Unique(params) => {
+                write!(f, "unique(log2m {}, regwidth {})", params.log2m, params.regwidth)
+            }
+            Function::TopK { k, capacity } => write!(f, "top_k(k {k}, capacity {capacity})"),
+            Function::Quantile { ranks, .. } => {
+                let ranks: Vec<String> = ranks.iter().map(f64::to_string).collect();
+                write!(f, "quantile({})", ranks.join(", "))
+            }
+            Function::Collect { limit } => write!(f, "collect(limit {limit})"),
+        }
+    }
+}
+
+/// One aggregate of a table.
+#[derive(Debug, Clone)]
+pub struct Aggregate {
+    /// The function and its parameters.
+    pub function: Function,
+    /// The map column that holds its argument; none for `count(*)`.
+    pub argument: Option<usize>,
+    /// The argument's type ([`DataType::Null`] for `count(*)`).
+    pub argument_type: DataType,
+    /// The map column that says which rows count, from `FILTER (WHERE …)`.
+    pub filter: Option<usize>,
+    /// Name and type of the answer, as the query's plan expects it.
+    pub output: FieldRef,
+    /// DataFusion's function of the same name, which `min` and `max` borrow their
+    /// comparisons from.
+    pub udf: Arc<AggregateUDF>,
+}
+
+/// Keys and aggregates of a table. The map's rows hold the keys first, then arguments and
+/// filters.
+#[derive(Debug, Clone)]
+pub struct TableSpec {
+    /// The group keys; none for one answer over all rows.
+    pub keys: Vec<FieldRef>,
+    /// The aggregates, in the order of the answer's columns.
+    pub aggregates: Vec<Aggregate>,
+}
+
+impl TableSpec {
+    /// The schema of the finished table: keys, then one column per aggregate.
+    pub fn output_schema(&self) -> SchemaRef {
+        let outputs = self.aggregates.iter().map(|aggregate| Arc::clone(&aggregate.output));
+        Arc::new(Schema::new(self.keys.iter().cloned().chain(outputs).collect::<Vec<FieldRef>>()))
+    }
+
+    /// The schema of the keys alone.
+    pub fn key_schema(&self) -> SchemaRef {
+        Arc::new(Schema::new(self.keys.clone()))
+    }
+
+    /// A line per key and aggregate that is equal for tables whose states merge.
+    ///
+    /// Output names are left out: they do not change what a state holds.
+    pub fn fingerprint(&self) -> Vec<String> {
+        let keys = self.keys.iter().map(|key| format!("key {}", key.data_type()));
+        let aggregates = self.aggregates.iter().map(|aggregate| {
+            let filtered = if aggregate.filter.is_some() { " filtered" } else { "" };
+            format!("{} of {}{filtered}", aggregate.function, aggregate.argument_type)
+        });
+        keys.chain(aggregates).collect()
+    }
+}
+
+/// The type of `top_k`'s answer over values of type `value`: a list of `{value, count}`,
+/// most frequent first.
+pub fn top_k_type(value: &DataType) -> DataType {
+    let fields = vec![
+        Field::new("value", value.clone(), true),
+        Field::new("count", DataType::Int64, false),
+    ];
+    DataType::List(Arc::new(Field::new_list_field(DataType::Struct(fields.into()), true)))
+}

@@ -1,0 +1,1122 @@
+//! Aggregation states: per aggregate a column of them, one state per group.
+//!
+//! A column takes rows (`update`), takes the states of another column (`merge`), gives up its
+//! states for travel (`take`) and turns into an answer (`finish`). States travel as
+//! [`States`]: in memory as they are, to disk as an Arrow array whose layout is documented in
+//! `docs/formats/partial.md`. All but `top_k` and `collect` answer the same in any order and
+//! grouping of rows and merges: integer sums are kept in 128 bits, float sums in a
+//! fixed-point accumulator wide enough to be exact.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Float64Array, Float64Builder,
+    Int64Array, LargeBinaryArray, LargeBinaryBuilder, LargeListArray, ListArray, StructArray,
+    UInt32Array, UInt64Array, new_empty_array,
+};
+use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
+use arrow::compute::{cast, interleave, take};
+use arrow::datatypes::{DataType, Decimal128Type, Field, FieldRef, Float64Type, Int64Type, Schema};
+use datafusion::logical_expr::function::AccumulatorArgs;
+use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use tidemill_sketch::{FloatSum, Hll, Quantiles, TopK};
+
+use super::spec::{Aggregate, Function};
+use super::value;
+use crate::error::{Error, Result};
+
+/// Rows for [`StateColumn::update`].
+pub struct Rows<'a> {
+    /// The argument's values; none for `count(*)`.
+    pub values: Option<&'a ArrayRef>,
+    /// Which rows count; all where absent. Null is no.
+    pub filter: Option<&'a BooleanArray>,
+    /// Each row's group.
+    pub groups: &'a [usize],
+    /// How many groups there are now.
+    pub group_count: usize,
+}
+
+impl Rows<'_> {
+    /// The rows that count and are not null in `nulls`; `None` means all of them.
+    fn selected(&self, nulls: Option<&NullBuffer>) -> Option<NullBuffer> {
+        let filter = self.filter.map(|filter| {
+            let wanted = filter.values();
+            NullBuffer::new(match filter.nulls() {
+                Some(nulls) => wanted & nulls.inner(),
+                None => wanted.clone(),
+            })
+        });
+        NullBuffer::union(nulls, filter.as_ref())
+    }
+
+    fn for_each(&self, nulls: Option<&NullBuffer>, mut each: impl FnMut(usize, usize)) {
+        match self.selected(nulls) {
+            None => self.groups.iter().enumerate().for_each(|(row, group)| each(row, *group)),
+            Some(selected) => {
+                selected.valid_indices().for_each(|row| each(row, self.groups[row]));
+            }
+        }
+    }
+
+    fn values(&self) -> Result<&ArrayRef> {
+        self.values.ok_or_else(|| Error::Internal("an aggregate lost its argument".into()))
+    }
+}
+
+/// Which states of the incoming column go to which groups: `rows[i]` to `groups[i]`.
+pub struct Routes<'a> {
+    /// Positions in the incoming states.
+    pub rows: &'a [u32],
+    /// Groups here, each at most once.
+    pub groups: &'a [usize],
+    /// How many groups there are now.
+    pub group_count: usize,
+}
+
+impl Routes<'_> {
+    fn iter(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.rows.iter().map(|row| *row as usize).zip(self.groups.iter().copied())
+    }
+}
+
+/// The states of one aggregate on their way between tables.
+pub enum States {
+    /// States that an Arrow array holds directly.
+    Array(ArrayRef),
+    /// HyperLogLogs.
+    Unique(Vec<Hll>),
+    /// Quantile histograms.
+    Quantiles(Vec<Quantiles>),
+    /// Frequent items.
+    TopK(Vec<TopK>),
+    /// Exact float sums, absent where no value was seen.
+    FloatSum(Vec<Option<FloatSum>>),
+    /// A mean's sum and count.
+    Pair(Box<States>, Box<States>),
+}
+
+impl States {
+    /// The memory they take, in bytes.
+    pub fn bytes(&self) -> usize {
+        fn sketches<S>(states: &[S], heap: impl Fn(&S) -> usize) -> usize {
+            size_of_val(states) + states.iter().map(heap).sum::<usize>()
+        }
+        match self {
+            States::Array(array) => array.get_array_memory_size(),
+            States::Unique(states) => sketches(states, Hll::heap_bytes),
+            States::Quantiles(states) => sketches(states, Quantiles::heap_bytes),
+            States::TopK(states) => sketches(states, TopK::heap_bytes),
+            States::FloatSum(states) => {
+                sketches(states, |sum| sum.as_ref().map_or(0, FloatSum::heap_bytes))
+            }
+            States::Pair(first, second) => first.bytes() + second.bytes(),
+        }
+    }
+
+    /// Their form on disk.
+    pub fn encode(&self) -> ArrayRef {
+        fn binary<'a, S: 'a>(
+            states: impl ExactSizeIterator<Item = Option<&'a S>>,
+            encode: impl Fn(&S, &mut Vec<u8>),
+        ) -> ArrayRef {
+            let mut builder = LargeBinaryBuilder::with_capacity(states.len(), 0);
+            let mut bytes = Vec::new();
+            for state in states {
+                builder.append_option(state.map(|state| {
+                    bytes.clear();
+                    encode(state, &mut bytes);
+                    bytes.as_slice()
+                }));
+            }
+            Arc::new(builder.finish())
+        }
+        match self {
+            States::Array(array) => Arc::clone(array),
+            States::Unique(states) => binary(states.iter().map(Some), Hll::encode),
+            States::Quantiles(states) => binary(states.iter().map(Some), Quantiles::encode),
+            States::TopK(states) => binary(states.iter().map(Some), TopK::encode),
+            States::FloatSum(states) => binary(states.iter().map(Option::as_ref), FloatSum::encode),
+            States::Pair(first, second) => {
+                let (first, second) = (first.encode(), second.encode());
+                let field = |name, array: &ArrayRef| {
+                    Arc::new(Field::new(name, array.data_type().clone(), true))
+                };
+                Arc::new(StructArray::from(vec![
+                    (field("sum", &first), first),
+                    (field("count", &second), second),
+                ]))
+            }
+        }
+    }
+}
+
+/// One aggregate's states, a state per group.
+pub trait StateColumn: Send {
+    /// Takes rows in.
+    ///
+    /// # Errors
+    /// Where a value cannot be summed or hashed.
+    fn update(&mut self, rows: &Rows<'_>) -> Result<()>;
+
+    /// Takes states of another column of the same aggregate in.
+    ///
+    /// # Errors
+    /// Where the states are of another kind.
+    fn merge(&mut self, states: &States, routes: &Routes<'_>) -> Result<()>;
+
+    /// Gives the states up, leaving an empty column.
+    ///
+    /// # Errors
+    /// As DataFusion's accumulators.
+    fn take(&mut self, group_count: usize) -> Result<States>;
+
+    /// Reads states from their form on disk.
+    ///
+    /// # Errors
+    /// Where the bytes are not states of this aggregate.
+    fn decode(&self, array: &ArrayRef) -> Result<States>;
+
+    /// The answer, one row per group; leaves an empty column.
+    ///
+    /// # Errors
+    /// Where an answer does not fit its type.
+    fn finish(&mut self, group_count: usize) -> Result<ArrayRef>;
+
+    /// The memory the states take, in bytes; constant time.
+    fn bytes(&self) -> usize;
+}
+
+/// An empty column for an aggregate.
+///
+/// # Errors
+/// Where the aggregate's argument has a type that its state cannot hold, which planning has
+/// ruled out (see [`supports`]).
+pub fn column(aggregate: &Aggregate) -> Result<Box<dyn StateColumn>> {
+    let output = aggregate.output.data_type().clone();
+    Ok(match &aggregate.function {
+        Function::Count => Box::new(Count { counts: Vec::new(), output }),
+        Function::Sum => sum(aggregate, output)?,
+        Function::Mean => Box::new(Mean {
+            sum: sum(aggregate, sum_type(&aggregate.argument_type))?,
+            count: Count { counts: Vec::new(), output: DataType::Int64 },
+            argument: aggregate.argument_type.clone(),
+            output,
+        }),
+        Function::Min | Function::Max => Box::new(Extreme::new(aggregate)?),
+        Function::Unique(params) => {
+            let empty = Hll::new(*params).map_err(|e| Error::usage(e.to_string()))?;
+            Box::new(Sketches::new(UniqueOf { empty, output }))
+        },
+        Function::Quantile { ranks, list } => {
+            Box::new(Sketches::new(QuantilesOf { ranks: ranks.clone(), list: *list, output }))
+        }
+        Function::TopK { k, capacity } => Box::new(Sketches::new(TopKOf {
+            k: *k,
+            empty: TopK::new(*capacity).map_err(|e| Error::usage(e.to_string()))?,
+            argument: aggregate.argument_type.clone(),
+            output,
+        })),
+        Function::Collect { limit } => Box::new(Collect {
+            limit: *limit,
+            argument: aggregate.argument_type.clone(),
+            parts: Vec::new(),
+            places: Vec::new(),
+            bytes: 0,
+        }),
+    })
+}
+
+/// Whether the aggregate's state can hold values of its argument's type.
+pub fn supports(aggregate: &Aggregate) -> bool {
+    let argument = &aggregate.argument_type;
+    match &aggregate.function {
+        Function::Count | Function::Collect { .. } => true,
+        Function::Sum => {
+            is_summable(argument)
+                && matches!(
+                    aggregate.output.data_type(),
+                    DataType::Int64
+                        | DataType::UInt64
+                        | DataType::Float64
+                        | DataType::Decimal128(_, _)
+                )
+        }
+        Function::Mean => {
+            is_summable(argument)
+                && matches!(
+                    aggregate.output.data_type(),
+                    DataType::Float64 | DataType::Decimal128(_, _)
+                )
+        }
+        Function::Min | Function::Max => Extreme::new(aggregate).is_ok(),
+        Function::Unique(_) => value::is_hashable(argument),
+        Function::TopK { .. } => value::is_rankable(argument),
+        Function::Quantile { .. } => argument.is_numeric(),
+    }
+}
+
+fn is_summable(argument: &DataType) -> bool {
+    argument.is_integer()
+        || matches!(
+            argument,
+            DataType::Float16
+                | DataType::Float32
+                | DataType::Float64
+                | DataType::Decimal128(_, _)
+                | DataType::Null
+        )
+}
+
+fn sum_type(argument: &DataType) -> DataType {
+    match argument {
+        DataType::Decimal128(_, scale) => DataType::Decimal128(38, *scale),
+        t if t.is_integer() => DataType::Int64,
+        _ => DataType::Float64,
+    }
+}
+
+fn sum(aggregate: &Aggregate, output: DataType) -> Result<Box<dyn StateColumn>> {
+    let name = aggregate.output.name().clone();
+    Ok(match &aggregate.argument_type {
+        DataType::Decimal128(_, _) => Box::new(IntegerSum::new(name, output)),
+        t if t.is_integer() => Box::new(IntegerSum::new(name, output)),
+        t if is_summable(t) => Box::new(FloatSums { sums: Vec::new(), heap: 0 }),
+        t => return Err(Error::Internal(format!("a sum over {t}"))),
+    })
+}
+
+fn mismatch(expected: &str) -> Error {
+    Error::Internal(format!("states that are not {expected} reached its column"))
+}
+
+fn refused(what: &str, reason: impl std::fmt::Display) -> Error {
+    Error::Corrupt {
+        path: "partial table".into(),
+        offset: None,
+        reason: format!("a state of `{what}` is refused: {reason}"),
+        hint: None,
+    }
+}
+
+// ── count ────────────────────────────────────────────────────────────────────────────────
+
+struct Count {
+    counts: Vec<i64>,
+    output: DataType,
+}
+
+impl StateColumn for Count {
+    fn update(&mut self, rows: &Rows<'_>) -> Result<()> {
+        self.counts.resize(rows.group_count, 0);
+        let nulls = rows.values.and_then(|values| values.logical_nulls());
+        rows.for_each(nulls.as_ref(), |_, group| self.counts[group] += 1);
+        Ok(())
+    }
+
+    fn merge(&mut self, states: &States, routes: &Routes<'_>) -> Result<()> {
+        self.counts.resize(routes.group_count, 0);
+        let States::Array(array) = states else { return Err(mismatch("count")) };
+        let counts = array.as_primitive::<Int64Type>().values();
+        for (row, group) in routes.iter() {
+            self.counts[group] += counts[row];
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, group_count: usize) -> Result<States> {
+        let mut counts = std::mem::take(&mut self.counts);
+        counts.resize(group_count, 0);
+        Ok(States::Array(Arc::new(Int64Array::from(counts))))
+    }
+
+    fn decode(&self, array: &ArrayRef) -> Result<States> {
+        let sound = array
+            .as_primitive_opt::<Int64Type>()
+            .is_some_and(|counts| counts.null_count() == 0 && counts.values().iter().all(|n| *n >= 0));
+        if !sound {
+            return Err(refused("count", "counts are expected"));
+        }
+        Ok(States::Array(Arc::clone(array)))
+    }
+
+    fn finish(&mut self, group_count: usize) -> Result<ArrayRef> {
+        let States::Array(counts) = self.take(group_count)? else {
+            return Err(mismatch("count"));
+        };
+        value::cast_to(&counts, &self.output)
+    }
+
+    fn bytes(&self) -> usize {
+        self.counts.capacity() * size_of::<i64>()
+    }
+}
+
+// ── sum ──────────────────────────────────────────────────────────────────────────────────
+
+/// The type integer sums travel in: 128 bits, of which no precision is asked.
+const WIDE: DataType = DataType::Decimal128(38, 0);
+
+/// Sums of integers, or of a decimal's unscaled integers, in 128 bits.
+struct IntegerSum {
+    name: String,
+    sums: Vec<i128>,
+    seen: Vec<bool>,
+    output: DataType,
+}
+
+impl IntegerSum {
+    fn new(name: String, output: DataType) -> Self {
+        IntegerSum { name, sums: Vec::new(), seen: Vec::new(), output }
+    }
+
+    fn resize(&mut self, group_count: usize) {
+        self.sums.resize(group_count, 0);
+        self.seen.resize(group_count, false);
+    }
+
+    fn add(&mut self, group: usize, value: i128) -> bool {
+        let (sum, overflowed) = self.sums[group].overflowing_add(value);
+        self.sums[group] = sum;
+        self.seen[group] = true;
+        overflowed
+    }
+
+    fn overflow(&self) -> Error {
+        Error::Overflow {
+            message: format!("`{}` does not fit {}", self.name, self.output),
+            hint: Some("cast the argument to DOUBLE, or to a wider type".into()),
+        }
+    }
+}
+
+impl StateColumn for IntegerSum {
+    fn update(&mut self, rows: &Rows<'_>) -> Result<()> {
+        self.resize(rows.group_count);
+        let values = rows.values()?;
+        let mut overflowed = false;
+        macro_rules! add {
+            ($array:expr) => {{
+                let array = $array;
+                let values = array.values();
+                rows.for_each(array.nulls(), |row, group| {
+                    overflowed |= self.add(group, values[row].into());
+                });
+            }};
+        }
+        match values.data_type() {
+            DataType::UInt64 => add!(values.as_primitive::<arrow::datatypes::UInt64Type>()),
+            DataType::Int64 => add!(values.as_primitive::<Int64Type>()),
+            DataType::Decimal128(_, _) => add!(values.as_primitive::<Decimal128Type>()),
+            _ => {
+                let wide = cast(values, &DataType::Int64)?;
+                add!(wide.as_primitive::<Int64Type>());
+            }
+        }
+        if overflowed { Err(self.overflow()) } else { Ok(()) }
+    }
+
+    fn merge(&mut self, states: &States, routes: &Routes<'_>) -> Result<()> {
+        self.resize(routes.group_count);
+        let States::Array(array) = states else { return Err(mismatch("sum")) };
+        let sums = array.as_primitive::<Decimal128Type>();
+        let mut overflowed = false;
+        for (row, group) in routes.iter() {
+            if sums.is_valid(row) {
+                overflowed |= self.add(group, sums.value(row));
+            }
+        }
+        if overflowed { Err(self.overflow()) } else { Ok(()) }
+    }
+
+    fn take(&mut self, group_count: usize) -> Result<States> {
+        self.resize(group_count);
+        let sums = std::mem::take(&mut self.sums);
+        let seen = std::mem::take(&mut self.seen);
+        let nulls = NullBuffer::new(BooleanBuffer::from(seen));
+        let array = Decimal128Array::new(sums.into(), Some(nulls)).with_data_type(WIDE);
+        Ok(States::Array(Arc::new(array)))
+    }
+
+    fn decode(&self, array: &ArrayRef) -> Result<States> {
+        if array.data_type() != &WIDE {
+            return Err(refused("sum", "128-bit sums are expected"));
+        }
+        Ok(States::Array(Arc::clone(array)))
+    }
+
+    fn finish(&mut self, group_count: usize) -> Result<ArrayRef> {
+        self.resize(group_count);
+        let sums = std::mem::take(&mut self.sums);
+        let seen = std::mem::take(&mut self.seen);
+        let present = |(sum, seen): (&i128, &bool)| seen.then_some(*sum);
+        let each = || sums.iter().zip(&seen).map(present);
+        fn fit<T: TryFrom<i128>>(sum: Option<i128>) -> Result<Option<T>, ()> {
+            sum.map(|sum| T::try_from(sum).map_err(|_| ())).transpose()
+        }
+        let fitted: Result<ArrayRef, ()> = match &self.output {
+            DataType::UInt64 => each()
+                .map(fit::<u64>)
+                .collect::<Result<UInt64Array, ()>>()
+                .map(|array| Arc::new(array) as ArrayRef),
+            DataType::Decimal128(precision, scale) => {
+                let limit = 10_i128.checked_pow((*precision).into()).unwrap_or(i128::MAX);
+                each()
+                    .map(|sum| match sum {
+                        Some(sum) if sum.unsigned_abs() >= limit.unsigned_abs() => Err(()),
+                        sum => Ok(sum),
+                    })
+                    .collect::<Result<Decimal128Array, ()>>()
+                    .and_then(|array| {
+                        array.with_precision_and_scale(*precision, *scale).map_err(|_| ())
+                    })
+                    .map(|array| Arc::new(array) as ArrayRef)
+            }
+            _ => each()
+                .map(fit::<i64>)
+                .collect::<Result<Int64Array, ()>>()
+                .map(|array| Arc::new(array) as ArrayRef),
+        };
+        fitted.map_err(|()| self.overflow())
+    }
+
+    fn bytes(&self) -> usize {
+        self.sums.capacity() * size_of::<i128>() + self.seen.capacity()
+    }
+}
+
+/// Exact sums of floats.
+struct FloatSums {
+    sums: Vec<Option<FloatSum>>,
+    heap: usize,
+}
+
+impl StateColumn for FloatSums {
+    fn update(&mut self, rows: &Rows<'_>) -> Result<()> {
+        self.sums.resize_with(rows.group_count, || None);
+        let values = value::cast_to(rows.values()?, &DataType::Float64)?;
+        let values = values.as_primitive::<Float64Type>();
+        let numbers = values.values();
+        rows.for_each(values.nulls(), |row, group| {
+            self.sums[group].get_or_insert_default().add(numbers[row]);
+        });
+        Ok(())
+    }
+
+    fn merge(&mut self, states: &States, routes: &Routes<'_>) -> Result<()> {
+        self.sums.resize_with(routes.group_count, || None);
+        let States::FloatSum(sums) = states else { return Err(mismatch("sum")) };
+        for (row, group) in routes.iter() {
+            if let Some(sum) = &sums[row] {
+                let here = self.sums[group].get_or_insert_default();
+                let before = here.heap_bytes();
+                here.merge(sum);
+                self.heap += here.heap_bytes() - before;
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, group_count: usize) -> Result<States> {
+        let mut sums = std::mem::take(&mut self.sums);
+        sums.resize_with(group_count, || None);
+        self.heap = 0;
+        Ok(States::FloatSum(sums))
+    }
+
+    fn decode(&self, array: &ArrayRef) -> Result<States> {
+        let array = binary("sum", array)?;
+        array
+            .iter()
+            .map(|bytes| bytes.map(FloatSum::decode).transpose())
+            .collect::<Result<_, _>>()
+            .map(States::FloatSum)
+            .map_err(|e| refused("sum", e))
+    }
+
+    fn finish(&mut self, group_count: usize) -> Result<ArrayRef> {
+        let States::FloatSum(sums) = self.take(group_count)? else { return Err(mismatch("sum")) };
+        let values = sums.iter().map(|sum| sum.as_ref().map(FloatSum::value));
+        Ok(Arc::new(values.collect::<Float64Array>()))
+    }
+
+    fn bytes(&self) -> usize {
+        self.sums.capacity() * size_of::<Option<FloatSum>>() + self.heap
+    }
+}
+
+// ── mean ─────────────────────────────────────────────────────────────────────────────────
+
+struct Mean {
+    sum: Box<dyn StateColumn>,
+    count: Count,
+    argument: DataType,
+    output: DataType,
+}
+
+impl StateColumn for Mean {
+    fn update(&mut self, rows: &Rows<'_>) -> Result<()> {
+        self.sum.update(rows)?;
+        self.count.update(rows)
+    }
+
+    fn merge(&mut self, states: &States, routes: &Routes<'_>) -> Result<()> {
+        let States::Pair(sum, count) = states else { return Err(mismatch("mean")) };
+        self.sum.merge(sum, routes)?;
+        self.count.merge(count, routes)
+    }
+
+    fn take(&mut self, group_count: usize) -> Result<States> {
+        let sum = self.sum.take(group_count)?;
+        Ok(States::Pair(Box::new(sum), Box::new(self.count.take(group_count)?)))
+    }
+
+    fn decode(&self, array: &ArrayRef) -> Result<States> {
+        match array.as_struct_opt() {
+            Some(pair) if pair.num_columns() == 2 && pair.null_count() == 0 => Ok(States::Pair(
+                Box::new(self.sum.decode(pair.column(0))?),
+                Box::new(self.count.decode(pair.column(1))?),
+            )),
+            _ => Err(refused("mean", "a sum and a count are expected")),
+        }
+    }
+
+    fn finish(&mut self, group_count: usize) -> Result<ArrayRef> {
+        let States::Array(counts) = self.count.take(group_count)? else {
+            return Err(mismatch("mean"));
+        };
+        let counts = counts.as_primitive::<Int64Type>().values();
+        match self.sum.take(group_count)? {
+            States::FloatSum(sums) => {
+                let means = sums.iter().zip(counts).map(|(sum, count)| {
+                    sum.as_ref().map(|sum| sum.value() / *count as f64)
+                });
+                Ok(Arc::new(means.collect::<Float64Array>()))
+            }
+            States::Array(sums) => {
+                let sums = sums.as_primitive::<Decimal128Type>();
+                let pairs = sums.iter().zip(counts);
+                if let (DataType::Decimal128(_, from), DataType::Decimal128(precision, to)) =
+                    (&self.argument, &self.output)
+                {
+                    let shift = u32::try_from(i32::from(*to) - i32::from(*from)).unwrap_or(0);
+                    let scale = 10_i128.checked_pow(shift);
+                    let means = pairs.map(|(sum, count)| {
+                        let (sum, count) = (sum?, i128::from(*count));
+                        let scaled = scale.and_then(|scale| sum.checked_mul(scale))?;
+                        Some((scaled + scaled.signum() * (count / 2)) / count)
+                    });
+                    let means = means.collect::<Decimal128Array>();
+                    return Ok(Arc::new(means.with_precision_and_scale(*precision, *to)?));
+                }
+                let means = pairs.map(|(sum, count)| Some(sum? as f64 / *count as f64));
+                Ok(Arc::new(means.collect::<Float64Array>()))
+            }
+            _ => Err(mismatch("mean")),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.sum.bytes() + self.count.bytes()
+    }
+}
+
+// ── min, max ─────────────────────────────────────────────────────────────────────────────
+
+/// The smallest or largest value of any ordered type. The state is that value; comparing is
+/// left to DataFusion's accumulators.
+struct Extreme {
+    accumulator: Box<dyn GroupsAccumulator>,
+    argument: DataType,
+    name: &'static str,
+}
+
+impl Extreme {
+    fn new(aggregate: &Aggregate) -> Result<Self> {
+        let argument = Arc::new(Field::new("value", aggregate.argument_type.clone(), true));
+        let fields: [FieldRef; 1] = [Arc::clone(&argument)];
+        let schema = Schema::new(vec![argument]);
+        let exprs: [Arc<dyn PhysicalExpr>; 1] = [Arc::new(Column::new("value", 0))];
+        let args = || AccumulatorArgs {
+            return_field: Arc::clone(&aggregate.output),
+            schema: &schema,
+            ignore_nulls: false,
+            order_bys: &[],
+            is_reversed: false,
+            name: aggregate.output.name(),
+            is_distinct: false,
+            exprs: &exprs,
+            expr_fields: &fields,
+        };
+        if !aggregate.udf.groups_accumulator_supported(args()) {
+            return Err(Error::Internal(format!(
+                "{} over {}",
+                aggregate.function, aggregate.argument_type
+            )));
+        }
+        Ok(Extreme {
+            accumulator: aggregate.udf.create_groups_accumulator(args())?,
+            argument: aggregate.argument_type.clone(),
+            name: if aggregate.function == Function::Min { "min" } else { "max" },
+        })
+    }
+
+    fn settle(&mut self, group_count: usize) -> Result<()> {
+        let nothing = new_empty_array(&self.argument);
+        Ok(self.accumulator.merge_batch(&[nothing], &[], group_count)?)
+    }
+}
+
+impl StateColumn for Extreme {
+    fn update(&mut self, rows: &Rows<'_>) -> Result<()> {
+        let values = [Arc::clone(rows.values()?)];
+        Ok(self.accumulator.update_batch(&values, rows.groups, rows.filter, rows.group_count)?)
+    }
+
+    fn merge(&mut self, states: &States, routes: &Routes<'_>) -> Result<()> {
+        let States::Array(array) = states else { return Err(mismatch(self.name)) };
+        let values = if routes.rows.len() == array.len()
+            && routes.rows.iter().enumerate().all(|(i, row)| i == *row as usize)
+        {
+            Arc::clone(array)
+        } else {
+            take(array, &UInt32Array::from(routes.rows.to_vec()), None)?
+        };
+        Ok(self.accumulator.merge_batch(&[values], routes.groups, routes.group_count)?)
+    }
+
+    fn take(&mut self, group_count: usize) -> Result<States> {
+        self.settle(group_count)?;
+        let mut states = self.accumulator.state(EmitTo::All)?;
+        match (states.pop(), states.is_empty()) {
+            (Some(array), true) => Ok(States::Array(array)),
+            _ => Err(Error::Internal(format!("{} has more than one state", self.name))),
+        }
+    }
+
+    fn decode(&self, array: &ArrayRef) -> Result<States> {
+        if array.data_type() != &self.argument {
+            return Err(refused(self.name, format!("values of type {} are expected", self.argument)));
+        }
+        Ok(States::Array(Arc::clone(array)))
+    }
+
+    fn finish(&mut self, group_count: usize) -> Result<ArrayRef> {
+        self.settle(group_count)?;
+        Ok(self.accumulator.evaluate(EmitTo::All)?)
+    }
+
+    fn bytes(&self) -> usize {
+        self.accumulator.size()
+    }
+}
+
+// ── sketches ─────────────────────────────────────────────────────────────────────────────
+
+/// What differs between the columns of sketches.
+trait SketchKind: Send {
+    type State: Send;
+    const NAME: &'static str;
+
+    fn empty(&self) -> Self::State;
+    fn heap(state: &Self::State) -> usize;
+    fn merge(into: &mut Self::State, from: &Self::State);
+    fn wrap(states: Vec<Self::State>) -> States;
+    fn unwrap(states: &States) -> Option<&Vec<Self::State>>;
+    fn decode(&self, bytes: &[u8]) -> Result<Self::State, tidemill_sketch::SketchError>;
+    /// Feeds `rows` to `states`, calling `grown` with the change in heap bytes.
+    fn update(&self, states: &mut [Self::State], heap: &mut usize, rows: &Rows<'_>) -> Result<()>;
+    fn finish(&self, states: Vec<Self::State>) -> Result<ArrayRef>;
+}
+
+struct Sketches<K: SketchKind> {
+    kind: K,
+    states: Vec<K::State>,
+    heap: usize,
+}
+
+impl<K: SketchKind> Sketches<K> {
+    fn new(kind: K) -> Self {
+        Sketches { kind, states: Vec::new(), heap: 0 }
+    }
+
+    fn resize(&mut self, group_count: usize) {
+        self.states.resize_with(group_count, || self.kind.empty());
+    }
+}
+
+/// Changes a state and books the change of its heap.
+fn booked<S>(
+    state: &mut S,
+    heap: &mut usize,
+    size: impl Fn(&S) -> usize,
+    change: impl FnOnce(&mut S),
+) {
+    let before = size(state);
+    change(state);
+    *heap = (*heap + size(state)).saturating_sub(before);
+}
+
+impl<K: SketchKind> StateColumn for Sketches<K> {
+    fn update(&mut self, rows: &Rows<'_>) -> Result<()> {
+        self.resize(rows.group_count);
+        self.kind.update(&mut self.states, &mut self.heap, rows)
+    }
+
+    fn merge(&mut self, states: &States, routes: &Routes<'_>) -> Result<()> {
+        self.resize(routes.group_count);
+        let from = K::unwrap(states).ok_or_else(|| mismatch(K::NAME))?;
+        for (row, group) in routes.iter() {
+            booked(&mut self.states[group], &mut self.heap, K::heap, |state| {
+                K::merge(state, &from[row]);
+            });
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, group_count: usize) -> Result<States> {
+        self.resize(group_count);
+        self.heap = 0;
+        Ok(K::wrap(std::mem::take(&mut self.states)))
+    }
+
+    fn decode(&self, array: &ArrayRef) -> Result<States> {
+        let array = binary(K::NAME, array)?;
+        let states = array.iter().map(|bytes| match bytes {
+            Some(bytes) => self.kind.decode(bytes).map_err(|e| refused(K::NAME, e)),
+            None => Err(refused(K::NAME, "it is missing")),
+        });
+        Ok(K::wrap(states.collect::<Result<Vec<_>>>()?))
+    }
+
+    fn finish(&mut self, group_count: usize) -> Result<ArrayRef> {
+        self.resize(group_count);
+        self.heap = 0;
+        self.kind.finish(std::mem::take(&mut self.states))
+    }
+
+    fn bytes(&self) -> usize {
+        self.states.capacity() * size_of::<K::State>() + self.heap
+    }
+}
+
+fn binary<'a>(name: &str, array: &'a ArrayRef) -> Result<&'a LargeBinaryArray> {
+    array.as_binary_opt::<i64>().ok_or_else(|| refused(name, "binary states are expected"))
+}
+
+struct UniqueOf {
+    empty: Hll,
+    output: DataType,
+}
+
+impl SketchKind for UniqueOf {
+    type State = Hll;
+    const NAME: &'static str = "unique";
+
+    fn empty(&self) -> Hll {
+        self.empty.clone()
+    }
+
+    fn heap(state: &Hll) -> usize {
+        state.heap_bytes()
+    }
+
+    fn merge(into: &mut Hll, from: &Hll) {
+        into.merge(from);
+    }
+
+    fn wrap(states: Vec<Hll>) -> States {
+        States::Unique(states)
+    }
+
+    fn unwrap(states: &States) -> Option<&Vec<Hll>> {
+        if let States::Unique(states) = states { Some(states) } else { None }
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<Hll, tidemill_sketch::SketchError> {
+        Hll::decode(bytes)
+    }
+
+    fn update(&self, states: &mut [Hll], heap: &mut usize, rows: &Rows<'_>) -> Result<()> {
+        let (hashes, nulls) = value::hashes(rows.values()?)?;
+        rows.for_each(nulls.as_ref(), |row, group| {
+            booked(&mut states[group], heap, Hll::heap_bytes, |hll| hll.add_hash(hashes[row]));
+        });
+        Ok(())
+    }
+
+    fn finish(&self, states: Vec<Hll>) -> Result<ArrayRef> {
+        let counts = states.iter().map(|hll| i64::try_from(hll.count()).unwrap_or(i64::MAX));
+        let counts: ArrayRef = Arc::new(Int64Array::from_iter_values(counts));
+        value::cast_to(&counts, &self.output)
+    }
+}
+
+struct QuantilesOf {
+    ranks: Vec<f64>,
+    list: bool,
+    output: DataType,
+}
+
+impl SketchKind for QuantilesOf {
+    type State = Quantiles;
+    const NAME: &'static str = "quantile";
+
+    fn empty(&self) -> Quantiles {
+        Quantiles::default()
+    }
+
+    fn heap(state: &Quantiles) -> usize {
+        state.heap_bytes()
+    }
+
+    fn merge(into: &mut Quantiles, from: &Quantiles) {
+        into.merge(from);
+    }
+
+    fn wrap(states: Vec<Quantiles>) -> States {
+        States::Quantiles(states)
+    }
+
+    fn unwrap(states: &States) -> Option<&Vec<Quantiles>> {
+        if let States::Quantiles(states) = states { Some(states) } else { None }
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<Quantiles, tidemill_sketch::SketchError> {
+        Quantiles::decode(bytes)
+    }
+
+    fn update(&self, states: &mut [Quantiles], heap: &mut usize, rows: &Rows<'_>) -> Result<()> {
+        let values = value::cast_to(rows.values()?, &DataType::Float64)?;
+        let values = values.as_primitive::<Float64Type>();
+        let numbers = values.values();
+        rows.for_each(values.nulls(), |row, group| {
+            booked(&mut states[group], heap, Quantiles::heap_bytes, |state| {
+                state.add(numbers[row]);
+            });
+        });
+        Ok(())
+    }
+
+    fn finish(&self, states: Vec<Quantiles>) -> Result<ArrayRef> {
+        let mut numbers = Float64Builder::with_capacity(states.len() * self.ranks.len());
+        let mut lengths = Vec::with_capacity(states.len());
+        let mut present = Vec::with_capacity(states.len());
+        for state in &states {
+            let answers = state.quantiles(&self.ranks);
+            let some = answers.iter().any(Option::is_some);
+            present.push(some);
+            if !self.list {
+                numbers.append_option(answers.first().copied().flatten());
+            } else if some {
+                answers.iter().for_each(|answer| numbers.append_option(*answer));
+            }
+            lengths.push(if some { self.ranks.len() } else { 0 });
+        }
+        let numbers: ArrayRef = Arc::new(numbers.finish());
+        if !self.list {
+            return value::cast_to(&numbers, &self.output);
+        }
+        Ok(Arc::new(ListArray::try_new(
+            Arc::new(Field::new_list_field(DataType::Float64, true)),
+            OffsetBuffer::from_lengths(lengths),
+            numbers,
+            Some(NullBuffer::from(present)),
+        )?))
+    }
+}
+
+struct TopKOf {
+    k: usize,
+    empty: TopK,
+    argument: DataType,
+    output: DataType,
+}
+
+impl SketchKind for TopKOf {
+    type State = TopK;
+    const NAME: &'static str = "top_k";
+
+    fn empty(&self) -> TopK {
+        self.empty.clone()
+    }
+
+    fn heap(state: &TopK) -> usize {
+        state.heap_bytes()
+    }
+
+    fn merge(into: &mut TopK, from: &TopK) {
+        into.merge(from);
+    }
+
+    fn wrap(states: Vec<TopK>) -> States {
+        States::TopK(states)
+    }
+
+    fn unwrap(states: &States) -> Option<&Vec<TopK>> {
+        if let States::TopK(states) = states { Some(states) } else { None }
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<TopK, tidemill_sketch::SketchError> {
+        TopK::decode(bytes)
+    }
+
+    fn update(&self, states: &mut [TopK], heap: &mut usize, rows: &Rows<'_>) -> Result<()> {
+        let values = rows.values()?;
+        let nulls = values.logical_nulls();
+        let items = value::Items::new(values)?;
+        items.for_each(
+            |each| rows.for_each(nulls.as_ref(), each),
+            |group, item| {
+                booked(&mut states[group], heap, TopK::heap_bytes, |state| state.add(item, 1));
+            },
+        );
+        Ok(())
+    }
+
+    fn finish(&self, states: Vec<TopK>) -> Result<ArrayRef> {
+        let mut items: Vec<Vec<u8>> = Vec::new();
+        let mut counts: Vec<i64> = Vec::new();
+        let mut lengths = Vec::with_capacity(states.len());
+        for state in &states {
+            let top = state.top(self.k);
+            lengths.push(top.len());
+            for entry in top {
+                counts.push(i64::try_from(entry.upper).unwrap_or(i64::MAX));
+                items.push(entry.item.into());
+            }
+        }
+        let values = value::from_items(&items, &self.argument)?;
+        let DataType::List(field) = &self.output else {
+            return Err(Error::Internal("top_k answers with a list".into()));
+        };
+        let DataType::Struct(fields) = field.data_type() else {
+            return Err(Error::Internal("top_k answers with a list of structs".into()));
+        };
+        let counts: ArrayRef = Arc::new(Int64Array::from(counts));
+        let entries = StructArray::try_new(fields.clone(), vec![values, counts], None)?;
+        Ok(Arc::new(ListArray::try_new(
+            Arc::clone(field),
+            OffsetBuffer::from_lengths(lengths),
+            Arc::new(entries),
+            None,
+        )?))
+    }
+}
+
+// ── collect ──────────────────────────────────────────────────────────────────────────────
+
+/// The first values of each group, of any type. Values stay in the arrays they came in; a
+/// group remembers where its values are.
+struct Collect {
+    limit: usize,
+    argument: DataType,
+    parts: Vec<ArrayRef>,
+    places: Vec<Vec<(u32, u32)>>,
+    bytes: usize,
+}
+
+impl Collect {
+    fn resize(&mut self, group_count: usize) {
+        self.places.resize_with(group_count, Vec::new);
+    }
+
+    /// Appends the values at `rows` of `values` to the groups beside them, as far as each
+    /// group has room.
+    fn append(
+        &mut self,
+        values: &ArrayRef,
+        pairs: impl Iterator<Item = (usize, usize)>,
+    ) -> Result<()> {
+        let part = self.parts.len() as u32;
+        let mut kept: Vec<u32> = Vec::new();
+        for (row, group) in pairs {
+            let places = &mut self.places[group];
+            if places.len() < self.limit {
+                places.push((part, kept.len() as u32));
+                kept.push(row as u32);
+            }
+        }
+        if !kept.is_empty() {
+            self.bytes += kept.len() * size_of::<(u32, u32)>() * 2;
+            let part = take(values, &UInt32Array::from(kept), None)?;
+            self.bytes += part.get_array_memory_size();
+            self.parts.push(part);
+        }
+        Ok(())
+    }
+
+    /// The collected values as a list per group; leaves an empty column.
+    fn lists(&mut self, group_count: usize) -> Result<(OffsetBuffer<i64>, ArrayRef)> {
+        self.resize(group_count);
+        let places = std::mem::take(&mut self.places);
+        let parts = std::mem::take(&mut self.parts);
+        self.bytes = 0;
+        let offsets = OffsetBuffer::from_lengths(places.iter().map(Vec::len));
+        let order: Vec<(usize, usize)> =
+            places.iter().flatten().map(|(part, row)| (*part as usize, *row as usize)).collect();
+        let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+        let values = if parts.is_empty() {
+            new_empty_array(&self.argument)
+        } else {
+            interleave(&parts, &order)?
+        };
+        Ok((offsets, values))
+    }
+
+    fn item(&self) -> FieldRef {
+        Arc::new(Field::new_list_field(self.argument.clone(), true))
+    }
+}
+
+impl StateColumn for Collect {
+    fn update(&mut self, rows: &Rows<'_>) -> Result<()> {
+        self.resize(rows.group_count);
+        let values = Arc::clone(rows.values()?);
+        let mut pairs = Vec::new();
+        rows.for_each(values.logical_nulls().as_ref(), |row, group| pairs.push((row, group)));
+        self.append(&values, pairs.into_iter())
+    }
+
+    fn merge(&mut self, states: &States, routes: &Routes<'_>) -> Result<()> {
+        self.resize(routes.group_count);
+        let States::Array(array) = states else { return Err(mismatch("collect")) };
+        let lists = array.as_list::<i64>();
+        let offsets = lists.value_offsets();
+        let pairs = routes.iter().flat_map(|(row, group)| {
+            (offsets[row] as usize..offsets[row + 1] as usize).map(move |value| (value, group))
+        });
+        self.append(lists.values(), pairs.collect::<Vec<_>>().into_iter())
+    }
+
+    fn take(&mut self, group_count: usize) -> Result<States> {
+        let (offsets, values) = self.lists(group_count)?;
+        let lists = LargeListArray::try_new(self.item(), offsets, values, None)?;
+        Ok(States::Array(Arc::new(lists)))
+    }
+
+    fn decode(&self, array: &ArrayRef) -> Result<States> {
+        match array.data_type() {
+            DataType::LargeList(item)
+                if item.data_type() == &self.argument && array.null_count() == 0 =>
+            {
+                Ok(States::Array(Arc::clone(array)))
+            }
+            _ => Err(refused("collect", format!("lists of {} are expected", self.argument))),
+        }
+    }
+
+    fn finish(&mut self, group_count: usize) -> Result<ArrayRef> {
+        let (offsets, values) = self.lists(group_count)?;
+        let lists: ArrayRef =
+            Arc::new(LargeListArray::try_new(self.item(), offsets, values, None)?);
+        // The answer is a list with 32-bit offsets, as SQL's functions over lists expect.
+        value::cast_to(&lists, &DataType::List(self.item()))
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes + self.places.capacity() * size_of::<Vec<(u32, u32)>>()
+    }
+}

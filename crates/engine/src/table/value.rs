@@ -1,0 +1,304 @@
+//! Values as the sketches take them: hashed, or as bytes that sort as the values do.
+//!
+//! Equal values must hash alike whatever file or column type they came from, so that yesterday's
+//! sketch and today's meet: an integer of any width is hashed as 8 little-endian bytes, a float
+//! as its f64 with one zero and one NaN, a timestamp as its UTC instant in microseconds, a
+//! string as its UTF-8. A date is hashed as its day number, a time and a duration as
+//! microseconds, a boolean as 0 or 1, a decimal as its shortest text.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Float64Array, Int64Array, StringArray,
+    UInt64Array,
+};
+use arrow::buffer::NullBuffer;
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Float64Type, Int64Type, TimeUnit, UInt64Type};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use tidemill_sketch::{hash_bytes, hash_f64, hash_i64};
+
+use crate::error::{Error, Result};
+
+/// `array` as type `to`; the same array where it is that already.
+///
+/// # Errors
+/// As Arrow's `cast`.
+pub fn cast_to(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+    if array.data_type() == to { Ok(Arc::clone(array)) } else { Ok(cast(array, to)?) }
+}
+
+/// How a type's values reach a sketch.
+#[derive(Clone, PartialEq)]
+enum Shape {
+    /// As 64-bit integers, after a cast to the given type.
+    Integer(DataType),
+    Unsigned,
+    Float,
+    Boolean,
+    Text,
+    Bytes,
+    Decimal,
+}
+
+fn shape(of: &DataType) -> Option<Shape> {
+    Some(match of {
+        DataType::UInt64 => Shape::Unsigned,
+        t if t.is_integer() => Shape::Integer(DataType::Int64),
+        DataType::Float16 | DataType::Float32 | DataType::Float64 => Shape::Float,
+        DataType::Boolean => Shape::Boolean,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Shape::Text,
+        DataType::Binary
+        | DataType::LargeBinary
+        | DataType::BinaryView
+        | DataType::FixedSizeBinary(_) => Shape::Bytes,
+        DataType::Date32 | DataType::Date64 => Shape::Integer(DataType::Date32),
+        DataType::Time32(_) | DataType::Time64(_) => {
+            Shape::Integer(DataType::Time64(TimeUnit::Microsecond))
+        }
+        DataType::Timestamp(_, zone) => {
+            Shape::Integer(DataType::Timestamp(TimeUnit::Microsecond, zone.clone()))
+        }
+        DataType::Duration(_) => Shape::Integer(DataType::Duration(TimeUnit::Microsecond)),
+        DataType::Decimal32(_, _)
+        | DataType::Decimal64(_, _)
+        | DataType::Decimal128(_, _)
+        | DataType::Decimal256(_, _) => Shape::Decimal,
+        DataType::Dictionary(_, value) => return shape(value),
+        _ => return None,
+    })
+}
+
+/// Whether `unique` takes values of this type.
+pub fn is_hashable(of: &DataType) -> bool {
+    shape(of).is_some()
+}
+
+/// Whether `top_k` takes values of this type.
+pub fn is_rankable(of: &DataType) -> bool {
+    !matches!(of, DataType::Dictionary(_, _))
+        && matches!(
+            shape(of),
+            Some(
+                Shape::Integer(_)
+                    | Shape::Unsigned
+                    | Shape::Float
+                    | Shape::Boolean
+                    | Shape::Text
+                    | Shape::Bytes
+            )
+        )
+}
+
+/// `array` as one of the few types that the functions below tell apart.
+fn plain(array: &ArrayRef) -> Result<(Shape, ArrayRef)> {
+    let shape = shape(array.data_type())
+        .ok_or_else(|| Error::Internal(format!("a sketch over {}", array.data_type())))?;
+    let array = match array.data_type() {
+        DataType::Dictionary(_, value) => cast_to(array, value)?,
+        _ => Arc::clone(array),
+    };
+    let plain = match &shape {
+        Shape::Integer(DataType::Int64) => cast_to(&array, &DataType::Int64)?,
+        Shape::Integer(DataType::Date32) => {
+            let days = cast_to(&array, &DataType::Date32)?;
+            cast(&cast(&days, &DataType::Int32)?, &DataType::Int64)?
+        }
+        Shape::Integer(via) => cast(&cast_to(&array, via)?, &DataType::Int64)?,
+        Shape::Float => cast_to(&array, &DataType::Float64)?,
+        Shape::Bytes => match array.data_type() {
+            DataType::BinaryView => array,
+            _ => cast_to(&array, &DataType::LargeBinary)?,
+        },
+        _ => array,
+    };
+    Ok((shape, plain))
+}
+
+/// The hash of each value, with the nulls (whose hashes mean nothing).
+///
+/// # Errors
+/// Where the type is not hashable.
+pub fn hashes(array: &ArrayRef) -> Result<(Vec<u64>, Option<NullBuffer>)> {
+    let (shape, array) = plain(array)?;
+    let bytes = |bytes: &[u8]| hash_bytes(bytes, 0);
+    let hashes = match shape {
+        Shape::Integer(_) => {
+            array.as_primitive::<Int64Type>().values().iter().map(|v| hash_i64(*v)).collect()
+        }
+        Shape::Unsigned => {
+            let values = array.as_primitive::<UInt64Type>().values();
+            values.iter().map(|v| hash_i64(v.cast_signed())).collect()
+        }
+        Shape::Float => {
+            array.as_primitive::<Float64Type>().values().iter().map(|v| hash_f64(*v)).collect()
+        }
+        Shape::Boolean => {
+            array.as_boolean().values().iter().map(|v| hash_i64(i64::from(v))).collect()
+        }
+        Shape::Text => {
+            let texts = Texts::new(&array);
+            (0..array.len()).map(|row| bytes(texts.get(row))).collect()
+        }
+        Shape::Bytes => {
+            let texts = Texts::new(&array);
+            (0..array.len()).map(|row| bytes(texts.get(row))).collect()
+        }
+        Shape::Decimal => {
+            let options = FormatOptions::default();
+            let format = ArrayFormatter::try_new(&array, &options)?;
+            (0..array.len())
+                .map(|row| {
+                    let text = format.value(row).to_string();
+                    let text = match text.split_once('.') {
+                        Some((_, fraction)) if fraction.bytes().all(|b| b == b'0') => {
+                            &text[..text.len() - fraction.len() - 1]
+                        }
+                        Some(_) => text.trim_end_matches('0'),
+                        None => &text,
+                    };
+                    bytes(text.as_bytes())
+                })
+                .collect()
+        }
+    };
+    Ok((hashes, array.logical_nulls()))
+}
+
+/// Strings or bytes in any of Arrow's layouts.
+enum Texts<'a> {
+    Utf8(&'a StringArray),
+    LargeUtf8(&'a arrow::array::LargeStringArray),
+    Utf8View(&'a arrow::array::StringViewArray),
+    LargeBinary(&'a arrow::array::LargeBinaryArray),
+    BinaryView(&'a arrow::array::BinaryViewArray),
+}
+
+impl<'a> Texts<'a> {
+    fn new(array: &'a ArrayRef) -> Self {
+        match array.data_type() {
+            DataType::LargeUtf8 => Texts::LargeUtf8(array.as_string()),
+            DataType::Utf8View => Texts::Utf8View(array.as_string_view()),
+            DataType::LargeBinary => Texts::LargeBinary(array.as_binary()),
+            DataType::BinaryView => Texts::BinaryView(array.as_binary_view()),
+            _ => Texts::Utf8(array.as_string()),
+        }
+    }
+
+    fn get(&self, row: usize) -> &'a [u8] {
+        match self {
+            Texts::Utf8(array) => array.value(row).as_bytes(),
+            Texts::LargeUtf8(array) => array.value(row).as_bytes(),
+            Texts::Utf8View(array) => array.value(row).as_bytes(),
+            Texts::LargeBinary(array) => array.value(row),
+            Texts::BinaryView(array) => array.value(row),
+        }
+    }
+}
+
+const SIGN: u64 = 1 << 63;
+
+/// Values as byte strings that sort as the values do: integers and floats as 8 big-endian
+/// bytes with the sign turned, strings as they are.
+pub struct Items {
+    shape: Shape,
+    array: ArrayRef,
+}
+
+impl Items {
+    /// The items of an array.
+    ///
+    /// # Errors
+    /// Where the type has no such form.
+    pub fn new(array: &ArrayRef) -> Result<Self> {
+        let (shape, array) = plain(array)?;
+        Ok(Items { shape, array })
+    }
+
+    /// Calls `take` with each of `rows`' items; the match on the type is made once.
+    pub fn for_each(
+        &self,
+        rows: impl FnOnce(&mut dyn FnMut(usize, usize)),
+        mut take: impl FnMut(usize, &[u8]),
+    ) {
+        macro_rules! words {
+            ($values:expr, $turn:expr) => {{
+                let values = $values;
+                rows(&mut |row, group| take(group, &$turn(values[row]).to_be_bytes()));
+            }};
+        }
+        match self.shape {
+            Shape::Unsigned => words!(self.array.as_primitive::<UInt64Type>().values(), |v: u64| v),
+            Shape::Float => words!(self.array.as_primitive::<Float64Type>().values(), turn_float),
+            Shape::Boolean => {
+                let values = self.array.as_boolean().values();
+                rows(&mut |row, group| take(group, &[u8::from(values.value(row))]));
+            }
+            Shape::Text | Shape::Bytes => {
+                let texts = Texts::new(&self.array);
+                rows(&mut |row, group| take(group, texts.get(row)));
+            }
+            Shape::Integer(_) | Shape::Decimal => {
+                words!(self.array.as_primitive::<Int64Type>().values(), |v: i64| {
+                    v.cast_unsigned() ^ SIGN
+                });
+            }
+        }
+    }
+}
+
+fn turn_float(value: f64) -> u64 {
+    let value = if value == 0.0 { 0.0 } else { value };
+    let bits = if value.is_nan() { f64::NAN.to_bits() } else { value.to_bits() };
+    if bits & SIGN == 0 { bits | SIGN } else { !bits }
+}
+
+fn turn_back(bits: u64) -> f64 {
+    f64::from_bits(if bits & SIGN == 0 { !bits } else { bits & !SIGN })
+}
+
+/// The array of type `of` whose items are `items`: the inverse of [`Items`].
+///
+/// # Errors
+/// Where an item is not one of that type, as in a damaged partial table.
+pub fn from_items(items: &[Vec<u8>], of: &DataType) -> Result<ArrayRef> {
+    let damaged = || Error::Corrupt {
+        path: "partial table".into(),
+        offset: None,
+        reason: format!("a state of `top_k` holds an item that is no {of}"),
+        hint: None,
+    };
+    let word = |item: &Vec<u8>| {
+        item.as_slice().try_into().map(u64::from_be_bytes).map_err(|_| damaged())
+    };
+    let shape = shape(of).ok_or_else(damaged)?;
+    let array: ArrayRef = match &shape {
+        Shape::Integer(_) | Shape::Decimal => {
+            let values = items.iter().map(|item| Ok((word(item)? ^ SIGN).cast_signed()));
+            Arc::new(Int64Array::from(values.collect::<Result<Vec<i64>>>()?))
+        }
+        Shape::Unsigned => {
+            Arc::new(UInt64Array::from(items.iter().map(word).collect::<Result<Vec<u64>>>()?))
+        }
+        Shape::Float => {
+            let values = items.iter().map(|item| Ok(turn_back(word(item)?)));
+            Arc::new(Float64Array::from(values.collect::<Result<Vec<f64>>>()?))
+        }
+        Shape::Boolean => Arc::new(BooleanArray::from_iter(
+            items.iter().map(|item| Some(item.first().is_some_and(|byte| *byte != 0))),
+        )),
+        Shape::Text => {
+            let texts = items.iter().map(|item| std::str::from_utf8(item).map_err(|_| damaged()));
+            Arc::new(StringArray::from(texts.collect::<Result<Vec<&str>>>()?))
+        }
+        Shape::Bytes => {
+            Arc::new(BinaryArray::from_iter_values(items.iter().map(Vec::as_slice)))
+        }
+    };
+    let array = match &shape {
+        Shape::Integer(DataType::Date32) => cast(&cast(&array, &DataType::Int32)?, &DataType::Date32)?,
+        Shape::Integer(via) if via != &DataType::Int64 => cast(&array, via)?,
+        _ => array,
+    };
+    cast_to(&array, of)
+}
