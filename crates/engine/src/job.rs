@@ -428,27 +428,26 @@ impl Tree {
                 "write the section and the key: --set source.url=FILE",
             ));
         }
-        self.descend(&steps)?
+        self.descend(&steps, key, &place)?
             .put(steps[steps.len() - 1], Node { value: override_value(text, &place), place });
         Ok(())
     }
 
-    /// The table that holds the last of `steps`, made if it is missing.
-    fn descend(&mut self, steps: &[&str]) -> Result<&mut Tree> {
-        let key = || steps.join(".");
+    /// The table that holds the last of `steps`, which `key` ends with, made if it is missing.
+    fn descend(&mut self, steps: &[&str], key: &str, place: &Place) -> Result<&mut Tree> {
         let [step, rest @ ..] = steps else { return Ok(self) };
         if rest.is_empty() {
             return Ok(self);
         }
         if self.get_mut(step).is_none() {
-            let place = Place::Override(key(), "…".to_owned());
-            self.put(step, Node { value: Value::Table(Tree::default()), place });
+            let value = Value::Table(Tree::default());
+            self.put(step, Node { value, place: place.clone() });
         }
         let Some(node) = self.get_mut(step) else {
             return Err(Error::Internal(format!("`{step}` was not put into the job")));
         };
         match &mut node.value {
-            Value::Table(table) => table.descend(rest),
+            Value::Table(table) => table.descend(rest, key, place),
             // One of several `[[source]]`: the next step is its name.
             Value::List(nodes) => {
                 let names: Vec<String> =
@@ -458,10 +457,10 @@ impl Tree {
                 let named = nodes.iter_mut().filter(|node| node.name().is_some());
                 match wanted.and_then(|position| named.skip(position).next()) {
                     Some(Node { value: Value::Table(table), .. }) if rest.len() > 1 => {
-                        table.descend(&rest[1..])
+                        table.descend(&rest[1..], key, place)
                     }
                     _ => Err(Error::usage_hint(
-                        format!("--set `{}`: there are several of `[[{step}]]`", key()),
+                        format!("--set `{key}`: there are several of `[[{step}]]`"),
                         format!(
                             "name the one that is meant, as in --set {step}.NAME.url=…; names: {}",
                             names.join(", ")
@@ -470,8 +469,7 @@ impl Tree {
                 }
             }
             other => Err(Error::usage(format!(
-                "--set `{}`: `{step}` is {}, not a table",
-                key(),
+                "--set `{key}`: `{step}` is {}, not a table",
                 other.kind()
             ))),
         }
