@@ -10,7 +10,7 @@ use datafusion::common::{Column, ScalarValue};
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::physical_expr::planner::logical2physical;
-use datafusion::physical_optimizer::pruning::PruningPredicate;
+use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::file::metadata::ParquetMetaData;
 
@@ -44,7 +44,8 @@ fn predicate(schema: &SchemaRef, filters: &[Expr]) -> Option<PruningPredicate> {
     // The filters name columns by the table's name in the query; the files know no such name.
     let filter = unqualified(filter)?;
     let physical = logical2physical(&filter, schema);
-    let predicate = PruningPredicate::try_new(physical, Arc::clone(schema)).ok()?;
+    let builder = PruningPredicateBuilder::new().with_file_schema(Arc::clone(schema));
+    let predicate = builder.try_build(physical).ok()?;
     (!predicate.always_true()).then_some(predicate)
 }
 

@@ -23,8 +23,10 @@ use datafusion::common::hash_utils::{RandomState, create_hashes};
 use parking_lot::Mutex;
 
 use super::spill::{SpillFile, SpillWriter};
+use super::state::Precision;
 use super::{Chunk, Table, TableSpec};
 use crate::cancel::Cancel;
+use crate::coverage::Estimate;
 use crate::error::{Error, Result};
 
 const PLACE_BITS: u32 = 4;
@@ -282,6 +284,7 @@ impl Merger {
             budget_bytes: self.budget_bytes,
             folder: self.folder,
             places,
+            precisions: Vec::new(),
             cancel: self.cancel,
         })
     }
@@ -306,10 +309,30 @@ pub struct Merged {
     budget_bytes: usize,
     folder: PathBuf,
     places: VecDeque<Held>,
+    precisions: Vec<Option<Precision>>,
     cancel: Cancel,
 }
 
 impl Merged {
+    /// How good the answers given so far are, an entry per estimated column.
+    pub fn estimates(&self) -> Vec<Estimate> {
+        let aggregates = self.spec.aggregates.iter().zip(&self.precisions);
+        aggregates
+            .filter_map(|(aggregate, precision)| {
+                Some(aggregate.function.estimate(aggregate.output.name(), (*precision)?))
+            })
+            .collect()
+    }
+
+    fn finish(&mut self, mut table: Table) -> Result<RecordBatch> {
+        let precisions = table.precisions();
+        self.precisions.resize(precisions.len(), None);
+        for (all, one) in self.precisions.iter_mut().zip(precisions) {
+            *all = one.map(|one| all.map_or(one, |all| all.and(one)));
+        }
+        table.finish()
+    }
+
     /// The next table that fits memory, or none after the last.
     fn next_table(&mut self) -> Result<Option<Table>> {
         while let Some(held) = self.places.pop_front() {
@@ -389,9 +412,9 @@ impl Merged {
             Held::Disk { .. } => false,
         });
         if fits && !self.spec.keys.is_empty() {
-            while let Some(mut table) = self.next_table()? {
+            while let Some(table) = self.next_table()? {
                 if table.group_count() > 0 {
-                    small.push(table.finish()?);
+                    small.push(self.finish(table)?);
                 }
             }
             if small.is_empty() {
@@ -401,13 +424,13 @@ impl Merged {
         }
         if self.spec.keys.is_empty() {
             // One group: all of it is at the first place.
-            let answer = self.next_table()?.map(|mut table| table.finish()).transpose();
+            let table = self.next_table()?;
             self.places.clear();
-            return answer;
+            return table.map(|table| self.finish(table)).transpose();
         }
-        while let Some(mut table) = self.next_table()? {
+        while let Some(table) = self.next_table()? {
             if table.group_count() > 0 {
-                return table.finish().map(Some);
+                return self.finish(table).map(Some);
             }
         }
         Ok(None)

@@ -22,7 +22,7 @@ use datafusion::physical_plan::aggregates::order::GroupOrdering;
 
 use crate::error::{Error, Result};
 pub use spec::{Aggregate, Function, TableSpec, top_k_type};
-use state::{Routes, Rows, StateColumn, States};
+use state::{Precision, Routes, Rows, StateColumn, States};
 pub use state::supports;
 pub use value::{is_hashable, is_rankable};
 
@@ -137,6 +137,11 @@ impl Table {
             .zip(&self.spec.keys)
             .map(|(key, field)| value::cast_to(key, field.data_type()))
             .collect()
+    }
+
+    /// How good each aggregate's answers are; none where they are exact by nature.
+    pub fn precisions(&self) -> Vec<Option<Precision>> {
+        self.columns.iter().map(|column| column.precision()).collect()
     }
 
     /// The answer: keys and one column per aggregate; leaves an empty table.

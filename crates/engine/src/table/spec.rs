@@ -7,6 +7,9 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::logical_expr::AggregateUDF;
 use tidemill_sketch::HllParams;
 
+use super::state::Precision;
+use crate::coverage::Estimate;
+
 /// An aggregate function whose state can be merged, with its parameters.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Function {
@@ -41,6 +44,30 @@ pub enum Function {
         /// The most values kept per group.
         limit: usize,
     },
+}
+
+impl Function {
+    /// What a result says of a column's precision.
+    pub fn estimate(&self, column: &str, precision: Precision) -> Estimate {
+        let (method, interval) = match self {
+            Function::Unique(params) => (
+                format!("HyperLogLog (log2m {}, regwidth {})", params.log2m, params.regwidth),
+                format!("±{:.1} % (95 %)", 196.0 * precision.error),
+            ),
+            Function::Quantile { .. } => (
+                "histogram of adaptive precision".to_string(),
+                format!("±{:.3} (certain)", precision.error),
+            ),
+            Function::TopK { capacity, .. } => (
+                format!("frequent items (capacity {capacity})"),
+                format!("counts at most {} too high (certain)", precision.error),
+            ),
+            other => (other.to_string(), String::new()),
+        };
+        let interval = if precision.exact { "exact".to_string() } else { interval };
+        let (column, exact, error) = (column.to_string(), precision.exact, precision.error);
+        Estimate { column, method, exact, interval, error }
+    }
 }
 
 impl fmt::Display for Function {

@@ -185,8 +185,33 @@ pub trait StateColumn: Send {
     /// Where an answer does not fit its type.
     fn finish(&mut self, group_count: usize) -> Result<ArrayRef>;
 
+    /// How good the answers are; none where they are exact by nature.
+    fn precision(&self) -> Option<Precision> {
+        None
+    }
+
     /// The memory the states take, in bytes; constant time.
     fn bytes(&self) -> usize;
+}
+
+/// How far the answers of a column of sketches may be off.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Precision {
+    /// Whether every group's answer is exact.
+    pub exact: bool,
+    /// The largest error of any group, in the sketch's own terms: a relative standard error
+    /// (`unique`), half the width of a value's interval (`quantile`), a count (`top_k`).
+    pub error: f64,
+}
+
+impl Precision {
+    /// That of no groups.
+    pub const EXACT: Precision = Precision { exact: true, error: 0.0 };
+
+    /// That of both columns together.
+    pub fn and(self, other: Precision) -> Precision {
+        Precision { exact: self.exact && other.exact, error: self.error.max(other.error) }
+    }
 }
 
 /// An empty column for an aggregate.
@@ -728,6 +753,7 @@ trait SketchKind: Send {
     fn decode(&self, bytes: &[u8]) -> Result<Self::State, tidemill_sketch::SketchError>;
     /// Feeds `rows` to `states`, calling `grown` with the change in heap bytes.
     fn update(&self, states: &mut [Self::State], heap: &mut usize, rows: &Rows<'_>) -> Result<()>;
+    fn precision(&self, state: &Self::State) -> Precision;
     fn finish(&self, states: Vec<Self::State>) -> Result<ArrayRef>;
 }
 
@@ -797,6 +823,11 @@ impl<K: SketchKind> StateColumn for Sketches<K> {
         self.kind.finish(std::mem::take(&mut self.states))
     }
 
+    fn precision(&self) -> Option<Precision> {
+        let each = self.states.iter().map(|state| self.kind.precision(state));
+        Some(each.fold(Precision::EXACT, Precision::and))
+    }
+
     fn bytes(&self) -> usize {
         self.states.capacity() * size_of::<K::State>() + self.heap
     }
@@ -845,6 +876,10 @@ impl SketchKind for UniqueOf {
             booked(&mut states[group], heap, Hll::heap_bytes, |hll| hll.add_hash(hashes[row]));
         });
         Ok(())
+    }
+
+    fn precision(&self, state: &Hll) -> Precision {
+        Precision { exact: state.is_exact(), error: state.relative_error() }
     }
 
     fn finish(&self, states: Vec<Hll>) -> Result<ArrayRef> {
@@ -898,6 +933,15 @@ impl SketchKind for QuantilesOf {
             });
         });
         Ok(())
+    }
+
+    fn precision(&self, state: &Quantiles) -> Precision {
+        if state.is_exact() {
+            return Precision::EXACT;
+        }
+        let widths = self.ranks.iter().filter_map(|rank| state.interval(*rank));
+        let error = widths.map(|(low, high)| (high - low) / 2.0).fold(0.0, f64::max);
+        Precision { exact: false, error }
     }
 
     fn finish(&self, states: Vec<Quantiles>) -> Result<ArrayRef> {
@@ -974,6 +1018,10 @@ impl SketchKind for TopKOf {
             },
         );
         Ok(())
+    }
+
+    fn precision(&self, state: &TopK) -> Precision {
+        Precision { exact: state.is_exact(), error: state.max_error() as f64 }
     }
 
     fn finish(&self, states: Vec<TopK>) -> Result<ArrayRef> {

