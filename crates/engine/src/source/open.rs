@@ -332,7 +332,7 @@ fn json_columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
     sample.each_block(cut::Grammar::LINES, |file, is_first, block| {
         inference.add(block, is_first, &file.shown)
     })?;
-    match inference.fields() {
+    match inference.fields()? {
         Some(fields) => Ok(Columns { fields, file: 0 }),
         None => nothing_to_infer(spec, Format::Json),
     }

@@ -10,6 +10,7 @@ use arrow::record_batch::RecordBatch;
 use proptest::prelude::*;
 
 use super::*;
+use crate::progress::Progress;
 
 /// Rows as text, null as `∅`.
 type Rows = Vec<Vec<String>>;
@@ -326,5 +327,234 @@ fn a_file_that_changes_after_it_was_listed_is_an_error() {
         let error = read(&source, 1 << 20, &ReadOptions::default()).unwrap_err();
         assert!(matches!(error, Error::Changed { .. }), "{error:?}");
         assert!(error.to_string().contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn json_lines_become_typed_and_nested_rows() {
+    let folder = folder(&[(
+        "a.jsonl",
+        b"\xef\xbb\xbf{\"a\": 1, \"b\": {\"c\": [1.5, null], \"d\": \"x\"}, \"t\": \"2013-01-01T05:00:00Z\"}\r\n\
+          \n{\"t\": null, \"b\": null, \"a\": null}\n{\"b\": {\"d\": \"y\\n\"}, \"e\": true}",
+    )]);
+    let source = open(&folder, "a.jsonl").unwrap();
+    let names: Vec<_> =
+        types(&source).into_iter().map(|(name, kind)| format!("{name} {kind}")).collect();
+    assert_eq!(
+        names,
+        [
+            "a Int64",
+            "b Struct(\"c\": List(Float64), \"d\": Utf8View)",
+            "t Timestamp(µs, \"UTC\")",
+            "e Boolean"
+        ]
+    );
+    let expected = text(&[
+        &["1", "{c: [1.5, ∅], d: x}", "2013-01-01T05:00:00Z", "∅"],
+        &["∅", "∅", "∅", "∅"],
+        &["∅", "{c: ∅, d: y\n}", "∅", "true"],
+    ]);
+    assert_eq!(rows(&source), expected);
+    for (projection, expected) in [
+        (vec![], text(&[&[], &[], &[]])),
+        (vec![3, 0, 3], text(&[&["∅", "1", "∅"], &["∅", "∅", "∅"], &["true", "∅", "true"]])),
+    ] {
+        let options = ReadOptions { projection: Some(projection), ..ReadOptions::default() };
+        assert_eq!(read(&source, 1 << 20, &options).unwrap().0, expected);
+    }
+}
+
+#[test]
+fn json_maps_lists_of_objects_and_mixed_scalars_are_read() {
+    let mut file = String::new();
+    for row in 0..3 {
+        let keys: Vec<_> = (0..150).map(|key| format!("\"k{row}_{key}\":{key}")).collect();
+        file.push_str(&format!(
+            "{{\"m\":{{{}}},\"l\":[{{\"x\":{row}}}],\"s\":{}}}\n",
+            keys.join(","),
+            ["1", "\"a\"", "true"][row]
+        ));
+    }
+    let folder = folder(&[("a.json", file.as_bytes())]);
+    let source = open(&folder, "a.json").unwrap();
+    assert!(matches!(source.schema().field(0).data_type(), DataType::Map(_, false)));
+    let options = ReadOptions { projection: Some(vec![1, 2]), ..ReadOptions::default() };
+    assert_eq!(
+        read(&source, 1 << 20, &options).unwrap().0,
+        text(&[&["[{x: 0}]", "1"], &["[{x: 1}]", "a"], &["[{x: 2}]", "true"]])
+    );
+    assert!(rows(&source)[2][0].contains("k2_149: 149"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn random_json_lines_survive_every_cut(
+        records in prop::collection::vec((any::<i64>(), "\\PC{0,6}", prop::option::of(-1e6..1e6f64)), 1..8),
+        crlf: bool, last_line_end: bool, batch_rows in 1usize..4,
+    ) {
+        let lines: Vec<_> = records
+            .iter()
+            .map(|(int, text, float)| serde_json::json!({"t": format!("x{text}"), "i": int, "f": float}).to_string())
+            .collect();
+        let mut file = lines.join(if crlf { "\r\n" } else { "\n" });
+        if last_line_end {
+            file.push('\n');
+        }
+        let folder = folder(&[("a.json", file.as_bytes())]);
+        let source = open(&folder, "a.json").unwrap();
+        let options = ReadOptions { batch_rows, ..ReadOptions::default() };
+        let whole = read(&source, 1 << 20, &options).unwrap().0;
+        prop_assert_eq!(whole.len(), records.len());
+        for (row, (int, text, _)) in whole.iter().zip(&records) {
+            prop_assert_eq!(&row[0], &format!("x{text}"));
+            prop_assert_eq!(&row[1], &int.to_string());
+        }
+        for target in 1..file.len() as u64 {
+            let (found, again) = read(&source, target, &options).unwrap();
+            prop_assert_eq!(&found, &whole);
+            prop_assert_eq!(again, 0);
+        }
+    }
+}
+
+#[test]
+fn lines_are_one_column() {
+    let folder = folder(&[
+        ("a.log", b"one\r\n\ntwo \xc3\xa9\nthree lines, longer than a view"),
+        ("b.log", b"x\n"),
+    ]);
+    let source = open(&folder, "*.log").unwrap();
+    let expected =
+        text(&[&["one"], &[""], &["two é"], &["three lines, longer than a view"], &["x"]]);
+    assert_eq!(rows(&source), expected);
+    for batch_rows in 1..4 {
+        for projection in [vec![0], vec![]] {
+            let columns = projection.len();
+            let options =
+                ReadOptions { projection: Some(projection), batch_rows, ..ReadOptions::default() };
+            for target in [1, 3, 100] {
+                let found = read(&source, target, &options).unwrap().0;
+                assert_eq!(found.len(), 5);
+                assert!(found.iter().zip(&expected).all(|(f, e)| f[..] == e[..columns]));
+            }
+        }
+    }
+}
+
+fn parquet_file(path: &Path, batch: &RecordBatch, rows_per_group: usize) {
+    let properties = ::parquet::file::properties::WriterProperties::builder()
+        .set_max_row_group_row_count(Some(rows_per_group))
+        .build();
+    let file = std::fs::File::create(path).unwrap();
+    let mut writer =
+        ::parquet::arrow::ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
+    writer.write(batch).unwrap();
+    writer.close().unwrap();
+}
+
+fn parquet_folder() -> (tempfile::TempDir, Rows) {
+    use arrow::array::{DictionaryArray, Int64Array, LargeStringArray, RecordBatch as B};
+    let n = 5000;
+    let dictionary: DictionaryArray<arrow::datatypes::Int32Type> = (0..n)
+        .map(|row| if row % 7 == 0 { None } else { Some(["a", "b", "c"][row % 3]) })
+        .collect();
+    let batch = B::try_from_iter([
+        ("n", Arc::new(Int64Array::from_iter_values(0..n as i64)) as arrow::array::ArrayRef),
+        ("d", Arc::new(dictionary)),
+        (
+            "s",
+            Arc::new(LargeStringArray::from_iter_values((0..n).map(|r| format!("some text {r}")))),
+        ),
+    ])
+    .unwrap();
+    let folder = folder(&[("y=2013/x", b""), ("y=2014/x", b"")]);
+    std::fs::remove_file(folder.path().join("y=2013/x")).unwrap();
+    std::fs::remove_file(folder.path().join("y=2014/x")).unwrap();
+    parquet_file(&folder.path().join("y=2013/a.parquet"), &batch, 1000);
+    parquet_file(&folder.path().join("y=2014/b.parquet"), &batch.slice(0, 10), 1000);
+    let mut rows = rows_of(&batch);
+    rows.extend(rows_of(&batch.slice(0, 10)));
+    for (index, row) in rows.iter_mut().enumerate() {
+        row.push(if index < n { "2013".into() } else { "2014".into() });
+    }
+    (folder, rows)
+}
+
+#[test]
+fn parquet_row_groups_become_splits() {
+    let (folder, expected) = parquet_folder();
+    let source = open(&folder, "").unwrap();
+    let kinds: Vec<_> = types(&source).into_iter().map(|(_, kind)| kind).collect();
+    assert_eq!(kinds, [DataType::Int64, DataType::Utf8View, DataType::Utf8View, DataType::Int64]);
+    assert_eq!(rows(&source), expected);
+    assert_eq!(source.splits_of(1, &mut |_, _| true).unwrap().len(), 6);
+    assert_eq!(source.splits().unwrap().len(), 1);
+    assert_eq!(source.parquet_metadata(0).unwrap().num_row_groups(), 5);
+
+    let progress = Progress::new();
+    let options = ReadOptions {
+        projection: Some(vec![3, 2, 0]),
+        progress: progress.clone(),
+        ..ReadOptions::default()
+    };
+    let found = read(&source, 1, &options).unwrap().0;
+    assert_eq!(found[3], [&expected[3][3], &expected[3][2], &expected[3][0]].map(String::clone));
+    assert_eq!(progress.rows_done(), 5010);
+    let bytes: u64 = source.splits().unwrap().iter().map(|split| split.bytes).sum();
+    assert_eq!(progress.bytes_done(), bytes);
+
+    let options = ReadOptions { projection: Some(vec![]), ..ReadOptions::default() };
+    assert_eq!(read(&source, 1, &options).unwrap().0.len(), 5010);
+    let pruned = source.splits_where(&mut |file, group| file == 0 && group == 4).unwrap();
+    let reader = source.read(&pruned[0], &ReadOptions::default()).unwrap();
+    let rows: Rows = reader.flat_map(|batch| rows_of(&batch.unwrap())).collect();
+    assert_eq!(rows, expected[4000..5000]);
+}
+
+#[test]
+fn damaged_parquet_files_are_errors_and_never_panics() {
+    let (folder, expected) = parquet_folder();
+    let path = folder.path().join("y=2014/b.parquet");
+    let whole = std::fs::read(&path).unwrap();
+    let url = "y=2014/b.parquet";
+    for cut in [0, 3, 8, whole.len() / 2, whole.len() - 1] {
+        std::fs::write(&path, &whole[..cut]).unwrap();
+        let error = open(&folder, url).unwrap_err();
+        assert!(matches!(error, Error::Corrupt { .. }), "{error:?}");
+    }
+    let mut refused = 0;
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0xff;
+        std::fs::write(&path, &bytes).unwrap();
+        match open(&folder, url).and_then(|s| read(&s, 1 << 20, &ReadOptions::default())) {
+            Ok(_) => {}
+            Err(Error::Corrupt { .. }) => refused += 1,
+            Err(other) => panic!("byte {at}: {other:?}"),
+        }
+    }
+    assert!(refused > whole.len() / 4, "{refused} of {}", whole.len());
+    let _ = expected;
+}
+
+#[test]
+fn parquet_files_that_differ_are_an_error_that_names_both_and_the_column() {
+    use arrow::array::{Float64Array, Int64Array};
+    let folder = folder(&[]);
+    let int = RecordBatch::try_from_iter([(
+        "a",
+        Arc::new(Int64Array::from(vec![1])) as arrow::array::ArrayRef,
+    )]);
+    let float = RecordBatch::try_from_iter([(
+        "a",
+        Arc::new(Float64Array::from(vec![1.0])) as arrow::array::ArrayRef,
+    )]);
+    parquet_file(&folder.path().join("a.parquet"), &int.unwrap(), 10);
+    parquet_file(&folder.path().join("b.parquet"), &float.unwrap(), 10);
+    let message = message(open(&folder, "*.parquet"));
+    for part in ["a.parquet", "b.parquet", "column 1 is `a` Float64 instead of `a` Int64"] {
+        assert!(message.contains(part), "{message}");
     }
 }
