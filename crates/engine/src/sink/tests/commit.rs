@@ -38,13 +38,13 @@ fn without_staging(tree: &BTreeMap<String, String>) -> BTreeMap<String, String> 
 /// Fails each operation in turn and looks at what is left.
 fn every_fault(pattern: &str, overwrite: bool, range: std::ops::Range<i64>, fault: Fault) {
     let rows = [numbers(range.clone(), "first"), numbers(range, "second")];
-    let whole = tempfile::tempdir().unwrap();
+    let whole = quick();
     destination(&whole);
     work(&whole.path().join("out"), pattern, overwrite, &rows).unwrap();
     let after = tree(whole.path());
     let (mut unfinished, mut undone) = (0, 0);
     for n in 0.. {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = quick();
         let (root, before) = destination(&temp);
         let (result, reached) = fault::with(n, fault, || work(&root, pattern, overwrite, &rows));
         if !reached {
@@ -104,7 +104,7 @@ fn a_file_that_appears_during_a_crashed_commit_is_not_replaced() {
     let rows = [numbers(1..6, "x")];
     let mut met = 0;
     for n in 0.. {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = quick();
         let (root, before) = destination(&temp);
         let crashed =
             fault::with(n, Fault::Crash, || work(&root, "{folder}/{n}.csv", false, &rows));
@@ -250,61 +250,98 @@ fn new_files_have_the_permissions_that_the_umask_leaves() {
     assert_eq!(mode(&temp.path().join("x.csv")), mode(&plain));
 }
 
-/// The child of the kill test: writes 200 files, over and over, until it is killed.
+/// The child of the kill tests: replaces 200 files, over and over, until it is killed; by
+/// itself at the n-th operation of its second round if so told.
 #[test]
 fn child_that_is_killed() {
     let Some(root) = std::env::var_os("TIDEMILL_TEST_KILLED") else { return };
     let root = PathBuf::from(root);
+    let at: Option<usize> =
+        std::env::var("TIDEMILL_TEST_KILLED_AT").ok().map(|n| n.parse().unwrap());
     for round in 0.. {
-        // Every operation is announced, so that the parent kills at a moment and not at a time.
         println!("round");
         let rows = [numbers(0..200, &format!("round {round}"))];
-        let staged = work(&root, "{folder}/{n}.csv", true, &rows);
-        staged.unwrap();
+        let write = || work(&root, "{folder}/{n}.csv", true, &rows).unwrap();
+        match at {
+            Some(n) if round == 1 => drop(fault::with(n, Fault::Kill, write)),
+            _ => drop(write()),
+        }
+        if at.is_some() && round == 1 {
+            return;
+        }
     }
 }
 
+fn child(root: &Path, at: Option<usize>) -> std::process::Command {
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    child
+        .args(["--exact", "sink::tests::commit::child_that_is_killed", "--nocapture"])
+        .args(["--test-threads", "1"])
+        .env("TIDEMILL_TEST_KILLED", root)
+        .stderr(std::process::Stdio::null());
+    if let Some(at) = at {
+        child.env("TIDEMILL_TEST_KILLED_AT", at.to_string());
+    }
+    child
+}
+
+/// The round that all 200 files below a folder are of; they must all be there and of one.
+fn round_of(temp: &tempfile::TempDir) -> u64 {
+    let found = tree(temp.path());
+    assert_eq!(found.len(), 203, "{:?}", found.keys());
+    let rounds: std::collections::HashSet<&str> = found
+        .iter()
+        .filter(|(name, _)| name.ends_with(".csv"))
+        .map(|(_, text)| text.split_once("round ").unwrap().1.trim())
+        .collect();
+    assert_eq!(rounds.len(), 1, "{rounds:?}");
+    rounds.into_iter().next().unwrap().parse().unwrap()
+}
+
 #[test]
-fn a_killed_run_leaves_all_or_nothing() {
+fn a_run_killed_at_any_operation_leaves_all_or_nothing() {
+    use std::os::unix::process::ExitStatusExt;
+    let (mut finished, mut removed) = (0, 0);
+    // Every operation at either end, and a spread of the 200 alike in each phase between.
+    for at in (0..20).chain((20..1_400).step_by(37)) {
+        let temp = quick();
+        let root = temp.path().join("out");
+        let status = child(&root, Some(at)).stdout(std::process::Stdio::null()).status().unwrap();
+        let killed = status.signal() == Some(9);
+        assert!(killed || status.success(), "{status}");
+        let recovered = recover(&root).unwrap();
+        let round = round_of(&temp);
+        assert_eq!(round == 0, killed && recovered.finished.is_empty() && round == 0, "{at}");
+        finished += recovered.finished.len();
+        removed += recovered.removed.len();
+        if !killed {
+            break;
+        }
+    }
+    assert!(finished > 5 && removed > 10, "{finished} finished, {removed} removed");
+}
+
+#[test]
+fn a_run_killed_from_outside_leaves_all_or_nothing() {
     use std::io::BufRead;
-    use std::process::{Command, Stdio};
-    let temp = tempfile::tempdir().unwrap();
+    let temp = quick();
     let root = temp.path().join("out");
-    let (mut finished, mut removed, mut clean) = (0, 0, 0);
-    let mut generation = 0;
-    for kill in 0..60_u64 {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "sink::tests::commit::child_that_is_killed", "--nocapture"])
-            .args(["--test-threads", "1"])
-            .env("TIDEMILL_TEST_KILLED", &root)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+    let mut whole = false;
+    for kill in 0..40_u64 {
+        let mut child = child(&root, None).stdout(std::process::Stdio::piped()).spawn().unwrap();
         let lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
-        let started = lines.map_while(std::io::Result::ok).find(|line| line.contains("round"));
-        assert!(started.is_some());
-        // Spread over a round; which step is hit makes no difference to what must hold.
+        let begun = lines.map_while(std::io::Result::ok).find(|line| line.contains("round"));
+        assert!(begun.is_some());
+        // Spreads the kills over a round; what must hold, holds whenever it comes.
         std::thread::sleep(std::time::Duration::from_micros(kill * 997 % 60_000));
         child.kill().unwrap();
         child.wait().unwrap();
-        let recovered = recover(&root).unwrap();
-        finished += recovered.finished.len();
-        removed += recovered.removed.len();
-        clean += usize::from(recovered == Recovered::default());
-        let found = tree(temp.path());
-        if found.is_empty() || found.len() == 1 {
-            continue;
+        recover(&root).unwrap();
+        // Once there is output, there always is. Before that, an empty destination may be left:
+        // there is nowhere to note that it was made before it was.
+        whole |= tree(temp.path()).keys().any(|name| name != "out/");
+        if whole {
+            round_of(&temp);
         }
-        assert_eq!(found.len(), 203, "{:?}", found.keys());
-        let rounds: std::collections::HashSet<&str> = found
-            .iter()
-            .filter(|(name, _)| name.ends_with(".csv"))
-            .map(|(_, text)| text.split_once("round ").unwrap().1.trim())
-            .collect();
-        assert_eq!(rounds.len(), 1, "{rounds:?}");
-        generation += 1;
     }
-    eprintln!("kills: {finished} finished, {removed} removed, {clean} between; {generation} whole");
-    assert!(generation > 0 && removed > 0);
 }

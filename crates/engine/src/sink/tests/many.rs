@@ -62,7 +62,7 @@ proptest! {
             Just(OutputFormat::Arrow),
         ],
     ) {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = quick();
         let mut first = 0;
         let mut expected: HashMap<(Option<String>, i64), Vec<String>> = HashMap::new();
         let mut written = Vec::new();
@@ -108,7 +108,7 @@ fn values_of_every_type_can_name_a_path() {
         ),
     ])
     .unwrap();
-    let temp = tempfile::tempdir().unwrap();
+    let temp = quick();
     // The NaNs are one value, the zeros two.
     run(&template(&temp, "{f}/{b}/{t}/{v}/{d}.csv"), &[batch], 0).unwrap();
     let files: Vec<String> =
@@ -133,7 +133,7 @@ fn nested_columns_travel_through_the_spool_but_name_no_path() {
         assert_eq!(field.name(), ["l", "s", "m"][i]);
     }
     let batch = RecordBatch::try_from_iter(columns).unwrap();
-    let temp = tempfile::tempdir().unwrap();
+    let temp = quick();
     run(&template(&temp, "{n}.parquet"), &[batch.clone(), batch.clone()], 0).unwrap();
     let line = lines(OutputFormat::Json, &batch)[1].clone();
     assert_eq!(
@@ -153,7 +153,7 @@ fn slices_of_a_large_batch_do_not_count_as_the_whole() {
     let batch =
         RecordBatch::try_from_iter([("v", Arc::new(views) as ArrayRef), ("s", Arc::new(strings))])
             .unwrap();
-    let temp = tempfile::tempdir().unwrap();
+    let temp = quick();
     let spec = template(&temp, "{s}.arrow");
     let mut sink = Sink::create(&spec, batch.schema(), &RunId::new(), 1 << 20).unwrap();
     for start in (0..1_000).step_by(10) {

@@ -92,6 +92,12 @@ fn run(spec: &SinkSpec, batches: &[RecordBatch], memory: usize) -> Result<Writte
     sink.commit()
 }
 
+/// A folder in memory if there is such: thousands of commits wait for no disk there, and the
+/// order of operations, which is what is tested, is the same.
+fn quick() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
+}
+
 fn template(temp: &tempfile::TempDir, pattern: &str) -> SinkSpec {
     SinkSpec::new(format!("{}/{pattern}", temp.path().display()))
 }
