@@ -1,1 +1,1094 @@
 //! The job definition: what a job file, the command line and Python all say.
+//!
+//! A job file is TOML (`docs/job-file.md`), and Python hands over the same tree as a `dict`.
+//! Both become one tree of values that remember the line they came from; overrides
+//! (`--set source.url=…`) are written into that tree; then each section takes the keys it
+//! knows out of it, and what is left over is a mistake with a line number and a nearest
+//! right name. Nothing here looks at a file or an SQL expression: that a column is unknown
+//! is the planner's to say.
+
+use std::io::Read;
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::error::{Error, Result};
+use crate::query::{NamedSource, Query, schema_from_sql};
+use crate::sink::SinkSpec;
+use crate::source::{SourceSpec, TextOptions};
+use crate::suggest;
+
+/// The name by which SQL knows a job's only source.
+pub const SOURCE_NAME: &str = "source";
+
+/// A job: from where, through which map, into which tables, to where.
+#[derive(Debug, Clone, Default)]
+pub struct Job {
+    /// What people call it. Default: none.
+    pub name: Option<String>,
+    /// The named sources; further files may be quoted in the map's SQL.
+    pub sources: Vec<NamedSource>,
+    /// The map's SQL. Default: every row of the only source as it is.
+    pub map: Option<String>,
+    /// The mergeable aggregation. Default: none, and the map's rows are the result.
+    pub tables: Option<Tables>,
+    /// Where the result goes. Default: standard output.
+    pub sink: Option<SinkSpec>,
+    /// Limits, which the command line's flags of the same names override.
+    pub limits: Limits,
+}
+
+/// One aggregation: the key columns, and an expression for each column that is computed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Tables {
+    /// Columns of the map that rows are grouped by; none: one row for everything.
+    pub by: Vec<String>,
+    /// Column name and aggregate expression, in the job file's order.
+    pub columns: Vec<(String, String)>,
+}
+
+/// The `[run]` section, as text that is read where the flags of the same names are.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Limits {
+    /// The memory budget (see [`memory::parse_size`](crate::memory::parse_size)).
+    pub memory: Option<String>,
+    /// How many malformed records are let pass: `N` or `P%`.
+    pub max_bad: Option<String>,
+    /// Worker threads, at least 1.
+    pub threads: Option<usize>,
+}
+
+impl Job {
+    /// Reads a job file, or standard input if `path` is `-`.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] or [`Error::Io`] if it cannot be read, and those of
+    /// [`Job::from_toml`].
+    pub fn from_file(path: &Path, overrides: &[(String, String)]) -> Result<Job> {
+        let (origin, bytes) = if path == Path::new("-") {
+            let mut bytes = Vec::new();
+            let read = std::io::stdin().lock().read_to_end(&mut bytes);
+            ("standard input".to_owned(), read.map(|_| bytes))
+        } else {
+            (path.display().to_string(), std::fs::read(path))
+        };
+        let bytes = bytes.map_err(|source| Error::io("read", &origin, source))?;
+        let text = String::from_utf8(bytes)
+            .map_err(|_| Error::usage(format!("`{origin}` is no job file: it is not UTF-8")))?;
+        Job::from_toml(&text, &origin, overrides)
+    }
+
+    /// Reads a job from TOML; `origin` is what error messages call the text, and each
+    /// override is a dotted key with its value as on the command line.
+    ///
+    /// ```
+    /// let job = tidemill_engine::job::Job::from_toml(
+    ///     "source.url = 'logs/*.json'\ntables.events = 'count()'",
+    ///     "job.toml",
+    ///     &[("source.url".into(), "yesterday.json".into())],
+    /// )?;
+    /// assert_eq!(job.sources[0].spec.url, "yesterday.json");
+    /// # Ok::<(), tidemill_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Usage`] with the line for text that is not TOML, an unknown key, a value of
+    /// the wrong type, a missing key, and what this release does not do.
+    pub fn from_toml(text: &str, origin: &str, overrides: &[(String, String)]) -> Result<Job> {
+        let lines = Lines::new(text);
+        let document = DeTable::parse(text).map_err(|error| {
+            let at = match error.span() {
+                Some(span) => format!("{origin}:{}", lines.number(span.start)),
+                None => origin.to_owned(),
+            };
+            Error::usage(format!("{at}: not valid TOML: {}", error.message().trim()))
+        })?;
+        let tree = table_from_toml(document.into_inner(), &lines);
+        Job::from_tree(tree, origin, overrides)
+    }
+
+    /// Reads a job from a JSON object of the same shape as the TOML; `null` is "not given".
+    ///
+    /// # Errors
+    /// As [`Job::from_toml`], without line numbers.
+    pub fn from_json(text: &str, origin: &str, overrides: &[(String, String)]) -> Result<Job> {
+        let value: serde_json::Value = serde_json::from_str(text)
+            .map_err(|error| Error::usage(format!("{origin}: not valid JSON: {error}")))?;
+        match value_from_json(value) {
+            Some(Value::Table(tree)) => Job::from_tree(tree, origin, overrides),
+            _ => Err(Error::usage(format!("{origin}: a job is an object with `source` and so on"))),
+        }
+    }
+
+    fn from_tree(mut tree: Tree, origin: &str, overrides: &[(String, String)]) -> Result<Job> {
+        for (key, value) in overrides {
+            tree.set(key, value)?;
+        }
+        let mut root = Section { origin, title: None, tree };
+        let name = root.text("name")?;
+        let sources = sources(&mut root)?;
+        let map = map(&mut root)?;
+        let tables = tables(&mut root)?;
+        if let Some(reduce) = root.take("reduce") {
+            return Err(root.error(
+                &reduce,
+                "`[reduce]` is not in this release".to_owned(),
+                Some("aggregate with `[tables]`, or sort and reduce the output of this job"),
+            ));
+        }
+        let sink = sink(&mut root)?;
+        let limits = limits(&mut root)?;
+        root.finish(&["name", "source", "map", "tables", "sink", "run"])?;
+
+        let job = Job { name, sources, map, tables, sink, limits };
+        if job.map.is_none() && job.sources.len() != 1 {
+            let (found, hint) = match job.sources.len() {
+                0 => ("no `[source]`", "add a [source] with its `url`"),
+                _ => ("several sources", "add a [map] with the `sql` that joins them"),
+            };
+            return Err(Error::usage_hint(
+                format!("{origin}: a job with {found} and no `[map]` has nothing to read"),
+                hint,
+            ));
+        }
+        Ok(job)
+    }
+
+    /// The job as a question to the planner.
+    pub fn query(&self) -> Query {
+        Query { sql: self.to_sql(), sources: self.sources.clone(), ..Query::default() }
+    }
+
+    /// The job as one SQL query: the map, grouped by the tables' keys.
+    ///
+    /// ```
+    /// # use tidemill_engine::job::Job;
+    /// let job = Job::from_toml(
+    ///     "source.url = 'a.csv'\n[tables]\nby = ['day']\nevents = 'count()'", "job.toml", &[])?;
+    /// assert_eq!(
+    ///     job.to_sql(),
+    ///     "SELECT \"day\", count() AS \"events\" FROM \"source\" GROUP BY \"day\"",
+    /// );
+    /// # Ok::<(), tidemill_engine::Error>(())
+    /// ```
+    pub fn to_sql(&self) -> String {
+        let from = match (&self.map, self.sources.first()) {
+            (Some(sql), _) => {
+                let sql = without_semicolon(sql);
+                match &self.tables {
+                    None => return sql.to_owned(),
+                    // A last line that is a comment must not swallow the parenthesis.
+                    Some(_) => format!("(\n{sql}\n) AS map"),
+                }
+            }
+            (None, Some(source)) => quoted(&source.name),
+            (None, None) => quoted(SOURCE_NAME),
+        };
+        let Some(tables) = &self.tables else {
+            return format!("SELECT * FROM {from}");
+        };
+        let keys = tables.by.iter().map(|column| quoted(column)).collect::<Vec<_>>();
+        let columns = tables.columns.iter().map(|(name, expression)| {
+            format!("{} AS {}", without_semicolon(expression), quoted(name))
+        });
+        let select = keys.iter().cloned().chain(columns).collect::<Vec<_>>().join(", ");
+        let group =
+            if keys.is_empty() { String::new() } else { format!(" GROUP BY {}", keys.join(", ")) };
+        format!("SELECT {select} FROM {from}{group}")
+    }
+}
+
+fn sources(root: &mut Section) -> Result<Vec<NamedSource>> {
+    let Some(node) = root.take("source") else { return Ok(Vec::new()) };
+    let nodes = match node.value {
+        Value::Table(_) => vec![node],
+        Value::List(nodes) if !nodes.is_empty() => nodes,
+        _ => return Err(root.wrong_type(&node, "source", "a table")),
+    };
+    let several = nodes.len() > 1;
+    let mut sources: Vec<NamedSource> = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let place = node.place.clone();
+        let mut section = root.section(node, "source")?;
+        let name = section.text("name")?;
+        if let Some(storage) = section.take("storage") {
+            return Err(section.error(
+                &storage,
+                "`storage` is not in this release: sources are files on disk".to_owned(),
+                Some("fetch the files first, and give their folder as `url`"),
+            ));
+        }
+        let spec = SourceSpec {
+            url: section.required_text("url", &place)?,
+            format: section.parsed_with("format", str::parse)?,
+            schema: section.parsed_with("schema", schema_from_sql)?,
+            options: match section.take("options") {
+                Some(node) => options(section.section(node, "source.options")?)?,
+                None => TextOptions::default(),
+            },
+        };
+        section.finish(&["name", "url", "format", "schema", "options"])?;
+        let Some(name) = name.or_else(|| (!several).then(|| SOURCE_NAME.to_owned())) else {
+            return Err(root.error_at(
+                &place,
+                "each of several sources needs a `name`".to_owned(),
+                Some("the name is what the map's SQL calls it: name = \"clicks\""),
+            ));
+        };
+        if sources.iter().any(|other| other.name == name) {
+            let message = format!("two sources are called `{name}`");
+            return Err(root.error_at(&place, message, None));
+        }
+        sources.push(NamedSource { name, spec });
+    }
+    Ok(sources)
+}
+
+fn options(mut section: Section) -> Result<TextOptions> {
+    let options = TextOptions {
+        header: section.boolean("header")?,
+        delimiter: section.character("delimiter")?,
+        quote: section.character_or_none("quote")?,
+        escape: section.character("escape")?,
+        comment: section.character("comment")?,
+        nulls: section.texts("null")?.unwrap_or_default(),
+    };
+    section.finish(&["header", "delimiter", "quote", "escape", "comment", "null"])?;
+    Ok(options)
+}
+
+fn map(root: &mut Section) -> Result<Option<String>> {
+    let Some(node) = root.take("map") else { return Ok(None) };
+    let place = node.place.clone();
+    let mut section = root.section(node, "map")?;
+    for other in ["exec", "python"] {
+        if let Some(node) = section.take(other) {
+            return Err(section.error(
+                &node,
+                format!("`{other}` in `[map]` is not in this release, which maps with SQL only"),
+                Some("write the map as `sql`"),
+            ));
+        }
+    }
+    let sql = section.required_text("sql", &place)?;
+    section.finish(&["sql"])?;
+    Ok(Some(sql))
+}
+
+fn tables(root: &mut Section) -> Result<Option<Tables>> {
+    let Some(node) = root.take("tables") else { return Ok(None) };
+    let place = node.place.clone();
+    let mut section = root.section(node, "tables")?;
+    let by = section.texts("by")?.unwrap_or_default();
+    let mut columns = Vec::new();
+    for (name, node) in std::mem::take(&mut section.tree.0) {
+        match node.into_text() {
+            Ok(expression) if !expression.trim().is_empty() => columns.push((name, expression)),
+            Ok(_) => {
+                return Err(section.error_at(
+                    &place,
+                    format!("`{name}` in `[tables]` is empty"),
+                    Some("give an aggregate expression, such as \"count()\""),
+                ));
+            }
+            Err(node) => {
+                let what = "a string with an aggregate expression, such as \"count()\"";
+                return Err(section.wrong_type(&node, &name, what));
+            }
+        }
+    }
+    for (position, column) in by.iter().enumerate() {
+        if by[..position].contains(column) {
+            let message = format!("`by` in `[tables]` names `{column}` twice");
+            return Err(section.error_at(&place, message, None));
+        }
+        if columns.iter().any(|(name, _)| name == column) {
+            return Err(section.error_at(
+                &place,
+                format!("`{column}` in `[tables]` is also a column of `by`"),
+                Some("give the computed column another name"),
+            ));
+        }
+    }
+    if by.is_empty() && columns.is_empty() {
+        return Err(section.error_at(
+            &place,
+            "`[tables]` is empty".to_owned(),
+            Some("name the key columns in `by`, and give a column: events = \"count()\""),
+        ));
+    }
+    Ok(Some(Tables { by, columns }))
+}
+
+fn sink(root: &mut Section) -> Result<Option<SinkSpec>> {
+    let Some(node) = root.take("sink") else { return Ok(None) };
+    let place = node.place.clone();
+    let mut section = root.section(node, "sink")?;
+    let mut sink = SinkSpec::new(section.required_text("url", &place)?);
+    sink.format = section.parsed_with("format", str::parse)?;
+    sink.overwrite = section.boolean("overwrite")?.unwrap_or(sink.overwrite);
+    sink.max_files = section.count("max_files")?.unwrap_or(sink.max_files);
+    sink.null = section.text("null")?;
+    section.finish(&["url", "format", "overwrite", "max_files", "null"])?;
+    Ok(Some(sink))
+}
+
+fn limits(root: &mut Section) -> Result<Limits> {
+    let Some(node) = root.take("run") else { return Ok(Limits::default()) };
+    let mut section = root.section(node, "run")?;
+    let limits = Limits {
+        memory: section.text_or_number("memory")?,
+        max_bad: section.text_or_number("max_bad")?,
+        threads: section.count("threads")?,
+    };
+    section.finish(&["memory", "max_bad", "threads"])?;
+    Ok(limits)
+}
+
+/// An SQL identifier that stands for exactly `name`.
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn without_semicolon(sql: &str) -> &str {
+    sql.trim_end_matches(|c: char| c == ';' || c.is_whitespace()).trim_start()
+}
+
+/// A value of the job's tree, and where it was written.
+#[derive(Debug, Clone)]
+struct Node {
+    value: Value,
+    place: Place,
+}
+
+#[derive(Debug, Clone)]
+enum Place {
+    /// A line of the file, from 1.
+    Line(usize),
+    /// `--set` with this key, and its value as it was typed.
+    Override(String, String),
+    Unknown,
+}
+
+#[derive(Debug, Clone)]
+enum Value {
+    Text(String),
+    Integer(i64),
+    Float(f64),
+    Boolean(bool),
+    Time,
+    List(Vec<Node>),
+    Table(Tree),
+}
+
+impl Value {
+    fn kind(&self) -> &'static str {
+        match self {
+            Value::Text(_) => "a string",
+            Value::Integer(_) | Value::Float(_) => "a number",
+            Value::Boolean(_) => "true or false",
+            Value::Time => "a date or time",
+            Value::List(_) => "a list",
+            Value::Table(_) => "a table",
+        }
+    }
+}
+
+impl Node {
+    /// The text, or what was typed after `--set key=`, where `2013` was meant as text too.
+    fn into_text(self) -> Result<String, Node> {
+        match (self.value, self.place) {
+            (Value::Text(text), _) => Ok(text),
+            (
+                Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Time,
+                Place::Override(_, typed),
+            ) => Ok(typed),
+            (value, place) => Err(Node { value, place }),
+        }
+    }
+}
+
+/// A table's entries in the order in which they were written.
+#[derive(Debug, Clone, Default)]
+struct Tree(Vec<(String, Node)>);
+
+impl Tree {
+    fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
+        self.0.iter_mut().find(|(name, _)| name == key).map(|(_, node)| node)
+    }
+
+    /// Writes `--set key=text` into the tree, making the tables on the way.
+    fn set(&mut self, key: &str, text: &str) -> Result<()> {
+        let place = Place::Override(key.to_owned(), text.to_owned());
+        let steps: Vec<&str> = key.split('.').map(str::trim).collect();
+        if steps.iter().any(|step| step.is_empty()) {
+            return Err(Error::usage_hint(
+                format!("--set `{key}`: not a key of a job file"),
+                "write the section and the key: --set source.url=FILE",
+            ));
+        }
+        self.descend(&steps, key, &place)?
+            .put(steps[steps.len() - 1], Node { value: override_value(text, &place), place });
+        Ok(())
+    }
+
+    /// The table that holds the last of `steps`, which `key` ends with, made if it is missing.
+    fn descend(&mut self, steps: &[&str], key: &str, place: &Place) -> Result<&mut Tree> {
+        let [step, rest @ ..] = steps else { return Ok(self) };
+        if rest.is_empty() {
+            return Ok(self);
+        }
+        if self.get_mut(step).is_none() {
+            let value = Value::Table(Tree::default());
+            self.put(step, Node { value, place: place.clone() });
+        }
+        let Some(node) = self.get_mut(step) else {
+            return Err(Error::Internal(format!("`{step}` was not put into the job")));
+        };
+        match &mut node.value {
+            Value::Table(table) => table.descend(rest, key, place),
+            // One of several `[[source]]`: the next step is its name.
+            Value::List(nodes) => {
+                let names: Vec<String> =
+                    nodes.iter().filter_map(Node::name).map(str::to_owned).collect();
+                let wanted =
+                    names.iter().position(|name| Some(name.as_str()) == rest.first().copied());
+                let named = nodes.iter_mut().filter(|node| node.name().is_some());
+                match wanted.and_then(|position| named.skip(position).next()) {
+                    Some(Node { value: Value::Table(table), .. }) if rest.len() > 1 => {
+                        table.descend(&rest[1..], key, place)
+                    }
+                    _ => Err(Error::usage_hint(
+                        format!("--set `{key}`: there are several of `[[{step}]]`"),
+                        format!(
+                            "name the one that is meant, as in --set {step}.NAME.url=…; names: {}",
+                            names.join(", ")
+                        ),
+                    )),
+                }
+            }
+            other => Err(Error::usage(format!(
+                "--set `{key}`: `{step}` is {}, not a table",
+                other.kind()
+            ))),
+        }
+    }
+
+    fn put(&mut self, key: &str, node: Node) {
+        match self.0.iter_mut().find(|(name, _)| name == key) {
+            Some((_, old)) => *old = node,
+            None => self.0.push((key.to_owned(), node)),
+        }
+    }
+}
+
+impl Node {
+    fn name(&self) -> Option<&str> {
+        match &self.value {
+            Value::Table(Tree(entries)) => {
+                entries.iter().find_map(|(key, node)| match (key.as_str(), &node.value) {
+                    ("name", Value::Text(name)) => Some(name.as_str()),
+                    _ => None,
+                })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The value typed after `--set key=`: TOML if it is that, else the text itself.
+fn override_value(text: &str, place: &Place) -> Value {
+    let document = format!("value = {text}");
+    let parsed = DeTable::parse(&document).ok().and_then(|table| {
+        let mut entries = table.into_inner().into_iter();
+        match (entries.next(), entries.next()) {
+            (Some((_, value)), None) => {
+                Some(value_from_toml(value.into_inner(), &|_| place.clone()))
+            }
+            _ => None,
+        }
+    });
+    parsed.unwrap_or_else(|| Value::Text(text.to_owned()))
+}
+
+/// Offsets of a text's lines.
+struct Lines(Vec<usize>);
+
+impl Lines {
+    fn new(text: &str) -> Self {
+        Lines(text.match_indices('\n').map(|(offset, _)| offset).collect())
+    }
+
+    fn number(&self, offset: usize) -> usize {
+        self.0.partition_point(|newline| *newline < offset) + 1
+    }
+}
+
+fn table_from_toml(table: DeTable<'_>, lines: &Lines) -> Tree {
+    tree_from_toml(table, &|offset| Place::Line(lines.number(offset)))
+}
+
+fn tree_from_toml(table: DeTable<'_>, place: &dyn Fn(usize) -> Place) -> Tree {
+    // The map is sorted by name; the file's order is that of the keys' positions.
+    let mut entries: Vec<_> = table.into_iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    let entries = entries.into_iter().map(|(key, value)| {
+        let place_of_key = place(key.span().start);
+        let value = value_from_toml(value.into_inner(), place);
+        (key.into_inner().into_owned(), Node { value, place: place_of_key })
+    });
+    Tree(entries.collect())
+}
+
+fn value_from_toml(value: DeValue<'_>, place: &dyn Fn(usize) -> Place) -> Value {
+    match value {
+        DeValue::String(text) => Value::Text(text.into_owned()),
+        DeValue::Integer(number) => {
+            match i64::from_str_radix(&number.as_str().replace('_', ""), number.radix()) {
+                Ok(number) => Value::Integer(number),
+                Err(_) => Value::Float(f64::INFINITY),
+            }
+        }
+        DeValue::Float(number) => {
+            Value::Float(number.as_str().replace('_', "").parse().unwrap_or(f64::NAN))
+        }
+        DeValue::Boolean(boolean) => Value::Boolean(boolean),
+        DeValue::Datetime(_) => Value::Time,
+        DeValue::Array(values) => Value::List(
+            values
+                .into_iter()
+                .map(|value: Spanned<DeValue<'_>>| {
+                    let place_of_value = place(value.span().start);
+                    Node {
+                        value: value_from_toml(value.into_inner(), place),
+                        place: place_of_value,
+                    }
+                })
+                .collect(),
+        ),
+        DeValue::Table(table) => Value::Table(tree_from_toml(table, place)),
+    }
+}
+
+fn value_from_json(value: serde_json::Value) -> Option<Value> {
+    let node = |value| value_from_json(value).map(|value| Node { value, place: Place::Unknown });
+    Some(match value {
+        serde_json::Value::Null => return None,
+        serde_json::Value::Bool(boolean) => Value::Boolean(boolean),
+        serde_json::Value::Number(number) => match number.as_i64() {
+            Some(number) => Value::Integer(number),
+            None => Value::Float(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        serde_json::Value::String(text) => Value::Text(text),
+        serde_json::Value::Array(values) => {
+            Value::List(values.into_iter().filter_map(node).collect())
+        }
+        serde_json::Value::Object(entries) => Value::Table(Tree(
+            entries.into_iter().filter_map(|(key, value)| Some((key, node(value)?))).collect(),
+        )),
+    })
+}
+
+/// A table of the file whose keys are taken out one by one.
+struct Section<'a> {
+    origin: &'a str,
+    /// `source.options`; none for the top of the file.
+    title: Option<String>,
+    tree: Tree,
+}
+
+impl<'a> Section<'a> {
+    fn section(&self, node: Node, title: &str) -> Result<Section<'a>> {
+        match node.value {
+            Value::Table(tree) => {
+                Ok(Section { origin: self.origin, title: Some(title.to_owned()), tree })
+            }
+            _ => Err(self.wrong_type(&node, title, "a table")),
+        }
+    }
+
+    fn take(&mut self, key: &str) -> Option<Node> {
+        let position = self.tree.0.iter().position(|(name, _)| name == key)?;
+        Some(self.tree.0.remove(position).1)
+    }
+
+    fn text(&mut self, key: &str) -> Result<Option<String>> {
+        let Some(node) = self.take(key) else { return Ok(None) };
+        node.into_text().map(Some).map_err(|node| self.wrong_type(&node, key, "a string"))
+    }
+
+    fn required_text(&mut self, key: &str, section: &Place) -> Result<String> {
+        let title = self.title();
+        match self.text(key)? {
+            Some(text) => Ok(text),
+            None => {
+                // What stands there instead may be the key, misspelt.
+                let meant =
+                    self.tree.0.iter().find(|(name, _)| suggest::nearest(name, [key]).is_some());
+                match meant {
+                    Some((name, node)) => {
+                        let message = suggest::unknown("key", name, &[key]);
+                        Err(self.error_at(&node.place, in_section(&message, &title), None))
+                    }
+                    None => Err(self.error_at(section, format!("{title} needs `{key}`"), None)),
+                }
+            }
+        }
+    }
+
+    fn text_or_number(&mut self, key: &str) -> Result<Option<String>> {
+        let Some(node) = self.take(key) else { return Ok(None) };
+        match node.value {
+            Value::Integer(number) => Ok(Some(number.to_string())),
+            Value::Float(number) => Ok(Some(number.to_string())),
+            Value::Text(text) => Ok(Some(text)),
+            _ => Err(self.wrong_type(&node, key, "a string or a number")),
+        }
+    }
+
+    fn parsed_with<T>(
+        &mut self,
+        key: &str,
+        parse: impl Fn(&str) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let Some(node) = self.take(key) else { return Ok(None) };
+        let place = node.place.clone();
+        let text = node.into_text().map_err(|node| self.wrong_type(&node, key, "a string"))?;
+        parse(&text).map(Some).map_err(|error| match error {
+            Error::Usage { message, hint } => self.error_at(&place, message, hint.as_deref()),
+            other => other,
+        })
+    }
+
+    fn boolean(&mut self, key: &str) -> Result<Option<bool>> {
+        match self.take(key) {
+            None => Ok(None),
+            Some(Node { value: Value::Boolean(boolean), .. }) => Ok(Some(boolean)),
+            Some(node) => Err(self.wrong_type(&node, key, "true or false")),
+        }
+    }
+
+    fn count(&mut self, key: &str) -> Result<Option<usize>> {
+        match self.take(key) {
+            None => Ok(None),
+            Some(node) => match node.value {
+                Value::Integer(number) if number > 0 => match usize::try_from(number) {
+                    Ok(number) => Ok(Some(number)),
+                    Err(_) => Err(self.wrong_type(&node, key, "a smaller number")),
+                },
+                Value::Integer(number) => Err(self.error_at(
+                    &node.place,
+                    format!("`{key}`{} must be at least 1, not {number}", self.of()),
+                    None,
+                )),
+                _ => Err(self.wrong_type(&node, key, "a whole number")),
+            },
+        }
+    }
+
+    /// One character that is one byte: what separates or encloses fields.
+    fn character(&mut self, key: &str) -> Result<Option<u8>> {
+        let Some(node) = self.take(key) else { return Ok(None) };
+        let place = node.place.clone();
+        let what = "a string of one character";
+        let text = node.into_text().map_err(|node| self.wrong_type(&node, key, what))?;
+        match text.as_bytes() {
+            [byte] => Ok(Some(*byte)),
+            _ => Err(self.error_at(
+                &place,
+                format!("`{key}`{} must be one ASCII character, not `{text}`", self.of()),
+                None,
+            )),
+        }
+    }
+
+    /// The same, where the empty string means that there is no such character.
+    fn character_or_none(&mut self, key: &str) -> Result<Option<Option<u8>>> {
+        match self.tree.get_mut(key) {
+            Some(Node { value: Value::Text(text), .. }) if text.is_empty() => {
+                self.take(key);
+                Ok(Some(None))
+            }
+            _ => Ok(self.character(key)?.map(Some)),
+        }
+    }
+
+    fn texts(&mut self, key: &str) -> Result<Option<Vec<String>>> {
+        let Some(node) = self.take(key) else { return Ok(None) };
+        let what = "a string or a list of strings";
+        match node.value {
+            Value::List(nodes) => {
+                let texts = nodes.into_iter().map(Node::into_text).collect::<Result<_, Node>>();
+                texts.map(Some).map_err(|node| self.wrong_type(&node, key, what))
+            }
+            _ => match node.into_text() {
+                Ok(text) => Ok(Some(vec![text])),
+                Err(node) => Err(self.wrong_type(&node, key, what)),
+            },
+        }
+    }
+
+    /// Whatever has not been taken is unknown.
+    fn finish(&self, known: &[&str]) -> Result<()> {
+        let Some((name, node)) = self.tree.0.first() else { return Ok(()) };
+        let message = suggest::unknown("key", name, known);
+        let message = match &self.title {
+            Some(_) => in_section(&message, &self.title()),
+            None => message,
+        };
+        Err(self.error_at(&node.place, message, None))
+    }
+
+    fn title(&self) -> String {
+        match &self.title {
+            Some(title) => format!("`[{title}]`"),
+            None => "the job".to_owned(),
+        }
+    }
+
+    /// ` in [source]`, or nothing at the top of the file.
+    fn of(&self) -> String {
+        self.title.as_ref().map_or_else(String::new, |title| format!(" in `[{title}]`"))
+    }
+
+    fn wrong_type(&self, node: &Node, key: &str, wanted: &str) -> Error {
+        let message = format!("`{key}`{} must be {wanted}, not {}", self.of(), node.value.kind());
+        self.error_at(&node.place, message, None)
+    }
+
+    fn error(&self, node: &Node, message: String, hint: Option<&str>) -> Error {
+        self.error_at(&node.place, message, hint)
+    }
+
+    fn error_at(&self, place: &Place, message: String, hint: Option<&str>) -> Error {
+        let message = match place {
+            Place::Line(line) => format!("{}:{line}: {message}", self.origin),
+            Place::Override(key, typed) => format!("--set {key}={typed}: {message}"),
+            Place::Unknown => format!("{}: {message}", self.origin),
+        };
+        Error::Usage { message, hint: hint.map(str::to_owned) }
+    }
+}
+
+/// Puts `in [section]` behind the name of an unknown key.
+fn in_section(message: &str, title: &str) -> String {
+    match message.match_indices('`').nth(1) {
+        Some((end, _)) => format!("{} in {title}{}", &message[..=end], &message[end + 1..]),
+        None => message.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::source::Format;
+
+    fn parse(text: &str) -> Result<Job> {
+        Job::from_toml(text, "job.toml", &[])
+    }
+
+    fn set(text: &str, overrides: &[(&str, &str)]) -> Result<Job> {
+        let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        Job::from_toml(text, "job.toml", &overrides.iter().map(own).collect::<Vec<_>>())
+    }
+
+    const FULL: &str = r#"
+name = "unique-users-by-state"
+
+[source]
+url     = "logs/2026-11-*/*.json.zst"
+format  = "json"
+schema  = "user_id BIGINT, state TEXT"
+
+[source.options]
+null = ["NA", ""]
+
+[map]
+sql = "SELECT CAST(ts AS DATE) AS day, state, user_id FROM source"
+
+[tables]
+by     = ["day", "state"]
+users  = "unique(user_id)"
+events = "count()"
+"a b"  = "max(x)"
+
+[sink]
+url       = "out/{day}.csv"
+overwrite = true
+max_files = 400
+
+[run]
+memory  = "512M"
+max_bad = 3
+threads = 2
+"#;
+
+    #[test]
+    fn a_job_file_says_it_all() {
+        let job = parse(FULL).unwrap();
+        assert_eq!(job.name.as_deref(), Some("unique-users-by-state"));
+        let source = &job.sources[0];
+        assert_eq!(source.name, "source");
+        assert_eq!(source.spec.url, "logs/2026-11-*/*.json.zst");
+        assert_eq!(source.spec.format, Some(Format::Json));
+        assert_eq!(source.spec.schema.as_ref().unwrap().field(0).name(), "user_id");
+        assert_eq!(source.spec.options.nulls, ["NA", ""]);
+        let sink = job.sink.as_ref().unwrap();
+        assert_eq!(
+            (sink.url.as_str(), sink.overwrite, sink.max_files),
+            ("out/{day}.csv", true, 400)
+        );
+        assert_eq!(job.limits.memory.as_deref(), Some("512M"));
+        assert_eq!(job.limits.max_bad.as_deref(), Some("3"));
+        assert_eq!(job.limits.threads, Some(2));
+        assert_eq!(
+            job.to_sql(),
+            "SELECT \"day\", \"state\", unique(user_id) AS \"users\", count() AS \"events\", \
+             max(x) AS \"a b\" FROM (\n\
+             SELECT CAST(ts AS DATE) AS day, state, user_id FROM source\n) AS map \
+             GROUP BY \"day\", \"state\""
+        );
+    }
+
+    #[test]
+    fn json_says_the_same_as_toml_and_null_is_not_given() {
+        let toml: toml::Table = FULL.parse().unwrap();
+        let mut json = serde_json::to_value(toml).unwrap();
+        json["source"]["options"]["quote"] = serde_json::Value::Null;
+        let from_json = Job::from_json(&json.to_string(), "job", &[]).unwrap();
+        let mut from_toml = parse(FULL).unwrap();
+        // A `toml::Table` is sorted by name, and so the columns of its JSON are.
+        from_toml.tables.as_mut().unwrap().columns.sort();
+        assert_eq!(format!("{from_json:?}"), format!("{from_toml:?}"));
+    }
+
+    #[test]
+    fn what_is_left_out_has_its_default() {
+        for (text, sql) in [
+            ("source.url = 'a.csv'", "SELECT * FROM \"source\""),
+            ("source = { url = 'a.csv', name = 'clicks' }", "SELECT * FROM \"clicks\""),
+            ("map.sql = \"SELECT 1 FROM 'a.csv' ;\\n\"", "SELECT 1 FROM 'a.csv'"),
+            (
+                "source.url = 'a.csv'\ntables.n = 'count()'",
+                "SELECT count() AS \"n\" FROM \"source\"",
+            ),
+            (
+                "source.url = 'a.csv'\ntables.by = 'k\"y'",
+                "SELECT \"k\"\"y\" FROM \"source\" GROUP BY \"k\"\"y\"",
+            ),
+            (
+                "map.sql = 'SELECT 1 AS x -- one'\ntables.n = 'count()'",
+                "SELECT count() AS \"n\" FROM (\nSELECT 1 AS x -- one\n) AS map",
+            ),
+        ] {
+            assert_eq!(parse(text).unwrap().to_sql(), sql, "{text}");
+        }
+    }
+
+    #[test]
+    fn text_options_are_single_characters_and_quoting_can_be_turned_off() {
+        let options = |text: &str| {
+            parse(&format!("[source]\nurl = 'a'\noptions = {{ {text} }}"))
+                .map(|job| job.sources[0].spec.options.clone())
+        };
+        assert_eq!(options("quote = ''").unwrap().quote, Some(None));
+        assert_eq!(options("quote = \"'\"").unwrap().quote, Some(Some(b'\'')));
+        assert_eq!(options("delimiter = \"\\t\"").unwrap().delimiter, Some(b'\t'));
+        assert_eq!(options("header = false").unwrap().header, Some(false));
+        assert_eq!(options("null = 'NA'").unwrap().nulls, ["NA"]);
+        for (text, message) in [
+            (
+                "delimiter = ';;'",
+                "job.toml:3: `delimiter` in `[source.options]` must be one ASCII character, not `;;`",
+            ),
+            (
+                "escape = 'é'",
+                "job.toml:3: `escape` in `[source.options]` must be one ASCII character, not `é`",
+            ),
+            (
+                "header = 'no'",
+                "job.toml:3: `header` in `[source.options]` must be true or false, not a string",
+            ),
+        ] {
+            assert_eq!(options(text).unwrap_err().to_string(), message);
+        }
+    }
+
+    #[test]
+    fn a_mistake_is_answered_with_its_line_and_the_nearest_right_thing() {
+        for (text, message) in [
+            (
+                "[source]\nurl = 'a.csv'\n\nfromat = 'csv'",
+                "job.toml:4: unknown key `fromat` in `[source]`; did you mean `format`?\n\
+                 keys: name, url, format, schema, options",
+            ),
+            (
+                "source.url = 'a'\n[tabels]\nn = 'count()'",
+                "job.toml:2: unknown key `tabels`; did you mean `tables`?\n\
+                 keys: name, source, map, tables, sink, run",
+            ),
+            (
+                "[source]\nulr = 'a.csv'",
+                "job.toml:2: unknown key `ulr` in `[source]`; did you mean `url`?\nkeys: url",
+            ),
+            ("\n[source]\nformat = 'csv'", "job.toml:2: `[source]` needs `url`"),
+            ("[source]\nurl = 3", "job.toml:2: `url` in `[source]` must be a string, not a number"),
+            ("source = 'a.csv'", "job.toml:1: `source` must be a table, not a string"),
+            (
+                "[source]\nurl = 'a'\nformat = 'cvs'",
+                "job.toml:3: unknown format `cvs`; did you mean `csv`?\n\
+                 formats: csv, tsv, json, parquet, lines",
+            ),
+            (
+                "[source]\nurl = 's3://a'\nstorage = {}",
+                "job.toml:3: `storage` is not in this release: sources are files on disk\n\
+                 hint: fetch the files first, and give their folder as `url`",
+            ),
+            (
+                "[[source]]\nurl = 'a'\nname = 'x'\n[[source]]\nurl = 'b'\n[map]\nsql='q'",
+                "job.toml:4: each of several sources needs a `name`\n\
+                 hint: the name is what the map's SQL calls it: name = \"clicks\"",
+            ),
+            (
+                "[[source]]\nurl = 'a'\nname = 'x'\n[[source]]\nurl = 'b'\nname = 'x'",
+                "job.toml:4: two sources are called `x`",
+            ),
+            (
+                "source.url = 'a'\n[map]\nexec = ['grep', 'x']",
+                "job.toml:3: `exec` in `[map]` is not in this release, which maps with SQL only\n\
+                 hint: write the map as `sql`",
+            ),
+            (
+                "source.url = 'a'\n[reduce]\nby = ['x']",
+                "job.toml:2: `[reduce]` is not in this release\n\
+                 hint: aggregate with `[tables]`, or sort and reduce the output of this job",
+            ),
+            (
+                "source.url = 'a'\n[tables]\nn = 1",
+                "job.toml:3: `n` in `[tables]` must be a string with an aggregate expression, such \
+                 as \"count()\", not a number",
+            ),
+            (
+                "source.url = 'a'\n[tables]\nby = ['x']\nx = 'count()'",
+                "job.toml:2: `x` in `[tables]` is also a column of `by`\n\
+                 hint: give the computed column another name",
+            ),
+            (
+                "source.url = 'a'\n[tables]\nby = ['x', 'x']",
+                "job.toml:2: `by` in `[tables]` names `x` twice",
+            ),
+            (
+                "source.url = 'a'\n[tables]\nby = ['x', 2]",
+                "job.toml:3: `by` in `[tables]` must be a string or a list of strings, not a number",
+            ),
+            (
+                "source.url = 'a'\n[run]\nthreads = 0",
+                "job.toml:3: `threads` in `[run]` must be at least 1, not 0",
+            ),
+            (
+                "name = 'x'",
+                "job.toml: a job with no `[source]` and no `[map]` has nothing to read\n\
+                 hint: add a [source] with its `url`",
+            ),
+            ("source.url = 'a'\nsource.url = 'b'", "job.toml:2: not valid TOML: duplicate key"),
+        ] {
+            assert_eq!(parse(text).unwrap_err().to_string(), message, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_override_is_toml_or_else_text_and_makes_the_section_it_needs() {
+        let text = "source.url = 'a.csv'";
+        let job = set(
+            text,
+            &[
+                ("source.url", "b/*.csv"),
+                ("source.format", "csv"),
+                ("source.options.null", "['NA', '-']"),
+                ("sink.url", "\"out.csv\""),
+                ("sink.overwrite", "true"),
+                ("run.memory", "2GiB"),
+                ("run.threads", "3"),
+                ("name", "2013"),
+            ],
+        )
+        .unwrap();
+        assert_eq!(job.sources[0].spec.url, "b/*.csv");
+        assert_eq!(job.sources[0].spec.options.nulls, ["NA", "-"]);
+        assert_eq!(job.sink.as_ref().unwrap().url, "out.csv");
+        assert!(job.sink.as_ref().unwrap().overwrite);
+        assert_eq!(job.limits.memory.as_deref(), Some("2GiB"));
+        assert_eq!(job.limits.threads, Some(3));
+        assert_eq!(job.name.as_deref(), Some("2013"));
+
+        let several = "map.sql = 'q'\n[[source]]\nname = 'a'\nurl = '1'\n\
+                       [[source]]\nname = 'b'\nurl = '2'";
+        let job = set(several, &[("source.b.url", "3")]).unwrap();
+        assert_eq!(
+            (job.sources[0].spec.url.as_str(), job.sources[1].spec.url.as_str()),
+            ("1", "3")
+        );
+
+        for (text, key, value, message) in [
+            (
+                text,
+                "source.fromat",
+                "csv",
+                "--set source.fromat=csv: unknown key `fromat` in `[source]`; did you mean \
+                 `format`?\nkeys: name, url, format, schema, options",
+            ),
+            (text, "name.x", "1", "--set name.x=1: `name` must be a string, not a table"),
+            (text, "source.url.x", "1", "--set `source.url.x`: `url` is a string, not a table"),
+            (
+                text,
+                "source..x",
+                "1",
+                "--set `source..x`: not a key of a job file\n\
+                 hint: write the section and the key: --set source.url=FILE",
+            ),
+            (
+                several,
+                "source.url",
+                "3",
+                "--set `source.url`: there are several of `[[source]]`\n\
+                 hint: name the one that is meant, as in --set source.NAME.url=…; names: a, b",
+            ),
+        ] {
+            assert_eq!(set(text, &[(key, value)]).unwrap_err().to_string(), message);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_name_comes_back_from_sql_as_it_was(name in "\\PC{1,20}") {
+            let sql = quoted(&name);
+            let inner = &sql[1..sql.len() - 1];
+            prop_assert_eq!(inner.replace("\"\"", "\""), name);
+            prop_assert_eq!(inner.matches('"').count() % 2, 0);
+        }
+
+        #[test]
+        fn any_text_is_a_job_or_a_mistake_and_never_a_panic(
+            text in "(\\[(source|map|tables|sink|run)\\]\n|(url|sql|by|n|null) = \
+                     ('x'|1|true|\\['a'\\]|\\{x=1\\})\n|\\PC{0,5}\n){0,8}",
+            key in "(source|map|tables|x)(\\.(url|sql|by|options\\.null|)){0,2}",
+            value in "\\PC{0,8}",
+        ) {
+            let _ = Job::from_toml(&text, "job.toml", &[]);
+            let _ = Job::from_toml(&text, "job.toml", &[(key, value)]);
+        }
+
+        #[test]
+        fn columns_keep_the_order_of_the_file(names in prop::collection::hash_set("[a-z]{3,6}", 1..12)) {
+            let names: Vec<String> = names.into_iter().collect();
+            let lines = names.iter().map(|name| format!("{name} = 'count()'\n"));
+            let text = format!("source.url = 'a'\n[tables]\n{}", lines.collect::<String>());
+            let columns = parse(&text).unwrap().tables.unwrap().columns;
+            let found: Vec<String> = columns.into_iter().map(|(name, _)| name).collect();
+            prop_assert_eq!(found, names);
+        }
+    }
+}

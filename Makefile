@@ -1,0 +1,34 @@
+# The verbs of this repository. Each works on a fresh clone; the first build compiles the
+# query engine, which takes about 15 minutes on two cores, and every later one seconds.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+# Benchmarks to run with `make bench`: `make bench WHAT=flights`; all of them by default.
+WHAT ?=
+
+.PHONY: help build demo test lint bench format clean
+
+help: ## what each verb does
+	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## the tidemill binary, in target/release
+	@scripts/build.sh
+
+demo: ## unique aircraft, delays and destinations by airport and day, from 336,776 real flights
+	@scripts/demo.sh
+
+test: ## every test: Rust, the built binary, Python
+	@scripts/test.sh
+
+lint: ## formatting, clippy, Python, and the rules of the dependency tree
+	@scripts/lint.sh
+
+bench: ## side by side with other engines: make bench WHAT=flights
+	@python3 bench/run.py $(WHAT)
+
+format: ## formats the Rust code
+	@cargo fmt --all
+
+clean: ## removes everything that was built
+	@cargo clean

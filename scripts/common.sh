@@ -1,0 +1,73 @@
+# What the scripts of this folder share; sourced by them, not run.
+# Keeps to what bash 3.2 knows, which is the one that macOS has.
+
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# rustup puts cargo here, and a shell that has not been restarted does not know it yet.
+if ! command -v cargo > /dev/null && [ -x "$HOME/.cargo/bin/cargo" ]; then
+    PATH="$HOME/.cargo/bin:$PATH"
+fi
+
+target="${CARGO_TARGET_DIR:-target}"
+case "$target" in
+    /*) ;;
+    *) target="$PWD/$target" ;;
+esac
+export CARGO_TARGET_DIR="$target"
+
+# say WORDS...: one line about what happens, apart from what it prints.
+say() {
+    printf '%s\n' "==> $*" >&2
+}
+
+# die WORDS...: ends the script; further arguments are lines of their own.
+die() {
+    printf 'error: %s\n' "$1" >&2
+    shift
+    for line in "$@"; do
+        printf '%s\n' "$line" >&2
+    done
+    exit 1
+}
+
+need_cargo() {
+    command -v cargo > /dev/null || die "cargo, Rust's build tool, is not installed" \
+        "hint: https://rustup.rs installs it for your user alone, in a minute or two; then run this again"
+    local wanted have
+    wanted="$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)"
+    have="$(rustc --version | sed 's/^rustc \([0-9]*\.[0-9]*\).*/\1/')"
+    if [ "$(printf '%s\n%s\n' "$wanted" "$have" | sort -t. -k1,1n -k2,2n | head -n 1)" != "$wanted" ]; then
+        die "Rust $have is too old: $wanted or later is needed" "hint: rustup update"
+    fi
+    command -v cc > /dev/null || command -v gcc > /dev/null || command -v clang > /dev/null ||
+        die "a C compiler is needed (for the compression libraries)" \
+            "hint: install build-essential (Debian, Ubuntu), gcc (Fedora) or, on macOS, run xcode-select --install"
+}
+
+# Sets `python` to a Python that is new enough.
+need_python() {
+    local candidate
+    for candidate in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do
+        if command -v "$candidate" > /dev/null &&
+            "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2> /dev/null; then
+            python="$candidate"
+            return
+        fi
+    done
+    die "Python 3.10 or later is needed" "hint: install python3 with your package manager"
+}
+
+# build_binary: the release binary; says beforehand how long it may take.
+build_binary() {
+    need_cargo
+    if [ -e "$target/release/libdatafusion.rlib" ] ||
+        compgen -G "$target/release/deps/libdatafusion-*.rlib" > /dev/null; then
+        say "building tidemill (seconds to a minute: its dependencies are built already)"
+    else
+        say "building tidemill and its query engine: about 15 minutes on two cores, the first time only"
+    fi
+    local started=$SECONDS
+    cargo build --release --locked --package tidemill-cli
+    say "built $target/release/tidemill in $((SECONDS - started)) s"
+}

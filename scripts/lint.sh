@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Formatting, clippy, Python, and the rules of the dependency tree. Says every fault before
+# it fails.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+need_cargo
+need_python
+
+faults=0
+fault() {
+    printf 'fault: %s\n' "$1" >&2
+    faults=$((faults + 1))
+}
+
+say "formatting"
+cargo fmt --all --check || fault "cargo fmt would change the code above (make format)"
+
+# Before clippy: these take no build.
+say "one Arrow, one feature set"
+for crate in arrow parquet datafusion; do
+    versions=$(awk -v crate="$crate" '$1 == "name" && $3 == "\"" crate "\"" { getline; print $3 }' Cargo.lock | wc -l)
+    [ "$versions" -eq 1 ] || fault "Cargo.lock has $versions versions of $crate"
+done
+# A dependency that one package of the workspace builds with other features than the whole
+# is compiled twice, with everything that stands on it: 27 CPU-minutes if that is DataFusion.
+"$python" - << 'PYTHON' || fault "packages of the workspace do not share one build of their dependencies"
+import collections
+import subprocess
+import sys
+
+
+def features(*selection):
+    tree = ["cargo", "tree", "--locked", "--prefix", "none", "--format", "{p}|{f}"]
+    lines = subprocess.run([*tree, *selection], check=True, capture_output=True, text=True).stdout
+    found = collections.defaultdict(set)
+    for line in lines.splitlines():
+        package, _, names = line.removesuffix(" (*)").partition("|")
+        found[package].add(names)
+    return found
+
+
+whole = features("--workspace", "--edges", "normal,build,dev")
+faults = 0
+for package in ("tidemill-cli", "tidemill-python", "tidemill-engine"):
+    for name, found in features("--package", package, "--edges", "normal,build").items():
+        if found != whole[name]:
+            faults += 1
+            print(f"{package} alone builds {name} with {found}, the workspace with {whole[name]}")
+sys.exit(faults > 0)
+PYTHON
+
+say "clippy"
+cargo clippy --release --locked --workspace --all-targets -- --deny warnings || fault "clippy"
+
+say "Python"
+"$python" -m compileall -q python || fault "Python files that do not compile"
+if command -v ruff > /dev/null; then
+    ruff check python && ruff format --check python || fault "ruff"
+else
+    say "ruff is not installed: its checks are left out (pip install ruff)"
+fi
+
+say "shell"
+for script in scripts/*.sh .ci/run; do
+    bash -n "$script" || fault "$script"
+done
+
+[ "$faults" -eq 0 ] || die "$faults of the checks failed"
+say "no faults"

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Every test: Rust (units, properties, the built binary), then the Python package built as
+# `pip install .` builds it. The last line is the sum of both.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+need_cargo
+need_python
+
+logs="$target/test-logs"
+mkdir -p "$logs"
+passed=0
+failed=0
+
+# finish: the last line, and the exit status.
+finish() {
+    echo
+    echo "$passed passed, $failed failed"
+    [ "$failed" -eq 0 ]
+    exit
+}
+
+say "Rust tests (the first build takes about 15 minutes on two cores)"
+status=0
+cargo test --release --locked --workspace --no-fail-fast 2>&1 | tee "$logs/rust.log" || status=$?
+counts=$(awk '/^test result:/ {
+    for (i = 2; i <= NF; i++) {
+        if ($i ~ /^passed/) passed += $(i - 1)
+        if ($i ~ /^failed/) failed += $(i - 1)
+    }
+} END { print passed + 0, failed + 0 }' "$logs/rust.log")
+passed=${counts% *}
+failed=${counts#* }
+if [ "$status" -ne 0 ] && [ "$failed" -eq 0 ]; then
+    # A test program that does not build or does not end is a failure that no line counts.
+    failed=1
+fi
+if [ "$passed" -eq 0 ]; then
+    finish
+fi
+
+say "the Python package: pip install . into $target/venv"
+venv="$target/venv"
+if ! "$venv/bin/python" -c 'import pip' 2> /dev/null; then
+    rm -rf "$venv"
+    "$python" -m venv "$venv" || {
+        echo "error: Python's venv module is missing; install python3-venv with your package manager" >&2
+        failed=$((failed + 1))
+        finish
+    }
+fi
+# Build isolation would fetch maturin again for each build; it is the version that
+# pyproject.toml pins.
+maturin=$(sed -n 's/^requires = \["\(maturin==[0-9.]*\)"\]$/\1/p' pyproject.toml)
+status=0
+{
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+        --requirement python/tests/requirements.txt "$maturin" &&
+        PATH="$venv/bin:$PATH" "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+            --no-build-isolation --no-deps --force-reinstall .
+} || {
+    echo "error: the Python package could not be built and installed" >&2
+    failed=$((failed + 1))
+    finish
+}
+
+say "Python tests"
+"$venv/bin/python" -m pytest python/tests 2>&1 | tee "$logs/python.log" || status=$?
+counts=$(tail -n 1 "$logs/python.log" | awk '{
+    for (i = 2; i <= NF; i++) {
+        if ($i ~ /^passed/) passed += $(i - 1)
+        if ($i ~ /^(failed|error)/) failed += $(i - 1)
+    }
+} END { print passed + 0, failed + 0 }')
+passed=$((passed + ${counts% *}))
+failed=$((failed + ${counts#* }))
+if [ "$status" -ne 0 ] && [ "${counts#* }" -eq 0 ]; then
+    failed=$((failed + 1))
+fi
+finish
