@@ -211,7 +211,7 @@ fn spec_of(core: &AggregateNode) -> Result<Result<(LogicalPlan, Arc<TableSpec>),
     } else {
         LogicalPlanBuilder::from((**input).clone()).project(named.collect::<Vec<_>>())?.build()?
     };
-    Ok(Ok((map, Arc::new(TableSpec { keys, aggregates }))))
+    Ok(Ok((map, Arc::new(TableSpec::new(keys, aggregates)))))
 }
 
 fn aggregate_call(expr: &Expr) -> Option<&AggregateFunction> {

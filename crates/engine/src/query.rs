@@ -33,12 +33,16 @@ use serde::Serialize;
 use crate::cancel::Cancel;
 use crate::coverage::{self, Amount, Coverage, Estimate, RowAmount};
 use crate::error::{Error, Result};
-use crate::plan::{Route, route};
+use crate::home::RunId;
+use crate::partial::{self, Header, PartialReader, PartialWriter};
+use crate::plan::{Route, Tables, route};
 use crate::progress::Progress;
 use crate::rows::Rows;
 use crate::scan::{RunState, Scan, SourceTable, external};
+use crate::sink::StagedFile;
 use crate::source::{MaxBad, Rejects, Source, SourceSpec};
-use crate::table::merge::Merged;
+use crate::table::Table;
+use crate::table::merge::{Merged, Merger, Parked};
 use crate::tables::{self, Work};
 use crate::{session, suggest};
 
@@ -162,7 +166,8 @@ impl Plan {
         let state = context.state();
         let logical = block_on(state.statement_to_plan(statement))?;
         // The result's columns are named by the plan as written; optimising may rename.
-        let schema = Arc::new(without_metadata(logical.schema().as_arrow()));
+        let names: Vec<&str> = tables.iter().map(|(name, _)| name.as_str()).collect();
+        let schema = Arc::new(result_schema(logical.schema().as_arrow(), &names));
         let logical = state.optimize(&logical)?;
         let route = route(&logical)?;
         let query = query.clone();
@@ -175,6 +180,12 @@ impl Plan {
         &self.schema
     }
 
+    /// A plan's text without the tables' names, which are paths.
+    fn short(&self, text: String) -> String {
+        let names: Vec<&str> = self.tables.iter().map(|(name, _)| name.as_str()).collect();
+        unqualified(&text, &names)
+    }
+
     /// How the query would be run.
     ///
     /// # Errors
@@ -183,8 +194,8 @@ impl Plan {
         let sources = self
             .tables
             .iter()
-            .map(|(name, table)| {
-                let source = table.source();
+            .filter_map(|(name, table)| Some((name, table.source()?)))
+            .map(|(name, source)| {
                 Ok(ExplainSource {
                     name: name.clone(),
                     format: source.format().name().to_string(),
@@ -200,13 +211,9 @@ impl Plan {
                 })
             })
             .collect::<Result<_>>()?;
-        let text = |plan: &LogicalPlan| plan.display_indent().to_string();
+        let text = |plan: &LogicalPlan| self.short(plan.display_indent().to_string());
         let (path, why, steps) = match &self.route {
             Route::Tables(parts) => {
-                let keys = parts.spec.keys.iter().map(|key| format!("by {}", key.name()));
-                let aggregates = parts.spec.aggregates.iter().map(|aggregate| {
-                    format!("{} = {}", aggregate.output.name(), aggregate.function)
-                });
                 let empty: Arc<dyn TableProvider> =
                     Arc::new(Finished::new(parts.finished_schema(), None));
                 (
@@ -214,7 +221,7 @@ impl Plan {
                     "one aggregation over one source".to_string(),
                     vec![
                         ("map".to_string(), text(&parts.map)),
-                        ("tables".to_string(), keys.chain(aggregates).collect::<Vec<_>>().join("\n")),
+                        ("tables".to_string(), self.short(parts.spec.describe().join("\n"))),
                         ("finish".to_string(), text(&parts.finish(&self.logical, empty)?)),
                     ],
                 )
@@ -249,34 +256,13 @@ impl Plan {
     /// # Errors
     /// What reading, mapping and merging meet; more may come from the iterator.
     pub fn run(self) -> Result<Results> {
-        let account = Account {
-            tables: self.tables.iter().map(|(_, table)| Arc::clone(table)).collect(),
-            rejects: Arc::clone(&self.rejects),
-            mergeable: matches!(self.route, Route::Tables(_)),
-            rejected_folder: self.settings.rejected_folder.clone(),
-            estimates: Arc::default(),
-            cut_short: false,
-        };
+        let account = self.account(None);
         let schema = Arc::clone(&self.schema);
         let cancel = self.settings.cancel.clone();
         let inner = match &self.route {
             Route::Tables(parts) => {
-                let mut merged = self.fold(&parts.map, &parts.spec)?;
-                let estimates = Arc::clone(&account.estimates);
-                let answers = std::iter::from_fn(move || {
-                    let answer = merged.next_answer().transpose();
-                    *estimates.lock() = merged.estimates();
-                    answer
-                });
-                let finished: Arc<dyn TableProvider> =
-                    Arc::new(Finished::new(parts.finished_schema(), Some(Box::new(answers))));
-                let finish = parts.finish(&self.logical, finished)?;
-                Inner::Engine(Background::start(
-                    self.context.state(),
-                    finish,
-                    self.settings.threads,
-                    &cancel,
-                )?)
+                let merged = self.fold(&parts.map, &parts.spec)?;
+                return self.finish(parts, merged, account);
             }
             Route::Rows { map, skip, fetch } => {
                 let (map, context, scan) = self.per_split(map)?;
@@ -292,6 +278,93 @@ impl Plan {
             )?),
         };
         Ok(Results { schema, inner, account, cancel, ended: false })
+    }
+
+    fn account(&self, merged: Option<Coverage>) -> Account {
+        Account {
+            merged,
+            tables: self.tables.iter().map(|(_, table)| Arc::clone(table)).collect(),
+            rejects: Arc::clone(&self.rejects),
+            mergeable: matches!(self.route, Route::Tables(_)),
+            rejected_folder: self.settings.rejected_folder.clone(),
+            estimates: Arc::default(),
+            cut_short: false,
+        }
+    }
+
+    /// The answers of a whole table, through what the query asks on top of them.
+    fn finish(&self, parts: &Tables, mut merged: Merged, account: Account) -> Result<Results> {
+        let estimates = Arc::clone(&account.estimates);
+        let answers = std::iter::from_fn(move || {
+            let answer = merged.next_answer().transpose();
+            *estimates.lock() = merged.estimates();
+            answer
+        });
+        let finished: Arc<dyn TableProvider> =
+            Arc::new(Finished::new(parts.finished_schema(), Some(Box::new(answers))));
+        let finish = parts.finish(&self.logical, finished)?;
+        let cancel = self.settings.cancel.clone();
+        let threads = self.settings.threads;
+        let inner = Background::start(self.context.state(), finish, threads, &cancel)?;
+        let schema = Arc::clone(&self.schema);
+        Ok(Results { schema, inner: Inner::Engine(inner), account, cancel, ended: false })
+    }
+
+    /// The parts of a query whose table can be kept and merged.
+    fn mergeable(&self) -> Result<&Tables> {
+        match &self.route {
+            Route::Tables(parts) => Ok(parts),
+            Route::Rows { .. } => Err(Error::usage_hint(
+                "there is no table to keep: the query has no aggregation",
+                "a partial table is of one aggregation over one source",
+            )),
+            Route::Engine { why } => Err(Error::usage_hint(
+                format!("the table cannot be merged with others: {why}"),
+                "a partial table is of one aggregation over one source",
+            )),
+        }
+    }
+
+    /// Runs map and tables, and keeps the table at `out` instead of finishing it.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] where the query is not one aggregation over one source; else as
+    /// [`Plan::run`] and [`StagedFile::create`].
+    pub fn run_partial(self, out: &Path, overwrite: bool, run: &RunId) -> Result<Coverage> {
+        let parts = self.mergeable()?;
+        let file = StagedFile::create(out, overwrite, run)?;
+        let merged = self.fold(&parts.map, &parts.spec)?;
+        self.keep(parts, merged, out, file, None)
+    }
+
+    fn keep(
+        &self,
+        parts: &Tables,
+        mut merged: Merged,
+        out: &Path,
+        file: StagedFile,
+        of: Option<Coverage>,
+    ) -> Result<Coverage> {
+        let (source, table) = self
+            .tables
+            .first()
+            .ok_or_else(|| Error::Internal("an aggregation without a source".into()))?;
+        let header = Header {
+            sql: self.query.sql.clone(),
+            source: source.clone(),
+            schema: table.schema(),
+            tables: parts.spec.describe(),
+        };
+        let mut writer = PartialWriter::new(file, out, &header)?;
+        while let Some(chunk) = merged.next_chunk()? {
+            if chunk.group_count() > 0 {
+                writer.write(&chunk)?;
+            }
+        }
+        let coverage = self.account(of).coverage(true);
+        let (file, bytes) = writer.finish(&coverage)?;
+        file.commit(bytes)?;
+        Ok(coverage)
     }
 
     /// A map as a physical plan with a partition per split.
@@ -336,6 +409,129 @@ impl Plan {
         let rows = self.tables.iter().flat_map(|(_, table)| table.scans());
         self.rejects.finish(rows.map(|scan| scan.row_count()).sum())?;
         Ok(merged)
+    }
+}
+
+/// Partial tables merged in the order given.
+pub struct Merge {
+    plan: Plan,
+    partials: Vec<PathBuf>,
+}
+
+impl Merge {
+    /// Opens the partial tables' headers and plans their query.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a file that is no partial table; [`Error::Usage`] where two are
+    /// not of the same query.
+    pub fn new(partials: &[PathBuf], settings: &Settings) -> Result<Self> {
+        let Some(first_path) = partials.first() else {
+            return Err(Error::usage("there is nothing to merge"));
+        };
+        let first = PartialReader::open(first_path)?.header().clone();
+        for path in &partials[1..] {
+            let other = PartialReader::open(path)?.header().clone();
+            let differs = if other.sql != first.sql {
+                Some(("queries", first.sql.clone(), other.sql))
+            } else if other.tables != first.tables {
+                Some(("tables", first.tables.join("; "), other.tables.join("; ")))
+            } else {
+                None
+            };
+            if let Some((what, one, two)) = differs {
+                return Err(Error::usage_hint(
+                    format!(
+                        "`{}` and `{}` are of different {what}:\n  {one}\n  {two}",
+                        first_path.display(),
+                        path.display()
+                    ),
+                    "merge partial tables of one job; `schema` in its [source] settles types",
+                ));
+            }
+        }
+        let query = Query { sql: first.sql, ..Query::default() };
+        let rejects = Arc::new(Rejects::new(settings.max_bad, None));
+        let context =
+            session::open(settings.share(3, 4), settings.threads, &settings.spill_folder)?;
+        let run = RunState {
+            cancel: settings.cancel.clone(),
+            progress: settings.progress.clone(),
+            rejects: Arc::clone(&rejects),
+        };
+        let empty = Arc::new(SourceTable::without_files(first.schema, run));
+        context.register_table(
+            TableReference::bare(first.source.as_str()),
+            Arc::clone(&empty) as Arc<dyn TableProvider>,
+        )?;
+        let statement = one_select(&query.sql)?;
+        let tables = vec![(first.source, empty)];
+        let plan = Plan::with_tables(&query, settings, rejects, context, statement, tables)?;
+        let found = plan.mergeable()?.spec.describe();
+        if found != first.tables {
+            return Err(Error::Corrupt {
+                path: first_path.display().to_string(),
+                offset: None,
+                reason: "its tables are not those of its query".into(),
+                hint: Some("make it again with this release".into()),
+            });
+        }
+        Ok(Merge { plan, partials: partials.to_vec() })
+    }
+
+    /// The result's columns.
+    pub fn schema(&self) -> &SchemaRef {
+        self.plan.schema()
+    }
+
+    fn fold(&self) -> Result<(Merged, Coverage)> {
+        let parts = self.plan.mergeable()?;
+        let settings = &self.plan.settings;
+        let budget_bytes = settings.share(1, 2);
+        let merger =
+            Merger::new(&parts.spec, budget_bytes, &settings.spill_folder, &settings.cancel)?;
+        let decoder = Table::new(&parts.spec)?;
+        let mut coverages = Vec::with_capacity(self.partials.len());
+        for path in &self.partials {
+            let mut reader = PartialReader::open(path)?;
+            while let Some(groups) = reader.next_groups()? {
+                settings.cancel.check()?;
+                let chunk = decoder.decode(&groups).map_err(|e| in_file(e, path))?;
+                merger.accept(Parked::Memory(merger.deal(chunk)?), 0)?;
+                merger.work(0)?;
+            }
+            coverages.extend(reader.coverage().cloned());
+        }
+        Ok((merger.finish()?, partial::together(&coverages)))
+    }
+
+    /// Merges and finishes.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a damaged file; else as [`Plan::run`].
+    pub fn run(self) -> Result<Results> {
+        let (merged, coverage) = self.fold()?;
+        let account = self.plan.account(Some(coverage));
+        self.plan.finish(self.plan.mergeable()?, merged, account)
+    }
+
+    /// Merges into one partial table at `out`.
+    ///
+    /// # Errors
+    /// As [`Merge::run`] and [`StagedFile::create`].
+    pub fn run_partial(self, out: &Path, overwrite: bool, run: &RunId) -> Result<Coverage> {
+        let file = StagedFile::create(out, overwrite, run)?;
+        let (merged, coverage) = self.fold()?;
+        self.plan.keep(self.plan.mergeable()?, merged, out, file, Some(coverage))
+    }
+}
+
+/// A complaint about a state, with the file that it is in.
+fn in_file(error: Error, file: &Path) -> Error {
+    match error {
+        Error::Corrupt { offset, reason, hint, .. } => {
+            Error::Corrupt { path: file.display().to_string(), offset, reason, hint }
+        }
+        other => other,
     }
 }
 
@@ -418,6 +614,30 @@ fn parse_schema(context: &SessionContext, text: &str) -> Result<SchemaRef> {
         }
         _ => Err(refused(Error::usage("it is no list of columns"))),
     }
+}
+
+/// The plan's schema with `sum(distance)` for `sum(flights.csv.distance)`.
+fn result_schema(schema: &Schema, tables: &[&str]) -> Schema {
+    let short: Vec<String> =
+        schema.fields().iter().map(|field| unqualified(field.name(), tables)).collect();
+    let fields = schema.fields().iter().zip(&short).map(|(field, name)| {
+        // Two columns that only their tables told apart keep their whole names.
+        let is_unique = short.iter().filter(|other| *other == name).count() == 1;
+        let name = if is_unique { name } else { field.name() };
+        field.as_ref().clone().with_name(name).with_metadata(Default::default())
+    });
+    Schema::new(fields.collect::<Vec<_>>())
+}
+
+/// `text` without the tables' names before their columns.
+fn unqualified(text: &str, tables: &[&str]) -> String {
+    let mut text = text.to_string();
+    for table in tables {
+        for prefix in [format!("\"{table}\"."), format!("{table}.")] {
+            text = text.replace(&prefix, "");
+        }
+    }
+    text
 }
 
 fn without_metadata(schema: &Schema) -> Schema {
@@ -508,6 +728,8 @@ enum Inner {
 }
 
 struct Account {
+    /// What partial tables account for.
+    merged: Option<Coverage>,
     tables: Vec<Arc<SourceTable>>,
     rejects: Arc<Rejects>,
     mergeable: bool,
@@ -588,6 +810,10 @@ impl Account {
     }
 
     fn coverage(&self, ended: bool) -> Coverage {
+        if let Some(merged) = &self.merged {
+            let complete = merged.complete && ended;
+            return Coverage { complete, estimates: self.estimates.lock().clone(), ..merged.clone() };
+        }
         let sum = |of: fn(&Scan) -> Amount| {
             self.scans().map(|scan| of(&scan)).fold(Amount::default(), |a, b| Amount {
                 done: a.done + b.done,
@@ -605,7 +831,12 @@ impl Account {
             version: coverage::VERSION,
             complete: ended,
             mergeable: self.mergeable,
-            files: self.tables.iter().map(|table| table.source().files().len() as u64).sum(),
+            files: self
+                .tables
+                .iter()
+                .filter_map(|table| table.source())
+                .map(|source| source.files().len() as u64)
+                .sum(),
             splits,
             bytes: sum(Scan::byte_amount),
             rows: RowAmount { done: self.rows(), rejected },

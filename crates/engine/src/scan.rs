@@ -58,7 +58,9 @@ pub struct RunState {
 /// A source as a table.
 #[derive(Debug)]
 pub struct SourceTable {
-    source: Arc<Source>,
+    schema: SchemaRef,
+    /// None for a table that is only planned over: partial tables hold what was read.
+    source: Option<Arc<Source>>,
     run: RunState,
     scans: Mutex<Vec<Arc<Scan>>>,
 }
@@ -66,12 +68,18 @@ pub struct SourceTable {
 impl SourceTable {
     /// A table over an opened source.
     pub fn new(source: Arc<Source>, run: RunState) -> Self {
-        SourceTable { source, run, scans: Mutex::default() }
+        let schema = Arc::clone(source.schema());
+        SourceTable { schema, source: Some(source), run, scans: Mutex::default() }
     }
 
-    /// The source.
-    pub fn source(&self) -> &Arc<Source> {
-        &self.source
+    /// A table to plan over, whose rows are not here.
+    pub fn without_files(schema: SchemaRef, run: RunState) -> Self {
+        SourceTable { schema, source: None, run, scans: Mutex::default() }
+    }
+
+    /// The source, if there is one to read.
+    pub fn source(&self) -> Option<&Arc<Source>> {
+        self.source.as_ref()
     }
 
     /// The scans planned so far; one per mention of the table in a plan.
@@ -83,7 +91,7 @@ impl SourceTable {
 #[async_trait]
 impl TableProvider for SourceTable {
     fn schema(&self) -> SchemaRef {
-        Arc::clone(self.source.schema())
+        Arc::clone(&self.schema)
     }
 
     fn table_type(&self) -> TableType {
@@ -95,8 +103,8 @@ impl TableProvider for SourceTable {
         filters: &[&Expr],
     ) -> PlanResult<Vec<TableProviderFilterPushDown>> {
         // Row groups are left out by their statistics; rows are filtered above.
-        let answer = match self.source.format() {
-            Format::Parquet => TableProviderFilterPushDown::Inexact,
+        let answer = match self.source.as_ref().map(|source| source.format()) {
+            Some(Format::Parquet) => TableProviderFilterPushDown::Inexact,
             _ => TableProviderFilterPushDown::Unsupported,
         };
         Ok(vec![answer; filters.len()])
@@ -109,14 +117,17 @@ impl TableProvider for SourceTable {
         filters: &[Expr],
         _limit: Option<usize>,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        let schema = match projection {
-            Some(columns) => Arc::new(self.source.schema().project(columns)?),
-            None => Arc::clone(self.source.schema()),
+        let Some(source) = &self.source else {
+            return Err(external(Error::Internal("a table without files was scanned".into())));
         };
-        let splits = prune::splits(&self.source, filters).map_err(external)?;
+        let schema = match projection {
+            Some(columns) => Arc::new(self.schema.project(columns)?),
+            None => Arc::clone(&self.schema),
+        };
+        let splits = prune::splits(source, filters).map_err(external)?;
         let total_bytes = splits.iter().map(|split| split.bytes).sum();
         let scan = Arc::new(Scan {
-            source: Arc::clone(&self.source),
+            source: Arc::clone(source),
             run: self.run.clone(),
             projection: projection.cloned(),
             schema: Arc::clone(&schema),

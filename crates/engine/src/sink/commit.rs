@@ -141,7 +141,7 @@ pub(super) struct Staging {
     /// Folders that this run made to have a destination, outermost first.
     created: Vec<PathBuf>,
     /// Held open for its lock.
-    _lock: File,
+    _lock: Lock,
     state: State,
 }
 
@@ -213,11 +213,11 @@ impl Staging {
         })
     }
 
-    fn lock(dir: &Path, pattern: &str, run: &RunId, created: usize) -> Result<File> {
+    fn lock(dir: &Path, pattern: &str, run: &RunId, created: usize) -> Result<Lock> {
         let path = dir.join(LOCK);
         let error = |e| Error::io("write", &path, e);
-        let mut lock = fs::create_new(&path).map_err(error)?;
-        match fs::try_lock(&lock) {
+        let mut lock = Lock(fs::create_new(&path).map_err(error)?);
+        match fs::try_lock(&lock.0) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 return Err(Error::Internal("a new lock is held by somebody".into()));
@@ -226,7 +226,7 @@ impl Staging {
         }
         let (run, pattern) = (run.to_string(), pattern.to_owned());
         let note = Note { version: VERSION, run, pattern, created };
-        fs::write_all(&mut lock, &to_json(&note)?).map_err(error)?;
+        fs::write_all(&mut lock.0, &to_json(&note)?).map_err(error)?;
         Ok(lock)
     }
 
@@ -441,7 +441,7 @@ fn sweep(root: &Path, created: &mut Vec<PathBuf>) -> Result<(Vec<Claim>, Recover
         let lock_path = dir.join(LOCK);
         let lock = match fs::open(&lock_path) {
             Ok(file) => match fs::try_lock(&file) {
-                Ok(()) => Some(file),
+                Ok(()) => Some(Lock(file)),
                 Err(TryLockError::WouldBlock) => {
                     let pattern = read_note(&lock_path).map(|note| note.pattern);
                     claims.push(Claim { run: run.to_owned(), pattern });
@@ -737,7 +737,7 @@ fn remove_created(created: &[PathBuf]) {
 }
 
 /// Locks a folder against other runs' commits; `None` if it does not exist (any more).
-fn lock_root(root: &Path) -> Result<Option<Guard>> {
+fn lock_root(root: &Path) -> Result<Option<Lock>> {
     let error = |e| Error::io("write to the folder", root, e);
     let file = match fs::open(root) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -762,9 +762,7 @@ fn lock_root(root: &Path) -> Result<Option<Guard>> {
     // While we waited, the folder may have been removed by the run that had made it.
     let here = file.metadata().map_err(error)?;
     match std::fs::metadata(root) {
-        Ok(there) if (there.dev(), there.ino()) == (here.dev(), here.ino()) => {
-            Ok(Some(Guard(file)))
-        }
+        Ok(there) if (there.dev(), there.ino()) == (here.dev(), here.ino()) => Ok(Some(Lock(file))),
         Ok(_) => lock_root(root),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(error(e)),
@@ -777,8 +775,16 @@ fn no_locks(error: &io::Error) -> bool {
     matches!(errno, Some(Errno::BADF | Errno::NOTSUP | Errno::NOLCK | Errno::INVAL | Errno::NOSYS))
 }
 
-/// Holds the destination's lock.
-struct Guard(#[expect(dead_code, reason = "held open for its lock")] File);
+/// A file whose lock is held.
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing is not enough: a child process that is being started at this moment holds a
+        // copy of the descriptor until it runs its program, and the lock with it.
+        let _ = self.0.unlock();
+    }
+}
 
 fn to_json(value: &impl Serialize) -> Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec_pretty(value)

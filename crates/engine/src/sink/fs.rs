@@ -31,6 +31,8 @@ pub(super) mod fault {
         Once,
         /// It and all later ones fail: from here on the process is as good as dead.
         Crash,
+        /// The process is killed there, as by `kill -9`.
+        Kill,
     }
 
     thread_local! {
@@ -51,6 +53,10 @@ pub(super) mod fault {
         let Some((n, fault)) = PLAN.get() else { return Ok(()) };
         let count = COUNT.get();
         COUNT.set(count + 1);
+        if count == n && fault == Fault::Kill {
+            use rustix::process::{Signal, getpid, kill_process};
+            let _ = kill_process(getpid(), Signal::KILL);
+        }
         if count == n || (count > n && fault == Fault::Crash) {
             return Err(io::Error::other("injected fault"));
         }

@@ -421,3 +421,50 @@ fn resolved(path: &Path) -> Result<(PathBuf, String)> {
     };
     Ok((root, name))
 }
+
+/// A file of any content that appears whole or not at all, as a sink's files do.
+pub struct StagedFile {
+    output: Output,
+    staging: Staging,
+    name: String,
+    overwrite: bool,
+}
+
+impl StagedFile {
+    /// Begins a file at `path`.
+    ///
+    /// # Errors
+    /// As [`Sink::create`].
+    pub fn create(path: &Path, overwrite: bool, run: &RunId) -> Result<StagedFile> {
+        let (root, name) = resolved(path)?;
+        let path = below(&root, &name);
+        check_absent(&path, overwrite)?;
+        let staging = Staging::open(&root, &name, run)?;
+        check_absent(&path, overwrite)?;
+        let staged = staging.path("0");
+        let output = fs::create_new(&staged).map_err(|e| Error::io("create", &staged, e))?;
+        Ok(StagedFile { output: Output::new(output), staging, name, overwrite })
+    }
+
+    /// Makes the file visible.
+    ///
+    /// # Errors
+    /// As [`Sink::commit`].
+    pub fn commit(self, bytes: u64) -> Result<()> {
+        let StagedFile { mut output, staging, name, overwrite } = self;
+        output.flush().map_err(|e| Error::io("write", &name, e))?;
+        drop(output);
+        let entry = Entry { staged: "0".into(), target: name, bytes, replaces: false };
+        staging.commit(vec![entry], overwrite)
+    }
+}
+
+impl Write for StagedFile {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.output.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.output.flush()
+    }
+}

@@ -143,22 +143,22 @@ impl<W: Write> TextTable<W> {
 
 fn line(out: &mut String, cells: &[String], widths: &[usize], right: &[bool]) {
     out.clear();
-    let last = cells.len().saturating_sub(1);
+    // Blanks are written when something follows them: none stand at a line's end.
+    let mut blanks = 0;
     for (i, cell) in cells.iter().enumerate() {
-        if i > 0 {
-            out.push_str("  ");
-        }
         let padding = widths[i].saturating_sub(cell.width());
         if right[i] {
-            out.extend(std::iter::repeat_n(' ', padding));
-            out.push_str(cell);
-        } else {
-            out.push_str(cell);
-            // No blanks at a line's end.
-            if i < last {
-                out.extend(std::iter::repeat_n(' ', padding));
-            }
+            blanks += padding;
         }
+        if !cell.is_empty() {
+            out.extend(std::iter::repeat_n(' ', blanks));
+            out.push_str(cell);
+            blanks = 0;
+        }
+        if !right[i] {
+            blanks += padding;
+        }
+        blanks += 2;
     }
     out.push('\n');
 }

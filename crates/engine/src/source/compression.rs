@@ -39,6 +39,8 @@ pub enum Compression {
 const AHEAD_BYTES_MIN: u64 = 4 << 20;
 const AHEAD_BLOCK_BYTES: usize = 512 << 10;
 const AHEAD_BLOCKS: usize = 4;
+/// So many bytes tell every kind.
+pub(crate) const MAGIC_BYTES: usize = 6;
 const STORED_BUFFER_BYTES: usize = 256 << 10;
 
 impl Compression {
@@ -205,6 +207,22 @@ pub(crate) fn decode(
     };
     // A compressed file of zero bytes holds zero bytes, as everywhere else.
     let empty = match stored.fill_buf() {
+        Ok(bytes) if bytes.len() >= MAGIC_BYTES => {
+            let found = Compression::from_magic(bytes);
+            if found != compression {
+                return Err(Error::Corrupt {
+                    path: path.to_string(),
+                    offset: Some(0),
+                    reason: format!(
+                        "not a valid {} stream: it begins like {} data",
+                        compression.name(),
+                        found.name()
+                    ),
+                    hint: Some("its suffix must tell how it is compressed; rename it".into()),
+                });
+            }
+            false
+        }
         Ok(bytes) => bytes.is_empty(),
         Err(error) => {
             return Err(match state.lock().error.take() {

@@ -79,6 +79,10 @@ impl OpenFile {
         self.planned.size
     }
 
+    pub(crate) fn path(&self) -> &Arc<str> {
+        &self.path
+    }
+
     /// Whether the open file is still what was planned.
     ///
     /// # Errors

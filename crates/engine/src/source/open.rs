@@ -7,7 +7,7 @@ use arrow::datatypes::{Field, FieldRef, Schema};
 use parking_lot::Mutex;
 
 use super::blocks::Blocks;
-use super::compression::{Compression, decode};
+use super::compression::{Compression, MAGIC_BYTES, decode};
 use super::decode::{json, lines, values};
 use super::format::{Dialect, Format};
 use super::input::{ByteInput, FileInput, Identity, OpenFile, ReaderInput, Watch};
@@ -78,7 +78,7 @@ fn open_stdin(spec: &SourceSpec, reader: Box<dyn Read + Send>, cancel: &Cancel) 
 
     // What the sample takes is kept, and read again first.
     let shared = Arc::new(Mutex::new(Pending { taken: Vec::new(), reader }));
-    let mut magic = [0; 6];
+    let mut magic = [0; MAGIC_BYTES];
     let mut tap = Tap { shared: shared.clone() };
     let mut filled = 0;
     while filled < magic.len() {
@@ -332,7 +332,7 @@ fn json_columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
     sample.each_block(cut::Grammar::LINES, |file, is_first, block| {
         inference.add(block, is_first, &file.shown)
     })?;
-    match inference.fields() {
+    match inference.fields()? {
         Some(fields) => Ok(Columns { fields, file: 0 }),
         None => nothing_to_infer(spec, Format::Json),
     }

@@ -1,40 +1,400 @@
-//! Parquet files.
+//! Parquet files: footers read once, row groups packed into splits, columns read by position.
+//!
+//! The pages of a column chunk lie one behind the other and are asked for one by one, so each
+//! chunk that is being read has a window of at least [`WINDOW_BYTES`] that one large read
+//! fills: memory is bounded by the number of columns, not by the size of a row group.
 
+use std::collections::HashMap;
+use std::io::Read;
 use std::sync::Arc;
 
-use arrow::datatypes::FieldRef;
-use arrow::record_batch::RecordBatch;
+use arrow::array::ArrayRef;
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use bytes::{Buf, Bytes};
+use parking_lot::Mutex;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
+    ParquetRecordBatchReaderBuilder,
+};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::ParquetMetaData;
+use parquet::file::reader::{ChunkReader, Length};
 
-use super::input::Watch;
+use super::input::{OpenFile, Watch};
 use super::read::ReadOptions;
 use super::{Piece, SourceFile};
 use crate::error::{Error, Result};
 
-pub(super) fn columns(_files: &[Arc<SourceFile>]) -> Result<(Vec<FieldRef>, usize)> {
-    Err(Error::usage("format `parquet` cannot be read yet"))
+/// The least that one read brings, the end of its column chunk apart.
+const WINDOW_BYTES: u64 = 1 << 20;
+
+/// The columns of all files, which must agree, and the file they are taken from.
+///
+/// # Errors
+/// [`Error::Corrupt`] for a file that is no Parquet file, or whose columns are others.
+pub(super) fn columns(files: &[Arc<SourceFile>]) -> Result<(Vec<FieldRef>, usize)> {
+    let mut first: Option<(Vec<FieldRef>, &Arc<SourceFile>)> = None;
+    for file in files {
+        if file.size() == 0 {
+            return Err(Error::Corrupt {
+                path: file.shown.to_string(),
+                offset: None,
+                reason: "it is empty, and a Parquet file has a footer at least".into(),
+                hint: Some("its writer may not have finished; write it again".into()),
+            });
+        }
+        let metadata = load(file)?;
+        let own: Vec<FieldRef> = metadata.schema().fields().iter().map(|f| plain(f)).collect();
+        let _ = file.metadata.set(metadata);
+        match &first {
+            None => first = Some((own, file)),
+            Some((expected, of)) => {
+                if let Some(difference) = difference(expected, &own) {
+                    return Err(Error::Corrupt {
+                        path: file.shown.to_string(),
+                        offset: None,
+                        reason: format!(
+                            "its columns differ from those of `{}`: {difference}",
+                            of.shown
+                        ),
+                        hint: Some(
+                            "files of one source have the same columns in the same order; name \
+                             the others as a source of their own"
+                                .into(),
+                        ),
+                    });
+                }
+            }
+        }
+    }
+    first
+        .map(|(fields, file)| (fields, file.index))
+        .ok_or_else(|| Error::Internal("no file was listed".into()))
 }
 
+fn difference(expected: &[FieldRef], own: &[FieldRef]) -> Option<String> {
+    let kind = |field: &FieldRef| format!("`{}` {}", field.name(), field.data_type());
+    let differs = expected.iter().zip(own).enumerate().find(|(_, (expected, own))| {
+        expected.name() != own.name() || !expected.data_type().equals_datatype(own.data_type())
+    });
+    if let Some((index, (expected, own))) = differs {
+        return Some(format!(
+            "column {} is {} instead of {}",
+            index + 1,
+            kind(own),
+            kind(expected)
+        ));
+    }
+    (expected.len() != own.len())
+        .then(|| format!("it has {} columns instead of {}", own.len(), expected.len()))
+}
+
+/// A column as the source shows it: nullable, and without the writer's annotations.
+fn plain(field: &FieldRef) -> FieldRef {
+    Arc::new(Field::new(field.name(), field.data_type().clone(), true))
+}
+
+fn load(file: &SourceFile) -> Result<ArrowReaderMetadata> {
+    let open = Arc::new(OpenFile::open(&file.path, &file.shown, file.identity)?);
+    let reader = Positioned::new(open.clone(), None);
+    let options = ArrowReaderOptions::new();
+    let metadata = unwinding(|| ArrowReaderMetadata::load(&reader, options))
+        .map_err(|error| reader.corrupt(&error, "the footer"))?;
+    let fields: Fields = metadata.schema().fields().iter().map(as_views).collect();
+    let wanted = Arc::new(Schema::new_with_metadata(fields, metadata.schema().metadata().clone()));
+    let options = ArrowReaderOptions::new().with_schema(wanted);
+    // Where a column cannot be had as views it is read as it is.
+    Ok(ArrowReaderMetadata::try_new(metadata.metadata().clone(), options).unwrap_or(metadata))
+}
+
+/// Arrow's Parquet reader panics on some damaged pages: that is the file's fault, not ours.
+/// A reader that has panicked is not used again.
+fn unwinding<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err(ParquetError::General("the decoder gave up".into())))
+}
+
+/// The field with text as Utf8View and bytes as BinaryView.
+fn as_views(field: &FieldRef) -> FieldRef {
+    let view = |data_type: &DataType| match data_type {
+        DataType::Utf8 | DataType::LargeUtf8 => Some(DataType::Utf8View),
+        DataType::Binary | DataType::LargeBinary => Some(DataType::BinaryView),
+        _ => None,
+    };
+    let data_type = match field.data_type() {
+        DataType::Dictionary(_, values) => view(values),
+        DataType::Struct(fields) => Some(DataType::Struct(fields.iter().map(as_views).collect())),
+        DataType::List(item) => Some(DataType::List(as_views(item))),
+        DataType::LargeList(item) => Some(DataType::LargeList(as_views(item))),
+        DataType::Map(entries, sorted) => match entries.data_type() {
+            DataType::Struct(pair) if pair.len() == 2 => {
+                // Keys stay as they are: SQL compares them with Utf8 literals.
+                let pair: Fields = vec![pair[0].clone(), as_views(&pair[1])].into();
+                let entries = entries.as_ref().clone().with_data_type(DataType::Struct(pair));
+                Some(DataType::Map(Arc::new(entries), *sorted))
+            }
+            _ => None,
+        },
+        other => view(other),
+    };
+    match data_type {
+        Some(data_type) => Arc::new(field.as_ref().clone().with_data_type(data_type)),
+        None => field.clone(),
+    }
+}
+
+/// Runs of wanted row groups of about the target size, with their stored bytes.
 pub(super) fn row_group_runs(
-    _file: &SourceFile,
-    _target: u64,
-    _wanted: &mut dyn FnMut(usize, usize) -> bool,
+    file: &SourceFile,
+    target: u64,
+    wanted: &mut dyn FnMut(usize, usize) -> bool,
 ) -> Result<Vec<(Vec<usize>, u64)>> {
-    Ok(vec![])
+    let Some(metadata) = file.metadata.get() else {
+        return Err(Error::Internal(format!("`{}` has no metadata", file.shown)));
+    };
+    let mut runs: Vec<(Vec<usize>, u64)> = Vec::new();
+    for (index, group) in metadata.metadata().row_groups().iter().enumerate() {
+        if group.num_rows() == 0 || !wanted(file.index, index) {
+            continue;
+        }
+        let bytes = u64::try_from(group.compressed_size()).unwrap_or(0);
+        match runs.last_mut() {
+            Some((groups, total)) if *total + bytes <= target => {
+                groups.push(index);
+                *total += bytes;
+            }
+            _ => runs.push((vec![index], bytes)),
+        }
+    }
+    Ok(runs)
 }
 
-pub(super) struct ParquetReader;
+/// Reads the wanted columns of some row groups.
+pub(super) struct ParquetReader {
+    reader: ParquetRecordBatchReader,
+    input: Positioned,
+    /// For each wanted column, which of the reader's columns it is, and what it becomes.
+    columns: Vec<(usize, FieldRef)>,
+    schema: Arc<Schema>,
+    watch: Watch,
+    bytes: u64,
+    rows: u64,
+    rows_done: u64,
+    bytes_told: u64,
+}
 
 impl ParquetReader {
     pub(super) fn open(
-        _piece: &Piece,
-        _columns: &[(usize, FieldRef)],
-        _options: &ReadOptions,
-        _watch: Watch,
+        piece: &Piece,
+        columns: &[(usize, FieldRef)],
+        options: &ReadOptions,
+        watch: Watch,
     ) -> Result<Self> {
-        Ok(Self)
+        let file = &piece.file;
+        let Some(metadata) = file.metadata.get() else {
+            return Err(Error::Internal(format!("`{}` has no metadata", file.shown)));
+        };
+        let open = Arc::new(OpenFile::open(&file.path, &file.shown, file.identity)?);
+        let groups = piece.row_groups.clone().unwrap_or_default();
+        let mut read: Vec<usize> = columns.iter().map(|(index, _)| *index).collect();
+        read.sort_unstable();
+        read.dedup();
+        let (mut bytes, mut rows) = (0, 0);
+        for group in groups.iter().filter_map(|group| metadata.metadata().row_groups().get(*group))
+        {
+            bytes += u64::try_from(group.compressed_size()).unwrap_or(0);
+            rows += u64::try_from(group.num_rows()).unwrap_or(0);
+        }
+        let mask = ProjectionMask::roots(metadata.parquet_schema(), read.iter().copied());
+        let input = Positioned::new(open, Some(metadata.metadata()));
+        let builder =
+            ParquetRecordBatchReaderBuilder::new_with_metadata(input.clone(), metadata.clone())
+                .with_row_groups(groups)
+                .with_projection(mask)
+                .with_batch_size(options.batch_rows);
+        let reader =
+            unwinding(|| builder.build()).map_err(|error| input.corrupt(&error, "a row group"))?;
+        let columns: Vec<(usize, FieldRef)> = columns
+            .iter()
+            .map(|(index, field)| (read.partition_point(|other| other < index), field.clone()))
+            .collect();
+        let schema =
+            Arc::new(Schema::new(columns.iter().map(|(_, f)| f.clone()).collect::<Vec<_>>()));
+        Ok(Self { reader, input, columns, schema, watch, bytes, rows, rows_done: 0, bytes_told: 0 })
     }
 
     pub(super) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
-        Ok(None)
+        let next = unwinding(|| match self.reader.next() {
+            None => Ok(None),
+            Some(Ok(batch)) => Ok(Some(batch)),
+            Some(Err(error)) => Err(ParquetError::General(error.to_string())),
+        });
+        let Some(batch) = next.map_err(|error| self.input.corrupt(&error, "a page"))? else {
+            self.tell(self.rows);
+            self.input.open.verify()?;
+            return Ok(None);
+        };
+        self.rows_done += batch.num_rows() as u64;
+        self.tell(self.rows_done);
+        let columns = self
+            .columns
+            .iter()
+            .map(|(index, field)| {
+                let column = batch.column(*index);
+                if column.data_type() == field.data_type() {
+                    return Ok(column.clone());
+                }
+                // Another writer's annotations inside a nested type.
+                cast(column, field.data_type())
+                    .map_err(|error| Error::Internal(format!("column `{}`: {error}", field.name())))
+            })
+            .collect::<Result<Vec<ArrayRef>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
+            .map(Some)
+            .map_err(|error| Error::Internal(error.to_string()))
+    }
+
+    /// Tells progress as a share of the row groups' bytes: which of them are read depends on
+    /// the columns.
+    fn tell(&mut self, rows: u64) {
+        let share = u128::from(self.bytes) * u128::from(rows) / u128::from(self.rows.max(1));
+        let bytes = u64::try_from(share).unwrap_or(self.bytes).min(self.bytes);
+        self.watch.progress.add_bytes(bytes.saturating_sub(self.bytes_told));
+        self.bytes_told = bytes.max(self.bytes_told);
+    }
+}
+
+/// A file read by position, through one window per column chunk.
+#[derive(Clone)]
+struct Positioned {
+    open: Arc<OpenFile>,
+    /// Start and end of every column chunk, in order.
+    chunks: Arc<Vec<(u64, u64)>>,
+    windows: Arc<Mutex<HashMap<usize, (u64, Bytes)>>>,
+    /// Our own error, which Parquet's cannot carry.
+    error: Arc<Mutex<Option<Error>>>,
+}
+
+impl Positioned {
+    fn new(open: Arc<OpenFile>, metadata: Option<&Arc<ParquetMetaData>>) -> Self {
+        let mut chunks: Vec<(u64, u64)> = metadata
+            .iter()
+            .flat_map(|metadata| metadata.row_groups())
+            .flat_map(|group| group.columns())
+            .filter_map(|column| {
+                let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
+                let start = u64::try_from(start).ok()?;
+                let length = u64::try_from(column.compressed_size()).ok()?;
+                Some((start, start.checked_add(length)?))
+            })
+            .collect();
+        chunks.sort_unstable();
+        Self { open, chunks: Arc::new(chunks), windows: Arc::default(), error: Arc::default() }
+    }
+
+    fn corrupt(&self, error: &ParquetError, what: &str) -> Error {
+        if let Some(error) = self.error.lock().take() {
+            return error;
+        }
+        if let Err(error) = self.open.verify() {
+            return error;
+        }
+        let text = error.to_string();
+        let text = text.strip_prefix("Parquet error: ").unwrap_or(&text);
+        Error::Corrupt {
+            path: self.open.path().to_string(),
+            offset: None,
+            reason: format!("{what} cannot be read ({text})"),
+            hint: Some("it is truncated or not a Parquet file; write or fetch it again".into()),
+        }
+    }
+
+    fn fail(&self, error: Error) -> ParquetError {
+        *self.error.lock() = Some(error);
+        ParquetError::General("reading failed".into())
+    }
+
+    fn read(&self, start: u64, length: u64) -> Result<Bytes, ParquetError> {
+        let short = || ParquetError::EOF(format!("{length} bytes at byte {start} are not there"));
+        let end = start.checked_add(length).filter(|end| *end <= self.open.size());
+        if end.is_none() {
+            return Err(short());
+        }
+        let mut buffer = vec![0; usize::try_from(length).map_err(|_| short())?];
+        let count = self.open.read_at(&mut buffer, start).map_err(|error| self.fail(error))?;
+        if count < buffer.len() { Err(short()) } else { Ok(buffer.into()) }
+    }
+
+    /// At least `length` bytes from `start`, and more if they were read along with them.
+    fn window(&self, start: u64, length: u64) -> Result<Bytes, ParquetError> {
+        let chunk = self.chunks.partition_point(|(from, _)| *from <= start).checked_sub(1);
+        let chunk = chunk.filter(|chunk| start.saturating_add(length) <= self.chunks[*chunk].1);
+        let Some(chunk) = chunk else { return self.read(start, length) };
+        let mut windows = self.windows.lock();
+        if let Some((from, bytes)) = windows.get(&chunk) {
+            if start >= *from && start + length <= from + bytes.len() as u64 {
+                #[allow(clippy::cast_possible_truncation)] // Less than the window's length.
+                return Ok(bytes.slice((start - from) as usize..));
+            }
+        }
+        let end = self.chunks[chunk].1.min(self.open.size());
+        let wanted = length.max(WINDOW_BYTES).min(end.saturating_sub(start)).max(length);
+        let bytes = self.read(start, wanted)?;
+        // Chunks that were read to their end are not asked for again.
+        if start + wanted >= end {
+            windows.remove(&chunk);
+            if wanted > length {
+                windows.insert(chunk, (start, bytes.clone()));
+            }
+        } else {
+            windows.insert(chunk, (start, bytes.clone()));
+        }
+        Ok(bytes)
+    }
+}
+
+impl Length for Positioned {
+    fn len(&self) -> u64 {
+        self.open.size()
+    }
+}
+
+impl ChunkReader for Positioned {
+    type T = From;
+
+    fn get_read(&self, start: u64) -> Result<From, ParquetError> {
+        Ok(From { input: self.clone(), at: start, bytes: Bytes::new() })
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        let bytes = self.window(start, length as u64)?;
+        Ok(bytes.slice(..length.min(bytes.len())))
+    }
+}
+
+/// Reads on from a position: page headers, whose length is not known beforehand.
+struct From {
+    input: Positioned,
+    at: u64,
+    bytes: Bytes,
+}
+
+impl Read for From {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        if self.bytes.is_empty() {
+            let left = self.input.open.size().saturating_sub(self.at);
+            if left == 0 || out.is_empty() {
+                return Ok(0);
+            }
+            self.bytes = self.input.window(self.at, 1).map_err(std::io::Error::other)?;
+            self.at += self.bytes.len() as u64;
+        }
+        let count = self.bytes.len().min(out.len());
+        self.bytes.copy_to_slice(&mut out[..count]);
+        Ok(count)
     }
 }

@@ -10,6 +10,7 @@ use arrow::record_batch::RecordBatch;
 use proptest::prelude::*;
 
 use super::*;
+use crate::progress::Progress;
 
 /// Rows as text, null as `∅`.
 type Rows = Vec<Vec<String>>;
@@ -327,4 +328,678 @@ fn a_file_that_changes_after_it_was_listed_is_an_error() {
         assert!(matches!(error, Error::Changed { .. }), "{error:?}");
         assert!(error.to_string().contains(expected), "{error}");
     }
+}
+
+#[test]
+fn json_lines_become_typed_and_nested_rows() {
+    let folder = folder(&[(
+        "a.jsonl",
+        b"\xef\xbb\xbf{\"a\": 1, \"b\": {\"c\": [1.5, null], \"d\": \"x\"}, \"t\": \"2013-01-01T05:00:00Z\"}\r\n\
+          \n{\"t\": null, \"b\": null, \"a\": null}\n{\"b\": {\"d\": \"y\\n\"}, \"e\": true}",
+    )]);
+    let source = open(&folder, "a.jsonl").unwrap();
+    let names: Vec<_> =
+        types(&source).into_iter().map(|(name, kind)| format!("{name} {kind}")).collect();
+    assert_eq!(
+        names,
+        [
+            "a Int64",
+            "b Struct(\"c\": List(Float64), \"d\": Utf8View)",
+            "t Timestamp(µs, \"UTC\")",
+            "e Boolean"
+        ]
+    );
+    let expected = text(&[
+        &["1", "{c: [1.5, ∅], d: x}", "2013-01-01T05:00:00Z", "∅"],
+        &["∅", "∅", "∅", "∅"],
+        &["∅", "{c: ∅, d: y\n}", "∅", "true"],
+    ]);
+    assert_eq!(rows(&source), expected);
+    for (projection, expected) in [
+        (vec![], text(&[&[], &[], &[]])),
+        (vec![3, 0, 3], text(&[&["∅", "1", "∅"], &["∅", "∅", "∅"], &["true", "∅", "true"]])),
+    ] {
+        let options = ReadOptions { projection: Some(projection), ..ReadOptions::default() };
+        assert_eq!(read(&source, 1 << 20, &options).unwrap().0, expected);
+    }
+}
+
+#[test]
+fn json_maps_lists_of_objects_and_mixed_scalars_are_read() {
+    let mut file = String::new();
+    for row in 0..3 {
+        let keys: Vec<_> = (0..150).map(|key| format!("\"k{row}_{key}\":{key}")).collect();
+        file.push_str(&format!(
+            "{{\"m\":{{{}}},\"l\":[{{\"x\":{row}}}],\"s\":{}}}\n",
+            keys.join(","),
+            ["1", "\"a\"", "true"][row]
+        ));
+    }
+    let folder = folder(&[("a.json", file.as_bytes())]);
+    let source = open(&folder, "a.json").unwrap();
+    assert!(matches!(source.schema().field(0).data_type(), DataType::Map(_, false)));
+    let options = ReadOptions { projection: Some(vec![1, 2]), ..ReadOptions::default() };
+    assert_eq!(
+        read(&source, 1 << 20, &options).unwrap().0,
+        text(&[&["[{x: 0}]", "1"], &["[{x: 1}]", "a"], &["[{x: 2}]", "true"]])
+    );
+    assert!(rows(&source)[2][0].contains("k2_149: 149"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn random_json_lines_survive_every_cut(
+        records in prop::collection::vec((any::<i64>(), "\\PC{0,6}", prop::option::of(-1e6..1e6f64)), 1..8),
+        crlf: bool, last_line_end: bool, batch_rows in 1usize..4,
+    ) {
+        let lines: Vec<_> = records
+            .iter()
+            .map(|(int, text, float)| serde_json::json!({"t": format!("x{text}"), "i": int, "f": float}).to_string())
+            .collect();
+        let mut file = lines.join(if crlf { "\r\n" } else { "\n" });
+        if last_line_end {
+            file.push('\n');
+        }
+        let folder = folder(&[("a.json", file.as_bytes())]);
+        let source = open(&folder, "a.json").unwrap();
+        let options = ReadOptions { batch_rows, ..ReadOptions::default() };
+        let whole = read(&source, 1 << 20, &options).unwrap().0;
+        prop_assert_eq!(whole.len(), records.len());
+        for (row, (int, text, _)) in whole.iter().zip(&records) {
+            prop_assert_eq!(&row[0], &format!("x{text}"));
+            prop_assert_eq!(&row[1], &int.to_string());
+        }
+        for target in 1..file.len() as u64 {
+            let (found, again) = read(&source, target, &options).unwrap();
+            prop_assert_eq!(&found, &whole);
+            prop_assert_eq!(again, 0);
+        }
+    }
+}
+
+#[test]
+fn lines_are_one_column() {
+    let folder = folder(&[
+        ("a.log", b"one\r\n\ntwo \xc3\xa9\nthree lines, longer than a view"),
+        ("b.log", b"x\n"),
+    ]);
+    let source = open(&folder, "*.log").unwrap();
+    let expected =
+        text(&[&["one"], &[""], &["two é"], &["three lines, longer than a view"], &["x"]]);
+    assert_eq!(rows(&source), expected);
+    for batch_rows in 1..4 {
+        for projection in [vec![0], vec![]] {
+            let columns = projection.len();
+            let options =
+                ReadOptions { projection: Some(projection), batch_rows, ..ReadOptions::default() };
+            for target in [1, 3, 100] {
+                let found = read(&source, target, &options).unwrap().0;
+                assert_eq!(found.len(), 5);
+                assert!(found.iter().zip(&expected).all(|(f, e)| f[..] == e[..columns]));
+            }
+        }
+    }
+}
+
+fn parquet_file(path: &Path, batch: &RecordBatch, rows_per_group: usize) {
+    let properties = ::parquet::file::properties::WriterProperties::builder()
+        .set_max_row_group_row_count(Some(rows_per_group))
+        .build();
+    let file = std::fs::File::create(path).unwrap();
+    let mut writer =
+        ::parquet::arrow::ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
+    writer.write(batch).unwrap();
+    writer.close().unwrap();
+}
+
+fn parquet_folder() -> (tempfile::TempDir, Rows) {
+    use arrow::array::{DictionaryArray, Int64Array, LargeStringArray, RecordBatch as B};
+    let n = 5000;
+    let dictionary: DictionaryArray<arrow::datatypes::Int32Type> = (0..n)
+        .map(|row| if row % 7 == 0 { None } else { Some(["a", "b", "c"][row % 3]) })
+        .collect();
+    let batch = B::try_from_iter([
+        ("n", Arc::new(Int64Array::from_iter_values(0..n as i64)) as arrow::array::ArrayRef),
+        ("d", Arc::new(dictionary)),
+        (
+            "s",
+            Arc::new(LargeStringArray::from_iter_values((0..n).map(|r| format!("some text {r}")))),
+        ),
+    ])
+    .unwrap();
+    let folder = folder(&[("y=2013/x", b""), ("y=2014/x", b"")]);
+    std::fs::remove_file(folder.path().join("y=2013/x")).unwrap();
+    std::fs::remove_file(folder.path().join("y=2014/x")).unwrap();
+    parquet_file(&folder.path().join("y=2013/a.parquet"), &batch, 1000);
+    parquet_file(&folder.path().join("y=2014/b.parquet"), &batch.slice(0, 10), 1000);
+    let mut rows = rows_of(&batch);
+    rows.extend(rows_of(&batch.slice(0, 10)));
+    for (index, row) in rows.iter_mut().enumerate() {
+        row.push(if index < n { "2013".into() } else { "2014".into() });
+    }
+    (folder, rows)
+}
+
+#[test]
+fn parquet_row_groups_become_splits() {
+    let (folder, expected) = parquet_folder();
+    let source = open(&folder, "").unwrap();
+    let kinds: Vec<_> = types(&source).into_iter().map(|(_, kind)| kind).collect();
+    assert_eq!(kinds, [DataType::Int64, DataType::Utf8View, DataType::Utf8View, DataType::Int64]);
+    assert_eq!(rows(&source), expected);
+    assert_eq!(source.splits_of(1, &mut |_, _| true).unwrap().len(), 6);
+    assert_eq!(source.splits().unwrap().len(), 1);
+    assert_eq!(source.parquet_metadata(0).unwrap().num_row_groups(), 5);
+
+    let progress = Progress::new();
+    let options = ReadOptions {
+        projection: Some(vec![3, 2, 0]),
+        progress: progress.clone(),
+        ..ReadOptions::default()
+    };
+    let found = read(&source, 1, &options).unwrap().0;
+    assert_eq!(found[3], [&expected[3][3], &expected[3][2], &expected[3][0]].map(String::clone));
+    assert_eq!(progress.rows_done(), 5010);
+    let bytes: u64 = source.splits().unwrap().iter().map(|split| split.bytes).sum();
+    assert_eq!(progress.bytes_done(), bytes);
+
+    let options = ReadOptions { projection: Some(vec![]), ..ReadOptions::default() };
+    assert_eq!(read(&source, 1, &options).unwrap().0.len(), 5010);
+    let pruned = source.splits_where(&mut |file, group| file == 0 && group == 4).unwrap();
+    let reader = source.read(&pruned[0], &ReadOptions::default()).unwrap();
+    let rows: Rows = reader.flat_map(|batch| rows_of(&batch.unwrap())).collect();
+    assert_eq!(rows, expected[4000..5000]);
+}
+
+#[test]
+fn damaged_parquet_files_are_errors_and_never_panics() {
+    let (folder, expected) = parquet_folder();
+    let path = folder.path().join("y=2014/b.parquet");
+    let whole = std::fs::read(&path).unwrap();
+    let url = "y=2014/b.parquet";
+    for cut in [0, 3, 8, whole.len() / 2, whole.len() - 1] {
+        std::fs::write(&path, &whole[..cut]).unwrap();
+        let error = open(&folder, url).unwrap_err();
+        assert!(matches!(error, Error::Corrupt { .. }), "{error:?}");
+    }
+    let mut refused = 0;
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0xff;
+        std::fs::write(&path, &bytes).unwrap();
+        match open(&folder, url).and_then(|s| read(&s, 1 << 20, &ReadOptions::default())) {
+            Ok(_) => {}
+            Err(Error::Corrupt { .. }) => refused += 1,
+            Err(other) => panic!("byte {at}: {other:?}"),
+        }
+    }
+    assert!(refused > whole.len() / 4, "{refused} of {}", whole.len());
+    let _ = expected;
+}
+
+#[test]
+fn parquet_files_that_differ_are_an_error_that_names_both_and_the_column() {
+    use arrow::array::{Float64Array, Int64Array};
+    let folder = folder(&[]);
+    let int = RecordBatch::try_from_iter([(
+        "a",
+        Arc::new(Int64Array::from(vec![1])) as arrow::array::ArrayRef,
+    )]);
+    let float = RecordBatch::try_from_iter([(
+        "a",
+        Arc::new(Float64Array::from(vec![1.0])) as arrow::array::ArrayRef,
+    )]);
+    parquet_file(&folder.path().join("a.parquet"), &int.unwrap(), 10);
+    parquet_file(&folder.path().join("b.parquet"), &float.unwrap(), 10);
+    let message = message(open(&folder, "*.parquet"));
+    for part in ["a.parquet", "b.parquet", "column 1 is `a` Float64 instead of `a` Int64"] {
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+fn rejects(allowed: &str, folder: Option<&tempfile::TempDir>) -> ReadOptions {
+    let folder = folder.map(|folder| folder.path().to_path_buf());
+    let rejects = Arc::new(Rejects::new(allowed.parse().unwrap(), folder));
+    ReadOptions { rejects, ..ReadOptions::default() }
+}
+
+#[test]
+fn bad_csv_records_are_located_explained_kept_and_skipped() {
+    let mut file = String::from("id,x,name\n");
+    // Enough good records that the bad ones are beyond the sample.
+    for id in 0..60_000 {
+        file.push_str(&format!("{id},{id}.5,name {id}\n"));
+    }
+    let mut file = file.into_bytes();
+    let first = file.len();
+    file.extend_from_slice(b"60000,oops,\"two\nlines\"\n1.5,1,a\n60001,1,good\n");
+    file.extend_from_slice(b"1,2\n1,2,3,4\n2,2,\xff\xfe\n60002,2,good\n3,3,\"open\n");
+    let data = folder(&[("a.csv", &file)]);
+    let source = open(&data, "a.csv").unwrap();
+
+    let error = read(&source, 1 << 20, &ReadOptions::default()).unwrap_err();
+    let Error::BadRecords { first: shown, count, .. } = &error else { panic!("{error:?}") };
+    assert!(*count >= 1);
+    assert_eq!(shown[0].line, 60_002);
+    assert_eq!(shown[0].offset, first as u64);
+    assert_eq!(shown[0].column.as_deref(), Some("x"));
+    assert_eq!(shown[0].reason, "expected a Float64, found `oops`");
+    let message = error.to_string();
+    assert!(
+        message.contains("hint: --null 'oops' if it means null, or --schema 'x TEXT'"),
+        "{message}"
+    );
+
+    let run = tempfile::tempdir().unwrap();
+    for target in [1 << 20, 100_000, 500] {
+        let options = rejects("6", Some(&run));
+        let (found, _) = read(&source, target, &options).unwrap();
+        assert_eq!(found.len(), 60_002);
+        assert_eq!(found[60_000], ["60001", "1.0", "good"]);
+        assert_eq!(options.rejects.count(), 6);
+        let found: Vec<_> =
+            options.rejects.first().iter().map(|bad| (bad.line, bad.reason.clone())).collect();
+        assert_eq!(
+            found,
+            [
+                (60_002, "expected a Float64, found `oops`".to_string()),
+                (60_004, "expected an Int64, found `1.5`".into()),
+                (60_006, "expected 3 fields, found 2".into()),
+                (60_007, "expected 3 fields, found 4".into()),
+                (60_008, "field 3 is not valid UTF-8".into()),
+            ]
+        );
+    }
+    let copies = std::fs::read_to_string(run.path().join("rejected/3.jsonl")).unwrap();
+    let copies: Vec<serde_json::Value> =
+        copies.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(copies.len(), 6);
+    assert_eq!(copies[0]["record"], "60000,oops,\"two\nlines\"");
+    assert_eq!(copies[4]["record_hex"], "322c322cfffe0a");
+    assert_eq!(copies[5]["reason"], "a quote is never closed");
+    assert_eq!(copies[5]["line"], 60_010);
+
+    let options = rejects("5", Some(&run));
+    assert!(matches!(read(&source, 1 << 20, &options), Err(Error::BadRecords { count: 6, .. })));
+    read(&source, 1 << 20, &rejects("1%", None)).unwrap();
+    let error = read(&source, 1 << 20, &rejects("0.005%", None)).unwrap_err();
+    assert!(error.to_string().contains("6 malformed records, 0.005% allowed"), "{error}");
+
+    // A column that is not read is not checked; records of the wrong width still are refused.
+    let options = ReadOptions { projection: Some(vec![2]), ..rejects("4", None) };
+    assert_eq!(read(&source, 1 << 20, &options).unwrap().0.len(), 60_004);
+}
+
+#[test]
+fn bad_json_records_are_located_and_explained() {
+    let lines: &[(&str, &str)] = &[
+        ("{\"a\": 1.5}", "expected an Int64, found `1.5`"),
+        ("{\"a\": \"x\"}", "expected an Int64, found `x`"),
+        ("{\"a\": true}", "expected an Int64, found `true`"),
+        ("{\"a\": {\"z\": 1}}", "expected an Int64, found an object"),
+        ("{\"a\": 1} {\"a\": 2}", "the line goes on after its value"),
+        ("{\"a\": 1", "the line ends within its value"),
+        ("{\"a\": nope}", "not valid JSON"),
+        ("[{\"a\": 1}]", "expected an object, found an array"),
+        ("17", "expected an object, found a number"),
+        ("{\"s\": {\"t\": 1700000000}}", "expected a timestamp"),
+        ("{\"s\": 3}", "expected an object, found a number `3`"),
+        ("{\"l\": [{\"d\": \"2013-01-01 05:00:00\"}]}", "expected a date"),
+        ("{\"b\": \"yes\"}", "expected a Boolean"),
+        ("{\"f\": \"abc\"}", "expected a Float64, found `abc`"),
+    ];
+    let good = "{\"a\": 1, \"s\": {\"t\": \"2013-01-01T00:00:00\"}, \"l\": [{\"d\": \"2013-01-01\"}], \"b\": true, \"f\": 0.5}\n";
+    for (line, reason) in lines {
+        let mut file = good.repeat(10_001);
+        while file.len() < 2 << 20 {
+            file.push_str(&good.repeat(1000));
+        }
+        let at = file.len();
+        let goods = file.lines().count();
+        file.push_str(&format!("{line}\n{good}{good}"));
+        let data = folder(&[("a.json", file.as_bytes())]);
+        let source = open(&data, "a.json").unwrap();
+        let options = rejects("1", None);
+        let (found, _) = read(&source, 1 << 20, &options).unwrap();
+        assert_eq!(found.len(), goods + 2, "{line}");
+        let bad = &options.rejects.first()[0];
+        assert_eq!((bad.line, bad.offset), (goods as u64 + 1, at as u64), "{line}");
+        assert!(bad.reason.contains(reason), "{line}: {}", bad.reason);
+    }
+}
+
+#[test]
+fn a_wholly_bad_file_is_read_in_reasonable_time_and_counted_exactly() {
+    let mut file = "a\n".to_string() + &"1\n".repeat(600_000);
+    file.push_str(&"x\n".repeat(100_000));
+    let data = folder(&[("a.csv", file.as_bytes())]);
+    let source = open(&data, "a.csv").unwrap();
+    let options = rejects("50%", None);
+    assert_eq!(read(&source, 200_000, &options).unwrap().0.len(), 600_000);
+    assert_eq!(options.rejects.count(), 100_000);
+    assert_eq!(options.rejects.first()[4].line, 600_006);
+}
+
+#[test]
+fn invalid_utf8_is_a_bad_record_in_every_text_format() {
+    for (name, file, good) in [
+        ("a.csv", &b"a,b\n1,x\n2,\xff\n3,y\n"[..], 2),
+        ("a.json", b"{\"a\": \"x\"}\n{\"a\": \"\xc3\"}\n{\"a\": \"y\"}\n", 2),
+        ("a.log", b"x\n\xff\ny\n", 2),
+    ] {
+        let data = folder(&[(name, file)]);
+        let source = open(&data, name).unwrap();
+        for projection in [None, Some(vec![])] {
+            let options = ReadOptions { projection, ..rejects("1", None) };
+            let (found, _) = read(&source, 1 << 20, &options).unwrap();
+            assert_eq!((found.len(), options.rejects.count()), (good, 1), "{name}");
+            assert!(options.rejects.first()[0].reason.contains("UTF-8"));
+        }
+    }
+}
+
+fn compressed(kind: &str, bytes: &[u8]) -> Vec<u8> {
+    match kind {
+        "gz" => {
+            let mut encoder =
+                flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            encoder.write_all(bytes).unwrap();
+            encoder.finish().unwrap()
+        }
+        "zst" => {
+            // With a checksum, as the zstd command has it.
+            let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+            encoder.include_checksum(true).unwrap();
+            encoder.write_all(bytes).unwrap();
+            encoder.finish().unwrap()
+        }
+        "bz2" => {
+            let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+            encoder.write_all(bytes).unwrap();
+            encoder.finish().unwrap()
+        }
+        _ => {
+            let mut encoder = liblzma::write::XzEncoder::new(Vec::new(), 1);
+            encoder.write_all(bytes).unwrap();
+            encoder.finish().unwrap()
+        }
+    }
+}
+
+/// Rows that do not compress to nothing.
+fn noise(rows: u64) -> String {
+    let mut state = 1u64;
+    (0..rows)
+        .map(|row| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(row);
+            format!("{row},{state:x}{:x}\n", state.rotate_left(17).wrapping_mul(state | 1))
+        })
+        .collect()
+}
+
+#[test]
+fn compressed_files_are_decoded_to_the_end_of_their_last_member() {
+    for kind in ["gz", "zst", "bz2", "xz"] {
+        let mut bytes = compressed(kind, b"a,b\n1,x\n2");
+        bytes.extend(compressed(kind, b",y\n3,z"));
+        let name = format!("a.csv.{kind}");
+        let data = folder(&[(&name, &bytes), (&format!("b.csv.{kind}"), b"")]);
+        let source = open(&data, "*").unwrap();
+        let progress = Progress::new();
+        let options = ReadOptions { progress: progress.clone(), ..ReadOptions::default() };
+        let (found, _) = read(&source, 1, &options).unwrap();
+        assert_eq!(found, text(&[&["1", "x"], &["2", "y"], &["3", "z"]]), "{kind}");
+        assert_eq!(progress.bytes_done(), bytes.len() as u64);
+    }
+}
+
+#[test]
+fn a_truncated_or_corrupt_compressed_file_is_an_error_with_its_offset() {
+    for (kind, rows) in [
+        ("gz", 2000),
+        ("zst", 2000),
+        ("bz2", 2000),
+        ("xz", 2000),
+        ("gz", 200_000),
+        ("zst", 250_000),
+    ] {
+        let whole = compressed(kind, format!("a,b\n{}", noise(rows)).as_bytes());
+        let name = format!("a.csv.{kind}");
+        let data = folder(&[(&name, &whole)]);
+        let path = data.path().join(&name);
+        assert_eq!(
+            read(&open(&data, &name).unwrap(), 1, &ReadOptions::default()).unwrap().0.len() as u64,
+            rows
+        );
+
+        std::fs::write(&path, &whole[..whole.len() - 7]).unwrap();
+        let result = open(&data, &name).and_then(|s| read(&s, 1, &ReadOptions::default()));
+        let error = result.unwrap_err();
+        let Error::Corrupt { offset: Some(offset), reason, .. } = &error else {
+            panic!("{error:?}")
+        };
+        assert!(
+            *offset <= whole.len() as u64 && *offset + 100_000 > whole.len() as u64,
+            "{kind}: {error}"
+        );
+        assert!(reason.contains("ends before its end mark"), "{kind}: {error}");
+
+        let mut broken = whole.clone();
+        let middle = broken.len() / 2;
+        broken[middle..middle + 64].fill(0xa5);
+        std::fs::write(&path, &broken).unwrap();
+        let result = open(&data, &name).and_then(|s| read(&s, 1, &rejects("100%", None)));
+        let error = result.unwrap_err();
+        assert!(matches!(error, Error::Corrupt { .. }), "{kind}: {error:?}");
+
+        std::fs::write(&path, b"a,b\n1,2\n").unwrap();
+        let error = open(&data, &name).unwrap_err();
+        assert!(error.to_string().contains("not a valid"), "{kind}: {error}");
+    }
+}
+
+#[test]
+fn bad_records_in_a_compressed_file_have_their_line() {
+    let body = format!("a,b\n{}x,1\n{}y\n", noise(30_000), noise(10));
+    let bytes = compressed("gz", body.as_bytes());
+    let data = folder(&[("a.csv.gz", &bytes)]);
+    let source = open(&data, "a.csv.gz").unwrap();
+    let options = rejects("2", None);
+    read(&source, 1, &options).unwrap();
+    let lines: Vec<_> = options.rejects.first().iter().map(|bad| (bad.line, bad.offset)).collect();
+    let first = 4 + noise(30_000).len() as u64;
+    assert_eq!(lines, [(30_002, first), (30_013, first + 4 + noise(10).len() as u64)]);
+}
+
+#[test]
+fn a_reader_can_be_dropped_or_cancelled_before_its_end() {
+    let bytes = compressed("gz", format!("a,b\n{}", noise(250_000)).as_bytes());
+    assert!(bytes.len() > 5 << 20);
+    let data = folder(&[("a.csv.gz", &bytes)]);
+    let source = open(&data, "a.csv.gz").unwrap();
+    let split = source.splits().unwrap().remove(0);
+    let options = ReadOptions::default();
+    let mut reader = source.read(&split, &options).unwrap();
+    assert!(reader.next().unwrap().is_ok());
+    drop(reader);
+    let mut reader = source.read(&split, &options).unwrap();
+    reader.next().unwrap().unwrap();
+    options.cancel.cancel();
+    let last = reader.by_ref().last().unwrap();
+    assert!(matches!(last, Err(Error::Interrupted)));
+    assert!(reader.next().is_none());
+}
+
+#[test]
+fn standard_input_is_sampled_and_then_read_from_its_start() {
+    for (format, plain, good) in [
+        (Format::Csv, format!("a,b\n{}", noise(100_000)), 100_000),
+        (Format::Lines, noise(50), 50),
+        (Format::Json, "{\"a\": 1}\n{\"a\": 2}".to_string(), 2),
+    ] {
+        for kind in ["", "gz", "zst"] {
+            let bytes = match kind {
+                "" => plain.clone().into_bytes(),
+                kind => compressed(kind, plain.as_bytes()),
+            };
+            let mut spec = SourceSpec { url: "-".into(), ..SourceSpec::default() };
+            let stdin = || Box::new(std::io::Cursor::new(bytes.clone()));
+            let error = Source::open_with(&spec, stdin(), &Cancel::new()).unwrap_err();
+            assert!(error.to_string().contains("--source-format"));
+            spec.format = Some(format);
+            let source = Arc::new(Source::open_with(&spec, stdin(), &Cancel::new()).unwrap());
+            assert!(source.is_stdin());
+            assert_eq!(rows(&source).len(), good, "{format} {kind}");
+            let again = message(read(&source, 1, &ReadOptions::default()));
+            assert!(again.contains("only once"), "{again}");
+        }
+    }
+    let spec =
+        SourceSpec { url: "-".into(), format: Some(Format::Parquet), ..SourceSpec::default() };
+    assert!(
+        message(Source::open_with(&spec, Box::new(std::io::empty()), &Cancel::new()))
+            .contains("file first")
+    );
+}
+
+#[test]
+fn folders_give_columns_that_win_over_the_files_own() {
+    let data = folder(&[
+        ("day=2013-01-01/s=a%2Fb/x.csv", b"n,day\n1,9\n2,9\n"),
+        ("day=2013-01-02/s=__HIVE_DEFAULT_PARTITION__/x.csv", b"n,day\n3,9\n"),
+    ]);
+    let source = open(&data, "").unwrap();
+    let names: Vec<_> =
+        types(&source).into_iter().map(|(name, kind)| format!("{name} {kind}")).collect();
+    assert_eq!(names, ["n Int64", "day Date32", "s Utf8View"]);
+    let expected = text(&[
+        &["1", "2013-01-01", "a/b"],
+        &["2", "2013-01-01", "a/b"],
+        &["3", "2013-01-02", "∅"],
+    ]);
+    assert_eq!(rows(&source), expected);
+    let options = ReadOptions { projection: Some(vec![2]), ..ReadOptions::default() };
+    assert_eq!(read(&source, 1 << 20, &options).unwrap().0, text(&[&["a/b"], &["a/b"], &["∅"]]));
+}
+
+#[test]
+fn a_users_schema_overrides_types_by_name() {
+    let data = folder(&[
+        ("a.csv", b"id,t\n1,2\n"),
+        ("b.json", b"{\"id\": 1, \"t\": 2}\n"),
+        ("c.csv", b""),
+        ("d.log", b"x\n"),
+    ]);
+    let schema = |fields: &[(&str, DataType)]| {
+        Some(Arc::new(Schema::new(
+            fields
+                .iter()
+                .map(|(name, kind)| Field::new(*name, kind.clone(), true))
+                .collect::<Vec<_>>(),
+        )))
+    };
+    for file in ["a.csv", "b.json"] {
+        let mut spec = spec(&data, file);
+        spec.schema = schema(&[("t", DataType::Utf8)]);
+        let source = Arc::new(Source::open(&spec).unwrap());
+        assert_eq!(source.schema().field(1).data_type(), &DataType::Utf8);
+        assert_eq!(rows(&source), text(&[&["1", "2"]]));
+        spec.schema = schema(&[("idd", DataType::Utf8)]);
+        assert!(message(Source::open(&spec)).contains("did you mean `id`"));
+        spec.schema = schema(&[("id", DataType::Null)]);
+        assert!(message(Source::open(&spec)).contains("cannot be of type Null"));
+    }
+    let mut empty = spec(&data, "c.csv");
+    empty.schema = schema(&[("a", DataType::Int64)]);
+    let source = Arc::new(Source::open(&empty).unwrap());
+    assert_eq!(rows(&source), Rows::new());
+    assert_eq!(source.splits().unwrap().len(), 0);
+    let mut headless = spec(&data, "a.csv");
+    headless.options.header = Some(false);
+    assert_eq!(types(&Source::open(&headless).unwrap())[0].0, "column_1");
+    headless.schema = schema(&[("x", DataType::Utf8View), ("y", DataType::Utf8View)]);
+    let source = Arc::new(Source::open(&headless).unwrap());
+    assert_eq!(rows(&source), text(&[&["id", "t"], &["1", "2"]]));
+    let mut lines = spec(&data, "d.log");
+    lines.schema = schema(&[("line", DataType::Int64)]);
+    assert!(message(Source::open(&lines)).contains("CAST"));
+}
+
+#[test]
+fn dialects_are_obeyed() {
+    for (file, change, expected) in [
+        (
+            &b"a|b\n# no, \"record\n1|'x|y'\n"[..],
+            (|o: &mut TextOptions| {
+                o.delimiter = Some(b'|');
+                o.quote = Some(Some(b'\''));
+                o.comment = Some(b'#');
+            }) as fn(&mut TextOptions),
+            text(&[&["1", "x|y"]]),
+        ),
+        (
+            b"a,b\n\"1,\"x\"\n2,\"y\n",
+            |o| o.quote = Some(None),
+            text(&[&["\"1", "\"x\""], &["2", "\"y"]]),
+        ),
+        (b"a,b\n1,\"x\\\"y\"\n", |o| o.escape = Some(b'\\'), text(&[&["1", "x\"y"]])),
+        (b"1,x\n2,y\n", |o| o.header = Some(false), text(&[&["1", "x"], &["2", "y"]])),
+        (b"a\r1\r2\r", |_| (), text(&[&["1"], &["2"]])),
+        (b"a\n\n1\n\n", |_| (), text(&[&["1"]])),
+        (b"a\n\"\"\n1\n", |_| (), text(&[&["\u{2205}"], &["1"]])),
+    ] {
+        let data = folder(&[("a.csv", file)]);
+        let mut spec = spec(&data, "a.csv");
+        change(&mut spec.options);
+        let source = Arc::new(Source::open(&spec).unwrap());
+        assert_eq!(rows(&source), expected, "{}", file.escape_ascii());
+    }
+    let data = folder(&[("a.tsv", b"a\tb\n1\tx,y\n")]);
+    assert_eq!(rows(&open(&data, "a.tsv").unwrap()), text(&[&["1", "x,y"]]));
+}
+
+#[test]
+fn tiny_files_of_every_kind_never_panic() {
+    let alphabet = b"a,\"\n\r\\{}[]:1\xff\xef\xbb\xbf\x1f\x8b";
+    for name in ["a.csv", "a.json", "a.log", "a.parquet", "a.csv.gz", "a.json.zst"] {
+        for first in alphabet {
+            for second in alphabet {
+                let data = folder(&[(name, &[*first, *second])]);
+                if let Ok(source) = open(&data, name) {
+                    let _ = read(&source, 1, &rejects("100%", None));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_giant_record_spanning_several_splits_is_one_row() {
+    let giant = "line, \"\"x\"\"\n".repeat(300_000);
+    let file = format!("a,b\n1,\"{giant}\"\n2,y\n");
+    let data = folder(&[("a.csv", file.as_bytes())]);
+    let source = open(&data, "a.csv").unwrap();
+    assert!(source.splits().unwrap().len() > 2);
+    let (found, _) = read(&source, 1 << 20, &ReadOptions::default()).unwrap();
+    assert_eq!(found.len(), 2);
+    assert_eq!(found[0][1].len(), giant.len() - 2 * 300_000);
+    let mut splits = source.splits().unwrap();
+    source.exact_splits(&mut splits, &Cancel::new()).unwrap();
+    assert_eq!(splits[1].exact_start, Some(file.len() as u64 - 4));
+}
+
+#[test]
+fn small_files_share_splits_in_order() {
+    let files: Vec<_> = (0..100).map(|i| format!("{i:03}.csv")).collect();
+    let bodies: Vec<_> = (0..100).map(|i| format!("a\n{i}\n")).collect();
+    let pairs: Vec<_> =
+        files.iter().zip(&bodies).map(|(f, b)| (f.as_str(), b.as_bytes())).collect();
+    let data = folder(&pairs);
+    let source = open(&data, "*.csv").unwrap();
+    assert_eq!(source.splits().unwrap().len(), 1);
+    let found = rows(&source);
+    assert_eq!(found, (0..100).map(|i| vec![i.to_string()]).collect::<Rows>());
+    assert_eq!(read(&source, 17, &ReadOptions::default()).unwrap().0, found);
 }

@@ -52,7 +52,7 @@ impl Table {
             true => None,
             false => Some(new_group_values(spec.key_schema(), &GroupOrdering::None)?),
         };
-        let columns = spec.aggregates.iter().map(state::column).collect::<Result<_>>()?;
+        let columns = spec.leaders().map(state::column).collect::<Result<_>>()?;
         Ok(Table { spec: Arc::clone(spec), groups, columns, group_of_row: Vec::new() })
     }
 
@@ -86,7 +86,7 @@ impl Table {
         let keys: Vec<ArrayRef> =
             batch.columns()[..self.spec.keys.len()].iter().map(one_zero_one_nan).collect();
         let group_count = self.assign(&keys, batch.num_rows())?;
-        for (aggregate, column) in self.spec.aggregates.iter().zip(&mut self.columns) {
+        for (aggregate, column) in self.spec.leaders().zip(&mut self.columns) {
             column.update(&Rows {
                 values: aggregate.argument.map(|index| batch.column(index)),
                 filter: aggregate.filter.map(|index| batch.column(index).as_boolean()),
@@ -141,7 +141,13 @@ impl Table {
 
     /// How good each aggregate's answers are; none where they are exact by nature.
     pub fn precisions(&self) -> Vec<Option<Precision>> {
-        self.columns.iter().map(|column| column.precision()).collect()
+        let mut precisions = vec![None; self.spec.aggregates.len()];
+        for (state, column) in self.spec.states.iter().zip(&self.columns) {
+            for index in state {
+                precisions[*index] = column.precision(&self.spec.aggregates[*index]);
+            }
+        }
+        precisions
     }
 
     /// The answer: keys and one column per aggregate; leaves an empty table.
@@ -150,13 +156,16 @@ impl Table {
     /// Where an answer does not fit its type.
     pub fn finish(&mut self) -> Result<RecordBatch> {
         let group_count = self.group_count();
-        let answers: Vec<ArrayRef> = self
-            .columns
-            .iter_mut()
-            .map(|column| column.finish(group_count))
-            .collect::<Result<_>>()?;
+        let spec = Arc::clone(&self.spec);
+        let mut answers: Vec<Option<ArrayRef>> = vec![None; spec.aggregates.len()];
+        for (state, column) in spec.states.iter().zip(&mut self.columns) {
+            let shared: Vec<&Aggregate> = state.iter().map(|i| &spec.aggregates[*i]).collect();
+            for (index, answer) in state.iter().zip(column.finish_shared(group_count, &shared)?) {
+                answers[*index] = Some(answer);
+            }
+        }
         let mut columns = self.take_keys()?;
-        columns.extend(answers);
+        columns.extend(answers.into_iter().flatten());
         let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(group_count));
         Ok(RecordBatch::try_new_with_options(self.spec.output_schema(), columns, &options)?)
     }

@@ -109,6 +109,15 @@ pub struct Aggregate {
     pub udf: Arc<AggregateUDF>,
 }
 
+impl Aggregate {
+    fn can_share(&self, other: &Aggregate) -> bool {
+        matches!(
+            (&self.function, &other.function),
+            (Function::Quantile { .. }, Function::Quantile { .. })
+        ) && (self.argument, self.filter) == (other.argument, other.filter)
+    }
+}
+
 /// Keys and aggregates of a table. The map's rows hold the keys first, then arguments and
 /// filters.
 #[derive(Debug, Clone)]
@@ -117,9 +126,29 @@ pub struct TableSpec {
     pub keys: Vec<FieldRef>,
     /// The aggregates, in the order of the answer's columns.
     pub aggregates: Vec<Aggregate>,
+    /// Per kept state, the aggregates that it answers: quantiles of one argument share a
+    /// histogram, any other aggregate has a state of its own.
+    pub states: Vec<Vec<usize>>,
 }
 
 impl TableSpec {
+    /// A spec of keys and aggregates.
+    pub fn new(keys: Vec<FieldRef>, aggregates: Vec<Aggregate>) -> Self {
+        let mut states: Vec<Vec<usize>> = Vec::new();
+        for (index, aggregate) in aggregates.iter().enumerate() {
+            match states.iter_mut().find(|state| aggregates[state[0]].can_share(aggregate)) {
+                Some(state) => state.push(index),
+                None => states.push(vec![index]),
+            }
+        }
+        TableSpec { keys, aggregates, states }
+    }
+
+    /// Per kept state, the first of the aggregates that it answers.
+    pub fn leaders(&self) -> impl Iterator<Item = &Aggregate> {
+        self.states.iter().map(|state| &self.aggregates[state[0]])
+    }
+
     /// The schema of the finished table: keys, then one column per aggregate.
     pub fn output_schema(&self) -> SchemaRef {
         let outputs = self.aggregates.iter().map(|aggregate| Arc::clone(&aggregate.output));
@@ -131,16 +160,17 @@ impl TableSpec {
         Arc::new(Schema::new(self.keys.clone()))
     }
 
-    /// A line per key and aggregate that is equal for tables whose states merge.
-    ///
-    /// Output names are left out: they do not change what a state holds.
-    pub fn fingerprint(&self) -> Vec<String> {
-        let keys = self.keys.iter().map(|key| format!("key {}", key.data_type()));
-        let aggregates = self.aggregates.iter().map(|aggregate| {
-            let filtered = if aggregate.filter.is_some() { " filtered" } else { "" };
-            format!("{} of {}{filtered}", aggregate.function, aggregate.argument_type)
+    /// A line per key and state, as `--explain` and partial tables show them.
+    pub fn describe(&self) -> Vec<String> {
+        let keys =
+            self.keys.iter().map(|key| format!("by {} ({})", key.name(), key.data_type()));
+        let states = self.states.iter().map(|state| {
+            let names: Vec<&str> =
+                state.iter().map(|i| self.aggregates[*i].output.name().as_str()).collect();
+            let leader = &self.aggregates[state[0]];
+            format!("{} = {} of {}", names.join(", "), leader.function, leader.argument_type)
         });
-        keys.chain(aggregates).collect()
+        keys.chain(states).collect()
     }
 }
 

@@ -185,8 +185,20 @@ pub trait StateColumn: Send {
     /// Where an answer does not fit its type.
     fn finish(&mut self, group_count: usize) -> Result<ArrayRef>;
 
+    /// The answers of the aggregates that share these states (see
+    /// [`TableSpec`](super::TableSpec)); leaves an empty column.
+    ///
+    /// # Errors
+    /// As [`StateColumn::finish`].
+    fn finish_shared(&mut self, group_count: usize, of: &[&Aggregate]) -> Result<Vec<ArrayRef>> {
+        match of {
+            [_] => Ok(vec![self.finish(group_count)?]),
+            _ => Err(Error::Internal("states are shared that cannot be".into())),
+        }
+    }
+
     /// How good the answers are; none where they are exact by nature.
-    fn precision(&self) -> Option<Precision> {
+    fn precision(&self, _of: &Aggregate) -> Option<Precision> {
         None
     }
 
@@ -233,17 +245,14 @@ pub fn column(aggregate: &Aggregate) -> Result<Box<dyn StateColumn>> {
         Function::Min | Function::Max => Box::new(Extreme::new(aggregate)?),
         Function::Unique(params) => {
             let empty = Hll::new(*params).map_err(|e| Error::usage(e.to_string()))?;
-            Box::new(Sketches::new(UniqueOf { empty, output }))
-        },
-        Function::Quantile { ranks, list } => {
-            Box::new(Sketches::new(QuantilesOf { ranks: ranks.clone(), list: *list, output }))
+            Box::new(Sketches::new(UniqueOf { empty }, aggregate))
         }
-        Function::TopK { k, capacity } => Box::new(Sketches::new(TopKOf {
-            k: *k,
-            empty: TopK::new(*capacity).map_err(|e| Error::usage(e.to_string()))?,
-            argument: aggregate.argument_type.clone(),
-            output,
-        })),
+        Function::Quantile { .. } => Box::new(Sketches::new(QuantilesOf, aggregate)),
+        Function::TopK { k, capacity } => {
+            let empty = TopK::new(*capacity).map_err(|e| Error::usage(e.to_string()))?;
+            let kind = TopKOf { k: *k, empty, argument: aggregate.argument_type.clone() };
+            Box::new(Sketches::new(kind, aggregate))
+        }
         Function::Collect { limit } => Box::new(Collect {
             limit: *limit,
             argument: aggregate.argument_type.clone(),
@@ -753,19 +762,20 @@ trait SketchKind: Send {
     fn decode(&self, bytes: &[u8]) -> Result<Self::State, tidemill_sketch::SketchError>;
     /// Feeds `rows` to `states`, calling `grown` with the change in heap bytes.
     fn update(&self, states: &mut [Self::State], heap: &mut usize, rows: &Rows<'_>) -> Result<()>;
-    fn precision(&self, state: &Self::State) -> Precision;
-    fn finish(&self, states: Vec<Self::State>) -> Result<ArrayRef>;
+    fn precision(state: &Self::State, of: &Aggregate) -> Precision;
+    fn finish(&self, states: &[Self::State], of: &Aggregate) -> Result<ArrayRef>;
 }
 
 struct Sketches<K: SketchKind> {
     kind: K,
+    aggregate: Aggregate,
     states: Vec<K::State>,
     heap: usize,
 }
 
 impl<K: SketchKind> Sketches<K> {
-    fn new(kind: K) -> Self {
-        Sketches { kind, states: Vec::new(), heap: 0 }
+    fn new(kind: K, aggregate: &Aggregate) -> Self {
+        Sketches { kind, aggregate: aggregate.clone(), states: Vec::new(), heap: 0 }
     }
 
     fn resize(&mut self, group_count: usize) {
@@ -820,11 +830,18 @@ impl<K: SketchKind> StateColumn for Sketches<K> {
     fn finish(&mut self, group_count: usize) -> Result<ArrayRef> {
         self.resize(group_count);
         self.heap = 0;
-        self.kind.finish(std::mem::take(&mut self.states))
+        self.kind.finish(&std::mem::take(&mut self.states), &self.aggregate)
     }
 
-    fn precision(&self) -> Option<Precision> {
-        let each = self.states.iter().map(|state| self.kind.precision(state));
+    fn finish_shared(&mut self, group_count: usize, of: &[&Aggregate]) -> Result<Vec<ArrayRef>> {
+        self.resize(group_count);
+        self.heap = 0;
+        let states = std::mem::take(&mut self.states);
+        of.iter().map(|one| self.kind.finish(&states, one)).collect()
+    }
+
+    fn precision(&self, of: &Aggregate) -> Option<Precision> {
+        let each = self.states.iter().map(|state| K::precision(state, of));
         Some(each.fold(Precision::EXACT, Precision::and))
     }
 
@@ -839,7 +856,6 @@ fn binary<'a>(name: &str, array: &'a ArrayRef) -> Result<&'a LargeBinaryArray> {
 
 struct UniqueOf {
     empty: Hll,
-    output: DataType,
 }
 
 impl SketchKind for UniqueOf {
@@ -878,22 +894,18 @@ impl SketchKind for UniqueOf {
         Ok(())
     }
 
-    fn precision(&self, state: &Hll) -> Precision {
+    fn precision(state: &Hll, _: &Aggregate) -> Precision {
         Precision { exact: state.is_exact(), error: state.relative_error() }
     }
 
-    fn finish(&self, states: Vec<Hll>) -> Result<ArrayRef> {
+    fn finish(&self, states: &[Hll], of: &Aggregate) -> Result<ArrayRef> {
         let counts = states.iter().map(|hll| i64::try_from(hll.count()).unwrap_or(i64::MAX));
         let counts: ArrayRef = Arc::new(Int64Array::from_iter_values(counts));
-        value::cast_to(&counts, &self.output)
+        value::cast_to(&counts, of.output.data_type())
     }
 }
 
-struct QuantilesOf {
-    ranks: Vec<f64>,
-    list: bool,
-    output: DataType,
-}
+struct QuantilesOf;
 
 impl SketchKind for QuantilesOf {
     type State = Quantiles;
@@ -935,33 +947,37 @@ impl SketchKind for QuantilesOf {
         Ok(())
     }
 
-    fn precision(&self, state: &Quantiles) -> Precision {
+    fn precision(state: &Quantiles, of: &Aggregate) -> Precision {
+        let Function::Quantile { ranks, .. } = &of.function else { return Precision::EXACT };
         if state.is_exact() {
             return Precision::EXACT;
         }
-        let widths = self.ranks.iter().filter_map(|rank| state.interval(*rank));
+        let widths = ranks.iter().filter_map(|rank| state.interval(*rank));
         let error = widths.map(|(low, high)| (high - low) / 2.0).fold(0.0, f64::max);
         Precision { exact: false, error }
     }
 
-    fn finish(&self, states: Vec<Quantiles>) -> Result<ArrayRef> {
-        let mut numbers = Float64Builder::with_capacity(states.len() * self.ranks.len());
+    fn finish(&self, states: &[Quantiles], of: &Aggregate) -> Result<ArrayRef> {
+        let Function::Quantile { ranks, list } = &of.function else {
+            return Err(mismatch("quantile"));
+        };
+        let mut numbers = Float64Builder::with_capacity(states.len() * ranks.len());
         let mut lengths = Vec::with_capacity(states.len());
         let mut present = Vec::with_capacity(states.len());
-        for state in &states {
-            let answers = state.quantiles(&self.ranks);
+        for state in states {
+            let answers = state.quantiles(ranks);
             let some = answers.iter().any(Option::is_some);
             present.push(some);
-            if !self.list {
+            if !list {
                 numbers.append_option(answers.first().copied().flatten());
             } else if some {
                 answers.iter().for_each(|answer| numbers.append_option(*answer));
             }
-            lengths.push(if some { self.ranks.len() } else { 0 });
+            lengths.push(if some { ranks.len() } else { 0 });
         }
         let numbers: ArrayRef = Arc::new(numbers.finish());
-        if !self.list {
-            return value::cast_to(&numbers, &self.output);
+        if !list {
+            return value::cast_to(&numbers, of.output.data_type());
         }
         Ok(Arc::new(ListArray::try_new(
             Arc::new(Field::new_list_field(DataType::Float64, true)),
@@ -976,7 +992,6 @@ struct TopKOf {
     k: usize,
     empty: TopK,
     argument: DataType,
-    output: DataType,
 }
 
 impl SketchKind for TopKOf {
@@ -1020,15 +1035,15 @@ impl SketchKind for TopKOf {
         Ok(())
     }
 
-    fn precision(&self, state: &TopK) -> Precision {
+    fn precision(state: &TopK, _: &Aggregate) -> Precision {
         Precision { exact: state.is_exact(), error: state.max_error() as f64 }
     }
 
-    fn finish(&self, states: Vec<TopK>) -> Result<ArrayRef> {
+    fn finish(&self, states: &[TopK], of: &Aggregate) -> Result<ArrayRef> {
         let mut items: Vec<Vec<u8>> = Vec::new();
         let mut counts: Vec<i64> = Vec::new();
         let mut lengths = Vec::with_capacity(states.len());
-        for state in &states {
+        for state in states {
             let top = state.top(self.k);
             lengths.push(top.len());
             for entry in top {
@@ -1037,7 +1052,7 @@ impl SketchKind for TopKOf {
             }
         }
         let values = value::from_items(&items, &self.argument)?;
-        let DataType::List(field) = &self.output else {
+        let DataType::List(field) = of.output.data_type() else {
             return Err(Error::Internal("top_k answers with a list".into()));
         };
         let DataType::Struct(fields) = field.data_type() else {

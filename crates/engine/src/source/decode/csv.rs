@@ -124,7 +124,7 @@ impl RecordDecoder for CsvDecoder {
         result
     }
 
-    fn explain(&self, record: &[u8]) -> Option<Fault> {
+    fn explain(&mut self, record: &[u8]) -> Option<Fault> {
         let fields = match split(&self.dialect, record) {
             Ok(Some(fields)) => fields,
             Ok(None) => return None, // A comment or a blank line.

@@ -82,7 +82,7 @@ impl RecordDecoder for LinesDecoder {
         Ok(())
     }
 
-    fn explain(&self, record: &[u8]) -> Option<Fault> {
+    fn explain(&mut self, record: &[u8]) -> Option<Fault> {
         match std::str::from_utf8(record) {
             Ok(_) => None,
             Err(error) => Some(Fault::new(format!(

@@ -44,7 +44,7 @@ pub trait RecordDecoder: Send {
     fn decode(&mut self, block: &[u8], out: &mut Vec<RecordBatch>) -> Result<(), usize>;
 
     /// Why `record` cannot be decoded; none if it can. Slow and exact.
-    fn explain(&self, record: &[u8]) -> Option<Fault>;
+    fn explain(&mut self, record: &[u8]) -> Option<Fault>;
 }
 
 /// Decodes what can be decoded of `block` and calls `refuse` for each record that cannot, by
