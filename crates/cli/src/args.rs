@@ -120,6 +120,9 @@ pub struct MergeArgs {
     /// Partial tables
     #[arg(value_name = "PARTIAL", required = true)]
     pub partials: Vec<PathBuf>,
+    /// Write one partial table of them all, instead of the result
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["output", "format", "max_files"])]
+    pub partial: Option<PathBuf>,
     #[command(flatten)]
     pub sink: SinkArgs,
     #[command(flatten)]

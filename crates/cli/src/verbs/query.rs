@@ -5,7 +5,7 @@ use std::path::Path;
 use tidemill_engine::job::{Job, Limits};
 use tidemill_engine::running::{self, Preparation, Running};
 use tidemill_engine::sink::{self, SinkSpec};
-use tidemill_engine::{Error, Plan, Query, Result};
+use tidemill_engine::{Error, Merge, Plan, Query, Result};
 
 use super::output::{CoverageSink, finish, finish_without_rows};
 use super::{Outcome, print, read_text};
@@ -43,7 +43,11 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
         if args.dry_run {
             return explain(&query, &preparation, None, None);
         }
-        let running = partial(query, &preparation, out, args.sink.overwrite)?;
+        let (settings, id) = (preparation.settings.clone(), preparation.id.clone());
+        let (target, overwrite) = (out.clone(), args.sink.overwrite);
+        let running = Running::without_rows(settings.cancel.clone(), move || {
+            Plan::new(&query, &settings)?.run_partial(&target, overwrite, &id)
+        })?;
         return finish_without_rows(running, &preparation, &out.display().to_string(), &coverage);
     }
     let sink = args.sink.sink(job.sink.as_ref())?;
@@ -59,26 +63,24 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
 
 /// `tidemill merge PARTIAL…`.
 pub fn merge(args: MergeArgs) -> anyhow::Result<Outcome> {
+    if let Some(out) = args.partial {
+        let coverage = CoverageSink::new(args.limits.coverage.as_deref(), None)?;
+        let preparation = prepare(&args.limits.limits(), &Limits::default())?;
+        let (settings, id) = (preparation.settings.clone(), preparation.id.clone());
+        let (target, overwrite) = (out.display().to_string(), args.sink.overwrite);
+        let running = Running::without_rows(settings.cancel.clone(), move || {
+            Merge::new(&args.partials, &settings)?.run_partial(&out, overwrite, &id)
+        })?;
+        return finish_without_rows(running, &preparation, &target, &coverage);
+    }
     let sink = args.sink.sink(None)?;
     let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
     let preparation = prepare(&args.limits.limits(), &Limits::default())?;
     let settings = preparation.settings.clone();
     let running = Running::start(settings.cancel.clone(), move || {
-        tidemill_engine::query::merge(&args.partials, &settings)
+        Merge::new(&args.partials, &settings)?.run()
     })?;
     finish(running, &preparation, &sink, &coverage, false)
-}
-
-fn partial(
-    query: Query,
-    preparation: &Preparation,
-    out: &Path,
-    overwrite: bool,
-) -> Result<Running> {
-    let (settings, out) = (preparation.settings.clone(), out.to_owned());
-    Running::without_rows(settings.cancel.clone(), move || {
-        Plan::new(&query, &settings)?.run_partial(&out, overwrite)
-    })
 }
 
 /// The limits as settings, with Ctrl-C wired to them.
