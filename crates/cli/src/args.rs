@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use clap::builder::styling::{Effects, Styles};
+use clap::builder::styling::{Style, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 const STYLES: Styles = Styles::styled()
-    .header(Effects::BOLD.into_style())
-    .usage(Effects::BOLD.into_style())
-    .literal(Effects::BOLD.into_style());
+    .header(Style::new().bold())
+    .usage(Style::new().bold())
+    .literal(Style::new().bold());
 
 const EXAMPLES: &str = "\
 Examples:

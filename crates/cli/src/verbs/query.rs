@@ -5,7 +5,7 @@ use std::path::Path;
 use tidemill_engine::job::{Job, Limits};
 use tidemill_engine::running::{self, Preparation, Running};
 use tidemill_engine::sink::{self, SinkSpec};
-use tidemill_engine::{Error, Merge, Plan, Query, Result};
+use tidemill_engine::{Error, Merge, Plan, Query};
 
 use super::output::{CoverageSink, finish, finish_without_rows};
 use super::{Outcome, print, read_text};
