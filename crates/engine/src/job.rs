@@ -157,7 +157,12 @@ impl Job {
 
     /// The job as a question to the planner.
     pub fn query(&self) -> Query {
-        Query { sql: self.to_sql(), sources: self.sources.clone(), ..Query::default() }
+        Query {
+            sql: self.to_sql(),
+            sources: self.sources.clone(),
+            map: self.map.clone(),
+            ..Query::default()
+        }
     }
 
     /// The job as one SQL query: the map, grouped by the tables' keys.

@@ -17,6 +17,7 @@ pub mod functions;
 pub mod home;
 pub mod job;
 pub mod memory;
+mod names;
 pub mod partial;
 pub mod plan;
 pub mod progress;

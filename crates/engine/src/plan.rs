@@ -128,30 +128,22 @@ fn is_per_record_but_for_fetch(plan: &LogicalPlan) -> bool {
     step.inputs().into_iter().all(is_per_record_but_for_fetch)
 }
 
-/// Why a plan is not a map, for a job file's `[map] sql`; none where it is one.
-pub fn refusal_of_map(plan: &LogicalPlan) -> Option<String> {
+/// What a map's plan does over many records, for a job file's `[map] sql`; none where it
+/// looks at one record at a time. Joins are let through: they run on DataFusion's path.
+pub fn refusal_of_map(plan: &LogicalPlan) -> Option<&'static str> {
     let mut refusal = None;
     let walked = plan.apply(|node| {
-        let step = match node {
-            LogicalPlan::TableScan(_)
-            | LogicalPlan::Projection(_)
-            | LogicalPlan::Filter(_)
-            | LogicalPlan::SubqueryAlias(_)
-            | LogicalPlan::Unnest(_) => return Ok(TreeNodeRecursion::Continue),
-            LogicalPlan::Aggregate(_) => "GROUP BY or an aggregate function",
-            LogicalPlan::Distinct(_) => "DISTINCT",
-            LogicalPlan::Limit(_) => "LIMIT",
-            LogicalPlan::Sort(_) => "ORDER BY",
-            LogicalPlan::Window(_) => "a window function",
-            LogicalPlan::Join(_) => "a join",
-            LogicalPlan::Union(_) => "UNION",
-            LogicalPlan::Subquery(_) => "a subquery",
-            _ => "a step over many records",
+        refusal = match node {
+            LogicalPlan::Aggregate(_) => Some("GROUP BY or an aggregate function"),
+            LogicalPlan::Distinct(_) => Some("DISTINCT"),
+            LogicalPlan::Limit(_) => Some("LIMIT"),
+            LogicalPlan::Sort(_) => Some("ORDER BY"),
+            LogicalPlan::Window(_) => Some("a window function"),
+            _ => return Ok(TreeNodeRecursion::Continue),
         };
-        refusal = Some(step.to_string());
         Ok(TreeNodeRecursion::Stop)
     });
-    walked.is_err().then(|| "a step over many records".to_string()).or(refusal)
+    walked.is_ok().then_some(refusal).flatten()
 }
 
 /// The map and the spec of an aggregation, or why our states cannot hold it.

@@ -35,7 +35,7 @@ use crate::coverage::{self, Amount, Coverage, Estimate, RowAmount};
 use crate::error::{Error, Result};
 use crate::home::RunId;
 use crate::partial::{self, Header, PartialReader, PartialWriter};
-use crate::plan::{Route, Tables, route};
+use crate::plan::{Route, Tables, refusal_of_map, route};
 use crate::progress::Progress;
 use crate::rows::Rows;
 use crate::scan::{RunState, Scan, SourceTable, external};
@@ -44,7 +44,7 @@ use crate::source::{MaxBad, Rejects, Source, SourceSpec};
 use crate::table::Table;
 use crate::table::merge::{Merged, Merger, Parked};
 use crate::tables::{self, Work};
-use crate::{session, suggest};
+use crate::{names, session, suggest};
 
 /// How a query is run: the same for the command line, a job file and Python.
 #[derive(Debug, Clone)]
@@ -104,6 +104,8 @@ pub struct Query {
     pub sources: Vec<NamedSource>,
     /// Format, options and schema of files that the SQL names; the URL is not looked at.
     pub defaults: SourceSpec,
+    /// A part of `sql` that has to be per record: a job's map. It is checked, not run.
+    pub map: Option<String>,
     /// Column types that override inference, as SQL has them: `id BIGINT, ts TIMESTAMP`. For
     /// sources without a schema of their own.
     pub schema: Option<String>,
@@ -131,13 +133,13 @@ impl Plan {
         let rejects = Arc::new(Rejects::new(settings.max_bad, settings.rejected_folder.clone()));
         let context =
             session::open(settings.share(3, 4), settings.threads, &settings.spill_folder)?;
-        let statement = one_select(&query.sql)?;
+        let mut statement = one_select(&query.sql)?;
         let run = RunState {
             cancel: settings.cancel.clone(),
             progress: settings.progress.clone(),
             rejects: Arc::clone(&rejects),
         };
-        let mut tables = Vec::new();
+        let mut tables: Vec<(String, Arc<SourceTable>)> = Vec::new();
         for reference in context.state().resolve_table_references(&statement)? {
             let (name, mut spec) = find(query, &reference)?;
             if let (None, Some(schema)) = (&spec.schema, &query.schema) {
@@ -151,6 +153,18 @@ impl Plan {
             let table = Arc::new(SourceTable::new(source, run.clone()));
             context.register_table(reference, Arc::clone(&table) as Arc<dyn TableProvider>)?;
             tables.push((name, table));
+        }
+        respell(&mut statement, &tables);
+        if let Some(map) = &query.map {
+            let mut map = one_select(map)?;
+            respell(&mut map, &tables);
+            let planned = block_on(context.state().statement_to_plan(map))?;
+            if let Some(step) = refusal_of_map(&planned) {
+                return Err(Error::usage_hint(
+                    format!("the map's SQL has {step}, and a map sees one record at a time"),
+                    "group in [tables]; order, limit and windows need a `tidemill query`",
+                ));
+            }
         }
         Self::with_tables(query, settings, rejects, context, statement, tables)
     }
@@ -463,8 +477,9 @@ impl Merge {
             TableReference::bare(first.source.as_str()),
             Arc::clone(&empty) as Arc<dyn TableProvider>,
         )?;
-        let statement = one_select(&query.sql)?;
+        let mut statement = one_select(&query.sql)?;
         let tables = vec![(first.source, empty)];
+        respell(&mut statement, &tables);
         let plan = Plan::with_tables(&query, settings, rejects, context, statement, tables)?;
         let found = plan.mergeable()?.spec.describe();
         if found != first.tables {
@@ -532,6 +547,13 @@ fn in_file(error: Error, file: &Path) -> Error {
             Error::Corrupt { path: file.display().to_string(), offset, reason, hint }
         }
         other => other,
+    }
+}
+
+fn respell(statement: &mut Statement, tables: &[(String, Arc<SourceTable>)]) {
+    if let Statement::Statement(statement) = statement {
+        let schemas: Vec<SchemaRef> = tables.iter().map(|(_, table)| table.schema()).collect();
+        names::respell(statement, schemas.iter().map(AsRef::as_ref));
     }
 }
 

@@ -1,0 +1,127 @@
+//! Column names as people write them: `userId` finds `userId` without quotes.
+//!
+//! SQL folds unquoted names to lower case, yet the keys of JSON events are in camel case
+//! more often than not. Before planning, an unquoted name that no column has in lower case
+//! is given the spelling of the one column, or struct field, that it equals but for case.
+//! Quoted names are left alone.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::ControlFlow;
+
+use arrow::datatypes::{DataType, Schema};
+use datafusion::sql::sqlparser::ast::{Expr, Ident, Statement, VisitMut, VisitorMut};
+
+/// Respells the unquoted names of `statement` after the columns of `schemas`.
+pub fn respell<'a>(statement: &mut Statement, schemas: impl Iterator<Item = &'a Schema>) {
+    let mut names = BTreeSet::new();
+    for schema in schemas {
+        for field in schema.fields() {
+            collect(field.name(), field.data_type(), &mut names);
+        }
+    }
+    let mut spellings: HashMap<String, Vec<&str>> = HashMap::new();
+    for name in &names {
+        spellings.entry(name.to_lowercase()).or_default().push(name);
+    }
+    let _: ControlFlow<()> = statement.visit(&mut Respell { spellings });
+}
+
+fn collect<'a>(name: &'a str, of: &'a DataType, names: &mut BTreeSet<&'a str>) {
+    names.insert(name);
+    let fields: Vec<_> = match of {
+        DataType::Struct(fields) => fields.iter().collect(),
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            vec![item]
+        }
+        DataType::Map(entries, _) => vec![entries],
+        _ => Vec::new(),
+    };
+    for field in fields {
+        collect(field.name(), field.data_type(), names);
+    }
+}
+
+struct Respell<'a> {
+    /// Per lower-case name, the ways in which columns spell it.
+    spellings: HashMap<String, Vec<&'a str>>,
+}
+
+impl Respell<'_> {
+    fn respell(&self, ident: &mut Ident) {
+        if ident.quote_style.is_some() {
+            return;
+        }
+        let lower = ident.value.to_lowercase();
+        let Some(spellings) = self.spellings.get(&lower) else { return };
+        let meant = match spellings.as_slice() {
+            spellings if spellings.contains(&ident.value.as_str()) => ident.value.clone(),
+            // As the SQL standard reads it.
+            spellings if spellings.contains(&lower.as_str()) => return,
+            [one] => (*one).to_string(),
+            // Several that differ in case only: quotes must tell which.
+            _ => return,
+        };
+        if meant != lower {
+            *ident = Ident::with_quote('"', meant);
+        }
+    }
+}
+
+impl VisitorMut for Respell<'_> {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Identifier(ident) => self.respell(ident),
+            Expr::CompoundIdentifier(parts) => {
+                parts.iter_mut().for_each(|ident| self.respell(ident));
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{Field, Fields};
+    use datafusion::sql::sqlparser::dialect::GenericDialect;
+    use datafusion::sql::sqlparser::parser::Parser;
+
+    use super::*;
+
+    fn check(sql: &str, expected: &str) {
+        let inner = Fields::from(vec![Field::new("hostName", DataType::Utf8, true)]);
+        let schema = Schema::new(vec![
+            Field::new("userId", DataType::Int64, true),
+            Field::new("day", DataType::Utf8, true),
+            Field::new("Total", DataType::Int64, true),
+            Field::new("TOTAL", DataType::Int64, true),
+            Field::new("client", DataType::Struct(inner), true),
+        ]);
+        let mut statements = Parser::parse_sql(&GenericDialect {}, sql).unwrap();
+        respell(&mut statements[0], [&schema].into_iter());
+        assert_eq!(statements[0].to_string(), expected);
+    }
+
+    #[test]
+    fn an_unquoted_name_finds_its_column_whatever_the_case() {
+        check(
+            "SELECT userId, USERID, DAY, \"userid\" FROM t GROUP BY userid",
+            "SELECT \"userId\", \"userId\", DAY, \"userid\" FROM t GROUP BY \"userId\"",
+        );
+    }
+
+    #[test]
+    fn of_several_spellings_the_exact_one_counts() {
+        check(
+            "SELECT Total, TOTAL, total FROM t",
+            "SELECT \"Total\", \"TOTAL\", total FROM t",
+        );
+    }
+
+    #[test]
+    fn fields_of_structs_are_found_too() {
+        check("SELECT t.client.HOSTNAME FROM t", "SELECT t.client.\"hostName\" FROM t");
+    }
+}
