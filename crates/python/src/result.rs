@@ -144,7 +144,8 @@ fn already_read() -> Error {
 
 #[pymethods]
 impl RawResult {
-    /// Hands the rows over as an Arrow C stream.
+    /// Hands the rows over as an Arrow C stream, once the first are there: what goes wrong
+    /// before that is raised as what it is, not as the consumer's own error.
     fn stream<'py>(
         &self,
         py: Python<'py>,
@@ -154,6 +155,14 @@ impl RawResult {
             Some(capsule) => requested(&capsule, &self.schema)?,
             None => self.schema.clone(),
         };
+        self.with_rows(py, |rows, waiter| {
+            if rows.ahead.is_empty()
+                && let Some(batch) = rows.read(waiter)?
+            {
+                rows.ahead.push_back(batch);
+            }
+            Ok(())
+        })?;
         let rows = lock(&self.rows).take().ok_or_else(|| raise(py, already_read()))?;
         let stream = Stream { rows, schema, cancel: self.cancel.clone(), ended: false };
         let stream = FFI_ArrowArrayStream::new(Box::new(stream));
