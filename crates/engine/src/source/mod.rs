@@ -20,6 +20,16 @@
 //! middle of a file guesses where its first record starts ([`cut`]). The guess is nearly
 //! always right and always checked: see [`SplitReader::start`].
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::cast_possible_truncation
+    )
+)]
+
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use std::path::PathBuf;

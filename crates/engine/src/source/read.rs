@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Date32Array, Int64Array, StringViewArray, new_null_array};
+use arrow::array::{ArrayRef, StringViewArray, new_null_array};
 use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 
@@ -124,6 +124,7 @@ pub struct SplitReader {
 
 struct Current {
     file: Arc<SourceFile>,
+    is_whole: bool,
     keys: Vec<Option<ArrayRef>>,
     body: Body,
 }
@@ -224,10 +225,20 @@ impl SplitReader {
                     Some(batch) => self.ready.push_back(batch),
                     None => self.next_piece()?,
                 },
-                Body::Text { blocks, .. } => match blocks.next_block()? {
+                Body::Text { blocks, header, .. } => match blocks.next_block()? {
                     Some(block) => self.decode(block)?,
                     None => {
-                        self.stats.end = Some(blocks.position());
+                        let end = blocks.position();
+                        // The splits behind this one take what they find for records.
+                        if *header && !current.is_whole && end < current.file.size() {
+                            return Err(Error::Corrupt {
+                                path: current.file.shown.to_string(),
+                                offset: Some(0),
+                                reason: format!("its first {end} bytes are blank lines"),
+                                hint: Some("a header is expected at the beginning".into()),
+                            });
+                        }
+                        self.stats.end = Some(end);
                         self.next_piece()?;
                     }
                 },
@@ -257,16 +268,17 @@ impl SplitReader {
             .columns
             .iter()
             .map(|column| match column {
-                Origin::File(_) => None,
-                Origin::Key(index) => Some(self.key_column(&piece.file, *index)),
+                Origin::File(_) => Ok(None),
+                Origin::Key(index) => self.key_column(&piece.file, *index).map(Some),
             })
-            .collect();
-        self.current = Some(Current { file: piece.file, keys, body });
+            .collect::<Result<_>>()?;
+        let is_whole = piece.is_whole_file();
+        self.current = Some(Current { file: piece.file, is_whole, keys, body });
         Ok(())
     }
 
     /// A folder's value, as often as the largest batch has rows.
-    fn key_column(&self, file: &SourceFile, index: usize) -> ArrayRef {
+    fn key_column(&self, file: &SourceFile, index: usize) -> Result<ArrayRef> {
         let rows = self.options.batch_rows;
         let data_type = self
             .source
@@ -275,14 +287,17 @@ impl SplitReader {
             .position(|origin| *origin == Origin::Key(index))
             .map_or(DataType::Utf8View, |at| self.source.schema.field(at).data_type().clone());
         let value = file.keys.get(index).and_then(|(_, value)| value.as_deref());
-        let array: Option<ArrayRef> = value.and_then(|text| match data_type {
-            DataType::Int64 => {
-                Some(Arc::new(Int64Array::from_value(text.parse().ok()?, rows)) as ArrayRef)
-            }
-            DataType::Date32 => Some(Arc::new(Date32Array::from_value(values::date(text)?, rows))),
-            _ => Some(Arc::new(StringViewArray::from_iter_values(std::iter::repeat_n(text, rows)))),
-        });
-        array.unwrap_or_else(|| new_null_array(&data_type, rows))
+        let repeated =
+            value.map(|text| StringViewArray::from_iter_values(std::iter::repeat_n(text, rows)));
+        let Some(repeated) = repeated else { return Ok(new_null_array(&data_type, rows)) };
+        values::column(&repeated, &data_type, &values::Nulls::default()).map_err(|_| {
+            Error::usage(format!(
+                "`{}`: the folder's value `{}` is not {}",
+                file.shown,
+                value.unwrap_or_default(),
+                values::describe(&data_type)
+            ))
+        })
     }
 
     fn new_decoder(&self) -> Result<Box<dyn RecordDecoder>> {

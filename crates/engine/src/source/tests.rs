@@ -1003,3 +1003,48 @@ fn small_files_share_splits_in_order() {
     assert_eq!(found, (0..100).map(|i| vec![i.to_string()]).collect::<Rows>());
     assert_eq!(read(&source, 17, &ReadOptions::default()).unwrap().0, found);
 }
+
+#[test]
+fn a_schema_may_name_the_columns_of_folders() {
+    let data = folder(&[("m=01/x.csv", b"n\n1\n"), ("m=02/x.csv", b"n\n2\n")]);
+    assert_eq!(types(&open(&data, "").unwrap())[1].1, DataType::Int64);
+    let mut spec = spec(&data, "");
+    spec.schema = Some(Arc::new(Schema::new(vec![Field::new("m", DataType::Utf8View, true)])));
+    let source = Arc::new(Source::open(&spec).unwrap());
+    assert_eq!(rows(&source), text(&[&["1", "01"], &["2", "02"]]));
+    spec.schema = Some(Arc::new(Schema::new(vec![Field::new("m", DataType::Boolean, true)])));
+    let source = Arc::new(Source::open(&spec).unwrap());
+    assert!(message(read(&source, 1, &ReadOptions::default())).contains("`01` is not a Boolean"));
+}
+
+#[test]
+fn sources_and_readers_can_go_to_other_threads() {
+    fn check<T: Send>() {}
+    fn check_shared<T: Send + Sync>() {}
+    check::<SplitReader>();
+    check::<SplitStats>();
+    check_shared::<Source>();
+    check_shared::<Rejects>();
+    check_shared::<Split>();
+}
+
+#[test]
+fn real_logs_are_read() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/logs");
+    if !root.is_dir() {
+        eprintln!("skipped: {} is not there", root.display());
+        return;
+    }
+    for (name, format, expected) in [
+        ("nginxplus.jsonl", None, 500),
+        ("auth.log", None, 7121),
+        ("apache_access.log", Some(Format::Lines), 10_000),
+    ] {
+        let url = root.join(name).display().to_string();
+        let spec = SourceSpec { url, format, ..SourceSpec::default() };
+        let source = Arc::new(Source::open(&spec).unwrap());
+        let (whole, _) = read(&source, u64::MAX, &ReadOptions::default()).unwrap();
+        assert_eq!(whole.len(), expected, "{name}");
+        assert_eq!(read(&source, 70_000, &ReadOptions::default()).unwrap().0, whole);
+    }
+}
