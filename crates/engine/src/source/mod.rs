@@ -137,7 +137,8 @@ impl SourceFile {
             lines.range(..=offset).next_back().map_or((0, 1), |(at, line)| (*at, *line));
         if at < offset {
             let file = input::OpenFile::open(&self.path, &self.shown, self.identity)?;
-            let mut buffer = vec![0; blocks::READ_BYTES];
+            let distance = usize::try_from(offset - at).unwrap_or(usize::MAX);
+            let mut buffer = vec![0; distance.min(blocks::READ_BYTES)];
             while at < offset {
                 let wanted = usize::try_from(offset - at).unwrap_or(usize::MAX).min(buffer.len());
                 let count = file.read_at(&mut buffer[..wanted], at)?;

@@ -77,7 +77,7 @@ pub struct SplitStats {
     pub start: Option<u64>,
     /// The first record start at or behind the split's end; none before the end is reached.
     pub end: Option<u64>,
-    refused: Vec<Refused>,
+    pub(super) refused: Vec<Refused>,
 }
 
 impl SplitStats {
@@ -93,6 +93,8 @@ impl SplitStats {
 
 /// A reader holds so many bytes of refused records, then hands them over if it may.
 const HELD_BYTES_MAX: usize = 4 << 20;
+/// About what a refused record takes besides its bytes.
+const HELD_OVERHEAD_BYTES: usize = 300;
 /// What a guess looks at first.
 const WINDOW_BYTES: usize = 64 << 10;
 
@@ -119,7 +121,7 @@ pub struct SplitReader {
     held_bytes: usize,
     exact: bool,
     failed: bool,
-    split_bytes: u64,
+    split: Split,
 }
 
 struct Current {
@@ -173,7 +175,7 @@ impl SplitReader {
             held_bytes: 0,
             exact,
             failed: false,
-            split_bytes: split.bytes,
+            split: split.clone(),
             options,
         };
         reader.next_piece()?;
@@ -253,7 +255,7 @@ impl SplitReader {
         }
         self.current = None;
         let Some(piece) = self.pieces.pop_front() else {
-            self.stats.bytes = self.split_bytes;
+            self.stats.bytes = self.split.bytes;
             return Ok(());
         };
         let watch =
@@ -403,7 +405,7 @@ impl SplitReader {
                 }
                 let record = &rest[range];
                 let kept = &record[..record.len().min(KEPT_BYTES_MAX)];
-                *held += kept.len();
+                *held += kept.len() + HELD_OVERHEAD_BYTES;
                 self.stats.rejected += 1;
                 refused.push(Refused {
                     file: file.clone(),
@@ -417,15 +419,34 @@ impl SplitReader {
         }
         self.ready.extend(self.scratch.drain(..));
         if !self.stats.refused.is_empty() {
-            let rejects = &self.options.rejects;
+            let rejects = self.options.rejects.clone();
             let too_many = rejects.would_exceed(self.stats.refused.len() as u64);
-            if self.exact && (too_many || self.held_bytes > HELD_BYTES_MAX) {
-                self.held_bytes = 0;
-                rejects.add(std::mem::take(&mut self.stats.refused))?;
-            } else if too_many {
+            let too_large = self.held_bytes > HELD_BYTES_MAX;
+            if too_many && !self.exact {
                 return Err(rejects.exceeded_by(&self.stats.refused));
             }
+            if too_large && !self.exact {
+                self.confirm_start()?;
+            }
+            if too_many || too_large {
+                self.held_bytes = 0;
+                rejects.add(std::mem::take(&mut self.stats.refused))?;
+            }
         }
+        Ok(())
+    }
+
+    /// Finds out whether the start was guessed rightly, so that what is held can be handed over.
+    ///
+    /// # Errors
+    /// Those of reading; and where the guess was wrong an error that is void with all the rest.
+    fn confirm_start(&mut self) -> Result<()> {
+        let mut split = self.split.clone();
+        find_starts(&self.source, std::slice::from_mut(&mut split), &self.options.cancel)?;
+        if split.exact_start != self.stats.start {
+            return Err(Error::Internal("a split begins elsewhere than was guessed".into()));
+        }
+        self.exact = true;
         Ok(())
     }
 
