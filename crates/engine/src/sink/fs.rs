@@ -31,6 +31,9 @@ pub(super) mod fault {
         Once,
         /// It and all later ones fail: from here on the process is as good as dead.
         Crash,
+        /// It fails, the next so many work, and then all fail: a crash in the middle of the
+        /// answer to a failure.
+        OnceThenCrash(usize),
         /// The process is killed there, as by `kill -9`.
         Kill,
     }
@@ -57,10 +60,12 @@ pub(super) mod fault {
             use rustix::process::{Signal, getpid, kill_process};
             let _ = kill_process(getpid(), Signal::KILL);
         }
-        if count == n || (count > n && fault == Fault::Crash) {
-            return Err(io::Error::other("injected fault"));
-        }
-        Ok(())
+        let fails = match fault {
+            Fault::Once | Fault::Kill => count == n,
+            Fault::Crash => count >= n,
+            Fault::OnceThenCrash(later) => count == n || count > n + later,
+        };
+        if fails { Err(io::Error::other("injected fault")) } else { Ok(()) }
     }
 }
 

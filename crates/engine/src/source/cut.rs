@@ -16,8 +16,12 @@
 //!     │   RecordStart ───────┘        Escaped (one byte)         Field
 //! ```
 //!
-//! Speed: a stretch without a quote is left to `memchr`/`memrchr`; only bytes next to quotes
-//! are looked at one by one.
+//! Speed: a block without a quote is left to `memchr`/`memrchr`. In one with quotes a byte is
+//! inside quotes if an odd number of them comes before it, *unless* some quote is literal, in
+//! an unquoted field; both are found for 64 bytes at a time from bit masks (Langdale and
+//! Lemire, "Parsing Gigabytes of JSON per Second", VLDB Journal 2019), and only a block with a
+//! literal quote is walked quote by quote. On a file with every field quoted, cutting and reading
+//! by masks added a tenth to the decoder's own CPU time; the walk more than doubled it.
 //!
 //! A reader that begins in the middle of a file cannot know whether it is inside quotes.
 //! [`guess_start`] follows both possibilities over a window and takes the one whose records
@@ -124,6 +128,9 @@ impl Cutter {
 
     /// Takes the whole block and returns the end of its last record, if one ends in it.
     pub(crate) fn last_end(&mut self, block: &[u8]) -> Option<usize> {
+        if let Some(last) = self.last_end_by_parity(block) {
+            return last;
+        }
         let mut last = None;
         self.walk(block, |stretch, base| {
             if let Some(found) = memchr::memrchr(b'\n', stretch) {
@@ -140,6 +147,53 @@ impl Cutter {
         self.walk(block, |stretch, base| {
             memchr::memchr(b'\n', stretch).map(|found| base + found + 1)
         })
+    }
+
+    /// The same from quotes' parity; none, and nothing taken, where that does not tell.
+    fn last_end_by_parity(&mut self, block: &[u8]) -> Option<Option<usize>> {
+        let quote = self.grammar.quote?;
+        if self.grammar.escape.is_some() || self.grammar.comment.is_some() {
+            return None;
+        }
+        let mut inside = match self.state {
+            State::Quoted => u64::MAX,
+            State::Escaped | State::Comment => return None,
+            _ => 0,
+        };
+        // Whether a quote may open a field here: whether the byte before is a line end, a
+        // delimiter, or a quote that has just closed.
+        let mut may_open = u64::from(self.state != State::Field);
+        let mut last = None;
+        for (index, chunk) in block.chunks(64).enumerate() {
+            let masks = masks(chunk, quote, self.grammar.delimiter);
+            let within = prefix_xor(masks.quote) ^ inside;
+            let before = (masks.quote | masks.delimiter | masks.line_feed | masks.carriage_return)
+                << 1
+                | may_open;
+            if masks.quote & within & !before != 0 {
+                return None; // A literal quote.
+            }
+            let ends = masks.line_feed & !within;
+            if ends != 0 {
+                last = Some(index * 64 + 64 - ends.leading_zeros() as usize);
+            }
+            // A last, shorter chunk ends the loop, so what is carried on from it is not used.
+            inside = if within >> 63 == 1 { u64::MAX } else { 0 };
+            may_open =
+                (masks.quote | masks.delimiter | masks.line_feed | masks.carriage_return) >> 63;
+            if chunk.len() < 64 {
+                inside = if within >> (chunk.len() - 1) & 1 == 1 { u64::MAX } else { 0 };
+            }
+        }
+        self.state = match block.last() {
+            None => self.state,
+            Some(_) if inside != 0 => State::Quoted,
+            Some(byte) if *byte == quote => State::QuoteInQuoted,
+            Some(byte) if *byte == self.grammar.delimiter => State::FieldStart,
+            Some(b'\n' | b'\r') => State::RecordStart,
+            Some(_) => State::Field,
+        };
+        Some(last)
     }
 
     /// Calls `outside` with every maximal stretch outside quotes and its position, until it
@@ -238,6 +292,81 @@ impl Cutter {
         }
         None
     }
+}
+
+/// Which bytes of a chunk of up to 64 are what: bit `i` for byte `i`.
+struct Masks {
+    quote: u64,
+    delimiter: u64,
+    line_feed: u64,
+    carriage_return: u64,
+}
+
+fn masks(chunk: &[u8], quote: u8, delimiter: u8) -> Masks {
+    let mut padded = [0; 64];
+    let bytes: &[u8; 64] = match chunk.try_into() {
+        Ok(bytes) => bytes,
+        Err(_) => {
+            padded[..chunk.len()].copy_from_slice(chunk);
+            &padded
+        }
+    };
+    // No grammar gives zero bytes a role, so padding sets no bit.
+    Masks {
+        quote: equal(bytes, quote),
+        delimiter: equal(bytes, delimiter),
+        line_feed: equal(bytes, b'\n'),
+        carriage_return: equal(bytes, b'\r'),
+    }
+}
+
+/// Which bytes equal `byte`. SSE2 is part of every x86-64.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn equal(bytes: &[u8; 64], byte: u8) -> u64 {
+    use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8};
+    let mut mask = 0;
+    for (index, part) in bytes.chunks_exact(16).enumerate() {
+        // Every part is 16 bytes long, and the load needs no alignment.
+        let found = unsafe {
+            let part = _mm_loadu_si128(part.as_ptr().cast());
+            _mm_movemask_epi8(_mm_cmpeq_epi8(part, _mm_set1_epi8(byte.cast_signed())))
+        };
+        mask |= u64::from(found.cast_unsigned()) << (16 * index);
+    }
+    mask
+}
+
+/// Which bytes equal `byte`, eight at a time.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+fn equal(bytes: &[u8; 64], byte: u8) -> u64 {
+    equal_by_words(bytes, byte)
+}
+
+#[cfg(any(test, not(target_arch = "x86_64")))]
+fn equal_by_words(bytes: &[u8; 64], byte: u8) -> u64 {
+    const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    let wanted = u64::from_le_bytes([byte; 8]);
+    let mut mask = 0;
+    for (index, part) in bytes.chunks_exact(8).enumerate() {
+        let word = u64::from_le_bytes(part.try_into().unwrap_or_default()) ^ wanted;
+        // The top bit of each byte that is zero.
+        let zero = !(((word & LOW) + LOW) | word | LOW);
+        // Byte i's bit to bit i.
+        let gathered = (zero >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+        mask |= gathered << (8 * index);
+    }
+    mask
+}
+
+/// Bit `i` is the parity of bits `0..=i`.
+#[inline]
+fn prefix_xor(mut mask: u64) -> u64 {
+    for shift in [1, 2, 4, 8, 16, 32] {
+        mask ^= mask << shift;
+    }
+    mask
 }
 
 /// The records of a block of whole records, as byte ranges, line ends included.
@@ -465,6 +594,42 @@ mod tests {
             if from < 40 {
                 assert_eq!(Some(&(from - 1 + guess)), truth, "from byte {from}");
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn masks_are_the_same_by_word_and_by_byte(bytes: [[u8; 32]; 2], byte in 0u8..4) {
+            let bytes: Vec<u8> = bytes.concat().into_iter().map(|b| b % 5).collect();
+            let bytes: [u8; 64] = bytes.try_into().unwrap();
+            let expected = (0..64).filter(|i| bytes[*i] == byte).fold(0, |m, i| m | 1u64 << i);
+            prop_assert_eq!(equal(&bytes, byte), expected);
+            prop_assert_eq!(equal_by_words(&bytes, byte), expected);
+        }
+
+        #[test]
+        fn long_blocks_end_where_their_last_record_ends(
+            parts in prop::collection::vec(
+                prop::sample::select(vec!["a", ",", "\"", "\n", "\"b\"", "\"\"", "\r\n", "cccccccc"]), 0..200),
+            at in 0usize..400,
+        ) {
+            let input = parts.concat().into_bytes();
+            let grammar = Grammar::delimited(&dialect(&TextOptions::default()));
+            let mut state = State::RecordStart;
+            let mut all = Vec::new();
+            for (index, byte) in input.iter().enumerate() {
+                state = grammar.step(state, *byte);
+                if *byte == b'\n' && state == State::RecordStart {
+                    all.push(index + 1);
+                }
+            }
+            let at = at.min(input.len());
+            let mut cutter = Cutter::new(grammar);
+            let head = cutter.last_end(&input[..at]);
+            let tail = cutter.last_end(&input[at..]).map(|end| end + at);
+            prop_assert_eq!(head, all.iter().copied().filter(|end| *end <= at).next_back());
+            prop_assert_eq!(tail, all.iter().copied().filter(|end| *end > at).next_back());
+            prop_assert_eq!(cutter.state(), state);
         }
     }
 

@@ -144,7 +144,7 @@ impl TextOptions {
         ];
         for (index, (name, byte)) in roles.iter().enumerate() {
             let Some(byte) = *byte else { continue };
-            if matches!(byte, b'\r' | b'\n') || !byte.is_ascii() {
+            if matches!(byte, 0 | b'\r' | b'\n') || !byte.is_ascii() {
                 return Err(Error::usage(format!(
                     "option `{name}` must be one ASCII character other than a line end, found \
                      `{}`",

@@ -20,6 +20,16 @@
 //! middle of a file guesses where its first record starts ([`cut`]). The guess is nearly
 //! always right and always checked: see [`SplitReader::start`].
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::cast_possible_truncation
+    )
+)]
+
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use std::path::PathBuf;
@@ -127,7 +137,8 @@ impl SourceFile {
             lines.range(..=offset).next_back().map_or((0, 1), |(at, line)| (*at, *line));
         if at < offset {
             let file = input::OpenFile::open(&self.path, &self.shown, self.identity)?;
-            let mut buffer = vec![0; blocks::READ_BYTES];
+            let distance = usize::try_from(offset - at).unwrap_or(usize::MAX);
+            let mut buffer = vec![0; distance.min(blocks::READ_BYTES)];
             while at < offset {
                 let wanted = usize::try_from(offset - at).unwrap_or(usize::MAX).min(buffer.len());
                 let count = file.read_at(&mut buffer[..wanted], at)?;

@@ -29,7 +29,29 @@ pub(super) fn open(
     let found = listing::list(&spec.url, spec.format.is_some())?;
     let format = common_format(spec, &found)?;
     let dialect = spec.options.dialect(format)?;
-    let key_fields = listing::key_fields(&found);
+    let mut key_fields = listing::key_fields(&found);
+    // What a schema says of the folders' columns is not said of the files'.
+    let mut own = spec.clone();
+    if let Some(wanted) = &spec.schema {
+        let mut left = Vec::new();
+        for field in wanted.fields() {
+            let key = key_fields.iter_mut().find(|key| key.name() == field.name());
+            match key {
+                Some(key) if values::is_supported(field.data_type()) => {
+                    key.set_data_type(field.data_type().clone());
+                }
+                Some(_) => {
+                    return Err(Error::usage(format!(
+                        "column `{}` comes from a folder and cannot be of type {}",
+                        field.name(),
+                        field.data_type()
+                    )));
+                }
+                None => left.push(field.clone()),
+            }
+        }
+        own.schema = (!left.is_empty()).then(|| Arc::new(Schema::new(left)));
+    }
     let files: Vec<Arc<SourceFile>> = found
         .into_iter()
         .enumerate()
@@ -53,7 +75,7 @@ pub(super) fn open(
         .collect();
     let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
     let mut sample = Sample { files: &files, dialect: &dialect, watch, stdin: None };
-    let columns = columns(spec, format, &mut sample)?;
+    let columns = columns(&own, format, &mut sample)?;
     source(spec, format, dialect, files, columns, key_fields, None)
 }
 

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Date32Array, Int64Array, StringViewArray, new_null_array};
+use arrow::array::{ArrayRef, StringViewArray, new_null_array};
 use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 
@@ -77,7 +77,7 @@ pub struct SplitStats {
     pub start: Option<u64>,
     /// The first record start at or behind the split's end; none before the end is reached.
     pub end: Option<u64>,
-    refused: Vec<Refused>,
+    pub(super) refused: Vec<Refused>,
 }
 
 impl SplitStats {
@@ -93,6 +93,8 @@ impl SplitStats {
 
 /// A reader holds so many bytes of refused records, then hands them over if it may.
 const HELD_BYTES_MAX: usize = 4 << 20;
+/// About what a refused record takes besides its bytes.
+const HELD_OVERHEAD_BYTES: usize = 300;
 /// What a guess looks at first.
 const WINDOW_BYTES: usize = 64 << 10;
 
@@ -119,11 +121,12 @@ pub struct SplitReader {
     held_bytes: usize,
     exact: bool,
     failed: bool,
-    split_bytes: u64,
+    split: Split,
 }
 
 struct Current {
     file: Arc<SourceFile>,
+    is_whole: bool,
     keys: Vec<Option<ArrayRef>>,
     body: Body,
 }
@@ -172,7 +175,7 @@ impl SplitReader {
             held_bytes: 0,
             exact,
             failed: false,
-            split_bytes: split.bytes,
+            split: split.clone(),
             options,
         };
         reader.next_piece()?;
@@ -224,10 +227,20 @@ impl SplitReader {
                     Some(batch) => self.ready.push_back(batch),
                     None => self.next_piece()?,
                 },
-                Body::Text { blocks, .. } => match blocks.next_block()? {
+                Body::Text { blocks, header, .. } => match blocks.next_block()? {
                     Some(block) => self.decode(block)?,
                     None => {
-                        self.stats.end = Some(blocks.position());
+                        let end = blocks.position();
+                        // The splits behind this one take what they find for records.
+                        if *header && !current.is_whole && end < current.file.size() {
+                            return Err(Error::Corrupt {
+                                path: current.file.shown.to_string(),
+                                offset: Some(0),
+                                reason: format!("its first {end} bytes are blank lines"),
+                                hint: Some("a header is expected at the beginning".into()),
+                            });
+                        }
+                        self.stats.end = Some(end);
                         self.next_piece()?;
                     }
                 },
@@ -242,7 +255,7 @@ impl SplitReader {
         }
         self.current = None;
         let Some(piece) = self.pieces.pop_front() else {
-            self.stats.bytes = self.split_bytes;
+            self.stats.bytes = self.split.bytes;
             return Ok(());
         };
         let watch =
@@ -257,16 +270,17 @@ impl SplitReader {
             .columns
             .iter()
             .map(|column| match column {
-                Origin::File(_) => None,
-                Origin::Key(index) => Some(self.key_column(&piece.file, *index)),
+                Origin::File(_) => Ok(None),
+                Origin::Key(index) => self.key_column(&piece.file, *index).map(Some),
             })
-            .collect();
-        self.current = Some(Current { file: piece.file, keys, body });
+            .collect::<Result<_>>()?;
+        let is_whole = piece.is_whole_file();
+        self.current = Some(Current { file: piece.file, is_whole, keys, body });
         Ok(())
     }
 
     /// A folder's value, as often as the largest batch has rows.
-    fn key_column(&self, file: &SourceFile, index: usize) -> ArrayRef {
+    fn key_column(&self, file: &SourceFile, index: usize) -> Result<ArrayRef> {
         let rows = self.options.batch_rows;
         let data_type = self
             .source
@@ -275,14 +289,17 @@ impl SplitReader {
             .position(|origin| *origin == Origin::Key(index))
             .map_or(DataType::Utf8View, |at| self.source.schema.field(at).data_type().clone());
         let value = file.keys.get(index).and_then(|(_, value)| value.as_deref());
-        let array: Option<ArrayRef> = value.and_then(|text| match data_type {
-            DataType::Int64 => {
-                Some(Arc::new(Int64Array::from_value(text.parse().ok()?, rows)) as ArrayRef)
-            }
-            DataType::Date32 => Some(Arc::new(Date32Array::from_value(values::date(text)?, rows))),
-            _ => Some(Arc::new(StringViewArray::from_iter_values(std::iter::repeat_n(text, rows)))),
-        });
-        array.unwrap_or_else(|| new_null_array(&data_type, rows))
+        let repeated =
+            value.map(|text| StringViewArray::from_iter_values(std::iter::repeat_n(text, rows)));
+        let Some(repeated) = repeated else { return Ok(new_null_array(&data_type, rows)) };
+        values::column(&repeated, &data_type, &values::Nulls::default()).map_err(|_| {
+            Error::usage(format!(
+                "`{}`: the folder's value `{}` is not {}",
+                file.shown,
+                value.unwrap_or_default(),
+                values::describe(&data_type)
+            ))
+        })
     }
 
     fn new_decoder(&self) -> Result<Box<dyn RecordDecoder>> {
@@ -388,7 +405,7 @@ impl SplitReader {
                 }
                 let record = &rest[range];
                 let kept = &record[..record.len().min(KEPT_BYTES_MAX)];
-                *held += kept.len();
+                *held += kept.len() + HELD_OVERHEAD_BYTES;
                 self.stats.rejected += 1;
                 refused.push(Refused {
                     file: file.clone(),
@@ -402,15 +419,34 @@ impl SplitReader {
         }
         self.ready.extend(self.scratch.drain(..));
         if !self.stats.refused.is_empty() {
-            let rejects = &self.options.rejects;
+            let rejects = self.options.rejects.clone();
             let too_many = rejects.would_exceed(self.stats.refused.len() as u64);
-            if self.exact && (too_many || self.held_bytes > HELD_BYTES_MAX) {
-                self.held_bytes = 0;
-                rejects.add(std::mem::take(&mut self.stats.refused))?;
-            } else if too_many {
+            let too_large = self.held_bytes > HELD_BYTES_MAX;
+            if too_many && !self.exact {
                 return Err(rejects.exceeded_by(&self.stats.refused));
             }
+            if too_large && !self.exact {
+                self.confirm_start()?;
+            }
+            if too_many || too_large {
+                self.held_bytes = 0;
+                rejects.add(std::mem::take(&mut self.stats.refused))?;
+            }
         }
+        Ok(())
+    }
+
+    /// Finds out whether the start was guessed rightly, so that what is held can be handed over.
+    ///
+    /// # Errors
+    /// Those of reading; and where the guess was wrong an error that is void with all the rest.
+    fn confirm_start(&mut self) -> Result<()> {
+        let mut split = self.split.clone();
+        find_starts(&self.source, std::slice::from_mut(&mut split), &self.options.cancel)?;
+        if split.exact_start != self.stats.start {
+            return Err(Error::Internal("a split begins elsewhere than was guessed".into()));
+        }
+        self.exact = true;
         Ok(())
     }
 

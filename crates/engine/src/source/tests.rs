@@ -1003,3 +1003,94 @@ fn small_files_share_splits_in_order() {
     assert_eq!(found, (0..100).map(|i| vec![i.to_string()]).collect::<Rows>());
     assert_eq!(read(&source, 17, &ReadOptions::default()).unwrap().0, found);
 }
+
+#[test]
+fn a_schema_may_name_the_columns_of_folders() {
+    let data = folder(&[("m=01/x.csv", b"n\n1\n"), ("m=02/x.csv", b"n\n2\n")]);
+    assert_eq!(types(&open(&data, "").unwrap())[1].1, DataType::Int64);
+    let mut spec = spec(&data, "");
+    spec.schema = Some(Arc::new(Schema::new(vec![Field::new("m", DataType::Utf8View, true)])));
+    let source = Arc::new(Source::open(&spec).unwrap());
+    assert_eq!(rows(&source), text(&[&["1", "01"], &["2", "02"]]));
+    spec.schema = Some(Arc::new(Schema::new(vec![Field::new("m", DataType::Boolean, true)])));
+    let source = Arc::new(Source::open(&spec).unwrap());
+    assert!(message(read(&source, 1, &ReadOptions::default())).contains("`01` is not a Boolean"));
+}
+
+#[test]
+fn sources_and_readers_can_go_to_other_threads() {
+    fn check<T: Send>() {}
+    fn check_shared<T: Send + Sync>() {}
+    check::<SplitReader>();
+    check::<SplitStats>();
+    check_shared::<Source>();
+    check_shared::<Rejects>();
+    check_shared::<Split>();
+}
+
+#[test]
+fn real_logs_are_read() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/logs");
+    if !root.is_dir() {
+        eprintln!("skipped: {} is not there", root.display());
+        return;
+    }
+    for (name, format, expected) in [
+        ("nginxplus.jsonl", None, 500),
+        ("auth.log", None, 7121),
+        ("apache_access.log", Some(Format::Lines), 10_000),
+    ] {
+        let url = root.join(name).display().to_string();
+        let spec = SourceSpec { url, format, ..SourceSpec::default() };
+        let source = Arc::new(Source::open(&spec).unwrap());
+        let (whole, _) = read(&source, u64::MAX, &ReadOptions::default()).unwrap();
+        assert_eq!(whole.len(), expected, "{name}");
+        assert_eq!(read(&source, 70_000, &ReadOptions::default()).unwrap().0, whole);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn any_bytes_give_the_same_rows_and_rejects_however_they_are_cut(
+        name in prop::sample::select(vec!["a.csv", "a.json", "a.log"]),
+        parts in prop::collection::vec(
+            prop::sample::select(vec![
+                &b"1"[..], b"a", b",", b"\"", b"\n", b"\r\n", b"\xff", b"\xc3\xa9", b"{\"a\":1}\n",
+                b"{", b"}", b"[", b"]", b":", b"1,2\n", b"x,y\n", b"\"a\"\"\n\",2\n", b"null", b"\\",
+            ]),
+            1..60,
+        ),
+    ) {
+        let bytes = [if name == "a.csv" { &b"p,q\n1,2\n"[..] } else { b"{\"a\":1}\n" }, &parts.concat()].concat();
+        let folder = folder(&[(name, &bytes)]);
+        let Ok(source) = open(&folder, name) else { return Ok(()) };
+        let whole = rejects("100%", None);
+        let (rows, _) = read(&source, 1 << 20, &whole).unwrap();
+        for target in (1..bytes.len() as u64).step_by(3) {
+            let cut = rejects("100%", None);
+            let (found, _) = read(&source, target, &cut).unwrap();
+            prop_assert_eq!(&found, &rows, "target {}", target);
+            prop_assert_eq!(cut.rejects.count(), whole.rejects.count(), "target {}", target);
+            prop_assert_eq!(cut.rejects.first(), whole.rejects.first(), "target {}", target);
+        }
+    }
+}
+
+#[test]
+fn a_split_full_of_bad_records_holds_few_of_them() {
+    let mut file = "a,b\n".to_string() + &"1,x\n".repeat(300_000);
+    file.push_str(&"x,\"y\n\"\n".repeat(200_000));
+    let data = folder(&[("a.csv", file.as_bytes())]);
+    let source = open(&data, "a.csv").unwrap();
+    let options = rejects("50%", None);
+    let split = source.splits().unwrap().pop().unwrap();
+    let mut reader = source.read(&split, &options).unwrap();
+    assert!(!reader.is_exact());
+    reader.by_ref().for_each(|batch| assert!(batch.is_ok()));
+    assert!(reader.is_exact());
+    let stats = reader.into_stats();
+    assert!(stats.refused.len() < 100_000 && stats.rejected > 100_000);
+    assert_eq!(options.rejects.count() + stats.refused.len() as u64, stats.rejected);
+}

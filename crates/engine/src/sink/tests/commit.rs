@@ -80,7 +80,7 @@ fn every_fault(pattern: &str, overwrite: bool, range: std::ops::Range<i64>, faul
         }
     }
     assert!(undone > 10, "{undone}");
-    assert!(fault == Fault::Once || unfinished > 3, "{unfinished}");
+    assert!(fault != Fault::Crash || unfinished > 3, "{unfinished}");
 }
 
 #[test]
@@ -100,34 +100,45 @@ fn a_crash_at_any_operation_leaves_all_or_nothing() {
 }
 
 #[test]
+fn a_crash_while_a_failed_commit_is_taken_back_leaves_all_or_nothing() {
+    for later in 0..24 {
+        every_fault("{folder}/{n}.csv", false, 1..6, Fault::OnceThenCrash(later));
+    }
+}
+
+#[test]
 fn a_file_that_appears_during_a_crashed_commit_is_not_replaced() {
     let rows = [numbers(1..6, "x")];
+    // As long as the run's own file: size does not give it away.
+    let theirs = "!".repeat("n,folder,note\n5,1,x\n".len());
     let mut met = 0;
     for n in 0.. {
-        let temp = quick();
-        let (root, before) = destination(&temp);
-        let crashed =
-            fault::with(n, Fault::Crash, || work(&root, "{folder}/{n}.csv", false, &rows));
-        if !crashed.1 {
-            break;
-        }
-        let staged = tree(temp.path());
-        let free = !root.join("1/5.csv").exists();
-        if free {
-            std::fs::create_dir_all(root.join("1")).unwrap();
-            std::fs::write(root.join("1/5.csv"), "somebody's").unwrap();
-        }
+        let (mut committed, mut free, mut reached) = (false, false, false);
+        // A crash of the run at its n-th operation and of the recovery at its m-th.
         for m in 0.. {
-            if !fault::with(m, Fault::Crash, || recover(&root)).1 {
+            let temp = quick();
+            let (root, mut before) = destination(&temp);
+            reached =
+                fault::with(n, Fault::Crash, || work(&root, "{folder}/{n}.csv", false, &rows)).1;
+            committed = tree(temp.path()).keys().any(|name| name.ends_with("manifest.json"));
+            free = !root.join("1/5.csv").exists();
+            if !reached || !free {
+                break;
+            }
+            std::fs::create_dir_all(root.join("1")).unwrap();
+            std::fs::write(root.join("1/5.csv"), &theirs).unwrap();
+            let crashed = fault::with(m, Fault::Crash, || recover(&root)).1;
+            recover(&root).unwrap();
+            before.insert("out/1/".into(), String::new());
+            before.insert("out/1/5.csv".into(), theirs.clone());
+            assert_eq!(tree(temp.path()), before, "{n}, {m}");
+            if !crashed {
                 break;
             }
         }
-        if free {
-            let mut expected = before;
-            expected.insert("out/1/".into(), String::new());
-            expected.insert("out/1/5.csv".into(), "somebody's".into());
-            assert_eq!(tree(temp.path()), expected, "{n}");
-            met += usize::from(staged.keys().any(|name| name.ends_with("manifest.json")));
+        met += usize::from(committed && free);
+        if !reached {
+            break;
         }
     }
     assert!(met > 3, "{met}");

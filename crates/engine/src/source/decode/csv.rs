@@ -1,12 +1,13 @@
 //! Delimited text, by Arrow's push decoder.
 //!
-//! Arrow splits the records and checks their number of fields; every column that is asked
-//! for comes out of it as string views, and [`values`] gives it its type. Columns that are
-//! not asked for are split and nothing more.
+//! Arrow splits the records, checks their number of fields and reads numbers, Booleans and
+//! text; dates, timestamps and rarer types come out of it as string views, and [`values`]
+//! gives them their type. (To type every column from views was slower than Arrow alone.)
+//! Columns that are not asked for are split and nothing more.
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray};
+use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::csv::ReaderBuilder;
 use arrow::csv::reader::Decoder;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
@@ -28,7 +29,6 @@ pub(crate) struct CsvDecoder {
     /// The columns asked for: their position in a record and what they become.
     columns: Vec<(usize, FieldRef)>,
     schema: SchemaRef,
-    nulls: values::Nulls,
     batch_rows: usize,
     decoder: Decoder,
 }
@@ -45,9 +45,7 @@ impl CsvDecoder {
         let schema =
             Arc::new(Schema::new(columns.iter().map(|(_, f)| f.clone()).collect::<Vec<_>>()));
         let decoder = Self::decoder(dialect, fields, &columns, batch_rows);
-        // Arrow has made the empty field null already.
-        let nulls = values::Nulls::new(&dialect.nulls, false);
-        Self { dialect: dialect.clone(), fields, columns, schema, nulls, batch_rows, decoder }
+        Self { dialect: dialect.clone(), fields, columns, schema, batch_rows, decoder }
     }
 
     fn decoder(
@@ -56,10 +54,15 @@ impl CsvDecoder {
         columns: &[(usize, FieldRef)],
         batch_rows: usize,
     ) -> Decoder {
-        let text: Vec<Field> = (0..fields)
+        let mut wire: Vec<Field> = (0..fields)
             .map(|index| Field::new(index.to_string(), DataType::Utf8View, true))
             .collect();
-        let mut builder = ReaderBuilder::new(Arc::new(Schema::new(text)))
+        for (index, field) in columns {
+            if is_native(field.data_type()) {
+                wire[*index].set_data_type(field.data_type().clone());
+            }
+        }
+        let mut builder = ReaderBuilder::new(Arc::new(Schema::new(wire)))
             .with_header(false)
             .with_delimiter(dialect.delimiter)
             .with_quote(dialect.quote.unwrap_or(NO_QUOTE))
@@ -70,6 +73,9 @@ impl CsvDecoder {
         }
         if let Some(comment) = dialect.comment {
             builder = builder.with_comment(comment);
+        }
+        if let Some(nulls) = null_pattern(&dialect.nulls) {
+            builder = builder.with_null_regex(nulls);
         }
         let mut decoder = builder.build_decoder();
         // The parser takes a byte-order mark at the first byte it sees for one, and that byte
@@ -87,8 +93,13 @@ impl CsvDecoder {
             .columns()
             .iter()
             .zip(&self.columns)
-            .map(|(text, (_, field))| {
-                values::column(text.as_string_view(), field.data_type(), &self.nulls).ok()
+            .map(|(column, (_, field))| {
+                if column.data_type() == field.data_type() {
+                    return Some(column.clone());
+                }
+                // What is null is null already.
+                let nulls = values::Nulls::default();
+                values::column(column.as_string_view_opt()?, field.data_type(), &nulls).ok()
             })
             .collect::<Option<Vec<ArrayRef>>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
@@ -150,12 +161,32 @@ impl RecordDecoder for CsvDecoder {
         }
         self.columns.iter().find_map(|(index, column)| {
             let text = std::str::from_utf8(&fields[*index]).ok()?;
-            let fits = text.is_empty()
-                || self.nulls.contains(text)
-                || values::accepts(text, column.data_type());
+            let fits = self.dialect.is_null(text) || values::accepts(text, column.data_type());
             (!fits).then(|| wrong_type(column.name(), column.data_type(), text))
         })
     }
+}
+
+/// The types that Arrow reads as strictly as [`values`] does.
+fn is_native(data_type: &DataType) -> bool {
+    data_type.is_integer()
+        || matches!(
+            data_type,
+            DataType::Boolean
+                | DataType::Float32
+                | DataType::Float64
+                | DataType::Utf8
+                | DataType::Utf8View
+        )
+}
+
+/// What Arrow takes for null, besides nothing.
+fn null_pattern(nulls: &[String]) -> Option<regex::Regex> {
+    if nulls.iter().all(String::is_empty) {
+        return None;
+    }
+    let words: Vec<String> = nulls.iter().map(|null| regex::escape(null)).collect();
+    regex::Regex::new(&format!("^(?:|{})$", words.join("|"))).ok()
 }
 
 /// The fields of one record, unquoted; none if it is a comment or a blank line.
