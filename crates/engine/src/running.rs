@@ -25,6 +25,7 @@ use crate::job::Limits;
 use crate::memory;
 use crate::query::{Merge, Plan, Query, Results, Settings};
 use crate::sink::{Sink, SinkSpec, Written};
+use crate::source::MaxBad;
 
 /// How long a cancelled run may take to end by itself before its owner lets go of it.
 pub const GRACE: Duration = Duration::from_millis(500);
@@ -63,8 +64,13 @@ pub fn prepare(own: &Limits, job: &Limits) -> Result<Preparation> {
         settings.max_bad = max_bad.parse()?;
     }
     let id = RunId::new();
-    let (home, warning) = Home::open();
-    settings.rejected_folder = home.map(|home| home.run(&id).path().to_owned());
+    let mut warning = None;
+    // Copies are kept of records that are let pass; a run that lets none pass leaves no trace.
+    if settings.max_bad != MaxBad::Count(0) {
+        let (home, why_not) = Home::open();
+        settings.rejected_folder = home.map(|home| home.run(&id).path().to_owned());
+        warning = why_not;
+    }
     Ok(Preparation { id, settings, warning })
 }
 
