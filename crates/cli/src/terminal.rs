@@ -124,7 +124,8 @@ fn style(progress: Progress, has_total: bool) -> ProgressStyle {
     } else {
         "{spinner} {bytes_read}, {rows} rows, {rate}/s, {elapsed}"
     };
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let style =
+        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     let rows = progress;
     let eta_known = Arc::new(AtomicBool::new(false));
     style

@@ -10,6 +10,7 @@
 //! The output is the owner's, not the thread's: dropped, it removes what was staged whatever
 //! the thread is stuck in.
 
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::home::{Home, RunId};
 use crate::job::Limits;
 use crate::memory;
-use crate::query::{Plan, Query, Results, Settings};
+use crate::query::{Merge, Plan, Query, Results, Settings};
 use crate::sink::{Sink, SinkSpec, Written};
 
 /// How long a cancelled run may take to end by itself before its owner lets go of it.
@@ -80,6 +81,21 @@ fn threads_variable() -> Result<Option<usize>> {
     }
 }
 
+/// Sends the schema before the work, which may take long, and the rows as they come.
+fn hand_over(
+    messages: &SyncSender<Message>,
+    schema: SchemaRef,
+    work: impl FnOnce() -> Result<Results>,
+) -> Result<Coverage> {
+    let send = |message| messages.send(message).map_err(|_| Error::Interrupted);
+    send(Message::Schema(schema))?;
+    let mut results = work()?;
+    for batch in &mut results {
+        send(Message::Batch(batch?))?;
+    }
+    Ok(results.coverage())
+}
+
 enum Message {
     Schema(SchemaRef),
     Batch(RecordBatch),
@@ -114,27 +130,20 @@ impl Running {
     /// [`Error::Io`] if no thread can be started; all others come from [`Running::schema`] and
     /// [`Running::next`].
     pub fn query(query: Query, settings: Settings) -> Result<Running> {
-        let cancel = settings.cancel.clone();
-        Running::start(cancel, move || Plan::new(&query, &settings)?.run())
+        Running::spawn(settings.cancel.clone(), move |messages| {
+            let plan = Plan::new(&query, &settings)?;
+            hand_over(messages, plan.schema().clone(), || plan.run())
+        })
     }
 
-    /// Runs whatever `work` prepares.
+    /// Merges partial tables and finishes them.
     ///
     /// # Errors
     /// As [`Running::query`].
-    pub fn start(
-        cancel: Cancel,
-        work: impl FnOnce() -> Result<Results> + Send + 'static,
-    ) -> Result<Running> {
-        Running::spawn(cancel, move |messages| {
-            let mut results = work()?;
-            let _ = messages.send(Message::Schema(results.schema().clone()));
-            for batch in &mut results {
-                if messages.send(Message::Batch(batch?)).is_err() {
-                    return Err(Error::Interrupted);
-                }
-            }
-            Ok(results.coverage())
+    pub fn merge(partials: Vec<PathBuf>, settings: Settings) -> Result<Running> {
+        Running::spawn(settings.cancel.clone(), move |messages| {
+            let merge = Merge::new(&partials, &settings)?;
+            hand_over(messages, merge.schema().clone(), || merge.run())
         })
     }
 
@@ -330,13 +339,30 @@ mod tests {
 
     #[test]
     fn what_the_run_meets_reaches_the_owner() {
-        let mut running =
-            Running::start(Cancel::new(), || Err(Error::usage("no such thing"))).unwrap();
-        let error = running.schema(|| Ok(())).unwrap_err();
-        assert_eq!(error.to_string(), "no such thing");
+        let query = |sql: &str| {
+            let query = Query { sql: sql.to_owned(), ..Query::default() };
+            Running::query(query, Settings::new(memory::MINIMUM_BYTES)).unwrap()
+        };
+        let error = query("SELECT").schema(|| Ok(())).unwrap_err();
+        assert!(matches!(error, Error::Usage { .. }), "{error}");
+
+        let mut running = query("SELECT 1 AS one");
+        assert_eq!(running.schema(|| Ok(())).unwrap().field(0).name(), "one");
+        let mut rows = 0;
+        running
+            .drain(
+                |batch| {
+                    rows += batch.num_rows();
+                    Ok(())
+                },
+                || Ok(()),
+            )
+            .unwrap();
+        assert_eq!(rows, 1);
+        assert!(running.coverage().unwrap().complete);
 
         let mut running =
-            Running::start(Cancel::new(), || panic!("a test's own panic")).unwrap();
+            Running::without_rows(Cancel::new(), || panic!("a test's own panic")).unwrap();
         let error = running.schema(|| Ok(())).unwrap_err();
         assert!(matches!(error, Error::Internal(_)), "{error}");
     }

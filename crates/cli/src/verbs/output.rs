@@ -95,9 +95,9 @@ pub fn finish(
     });
     bar.clear();
     let written = written?;
-    let found = running.coverage().ok_or_else(|| {
-        Error::Internal("a run that has ended without a coverage".to_owned())
-    })?;
+    let found = running
+        .coverage()
+        .ok_or_else(|| Error::Internal("a run that has ended without a coverage".to_owned()))?;
     say(found, sink, Some(&written), talkative);
     coverage.write(found)?;
     Ok(if found.complete { Outcome::Complete } else { Outcome::Incomplete })
@@ -120,9 +120,9 @@ pub fn finish_without_rows(
     );
     bar.clear();
     ended?;
-    let found = running.coverage().ok_or_else(|| {
-        Error::Internal("a run that has ended without a coverage".to_owned())
-    })?;
+    let found = running
+        .coverage()
+        .ok_or_else(|| Error::Internal("a run that has ended without a coverage".to_owned()))?;
     terminal::note(&format!("wrote the partial table `{target}`"));
     terminal::note(&found.one_line());
     coverage.write(found)?;

@@ -76,10 +76,7 @@ pub fn merge(args: MergeArgs) -> anyhow::Result<Outcome> {
     let sink = args.sink.sink(None)?;
     let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
     let preparation = prepare(&args.limits.limits(), &Limits::default())?;
-    let settings = preparation.settings.clone();
-    let running = Running::start(settings.cancel.clone(), move || {
-        Merge::new(&args.partials, &settings)?.run()
-    })?;
+    let running = Running::merge(args.partials, preparation.settings.clone())?;
     finish(running, &preparation, &sink, &coverage, false)
 }
 
