@@ -94,6 +94,16 @@ pub enum Error {
         /// How many others exist too.
         more: usize,
     },
+    /// A commit stopped half way and could not be taken back at once.
+    #[error(
+        "the output in `{path}` is committed in part: {source}\nhint: the next run that writes there finishes the commit or takes it back"
+    )]
+    Unfinished {
+        /// The destination.
+        path: String,
+        /// What stopped it.
+        source: Box<Error>,
+    },
     /// Another live run writes the same output.
     #[error("another run ({run}) is writing to `{path}`\nhint: wait for it, or write elsewhere")]
     Busy {
