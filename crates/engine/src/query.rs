@@ -132,7 +132,7 @@ impl Plan {
     pub fn new(query: &Query, settings: &Settings) -> Result<Self> {
         let rejects = Arc::new(Rejects::new(settings.max_bad, settings.rejected_folder.clone()));
         let context =
-            session::open(settings.share(3, 4), settings.threads, &settings.spill_folder)?;
+            session::open(settings.share(1, 2), settings.threads, &settings.spill_folder)?;
         let mut statement = one_select(&query.sql)?;
         let run = RunState {
             cancel: settings.cancel.clone(),
@@ -466,7 +466,7 @@ impl Merge {
         let query = Query { sql: first.sql, ..Query::default() };
         let rejects = Arc::new(Rejects::new(settings.max_bad, None));
         let context =
-            session::open(settings.share(3, 4), settings.threads, &settings.spill_folder)?;
+            session::open(settings.share(1, 2), settings.threads, &settings.spill_folder)?;
         let run = RunState {
             cancel: settings.cancel.clone(),
             progress: settings.progress.clone(),

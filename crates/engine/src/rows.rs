@@ -33,6 +33,8 @@ pub struct Rows {
     again: Option<SendableRecordBatchStream>,
     /// Whether the start of split `at` has been looked at.
     is_checked: bool,
+    /// Rows of the split at hand that the consumer took.
+    rows_taken: u64,
     skip: usize,
     left: Option<usize>,
     ended: bool,
@@ -108,6 +110,7 @@ impl Rows {
             end: None,
             again: None,
             is_checked: false,
+            rows_taken: 0,
             skip,
             left: fetch,
             ended: false,
@@ -194,12 +197,14 @@ impl Rows {
         }
         self.at += 1;
         self.is_checked = false;
+        self.rows_taken = 0;
         Ok(())
     }
 
     fn limited(&mut self) -> Result<Option<RecordBatch>> {
         while self.left != Some(0) {
             let Some(batch) = self.next_batch()? else { return Ok(None) };
+            self.rows_taken += batch.num_rows() as u64;
             let skipped = self.skip.min(batch.num_rows());
             self.skip -= skipped;
             let wanted = (batch.num_rows() - skipped).min(self.left.unwrap_or(usize::MAX));
@@ -239,6 +244,8 @@ impl Iterator for Rows {
         if !matches!(next, Ok(Some(_))) {
             self.ended = true;
             self.shared.stop();
+            // The split that the limit cut short counts as far as it was taken.
+            self.shared.scan.accept_part(self.rows_taken);
         }
         next.transpose()
     }
