@@ -30,7 +30,6 @@ allowed; 130 interrupted.";
     styles = STYLES,
     after_help = EXAMPLES,
     arg_required_else_help = true,
-    max_term_width = 96,
     disable_help_subcommand = true
 )]
 pub struct Cli {
@@ -226,8 +225,8 @@ pub struct SinkArgs {
     #[arg(long)]
     pub overwrite: bool,
     /// The most files that a name with columns may stand for [default: 10000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub max_files: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub max_files: Option<usize>,
 }
 
 /// What a run may take, and what it tells.
@@ -239,8 +238,8 @@ pub struct LimitArgs {
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
     /// Threads [env: TIDEMILL_THREADS] [default: the machine's cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub threads: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub threads: Option<usize>,
     /// How many malformed records to skip before the run fails: 100, or 1% [default: 0]
     #[arg(long, value_name = "N|P%")]
     pub max_bad: Option<String>,
@@ -262,6 +261,14 @@ fn key_value(text: &str) -> Result<(String, String), String> {
             Ok((key.trim().to_owned(), value.to_owned()))
         }
         _ => Err("write it as KEY=VALUE, such as source.url=logs.csv".to_owned()),
+    }
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("it must be at least 1".to_owned()),
+        Ok(count) => Ok(count),
+        Err(_) => Err("it is not a whole number".to_owned()),
     }
 }
 

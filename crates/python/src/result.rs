@@ -289,9 +289,8 @@ fn requested(capsule: &Bound<'_, PyCapsule>, ours: &SchemaRef) -> PyResult<Schem
         return Err(PyValueError::new_err("the requested schema does not fit the result's"));
     }
     let fields = wanted.fields().iter().zip(ours.fields());
-    let fields = fields.map(|(wanted, ours)| {
-        ours.as_ref().clone().with_data_type(wanted.data_type().clone())
-    });
+    let fields = fields
+        .map(|(wanted, ours)| ours.as_ref().clone().with_data_type(wanted.data_type().clone()));
     Ok(Arc::new(Schema::new(fields.collect::<Vec<_>>())))
 }
 

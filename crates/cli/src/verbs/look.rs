@@ -10,7 +10,7 @@ use tidemill_engine::source::{Source, SourceSpec};
 use tidemill_engine::types::sql_type;
 use tidemill_engine::{Error, NamedSource, Query, Result, coverage};
 
-use super::output::{CoverageSink, finish};
+use super::output::{CoverageSink, Say, finish};
 use super::{Outcome, print};
 use crate::args::{HeadArgs, Plain, SchemaArgs};
 use crate::terminal;
@@ -94,7 +94,7 @@ pub fn head(args: &HeadArgs) -> anyhow::Result<Outcome> {
         let mut sink = SinkSpec::new("-");
         sink.format = Some(format);
         let running = Running::query(query, preparation.settings.clone())?;
-        finish(running, &preparation, &sink, &CoverageSink::new(None, None)?, false)?;
+        finish(running, &preparation, &sink, &CoverageSink::new(None, None)?, Say::Faults)?;
     }
     Ok(Outcome::Complete)
 }

@@ -87,10 +87,6 @@ impl SourceArgs {
 
 impl LimitArgs {
     fn limits(&self) -> Limits {
-        Limits {
-            memory: self.memory.clone(),
-            max_bad: self.max_bad.clone(),
-            threads: self.threads.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
-        }
+        Limits { memory: self.memory.clone(), max_bad: self.max_bad.clone(), threads: self.threads }
     }
 }

@@ -25,7 +25,7 @@ impl SinkArgs {
             sink.format = Some(format.parse()?);
         }
         if let Some(count) = self.max_files {
-            sink.max_files = usize::try_from(count).unwrap_or(usize::MAX);
+            sink.max_files = count;
         }
         sink.overwrite |= self.overwrite;
         if sink.url == "-" {
@@ -73,13 +73,24 @@ impl<'a> CoverageSink<'a> {
     }
 }
 
+/// How much is said on standard error after a run that went well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Say {
+    /// What was written and what it rests on.
+    All,
+    /// What it rests on, if the result is for people.
+    Coverage,
+    /// Nothing, unless something was rejected or left out.
+    Faults,
+}
+
 /// Waits for a run, writes its rows, and says what the result rests on.
 pub fn finish(
     mut running: Running,
     preparation: &Preparation,
     sink: &SinkSpec,
     coverage: &CoverageSink<'_>,
-    talkative: bool,
+    how: Say,
 ) -> anyhow::Result<Outcome> {
     let settings = &preparation.settings;
     let mut bar = Bar::new(&settings.progress);
@@ -98,7 +109,7 @@ pub fn finish(
     let found = running
         .coverage()
         .ok_or_else(|| Error::Internal("a run that has ended without a coverage".to_owned()))?;
-    say(found, sink, Some(&written), talkative);
+    say(found, sink, &written, how);
     coverage.write(found)?;
     Ok(if found.complete { Outcome::Complete } else { Outcome::Incomplete })
 }
@@ -130,21 +141,22 @@ pub fn finish_without_rows(
 }
 
 /// The lines on standard error after a run.
-fn say(found: &Coverage, sink: &SinkSpec, written: Option<&Written>, talkative: bool) {
-    if let Some(written) = written.filter(|written| talkative && written.files > 0) {
+fn say(found: &Coverage, sink: &SinkSpec, written: &Written, how: Say) {
+    if how == Say::All && written.files > 0 {
         let what = match written.files {
             1 => format!("`{}`", written.paths.first().map_or(sink.url.as_str(), String::as_str)),
             files => format!("{} files in `{}`", coverage::grouped(files), written.root),
         };
         terminal::note(&format!(
-            "wrote {what}: {} rows, {}",
+            "wrote {what}: {} row{}, {}",
             coverage::grouped(written.rows),
+            if written.rows == 1 { "" } else { "s" },
             coverage::human_bytes(written.bytes)
         ));
     }
     let for_people = sink.format == Some(OutputFormat::Text);
-    // What was rejected or left out is said in any case.
-    if talkative || for_people || !found.complete || found.rows.rejected > 0 {
+    let faulty = !found.complete || found.rows.rejected > 0;
+    if how == Say::All || (how == Say::Coverage && for_people) || faulty {
         terminal::note(&found.one_line());
     }
 }

@@ -7,7 +7,7 @@ use tidemill_engine::running::{self, Preparation, Running};
 use tidemill_engine::sink::{self, SinkSpec};
 use tidemill_engine::{Error, Merge, Plan, Query};
 
-use super::output::{CoverageSink, finish, finish_without_rows};
+use super::output::{CoverageSink, Say, finish, finish_without_rows};
 use super::{Outcome, print, read_text};
 use crate::args::{MergeArgs, QueryArgs, RunArgs};
 use crate::terminal;
@@ -30,7 +30,7 @@ pub fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
     let preparation = prepare(&args.limits.limits(), &Limits::default())?;
     let running = Running::query(query, preparation.settings.clone())?;
-    finish(running, &preparation, &sink, &coverage, false)
+    finish(running, &preparation, &sink, &coverage, Say::Coverage)
 }
 
 /// `tidemill run JOB`.
@@ -58,7 +58,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
     let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
     let preparation = prepare(&args.limits.limits(), &job.limits)?;
     let running = Running::query(query, preparation.settings.clone())?;
-    finish(running, &preparation, &sink, &coverage, true)
+    finish(running, &preparation, &sink, &coverage, Say::All)
 }
 
 /// `tidemill merge PARTIAL…`.
@@ -77,7 +77,7 @@ pub fn merge(args: MergeArgs) -> anyhow::Result<Outcome> {
     let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
     let preparation = prepare(&args.limits.limits(), &Limits::default())?;
     let running = Running::merge(args.partials, preparation.settings.clone())?;
-    finish(running, &preparation, &sink, &coverage, false)
+    finish(running, &preparation, &sink, &coverage, Say::Coverage)
 }
 
 /// The limits as settings, with Ctrl-C wired to them.
