@@ -20,8 +20,8 @@ use futures::executor::block_on;
 use parking_lot::{Condvar, Mutex};
 
 use crate::cancel::Cancel;
-use crate::error::{Error, Result};
-use crate::scan::{Outcome, Scan};
+use crate::error::{Error, Result, caught};
+use crate::scan::{Outcome, Scan, SoFar};
 
 /// The rows of a map in input order; an iterator of batches.
 pub struct Rows {
@@ -33,6 +33,8 @@ pub struct Rows {
     again: Option<SendableRecordBatchStream>,
     /// Whether the start of split `at` has been looked at.
     is_checked: bool,
+    /// What had been read of split `at` when its last batch was made.
+    so_far: SoFar,
     skip: usize,
     left: Option<usize>,
     ended: bool,
@@ -62,7 +64,8 @@ struct Lanes {
 
 #[derive(Default)]
 struct Lane {
-    batches: VecDeque<RecordBatch>,
+    /// Batches, each with what had been read of the split by then.
+    batches: VecDeque<(RecordBatch, SoFar)>,
     done: Option<(Result<()>, Option<Outcome>)>,
 }
 
@@ -92,26 +95,27 @@ impl Rows {
             lanes: Mutex::new(Lanes { first: 0, next: 0, lanes: VecDeque::new(), held_bytes: 0 }),
             changed: Condvar::new(),
         });
-        let workers = (0..threads)
-            .map(|seat| {
-                let shared = Arc::clone(&shared);
-                std::thread::Builder::new()
-                    .name(format!("split-{seat}"))
-                    .spawn(move || shared.work())
-                    .map_err(|e| Error::Io { action: "start", path: "a thread".into(), source: e })
-            })
-            .collect::<Result<Vec<_>>>()?;
-        Ok(Rows {
+        let mut rows = Rows {
             shared,
-            workers,
+            workers: Vec::with_capacity(threads),
             at: 0,
             end: None,
             again: None,
             is_checked: false,
+            so_far: SoFar::default(),
             skip,
             left: fetch,
             ended: false,
-        })
+        };
+        for seat in 0..threads {
+            let shared = Arc::clone(&rows.shared);
+            let worker = std::thread::Builder::new()
+                .name(format!("split-{seat}"))
+                .spawn(move || shared.work())
+                .map_err(|e| Error::Io { action: "start", path: "a thread".into(), source: e })?;
+            rows.workers.push(worker);
+        }
+        Ok(rows)
     }
 
     /// The next batch of the input, before skipping and limiting.
@@ -122,11 +126,15 @@ impl Rows {
             }
             if let Some(stream) = &mut self.again {
                 match block_on(stream.next()) {
-                    Some(batch) => return Ok(Some(batch?)),
-                    None => {
+                    Some(Ok(batch)) => {
+                        self.so_far = self.shared.scan.so_far(self.at);
+                        return Ok(Some(batch));
+                    }
+                    end => {
                         self.again = None;
                         let outcome = self.shared.scan.outcome(self.at);
                         self.pass(outcome)?;
+                        end.transpose()?;
                         continue;
                     }
                 }
@@ -159,7 +167,8 @@ impl Rows {
                     continue;
                 }
                 if !must_check {
-                    if let Some(batch) = lane.batches.pop_front() {
+                    if let Some((batch, so_far)) = lane.batches.pop_front() {
+                        self.so_far = so_far;
                         lanes.held_bytes -= batch.get_array_memory_size();
                         shared.changed.notify_all();
                         return Ok(Some(batch));
@@ -194,6 +203,7 @@ impl Rows {
         }
         self.at += 1;
         self.is_checked = false;
+        self.so_far = SoFar::default();
         Ok(())
     }
 
@@ -211,6 +221,34 @@ impl Rows {
         Ok(None)
     }
 
+    /// Counts what was read of the split at which no more rows were wanted, up to the batch
+    /// with the last of them. What workers read beyond it does not count, so that a query with
+    /// a limit accounts for the same at each run.
+    fn pass_part(&mut self) -> Result<()> {
+        if !self.is_cut_short() || self.so_far == SoFar::default() {
+            return Ok(());
+        }
+        self.again = None;
+        self.shared.stop();
+        self.join();
+        let mut lanes = self.shared.lanes.lock();
+        let lane = self.shared.lane(&mut lanes, self.at);
+        let done = lane.and_then(|lane| lane.done.take()).and_then(|(_, outcome)| outcome);
+        let outcome = done.or_else(|| self.shared.scan.outcome(self.at));
+        drop(lanes);
+        match outcome {
+            Some(outcome) => self.shared.scan.accept_part(outcome.stats, self.so_far),
+            None => Ok(()),
+        }
+    }
+
+    fn join(&mut self) {
+        for worker in self.workers.drain(..) {
+            // Its panics are in its lane.
+            let _ = worker.join();
+        }
+    }
+
     /// Whether reading ended because no more rows were wanted.
     pub fn is_cut_short(&self) -> bool {
         self.left == Some(0) && self.at < self.shared.scan.splits().len()
@@ -221,8 +259,8 @@ impl Lanes {
     /// Lets go of the first lane.
     fn pop(&mut self) {
         if let Some(lane) = self.lanes.pop_front() {
-            let held: usize = lane.batches.iter().map(RecordBatch::get_array_memory_size).sum();
-            self.held_bytes -= held;
+            let held = lane.batches.iter().map(|(batch, _)| batch.get_array_memory_size());
+            self.held_bytes -= held.sum::<usize>();
         }
         self.first += 1;
     }
@@ -235,7 +273,12 @@ impl Iterator for Rows {
         if self.ended {
             return None;
         }
-        let next = self.limited();
+        let mut next = self.limited();
+        if let Ok(None) = next
+            && let Err(error) = self.pass_part()
+        {
+            next = Err(error);
+        }
         if !matches!(next, Ok(Some(_))) {
             self.ended = true;
             self.shared.stop();
@@ -247,13 +290,7 @@ impl Iterator for Rows {
 impl Drop for Rows {
     fn drop(&mut self) {
         self.shared.stop();
-        for worker in self.workers.drain(..) {
-            if let Err(panic) = worker.join()
-                && !std::thread::panicking()
-            {
-                std::panic::resume_unwind(panic);
-            }
-        }
+        self.join();
     }
 }
 
@@ -270,7 +307,7 @@ impl Shared {
 
     fn work(&self) {
         while let Some(index) = self.take() {
-            let result = self.read(index);
+            let result = caught(|| self.read(index));
             let outcome = self.scan.outcome(index);
             let mut lanes = self.lanes.lock();
             if let Some(lane) = self.lane(&mut lanes, index) {
@@ -332,7 +369,7 @@ impl Shared {
                 false => held_bytes + bytes <= self.budget_bytes,
             };
             if has_room {
-                lane.batches.push_back(batch);
+                lane.batches.push_back((batch, self.scan.so_far(index)));
                 lanes.held_bytes += bytes;
                 self.changed.notify_all();
                 return Ok(true);
