@@ -259,6 +259,24 @@ impl Error {
     }
 }
 
+/// What `run` returns; a panic inside it as [`Error::Internal`], so that whoever waits for the
+/// thread learns of it.
+pub(crate) fn caught<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
+    // What `run` changed is not looked at again after a panic: the run fails.
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run))
+        .unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
+}
+
+/// A panic's message as an error.
+pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
+    let message = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message");
+    Error::Internal(format!("a worker panicked: {message}"))
+}
+
 impl From<arrow::error::ArrowError> for Error {
     fn from(error: arrow::error::ArrowError) -> Self {
         use arrow::error::ArrowError;
@@ -294,7 +312,15 @@ impl From<datafusion::error::DataFusionError> for Error {
             Df::Context(_, inner) | Df::Diagnostic(_, inner) => (*inner).into(),
             Df::Shared(inner) => match std::sync::Arc::try_unwrap(inner) {
                 Ok(inner) => inner.into(),
-                Err(shared) => Error::Query(shared.strip_backtrace()),
+                Err(shared) => match shared.find_root() {
+                    // Several readers of one stream hear of the same end.
+                    Df::External(source)
+                        if matches!(source.downcast_ref(), Some(Error::Interrupted)) =>
+                    {
+                        Error::Interrupted
+                    }
+                    _ => Error::Query(shared.strip_backtrace()),
+                },
             },
             Df::Collection(mut errors) if !errors.is_empty() => errors.swap_remove(0).into(),
             Df::IoError(source) => Error::io("read or write", "a stream", source),

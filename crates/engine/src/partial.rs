@@ -13,7 +13,8 @@
 //!   section: 'E' length crc32 │ JSON: the coverage                                    (the end)
 //! ```
 //!
-//! A file that ends before its 'E' section was cut off and is refused as a whole.
+//! A checksum is of its section's kind, length and content, so that every byte is covered. A
+//! file that ends before its 'E' section was cut off and is refused as a whole.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -29,6 +30,7 @@ use arrow::ipc::writer::StreamWriter;
 use crate::coverage::{Amount, Coverage, RowAmount};
 use crate::error::{Error, Result};
 use crate::table::Chunk;
+use crate::table::merge::slices;
 
 const MAGIC: &[u8; 8] = b"TIDEPART";
 
@@ -86,11 +88,14 @@ impl<W: Write> PartialWriter<W> {
     /// # Errors
     /// As writing.
     pub fn write(&mut self, chunk: &Chunk) -> Result<()> {
-        let batch = chunk.encode()?;
-        let mut stream = StreamWriter::try_new(Vec::new(), batch.schema_ref())?;
-        stream.write(&batch)?;
-        stream.finish()?;
-        self.section(GROUPS, &stream.into_inner()?)
+        for batch in slices(&chunk.encode()?) {
+            let batch = batch?;
+            let mut stream = StreamWriter::try_new(Vec::new(), batch.schema_ref())?;
+            stream.write(&batch)?;
+            stream.finish()?;
+            self.section(GROUPS, &stream.into_inner()?)?;
+        }
+        Ok(())
     }
 
     /// Writes the end; gives the output back with the bytes written.
@@ -107,7 +112,7 @@ impl<W: Write> PartialWriter<W> {
     fn section(&mut self, kind: u8, content: &[u8]) -> Result<()> {
         let mut head = vec![kind];
         head.extend((content.len() as u64).to_le_bytes());
-        head.extend(crc32fast::hash(content).to_le_bytes());
+        head.extend(checksum(&head, content).to_le_bytes());
         self.put(&head)?;
         self.put(content)
     }
@@ -117,6 +122,13 @@ impl<W: Write> PartialWriter<W> {
         self.bytes += bytes.len() as u64;
         Ok(())
     }
+}
+
+fn checksum(head: &[u8], content: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(head);
+    hasher.update(content);
+    hasher.finalize()
 }
 
 /// A partial table being read.
@@ -159,7 +171,8 @@ impl PartialReader {
         let version = u32::from_le_bytes([start[8], start[9], start[10], start[11]]);
         if version != VERSION {
             let reason = format!("it is of version {version}; this release reads {VERSION}");
-            return Err(reader.corrupt_with(&reason, Some("use a newer tidemill")));
+            let hint = (version > VERSION).then_some("use a newer tidemill");
+            return Err(reader.corrupt_with(&reason, hint));
         }
         let (kind, content) = reader.section()?;
         if kind != HEADER {
@@ -243,7 +256,7 @@ impl PartialReader {
         let mut content = vec![0; size];
         self.take(&mut content)?;
         let sum = u32::from_le_bytes([head[9], head[10], head[11], head[12]]);
-        if crc32fast::hash(&content) != sum {
+        if checksum(&head[..9], &content) != sum {
             return Err(self.corrupt("the checksum of a section does not hold"));
         }
         Ok((head[0], content))

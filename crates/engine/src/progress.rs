@@ -15,6 +15,7 @@ struct Counters {
     bytes_total: AtomicU64,
     bytes_done: AtomicU64,
     rows_done: AtomicU64,
+    spilled_bytes: AtomicU64,
 }
 
 impl Progress {
@@ -38,6 +39,11 @@ impl Progress {
         self.0.rows_done.fetch_add(rows, Ordering::Relaxed);
     }
 
+    /// Adds bytes of tables that went to disk because they did not fit memory.
+    pub fn add_spilled(&self, bytes: u64) {
+        self.0.spilled_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// Stored bytes that the plan will read; 0 until known.
     pub fn bytes_total(&self) -> u64 {
         self.0.bytes_total.load(Ordering::Relaxed)
@@ -51,5 +57,10 @@ impl Progress {
     /// Rows decoded so far.
     pub fn rows_done(&self) -> u64 {
         self.0.rows_done.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of tables that went to disk so far, each as often as it was written.
+    pub fn spilled_bytes(&self) -> u64 {
+        self.0.spilled_bytes.load(Ordering::Relaxed)
     }
 }

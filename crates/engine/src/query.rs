@@ -25,14 +25,14 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{DFParser, Statement};
 use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use futures::executor::block_on;
 use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::cancel::Cancel;
 use crate::coverage::{self, Amount, Coverage, Estimate, RowAmount};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, panicked};
 use crate::home::RunId;
 use crate::partial::{self, Header, PartialReader, PartialWriter};
 use crate::plan::{Route, Tables, refusal_of_map, route};
@@ -181,7 +181,7 @@ impl Plan {
         let logical = block_on(state.statement_to_plan(statement))?;
         // The result's columns are named by the plan as written; optimising may rename.
         let names: Vec<&str> = tables.iter().map(|(name, _)| name.as_str()).collect();
-        let schema = Arc::new(result_schema(logical.schema().as_arrow(), &names));
+        let schema = Arc::new(result_schema(&logical, &names));
         let logical = state.optimize(&logical)?;
         let route = route(&logical)?;
         let query = query.clone();
@@ -229,7 +229,7 @@ impl Plan {
         let (path, why, steps) = match &self.route {
             Route::Tables(parts) => {
                 let empty: Arc<dyn TableProvider> =
-                    Arc::new(Finished::new(parts.finished_schema(), None));
+                    Arc::new(Finished::new(parts.finished_schema(), Box::new(std::iter::empty())));
                 (
                     "partial tables",
                     "one aggregation over one source".to_string(),
@@ -291,7 +291,7 @@ impl Plan {
                 &cancel,
             )?),
         };
-        Ok(Results { schema, inner, account, cancel, ended: false })
+        Ok(Results { schema, inner, account, cancel, ended: false, complete: false })
     }
 
     fn account(&self, merged: Option<Coverage>) -> Account {
@@ -315,13 +315,16 @@ impl Plan {
             answer
         });
         let finished: Arc<dyn TableProvider> =
-            Arc::new(Finished::new(parts.finished_schema(), Some(Box::new(answers))));
+            Arc::new(Finished::new(parts.finished_schema(), Box::new(answers)));
         let finish = parts.finish(&self.logical, finished)?;
         let cancel = self.settings.cancel.clone();
-        let threads = self.settings.threads;
-        let inner = Background::start(self.context.state(), finish, threads, &cancel)?;
+        let bytes = self.settings.share(1, 4);
+        let folder = &self.settings.spill_folder;
+        let state = session::in_order(&self.context.state(), bytes, folder)?;
+        let inner = Background::start(state, finish, 1, &cancel)?;
         let schema = Arc::clone(&self.schema);
-        Ok(Results { schema, inner: Inner::Engine(inner), account, cancel, ended: false })
+        let inner = Inner::Engine(inner);
+        Ok(Results { schema, inner, account, cancel, ended: false, complete: false })
     }
 
     /// The parts of a query whose table can be kept and merged.
@@ -418,6 +421,7 @@ impl Plan {
             budget_bytes: self.settings.share(3, 4),
             spill_folder: &self.settings.spill_folder,
             cancel: &self.settings.cancel,
+            progress: &self.settings.progress,
         };
         let merged = tables::run(&work)?;
         let rows = self.tables.iter().flat_map(|(_, table)| table.scans());
@@ -502,8 +506,13 @@ impl Merge {
         let parts = self.plan.mergeable()?;
         let settings = &self.plan.settings;
         let budget_bytes = settings.share(1, 2);
-        let merger =
-            Merger::new(&parts.spec, budget_bytes, &settings.spill_folder, &settings.cancel)?;
+        let merger = Merger::new(
+            &parts.spec,
+            budget_bytes,
+            &settings.spill_folder,
+            &settings.cancel,
+            &settings.progress,
+        )?;
         let decoder = Table::new(&parts.spec)?;
         let mut coverages = Vec::with_capacity(self.partials.len());
         for path in &self.partials {
@@ -639,10 +648,18 @@ fn parse_schema(context: &SessionContext, text: &str) -> Result<SchemaRef> {
 }
 
 /// The plan's schema with `sum(distance)` for `sum(flights.csv.distance)`.
-fn result_schema(schema: &Schema, tables: &[&str]) -> Schema {
-    let short: Vec<String> =
-        schema.fields().iter().map(|field| unqualified(field.name(), tables)).collect();
-    let fields = schema.fields().iter().zip(&short).map(|(field, name)| {
+fn result_schema(plan: &LogicalPlan, tables: &[&str]) -> Schema {
+    let fields = plan.schema().fields();
+    let is_given = given_names(plan);
+    let short: Vec<String> = fields
+        .iter()
+        .enumerate()
+        .map(|(index, field)| match is_given.get(index) {
+            Some(true) => field.name().clone(),
+            _ => unqualified(field.name(), tables),
+        })
+        .collect();
+    let fields = fields.iter().zip(&short).map(|(field, name)| {
         // Two columns that only their tables told apart keep their whole names.
         let is_unique = short.iter().filter(|other| *other == name).count() == 1;
         let name = if is_unique { name } else { field.name() };
@@ -651,12 +668,39 @@ fn result_schema(schema: &Schema, tables: &[&str]) -> Schema {
     Schema::new(fields.collect::<Vec<_>>())
 }
 
+/// Which columns the query itself names, with `AS`.
+fn given_names(plan: &LogicalPlan) -> Vec<bool> {
+    match plan {
+        LogicalPlan::Projection(projection) => {
+            projection.expr.iter().map(|expr| matches!(expr, Expr::Alias(_))).collect()
+        }
+        LogicalPlan::Sort(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::Distinct(_)
+        | LogicalPlan::Filter(_)
+        | LogicalPlan::Union(_) => plan.inputs().first().map_or(vec![], |input| given_names(input)),
+        _ => Vec::new(),
+    }
+}
+
 /// `text` without the tables' names before their columns.
 fn unqualified(text: &str, tables: &[&str]) -> String {
     let mut text = text.to_string();
     for table in tables {
         for prefix in [format!("\"{table}\"."), format!("{table}.")] {
-            text = text.replace(&prefix, "");
+            let mut rest = text.as_str();
+            let mut short = String::with_capacity(text.len());
+            while let Some(at) = rest.find(&prefix) {
+                let before = rest[..at].chars().next_back().or(short.chars().next_back());
+                // `s.` within `cas.x` is no table's name.
+                let is_inside = before
+                    .is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | '"' | '.' | '/'));
+                let end = at + prefix.len();
+                short.push_str(&rest[..if is_inside { end } else { at }]);
+                rest = &rest[end..];
+            }
+            short.push_str(rest);
+            text = short;
         }
     }
     text
@@ -742,6 +786,8 @@ pub struct Results {
     account: Account,
     cancel: Cancel,
     ended: bool,
+    /// Whether it ended without an error.
+    complete: bool,
 }
 
 enum Inner {
@@ -768,7 +814,7 @@ impl Results {
 
     /// What the result rests on; final once the iterator has ended.
     pub fn coverage(&self) -> Coverage {
-        self.account.coverage(self.ended)
+        self.account.coverage(self.complete)
     }
 
     fn pull(&mut self) -> Result<Option<RecordBatch>> {
@@ -798,6 +844,7 @@ impl Iterator for Results {
         }
         let next = self.pull();
         self.ended = !matches!(next, Ok(Some(_)));
+        self.complete = matches!(next, Ok(None));
         next.transpose()
     }
 }
@@ -875,7 +922,8 @@ impl Account {
 
 /// A plan that DataFusion runs on threads of its own, its batches in a bounded channel.
 struct Background {
-    batches: Receiver<PlanResult<RecordBatch>>,
+    /// `None` is the end; without it, whoever sends has failed.
+    batches: Receiver<PlanResult<Option<RecordBatch>>>,
     /// Dropped without waiting: a blocked thread must not hold up Ctrl-C.
     runtime: Option<tokio::runtime::Runtime>,
 }
@@ -898,10 +946,14 @@ impl Background {
             .map_err(|e| Error::Io { action: "start", path: "threads".into(), source: e })?;
         let (sender, batches) = std::sync::mpsc::sync_channel(2);
         runtime.spawn(async move {
-            if let Err(error) = Self::feed(state, plan, &sender).await {
-                // A consumer that has gone wants no errors either.
-                let _ = sender.send(Err(error));
-            }
+            let fed = std::panic::AssertUnwindSafe(Self::feed(state, plan, &sender)).catch_unwind();
+            let end = match fed.await {
+                Ok(Ok(())) => Ok(None),
+                Ok(Err(error)) => Err(error),
+                Err(panic) => Err(external(panicked(panic.as_ref()))),
+            };
+            // A consumer that has gone wants no end either.
+            let _ = tokio::task::block_in_place(|| sender.send(end));
         });
         Ok(Background { batches, runtime: Some(runtime) })
     }
@@ -909,12 +961,12 @@ impl Background {
     async fn feed(
         state: SessionState,
         plan: LogicalPlan,
-        sender: &SyncSender<PlanResult<RecordBatch>>,
+        sender: &SyncSender<PlanResult<Option<RecordBatch>>>,
     ) -> PlanResult<()> {
         let physical = state.query_planner().create_physical_plan(&plan, &state).await?;
         let mut stream = execute_stream(physical, state.task_ctx())?;
         while let Some(batch) = stream.next().await {
-            let batch = batch?;
+            let batch = Some(batch?);
             if tokio::task::block_in_place(|| sender.send(Ok(batch))).is_err() {
                 break;
             }
@@ -926,9 +978,11 @@ impl Background {
         loop {
             cancel.check()?;
             match self.batches.recv_timeout(LOOK) {
-                Ok(batch) => return Ok(Some(batch?)),
+                Ok(batch) => return Ok(batch?),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Error::Internal("the query's threads are gone".into()));
+                }
             }
         }
     }
@@ -951,8 +1005,8 @@ struct Finished {
 }
 
 impl Finished {
-    fn new(schema: SchemaRef, answers: Option<Answers>) -> Self {
-        Finished { schema, answers: Arc::new(Mutex::new(answers)) }
+    fn new(schema: SchemaRef, answers: Answers) -> Self {
+        Finished { schema, answers: Arc::new(Mutex::new(Some(answers))) }
     }
 }
 
@@ -997,7 +1051,10 @@ impl PartitionStream for Finished {
 
     fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
         let schema = Arc::clone(&self.schema);
-        let answers = self.answers.lock().take().into_iter().flatten();
+        let answers = self.answers.lock().take().unwrap_or_else(|| {
+            let error = Error::Internal("a finished table was read twice".into());
+            Box::new(std::iter::once(Err(error)))
+        });
         let batches = answers.flat_map(move |answer| {
             let schema = Arc::clone(&schema);
             let answer = answer.and_then(|answer| named(answer, &schema)).map_err(external);

@@ -20,8 +20,8 @@ use futures::executor::block_on;
 use parking_lot::{Condvar, Mutex};
 
 use crate::cancel::Cancel;
-use crate::error::{Error, Result};
-use crate::scan::{Outcome, Scan};
+use crate::error::{Error, Result, caught};
+use crate::scan::{Outcome, Scan, SoFar};
 
 /// The rows of a map in input order; an iterator of batches.
 pub struct Rows {
@@ -33,8 +33,8 @@ pub struct Rows {
     again: Option<SendableRecordBatchStream>,
     /// Whether the start of split `at` has been looked at.
     is_checked: bool,
-    /// Rows of the split at hand that the consumer took.
-    rows_taken: u64,
+    /// What had been read of split `at` when its last batch was made.
+    so_far: SoFar,
     skip: usize,
     left: Option<usize>,
     ended: bool,
@@ -64,7 +64,8 @@ struct Lanes {
 
 #[derive(Default)]
 struct Lane {
-    batches: VecDeque<RecordBatch>,
+    /// Batches, each with what had been read of the split by then.
+    batches: VecDeque<(RecordBatch, SoFar)>,
     done: Option<(Result<()>, Option<Outcome>)>,
 }
 
@@ -94,27 +95,27 @@ impl Rows {
             lanes: Mutex::new(Lanes { first: 0, next: 0, lanes: VecDeque::new(), held_bytes: 0 }),
             changed: Condvar::new(),
         });
-        let workers = (0..threads)
-            .map(|seat| {
-                let shared = Arc::clone(&shared);
-                std::thread::Builder::new()
-                    .name(format!("split-{seat}"))
-                    .spawn(move || shared.work())
-                    .map_err(|e| Error::Io { action: "start", path: "a thread".into(), source: e })
-            })
-            .collect::<Result<Vec<_>>>()?;
-        Ok(Rows {
+        let mut rows = Rows {
             shared,
-            workers,
+            workers: Vec::with_capacity(threads),
             at: 0,
             end: None,
             again: None,
             is_checked: false,
-            rows_taken: 0,
+            so_far: SoFar::default(),
             skip,
             left: fetch,
             ended: false,
-        })
+        };
+        for seat in 0..threads {
+            let shared = Arc::clone(&rows.shared);
+            let worker = std::thread::Builder::new()
+                .name(format!("split-{seat}"))
+                .spawn(move || shared.work())
+                .map_err(|e| Error::Io { action: "start", path: "a thread".into(), source: e })?;
+            rows.workers.push(worker);
+        }
+        Ok(rows)
     }
 
     /// The next batch of the input, before skipping and limiting.
@@ -125,11 +126,15 @@ impl Rows {
             }
             if let Some(stream) = &mut self.again {
                 match block_on(stream.next()) {
-                    Some(batch) => return Ok(Some(batch?)),
-                    None => {
+                    Some(Ok(batch)) => {
+                        self.so_far = self.shared.scan.so_far(self.at);
+                        return Ok(Some(batch));
+                    }
+                    end => {
                         self.again = None;
                         let outcome = self.shared.scan.outcome(self.at);
                         self.pass(outcome)?;
+                        end.transpose()?;
                         continue;
                     }
                 }
@@ -162,7 +167,8 @@ impl Rows {
                     continue;
                 }
                 if !must_check {
-                    if let Some(batch) = lane.batches.pop_front() {
+                    if let Some((batch, so_far)) = lane.batches.pop_front() {
+                        self.so_far = so_far;
                         lanes.held_bytes -= batch.get_array_memory_size();
                         shared.changed.notify_all();
                         return Ok(Some(batch));
@@ -197,14 +203,13 @@ impl Rows {
         }
         self.at += 1;
         self.is_checked = false;
-        self.rows_taken = 0;
+        self.so_far = SoFar::default();
         Ok(())
     }
 
     fn limited(&mut self) -> Result<Option<RecordBatch>> {
         while self.left != Some(0) {
             let Some(batch) = self.next_batch()? else { return Ok(None) };
-            self.rows_taken += batch.num_rows() as u64;
             let skipped = self.skip.min(batch.num_rows());
             self.skip -= skipped;
             let wanted = (batch.num_rows() - skipped).min(self.left.unwrap_or(usize::MAX));
@@ -214,6 +219,34 @@ impl Rows {
             }
         }
         Ok(None)
+    }
+
+    /// Counts what was read of the split at which no more rows were wanted, up to the batch
+    /// with the last of them. What workers read beyond it does not count, so that a query with
+    /// a limit accounts for the same at each run.
+    fn pass_part(&mut self) -> Result<()> {
+        if !self.is_cut_short() || self.so_far == SoFar::default() {
+            return Ok(());
+        }
+        self.again = None;
+        self.shared.stop();
+        self.join();
+        let mut lanes = self.shared.lanes.lock();
+        let lane = self.shared.lane(&mut lanes, self.at);
+        let done = lane.and_then(|lane| lane.done.take()).and_then(|(_, outcome)| outcome);
+        let outcome = done.or_else(|| self.shared.scan.outcome(self.at));
+        drop(lanes);
+        match outcome {
+            Some(outcome) => self.shared.scan.accept_part(outcome.stats, self.so_far),
+            None => Ok(()),
+        }
+    }
+
+    fn join(&mut self) {
+        for worker in self.workers.drain(..) {
+            // Its panics are in its lane.
+            let _ = worker.join();
+        }
     }
 
     /// Whether reading ended because no more rows were wanted.
@@ -226,8 +259,8 @@ impl Lanes {
     /// Lets go of the first lane.
     fn pop(&mut self) {
         if let Some(lane) = self.lanes.pop_front() {
-            let held: usize = lane.batches.iter().map(RecordBatch::get_array_memory_size).sum();
-            self.held_bytes -= held;
+            let held = lane.batches.iter().map(|(batch, _)| batch.get_array_memory_size());
+            self.held_bytes -= held.sum::<usize>();
         }
         self.first += 1;
     }
@@ -240,12 +273,15 @@ impl Iterator for Rows {
         if self.ended {
             return None;
         }
-        let next = self.limited();
+        let mut next = self.limited();
+        if let Ok(None) = next
+            && let Err(error) = self.pass_part()
+        {
+            next = Err(error);
+        }
         if !matches!(next, Ok(Some(_))) {
             self.ended = true;
             self.shared.stop();
-            // The split that the limit cut short counts as far as it was taken.
-            self.shared.scan.accept_part(self.rows_taken);
         }
         next.transpose()
     }
@@ -254,13 +290,7 @@ impl Iterator for Rows {
 impl Drop for Rows {
     fn drop(&mut self) {
         self.shared.stop();
-        for worker in self.workers.drain(..) {
-            if let Err(panic) = worker.join()
-                && !std::thread::panicking()
-            {
-                std::panic::resume_unwind(panic);
-            }
-        }
+        self.join();
     }
 }
 
@@ -277,7 +307,7 @@ impl Shared {
 
     fn work(&self) {
         while let Some(index) = self.take() {
-            let result = self.read(index);
+            let result = caught(|| self.read(index));
             let outcome = self.scan.outcome(index);
             let mut lanes = self.lanes.lock();
             if let Some(lane) = self.lane(&mut lanes, index) {
@@ -339,7 +369,7 @@ impl Shared {
                 false => held_bytes + bytes <= self.budget_bytes,
             };
             if has_room {
-                lane.batches.push_back(batch);
+                lane.batches.push_back((batch, self.scan.so_far(index)));
                 lanes.held_bytes += bytes;
                 self.changed.notify_all();
                 return Ok(true);

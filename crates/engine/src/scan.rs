@@ -187,6 +187,16 @@ impl fmt::Debug for Scan {
 struct Slot {
     exact_start: Option<u64>,
     outcome: Option<Outcome>,
+    so_far: SoFar,
+}
+
+/// What a reader had read when it gave a batch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SoFar {
+    /// Good rows.
+    pub rows: u64,
+    /// Refused records.
+    pub rejected: u64,
 }
 
 /// What came of reading a split, to its end or to an error.
@@ -231,9 +241,21 @@ impl Scan {
         Ok(())
     }
 
-    /// Counts the rows of a split that was not read to its end because no more were wanted.
-    pub fn accept_part(&self, rows: u64) {
-        self.done.rows.fetch_add(rows, Ordering::Relaxed);
+    /// What the reader of split `index` has read.
+    pub fn so_far(&self, index: usize) -> SoFar {
+        self.slots[index].lock().so_far
+    }
+
+    /// Counts a split that was read as far as `so_far` because no more rows were wanted.
+    ///
+    /// # Errors
+    /// As [`Scan::accept`].
+    pub fn accept_part(&self, mut stats: SplitStats, so_far: SoFar) -> Result<()> {
+        stats.forget_rejected_after(so_far.rejected);
+        stats.accept(&self.run.rejects)?;
+        self.done.rows.fetch_add(so_far.rows, Ordering::Relaxed);
+        self.done.rejected.fetch_add(stats.rejected, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Splits read.
@@ -347,7 +369,12 @@ impl Iterator for SplitBatches {
             },
         };
         match reader.next() {
-            Some(Ok(batch)) => Some(Ok(batch)),
+            Some(Ok(batch)) => {
+                let stats = reader.stats();
+                let so_far = SoFar { rows: stats.rows, rejected: stats.rejected };
+                self.scan.slots[self.index].lock().so_far = so_far;
+                Some(Ok(batch))
+            }
             Some(Err(error)) => {
                 self.end();
                 Some(Err(external(error)))
@@ -395,9 +422,12 @@ impl Queue {
             let Some(split) = splits.get(index) else { return Ok(()) };
             let mut reader =
                 self.scan.open_split(split, split.exact_start, self.scan.run.progress.clone())?;
-            for batch in &mut reader {
-                if !send(batch) {
-                    return Ok(());
+            while let Some(batch) = reader.next() {
+                let is_bad = batch.is_err();
+                if !send(batch) || is_bad {
+                    let stats = reader.into_stats();
+                    let so_far = SoFar { rows: stats.rows, rejected: stats.rejected };
+                    return self.scan.accept_part(stats, so_far);
                 }
             }
             self.scan.accept(reader.into_stats())?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
@@ -19,6 +19,19 @@ use crate::scan::{BATCH_ROWS, ScanMode};
 /// How many consumers a message about exhausted memory names.
 const CONSUMERS_NAMED: std::num::NonZeroUsize = std::num::NonZeroUsize::MIN.saturating_add(4);
 
+/// DataFusion's sort reserves 10 MB for the merge of what it spilled.
+const FINISH_BYTES_MIN: usize = 16 << 20;
+
+fn runtime(budget_bytes: usize, spill_folder: &Path) -> Result<Arc<RuntimeEnv>> {
+    let pool = TrackConsumersPool::new(FairSpillPool::new(budget_bytes), CONSUMERS_NAMED);
+    let disk = DiskManagerBuilder::default()
+        .with_mode(DiskManagerMode::Directories(vec![spill_folder.to_path_buf()]));
+    Ok(RuntimeEnvBuilder::new()
+        .with_memory_pool(Arc::new(pool))
+        .with_disk_manager_builder(disk)
+        .build_arc()?)
+}
+
 /// A session without tables.
 ///
 /// # Errors
@@ -29,16 +42,9 @@ pub fn open(budget_bytes: usize, threads: usize, spill_folder: &Path) -> Result<
         .with_batch_size(BATCH_ROWS)
         .with_information_schema(false)
         .with_extension(Arc::new(ScanMode::Pooled(threads)));
-    let pool = TrackConsumersPool::new(FairSpillPool::new(budget_bytes), CONSUMERS_NAMED);
-    let disk = DiskManagerBuilder::default()
-        .with_mode(DiskManagerMode::Directories(vec![spill_folder.to_path_buf()]));
-    let runtime = RuntimeEnvBuilder::new()
-        .with_memory_pool(Arc::new(pool))
-        .with_disk_manager_builder(disk)
-        .build_arc()?;
     let state = SessionStateBuilder::new()
         .with_config(config)
-        .with_runtime_env(runtime)
+        .with_runtime_env(runtime(budget_bytes, spill_folder)?)
         .with_default_features()
         .build();
     let context = SessionContext::new_with_state(state);
@@ -46,6 +52,25 @@ pub fn open(budget_bytes: usize, threads: usize, spill_folder: &Path) -> Result<
         context.register_udaf((*function).clone());
     }
     Ok(context)
+}
+
+/// The same session for what is asked of a finished table: one thread, so that rows keep
+/// their order and sums of floats come out alike at each run.
+///
+/// # Errors
+/// As DataFusion's runtime.
+pub fn in_order(
+    state: &SessionState,
+    budget_bytes: usize,
+    spill_folder: &Path,
+) -> Result<SessionState> {
+    let runtime = runtime(budget_bytes.max(FINISH_BYTES_MIN), spill_folder)?;
+    let mut state =
+        SessionStateBuilder::new_from_existing(state.clone()).with_runtime_env(runtime).build();
+    let options = state.config_mut().options_mut();
+    options.execution.target_partitions = 1;
+    options.optimizer.enable_round_robin_repartition = false;
+    Ok(state)
 }
 
 /// The same session, scanning its tables a partition per split on the asking thread.

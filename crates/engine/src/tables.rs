@@ -17,7 +17,8 @@ use futures::executor::block_on;
 use parking_lot::Mutex;
 
 use crate::cancel::Cancel;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, caught};
+use crate::progress::Progress;
 use crate::scan::{Outcome, Scan};
 use crate::table::merge::{Merged, Merger, Parked};
 use crate::table::{Table, TableSpec};
@@ -40,6 +41,8 @@ pub struct Work<'a> {
     pub spill_folder: &'a Path,
     /// Stops the run.
     pub cancel: &'a Cancel,
+    /// Told of what is spilled.
+    pub progress: &'a Progress,
 }
 
 /// Runs the map over all splits and merges what comes of them, in split order.
@@ -52,11 +55,11 @@ pub fn run(work: &Work<'_>) -> Result<Merged> {
     // A third for the workers' own tables, the rest for what is merged and waits.
     let merge_bytes = work.budget_bytes / 3 * 2;
     let worker_bytes = work.budget_bytes / 3 / threads;
-    let merger = Merger::new(work.spec, merge_bytes, work.spill_folder, work.cancel)?;
+    let merger = Merger::new(work.spec, merge_bytes, work.spill_folder, work.cancel, work.progress)?;
     let runner = Runner {
         work,
         merger: &merger,
-        gate: Mutex::new(Gate::new(split_count)),
+        gate: Mutex::default(),
         next: AtomicUsize::new(0),
         failed: AtomicBool::new(false),
         worker_bytes,
@@ -107,24 +110,18 @@ struct Read {
 }
 
 /// Splits pass in order.
+#[derive(Default)]
 struct Gate {
     next: usize,
-    count: usize,
     waiting: BTreeMap<usize, Read>,
     /// Where the last split that passed ended, and in which file.
     end: Option<(usize, u64)>,
     error: Option<Error>,
 }
 
-impl Gate {
-    fn new(count: usize) -> Self {
-        Gate { next: 0, count, waiting: BTreeMap::new(), end: None, error: None }
-    }
-}
-
 impl Runner<'_> {
     fn work(&self, seat: usize) -> Result<()> {
-        let ended = self.take_splits(seat);
+        let ended = caught(|| self.take_splits(seat));
         if ended.is_err() {
             self.failed.store(true, Ordering::Relaxed);
         }
@@ -134,7 +131,7 @@ impl Runner<'_> {
     fn take_splits(&self, seat: usize) -> Result<()> {
         loop {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
-            if index >= self.gate.lock().count || self.failed.load(Ordering::Relaxed) {
+            if index >= self.work.scan.splits().len() || self.failed.load(Ordering::Relaxed) {
                 return Ok(());
             }
             let read = self.read(index);
@@ -146,7 +143,7 @@ impl Runner<'_> {
     /// Reads a split into chunks. Its error is part of the outcome: it may be void.
     fn read(&self, index: usize) -> Read {
         let mut chunks = Vec::new();
-        let result = self.fill(index, &mut chunks);
+        let result = caught(|| self.fill(index, &mut chunks));
         Read { chunks, outcome: self.work.scan.outcome(index), result }
     }
 

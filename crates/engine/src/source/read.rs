@@ -89,6 +89,15 @@ impl SplitStats {
     pub fn accept(&mut self, rejects: &Rejects) -> Result<()> {
         rejects.add(std::mem::take(&mut self.refused))
     }
+
+    /// Leaves only the first `count` of the refused records, those included that were handed
+    /// over early.
+    pub fn forget_rejected_after(&mut self, count: u64) {
+        let over = self.rejected.saturating_sub(count);
+        let kept = (self.refused.len() as u64).saturating_sub(over);
+        self.refused.truncate(usize::try_from(kept).unwrap_or(usize::MAX));
+        self.rejected = self.rejected.min(count);
+    }
 }
 
 /// A reader holds so many bytes of refused records, then hands them over if it may.
@@ -422,13 +431,14 @@ impl SplitReader {
             let rejects = self.options.rejects.clone();
             let too_many = rejects.would_exceed(self.stats.refused.len() as u64);
             let too_large = self.held_bytes > HELD_BYTES_MAX;
-            if too_many && !self.exact {
+            if too_many {
+                // They are counted when the split is accepted: it may not be, past a limit.
                 return Err(rejects.exceeded_by(&self.stats.refused));
             }
-            if too_large && !self.exact {
-                self.confirm_start()?;
-            }
-            if too_many || too_large {
+            if too_large {
+                if !self.exact {
+                    self.confirm_start()?;
+                }
                 self.held_bytes = 0;
                 rejects.add(std::mem::take(&mut self.stats.refused))?;
             }

@@ -10,13 +10,17 @@
 //! place is folded from its file, again in split order; where its groups do not fit memory
 //! either, it is dealt by further bits of the hash into 16 smaller files first (Grace hash
 //! aggregation, with the order of the fold kept).
+//!
+//! What is spilled, and when, depends on how the threads happen to run. The answer does not:
+//! it comes in the order of its keys where it is small, else in the order of their hashes,
+//! which is the order of the places at every depth of dealing.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow::compute::{concat_batches, take_record_batch};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::hash_utils::{RandomState, create_hashes};
@@ -24,10 +28,12 @@ use parking_lot::Mutex;
 
 use super::spill::{SpillFile, SpillWriter};
 use super::state::Precision;
+use super::value::{compact, logical_bytes};
 use super::{Chunk, Table, TableSpec};
 use crate::cancel::Cancel;
 use crate::coverage::Estimate;
 use crate::error::{Error, Result};
+use crate::progress::Progress;
 
 const PLACE_BITS: u32 = 4;
 const PLACES: usize = 1 << PLACE_BITS;
@@ -36,8 +42,12 @@ const PLACES: usize = 1 << PLACE_BITS;
 /// would only chase one giant group.
 const DEPTH_MAX: u32 = 6;
 
-/// Finished tables up to this many groups are sorted by key.
+/// Answers of up to this many groups are sorted by key, if they are also no larger than a
+/// quarter of the budget.
 const SORTED_GROUPS_MAX: usize = 1 << 18;
+
+/// How many bytes of groups a spill file's or a partial table's batch holds, about.
+pub const BATCH_BYTES: usize = 4 << 20;
 
 /// Which place each group goes to at a depth of dealing.
 fn deal(keys: &[ArrayRef], group_count: usize, depth: u32) -> Result<Vec<Vec<u32>>> {
@@ -46,15 +56,20 @@ fn deal(keys: &[ArrayRef], group_count: usize, depth: u32) -> Result<Vec<Vec<u32
         places[0] = (0..group_count as u32).collect();
         return Ok(places);
     }
-    let mut hashes = vec![0; group_count];
-    create_hashes(keys, &RandomState::with_seed(0), &mut hashes)?;
-    for (row, hash) in hashes.iter().enumerate() {
-        // The low bits serve the hash tables inside; a multiplication spreads them upwards.
-        let mixed = hash.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    for (row, mixed) in mixed_hashes(keys, group_count)?.into_iter().enumerate() {
         let place = (mixed >> (64 - PLACE_BITS * (depth + 1))) as usize & (PLACES - 1);
         places[place].push(row as u32);
     }
     Ok(places)
+}
+
+/// A hash of each group's key, of which the highest bits deal first.
+fn mixed_hashes(keys: &[ArrayRef], group_count: usize) -> Result<Vec<u64>> {
+    let mut hashes = vec![0; group_count];
+    create_hashes(keys, &RandomState::with_seed(0), &mut hashes)?;
+    // The low bits serve the hash tables inside; a multiplication spreads them upwards.
+    hashes.iter_mut().for_each(|hash| *hash = hash.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    Ok(hashes)
 }
 
 /// A chunk with its groups dealt to places. Its memory counts until the last place took it.
@@ -104,8 +119,8 @@ pub struct Merger {
     used: Arc<AtomicUsize>,
     places: Vec<Mutex<Place>>,
     queues: Vec<Mutex<VecDeque<Arc<Dealt>>>>,
-    spilled_bytes: AtomicU64,
     cancel: Cancel,
+    progress: Progress,
 }
 
 impl Merger {
@@ -118,6 +133,7 @@ impl Merger {
         budget_bytes: usize,
         folder: &Path,
         cancel: &Cancel,
+        progress: &Progress,
     ) -> Result<Self> {
         let place = || Ok(Mutex::new(Place { table: Table::new(spec)?, bytes: 0, spill: None }));
         Ok(Merger {
@@ -127,14 +143,13 @@ impl Merger {
             used: Arc::default(),
             places: (0..PLACES).map(|_| place()).collect::<Result<_>>()?,
             queues: (0..PLACES).map(|_| Mutex::default()).collect(),
-            spilled_bytes: AtomicU64::new(0),
             cancel: cancel.clone(),
+            progress: progress.clone(),
         })
     }
 
-    /// Bytes of table data that went to disk so far.
-    pub fn spilled_bytes(&self) -> u64 {
-        self.spilled_bytes.load(Ordering::Relaxed)
+    fn spill_writer(&self) -> SpillWriter {
+        SpillWriter::new(&self.folder, &self.progress)
     }
 
     /// Deals a chunk's groups to places. Any thread, any order.
@@ -161,9 +176,8 @@ impl Merger {
         if !self.is_full() {
             return Ok(Parked::Memory(dealt));
         }
-        let mut writer = SpillWriter::new(&self.folder);
+        let mut writer = self.spill_writer();
         writer.write(dealt.encoded()?)?;
-        self.spilled_bytes.fetch_add(writer.bytes, Ordering::Relaxed);
         Ok(Parked::Disk(writer.finish()?))
     }
 
@@ -220,11 +234,7 @@ impl Merger {
             self.cancel.check()?;
             let rows = &dealt.rows[index];
             match &mut place.spill {
-                Some(writer) => {
-                    let before = writer.bytes;
-                    writer.write(&select(dealt.encoded()?, rows)?)?;
-                    self.spilled_bytes.fetch_add(writer.bytes - before, Ordering::Relaxed);
-                }
+                Some(writer) => writer.write(&select(dealt.encoded()?, rows)?)?,
                 None => {
                     place.table.merge(&dealt.chunk, rows)?;
                     self.settle(place, place.table.bytes());
@@ -253,9 +263,8 @@ impl Merger {
         }
         let mut place = self.places[index].lock();
         if place.spill.is_none() {
-            let mut writer = SpillWriter::new(&self.folder);
+            let mut writer = self.spill_writer();
             writer.write(&place.table.take()?.encode()?)?;
-            self.spilled_bytes.fetch_add(writer.bytes, Ordering::Relaxed);
             place.spill = Some(writer);
             place.table = Table::new(&self.spec)?;
             self.settle(&mut place, 0);
@@ -284,17 +293,37 @@ impl Merger {
             budget_bytes: self.budget_bytes,
             folder: self.folder,
             places,
+            answers: VecDeque::new(),
+            is_unsorted: false,
             precisions: Vec::new(),
             cancel: self.cancel,
+            progress: self.progress,
         })
     }
 }
 
+/// The rows by themselves: strings of others are not kept with them.
 fn select(batch: &RecordBatch, rows: &[u32]) -> Result<RecordBatch> {
     if rows.len() == batch.num_rows() {
         return Ok(batch.clone());
     }
-    Ok(take_record_batch(batch, &UInt32Array::from(rows.to_vec()))?)
+    let taken = take_record_batch(batch, &UInt32Array::from(rows.to_vec()))?;
+    let columns = taken.columns().iter().map(compact).collect();
+    Ok(RecordBatch::try_new(taken.schema(), columns)?)
+}
+
+/// A batch in slices of about [`BATCH_BYTES`].
+pub fn slices(batch: &RecordBatch) -> impl Iterator<Item = Result<RecordBatch>> + '_ {
+    let bytes: usize = batch.columns().iter().map(logical_bytes).sum();
+    let rows = batch.num_rows();
+    let count = bytes.div_ceil(BATCH_BYTES).clamp(1, rows.max(1));
+    let step = rows.div_ceil(count).max(1);
+    (0..rows.div_ceil(step)).map(move |index| {
+        let slice = batch.slice(index * step, step.min(rows - index * step));
+        let columns = slice.columns().iter().map(compact).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(slice.num_rows()));
+        Ok(RecordBatch::try_new_with_options(slice.schema(), columns, &options)?)
+    })
 }
 
 enum Held {
@@ -309,8 +338,12 @@ pub struct Merged {
     budget_bytes: usize,
     folder: PathBuf,
     places: VecDeque<Held>,
+    /// Answers that were to be sorted until there were too many.
+    answers: VecDeque<RecordBatch>,
+    is_unsorted: bool,
     precisions: Vec<Option<Precision>>,
     cancel: Cancel,
+    progress: Progress,
 }
 
 impl Merged {
@@ -369,7 +402,7 @@ impl Merged {
 
     fn deal_again(&self, file: &SpillFile, depth: u32) -> Result<Vec<SpillFile>> {
         let mut writers: Vec<SpillWriter> =
-            (0..PLACES).map(|_| SpillWriter::new(&self.folder)).collect();
+            (0..PLACES).map(|_| SpillWriter::new(&self.folder, &self.progress)).collect();
         let key_count = self.spec.keys.len();
         for batch in file.read()? {
             self.cancel.check()?;
@@ -395,46 +428,53 @@ impl Merged {
         }
     }
 
-    /// The next part of the answer. A table of up to 262,144 groups comes in one part, sorted
-    /// by its keys in ascending order with nulls last; a larger one in no order that is
-    /// promised, yet the same at each run.
+    /// The next part of the answer. One of up to 262,144 groups and a quarter of the budget
+    /// comes in one part, sorted by its keys in ascending order with nulls last; a larger one
+    /// in the order of its keys' hashes.
     ///
     /// # Errors
     /// Where an answer does not fit its type.
     pub fn next_answer(&mut self) -> Result<Option<RecordBatch>> {
-        let mut small = Vec::new();
-        let mut group_count = 0;
-        let fits = self.places.iter().all(|held| match held {
-            Held::Memory(table) => {
-                group_count += table.group_count();
-                group_count <= SORTED_GROUPS_MAX
-            }
-            Held::Disk { .. } => false,
-        });
-        if fits && !self.spec.keys.is_empty() {
-            while let Some(table) = self.next_table()? {
-                if table.group_count() > 0 {
-                    small.push(self.finish(table)?);
-                }
-            }
-            if small.is_empty() {
-                return Ok(None);
-            }
-            return sorted(concat_batches(&self.spec.output_schema(), &small)?, &self.spec).map(Some);
-        }
         if self.spec.keys.is_empty() {
             // One group: all of it is at the first place.
             let table = self.next_table()?;
             self.places.clear();
             return table.map(|table| self.finish(table)).transpose();
         }
+        if let Some(answer) = self.answers.pop_front() {
+            return Ok(Some(answer));
+        }
+        let (mut group_count, mut bytes) = (0, 0);
         while let Some(table) = self.next_table()? {
-            if table.group_count() > 0 {
-                return self.finish(table).map(Some);
+            if table.group_count() == 0 {
+                continue;
+            }
+            let answer = self.finish(table)?;
+            group_count += answer.num_rows();
+            bytes += answer.columns().iter().map(logical_bytes).sum::<usize>();
+            self.answers.push_back(answer);
+            self.is_unsorted |= group_count > SORTED_GROUPS_MAX || bytes > self.budget_bytes / 4;
+            if self.is_unsorted {
+                // Too many to sort: one part after the other.
+                for answer in &mut self.answers {
+                    *answer = in_hash_order(answer, self.spec.keys.len())?;
+                }
+                return Ok(self.answers.pop_front());
             }
         }
-        Ok(None)
+        if self.answers.is_empty() {
+            return Ok(None);
+        }
+        let answers: Vec<RecordBatch> = self.answers.drain(..).collect();
+        sorted(concat_batches(&self.spec.output_schema(), &answers)?, &self.spec).map(Some)
     }
+}
+
+fn in_hash_order(batch: &RecordBatch, key_count: usize) -> Result<RecordBatch> {
+    let hashes = mixed_hashes(&batch.columns()[..key_count], batch.num_rows())?;
+    let mut order: Vec<(u64, u32)> = hashes.into_iter().zip(0..).collect();
+    order.sort_unstable();
+    select_in_order(batch, order.into_iter().map(|(_, row)| row).collect())
 }
 
 fn sorted(batch: RecordBatch, spec: &TableSpec) -> Result<RecordBatch> {

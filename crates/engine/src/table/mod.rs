@@ -180,6 +180,21 @@ impl Table {
             return Err(Error::Internal("a chunk of another table was read back".into()));
         }
         let (keys, states) = batch.columns().split_at(key_count);
+        for (key, field) in keys.iter().zip(&self.spec.keys) {
+            if key.data_type() != field.data_type() {
+                return Err(Error::Corrupt {
+                    path: "partial table".into(),
+                    offset: None,
+                    reason: format!(
+                        "keys of type {} are not `{}`, which is {}",
+                        key.data_type(),
+                        field.name(),
+                        field.data_type()
+                    ),
+                    hint: None,
+                });
+            }
+        }
         let states = self
             .columns
             .iter()

@@ -2,7 +2,8 @@
 //!
 //! A spill file is an Arrow IPC stream of encoded chunks in an unnamed temporary file: the
 //! operating system reclaims it however the process ends, so there is nothing to clean up
-//! after a kill. It is written through a 1 MiB buffer and read back in order.
+//! after a kill. It is written through a 1 MiB buffer, in batches of a few MiB so that reading
+//! one back takes little memory, and read back in order.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Seek, SeekFrom};
@@ -12,7 +13,9 @@ use arrow::array::RecordBatch;
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 
+use super::merge::slices;
 use crate::error::{Error, Result};
+use crate::progress::Progress;
 
 const BUFFER_BYTES: usize = 1 << 20;
 
@@ -20,14 +23,14 @@ const BUFFER_BYTES: usize = 1 << 20;
 pub struct SpillWriter {
     folder: std::path::PathBuf,
     writer: Option<StreamWriter<BufWriter<File>>>,
-    /// Bytes of Arrow data handed over so far.
-    pub bytes: u64,
+    progress: Progress,
 }
 
 impl SpillWriter {
     /// A writer that creates its file in `folder` at the first chunk.
-    pub fn new(folder: &Path) -> Self {
-        SpillWriter { folder: folder.to_path_buf(), writer: None, bytes: 0 }
+    pub fn new(folder: &Path, progress: &Progress) -> Self {
+        let progress = progress.clone();
+        SpillWriter { folder: folder.to_path_buf(), writer: None, progress }
     }
 
     /// Appends an encoded chunk.
@@ -42,8 +45,13 @@ impl SpillWriter {
             self.writer = Some(StreamWriter::try_new(buffered, batch.schema_ref())?);
         }
         if let Some(writer) = &mut self.writer {
-            self.bytes += batch.get_array_memory_size() as u64;
-            writer.write(batch).map_err(|e| self.failed(e))?;
+            let mut written = Ok(());
+            for slice in slices(batch) {
+                let slice = slice?;
+                self.progress.add_spilled(slice.get_array_memory_size() as u64);
+                written = written.and_then(|()| writer.write(&slice));
+            }
+            written.map_err(|e| self.failed(e))?;
         }
         Ok(())
     }

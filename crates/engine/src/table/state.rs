@@ -237,6 +237,7 @@ pub fn column(aggregate: &Aggregate) -> Result<Box<dyn StateColumn>> {
         Function::Count => Box::new(Count { counts: Vec::new(), output }),
         Function::Sum => sum(aggregate, output)?,
         Function::Mean => Box::new(Mean {
+            name: aggregate.output.name().clone(),
             sum: sum(aggregate, sum_type(&aggregate.argument_type))?,
             count: Count { counts: Vec::new(), output: DataType::Int64 },
             argument: aggregate.argument_type.clone(),
@@ -355,7 +356,8 @@ impl StateColumn for Count {
         let States::Array(array) = states else { return Err(mismatch("count")) };
         let counts = array.as_primitive::<Int64Type>().values();
         for (row, group) in routes.iter() {
-            self.counts[group] += counts[row];
+            let sum = self.counts[group].checked_add(counts[row]);
+            self.counts[group] = sum.ok_or_else(|| refused("count", "it exceeds 64 bits"))?;
         }
         Ok(())
     }
@@ -419,10 +421,14 @@ impl IntegerSum {
     }
 
     fn overflow(&self) -> Error {
-        Error::Overflow {
-            message: format!("`{}` does not fit {}", self.name, self.output),
-            hint: Some("cast the argument to DOUBLE, or to a wider type".into()),
-        }
+        overflow(&self.name, &self.output)
+    }
+}
+
+fn overflow(name: &str, output: &DataType) -> Error {
+    Error::Overflow {
+        message: format!("`{name}` does not fit {output}"),
+        hint: Some("cast the argument to DOUBLE, or to a wider type".into()),
     }
 }
 
@@ -584,10 +590,31 @@ impl StateColumn for FloatSums {
 // ── mean ─────────────────────────────────────────────────────────────────────────────────
 
 struct Mean {
+    name: String,
     sum: Box<dyn StateColumn>,
     count: Count,
     argument: DataType,
     output: DataType,
+}
+
+impl Mean {
+    fn overflow(&self) -> Error {
+        overflow(&self.name, &self.output)
+    }
+}
+
+/// The mean of `count` decimals of scale `from` and sum `sum`, rounded half away from zero to
+/// scale `to`; none where it has more than `precision` digits.
+fn decimal_mean(sum: i128, count: i128, from: i8, to: i8, precision: u8) -> Option<i128> {
+    let shift = u32::try_from(i32::from(to) - i32::from(from)).ok()?;
+    let scale = 10_i128.checked_pow(shift)?;
+    // Divided before it is scaled: the scaled sum may need more than 128 bits, the mean not.
+    let (whole, rest) = (sum / count, sum % count);
+    let rest = rest.checked_mul(scale)?;
+    let rounded = (rest + rest.signum() * (count / 2)) / count;
+    let mean = whole.checked_mul(scale)?.checked_add(rounded)?;
+    let limit = 10_u128.checked_pow(precision.into())?;
+    (mean.unsigned_abs() < limit).then_some(mean)
 }
 
 impl StateColumn for Mean {
@@ -608,12 +635,17 @@ impl StateColumn for Mean {
     }
 
     fn decode(&self, array: &ArrayRef) -> Result<States> {
-        match array.as_struct_opt() {
-            Some(pair) if pair.num_columns() == 2 && pair.null_count() == 0 => Ok(States::Pair(
-                Box::new(self.sum.decode(pair.column(0))?),
-                Box::new(self.count.decode(pair.column(1))?),
-            )),
-            _ => Err(refused("mean", "a sum and a count are expected")),
+        let pair = match array.as_struct_opt() {
+            Some(pair) if pair.num_columns() == 2 && pair.null_count() == 0 => pair,
+            _ => return Err(refused("mean", "a sum and a count are expected")),
+        };
+        let (sum, count) = (pair.column(0), pair.column(1));
+        let states =
+            States::Pair(Box::new(self.sum.decode(sum)?), Box::new(self.count.decode(count)?));
+        let counts = count.as_primitive::<Int64Type>().values();
+        match counts.iter().enumerate().all(|(row, count)| sum.is_null(row) == (*count == 0)) {
+            true => Ok(states),
+            false => Err(refused("mean", "there is a sum where nothing was counted, or none")),
         }
     }
 
@@ -635,14 +667,11 @@ impl StateColumn for Mean {
                 if let (DataType::Decimal128(_, from), DataType::Decimal128(precision, to)) =
                     (&self.argument, &self.output)
                 {
-                    let shift = u32::try_from(i32::from(*to) - i32::from(*from)).unwrap_or(0);
-                    let scale = 10_i128.checked_pow(shift);
                     let means = pairs.map(|(sum, count)| {
-                        let (sum, count) = (sum?, i128::from(*count));
-                        let scaled = scale.and_then(|scale| sum.checked_mul(scale))?;
-                        Some((scaled + scaled.signum() * (count / 2)) / count)
+                        let mean = |sum| decimal_mean(sum, (*count).into(), *from, *to, *precision);
+                        sum.map(|sum| mean(sum).ok_or_else(|| self.overflow())).transpose()
                     });
-                    let means = means.collect::<Decimal128Array>();
+                    let means = means.collect::<Result<Decimal128Array>>()?;
                     return Ok(Arc::new(means.with_precision_and_scale(*precision, *to)?));
                 }
                 let means = pairs.map(|(sum, count)| Some(sum? as f64 / *count as f64));
@@ -1104,7 +1133,7 @@ impl Collect {
         }
         if !kept.is_empty() {
             self.bytes += kept.len() * size_of::<(u32, u32)>() * 2;
-            let part = take(values, &UInt32Array::from(kept), None)?;
+            let part = value::compact(&take(values, &UInt32Array::from(kept), None)?);
             self.bytes += part.get_array_memory_size();
             self.parts.push(part);
         }

@@ -9,12 +9,15 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Float64Array, Int64Array, StringArray,
+    Array, ArrayRef, AsArray, BooleanArray, Float64Array, GenericByteViewArray, GenericListArray,
+    Int64Array, LargeBinaryArray, LargeStringArray, OffsetSizeTrait, StringArray, StructArray,
     UInt64Array,
 };
-use arrow::buffer::NullBuffer;
+use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Float64Type, Int64Type, TimeUnit, UInt64Type};
+use arrow::datatypes::{
+    ByteViewType, DataType, Float64Type, Int64Type, TimeUnit, UInt64Type,
+};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use tidemill_sketch::{hash_bytes, hash_f64, hash_i64};
 
@@ -26,6 +29,64 @@ use crate::error::{Error, Result};
 /// As Arrow's `cast`.
 pub fn cast_to(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     if array.data_type() == to { Ok(Arc::clone(array)) } else { Ok(cast(array, to)?) }
+}
+
+/// An array without the bytes of strings that it does not refer to.
+///
+/// Views keep their buffers through `slice` and `take`: a few strings of a batch would hold,
+/// and write to disk, all of its text.
+pub fn compact(array: &ArrayRef) -> ArrayRef {
+    fn collected<T: ByteViewType>(views: &GenericByteViewArray<T>, whole: &ArrayRef) -> ArrayRef {
+        let held: usize = views.data_buffers().iter().map(|buffer| buffer.len()).sum();
+        if held > 2 * views.total_buffer_bytes_used() {
+            Arc::new(views.gc())
+        } else {
+            Arc::clone(whole)
+        }
+    }
+    fn items<O: OffsetSizeTrait>(lists: &GenericListArray<O>, whole: &ArrayRef) -> ArrayRef {
+        let (field, offsets, values, nulls) = lists.clone().into_parts();
+        let (first, last) = (offsets[0].as_usize(), offsets[lists.len()].as_usize());
+        let values = compact(&values.slice(first, last - first));
+        let offsets = offsets.iter().map(|offset| *offset - offsets[0]).collect::<Vec<_>>();
+        let lists = GenericListArray::try_new(field, OffsetBuffer::new(offsets.into()), values, nulls);
+        lists.map_or_else(|_| Arc::clone(whole), |lists| Arc::new(lists) as ArrayRef)
+    }
+    match array.data_type() {
+        DataType::Utf8View => collected(array.as_string_view(), array),
+        DataType::BinaryView => collected(array.as_binary_view(), array),
+        DataType::List(_) => items::<i32>(array.as_list(), array),
+        DataType::LargeList(_) => items::<i64>(array.as_list(), array),
+        DataType::Struct(_) => {
+            let (fields, columns, nulls) = array.as_struct().clone().into_parts();
+            let columns = columns.iter().map(compact).collect();
+            let structs = StructArray::try_new_with_length(fields, columns, nulls, array.len());
+            structs.map_or_else(|_| Arc::clone(array), |structs| Arc::new(structs) as ArrayRef)
+        }
+        _ => Arc::clone(array),
+    }
+}
+
+/// The bytes of an array's values alone, whatever its buffers hold beside them: the same for
+/// equal arrays.
+pub fn logical_bytes(array: &ArrayRef) -> usize {
+    fn items<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> usize {
+        let offsets = lists.offsets();
+        let (first, last) = (offsets[0].as_usize(), offsets[lists.len()].as_usize());
+        offsets.len() * size_of::<O>() + logical_bytes(&lists.values().slice(first, last - first))
+    }
+    let views = |used: usize| 16 * array.len() + used;
+    match array.data_type() {
+        DataType::Utf8View => views(array.as_string_view().total_buffer_bytes_used()),
+        DataType::BinaryView => views(array.as_binary_view().total_buffer_bytes_used()),
+        DataType::List(_) => items::<i32>(array.as_list()),
+        DataType::LargeList(_) => items::<i64>(array.as_list()),
+        DataType::Struct(_) => array.as_struct().columns().iter().map(logical_bytes).sum(),
+        _ => {
+            let size = array.to_data().get_slice_memory_size();
+            size.unwrap_or_else(|_| array.get_array_memory_size())
+        }
+    }
 }
 
 /// How a type's values reach a sketch.
@@ -289,10 +350,10 @@ pub fn from_items(items: &[Vec<u8>], of: &DataType) -> Result<ArrayRef> {
         )),
         Shape::Text => {
             let texts = items.iter().map(|item| std::str::from_utf8(item).map_err(|_| damaged()));
-            Arc::new(StringArray::from(texts.collect::<Result<Vec<&str>>>()?))
+            Arc::new(LargeStringArray::from(texts.collect::<Result<Vec<&str>>>()?))
         }
         Shape::Bytes => {
-            Arc::new(BinaryArray::from_iter_values(items.iter().map(Vec::as_slice)))
+            Arc::new(LargeBinaryArray::from_iter_values(items.iter().map(Vec::as_slice)))
         }
     };
     let array = match &shape {
