@@ -15,9 +15,6 @@ use tidemill_engine::{Error, Kind};
 
 use crate::args::Cli;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let cli = Cli::parse();
     match verbs::perform(cli.verb) {
