@@ -75,16 +75,16 @@ fn read(source: &Arc<Source>, target: u64, options: &ReadOptions) -> Result<(Row
             }
         }
         let truth = expected.filter(|(of, _)| *of == file && split.pieces[0].range.start > 0);
-        if let Some((_, start)) = truth {
-            if reader.start() != Some(start) {
-                assert!(!reader.is_exact());
-                again += 1;
-                (part, failure) = (Vec::new(), None);
-                reader = source
-                    .read(&split, &ReadOptions { exact_start: Some(start), ..options.clone() })?;
-                for batch in &mut reader {
-                    part.extend(rows_of(&batch?));
-                }
+        if let Some((_, start)) = truth
+            && reader.start() != Some(start)
+        {
+            assert!(!reader.is_exact());
+            again += 1;
+            (part, failure) = (Vec::new(), None);
+            reader = source
+                .read(&split, &ReadOptions { exact_start: Some(start), ..options.clone() })?;
+            for batch in &mut reader {
+                part.extend(rows_of(&batch?));
             }
         }
         if let Some(failure) = failure {
@@ -305,7 +305,8 @@ fn sources_that_cannot_be_opened_say_why() {
 
 #[test]
 fn a_file_that_changes_after_it_was_listed_is_an_error() {
-    let change: &[(&str, fn(&Path))] = &[
+    type Change = fn(&Path);
+    let change: &[(&str, Change)] = &[
         ("removed", |path| std::fs::remove_file(path).unwrap()),
         ("shrunk", |path| {
             std::fs::File::options().write(true).open(path).unwrap().set_len(10).unwrap();

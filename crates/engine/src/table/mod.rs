@@ -14,9 +14,7 @@ mod value;
 
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, Float32Array, Float64Array, RecordBatch, UInt32Array,
-};
+use arrow::array::{Array, ArrayRef, AsArray, Float32Array, Float64Array, RecordBatch, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, Float32Type, Float64Type, Schema, SchemaRef};
 use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
@@ -24,8 +22,8 @@ use datafusion::physical_plan::aggregates::order::GroupOrdering;
 
 use crate::error::{Error, Result};
 pub use spec::{Aggregate, Function, TableSpec, top_k_type};
-pub use state::supports;
 use state::{Precision, Routes, Rows, StateColumn, States};
+pub use state::supports;
 pub use value::{is_hashable, is_rankable};
 
 /// Groups and their states while they can still grow.
@@ -125,11 +123,8 @@ impl Table {
     /// As DataFusion's grouping.
     pub fn take(&mut self) -> Result<Chunk> {
         let group_count = self.group_count();
-        let states = self
-            .columns
-            .iter_mut()
-            .map(|column| column.take(group_count))
-            .collect::<Result<_>>()?;
+        let states =
+            self.columns.iter_mut().map(|column| column.take(group_count)).collect::<Result<_>>()?;
         Ok(Chunk { keys: self.take_keys()?, states, group_count })
     }
 

@@ -369,9 +369,9 @@ impl StateColumn for Count {
     }
 
     fn decode(&self, array: &ArrayRef) -> Result<States> {
-        let sound = array.as_primitive_opt::<Int64Type>().is_some_and(|counts| {
-            counts.null_count() == 0 && counts.values().iter().all(|n| *n >= 0)
-        });
+        let sound = array
+            .as_primitive_opt::<Int64Type>()
+            .is_some_and(|counts| counts.null_count() == 0 && counts.values().iter().all(|n| *n >= 0));
         if !sound {
             return Err(refused("count", "counts are expected"));
         }
@@ -656,10 +656,9 @@ impl StateColumn for Mean {
         let counts = counts.as_primitive::<Int64Type>().values();
         match self.sum.take(group_count)? {
             States::FloatSum(sums) => {
-                let means = sums
-                    .iter()
-                    .zip(counts)
-                    .map(|(sum, count)| sum.as_ref().map(|sum| sum.value() / *count as f64));
+                let means = sums.iter().zip(counts).map(|(sum, count)| {
+                    sum.as_ref().map(|sum| sum.value() / *count as f64)
+                });
                 Ok(Arc::new(means.collect::<Float64Array>()))
             }
             States::Array(sums) => {
@@ -762,10 +761,7 @@ impl StateColumn for Extreme {
 
     fn decode(&self, array: &ArrayRef) -> Result<States> {
         if array.data_type() != &self.argument {
-            return Err(refused(
-                self.name,
-                format!("values of type {} are expected", self.argument),
-            ));
+            return Err(refused(self.name, format!("values of type {} are expected", self.argument)));
         }
         Ok(States::Array(Arc::clone(array)))
     }
