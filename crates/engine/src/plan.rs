@@ -299,6 +299,34 @@ impl Tables {
         Ok(finish.data)
     }
 
+    /// What the aggregates are called in the result: by their aliases, else as the plan has
+    /// them, without the table's name.
+    pub fn shown_names(&self, plan: &LogicalPlan) -> Vec<String> {
+        let fields = &self.core.schema.fields()[self.core.group_expr.len()..];
+        let mut names: Vec<String> = fields.iter().map(|field| field.name().clone()).collect();
+        // From the result down to the aggregation, then followed upwards.
+        let mut projections = Vec::new();
+        let walked = plan.apply(|node| {
+            match node {
+                LogicalPlan::Projection(projection) => projections.push(projection.clone()),
+                LogicalPlan::Aggregate(aggregate) if *aggregate == self.core => {
+                    return Ok(TreeNodeRecursion::Stop);
+                }
+                _ => {}
+            }
+            Ok(TreeNodeRecursion::Continue)
+        });
+        if walked.is_ok() {
+            for projection in projections.iter().rev() {
+                for name in &mut names {
+                    let renamed = projection.expr.iter().find_map(|expr| alias_of(expr, name));
+                    *name = renamed.unwrap_or_else(|| name.clone());
+                }
+            }
+        }
+        names
+    }
+
     /// The finished table's schema as its provider shows it: columns by position.
     pub fn finished_schema(&self) -> arrow::datatypes::SchemaRef {
         let fields = self.core.schema.fields().iter().enumerate();
@@ -306,6 +334,15 @@ impl Tables {
             Field::new(column_name(index), field.data_type().clone(), field.is_nullable())
         });
         Arc::new(arrow::datatypes::Schema::new(renamed.collect::<Vec<_>>()))
+    }
+}
+
+/// The name that an expression gives the column `name`, if it is that column by an alias.
+fn alias_of(expr: &Expr, name: &str) -> Option<String> {
+    let Expr::Alias(alias) = expr else { return None };
+    match alias.expr.as_ref() {
+        Expr::Column(column) if column.name == name => Some(alias.name.clone()),
+        inner => alias_of(inner, name).map(|_| alias.name.clone()),
     }
 }
 

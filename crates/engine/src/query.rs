@@ -309,9 +309,11 @@ impl Plan {
     /// The answers of a whole table, through what the query asks on top of them.
     fn finish(&self, parts: &Tables, mut merged: Merged, account: Account) -> Result<Results> {
         let estimates = Arc::clone(&account.estimates);
+        let names = parts.shown_names(&self.logical).into_iter();
+        let names: Vec<String> = names.map(|name| self.short(name)).collect();
         let answers = std::iter::from_fn(move || {
             let answer = merged.next_answer().transpose();
-            *estimates.lock() = merged.estimates();
+            *estimates.lock() = merged.estimates(&names);
             answer
         });
         let finished: Arc<dyn TableProvider> =
