@@ -339,8 +339,9 @@ impl From<datafusion::error::DataFusionError> for Error {
             Df::Plan(message) if message.starts_with(UNKNOWN_FUNCTION) => {
                 Error::usage(unknown_function(&message))
             }
+            Df::Plan(message) if message.contains(NO_SIGNATURE) => no_signature(&message),
             Df::Plan(message) | Df::NotImplemented(message) | Df::Configuration(message) => {
-                Error::usage(message)
+                Error::usage(in_sql_words(&message))
             }
             Df::ResourcesExhausted(message) => Error::Memory {
                 message,
@@ -357,8 +358,25 @@ const UNKNOWN_FUNCTION: &str = "Invalid function '";
 
 /// The functions that a slip of the pen most likely meant, before all others.
 const USUAL_FUNCTIONS: [&str; 20] = [
-    "count", "sum", "min", "max", "mean", "avg", "median", "unique", "top_k", "quantile", "collect",
-    "date_trunc", "date_part", "date_bin", "lower", "upper", "coalesce", "substr", "make_date",
+    "count",
+    "sum",
+    "min",
+    "max",
+    "mean",
+    "avg",
+    "median",
+    "unique",
+    "top_k",
+    "quantile",
+    "collect",
+    "date_trunc",
+    "date_part",
+    "date_bin",
+    "lower",
+    "upper",
+    "coalesce",
+    "substr",
+    "make_date",
     "regexp_match",
 ];
 
@@ -372,6 +390,49 @@ fn unknown_function(message: &str) -> String {
         Some(meant) => format!("unknown function `{name}`; did you mean `{meant}`?"),
         None => format!("unknown function `{name}`"),
     }
+}
+
+const NO_SIGNATURE: &str = "No function matches the given name and argument types '";
+
+/// DataFusion's complaint about a function's arguments, which lists its own attempts.
+fn no_signature(message: &str) -> Error {
+    let rest = message.split(NO_SIGNATURE).nth(1).unwrap_or_default();
+    let call = in_sql_words(rest.split('\'').next().unwrap_or_default());
+    let hint = if call.contains("TEXT") {
+        "CAST(x AS DOUBLE) converts a column; one of numbers is TEXT if it holds other text, and \
+         --null says which text means null"
+    } else {
+        "CAST(x AS TYPE) converts an argument"
+    };
+    Error::usage_hint(format!("there is no `{call}`"), hint)
+}
+
+/// A message with SQL's names of types instead of Arrow's.
+fn in_sql_words(message: &str) -> String {
+    let mut text = String::with_capacity(message.len());
+    let mut rest = message;
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    while let Some(start) = rest.find(is_word) {
+        let (before, word) = rest.split_at(start);
+        let end = word.find(|c| !is_word(c)).unwrap_or(word.len());
+        text.push_str(before);
+        text.push_str(match &word[..end] {
+            "Utf8" | "LargeUtf8" | "Utf8View" => "TEXT",
+            "Int8" => "TINYINT",
+            "Int16" => "SMALLINT",
+            "Int32" => "INT",
+            "Int64" => "BIGINT",
+            "UInt64" => "BIGINT UNSIGNED",
+            "Float32" => "FLOAT",
+            "Float64" => "DOUBLE",
+            "Date32" => "DATE",
+            "Boolean" => "BOOLEAN",
+            other => other,
+        });
+        rest = &word[end..];
+    }
+    text.push_str(rest);
+    text
 }
 
 /// The SQL parser's complaint without its own name in front.

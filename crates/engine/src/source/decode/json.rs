@@ -190,10 +190,10 @@ fn blank_lines(block: &[u8]) -> usize {
 impl RecordDecoder for JsonDecoder {
     fn decode(&mut self, block: &[u8], out: &mut Vec<RecordBatch>) -> Result<(), usize> {
         let result = self.decode_from(block, out);
-        if result.is_err() {
-            if let Ok(decoder) = Self::decoder(&self.wire, self.batch_rows) {
-                self.decoder = decoder;
-            }
+        if result.is_err()
+            && let Ok(decoder) = Self::decoder(&self.wire, self.batch_rows)
+        {
+            self.decoder = decoder;
         }
         result
     }
