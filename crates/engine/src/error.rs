@@ -327,7 +327,7 @@ impl From<datafusion::error::DataFusionError> for Error {
                 other => Error::usage(other.to_string()),
             },
             Df::Plan(message) | Df::NotImplemented(message) | Df::Configuration(message) => {
-                Error::usage(message)
+                plan_error(message)
             }
             Df::ResourcesExhausted(message) => Error::Memory {
                 message,
@@ -344,4 +344,25 @@ impl From<datafusion::error::DataFusionError> for Error {
 fn parser_message(message: &str) -> String {
     let message = message.strip_prefix("sql parser error: ").unwrap_or(message);
     format!("SQL is not understood: {message}")
+}
+
+/// A planner's complaint; of one about a function's arguments, what matters.
+fn plan_error(message: String) -> Error {
+    let between = |text: &str, start: &str, end: &str| {
+        let text = &text[text.find(start)? + start.len()..];
+        Some(text[..text.find(end)?].to_string())
+    };
+    if let Some(function) = between(&message, "Function '", "' failed to match any signature")
+        && let Some(found) = between(&message, "but received ", ".,")
+    {
+        let found = between(&found, "(DataType: ", ")").unwrap_or(found);
+        return Error::usage_hint(
+            format!("`{function}` does not take an argument of type {found}"),
+            "CAST the argument, or set the column's type with --schema",
+        );
+    }
+    match message.split_once("\nThis issue was likely caused by a bug") {
+        Some((message, _)) => Error::usage(message.trim_start_matches("Internal error: ")),
+        None => Error::usage(message),
+    }
 }

@@ -347,12 +347,13 @@ pub struct Merged {
 }
 
 impl Merged {
-    /// How good the answers given so far are, an entry per estimated column.
-    pub fn estimates(&self) -> Vec<Estimate> {
-        let aggregates = self.spec.aggregates.iter().zip(&self.precisions);
+    /// How good the answers given so far are, an entry per estimated column. `names` are
+    /// those of the aggregates' columns.
+    pub fn estimates(&self, names: &[String]) -> Vec<Estimate> {
+        let aggregates = self.spec.aggregates.iter().zip(&self.precisions).zip(names);
         aggregates
-            .filter_map(|(aggregate, precision)| {
-                Some(aggregate.function.estimate(aggregate.output.name(), (*precision)?))
+            .filter_map(|((aggregate, precision), name)| {
+                Some(aggregate.function.estimate(name, (*precision)?))
             })
             .collect()
     }
