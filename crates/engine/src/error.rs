@@ -94,6 +94,16 @@ pub enum Error {
         /// How many others exist too.
         more: usize,
     },
+    /// A commit stopped half way and could not be taken back at once.
+    #[error(
+        "the output in `{path}` is committed in part: {source}\nhint: the next run that writes there finishes the commit or takes it back"
+    )]
+    Unfinished {
+        /// The destination.
+        path: String,
+        /// What stopped it.
+        source: Box<Error>,
+    },
     /// Another live run writes the same output.
     #[error("another run ({run}) is writing to `{path}`\nhint: wait for it, or write elsewhere")]
     Busy {
@@ -326,6 +336,9 @@ impl From<datafusion::error::DataFusionError> for Error {
                 ),
                 other => Error::usage(other.to_string()),
             },
+            Df::Plan(message) if message.starts_with(UNKNOWN_FUNCTION) => {
+                Error::usage(unknown_function(&message))
+            }
             Df::Plan(message) | Df::NotImplemented(message) | Df::Configuration(message) => {
                 plan_error(message)
             }
@@ -337,6 +350,27 @@ impl From<datafusion::error::DataFusionError> for Error {
             Df::Internal(message) => Error::Internal(message),
             other => Error::Query(other.strip_backtrace()),
         }
+    }
+}
+
+const UNKNOWN_FUNCTION: &str = "Invalid function '";
+
+/// The functions that a slip of the pen most likely meant, before all others.
+const USUAL_FUNCTIONS: [&str; 20] = [
+    "count", "sum", "min", "max", "mean", "avg", "median", "unique", "top_k", "quantile", "collect",
+    "date_trunc", "date_part", "date_bin", "lower", "upper", "coalesce", "substr", "make_date",
+    "regexp_match",
+];
+
+/// DataFusion's complaint about a function, with the usual functions suggested first.
+fn unknown_function(message: &str) -> String {
+    let rest = &message[UNKNOWN_FUNCTION.len()..];
+    let name = rest.split('\'').next().unwrap_or_default();
+    let theirs = rest.split('\'').nth(2).map(str::to_string);
+    let usual = crate::suggest::nearest(name, USUAL_FUNCTIONS).map(str::to_string);
+    match usual.or(theirs) {
+        Some(meant) => format!("unknown function `{name}`; did you mean `{meant}`?"),
+        None => format!("unknown function `{name}`"),
     }
 }
 

@@ -24,6 +24,7 @@ pub mod progress;
 mod prune;
 pub mod query;
 mod rows;
+pub mod running;
 pub mod scan;
 mod session;
 pub mod sink;
@@ -31,6 +32,7 @@ pub mod source;
 pub mod suggest;
 pub mod table;
 mod tables;
+pub mod types;
 
 pub use cancel::Cancel;
 pub use coverage::Coverage;

@@ -315,31 +315,32 @@ impl Tables {
         Ok(finish.data)
     }
 
-    /// Which columns of the query's result are columns of the finished table, and which, keys
-    /// first: those that are passed on as they are.
-    pub fn passed_on(&self, plan: &LogicalPlan) -> Vec<Option<usize>> {
-        match plan {
-            LogicalPlan::Aggregate(aggregate) if *aggregate == self.core => {
-                (0..self.core.schema.fields().len()).map(Some).collect()
+    /// What the aggregates are called in the result: by their aliases, else as the plan has
+    /// them, without the table's name.
+    pub fn shown_names(&self, plan: &LogicalPlan) -> Vec<String> {
+        let fields = &self.core.schema.fields()[self.core.group_expr.len()..];
+        let mut names: Vec<String> = fields.iter().map(|field| field.name().clone()).collect();
+        // From the result down to the aggregation, then followed upwards.
+        let mut projections = Vec::new();
+        let walked = plan.apply(|node| {
+            match node {
+                LogicalPlan::Projection(projection) => projections.push(projection.clone()),
+                LogicalPlan::Aggregate(aggregate) if *aggregate == self.core => {
+                    return Ok(TreeNodeRecursion::Stop);
+                }
+                _ => {}
             }
-            LogicalPlan::Projection(projection) => {
-                let below = self.passed_on(&projection.input);
-                let schema = projection.input.schema();
-                let column = |expr: &Expr| {
-                    let expr = expr.clone().unalias_nested().data;
-                    let index = schema.maybe_index_of_column(expr.try_as_col()?)?;
-                    below.get(index).copied().flatten()
-                };
-                projection.expr.iter().map(column).collect()
+            Ok(TreeNodeRecursion::Continue)
+        });
+        if walked.is_ok() {
+            for projection in projections.iter().rev() {
+                for name in &mut names {
+                    let renamed = projection.expr.iter().find_map(|expr| alias_of(expr, name));
+                    *name = renamed.unwrap_or_else(|| name.clone());
+                }
             }
-            LogicalPlan::Filter(_)
-            | LogicalPlan::Sort(_)
-            | LogicalPlan::Limit(_)
-            | LogicalPlan::SubqueryAlias(_) => {
-                plan.inputs().first().map_or(vec![], |input| self.passed_on(input))
-            }
-            _ => Vec::new(),
         }
+        names
     }
 
     /// The finished table's schema as its provider shows it: columns by position.
@@ -349,6 +350,15 @@ impl Tables {
             Field::new(column_name(index), field.data_type().clone(), field.is_nullable())
         });
         Arc::new(arrow::datatypes::Schema::new(renamed.collect::<Vec<_>>()))
+    }
+}
+
+/// The name that an expression gives the column `name`, if it is that column by an alias.
+fn alias_of(expr: &Expr, name: &str) -> Option<String> {
+    let Expr::Alias(alias) = expr else { return None };
+    match alias.expr.as_ref() {
+        Expr::Column(column) if column.name == name => Some(alias.name.clone()),
+        inner => alias_of(inner, name).map(|_| alias.name.clone()),
     }
 }
 

@@ -140,7 +140,7 @@ impl Plan {
     fn planned(query: &Query, settings: &Settings) -> Result<Self> {
         let rejects = Arc::new(Rejects::new(settings.max_bad, settings.rejected_folder.clone()));
         let context =
-            session::open(settings.share(3, 4), settings.threads, &settings.spill_folder)?;
+            session::open(settings.share(1, 2), settings.threads, &settings.spill_folder)?;
         let mut statement = one_select(&query.sql)?;
         let run = RunState {
             cancel: settings.cancel.clone(),
@@ -317,7 +317,8 @@ impl Plan {
     /// The answers of a whole table, through what the query asks on top of them.
     fn finish(&self, parts: &Tables, mut merged: Merged, account: Account) -> Result<Results> {
         let estimates = Arc::clone(&account.estimates);
-        let names = self.names_of_aggregates(parts);
+        let names = parts.shown_names(&self.logical).into_iter();
+        let names: Vec<String> = names.map(|name| self.short(name)).collect();
         let answers = std::iter::from_fn(move || {
             let answer = merged.next_answer().transpose();
             *estimates.lock() = merged.estimates(&names);
@@ -334,22 +335,6 @@ impl Plan {
         let schema = Arc::clone(&self.schema);
         let inner = Inner::Engine(inner);
         Ok(Results { schema, inner, account, cancel, ended: false, complete: false })
-    }
-
-    /// What the result calls the aggregates' columns; as the SQL has them where the result
-    /// has only what is made of them.
-    fn names_of_aggregates(&self, parts: &Tables) -> Vec<String> {
-        let passed_on = parts.passed_on(&self.logical);
-        let aggregates = parts.spec.aggregates.iter().enumerate();
-        aggregates
-            .map(|(index, aggregate)| {
-                let index = Some(parts.spec.keys.len() + index);
-                match passed_on.iter().position(|column| *column == index) {
-                    Some(column) => self.schema.field(column).name().clone(),
-                    None => self.short(aggregate.output.name().clone()),
-                }
-            })
-            .collect()
     }
 
     /// The parts of a query whose table can be kept and merged.
@@ -499,7 +484,7 @@ impl Merge {
         let query = Query { sql: first.sql, ..Query::default() };
         let rejects = Arc::new(Rejects::new(settings.max_bad, None));
         let context =
-            session::open(settings.share(3, 4), settings.threads, &settings.spill_folder)?;
+            session::open(settings.share(1, 2), settings.threads, &settings.spill_folder)?;
         let run = RunState {
             cancel: settings.cancel.clone(),
             progress: settings.progress.clone(),

@@ -10,7 +10,8 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .into_iter()
         .map(|candidate| (strsim::damerau_levenshtein(&wanted, &fold(candidate)), candidate))
         .filter(|(distance, candidate)| {
-            *distance <= (wanted.chars().count().max(candidate.chars().count()) / 3).max(1)
+            let letters = wanted.chars().count().max(candidate.chars().count());
+            *distance <= (letters / 3).max(1) && *distance < letters
         })
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
@@ -42,6 +43,7 @@ mod tests {
             ("sate", Some("state")),
             ("dya", Some("day")),
             ("zebra", None),
+            ("x", None),
         ] {
             assert_eq!(nearest(word, names), expected, "{word}");
         }

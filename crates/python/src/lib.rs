@@ -1,1 +1,197 @@
-//! placeholder
+//! Glue between the `tidemill` Python package and the engine; no logic.
+//!
+//! - `errors`: which Python exception is an engine's error?
+//! - `result`: how do a run's rows reach Python?
+//!
+//! Options arrive as the Python package has checked them, and what is a dictionary in Python
+//! (the coverage, a job) crosses as JSON text.
+
+mod errors;
+mod result;
+
+use pyo3::prelude::*;
+use tidemill_engine::job::{Job, Limits};
+use tidemill_engine::running::{Running, deliver, prepare};
+use tidemill_engine::sink::SinkSpec;
+use tidemill_engine::source::{SourceSpec, TextOptions};
+use tidemill_engine::{Cancel, Query};
+
+use crate::errors::raise;
+use crate::result::{RawResult, Waiter};
+
+/// What a run that wrote files has done.
+#[pyclass(frozen, get_all, module = "tidemill._tidemill")]
+struct RawWritten {
+    files: u64,
+    rows: u64,
+    bytes: u64,
+    paths: Vec<String>,
+    root: String,
+    coverage: String,
+}
+
+/// How files are read; the same names as the flags.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct SourceOptions {
+    source_format: Option<String>,
+    schema: Option<String>,
+    null: Vec<String>,
+    header: Option<bool>,
+    delimiter: Option<u8>,
+    quote: Option<u8>,
+    /// Whether fields are quoted at all, if that was said.
+    quoted: Option<bool>,
+    escape: Option<u8>,
+    comment: Option<u8>,
+}
+
+/// What a run may take; the same names as the flags.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct LimitOptions {
+    memory: Option<String>,
+    threads: Option<usize>,
+    max_bad: Option<String>,
+}
+
+/// Where a job's result goes instead of where the job says.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct SinkOptions {
+    output: Option<String>,
+    format: Option<String>,
+    overwrite: Option<bool>,
+    max_files: Option<usize>,
+}
+
+impl From<LimitOptions> for Limits {
+    fn from(options: LimitOptions) -> Self {
+        Limits { memory: options.memory, max_bad: options.max_bad, threads: options.threads }
+    }
+}
+
+impl SourceOptions {
+    fn spec(self) -> tidemill_engine::Result<SourceSpec> {
+        Ok(SourceSpec {
+            url: String::new(),
+            format: self.source_format.as_deref().map(str::parse).transpose()?,
+            options: TextOptions {
+                header: self.header,
+                delimiter: self.delimiter,
+                quote: self.quoted.map(|_| self.quote),
+                escape: self.escape,
+                comment: self.comment,
+                nulls: self.null,
+            },
+            schema: self
+                .schema
+                .as_deref()
+                .map(tidemill_engine::query::schema_from_sql)
+                .transpose()?,
+        })
+    }
+}
+
+/// Answers SQL over files.
+#[pyfunction]
+fn query(
+    py: Python<'_>,
+    sql: String,
+    source: SourceOptions,
+    limits: LimitOptions,
+) -> PyResult<RawResult> {
+    let start = || {
+        let query = Query { sql, defaults: source.spec()?, ..Query::default() };
+        start(query, &limits.into(), &Limits::default())
+    };
+    let (running, cancel) = py.detach(start).map_err(|error| raise(py, error))?;
+    RawResult::new(py, running, cancel)
+}
+
+/// Runs a job: from the file `path`, or else from `text`, which is TOML or JSON.
+#[pyfunction]
+#[pyo3(signature = (path, text, is_json, overrides, sink, limits))]
+fn run<'py>(
+    py: Python<'py>,
+    path: Option<std::path::PathBuf>,
+    text: &str,
+    is_json: bool,
+    overrides: Vec<(String, String)>,
+    sink: SinkOptions,
+    limits: LimitOptions,
+) -> PyResult<Bound<'py, PyAny>> {
+    let job = match path {
+        Some(path) => Job::from_file(&path, &overrides),
+        None if is_json => Job::from_json(text, "job", &overrides),
+        None => Job::from_toml(text, "job", &overrides),
+    };
+    let job = job.map_err(|error| raise(py, error))?;
+    let limits: Limits = limits.into();
+    let Some(spec) = sink.over(job.sink.as_ref()).map_err(|error| raise(py, error))? else {
+        let (running, cancel) =
+            start(job.query(), &limits, &job.limits).map_err(|error| raise(py, error))?;
+        return Ok(RawResult::new(py, running, cancel)?.into_pyobject(py)?.into_any());
+    };
+    let mut waiter = Waiter::default();
+    let work = || -> tidemill_engine::Result<RawWritten> {
+        let preparation = prepare(&limits, &job.limits)?;
+        let settings = preparation.settings;
+        let memory_bytes = settings.memory_bytes;
+        let mut running = Running::query(job.query(), settings)?;
+        let look = |_| waiter.look();
+        let written = deliver(&mut running, &spec, &preparation.id, memory_bytes, look)?;
+        Ok(RawWritten {
+            files: written.files,
+            rows: written.rows,
+            bytes: written.bytes,
+            paths: written.paths,
+            root: written.root,
+            coverage: result::coverage_json(running.coverage()),
+        })
+    };
+    match py.detach(work) {
+        Ok(written) => Ok(Bound::new(py, written)?.into_any()),
+        Err(error) => Err(waiter.raised().unwrap_or_else(|| raise(py, error))),
+    }
+}
+
+fn start(
+    query: Query,
+    limits: &Limits,
+    job: &Limits,
+) -> tidemill_engine::Result<(Running, Cancel)> {
+    let settings = prepare(limits, job)?.settings;
+    let cancel = settings.cancel.clone();
+    Ok((Running::query(query, settings)?, cancel))
+}
+
+impl SinkOptions {
+    /// These over what the job says; none if neither names an output.
+    fn over(self, job: Option<&SinkSpec>) -> tidemill_engine::Result<Option<SinkSpec>> {
+        let mut spec = match (self.output, job) {
+            (Some(url), Some(job)) => SinkSpec { url, format: None, ..job.clone() },
+            (Some(url), None) => SinkSpec::new(url),
+            (None, Some(job)) => job.clone(),
+            (None, None) => return Ok(None),
+        };
+        if let Some(format) = self.format {
+            spec.format = Some(format.parse()?);
+        }
+        spec.overwrite = self.overwrite.unwrap_or(spec.overwrite);
+        spec.max_files = self.max_files.unwrap_or(spec.max_files);
+        Ok(Some(spec))
+    }
+}
+
+#[pymodule]
+fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<RawResult>()?;
+    module.add_class::<RawWritten>()?;
+    module.add_class::<result::RawSchema>()?;
+    module.add_class::<result::RawBatch>()?;
+    module.add_function(wrap_pyfunction!(query, module)?)?;
+    module.add_function(wrap_pyfunction!(run, module)?)?;
+    Ok(())
+}

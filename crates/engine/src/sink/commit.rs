@@ -140,7 +140,8 @@ pub(super) struct Staging {
     pattern: String,
     /// Folders that this run made to have a destination, outermost first.
     created: Vec<PathBuf>,
-    /// Held open for its lock.
+    /// What dead runs had left here.
+    pub(super) recovered: Recovered,
     _lock: Lock,
     state: State,
 }
@@ -187,7 +188,7 @@ impl Staging {
                 None => return Err(Error::io("write to", root, io::ErrorKind::NotFound.into())),
             }
         };
-        let (claims, _) = sweep(root, created)?;
+        let (claims, recovered) = sweep(root, created)?;
         if let Some(claim) = claims.into_iter().find(|claim| {
             // A note that cannot be read claims everything.
             claim.pattern.as_deref().is_none_or(|claimed| claimed == pattern)
@@ -208,6 +209,7 @@ impl Staging {
             run: run.to_string(),
             pattern: pattern.to_owned(),
             created: std::mem::take(created),
+            recovered,
             _lock: lock,
             state: State::Open,
         })
@@ -281,13 +283,17 @@ impl Staging {
                 self.state = State::Done;
                 Ok(())
             }
-            Err(error) => {
-                if undo(&self.root, &self.dir, &manifest).is_ok() {
+            Err(error) => match undo(&self.root, &self.dir, &manifest) {
+                Ok(()) => {
                     self.state = State::Done;
                     remove_created(&self.created);
+                    Err(error)
                 }
-                Err(error)
-            }
+                Err(_) => Err(Error::Unfinished {
+                    path: self.root.display().to_string(),
+                    source: Box::new(error),
+                }),
+            },
         }
     }
 

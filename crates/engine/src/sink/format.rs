@@ -2,11 +2,13 @@
 
 use std::io::{self, BufWriter, Write};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::ipc::writer::StreamWriter;
+use parking_lot::Mutex;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
@@ -20,7 +22,6 @@ use crate::suggest;
 
 /// How results are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum OutputFormat {
     /// An aligned table for people.
     Text,
@@ -176,7 +177,7 @@ pub struct RowWriter<W: Write + Send> {
 enum Inner<W: Write + Send> {
     Lines { format: LineFormat, buffer: Vec<u8>, out: W },
     Text(TextTable<BufWriter<W>>),
-    Parquet(Box<ArrowWriter<W>>),
+    Parquet { writer: Box<ArrowWriter<Watched<W>>>, failure: Failure },
     Arrow(StreamWriter<BufWriter<W>>),
 }
 
@@ -207,8 +208,11 @@ impl<W: Write + Send> RowWriter<W> {
                     .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
                     .set_created_by(concat!("tidemill ", env!("CARGO_PKG_VERSION")).to_owned())
                     .build();
+                let failure = Failure::default();
+                let out = Watched { out, failure: Arc::clone(&failure) };
                 let writer = ArrowWriter::try_new(out, schema.clone(), Some(properties));
-                Inner::Parquet(Box::new(writer.map_err(|e| from_parquet(e, name))?))
+                let writer = Box::new(writer.map_err(|e| from_parquet(&e, &failure, name))?);
+                Inner::Parquet { writer, failure }
             }
             OutputFormat::Arrow => {
                 let writer = StreamWriter::try_new(buffered(out), &schema);
@@ -240,10 +244,10 @@ impl<W: Write + Send> RowWriter<W> {
                 }
             }
             Inner::Text(table) => table.write(&batch)?.map_err(|e| Error::io("write", name, e))?,
-            Inner::Parquet(writer) => {
-                writer.write(&batch).map_err(|e| from_parquet(e, name))?;
+            Inner::Parquet { writer, failure } => {
+                writer.write(&batch).map_err(|e| from_parquet(&e, failure, name))?;
                 if writer.memory_size() >= self.row_group_bytes {
-                    writer.flush().map_err(|e| from_parquet(e, name))?;
+                    writer.flush().map_err(|e| from_parquet(&e, failure, name))?;
                 }
             }
             Inner::Arrow(writer) => writer.write(&batch).map_err(|e| from_arrow(e, name))?,
@@ -266,7 +270,7 @@ impl<W: Write + Send> RowWriter<W> {
                 out.flush().map_err(|e| Error::io("write", name, e))
             }
             Inner::Text(table) => table.get_mut().flush().map_err(|e| Error::io("write", name, e)),
-            Inner::Parquet(_) => Ok(()),
+            Inner::Parquet { .. } => Ok(()),
             Inner::Arrow(writer) => writer.flush().map_err(|e| from_arrow(e, name)),
         }
     }
@@ -292,8 +296,9 @@ impl<W: Write + Send> RowWriter<W> {
                 .finish()
                 .and_then(|out| unbuffered(out))
                 .map_err(|e| Error::io("write", name, e)),
-            Inner::Parquet(writer) => {
-                let mut out = writer.into_inner().map_err(|e| from_parquet(e, name))?;
+            Inner::Parquet { writer, failure } => {
+                let watched = writer.into_inner();
+                let mut out = watched.map_err(|e| from_parquet(&e, &failure, name))?.out;
                 out.flush().map_err(|e| Error::io("write", name, e))?;
                 Ok(out)
             }
@@ -335,12 +340,44 @@ pub(super) fn from_arrow(error: ArrowError, name: &str) -> Error {
     }
 }
 
-pub(super) fn from_parquet(error: ParquetError, name: &str) -> Error {
-    match error {
-        ParquetError::External(source) => match source.downcast::<std::io::Error>() {
-            Ok(source) => Error::io("write", name, *source),
-            Err(other) => Error::Internal(format!("cannot encode `{name}`: {other}")),
-        },
-        other => Error::Internal(format!("cannot encode `{name}`: {other}")),
+/// The first error of an output.
+type Failure = Arc<Mutex<Option<io::Error>>>;
+
+/// An output that remembers its error: the Parquet writer turns the one of its last write into
+/// text, and a closed pipe or a full disk could not be told from a fault of ours.
+struct Watched<W> {
+    out: W,
+    failure: Failure,
+}
+
+impl<W> Watched<W> {
+    fn noted<T>(&self, result: io::Result<T>) -> io::Result<T> {
+        if let Err(error) = &result {
+            let copy = match error.raw_os_error() {
+                Some(code) => io::Error::from_raw_os_error(code),
+                None => io::Error::new(error.kind(), error.to_string()),
+            };
+            self.failure.lock().get_or_insert(copy);
+        }
+        result
+    }
+}
+
+impl<W: Write> Write for Watched<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let result = self.out.write(bytes);
+        self.noted(result)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let result = self.out.flush();
+        self.noted(result)
+    }
+}
+
+fn from_parquet(error: &ParquetError, failure: &Failure, name: &str) -> Error {
+    match failure.lock().take() {
+        Some(source) => Error::io("write", name, source),
+        None => Error::Internal(format!("cannot encode `{name}`: {error}")),
     }
 }

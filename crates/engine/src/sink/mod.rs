@@ -67,7 +67,7 @@ pub struct SinkSpec {
     pub format: Option<OutputFormat>,
     /// Whether existing files may be replaced. Only names that this run writes are.
     pub overwrite: bool,
-    /// How many files a template may name. Default: [`MAX_FILES`]. Each costs about 200 bytes of
+    /// How many files a template may name. Default: [`MAX_FILES`]. Each costs some 600 bytes of
     /// memory beyond the memory limit.
     pub max_files: usize,
     /// What a null looks like in CSV, TSV and text. Default: empty in CSV and TSV, `NULL` in
@@ -174,7 +174,6 @@ pub struct Written {
 /// without it, everything written is removed.
 pub struct Sink {
     target: Target,
-    url: String,
     overwrite: bool,
     rows: u64,
 }
@@ -186,6 +185,8 @@ enum Target {
         writer: Box<RowWriter<Output>>,
         staging: Staging,
         name: String,
+        /// The path as the user knows it, which may lead through a symbolic link.
+        shown: PathBuf,
     },
     Many {
         template: Template,
@@ -218,8 +219,7 @@ impl Sink {
             let writer = RowWriter::new(output, format, schema, null, &spec.url, memory_limit)?;
             Ok::<_, Error>(Box::new(writer))
         };
-        let sink =
-            |target| Sink { target, url: spec.url.clone(), overwrite: spec.overwrite, rows: 0 };
+        let sink = |target| Sink { target, overwrite: spec.overwrite, rows: 0 };
         let Some(template) = template else {
             let output = Output::new(File::from(descriptor_copy(1, &spec.url)?));
             return Ok(sink(Target::Direct(writer(output, schema)?)));
@@ -232,20 +232,20 @@ impl Sink {
             let (router, files) = (Box::new(router), Box::new(files));
             return Ok(sink(Target::Many { template, router, files, staging }));
         }
-        let path = template.file();
-        if let Some(file) = direct(&path)? {
+        let shown = template.file();
+        if let Some(file) = direct(&shown)? {
             return Ok(sink(Target::Direct(writer(Output::new(file), schema)?)));
         }
-        let (root, name) = resolved(&path)?;
+        let (root, name) = resolved(&shown)?;
         let path = below(&root, &name);
         check_absent(&path, spec.overwrite)?;
-        let staging = Staging::open(&root, &name, run)?;
+        let staging = Staging::open(&root, &template::literal(&name), run)?;
         // Again: a dead run's commit may just have been finished.
         check_absent(&path, spec.overwrite)?;
         let staged = staging.path("0");
         let output = fs::create_new(&staged).map_err(|e| Error::io("create", &staged, e))?;
         let writer = writer(Output::new(output), schema)?;
-        Ok(sink(Target::One { writer, staging, name }))
+        Ok(sink(Target::One { writer, staging, name, shown }))
     }
 
     /// Adds rows. With columns in the path, rows of one path keep their order.
@@ -262,8 +262,7 @@ impl Sink {
                 if batch.num_rows() == 0 {
                     return Ok(());
                 }
-                let groups = router.route(&format::conform(batch, files.schema())?)?;
-                files.write(groups, staging)
+                files.write(&format::conform(batch, files.schema())?, router, staging)
             }
         }
     }
@@ -273,36 +272,46 @@ impl Sink {
         self.rows
     }
 
+    /// What runs that died while they wrote to the same folder had left: their commits have
+    /// been finished or taken back, their staged files removed.
+    pub fn recovered(&self) -> Option<&Recovered> {
+        match &self.target {
+            Target::Direct(_) => None,
+            Target::One { staging, .. } | Target::Many { staging, .. } => Some(&staging.recovered),
+        }
+    }
+
     /// Makes everything visible at once.
     ///
     /// # Errors
     /// [`Error::Exists`] if a file exists and `overwrite` is not set; then, and after any other
-    /// error, nothing is visible, except that a commit which has already replaced files and
-    /// cannot go on is finished by the next run to the same folder.
+    /// error but one, nothing is visible. The one is [`Error::Unfinished`]: the commit has
+    /// already replaced files, or the file system refuses to take it back, and the next run to
+    /// the same folder, or [`recover`], goes on from its manifest.
     pub fn commit(self) -> Result<Written> {
-        let Sink { target, url, overwrite, rows } = self;
+        let Sink { target, overwrite, rows } = self;
         match target {
             Target::Direct(writer) => {
                 let bytes = writer.finish()?.bytes;
                 Ok(Written { rows, bytes, ..Written::default() })
             }
-            Target::One { writer, staging, name } => {
+            Target::One { writer, staging, name, shown } => {
                 let bytes = writer.finish()?.bytes;
-                let root = Path::new(&url).parent().map(|root| root.display().to_string());
                 let entry = Entry { staged: "0".into(), target: name, bytes, replaces: false };
                 staging.commit(vec![entry], overwrite)?;
+                let root = shown.parent().filter(|root| !root.as_os_str().is_empty());
                 Ok(Written {
                     files: 1,
                     rows,
                     bytes,
-                    paths: vec![url],
-                    root: root.filter(|root| !root.is_empty()).unwrap_or_else(|| ".".into()),
+                    root: root.unwrap_or(Path::new(".")).display().to_string(),
+                    paths: vec![shown.display().to_string()],
                 })
             }
-            Target::Many { template, router, files, staging } => {
+            Target::Many { template, mut router, files, staging } => {
+                let sizes = files.finish(&mut router, &staging)?;
                 let folds = staging.folds_names()?;
                 let targets = template::assign(&template, router.keys(), folds)?;
-                let sizes = files.finish(&staging)?;
                 let mut entries = Vec::with_capacity(targets.len());
                 for (i, (target, bytes)) in targets.into_iter().zip(sizes).enumerate() {
                     entries.push(Entry { staged: i.to_string(), target, bytes, replaces: false });

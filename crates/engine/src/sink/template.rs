@@ -30,6 +30,7 @@ use std::path::PathBuf;
 use arrow::datatypes::{DataType, Schema};
 use hashbrown::HashMap;
 
+use super::commit::below;
 use crate::error::{Error, Result};
 use crate::suggest;
 
@@ -259,9 +260,7 @@ impl Template {
             }
             for part in component {
                 match part {
-                    Part::Literal(text) => {
-                        out.push_str(&text.replace('{', "{{").replace('}', "}}"));
-                    }
+                    Part::Literal(text) => out.push_str(&literal(text)),
                     Part::Column(index) => {
                         // A `String` takes every write.
                         let _ = write!(out, "{{{}}}", self.columns[*index]);
@@ -274,15 +273,11 @@ impl Template {
 
     /// The one file that a template without columns names.
     pub(super) fn file(&self) -> PathBuf {
-        let mut path = self.root.clone();
-        for component in &self.components {
-            for part in component {
-                if let Part::Literal(name) = part {
-                    path.push(name);
-                }
-            }
-        }
-        path
+        let name = match self.components.first().map(Vec::as_slice) {
+            Some([Part::Literal(name)]) => name,
+            _ => "",
+        };
+        below(&self.root, name)
     }
 
     /// The end of the last component, which the format is told from.
@@ -463,6 +458,11 @@ pub(super) fn assign(template: &Template, keys: &[Key], folds: bool) -> Result<V
         }
     }
     Ok(paths)
+}
+
+/// A name as a template that stands for nothing but it.
+pub(super) fn literal(name: &str) -> String {
+    name.replace('{', "{{").replace('}', "}}")
 }
 
 fn encode(value: Option<&str>, begins: bool, keep: impl Fn(char) -> bool) -> String {

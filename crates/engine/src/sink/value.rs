@@ -15,7 +15,8 @@
 //!
 //! Arrow's own formatters are not used because a timestamp beyond chrono's years becomes an
 //! error text inside the data there, nested values are not JSON, and each cell passes
-//! through `fmt` (writing a flight's row of 19 columns took 2.4 times as long).
+//! through `fmt`: 2 million rows of 17 columns as CSV took 1.6 s that way and take 1.0 s this
+//! way (as JSON 1.0 s both ways).
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use arrow::array::{
     GenericStringArray, OffsetSizeTrait, PrimitiveArray,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
+use arrow::datatypes::{ArrowNativeType as _, DataType, IntervalUnit, TimeUnit};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
 use crate::error::{Error, Result};
@@ -307,7 +308,6 @@ macro_rules! float {
                     if self.is_sign_negative() {
                         out.push(b'-');
                     }
-                    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
                     digits(self.abs() as u64, 1, out);
                     out.extend_from_slice(b".0");
                 } else {
@@ -502,8 +502,6 @@ impl Cell for Map {
         out.push(b'}');
     }
 }
-
-use arrow::datatypes::ArrowNativeType as _;
 
 fn hex(bytes: &[u8], out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";

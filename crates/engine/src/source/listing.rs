@@ -35,6 +35,16 @@ pub(crate) struct Found {
 
 const HIVE_NULL: &str = "__HIVE_DEFAULT_PARTITION__";
 
+/// `~/logs` as a shell reads it, which it does not inside quotes.
+fn from_home(path: String) -> String {
+    match (path.strip_prefix("~/"), std::env::var("HOME")) {
+        (Some(rest), Ok(home)) if !home.is_empty() && !Path::new(&path).exists() => {
+            format!("{home}/{rest}")
+        }
+        _ => path,
+    }
+}
+
 /// Lists the files that `url` means; never an empty list.
 ///
 /// `any_suffix` says that the format is known, so that folders need not be told from suffixes.
@@ -42,7 +52,7 @@ const HIVE_NULL: &str = "__HIVE_DEFAULT_PARTITION__";
 /// # Errors
 /// [`Error::NotFound`], [`Error::Usage`] and [`Error::Io`], each naming the path at fault.
 pub(crate) fn list(url: &str, any_suffix: bool) -> Result<Vec<Found>> {
-    let pattern = local_path(url)?;
+    let pattern = from_home(local_path(url)?);
     let mut paths = Vec::new();
     if Path::new(&pattern).symlink_metadata().is_ok() {
         // A file whose name holds pattern characters is still a file.

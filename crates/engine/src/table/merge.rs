@@ -347,8 +347,8 @@ pub struct Merged {
 }
 
 impl Merged {
-    /// How good the answers given so far are, an entry per estimated column. `names` are
-    /// those of the aggregates' columns.
+    /// How good the answers given so far are, an entry per estimated column. `names` are what
+    /// the aggregates are called in the result.
     pub fn estimates(&self, names: &[String]) -> Vec<Estimate> {
         let aggregates = self.spec.aggregates.iter().zip(&self.precisions).zip(names);
         aggregates

@@ -61,6 +61,7 @@ fn every_fault(pattern: &str, overwrite: bool, range: std::ops::Range<i64>, faul
         } else if fault == Fault::Once && visible != before && visible != after {
             // Files were replaced; the commit waits to be finished.
             assert!(overwrite, "{fault:?} at {n}: {visible:?}");
+            assert!(matches!(result, Err(Error::Unfinished { .. })), "{result:?}");
         }
         // Recovery may be hit too, at any moment, and is repeated.
         for m in 0.. {
@@ -166,6 +167,27 @@ fn a_live_run_to_the_same_names_is_met_with_its_name() {
     first.commit().unwrap();
     let files = tree(temp.path()).into_keys().filter(|name| !name.ends_with('/')).count();
     assert_eq!(files, 5);
+}
+
+#[test]
+fn a_sink_says_what_dead_runs_had_left() {
+    let temp = quick();
+    let rows = [numbers(1..6, "x")];
+    let mut met = Recovered::default();
+    for n in 0.. {
+        let (root, _) = destination(&temp);
+        if !fault::with(n, Fault::Crash, || work(&root, "{folder}/{n}.csv", false, &rows)).1 {
+            break;
+        }
+        let spec = template(&temp, "out/x.csv");
+        let sink = Sink::create(&spec, rows[0].schema(), &RunId::new(), 0).unwrap();
+        let recovered = sink.recovered().unwrap();
+        met.finished.extend_from_slice(&recovered.finished);
+        met.removed.extend_from_slice(&recovered.removed);
+        drop(sink);
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+    assert!(met.finished.len() > 3 && met.removed.len() > 3, "{met:?}");
 }
 
 #[test]

@@ -611,3 +611,31 @@ fn a_description_says_what_would_be_written_and_writes_nothing() {
     assert!(describe(&template(&temp, "out/{dya}.csv"), &schema).is_err());
     assert_eq!(tree(temp.path()), BTreeMap::new());
 }
+
+#[test]
+fn a_sink_can_move_to_another_thread() {
+    fn sendable<T: Send>() {}
+    sendable::<Sink>();
+    sendable::<RowWriter<Vec<u8>>>();
+}
+
+#[test]
+fn a_closed_pipe_is_told_from_a_failure() {
+    struct Gone;
+    impl Write for Gone {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(std::io::ErrorKind::BrokenPipe.into())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    for format in OutputFormat::ALL {
+        let result =
+            stdout_writer(format, flights().schema(), None, Gone).and_then(|mut writer| {
+                writer.write(&flights())?;
+                writer.finish().map(|_| ())
+            });
+        assert!(matches!(result, Err(Error::ClosedPipe)), "{format}: {result:?}");
+    }
+}

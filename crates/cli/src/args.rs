@@ -1,0 +1,307 @@
+//! What can be asked on the command line. The help texts are the reference documentation.
+
+use std::path::PathBuf;
+
+use clap::builder::styling::{Style, Styles};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+const STYLES: Styles = Styles::styled()
+    .header(Style::new().bold())
+    .usage(Style::new().bold())
+    .literal(Style::new().bold());
+
+const EXAMPLES: &str = "\
+Examples:
+  tidemill query \"SELECT origin, count() AS flights FROM 'flights.csv' GROUP BY origin\"
+  tidemill run job.toml
+  tidemill head logs/2026-11-20.json.zst
+
+Exit status: 0 done; 1 the job failed; 2 wrong usage, SQL or job file; 3 incomplete, as
+allowed; 130 interrupted.";
+
+/// Turns log files into counts, unique counts, top lists and one-file-per-key reports.
+///
+/// Data goes to standard output; progress, coverage and errors go to standard error.
+#[derive(Debug, Parser)]
+#[command(
+    name = "tidemill",
+    version,
+    styles = STYLES,
+    after_help = EXAMPLES,
+    arg_required_else_help = true,
+    disable_help_subcommand = true
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    Query(QueryArgs),
+    Run(RunArgs),
+    Merge(MergeArgs),
+    Schema(SchemaArgs),
+    Head(HeadArgs),
+    Completions(CompletionsArgs),
+}
+
+/// Answers SQL straight over files.
+///
+/// A file, a pattern, a folder or `-` (standard input) stands in single quotes where SQL has a
+/// table. Formats are csv, tsv, json (lines), parquet and lines, told from the suffix, under
+/// gzip, zstd, bzip2 or xz; folders named key=value are columns.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tidemill query \"SELECT state, unique(user_id) AS users FROM 'logs/*.json.zst' GROUP BY state\"
+  tidemill query \"SELECT * FROM 'flights.csv' WHERE dep_delay > 600\" --null NA --format json
+  tidemill query --file report.sql --output 'out/{day}.csv'
+  zcat access.gz | tidemill query \"SELECT count() FROM '-'\" --source-format lines")]
+pub struct QueryArgs {
+    /// One SELECT; `-` reads it from standard input
+    #[arg(value_name = "SQL", required_unless_present = "file")]
+    pub sql: Option<String>,
+    /// Read the SQL from a file
+    #[arg(short, long, value_name = "FILE", conflicts_with = "sql")]
+    pub file: Option<PathBuf>,
+    /// Show how the query would be run, and do not run it
+    #[arg(long)]
+    pub explain: bool,
+    #[command(flatten)]
+    pub source: SourceArgs,
+    #[command(flatten)]
+    pub sink: SinkArgs,
+    #[command(flatten)]
+    pub limits: LimitArgs,
+}
+
+/// Runs a job file: a source, a map, tables and a sink.
+///
+/// The file is TOML (docs/job-file.md); `-` reads it from standard input. Flags win over the
+/// environment, the environment over the file.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tidemill run job.toml
+  tidemill run job.toml --set source.url='logs/2026-12-*' --overwrite
+  tidemill run job.toml --dry-run
+  tidemill run job.toml --partial monday.part")]
+pub struct RunArgs {
+    /// The job file
+    #[arg(value_name = "JOB")]
+    pub job: PathBuf,
+    /// Replace a key of the job file: source.url, sink.url, tables.users, … (repeatable)
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    pub set: Vec<(String, String)>,
+    /// Show splits, plan and what would be written, and do not run
+    #[arg(long, visible_alias = "explain")]
+    pub dry_run: bool,
+    /// Write the partial table, to be merged later, instead of the result
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["output", "format", "max_files"])]
+    pub partial: Option<PathBuf>,
+    #[command(flatten)]
+    pub sink: SinkArgs,
+    #[command(flatten)]
+    pub limits: LimitArgs,
+}
+
+/// Merges partial tables and finishes them.
+///
+/// Partial tables come from `tidemill run JOB --partial OUT`, all from the same job.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tidemill merge monday.part tuesday.part --output week.csv
+  tidemill merge parts/*.part --format json")]
+pub struct MergeArgs {
+    /// Partial tables
+    #[arg(value_name = "PARTIAL", required = true)]
+    pub partials: Vec<PathBuf>,
+    /// Write one partial table of them all, instead of the result
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["output", "format", "max_files"])]
+    pub partial: Option<PathBuf>,
+    #[command(flatten)]
+    pub sink: SinkArgs,
+    #[command(flatten)]
+    pub limits: LimitArgs,
+}
+
+/// Shows the columns of files and their types, as --schema takes them.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tidemill schema flights.csv --null NA
+  tidemill schema 'logs/*.json.zst' --format json")]
+pub struct SchemaArgs {
+    /// Files, patterns, folders, or `-`
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<String>,
+    /// How to show them
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Plain,
+    #[command(flatten)]
+    pub source: SourceArgs,
+}
+
+/// Shows the first rows of files.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tidemill head flights.csv
+  tidemill head --rows 3 --format json logs/*.json.zst")]
+pub struct HeadArgs {
+    /// Files, patterns, folders, or `-`
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<String>,
+    /// How many rows of each
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
+    pub rows: u64,
+    /// How to write them: text, csv, tsv or json
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<String>,
+    #[command(flatten)]
+    pub source: SourceArgs,
+}
+
+/// Prints a script that completes commands and flags in a shell.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tidemill completions bash > ~/.local/share/bash-completion/completions/tidemill
+  tidemill completions fish > ~/.config/fish/completions/tidemill.fish")]
+pub struct CompletionsArgs {
+    /// The shell
+    pub shell: Shell,
+}
+
+/// How files are read.
+#[derive(Debug, Args, Default)]
+#[command(next_help_heading = "Reading")]
+pub struct SourceArgs {
+    /// The files' format where the suffix does not tell: csv, tsv, json, parquet, lines
+    #[arg(long, value_name = "FORMAT")]
+    pub source_format: Option<String>,
+    /// Column types that override the inferred ones: 'id BIGINT, ts TIMESTAMP'
+    #[arg(long, value_name = "COLUMNS")]
+    pub schema: Option<String>,
+    /// A string that means null, besides the empty field (repeatable)
+    #[arg(long, value_name = "STRING")]
+    pub null: Vec<String>,
+    /// Whether the first record names the columns [default: true]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub header: Option<bool>,
+    /// The character between fields [default: comma, or tab for tsv]
+    #[arg(long, value_name = "CHAR", value_parser = character)]
+    pub delimiter: Option<u8>,
+    /// The character around quoted fields; '' for none [default: "]
+    #[arg(long, value_name = "CHAR", value_parser = character_or_none)]
+    pub quote: Option<Quote>,
+    /// A character that makes the next one literal inside quotes
+    #[arg(long, value_name = "CHAR", value_parser = character)]
+    pub escape: Option<u8>,
+    /// Skip lines that start with this character
+    #[arg(long, value_name = "CHAR", value_parser = character)]
+    pub comment: Option<u8>,
+}
+
+/// The quote character, or none.
+#[derive(Debug, Clone, Copy)]
+pub struct Quote(pub Option<u8>);
+
+/// Where the result goes.
+#[derive(Debug, Args, Default)]
+#[command(next_help_heading = "Writing")]
+pub struct SinkArgs {
+    /// Write to a file, or to one file per value with columns in braces: 'out/{day}.csv'
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<String>,
+    /// text, csv, tsv, json, parquet or arrow [default: the file's suffix; text on a terminal,
+    /// else csv]
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<String>,
+    /// Replace existing files of the names that this run writes
+    #[arg(long)]
+    pub overwrite: bool,
+    /// The most files that a name with columns may stand for [default: 10000]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub max_files: Option<usize>,
+}
+
+/// What a run may take, and what it tells.
+#[derive(Debug, Args, Default)]
+#[command(next_help_heading = "Running")]
+pub struct LimitArgs {
+    /// Memory for the whole run: 512M, 2GiB, 8e9, 50%; beyond it, it spills to disk
+    /// [env: TIDEMILL_MEMORY] [default: half of what the machine or the container has]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<String>,
+    /// Threads [env: TIDEMILL_THREADS] [default: the machine's cores]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub threads: Option<usize>,
+    /// How many malformed records to skip before the run fails: 100, or 1% [default: 0]
+    #[arg(long, value_name = "N|P%")]
+    pub max_bad: Option<String>,
+    /// Write what the result rests on as JSON to a file, or `-` for standard output
+    #[arg(long, value_name = "FILE")]
+    pub coverage: Option<String>,
+}
+
+/// A form for people or for programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Plain {
+    Text,
+    Json,
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => {
+            Ok((key.trim().to_owned(), value.to_owned()))
+        }
+        _ => Err("write it as KEY=VALUE, such as source.url=logs.csv".to_owned()),
+    }
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("it must be at least 1".to_owned()),
+        Ok(count) => Ok(count),
+        Err(_) => Err("it is not a whole number".to_owned()),
+    }
+}
+
+fn character(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        [byte] if byte.is_ascii() => Ok(*byte),
+        // A tab is hard to type in a shell.
+        b"\\t" => Ok(b'\t'),
+        _ => Err("it must be one ASCII character, or \\t for a tab".to_owned()),
+    }
+}
+
+fn character_or_none(text: &str) -> Result<Quote, String> {
+    if text.is_empty() { Ok(Quote(None)) } else { character(text).map(|byte| Quote(Some(byte))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_verb_is_explained_with_an_example() {
+        for verb in Cli::command().get_subcommands() {
+            let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains(&format!("tidemill {}", verb.get_name())), "{}", verb.get_name());
+            assert!(verb.get_about().is_some(), "{}", verb.get_name());
+        }
+    }
+}

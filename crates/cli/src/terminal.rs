@@ -1,0 +1,162 @@
+//! Standard error and signals: the progress bar, complaints, Ctrl-C.
+
+use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use tidemill_engine::coverage::{grouped, human_bytes};
+use tidemill_engine::{Cancel, Progress};
+
+/// The exit status after an interrupt.
+const INTERRUPTED: i32 = 130;
+
+/// How often the bar moves.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Shorter runs show no bar: it would only flicker.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// Raises `cancel` on the first Ctrl-C or SIGTERM, and ends the process on the second.
+pub fn watch_signals(cancel: &Cancel) -> anyhow::Result<()> {
+    let cancel = cancel.clone();
+    ctrlc::set_handler(move || {
+        if cancel.is_cancelled() {
+            std::process::exit(INTERRUPTED);
+        }
+        cancel.cancel();
+    })?;
+    Ok(())
+}
+
+/// Whether standard error is a terminal that shows colours.
+fn colours() -> bool {
+    let plain = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    std::io::stderr().is_terminal() && !plain("NO_COLOR") && !dumb
+}
+
+/// A line on standard error. That it cannot be written is no failure of the run.
+pub fn note(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+/// A warning on standard error.
+pub fn warn(text: &str) {
+    let label = if colours() { "\x1b[1;33mwarning:\x1b[0m" } else { "warning:" };
+    note(&format!("{label} {text}"));
+}
+
+/// An error and its hints on standard error.
+pub fn complain(error: &anyhow::Error) {
+    let label = if colours() { "\x1b[1;31merror:\x1b[0m" } else { "error:" };
+    note(&format!("{label} {error:#}"));
+}
+
+/// The progress bar of a run, on standard error if that is a terminal.
+///
+/// It is drawn by whoever waits for the run, calling [`Bar::look`].
+pub struct Bar {
+    progress: Progress,
+    bar: Option<ProgressBar>,
+    started: Instant,
+    drawn: Instant,
+    bytes: u64,
+    hidden: bool,
+}
+
+impl Bar {
+    /// A bar that shows once the run has taken a moment.
+    pub fn new(progress: &Progress) -> Self {
+        let now = Instant::now();
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+            bar.set_style(style(progress.clone(), false));
+            bar
+        });
+        Bar { progress: progress.clone(), bar, started: now, drawn: now, bytes: 0, hidden: true }
+    }
+
+    /// Redraws, if it is time to.
+    pub fn look(&mut self) {
+        let Some(bar) = &self.bar else { return };
+        if self.started.elapsed() < PATIENCE || (!self.hidden && self.drawn.elapsed() < TICK) {
+            return;
+        }
+        if self.hidden {
+            bar.set_draw_target(ProgressDrawTarget::stderr());
+            self.hidden = false;
+        }
+        self.drawn = Instant::now();
+        let total = self.progress.bytes_total();
+        // The bar never goes back and is never full before the end.
+        self.bytes = self.bytes.max(self.progress.bytes_done());
+        if total > 0 {
+            if bar.length().is_none() {
+                bar.set_style(style(self.progress.clone(), true));
+            }
+            bar.set_length(total);
+            bar.set_position(self.bytes.min(total));
+        } else {
+            bar.set_position(self.bytes);
+        }
+        bar.tick();
+    }
+
+    /// Takes the bar away, for good.
+    pub fn clear(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+fn style(progress: Progress, has_total: bool) -> ProgressStyle {
+    let template = if has_total {
+        "{bar:28} {bytes_read} of {bytes_planned}, {rows} rows, {rate}/s, {eta} left"
+    } else {
+        "{spinner} {bytes_read}, {rows} rows, {rate}/s, {elapsed}"
+    };
+    let style =
+        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let rows = progress;
+    let eta_known = Arc::new(AtomicBool::new(false));
+    style
+        .progress_chars("━╸ ")
+        .with_key("bytes_read", |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+            let _ = write!(out, "{}", human_bytes(state.pos()));
+        })
+        .with_key("bytes_planned", |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+            let _ = write!(out, "{}", human_bytes(state.len().unwrap_or(0)));
+        })
+        .with_key("rows", move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
+            let _ = write!(out, "{}", grouped(rows.rows_done()));
+        })
+        .with_key("rate", |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+            let _ = write!(out, "{}", human_bytes(whole(state.per_sec())));
+        })
+        .with_key("eta", move |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+            let known = state.per_sec() > 0.0 || eta_known.load(Ordering::Relaxed);
+            eta_known.store(known, Ordering::Relaxed);
+            let _ = match known {
+                true => write!(out, "{}", indicatif::HumanDuration(state.eta())),
+                false => write!(out, "…"),
+            };
+        })
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rate that is shown with three digits"
+)]
+fn whole(rate: f64) -> u64 {
+    rate.max(0.0) as u64
+}

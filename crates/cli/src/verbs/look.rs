@@ -1,0 +1,115 @@
+//! `schema` and `head`: a first look at files.
+
+use std::io::IsTerminal;
+
+use serde_json::json;
+use tidemill_engine::job::Limits;
+use tidemill_engine::running::{Running, prepare};
+use tidemill_engine::sink::{OutputFormat, SinkSpec};
+use tidemill_engine::source::{Source, SourceSpec};
+use tidemill_engine::types::sql_type;
+use tidemill_engine::{Error, NamedSource, Query, Result, coverage};
+
+use super::output::{CoverageSink, Say, finish};
+use super::{Outcome, print};
+use crate::args::{HeadArgs, Plain, SchemaArgs};
+use crate::terminal;
+
+/// `tidemill schema FILE…`.
+pub fn schema(args: &SchemaArgs) -> anyhow::Result<Outcome> {
+    let defaults = args.source.spec()?;
+    for url in &args.files {
+        let source = Source::open(&SourceSpec { url: url.clone(), ..defaults.clone() })?;
+        let text = match args.format {
+            Plain::Json => schema_json(url, &source)?,
+            Plain::Text => schema_text(url, &source),
+        };
+        print(text.as_bytes())?;
+    }
+    Ok(Outcome::Complete)
+}
+
+fn schema_text(url: &str, source: &Source) -> String {
+    let files = source.files().len() as u64;
+    let mut text = format!("{url}: {}", source.format());
+    if files != 1 {
+        text.push_str(&format!(", {} files", coverage::grouped(files)));
+    }
+    if !source.is_stdin() {
+        text.push_str(&format!(", {}", coverage::human_bytes(source.total_bytes())));
+    }
+    text.push('\n');
+    let fields = source.schema().fields();
+    let width = fields.iter().map(|field| field.name().chars().count()).max().unwrap_or(0);
+    for field in fields {
+        let name = field.name();
+        let padding = " ".repeat(width.saturating_sub(name.chars().count()));
+        text.push_str(&format!("  {name}{padding}  {}\n", sql_type(field.data_type())));
+    }
+    text
+}
+
+fn schema_json(url: &str, source: &Source) -> anyhow::Result<String> {
+    let columns = source.schema().fields().iter().map(|field| {
+        json!({
+            "name": field.name(),
+            "type": sql_type(field.data_type()),
+            "arrow": field.data_type().to_string(),
+        })
+    });
+    let described = json!({
+        "url": url,
+        "format": source.format().name(),
+        "files": source.files().len(),
+        "bytes": source.total_bytes(),
+        "columns": columns.collect::<Vec<_>>(),
+    });
+    Ok(format!("{}\n", serde_json::to_string(&described)?))
+}
+
+/// `tidemill head FILE…`.
+pub fn head(args: &HeadArgs) -> anyhow::Result<Outcome> {
+    let format = match &args.format {
+        Some(format) => format.parse()?,
+        None if std::io::stdout().is_terminal() => OutputFormat::Text,
+        None => OutputFormat::Csv,
+    };
+    check_format(format, args.files.len())?;
+    let defaults = args.source.spec()?;
+    let mut preparation = prepare(&Limits::default(), &Limits::default())?;
+    terminal::watch_signals(&preparation.settings.cancel)?;
+    // Rows are wanted from the start of the input; more threads would only read ahead.
+    preparation.settings.threads = 1;
+    for (position, url) in args.files.iter().enumerate() {
+        if args.files.len() > 1 && format == OutputFormat::Text {
+            let gap = if position > 0 { "\n" } else { "" };
+            print(format!("{gap}==> {url} <==\n").as_bytes())?;
+        }
+        let source = NamedSource {
+            name: "source".to_owned(),
+            spec: SourceSpec { url: url.clone(), ..defaults.clone() },
+        };
+        let sql = format!("SELECT * FROM source LIMIT {}", args.rows);
+        let query = Query { sql, sources: vec![source], ..Query::default() };
+        let mut sink = SinkSpec::new("-");
+        sink.format = Some(format);
+        let running = Running::query(query, preparation.settings.clone())?;
+        finish(running, &preparation, &sink, &CoverageSink::new(None, None)?, Say::Faults)?;
+    }
+    Ok(Outcome::Complete)
+}
+
+fn check_format(format: OutputFormat, files: usize) -> Result<()> {
+    match format {
+        OutputFormat::Text | OutputFormat::Json => Ok(()),
+        OutputFormat::Csv | OutputFormat::Tsv if files == 1 => Ok(()),
+        OutputFormat::Csv | OutputFormat::Tsv => Err(Error::usage_hint(
+            "the first rows of several files do not make one table",
+            "give --format text or json, or one pattern in quotes",
+        )),
+        other => Err(Error::usage_hint(
+            format!("the first rows are not shown as `{}`", other.name()),
+            "tidemill query writes files of that format",
+        )),
+    }
+}

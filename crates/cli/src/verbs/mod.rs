@@ -1,0 +1,92 @@
+//! What each verb does.
+
+mod look;
+mod output;
+mod query;
+
+use std::io::{Read, Write};
+use std::path::Path;
+
+use clap::CommandFactory;
+use tidemill_engine::job::Limits;
+use tidemill_engine::source::{SourceSpec, TextOptions};
+use tidemill_engine::{Error, Result};
+
+use crate::args::{Cli, CompletionsArgs, LimitArgs, SourceArgs, Verb};
+
+/// How a verb ended, other than with an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// All of it.
+    Complete,
+    /// Less than all of the input, as allowed.
+    Incomplete,
+}
+
+/// Does what was asked.
+pub fn perform(verb: Verb) -> anyhow::Result<Outcome> {
+    match verb {
+        Verb::Query(args) => query::query(&args),
+        Verb::Run(args) => query::run(&args),
+        Verb::Merge(args) => query::merge(args),
+        Verb::Schema(args) => look::schema(&args),
+        Verb::Head(args) => look::head(&args),
+        Verb::Completions(args) => completions(&args),
+    }
+}
+
+fn completions(args: &CompletionsArgs) -> anyhow::Result<Outcome> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "tidemill", &mut script);
+    print(&script)?;
+    Ok(Outcome::Complete)
+}
+
+/// Writes to standard output.
+fn print(bytes: &[u8]) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(bytes)
+        .and_then(|()| out.flush())
+        .map_err(|error| Error::io("write", "standard output", error))
+}
+
+/// The text of a file, or of standard input for `-`.
+fn read_text(path: &Path) -> Result<String> {
+    let shown = if path == Path::new("-") { Path::new("standard input") } else { path };
+    let text = if path == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().lock().read_to_string(&mut text).map(|_| text)
+    } else {
+        std::fs::read_to_string(path)
+    };
+    text.map_err(|error| Error::io("read", shown, error))
+}
+
+impl SourceArgs {
+    /// How files are read, for whatever URL.
+    fn spec(&self) -> Result<SourceSpec> {
+        Ok(SourceSpec {
+            url: String::new(),
+            format: self.source_format.as_deref().map(str::parse).transpose()?,
+            options: TextOptions {
+                header: self.header,
+                delimiter: self.delimiter,
+                quote: self.quote.map(|quote| quote.0),
+                escape: self.escape,
+                comment: self.comment,
+                nulls: self.null.clone(),
+            },
+            schema: self
+                .schema
+                .as_deref()
+                .map(tidemill_engine::query::schema_from_sql)
+                .transpose()?,
+        })
+    }
+}
+
+impl LimitArgs {
+    fn limits(&self) -> Limits {
+        Limits { memory: self.memory.clone(), max_bad: self.max_bad.clone(), threads: self.threads }
+    }
+}

@@ -1,0 +1,162 @@
+//! Where a result goes, and what is said about it.
+
+use std::io::IsTerminal;
+
+use tidemill_engine::running::{Preparation, Running, deliver};
+use tidemill_engine::sink::{OutputFormat, SinkSpec, Written};
+use tidemill_engine::{Coverage, Error, Result, coverage};
+
+use super::{Outcome, print};
+use crate::args::SinkArgs;
+use crate::terminal::{self, Bar};
+
+impl SinkArgs {
+    /// The flags over what a job file says.
+    pub fn sink(&self, job: Option<&SinkSpec>) -> Result<SinkSpec> {
+        let mut sink = match (&self.output, job) {
+            (Some(url), Some(job)) => {
+                // Another file may have another suffix: the job's format was for its own.
+                SinkSpec { url: url.clone(), format: None, ..job.clone() }
+            }
+            (None, Some(job)) => job.clone(),
+            (url, None) => SinkSpec::new(url.as_deref().unwrap_or("-")),
+        };
+        if let Some(format) = &self.format {
+            sink.format = Some(format.parse()?);
+        }
+        if let Some(count) = self.max_files {
+            sink.max_files = count;
+        }
+        sink.overwrite |= self.overwrite;
+        if sink.url == "-" {
+            let terminal = std::io::stdout().is_terminal();
+            let format = sink.format.unwrap_or(match terminal {
+                true => OutputFormat::Text,
+                false => OutputFormat::Csv,
+            });
+            if terminal && matches!(format, OutputFormat::Parquet | OutputFormat::Arrow) {
+                return Err(Error::usage_hint(
+                    format!("format `{}` is not for a terminal", format.name()),
+                    "name a file with --output, or pipe it into a program that reads it",
+                ));
+            }
+            sink.format = Some(format);
+        }
+        Ok(sink)
+    }
+}
+
+/// Where the coverage goes as JSON.
+pub struct CoverageSink<'a>(Option<&'a str>);
+
+impl<'a> CoverageSink<'a> {
+    /// Checks that the coverage and the result do not both want standard output.
+    pub fn new(flag: Option<&'a str>, result_url: Option<&str>) -> Result<Self> {
+        if flag == Some("-") && result_url == Some("-") {
+            return Err(Error::usage_hint(
+                "--coverage - and the result both want standard output",
+                "give --coverage a file, or name the result's file with --output",
+            ));
+        }
+        Ok(CoverageSink(flag))
+    }
+
+    fn write(&self, coverage: &Coverage) -> Result<()> {
+        let Some(path) = self.0 else { return Ok(()) };
+        let json = serde_json::to_string_pretty(coverage)
+            .map_err(|error| Error::Internal(format!("coverage as JSON: {error}")))?;
+        let json = format!("{json}\n");
+        match path {
+            "-" => print(json.as_bytes()),
+            path => std::fs::write(path, json).map_err(|error| Error::io("write", path, error)),
+        }
+    }
+}
+
+/// How much is said on standard error after a run that went well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Say {
+    /// What was written and what it rests on.
+    All,
+    /// What it rests on, if the result is for people.
+    Coverage,
+    /// Nothing, unless something was rejected or left out.
+    Faults,
+}
+
+/// Waits for a run, writes its rows, and says what the result rests on.
+pub fn finish(
+    mut running: Running,
+    preparation: &Preparation,
+    sink: &SinkSpec,
+    coverage: &CoverageSink<'_>,
+    how: Say,
+) -> anyhow::Result<Outcome> {
+    let settings = &preparation.settings;
+    let mut bar = Bar::new(&settings.progress);
+    let to_terminal = sink.url == "-" && std::io::stdout().is_terminal();
+    let written = deliver(&mut running, sink, &preparation.id, settings.memory_bytes, |rows| {
+        if to_terminal && rows > 0 {
+            // Rows and the bar are on the same screen.
+            bar.clear();
+        } else {
+            bar.look();
+        }
+        Ok(())
+    });
+    bar.clear();
+    let written = written?;
+    let found = running
+        .coverage()
+        .ok_or_else(|| Error::Internal("a run that has ended without a coverage".to_owned()))?;
+    say(found, sink, &written, how);
+    coverage.write(found)?;
+    Ok(if found.complete { Outcome::Complete } else { Outcome::Incomplete })
+}
+
+/// Waits for a run that gives no rows.
+pub fn finish_without_rows(
+    mut running: Running,
+    preparation: &Preparation,
+    target: &str,
+    coverage: &CoverageSink<'_>,
+) -> anyhow::Result<Outcome> {
+    let mut bar = Bar::new(&preparation.settings.progress);
+    let ended = running.drain(
+        |_| Ok(()),
+        || {
+            bar.look();
+            Ok(())
+        },
+    );
+    bar.clear();
+    ended?;
+    let found = running
+        .coverage()
+        .ok_or_else(|| Error::Internal("a run that has ended without a coverage".to_owned()))?;
+    terminal::note(&format!("wrote the partial table `{target}`"));
+    terminal::note(&found.one_line());
+    coverage.write(found)?;
+    Ok(if found.complete { Outcome::Complete } else { Outcome::Incomplete })
+}
+
+/// The lines on standard error after a run.
+fn say(found: &Coverage, sink: &SinkSpec, written: &Written, how: Say) {
+    if how == Say::All && written.files > 0 {
+        let what = match written.files {
+            1 => format!("`{}`", written.paths.first().map_or(sink.url.as_str(), String::as_str)),
+            files => format!("{} files in `{}`", coverage::grouped(files), written.root),
+        };
+        terminal::note(&format!(
+            "wrote {what}: {} row{}, {}",
+            coverage::grouped(written.rows),
+            if written.rows == 1 { "" } else { "s" },
+            coverage::human_bytes(written.bytes)
+        ));
+    }
+    let for_people = sink.format == Some(OutputFormat::Text);
+    let faulty = !found.complete || found.rows.rejected > 0;
+    if how == Say::All || (how == Say::Coverage && for_people) || faulty {
+        terminal::note(&found.one_line());
+    }
+}

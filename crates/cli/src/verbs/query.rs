@@ -1,0 +1,125 @@
+//! `query`, `run` and `merge`: results.
+
+use std::path::Path;
+
+use tidemill_engine::job::{Job, Limits};
+use tidemill_engine::running::{self, Preparation, Running};
+use tidemill_engine::sink::{self, SinkSpec};
+use tidemill_engine::{Error, Merge, Plan, Query};
+
+use super::output::{CoverageSink, Say, finish, finish_without_rows};
+use super::{Outcome, print, read_text};
+use crate::args::{MergeArgs, QueryArgs, RunArgs};
+use crate::terminal;
+
+/// `tidemill query SQL`.
+pub fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
+    let sql = match (args.sql.as_deref(), &args.file) {
+        (Some("-"), _) => read_text(Path::new("-"))?,
+        (Some(sql), _) => sql.to_owned(),
+        (None, Some(path)) => read_text(path)?,
+        (None, None) => return Err(Error::usage("no SQL is given").into()),
+    };
+    let query = Query { sql, defaults: args.source.spec()?, ..Query::default() };
+    if args.explain {
+        let preparation = prepare(&args.limits.limits(), &Limits::default())?;
+        let format = args.sink.format.as_deref();
+        return explain(&query, &preparation, None, format);
+    }
+    let sink = args.sink.sink(None)?;
+    let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
+    let preparation = prepare(&args.limits.limits(), &Limits::default())?;
+    let running = Running::query(query, preparation.settings.clone())?;
+    finish(running, &preparation, &sink, &coverage, Say::Coverage)
+}
+
+/// `tidemill run JOB`.
+pub fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
+    let job = Job::from_file(&args.job, &args.set)?;
+    let query = job.query();
+    if let Some(out) = &args.partial {
+        let coverage = CoverageSink::new(args.limits.coverage.as_deref(), None)?;
+        let preparation = prepare(&args.limits.limits(), &job.limits)?;
+        if args.dry_run {
+            return explain(&query, &preparation, None, None);
+        }
+        let (settings, id) = (preparation.settings.clone(), preparation.id.clone());
+        let (target, overwrite) = (out.clone(), args.sink.overwrite);
+        let running = Running::without_rows(settings.cancel.clone(), move || {
+            Plan::new(&query, &settings)?.run_partial(&target, overwrite, &id)
+        })?;
+        return finish_without_rows(running, &preparation, &out.display().to_string(), &coverage);
+    }
+    let sink = args.sink.sink(job.sink.as_ref())?;
+    if args.dry_run {
+        let preparation = prepare(&args.limits.limits(), &job.limits)?;
+        return explain(&query, &preparation, Some(&sink), None);
+    }
+    let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
+    let preparation = prepare(&args.limits.limits(), &job.limits)?;
+    let running = Running::query(query, preparation.settings.clone())?;
+    finish(running, &preparation, &sink, &coverage, Say::All)
+}
+
+/// `tidemill merge PARTIAL…`.
+pub fn merge(args: MergeArgs) -> anyhow::Result<Outcome> {
+    if let Some(out) = args.partial {
+        let coverage = CoverageSink::new(args.limits.coverage.as_deref(), None)?;
+        let preparation = prepare(&args.limits.limits(), &Limits::default())?;
+        let (settings, id) = (preparation.settings.clone(), preparation.id.clone());
+        let (target, overwrite) = (out.display().to_string(), args.sink.overwrite);
+        let running = Running::without_rows(settings.cancel.clone(), move || {
+            Merge::new(&args.partials, &settings)?.run_partial(&out, overwrite, &id)
+        })?;
+        return finish_without_rows(running, &preparation, &target, &coverage);
+    }
+    let sink = args.sink.sink(None)?;
+    let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
+    let preparation = prepare(&args.limits.limits(), &Limits::default())?;
+    let running = Running::merge(args.partials, preparation.settings.clone())?;
+    finish(running, &preparation, &sink, &coverage, Say::Coverage)
+}
+
+/// The limits as settings, with Ctrl-C wired to them.
+fn prepare(own: &Limits, job: &Limits) -> anyhow::Result<Preparation> {
+    let preparation = running::prepare(own, job)?;
+    if let Some(warning) = &preparation.warning {
+        terminal::warn(warning);
+    }
+    terminal::watch_signals(&preparation.settings.cancel)?;
+    Ok(preparation)
+}
+
+/// Prints how a query would be run and what would be written.
+fn explain(
+    query: &Query,
+    preparation: &Preparation,
+    sink: Option<&SinkSpec>,
+    format: Option<&str>,
+) -> anyhow::Result<Outcome> {
+    let plan = Plan::new(query, &preparation.settings)?;
+    let explained = plan.explain()?;
+    let description = sink.map(|sink| sink::describe(sink, plan.schema())).transpose()?;
+    let text = match format {
+        None | Some("text") => {
+            let mut text = explained.to_string();
+            if let Some(description) = description {
+                text.push_str(&format!("sink: {description}\n"));
+            }
+            text
+        }
+        Some("json") => {
+            let json = serde_json::to_string_pretty(&explained)?;
+            format!("{json}\n")
+        }
+        Some(other) => {
+            return Err(Error::usage_hint(
+                format!("a plan is not shown as `{other}`"),
+                "with --explain, --format is text or json",
+            )
+            .into());
+        }
+    };
+    print(text.as_bytes())?;
+    Ok(Outcome::Complete)
+}

@@ -1,0 +1,209 @@
+//! What is left when it is stopped, killed, or not listened to?
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::FromRawFd;
+use std::process::{Child, ExitStatus, Stdio};
+use std::ptr::null_mut;
+use std::time::{Duration, Instant};
+
+use crate::Place;
+
+/// Waits until something is so; a test that waits in vain fails here.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < Duration::from_secs(60), "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn signal(child: &Child, number: i32) {
+    let id = i32::try_from(child.id()).unwrap();
+    // SAFETY: it sends a signal to a child that has not been waited for.
+    assert_eq!(unsafe { libc::kill(id, number) }, 0);
+}
+
+/// Whether the process has begun to handle SIGINT itself.
+fn handles_signals(child: &Child) -> bool {
+    let Ok(status) = fs::read_to_string(format!("/proc/{}/status", child.id())) else {
+        return false;
+    };
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    u64::from_str_radix(caught.trim(), 16).unwrap() & (1 << (libc::SIGINT - 1)) != 0
+}
+
+fn staging(place: &Place, folder: &str) -> bool {
+    place.names(folder).iter().any(|name| name.starts_with(".tidemill-"))
+}
+
+/// A run that has read rows from standard input, has begun its output and waits for more.
+fn waiting_run(place: &Place, words: &[&str], folder: &str) -> Child {
+    let mut command = place.tidemill(words);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // More than what inference looks at, so that the run goes on to its output.
+    let rows: String = (0..200_000).map(|i| format!("{},{i}\n", i % 5)).collect();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"k,x\n").unwrap();
+    stdin.write_all(rows.as_bytes()).unwrap();
+    stdin.flush().unwrap();
+    child.stdin = Some(stdin);
+    until("the output is staged", || staging(place, folder));
+    child
+}
+
+fn ended(mut child: Child) -> (ExitStatus, String) {
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    (child.wait().unwrap(), stderr)
+}
+
+const ROWS: [&str; 6] =
+    ["query", "SELECT k, x FROM '-'", "--source-format", "csv", "-o", "out/{k}.csv"];
+
+#[test]
+fn an_interrupt_ends_a_run_with_130_and_leaves_nothing() {
+    for number in [libc::SIGINT, libc::SIGTERM] {
+        let place = Place::new();
+        let child = waiting_run(&place, &ROWS, "out");
+        signal(&child, number);
+        let (status, stderr) = ended(child);
+        assert_eq!((status.code(), stderr.as_str()), (Some(130), "error: interrupted\n"));
+        assert_eq!(place.names("out"), Vec::<String>::new());
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_interrupt_ends_even_a_run_that_is_stuck_in_a_read() {
+    let place = Place::new();
+    for words in [&ROWS[..], &["head", "-", "--source-format", "csv"]] {
+        let mut command = place.tidemill(words);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // Nobody writes, so its first read does not come back.
+        let stdin = child.stdin.take();
+        until("it handles signals", || handles_signals(&child));
+        signal(&child, libc::SIGINT);
+        let (status, stderr) = ended(child);
+        assert_eq!((status.code(), stderr.as_str()), (Some(130), "error: interrupted\n"));
+        assert_eq!(place.names("."), Vec::<String>::new());
+        drop(stdin);
+    }
+}
+
+#[test]
+fn a_killed_run_leaves_nothing_visible_and_the_next_one_clears_up() {
+    let place = Place::new();
+    let mut child = waiting_run(&place, &ROWS, "out");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(place.names("out").iter().all(|name| name.starts_with(".tidemill-")));
+    place.write("small.csv", "k,x\n1,2\n");
+    place.ok(&["query", "SELECT k, x FROM 'small.csv'", "-o", "out/{k}.csv"]);
+    assert_eq!(place.files("out"), [("1.csv".to_owned(), b"k,x\n1,2\n".to_vec())]);
+}
+
+#[test]
+fn runs_killed_at_any_moment_leave_whole_files_and_a_place_to_go_on() {
+    let place = Place::new();
+    let rows: String = (0..60_000).map(|i| format!("{},{i}\n", i % 40)).collect();
+    place.write("in.csv", format!("k,x\n{rows}"));
+    let words = ["query", "SELECT k, x FROM 'in.csv'", "-o", "out/{k}.csv", "--overwrite"];
+    place.ok(&words);
+    let whole = place.files("out");
+    assert_eq!(whole.len(), 40);
+    for kill_after_us in (0..40).map(|step| step * 2_500) {
+        let mut command = place.tidemill(&words);
+        let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_micros(kill_after_us));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for (name, content) in place.files("out") {
+            if !name.starts_with(".tidemill-") {
+                let expected = whole.iter().find(|(other, _)| *other == name);
+                assert_eq!(Some(&content), expected.map(|(_, content)| content), "{name}");
+            }
+        }
+    }
+    place.ok(&words);
+    assert_eq!(place.files("out"), whole);
+}
+
+#[test]
+fn two_runs_to_one_output_do_not_mix() {
+    let place = Place::new();
+    let mut first = waiting_run(&place, &ROWS, "out");
+    place.write("small.csv", "k,x\n1,2\n");
+    let says = place.fails(1, &["query", "SELECT k, x FROM 'small.csv'", "-o", "out/{k}.csv"]);
+    assert!(says.contains("is writing to"), "{says}");
+    drop(first.stdin.take());
+    let (status, stderr) = ended(first);
+    assert!(status.success(), "{stderr}");
+    assert_eq!(place.names("out"), ["0.csv", "1.csv", "2.csv", "3.csv", "4.csv"]);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let place = Place::new();
+    let rows: String = (0..300_000).map(|i| format!("{i}\n")).collect();
+    place.write("in.csv", format!("x\n{rows}"));
+    for format in ["csv", "json", "text", "arrow"] {
+        let mut command = place.tidemill(&["query", "SELECT x FROM 'in.csv'", "--format", format]);
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut first = [0; 4];
+        child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+        let (status, stderr) = ended(child);
+        assert_eq!((status.code(), stderr.as_str()), (Some(0), ""), "{format}");
+    }
+    let mut command = place.tidemill(&["completions", "bash"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(ended(child).0.code(), Some(0));
+}
+
+#[test]
+fn the_bar_is_for_a_terminal_and_goes_away() {
+    let place = Place::new();
+    let (mut master, mut slave) = (0, 0);
+    // SAFETY: both descriptors are written, and nothing else is asked for.
+    let opened =
+        unsafe { libc::openpty(&mut master, &mut slave, null_mut(), null_mut(), null_mut()) };
+    assert_eq!(opened, 0);
+    // SAFETY: openpty has just given them to us.
+    let (master, slave) =
+        unsafe { (fs::File::from_raw_fd(master), Stdio::from(fs::File::from_raw_fd(slave))) };
+    let mut command = place.tidemill(&ROWS);
+    command.env_remove("NO_COLOR").env("TERM", "xterm");
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(slave).spawn().unwrap();
+    drop(command);
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"k,x\n1,2\n").unwrap();
+    let mut screen = BufReader::new(master);
+    let mut seen = Vec::new();
+    while !String::from_utf8_lossy(&seen).contains("rows,") {
+        let read = screen.fill_buf().unwrap();
+        seen.extend_from_slice(read);
+        let count = read.len();
+        screen.consume(count);
+    }
+    drop(stdin);
+    assert!(child.wait().unwrap().success());
+    // What was drawn is wiped: the last thing is a cleared line, not a bar.
+    let mut rest = Vec::new();
+    // A closed terminal is an error on Linux and an end elsewhere.
+    let _ = screen.read_to_end(&mut rest);
+    let rest = String::from_utf8_lossy(&rest).into_owned();
+    let after = rest.rsplit("rows,").next().unwrap();
+    assert!(
+        after.contains("\x1b[2K") || after.contains("\x1b[0K") || after.contains("\x1b[J"),
+        "{rest:?}"
+    );
+}

@@ -1,0 +1,128 @@
+//! The built binary as its users meet it.
+//!
+//! - `transcripts`: what does it print? Golden files, and the examples of README and docs.
+//! - `results`: do formats, partial tables and jobs give the same rows?
+//! - `endings`: what is left when it is stopped, killed, or not listened to?
+
+mod endings;
+mod results;
+mod transcripts;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// The repository.
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// A folder of its own for a test, with a home for state in it.
+struct Place {
+    folder: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        fs::create_dir(folder.path().join("work")).unwrap();
+        Place { folder }
+    }
+
+    /// The folder that commands run in.
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("work")
+    }
+
+    fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// Every file under a folder with its content, staging included.
+    fn files(&self, folder: &str) -> Vec<(String, Vec<u8>)> {
+        fn walk(folder: &Path, root: &Path, files: &mut Vec<(String, Vec<u8>)>) {
+            let Ok(entries) = fs::read_dir(folder) else { return };
+            for entry in entries {
+                let path = entry.unwrap().path();
+                let name = path.strip_prefix(root).unwrap().display().to_string();
+                if path.is_dir() {
+                    walk(&path, root, files);
+                    if fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_none()) {
+                        files.push((format!("{name}/"), Vec::new()));
+                    }
+                } else {
+                    files.push((name, fs::read(&path).unwrap()));
+                }
+            }
+        }
+        let root = self.path().join(folder);
+        let mut files = Vec::new();
+        walk(&root, &root, &mut files);
+        files.sort();
+        files
+    }
+
+    fn names(&self, folder: &str) -> Vec<String> {
+        self.files(folder).into_iter().map(|(name, _)| name).collect()
+    }
+
+    /// A program in this place, with an environment of its own.
+    fn program(&self, name: &str) -> Command {
+        let mut command = Command::new(name);
+        command.current_dir(self.path());
+        for (variable, _) in std::env::vars_os() {
+            let variable = variable.to_string_lossy();
+            if variable.starts_with("TIDEMILL_") || variable.starts_with("XDG_") {
+                command.env_remove(&*variable);
+            }
+        }
+        command.env("TIDEMILL_HOME", self.folder.path().join("home"));
+        command.env("NO_COLOR", "1");
+        command
+    }
+
+    /// `tidemill` with these words.
+    fn tidemill(&self, words: &[&str]) -> Command {
+        let mut command = self.program(env!("CARGO_BIN_EXE_tidemill"));
+        command.args(words);
+        command
+    }
+
+    /// Runs `tidemill` to its end.
+    fn run(&self, words: &[&str]) -> Output {
+        self.tidemill(words).output().unwrap()
+    }
+
+    /// Runs `tidemill`, which has to succeed, and gives its standard output.
+    fn ok(&self, words: &[&str]) -> String {
+        let output = self.run(words);
+        assert!(
+            output.status.success(),
+            "tidemill {words:?}: {}\n{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs `tidemill`, which has to end with `status`, and gives its standard error.
+    fn fails(&self, status: i32, words: &[&str]) -> String {
+        let output = self.run(words);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(status), "tidemill {words:?}: {stderr}");
+        stderr
+    }
+
+    fn has_home(&self) -> bool {
+        self.folder.path().join("home").exists()
+    }
+}

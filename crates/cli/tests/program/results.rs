@@ -1,0 +1,191 @@
+//! Do formats, partial tables and jobs give the same rows?
+
+use std::fs;
+use std::process::Stdio;
+
+use crate::Place;
+
+const SQL: &str = "SELECT day, who, km FROM 'trips.csv'";
+
+fn trips(place: &Place) {
+    place.write("trips.csv", "day,who,km\n1,ann,2.5\n1,\"b\"\"o\"\"b\",NA\n2,\"a,b\",4\n");
+}
+
+#[test]
+fn every_format_that_is_read_gives_back_the_rows_that_were_written() {
+    let place = Place::new();
+    trips(&place);
+    let expected = place.ok(&["query", SQL, "--null", "NA"]);
+    assert_eq!(expected, "day,who,km\n1,ann,2.5\n1,\"b\"\"o\"\"b\",\n2,\"a,b\",4.0\n");
+    for format in ["csv", "tsv", "json", "parquet"] {
+        let file = format!("copy.{format}");
+        assert_eq!(place.ok(&["query", SQL, "--null", "NA", "-o", &file]), "");
+        let copied = place.ok(&["query", &format!("SELECT * FROM '{file}'")]);
+        assert_eq!(copied, expected, "{format}");
+    }
+}
+
+#[test]
+fn standard_output_takes_every_format() {
+    let place = Place::new();
+    trips(&place);
+    for (format, start) in [
+        ("text", &b"day  who      km\n"[..]),
+        ("csv", b"day,who,km\n"),
+        ("tsv", b"day\twho\tkm\n"),
+        ("json", b"{\"day\":1,"),
+        ("parquet", b"PAR1"),
+        ("arrow", b"\xff\xff\xff\xff"),
+    ] {
+        let output = place.run(&["query", SQL, "--null", "NA", "--format", format]);
+        assert!(output.status.success(), "{format}");
+        assert!(output.stdout.starts_with(start), "{format}: {:?}", output.stdout);
+        let says = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(says.starts_with("complete: 3 rows"), format == "text", "{format}: {says}");
+    }
+}
+
+#[test]
+fn partial_tables_merged_are_the_whole() {
+    let place = Place::new();
+    for part in 0..3 {
+        let rows = (0..500).map(|i| {
+            let n = part * 500 + i;
+            format!("{},{},{}\n", n % 7, n * 7919 % 400, f64::from(n) / 8.0)
+        });
+        place.write(&format!("in/{part}.csv"), format!("k,user,x\n{}", rows.collect::<String>()));
+    }
+    place.write(
+        "job.toml",
+        "source.url = 'in/*.csv'\n[tables]\nby = ['k']\nn = 'count()'\nusers = 'unique(user)'\n\
+         total = 'sum(x)'\nmid = 'quantile(x, 0.5)'\ntop = 'top_k(user, 3)'\nall = 'collect(x, 4)'",
+    );
+    let whole = place.ok(&["run", "job.toml"]);
+    assert_eq!(whole.lines().count(), 8);
+    for part in 0..3 {
+        let (set, out) = (format!("source.url=in/{part}.csv"), format!("{part}.part"));
+        assert_eq!(place.ok(&["run", "job.toml", "--set", &set, "--partial", &out]), "");
+    }
+    assert_eq!(place.ok(&["merge", "0.part", "1.part", "2.part"]), whole);
+    place.ok(&["merge", "0.part", "1.part", "--partial", "01.part"]);
+    assert_eq!(place.ok(&["merge", "01.part", "2.part"]), whole);
+    let says = place.fails(1, &["run", "job.toml", "--partial", "0.part"]);
+    assert!(says.contains("--overwrite replaces it"), "{says}");
+}
+
+#[test]
+fn a_job_is_the_query_that_it_stands_for() {
+    let place = Place::new();
+    trips(&place);
+    let job = "[source]\nurl = 'trips.csv'\noptions.null = 'NA'\n[map]\n\
+               sql = 'SELECT day, km FROM source'\n[tables]\nby = ['day']\nkm = 'sum(km)'";
+    place.write("job.toml", job);
+    let by_query = place.ok(&[
+        "query",
+        "SELECT day, sum(km) AS km FROM 'trips.csv' GROUP BY day",
+        "--null",
+        "NA",
+    ]);
+    assert_eq!(place.ok(&["run", "job.toml"]), by_query);
+
+    let mut from_stdin = place.tidemill(&["run", "-"]);
+    let file = fs::File::open(place.path().join("job.toml")).unwrap();
+    let output = from_stdin.stdin(Stdio::from(file)).output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), by_query);
+}
+
+#[test]
+fn a_flag_wins_over_the_environment_and_that_over_the_job_file() {
+    let place = Place::new();
+    place.write("job.toml", "source.url = 'x.csv'\nrun.memory = '100M'\nrun.threads = 3");
+    place.write("x.csv", "a\n1\n");
+    let budget = |words: &[&str], variable: Option<&str>| {
+        let mut command = place.tidemill(&["run", "job.toml", "--dry-run"]);
+        command.args(words);
+        if let Some(size) = variable {
+            command.env("TIDEMILL_MEMORY", size).env("TIDEMILL_THREADS", "2");
+        }
+        let output = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        output.lines().find(|line| line.starts_with("budget:")).unwrap().to_owned()
+    };
+    assert_eq!(budget(&[], None), "budget: 105 MB of memory, 3 threads");
+    assert_eq!(budget(&[], Some("200MB")), "budget: 200 MB of memory, 2 threads");
+    assert_eq!(
+        budget(&["--memory", "300MB", "--threads", "1"], Some("200MB")),
+        "budget: 300 MB of memory, 1 thread"
+    );
+}
+
+#[test]
+fn coverage_is_written_as_json() {
+    let place = Place::new();
+    trips(&place);
+    place.ok(&["query", SQL, "--coverage", "coverage.json"]);
+    let coverage: serde_json::Value = serde_json::from_str(&place.read("coverage.json")).unwrap();
+    assert_eq!(coverage["complete"], true);
+    assert_eq!(coverage["rows"]["done"], 3);
+    let shown = place.ok(&["query", SQL, "-o", "out.csv", "--coverage", "-"]);
+    let coverage: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(coverage["rows"]["rejected"], 0);
+}
+
+#[test]
+fn rejected_records_are_kept_and_said_in_any_format() {
+    let place = Place::new();
+    place.write("bad.csv", "x\n1\noops\n3\n");
+    let words = ["query", "SELECT sum(x) AS s FROM 'bad.csv'", "--schema", "x BIGINT"];
+    place.fails(1, &words);
+    assert!(!place.has_home());
+    let output = place.run(&[&words[..], &["--max-bad", "1"]].concat());
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "s\n4\n");
+    let says = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        says.contains("1 records rejected (kept in ")
+            || says.contains("1 record rejected (kept in "),
+        "{says}"
+    );
+    assert!(place.has_home());
+}
+
+#[test]
+fn a_dry_run_and_a_look_leave_nothing_behind() {
+    let place = Place::new();
+    trips(&place);
+    place.write("job.toml", "source.url = 'trips.csv'\nsink.url = 'out/{day}.json'");
+    let before = place.names(".");
+    let explained = place.ok(&["run", "job.toml", "--dry-run"]);
+    assert!(
+        explained.contains("sink: one json file for each `day`, `out/{day}.json`"),
+        "{explained}"
+    );
+    place.ok(&["query", SQL, "--explain"]);
+    let plan = place.ok(&["query", SQL, "--explain", "--format", "json"]);
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&plan).unwrap()["path"], "rows");
+    place.ok(&["schema", "trips.csv"]);
+    place.ok(&["head", "trips.csv"]);
+    place.ok(&["--version"]);
+    place.ok(&["query", SQL]);
+    assert_eq!(place.names("."), before);
+    assert!(!place.has_home());
+}
+
+#[test]
+fn sql_comes_from_a_file_or_from_standard_input() {
+    let place = Place::new();
+    trips(&place);
+    place.write("q.sql", "SELECT count() AS n\nFROM 'trips.csv' -- all of them\n;\n");
+    assert_eq!(place.ok(&["query", "--file", "q.sql"]), "n\n3\n");
+    let mut command = place.tidemill(&["query", "-"]);
+    let file = fs::File::open(place.path().join("q.sql")).unwrap();
+    let output = command.stdin(Stdio::from(file)).output().unwrap();
+    assert_eq!(output.stdout, b"n\n3\n");
+}
+
+#[test]
+fn every_shell_gets_its_completions() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = place.ok(&["completions", shell]);
+        assert!(script.contains("max-bad"), "{shell}");
+    }
+}

@@ -1,0 +1,121 @@
+//! What does it print? Transcripts of a shell, in golden files and in the documents.
+//!
+//! A transcript is a `$ command` line followed by everything that it prints, standard error
+//! after standard output, and `[exit N]` where the status is not 0. `TIDEMILL_GOLDEN=write`
+//! rewrites the golden files.
+
+use std::fs;
+use std::path::Path;
+
+use crate::{Place, repository};
+
+/// Runs a transcript's commands and gives what they print now.
+fn replay(place: &Place, transcript: &str) -> String {
+    let mut now = String::new();
+    for command in commands(transcript) {
+        now.push_str(&format!("$ {command}\n"));
+        let binary = Path::new(env!("CARGO_BIN_EXE_tidemill")).parent().unwrap();
+        let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
+        let mut shell = place.program("sh");
+        let output = shell.arg("-c").arg(command).env("PATH", path).output().unwrap();
+        now.push_str(&String::from_utf8_lossy(&output.stdout));
+        now.push_str(&String::from_utf8_lossy(&output.stderr));
+        if let Some(status @ 1..) = output.status.code() {
+            now.push_str(&format!("[exit {status}]\n"));
+        }
+    }
+    now
+}
+
+/// The commands of a transcript; a line that ends with a backslash goes on in the next.
+fn commands(transcript: &str) -> Vec<String> {
+    let mut commands = Vec::new();
+    let mut lines = transcript.lines();
+    while let Some(line) = lines.next() {
+        let Some(command) = line.strip_prefix("$ ") else { continue };
+        let mut command = command.to_owned();
+        while command.ends_with('\\') {
+            command.push('\n');
+            command.push_str(lines.next().unwrap_or_default());
+        }
+        commands.push(command);
+    }
+    commands
+}
+
+/// A folder with what the golden files and the documents read.
+fn furnished() -> Place {
+    let place = Place::new();
+    let examples = repository().join("examples");
+    for folder in ["", "logs"] {
+        for entry in fs::read_dir(examples.join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_file() {
+                let name = path.file_name().unwrap().to_str().unwrap();
+                place.write(&format!("examples/{folder}/{name}"), fs::read(&path).unwrap());
+            }
+        }
+    }
+    place.write("trips.csv", "day,who,km\n1,ann,2.5\n1,bob,NA\n2,ann,4\n2,,7\n");
+    place.write("bad.csv", "day,km\n1,2\n2,x\n3,4\n4,y\n");
+    place.write("empty.csv", "");
+    place.write("header.csv", "day,km\n");
+    place.write("people.csv", "\u{feff}name,city\r\n\"O'Neil, Ann\",\"New\nYork\"\r\nBob,Oslo");
+    place
+}
+
+/// Compares, and shows both where they differ.
+fn check(name: &str, expected: &str, found: &str) {
+    assert!(
+        expected == found,
+        "{name}: the transcript has changed.\n--- expected\n{expected}\n--- found\n{found}"
+    );
+}
+
+#[test]
+fn golden_transcripts_are_as_they_were() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let mut paths: Vec<_> = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
+    paths.sort();
+    assert!(!paths.is_empty());
+    for path in paths {
+        let expected = fs::read_to_string(&path).unwrap();
+        let found = replay(&furnished(), &expected);
+        if std::env::var_os("TIDEMILL_GOLDEN").is_some() {
+            fs::write(&path, found).unwrap();
+        } else {
+            check(&path.display().to_string(), &expected, &found);
+        }
+    }
+}
+
+#[test]
+fn the_documents_examples_print_what_they_say() {
+    let root = repository();
+    let mut paths = vec![root.join("README.md")];
+    for entry in fs::read_dir(root.join("docs")).unwrap() {
+        paths.push(entry.unwrap().path());
+    }
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    paths.sort();
+    for path in paths {
+        let document = fs::read_to_string(&path).unwrap();
+        // The blocks of one document are one session.
+        let place = furnished();
+        let mut rewritten = String::new();
+        let mut rest = document.as_str();
+        while let Some(start) = rest.find("```console\n") {
+            let (before, block) = rest.split_at(start + "```console\n".len());
+            let end = block.find("```").expect("a block that ends");
+            rewritten.push_str(before);
+            rewritten.push_str(&replay(&place, &block[..end]));
+            rest = &block[end..];
+        }
+        rewritten.push_str(rest);
+        if std::env::var_os("TIDEMILL_GOLDEN").is_some() {
+            fs::write(&path, rewritten).unwrap();
+        } else {
+            check(&path.display().to_string(), &document, &rewritten);
+        }
+    }
+}

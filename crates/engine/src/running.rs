@@ -1,0 +1,391 @@
+//! A run on a thread of its own, so that whoever waits for it can watch for other things.
+//!
+//! The command line waits for Ctrl-C, Python for its interpreter's signals; a read from a
+//! pipe that nobody writes to cannot be interrupted, and must not keep either of them. So
+//! planning, reading and computing happen on a thread, record batches come through a short
+//! channel, and the owner looks in with a time limit ([`Running::next`]). An owner that has
+//! cancelled the run and waited [`GRACE`] lets go of it: the thread ends by itself at its next
+//! look at the flag, or with the process.
+//!
+//! The output is the owner's, not the thread's: dropped, it removes what was staged whatever
+//! the thread is stuck in.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+
+use crate::cancel::Cancel;
+use crate::coverage::Coverage;
+use crate::error::{Error, Result};
+use crate::home::{Home, RunId};
+use crate::job::Limits;
+use crate::memory;
+use crate::query::{Merge, Plan, Query, Results, Settings};
+use crate::sink::{Sink, SinkSpec, Written};
+use crate::source::MaxBad;
+
+/// How long a cancelled run may take to end by itself before its owner lets go of it.
+pub const GRACE: Duration = Duration::from_millis(500);
+
+/// The environment variable that stands between `--threads` and a job file's `threads`.
+pub const THREADS_VARIABLE: &str = "TIDEMILL_THREADS";
+
+/// Batches that wait for the owner.
+const BATCHES_AHEAD: usize = 2;
+
+/// A run's name, its settings, and what to tell the user before it starts.
+#[derive(Debug)]
+pub struct Preparation {
+    /// The run's name.
+    pub id: RunId,
+    /// The limits as numbers.
+    pub settings: Settings,
+    /// Why no records of the run can be kept, if they cannot.
+    pub warning: Option<String>,
+}
+
+/// Turns limits as people write them into settings: the caller's own first, then the
+/// environment's, then the job's, then the defaults.
+///
+/// # Errors
+/// [`Error::Usage`] for a limit that is not understood.
+pub fn prepare(own: &Limits, job: &Limits) -> Result<Preparation> {
+    let memory_bytes = memory::budget(own.memory.as_deref(), job.memory.as_deref())?;
+    let mut settings = Settings::new(memory_bytes);
+    if let Some(threads) = own.threads.map_or_else(threads_variable, |count| Ok(Some(count)))? {
+        settings.threads = threads;
+    } else if let Some(threads) = job.threads {
+        settings.threads = threads;
+    }
+    if let Some(max_bad) = own.max_bad.as_ref().or(job.max_bad.as_ref()) {
+        settings.max_bad = max_bad.parse()?;
+    }
+    let id = RunId::new();
+    let mut warning = None;
+    // Copies are kept of records that are let pass; a run that lets none pass leaves no trace.
+    if settings.max_bad != MaxBad::Count(0) {
+        let (home, why_not) = Home::open();
+        settings.rejected_folder = home.map(|home| home.run(&id).path().to_owned());
+        warning = why_not;
+    }
+    Ok(Preparation { id, settings, warning })
+}
+
+fn threads_variable() -> Result<Option<usize>> {
+    let Ok(text) = std::env::var(THREADS_VARIABLE) else { return Ok(None) };
+    match text.trim() {
+        "" => Ok(None),
+        count => match count.parse() {
+            Ok(count) if count > 0 => Ok(Some(count)),
+            _ => Err(Error::usage(format!(
+                "{THREADS_VARIABLE}: `{count}` is not a number of threads, at least 1"
+            ))),
+        },
+    }
+}
+
+/// Sends the schema before the work, which may take long, and the rows as they come.
+fn hand_over(
+    messages: &SyncSender<Message>,
+    schema: SchemaRef,
+    work: impl FnOnce() -> Result<Results>,
+) -> Result<Coverage> {
+    let send = |message| messages.send(message).map_err(|_| Error::Interrupted);
+    send(Message::Schema(schema))?;
+    let mut results = work()?;
+    for batch in &mut results {
+        send(Message::Batch(batch?))?;
+    }
+    Ok(results.coverage())
+}
+
+enum Message {
+    Schema(SchemaRef),
+    Batch(RecordBatch),
+    End(Result<Box<Coverage>>),
+}
+
+/// What [`Running::next`] found within its time limit.
+#[derive(Debug)]
+pub enum Next {
+    /// Rows.
+    Batch(RecordBatch),
+    /// The end; [`Running::coverage`] is final.
+    End,
+    /// Nothing yet.
+    Waiting,
+}
+
+/// A run on a thread of its own; dropped, it is cancelled.
+#[derive(Debug)]
+pub struct Running {
+    messages: Receiver<Message>,
+    schema: Option<SchemaRef>,
+    coverage: Option<Coverage>,
+    cancel: Cancel,
+    cancelled_at: Option<Instant>,
+}
+
+impl Running {
+    /// Plans and runs a query.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if no thread can be started; all others come from [`Running::schema`] and
+    /// [`Running::next`].
+    pub fn query(query: Query, settings: Settings) -> Result<Running> {
+        Running::spawn(settings.cancel.clone(), move |messages| {
+            let plan = Plan::new(&query, &settings)?;
+            hand_over(messages, plan.schema().clone(), || plan.run())
+        })
+    }
+
+    /// Merges partial tables and finishes them.
+    ///
+    /// # Errors
+    /// As [`Running::query`].
+    pub fn merge(partials: Vec<PathBuf>, settings: Settings) -> Result<Running> {
+        Running::spawn(settings.cancel.clone(), move |messages| {
+            let merge = Merge::new(&partials, &settings)?;
+            hand_over(messages, merge.schema().clone(), || merge.run())
+        })
+    }
+
+    /// Runs something that has no rows to give, such as writing a partial table.
+    ///
+    /// # Errors
+    /// As [`Running::query`].
+    pub fn without_rows(
+        cancel: Cancel,
+        work: impl FnOnce() -> Result<Coverage> + Send + 'static,
+    ) -> Result<Running> {
+        Running::spawn(cancel, move |_| work())
+    }
+
+    fn spawn(
+        cancel: Cancel,
+        work: impl FnOnce(&SyncSender<Message>) -> Result<Coverage> + Send + 'static,
+    ) -> Result<Running> {
+        let (sender, messages) = sync_channel(BATCHES_AHEAD);
+        std::thread::Builder::new()
+            .name("run".to_owned())
+            .spawn(move || {
+                let end = work(&sender).map(Box::new);
+                // Nobody listening is how a run that was let go of ends.
+                let _ = sender.send(Message::End(end));
+            })
+            .map_err(|source| Error::io("start", "a thread", source))?;
+        Ok(Running { messages, schema: None, coverage: None, cancel, cancelled_at: None })
+    }
+
+    /// The result's columns; waits for the plan, calling `look` about every 50 ms.
+    ///
+    /// # Errors
+    /// What planning meets, and what `look` returns.
+    pub fn schema(&mut self, mut look: impl FnMut() -> Result<()>) -> Result<SchemaRef> {
+        loop {
+            if let Some(schema) = &self.schema {
+                return Ok(schema.clone());
+            }
+            look()?;
+            match self.receive(LOOK)? {
+                None | Some(Message::Schema(_)) => {}
+                Some(Message::Batch(_) | Message::End(_)) => {
+                    return Err(Error::Internal("a run without a schema".to_owned()));
+                }
+            }
+        }
+    }
+
+    /// The next rows, if there are any within `limit`.
+    ///
+    /// # Errors
+    /// What the run met. [`Error::Interrupted`] once it is cancelled, after [`GRACE`] at most.
+    pub fn next(&mut self, limit: Duration) -> Result<Next> {
+        if self.coverage.is_some() {
+            return Ok(Next::End);
+        }
+        match self.receive(limit)? {
+            Some(Message::Batch(batch)) => Ok(Next::Batch(batch)),
+            Some(Message::End(_)) => Ok(Next::End),
+            Some(Message::Schema(_)) | None => Ok(Next::Waiting),
+        }
+    }
+
+    /// Calls `take` with all rows, and `look` about every 50 ms while there are none.
+    ///
+    /// # Errors
+    /// What the run met, and what `take` and `look` return.
+    pub fn drain(
+        &mut self,
+        mut take: impl FnMut(&RecordBatch) -> Result<()>,
+        mut look: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        loop {
+            look()?;
+            match self.next(LOOK)? {
+                Next::Batch(batch) => take(&batch)?,
+                Next::End => return Ok(()),
+                Next::Waiting => {}
+            }
+        }
+    }
+
+    /// What the result rests on; none before the end.
+    pub fn coverage(&self) -> Option<&Coverage> {
+        self.coverage.as_ref()
+    }
+
+    /// The next message, with schema and coverage noted.
+    fn receive(&mut self, limit: Duration) -> Result<Option<Message>> {
+        if self.cancel.is_cancelled() {
+            let since = *self.cancelled_at.get_or_insert_with(Instant::now);
+            if since.elapsed() >= GRACE {
+                return Err(Error::Interrupted);
+            }
+        }
+        match self.messages.recv_timeout(limit) {
+            Ok(Message::Schema(schema)) => {
+                self.schema = Some(schema.clone());
+                Ok(Some(Message::Schema(schema)))
+            }
+            Ok(Message::End(Ok(coverage))) => {
+                self.coverage = Some((*coverage).clone());
+                Ok(Some(Message::End(Ok(coverage))))
+            }
+            Ok(Message::End(Err(error))) => Err(error),
+            Ok(batch) => Ok(Some(batch)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(Error::Internal("the run's thread ended without an answer".to_owned()))
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.coverage.is_none() {
+            self.cancel.cancel();
+        }
+    }
+}
+
+/// How often an owner that waits looks elsewhere.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Writes all rows of a run to its output and makes that visible as one; `look` is called
+/// with the number of rows so far, about every 50 ms and before each batch is written.
+///
+/// # Errors
+/// What the run or the output met, and what `look` returns; then nothing is visible.
+pub fn deliver(
+    running: &mut Running,
+    sink: &SinkSpec,
+    id: &RunId,
+    memory_bytes: u64,
+    mut look: impl FnMut(u64) -> Result<()>,
+) -> Result<Written> {
+    let schema = running.schema(|| look(0))?;
+    let limit = usize::try_from(memory_bytes / 8).unwrap_or(usize::MAX);
+    let mut sink = Sink::create(sink, schema, id, limit)?;
+    loop {
+        match running.next(LOOK)? {
+            Next::Batch(batch) => {
+                look(sink.rows() + batch.num_rows() as u64)?;
+                sink.write(&batch)?;
+            }
+            Next::Waiting => look(sink.rows())?,
+            Next::End => return sink.commit(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn an_owner_is_not_kept_by_a_run_that_is_stuck() {
+        let (release, stuck) = channel::<()>();
+        let cancel = Cancel::new();
+        let mut running = Running::without_rows(cancel.clone(), move || {
+            let _ = stuck.recv();
+            Err(Error::Interrupted)
+        })
+        .unwrap();
+        assert!(matches!(running.next(Duration::ZERO), Ok(Next::Waiting)));
+        cancel.cancel();
+        let ended = loop {
+            match running.next(Duration::from_millis(1)) {
+                Ok(Next::Waiting) => {}
+                other => break other,
+            }
+        };
+        assert!(matches!(ended, Err(Error::Interrupted)));
+        drop(release);
+    }
+
+    #[test]
+    fn a_dropped_run_is_cancelled_and_a_finished_one_is_not() {
+        let cancel = Cancel::new();
+        let (release, stuck) = channel::<()>();
+        let running = Running::without_rows(cancel.clone(), move || {
+            let _ = stuck.recv();
+            Err(Error::Interrupted)
+        });
+        drop(running);
+        assert!(cancel.is_cancelled());
+        drop(release);
+    }
+
+    #[test]
+    fn what_the_run_meets_reaches_the_owner() {
+        let query = |sql: &str| {
+            let query = Query { sql: sql.to_owned(), ..Query::default() };
+            Running::query(query, Settings::new(memory::MINIMUM_BYTES)).unwrap()
+        };
+        let error = query("SELECT").schema(|| Ok(())).unwrap_err();
+        assert!(matches!(error, Error::Usage { .. }), "{error}");
+
+        let mut running = query("SELECT 1 AS one");
+        assert_eq!(running.schema(|| Ok(())).unwrap().field(0).name(), "one");
+        let mut rows = 0;
+        running
+            .drain(
+                |batch| {
+                    rows += batch.num_rows();
+                    Ok(())
+                },
+                || Ok(()),
+            )
+            .unwrap();
+        assert_eq!(rows, 1);
+        assert!(running.coverage().unwrap().complete);
+
+        let mut running =
+            Running::without_rows(Cancel::new(), || panic!("a test's own panic")).unwrap();
+        let error = running.schema(|| Ok(())).unwrap_err();
+        assert!(matches!(error, Error::Internal(_)), "{error}");
+    }
+
+    #[test]
+    fn limits_come_from_the_caller_before_the_job() {
+        let limits = |memory: &str, max_bad: &str, threads| Limits {
+            memory: Some(memory.to_owned()),
+            max_bad: Some(max_bad.to_owned()),
+            threads: Some(threads),
+        };
+        let settings = prepare(&limits("1G", "2", 3), &limits("2G", "4", 5)).unwrap().settings;
+        assert_eq!(
+            (settings.memory_bytes, settings.max_bad.to_string(), settings.threads),
+            (1 << 30, "2".to_owned(), 3)
+        );
+        let error = prepare(&limits("1G", "some", 1), &Limits::default()).unwrap_err();
+        assert!(error.to_string().contains("`some`"), "{error}");
+    }
+}

@@ -1,0 +1,46 @@
+//! Which Python exception is an engine's error? The classes are in `tidemill._errors`.
+
+use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyType};
+use tidemill_engine::Error;
+
+/// The exception for an error.
+pub fn raise(py: Python<'_>, error: Error) -> PyErr {
+    match exception(py, &error) {
+        Ok(exception) => exception,
+        Err(other) => other,
+    }
+}
+
+fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
+    let class = match error {
+        Error::Interrupted => return Ok(PyKeyboardInterrupt::new_err(())),
+        Error::Usage { .. } => "UsageError",
+        Error::NotFound { .. } => "NotFoundError",
+        Error::Exists { .. } => "OutputExistsError",
+        Error::Io { .. } => "InputOutputError",
+        Error::Corrupt { .. } | Error::Changed { .. } => "CorruptFileError",
+        Error::BadRecords { .. } => "BadRecordError",
+        Error::Memory { .. } => "MemoryLimitError",
+        Error::Internal(_) => "InternalError",
+        _ => "TidemillError",
+    };
+    let errors = py.import("tidemill._errors")?;
+    let message = errors.getattr("in_python")?.call1((error.to_string(),))?.unbind();
+    let class = errors.getattr(class)?.cast_into::<PyType>()?;
+    let exception = PyErr::from_type(class, (message,));
+    if let Error::BadRecords { first, .. } = error {
+        let records = first.iter().map(|record| {
+            let fields = PyDict::new(py);
+            fields.set_item("path", &record.path)?;
+            fields.set_item("line", record.line)?;
+            fields.set_item("offset", record.offset)?;
+            fields.set_item("column", &record.column)?;
+            fields.set_item("reason", &record.reason)?;
+            Ok(fields)
+        });
+        exception.value(py).setattr("records", records.collect::<PyResult<Vec<_>>>()?)?;
+    }
+    Ok(exception)
+}

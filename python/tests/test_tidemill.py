@@ -1,0 +1,273 @@
+"""The package as its users see it; PyArrow is the consumer."""
+
+import doctest
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pyarrow
+import pytest
+
+import tidemill
+import tidemill as tm
+
+
+@pytest.fixture
+def hits(tmp_path):
+    path = tmp_path / "hits.csv"
+    path.write_text("day,user,seconds\n1,ann,2\n1,bob,NA\n2,ann,4\n")
+    return path
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("TIDEMILL_HOME", str(tmp_path_factory.mktemp("home")))
+
+
+@pytest.mark.parametrize(
+    "module", [tidemill, tidemill._errors, tidemill._result, tidemill._run], ids=lambda m: m.__name__
+)
+def test_examples_in_docstrings_are_true(module):
+    assert doctest.testmod(module).failed == 0
+
+
+def test_a_result_goes_into_arrow_with_its_types(hits):
+    result = tm.query(
+        f"SELECT day, unique(user) AS users, mean(seconds) AS seconds FROM '{hits}' "
+        "GROUP BY day ORDER BY day",
+        null="NA",
+    )
+    assert result.schema.names == ["day", "users", "seconds"]
+    assert result.schema.types == ["BIGINT", "BIGINT", "DOUBLE"]
+    assert pyarrow.schema(result.schema).names == result.schema.names
+    assert result.coverage is None
+    table = pyarrow.table(result)
+    assert table.to_pylist() == [
+        {"day": 1, "users": 2, "seconds": 2.0},
+        {"day": 2, "users": 1, "seconds": 4.0},
+    ]
+    assert result.coverage["complete"] is True
+    assert result.coverage["rows"] == {"done": 3, "rejected": 0}
+
+
+def test_a_result_is_read_batch_by_batch_or_as_a_stream_but_once(hits):
+    result = tm.query(f"SELECT user FROM '{hits}'")
+    batches = [pyarrow.record_batch(batch) for batch in result]
+    assert [row["user"] for batch in batches for row in batch.to_pylist()] == ["ann", "bob", "ann"]
+    assert list(result) == []
+    pyarrow.table(result)
+    with pytest.raises(tm.UsageError, match="handed over already"):
+        pyarrow.table(result)
+
+
+def test_a_consumer_may_ask_for_other_types(hits):
+    result = tm.query(f"SELECT day FROM '{hits}' WHERE user = 'ann'")
+    table = pyarrow.table(result, schema=pyarrow.schema([("day", pyarrow.string())]))
+    assert table.to_pydict() == {"day": ["1", "2"]}
+
+
+def test_a_notebook_sees_the_first_rows_and_they_stay(hits):
+    result = tm.query(f"SELECT user, '<b>' AS tag FROM '{hits}'")
+    shown = result._repr_html_()
+    assert "<td>ann</td><td>&lt;b&gt;</td>" in shown
+    assert repr(result) == "Result(user, tag)"
+    assert pyarrow.table(result).num_rows == 3
+    assert "handed over" in result._repr_html_()
+
+
+def test_text_options_say_how_files_are_read(tmp_path):
+    path = tmp_path / "x.txt"
+    path.write_text("# no data\n1;'a;b'\n-;c\n")
+    options = dict(source_format="csv", header=False, delimiter=";", quote="'", comment="#")
+    result = tm.query(
+        f"SELECT * FROM '{path}'", **options, null=["-"], schema="column_1 INT, column_2 TEXT"
+    )
+    assert [list(row.values()) for row in pyarrow.table(result).to_pylist()] == [
+        [1, "a;b"],
+        [None, "c"],
+    ]
+    unquoted = tm.query(f"SELECT * FROM '{path}'", **{**options, "quote": "", "delimiter": "|"})
+    assert [list(row.values()) for row in pyarrow.table(unquoted).to_pylist()] == [
+        ["1;'a;b'"],
+        ["-;c"],
+    ]
+
+
+def test_a_job_runs_from_a_file_a_text_and_a_mapping(hits, tmp_path):
+    tree = {
+        "source": {"url": str(hits), "options": {"null": "NA"}},
+        "tables": {"by": ["day"], "n": "count()"},
+    }
+    text = f"""
+        [source]
+        url = '{hits}'
+        [source.options]
+        null = 'NA'
+        [tables]
+        by = ['day']
+        n = 'count()'
+    """
+    file = tmp_path / "job.toml"
+    file.write_text(text)
+    expected = [{"day": 1, "n": 2}, {"day": 2, "n": 1}]
+    for job in (tree, text, file, str(file)):
+        rows = pyarrow.table(tm.run(job)).to_pylist()
+        assert sorted(rows, key=lambda row: row["day"]) == expected
+
+
+def test_a_job_with_a_sink_writes_files_and_does_not_replace_them_unasked(hits, tmp_path):
+    job = {"source": {"url": str(hits)}, "sink": {"url": str(tmp_path / "out" / "{day}.csv")}}
+    written = tm.run(job)
+    assert (written.files, written.rows) == (2, 3)
+    assert written.coverage["complete"] is True
+    assert (tmp_path / "out" / "2.csv").read_text() == "day,user,seconds\n2,ann,4\n"
+    with pytest.raises(tm.OutputExistsError) as caught:
+        tm.run(job)
+    assert isinstance(caught.value, FileExistsError)
+    assert "overwrite=True" in str(caught.value)
+    tm.run(job, overwrite=True)
+    other = tm.run(job, output=tmp_path / "all.json", set={"source.options.null": ["NA"]})
+    assert other.paths == [str(tmp_path / "all.json")]
+    assert '"seconds":null' in (tmp_path / "all.json").read_text()
+
+
+def test_errors_are_python_s_own_too(hits, tmp_path):
+    with pytest.raises(tm.UsageError, match="did you mean `user`") as usage:
+        tm.query(f"SELECT usr FROM '{hits}'")
+    assert isinstance(usage.value, ValueError)
+    with pytest.raises(FileNotFoundError):
+        tm.query(f"SELECT 1 FROM '{tmp_path}/nothing.csv'")
+    with pytest.raises(tm.NotFoundError):
+        tm.run(tmp_path / "nothing.toml")
+    with pytest.raises(tm.UsageError, match="delimiter"):
+        tm.query("SELECT 1", delimiter=";;")
+    with pytest.raises(tm.UsageError, match="memory"):
+        tm.query("SELECT 1", memory="1K")
+    with pytest.raises(tm.UsageError, match="threads"):
+        tm.query("SELECT 1", threads=0)
+    with pytest.raises(tm.UsageError, match="did you mean `source`"):
+        tm.run({"sauce": {}})
+    assert all(
+        issubclass(getattr(tm, name), tm.TidemillError) for name in tm.__all__ if "Error" in name
+    )
+
+
+def test_bad_records_are_counted_located_and_may_be_allowed(tmp_path):
+    path = tmp_path / "bad.csv"
+    path.write_text("x\n1\n2\n" * 1 + "oops\n4\n")
+    sql = f"SELECT sum(x) AS total FROM '{path}'"
+    with pytest.raises(tm.BadRecordError) as caught:
+        pyarrow.table(tm.query(sql, schema="x BIGINT"))
+    assert caught.value.records[0]["line"] == 4
+    result = tm.query(sql, schema="x BIGINT", max_bad=1)
+    assert pyarrow.table(result).to_pylist() == [{"total": 7}]
+    assert result.coverage["rows"] == {"done": 3, "rejected": 1}
+
+
+def run_script(text, **options):
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(text)],
+        capture_output=True,
+        text=True,
+        check=False,
+        **options,
+    )
+
+
+@pytest.mark.parametrize(
+    "read",
+    ["list(tm.query(sql))", "pyarrow.table(tm.query(sql))", "tm.run({'map': {'sql': sql}})"],
+)
+def test_an_interrupt_ends_a_query_that_would_never_end(read, tmp_path):
+    # A pipe that nobody writes to: reading it never ends by itself.
+    script = f"""
+        import os, signal, sys, threading
+        import pyarrow
+        import tidemill as tm
+
+        reading, writing = os.pipe()
+        os.write(writing, b"x\\n" + b"1\\n" * 100)
+        os.dup2(reading, 0)
+        sql = "SELECT count() FROM '-'"
+        options = dict(source_format="csv")
+        query = tm.query
+        tm.query = lambda sql: query(sql, **options)
+        interrupt = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+        interrupt.daemon = True
+        interrupt.start()
+        try:
+            {read}
+        except KeyboardInterrupt:
+            print("interrupted")
+    """
+    if "run" in read:
+        script = script.replace("'sql': sql}", "'sql': sql}, 'source': {'url': '-', 'format': 'csv'}, 'sink': {'url': 'x.csv'}")
+        script = script.replace("FROM '-'", "FROM source")
+    done = run_script(script, cwd=tmp_path, timeout=60)
+    assert done.stdout == "interrupted\n", done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_threads_go_on_while_a_query_runs(tmp_path):
+    done = run_script(
+        """
+        import os, threading
+        import tidemill as tm
+
+        reading, writing = os.pipe()
+        os.dup2(reading, 0)
+
+        def feed():
+            # Only a thread that gets to run can end the query.
+            with os.fdopen(writing, "wb") as out:
+                out.write(b"x\\n1\\n2\\n")
+
+        threading.Timer(0.1, feed).start()
+        rows = sum(batch.num_rows for batch in tm.query("SELECT x FROM '-'", source_format="csv"))
+        print(rows)
+        """,
+        timeout=60,
+    )
+    assert done.stdout == "2\n", done.stderr
+
+
+def test_a_result_that_is_dropped_stops_its_run(tmp_path):
+    path = tmp_path / "many.csv"
+    path.write_text("x\n" + "1\n" * 2_000_000)
+    result = tm.query(f"SELECT x FROM '{path}'")
+    next(iter(result))
+    del result
+    # The interpreter must end without waiting for a reader that nobody listens to.
+    done = run_script(
+        f"""
+        import tidemill as tm
+        result = tm.query("SELECT x FROM '{path}'")
+        next(iter(result))
+        """,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_nothing_but_the_standard_library_is_imported():
+    done = run_script(
+        """
+        import sys
+        before = set(sys.modules)
+        import tidemill
+        after = {name.partition(".")[0] for name in set(sys.modules) - before}
+        print(sorted(after - set(sys.stdlib_module_names) - {"tidemill"}))
+        """
+    )
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_the_package_is_typed():
+    folder = pathlib.Path(tidemill.__file__).parent
+    assert (folder / "py.typed").exists()
+    assert (folder / "_tidemill.pyi").exists()
+    assert tm.__version__ == tidemill._tidemill.__version__
+    assert os.name == "posix" and signal.SIGINT
