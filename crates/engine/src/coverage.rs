@@ -83,7 +83,8 @@ impl Coverage {
             line.push_str(&format!(", {} splits left out", grouped(self.splits.left_out)));
         }
         if self.rows.rejected > 0 {
-            line.push_str(&format!(", {} records rejected", grouped(self.rows.rejected)));
+            let s = if self.rows.rejected == 1 { "" } else { "s" };
+            line.push_str(&format!(", {} record{s} rejected", grouped(self.rows.rejected)));
             if let Some(path) = &self.rejected_copy {
                 line.push_str(&format!(" (kept in {path})"));
             }

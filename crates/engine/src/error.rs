@@ -339,9 +339,8 @@ impl From<datafusion::error::DataFusionError> for Error {
             Df::Plan(message) if message.starts_with(UNKNOWN_FUNCTION) => {
                 Error::usage(unknown_function(&message))
             }
-            Df::Plan(message) if message.contains(NO_SIGNATURE) => no_signature(&message),
             Df::Plan(message) | Df::NotImplemented(message) | Df::Configuration(message) => {
-                Error::usage(in_sql_words(&message))
+                plan_error(&message)
             }
             Df::ResourcesExhausted(message) => Error::Memory {
                 message,
@@ -439,4 +438,26 @@ fn in_sql_words(message: &str) -> String {
 fn parser_message(message: &str) -> String {
     let message = message.strip_prefix("sql parser error: ").unwrap_or(message);
     format!("SQL is not understood: {message}")
+}
+
+/// A planner's complaint; of one about a function's arguments, what matters.
+fn plan_error(message: &str) -> Error {
+    let between = |text: &str, start: &str, end: &str| {
+        let text = &text[text.find(start)? + start.len()..];
+        Some(text[..text.find(end)?].to_string())
+    };
+    if let Some(function) = between(message, "Function '", "' failed to match any signature")
+        && let Some(found) = between(message, "but received ", ".,")
+    {
+        let found = in_sql_words(&between(&found, "(DataType: ", ")").unwrap_or(found));
+        return Error::usage_hint(
+            format!("`{function}` does not take an argument of type {found}"),
+            "CAST the argument, or set the column's type with --schema",
+        );
+    }
+    if message.contains(NO_SIGNATURE) {
+        return no_signature(message);
+    }
+    let message = message.split("\nThis issue was likely caused by a bug").next().unwrap_or(message);
+    Error::usage(in_sql_words(message.trim_start_matches("Internal error: ")))
 }

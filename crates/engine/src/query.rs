@@ -5,6 +5,7 @@
 //! but what finding the schema takes.
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -15,6 +16,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::TableReference;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::{TableProvider, TableType};
 use datafusion::error::Result as PlanResult;
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
@@ -24,7 +26,9 @@ use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{DFParser, Statement};
-use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
+use datafusion::sql::sqlparser::ast::{
+    Expr as SqlExpr, Statement as SqlStatement, Visit, Visitor,
+};
 use futures::{FutureExt, StreamExt};
 use futures::executor::block_on;
 use parking_lot::Mutex;
@@ -130,6 +134,10 @@ impl Plan {
     /// [`Error::Usage`] for SQL that cannot be planned, [`Error::NotFound`] for files that are
     /// not there, and what inferring a schema meets.
     pub fn new(query: &Query, settings: &Settings) -> Result<Self> {
+        on_large_stack(PLAN_STACK_BYTES, || Self::planned(query, settings))
+    }
+
+    fn planned(query: &Query, settings: &Settings) -> Result<Self> {
         let rejects = Arc::new(Rejects::new(settings.max_bad, settings.rejected_folder.clone()));
         let context =
             session::open(settings.share(1, 2), settings.threads, &settings.spill_folder)?;
@@ -445,6 +453,10 @@ impl Merge {
     /// [`Error::Corrupt`] for a file that is no partial table; [`Error::Usage`] where two are
     /// not of the same query.
     pub fn new(partials: &[PathBuf], settings: &Settings) -> Result<Self> {
+        on_large_stack(PLAN_STACK_BYTES, || Self::planned(partials, settings))
+    }
+
+    fn planned(partials: &[PathBuf], settings: &Settings) -> Result<Self> {
         let Some(first_path) = partials.first() else {
             return Err(Error::usage("there is nothing to merge"));
         };
@@ -568,8 +580,72 @@ fn respell(statement: &mut Statement, tables: &[(String, Arc<SourceTable>)]) {
     }
 }
 
+/// How deep expressions may be nested, `a + b + c` counting as two. What walks over them
+/// calls itself at each level, up to the evaluation of each batch.
+const DEPTH_MAX: usize = 1000;
+
+/// The stack of a thread that plans: enough for [`DEPTH_MAX`], of which only the pages that
+/// are used are ever real.
+const PLAN_STACK_BYTES: usize = 64 << 20;
+
+/// The stack of a thread that evaluates expressions.
+pub(crate) const RUN_STACK_BYTES: usize = 16 << 20;
+
+/// What `run` returns, run on a thread with a stack of its own.
+fn on_large_stack<T: Send>(bytes: usize, run: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("plan".into()).stack_size(bytes);
+        let thread = thread
+            .spawn_scoped(scope, run)
+            .map_err(|e| Error::Io { action: "start", path: "a thread".into(), source: e })?;
+        thread.join().unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
+    })
+}
+
+/// How deep the expressions of a statement are nested.
+#[derive(Default)]
+struct Depth {
+    now: usize,
+    most: usize,
+}
+
+impl Visitor for Depth {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, _: &SqlExpr) -> ControlFlow<()> {
+        self.now += 1;
+        self.most = self.most.max(self.now);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, _: &SqlExpr) -> ControlFlow<()> {
+        self.now -= 1;
+        ControlFlow::Continue(())
+    }
+}
+
 /// The statement, if it is one question.
 fn one_select(sql: &str) -> Result<Statement> {
+    // A chain of operators is as deep as it is long, and dropping it takes stack.
+    let bytes = PLAN_STACK_BYTES.saturating_add(sql.len().saturating_mul(512));
+    on_large_stack(bytes, || {
+        let statement = parsed(sql)?;
+        let mut depth = Depth::default();
+        if let Statement::Statement(statement) = &statement {
+            // It never breaks off.
+            let _ = statement.visit(&mut depth);
+        }
+        if depth.most > DEPTH_MAX {
+            return Err(Error::usage_hint(
+                format!("the SQL nests expressions {} deep; {DEPTH_MAX} is the most", depth.most),
+                "many alternatives are written `x IN (…)`, many rows as a source to join with",
+            ));
+        }
+        Ok(statement)
+    })
+}
+
+fn parsed(sql: &str) -> Result<Statement> {
     let mut statements = DFParser::parse_sql(sql)?;
     let refused = |what: &str| {
         Err(Error::usage_hint(
@@ -651,20 +727,33 @@ fn parse_schema(context: &SessionContext, text: &str) -> Result<SchemaRef> {
 
 /// The plan's schema with `sum(distance)` for `sum(flights.csv.distance)`.
 fn result_schema(plan: &LogicalPlan, tables: &[&str]) -> Schema {
-    let fields = plan.schema().fields();
+    let mut qualifiers: Vec<String> = tables.iter().map(|table| (*table).to_string()).collect();
+    // What is not found here is only not shortened.
+    let _ = plan.apply(|node| {
+        if let LogicalPlan::SubqueryAlias(alias) = node {
+            qualifiers.push(alias.alias.table().to_string());
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    let qualifiers: Vec<&str> = qualifiers.iter().map(String::as_str).collect();
     let is_given = given_names(plan);
-    let short: Vec<String> = fields
+    let short: Vec<String> = plan
+        .schema()
         .iter()
         .enumerate()
-        .map(|(index, field)| match is_given.get(index) {
+        .map(|(index, (_, field))| match is_given.get(index) {
             Some(true) => field.name().clone(),
-            _ => unqualified(field.name(), tables),
+            _ => unqualified(field.name(), &qualifiers),
         })
         .collect();
-    let fields = fields.iter().zip(&short).map(|(field, name)| {
+    let fields = plan.schema().iter().zip(&short).map(|((qualifier, field), name)| {
         // Two columns that only their tables told apart keep their whole names.
         let is_unique = short.iter().filter(|other| *other == name).count() == 1;
-        let name = if is_unique { name } else { field.name() };
+        let name = match qualifier {
+            _ if is_unique => name.clone(),
+            Some(table) => format!("{}.{}", table.table(), field.name()),
+            None => field.name().clone(),
+        };
         field.as_ref().clone().with_name(name).with_metadata(Default::default())
     });
     Schema::new(fields.collect::<Vec<_>>())
@@ -944,6 +1033,7 @@ impl Background {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads)
             .thread_name("engine")
+            .thread_stack_size(RUN_STACK_BYTES)
             .build()
             .map_err(|e| Error::Io { action: "start", path: "threads".into(), source: e })?;
         let (sender, batches) = std::sync::mpsc::sync_channel(2);

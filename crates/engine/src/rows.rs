@@ -21,6 +21,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::cancel::Cancel;
 use crate::error::{Error, Result, caught};
+use crate::query::RUN_STACK_BYTES;
 use crate::scan::{Outcome, Scan, SoFar};
 
 /// The rows of a map in input order; an iterator of batches.
@@ -111,6 +112,7 @@ impl Rows {
             let shared = Arc::clone(&rows.shared);
             let worker = std::thread::Builder::new()
                 .name(format!("split-{seat}"))
+                .stack_size(RUN_STACK_BYTES)
                 .spawn(move || shared.work())
                 .map_err(|e| Error::Io { action: "start", path: "a thread".into(), source: e })?;
             rows.workers.push(worker);

@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use crate::cancel::Cancel;
 use crate::error::{Error, Result, caught};
 use crate::progress::Progress;
+use crate::query::RUN_STACK_BYTES;
 use crate::scan::{Outcome, Scan};
 use crate::table::merge::{Merged, Merger, Parked};
 use crate::table::{Table, TableSpec};
@@ -71,6 +72,7 @@ pub fn run(work: &Work<'_>) -> Result<Merged> {
                 let runner = &runner;
                 std::thread::Builder::new()
                     .name(format!("split-{seat}"))
+                    .stack_size(RUN_STACK_BYTES)
                     .spawn_scoped(scope, move || runner.work(seat))
             })
             .collect();

@@ -12,11 +12,14 @@ mod spill;
 pub mod state;
 mod value;
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Float32Array, Float64Array, RecordBatch, UInt32Array};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::take;
-use arrow::datatypes::{DataType, Field, Float32Type, Float64Type, Schema, SchemaRef};
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
 
@@ -84,7 +87,7 @@ impl Table {
     /// Where a sum overflows even its wide state.
     pub fn update(&mut self, batch: &RecordBatch) -> Result<()> {
         let keys: Vec<ArrayRef> =
-            batch.columns()[..self.spec.keys.len()].iter().map(one_zero_one_nan).collect();
+            batch.columns()[..self.spec.keys.len()].iter().map(value::one_zero_one_nan).collect();
         let group_count = self.assign(&keys, batch.num_rows())?;
         for (aggregate, column) in self.spec.leaders().zip(&mut self.columns) {
             column.update(&Rows {
@@ -237,25 +240,5 @@ impl Chunk {
         let options =
             arrow::array::RecordBatchOptions::new().with_row_count(Some(self.group_count));
         Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
-    }
-}
-
-/// Float keys with one zero and one NaN, so that a group has one key whatever its rows'
-/// signs and payloads.
-fn one_zero_one_nan(key: &ArrayRef) -> ArrayRef {
-    match key.data_type() {
-        DataType::Float64 => {
-            let values = key.as_primitive::<Float64Type>();
-            let settled: Float64Array =
-                values.unary(|v| if v.is_nan() { f64::NAN } else { v + 0.0 });
-            Arc::new(settled)
-        }
-        DataType::Float32 => {
-            let values = key.as_primitive::<Float32Type>();
-            let settled: Float32Array =
-                values.unary(|v| if v.is_nan() { f32::NAN } else { v + 0.0 });
-            Arc::new(settled)
-        }
-        _ => Arc::clone(key),
     }
 }

@@ -10,9 +10,10 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Float64Array, Float64Builder,
-    Int64Array, LargeBinaryArray, LargeBinaryBuilder, LargeListArray, ListArray, StructArray,
-    UInt32Array, UInt64Array, new_empty_array,
+    Array, ArrayRef, ArrowNativeTypeOp, ArrowPrimitiveType, AsArray, BooleanArray,
+    Decimal128Array, Float64Array, Float64Builder, Int64Array, LargeBinaryArray,
+    LargeBinaryBuilder, LargeListArray, ListArray, PrimitiveArray, StructArray, UInt32Array,
+    UInt64Array, downcast_primitive, new_empty_array,
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
 use arrow::compute::{cast, interleave, take};
@@ -243,7 +244,7 @@ pub fn column(aggregate: &Aggregate) -> Result<Box<dyn StateColumn>> {
             argument: aggregate.argument_type.clone(),
             output,
         }),
-        Function::Min | Function::Max => Box::new(Extreme::new(aggregate)?),
+        Function::Min | Function::Max => extreme(aggregate)?,
         Function::Unique(params) => {
             let empty = Hll::new(*params).map_err(|e| Error::usage(e.to_string()))?;
             Box::new(Sketches::new(UniqueOf { empty }, aggregate))
@@ -286,7 +287,7 @@ pub fn supports(aggregate: &Aggregate) -> bool {
                     DataType::Float64 | DataType::Decimal128(_, _)
                 )
         }
-        Function::Min | Function::Max => Extreme::new(aggregate).is_ok(),
+        Function::Min | Function::Max => extreme(aggregate).is_ok(),
         Function::Unique(_) => value::is_hashable(argument),
         Function::TopK { .. } => value::is_rankable(argument),
         Function::Quantile { .. } => argument.is_numeric(),
@@ -688,15 +689,139 @@ impl StateColumn for Mean {
 
 // ── min, max ─────────────────────────────────────────────────────────────────────────────
 
-/// The smallest or largest value of any ordered type. The state is that value; comparing is
-/// left to DataFusion's accumulators.
-struct Extreme {
+/// The smallest or largest of numbers, dates, times and booleans. NaN is the largest float,
+/// −0.0 is 0.0.
+///
+/// DataFusion's accumulators will not do here: without a null in sight they take every group
+/// for one that has a value, which is true of groups that rows make, but not of groups whose
+/// rows were seen by another aggregate's filter, or of an answer over no rows.
+struct Extreme<T: ArrowPrimitiveType> {
+    values: Vec<T::Native>,
+    seen: Vec<bool>,
+    is_max: bool,
+    /// The type that is compared: the argument's, but for booleans.
+    inner: DataType,
+    argument: DataType,
+    name: &'static str,
+}
+
+fn extreme(aggregate: &Aggregate) -> Result<Box<dyn StateColumn>> {
+    let argument = &aggregate.argument_type;
+    let inner = match argument {
+        DataType::Boolean => DataType::UInt8,
+        other => other.clone(),
+    };
+    macro_rules! primitive {
+        ($t:ty, $aggregate:expr, $inner:expr) => {
+            Ok(Box::new(Extreme::<$t>::new($aggregate, $inner.clone())))
+        };
+    }
+    downcast_primitive! {
+        &inner => (primitive, aggregate, inner),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Binary
+        | DataType::LargeBinary | DataType::BinaryView => {
+            Ok(Box::new(ExtremeText::new(aggregate)?))
+        }
+        _ => Err(Error::Internal(format!("{} over {argument}", aggregate.function))),
+    }
+}
+
+fn extreme_name(aggregate: &Aggregate) -> &'static str {
+    if aggregate.function == Function::Min { "min" } else { "max" }
+}
+
+impl<T: ArrowPrimitiveType> Extreme<T> {
+    fn new(aggregate: &Aggregate, inner: DataType) -> Self {
+        Extreme {
+            values: Vec::new(),
+            seen: Vec::new(),
+            is_max: aggregate.function == Function::Max,
+            inner,
+            argument: aggregate.argument_type.clone(),
+            name: extreme_name(aggregate),
+        }
+    }
+
+    fn resize(&mut self, group_count: usize) {
+        self.values.resize(group_count, T::Native::default());
+        self.seen.resize(group_count, false);
+    }
+
+    fn add(&mut self, group: usize, value: T::Native) {
+        let held = self.values[group];
+        let is_better = if self.is_max { value.is_gt(held) } else { value.is_lt(held) };
+        if is_better || !self.seen[group] {
+            self.values[group] = value;
+            self.seen[group] = true;
+        }
+    }
+
+    fn compared(&self, values: &ArrayRef) -> Result<ArrayRef> {
+        value::cast_to(&value::one_zero_one_nan(values), &self.inner)
+    }
+}
+
+impl<T: ArrowPrimitiveType> StateColumn for Extreme<T> {
+    fn update(&mut self, rows: &Rows<'_>) -> Result<()> {
+        self.resize(rows.group_count);
+        let values = self.compared(rows.values()?)?;
+        let values = values.as_primitive::<T>();
+        let numbers = values.values();
+        rows.for_each(values.nulls(), |row, group| self.add(group, numbers[row]));
+        Ok(())
+    }
+
+    fn merge(&mut self, states: &States, routes: &Routes<'_>) -> Result<()> {
+        self.resize(routes.group_count);
+        let States::Array(array) = states else { return Err(mismatch(self.name)) };
+        let values = self.compared(array)?;
+        let values = values.as_primitive::<T>();
+        for (row, group) in routes.iter() {
+            if values.is_valid(row) {
+                self.add(group, values.value(row));
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, group_count: usize) -> Result<States> {
+        self.finish(group_count).map(States::Array)
+    }
+
+    fn decode(&self, array: &ArrayRef) -> Result<States> {
+        values_of(self.name, &self.argument, array)
+    }
+
+    fn finish(&mut self, group_count: usize) -> Result<ArrayRef> {
+        self.resize(group_count);
+        let values = std::mem::take(&mut self.values);
+        let nulls = NullBuffer::new(BooleanBuffer::from(std::mem::take(&mut self.seen)));
+        let array = PrimitiveArray::<T>::new(values.into(), Some(nulls));
+        let array: ArrayRef = Arc::new(array.with_data_type(self.inner.clone()));
+        value::cast_to(&array, &self.argument)
+    }
+
+    fn bytes(&self) -> usize {
+        self.values.capacity() * size_of::<T::Native>() + self.seen.capacity()
+    }
+}
+
+fn values_of(name: &str, argument: &DataType, array: &ArrayRef) -> Result<States> {
+    if array.data_type() != argument {
+        return Err(refused(name, format!("values of type {argument} are expected")));
+    }
+    Ok(States::Array(Arc::clone(array)))
+}
+
+/// The smallest or largest of strings or bytes. The state is that value; comparing is left to
+/// DataFusion's accumulators, which know of each group whether it has one.
+struct ExtremeText {
     accumulator: Box<dyn GroupsAccumulator>,
     argument: DataType,
     name: &'static str,
 }
 
-impl Extreme {
+impl ExtremeText {
     fn new(aggregate: &Aggregate) -> Result<Self> {
         let argument = Arc::new(Field::new("value", aggregate.argument_type.clone(), true));
         let fields: [FieldRef; 1] = [Arc::clone(&argument)];
@@ -719,10 +844,10 @@ impl Extreme {
                 aggregate.function, aggregate.argument_type
             )));
         }
-        Ok(Extreme {
+        Ok(ExtremeText {
             accumulator: aggregate.udf.create_groups_accumulator(args())?,
             argument: aggregate.argument_type.clone(),
-            name: if aggregate.function == Function::Min { "min" } else { "max" },
+            name: extreme_name(aggregate),
         })
     }
 
@@ -732,7 +857,7 @@ impl Extreme {
     }
 }
 
-impl StateColumn for Extreme {
+impl StateColumn for ExtremeText {
     fn update(&mut self, rows: &Rows<'_>) -> Result<()> {
         let values = [Arc::clone(rows.values()?)];
         Ok(self.accumulator.update_batch(&values, rows.groups, rows.filter, rows.group_count)?)
@@ -760,10 +885,7 @@ impl StateColumn for Extreme {
     }
 
     fn decode(&self, array: &ArrayRef) -> Result<States> {
-        if array.data_type() != &self.argument {
-            return Err(refused(self.name, format!("values of type {} are expected", self.argument)));
-        }
-        Ok(States::Array(Arc::clone(array)))
+        values_of(self.name, &self.argument, array)
     }
 
     fn finish(&mut self, group_count: usize) -> Result<ArrayRef> {

@@ -9,14 +9,14 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Float64Array, GenericByteViewArray, GenericListArray,
-    Int64Array, LargeBinaryArray, LargeStringArray, OffsetSizeTrait, StringArray, StructArray,
+    Array, ArrayRef, AsArray, BooleanArray, Float32Array, Float64Array, GenericByteViewArray,
+    GenericListArray, Int64Array, LargeBinaryArray, LargeStringArray, OffsetSizeTrait, StringArray, StructArray,
     UInt64Array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::cast;
 use arrow::datatypes::{
-    ByteViewType, DataType, Float64Type, Int64Type, TimeUnit, UInt64Type,
+    ByteViewType, DataType, Float32Type, Float64Type, Int64Type, TimeUnit, UInt64Type,
 };
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use tidemill_sketch::{hash_bytes, hash_f64, hash_i64};
@@ -86,6 +86,26 @@ pub fn logical_bytes(array: &ArrayRef) -> usize {
             let size = array.to_data().get_slice_memory_size();
             size.unwrap_or_else(|_| array.get_array_memory_size())
         }
+    }
+}
+
+/// Floats with one zero and one NaN, so that a group has one key, and one smallest value,
+/// whatever its rows' signs and payloads.
+pub fn one_zero_one_nan(array: &ArrayRef) -> ArrayRef {
+    match array.data_type() {
+        DataType::Float64 => {
+            let values = array.as_primitive::<Float64Type>();
+            let settled: Float64Array =
+                values.unary(|v| if v.is_nan() { f64::NAN } else { v + 0.0 });
+            Arc::new(settled)
+        }
+        DataType::Float32 => {
+            let values = array.as_primitive::<Float32Type>();
+            let settled: Float32Array =
+                values.unary(|v| if v.is_nan() { f32::NAN } else { v + 0.0 });
+            Arc::new(settled)
+        }
+        _ => Arc::clone(array),
     }
 }
 

@@ -1,0 +1,251 @@
+//! Malformed records, malformed questions.
+
+use std::fmt::Write as _;
+
+use crate::common::{Folder, ask, query, settings, text};
+use tidemill_engine::source::MaxBad;
+use tidemill_engine::{Error, Kind, Plan, Query, Settings};
+
+/// 12 good records; the bad ones are on lines 4 and 9.
+fn file(folder: &Folder) -> Query {
+    let mut out = String::from("k,x\n");
+    for n in 0..14 {
+        match n {
+            2 => out.push_str("c,not a number\n"),
+            7 => out.push_str("c,1,2,3\n"),
+            n => writeln!(out, "{},{n}", ["a", "b"][n % 2]).unwrap(),
+        }
+    }
+    folder.write("bad.csv", out);
+    Query { schema: Some("k VARCHAR, x BIGINT".into()), ..query("") }
+}
+
+const PATHS: [&str; 3] = [
+    "SELECT x FROM '$/bad.csv'",
+    "SELECT k, sum(x) FROM '$/bad.csv' GROUP BY k",
+    "SELECT x FROM '$/bad.csv' ORDER BY x",
+];
+
+#[test]
+fn too_many_bad_records_fail_the_run_on_every_path_and_say_where_they_are() {
+    let folder = Folder::new();
+    let base = file(&folder);
+    for sql in PATHS {
+        let query = Query { sql: folder.sql(sql), ..base.clone() };
+        let asked = |max_bad| ask(&query, &Settings { max_bad, ..settings() });
+        for max_bad in [MaxBad::Count(0), MaxBad::Count(1), MaxBad::Percent(10.0)] {
+            let error = asked(max_bad).err().unwrap_or_else(|| panic!("{sql}: {max_bad}"));
+            let Error::BadRecords { count, allowed, first } = &error else {
+                panic!("{sql}: {error}");
+            };
+            assert!(*count > 0 && *allowed == max_bad.to_string(), "{sql}: {error}");
+            assert!(first[0].path.ends_with("bad.csv"), "{error}");
+            assert_eq!((first[0].line, first[0].column.as_deref()), (4, Some("x")), "{sql}: {error}");
+            assert_eq!(first[0].offset, 4 + 4 + 4);
+        }
+        for max_bad in [MaxBad::Count(2), MaxBad::Percent(20.0)] {
+            let answer = asked(max_bad).unwrap();
+            let coverage = answer.coverage;
+            assert_eq!((coverage.rows.done, coverage.rows.rejected), (12, 2), "{sql}");
+            assert!(coverage.complete);
+            assert!(coverage.one_line().contains("2 records rejected"), "{}", coverage.one_line());
+        }
+    }
+}
+
+#[test]
+fn a_failed_result_is_not_called_complete() {
+    let folder = Folder::new();
+    let base = file(&folder);
+    for sql in PATHS {
+        let query = Query { sql: folder.sql(sql), ..base.clone() };
+        let Ok(mut results) = Plan::new(&query, &settings()).unwrap().run() else { continue };
+        let failed = results.by_ref().any(|batch| batch.is_err());
+        assert!(failed && !results.coverage().complete, "{sql}");
+        assert!(results.next().is_none());
+    }
+}
+
+#[test]
+fn bad_records_before_a_limit_are_counted() {
+    let folder = Folder::new();
+    let query = Query { sql: folder.sql("SELECT x FROM '$/bad.csv' LIMIT 3"), ..file(&folder) };
+    let error = ask(&query, &settings()).err().unwrap();
+    assert!(matches!(error, Error::BadRecords { .. }), "{error}");
+    let answer = ask(&query, &Settings { max_bad: MaxBad::Count(9), ..settings() }).unwrap();
+    assert_eq!(answer.rows(), text(&[&["0"], &["1"], &["3"]]));
+    assert!(answer.coverage.rows.rejected > 0);
+}
+
+#[test]
+fn bad_records_far_behind_a_limit_do_not_matter() {
+    let folder = Folder::new();
+    let mut out = String::from("x,pad\n");
+    for n in 0..60_000 {
+        writeln!(out, "{n},{n:0>90}").unwrap();
+    }
+    out.push_str("bad,bad\n");
+    folder.write("e.csv", out);
+    let sql = folder.sql("SELECT x FROM '$/e.csv' LIMIT 10");
+    let query = Query { schema: Some("x BIGINT, pad VARCHAR".into()), ..query(sql) };
+    for _ in 0..20 {
+        let answer = ask(&query, &Settings { threads: 8, ..settings() }).unwrap();
+        assert_eq!((answer.rows().len(), answer.coverage.rows.rejected), (10, 0));
+    }
+}
+
+#[test]
+fn copies_of_rejected_records_are_kept_where_asked() {
+    let folder = Folder::new();
+    let kept = Folder::new();
+    let base = file(&folder);
+    for sql in PATHS {
+        let query = Query { sql: folder.sql(sql), ..base.clone() };
+        let settings = Settings {
+            max_bad: MaxBad::Count(5),
+            rejected_folder: Some(kept.path().to_path_buf()),
+            ..settings()
+        };
+        let answer = ask(&query, &settings).unwrap();
+        assert_eq!(answer.coverage.rejected_copy.as_deref(), kept.path().to_str());
+    }
+    for copy in 1..=3 {
+        let path = kept.path().join(format!("rejected/{copy}.jsonl"));
+        let copies = std::fs::read_to_string(path).unwrap();
+        assert_eq!(copies.lines().count(), 2, "{copies}");
+        assert!(copies.contains("c,not a number"), "{copies}");
+    }
+}
+
+#[test]
+fn a_question_that_is_wrong_is_answered_with_what_is_right() {
+    let folder = Folder::new();
+    folder.write("f.csv", "user_id,day,distance\n1,2,3\n");
+    for (sql, expected) in [
+        ("", "the SQL is empty"),
+        ("  ;", "empty"),
+        ("-- nothing", "the SQL is empty"),
+        ("SELECT usr_id FROM '$/f.csv'", "did you mean `user_id`?"),
+        ("SELECT sum(distnce) FROM '$/f.csv'", "did you mean `distance`?"),
+        ("SELECT day FROM '$/f.csv' GROUP BY dya", "did you mean `day`?"),
+        ("SELECT 1; SELECT 2", "more than one statement is not run here"),
+        ("INSERT INTO x VALUES (1)", "`INSERT` is not run here"),
+        ("DELETE FROM '$/f.csv'", "`DELETE` is not run here"),
+        ("UPDATE '$/f.csv' SET day = 1", "`UPDATE` is not run here"),
+        ("CREATE TABLE x (a INT)", "not run here"),
+        ("CREATE EXTERNAL TABLE x STORED AS CSV LOCATION 'x'", "not run here"),
+        ("COPY '$/f.csv' TO 'x.csv'", "not run here"),
+        ("DROP TABLE x", "`DROP` is not run here"),
+        ("SET x = 1", "not run here"),
+        ("EXPLAIN SELECT 1", "--explain shows how a query runs"),
+        ("SELECT day INTO x FROM '$/f.csv'", ""),
+        ("SELEC day FROM '$/f.csv'", "SQL is not understood"),
+        ("SELECT * FROM flights.csv", "a file is named in single quotes: FROM 'flights.csv'"),
+        ("SELECT * FROM flights", "FROM 'logs.csv'"),
+        ("SELECT * FROM '$/no.csv'", "no such file"),
+        ("SELECT nofunction(day) FROM '$/f.csv'", "nofunction"),
+        ("SELECT unique() FROM '$/f.csv'", "unique"),
+        ("SELECT unique(day, 99) FROM '$/f.csv'", "log2m of `unique` is a whole number from 4 to 24"),
+        ("SELECT top_k(day) FROM '$/f.csv'", "`top_k` is called as top_k(x, k)"),
+        ("SELECT top_k(day, 0) FROM '$/f.csv'", "k of `top_k` is a whole number from 1"),
+        ("SELECT top_k(day, day) FROM '$/f.csv'", "constant"),
+        ("SELECT quantile(day, 1.5) FROM '$/f.csv'", "from 0 to 1"),
+        ("SELECT quantile(day) FROM '$/f.csv'", "quantile(x, q)"),
+        ("SELECT quantile('a', 0.5) FROM '$/f.csv'", "`quantile` takes numbers"),
+        ("SELECT collect(day) FROM '$/f.csv'", "collect(x, limit)"),
+        ("SELECT collect(day, -1) FROM '$/f.csv'", "the limit of `collect`"),
+        ("SELECT sum('a') FROM '$/f.csv'", "`sum` does not take an argument of type TEXT"),
+        ("SELECT avg(day > 1) FROM '$/f.csv'", "`avg` does not take an argument of type BOOLEAN"),
+        ("SELECT day FROM '$/f.csv' WHERE sum(day) > 1", ""),
+        ("SELECT day, user_id FROM '$/f.csv' GROUP BY day", "user_id"),
+        ("SELECT day FROM '$/f.csv' LIMIT -1", ""),
+    ] {
+        let error = folder.try_ask(sql, &settings()).err().unwrap_or_else(|| panic!("{sql}"));
+        assert_ne!(error.kind(), Kind::Internal, "{sql}: {error}");
+        let message = error.to_string();
+        assert!(message.contains(expected), "{sql}: {message}");
+        assert!(!message.ends_with('.'), "{sql}: {message}");
+    }
+}
+
+#[test]
+fn an_error_inside_a_map_ends_every_path() {
+    let folder = Folder::new();
+    let mut out = String::from("x,s\n");
+    for n in 0..30_000 {
+        writeln!(out, "{},{}", 20_000 - n, if n == 25_000 { "text" } else { "7" }).unwrap();
+    }
+    folder.write("e.csv", out);
+    let schema = Some("x BIGINT, s VARCHAR".to_string());
+    for (expression, expected) in [
+        ("100 / x", "by zero"),
+        ("100 % x", "by zero"),
+        ("CAST(s AS BIGINT)", "text"),
+        ("CAST(x * 1000 AS SMALLINT)", ""),
+        ("x * 9223372036854775807", ""),
+    ] {
+        for sql in [
+            format!("SELECT {expression} AS y FROM '$/e.csv'"),
+            format!("SELECT sum(y), count(*) FROM (SELECT {expression} AS y FROM '$/e.csv')"),
+            format!("SELECT {expression} AS y FROM '$/e.csv' ORDER BY x"),
+        ] {
+            let query = Query { schema: schema.clone(), ..query(folder.sql(&sql)) };
+            let error = match ask(&query, &settings()) {
+                Err(error) => error,
+                // SQL's integers wrap in DataFusion; that is no silent loss of ours.
+                Ok(_) if expected.is_empty() => continue,
+                Ok(_) => panic!("{sql} was answered"),
+            };
+            assert_eq!(error.kind(), Kind::Failed, "{sql}: {error:?}");
+            assert!(error.to_string().contains(expected), "{sql}: {error}");
+        }
+    }
+}
+
+#[test]
+fn deep_questions_are_refused_or_answered_and_crash_nothing() {
+    let folder = Folder::new();
+    folder.write("f.csv", "x\n1\n2\n");
+    let nested = |open: &str, close: &str, n| format!("{}x{}", open.repeat(n), close.repeat(n));
+    // As deep as is allowed, on this small stack and on the workers'.
+    let deep = format!("x{}", " + 1".repeat(998));
+    for (sql, expected) in [
+        (format!("SELECT {deep} AS y FROM '$/f.csv' LIMIT 1"), "999"),
+        (format!("SELECT sum({deep}) AS y FROM '$/f.csv'"), "1999"),
+        (format!("SELECT {deep} AS y FROM '$/f.csv' ORDER BY x DESC LIMIT 1"), "1000"),
+        (format!("SELECT count(*) AS y FROM '$/f.csv' WHERE {}", vec!["x = 1"; 999].join(" OR ")), "1"),
+        (format!("SELECT count(*) AS y FROM '$/f.csv' WHERE x IN ({})", vec!["1"; 20_000].join(",")), "1"),
+    ] {
+        assert_eq!(folder.ask(&sql).only(), expected);
+        let sql = folder.sql(&sql);
+        let explain = tidemill_engine::Plan::new(&query(sql), &settings()).unwrap().explain();
+        assert!(!explain.unwrap().to_string().is_empty());
+    }
+    let error = folder.refusal(&format!("SELECT {deep} + 1 + 1 FROM '$/f.csv'"));
+    assert!(error.starts_with("the SQL nests expressions 1001 deep; 1000 is the most"), "{error}");
+    for expression in [
+        nested("(", ")", 10_000),
+        nested("abs(", ")", 10_000),
+        nested("NOT ", "", 10_000),
+        nested("- ", "", 10_000),
+        nested("CASE WHEN true THEN ", " END", 10_000),
+        format!("x{}", " + x".repeat(10_000)),
+        format!("x = 1{}", " OR x = 2".repeat(10_000)),
+        format!("x IN (1{})", ", 2".repeat(10_000)),
+        format!("'a'{}", " || 'b'".repeat(10_000)),
+    ] {
+        for sql in [
+            format!("SELECT {expression} AS y FROM '$/f.csv'"),
+            format!("SELECT count({expression}) AS y FROM '$/f.csv'"),
+            format!("SELECT {expression} AS y FROM '$/f.csv' ORDER BY 1"),
+        ] {
+            if let Err(error) = folder.try_ask(&sql, &settings()) {
+                let message = error.to_string();
+                assert_eq!(error.kind(), Kind::Usage, "{}: {message}", &sql[..60]);
+                assert!(message.len() < 1000, "{}", &message[..1000]);
+            }
+        }
+    }
+    let selects = format!("{}SELECT x FROM '$/f.csv'{}", "SELECT * FROM (".repeat(5000), ")".repeat(5000));
+    assert!(folder.try_ask(&selects, &settings()).is_err());
+}

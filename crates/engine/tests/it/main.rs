@@ -1,0 +1,12 @@
+//! The engine through its public interface: SQL over files that the tests write.
+
+mod accounting;
+mod bad_input;
+mod common;
+mod merging;
+mod model;
+mod overflow;
+mod partials;
+mod quoted;
+mod routes;
+mod row_order;

@@ -1,0 +1,176 @@
+//! Many splits, many threads, little memory: the same answer.
+
+use std::fmt::Write as _;
+
+use crate::common::{Answer, Folder, Random, settings, text};
+use tidemill_engine::{Progress, Settings};
+
+/// About `megabytes` of CSV: `keys` different keys, each in many splits if there is room.
+fn events(folder: &Folder, name: &str, megabytes: usize, keys: u64) {
+    let mut random = Random(keys);
+    let mut out = String::from("k,name,x,f,s\n");
+    for n in 0.. {
+        if out.len() >= megabytes << 20 {
+            break;
+        }
+        let k = if n < keys { n } else { random.below(keys) };
+        let x = random.below(2000) as i64 - 1000;
+        let f = (random.below(1 << 20) as f64) * 1e-3;
+        let s = random.below(50);
+        writeln!(out, "{k},a name of more than twelve bytes {},{x},{f},s{s}", k % 1000).unwrap();
+    }
+    folder.write(name, out);
+}
+
+fn asked(folder: &Folder, sql: &str, memory_bytes: u64, threads: usize) -> (Answer, u64) {
+    let progress = Progress::new();
+    let settings =
+        Settings { memory_bytes, threads, progress: progress.clone(), ..settings() };
+    (folder.ask_with(sql, &settings), progress.spilled_bytes())
+}
+
+const STATES: &str = "count(*) AS n, count(x) FILTER (WHERE x > 0) AS p, sum(x) AS sx, \
+    sum(f) AS sf, avg(f) AS mf, min(name) AS a, max(f) AS b, unique(x) AS u, \
+    top_k(s, 3) AS t, quantile(f, 0.5, 0.9) AS q, collect(x, 4) AS c";
+
+#[test]
+fn little_memory_gives_the_same_rows_and_does_spill() {
+    let folder = Folder::new();
+    events(&folder, "e.csv", 6, 30_000);
+    let sql = format!("SELECT k, name, {STATES} FROM '$/e.csv' GROUP BY k, name");
+    let (expected, spilled) = asked(&folder, &sql, 1 << 30, 2);
+    assert_eq!(spilled, 0);
+    let expected = expected.sorted();
+    assert_eq!(expected.len(), 30_000);
+    for (memory, threads) in [(1 << 10, 1), (1 << 20, 2), (8 << 20, 3), (24 << 20, 2)] {
+        let (found, spilled) = asked(&folder, &sql, memory, threads);
+        assert!(spilled > 0, "{memory} bytes were enough");
+        assert!(found.sorted() == expected, "{memory} bytes, {threads} threads");
+    }
+}
+
+#[test]
+fn any_number_of_threads_gives_the_same_rows_in_the_same_order() {
+    let folder = Folder::new();
+    events(&folder, "few.csv", 5, 20_000);
+    events(&folder, "many.csv", 16, 1_000_000);
+    for (file, memory) in [("few", 1 << 30), ("few", 4 << 20), ("many", 1 << 30), ("many", 16 << 20)] {
+        // `top_k` past its capacity depends on where its input was cut; here it is within.
+        let sql = format!("SELECT k, {STATES} FROM '$/{file}.csv' GROUP BY k");
+        let (expected, spilled) = asked(&folder, &sql, memory, 1);
+        assert_eq!(spilled > 0, memory < 1 << 30);
+        if file == "many" {
+            let groups: usize = expected.batches.iter().map(|batch| batch.num_rows()).sum();
+            assert!(groups > 1 << 18, "{groups} groups are sorted by key");
+        }
+        let expected = expected.rows();
+        for threads in [2, 7] {
+            let (found, _) = asked(&folder, &sql, memory, threads);
+            assert!(found.rows() == expected, "{file}, {memory} bytes, {threads} threads");
+        }
+    }
+}
+
+#[test]
+fn frequent_items_past_their_capacity_are_the_same_for_any_number_of_threads() {
+    let folder = Folder::new();
+    events(&folder, "e.csv", 5, 40_000);
+    let sql = "SELECT top_k(k, 10), collect(k, 3000), sum(f) FROM '$/e.csv'";
+    let expected = asked(&folder, sql, 1 << 30, 1).0.rows();
+    for threads in [2, 7] {
+        assert_eq!(asked(&folder, sql, 1 << 30, threads).0.rows(), expected);
+    }
+}
+
+#[test]
+fn a_filter_on_a_large_table_keeps_the_order_of_its_rows() {
+    let folder = Folder::new();
+    events(&folder, "e.csv", 4, 60_000);
+    let sql = "SELECT k, count(*) AS n FROM '$/e.csv' GROUP BY k HAVING count(*) > 1";
+    let expected = asked(&folder, sql, 1 << 30, 1).0.rows();
+    assert!(expected.len() > 8192);
+    for _ in 0..3 {
+        assert!(asked(&folder, sql, 1 << 30, 4).0.rows() == expected);
+    }
+    let keys: Vec<i64> = expected.iter().map(|row| row[0].parse().unwrap()).collect();
+    assert!(keys.is_sorted());
+}
+
+#[test]
+fn a_million_keys_fit_a_budget_of_64_mib() {
+    let folder = Folder::new();
+    let mut out = String::from("k,x\n");
+    for k in 0..1_000_000u64 {
+        writeln!(out, "user-{:016x},{}", k.wrapping_mul(0x9E37_79B9_7F4A_7C15), k % 7).unwrap();
+    }
+    folder.write("e.csv", out);
+    let sql = "SELECT count(*), sum(n), sum(s), max(u) FROM \
+        (SELECT k, count(*) AS n, sum(x) AS s, unique(x) AS u FROM '$/e.csv' GROUP BY k)";
+    let (found, spilled) = asked(&folder, sql, 64 << 20, 2);
+    assert!(spilled > 0);
+    let sum: u64 = (0..1_000_000u64).map(|k| k % 7).sum();
+    assert_eq!(found.rows(), text(&[&["1000000", "1000000", &sum.to_string(), "1"]]));
+}
+
+#[test]
+fn distinct_counts_are_exact_and_distinct_rows_are_kept_once() {
+    let folder = Folder::new();
+    events(&folder, "e.csv", 4, 5_000);
+    for memory in [1 << 30, 1 << 20] {
+        let one = asked(&folder, "SELECT count(DISTINCT k) FROM '$/e.csv'", memory, 2).0;
+        assert_eq!(one.only(), "5000");
+        let by = "SELECT s, count(DISTINCT k) AS n FROM '$/e.csv' GROUP BY s ORDER BY s";
+        let by = asked(&folder, by, memory, 2).0.rows();
+        assert_eq!(by.len(), 50);
+        let rows = "SELECT s, count(*) FROM (SELECT DISTINCT s, k FROM '$/e.csv') GROUP BY s ORDER BY s";
+        assert_eq!(asked(&folder, rows, memory, 2).0.rows(), by);
+        let distinct = asked(&folder, "SELECT DISTINCT k FROM '$/e.csv'", memory, 2).0;
+        assert_eq!(distinct.rows().len(), 5000);
+        let grouped = asked(&folder, "SELECT k FROM '$/e.csv' GROUP BY k", memory, 2).0;
+        assert_eq!(grouped.rows(), distinct.rows());
+    }
+}
+
+#[test]
+fn an_aggregate_without_keys_answers_over_no_rows() {
+    let folder = Folder::new();
+    folder.write("some.csv", "x,s\n1,a\n2,b\n");
+    folder.write("header.csv", "x,s\n");
+    folder.write("empty.jsonl", "");
+    let answers = "count(*), count(x), sum(x), min(x), avg(x), unique(x), top_k(s, 2), \
+        quantile(x, 0.5), quantile(x, 0.1, 0.2), collect(s, 2)";
+    let expected = text(&[&["0", "0", "∅", "∅", "∅", "0", "[]", "∅", "∅", "[]"]]);
+    let sql = format!("SELECT {answers} FROM '$/some.csv' WHERE x > 5");
+    assert_eq!(folder.ask(&sql).rows(), expected);
+    let keyed = format!("SELECT s, {answers} FROM '$/some.csv' WHERE x > 5 GROUP BY s");
+    assert!(folder.ask(&keyed).rows().is_empty());
+    for file in ["header.csv", "empty.jsonl"] {
+        let query = tidemill_engine::Query {
+            schema: Some("x BIGINT, s VARCHAR".into()),
+            ..crate::common::query(folder.sql(&format!("SELECT {answers} FROM '$/{file}'")))
+        };
+        match crate::common::ask(&query, &settings()) {
+            Ok(answer) => {
+                assert_eq!(answer.rows(), expected, "{file}");
+                assert!(answer.coverage.complete);
+            }
+            Err(error) => panic!("{file}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn long_strings_that_spill_take_no_more_disk_than_they_are_long() {
+    let folder = Folder::new();
+    let mut out = String::from("k\n");
+    for k in 0..20_000 {
+        writeln!(out, "{k:0>200}").unwrap();
+    }
+    let size = out.len() as u64;
+    folder.write("e.csv", out);
+    let sql = "SELECT k, collect(k, 3) AS c FROM '$/e.csv' GROUP BY k";
+    let (found, spilled) = asked(&folder, sql, 1 << 20, 2);
+    assert_eq!(found.rows().len(), 20_000);
+    // Handed over, spilled at a place and dealt again, each time as key and as value.
+    assert!(spilled > size && spilled < 12 * size, "{spilled} of {size}");
+}

@@ -1,0 +1,61 @@
+//! Sums past the width of their type.
+
+use crate::common::{Folder, ask, query, settings};
+use tidemill_engine::{Error, Query};
+
+fn asked(schema: &str, values: &[&str], answer: &str) -> Result<String, Error> {
+    let folder = Folder::new();
+    folder.write("x.csv", format!("x\n{}\n", values.join("\n")));
+    let sql = folder.sql(&format!("SELECT {answer} AS a FROM '$/x.csv'"));
+    let query = Query { schema: Some(format!("x {schema}")), ..query(sql) };
+    ask(&query, &settings()).map(|answer| answer.only())
+}
+
+const MAX: &str = "9223372036854775807";
+const UMAX: &str = "18446744073709551615";
+
+#[test]
+fn a_sum_that_fits_is_right_even_if_its_parts_do_not() {
+    for (schema, values, answer, expected) in [
+        ("BIGINT", &[MAX, "1", "-2"][..], "sum(x)", "9223372036854775806"),
+        ("BIGINT", &["-9223372036854775808", "-1", "1"], "sum(x)", "-9223372036854775808"),
+        ("BIGINT", &[MAX, MAX], "avg(x)", "9.223372036854776e18"),
+        ("BIGINT UNSIGNED", &[UMAX], "sum(x)", UMAX),
+        ("BIGINT UNSIGNED", &["1", "2"], "sum(x)", "3"),
+        ("BIGINT UNSIGNED", &[UMAX, "1"], "max(x)", UMAX),
+        ("DECIMAL(10, 2)", &["1.25", "2.50"], "sum(x)", "3.75"),
+        ("DECIMAL(10, 2)", &["1.00", "2.00", "2.00"], "avg(x)", "1.666667"),
+        ("DECIMAL(10, 2)", &["-1.00", "-2.00", "-2.00"], "avg(x)", "-1.666667"),
+        ("DECIMAL(38, 0)", &["90000000000000000000000000000000000000", "-1"], "sum(x)",
+            "89999999999999999999999999999999999999"),
+        ("DECIMAL(38, 10)", &["1234567890123456789.5", "1"], "avg(x)", "617283945061728395.25000000000000"),
+        ("TINYINT", &["127", "127"], "sum(x)", "254"),
+        ("DOUBLE", &["1e308", "1e308", "-1e308"], "sum(x)", "1e308"),
+        ("DOUBLE", &["0.1", "0.2", "-0.3"], "sum(x)", "2.7755575615628914e-17"),
+    ] {
+        let found = asked(schema, values, answer).unwrap_or_else(|e| panic!("{values:?}: {e}"));
+        assert_eq!(found, expected, "{answer} of {values:?}");
+    }
+}
+
+#[test]
+fn a_sum_that_does_not_fit_is_an_error() {
+    for (schema, values, answer, message) in [
+        ("BIGINT", &[MAX, "1"][..], "sum(x)", "does not fit Int64"),
+        ("BIGINT", &["-9223372036854775808", "-1"], "sum(x)", "does not fit Int64"),
+        ("BIGINT UNSIGNED", &[UMAX, "1"], "sum(x)", "does not fit UInt64"),
+        ("DECIMAL(38, 0)", &["90000000000000000000000000000000000000"; 2], "sum(x)",
+            "does not fit Decimal128(38, 0)"),
+        ("DECIMAL(38, 0)", &["90000000000000000000000000000000000000", "1"], "avg(x)",
+            "does not fit Decimal128(38, 4)"),
+    ] {
+        match asked(schema, values, answer) {
+            Err(error @ Error::Overflow { .. }) => {
+                let text = error.to_string();
+                assert!(text.contains(message) && text.contains("hint:"), "{text}");
+            }
+            Err(error) => panic!("{answer} of {values:?}: {error:?}"),
+            Ok(found) => panic!("{answer} of {values:?} is {found}"),
+        }
+    }
+}

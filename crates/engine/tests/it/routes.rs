@@ -1,0 +1,161 @@
+//! Which path a query takes, and that the paths agree.
+
+use crate::common::{Folder, query, settings, text};
+use tidemill_engine::Plan;
+
+const TABLES: &str = "partial tables";
+const ROWS: &str = "rows";
+const DATAFUSION: &str = "datafusion";
+
+fn files() -> Folder {
+    let folder = Folder::new();
+    folder.write(
+        "f.csv",
+        "day,origin,distance,tail\n1,EWR,100,a\n1,JFK,200,b\n2,EWR,300,a\n2,EWR,100,c\n2,LGA,,\n",
+    );
+    folder.write("tags.jsonl", "{\"id\":1,\"tags\":[\"x\",\"y\"]}\n{\"id\":2,\"tags\":[\"x\"]}\n");
+    folder.write("names.csv", "origin,name\nEWR,Newark\nJFK,Kennedy\n");
+    folder
+}
+
+#[test]
+fn each_query_takes_its_path_and_answers() {
+    let folder = files();
+    // SQL · path · what `why` says · first row of the answer, sorted
+    let unordered = "per-record steps alone";
+    let one = "one aggregation over one source";
+    let cases: &[(&str, &str, &str, &[&str])] = &[
+        ("SELECT origin, count(*) FROM '$/f.csv' GROUP BY origin", TABLES, one, &["EWR", "3"]),
+        ("SELECT sum(distance) FROM '$/f.csv'", TABLES, one, &["700"]),
+        ("SELECT origin, sum(distance) AS s FROM '$/f.csv' GROUP BY origin HAVING sum(distance) > 250", TABLES, one, &["EWR", "500"]),
+        ("SELECT origin FROM '$/f.csv' GROUP BY origin ORDER BY count(*) DESC, origin LIMIT 1", TABLES, one, &["EWR"]),
+        ("SELECT DISTINCT origin FROM '$/f.csv'", TABLES, one, &["EWR"]),
+        ("SELECT count(DISTINCT origin) FROM '$/f.csv'", TABLES, one, &["3"]),
+        ("SELECT day, count(DISTINCT origin) FROM '$/f.csv' GROUP BY day", TABLES, one, &["1", "2"]),
+        ("SELECT max(n) FROM (SELECT origin, count(*) AS n FROM '$/f.csv' GROUP BY origin)", TABLES, one, &["3"]),
+        ("SELECT avg(d) FROM (SELECT distance * 2 AS d FROM '$/f.csv' WHERE day = 2)", TABLES, one, &["400.0"]),
+        ("SELECT o, d FROM (SELECT origin AS o, sum(distance) AS d FROM '$/f.csv' GROUP BY 1) WHERE d = 200", TABLES, one, &["JFK", "200"]),
+        ("SELECT sum(distance) / count(distance) AS mean, sum(distance) FILTER (WHERE day = 1) AS d1 FROM '$/f.csv'", TABLES, one, &["175", "300"]),
+        ("SELECT origin, CASE WHEN day = 1 THEN 'one' ELSE 'other' END AS d, count(*) AS n FROM '$/f.csv' GROUP BY 1, 2", TABLES, one, &["EWR", "one", "1"]),
+        ("SELECT unique(tail), top_k(origin, 1), quantile(distance, 0.5), collect(tail, 2) FROM '$/f.csv'", TABLES, one,
+            &["3", "[{value: EWR, count: 3}]", "150.0", "[a, b]"]),
+        ("SELECT approx_distinct(tail), approx_median(distance), approx_percentile_cont(distance, 0.5) FROM '$/f.csv'", TABLES, one, &["3", "150.0", "150.0"]),
+        ("SELECT mean(distance) FROM '$/f.csv'", TABLES, one, &["175.0"]),
+        ("SELECT min(DISTINCT day), max(DISTINCT day) FROM '$/f.csv'", TABLES, one, &["1", "2"]),
+        ("SELECT tag, count(*) AS n FROM (SELECT unnest(tags) AS tag FROM '$/tags.jsonl') GROUP BY tag", TABLES, one, &["x", "2"]),
+        ("WITH w AS (SELECT origin FROM '$/f.csv' WHERE day = 2) SELECT count(*) FROM w", TABLES, one, &["3"]),
+        ("SELECT rank() OVER (ORDER BY n DESC) AS r, origin FROM (SELECT origin, count(*) AS n FROM '$/f.csv' GROUP BY origin) ORDER BY r LIMIT 1", TABLES, one, &["1", "EWR"]),
+        ("SELECT count(*) FROM '$/f.csv' WHERE false", DATAFUSION, "reads no source", &["0"]),
+        ("SELECT bool_and(day > 0) FROM '$/f.csv'", DATAFUSION, "no mergeable state for `bool_and`", &["true"]),
+        ("SELECT origin FROM '$/f.csv' WHERE day = 1", ROWS, unordered, &["EWR"]),
+        ("SELECT distance + 1 AS d FROM '$/f.csv' LIMIT 2", ROWS, unordered, &["101"]),
+        ("SELECT * FROM '$/f.csv' LIMIT 1 OFFSET 3", ROWS, unordered, &["2", "EWR", "100", "c"]),
+        ("SELECT id, unnest(tags) AS tag FROM '$/tags.jsonl'", ROWS, unordered, &["1", "x"]),
+        ("SELECT * FROM '$/f.csv' ORDER BY day, distance", DATAFUSION, "sorts rows", &["1", "EWR", "100", "a"]),
+        ("SELECT origin, rank() OVER (ORDER BY distance) AS r FROM '$/f.csv'", DATAFUSION, "window function", &["EWR", "1"]),
+        ("SELECT count(*) FROM (SELECT * FROM '$/f.csv' LIMIT 2)", DATAFUSION, "neither per record nor one aggregation", &["2"]),
+        ("SELECT name, count(*) AS n FROM '$/f.csv' JOIN '$/names.csv' USING (origin) GROUP BY name", DATAFUSION, "more than once", &["Kennedy", "1"]),
+        ("SELECT origin FROM '$/f.csv' UNION ALL SELECT origin FROM '$/names.csv'", DATAFUSION, "more than once", &["EWR"]),
+        ("SELECT origin FROM '$/f.csv' WHERE distance = (SELECT max(distance) FROM '$/f.csv')", DATAFUSION, "more than once", &["EWR"]),
+        ("SELECT origin, count(*) AS n FROM '$/f.csv' GROUP BY ROLLUP (origin)", DATAFUSION, "GROUPING SETS", &["EWR", "3"]),
+        ("SELECT sum(DISTINCT distance), sum(day) FROM '$/f.csv'", DATAFUSION, "DISTINCT", &["600", "8"]),
+        ("SELECT first_value(origin ORDER BY distance DESC) FROM '$/f.csv' WHERE distance IS NOT NULL", DATAFUSION, "", &["EWR"]),
+        ("SELECT stddev(distance) FROM '$/f.csv'", DATAFUSION, "no mergeable state for `stddev`", &["95.74271077563381"]),
+        ("SELECT 1 AS x", DATAFUSION, "reads no source", &["1"]),
+        ("SELECT collect(tail ORDER BY tail DESC, 1) FROM '$/f.csv'", "", "", &[]),
+    ];
+    for (sql, path, why, first) in cases {
+        let sql = folder.sql(sql);
+        let plan = match Plan::new(&query(&sql), &settings()) {
+            Ok(plan) => plan,
+            Err(error) if path.is_empty() => {
+                assert_eq!(error.kind(), tidemill_engine::Kind::Usage, "{sql}: {error}");
+                continue;
+            }
+            Err(error) => panic!("{sql}: {error}"),
+        };
+        let explain = plan.explain().unwrap();
+        assert_eq!(explain.path, *path, "{sql}: {}", explain.why);
+        assert!(explain.why.contains(why), "{sql}: {}", explain.why);
+        assert_eq!(explain.mergeable, *path == TABLES);
+        let answer = crate::common::answered(plan.run().unwrap()).unwrap();
+        assert_eq!(answer.sorted()[0], *first, "{sql}");
+        assert!(answer.coverage.complete);
+    }
+}
+
+#[test]
+fn the_paths_agree_on_our_functions() {
+    let folder = files();
+    // `collect` is in the order of the input on the tables' path and in windows alone.
+    let answers = "origin, unique(tail) AS u, top_k(day, 2) AS t, quantile(distance, 0.5, 1) AS q, \
+        quantile(distance, 0.25) AS q1, max(day) AS m";
+    let tables = format!("SELECT {answers} FROM '$/f.csv' GROUP BY origin");
+    let joined = format!(
+        "SELECT {answers} FROM (SELECT f.* FROM '$/f.csv' f JOIN (SELECT 1 AS one) ON one = 1) \
+         GROUP BY origin"
+    );
+    let unioned = format!(
+        "SELECT {answers} FROM (SELECT * FROM '$/f.csv' UNION ALL SELECT * FROM '$/f.csv' WHERE \
+         day > 5) GROUP BY origin"
+    );
+    let expected = folder.ask(&tables).sorted();
+    assert_eq!(folder.ask(&joined).sorted(), expected);
+    assert_eq!(folder.ask(&unioned).sorted(), expected);
+    let window = "SELECT day, unique(origin) OVER (ORDER BY day) AS u, \
+        collect(origin, 9) OVER (PARTITION BY day ORDER BY tail ROWS UNBOUNDED PRECEDING) AS c \
+        FROM '$/f.csv' WHERE distance > 0 ORDER BY day, u, c";
+    assert_eq!(
+        folder.ask(window).rows(),
+        text(&[
+            &["1", "2", "[EWR]"],
+            &["1", "2", "[EWR, JFK]"],
+            &["2", "2", "[EWR]"],
+            &["2", "2", "[EWR, EWR]"],
+        ])
+    );
+}
+
+#[test]
+fn columns_without_a_name_are_called_as_they_are_written() {
+    let folder = files();
+    for (sql, expected) in [
+        ("SELECT origin, sum(distance), count(*) FROM '$/f.csv' GROUP BY origin", &["origin", "sum(distance)", "count(*)"][..]),
+        ("SELECT distance + day FROM '$/f.csv'", &["distance + day"]),
+        ("SELECT unique(tail), max(f.day) FROM '$/f.csv' f", &["unique(tail)", "max(day)"]),
+        ("SELECT a.day, b.day FROM '$/f.csv' a JOIN '$/f.csv' b ON a.tail = b.tail", &["a.day", "b.day"]),
+        ("SELECT f.day AS \"gulf.x\", f.tail AS \"f.y\" FROM '$/f.csv' f", &["gulf.x", "f.y"]),
+        ("SELECT max(day) AS \"a.b\" FROM '$/f.csv' ORDER BY 1", &["a.b"]),
+    ] {
+        assert_eq!(folder.ask(sql).columns(), expected, "{sql}");
+    }
+}
+
+#[test]
+fn a_source_whose_name_ends_a_word_takes_nothing_from_it() {
+    let folder = Folder::new();
+    folder.write("s.jsonl", "{\"gas\":{\"co\":1}}\n");
+    let source = tidemill_engine::NamedSource {
+        name: "s".into(),
+        spec: tidemill_engine::source::SourceSpec {
+            url: folder.sql("$/s.jsonl"),
+            ..Default::default()
+        },
+    };
+    let query = tidemill_engine::Query {
+        sources: vec![source],
+        ..query("SELECT upper('gas.s.co'), s.gas.co + 1, 1 AS \"gas.co\" FROM s")
+    };
+    let answer = crate::common::ask(&query, &settings()).unwrap();
+    assert_eq!(answer.columns()[2], "gas.co");
+    assert!(answer.columns()[0].contains("gas.s.co"), "{:?}", answer.columns());
+}
+
+#[test]
+fn a_filter_of_null_or_of_a_literal_counts_what_it_says() {
+    let folder = files();
+    let sql = "SELECT count(*) FILTER (WHERE NULL) AS a, count(*) FILTER (WHERE true) AS b, \
+        sum(day) FILTER (WHERE distance > 100) AS c, min(day) FILTER (WHERE false) AS d \
+        FROM '$/f.csv'";
+    assert_eq!(folder.ask(sql).rows(), text(&[&["0", "5", "3", "∅"]]));
+}

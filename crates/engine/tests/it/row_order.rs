@@ -1,0 +1,189 @@
+//! The rows path: order, limits, bounds, stopping.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use crate::common::{Folder, answered, query, settings, text};
+use tidemill_engine::{Cancel, Error, Plan, Progress, Settings};
+
+/// `files` files of about `kilobytes` each, numbered on.
+fn numbered(files: usize, kilobytes: usize) -> (Folder, u64) {
+    let folder = Folder::new();
+    let mut n = 0u64;
+    for file in 0..files {
+        let mut out = String::from("n,pad\n");
+        while out.len() < kilobytes << 10 {
+            writeln!(out, "{n},{:0>90}", n).unwrap();
+            n += 1;
+        }
+        folder.write(&format!("{file:03}.csv"), out);
+    }
+    (folder, n)
+}
+
+fn numbers(rows: &[Vec<String>]) -> Vec<u64> {
+    rows.iter().map(|row| row[0].parse().unwrap()).collect()
+}
+
+#[test]
+fn rows_keep_the_order_of_the_input_across_files_and_splits() {
+    for (files, kilobytes) in [(40, 100), (2, 4000), (1, 8000)] {
+        let (folder, count) = numbered(files, kilobytes);
+        for (threads, memory) in [(1, 256 << 20), (7, 256 << 20), (7, 1 << 10)] {
+            let settings = Settings { threads, memory_bytes: memory, ..settings() };
+            let answer = folder.ask_with("SELECT n FROM '$/*.csv' WHERE n % 2 = 0", &settings);
+            let expected: Vec<u64> = (0..count).filter(|n| n % 2 == 0).collect();
+            assert!(numbers(&answer.rows()) == expected, "{files} files, {threads} threads");
+            assert_eq!(answer.coverage.rows.done, count);
+            assert_eq!(answer.coverage.splits.done, answer.coverage.splits.total);
+            assert!(answer.coverage.stopped.is_none());
+        }
+    }
+}
+
+#[test]
+fn a_limit_stops_reading_and_says_what_was_read() {
+    let (folder, count) = numbered(30, 1000);
+    let plan = Plan::new(&query(folder.sql("SELECT n FROM '$/*.csv' LIMIT 5 OFFSET 20000")), &settings());
+    let answer = answered(plan.unwrap().run().unwrap()).unwrap();
+    assert_eq!(numbers(&answer.rows()), [20000, 20001, 20002, 20003, 20004]);
+    let coverage = answer.coverage;
+    assert!(coverage.complete);
+    assert_eq!(coverage.stopped.as_deref(), Some("stopped once the limit was reached"));
+    assert!(coverage.rows.done >= 20005 && coverage.rows.done < count, "{:?}", coverage.rows);
+    assert!(coverage.splits.done < coverage.splits.total);
+    let again = folder.ask("SELECT n FROM '$/*.csv' LIMIT 5 OFFSET 20000");
+    assert_eq!(again.coverage, coverage);
+    for (sql, expected) in [
+        ("SELECT n FROM '$/*.csv' LIMIT 0", &[][..]),
+        ("SELECT n FROM '$/*.csv' LIMIT 1", &[&["0"][..]]),
+        ("SELECT n FROM '$/*.csv' WHERE n < 3 LIMIT 10", &[&["0"], &["1"], &["2"]]),
+        ("SELECT n FROM '$/*.csv' OFFSET 99999999", &[]),
+    ] {
+        assert_eq!(folder.ask(sql).rows(), text(expected), "{sql}");
+    }
+}
+
+#[test]
+fn a_slow_consumer_holds_the_readers_back() {
+    let (folder, count) = numbered(1, 40_000);
+    let progress = Progress::new();
+    let settings =
+        Settings { threads: 3, memory_bytes: 2 << 20, progress: progress.clone(), ..settings() };
+    let plan = Plan::new(&query(folder.sql("SELECT n FROM '$/*.csv'")), &settings).unwrap();
+    let mut results = plan.run().unwrap();
+    let mut seen = 0;
+    for _ in 0..3 {
+        seen += results.next().unwrap().unwrap().num_rows() as u64;
+    }
+    // As long as nobody takes rows, nothing more is read than may wait.
+    let settled = still(|| progress.rows_done());
+    assert!(settled < count / 2, "{settled} of {count} rows were read for {seen}");
+    for batch in results {
+        seen += batch.unwrap().num_rows() as u64;
+    }
+    assert_eq!(seen, count);
+}
+
+/// The value once it does not change any more.
+fn still(value: impl Fn() -> u64) -> u64 {
+    let mut last = value();
+    let mut same = 0;
+    while same < 20 {
+        std::thread::sleep(Duration::from_millis(10));
+        let now = value();
+        same = if now == last { same + 1 } else { 0 };
+        last = now;
+    }
+    last
+}
+
+#[test]
+fn a_cancelled_run_is_interrupted_on_every_path() {
+    let (folder, _) = numbered(1, 30_000);
+    for sql in [
+        "SELECT n, pad FROM '$/*.csv'",
+        "SELECT pad, count(*) FROM '$/*.csv' GROUP BY pad",
+        "SELECT a.n FROM '$/*.csv' a JOIN '$/*.csv' b ON a.pad = b.pad ORDER BY a.n",
+    ] {
+        let cancel = Cancel::new();
+        let progress = Progress::new();
+        let settings = Settings { cancel: cancel.clone(), progress: progress.clone(), ..settings() };
+        let query = query(folder.sql(sql));
+        let ended = std::thread::scope(|scope| {
+            let run = scope.spawn(|| {
+                let results = Plan::new(&query, &settings)?.run()?;
+                let mut last = Ok(());
+                for batch in results {
+                    last = batch.map(|_| ());
+                    // A consumer that would take for ever.
+                    while !cancel.is_cancelled() {
+                        std::thread::yield_now();
+                    }
+                }
+                last
+            });
+            while progress.rows_done() == 0 && !run.is_finished() {
+                std::thread::yield_now();
+            }
+            let since = Instant::now();
+            cancel.cancel();
+            let ended = run.join().unwrap();
+            assert!(since.elapsed() < Duration::from_secs(5), "{sql}");
+            ended
+        });
+        assert!(matches!(ended, Err(Error::Interrupted)), "{sql}: {ended:?}");
+    }
+    let cancel = Cancel::new();
+    cancel.cancel();
+    let settings = Settings { cancel, ..settings() };
+    let ended = folder.try_ask("SELECT count(*) FROM '$/*.csv'", &settings);
+    assert!(matches!(ended, Err(Error::Interrupted)));
+}
+
+/// Threads of this process whose names start with one of ours. Other tests of this process
+/// have such threads too, so a test that counts them runs in a process of its own.
+#[cfg(target_os = "linux")]
+fn our_threads() -> usize {
+    std::fs::read_dir("/proc/self/task")
+        .unwrap()
+        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
+        .filter(|name| name.starts_with("split-") || name.starts_with("engine"))
+        .count()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn results_dropped_early_leave_no_thread_behind() {
+    const CHILD: &str = "TIDEMILL_TEST_THREADS";
+    if std::env::var_os(CHILD).is_none() {
+        let name = "row_order::results_dropped_early_leave_no_thread_behind";
+        let status = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--test-threads=1"])
+            .env(CHILD, "1")
+            .status();
+        assert!(status.unwrap().success());
+        return;
+    }
+    let (folder, _) = numbered(1, 20_000);
+    for sql in [
+        "SELECT n, pad FROM '$/*.csv'",
+        "SELECT n, count(*) FROM '$/*.csv' GROUP BY n",
+        "SELECT a.n FROM '$/*.csv' a JOIN '$/*.csv' b ON a.n = b.n",
+        "SELECT * FROM '$/*.csv' UNION ALL SELECT * FROM '$/*.csv'",
+    ] {
+        for batches in 0..2 {
+            let plan = Plan::new(&query(folder.sql(sql)), &settings()).unwrap();
+            let mut results = plan.run().unwrap();
+            for _ in 0..batches {
+                results.next().unwrap().unwrap();
+            }
+            drop(results);
+            let since = Instant::now();
+            while our_threads() > 0 {
+                assert!(since.elapsed() < Duration::from_secs(30), "{sql}: {}", our_threads());
+                std::thread::yield_now();
+            }
+        }
+    }
+}
