@@ -64,11 +64,23 @@ fn furnished() -> Place {
     place
 }
 
-/// Compares, and shows both where they differ.
+/// Compares, and shows the lines from the first to the last that differs.
 fn check(name: &str, expected: &str, found: &str) {
-    assert!(
-        expected == found,
-        "{name}: the transcript has changed.\n--- expected\n{expected}\n--- found\n{found}"
+    if expected == found {
+        return;
+    }
+    let (expected, found): (Vec<_>, Vec<_>) = (expected.lines().collect(), found.lines().collect());
+    let same = |pairs: &mut dyn Iterator<Item = (&&str, &&str)>| {
+        pairs.take_while(|(expected, found)| expected == found).count()
+    };
+    let head = same(&mut expected.iter().zip(&found));
+    let shorter = expected.len().min(found.len());
+    let tail = same(&mut expected.iter().rev().zip(found.iter().rev())).min(shorter - head);
+    panic!(
+        "{name}: the transcript has changed at line {}.\n--- expected\n{}\n--- found\n{}",
+        head + 1,
+        expected[head..expected.len() - tail].join("\n"),
+        found[head..found.len() - tail].join("\n"),
     );
 }
 
