@@ -1050,6 +1050,22 @@ fn real_logs_are_read() {
     }
 }
 
+#[test]
+fn two_values_on_a_line_do_not_make_up_for_a_value_on_two_lines() {
+    for (text, rows, bad) in [
+        ("{\"a\":1}\n\n{}{\"a\":2}\n", 1, 1),
+        ("{\"a\":1}\n{\"a\":2\n}\n{\"a\":3}{\"a\":4}\n", 1, 3),
+        ("{\"a\":1}\n{\"a\":2} \n \t\n {\"a\":3}\n", 3, 0),
+        ("{\"a\":1}\n{\"a\":2} {\n{\"a\":3}", 2, 1),
+    ] {
+        let folder = folder(&[("a.json", text.as_bytes())]);
+        let source = open(&folder, "a.json").unwrap();
+        let options = rejects("100%", None);
+        let (found, _) = read(&source, 1 << 20, &options).unwrap();
+        assert_eq!((found.len(), options.rejects.count()), (rows, bad), "{text}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
