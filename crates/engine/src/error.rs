@@ -393,17 +393,21 @@ fn unknown_function(message: &str) -> String {
 
 const NO_SIGNATURE: &str = "No function matches the given name and argument types '";
 
-/// DataFusion's complaint about a function's arguments, which lists its own attempts.
-fn no_signature(message: &str) -> Error {
-    let rest = message.split(NO_SIGNATURE).nth(1).unwrap_or_default();
-    let call = in_sql_words(rest.split('\'').next().unwrap_or_default());
-    let hint = if call.contains("TEXT") {
+/// What to do about arguments of the wrong `types`.
+fn cast_hint(types: &str) -> &'static str {
+    if types.contains("TEXT") {
         "CAST(x AS DOUBLE) converts a column; one of numbers is TEXT if it holds other text, and \
          --null says which text means null"
     } else {
         "CAST(x AS TYPE) converts an argument"
-    };
-    Error::usage_hint(format!("there is no `{call}`"), hint)
+    }
+}
+
+/// DataFusion's complaint about a function's arguments, which lists its own attempts.
+fn no_signature(message: &str) -> Error {
+    let rest = message.split(NO_SIGNATURE).nth(1).unwrap_or_default();
+    let call = in_sql_words(rest.split('\'').next().unwrap_or_default());
+    Error::usage_hint(format!("there is no `{call}`"), cast_hint(&call))
 }
 
 /// A message with SQL's names of types instead of Arrow's.
@@ -452,7 +456,7 @@ fn plan_error(message: &str) -> Error {
         let found = in_sql_words(&between(&found, "(DataType: ", ")").unwrap_or(found));
         return Error::usage_hint(
             format!("`{function}` does not take an argument of type {found}"),
-            "CAST the argument, or set the column's type with --schema",
+            cast_hint(&found),
         );
     }
     if message.contains(NO_SIGNATURE) {

@@ -91,19 +91,41 @@ fn rows_of(plan: &LogicalPlan) -> Route {
     if is_per_record(plan) {
         return Route::Rows { map: plan.clone(), skip: 0, fetch: None };
     }
-    if let LogicalPlan::Limit(limit) = plan
-        && is_per_record_but_for_fetch(&limit.input)
-        && let (Ok(SkipType::Literal(skip)), Ok(FetchType::Literal(fetch))) =
-            (limit.get_skip_type(), limit.get_fetch_type())
-    {
-        return Route::Rows { map: (*limit.input).clone(), skip, fetch };
+    if let Some((map, skip, fetch)) = limited(plan) {
+        return Route::Rows { map, skip, fetch };
     }
-    let why = match plan {
-        LogicalPlan::Sort(_) => "the query sorts rows that are not aggregated",
-        LogicalPlan::Window(_) => "the query has a window function",
-        _ => "the query has a step that is neither per record nor one aggregation",
-    };
+    let mut why = "the query has a step that is neither per record nor one aggregation";
+    // The first such step has the say; a walk that fails leaves the general word.
+    let _ = plan.apply(|node| {
+        why = match node {
+            LogicalPlan::Sort(_) => "the query sorts rows that are not aggregated",
+            LogicalPlan::Window(_) => "the query has a window function",
+            _ => return Ok(TreeNodeRecursion::Continue),
+        };
+        Ok(TreeNodeRecursion::Stop)
+    });
     Route::Engine { why: why.to_string() }
+}
+
+/// A per-record plan without its limit, and the limit. The optimiser moves a limit below the
+/// steps that give a row for each row.
+fn limited(plan: &LogicalPlan) -> Option<(LogicalPlan, usize, Option<usize>)> {
+    match plan {
+        LogicalPlan::Limit(limit) if is_per_record_but_for_fetch(&limit.input) => {
+            match (limit.get_skip_type(), limit.get_fetch_type()) {
+                (Ok(SkipType::Literal(skip)), Ok(FetchType::Literal(fetch))) => {
+                    Some(((*limit.input).clone(), skip, fetch))
+                }
+                _ => None,
+            }
+        }
+        LogicalPlan::Projection(_) | LogicalPlan::SubqueryAlias(_) => {
+            let (map, skip, fetch) = limited(plan.inputs().first()?)?;
+            let map = plan.with_new_exprs(plan.expressions(), vec![map]).ok()?;
+            Some((map, skip, fetch))
+        }
+        _ => None,
+    }
 }
 
 /// Whether every step looks at one record alone, from the source up.
