@@ -357,8 +357,25 @@ const UNKNOWN_FUNCTION: &str = "Invalid function '";
 
 /// The functions that a slip of the pen most likely meant, before all others.
 const USUAL_FUNCTIONS: [&str; 20] = [
-    "count", "sum", "min", "max", "mean", "avg", "median", "unique", "top_k", "quantile", "collect",
-    "date_trunc", "date_part", "date_bin", "lower", "upper", "coalesce", "substr", "make_date",
+    "count",
+    "sum",
+    "min",
+    "max",
+    "mean",
+    "avg",
+    "median",
+    "unique",
+    "top_k",
+    "quantile",
+    "collect",
+    "date_trunc",
+    "date_part",
+    "date_bin",
+    "lower",
+    "upper",
+    "coalesce",
+    "substr",
+    "make_date",
     "regexp_match",
 ];
 

@@ -71,8 +71,10 @@ impl Added {
     /// # Errors
     /// A message for the user where a parameter is missing or out of range.
     pub fn with_parameters(self, parameters: &[ScalarValue]) -> Result<Function, String> {
-        let integer = |value: &ScalarValue, what: &str, range: std::ops::RangeInclusive<i64>| {
-            match value.cast_to(&DataType::Int64) {
+        let integer =
+            |value: &ScalarValue, what: &str, range: std::ops::RangeInclusive<i64>| match value
+                .cast_to(&DataType::Int64)
+            {
                 Ok(ScalarValue::Int64(Some(n))) if range.contains(&n) && !is_fraction(value) => {
                     Ok(n as usize)
                 }
@@ -82,8 +84,7 @@ impl Added {
                     range.start(),
                     range.end(),
                 )),
-            }
-        };
+            };
         let arity = || Err(format!("`{}` is called as {}", self.name(), self.usage()));
         match (self, parameters) {
             (Added::Unique, []) => Ok(Function::Unique(HllParams::default())),
@@ -125,9 +126,7 @@ impl Added {
             Added::Unique => refuse("numbers, strings, dates, times and booleans"),
             Added::TopK if crate::table::is_rankable(value) => Ok(top_k_type(value)),
             Added::TopK => refuse("numbers, strings, dates, times and booleans"),
-            Added::Quantile if !value.is_numeric() && value != &DataType::Null => {
-                refuse("numbers")
-            }
+            Added::Quantile if !value.is_numeric() && value != &DataType::Null => refuse("numbers"),
             Added::Quantile => match arguments {
                 [_, DataType::List(_)] | [_, _, _, ..] => Ok(list_of(&DataType::Float64)),
                 _ => Ok(DataType::Float64),
@@ -273,12 +272,8 @@ impl OneGroup {
 impl Accumulator for OneGroup {
     fn update_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
         let groups = vec![0; values[0].len()];
-        let rows = state::Rows {
-            values: Some(&values[0]),
-            filter: None,
-            groups: &groups,
-            group_count: 1,
-        };
+        let rows =
+            state::Rows { values: Some(&values[0]), filter: None, groups: &groups, group_count: 1 };
         self.column.get_mut().update(&rows).map_err(external)
     }
 

@@ -99,8 +99,7 @@ impl SpillFile {
         let failed = |e| Error::io("read a spill file in", &self.folder, e);
         let mut file = file.try_clone().map_err(failed)?;
         file.seek(SeekFrom::Start(0)).map_err(failed)?;
-        let reader =
-            StreamReader::try_new(BufReader::with_capacity(BUFFER_BYTES, file), None)?;
+        let reader = StreamReader::try_new(BufReader::with_capacity(BUFFER_BYTES, file), None)?;
         Ok(Box::new(reader.map(|batch| Ok(batch?))))
     }
 }
