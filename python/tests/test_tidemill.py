@@ -27,9 +27,10 @@ def home(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("TIDEMILL_HOME", str(tmp_path_factory.mktemp("home")))
 
 
-@pytest.mark.parametrize(
-    "module", [tidemill, tidemill._errors, tidemill._result, tidemill._run], ids=lambda m: m.__name__
-)
+MODULES = [tidemill, tidemill._errors, tidemill._result, tidemill._run]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
 def test_examples_in_docstrings_are_true(module):
     assert doctest.testmod(module).failed == 0
 
@@ -204,7 +205,8 @@ def test_an_interrupt_ends_a_query_that_would_never_end(read, tmp_path):
             print("interrupted")
     """
     if "run" in read:
-        script = script.replace("'sql': sql}", "'sql': sql}, 'source': {'url': '-', 'format': 'csv'}, 'sink': {'url': 'x.csv'}")
+        source = "'source': {'url': '-', 'format': 'csv'}, 'sink': {'url': 'x.csv'}"
+        script = script.replace("'sql': sql}", f"'sql': sql}}, {source}")
         script = script.replace("FROM '-'", "FROM source")
     done = run_script(script, cwd=tmp_path, timeout=60)
     assert done.stdout == "interrupted\n", done.stderr

@@ -27,7 +27,7 @@ def query(
     threads: int | None = None,
     max_bad: str | int | None = None,
 ) -> Result:
-    """Answer SQL straight over files.
+    r"""Answer SQL straight over files.
 
     The query is planned when this returns, and computed in the background from then on.
 
@@ -68,7 +68,7 @@ def query(
     --------
     >>> import pathlib, tempfile, pyarrow, tidemill as tm
     >>> path = pathlib.Path(tempfile.mkdtemp(), "hits.csv")
-    >>> _ = path.write_text("page,user\\n/,ann\\n/,bob\\n/buy,ann\\n")
+    >>> _ = path.write_text("page,user\n/,ann\n/,bob\n/buy,ann\n")
     >>> result = tm.query(f"SELECT page, unique(user) AS users FROM '{path}' GROUP BY page "
     ...                   "ORDER BY page")
     >>> pyarrow.table(result).to_pylist()
@@ -102,7 +102,7 @@ def run(
     threads: int | None = None,
     max_bad: str | int | None = None,
 ) -> Result | Written:
-    """Run a job: a source, a map, tables and a sink.
+    r"""Run a job: a source, a map, tables and a sink.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def run(
     --------
     >>> import pathlib, tempfile, tidemill as tm
     >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> _ = (folder / "hits.csv").write_text("page,user\\n/,ann\\n/,bob\\n/buy,ann\\n")
+    >>> _ = (folder / "hits.csv").write_text("page,user\n/,ann\n/,bob\n/buy,ann\n")
     >>> written = tm.run({
     ...     "source": {"url": str(folder / "hits.csv")},
     ...     "tables": {"by": ["page"], "users": "unique(user)"},

@@ -15,10 +15,22 @@ use tidemill_engine::{Error, Kind};
 
 use crate::args::Cli;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+/// Has glibc give blocks of 1 MiB and more back to the system when they are freed.
+///
+/// Left alone it raises that threshold up to 32 MiB as it sees such blocks, and keeps what was
+/// freed: 5 million groups under `--memory 512M` peaked at 536 MB instead of 381 MB. The demo's job
+/// over 10 million rows takes the same time either way.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn give_memory_back() {
+    // SAFETY: called before any other thread exists; the call only sets a number.
+    unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 20) };
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn give_memory_back() {}
 
 fn main() -> ExitCode {
+    give_memory_back();
     let cli = Cli::parse();
     match verbs::perform(cli.verb) {
         Ok(verbs::Outcome::Complete) => ExitCode::SUCCESS,

@@ -340,7 +340,7 @@ impl From<datafusion::error::DataFusionError> for Error {
                 Error::usage(unknown_function(&message))
             }
             Df::Plan(message) | Df::NotImplemented(message) | Df::Configuration(message) => {
-                plan_error(message)
+                plan_error(&message)
             }
             Df::ResourcesExhausted(message) => Error::Memory {
                 message,
@@ -391,6 +391,53 @@ fn unknown_function(message: &str) -> String {
     }
 }
 
+const NO_SIGNATURE: &str = "No function matches the given name and argument types '";
+
+/// What to do about arguments of the wrong `types`.
+fn cast_hint(types: &str) -> &'static str {
+    if types.contains("TEXT") {
+        "CAST(x AS DOUBLE) converts a column; one of numbers is TEXT if it holds other text, and \
+         --null says which text means null"
+    } else {
+        "CAST(x AS TYPE) converts an argument"
+    }
+}
+
+/// DataFusion's complaint about a function's arguments, which lists its own attempts.
+fn no_signature(message: &str) -> Error {
+    let rest = message.split(NO_SIGNATURE).nth(1).unwrap_or_default();
+    let call = in_sql_words(rest.split('\'').next().unwrap_or_default());
+    Error::usage_hint(format!("there is no `{call}`"), cast_hint(&call))
+}
+
+/// A message with SQL's names of types instead of Arrow's.
+fn in_sql_words(message: &str) -> String {
+    let mut text = String::with_capacity(message.len());
+    let mut rest = message;
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    while let Some(start) = rest.find(is_word) {
+        let (before, word) = rest.split_at(start);
+        let end = word.find(|c| !is_word(c)).unwrap_or(word.len());
+        text.push_str(before);
+        text.push_str(match &word[..end] {
+            "Utf8" | "LargeUtf8" | "Utf8View" => "TEXT",
+            "Int8" => "TINYINT",
+            "Int16" => "SMALLINT",
+            "Int32" => "INT",
+            "Int64" => "BIGINT",
+            "UInt64" => "BIGINT UNSIGNED",
+            "Float32" => "FLOAT",
+            "Float64" => "DOUBLE",
+            "Date32" => "DATE",
+            "Boolean" => "BOOLEAN",
+            other => other,
+        });
+        rest = &word[end..];
+    }
+    text.push_str(rest);
+    text
+}
+
 /// The SQL parser's complaint without its own name in front.
 fn parser_message(message: &str) -> String {
     let message = message.strip_prefix("sql parser error: ").unwrap_or(message);
@@ -398,22 +445,23 @@ fn parser_message(message: &str) -> String {
 }
 
 /// A planner's complaint; of one about a function's arguments, what matters.
-fn plan_error(message: String) -> Error {
+fn plan_error(message: &str) -> Error {
     let between = |text: &str, start: &str, end: &str| {
         let text = &text[text.find(start)? + start.len()..];
         Some(text[..text.find(end)?].to_string())
     };
-    if let Some(function) = between(&message, "Function '", "' failed to match any signature")
-        && let Some(found) = between(&message, "but received ", ".,")
+    if let Some(function) = between(message, "Function '", "' failed to match any signature")
+        && let Some(found) = between(message, "but received ", ".,")
     {
-        let found = between(&found, "(DataType: ", ")").unwrap_or(found);
+        let found = in_sql_words(&between(&found, "(DataType: ", ")").unwrap_or(found));
         return Error::usage_hint(
             format!("`{function}` does not take an argument of type {found}"),
-            "CAST the argument, or set the column's type with --schema",
+            cast_hint(&found),
         );
     }
-    match message.split_once("\nThis issue was likely caused by a bug") {
-        Some((message, _)) => Error::usage(message.trim_start_matches("Internal error: ")),
-        None => Error::usage(message),
+    if message.contains(NO_SIGNATURE) {
+        return no_signature(message);
     }
+    let message = message.split("\nThis issue was likely caused by a bug").next().unwrap_or(message);
+    Error::usage(in_sql_words(message.trim_start_matches("Internal error: ")))
 }

@@ -459,8 +459,8 @@ impl Tree {
                     nodes.iter().filter_map(Node::name).map(str::to_owned).collect();
                 let wanted =
                     names.iter().position(|name| Some(name.as_str()) == rest.first().copied());
-                let named = nodes.iter_mut().filter(|node| node.name().is_some());
-                match wanted.and_then(|position| named.skip(position).next()) {
+                let mut named = nodes.iter_mut().filter(|node| node.name().is_some());
+                match wanted.and_then(|position| named.nth(position)) {
                     Some(Node { value: Value::Table(table), .. }) if rest.len() > 1 => {
                         table.descend(&rest[1..], key, place)
                     }

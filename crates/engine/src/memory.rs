@@ -277,7 +277,8 @@ mod tests {
     #[test]
     fn a_size_that_cannot_be_used_is_refused_by_the_name_it_was_given_under() {
         let machine = || 8u64 << 30;
-        let message = |flag, variable| choose(flag, variable, None, machine).unwrap_err().to_string();
+        let message =
+            |flag, variable| choose(flag, variable, None, machine).unwrap_err().to_string();
         assert_eq!(
             message(Some("10M"), None),
             "--memory: `10M` is 10 MiB of memory, too little to work with\n\

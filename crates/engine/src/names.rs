@@ -114,10 +114,7 @@ mod tests {
 
     #[test]
     fn of_several_spellings_the_exact_one_counts() {
-        check(
-            "SELECT Total, TOTAL, total FROM t",
-            "SELECT \"Total\", \"TOTAL\", total FROM t",
-        );
+        check("SELECT Total, TOTAL, total FROM t", "SELECT \"Total\", \"TOTAL\", total FROM t");
     }
 
     #[test]

@@ -18,57 +18,6 @@ fn step() -> io::Result<()> {
     fault::step()
 }
 
-/// Makes the n-th operation of this thread fail.
-#[cfg(test)]
-pub(super) mod fault {
-    use std::cell::Cell;
-    use std::io;
-
-    /// What happens at the chosen operation.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub(crate) enum Fault {
-        /// It fails; later ones work: a full disk, a refused permission.
-        Once,
-        /// It and all later ones fail: from here on the process is as good as dead.
-        Crash,
-        /// It fails, the next so many work, and then all fail: a crash in the middle of the
-        /// answer to a failure.
-        OnceThenCrash(usize),
-        /// The process is killed there, as by `kill -9`.
-        Kill,
-    }
-
-    thread_local! {
-        static PLAN: Cell<Option<(usize, Fault)>> = const { Cell::new(None) };
-        static COUNT: Cell<usize> = const { Cell::new(0) };
-    }
-
-    /// Runs `work` with its `n`-th operation (from 0) failing; says whether it came that far.
-    pub(crate) fn with<T>(n: usize, fault: Fault, work: impl FnOnce() -> T) -> (T, bool) {
-        COUNT.set(0);
-        PLAN.set(Some((n, fault)));
-        let result = work();
-        PLAN.set(None);
-        (result, COUNT.get() > n)
-    }
-
-    pub(super) fn step() -> io::Result<()> {
-        let Some((n, fault)) = PLAN.get() else { return Ok(()) };
-        let count = COUNT.get();
-        COUNT.set(count + 1);
-        if count == n && fault == Fault::Kill {
-            use rustix::process::{Signal, getpid, kill_process};
-            let _ = kill_process(getpid(), Signal::KILL);
-        }
-        let fails = match fault {
-            Fault::Once | Fault::Kill => count == n,
-            Fault::Crash => count >= n,
-            Fault::OnceThenCrash(later) => count == n || count > n + later,
-        };
-        if fails { Err(io::Error::other("injected fault")) } else { Ok(()) }
-    }
-}
-
 /// Creates a folder.
 pub(super) fn create_dir(path: &Path) -> io::Result<()> {
     step()?;
@@ -243,4 +192,55 @@ pub(super) fn sync_all(folder: &Path) -> io::Result<bool> {
 #[cfg(not(target_os = "linux"))]
 pub(super) fn sync_all(_folder: &Path) -> io::Result<bool> {
     Ok(false)
+}
+
+/// Makes the n-th operation of this thread fail.
+#[cfg(test)]
+pub(super) mod fault {
+    use std::cell::Cell;
+    use std::io;
+
+    /// What happens at the chosen operation.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum Fault {
+        /// It fails; later ones work: a full disk, a refused permission.
+        Once,
+        /// It and all later ones fail: from here on the process is as good as dead.
+        Crash,
+        /// It fails, the next so many work, and then all fail: a crash in the middle of the
+        /// answer to a failure.
+        OnceThenCrash(usize),
+        /// The process is killed there, as by `kill -9`.
+        Kill,
+    }
+
+    thread_local! {
+        static PLAN: Cell<Option<(usize, Fault)>> = const { Cell::new(None) };
+        static COUNT: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// Runs `work` with its `n`-th operation (from 0) failing; says whether it came that far.
+    pub(crate) fn with<T>(n: usize, fault: Fault, work: impl FnOnce() -> T) -> (T, bool) {
+        COUNT.set(0);
+        PLAN.set(Some((n, fault)));
+        let result = work();
+        PLAN.set(None);
+        (result, COUNT.get() > n)
+    }
+
+    pub(super) fn step() -> io::Result<()> {
+        let Some((n, fault)) = PLAN.get() else { return Ok(()) };
+        let count = COUNT.get();
+        COUNT.set(count + 1);
+        if count == n && fault == Fault::Kill {
+            use rustix::process::{Signal, getpid, kill_process};
+            let _ = kill_process(getpid(), Signal::KILL);
+        }
+        let fails = match fault {
+            Fault::Once | Fault::Kill => count == n,
+            Fault::Crash => count >= n,
+            Fault::OnceThenCrash(later) => count == n || count > n + later,
+        };
+        if fails { Err(io::Error::other("injected fault")) } else { Ok(()) }
+    }
 }

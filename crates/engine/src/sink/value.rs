@@ -620,9 +620,9 @@ fn fraction(value: u64, per_second: i64, out: &mut Vec<u8>) {
     }
     let nanos = value * (1_000_000_000 / per_second.unsigned_abs());
     out.push(b'.');
-    if nanos % 1_000_000 == 0 {
+    if nanos.is_multiple_of(1_000_000) {
         digits(nanos / 1_000_000, 3, out);
-    } else if nanos % 1_000 == 0 {
+    } else if nanos.is_multiple_of(1_000) {
         digits(nanos / 1_000, 6, out);
     } else {
         digits(nanos, 9, out);

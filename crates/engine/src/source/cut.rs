@@ -220,7 +220,7 @@ impl Cutter {
                         Some(escape) => memchr::memchr2(quote, escape, rest),
                         None => memchr::memchr(quote, rest),
                     };
-                    let Some(next) = next else { return None };
+                    let next = next?;
                     self.state = self.grammar.step(State::Quoted, rest[next]);
                     at += next + 1;
                 }
@@ -284,10 +284,11 @@ impl Cutter {
     ) -> Option<usize> {
         for (at, &byte) in block.iter().enumerate() {
             self.state = self.grammar.step(self.state, byte);
-            if byte == b'\n' && self.state == State::RecordStart {
-                if let Some(stop) = outside(&block[at..=at], at) {
-                    return Some(stop);
-                }
+            if byte == b'\n'
+                && self.state == State::RecordStart
+                && let Some(stop) = outside(&block[at..=at], at)
+            {
+                return Some(stop);
             }
         }
         None
@@ -564,8 +565,8 @@ mod tests {
             let mut cutter = Cutter::new(grammar);
             let head = cutter.last_end(&input[..at]);
             let tail = cutter.last_end(&input[at..]).map(|end| end + at);
-            prop_assert_eq!(head, all.iter().copied().filter(|end| *end <= at).next_back());
-            prop_assert_eq!(tail, all.iter().copied().filter(|end| *end > at).next_back());
+            prop_assert_eq!(head, all.iter().copied().rfind(|end| *end <= at));
+            prop_assert_eq!(tail, all.iter().copied().rfind(|end| *end > at));
         }
 
         #[test]
@@ -627,8 +628,8 @@ mod tests {
             let mut cutter = Cutter::new(grammar);
             let head = cutter.last_end(&input[..at]);
             let tail = cutter.last_end(&input[at..]).map(|end| end + at);
-            prop_assert_eq!(head, all.iter().copied().filter(|end| *end <= at).next_back());
-            prop_assert_eq!(tail, all.iter().copied().filter(|end| *end > at).next_back());
+            prop_assert_eq!(head, all.iter().copied().rfind(|end| *end <= at));
+            prop_assert_eq!(tail, all.iter().copied().rfind(|end| *end > at));
             prop_assert_eq!(cutter.state(), state);
         }
     }

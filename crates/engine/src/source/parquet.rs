@@ -47,7 +47,7 @@ pub(super) fn columns(files: &[Arc<SourceFile>]) -> Result<(Vec<FieldRef>, usize
             });
         }
         let metadata = load(file)?;
-        let own: Vec<FieldRef> = metadata.schema().fields().iter().map(|f| plain(f)).collect();
+        let own: Vec<FieldRef> = metadata.schema().fields().iter().map(plain).collect();
         let _ = file.metadata.set(metadata);
         match &first {
             None => first = Some((own, file)),
@@ -335,11 +335,12 @@ impl Positioned {
         let chunk = chunk.filter(|chunk| start.saturating_add(length) <= self.chunks[*chunk].1);
         let Some(chunk) = chunk else { return self.read(start, length) };
         let mut windows = self.windows.lock();
-        if let Some((from, bytes)) = windows.get(&chunk) {
-            if start >= *from && start + length <= from + bytes.len() as u64 {
-                #[allow(clippy::cast_possible_truncation)] // Less than the window's length.
-                return Ok(bytes.slice((start - from) as usize..));
-            }
+        if let Some((from, bytes)) = windows.get(&chunk)
+            && start >= *from
+            && start + length <= from + bytes.len() as u64
+        {
+            #[allow(clippy::cast_possible_truncation)] // Less than the window's length.
+            return Ok(bytes.slice((start - from) as usize..));
         }
         let end = self.chunks[chunk].1.min(self.open.size());
         let wanted = length.max(WINDOW_BYTES).min(end.saturating_sub(start)).max(length);

@@ -75,16 +75,16 @@ fn read(source: &Arc<Source>, target: u64, options: &ReadOptions) -> Result<(Row
             }
         }
         let truth = expected.filter(|(of, _)| *of == file && split.pieces[0].range.start > 0);
-        if let Some((_, start)) = truth {
-            if reader.start() != Some(start) {
-                assert!(!reader.is_exact());
-                again += 1;
-                (part, failure) = (Vec::new(), None);
-                reader = source
-                    .read(&split, &ReadOptions { exact_start: Some(start), ..options.clone() })?;
-                for batch in &mut reader {
-                    part.extend(rows_of(&batch?));
-                }
+        if let Some((_, start)) = truth
+            && reader.start() != Some(start)
+        {
+            assert!(!reader.is_exact());
+            again += 1;
+            (part, failure) = (Vec::new(), None);
+            reader = source
+                .read(&split, &ReadOptions { exact_start: Some(start), ..options.clone() })?;
+            for batch in &mut reader {
+                part.extend(rows_of(&batch?));
             }
         }
         if let Some(failure) = failure {
@@ -305,7 +305,8 @@ fn sources_that_cannot_be_opened_say_why() {
 
 #[test]
 fn a_file_that_changes_after_it_was_listed_is_an_error() {
-    let change: &[(&str, fn(&Path))] = &[
+    type Change = fn(&Path);
+    let change: &[(&str, Change)] = &[
         ("removed", |path| std::fs::remove_file(path).unwrap()),
         ("shrunk", |path| {
             std::fs::File::options().write(true).open(path).unwrap().set_len(10).unwrap();
@@ -585,7 +586,7 @@ fn bad_csv_records_are_located_explained_kept_and_skipped() {
     assert_eq!(shown[0].line, 60_002);
     assert_eq!(shown[0].offset, first as u64);
     assert_eq!(shown[0].column.as_deref(), Some("x"));
-    assert_eq!(shown[0].reason, "expected a Float64, found `oops`");
+    assert_eq!(shown[0].reason, "expected a DOUBLE, found `oops`");
     let message = error.to_string();
     assert!(
         message.contains("hint: --null 'oops' if it means null, or --schema 'x TEXT'"),
@@ -604,8 +605,8 @@ fn bad_csv_records_are_located_explained_kept_and_skipped() {
         assert_eq!(
             found,
             [
-                (60_002, "expected a Float64, found `oops`".to_string()),
-                (60_004, "expected an Int64, found `1.5`".into()),
+                (60_002, "expected a DOUBLE, found `oops`".to_string()),
+                (60_004, "expected a BIGINT, found `1.5`".into()),
                 (60_006, "expected 3 fields, found 2".into()),
                 (60_007, "expected 3 fields, found 4".into()),
                 (60_008, "field 3 is not valid UTF-8".into()),
@@ -635,10 +636,10 @@ fn bad_csv_records_are_located_explained_kept_and_skipped() {
 #[test]
 fn bad_json_records_are_located_and_explained() {
     let lines: &[(&str, &str)] = &[
-        ("{\"a\": 1.5}", "expected an Int64, found `1.5`"),
-        ("{\"a\": \"x\"}", "expected an Int64, found `x`"),
-        ("{\"a\": true}", "expected an Int64, found `true`"),
-        ("{\"a\": {\"z\": 1}}", "expected an Int64, found an object"),
+        ("{\"a\": 1.5}", "expected a BIGINT, found `1.5`"),
+        ("{\"a\": \"x\"}", "expected a BIGINT, found `x`"),
+        ("{\"a\": true}", "expected a BIGINT, found `true`"),
+        ("{\"a\": {\"z\": 1}}", "expected a BIGINT, found an object"),
         ("{\"a\": 1} {\"a\": 2}", "the line goes on after its value"),
         ("{\"a\": 1", "the line ends within its value"),
         ("{\"a\": nope}", "not valid JSON"),
@@ -648,7 +649,7 @@ fn bad_json_records_are_located_and_explained() {
         ("{\"s\": 3}", "expected an object, found a number `3`"),
         ("{\"l\": [{\"d\": \"2013-01-01 05:00:00\"}]}", "expected a date"),
         ("{\"b\": \"yes\"}", "expected a Boolean"),
-        ("{\"f\": \"abc\"}", "expected a Float64, found `abc`"),
+        ("{\"f\": \"abc\"}", "expected a DOUBLE, found `abc`"),
     ];
     let good = "{\"a\": 1, \"s\": {\"t\": \"2013-01-01T00:00:00\"}, \"l\": [{\"d\": \"2013-01-01\"}], \"b\": true, \"f\": 0.5}\n";
     for (line, reason) in lines {
@@ -1046,6 +1047,22 @@ fn real_logs_are_read() {
         let (whole, _) = read(&source, u64::MAX, &ReadOptions::default()).unwrap();
         assert_eq!(whole.len(), expected, "{name}");
         assert_eq!(read(&source, 70_000, &ReadOptions::default()).unwrap().0, whole);
+    }
+}
+
+#[test]
+fn two_values_on_a_line_do_not_make_up_for_a_value_on_two_lines() {
+    for (text, rows, bad) in [
+        ("{\"a\":1}\n\n{}{\"a\":2}\n", 1, 1),
+        ("{\"a\":1}\n{\"a\":2\n}\n{\"a\":3}{\"a\":4}\n", 1, 3),
+        ("{\"a\":1}\n{\"a\":2} \n \t\n {\"a\":3}\n", 3, 0),
+        ("{\"a\":1}\n{\"a\":2} {\n{\"a\":3}", 2, 1),
+    ] {
+        let folder = folder(&[("a.json", text.as_bytes())]);
+        let source = open(&folder, "a.json").unwrap();
+        let options = rejects("100%", None);
+        let (found, _) = read(&source, 1 << 20, &options).unwrap();
+        assert_eq!((found.len(), options.rejects.count()), (rows, bad), "{text}");
     }
 }
 

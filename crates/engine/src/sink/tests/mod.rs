@@ -477,7 +477,7 @@ fn one_file_is_written_staged_and_committed() {
         // A sink that is dropped leaves nothing, not even the folders it made.
         assert_eq!(tree(temp.path()), BTreeMap::new());
         let written = run(&spec, &[flights()], 1 << 20).unwrap();
-        assert_eq!(written.paths, [spec.url.clone()]);
+        assert_eq!(written.paths, std::slice::from_ref(&spec.url));
         assert_eq!(written.root, path.parent().unwrap().display().to_string());
         assert_eq!((written.files, written.rows), (1, 4));
         assert_eq!(std::fs::metadata(&path).unwrap().len(), written.bytes);
@@ -495,7 +495,7 @@ fn one_file_is_written_staged_and_committed() {
 fn an_empty_result_is_a_file_with_a_header_and_no_partitioned_file() {
     let temp = tempfile::tempdir().unwrap();
     let none = flights().slice(0, 0);
-    run(&template(&temp, "x.csv"), &[none.clone()], 1 << 20).unwrap();
+    run(&template(&temp, "x.csv"), std::slice::from_ref(&none), 1 << 20).unwrap();
     let written = run(&template(&temp, "out/{day}.csv"), &[none], 1 << 20).unwrap();
     assert_eq!(written.files, 0);
     let expected = [("x.csv".to_owned(), "day,state,users,delay,note\n".to_owned())];

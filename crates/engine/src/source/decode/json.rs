@@ -1,8 +1,9 @@
 //! JSON lines, by Arrow's push decoder.
 //!
 //! One line is one record: a line that holds two values, and a value that spans two lines,
-//! are malformed. Arrow's decoder takes any white space between values, so the number of rows
-//! it finds is compared with the number of lines, which costs one count of line ends.
+//! are malformed. Arrow's decoder takes any white space between values, so it is given a line
+//! at a time and has to have exactly one more record after it. (Comparing the number of rows
+//! with that of lines is not enough: `{}{}` makes up for a record that spans two lines.)
 //!
 //! Columns of numbers other than floats, of dates and of timestamps come out of Arrow as the
 //! text they are written in, and [`values`] gives them their type: Arrow itself would read
@@ -161,39 +162,47 @@ impl JsonDecoder {
     }
 
     fn decode_from(&mut self, block: &[u8], out: &mut Vec<RecordBatch>) -> Result<(), usize> {
-        let (mut at, mut done, before) = (0, 0, out.len());
+        // Where the first record that is not in `out` starts.
+        let (mut at, mut done, mut held) = (0, 0, 0);
         while at < block.len() {
-            at += self.decoder.decode(&block[at..]).map_err(|_| done)?;
-            let Some(batch) = self.decoder.flush().map_err(|_| done)? else { break };
-            out.push(self.typed(&batch).ok_or(done)?);
-            // After a full batch the decoder stands before the next value.
-            done = at;
+            let end = memchr::memchr(b'\n', &block[at..]).map_or(block.len(), |end| at + end + 1);
+            let line = &block[at..end];
+            at = end;
+            if line[0].is_ascii_whitespace() && line.trim_ascii().is_empty() {
+                continue;
+            }
+            let used = self.decoder.decode(line).map_err(|_| done)?;
+            held += 1;
+            let is_whole = self.decoder.len() == held && !self.decoder.has_partial_record();
+            // A full decoder stops behind its last value.
+            if !is_whole || !line[used..].trim_ascii().is_empty() {
+                return Err(done);
+            }
+            if held == self.batch_rows {
+                self.flush(out).ok_or(done)?;
+                (done, held) = (at, 0);
+            }
         }
-        let rows: usize = out[before..].iter().map(RecordBatch::num_rows).sum();
-        let lines = memchr::memchr_iter(b'\n', block).count();
-        if rows == lines || rows == lines - blank_lines(block) {
-            Ok(())
-        } else {
-            out.truncate(before);
-            Err(0)
+        if held > 0 {
+            self.flush(out).ok_or(done)?;
         }
+        Ok(())
     }
-}
 
-fn blank_lines(block: &[u8]) -> usize {
-    block
-        .split_inclusive(|byte| *byte == b'\n')
-        .filter(|line| line.ends_with(b"\n") && line.trim_ascii().is_empty())
-        .count()
+    fn flush(&mut self, out: &mut Vec<RecordBatch>) -> Option<()> {
+        let batch = self.decoder.flush().ok()??;
+        out.push(self.typed(&batch)?);
+        Some(())
+    }
 }
 
 impl RecordDecoder for JsonDecoder {
     fn decode(&mut self, block: &[u8], out: &mut Vec<RecordBatch>) -> Result<(), usize> {
         let result = self.decode_from(block, out);
-        if result.is_err() {
-            if let Ok(decoder) = Self::decoder(&self.wire, self.batch_rows) {
-                self.decoder = decoder;
-            }
+        if result.is_err()
+            && let Ok(decoder) = Self::decoder(&self.wire, self.batch_rows)
+        {
+            self.decoder = decoder;
         }
         result
     }

@@ -455,7 +455,7 @@ fn timestamp(text: &str, unit: TimeUnit, zone: Option<&Zone>) -> Option<i64> {
     seconds.checked_mul(per_second)?.checked_add(i64::from(written.nanos / step))
 }
 
-/// A type's name with its article and, where it helps, its form: "an Int64".
+/// A type's name in SQL's words with its article and, where it helps, its form: "a BIGINT".
 pub(crate) fn describe(data_type: &DataType) -> String {
     match data_type {
         DataType::Date32 | DataType::Date64 => "a date (YYYY-MM-DD)".into(),
@@ -476,7 +476,7 @@ pub(crate) fn describe(data_type: &DataType) -> String {
         DataType::Struct(_) | DataType::Map(_, _) => "an object".into(),
         DataType::List(_) | DataType::LargeList(_) => "an array".into(),
         other => {
-            let name = other.to_string();
+            let name = crate::types::sql_type(other);
             let article = if name.starts_with(['A', 'E', 'I', 'O']) { "an" } else { "a" };
             format!("{article} {name}")
         }

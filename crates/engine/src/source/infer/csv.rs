@@ -92,10 +92,10 @@ impl Inference {
                 continue;
             }
             for (kind, field) in self.kinds.iter_mut().zip(records.fields()) {
-                if let Ok(text) = std::str::from_utf8(field) {
-                    if !dialect.is_null(text) {
-                        kind.add(text);
-                    }
+                if let Ok(text) = std::str::from_utf8(field)
+                    && !dialect.is_null(text)
+                {
+                    kind.add(text);
                 }
             }
         }
