@@ -26,11 +26,9 @@ use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{DFParser, Statement};
-use datafusion::sql::sqlparser::ast::{
-    Expr as SqlExpr, Statement as SqlStatement, Visit, Visitor,
-};
-use futures::{FutureExt, StreamExt};
+use datafusion::sql::sqlparser::ast::{Expr as SqlExpr, Statement as SqlStatement, Visit, Visitor};
 use futures::executor::block_on;
+use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
 use serde::Serialize;
 
@@ -153,11 +151,8 @@ impl Plan {
             if let (None, Some(schema)) = (&spec.schema, &query.schema) {
                 spec.schema = Some(parse_schema(&context, schema)?);
             }
-            let source = Arc::new(Source::open_with(
-                &spec,
-                Box::new(std::io::stdin()),
-                &settings.cancel,
-            )?);
+            let source =
+                Arc::new(Source::open_with(&spec, Box::new(std::io::stdin()), &settings.cancel)?);
             let table = Arc::new(SourceTable::new(source, run.clone()));
             context.register_table(reference, Arc::clone(&table) as Arc<dyn TableProvider>)?;
             tables.push((name, table));
@@ -290,7 +285,15 @@ impl Plan {
                 let (map, context, scan) = self.per_split(map)?;
                 let budget_bytes = self.settings.share(1, 2);
                 let (threads, limits) = (self.settings.threads, (*skip, *fetch));
-                Inner::Rows(Rows::start(map, context, scan, threads, budget_bytes, &cancel, limits)?)
+                Inner::Rows(Rows::start(
+                    map,
+                    context,
+                    scan,
+                    threads,
+                    budget_bytes,
+                    &cancel,
+                    limits,
+                )?)
             }
             Route::Engine { .. } => Inner::Engine(Background::start(
                 self.context.state(),
@@ -595,9 +598,11 @@ pub(crate) const RUN_STACK_BYTES: usize = 16 << 20;
 fn on_large_stack<T: Send>(bytes: usize, run: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("plan".into()).stack_size(bytes);
-        let thread = thread
-            .spawn_scoped(scope, run)
-            .map_err(|e| Error::Io { action: "start", path: "a thread".into(), source: e })?;
+        let thread = thread.spawn_scoped(scope, run).map_err(|e| Error::Io {
+            action: "start",
+            path: "a thread".into(),
+            source: e,
+        })?;
         thread.join().unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
     })
 }
@@ -715,8 +720,8 @@ fn parse_schema(context: &SessionContext, text: &str) -> Result<SchemaRef> {
     let mut statements = DFParser::parse_sql(&sql).map_err(|e| refused(e.into()))?;
     let statement = statements.pop_front().filter(|_| statements.is_empty());
     let statement = statement.ok_or_else(|| refused(Error::usage("it holds a `;`")))?;
-    let plan = block_on(context.state().statement_to_plan(statement))
-        .map_err(|e| refused(e.into()))?;
+    let plan =
+        block_on(context.state().statement_to_plan(statement)).map_err(|e| refused(e.into()))?;
     match plan {
         LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(table)) => {
             Ok(Arc::new(without_metadata(table.input.schema().as_arrow())))
@@ -972,7 +977,11 @@ impl Account {
     fn coverage(&self, ended: bool) -> Coverage {
         if let Some(merged) = &self.merged {
             let complete = merged.complete && ended;
-            return Coverage { complete, estimates: self.estimates.lock().clone(), ..merged.clone() };
+            return Coverage {
+                complete,
+                estimates: self.estimates.lock().clone(),
+                ..merged.clone()
+            };
         }
         let sum = |of: fn(&Scan) -> Amount| {
             self.scans().map(|scan| of(&scan)).fold(Amount::default(), |a, b| Amount {

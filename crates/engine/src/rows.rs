@@ -160,7 +160,8 @@ impl Rows {
                 if let (true, Some((_, outcome))) = (must_check, &lane.done) {
                     if let Some(start) = self.right_start(outcome.as_ref()) {
                         shared.scan.set_exact_start(self.at, start);
-                        self.again = Some(shared.map.execute(self.at, Arc::clone(&shared.context))?);
+                        self.again =
+                            Some(shared.map.execute(self.at, Arc::clone(&shared.context))?);
                         lanes.pop();
                         shared.changed.notify_all();
                         return Ok(None);

@@ -145,7 +145,8 @@ impl TableProvider for SourceTable {
                 .collect(),
             mode => {
                 let wanted = if let Some(ScanMode::Pooled(count)) = mode { *count } else { 1 };
-                let queue = Arc::new(Queue { scan, splits: Mutex::default(), next: AtomicUsize::new(0) });
+                let queue =
+                    Arc::new(Queue { scan, splits: Mutex::default(), next: AtomicUsize::new(0) });
                 (0..wanted.clamp(1, queue.scan.splits.len().max(1)))
                     .map(|_| Arc::new(Pulled { queue: Arc::clone(&queue) }) as _)
                     .collect()
@@ -457,8 +458,7 @@ impl PartitionStream for Pulled {
         let sender = builder.tx();
         let queue = Arc::clone(&self.queue);
         builder.spawn_blocking(move || {
-            let sent = queue
-                .pull(|batch| sender.blocking_send(batch.map_err(external)).is_ok());
+            let sent = queue.pull(|batch| sender.blocking_send(batch.map_err(external)).is_ok());
             sent.map_err(external)
         });
         builder.build()

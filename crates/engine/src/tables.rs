@@ -56,7 +56,8 @@ pub fn run(work: &Work<'_>) -> Result<Merged> {
     // A third for the workers' own tables, the rest for what is merged and waits.
     let merge_bytes = work.budget_bytes / 3 * 2;
     let worker_bytes = work.budget_bytes / 3 / threads;
-    let merger = Merger::new(work.spec, merge_bytes, work.spill_folder, work.cancel, work.progress)?;
+    let merger =
+        Merger::new(work.spec, merge_bytes, work.spill_folder, work.cancel, work.progress)?;
     let runner = Runner {
         work,
         merger: &merger,

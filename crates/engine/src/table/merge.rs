@@ -329,7 +329,10 @@ pub fn slices(batch: &RecordBatch) -> impl Iterator<Item = Result<RecordBatch>> 
 enum Held {
     Memory(Table),
     /// `depth` is how often its groups have been dealt.
-    Disk { file: SpillFile, depth: u32 },
+    Disk {
+        file: SpillFile,
+        depth: u32,
+    },
 }
 
 /// The whole table, in memory and on disk, place by place.

@@ -25,8 +25,8 @@ use datafusion::physical_plan::aggregates::order::GroupOrdering;
 
 use crate::error::{Error, Result};
 pub use spec::{Aggregate, Function, TableSpec, top_k_type};
-use state::{Precision, Routes, Rows, StateColumn, States};
 pub use state::supports;
+use state::{Precision, Routes, Rows, StateColumn, States};
 pub use value::{is_hashable, is_rankable};
 
 /// Groups and their states while they can still grow.
@@ -126,8 +126,11 @@ impl Table {
     /// As DataFusion's grouping.
     pub fn take(&mut self) -> Result<Chunk> {
         let group_count = self.group_count();
-        let states =
-            self.columns.iter_mut().map(|column| column.take(group_count)).collect::<Result<_>>()?;
+        let states = self
+            .columns
+            .iter_mut()
+            .map(|column| column.take(group_count))
+            .collect::<Result<_>>()?;
         Ok(Chunk { keys: self.take_keys()?, states, group_count })
     }
 

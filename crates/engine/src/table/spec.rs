@@ -162,8 +162,7 @@ impl TableSpec {
 
     /// A line per key and state, as `--explain` and partial tables show them.
     pub fn describe(&self) -> Vec<String> {
-        let keys =
-            self.keys.iter().map(|key| format!("by {} ({})", key.name(), key.data_type()));
+        let keys = self.keys.iter().map(|key| format!("by {} ({})", key.name(), key.data_type()));
         let states = self.states.iter().map(|state| {
             let names: Vec<&str> =
                 state.iter().map(|i| self.aggregates[*i].output.name().as_str()).collect();
@@ -177,9 +176,7 @@ impl TableSpec {
 /// The type of `top_k`'s answer over values of type `value`: a list of `{value, count}`,
 /// most frequent first.
 pub fn top_k_type(value: &DataType) -> DataType {
-    let fields = vec![
-        Field::new("value", value.clone(), true),
-        Field::new("count", DataType::Int64, false),
-    ];
+    let fields =
+        vec![Field::new("value", value.clone(), true), Field::new("count", DataType::Int64, false)];
     DataType::List(Arc::new(Field::new_list_field(DataType::Struct(fields.into()), true)))
 }

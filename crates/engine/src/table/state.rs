@@ -10,10 +10,10 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, ArrowNativeTypeOp, ArrowPrimitiveType, AsArray, BooleanArray,
-    Decimal128Array, Float64Array, Float64Builder, Int64Array, LargeBinaryArray,
-    LargeBinaryBuilder, LargeListArray, ListArray, PrimitiveArray, StructArray, UInt32Array,
-    UInt64Array, downcast_primitive, new_empty_array,
+    Array, ArrayRef, ArrowNativeTypeOp, ArrowPrimitiveType, AsArray, BooleanArray, Decimal128Array,
+    Float64Array, Float64Builder, Int64Array, LargeBinaryArray, LargeBinaryBuilder, LargeListArray,
+    ListArray, PrimitiveArray, StructArray, UInt32Array, UInt64Array, downcast_primitive,
+    new_empty_array,
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
 use arrow::compute::{cast, interleave, take};
@@ -370,9 +370,9 @@ impl StateColumn for Count {
     }
 
     fn decode(&self, array: &ArrayRef) -> Result<States> {
-        let sound = array
-            .as_primitive_opt::<Int64Type>()
-            .is_some_and(|counts| counts.null_count() == 0 && counts.values().iter().all(|n| *n >= 0));
+        let sound = array.as_primitive_opt::<Int64Type>().is_some_and(|counts| {
+            counts.null_count() == 0 && counts.values().iter().all(|n| *n >= 0)
+        });
         if !sound {
             return Err(refused("count", "counts are expected"));
         }
@@ -657,9 +657,10 @@ impl StateColumn for Mean {
         let counts = counts.as_primitive::<Int64Type>().values();
         match self.sum.take(group_count)? {
             States::FloatSum(sums) => {
-                let means = sums.iter().zip(counts).map(|(sum, count)| {
-                    sum.as_ref().map(|sum| sum.value() / *count as f64)
-                });
+                let means = sums
+                    .iter()
+                    .zip(counts)
+                    .map(|(sum, count)| sum.as_ref().map(|sum| sum.value() / *count as f64));
                 Ok(Arc::new(means.collect::<Float64Array>()))
             }
             States::Array(sums) => {

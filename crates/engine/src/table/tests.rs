@@ -74,13 +74,8 @@ const ORDERED: &str = "top_k(s, 3), top_k(i, 2), collect(s, 3), collect(f, 100),
     collect(i, 2) FILTER (WHERE b)";
 
 fn rows() -> impl Strategy<Value = Vec<Row>> {
-    let float = prop_oneof![
-        any::<f64>(),
-        -100.0..100.0,
-        Just(-0.0),
-        Just(f64::NAN),
-        Just(f64::INFINITY),
-    ];
+    let float =
+        prop_oneof![any::<f64>(), -100.0..100.0, Just(-0.0), Just(f64::NAN), Just(f64::INFINITY),];
     let row = (
         prop::option::weighted(0.9, 0u16..12),
         prop::option::weighted(0.9, any::<i32>().prop_map(i64::from)),

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Float32Array, Float64Array, GenericByteViewArray,
-    GenericListArray, Int64Array, LargeBinaryArray, LargeStringArray, OffsetSizeTrait, StringArray, StructArray,
-    UInt64Array,
+    GenericListArray, Int64Array, LargeBinaryArray, LargeStringArray, OffsetSizeTrait, StringArray,
+    StructArray, UInt64Array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::cast;
@@ -49,7 +49,8 @@ pub fn compact(array: &ArrayRef) -> ArrayRef {
         let (first, last) = (offsets[0].as_usize(), offsets[lists.len()].as_usize());
         let values = compact(&values.slice(first, last - first));
         let offsets = offsets.iter().map(|offset| *offset - offsets[0]).collect::<Vec<_>>();
-        let lists = GenericListArray::try_new(field, OffsetBuffer::new(offsets.into()), values, nulls);
+        let lists =
+            GenericListArray::try_new(field, OffsetBuffer::new(offsets.into()), values, nulls);
         lists.map_or_else(|_| Arc::clone(whole), |lists| Arc::new(lists) as ArrayRef)
     }
     match array.data_type() {
@@ -349,9 +350,8 @@ pub fn from_items(items: &[Vec<u8>], of: &DataType) -> Result<ArrayRef> {
         reason: format!("a state of `top_k` holds an item that is no {of}"),
         hint: None,
     };
-    let word = |item: &Vec<u8>| {
-        item.as_slice().try_into().map(u64::from_be_bytes).map_err(|_| damaged())
-    };
+    let word =
+        |item: &Vec<u8>| item.as_slice().try_into().map(u64::from_be_bytes).map_err(|_| damaged());
     let shape = shape(of).ok_or_else(damaged)?;
     let array: ArrayRef = match &shape {
         Shape::Integer(_) | Shape::Decimal => {
@@ -377,7 +377,9 @@ pub fn from_items(items: &[Vec<u8>], of: &DataType) -> Result<ArrayRef> {
         }
     };
     let array = match &shape {
-        Shape::Integer(DataType::Date32) => cast(&cast(&array, &DataType::Int32)?, &DataType::Date32)?,
+        Shape::Integer(DataType::Date32) => {
+            cast(&cast(&array, &DataType::Int32)?, &DataType::Date32)?
+        }
         Shape::Integer(via) if via != &DataType::Int64 => cast(&array, via)?,
         _ => array,
     };

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use crate::common::{Folder, settings};
+use tidemill_engine::Settings;
 use tidemill_engine::coverage::{Amount, Coverage, Estimate, RowAmount};
 use tidemill_engine::source::MaxBad;
-use tidemill_engine::Settings;
 
 #[test]
 fn a_whole_result_is_complete_in_one_line_and_in_json() {
@@ -18,7 +18,11 @@ fn a_whole_result_is_complete_in_one_line_and_in_json() {
         ("SELECT x FROM '$/*.csv' ORDER BY x", false),
     ] {
         let coverage = folder.ask(sql).coverage;
-        assert_eq!(coverage.one_line(), "complete: 3 rows from 2 files (10 B), 1/1 splits", "{sql}");
+        assert_eq!(
+            coverage.one_line(),
+            "complete: 3 rows from 2 files (10 B), 1/1 splits",
+            "{sql}"
+        );
         let json = serde_json::to_value(&coverage).unwrap();
         let expected = serde_json::json!({
             "version": 1, "complete": true, "mergeable": mergeable, "files": 2,
@@ -76,7 +80,8 @@ fn estimates_say_whether_they_are_exact() {
     assert!(line.contains(", u ±1.6 % (95 %), q ±"), "{line}");
     assert!(!few.coverage.one_line().contains('±'));
     // What is asked on top of the table keeps its estimates.
-    let top = folder.ask("SELECT max(u) FROM (SELECT k, unique(x) AS u FROM '$/many.csv' GROUP BY k)");
+    let top =
+        folder.ask("SELECT max(u) FROM (SELECT k, unique(x) AS u FROM '$/many.csv' GROUP BY k)");
     assert_eq!(top.coverage.estimates.len(), 1);
 }
 

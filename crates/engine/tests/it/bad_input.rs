@@ -40,7 +40,11 @@ fn too_many_bad_records_fail_the_run_on_every_path_and_say_where_they_are() {
             };
             assert!(*count > 0 && *allowed == max_bad.to_string(), "{sql}: {error}");
             assert!(first[0].path.ends_with("bad.csv"), "{error}");
-            assert_eq!((first[0].line, first[0].column.as_deref()), (4, Some("x")), "{sql}: {error}");
+            assert_eq!(
+                (first[0].line, first[0].column.as_deref()),
+                (4, Some("x")),
+                "{sql}: {error}"
+            );
             assert_eq!(first[0].offset, 4 + 4 + 4);
         }
         for max_bad in [MaxBad::Count(2), MaxBad::Percent(20.0)] {
@@ -145,7 +149,10 @@ fn a_question_that_is_wrong_is_answered_with_what_is_right() {
         ("SELECT * FROM '$/no.csv'", "no such file"),
         ("SELECT nofunction(day) FROM '$/f.csv'", "nofunction"),
         ("SELECT unique() FROM '$/f.csv'", "unique"),
-        ("SELECT unique(day, 99) FROM '$/f.csv'", "log2m of `unique` is a whole number from 4 to 24"),
+        (
+            "SELECT unique(day, 99) FROM '$/f.csv'",
+            "log2m of `unique` is a whole number from 4 to 24",
+        ),
         ("SELECT top_k(day) FROM '$/f.csv'", "`top_k` is called as top_k(x, k)"),
         ("SELECT top_k(day, 0) FROM '$/f.csv'", "k of `top_k` is a whole number from 1"),
         ("SELECT top_k(day, day) FROM '$/f.csv'", "constant"),
@@ -213,8 +220,20 @@ fn deep_questions_are_refused_or_answered_and_crash_nothing() {
         (format!("SELECT {deep} AS y FROM '$/f.csv' LIMIT 1"), "999"),
         (format!("SELECT sum({deep}) AS y FROM '$/f.csv'"), "1999"),
         (format!("SELECT {deep} AS y FROM '$/f.csv' ORDER BY x DESC LIMIT 1"), "1000"),
-        (format!("SELECT count(*) AS y FROM '$/f.csv' WHERE {}", vec!["x = 1"; 999].join(" OR ")), "1"),
-        (format!("SELECT count(*) AS y FROM '$/f.csv' WHERE x IN ({})", vec!["1"; 20_000].join(",")), "1"),
+        (
+            format!(
+                "SELECT count(*) AS y FROM '$/f.csv' WHERE {}",
+                vec!["x = 1"; 999].join(" OR ")
+            ),
+            "1",
+        ),
+        (
+            format!(
+                "SELECT count(*) AS y FROM '$/f.csv' WHERE x IN ({})",
+                vec!["1"; 20_000].join(",")
+            ),
+            "1",
+        ),
     ] {
         assert_eq!(folder.ask(&sql).only(), expected);
         let sql = folder.sql(&sql);
@@ -246,6 +265,7 @@ fn deep_questions_are_refused_or_answered_and_crash_nothing() {
             }
         }
     }
-    let selects = format!("{}SELECT x FROM '$/f.csv'{}", "SELECT * FROM (".repeat(5000), ")".repeat(5000));
+    let selects =
+        format!("{}SELECT x FROM '$/f.csv'{}", "SELECT * FROM (".repeat(5000), ")".repeat(5000));
     assert!(folder.try_ask(&selects, &settings()).is_err());
 }

@@ -24,8 +24,7 @@ fn events(folder: &Folder, name: &str, megabytes: usize, keys: u64) {
 
 fn asked(folder: &Folder, sql: &str, memory_bytes: u64, threads: usize) -> (Answer, u64) {
     let progress = Progress::new();
-    let settings =
-        Settings { memory_bytes, threads, progress: progress.clone(), ..settings() };
+    let settings = Settings { memory_bytes, threads, progress: progress.clone(), ..settings() };
     (folder.ask_with(sql, &settings), progress.spilled_bytes())
 }
 
@@ -54,7 +53,9 @@ fn any_number_of_threads_gives_the_same_rows_in_the_same_order() {
     let folder = Folder::new();
     events(&folder, "few.csv", 5, 20_000);
     events(&folder, "many.csv", 16, 1_000_000);
-    for (file, memory) in [("few", 1 << 30), ("few", 4 << 20), ("many", 1 << 30), ("many", 16 << 20)] {
+    for (file, memory) in
+        [("few", 1 << 30), ("few", 4 << 20), ("many", 1 << 30), ("many", 16 << 20)]
+    {
         // `top_k` past its capacity depends on where its input was cut; here it is within.
         let sql = format!("SELECT k, {STATES} FROM '$/{file}.csv' GROUP BY k");
         let (expected, spilled) = asked(&folder, &sql, memory, 1);
@@ -122,7 +123,8 @@ fn distinct_counts_are_exact_and_distinct_rows_are_kept_once() {
         let by = "SELECT s, count(DISTINCT k) AS n FROM '$/e.csv' GROUP BY s ORDER BY s";
         let by = asked(&folder, by, memory, 2).0.rows();
         assert_eq!(by.len(), 50);
-        let rows = "SELECT s, count(*) FROM (SELECT DISTINCT s, k FROM '$/e.csv') GROUP BY s ORDER BY s";
+        let rows =
+            "SELECT s, count(*) FROM (SELECT DISTINCT s, k FROM '$/e.csv') GROUP BY s ORDER BY s";
         assert_eq!(asked(&folder, rows, memory, 2).0.rows(), by);
         let distinct = asked(&folder, "SELECT DISTINCT k FROM '$/e.csv'", memory, 2).0;
         assert_eq!(distinct.rows().len(), 5000);

@@ -185,7 +185,8 @@ fn answers(rows: &[&Row]) -> Vec<String> {
     let bools: Vec<bool> = rows.iter().filter_map(|r| r.b).collect();
     let is = |row: &&&Row, value| row.b == Some(value);
     let yes: Vec<&&Row> = rows.iter().filter(|r| is(r, true)).collect();
-    let no: Vec<String> = rows.iter().filter(|r| is(r, false)).filter_map(|r| r.s.clone()).collect();
+    let no: Vec<String> =
+        rows.iter().filter(|r| is(r, false)).filter_map(|r| r.s.clone()).collect();
     let sum = |values: &[i64]| {
         (!values.is_empty()).then(|| values.iter().map(|v| i128::from(*v)).sum::<i128>())
     };
@@ -235,7 +236,8 @@ fn answers(rows: &[&Row]) -> Vec<String> {
         float(quantile(&yes_floats, 0.5)),
         shown(yes_strings.iter().max()),
         // NaN is the largest float, as in PostgreSQL, DuckDB and DataFusion.
-        float(extreme(|new, old| !new.is_nan() && (old.is_nan() || new < old))).replace("-0.0", "0.0"),
+        float(extreme(|new, old| !new.is_nan() && (old.is_nan() || new < old)))
+            .replace("-0.0", "0.0"),
         float(extreme(|new, old| new.is_nan() || new > old)).replace("-0.0", "0.0"),
         distinct(strings.iter().collect::<BTreeSet<_>>().len()),
     ]
@@ -341,10 +343,7 @@ fn a_float_key_has_one_zero_and_one_nan() {
     writer.close().unwrap();
     folder.write("f.parquet", out);
     let answer = folder.ask("SELECT f, count(*) FROM '$/f.parquet' GROUP BY f");
-    assert_eq!(
-        answer.rows(),
-        crate::common::text(&[&["0.0", "3"], &["1.0", "1"], &["NaN", "2"]])
-    );
+    assert_eq!(answer.rows(), crate::common::text(&[&["0.0", "3"], &["1.0", "1"], &["NaN", "2"]]));
 }
 
 #[test]

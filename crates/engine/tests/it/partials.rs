@@ -4,9 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::common::{Answer, Folder, Random, answered, settings};
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::{
-    Error, Merge, NamedSource, Plan, Progress, Query, Result, RunId, Settings,
-};
+use tidemill_engine::{Error, Merge, NamedSource, Plan, Progress, Query, Result, RunId, Settings};
 
 const SQL: &str = "SELECT k, count(*) AS n, count(x) FILTER (WHERE x > 3) AS p, sum(x) AS sx, \
     sum(f) AS sf, avg(f) AS mf, avg(x) AS mx, min(s) AS a, max(f) AS b, unique(s) AS u, \

@@ -64,11 +64,19 @@ fn check(folder: &Folder, expected: &[(u64, usize)], bad: u64) {
         let answer = of("SELECT n, length(note) AS l FROM '$/trap.csv'", threads);
         let found = answer.rows();
         let differs = found.iter().zip(&rows).find(|(found, row)| found != row);
-        assert!(found == rows, "rows, {threads} threads: {} of {}, {differs:?}", found.len(), rows.len());
+        assert!(
+            found == rows,
+            "rows, {threads} threads: {} of {}, {differs:?}",
+            found.len(),
+            rows.len()
+        );
         assert_eq!(answer.coverage.rows.rejected, bad);
         let answer = of("SELECT count(*) AS c, sum(m) AS s FROM '$/trap.csv'", threads);
         assert_eq!(answer.rows(), [[count.clone(), sum.to_string()]]);
-        assert_eq!((answer.coverage.rows.rejected, answer.coverage.rows.done), (bad, expected.len() as u64));
+        assert_eq!(
+            (answer.coverage.rows.rejected, answer.coverage.rows.done),
+            (bad, expected.len() as u64)
+        );
         let answer = of("SELECT n, length(note) AS l FROM '$/trap.csv' ORDER BY n", threads);
         assert!(answer.rows() == rows, "datafusion, {threads} threads");
         assert_eq!(answer.coverage.rows.rejected, bad);

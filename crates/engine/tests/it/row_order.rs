@@ -44,7 +44,8 @@ fn rows_keep_the_order_of_the_input_across_files_and_splits() {
 #[test]
 fn a_limit_stops_reading_and_says_what_was_read() {
     let (folder, count) = numbered(30, 1000);
-    let plan = Plan::new(&query(folder.sql("SELECT n FROM '$/*.csv' LIMIT 5 OFFSET 20000")), &settings());
+    let plan =
+        Plan::new(&query(folder.sql("SELECT n FROM '$/*.csv' LIMIT 5 OFFSET 20000")), &settings());
     let answer = answered(plan.unwrap().run().unwrap()).unwrap();
     assert_eq!(numbers(&answer.rows()), [20000, 20001, 20002, 20003, 20004]);
     let coverage = answer.coverage;
@@ -108,7 +109,8 @@ fn a_cancelled_run_is_interrupted_on_every_path() {
     ] {
         let cancel = Cancel::new();
         let progress = Progress::new();
-        let settings = Settings { cancel: cancel.clone(), progress: progress.clone(), ..settings() };
+        let settings =
+            Settings { cancel: cancel.clone(), progress: progress.clone(), ..settings() };
         let query = query(folder.sql(sql));
         let ended = std::thread::scope(|scope| {
             let run = scope.spawn(|| {
