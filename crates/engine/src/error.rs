@@ -462,6 +462,7 @@ fn plan_error(message: &str) -> Error {
     if message.contains(NO_SIGNATURE) {
         return no_signature(message);
     }
-    let message = message.split("\nThis issue was likely caused by a bug").next().unwrap_or(message);
+    let message =
+        message.split("\nThis issue was likely caused by a bug").next().unwrap_or(message);
     Error::usage(in_sql_words(message.trim_start_matches("Internal error: ")))
 }

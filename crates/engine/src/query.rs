@@ -398,10 +398,7 @@ impl Plan {
     }
 
     /// A map as a physical plan with a partition per split.
-    fn per_split(
-        &self,
-        map: &LogicalPlan,
-    ) -> Result<(Arc<dyn ExecutionPlan>, Arc<TaskContext>, Arc<Scan>)> {
+    fn per_split(&self, map: &LogicalPlan) -> Result<PerSplit> {
         let state = session::per_split(&self.context.state());
         let physical = session::physical(&state, map)?;
         let scan = self
@@ -628,6 +625,9 @@ impl Visitor for Depth {
         ControlFlow::Continue(())
     }
 }
+
+/// A map with a partition per split, what it needs at run time, and the splits below it.
+type PerSplit = (Arc<dyn ExecutionPlan>, Arc<TaskContext>, Arc<Scan>);
 
 /// The statement, if it is one question.
 fn one_select(sql: &str) -> Result<Statement> {

@@ -141,14 +141,14 @@ impl Rows {
                     }
                 }
             }
-            if let Some(batch) = self.from_lane()? {
+            if let Some(batch) = self.next_in_lane()? {
                 return Ok(Some(batch));
             }
         }
     }
 
     /// The next batch of the lane at hand; none where the consumer has moved on.
-    fn from_lane(&mut self) -> Result<Option<RecordBatch>> {
+    fn next_in_lane(&mut self) -> Result<Option<RecordBatch>> {
         let shared = Arc::clone(&self.shared);
         let mut lanes = shared.lanes.lock();
         loop {

@@ -188,7 +188,13 @@ fn many(count: u16, from: u16) -> Vec<Row> {
     let row = |n: u16| {
         let key = from.wrapping_add(n.wrapping_mul(7)) % 20_000;
         let value = format!("value {}", n % 5);
-        Row(Some(key), Some(n.into()), Some(f64::from(n) / 3.0), Some(value), Some(n % 2 == 0))
+        Row(
+            Some(key),
+            Some(n.into()),
+            Some(f64::from(n) / 3.0),
+            Some(value),
+            Some(n.is_multiple_of(2)),
+        )
     };
     (0..count).map(row).collect()
 }
