@@ -237,6 +237,13 @@ impl AggregateUDFImpl for Declared {
         if is_distinct && self.added != Added::Unique {
             return plan_err!("`{}` does not take DISTINCT", self.added.name());
         }
+        if !args.order_bys.is_empty() {
+            // The rows would come in any order all the same.
+            return plan_err!(
+                "`{}` does not take ORDER BY; array_agg(x ORDER BY y) does",
+                self.added.name()
+            );
+        }
         let column = state::column(&aggregate).map_err(external)?;
         Ok(Box::new(OneGroup { aggregate, column: Mutex::new(column) }))
     }

@@ -159,6 +159,11 @@ fn a_question_that_is_wrong_is_answered_with_what_is_right() {
         ("SELECT quantile(day, 1.5) FROM '$/f.csv'", "from 0 to 1"),
         ("SELECT quantile(day) FROM '$/f.csv'", "quantile(x, q)"),
         ("SELECT quantile('a', 0.5) FROM '$/f.csv'", "`quantile` takes numbers"),
+        (
+            "SELECT collect(day, 2 ORDER BY day) FROM '$/f.csv'",
+            "`collect` does not take ORDER BY; array_agg(x ORDER BY y) does",
+        ),
+        ("SELECT collect(DISTINCT day, 2) FROM '$/f.csv'", "`collect` does not take DISTINCT"),
         ("SELECT collect(day) FROM '$/f.csv'", "collect(x, limit)"),
         ("SELECT collect(day, -1) FROM '$/f.csv'", "the limit of `collect`"),
         ("SELECT sum('a') FROM '$/f.csv'", "`sum` does not take an argument of type TEXT"),
