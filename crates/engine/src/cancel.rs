@@ -10,7 +10,10 @@ use crate::error::{Error, Result};
 
 /// A flag shared by all parts of a run; cloning shares it.
 #[derive(Debug, Clone, Default)]
-pub struct Cancel(Arc<AtomicBool>);
+pub struct Cancel {
+    raised: Arc<AtomicBool>,
+    above: Option<Arc<Cancel>>,
+}
 
 impl Cancel {
     /// A flag that is not raised.
@@ -18,14 +21,21 @@ impl Cancel {
         Self::default()
     }
 
+    /// A flag for a part of the run: raised with this one, or by itself.
+    #[must_use]
+    pub fn part(&self) -> Self {
+        Cancel { raised: Arc::default(), above: Some(Arc::new(self.clone())) }
+    }
+
     /// Asks the run to stop. Safe to call from a signal handler's thread, any number of times.
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.raised.store(true, Ordering::Relaxed);
     }
 
     /// Whether the run has been asked to stop.
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.raised.load(Ordering::Relaxed)
+            || self.above.as_ref().is_some_and(|above| above.is_cancelled())
     }
 
     /// Returns [`Error::Interrupted`] once the run has been asked to stop.
@@ -34,5 +44,20 @@ impl Cancel {
     /// [`Error::Interrupted`].
     pub fn check(&self) -> Result<()> {
         if self.is_cancelled() { Err(Error::Interrupted) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cancel;
+
+    #[test]
+    fn a_part_stops_with_the_whole_and_the_whole_not_with_a_part() {
+        let whole = Cancel::new();
+        let (one, other) = (whole.part(), whole.part());
+        one.clone().cancel();
+        assert!(one.is_cancelled() && !other.is_cancelled() && !whole.is_cancelled());
+        whole.cancel();
+        assert!(other.is_cancelled() && other.check().is_err());
     }
 }

@@ -42,7 +42,7 @@ use crate::progress::Progress;
 use crate::rows::Rows;
 use crate::scan::{RunState, Scan, SourceTable, external};
 use crate::sink::StagedFile;
-use crate::source::{MaxBad, Rejects, Source, SourceSpec};
+use crate::source::{MaxBad, Rejects, Source, SourceSpec, standard_input};
 use crate::table::Table;
 use crate::table::merge::{Merged, Merger, Parked};
 use crate::tables::{self, Work};
@@ -152,7 +152,7 @@ impl Plan {
                 spec.schema = Some(parse_schema(&context, schema)?);
             }
             let source =
-                Arc::new(Source::open_with(&spec, Box::new(std::io::stdin()), &settings.cancel)?);
+                Arc::new(Source::open_with(&spec, standard_input(), &settings.cancel)?);
             let table = Arc::new(SourceTable::new(source, run.clone()));
             context.register_table(reference, Arc::clone(&table) as Arc<dyn TableProvider>)?;
             tables.push((name, table));

@@ -300,6 +300,7 @@ impl Drop for Rows {
 impl Shared {
     fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+        self.scan.stop();
         let _lanes = self.lanes.lock();
         self.changed.notify_all();
     }

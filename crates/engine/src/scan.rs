@@ -128,6 +128,7 @@ impl TableProvider for SourceTable {
         let total_bytes = splits.iter().map(|split| split.bytes).sum();
         let scan = Arc::new(Scan {
             source: Arc::clone(source),
+            stop: self.run.cancel.part(),
             run: self.run.clone(),
             projection: projection.cloned(),
             schema: Arc::clone(&schema),
@@ -169,6 +170,8 @@ struct Done {
 pub struct Scan {
     source: Arc<Source>,
     run: RunState,
+    /// Ends the readers of this scan.
+    stop: Cancel,
     projection: Option<Vec<usize>>,
     schema: SchemaRef,
     splits: Vec<Split>,
@@ -217,6 +220,11 @@ impl Scan {
     /// The splits, in the order of the data.
     pub fn splits(&self) -> &[Split] {
         &self.splits
+    }
+
+    /// Ends its readers, even one that waits for standard input: no more rows are wanted.
+    pub fn stop(&self) {
+        self.stop.cancel();
     }
 
     /// Has split `index` read from a known start the next time.
@@ -302,7 +310,7 @@ impl Scan {
             projection: self.projection.clone(),
             batch_rows: BATCH_ROWS,
             exact_start,
-            cancel: self.run.cancel.clone(),
+            cancel: self.stop.clone(),
             progress,
             rejects: Arc::clone(&self.run.rejects),
         };

@@ -7,6 +7,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -172,6 +173,36 @@ impl ByteInput for FileInput {
             self.file.verify()?;
         }
         Ok(count)
+    }
+}
+
+/// Standard input, such that whoever reads it can stop: where nothing comes for a moment, a
+/// read ends with `ErrorKind::Interrupted`, which is to be tried again after a look at the
+/// flag.
+pub fn standard_input() -> Box<dyn Read + Send> {
+    match std::io::stdin().as_fd().try_clone_to_owned() {
+        Ok(descriptor) => Box::new(Patient { input: descriptor.into() }),
+        Err(_) => Box::new(std::io::stdin()),
+    }
+}
+
+/// How long a read waits, in milliseconds.
+const WAIT_MS: i32 = 50;
+
+struct Patient {
+    input: File,
+}
+
+impl Read for Patient {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let mut wanted =
+            libc::pollfd { fd: self.input.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: `wanted` is one `pollfd`, of a descriptor that is open as long as `self`.
+        match unsafe { libc::poll(&raw mut wanted, 1, WAIT_MS) } {
+            0 => Err(std::io::ErrorKind::Interrupted.into()),
+            // What cannot be waited for is read as it is, and says itself what is wrong.
+            _ => self.input.read(out),
+        }
     }
 }
 

@@ -60,7 +60,7 @@ mod tests;
 
 pub use compression::Compression;
 pub use format::{Dialect, Format, TextOptions};
-pub use input::Identity;
+pub use input::{Identity, standard_input};
 pub use read::{ReadOptions, SplitReader, SplitStats};
 pub use reject::{MaxBad, Rejects};
 pub use split::{Piece, Split};
@@ -210,7 +210,7 @@ impl Source {
     /// # Errors
     /// [`Error::NotFound`], [`Error::Usage`], [`Error::Io`], [`Error::Corrupt`].
     pub fn open(spec: &SourceSpec) -> Result<Self> {
-        Self::open_with(spec, Box::new(std::io::stdin()), &Cancel::new())
+        Self::open_with(spec, input::standard_input(), &Cancel::new())
     }
 
     /// The same, with what `-` stands for and a flag that stops the sampling.

@@ -107,7 +107,7 @@ fn open_stdin(spec: &SourceSpec, reader: Box<dyn Read + Send>, cancel: &Cancel) 
         match tap.read(&mut magic[filled..]) {
             Ok(0) => break,
             Ok(count) => filled += count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => cancel.check()?,
             Err(error) => return Err(Error::io("read", "standard input", error)),
         }
     }

@@ -189,3 +189,59 @@ fn results_dropped_early_leave_no_thread_behind() {
         }
     }
 }
+
+/// Standard input is the process's, so what reads it runs in a process of its own. The parent
+/// writes some megabytes and then keeps the pipe open: the child must not wait for its end.
+#[test]
+fn a_reader_that_waits_for_standard_input_can_be_stopped() {
+    const CHILD: &str = "TIDEMILL_TEST_STDIN";
+    let name = "row_order::a_reader_that_waits_for_standard_input_can_be_stopped";
+    let Some(mode) = std::env::var_os(CHILD) else {
+        for mode in ["limit", "rows", "tables", "schema"] {
+            let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", name, "--test-threads=1"])
+                .env(CHILD, mode)
+                .stdin(std::process::Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut pipe = child.stdin.take().unwrap();
+            let mut out = String::from("n,pad\n");
+            if mode != "schema" {
+                (0..40_000).for_each(|n| writeln!(out, "{n},{n:0>90}").unwrap());
+            }
+            // A child that has had enough closes its end.
+            let _ = std::io::Write::write_all(&mut pipe, out.as_bytes());
+            assert!(child.wait().unwrap().success(), "{mode}");
+            drop(pipe);
+        }
+        return;
+    };
+    let cancel = Cancel::new();
+    let progress = Progress::new();
+    let settings = Settings { cancel: cancel.clone(), progress: progress.clone(), ..settings() };
+    let defaults = tidemill_engine::source::SourceSpec {
+        format: Some(tidemill_engine::source::Format::Csv),
+        ..Default::default()
+    };
+    let asked = |sql: &str| {
+        let query = tidemill_engine::Query { defaults: defaults.clone(), ..query(sql) };
+        crate::common::ask(&query, &settings)
+    };
+    if mode == "limit" {
+        let answer = asked("SELECT n FROM '-' LIMIT 5").unwrap();
+        assert_eq!(numbers(&answer.rows()), [0, 1, 2, 3, 4]);
+        return;
+    }
+    let ended = std::thread::scope(|scope| {
+        let run = scope.spawn(|| match mode.to_str() {
+            Some("tables") => asked("SELECT count(*) FROM '-'"),
+            _ => asked("SELECT n FROM '-'"),
+        });
+        while progress.rows_done() == 0 && mode != "schema" {
+            std::thread::yield_now();
+        }
+        cancel.cancel();
+        run.join().unwrap()
+    });
+    assert!(matches!(ended, Err(Error::Interrupted)), "{:?}", ended.err());
+}
