@@ -24,6 +24,7 @@
     )
 )]
 
+pub mod access_log;
 mod column;
 pub mod csv;
 pub mod cut;
@@ -38,8 +39,10 @@ mod filter;
 pub mod json;
 mod leaf;
 pub mod lines;
+pub mod logfmt;
 mod simd;
 mod span;
+pub mod syslog;
 pub mod values;
 
 pub use decoder::{Decode, Decoded};
