@@ -132,6 +132,50 @@ fn is_supported(field: &FieldRef) -> bool {
         }
 }
 
+/// Whether a line is one object, by the whole grammar.
+pub(crate) fn check(line: &[u8]) -> Result<(), Fault> {
+    let line = read::trimmed(line);
+    read::Reader::new(line, 0, true, false).record(&mut plan::Object::of(&[]), &mut [])
+}
+
+/// How a JSON text is laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// A value per line, or no JSON.
+    Lines,
+    /// One array.
+    Array,
+    /// Objects that span lines: pretty-printed.
+    Spread,
+}
+
+/// How the text is laid out that begins with `block`, without a byte-order mark.
+///
+/// ```
+/// use tidemill_text::json::{Layout, layout};
+///
+/// assert_eq!(layout(b"{\"a\": 1}\n{\"a\": 2}\n"), Layout::Lines);
+/// assert_eq!(layout(b"[{\"a\": 1},\n{\"a\": 2}]\n"), Layout::Array);
+/// assert_eq!(layout(b"{\n  \"a\": 1\n}\n"), Layout::Spread);
+/// ```
+#[must_use]
+pub fn layout(block: &[u8]) -> Layout {
+    let text = block.trim_ascii_start();
+    match text.first() {
+        Some(b'[') => return Layout::Array,
+        Some(b'{') => {}
+        _ => return Layout::Lines,
+    }
+    let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let is_cut = grammar::Cursor::new(line, true)
+        .skip()
+        .is_err_and(|fault| matches!(fault.kind, crate::fault::FaultKind::Ends(_)));
+    if is_cut && grammar::Cursor::new(text, true).skip().is_ok() {
+        return Layout::Spread;
+    }
+    Layout::Lines
+}
+
 /// Splits records into members.
 struct Members {
     wanted: plan::Object,

@@ -34,6 +34,7 @@ mod dictionary;
 mod fast;
 mod fault;
 mod filter;
+pub mod infer;
 pub mod json;
 mod leaf;
 pub mod lines;

@@ -8,7 +8,7 @@ use crate::fault::{Fault, FaultKind};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scalar {
     Null,
-    Boolean(bool),
+    Boolean,
     Number,
 }
 
@@ -18,8 +18,7 @@ pub(crate) fn scalar(token: &[u8]) -> Option<Scalar> {
     match token {
         [b'-' | b'0'..=b'9', ..] => is_number(token).then_some(Scalar::Number),
         b"null" => Some(Scalar::Null),
-        b"true" => Some(Scalar::Boolean(true)),
-        b"false" => Some(Scalar::Boolean(false)),
+        b"true" | b"false" => Some(Scalar::Boolean),
         _ => None,
     }
 }
@@ -221,6 +220,20 @@ impl<'a> Cursor<'a> {
         let key = self.string(self.strict)?;
         self.expect(b':', "an object", "expected `:`")?;
         Ok(key)
+    }
+
+    /// Takes the comma that comes next, or the end of the container: then it does not go on.
+    pub(crate) fn goes_on(&mut self, closing: u8) -> Result<bool, Fault> {
+        let (within, reason) = match closing {
+            b'}' => ("an object", "expected `,` or `}`"),
+            _ => ("an array", "expected `,` or `]`"),
+        };
+        let byte = self.peek_in(within)?;
+        if byte != b',' && byte != closing {
+            return Err(Self::not_json(self.at, reason));
+        }
+        self.at += 1;
+        Ok(byte == b',')
     }
 
     /// Takes the value that comes next, of whatever shape and depth.

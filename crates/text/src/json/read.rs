@@ -89,27 +89,13 @@ impl<'a> Reader<'a> {
                     None => self.cursor.skip()?,
                     Some(place) => self.member(wanted, columns, place)?,
                 }
-                if self.is_over(b'}')? {
+                if !self.cursor.goes_on(b'}')? {
                     break;
                 }
             }
         }
         wanted.missing(|key| columns[key].push_null());
         Ok(())
-    }
-
-    /// Takes a comma or the end of a container.
-    fn is_over(&mut self, closing: u8) -> Result<bool, Fault> {
-        let (within, reason) = match closing {
-            b'}' => ("an object", "expected `,` or `}`"),
-            _ => ("an array", "expected `,` or `]`"),
-        };
-        let byte = self.cursor.peek_in(within)?;
-        if byte != b',' && byte != closing {
-            return Err(Cursor::not_json(self.cursor.at, reason));
-        }
-        self.cursor.at += 1;
-        Ok(byte == closing)
     }
 
     fn member(
@@ -158,7 +144,7 @@ impl<'a> Reader<'a> {
                         self.value(plan, item)?;
                         self.path.truncate(depth);
                         count += 1;
-                        if self.is_over(b']')? {
+                        if !self.cursor.goes_on(b']')? {
                             break;
                         }
                     }
@@ -190,7 +176,7 @@ impl<'a> Reader<'a> {
                         self.value(plan, value)?;
                         self.path.truncate(depth);
                         count += 1;
-                        if self.is_over(b'}')? {
+                        if !self.cursor.goes_on(b'}')? {
                             break;
                         }
                     }

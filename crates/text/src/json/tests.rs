@@ -797,8 +797,8 @@ fn faults_name_their_place() {
         (
             b"{\"s\": {\"t\": [], \"u\": \"\\q\"}, \"a\": nope}",
             Some("a"),
-            31,
-            "not valid JSON: expected a value at byte 32",
+            33,
+            "not valid JSON: expected a value at byte 34",
         ),
         (
             b"{\"s\": {\"t\": \"\\q\"}}",
