@@ -36,6 +36,7 @@ mod fast;
 mod fault;
 pub mod feed;
 mod filter;
+pub mod infer;
 pub mod json;
 mod leaf;
 pub mod lines;
