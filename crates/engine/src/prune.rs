@@ -1,17 +1,20 @@
-//! What a filter spares: Parquet row groups that their statistics rule out, and rows of text
-//! that a comparison with constants drops before they are built.
+//! What need not be read: Parquet row groups that their statistics rule out, rows of text that
+//! a comparison with constants drops before they are built, and fields of nested columns that
+//! the query does not name.
 //!
-//! Both are inexact: the filter itself is applied to what is left.
+//! Filters are inexact here: the filter itself is applied to what is left.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, UInt64Array};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::pruning::PruningStatistics;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, ScalarValue};
+use datafusion::error::Result as PlanResult;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
-use datafusion::logical_expr::{Expr, Operator};
+use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
 use datafusion::physical_expr::planner::logical2physical;
 use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
@@ -19,6 +22,7 @@ use parquet::file::metadata::ParquetMetaData;
 use tidemill_text::{Comparison, Constant, Predicate, Test};
 
 use crate::error::Result;
+use crate::source::parts::{Parts, Used};
 use crate::source::{Source, Split};
 
 /// The source's splits without the row groups that `filters` rule out.
@@ -134,6 +138,53 @@ fn constant(expr: &Expr) -> Option<Constant> {
         ScalarValue::Float64(Some(number)) => Constant::Float(*number),
         _ => return None,
     })
+}
+
+/// What a plan uses of each column. Before it is optimised, a plan names all that it uses, so
+/// one walk over its expressions tells.
+///
+/// # Errors
+/// None of its own.
+pub fn used(plan: &LogicalPlan) -> PlanResult<Used> {
+    let mut used = Used::new();
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                let Some((column, path)) = path(expr) else {
+                    return Ok(TreeNodeRecursion::Continue);
+                };
+                let mut place = used.entry(column).or_insert(Parts::Fields(BTreeMap::new()));
+                for field in path {
+                    match place {
+                        Parts::Whole => return Ok(TreeNodeRecursion::Jump),
+                        Parts::Fields(fields) => {
+                            place = fields.entry(field).or_insert(Parts::Fields(BTreeMap::new()));
+                        }
+                    }
+                }
+                *place = Parts::Whole;
+                Ok(TreeNodeRecursion::Jump)
+            })
+        })
+    })?;
+    Ok(used)
+}
+
+/// The column and the fields that an expression goes through, if it is nothing else.
+fn path(expr: &Expr) -> Option<(String, Vec<String>)> {
+    match expr {
+        Expr::Column(column) => Some((column.name.clone(), Vec::new())),
+        Expr::ScalarFunction(call) if call.func.name() == "get_field" => {
+            let (base, fields) = call.args.split_first()?;
+            let (column, mut path) = path(base)?;
+            for field in fields {
+                let Expr::Literal(name, _) = field else { return None };
+                path.push(name.try_as_str()??.to_owned());
+            }
+            Some((column, path))
+        }
+        _ => None,
+    }
 }
 
 /// A file's row groups as containers with statistics.

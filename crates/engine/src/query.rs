@@ -39,6 +39,7 @@ use crate::home::RunId;
 use crate::partial::{self, Header, PartialReader, PartialWriter};
 use crate::plan::{Route, Tables, refusal_of_map, route};
 use crate::progress::Progress;
+use crate::prune;
 use crate::rows::Rows;
 use crate::scan::{RunState, Scan, SourceTable, external};
 use crate::sink::StagedFile;
@@ -184,6 +185,8 @@ impl Plan {
         // The result's columns are named by the plan as written; optimising may rename.
         let names: Vec<&str> = tables.iter().map(|(name, _)| name.as_str()).collect();
         let schema = Arc::new(result_schema(&logical, &names));
+        let used = Arc::new(prune::used(&logical)?);
+        tables.iter().for_each(|(_, table)| table.set_used(&used));
         let logical = state.optimize(&logical)?;
         let route = route(&logical)?;
         let query = query.clone();

@@ -31,6 +31,7 @@ use crate::coverage::Amount;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
 use crate::prune;
+use crate::source::parts::Used;
 use crate::source::{ReadOptions, Rejects, Source, Split, SplitReader, SplitStats};
 
 /// Rows of a batch at most, everywhere.
@@ -64,23 +65,36 @@ pub struct SourceTable {
     source: Option<Arc<Source>>,
     run: RunState,
     scans: Mutex<Vec<Arc<Scan>>>,
+    /// What the query uses of the columns; none until it is planned.
+    used: Mutex<Option<Arc<Used>>>,
 }
 
 impl SourceTable {
     /// A table over an opened source.
     pub fn new(source: Arc<Source>, run: RunState) -> Self {
         let schema = Arc::clone(source.schema());
-        SourceTable { schema, source: Some(source), run, scans: Mutex::default() }
+        SourceTable {
+            schema,
+            source: Some(source),
+            run,
+            scans: Mutex::default(),
+            used: Mutex::default(),
+        }
     }
 
     /// A table to plan over, whose rows are not here.
     pub fn without_files(schema: SchemaRef, run: RunState) -> Self {
-        SourceTable { schema, source: None, run, scans: Mutex::default() }
+        SourceTable { schema, source: None, run, scans: Mutex::default(), used: Mutex::default() }
     }
 
     /// The source, if there is one to read.
     pub fn source(&self) -> Option<&Arc<Source>> {
         self.source.as_ref()
+    }
+
+    /// Says what is used of the columns: scans planned from now on read no more of them.
+    pub fn set_used(&self, used: &Arc<Used>) {
+        *self.used.lock() = Some(Arc::clone(used));
     }
 
     /// The scans planned so far; one per mention of the table in a plan.
@@ -128,6 +142,7 @@ impl TableProvider for SourceTable {
             stop: self.run.cancel.part(),
             run: self.run.clone(),
             predicates: prune::text_predicates(&self.schema, filters),
+            used: self.used.lock().clone(),
             projection: projection.cloned(),
             schema: Arc::clone(&schema),
             slots: splits.iter().map(|_| Mutex::default()).collect(),
@@ -173,6 +188,7 @@ pub struct Scan {
     projection: Option<Vec<usize>>,
     /// What text rows must satisfy, by the columns' positions in the source.
     predicates: Vec<Predicate>,
+    used: Option<Arc<Used>>,
     schema: SchemaRef,
     splits: Vec<Split>,
     slots: Vec<Mutex<Slot>>,
@@ -309,6 +325,7 @@ impl Scan {
         let options = ReadOptions {
             projection: self.projection.clone(),
             predicates: self.predicates.clone(),
+            used: self.used.clone(),
             batch_rows: BATCH_ROWS,
             exact_start,
             cancel: self.stop.clone(),

@@ -25,15 +25,16 @@ pub struct Fault {
     pub hint: Option<String>,
 }
 
-impl From<tidemill_text::Fault> for Fault {
-    fn from(fault: tidemill_text::Fault) -> Self {
+impl Fault {
+    /// A parser's fault, with what can be done about it.
+    pub(crate) fn of(fault: tidemill_text::Fault, format: Format) -> Self {
         let reason = fault.to_string();
         let hint = match &fault.kind {
             FaultKind::WrongType { value, .. } => {
                 let column = fault.column.as_deref().unwrap_or_default();
                 Some(wrong_type_hint(column, value))
             }
-            FaultKind::Unclosed => Some(
+            FaultKind::Unclosed if format.is_delimited() => Some(
                 "if quotes are plain text here, turn quoting off (job file: source.options, quote \
                  = false)"
                     .into(),

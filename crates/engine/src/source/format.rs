@@ -31,7 +31,8 @@ pub enum Format {
 
 impl Format {
     /// The names users write, in the order messages list them.
-    pub const NAMES: &'static [&'static str] = &["csv", "tsv", "json", "access-log", "parquet", "lines"];
+    pub const NAMES: &'static [&'static str] =
+        &["csv", "tsv", "json", "access-log", "parquet", "lines"];
 
     /// The format that a file's name tells, if it tells one.
     pub fn from_path(path: &str) -> Option<Self> {

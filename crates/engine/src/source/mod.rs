@@ -52,6 +52,7 @@ mod input;
 mod listing;
 mod open;
 mod parquet;
+pub mod parts;
 mod read;
 pub mod reject;
 pub mod split;

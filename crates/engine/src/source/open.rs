@@ -12,9 +12,7 @@ use super::compression::{Compression, MAGIC_BYTES, decode};
 use super::decode;
 use super::format::{Dialect, Format};
 use super::input::{ByteInput, FileInput, Identity, OpenFile, ReaderInput, Watch};
-use super::{
-    Origin, Pending, Source, SourceFile, SourceSpec, listing, override_types, parquet,
-};
+use super::{Origin, Pending, Source, SourceFile, SourceSpec, listing, override_types, parquet};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::suggest;

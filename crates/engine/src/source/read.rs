@@ -16,11 +16,12 @@ use tidemill_text::{Bad, Decode, Decoded, Options, Predicate, values};
 
 use super::blocks::{Block, Blocks, RECORD_BYTES_MAX};
 use super::compression::Compression;
-use super::decode;
+use super::decode::{self, Fault};
 use super::format::Format;
 use super::input::{ByteInput, FileInput, OpenFile, ReaderInput, Watch};
 use super::open::{column_names, stream};
 use super::parquet::ParquetReader;
+use super::parts::{self, Used};
 use super::reject::{KEPT_BYTES_MAX, MaxBad, Refused, Rejects};
 use super::{Origin, Piece, Source, SourceFile, Split};
 use crate::cancel::Cancel;
@@ -37,6 +38,8 @@ pub struct ReadOptions {
     /// that do not are dropped before they are built. A column that is not in the projection
     /// is not asked. Default: nothing.
     pub predicates: Vec<Predicate>,
+    /// What is used of nested columns of JSON; what is not comes out null. Default: all of it.
+    pub used: Option<Arc<Used>>,
     /// Rows of a batch at most. Default: 8192. A batch is smaller where a block of input ends.
     pub batch_rows: usize,
     /// Where the split's first record starts, as the reader of the split before it found out.
@@ -56,6 +59,7 @@ impl Default for ReadOptions {
         Self {
             projection: None,
             predicates: Vec::new(),
+            used: None,
             batch_rows: 8192,
             exact_start: None,
             cancel: Cancel::new(),
@@ -124,6 +128,8 @@ pub struct SplitReader {
     file_columns: Vec<(usize, FieldRef)>,
     /// By position among these.
     predicates: Vec<Predicate>,
+    /// What fills up columns of which only parts are read; none if there are none such.
+    nulls: Option<parts::Nulls>,
     pieces: VecDeque<Piece>,
     decoder: Option<Box<dyn Decode>>,
     current: Option<Current>,
@@ -156,6 +162,7 @@ impl SplitReader {
         let mut columns = Vec::with_capacity(projection.len());
         let mut file_columns = Vec::new();
         let mut predicates = Vec::new();
+        let mut is_narrowed = false;
         for &index in projection {
             let (Some(field), Some(origin)) =
                 (source.schema.fields().get(index), source.origins.get(index))
@@ -168,7 +175,13 @@ impl SplitReader {
                 let own = options.predicates.iter().filter(|predicate| predicate.column == index);
                 predicates
                     .extend(own.map(|own| Predicate { column: file_columns.len(), ..own.clone() }));
-                file_columns.push((*place, field.clone()));
+                let parts = options.used.as_ref().and_then(|used| used.get(field.name()));
+                let narrowed = match parts {
+                    Some(parts) if source.format == Format::Json => parts::narrowed(field, parts),
+                    _ => None,
+                };
+                is_narrowed |= narrowed.is_some();
+                file_columns.push((*place, narrowed.unwrap_or_else(|| field.clone())));
             }
         }
         let mut options = options.clone();
@@ -183,6 +196,7 @@ impl SplitReader {
             columns,
             file_columns,
             predicates,
+            nulls: is_narrowed.then(parts::Nulls::default),
             pieces: split.pieces.iter().cloned().collect(),
             decoder: None,
             current: None,
@@ -416,7 +430,7 @@ impl SplitReader {
                 file: file.clone(),
                 offset: block.offset + start as u64,
                 line: counted.1,
-                fault: fault.into(),
+                fault: Fault::of(fault, self.source.format),
                 bytes: kept.to_vec(),
                 truncated: kept.len() < record.len(),
             });
@@ -462,20 +476,26 @@ impl SplitReader {
     }
 
     /// Adds the folders' columns.
-    fn assemble(&self, batch: RecordBatch) -> Result<RecordBatch> {
+    fn assemble(&mut self, batch: RecordBatch) -> Result<RecordBatch> {
         let Some(current) = &self.current else {
             return Err(Error::Internal("a batch without a file".into()));
         };
         let rows = batch.num_rows();
         let mut from_file = batch.columns().iter();
         let mut columns = Vec::with_capacity(self.columns.len());
-        for key in &current.keys {
+        for (key, field) in current.keys.iter().zip(self.schema.fields()) {
             columns.push(match key {
                 Some(key) => key.slice(0, rows.min(key.len())),
-                None => from_file
-                    .next()
-                    .cloned()
-                    .ok_or_else(|| Error::Internal("a batch lacks a column".into()))?,
+                None => {
+                    let column = from_file.next().cloned();
+                    let column = match (&mut self.nulls, column) {
+                        (Some(nulls), Some(column)) => {
+                            parts::widened(&column, field.data_type(), nulls)
+                        }
+                        (_, column) => column,
+                    };
+                    column.ok_or_else(|| Error::Internal("a batch lacks a column".into()))?
+                }
             });
         }
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
