@@ -15,17 +15,15 @@ use crate::cases::{Case, Kind};
 use crate::columns::{Column, Columns};
 use crate::{Parser, Result};
 
+const FIELDS: usize = 9;
+const TIME: usize = 3;
+
 /// - `regex`: one pattern per line, groups for the wanted fields only;
 /// - `csv`: the crate told that a space is the delimiter, as one does with a database; it would
 ///   stumble over an escaped quote, of which the data has none;
 /// - `memchr`: a scanner by hand, which leaves a line when it has what is wanted.
 ///
 /// All fill Arrow builders.
-pub const PARSERS: &[&str] = &["regex", "csv", "memchr"];
-
-const FIELDS: usize = 9;
-const TIME: usize = 3;
-
 pub fn parser(case: &Case, name: &str) -> Result<Box<dyn Parser>> {
     let builders = Builders {
         columns: Columns::new(case),

@@ -14,8 +14,6 @@ use crate::{BATCH_ROWS, Parser, Result};
 /// - `csv`: byte records into Arrow builders;
 /// - `simd-csv`: `ZeroCopyReader` into Arrow builders;
 /// - `simd-csv-total`: `TotalReader`, which takes text in memory, into Arrow builders.
-pub const PARSERS: &[&str] = &["arrow-csv", "csv", "simd-csv", "simd-csv-total"];
-
 pub fn parser(case: &Case, name: &str) -> Result<Box<dyn Parser>> {
     let builders = || Builders {
         columns: Columns::new(case),

@@ -17,15 +17,6 @@ use crate::{BATCH_ROWS, Parser, Result};
 ///   a copy of each line;
 /// - `sonic-get`: sonic-rs's `get_many`, which skips what is not wanted, into Arrow builders;
 /// - `sonic-get-unchecked`: the same without looking whether what it skips is JSON at all.
-const SERDE: &[&str] = &["arrow-json", "serde_json", "simd-json", "sonic-rs"];
-const LAZY: &[&str] = &["sonic-get", "sonic-get-unchecked"];
-
-pub fn parsers(case: &Case) -> &'static [&'static str] {
-    const EVERY: &[&str] = &[SERDE[0], SERDE[1], SERDE[2], SERDE[3], LAZY[0], LAZY[1]];
-    // For many keys it is slower than the visitor.
-    if case.wanted.len() > 3 { SERDE } else { EVERY }
-}
-
 pub fn parser(case: &Case, name: &str) -> Result<Box<dyn Parser>> {
     let by_serde = || (Builders::new(case), Node::tree(&case.wanted));
     Ok(match name {

@@ -2,7 +2,6 @@
 //!
 //! ```text
 //! peers generate flat|nested BYTES FILE            write events, the same ones each time
-//! peers list DATA few|all                          the parsers for a kind of data
 //! peers measure DATA few|all THREADS ROUNDS FILE PARSER,PARSER...
 //! ```
 //!
@@ -51,21 +50,11 @@ trait Parser {
     fn parse(&mut self, block: &[u8], out: &mut dyn FnMut(&RecordBatch)) -> Result<()>;
 }
 
-/// The parsers that a kind of data has, in the order in which they run.
-fn parsers(case: &Case) -> Vec<&'static str> {
-    let of_the_format = match case.format.as_str() {
-        "csv" => csv::PARSERS,
-        "json" => json::parsers(case),
-        _ => access::PARSERS,
-    };
-    [limits::PARSERS, ours::PARSERS, of_the_format].concat()
-}
-
 fn parser(case: &Case, name: &str) -> Result<Box<dyn Parser>> {
     if limits::PARSERS.contains(&name) {
         return Ok(limits::parser(name));
     }
-    if ours::PARSERS.contains(&name) {
+    if name == "tidemill" {
         return ours::parser(case);
     }
     match case.format.as_str() {
@@ -89,16 +78,12 @@ fn main() -> ExitCode {
 fn run(args: &[&str]) -> Result<()> {
     match args {
         ["generate", kind, bytes, file] => generate::write(kind, bytes.parse()?, Path::new(file)),
-        ["list", data, columns] => {
-            println!("{}", json!(parsers(&Case::named(data, columns)?)));
-            Ok(())
-        }
         ["measure", data, columns, threads, rounds, file, names] => {
             let case = Case::named(data, columns)?;
             let names: Vec<&str> = names.split(',').collect();
             measure(&case, threads.parse()?, rounds.parse()?, Path::new(file), &names)
         }
-        _ => Err("usage: peers generate KIND BYTES FILE | list DATA COLUMNS | \
+        _ => Err("usage: peers generate KIND BYTES FILE | \
                   measure DATA COLUMNS THREADS ROUNDS FILE PARSERS"
             .into()),
     }

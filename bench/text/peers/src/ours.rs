@@ -3,9 +3,6 @@
 use crate::cases::Case;
 use crate::{Parser, Result};
 
-/// Empty until the crate is there.
-pub const PARSERS: &[&str] = &[];
-
 pub fn parser(_case: &Case) -> Result<Box<dyn Parser>> {
     Err("not there yet".into())
 }
