@@ -1,0 +1,206 @@
+//! A column while it is being read: the spans of a window, and what was built of those before.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, ListArray, MapArray, StructArray};
+use arrow_buffer::{NullBufferBuilder, OffsetBuffer, ScalarBuffer};
+use arrow_schema::{DataType, FieldRef};
+
+use crate::leaf::{self, Context, Leaf, truncate};
+use crate::span::Span;
+
+/// A column, or a part of a nested one.
+pub(crate) struct Column {
+    pub(crate) field: FieldRef,
+    pub(crate) node: Node,
+}
+
+/// What a column is made of. All counts include the current window.
+pub(crate) enum Node {
+    /// Values: those of the current window as spans, the others built.
+    Leaf { spans: Vec<Span>, leaf: Box<dyn Leaf> },
+    /// Parts that have a value per row each, and which rows are null.
+    Struct { parts: Vec<Column>, validity: NullBufferBuilder },
+    /// Where each row's items end.
+    List { ends: Ends, item: Box<Column> },
+    /// Where each row's entries end; keys are never null.
+    Map { ends: Ends, key: Box<Column>, value: Box<Column>, sorted: bool },
+}
+
+/// Ends of rows that have any number of items.
+pub(crate) struct Ends {
+    /// One more than rows; the first is 0.
+    offsets: Vec<i32>,
+    validity: NullBufferBuilder,
+}
+
+impl Ends {
+    fn new() -> Self {
+        Self { offsets: vec![0], validity: NullBufferBuilder::new(0) }
+    }
+
+    /// Ends a row behind item `count`.
+    pub(crate) fn push(&mut self, count: usize, is_valid: bool) {
+        // Items are bytes of a text below 2^30 and a batch is finished long before 2^31.
+        self.offsets.push(i32::try_from(count).unwrap_or(i32::MAX));
+        self.validity.append(is_valid);
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// Items of all rows.
+    pub(crate) fn items(&self) -> usize {
+        self.offsets.last().map_or(0, |end| usize::try_from(*end).unwrap_or(0))
+    }
+
+    fn truncate(&mut self, rows: usize) {
+        self.offsets.truncate(rows + 1);
+        truncate(&mut self.validity, rows);
+    }
+
+    fn finish(&mut self) -> (OffsetBuffer<i32>, Option<arrow_buffer::NullBuffer>) {
+        let offsets = std::mem::replace(&mut self.offsets, vec![0]);
+        (OffsetBuffer::new(ScalarBuffer::from(offsets)), self.validity.finish())
+    }
+}
+
+impl Column {
+    /// A column of `field`; none if text cannot be read as its type.
+    pub(crate) fn new(field: &FieldRef, context: &Context) -> Option<Self> {
+        let node = match field.data_type() {
+            DataType::Struct(fields) => Node::Struct {
+                parts: fields.iter().map(|f| Self::new(f, context)).collect::<Option<_>>()?,
+                validity: NullBufferBuilder::new(0),
+            },
+            DataType::List(item) => {
+                Node::List { ends: Ends::new(), item: Box::new(Self::new(item, context)?) }
+            }
+            DataType::Map(entries, sorted) => {
+                let DataType::Struct(pair) = entries.data_type() else { return None };
+                let [key, value] = &pair[..] else { return None };
+                Node::Map {
+                    ends: Ends::new(),
+                    key: Box::new(Self::new(key, context)?),
+                    value: Box::new(Self::new(value, context)?),
+                    sorted: *sorted,
+                }
+            }
+            other => Node::Leaf { spans: Vec::new(), leaf: leaf::leaf(other, context)? },
+        };
+        Some(Self { field: field.clone(), node })
+    }
+
+    /// Rows, those of the window included.
+    pub(crate) fn len(&self) -> usize {
+        match &self.node {
+            Node::Leaf { spans, leaf } => leaf.len() + spans.len(),
+            Node::Struct { validity, .. } => validity.len(),
+            Node::List { ends, .. } | Node::Map { ends, .. } => ends.rows(),
+        }
+    }
+
+    /// Adds a null.
+    pub(crate) fn push_null(&mut self) {
+        match &mut self.node {
+            Node::Leaf { spans, .. } => spans.push(Span::NULL),
+            Node::Struct { parts, validity } => {
+                parts.iter_mut().for_each(Column::push_null);
+                validity.append_null();
+            }
+            Node::List { ends, .. } | Node::Map { ends, .. } => {
+                let items = ends.items();
+                ends.push(items, false);
+            }
+        }
+    }
+
+    /// Builds what the window's spans stand for.
+    ///
+    /// # Errors
+    /// The path of the column and the span that is not of its type.
+    pub(crate) fn build(&mut self, text: &[u8], context: &Context) -> Result<(), (String, Span)> {
+        match &mut self.node {
+            Node::Leaf { spans, leaf } => {
+                let built = leaf.append(text, spans, context);
+                let failed = built.err().map(|index| spans.get(index).copied());
+                spans.clear();
+                match failed {
+                    None => Ok(()),
+                    Some(span) => Err((self.field.name().clone(), span.unwrap_or(Span::NULL))),
+                }
+            }
+            Node::Struct { parts, .. } => parts.iter_mut().try_for_each(|part| {
+                part.build(text, context)
+                    .map_err(|(path, span)| (format!("{}.{path}", self.field.name()), span))
+            }),
+            Node::List { item, .. } => item.build(text, context).map_err(|(path, span)| {
+                // The item's own name says nothing.
+                let rest = path.strip_prefix(item.field.name().as_str()).unwrap_or_default();
+                (format!("{}[]{rest}", self.field.name()), span)
+            }),
+            Node::Map { key, value, .. } => key
+                .build(text, context)
+                .and_then(|()| value.build(text, context))
+                .map_err(|(path, span)| {
+                    let rest = path.strip_prefix(value.field.name().as_str());
+                    (format!("{}[]{}", self.field.name(), rest.unwrap_or_default()), span)
+                }),
+        }
+    }
+
+    /// Forgets all but the first `rows` rows. Spans of the window come last.
+    pub(crate) fn truncate(&mut self, rows: usize) {
+        match &mut self.node {
+            Node::Leaf { spans, leaf } => {
+                spans.truncate(rows.saturating_sub(leaf.len()));
+                leaf.truncate(rows);
+            }
+            Node::Struct { parts, validity } => {
+                parts.iter_mut().for_each(|part| part.truncate(rows));
+                truncate(validity, rows);
+            }
+            Node::List { ends, item } => {
+                ends.truncate(rows);
+                item.truncate(ends.items());
+            }
+            Node::Map { ends, key, value, .. } => {
+                ends.truncate(rows);
+                key.truncate(ends.items());
+                value.truncate(ends.items());
+            }
+        }
+    }
+
+    /// The array of all rows, which are forgotten; none if its parts do not fit together.
+    pub(crate) fn finish(&mut self) -> Option<ArrayRef> {
+        Some(match &mut self.node {
+            Node::Leaf { leaf, .. } => leaf.finish(),
+            Node::Struct { parts, validity } => {
+                let DataType::Struct(fields) = self.field.data_type() else { return None };
+                let rows = validity.len();
+                let arrays = parts.iter_mut().map(Column::finish).collect::<Option<Vec<_>>>()?;
+                let validity = validity.finish();
+                let array =
+                    StructArray::try_new_with_length(fields.clone(), arrays, validity, rows);
+                Arc::new(array.ok()?)
+            }
+            Node::List { ends, item } => {
+                let DataType::List(field) = self.field.data_type() else { return None };
+                let (offsets, validity) = ends.finish();
+                let items = item.finish()?;
+                Arc::new(ListArray::try_new(field.clone(), offsets, items, validity).ok()?)
+            }
+            Node::Map { ends, key, value, sorted } => {
+                let DataType::Map(entries, _) = self.field.data_type() else { return None };
+                let DataType::Struct(pair) = entries.data_type() else { return None };
+                let (offsets, validity) = ends.finish();
+                let pairs = vec![key.finish()?, value.finish()?];
+                let pairs = StructArray::try_new(pair.clone(), pairs, None).ok()?;
+                let array = MapArray::try_new(entries.clone(), offsets, pairs, validity, *sorted);
+                Arc::new(array.ok()?)
+            }
+        })
+    }
+}

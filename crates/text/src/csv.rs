@@ -1,0 +1,617 @@
+//! Delimited text: CSV and TSV.
+//!
+//! One pass finds every separator (delimiter or line end) that is not inside quotes, 64 bytes
+//! at a time, and writes its position down. If records have `n` fields, field `k` of record `r`
+//! then ends at separator `r * n + k`: no record is looked at but where a wanted column is, and
+//! it is known that all are whole if every `n`-th separator is a line end and there are as many
+//! line ends as records. What an unwanted field holds is never read; that it is UTF-8 and that
+//! its quotes pair up is seen in the same pass.
+//!
+//! Whatever does not fit (another number of fields, a blank line, a literal quote, a lone `\r`,
+//! a comment, an escape) makes the window irregular, and its records are split one by one by
+//! the automaton of [`cut`](crate::cut).
+//!
+//! ```text
+//!   text        a , b c , "d , e" \n f , …
+//!   separators    ^     ^         ^    ^          by mask: (delimiter | line end) & !inside
+//!   inside            00 11111110 0               parity of quotes, carried from block to block
+//! ```
+
+use std::ops::Range;
+
+use arrow_schema::FieldRef;
+
+use crate::column::{Column, Node};
+use crate::cut::{Grammar, State};
+use crate::decoder::{Decode, Decoded, Decoder, Tokenizer, WINDOW_BYTES, Window};
+use crate::dialect::Dialect;
+use crate::fault::{Fault, FaultKind};
+use crate::filter::Filter;
+use crate::leaf::{Context, Unescape};
+use crate::simd::{BLOCK, Isa, dispatch};
+use crate::span::Span;
+use crate::values::Nulls;
+
+/// Decodes delimited text.
+///
+/// Values are read as [`values`](crate::values) says; an empty field is null, quoted or not,
+/// and so are the dialect's null strings.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use arrow_schema::{DataType, Field};
+/// use tidemill_text::{Decode, Decoded, Dialect, Options, csv::CsvDecoder};
+///
+/// let wanted = vec![(2, Arc::new(Field::new("n", DataType::Int64, true)))];
+/// let mut decoder = CsvDecoder::new(&Dialect::default(), 3, wanted, Options::default()).unwrap();
+/// let mut out = Decoded::default();
+/// decoder.decode(b"a,\"b,\n\",1\nc,d,oops\ne,f,3\n", &mut out);
+/// assert_eq!(out.batches[0].num_rows(), 2);
+/// assert_eq!(out.bad[0].fault.to_string(), "expected a BIGINT, found `oops`");
+/// ```
+pub struct CsvDecoder {
+    decoder: Decoder<Fields>,
+}
+
+impl CsvDecoder {
+    /// A decoder of `columns`, each a field's position in records of `fields` fields and what
+    /// it becomes. The header, if there is one, must not be in the blocks.
+    ///
+    /// # Errors
+    /// The first column of a type that text cannot be read as.
+    ///
+    /// # Panics
+    /// If a column's position is not below `fields`, or a special byte of the dialect is not
+    /// ASCII, 0 or a line end.
+    pub fn new(
+        dialect: &Dialect,
+        fields: usize,
+        columns: Vec<(usize, FieldRef)>,
+        options: crate::Options,
+    ) -> Result<Self, FieldRef> {
+        let special = [Some(dialect.delimiter), dialect.quote, dialect.escape, dialect.comment];
+        assert!(
+            special.iter().flatten().all(|b| b.is_ascii() && !matches!(b, 0 | b'\r' | b'\n')),
+            "special bytes are ASCII and no line ends"
+        );
+        assert!(columns.iter().all(|(place, _)| *place < fields), "columns are fields");
+        let context = Context {
+            nulls: Nulls::new(&dialect.nulls, true),
+            unescape: Unescape::Delimited {
+                quote: dialect.quote.unwrap_or(0),
+                escape: dialect.escape,
+            },
+            mismatch_is_null: options.mismatch_is_null,
+        };
+        let (places, wanted): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
+        let filter = Filter::new(options.predicates, &wanted);
+        let tokenizer = Fields::new(dialect, fields, places);
+        let decoder = Decoder::new(tokenizer, &wanted, context, filter, options.batch_rows)?;
+        Ok(Self { decoder })
+    }
+}
+
+impl Decode for CsvDecoder {
+    fn schema(&self) -> &arrow_schema::SchemaRef {
+        self.decoder.schema()
+    }
+
+    fn decode(&mut self, block: &[u8], out: &mut Decoded) {
+        self.decoder.decode(block, out);
+    }
+}
+
+/// What was seen of a stretch of text, as bits.
+mod seen {
+    /// A quote.
+    pub(super) const QUOTE: u32 = 1;
+    /// A quote right behind another one.
+    pub(super) const DOUBLED: u32 = 2;
+    /// A carriage return before a line feed.
+    pub(super) const CR: u32 = 4;
+    /// A byte that is not ASCII.
+    pub(super) const HIGH: u32 = 8;
+    /// A quote in an unquoted field, a lone carriage return, a comment.
+    pub(super) const IRREGULAR: u32 = 16;
+}
+
+/// What a block of 64 bytes tells the next one.
+#[derive(Debug, Clone, Copy)]
+struct Carry {
+    /// All bits, inside quotes; else none.
+    inside: u64,
+    /// 1 if a quote may come first: behind a separator or a quote.
+    may_open: u64,
+    /// 1 if a quote came last.
+    quote: u64,
+    /// 1 if a carriage return outside quotes came last.
+    cr: u64,
+    /// 1 if a line feed came last.
+    line: u64,
+}
+
+impl Carry {
+    /// At the start of a record.
+    const START: Carry = Carry { inside: 0, may_open: 1, quote: 0, cr: 0, line: 1 };
+}
+
+/// The bytes that separate.
+#[derive(Debug, Clone, Copy)]
+struct Special {
+    delimiter: u8,
+    quote: Option<u8>,
+    comment: Option<u8>,
+}
+
+dispatch! {
+    /// Appends the positions of the separators in `from..to` of the text to `out`;
+    /// returns what was seen on the way, and how many of them are line ends.
+    fn separators(
+        text: &[u8], from: usize, to: usize, special: Special, carry: &mut Carry, out: &mut Vec<u32>
+    ) -> (u32, usize) => find
+}
+
+/// # Safety
+/// The processor must have the instruction set.
+#[inline(always)]
+unsafe fn find<I: Isa>(
+    text: &[u8],
+    from: usize,
+    to: usize,
+    special: Special,
+    carry: &mut Carry,
+    out: &mut Vec<u32>,
+) -> (u32, usize) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match special {
+            Special { quote: Some(quote), comment: None, delimiter } => {
+                find_with::<I, true, false>(text, from, to, [delimiter, quote, 0], carry, out)
+            }
+            Special { quote: None, comment: None, delimiter } => {
+                find_with::<I, false, false>(text, from, to, [delimiter, 0, 0], carry, out)
+            }
+            Special { quote, comment: Some(comment), delimiter } => {
+                // A quote that is no byte of UTF-8 is none.
+                let quote = quote.unwrap_or(0xff);
+                find_with::<I, true, true>(text, from, to, [delimiter, quote, comment], carry, out)
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As `find`.
+#[inline(always)]
+#[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
+unsafe fn find_with<I: Isa, const QUOTES: bool, const COMMENTS: bool>(
+    text: &[u8],
+    from: usize,
+    to: usize,
+    [delimiter, quote, comment]: [u8; 3],
+    carry: &mut Carry,
+    out: &mut Vec<u32>,
+) -> (u32, usize) {
+    let to = to.min(text.len());
+    let mut state = *carry;
+    let mut marks = 0;
+    let (mut doubled, mut crs, mut high, mut irregular) = (0u64, 0u64, 0u64, 0u64);
+    let (mut quotes_seen, mut line_count) = (0u64, 0);
+    // At most every byte is a separator, and a whole block may be written behind the last one.
+    out.reserve(to.saturating_sub(from) + 2 * BLOCK);
+    let mut count = out.len();
+    let mut at = from;
+    while at < to {
+        let mut padded = [0; BLOCK];
+        // SAFETY: 64 bytes are readable: of the text, or of a copy with zeros behind it, which
+        // are no special bytes.
+        let block = unsafe {
+            if at + BLOCK <= text.len() && at + BLOCK <= to {
+                I::load(text.as_ptr().add(at))
+            } else {
+                padded[..to - at].copy_from_slice(&text[at..to]);
+                I::load(padded.as_ptr())
+            }
+        };
+        // SAFETY: as the caller promises; room was made above.
+        unsafe {
+            let mut lines = I::equal(block, b'\n');
+            let mut separators = I::equal(block, delimiter) | lines;
+            let mut cr = I::equal(block, b'\r');
+            high |= I::high(block);
+            if QUOTES {
+                let quotes = I::equal(block, quote);
+                quotes_seen |= quotes;
+                let within = I::parity(quotes) ^ state.inside;
+                let before = ((quotes | separators | cr) << 1) | state.may_open;
+                irregular |= quotes & within & !before;
+                doubled |= quotes & ((quotes << 1) | state.quote);
+                state.may_open = (quotes | separators | cr) >> 63;
+                state.quote = quotes >> 63;
+                separators &= !within;
+                lines &= !within;
+                cr &= !within;
+                // The last bit, to every bit.
+                state.inside = (within.cast_signed() >> 63).cast_unsigned();
+            }
+            // A carriage return belongs before a line feed.
+            irregular |= ((cr << 1) | state.cr) & !lines;
+            state.cr = cr >> 63;
+            crs |= cr;
+            if COMMENTS {
+                irregular |= I::equal(block, comment) & ((lines << 1) | state.line);
+                state.line = lines >> 63;
+            }
+            line_count += lines.count_ones() as usize;
+            I::positions(separators, at as u32, out.as_mut_ptr().add(count));
+            count += separators.count_ones() as usize;
+        }
+        at += BLOCK;
+    }
+    // SAFETY: so many were written.
+    unsafe { out.set_len(count) };
+    *carry = state;
+    for (found, mark) in [
+        (quotes_seen, seen::QUOTE),
+        (doubled, seen::DOUBLED),
+        (crs, seen::CR),
+        (high, seen::HIGH),
+        (irregular, seen::IRREGULAR),
+    ] {
+        if found != 0 {
+            marks |= mark;
+        }
+    }
+    (marks, line_count)
+}
+
+/// Splits records into fields.
+struct Fields {
+    dialect: Dialect,
+    special: Special,
+    grammar: Grammar,
+    /// Fields of a record.
+    count: usize,
+    /// The wanted ones.
+    places: Vec<usize>,
+    /// Separators that were found and not used up, and the one before the first record.
+    separators: Vec<u32>,
+    /// Up to where they were found, and where that was begun.
+    found_to: usize,
+    carry: Carry,
+    marks: u32,
+    /// Line ends among the separators.
+    lines: usize,
+    /// Where the next window must begin for the above to hold.
+    expected: usize,
+    /// Text to look at in one go: more where records are long.
+    window_bytes: usize,
+    scratch: Vec<Range<usize>>,
+}
+
+impl Fields {
+    fn new(dialect: &Dialect, count: usize, places: Vec<usize>) -> Self {
+        Self {
+            special: Special {
+                delimiter: dialect.delimiter,
+                quote: dialect.quote,
+                comment: dialect.comment,
+            },
+            grammar: Grammar::delimited(dialect),
+            dialect: dialect.clone(),
+            count,
+            places,
+            separators: Vec::new(),
+            found_to: 0,
+            carry: Carry::START,
+            marks: 0,
+            lines: 0,
+            expected: usize::MAX,
+            window_bytes: WINDOW_BYTES,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Begins to look for separators at `at`, the start of a record.
+    #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
+    fn begin(&mut self, at: usize) {
+        self.separators.clear();
+        self.separators.push((at as u32).wrapping_sub(1));
+        self.found_to = at;
+        self.carry = Carry::START;
+        self.marks = 0;
+        self.lines = 0;
+    }
+}
+
+impl Tokenizer for Fields {
+    fn window(
+        &mut self,
+        block: &[u8],
+        at: usize,
+        rows_max: usize,
+        columns: &mut [Column],
+        _: &Context,
+    ) -> Window {
+        if self.dialect.escape.is_some() {
+            return Window::Irregular;
+        }
+        if at == 0 || at != self.expected {
+            self.begin(at);
+        }
+        self.expected = usize::MAX;
+        let fields = self.count;
+        // What was seen before concerns what is left of it.
+        let (mut marks, mut new_marks) = (self.marks, None);
+        // Look for separators until there is a whole record, or there can be none; not while
+        // there are records left over, or what was seen of those would have to be kept apart.
+        let mut target = at + self.window_bytes;
+        let all_rows = loop {
+            let rows = (self.separators.len() - 1) / fields;
+            if rows > 0 {
+                break rows;
+            }
+            if self.found_to < target && self.found_to < block.len() {
+                // Whole blocks, unless it is the end.
+                let to = (self.found_to + (target - self.found_to).next_multiple_of(BLOCK))
+                    .min(block.len());
+                let (seen, lines) = separators(
+                    block,
+                    self.found_to,
+                    to,
+                    self.special,
+                    &mut self.carry,
+                    &mut self.separators,
+                );
+                new_marks = Some(new_marks.unwrap_or(0) | seen);
+                marks |= seen;
+                self.lines += lines;
+                self.found_to = to;
+            }
+            if marks & seen::IRREGULAR != 0 {
+                return Window::Irregular;
+            }
+            if self.found_to >= block.len() && self.separators.len() <= fields {
+                // The last record may lack its line end.
+                let is_last = self.separators.len() == fields
+                    && self.carry.inside == 0
+                    && block.last().is_some_and(|byte| *byte != b'\n');
+                if !is_last {
+                    return Window::Irregular;
+                }
+                #[allow(clippy::cast_possible_truncation)] // As above.
+                self.separators.push(block.len() as u32);
+                self.lines += 1;
+                break 1;
+            }
+            target += self.window_bytes;
+        };
+        let rows = all_rows.min(rows_max);
+        // Records that are still long leave room for more of them in the next window.
+        if rows < 16 && rows < rows_max && self.window_bytes < 8 * WINDOW_BYTES {
+            self.window_bytes *= 2;
+        }
+        // Every record must end where its last field does, and no line end may be elsewhere.
+        let is_end = |end: u32| block.get(end as usize).is_none_or(|byte| *byte == b'\n');
+        let mut last_fields = self.separators[fields..].iter().step_by(fields);
+        if self.lines != all_rows || !last_fields.all(|end| is_end(*end)) {
+            return Window::Irregular;
+        }
+        let end = self.separators[rows * fields] as usize;
+        if fields == 1 && blank(block, &self.separators[..=rows]) {
+            return Window::Irregular;
+        }
+        if marks & seen::HIGH != 0 && simdutf8::basic::from_utf8(&block[at..end]).is_err() {
+            return Window::Irregular;
+        }
+        self.marks = new_marks.unwrap_or(marks);
+        self.lines -= rows;
+        let has_quotes = marks & seen::QUOTE != 0;
+        let trim = marks & seen::CR != 0;
+        let quote = self.special.quote.unwrap_or(0);
+        let doubled = marks & seen::DOUBLED != 0;
+        for (column, &place) in columns.iter_mut().zip(&self.places) {
+            let Node::Leaf { spans, .. } = &mut column.node else { return Window::Irregular };
+            spans.reserve(rows);
+            let starts = self.separators[place..].iter().step_by(fields);
+            let ends = self.separators[place + 1..].iter().step_by(fields);
+            let pairs = starts.zip(ends).take(rows);
+            let trim = trim && place + 1 == fields;
+            if !has_quotes && !trim {
+                spans.extend(pairs.map(|(start, end)| Span::plain(start.wrapping_add(1), *end)));
+            } else {
+                spans.extend(pairs.map(|(start, end)| {
+                    let (start, mut end) = (start.wrapping_add(1), *end);
+                    if trim && end > start && block[end as usize - 1] == b'\r' {
+                        end -= 1;
+                    }
+                    quoted(block, start, end, quote, has_quotes, doubled)
+                }));
+            }
+        }
+        // What was found behind the last record is for the next window.
+        let next = (end + 1).min(block.len());
+        self.separators.drain(..rows * fields);
+        self.expected = next;
+        Window::Rows { end: next, rows }
+    }
+
+    fn next(&self, block: &[u8], at: usize) -> Range<usize> {
+        crate::cut::next_record(self.grammar, block, at)
+    }
+
+    fn record(
+        &mut self,
+        block: &[u8],
+        record: Range<usize>,
+        columns: &mut [Column],
+        _: &Context,
+    ) -> Result<(), Fault> {
+        self.expected = usize::MAX;
+        let mut fields = std::mem::take(&mut self.scratch);
+        let closed = split(self.grammar, &block[record.clone()], &mut fields);
+        let result = self.check(&block[record.clone()], &fields, closed, columns);
+        if result.is_ok() {
+            let quote = self.special.quote.unwrap_or(0);
+            for (column, &place) in columns.iter_mut().zip(&self.places) {
+                if let Node::Leaf { spans, .. } = &mut column.node {
+                    let field = &fields[place];
+                    #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
+                    let (start, end) =
+                        ((record.start + field.start) as u32, (record.start + field.end) as u32);
+                    let has_quotes = self.special.quote.is_some();
+                    let is_quoted =
+                        has_quotes && block.get(field.start + record.start) == Some(&quote);
+                    spans.push(if is_quoted && self.dialect.escape.is_some() && end > start {
+                        Span::escaped(start, end, true)
+                    } else {
+                        quoted(block, start, end, quote, has_quotes, true)
+                    });
+                }
+            }
+        }
+        self.scratch = fields;
+        result
+    }
+}
+
+impl Fields {
+    fn check(
+        &self,
+        record: &[u8],
+        fields: &[Range<usize>],
+        closed: bool,
+        columns: &[Column],
+    ) -> Result<(), Fault> {
+        if !closed {
+            return Err(Fault::new(record.len(), FaultKind::Unclosed));
+        }
+        if fields.len() != self.count {
+            let kind = FaultKind::FieldCount { expected: self.count, found: fields.len() };
+            return Err(Fault::new(0, kind));
+        }
+        if let Err(error) = std::str::from_utf8(record) {
+            let at = error.valid_up_to();
+            let index = fields.iter().position(|field| field.end > at).unwrap_or(0);
+            let column = self.places.iter().position(|place| *place == index);
+            let mut fault = Fault::new(at, FaultKind::Utf8 { field: Some(index + 1) });
+            fault.column = column.map(|column| columns[column].field.name().clone());
+            return Err(fault);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a record of one field is a blank line.
+fn blank(block: &[u8], ends: &[u32]) -> bool {
+    ends.windows(2).any(|pair| {
+        let (start, end) = (pair[0].wrapping_add(1), pair[1]);
+        end == start || (end == start + 1 && block[start as usize] == b'\r')
+    })
+}
+
+/// The span of a field that may be quoted.
+#[inline(always)]
+fn quoted(block: &[u8], start: u32, end: u32, quote: u8, has_quotes: bool, doubled: bool) -> Span {
+    let field = &block[start as usize..end as usize];
+    if !has_quotes || field.first() != Some(&quote) {
+        return Span::plain(start, end);
+    }
+    let [_, inner @ .., last] = field else { return Span::escaped(start, end, true) };
+    if *last != quote || doubled && memchr::memchr(quote, inner).is_some() {
+        return Span::escaped(start, end, true);
+    }
+    Span::plain(start + 1, end - 1)
+}
+
+/// The fields of one record, quotes included and its line end not, and whether every quote in
+/// it is closed.
+pub(crate) fn split(grammar: Grammar, record: &[u8], fields: &mut Vec<Range<usize>>) -> bool {
+    fields.clear();
+    let mut state = State::RecordStart;
+    let mut start = 0;
+    for (at, &byte) in record.iter().enumerate() {
+        let after = grammar.step(state, byte);
+        match after {
+            State::FieldStart => {
+                fields.push(start..at);
+                start = at + 1;
+            }
+            State::RecordStart => {
+                fields.push(start..at);
+                return true;
+            }
+            _ => {}
+        }
+        state = after;
+    }
+    fields.push(start..record.len());
+    // At the end of the input a record may lack its line end, but not its closing quote, unless
+    // a whole record was cut from the input, which the caller knows by the line end.
+    !matches!(state, State::Quoted | State::Escaped)
+}
+
+/// Appends the value of a field, as it is written with quotes and escapes.
+pub(crate) fn unescape(raw: &[u8], quote: u8, escape: Option<u8>, out: &mut Vec<u8>) -> bool {
+    let grammar = Grammar::quoting(quote, escape);
+    let mut state = State::FieldStart;
+    for &byte in raw {
+        let after = grammar.step(state, byte);
+        let is_value = match (state, after) {
+            // An opening quote, one that may close, and an escape.
+            (State::FieldStart, State::Quoted)
+            | (State::Quoted, State::QuoteInQuoted | State::Escaped) => false,
+            _ => true,
+        };
+        if is_value {
+            out.push(byte);
+        }
+        // Inside a field, delimiters and line ends were settled before.
+        state = if matches!(after, State::FieldStart | State::RecordStart) {
+            State::Field
+        } else {
+            after
+        };
+    }
+    true
+}
+
+/// Reads a record's fields from the front of `block`, unquoted: the fields and how many bytes
+/// they took, blank lines and comments before them included; none if there is no record.
+///
+/// What is not UTF-8 is replaced.
+#[must_use]
+pub fn first_record(dialect: &Dialect, block: &[u8]) -> Option<(Vec<String>, usize)> {
+    let grammar = Grammar::delimited(dialect);
+    let record = crate::cut::next_record(grammar, block, 0);
+    if record.is_empty() {
+        return None;
+    }
+    let mut names = Vec::new();
+    each_field(dialect, &block[record.clone()], |field| {
+        names.push(String::from_utf8_lossy(field).into_owned());
+    });
+    Some((names, record.end))
+}
+
+/// Calls `take` with each field of a record, unquoted.
+pub(crate) fn each_field(dialect: &Dialect, record: &[u8], mut take: impl FnMut(&[u8])) {
+    let mut fields = Vec::new();
+    split(Grammar::delimited(dialect), record, &mut fields);
+    let mut value = Vec::new();
+    for field in fields {
+        let raw = &record[field];
+        match dialect.quote {
+            Some(quote) if raw.first() == Some(&quote) => {
+                value.clear();
+                unescape(raw, quote, dialect.escape, &mut value);
+                take(&value);
+            }
+            _ => take(raw),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,303 @@
+//! Blocks of records to batches: what all formats share.
+//!
+//! ```text
+//!   block ─ window ─ Tokenizer ─► spans per column ─ filter ─► leaves ─► batch
+//!              │         └ irregular ┐                  └ a value is wrong ┐
+//!              └─────────────────────┴── record by record ◄────────────────┘
+//!                                            └ faults
+//! ```
+//!
+//! A block is read a window of some tens of kilobytes at a time, so that the text, the
+//! positions of its separators and the spans stay in the first caches between passes. A
+//! window in which everything is regular costs nothing per record for bookkeeping. If anything
+//! in it is not, what was taken of it is forgotten and its records are read one by one, which
+//! is exact about each and slower.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::{BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow_buffer::BooleanBufferBuilder;
+use arrow_schema::{FieldRef, Schema, SchemaRef};
+
+use crate::column::{Column, Node};
+use crate::fault::{Bad, Fault};
+use crate::filter::Filter;
+use crate::leaf::Context;
+
+/// Text that is looked at in one go.
+pub(crate) const WINDOW_BYTES: usize = 32 << 10;
+/// The largest block.
+pub(crate) const BLOCK_BYTES_MAX: usize = crate::span::Span::BYTES_MAX;
+
+/// What was decoded.
+#[derive(Debug, Default)]
+pub struct Decoded {
+    /// Good records, in the order in which they were written.
+    pub batches: Vec<RecordBatch>,
+    /// Records that were refused, in the same order.
+    pub bad: Vec<Bad>,
+    /// Good records, those included that a predicate dropped.
+    pub rows: u64,
+}
+
+impl Decoded {
+    /// Forgets everything and keeps the memory.
+    pub fn clear(&mut self) {
+        self.batches.clear();
+        self.bad.clear();
+        self.rows = 0;
+    }
+}
+
+/// Turns blocks of whole records into record batches.
+pub trait Decode: Send {
+    /// The columns of the batches.
+    fn schema(&self) -> &SchemaRef;
+
+    /// Decodes `block`, which holds whole records, each with its line end; only the last may
+    /// lack it. Nothing is kept back for the next block, and a block is of at most 1 GiB: of a
+    /// longer one, nothing is decoded and all of it is one refused record.
+    fn decode(&mut self, block: &[u8], out: &mut Decoded);
+}
+
+/// What a tokenizer found in a window.
+pub(crate) enum Window {
+    /// So many regular rows, whose spans the columns have, end at `end`.
+    Rows { end: usize, rows: usize },
+    /// Something that takes a closer look.
+    Irregular,
+}
+
+/// Finds records and the spans of their values.
+pub(crate) trait Tokenizer: Send {
+    /// Takes whole records from `at` on, about [`WINDOW_BYTES`] of them and at most
+    /// `rows_max`, and gives every column a span (or nested value) per record. If it answers
+    /// [`Window::Irregular`], what it gave is forgotten by the caller.
+    fn window(
+        &mut self,
+        block: &[u8],
+        at: usize,
+        rows_max: usize,
+        columns: &mut [Column],
+        context: &Context,
+    ) -> Window;
+
+    /// The first record at or behind `at`, exactly, with its line end; blank lines and comments
+    /// are none. Behind the last one an empty range.
+    fn next(&self, block: &[u8], at: usize) -> Range<usize>;
+
+    /// The same as [`window`](Self::window) for one record, exactly. What it gave before a fault
+    /// is forgotten by the caller.
+    fn record(
+        &mut self,
+        block: &[u8],
+        record: Range<usize>,
+        columns: &mut [Column],
+        context: &Context,
+    ) -> Result<(), Fault>;
+}
+
+/// A decoder of one format.
+pub(crate) struct Decoder<T> {
+    tokenizer: T,
+    columns: Vec<Column>,
+    context: Context,
+    schema: SchemaRef,
+    filter: Filter,
+    /// Which rows are kept, where that could not be settled before they were built.
+    kept: Option<BooleanBufferBuilder>,
+    batch_rows: usize,
+    /// Rows in the columns.
+    rows: usize,
+}
+
+impl<T: Tokenizer> Decoder<T> {
+    /// A decoder of `fields`; the first of them that text cannot be read as otherwise.
+    pub(crate) fn new(
+        tokenizer: T,
+        fields: &[FieldRef],
+        context: Context,
+        filter: Filter,
+        batch_rows: usize,
+    ) -> Result<Self, FieldRef> {
+        let columns = fields
+            .iter()
+            .map(|field| Column::new(field, &context).ok_or_else(|| field.clone()))
+            .collect::<Result<Vec<_>, _>>()?;
+        let is_flat = columns.iter().all(|column| matches!(column.node, Node::Leaf { .. }));
+        let kept = (!is_flat && !filter.is_empty()).then(|| BooleanBufferBuilder::new(0));
+        Ok(Self {
+            tokenizer,
+            columns,
+            context,
+            schema: Arc::new(Schema::new(fields.to_vec())),
+            filter,
+            kept,
+            batch_rows: batch_rows.max(1),
+            rows: 0,
+        })
+    }
+
+    /// Settles the window's `rows` rows; false if one of them is not what it should be, after
+    /// which nothing of the window is left.
+    fn settle(&mut self, block: &[u8], rows: usize, out: &mut Decoded) -> bool {
+        let before = self.rows;
+        let mut left = rows;
+        if !self.filter.is_empty() {
+            left = self.filter.apply(
+                block,
+                &mut self.columns,
+                &self.context,
+                rows,
+                self.kept.as_mut(),
+            );
+        }
+        for column in &mut self.columns {
+            if column.build(block, &self.context).is_err() {
+                self.forget(before);
+                return false;
+            }
+        }
+        self.rows = before + left;
+        out.rows += rows as u64;
+        true
+    }
+
+    fn forget(&mut self, rows: usize) {
+        self.columns.iter_mut().for_each(|column| column.truncate(rows));
+        if let Some(kept) = &mut self.kept
+            && kept.len() > rows
+        {
+            kept.truncate(rows);
+        }
+        self.rows = rows;
+    }
+
+    /// Reads the records that start in `at..until` one by one; returns where the next starts.
+    fn carefully(&mut self, block: &[u8], mut at: usize, until: usize, out: &mut Decoded) -> usize {
+        while at < until {
+            let record = self.tokenizer.next(block, at);
+            if record.is_empty() {
+                return block.len();
+            }
+            at = record.end;
+            if let Err(fault) = self.one(block, record.clone(), out) {
+                out.bad.push(Bad { range: record, fault });
+            } else if self.rows >= self.batch_rows {
+                self.flush(out);
+            }
+        }
+        at
+    }
+
+    fn one(&mut self, block: &[u8], record: Range<usize>, out: &mut Decoded) -> Result<(), Fault> {
+        let before = self.rows;
+        let start = record.start;
+        self.tokenizer
+            .record(block, record, &mut self.columns, &self.context)
+            .inspect_err(|_| self.columns.iter_mut().for_each(|column| column.truncate(before)))?;
+        let mut left = 1;
+        if !self.filter.is_empty() {
+            left =
+                self.filter.apply(block, &mut self.columns, &self.context, 1, self.kept.as_mut());
+        }
+        for index in 0..self.columns.len() {
+            let column = &mut self.columns[index];
+            if let Err((path, span)) = column.build(block, &self.context) {
+                let data_type = leaf_type(column, &path);
+                self.forget(before);
+                let at = span.start().saturating_sub(start);
+                return Err(Fault::wrong_type(&path, at, &data_type, span.raw(block)));
+            }
+        }
+        self.rows = before + left;
+        out.rows += 1;
+        Ok(())
+    }
+
+    fn flush(&mut self, out: &mut Decoded) {
+        let rows = std::mem::take(&mut self.rows);
+        let kept = self.kept.as_mut().map(|kept| BooleanArray::new(kept.finish(), None));
+        if rows == 0 {
+            return;
+        }
+        let arrays = self.columns.iter_mut().map(Column::finish).collect::<Option<Vec<_>>>();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let batch = arrays.and_then(|arrays| {
+            RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options).ok()
+        });
+        let batch = match (batch, kept) {
+            (Some(batch), Some(kept)) => {
+                arrow_select::filter::filter_record_batch(&batch, &kept).ok()
+            }
+            (batch, _) => batch,
+        };
+        // Arrays are built of the columns' own fields, as many values in each as there are rows.
+        let Some(batch) = batch else { unreachable!("columns of one batch fit together") };
+        if batch.num_rows() > 0 {
+            out.batches.push(batch);
+        }
+    }
+}
+
+impl<T: Tokenizer> Decode for Decoder<T> {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn decode(&mut self, block: &[u8], out: &mut Decoded) {
+        if block.len() > BLOCK_BYTES_MAX {
+            let kind = crate::fault::FaultKind::TooLong { limit: BLOCK_BYTES_MAX };
+            out.bad.push(Bad { range: 0..block.len(), fault: Fault::new(0, kind) });
+            return;
+        }
+        let mut at = 0;
+        while at < block.len() {
+            let rows_max = self.batch_rows - self.rows;
+            let window =
+                self.tokenizer.window(block, at, rows_max, &mut self.columns, &self.context);
+            at = match window {
+                Window::Rows { end, rows } => {
+                    debug_assert!(end > at && rows <= rows_max);
+                    if self.settle(block, rows, out) {
+                        end
+                    } else {
+                        self.carefully(block, at, end, out)
+                    }
+                }
+                Window::Irregular => {
+                    self.forget(self.rows);
+                    self.carefully(block, at, at.saturating_add(WINDOW_BYTES).min(block.len()), out)
+                }
+            };
+            if self.rows >= self.batch_rows {
+                self.flush(out);
+            }
+        }
+        self.flush(out);
+    }
+}
+
+/// The type of the part of a column that a path names: steps after `.`, items after `[]`.
+fn leaf_type(column: &Column, path: &str) -> arrow_schema::DataType {
+    let rest = path.strip_prefix(column.field.name().as_str()).unwrap_or_default();
+    match &column.node {
+        Node::Leaf { .. } => column.field.data_type().clone(),
+        Node::Struct { parts, .. } => {
+            let rest = rest.strip_prefix('.').unwrap_or(rest);
+            let fits = |part: &&Column| {
+                rest.strip_prefix(part.field.name().as_str())
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+            };
+            match parts.iter().find(fits) {
+                Some(part) => leaf_type(part, rest),
+                None => column.field.data_type().clone(),
+            }
+        }
+        Node::List { item, .. } | Node::Map { value: item, .. } => {
+            let rest = rest.strip_prefix("[]").unwrap_or(rest);
+            leaf_type(item, &format!("{}{rest}", item.field.name()))
+        }
+    }
+}

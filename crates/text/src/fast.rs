@@ -1,0 +1,268 @@
+//! Numbers, dates and times from their usual spelling, a word at a time.
+//!
+//! Every function here takes what is written as nearly everybody writes it and answers `None`
+//! to everything else, mistakes included, which then goes to [`values`](crate::values): the
+//! one that decides what is a value of a type. Both agree wherever this one answers.
+//!
+//! - Up to eight digits are one load, one check and three multiplications (Lemire, "Quickly
+//!   parsing eight digits", 2018; Mula, "SIMD-ized conversion of ASCII to integers").
+//! - A decimal fraction whose digits fit in 53 bits and whose power of ten is at most 10^22 is
+//!   one exact division of two exact floats, so correctly rounded (Clinger, "How to Read
+//!   Floating Point Numbers Accurately", PLDI 1990).
+//! - Dates are days by Hinnant's arithmetic.
+
+#![allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
+
+const ZEROS: u64 = 0x3030_3030_3030_3030;
+
+/// Eight bytes at `at`, which must be there.
+#[inline(always)]
+fn word(text: &[u8], at: usize) -> Option<u64> {
+    let bytes = text.get(at..at + 8)?;
+    Some(u64::from_le_bytes(bytes.try_into().ok()?))
+}
+
+/// Whether all eight bytes are digits.
+#[inline(always)]
+fn all_digits(word: u64) -> bool {
+    const HIGH: u64 = 0xf0f0_f0f0_f0f0_f0f0;
+    // Beyond '9' the addition carries into the upper half.
+    (word & HIGH) | ((word.wrapping_add(0x0606_0606_0606_0606) & HIGH) >> 4)
+        == 0x3333_3333_3333_3333
+}
+
+/// The number that eight digits write, the first byte being the most significant.
+#[inline(always)]
+fn eight_digits(word: u64) -> u64 {
+    let word = (word & 0x0f0f_0f0f_0f0f_0f0f).wrapping_mul(2561) >> 8;
+    let word = (word & 0x00ff_00ff_00ff_00ff).wrapping_mul(6_553_601) >> 16;
+    (word & 0x0000_ffff_0000_ffff).wrapping_mul(42_949_672_960_001) >> 32
+}
+
+/// The number that 1 to 16 digits from `at` on write. Needs eight readable bytes behind each
+/// start, or answers `None`.
+#[inline(always)]
+pub(crate) fn digits(text: &[u8], at: usize, count: usize) -> Option<u64> {
+    if count.wrapping_sub(1) < 8 {
+        let first = 8 * (8 - count as u32);
+        // The missing digits in front become zeros.
+        let word = (word(text, at)? << first) | (ZEROS & !(u64::MAX << first));
+        return all_digits(word).then(|| eight_digits(word));
+    }
+    if count.wrapping_sub(9) < 8 {
+        let first = 8 * (16 - count as u32);
+        let high = (word(text, at)? << first) | (ZEROS & !(u64::MAX << first));
+        let low = word(text, at + count - 8)?;
+        return (all_digits(high) && all_digits(low))
+            .then(|| eight_digits(high) * 100_000_000 + eight_digits(low));
+    }
+    None
+}
+
+/// A signed integer of up to 16 digits.
+#[inline(always)]
+pub(crate) fn int(text: &[u8], at: usize, len: usize) -> Option<i64> {
+    let negative = *text.get(at)? == b'-';
+    let skip = usize::from(negative);
+    let number = digits(text, at + skip, len.wrapping_sub(skip))? as i64;
+    Some(if negative { -number } else { number })
+}
+
+const POWERS: [f64; 23] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
+    1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
+];
+
+/// A float in plain notation: `-12.5`, `3`.
+#[inline(always)]
+pub(crate) fn float(text: &[u8], at: usize, len: usize) -> Option<f64> {
+    let bytes = text.get(at..at + len)?;
+    let (negative, bytes) = match bytes {
+        [b'-', rest @ ..] => (true, rest),
+        rest => (false, rest),
+    };
+    if bytes.len() > 18 {
+        return None;
+    }
+    let mut mantissa = 0u64;
+    let mut point = bytes.len();
+    for (index, &byte) in bytes.iter().enumerate() {
+        let digit = byte.wrapping_sub(b'0');
+        if digit < 10 {
+            mantissa = mantissa * 10 + u64::from(digit);
+        } else if byte == b'.' && point == bytes.len() {
+            point = index;
+        } else {
+            return None;
+        }
+    }
+    // A point first or last is left to the careful one.
+    if point == 0 || point + 1 == bytes.len() || mantissa >> 53 != 0 {
+        return None;
+    }
+    let decimals = (bytes.len() - point).saturating_sub(1);
+    let value = mantissa as f64 / POWERS[decimals];
+    Some(if negative { -value } else { value })
+}
+
+#[inline(always)]
+fn pair(a: u8, b: u8) -> Option<u32> {
+    let (a, b) = (a.wrapping_sub(b'0'), b.wrapping_sub(b'0'));
+    (a < 10 && b < 10).then(|| u32::from(a) * 10 + u32::from(b))
+}
+
+/// Days since 1970-01-01 of a date of the proleptic Gregorian calendar; none if there is no
+/// such day.
+#[inline(always)]
+pub(crate) fn days(year: i32, month: u32, day: u32) -> Option<i32> {
+    const LAST: [u32; 13] = [0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    if month.wrapping_sub(1) > 11 || day == 0 || day > LAST[month as usize] {
+        return None;
+    }
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    if month == 2 && day == 29 && !leap {
+        return None;
+    }
+    // Years begin in March, so that the leap day is their last.
+    let shifted = year - i32::from(month <= 2);
+    let era = shifted.div_euclid(400);
+    let year_of_era = shifted.rem_euclid(400);
+    let day_of_year = (153 * ((month as i32 + 9) % 12) + 2) / 5 + day as i32 - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    Some(era * 146_097 + day_of_era - 719_468)
+}
+
+/// `YYYY-MM-DD` in days.
+#[inline(always)]
+pub(crate) fn date(bytes: &[u8]) -> Option<i32> {
+    let &[y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2] = bytes else { return None };
+    let year = pair(y1, y2)? * 100 + pair(y3, y4)?;
+    days(year as i32, pair(m1, m2)?, pair(d1, d2)?)
+}
+
+/// `HH:MM:SS` in seconds.
+#[inline(always)]
+pub(crate) fn time(bytes: &[u8]) -> Option<u32> {
+    let &[h1, h2, b':', m1, m2, b':', s1, s2] = bytes else { return None };
+    let (hour, minute, second) = (pair(h1, h2)?, pair(m1, m2)?, pair(s1, s2)?);
+    (hour < 24 && minute < 60 && second < 60).then_some(hour * 3600 + minute * 60 + second)
+}
+
+/// A day that is likely to come again: text in order of time has few of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DayCache {
+    written: [u8; 10],
+    days: i32,
+}
+
+impl Default for DayCache {
+    fn default() -> Self {
+        Self { written: *b"1970-01-01", days: 0 }
+    }
+}
+
+impl DayCache {
+    #[inline(always)]
+    fn date(&mut self, bytes: &[u8; 10]) -> Option<i32> {
+        if *bytes != self.written {
+            self.days = date(bytes)?;
+            self.written = *bytes;
+        }
+        Some(self.days)
+    }
+
+    /// `YYYY-MM-DD HH:MM:SS[.fraction][Z]` with a space or a `T`: seconds, nanoseconds, and
+    /// whether it says UTC.
+    #[inline(always)]
+    pub(crate) fn date_time(&mut self, bytes: &[u8]) -> Option<(i64, u32, bool)> {
+        let (head, tail) = bytes.split_at_checked(19)?;
+        if !matches!(head[10], b'T' | b' ') {
+            return None;
+        }
+        let days = self.date(head.first_chunk()?)?;
+        let seconds = i64::from(days) * 86_400 + i64::from(time(&head[11..])?);
+        let (tail, utc) = match tail {
+            [rest @ .., b'Z'] => (rest, true),
+            rest => (rest, false),
+        };
+        let nanos = match tail {
+            [] => 0,
+            [b'.', digits @ ..] if (1..=9).contains(&digits.len()) => {
+                let mut nanos = 0;
+                for byte in digits {
+                    let digit = byte.wrapping_sub(b'0');
+                    if digit > 9 {
+                        return None;
+                    }
+                    nanos = nanos * 10 + u32::from(digit);
+                }
+                nanos * 10u32.pow(9 - digits.len() as u32)
+            }
+            _ => return None,
+        };
+        Some((seconds, nanos, utc))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Values stand within text, so that a word can be read past their end.
+    fn padded(text: &str) -> Vec<u8> {
+        format!("9{text}9999999999999999").into_bytes()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(3000))]
+
+        #[test]
+        fn integers_are_what_the_standard_library_makes_of_them(
+            number: i64, shift in 0u32..64, digits in "[0-9]{1,18}", other in "\\PC{0,12}|[-+0-9./:]{0,10}"
+        ) {
+            for text in [(number >> shift).to_string(), digits, other] {
+                let found = int(&padded(&text), 1, text.len());
+                let plain = text.strip_prefix('-').unwrap_or(&text).len() <= 16
+                    && text.parse::<i64>().is_ok() && !text.starts_with('+');
+                prop_assert_eq!(found, plain.then(|| text.parse().unwrap()), "{}", text);
+            }
+        }
+
+        #[test]
+        fn floats_are_rounded_as_the_standard_library_rounds_them(
+            number: i64, shift in 0u32..64, point in 0usize..18, other in "[-+0-9.e]{0,10}"
+        ) {
+            let mut text = (number >> shift).to_string();
+            if point > 0 && point < text.len() {
+                text.insert(text.len() - point, '.');
+            }
+            for text in [text, other] {
+                if let Some(found) = float(&padded(&text), 1, text.len()) {
+                    let expected: f64 = text.parse().unwrap();
+                    prop_assert_eq!(found.to_bits(), expected.to_bits(), "{}", text);
+                }
+            }
+        }
+
+        #[test]
+        fn dates_with_times_are_those_of_the_careful_parser(
+            text in "[0-9]{4}-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-6][0-9]:[0-6][0-9](\\.[0-9]{0,10})?Z?",
+        ) {
+            let mut cache = DayCache::default();
+            for _ in 0..2 {
+                if let Some((seconds, nanos, utc)) = cache.date_time(text.as_bytes()) {
+                    let written = crate::values::date_time(&text).unwrap();
+                    prop_assert_eq!((written.seconds, written.nanos), (seconds, nanos));
+                    prop_assert_eq!(written.offset, utc.then_some(0));
+                }
+            }
+            if let Some(days) = date(&text.as_bytes()[..10]) {
+                prop_assert_eq!(crate::values::date(&text[..10]), Some(days));
+            } else {
+                prop_assert_eq!(crate::values::date(&text[..10]), None);
+            }
+        }
+    }
+}

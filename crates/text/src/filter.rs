@@ -1,0 +1,191 @@
+//! Predicates on text: rows that are dropped before their other columns are read.
+//!
+//! A predicate is the conjunct of a `WHERE` that compares one column with constants. A row for
+//! which one is false, or unknown because the value is null, is dropped after its separators
+//! were found and before any of its values was parsed. What a dropped row's other columns hold
+//! is not looked at, so a value of the wrong type in them is no fault.
+//!
+//! A value that is not of the predicate's type keeps its row, which is then refused when the
+//! column is read.
+
+use arrow_buffer::BooleanBufferBuilder;
+use arrow_schema::{DataType, FieldRef};
+
+use crate::column::{Column, Node};
+use crate::fast;
+use crate::leaf::Context;
+use crate::span::Span;
+use crate::values;
+
+/// A comparison of a column with constants.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Predicate {
+    /// The column's position among those that are read.
+    pub column: usize,
+    /// What must hold for a row to be kept.
+    pub test: Test,
+}
+
+/// What must hold for a value.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Test {
+    /// It compares so with the constant.
+    Compare(Comparison, Constant),
+    /// It equals one of these.
+    In(Vec<Constant>),
+    /// It is null.
+    IsNull,
+    /// It is not null.
+    IsNotNull,
+}
+
+/// An operator between a value and a constant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comparison {
+    /// `=`
+    Equal,
+    /// `<>`
+    NotEqual,
+    /// `<`
+    Less,
+    /// `<=`
+    LessOrEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterOrEqual,
+}
+
+/// A constant of a predicate.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Constant {
+    /// Text, compared by its bytes.
+    Text(String),
+    /// An integer.
+    Int(i64),
+    /// A float; no NaN.
+    Float(f64),
+}
+
+impl Predicate {
+    /// Whether columns of this type can be tested so. Others must be tested later.
+    #[must_use]
+    pub fn applies_to(&self, data_type: &DataType) -> bool {
+        let fits = |constant: &Constant| match constant {
+            Constant::Text(_) => matches!(data_type, DataType::Utf8 | DataType::Utf8View),
+            Constant::Int(_) => data_type.is_signed_integer(),
+            Constant::Float(float) => *data_type == DataType::Float64 && !float.is_nan(),
+        };
+        match &self.test {
+            Test::Compare(_, constant) => fits(constant),
+            Test::In(constants) => constants.iter().all(fits),
+            Test::IsNull | Test::IsNotNull => !data_type.is_nested(),
+        }
+    }
+}
+
+impl Comparison {
+    #[inline(always)]
+    pub(crate) fn holds(self, order: std::cmp::Ordering) -> bool {
+        match self {
+            Comparison::Equal => order.is_eq(),
+            Comparison::NotEqual => order.is_ne(),
+            Comparison::Less => order.is_lt(),
+            Comparison::LessOrEqual => order.is_le(),
+            Comparison::Greater => order.is_gt(),
+            Comparison::GreaterOrEqual => order.is_ge(),
+        }
+    }
+}
+
+/// The predicates that can be settled on text.
+pub(crate) struct Filter {
+    predicates: Vec<Predicate>,
+    keep: Vec<bool>,
+}
+
+impl Filter {
+    /// Those of the predicates that apply to their columns' types.
+    pub(crate) fn new(mut predicates: Vec<Predicate>, columns: &[FieldRef]) -> Self {
+        predicates.retain(|predicate| {
+            columns.get(predicate.column).is_some_and(|f| predicate.applies_to(f.data_type()))
+        });
+        Self { predicates, keep: Vec::new() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.predicates.is_empty()
+    }
+
+    /// Drops rows of the window, the last `rows` of the columns; returns how many are left.
+    /// Where columns are nested, rows stay and `kept` is told which are wanted.
+    pub(crate) fn apply(
+        &mut self,
+        text: &[u8],
+        columns: &mut [Column],
+        context: &Context,
+        rows: usize,
+        kept: Option<&mut BooleanBufferBuilder>,
+    ) -> usize {
+        self.keep.clear();
+        self.keep.resize(rows, true);
+        for predicate in &self.predicates {
+            let Some(Column { node: Node::Leaf { spans, .. }, .. }) = columns.get(predicate.column)
+            else {
+                continue;
+            };
+            for (keep, span) in self.keep.iter_mut().zip(spans) {
+                *keep = *keep && test(&predicate.test, text, *span, context);
+            }
+        }
+        if let Some(kept) = kept {
+            kept.append_slice(&self.keep);
+            return rows;
+        }
+        let left = self.keep.iter().filter(|keep| **keep).count();
+        if left < rows {
+            for column in columns {
+                if let Node::Leaf { spans, .. } = &mut column.node {
+                    let mut keep = self.keep.iter();
+                    spans.retain(|_| keep.next().copied().unwrap_or(true));
+                }
+            }
+        }
+        left
+    }
+}
+
+/// Whether a value passes; also if it is not of the constant's type.
+#[inline]
+fn test(test: &Test, text: &[u8], span: Span, context: &Context) -> bool {
+    // A plain value that is longer than any null string is what it is.
+    let value = match context.value(text, span) {
+        Ok(value) => value,
+        Err(()) => return true,
+    };
+    let Some(value) = value else { return *test == Test::IsNull };
+    let order = |constant: &Constant| match constant {
+        Constant::Text(wanted) => Some((*value).cmp(wanted.as_bytes())),
+        Constant::Int(wanted) => {
+            let value = fast::int(&value, 0, value.len())
+                .or_else(|| std::str::from_utf8(&value).ok()?.parse().ok())?;
+            Some(value.cmp(wanted))
+        }
+        Constant::Float(wanted) => {
+            let value = fast::float(&value, 0, value.len())
+                .or_else(|| values::float(std::str::from_utf8(&value).ok()?))?;
+            // As SQL engines on Arrow have it: NaN is above all, and zeros are equal.
+            Some(value.partial_cmp(wanted).unwrap_or(std::cmp::Ordering::Greater))
+        }
+    };
+    match test {
+        Test::IsNull => false,
+        Test::IsNotNull => true,
+        Test::Compare(comparison, constant) => {
+            order(constant).is_none_or(|order| comparison.holds(order))
+        }
+        Test::In(constants) => {
+            constants.iter().any(|constant| order(constant).is_none_or(|order| order.is_eq()))
+        }
+    }
+}

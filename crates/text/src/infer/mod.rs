@@ -1,0 +1,200 @@
+//! Which columns there are and of which types, from a sample.
+//!
+//! The sample is the first file's beginning, at least [`SAMPLE_RECORDS`] records or
+//! [`SAMPLE_BYTES`], and goes on into the next files where that one is short. A type is
+//! given only if every value of the sample can be read as it, by the parsers that will read
+//! it ([`values`](super::decode::values)).
+
+use arrow::datatypes::{DataType, TimeUnit};
+
+use super::decode::values;
+
+pub(crate) mod csv;
+pub(crate) mod json;
+
+/// Records that a sample has at least, if there are so many.
+pub(crate) const SAMPLE_RECORDS: u64 = 10_000;
+/// Bytes after which a sample ends however few records it has.
+pub(crate) const SAMPLE_BYTES: u64 = 16 << 20;
+
+/// The types that text can turn out to be of, narrowed value by value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TextKind {
+    seen: bool,
+    boolean: bool,
+    int: bool,
+    uint: bool,
+    float: bool,
+    number_seen: bool,
+    date: bool,
+    naive: bool,
+    zoned: bool,
+    time_seen: bool,
+    nanos: bool,
+}
+
+impl Default for TextKind {
+    fn default() -> Self {
+        Self {
+            seen: false,
+            boolean: true,
+            int: true,
+            uint: true,
+            float: true,
+            number_seen: false,
+            date: true,
+            naive: true,
+            zoned: true,
+            time_seen: false,
+            nanos: false,
+        }
+    }
+}
+
+impl TextKind {
+    /// Takes a value that is not null.
+    pub(crate) fn add(&mut self, text: &str) {
+        self.seen = true;
+        let first = text.as_bytes().first().copied().unwrap_or(0);
+        if self.boolean && values::boolean(text).is_none() {
+            self.boolean = false;
+        }
+        if self.int || self.uint || self.float {
+            self.add_number(text, first);
+        }
+        if self.date || self.naive || self.zoned {
+            match values::date_time(text) {
+                Some(written) => {
+                    self.date &= !written.has_time;
+                    self.naive &= written.offset.is_none();
+                    self.zoned &= written.offset.is_some();
+                    self.time_seen |= written.has_time;
+                    self.nanos |= written.nanos % 1000 != 0;
+                }
+                None => (self.date, self.naive, self.zoned) = (false, false, false),
+            }
+        }
+    }
+
+    fn add_number(&mut self, text: &str, first: u8) {
+        // `00501` is a name made of digits, and so is `+4930`.
+        let unsigned = text.strip_prefix('-').unwrap_or(text);
+        let bytes = unsigned.as_bytes();
+        let padded = bytes.len() > 1 && bytes[0] == b'0' && bytes[1].is_ascii_digit();
+        let plain = !unsigned.is_empty() && bytes.iter().all(u8::is_ascii_digit);
+        if padded || first == b'+' {
+            (self.int, self.uint, self.float) = (false, false, false);
+            return;
+        }
+        if plain {
+            self.number_seen = true;
+            // As a float, an integer of so many digits would lose the last ones.
+            let fits = bytes.len() < 19 || text.parse::<i64>().is_ok();
+            self.int &= fits;
+            self.float &= fits;
+            self.uint &= first != b'-' && (bytes.len() < 20 || text.parse::<u64>().is_ok());
+            return;
+        }
+        (self.int, self.uint) = (false, false);
+        let special =
+            matches!(unsigned, "NaN" | "nan" | "inf" | "Inf" | "INF" | "infinity" | "Infinity");
+        let number =
+            bytes.iter().all(|b| matches!(b, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'))
+                && values::accepts(text, &DataType::Float64);
+        self.number_seen |= number;
+        self.float &= number || special;
+    }
+
+    /// The narrowest type of all values, if there was one.
+    pub(crate) fn data_type(&self) -> Option<DataType> {
+        if !self.seen {
+            return None;
+        }
+        let unit = if self.nanos { TimeUnit::Nanosecond } else { TimeUnit::Microsecond };
+        Some(if self.boolean {
+            DataType::Boolean
+        } else if self.int {
+            DataType::Int64
+        } else if self.uint {
+            DataType::UInt64
+        } else if self.float && self.number_seen {
+            DataType::Float64
+        } else if self.date {
+            DataType::Date32
+        } else if self.naive && self.time_seen {
+            DataType::Timestamp(unit, None)
+        } else if self.zoned && self.time_seen {
+            DataType::Timestamp(unit, Some("UTC".into()))
+        } else {
+            DataType::Utf8View
+        })
+    }
+
+    /// The same where only dates and times may be told from text: in JSON, where a number in
+    /// quotes was meant to be text.
+    pub(crate) fn temporal_type(&self) -> Option<DataType> {
+        let kind = Self { boolean: false, int: false, uint: false, float: false, ..*self };
+        kind.data_type()
+    }
+
+    /// What values of both kinds have in common.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.seen |= other.seen;
+        self.boolean &= other.boolean;
+        self.int &= other.int;
+        self.uint &= other.uint;
+        self.float &= other.float;
+        self.number_seen |= other.number_seen;
+        self.date &= other.date;
+        self.naive &= other.naive;
+        self.zoned &= other.zoned;
+        self.time_seen |= other.time_seen;
+        self.nanos |= other.nanos;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_narrowest_type_that_holds_every_value_is_chosen() {
+        let micros =
+            |zone: Option<&str>| DataType::Timestamp(TimeUnit::Microsecond, zone.map(Into::into));
+        for (texts, expected) in [
+            (&["true", "FALSE"][..], DataType::Boolean),
+            (&["1", "-2"], DataType::Int64),
+            (&["9223372036854775807"], DataType::Int64),
+            (&["9223372036854775808", "1"], DataType::UInt64),
+            (&["9223372036854775808", "-1"], DataType::Utf8View),
+            (&["18446744073709551616"], DataType::Utf8View),
+            (&["1", "2.5"], DataType::Float64),
+            (&["1e5", ".5", "5."], DataType::Float64),
+            (&["1", "NaN"], DataType::Float64),
+            (&["NaN"], DataType::Utf8View),
+            (&["00501", "12345"], DataType::Utf8View),
+            (&["+49", "1"], DataType::Utf8View),
+            (&["0", "0.5", "-0"], DataType::Float64),
+            (&["1", "true"], DataType::Utf8View),
+            (&["2013-01-01"], DataType::Date32),
+            (&["2013-01-01", "2013-01-01 10:00:00"], micros(None)),
+            (&["2013-01-01T10:00:00Z", "2013-01-01T10:00:00+02:00"], micros(Some("UTC"))),
+            (&["2013-01-01T10:00:00Z", "2013-01-01T10:00:00"], DataType::Utf8View),
+            (&["2013-01-01T10:00:00.123456789"], DataType::Timestamp(TimeUnit::Nanosecond, None)),
+            (&["10:00:00"], DataType::Utf8View),
+            (&["2013-02-30"], DataType::Utf8View),
+            (&["-", "1"], DataType::Utf8View),
+            (&["1.2.3.4"], DataType::Utf8View),
+            (&[" 1"], DataType::Utf8View),
+        ] {
+            let mut kind = TextKind::default();
+            texts.iter().for_each(|text| kind.add(text));
+            let found = kind.data_type().unwrap();
+            assert_eq!(found, expected, "{texts:?}");
+            for text in texts {
+                assert!(values::accepts(text, &found), "{text} as {found}");
+            }
+        }
+        assert_eq!(TextKind::default().data_type(), None);
+    }
+}

@@ -1,0 +1,643 @@
+//! Spans to arrays: one builder for each type that a value can have.
+//!
+//! A builder takes a window's spans of its column at once, so that the type is decided once
+//! per window and not per value. The loop in it tries [`fast`](crate::fast) and hands what that
+//! does not answer (a null, an escape, an unusual spelling, a mistake) to a cold path that
+//! asks [`values`](crate::values).
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use arrow_array::types::{
+    ArrowPrimitiveType, Date32Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef, BooleanArray, PrimitiveArray, StringArray, StringViewArray};
+use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
+use arrow_schema::{DataType, TimeUnit};
+
+use crate::fast;
+use crate::span::Span;
+use crate::values::{self, Nulls};
+
+/// How the bytes of an escaped span are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unescape {
+    /// A field of delimited text, its quotes included.
+    Delimited { quote: u8, escape: Option<u8> },
+    /// The inside of a JSON string.
+    Json,
+    /// `\` makes the next byte literal, but for `\n`, `\r` and `\t`; `\xhh` is a byte.
+    Backslash,
+}
+
+impl Unescape {
+    /// Appends what `raw` stands for; false if it stands for nothing.
+    pub(crate) fn apply(self, raw: &[u8], out: &mut Vec<u8>) -> bool {
+        match self {
+            Unescape::Delimited { quote, escape } => crate::csv::unescape(raw, quote, escape, out),
+            Unescape::Json => crate::json::unescape(raw, out),
+            Unescape::Backslash => crate::lines::unescape(raw, out),
+        }
+    }
+}
+
+/// What all columns of a format have in common.
+#[derive(Debug, Clone)]
+pub(crate) struct Context {
+    /// Strings that mean null.
+    pub(crate) nulls: Nulls,
+    /// How escapes are read.
+    pub(crate) unescape: Unescape,
+    /// Whether a value that is not of its column's type is null, and not a fault.
+    pub(crate) mismatch_is_null: bool,
+}
+
+impl Context {
+    /// The value that a span stands for; none for a null.
+    ///
+    /// # Errors
+    /// Nothing where its escapes stand for nothing.
+    #[inline]
+    pub(crate) fn value<'a>(
+        &self,
+        text: &'a [u8],
+        span: Span,
+    ) -> Result<Option<Cow<'a, [u8]>>, ()> {
+        if span.is_null() {
+            return Ok(None);
+        }
+        let raw = span.raw(text);
+        let value = if span.is_plain() {
+            Cow::Borrowed(raw)
+        } else {
+            let mut out = Vec::with_capacity(raw.len());
+            if !self.unescape.apply(raw, &mut out) {
+                return Err(());
+            }
+            Cow::Owned(out)
+        };
+        Ok((!self.nulls.contains_bytes(&value)).then_some(value))
+    }
+}
+
+/// Builds the array of a column.
+pub(crate) trait Leaf: Send {
+    /// Takes the values of a window.
+    ///
+    /// # Errors
+    /// The first span that is not of the type; an unknown number of values was taken.
+    fn append(&mut self, text: &[u8], spans: &[Span], context: &Context) -> Result<(), usize>;
+    /// Forgets all but the first `len` values.
+    fn truncate(&mut self, len: usize);
+    /// Values taken.
+    fn len(&self) -> usize;
+    /// The array of all values taken, which are forgotten.
+    fn finish(&mut self) -> ArrayRef;
+}
+
+/// A builder for a type; none for one that text cannot be read as.
+pub(crate) fn leaf(data_type: &DataType, context: &Context) -> Option<Box<dyn Leaf>> {
+    use DataType as T;
+    Some(match data_type {
+        T::Utf8View => Box::new(Views::default()),
+        T::Utf8 => Box::new(Strings::default()),
+        T::Boolean => Box::new(Booleans::default()),
+        T::Int8 => ints::<Int8Type>(data_type, context),
+        T::Int16 => ints::<Int16Type>(data_type, context),
+        T::Int32 => ints::<Int32Type>(data_type, context),
+        T::Int64 => ints::<Int64Type>(data_type, context),
+        T::UInt8 => ints::<UInt8Type>(data_type, context),
+        T::UInt16 => ints::<UInt16Type>(data_type, context),
+        T::UInt32 => ints::<UInt32Type>(data_type, context),
+        T::UInt64 => ints::<UInt64Type>(data_type, context),
+        T::Float32 => primitive::<Float32Type, _>(data_type, context, || {
+            // Rounded twice it would not be the nearest: only what is exact in both is taken.
+            |text: &[u8], at, len| {
+                let wide = fast::float(text, at, len)?;
+                #[allow(clippy::cast_possible_truncation)]
+                let narrow = wide as f32;
+                (f64::from(narrow) == wide).then_some(narrow)
+            }
+        }),
+        T::Float64 => primitive::<Float64Type, _>(data_type, context, || fast::float),
+        T::Date32 => primitive::<Date32Type, _>(data_type, context, || {
+            |text: &[u8], at: usize, len: usize| fast::date(text.get(at..at + len)?)
+        }),
+        T::Timestamp(unit, zone) => {
+            if !values::is_supported(data_type) {
+                return None;
+            }
+            let zone = zone.as_deref();
+            // A clock without a zone in its text is fast only where no rule has to be asked.
+            let utc = matches!(zone, Some("UTC" | "Z" | "utc"));
+            let naive = zone.is_none();
+            match unit {
+                TimeUnit::Second => {
+                    timestamps::<TimestampSecondType>(data_type, context, 1, naive, utc)
+                }
+                TimeUnit::Millisecond => {
+                    timestamps::<TimestampMillisecondType>(data_type, context, 1_000, naive, utc)
+                }
+                TimeUnit::Microsecond => timestamps::<TimestampMicrosecondType>(
+                    data_type, context, 1_000_000, naive, utc,
+                ),
+                TimeUnit::Nanosecond => timestamps::<TimestampNanosecondType>(
+                    data_type,
+                    context,
+                    1_000_000_000,
+                    naive,
+                    utc,
+                ),
+            }
+        }
+        T::Dictionary(key, value)
+            if **key == T::Int32 && matches!(**value, T::Utf8 | T::Utf8View) =>
+        {
+            Box::new(crate::dictionary::Dictionary::new(data_type.clone()))
+        }
+        other if values::is_supported(other) => Box::new(Others::new(other.clone())),
+        _ => return None,
+    })
+}
+
+// ---------------------------------------------------------------------- primitive types
+
+/// A type whose fast parser is `parse`: text, start and length to a value.
+struct Primitive<T: ArrowPrimitiveType, F> {
+    data_type: DataType,
+    values: Vec<T::Native>,
+    validity: NullBufferBuilder,
+    parse: F,
+    /// Whether a null string looks like a value of the type, so that it has to be asked for
+    /// first.
+    nulls_look_like_values: bool,
+}
+
+fn primitive<T, F>(
+    data_type: &DataType,
+    context: &Context,
+    parse: impl FnOnce() -> F,
+) -> Box<dyn Leaf>
+where
+    T: ArrowPrimitiveType,
+    F: FnMut(&[u8], usize, usize) -> Option<T::Native> + Send + 'static,
+{
+    let look_alike =
+        context.nulls.words().any(|word| !word.is_empty() && values::accepts(word, data_type));
+    Box::new(Primitive::<T, F> {
+        data_type: data_type.clone(),
+        values: Vec::new(),
+        validity: NullBufferBuilder::new(0),
+        parse: parse(),
+        nulls_look_like_values: look_alike,
+    })
+}
+
+fn ints<T: ArrowPrimitiveType>(data_type: &DataType, context: &Context) -> Box<dyn Leaf>
+where
+    T::Native: TryFrom<i64>,
+{
+    primitive::<T, _>(data_type, context, || {
+        |text: &[u8], at, len| T::Native::try_from(fast::int(text, at, len)?).ok()
+    })
+}
+
+fn timestamps<T: ArrowPrimitiveType<Native = i64>>(
+    data_type: &DataType,
+    context: &Context,
+    per_second: i64,
+    naive: bool,
+    utc: bool,
+) -> Box<dyn Leaf> {
+    let mut day = fast::DayCache::default();
+    primitive::<T, _>(data_type, context, || {
+        move |text: &[u8], at: usize, len: usize| {
+            let (seconds, nanos, says_utc) = day.date_time(text.get(at..at + len)?)?;
+            if !(utc || naive || says_utc) {
+                return None;
+            }
+            let nanos = i64::from(nanos);
+            let step = 1_000_000_000 / per_second;
+            // What the unit cannot hold is refused, by the careful one.
+            (nanos % step == 0)
+                .then(|| seconds.checked_mul(per_second)?.checked_add(nanos / step))?
+        }
+    })
+}
+
+impl<T, F> Primitive<T, F>
+where
+    T: ArrowPrimitiveType,
+    F: FnMut(&[u8], usize, usize) -> Option<T::Native> + Send,
+{
+    /// What the fast parser left.
+    #[cold]
+    #[inline(never)]
+    fn careful(&mut self, text: &[u8], span: Span, context: &Context) -> Option<()> {
+        let native = match context.value(text, span) {
+            Ok(None) => None,
+            Ok(Some(bytes)) => match self.typed(&bytes) {
+                None if context.mismatch_is_null => None,
+                None => return None,
+                native => native,
+            },
+            Err(()) if context.mismatch_is_null => None,
+            Err(()) => return None,
+        };
+        match native {
+            Some(native) => {
+                self.values.push(native);
+                self.validity.append_non_null();
+            }
+            None => {
+                self.values.push(T::default_value());
+                self.validity.append_null();
+            }
+        }
+        Some(())
+    }
+
+    fn typed(&self, bytes: &[u8]) -> Option<T::Native> {
+        let value = std::str::from_utf8(bytes).ok()?;
+        let one = StringViewArray::from_iter_values([value]);
+        let array = values::column(&one, &self.data_type, &Nulls::default()).ok()?;
+        Some(array.as_any().downcast_ref::<PrimitiveArray<T>>()?.value(0))
+    }
+}
+
+impl<T, F> Leaf for Primitive<T, F>
+where
+    T: ArrowPrimitiveType,
+    F: FnMut(&[u8], usize, usize) -> Option<T::Native> + Send,
+{
+    fn append(&mut self, text: &[u8], spans: &[Span], context: &Context) -> Result<(), usize> {
+        self.values.reserve(spans.len());
+        // Valid values since validity was last told.
+        let mut run = 0;
+        for (index, &span) in spans.iter().enumerate() {
+            let fast = if span.is_plain() && !self.nulls_look_like_values {
+                (self.parse)(text, span.start(), span.len())
+            } else {
+                None
+            };
+            if let Some(value) = fast {
+                self.values.push(value);
+                run += 1;
+            } else {
+                self.validity.append_n_non_nulls(std::mem::take(&mut run));
+                if span.is_null() || span.is_plain() && span.len() == 0 && context.nulls.empty() {
+                    self.values.push(T::default_value());
+                    self.validity.append_null();
+                } else {
+                    self.careful(text, span, context).ok_or(index)?;
+                }
+            }
+        }
+        self.validity.append_n_non_nulls(run);
+        Ok(())
+    }
+
+    fn truncate(&mut self, len: usize) {
+        self.values.truncate(len);
+        truncate(&mut self.validity, len);
+    }
+
+    fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        let values = ScalarBuffer::from(std::mem::take(&mut self.values));
+        let array = PrimitiveArray::<T>::new(values, self.validity.finish());
+        Arc::new(array.with_data_type(self.data_type.clone()))
+    }
+}
+
+/// Forgets all but the first `len` bits, if there are more.
+pub(crate) fn truncate(validity: &mut NullBufferBuilder, len: usize) {
+    if validity.len() > len {
+        validity.truncate(len);
+    }
+}
+
+// -------------------------------------------------------------------------------- Booleans
+
+struct Booleans {
+    values: BooleanBufferBuilder,
+    validity: NullBufferBuilder,
+}
+
+impl Default for Booleans {
+    fn default() -> Self {
+        Self { values: BooleanBufferBuilder::new(0), validity: NullBufferBuilder::new(0) }
+    }
+}
+
+impl Leaf for Booleans {
+    fn append(&mut self, text: &[u8], spans: &[Span], context: &Context) -> Result<(), usize> {
+        for (index, &span) in spans.iter().enumerate() {
+            let known = if span.is_plain() {
+                match span.raw(text) {
+                    b"true" => Some(true),
+                    b"false" => Some(false),
+                    _ => None,
+                }
+            } else {
+                None
+            };
+            let value = match known {
+                Some(value) if !context.nulls.has_words() => Some(value),
+                _ => match context.value(text, span) {
+                    Ok(None) => None,
+                    Ok(Some(bytes)) => {
+                        let value = std::str::from_utf8(&bytes).ok().and_then(values::boolean);
+                        if value.is_none() && !context.mismatch_is_null {
+                            return Err(index);
+                        }
+                        value
+                    }
+                    Err(()) if context.mismatch_is_null => None,
+                    Err(()) => return Err(index),
+                },
+            };
+            self.values.append(value.unwrap_or(false));
+            self.validity.append(value.is_some());
+        }
+        Ok(())
+    }
+
+    fn truncate(&mut self, len: usize) {
+        if self.values.len() > len {
+            self.values.truncate(len);
+        }
+        truncate(&mut self.validity, len);
+    }
+
+    fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        Arc::new(BooleanArray::new(self.values.finish(), self.validity.finish()))
+    }
+}
+
+// ------------------------------------------------------------------------------------ text
+
+/// Text as views: up to 12 bytes lie in the view itself.
+struct Views {
+    views: Vec<u128>,
+    validity: NullBufferBuilder,
+    /// Longer values, in buffers that are full and one that is not.
+    full: Vec<Buffer>,
+    buffer: Vec<u8>,
+}
+
+/// Bytes that lie in a view.
+pub(crate) const INLINE_BYTES: usize = 12;
+/// A buffer of longer values is closed when it would grow beyond this: an offset has 32 bits.
+const BUFFER_BYTES_MAX: usize = 1 << 30;
+
+impl Default for Views {
+    fn default() -> Self {
+        Self {
+            views: Vec::new(),
+            validity: NullBufferBuilder::new(0),
+            full: Vec::new(),
+            buffer: Vec::new(),
+        }
+    }
+}
+
+/// The view of a short value that stands in a text: its length and bytes, the rest zeros.
+#[inline(always)]
+pub(crate) fn short_view(text: &[u8], start: usize, len: usize) -> u128 {
+    debug_assert!(len <= INLINE_BYTES);
+    let bytes: u128 = match text.get(start..start + 16) {
+        Some(bytes) => match bytes.try_into() {
+            Ok(bytes) => u128::from_le_bytes(bytes),
+            Err(_) => 0,
+        },
+        None => {
+            let mut padded = [0; 16];
+            padded[..len].copy_from_slice(&text[start..start + len]);
+            u128::from_le_bytes(padded)
+        }
+    };
+    let kept = bytes & ((1u128 << (8 * len)) - 1);
+    (kept << 32) | len as u128
+}
+
+impl Views {
+    #[inline]
+    fn push_long(&mut self, bytes: &[u8]) {
+        if self.buffer.len() + bytes.len() > BUFFER_BYTES_MAX {
+            self.full.push(Buffer::from_vec(std::mem::take(&mut self.buffer)));
+        }
+        // Both stay far below 2^32: a text is at most 2^30 bytes, and so is a buffer.
+        #[allow(clippy::cast_possible_truncation)]
+        let (block, offset) = (self.full.len() as u32, self.buffer.len() as u32);
+        self.buffer.extend_from_slice(bytes);
+        self.views.push(arrow_array::builder::make_view(bytes, block, offset));
+    }
+
+    #[inline]
+    fn push(&mut self, bytes: &[u8]) {
+        if bytes.len() <= INLINE_BYTES {
+            self.views.push(short_view(bytes, 0, bytes.len()));
+        } else {
+            self.push_long(bytes);
+        }
+    }
+}
+
+impl Leaf for Views {
+    fn append(&mut self, text: &[u8], spans: &[Span], context: &Context) -> Result<(), usize> {
+        self.views.reserve(spans.len());
+        let mut run = 0;
+        let (empty, words) = (context.nulls.empty(), context.nulls.has_words());
+        for (index, &span) in spans.iter().enumerate() {
+            if span.is_plain() {
+                let len = span.len();
+                if len <= INLINE_BYTES {
+                    let view = short_view(text, span.start(), len);
+                    if (len > 0 || !empty) && !(words && context.nulls.contains_view(view)) {
+                        self.views.push(view);
+                        run += 1;
+                        continue;
+                    }
+                } else if !words || !context.nulls.contains_bytes(span.raw(text)) {
+                    self.push_long(span.raw(text));
+                    run += 1;
+                    continue;
+                }
+            } else if !span.is_null() {
+                match context.value(text, span) {
+                    Ok(Some(bytes)) => {
+                        if std::str::from_utf8(&bytes).is_ok() {
+                            self.push(&bytes);
+                            run += 1;
+                            continue;
+                        }
+                        if !context.mismatch_is_null {
+                            return Err(index);
+                        }
+                    }
+                    Ok(None) => {}
+                    Err(()) if context.mismatch_is_null => {}
+                    Err(()) => return Err(index),
+                }
+            }
+            self.validity.append_n_non_nulls(std::mem::take(&mut run));
+            self.views.push(0);
+            self.validity.append_null();
+        }
+        self.validity.append_n_non_nulls(run);
+        Ok(())
+    }
+
+    fn truncate(&mut self, len: usize) {
+        // Bytes of forgotten values stay, referred to by nothing.
+        self.views.truncate(len);
+        truncate(&mut self.validity, len);
+    }
+
+    fn len(&self) -> usize {
+        self.views.len()
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        let mut buffers = std::mem::take(&mut self.full);
+        if !self.buffer.is_empty() {
+            buffers.push(Buffer::from_vec(std::mem::take(&mut self.buffer)));
+        }
+        let views = ScalarBuffer::from(std::mem::take(&mut self.views));
+        let validity = self.validity.finish();
+        // SAFETY: every view was made for the bytes that it refers to, and a window's bytes
+        // were checked to be UTF-8 before they came here, between bytes that are ASCII.
+        Arc::new(unsafe { StringViewArray::new_unchecked(views, buffers, validity) })
+    }
+}
+
+/// Text as one buffer with offsets.
+struct Strings {
+    offsets: Vec<i32>,
+    bytes: Vec<u8>,
+    validity: NullBufferBuilder,
+}
+
+impl Default for Strings {
+    fn default() -> Self {
+        Self { offsets: vec![0], bytes: Vec::new(), validity: NullBufferBuilder::new(0) }
+    }
+}
+
+impl Leaf for Strings {
+    fn append(&mut self, text: &[u8], spans: &[Span], context: &Context) -> Result<(), usize> {
+        for (index, &span) in spans.iter().enumerate() {
+            let value = match context.value(text, span) {
+                Ok(value) => {
+                    value.filter(|bytes| span.is_plain() || std::str::from_utf8(bytes).is_ok())
+                }
+                Err(()) if context.mismatch_is_null => None,
+                Err(()) => return Err(index),
+            };
+            self.validity.append(value.is_some());
+            self.bytes.extend_from_slice(&value.unwrap_or_default());
+            self.offsets.push(i32::try_from(self.bytes.len()).map_err(|_| index)?);
+        }
+        Ok(())
+    }
+
+    fn truncate(&mut self, len: usize) {
+        self.offsets.truncate(len + 1);
+        if let Some(end) = self.offsets.last() {
+            self.bytes.truncate(usize::try_from(*end).unwrap_or(0));
+        }
+        truncate(&mut self.validity, len);
+    }
+
+    fn len(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        let offsets = std::mem::replace(&mut self.offsets, vec![0]);
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+        let bytes = Buffer::from_vec(std::mem::take(&mut self.bytes));
+        // SAFETY: as for views; offsets were counted upwards with the bytes.
+        Arc::new(unsafe { StringArray::new_unchecked(offsets, bytes, self.validity.finish()) })
+    }
+}
+
+// ---------------------------------------------------------------------------------- others
+
+/// Types that event records seldom have: read as text, then given their type.
+struct Others {
+    data_type: DataType,
+    views: Views,
+    pieces: Vec<ArrayRef>,
+    len: usize,
+}
+
+impl Others {
+    fn new(data_type: DataType) -> Self {
+        Self { data_type, views: Views::default(), pieces: Vec::new(), len: 0 }
+    }
+}
+
+impl Leaf for Others {
+    fn append(&mut self, text: &[u8], spans: &[Span], context: &Context) -> Result<(), usize> {
+        self.views.append(text, spans, context)?;
+        let strings = self.views.finish();
+        let strings = strings.as_any().downcast_ref::<StringViewArray>().ok_or(0usize)?;
+        let piece = match values::column(strings, &self.data_type, &Nulls::default()) {
+            Ok(piece) => piece,
+            Err(index) if !context.mismatch_is_null => return Err(index),
+            Err(_) => {
+                let kept = (0..strings.len()).map(|row| {
+                    let value = strings.is_valid(row).then(|| strings.value(row))?;
+                    values::accepts(value, &self.data_type).then_some(value)
+                });
+                let kept: StringViewArray = kept.collect();
+                values::column(&kept, &self.data_type, &Nulls::default())?
+            }
+        };
+        self.len += piece.len();
+        self.pieces.push(piece);
+        Ok(())
+    }
+
+    fn truncate(&mut self, len: usize) {
+        drop(self.views.finish());
+        while let Some(last) = self.pieces.last_mut() {
+            let over = self.len.saturating_sub(len);
+            if over == 0 {
+                break;
+            }
+            if over < last.len() {
+                *last = last.slice(0, last.len() - over);
+                self.len -= over;
+            } else {
+                self.len -= last.len();
+                self.pieces.pop();
+            }
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        self.len = 0;
+        let pieces = std::mem::take(&mut self.pieces);
+        let pieces: Vec<&dyn Array> = pieces.iter().map(|piece| piece.as_ref()).collect();
+        match arrow_select::concat::concat(&pieces) {
+            Ok(array) => array,
+            Err(_) => arrow_array::new_empty_array(&self.data_type),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Log text to Arrow columns, reading only what is asked for: CSV and TSV, JSON lines, access
+//! logs, syslog, logfmt and plain lines.
+//!
+//! Every format has a decoder, which is told the columns, their types and simple predicates,
+//! and is then handed blocks of whole records ([`Decode`]). It finds the structure of the text
+//! with SIMD, skips what is not wanted without looking into it, and builds Arrow arrays from
+//! the rest. What is skipped is still known to be whole: its quotes, its nesting, its UTF-8.
+//! A record that is not is reported with the reason and its place, and decoding goes on with the next.
+//!
+//! ```text
+//!   bytes ── cut ──► blocks of whole records ── format ──► spans ── leaf ──► arrays
+//!            │ (splits, pieces from a socket)     │ simd              │ fast, values
+//! ```
+//!
+//! The crate does no input or output and knows nothing of files, queries or threads.
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::cast_possible_truncation
+    )
+)]
+
+mod column;
+pub mod csv;
+pub mod cut;
+mod decoder;
+mod describe;
+mod dialect;
+mod dictionary;
+mod fast;
+mod fault;
+mod filter;
+pub mod json;
+mod leaf;
+pub mod lines;
+mod simd;
+mod span;
+pub mod values;
+
+pub use decoder::{Decode, Decoded};
+pub use describe::sql_type;
+pub use dialect::Dialect;
+pub use fault::{Bad, Fault, FaultKind, shown};
+pub use filter::{Comparison, Constant, Predicate, Test};
+pub use simd::instruction_set;
+
+/// How to decode, whatever the format.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Rows of a batch at most. Default: 8192. A batch is smaller where a block ends.
+    pub batch_rows: usize,
+    /// What rows must satisfy; those that do not are dropped before they are built.
+    pub predicates: Vec<Predicate>,
+    /// Whether a value that is not of its column's type is read as null, rather than having
+    /// its record refused. Default: false.
+    pub mismatch_is_null: bool,
+    /// Whether the grammar of values that are not wanted is checked too. Default: false.
+    pub strict: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { batch_rows: 8192, predicates: Vec::new(), mismatch_is_null: false, strict: false }
+    }
+}

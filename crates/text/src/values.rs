@@ -1,0 +1,621 @@
+//! Text to values: what a field of a text format must look like to be of a type.
+//!
+//! This is the only place that says so: inference asks [`accepts`], the decoders use
+//! [`column`], so that a type that was inferred is a type that can be read. Compared with
+//! Arrow's own parsers it is stricter where those would lose something without a word:
+//!
+//! | text | as | Arrow | here |
+//! | --- | --- | --- | --- |
+//! | `2013-01-01 05:00:00` | Date32 | the time is dropped | refused |
+//! | `2013-01-01T05:00:00.1234567` | Timestamp(µs) | digits are dropped | refused |
+//! | `2013-01-01T05:00:00+02:00` | Timestamp without zone | silently moved to UTC | refused |
+//! | `1.5` (JSON) | Int64 | truncated to 1 | refused |
+//! | `1700000000` (JSON) | Timestamp | taken as microseconds | refused |
+//!
+//! Columns arrive as string views: a value of up to 12 bytes, which most numbers and dates
+//! are, lies in the view itself, and comparing it with a null string is one comparison of
+//! 128-bit integers instead of a regular expression.
+
+use std::sync::Arc;
+
+use arrow_array::builder::make_view;
+use arrow_array::types::{
+    Date32Type, Date64Type, Decimal128Type, Decimal256Type, Float32Type, Float64Type, Int8Type,
+    Int16Type, Int32Type, Int64Type, Time32MillisecondType, Time32SecondType,
+    Time64MicrosecondType, Time64NanosecondType, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
+};
+use arrow_array::{
+    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, LargeStringArray, PrimitiveArray,
+    StringArray, StringViewArray,
+};
+use arrow_buffer::{BooleanBuffer, NullBuffer};
+use arrow_cast::parse::{Parser, parse_decimal};
+use arrow_schema::{DataType, TimeUnit};
+
+/// Which strings mean null.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Nulls {
+    empty: bool,
+    short: Vec<u128>,
+    long: Vec<String>,
+    words: Vec<String>,
+}
+
+/// Strings of up to this many bytes lie in their view.
+const INLINE_BYTES: usize = 12;
+
+impl Nulls {
+    /// The given strings, and the empty string if `empty`.
+    pub(crate) fn new(nulls: &[String], empty: bool) -> Self {
+        let (short, long): (Vec<_>, Vec<_>) =
+            nulls.iter().filter(|null| !null.is_empty()).partition(|n| n.len() <= INLINE_BYTES);
+        Self {
+            empty: empty || nulls.iter().any(String::is_empty),
+            short: short.into_iter().map(|null| make_view(null.as_bytes(), 0, 0)).collect(),
+            long: long.into_iter().cloned().collect(),
+            words: nulls.iter().filter(|null| !null.is_empty()).cloned().collect(),
+        }
+    }
+
+    /// Whether no string means null.
+    pub(crate) fn is_none(&self) -> bool {
+        !self.empty && !self.has_words()
+    }
+
+    /// Whether the empty string means null.
+    #[inline(always)]
+    pub(crate) fn empty(&self) -> bool {
+        self.empty
+    }
+
+    /// Whether strings that are not empty mean null.
+    #[inline(always)]
+    pub(crate) fn has_words(&self) -> bool {
+        !self.short.is_empty() || !self.long.is_empty()
+    }
+
+    /// The strings that mean null, but for the empty one.
+    pub(crate) fn words(&self) -> impl Iterator<Item = &str> {
+        self.words.iter().map(String::as_str)
+    }
+
+    /// Whether the short value of this view is one of the words.
+    #[inline(always)]
+    pub(crate) fn contains_view(&self, view: u128) -> bool {
+        self.short.contains(&view)
+    }
+
+    /// Whether `value` means null.
+    #[inline]
+    pub(crate) fn contains_bytes(&self, value: &[u8]) -> bool {
+        match value.len() {
+            0 => self.empty,
+            len if len <= INLINE_BYTES => {
+                !self.short.is_empty()
+                    && self.short.contains(&crate::leaf::short_view(value, 0, len))
+            }
+            _ => self.long.iter().any(|null| null.as_bytes() == value),
+        }
+    }
+
+    /// Whether `value` means null.
+    pub(crate) fn contains(&self, value: &str) -> bool {
+        self.contains_bytes(value.as_bytes())
+    }
+
+    #[inline]
+    fn hits(&self, view: u128, value: impl FnOnce() -> bool) -> bool {
+        // The low 32 bits of a view are the length.
+        #[allow(clippy::cast_possible_truncation)]
+        let length = view as u32 as usize;
+        match length {
+            0 => self.empty,
+            1..=INLINE_BYTES => self.short.contains(&view),
+            _ => !self.long.is_empty() && value(),
+        }
+    }
+
+    /// Which rows are not null, given those that are null already.
+    fn validity(&self, strings: &StringViewArray) -> Option<NullBuffer> {
+        if self.is_none() {
+            return strings.nulls().cloned();
+        }
+        let views = strings.views();
+        let valid = BooleanBuffer::collect_bool(views.len(), |row| {
+            !self.hits(views[row], || self.contains(strings.value(row)))
+        });
+        let valid = match strings.nulls() {
+            Some(nulls) => &valid & nulls.inner(),
+            None => valid,
+        };
+        let nulls = NullBuffer::new(valid);
+        (nulls.null_count() > 0).then_some(nulls)
+    }
+}
+
+/// Whether columns of text can be read as this type.
+pub(crate) fn is_supported(data_type: &DataType) -> bool {
+    use DataType as T;
+    match data_type {
+        T::Boolean
+        | T::Int8
+        | T::Int16
+        | T::Int32
+        | T::Int64
+        | T::UInt8
+        | T::UInt16
+        | T::UInt32
+        | T::UInt64
+        | T::Float32
+        | T::Float64
+        | T::Decimal128(_, _)
+        | T::Decimal256(_, _)
+        | T::Date32
+        | T::Date64
+        | T::Utf8
+        | T::LargeUtf8
+        | T::Utf8View
+        | T::Binary
+        | T::BinaryView
+        | T::Time32(TimeUnit::Second | TimeUnit::Millisecond)
+        | T::Time64(TimeUnit::Microsecond | TimeUnit::Nanosecond) => true,
+        T::Timestamp(_, zone) => zone.as_deref().is_none_or(|zone| Zone::parse(zone).is_some()),
+        _ => false,
+    }
+}
+
+/// Whether `value`, which is not null, is of a type.
+pub(crate) fn accepts(value: &str, data_type: &DataType) -> bool {
+    let one = StringViewArray::from_iter_values([value]);
+    column(&one, data_type, &Nulls::default()).is_ok()
+}
+
+/// Reads a column of text as a type; on failure the first row that is not of that type.
+pub(crate) fn column(
+    strings: &StringViewArray,
+    data_type: &DataType,
+    nulls: &Nulls,
+) -> Result<ArrayRef, usize> {
+    use DataType as T;
+    let valid = nulls.validity(strings);
+    Ok(match data_type {
+        T::Utf8View => {
+            let (views, buffers, _) = strings.clone().into_parts();
+            // Same views over the same buffers, so still valid UTF-8 and in bounds.
+            Arc::new(unsafe { StringViewArray::new_unchecked(views, buffers, valid) })
+        }
+        T::Utf8 => Arc::new(rows(strings, valid).collect::<StringArray>()),
+        T::LargeUtf8 => Arc::new(rows(strings, valid).collect::<LargeStringArray>()),
+        T::Binary | T::BinaryView => {
+            let text = column(strings, &T::Utf8View, nulls)?;
+            arrow_cast::cast(&text, data_type).map_err(|_| 0usize)?
+        }
+        T::Boolean => {
+            let mut failed = None;
+            let values = BooleanBuffer::collect_bool(strings.len(), |row| {
+                if valid.as_ref().is_some_and(|valid| valid.is_null(row)) {
+                    return false;
+                }
+                boolean(strings.value(row)).unwrap_or_else(|| {
+                    failed.get_or_insert(row);
+                    false
+                })
+            });
+            if let Some(row) = failed {
+                return Err(row);
+            }
+            Arc::new(BooleanArray::new(values, valid))
+        }
+        T::Int8 => parsed::<Int8Type>(strings, valid)?,
+        T::Int16 => parsed::<Int16Type>(strings, valid)?,
+        T::Int32 => parsed::<Int32Type>(strings, valid)?,
+        T::Int64 => parsed::<Int64Type>(strings, valid)?,
+        T::UInt8 => parsed::<UInt8Type>(strings, valid)?,
+        T::UInt16 => parsed::<UInt16Type>(strings, valid)?,
+        T::UInt32 => parsed::<UInt32Type>(strings, valid)?,
+        T::UInt64 => parsed::<UInt64Type>(strings, valid)?,
+        T::Float32 => parsed::<Float32Type>(strings, valid)?,
+        T::Float64 => parsed::<Float64Type>(strings, valid)?,
+        T::Time32(TimeUnit::Second) => parsed::<Time32SecondType>(strings, valid)?,
+        T::Time32(TimeUnit::Millisecond) => parsed::<Time32MillisecondType>(strings, valid)?,
+        T::Time64(TimeUnit::Microsecond) => parsed::<Time64MicrosecondType>(strings, valid)?,
+        T::Time64(TimeUnit::Nanosecond) => parsed::<Time64NanosecondType>(strings, valid)?,
+        T::Date32 => Arc::new(primitive::<Date32Type>(strings, valid, date)?),
+        T::Date64 => Arc::new(primitive::<Date64Type>(strings, valid, |text| {
+            date(text).map(|days| i64::from(days) * 86_400_000)
+        })?),
+        T::Decimal128(precision, scale) => {
+            let array = primitive::<Decimal128Type>(strings, valid, |text| {
+                parse_decimal::<Decimal128Type>(text.trim(), *precision, *scale).ok()
+            })?;
+            Arc::new(array.with_precision_and_scale(*precision, *scale).map_err(|_| 0usize)?)
+        }
+        T::Decimal256(precision, scale) => {
+            let array = primitive::<Decimal256Type>(strings, valid, |text| {
+                parse_decimal::<Decimal256Type>(text.trim(), *precision, *scale).ok()
+            })?;
+            Arc::new(array.with_precision_and_scale(*precision, *scale).map_err(|_| 0usize)?)
+        }
+        T::Timestamp(unit, zone) => {
+            let parsed_zone = match zone {
+                None => None,
+                Some(zone) => Some(Zone::parse(zone).ok_or(0usize)?),
+            };
+            let parse = |text: &str| timestamp(text, *unit, parsed_zone.as_ref());
+            let zone = zone.clone();
+            match unit {
+                TimeUnit::Second => Arc::new(
+                    primitive::<TimestampSecondType>(strings, valid, parse)?
+                        .with_timezone_opt(zone),
+                ) as ArrayRef,
+                TimeUnit::Millisecond => Arc::new(
+                    primitive::<TimestampMillisecondType>(strings, valid, parse)?
+                        .with_timezone_opt(zone),
+                ),
+                TimeUnit::Microsecond => Arc::new(
+                    primitive::<TimestampMicrosecondType>(strings, valid, parse)?
+                        .with_timezone_opt(zone),
+                ),
+                TimeUnit::Nanosecond => Arc::new(
+                    primitive::<TimestampNanosecondType>(strings, valid, parse)?
+                        .with_timezone_opt(zone),
+                ),
+            }
+        }
+        _ => return Err(0),
+    })
+}
+
+fn rows(
+    strings: &StringViewArray,
+    valid: Option<NullBuffer>,
+) -> impl Iterator<Item = Option<&str>> {
+    (0..strings.len()).map(move |row| {
+        let null = valid.as_ref().is_some_and(|valid| valid.is_null(row));
+        (!null).then(|| strings.value(row))
+    })
+}
+
+fn parsed<T: ArrowPrimitiveType + Parser>(
+    strings: &StringViewArray,
+    valid: Option<NullBuffer>,
+) -> Result<ArrayRef, usize> {
+    Ok(Arc::new(primitive::<T>(strings, valid, T::parse)?))
+}
+
+#[inline]
+fn primitive<T: ArrowPrimitiveType>(
+    strings: &StringViewArray,
+    valid: Option<NullBuffer>,
+    parse: impl Fn(&str) -> Option<T::Native>,
+) -> Result<PrimitiveArray<T>, usize> {
+    let mut values = Vec::with_capacity(strings.len());
+    match &valid {
+        None => {
+            for row in 0..strings.len() {
+                values.push(parse(strings.value(row)).ok_or(row)?);
+            }
+        }
+        Some(valid) => {
+            for row in 0..strings.len() {
+                values.push(if valid.is_valid(row) {
+                    parse(strings.value(row)).ok_or(row)?
+                } else {
+                    T::default_value()
+                });
+            }
+        }
+    }
+    Ok(PrimitiveArray::new(values.into(), valid))
+}
+
+/// `true` or `false` in any case.
+pub(crate) fn boolean(text: &str) -> Option<bool> {
+    if text.eq_ignore_ascii_case("true") {
+        Some(true)
+    } else if text.eq_ignore_ascii_case("false") {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+/// A float, as a column of floats takes it.
+pub(crate) fn float(text: &str) -> Option<f64> {
+    Float64Type::parse(text)
+}
+
+fn digits(bytes: &[u8]) -> Option<u32> {
+    let mut number = 0;
+    for byte in bytes {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number = number * 10 + u32::from(digit);
+    }
+    Some(number)
+}
+
+/// `YYYY-MM-DD` as days since 1970-01-01.
+pub(crate) fn date(text: &str) -> Option<i32> {
+    let bytes: &[u8; 10] = text.as_bytes().try_into().ok()?;
+    if bytes[4] != b'-' || bytes[7] != b'-' {
+        return None;
+    }
+    let (year, month, day) = (digits(&bytes[..4])?, digits(&bytes[5..7])?, digits(&bytes[8..])?);
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let last = match month {
+        1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
+        4 | 6 | 9 | 11 => 30,
+        2 if leap => 29,
+        2 => 28,
+        _ => return None,
+    };
+    if day == 0 || day > last {
+        return None;
+    }
+    // Days of the proleptic Gregorian calendar, years beginning in March (Hinnant, "chrono-
+    // Compatible Low-Level Date Algorithms").
+    let shifted = i32::try_from(year).ok()? - i32::from(month <= 2);
+    let era = shifted.div_euclid(400);
+    let year_of_era = shifted.rem_euclid(400);
+    let (month, day) = (i32::try_from(month).ok()?, i32::try_from(day).ok()?);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    Some(era * 146_097 + day_of_era - 719_468)
+}
+
+/// A date with a time, as it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Written {
+    /// Seconds since 1970-01-01 00:00:00 on the clock that was read.
+    pub(crate) seconds: i64,
+    /// Nanoseconds of the fraction.
+    pub(crate) nanos: u32,
+    /// Seconds that the clock is ahead of UTC, where the text says so.
+    pub(crate) offset: Option<i32>,
+    /// Whether there is more than a date.
+    pub(crate) has_time: bool,
+}
+
+/// `YYYY-MM-DD`, or that, `T` or a space, `HH:MM[:SS[.fraction]]` and perhaps `Z` or an offset.
+pub(crate) fn date_time(text: &str) -> Option<Written> {
+    let days = i64::from(date(text.get(..10)?)?);
+    let bytes = text.as_bytes();
+    if bytes.len() == 10 {
+        let seconds = days * 86_400;
+        return Some(Written { seconds, nanos: 0, offset: None, has_time: false });
+    }
+    if !matches!(bytes[10], b'T' | b't' | b' ') || bytes.len() < 16 || bytes[13] != b':' {
+        return None;
+    }
+    let (hour, minute) = (digits(&bytes[11..13])?, digits(&bytes[14..16])?);
+    let (mut second, mut nanos, mut at) = (0, 0, 16);
+    if bytes.get(at) == Some(&b':') {
+        second = digits(bytes.get(17..19)?)?;
+        at = 19;
+        if bytes.get(at) == Some(&b'.') {
+            let fraction = &bytes[20..];
+            let count = fraction.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            // Beyond nanoseconds only zeros lose nothing.
+            if count == 0 || fraction[..count].iter().skip(9).any(|byte| *byte != b'0') {
+                return None;
+            }
+            let kept = count.min(9);
+            nanos = digits(&fraction[..kept])? * 10u32.pow(9 - u32::try_from(kept).ok()?);
+            at = 20 + count;
+        }
+    }
+    // 60 is a leap second: it falls together with the next one.
+    if hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    let seconds = days * 86_400 + i64::from(hour * 3600 + minute * 60 + second);
+    let offset = zone_offset(&bytes[at..])?;
+    Some(Written { seconds, nanos, offset, has_time: true })
+}
+
+/// Nothing, `Z`, `+HH`, `+HHMM` or `+HH:MM`, perhaps after a space.
+fn zone_offset(bytes: &[u8]) -> Option<Option<i32>> {
+    let bytes = match bytes {
+        [] => return Some(None),
+        [b' ', rest @ ..] => rest,
+        rest => rest,
+    };
+    let (sign, rest) = match bytes {
+        b"Z" | b"z" => return Some(Some(0)),
+        [b'+', rest @ ..] => (1, rest),
+        [b'-', rest @ ..] => (-1, rest),
+        _ => return None,
+    };
+    let (hours, minutes) = match rest {
+        [a, b] => (digits(&[*a, *b])?, 0),
+        [a, b, c, d] | [a, b, b':', c, d] => (digits(&[*a, *b])?, digits(&[*c, *d])?),
+        _ => return None,
+    };
+    if hours > 23 || minutes > 59 {
+        return None;
+    }
+    i32::try_from(hours * 3600 + minutes * 60).ok().map(|seconds| Some(sign * seconds))
+}
+
+/// The zone of a timestamp column.
+enum Zone {
+    Fixed(i32),
+    Named(arrow_array::timezone::Tz),
+}
+
+impl Zone {
+    fn parse(name: &str) -> Option<Self> {
+        if matches!(name, "UTC" | "Z" | "utc") {
+            return Some(Zone::Fixed(0));
+        }
+        if let Some(Some(seconds)) = zone_offset(name.as_bytes()) {
+            return Some(Zone::Fixed(seconds));
+        }
+        name.parse().ok().map(Zone::Named)
+    }
+
+    /// Seconds that the zone's clock is ahead of UTC when it shows `seconds`.
+    fn offset_at(&self, seconds: i64) -> Option<i32> {
+        match self {
+            Zone::Fixed(offset) => Some(*offset),
+            Zone::Named(zone) => {
+                use chrono::{Offset, TimeZone};
+                let shown = chrono::DateTime::from_timestamp(seconds, 0)?.naive_utc();
+                let offset = zone.offset_from_local_datetime(&shown).single()?;
+                Some(offset.fix().local_minus_utc())
+            }
+        }
+    }
+}
+
+fn timestamp(text: &str, unit: TimeUnit, zone: Option<&Zone>) -> Option<i64> {
+    let written = date_time(text)?;
+    let offset = match (zone, written.offset) {
+        // Without a zone the column holds what clocks show; another zone's clock would be
+        // mixed in without a word.
+        (None, None | Some(0)) => 0,
+        (None, Some(_)) => return None,
+        (Some(_), Some(offset)) => offset,
+        (Some(zone), None) => zone.offset_at(written.seconds)?,
+    };
+    let seconds = written.seconds - i64::from(offset);
+    let (per_second, step) = match unit {
+        TimeUnit::Second => (1, 1_000_000_000),
+        TimeUnit::Millisecond => (1_000, 1_000_000),
+        TimeUnit::Microsecond => (1_000_000, 1_000),
+        TimeUnit::Nanosecond => (1_000_000_000, 1),
+    };
+    if written.nanos % step != 0 {
+        return None;
+    }
+    seconds.checked_mul(per_second)?.checked_add(i64::from(written.nanos / step))
+}
+
+/// A type's name in SQL's words with its article and, where it helps, its form: "a BIGINT".
+pub(crate) fn describe(data_type: &DataType) -> String {
+    match data_type {
+        DataType::Date32 | DataType::Date64 => "a date (YYYY-MM-DD)".into(),
+        DataType::Timestamp(unit, zone) => {
+            let unit = match unit {
+                TimeUnit::Second => "seconds",
+                TimeUnit::Millisecond => "milliseconds",
+                TimeUnit::Microsecond => "microseconds",
+                TimeUnit::Nanosecond => "nanoseconds",
+            };
+            match zone {
+                Some(_) => format!("a timestamp with a time zone, to {unit}"),
+                None => format!("a timestamp without a time zone, to {unit}"),
+            }
+        }
+        DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 => "text".into(),
+        DataType::Boolean => "a Boolean (true or false)".into(),
+        DataType::Struct(_) | DataType::Map(_, _) => "an object".into(),
+        DataType::List(_) | DataType::LargeList(_) => "an array".into(),
+        other => {
+            let name = crate::describe::sql_type(other);
+            let article = if name.starts_with(['A', 'E', 'I', 'O']) { "an" } else { "a" };
+            format!("{article} {name}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MICROS: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
+
+    #[test]
+    fn text_is_of_a_type_only_if_nothing_is_lost() {
+        let utc = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+        let new_york = DataType::Timestamp(TimeUnit::Microsecond, Some("America/New_York".into()));
+        for (text, data_type, expected) in [
+            ("12", DataType::Int64, true),
+            ("-9223372036854775808", DataType::Int64, true),
+            ("9223372036854775808", DataType::Int64, false),
+            ("1.5", DataType::Int64, false),
+            ("1e3", DataType::Int64, false),
+            ("300", DataType::UInt8, false),
+            ("abc", DataType::Float64, false),
+            ("1e-3", DataType::Float64, true),
+            ("NaN", DataType::Float64, true),
+            ("TRUE", DataType::Boolean, true),
+            ("1", DataType::Boolean, false),
+            ("2013-01-01", DataType::Date32, true),
+            ("2013-02-29", DataType::Date32, false),
+            ("2012-02-29", DataType::Date32, true),
+            ("2013-1-1", DataType::Date32, false),
+            ("20130101", DataType::Date32, false),
+            ("2013-01-01 05:00:00", DataType::Date32, false),
+            ("2013-01-01 05:00:00", MICROS, true),
+            ("2013-01-01T05:00", MICROS, true),
+            ("2013-01-01", MICROS, true),
+            ("2013-01-01T05:00:00.123456", MICROS, true),
+            ("2013-01-01T05:00:00.1234560", MICROS, true),
+            ("2013-01-01T05:00:00.1234567", MICROS, false),
+            ("2013-01-01T05:00:00Z", MICROS, true),
+            ("2013-01-01T05:00:00+02:00", MICROS, false),
+            ("2013-01-01T25:00:00", MICROS, false),
+            ("2013-01-01T05:00:00.", MICROS, false),
+            ("2013-01-01T05:00:00é", MICROS, false),
+            ("2013-01-0é", MICROS, false),
+            ("1700000000", MICROS, false),
+            ("2013-01-01T05:00:00 +0200", utc.clone(), true),
+            ("2013-01-01T05:00:00", utc, true),
+            ("2013-03-10T02:30:00", new_york.clone(), false),
+            ("2013-03-10T03:30:00", new_york, true),
+            ("12.345", DataType::Decimal128(10, 2), true),
+            ("12:30:00", DataType::Time64(TimeUnit::Nanosecond), true),
+            ("x", DataType::Null, false),
+        ] {
+            assert_eq!(accepts(text, &data_type), expected, "{text} as {data_type}");
+        }
+    }
+
+    #[test]
+    fn null_strings_of_any_length_are_null_in_any_type() {
+        let nulls = Nulls::new(&["NA".into(), "not available at all".into()], true);
+        let strings = StringViewArray::from(vec![
+            Some("1"),
+            Some("NA"),
+            None,
+            Some(""),
+            Some("not available at all"),
+        ]);
+        for data_type in [DataType::Int64, DataType::Utf8View, DataType::Utf8, DataType::Float64] {
+            let column = column(&strings, &data_type, &nulls).unwrap();
+            assert_eq!(column.null_count(), 4, "{data_type}");
+            assert!(column.is_valid(0));
+        }
+        assert_eq!(column(&strings, &DataType::Int64, &Nulls::default()), Err(1));
+    }
+
+    proptest! {
+        #[test]
+        fn dates_and_times_agree_with_chrono(
+            year in 0i32..=9999, day in 0u32..366, second in 0u32..86_400, nanos in 0u32..1_000_000_000
+        ) {
+            let Some(date) = chrono::NaiveDate::from_yo_opt(year, day + 1) else { return Ok(()) };
+            let time = date.and_time(
+                chrono::NaiveTime::from_num_seconds_from_midnight_opt(second, nanos).unwrap(),
+            );
+            let text = time.format("%Y-%m-%dT%H:%M:%S%.9f").to_string();
+            let written = date_time(&text).unwrap();
+            prop_assert_eq!(written.seconds, time.and_utc().timestamp());
+            prop_assert_eq!(written.nanos, nanos);
+        }
+
+        #[test]
+        fn no_text_makes_a_parser_panic(text in "\\PC{0,30}|[0-9:T. +\\-Zé]{0,40}") {
+            for data_type in [MICROS, DataType::Date32, DataType::Int64, DataType::Float64] {
+                accepts(&text, &data_type);
+            }
+        }
+    }
+}
