@@ -30,7 +30,7 @@ WAYS = {"memory": 1, "memory-2": 2, "file": 1, "file-2": 2}
 LIMITS = ["newlines", "newlines-memchr", "copy"]
 LIMIT = "newlines"
 # Formats that `tidemill-text` reads, see `peers/src/ours.rs`.
-OURS: list[str] = []
+OURS = ["csv"]
 PARSERS = {
     "csv": ["arrow-csv", "csv", "simd-csv", "simd-csv-total"],
     "json": ["arrow-json", "serde_json", "simd-json", "sonic-rs"],
@@ -40,7 +40,6 @@ PARSERS = {
 FEW_ONLY = ["sonic-get", "sonic-get-unchecked"]
 REFERENCE = {"csv": "csv", "json": "serde_json", "access": "memchr"}
 ENGINES = ["duckdb", "polars", "datafusion", "chdb"]
-PACKAGES = {"chdb": "chdb-core"}
 # Formats that the `tidemill` binary reads.
 TIDEMILL_READS = ["csv", "json"]
 
@@ -261,7 +260,8 @@ def in_turn(case: Case, settings: Settings, program: Path, reference: Reference)
     command.append(",".join(case.engines))
     runs: dict[str, list[dict]] = {}
     failures: dict[str, str] = {}
-    for line in harness.measure(command, settings).stdout.splitlines():
+    run = harness.measure(command, settings)
+    for line in run.stdout.splitlines():
         found = json.loads(line)
         name = found.pop("parser")
         if "failed" in found:
@@ -277,7 +277,8 @@ def in_turn(case: Case, settings: Settings, program: Path, reference: Reference)
     for name, failure in failures.items():
         runs.pop(name, None)
         say(f"  {case.name}, {case.variant}, {name}: FAILED: {failure}")
-    return {"case": case.name, "format": case.variant, "runs": runs, "failures": failures}
+    share = run.others_cpu_s / run.wall_s / harness.cores()
+    return {"case": case.name, "format": case.variant, "runs": runs, "failures": failures, "others": share}
 
 
 def difference(found: dict, expected: dict) -> str:
@@ -300,13 +301,14 @@ def memory_table(results: list[dict]) -> str:
                 name,
                 harness.spread([run["bytes"] / run["work_s"] / 1e9 for run in runs]),
                 harness.spread([1e9 * run["work_s"] / run["bytes"] for run in runs]),
+                harness.digits(statistics.median(1e9 * run["cpu_s"] / run["bytes"] for run in runs)),
                 "" if name == "copy" else harness.digits(statistics.median(run["rows"] / run["work_s"] / 1e6 for run in runs)),
                 share,
             ])
         for name, failure in result["failures"].items():
             first = failure.splitlines()[0].replace("|", "\\|")
-            rows.append([result["case"], name, f"failed: {first}"[:90], "", "", ""])
-    return harness.table(["case", "parser", "GB/s", "ns/byte", "M rows/s", "of newlines"], rows, 2)
+            rows.append([result["case"], name, f"failed: {first}"[:90], *[""] * 4])
+    return harness.table(["case", "parser", "GB/s", "ns/byte", "CPU ns/byte", "M rows/s", "of newlines"], rows, 2)
 
 
 def memory_ratios(results: list[dict]) -> str | None:
@@ -317,10 +319,11 @@ def memory_ratios(results: list[dict]) -> str | None:
             if ours and name not in LIMITS and name != "tidemill":
                 rows.append([
                     result["case"],
-                    f"{name} / tidemill",
-                    harness.spread(harness.paired(runs, ours, "work_s")),
+                    f"tidemill / {name}",
+                    harness.spread(harness.paired(ours, runs, "work_s")),
+                    harness.spread(harness.paired(ours, runs, "cpu_s")),
                 ])
-    return harness.table(["case", "ratio", "time"], rows, 2) if rows else None
+    return harness.table(["case", "ratio", "work", "CPU"], rows, 2) if rows else None
 
 
 def run(settings: Settings, report: Report) -> None:
@@ -362,12 +365,16 @@ def run(settings: Settings, report: Report) -> None:
         if way.startswith("memory"):
             report.print(f"\nIn memory, {cores}:\n")
             report.print(memory_table(chosen))
+            others = 100 * statistics.mean(result["others"] for result in chosen)
+            report.print(
+                f"\nOther processes took {others:.0f} % of this machine's CPU time during the runs"
+                + (": only the CPU times compare." if others > 5 else ".")
+            )
             ratios = memory_ratios(chosen)
             if ratios:
-                report.print("\nRatios, paired by round; above 1 tidemill is the faster one:\n")
+                report.print("\nRatios, paired by round; below 1 tidemill is the faster one:\n")
                 report.print(ratios)
         else:
-            versions = harness.peer_versions()
-            names = ", ".join(f"{name} {versions[PACKAGES.get(name, name)]}" for name in ENGINES)
+            names = ", ".join(f"{name} {harness.peer_version(name)}" for name in ENGINES)
             report.print(f"\nA file in the page cache, {cores} ({names}):\n")
             report.print(harness.comparison_tables(chosen))

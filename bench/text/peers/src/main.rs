@@ -13,8 +13,10 @@
 //! each, and a parser each.
 //!
 //! One JSON object per line is printed: `{"parser", "sums"}` after the unmeasured run,
-//! `{"parser", "round", "bytes", "rows", "work_s"}` for each measured one, and
-//! `{"parser", "failed"}` for a parser that gave up.
+//! `{"parser", "round", "bytes", "rows", "work_s", "cpu_s"}` for each measured one, and
+//! `{"parser", "failed"}` for a parser that gave up. `work_s` is time on the clock, from the
+//! first thread's start to the last one's end; `cpu_s` is the processor time of the thread that
+//! used most, which is what it would have been with the machine to itself.
 
 mod access;
 mod cases;
@@ -117,14 +119,18 @@ fn measure(case: &Case, threads: usize, rounds: usize, file: &Path, names: &[&st
                     let sums = sums.json(case);
                     println!("{}", json!({"parser": name, "sums": sums}));
                 }),
-                _ => timed(case, name, &parts).and_then(|(rows, work_s)| {
-                    // The limits count records too, by their newlines.
-                    if !(*name == "copy") && rows != *first_rows.get_or_insert(rows) {
-                        return Err(format!("{rows} records, the others found {first_rows:?}").into());
+                _ => timed(case, name, &parts).and_then(|Timed { rows, work_s, cpu_s }| {
+                    // The limits count records too, by their newlines; but for the copy.
+                    if *name != "copy" && rows != *first_rows.get_or_insert(rows) {
+                        let others = first_rows.unwrap_or_default();
+                        return Err(format!("{rows} records, the others found {others}").into());
                     }
                     println!(
                         "{}",
-                        json!({"parser": name, "round": round, "bytes": records.len(), "rows": rows, "work_s": work_s})
+                        json!({
+                            "parser": name, "round": round, "bytes": records.len(), "rows": rows,
+                            "work_s": work_s, "cpu_s": cpu_s,
+                        })
                     );
                     Ok(())
                 }),
@@ -176,11 +182,17 @@ fn summed(case: &Case, name: &str, parts: &[&[u8]]) -> Result<Sums> {
     Ok(total)
 }
 
-/// Parses everything on a thread per part. Returns the rows, and the seconds from the first
-/// thread's start to the last one's end.
-fn timed(case: &Case, name: &str, parts: &[&[u8]]) -> Result<(u64, f64)> {
+/// What a measured run took.
+struct Timed {
+    rows: u64,
+    work_s: f64,
+    cpu_s: f64,
+}
+
+/// Parses everything on a thread per part.
+fn timed(case: &Case, name: &str, parts: &[&[u8]]) -> Result<Timed> {
     let ready = Barrier::new(parts.len());
-    let done: Vec<(u64, Instant, Instant)> = std::thread::scope(|scope| {
+    let done: Vec<(u64, Instant, Instant, f64)> = std::thread::scope(|scope| {
         let threads: Vec<_> = parts
             .iter()
             .map(|part| {
@@ -189,14 +201,14 @@ fn timed(case: &Case, name: &str, parts: &[&[u8]]) -> Result<(u64, f64)> {
                     let parser = parser(case, name);
                     ready.wait();
                     let mut parser = parser?;
-                    let start = Instant::now();
+                    let (start, cpu_start) = (Instant::now(), thread_cpu_s()?);
                     let mut rows = 0;
                     for block in blocks(part) {
                         parser.parse(block, &mut |batch| {
                             rows += std::hint::black_box(batch).num_rows() as u64;
                         })?;
                     }
-                    Ok((rows, start, Instant::now()))
+                    Ok((rows, start, Instant::now(), thread_cpu_s()? - cpu_start))
                 })
             })
             .collect();
@@ -205,7 +217,21 @@ fn timed(case: &Case, name: &str, parts: &[&[u8]]) -> Result<(u64, f64)> {
             .map(|thread| thread.join().map_err(|_| Error::from("a thread panicked"))?)
             .collect::<Result<_>>()
     })?;
-    let first = done.iter().map(|(_, start, _)| *start).min().ok_or("no thread")?;
-    let last = done.iter().map(|(_, _, end)| *end).max().ok_or("no thread")?;
-    Ok((done.iter().map(|(rows, _, _)| rows).sum(), (last - first).as_secs_f64()))
+    let first = done.iter().map(|(_, start, ..)| *start).min().ok_or("no thread")?;
+    let last = done.iter().map(|(_, _, end, _)| *end).max().ok_or("no thread")?;
+    Ok(Timed {
+        rows: done.iter().map(|(rows, ..)| rows).sum(),
+        work_s: (last - first).as_secs_f64(),
+        cpu_s: done.iter().map(|(.., cpu_s)| *cpu_s).fold(0.0, f64::max),
+    })
+}
+
+/// The processor time that this thread has used.
+fn thread_cpu_s() -> Result<f64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes one `timespec`.
+    if unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) } != 0 {
+        return Err(std::io::Error::last_os_error().into());
+    }
+    Ok(time.tv_sec as f64 + time.tv_nsec as f64 / 1e9)
 }
