@@ -295,7 +295,7 @@ def memory_table(results: list[dict]) -> str:
         for name, runs in result["runs"].items():
             share = ""
             if limit and name not in LIMITS:
-                share = f"{100 * statistics.median(harness.paired(limit, runs, 'work_s')):.1f} %"
+                share = f"{100 * statistics.median(harness.paired(limit, runs, 'cpu_s')):.1f} %"
             rows.append([
                 result["case"],
                 name,
