@@ -14,7 +14,8 @@ the answer as `[rows, [count, ...] per column]`.
   string into null before it casts, in the columns where one occurs.
 
 An access log is read as CSV with spaces between the fields, which all four do quicker than
-a pattern per line; the time is then two fields, put together and parsed by the query.
+a pattern per line; the time is then two fields, put together and parsed by the query, and the
+request is one, which the query splits.
 """
 
 import json
@@ -24,6 +25,7 @@ import time
 from pathlib import Path
 
 CASES = json.loads((Path(__file__).resolve().parent / "cases.json").read_text())
+REQUEST = ["method", "path", "protocol"]
 # Columns of the flights in which `NA` occurs.
 WITH_NA = {"dep_time", "dep_delay", "arr_time", "arr_delay", "tailnum", "air_time"}
 
@@ -33,11 +35,12 @@ class Task:
         self.data, self.threads, self.file = data, threads, file
         self.format = CASES[data]["format"]
         self.wanted = [(name.split("/"), kind) for name, kind in CASES[data][columns]]
-        # The fields of a record as they stand in a CSV or access log.
+        # The fields of a record as they stand in a CSV file or an access log.
         self.fields = [(name, kind) for name, kind in CASES[data].get("all", [])]
         if self.format == "access":
-            at = [name for name, _ in self.fields].index("ts")
-            self.fields[at : at + 1] = [("day", "text"), ("zone", "text")]
+            numbers = {"status", "bytes"}
+            names = "ip ident user day zone request status bytes referrer user_agent".split()
+            self.fields = [(name, "int" if name in numbers else "text") for name in names]
         self.null = {"csv": "NA", "access": "-"}.get(self.format)
 
     def tree(self) -> dict:
@@ -85,6 +88,8 @@ def duckdb(task: Task):
         def column(path: list[str], kind: str) -> str:
             if task.format == "access" and kind == "time":
                 return "strptime(day || ' ' || zone, '[%d/%b/%Y:%H:%M:%S %z]')"
+            if task.format == "access" and path[0] in REQUEST:
+                return f"split_part(request, ' ', {1 + REQUEST.index(path[0])})"
             return quoted(path)
 
         sums = {
@@ -121,7 +126,9 @@ def chdb(task: Task):
         def column(path: list[str], kind: str) -> str:
             if task.format == "access" and kind == "time":
                 return "parseDateTime(concat(day, zone), '[%d/%b/%Y:%H:%i:%S%z]', 'UTC')"
-            if task.format == "access" and path[0] in ("referer", "agent"):
+            if task.format == "access" and path[0] in REQUEST:
+                return f"splitByChar(' ', assumeNotNull(request))[{1 + REQUEST.index(path[0])}]"
+            if task.format == "access" and path[0] in ("referrer", "user_agent"):
                 return f"nullIf({path[0]}, '-')"  # in quotes it is no null to its reader
             return ".".join(f"`{key}`" for key in path)
 
@@ -182,6 +189,9 @@ def polars(task: Task):
             if kind == "time" and task.format == "access":
                 both = pl.concat_str("day", "zone")
                 return both.str.to_datetime("[%d/%b/%Y:%H:%M:%S%z]", time_unit="us", time_zone="UTC")
+            if task.format == "access" and path[0] in REQUEST:
+                parts = pl.col("request").str.split_exact(" ", 2)
+                return parts.struct.field(f"field_{REQUEST.index(path[0])}")
             value = pl.col(path[0])
             for key in path[1:]:
                 value = value.struct.field(key)
@@ -229,6 +239,8 @@ def datafusion(task: Task):
             name = path[-1]
             if task.format == "access" and kind == "time":
                 return "to_timestamp_micros(concat(day, zone), '[%d/%b/%Y:%H:%M:%S%z]')"
+            if task.format == "access" and name in REQUEST:
+                return f"split_part(request, ' ', {1 + REQUEST.index(name)})"
             value = quoted(path[:1]) + "".join(f"[{literal(key)}]" for key in path[1:])
             if task.format == "access" or (task.format == "csv" and name in WITH_NA):
                 value = f"nullif({value}, {literal(task.null)})"

@@ -2,21 +2,23 @@
 //!
 //! ```text
 //! 83.149.9.216 - ann [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 203 "-" "Mozilla/5.0"
-//! ip           ident user ts                       request        status bytes referer agent
+//! ip           ident user ts             method path protocol  status bytes referrer user_agent
 //! ```
 //!
-//! `-` means null. What stands in quotes is taken as it is written, backslashes included.
+//! A line is nine pieces, of which the request is three columns. `-` means null. What stands in quotes is taken as it is written, backslashes included.
 
 use arrow_array::RecordBatch;
-use memchr::{memchr, memchr2};
+use memchr::{memchr, memchr2, memrchr};
 use regex::bytes::{CaptureLocations, Regex};
 
 use crate::cases::{Case, Kind};
 use crate::columns::{Column, Columns};
 use crate::{Parser, Result};
 
-const FIELDS: usize = 9;
+const PIECES: usize = 9;
 const TIME: usize = 3;
+const REQUEST: usize = 4;
+const COLUMNS: usize = 11;
 
 /// - `regex`: one pattern per line, groups for the wanted fields only;
 /// - `csv`: the crate told that a space is the delimiter, as one does with a database; it would
@@ -43,13 +45,37 @@ struct Builders {
 }
 
 impl Builders {
+    /// Appends what is wanted of a line's pieces.
     #[inline]
-    fn append<'a>(&mut self, mut field: impl FnMut(usize) -> Option<&'a [u8]>) -> Result<()> {
+    fn append<'a>(&mut self, mut piece: impl FnMut(usize) -> Option<&'a [u8]>) -> Result<()> {
         for (column, &(at, kind)) in self.columns.columns.iter_mut().zip(&self.fields) {
-            let value = field(at).ok_or("a record is too short")?;
+            let value = piece(piece_of(at)).ok_or("a record is too short")?;
+            let value = match at {
+                REQUEST..=6 => request(value)[at - REQUEST],
+                _ => value,
+            };
             append(column, value, kind)?;
         }
         Ok(())
+    }
+}
+
+/// The piece that a column is in.
+fn piece_of(column: usize) -> usize {
+    match column {
+        0..=REQUEST => column,
+        5 | 6 => REQUEST,
+        _ => column - 2,
+    }
+}
+
+/// Method, path and protocol.
+fn request(text: &[u8]) -> [&[u8]; 3] {
+    match (memchr(b' ', text), memrchr(b' ', text)) {
+        (Some(first), Some(last)) if first < last && text[last + 1..].starts_with(b"HTTP/") => {
+            [&text[..first], &text[first + 1..last], &text[last + 1..]]
+        }
+        _ => [b"-", text, b"-"],
     }
 }
 
@@ -95,19 +121,25 @@ struct ByRegex {
 impl ByRegex {
     fn new(builders: Builders) -> Result<Self> {
         const QUOTED: &str = r#"[^"\\]*(?:\\.[^"\\]*)*"#;
+        // Columns that stand by themselves, and the three of the request in quotes.
+        let columns: [(&str, &str); COLUMNS] = [
+            ("[^ ]+", " "),
+            ("[^ ]+", " "),
+            ("[^ ]+", r" \["),
+            (r"[^\]]+", r#"\] ""#),
+            ("[A-Z_-]+", " "),
+            ("[^ ]+", " "),
+            ("HTTP/[0-9.]+", "\" "),
+            ("[0-9]{3}", " "),
+            ("[0-9]+|-", " \""),
+            (QUOTED, "\" \""),
+            (QUOTED, "\"$"),
+        ];
         let mut pattern = String::from("(?s-u)^");
-        let fields =
-            ["[^ ]+", "[^ ]+", "[^ ]+", r"[^\]]+", QUOTED, "[0-9]{3}", "[0-9]+|-", QUOTED, QUOTED];
-        for (at, field) in fields.iter().enumerate() {
-            let (open, close) = match at {
-                TIME => (r"\[", r"\]"),
-                4 | 7 | 8 => ("\"", "\""),
-                _ => ("", ""),
-            };
+        for (at, (column, behind)) in columns.iter().enumerate() {
             let wanted = builders.fields.iter().any(|(wanted, _)| *wanted == at);
             let group = if wanted { "(" } else { "(?:" };
-            let space = if at + 1 < FIELDS { " " } else { "$" };
-            pattern += &format!("{open}{group}{field}){close}{space}");
+            pattern += &format!("{group}{column}){behind}");
         }
         let pattern = Regex::new(&pattern)?;
         Ok(Self { groups: pattern.capture_locations(), builders, pattern })
@@ -121,12 +153,12 @@ impl Parser for ByRegex {
             let line = &block[start..end];
             start = end + 1;
             self.pattern.captures_read(&mut self.groups, line).ok_or("a line is not a record")?;
-            // The groups are in the order of the fields, and so are the columns.
-            let mut group = 0;
-            self.builders.append(|_| {
-                group += 1;
-                self.groups.get(group).map(|(from, to)| &line[from..to])
-            })?;
+            // The groups are in the order of the columns.
+            let columns = self.builders.columns.columns.iter_mut().zip(&self.builders.fields);
+            for (group, (column, (_, kind))) in columns.enumerate() {
+                let (from, to) = self.groups.get(group + 1).ok_or("a group is missing")?;
+                append(column, &line[from..to], *kind)?;
+            }
             self.builders.columns.end_row(out)?;
         }
         self.builders.columns.flush(out)
@@ -157,15 +189,10 @@ impl Parser for ByCsv {
                 time[20] = b' ';
                 time[21..].copy_from_slice(&zone[..5]);
             }
-            for (column, &(at, kind)) in
-                self.builders.columns.columns.iter_mut().zip(&self.builders.fields)
-            {
-                let value = match at {
-                    TIME => Some(&time[..]),
-                    _ => record.get(at + usize::from(at > TIME)),
-                };
-                append(column, value.ok_or("a record is too short")?, kind)?;
-            }
+            self.builders.append(|piece| match piece {
+                TIME => Some(&time[..]),
+                _ => record.get(piece + usize::from(piece > TIME)),
+            })?;
             self.builders.columns.end_row(out)?;
         }
         self.builders.columns.flush(out)
@@ -176,11 +203,11 @@ struct ByHand(Builders);
 
 impl Parser for ByHand {
     fn parse(&mut self, block: &[u8], out: &mut dyn FnMut(&RecordBatch)) -> Result<()> {
-        let last = self.0.fields.iter().map(|(at, _)| *at).max().unwrap_or(0);
+        let last = self.0.fields.iter().map(|(at, _)| piece_of(*at)).max().unwrap_or(0);
         let mut at = 0;
         while at < block.len() {
-            let mut fields: [&[u8]; FIELDS] = [b""; FIELDS];
-            for (index, field) in fields.iter_mut().enumerate().take(last + 1) {
+            let mut pieces: [&[u8]; PIECES] = [b""; PIECES];
+            for (index, piece) in pieces.iter_mut().enumerate().take(last + 1) {
                 let (open, close) = match index {
                     TIME => (1, b']'),
                     4 | 7 | 8 => (1, b'"'),
@@ -200,13 +227,13 @@ impl Parser for ByHand {
                     }
                     end += 2; // an escape
                 }
-                *field = &block[start..end];
+                *piece = &block[start..end];
                 at = end + 1 + open; // behind the space, or the newline
             }
-            if last + 1 < FIELDS {
+            if last + 1 < PIECES {
                 at += memchr(b'\n', &block[at - 1..]).ok_or("a record is too short")?;
             }
-            self.0.append(|index| Some(fields[index]))?;
+            self.0.append(|index| Some(pieces[index]))?;
             self.0.columns.end_row(out)?;
         }
         self.0.columns.flush(out)
