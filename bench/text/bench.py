@@ -64,8 +64,9 @@ def build() -> Path:
     """The program with the parsers, built for this machine."""
     target = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").absolute() / "bench-text"
     say("building the parsers (three minutes the first time) ...")
-    # In its folder, for the sake of its `.cargo/config.toml`.
-    command = ["cargo", "build", "--release", "--locked", "--target-dir", target]
+    # In its folder, for the sake of its `.cargo/config.toml`. Not `--locked`: a dependency that
+    # `crates/text` gains is added to the lock file, in which the peers stay where they are.
+    command = ["cargo", "build", "--release", "--target-dir", target]
     environment = {name: value for name, value in os.environ.items() if name != "RUSTFLAGS"}
     try:
         done = subprocess.run([str(w) for w in command], cwd=HERE / "peers", env=environment)
