@@ -96,6 +96,12 @@ pub(crate) trait Tokenizer: Send {
         columns: &mut [Column],
         context: &Context,
     ) -> Result<(), Fault>;
+
+    /// The path of the value that starts `at` bytes into a record, where it takes the record to
+    /// tell: which item of a list it is.
+    fn path(&mut self, _record: &[u8], _at: usize, _columns: &mut [Column]) -> Option<String> {
+        None
+    }
 }
 
 /// A decoder of one format.
@@ -125,18 +131,35 @@ impl<T: Tokenizer> Decoder<T> {
             .iter()
             .map(|field| Column::new(field, &context).ok_or_else(|| field.clone()))
             .collect::<Result<Vec<_>, _>>()?;
+        Ok(Self::with_columns(tokenizer, columns, context, filter, batch_rows))
+    }
+
+    /// The same of columns that are there, where a format has its own spelling of some.
+    pub(crate) fn with_columns(
+        tokenizer: T,
+        columns: Vec<Column>,
+        context: Context,
+        filter: Filter,
+        batch_rows: usize,
+    ) -> Self {
+        let fields: Vec<FieldRef> = columns.iter().map(|column| column.field.clone()).collect();
         let is_flat = columns.iter().all(|column| matches!(column.node, Node::Leaf { .. }));
         let kept = (!is_flat && !filter.is_empty()).then(|| BooleanBufferBuilder::new(0));
-        Ok(Self {
+        Self {
             tokenizer,
             columns,
             context,
-            schema: Arc::new(Schema::new(fields.to_vec())),
+            schema: Arc::new(Schema::new(fields)),
             filter,
             kept,
             batch_rows: batch_rows.max(1),
             rows: 0,
-        })
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn tokenizer_mut(&mut self) -> &mut T {
+        &mut self.tokenizer
     }
 
     /// Settles the window's `rows` rows; false if one of them is not what it should be, after
@@ -195,7 +218,7 @@ impl<T: Tokenizer> Decoder<T> {
         let before = self.rows;
         let start = record.start;
         self.tokenizer
-            .record(block, record, &mut self.columns, &self.context)
+            .record(block, record.clone(), &mut self.columns, &self.context)
             .inspect_err(|_| self.columns.iter_mut().for_each(|column| column.truncate(before)))?;
         let mut left = 1;
         if !self.filter.is_empty() {
@@ -208,6 +231,9 @@ impl<T: Tokenizer> Decoder<T> {
                 let data_type = leaf_type(column, &path);
                 self.forget(before);
                 let at = span.start().saturating_sub(start);
+                let exact = self.tokenizer.path(&block[record], at, &mut self.columns);
+                self.forget(before);
+                let path = exact.unwrap_or(path);
                 return Err(Fault::wrong_type(&path, at, &data_type, span.raw(block)));
             }
         }

@@ -1,0 +1,89 @@
+//! How fast the line formats are decoded, in memory, on one core.
+//!
+//! ```text
+//! cargo run --release -p tidemill-text --example lines_speed -- [LOG_DIRECTORY]
+//! ```
+//!
+//! The directory holds `apache_access.log` and `auth.log`; each is repeated to 64 MiB and
+//! handed over in blocks of 1 MiB.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow_schema::{DataType, Field, FieldRef};
+use tidemill_text::{Decode, Decoded, Options, access_log, instruction_set, lines};
+
+fn main() {
+    let directory = std::env::args().nth(1).unwrap_or_else(|| "../shared/data/logs".to_owned());
+    let read = |name: &str| std::fs::read(format!("{directory}/{name}")).ok();
+    println!("instruction set: {}", instruction_set());
+    if let Some(log) = read("apache_access.log") {
+        // Without the line that is cut off, which would send its window to the careful path.
+        let log: Vec<u8> = log
+            .split_inclusive(|byte| *byte == b'\n')
+            .filter(|line| line.ends_with(b"\"\n"))
+            .flatten()
+            .copied()
+            .collect();
+        let all = access_log::columns();
+        let of = |places: &[usize]| {
+            let columns = places.iter().map(|place| (*place, all[*place].clone())).collect();
+            access_log::AccessLogDecoder::new(columns, Options::default()).expect("known types")
+        };
+        measure("access log: ip, ts, status", &log, &mut of(&[0, 3, 7]));
+        measure("access log: status", &log, &mut of(&[7]));
+        measure("access log: all columns", &log, &mut of(&(0..11).collect::<Vec<_>>()));
+        measure("access log: none", &log, &mut of(&[]));
+        for place in 0..11 {
+            measure(&format!("access log: {}", all[place].name()), &log, &mut of(&[place]));
+        }
+        line_columns("apache_access.log", &log);
+    }
+    if let Some(log) = read("auth.log") {
+        line_columns("auth.log", &log);
+    }
+}
+
+fn line_columns(name: &str, log: &[u8]) {
+    let types = [Some(DataType::Utf8View), Some(DataType::BinaryView), None];
+    for data_type in types {
+        let label = data_type.as_ref().map_or("count".to_owned(), ToString::to_string);
+        let field = |data_type| -> FieldRef { Arc::new(Field::new("line", data_type, true)) };
+        let columns = data_type.map(field).into_iter().collect();
+        let mut decoder =
+            lines::LinesDecoder::new(columns, Options::default()).expect("known types");
+        measure(&format!("lines of {name}: {label}"), log, &mut decoder);
+    }
+}
+
+/// Prints the best of some runs, in bytes and rows.
+fn measure(label: &str, log: &[u8], decoder: &mut dyn Decode) {
+    let mut text = Vec::new();
+    while text.len() < 64 << 20 {
+        text.extend_from_slice(log);
+    }
+    let mut blocks = Vec::new();
+    let mut at = 0;
+    while at < text.len() {
+        let end = (at + (1 << 20)).min(text.len());
+        let line = text[end..].iter().position(|byte| *byte == b'\n').map_or(0, |found| found + 1);
+        blocks.push(at..(end + line).min(text.len()));
+        at = (end + line).min(text.len());
+    }
+    let mut out = Decoded::default();
+    let (mut best, mut rows, mut bad) = (f64::MAX, 0, 0);
+    for _ in 0..5 {
+        (rows, bad) = (0, 0);
+        let start = Instant::now();
+        for block in &blocks {
+            decoder.decode(&text[block.clone()], &mut out);
+            rows += out.rows;
+            bad += out.bad.len();
+            out.clear();
+        }
+        best = best.min(start.elapsed().as_secs_f64());
+    }
+    #[allow(clippy::cast_precision_loss)]
+    let (gigabytes, nanos) = (text.len() as f64 / best / 1e9, best * 1e9 / rows.max(1) as f64);
+    println!("{label:40} {gigabytes:6.2} GB/s {nanos:7.1} ns per row, {bad} refused");
+}
