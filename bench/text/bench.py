@@ -29,8 +29,6 @@ WAYS = {"memory": 1, "memory-2": 2, "file": 1, "file-2": 2}
 
 LIMITS = ["newlines", "newlines-memchr", "copy"]
 LIMIT = "newlines"
-# Formats that `tidemill-text` reads, see `peers/src/ours.rs`.
-OURS = ["csv"]
 PARSERS = {
     "csv": ["arrow-csv", "csv", "simd-csv", "simd-csv-total"],
     "json": ["arrow-json", "serde_json", "simd-json", "sonic-rs"],
@@ -167,7 +165,7 @@ def cases(settings: Settings, folder: Path, binaries: dict[str, Path], reference
 def in_memory(format: str, columns: str, with_ours: bool) -> dict[str, Engine]:
     names = PARSERS[format] + (FEW_ONLY if format == "json" and columns == "few" else [])
     engines = {name: Engine([], limit=True) for name in LIMITS}
-    if with_ours and format in OURS:
+    if with_ours:
         engines["tidemill"] = Engine([], ours=True)
     return engines | {name: Engine([]) for name in names}
 

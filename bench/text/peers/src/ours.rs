@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{Field, FieldRef};
+use tidemill_text::access_log::AccessLogDecoder;
 use tidemill_text::csv::CsvDecoder;
+use tidemill_text::json::JsonDecoder;
 use tidemill_text::{Decode, Decoded, Dialect, Options};
 
 use crate::cases::{Case, Wanted};
@@ -22,7 +24,14 @@ pub fn parser(case: &Case) -> Result<Box<dyn Parser>> {
             let columns = case.wanted.iter().map(|wanted| (wanted.at, field(wanted))).collect();
             Box::new(CsvDecoder::new(&dialect, case.all.len(), columns, options).map_err(refused)?)
         }
-        _ => return Err("not there yet".into()),
+        "json" => {
+            let columns = case.schema().fields().iter().cloned().collect();
+            Box::new(JsonDecoder::new(columns, &[], options).map_err(refused)?)
+        }
+        _ => {
+            let columns = case.wanted.iter().map(|wanted| (wanted.at, field(wanted))).collect();
+            Box::new(AccessLogDecoder::new(columns, options).map_err(refused)?)
+        }
     };
     Ok(Box::new(Ours { decoder, out: Decoded::default() }))
 }
