@@ -34,7 +34,7 @@ PARSERS = {
     "json": ["arrow-json", "serde_json", "simd-json", "sonic-rs"],
     "access": ["regex", "csv", "memchr"],
 }
-# These look up paths one by one: many of them are slower than reading everything.
+# These are made for looking up a few paths.
 FEW_ONLY = ["sonic-get", "sonic-get-unchecked"]
 REFERENCE = {"csv": "csv", "json": "serde_json", "access": "memchr"}
 ENGINES = ["duckdb", "polars", "datafusion", "chdb"]

@@ -13,9 +13,8 @@ the answer as `[rows, [count, ...] per column]`.
 - DataFusion has one that does not work (apache/datafusion issue 25213): its query turns the
   string into null before it casts, in the columns where one occurs.
 
-An access log is read as CSV with spaces between the fields, which all four do quicker than
-a pattern per line; the time is then two fields, put together and parsed by the query, and the
-request is one, which the query splits.
+An access log is read as CSV with spaces between the fields; the time is then two of them, put
+together and parsed by the query, and the request is one, which the query splits.
 """
 
 import json
