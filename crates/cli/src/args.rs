@@ -180,7 +180,7 @@ pub struct CompletionsArgs {
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "Reading")]
 pub struct SourceArgs {
-    /// The files' format where the suffix does not tell: csv, tsv, json, parquet, lines
+    /// The files' format where the suffix does not tell: csv, tsv, json, access-log, parquet, lines
     #[arg(long, value_name = "FORMAT")]
     pub source_format: Option<String>,
     /// Column types that override the inferred ones: 'id BIGINT, ts TIMESTAMP'

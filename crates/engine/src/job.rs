@@ -945,7 +945,7 @@ threads = 2
             (
                 "[source]\nurl = 'a'\nformat = 'cvs'",
                 "job.toml:3: unknown format `cvs`; did you mean `csv`?\n\
-                 formats: csv, tsv, json, parquet, lines",
+                 formats: csv, tsv, json, access-log, parquet, lines",
             ),
             (
                 "[source]\nurl = 's3://a'\nstorage = {}",

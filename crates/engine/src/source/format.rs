@@ -21,6 +21,8 @@ pub enum Format {
     Tsv,
     /// JSON lines: one object per line.
     Json,
+    /// Access logs of web servers, in the Common or Combined Log Format.
+    AccessLog,
     /// Apache Parquet.
     Parquet,
     /// Plain lines of text, as one column `line`.
@@ -29,7 +31,7 @@ pub enum Format {
 
 impl Format {
     /// The names users write, in the order messages list them.
-    pub const NAMES: &'static [&'static str] = &["csv", "tsv", "json", "parquet", "lines"];
+    pub const NAMES: &'static [&'static str] = &["csv", "tsv", "json", "access-log", "parquet", "lines"];
 
     /// The format that a file's name tells, if it tells one.
     pub fn from_path(path: &str) -> Option<Self> {
@@ -52,6 +54,7 @@ impl Format {
             Format::Csv => "csv",
             Format::Tsv => "tsv",
             Format::Json => "json",
+            Format::AccessLog => "access-log",
             Format::Parquet => "parquet",
             Format::Lines => "lines",
         }
@@ -77,6 +80,7 @@ impl FromStr for Format {
             "csv" => Format::Csv,
             "tsv" => Format::Tsv,
             "json" | "jsonl" | "ndjson" => Format::Json,
+            "access-log" => Format::AccessLog,
             "parquet" => Format::Parquet,
             "lines" => Format::Lines,
             _ => return Err(Error::usage(suggest::unknown("format", word, Self::NAMES))),
@@ -125,7 +129,7 @@ impl TextOptions {
                 ));
             }
         }
-        if !self.nulls.is_empty() && matches!(format, Format::Parquet | Format::Lines) {
+        if !self.nulls.is_empty() && !delimited && format != Format::Json {
             return Err(Error::usage(format!(
                 "option `null` has no meaning for format `{format}`"
             )));

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field};
+use tidemill_text::values;
 
-use super::decode::values;
 use super::format::Format;
 use super::input::Identity;
 use crate::error::{Error, Result};

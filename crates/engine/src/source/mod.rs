@@ -48,7 +48,6 @@ mod blocks;
 pub mod compression;
 pub mod decode;
 pub mod format;
-mod infer;
 mod input;
 mod listing;
 mod open;

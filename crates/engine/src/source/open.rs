@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Field, FieldRef, Schema};
 use parking_lot::Mutex;
-use tidemill_text::cut;
+use tidemill_text::{cut, infer, json, values};
 
 use super::blocks::Blocks;
 use super::compression::{Compression, MAGIC_BYTES, decode};
-use super::decode::values;
+use super::decode;
 use super::format::{Dialect, Format};
 use super::input::{ByteInput, FileInput, Identity, OpenFile, ReaderInput, Watch};
 use super::{
-    Origin, Pending, Source, SourceFile, SourceSpec, infer, listing, override_types, parquet,
+    Origin, Pending, Source, SourceFile, SourceSpec, listing, override_types, parquet,
 };
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
@@ -193,17 +193,16 @@ fn columns(spec: &SourceSpec, format: Format, sample: &mut Sample<'_>) -> Result
     let mut columns = match format {
         Format::Csv | Format::Tsv => csv_columns(spec, sample)?,
         Format::Json => json_columns(spec, sample)?,
-        Format::Lines => Columns {
-            fields: vec![Arc::new(Field::new("line", arrow::datatypes::DataType::Utf8View, true))],
-            file: 0,
-        },
+        Format::AccessLog | Format::Lines => {
+            Columns { fields: decode::fixed_columns(format).unwrap_or_default(), file: 0 }
+        }
         Format::Parquet => {
             parquet::columns(sample.files).map(|(fields, file)| Columns { fields, file })?
         }
     };
     if let Some(wanted) = &spec.schema {
         match format {
-            Format::Lines | Format::Parquet => {
+            Format::Lines | Format::AccessLog | Format::Parquet => {
                 let own = Schema::new(columns.fields.clone());
                 for field in wanted.fields() {
                     match own.field_with_name(field.name()) {
@@ -287,30 +286,27 @@ fn nothing_to_infer(spec: &SourceSpec, format: Format) -> Result<Columns> {
 fn csv_columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
     let dialect = sample.dialect.clone();
     let mut names: Option<(Vec<String>, usize)> = None;
-    let mut inference = infer::csv::Inference::default();
+    let mut inference: Option<infer::csv::Inference> = None;
     sample.each_block(cut::Grammar::delimited(&dialect), |file, is_first, mut block| {
         if is_first && (dialect.header || names.is_none()) {
-            let Some((fields, used)) = infer::csv::first_record(&dialect, block) else {
+            let Some((fields, used)) = tidemill_text::csv::first_record(&dialect, block) else {
                 return Ok(0);
             };
             if names.is_none() {
-                inference = infer::csv::Inference::new(fields.len());
+                inference = Some(infer::csv::Inference::new(&dialect, fields.len()));
                 names = Some((column_names(&dialect, fields, &file.shown)?, file.index));
             }
             if dialect.header {
                 block = &block[used..];
             }
         }
-        let before = inference.records;
-        inference.add(&dialect, block);
-        Ok(inference.records - before)
+        Ok(inference.as_mut().map_or(0, |inference| inference.add(block)))
     })?;
-    match names {
-        Some((names, file)) => {
-            let fields = inference.fields(&names).into_iter().map(Arc::new).collect();
-            Ok(Columns { fields, file })
+    match (names, inference) {
+        (Some((names, file)), Some(inference)) => {
+            Ok(Columns { fields: inference.fields(&names), file })
         }
-        None => nothing_to_infer(spec, Format::Csv),
+        _ => nothing_to_infer(spec, Format::Csv),
     }
 }
 
@@ -355,13 +351,42 @@ pub(super) fn column_names(
 
 fn json_columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
     let mut inference = infer::json::Inference::new(&sample.dialect.nulls);
+    let mut first_fault = None;
     sample.each_block(cut::Grammar::LINES, |file, is_first, block| {
-        inference.add(block, is_first, &file.shown)
+        if is_first {
+            refuse_other_layouts(block, &file.shown)?;
+        }
+        let records = inference.add(block);
+        if let (None, Some(fault)) = (&first_fault, inference.first_fault()) {
+            first_fault = Some((file.shown.to_string(), fault.to_string()));
+        }
+        Ok(records)
     })?;
-    match inference.fields()? {
-        Some(fields) => Ok(Columns { fields, file: 0 }),
+    match first_fault {
+        _ if inference.objects() > 0 => Ok(Columns { fields: inference.fields(), file: 0 }),
         None => nothing_to_infer(spec, Format::Json),
+        Some((path, reason)) => Err(Error::Corrupt {
+            path,
+            offset: None,
+            reason: format!("its lines are not JSON objects ({reason})"),
+            hint: Some("--source-format names another format (job file: source.format)".into()),
+        }),
     }
+}
+
+/// One array of objects, and objects spread over lines, are JSON but not JSON lines.
+fn refuse_other_layouts(block: &[u8], shown: &str) -> Result<()> {
+    let (reason, how) = match json::layout(block) {
+        json::Layout::Lines => return Ok(()),
+        json::Layout::Array => ("it is one JSON array", "jq -c '.[]'"),
+        json::Layout::Spread => ("its objects span several lines", "jq -c ."),
+    };
+    Err(Error::Corrupt {
+        path: shown.into(),
+        offset: Some(0),
+        reason: format!("{reason}, and JSON is read as lines with one object each"),
+        hint: Some(format!("{how} > file.jsonl makes JSON lines of it")),
+    })
 }
 
 /// The beginning of the files, as whole records.

@@ -12,11 +12,11 @@ use arrow::array::{ArrayRef, StringViewArray, new_null_array};
 use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use tidemill_text::cut::{self, Cutter};
-use tidemill_text::{Bad, Decode, Decoded, Options, Predicate};
+use tidemill_text::{Bad, Decode, Decoded, Options, Predicate, values};
 
 use super::blocks::{Block, Blocks, RECORD_BYTES_MAX};
 use super::compression::Compression;
-use super::decode::{self, values};
+use super::decode;
 use super::format::Format;
 use super::input::{ByteInput, FileInput, OpenFile, ReaderInput, Watch};
 use super::open::{column_names, stream};
@@ -309,7 +309,7 @@ impl SplitReader {
         let repeated =
             value.map(|text| StringViewArray::from_iter_values(std::iter::repeat_n(text, rows)));
         let Some(repeated) = repeated else { return Ok(new_null_array(&data_type, rows)) };
-        values::column(&repeated, &data_type, &values::Nulls::default()).map_err(|_| {
+        values::typed(&repeated, &data_type).map_err(|_| {
             Error::usage(format!(
                 "`{}`: the folder's value `{}` is not {}",
                 file.shown,

@@ -5,13 +5,14 @@
 //! is put here into the words of the command line.
 
 use arrow::datatypes::FieldRef;
+use tidemill_text::access_log::{self, AccessLogDecoder};
 use tidemill_text::csv::CsvDecoder;
+use tidemill_text::json::JsonDecoder;
+use tidemill_text::lines::{self, LinesDecoder};
 use tidemill_text::{Decode, FaultKind, Options};
 
 use super::format::{Dialect, Format};
 use crate::error::{Error, Result};
-
-pub(crate) mod values;
 
 /// Why a record is refused, as messages and the copies of refused records say it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,12 +23,6 @@ pub struct Fault {
     pub reason: String,
     /// What to do about it.
     pub hint: Option<String>,
-}
-
-impl Fault {
-    pub(crate) fn new(reason: impl Into<String>) -> Self {
-        Self { column: None, reason: reason.into(), hint: None }
-    }
 }
 
 impl From<tidemill_text::Fault> for Fault {
@@ -94,6 +89,24 @@ pub(crate) fn decoder(
         Format::Csv | Format::Tsv => {
             Box::new(CsvDecoder::new(dialect, fields, columns, options).map_err(refused)?)
         }
-        _ => return Err(Error::Internal("not text".into())),
+        Format::Json => {
+            let columns = columns.into_iter().map(|(_, field)| field).collect();
+            Box::new(JsonDecoder::new(columns, &dialect.nulls, options).map_err(refused)?)
+        }
+        Format::AccessLog => Box::new(AccessLogDecoder::new(columns, options).map_err(refused)?),
+        Format::Lines => {
+            let columns = columns.into_iter().map(|(_, field)| field).collect();
+            Box::new(LinesDecoder::new(columns, options).map_err(refused)?)
+        }
+        Format::Parquet => return Err(Error::Internal("Parquet is not text".into())),
     })
+}
+
+/// The columns of a format that has the same ones always.
+pub(crate) fn fixed_columns(format: Format) -> Option<Vec<FieldRef>> {
+    match format {
+        Format::AccessLog => Some(access_log::columns()),
+        Format::Lines => Some(lines::columns()),
+        Format::Csv | Format::Tsv | Format::Json | Format::Parquet => None,
+    }
 }
