@@ -38,8 +38,6 @@ PARSERS = {
 FEW_ONLY = ["sonic-get", "sonic-get-unchecked"]
 REFERENCE = {"csv": "csv", "json": "serde_json", "access": "memchr"}
 ENGINES = ["duckdb", "polars", "datafusion", "chdb"]
-# Formats that the `tidemill` binary reads.
-TIDEMILL_READS = ["csv", "json"]
 
 BYTES = 256_000_000
 FULL_ROWS = 10_000_000
@@ -176,9 +174,8 @@ def over_file(
     engines = {}
     if limits:
         engines["limit"] = Engine([limits, "scan", threads, 1, path], limit=True)
-    if CASES[data]["format"] in TIDEMILL_READS:
-        for name, binary in binaries.items():
-            engines[name] = Engine(tidemill_command(binary, data, columns, threads, path), ours=True)
+    for name, binary in binaries.items():
+        engines[name] = Engine(tidemill_command(binary, data, columns, threads, path), ours=True)
     python = harness.VENV / "bin" / "python"
     for name in ENGINES:
         engines[name] = Engine([python, "-I", HERE / "engines.py", name, data, columns, threads, path])
@@ -202,7 +199,7 @@ def tidemill_command(binary: Path, data: str, columns: str, threads: int, path: 
     named = ", ".join(f"{part} AS c{index}" for index, part in enumerate(parts))
     quoted = "'" + str(path).replace("'", "''") + "'"
     command = [binary, "query", f"SELECT {named} FROM {quoted}", "--format", "csv", "--threads", threads]
-    return command + (["--null", "NA"] if data == "csv" else [])
+    return command + {"csv": ["--null", "NA"], "access": ["--source-format", "access-log"]}.get(data, [])
 
 
 class Reference:
