@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow_schema::{DataType, Field, FieldRef};
-use tidemill_text::{Decode, Decoded, Options, access_log, instruction_set, lines};
+use tidemill_text::{Decode, Decoded, Options, access_log, instruction_set, lines, syslog};
 
 fn main() {
     let directory = std::env::args().nth(1).unwrap_or_else(|| "../shared/data/logs".to_owned());
@@ -41,6 +41,31 @@ fn main() {
     }
     if let Some(log) = read("auth.log") {
         line_columns("auth.log", &log);
+        system_log("auth.log", &log);
+        let modern: Vec<u8> = log
+            .split_inclusive(|byte| *byte == b'\n')
+            .flat_map(|line| {
+                let text = String::from_utf8_lossy(&line[16..]);
+                let head = "<86>1 2015-03-27T13:06:56.123456Z ip-10-77-20-248 sshd 1291 -";
+                let data = "[origin@1 ip=\"10.77.20.248\" seq=\"17\"]";
+                format!("{head} {data} {text}").into_bytes()
+            })
+            .collect();
+        system_log("RFC 5424", &modern);
+    }
+}
+
+fn system_log(name: &str, log: &[u8]) {
+    let all = syslog::columns();
+    let sets = [&[3, 4, 9][..], &[3, 5], &[], &[0, 1, 2, 3, 4, 5, 6, 7, 9], &[8]];
+    for places in sets {
+        let columns: Vec<_> = places.iter().map(|place| (*place, all[*place].clone())).collect();
+        let names: Vec<_> = columns.iter().map(|(_, field)| field.name().as_str()).collect();
+        let label = format!("{name}: {}", names.join(", "));
+        let format = syslog::Format::default();
+        let mut decoder =
+            syslog::SyslogDecoder::new(columns, &format, Options::default()).expect("known types");
+        measure(&label, log, &mut decoder);
     }
 }
 
