@@ -1,4 +1,7 @@
-//! Parquet row groups that a filter rules out by their statistics are not read.
+//! What a filter spares: Parquet row groups that their statistics rule out, and rows of text
+//! that a comparison with constants drops before they are built.
+//!
+//! Both are inexact: the filter itself is applied to what is left.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,12 +10,13 @@ use arrow::array::{ArrayRef, BooleanArray, UInt64Array};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::pruning::PruningStatistics;
 use datafusion::common::{Column, ScalarValue};
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::utils::conjunction;
+use datafusion::logical_expr::utils::{conjunction, split_conjunction};
+use datafusion::logical_expr::{Expr, Operator};
 use datafusion::physical_expr::planner::logical2physical;
 use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::file::metadata::ParquetMetaData;
+use tidemill_text::{Comparison, Constant, Predicate, Test};
 
 use crate::error::Result;
 use crate::source::{Source, Split};
@@ -58,6 +62,78 @@ fn unqualified(filter: Expr) -> Option<Expr> {
         other => Ok(Transformed::no(other)),
     });
     renamed.ok().map(|renamed| renamed.data)
+}
+
+/// The conjuncts of `filters` that can be settled on text, by the column's position in `schema`.
+pub fn text_predicates(schema: &SchemaRef, filters: &[Expr]) -> Vec<Predicate> {
+    let conjuncts = filters.iter().flat_map(split_conjunction);
+    conjuncts.filter_map(|filter| text_predicate(schema, filter)).collect()
+}
+
+fn text_predicate(schema: &SchemaRef, filter: &Expr) -> Option<Predicate> {
+    let place = |expr: &Expr| match expr {
+        Expr::Column(column) => schema.index_of(&column.name).ok(),
+        _ => None,
+    };
+    let (column, test) = match filter {
+        Expr::BinaryExpr(binary) => {
+            let comparison = comparison(binary.op)?;
+            match (place(&binary.left), constant(&binary.right)) {
+                (Some(column), Some(constant)) => (column, Test::Compare(comparison, constant)),
+                _ => {
+                    let (column, constant) = (place(&binary.right)?, constant(&binary.left)?);
+                    (column, Test::Compare(turned(comparison), constant))
+                }
+            }
+        }
+        Expr::InList(list) if !list.negated => {
+            let constants = list.list.iter().map(constant).collect::<Option<_>>()?;
+            (place(&list.expr)?, Test::In(constants))
+        }
+        Expr::IsNull(inner) => (place(inner)?, Test::IsNull),
+        Expr::IsNotNull(inner) => (place(inner)?, Test::IsNotNull),
+        _ => return None,
+    };
+    let predicate = Predicate { column, test };
+    predicate.applies_to(schema.field(column).data_type()).then_some(predicate)
+}
+
+fn comparison(operator: Operator) -> Option<Comparison> {
+    Some(match operator {
+        Operator::Eq => Comparison::Equal,
+        Operator::NotEq => Comparison::NotEqual,
+        Operator::Lt => Comparison::Less,
+        Operator::LtEq => Comparison::LessOrEqual,
+        Operator::Gt => Comparison::Greater,
+        Operator::GtEq => Comparison::GreaterOrEqual,
+        _ => return None,
+    })
+}
+
+/// The comparison with its sides exchanged.
+fn turned(comparison: Comparison) -> Comparison {
+    match comparison {
+        Comparison::Less => Comparison::Greater,
+        Comparison::LessOrEqual => Comparison::GreaterOrEqual,
+        Comparison::Greater => Comparison::Less,
+        Comparison::GreaterOrEqual => Comparison::LessOrEqual,
+        same => same,
+    }
+}
+
+fn constant(expr: &Expr) -> Option<Constant> {
+    let Expr::Literal(value, _) = expr else { return None };
+    Some(match value {
+        ScalarValue::Utf8(Some(text))
+        | ScalarValue::LargeUtf8(Some(text))
+        | ScalarValue::Utf8View(Some(text)) => Constant::Text(text.clone()),
+        ScalarValue::Int8(Some(number)) => Constant::Int(i64::from(*number)),
+        ScalarValue::Int16(Some(number)) => Constant::Int(i64::from(*number)),
+        ScalarValue::Int32(Some(number)) => Constant::Int(i64::from(*number)),
+        ScalarValue::Int64(Some(number)) => Constant::Int(*number),
+        ScalarValue::Float64(Some(number)) => Constant::Float(*number),
+        _ => return None,
+    })
 }
 
 /// A file's row groups as containers with statistics.

@@ -151,8 +151,7 @@ impl Plan {
             if let (None, Some(schema)) = (&spec.schema, &query.schema) {
                 spec.schema = Some(parse_schema(&context, schema)?);
             }
-            let source =
-                Arc::new(Source::open_with(&spec, standard_input(), &settings.cancel)?);
+            let source = Arc::new(Source::open_with(&spec, standard_input(), &settings.cancel)?);
             let table = Arc::new(SourceTable::new(source, run.clone()));
             context.register_table(reference, Arc::clone(&table) as Arc<dyn TableProvider>)?;
             tables.push((name, table));

@@ -24,13 +24,14 @@ use datafusion::physical_plan::stream::{
 };
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use parking_lot::Mutex;
+use tidemill_text::Predicate;
 
 use crate::cancel::Cancel;
 use crate::coverage::Amount;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
 use crate::prune;
-use crate::source::{Format, ReadOptions, Rejects, Source, Split, SplitReader, SplitStats};
+use crate::source::{ReadOptions, Rejects, Source, Split, SplitReader, SplitStats};
 
 /// Rows of a batch at most, everywhere.
 pub const BATCH_ROWS: usize = 8192;
@@ -102,12 +103,8 @@ impl TableProvider for SourceTable {
         &self,
         filters: &[&Expr],
     ) -> PlanResult<Vec<TableProviderFilterPushDown>> {
-        // Row groups are left out by their statistics; rows are filtered above.
-        let answer = match self.source.as_ref().map(|source| source.format()) {
-            Some(Format::Parquet) => TableProviderFilterPushDown::Inexact,
-            _ => TableProviderFilterPushDown::Unsupported,
-        };
-        Ok(vec![answer; filters.len()])
+        // Row groups and rows of text are left out where that is cheap; rows are filtered above.
+        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
     }
 
     async fn scan(
@@ -130,6 +127,7 @@ impl TableProvider for SourceTable {
             source: Arc::clone(source),
             stop: self.run.cancel.part(),
             run: self.run.clone(),
+            predicates: prune::text_predicates(&self.schema, filters),
             projection: projection.cloned(),
             schema: Arc::clone(&schema),
             slots: splits.iter().map(|_| Mutex::default()).collect(),
@@ -173,6 +171,8 @@ pub struct Scan {
     /// Ends the readers of this scan.
     stop: Cancel,
     projection: Option<Vec<usize>>,
+    /// What text rows must satisfy, by the columns' positions in the source.
+    predicates: Vec<Predicate>,
     schema: SchemaRef,
     splits: Vec<Split>,
     slots: Vec<Mutex<Slot>>,
@@ -308,6 +308,7 @@ impl Scan {
     ) -> Result<SplitReader> {
         let options = ReadOptions {
             projection: self.projection.clone(),
+            predicates: self.predicates.clone(),
             batch_rows: BATCH_ROWS,
             exact_start,
             cancel: self.stop.clone(),

@@ -8,6 +8,7 @@ use arrow_schema::{DataType, FieldRef};
 
 use crate::leaf::{self, Context, Leaf, truncate};
 use crate::span::Span;
+use crate::values::Nulls;
 
 /// A column, or a part of a nested one.
 pub(crate) struct Column {
@@ -121,6 +122,16 @@ impl Column {
         }
     }
 
+    /// Takes back the last row, which is of the current window.
+    #[cold]
+    pub(crate) fn forget_last(&mut self) {
+        if let Node::Leaf { spans, .. } = &mut self.node {
+            spans.pop();
+        } else {
+            self.truncate(self.len().saturating_sub(1));
+        }
+    }
+
     /// Builds what the window's spans stand for.
     ///
     /// # Errors
@@ -145,8 +156,9 @@ impl Column {
                 let rest = path.strip_prefix(item.field.name().as_str()).unwrap_or_default();
                 (format!("{}[]{rest}", self.field.name()), span)
             }),
+            // A key is what it is: never null.
             Node::Map { key, value, .. } => key
-                .build(text, context)
+                .build(text, &Context { nulls: Nulls::default(), ..context.clone() })
                 .and_then(|()| value.build(text, context))
                 .map_err(|(path, span)| {
                     let rest = path.strip_prefix(value.field.name().as_str());

@@ -96,6 +96,12 @@ pub(crate) trait Tokenizer: Send {
         columns: &mut [Column],
         context: &Context,
     ) -> Result<(), Fault>;
+
+    /// The path of the value that starts `at` bytes into a record, where it takes the record to
+    /// tell: which item of a list it is.
+    fn path(&mut self, _record: &[u8], _at: usize, _columns: &mut [Column]) -> Option<String> {
+        None
+    }
 }
 
 /// A decoder of one format.
@@ -149,6 +155,11 @@ impl<T: Tokenizer> Decoder<T> {
             batch_rows: batch_rows.max(1),
             rows: 0,
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn tokenizer_mut(&mut self) -> &mut T {
+        &mut self.tokenizer
     }
 
     /// Settles the window's `rows` rows; false if one of them is not what it should be, after
@@ -207,7 +218,7 @@ impl<T: Tokenizer> Decoder<T> {
         let before = self.rows;
         let start = record.start;
         self.tokenizer
-            .record(block, record, &mut self.columns, &self.context)
+            .record(block, record.clone(), &mut self.columns, &self.context)
             .inspect_err(|_| self.columns.iter_mut().for_each(|column| column.truncate(before)))?;
         let mut left = 1;
         if !self.filter.is_empty() {
@@ -220,6 +231,9 @@ impl<T: Tokenizer> Decoder<T> {
                 let data_type = leaf_type(column, &path);
                 self.forget(before);
                 let at = span.start().saturating_sub(start);
+                let exact = self.tokenizer.path(&block[record], at, &mut self.columns);
+                self.forget(before);
+                let path = exact.unwrap_or(path);
                 return Err(Fault::wrong_type(&path, at, &data_type, span.raw(block)));
             }
         }

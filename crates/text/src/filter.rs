@@ -63,7 +63,8 @@ pub enum Constant {
     Text(String),
     /// An integer.
     Int(i64),
-    /// A float; no NaN.
+    /// A float; no NaN. Compared by IEEE 754's total order, as Arrow does: -0.0 is less than
+    /// 0.0, and NaN is above all.
     Float(f64),
 }
 
@@ -188,8 +189,7 @@ fn test(test: &Test, text: &[u8], span: Span, context: &Context, read: ReadInt) 
         Constant::Float(wanted) => {
             let value = fast::float(&value, 0, value.len())
                 .or_else(|| values::float(std::str::from_utf8(&value).ok()?))?;
-            // As SQL engines on Arrow have it: NaN is above all, and zeros are equal.
-            Some(value.partial_cmp(wanted).unwrap_or(std::cmp::Ordering::Greater))
+            Some(value.total_cmp(wanted))
         }
     };
     match test {

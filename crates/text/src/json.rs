@@ -1,4 +1,339 @@
-//! JSON lines.
+//! JSON lines: one object per line, of which the wanted keys become columns.
+//!
+//! As in simdjson (Langdale and Lemire, "Parsing Gigabytes of JSON per Second", VLDB Journal
+//! 2019) a first stage finds all structural characters outside strings with SIMD, and a second
+//! one walks over their positions. It departs from it where only some keys are wanted, and
+//! where lines delimit records:
+//!
+//! ```text
+//!   window of lines ── index ──► positions ── walk ──► spans of the wanted values
+//!                        │ stage 1: SIMD         │ stage 2: two entries per member
+//!                        └── in doubt ───────────┴──► read: byte by byte, says what is wrong
+//! ```
+//!
+//! - The index has no quotes and no beginnings of values, so that a member of an object is two
+//!   entries, its colon and its comma. That there is one value between them, neither more nor
+//!   less, stage 1 knows from masks.
+//! - A key is looked up from its end, which lies before the colon, in a table of the wanted
+//!   ones (as Mison does: Li et al., "Mison: A Fast JSON Parser for Data Analytics", VLDB
+//!   2017, but without speculation on the order of keys).
+//! - What is not wanted is not looked at: of a nested value the brackets are matched, and its
+//!   colons and commas must be where they belong.
+//! - Each window begins and ends with a line. A raw line end within a string breaks its record
+//!   and no other.
+//!
+//! What is accepted: the structure of RFC 8259 everywhere (brackets, separators, strings
+//! without control characters, UTF-8), and the grammar of literals, numbers and escapes in the
+//! values that are wanted; with [`Options::strict`](crate::Options) in all. Half of a surrogate
+//! pair stands for nothing and is refused like an escape that does not exist. Of a key that
+//! comes twice, the last value counts; entries of a map stay as they are.
+//!
+//! Compared with serde_json, the depth of nesting is not limited for what is skipped.
+
+use std::ops::Range;
+
+use arrow_schema::{DataType, FieldRef};
+
+use crate::column::Column;
+use crate::decoder::{Decode, Decoded, Decoder, Tokenizer, WINDOW_BYTES, Window};
+use crate::fault::Fault;
+use crate::filter::Filter;
+use crate::leaf::{Context, Unescape};
+use crate::values::Nulls;
+
+pub(crate) mod grammar;
+mod index;
+mod plan;
+mod read;
+mod walk;
+
+/// Decodes JSON lines.
+///
+/// Values are read as [`values`](crate::values) says. A number in quotes is taken for a number,
+/// and a number or a Boolean in a column of text for its text. A key that is missing is null,
+/// and so are the null strings. Of a struct only the given fields are read.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use arrow_schema::{DataType, Field};
+/// use tidemill_text::{Decode, Decoded, Options, json::JsonDecoder};
+///
+/// let part = Field::new("n", DataType::Int64, true);
+/// let wanted = vec![
+///     Arc::new(Field::new("a", DataType::Struct(vec![part].into()), true)),
+///     Arc::new(Field::new("t", DataType::Utf8View, true)),
+/// ];
+/// let mut decoder = JsonDecoder::new(wanted, &[], Options::default()).unwrap();
+/// let mut out = Decoded::default();
+/// decoder.decode(
+///     b"{\"t\": \"x\", \"a\": {\"m\": [], \"n\": 1}}\n{\"a\": 2}\n{\"a\": null}\n",
+///     &mut out,
+/// );
+/// assert_eq!(out.batches[0].num_rows(), 2);
+/// assert_eq!(out.bad[0].fault.to_string(), "expected an object, found a number `2`");
+/// ```
+pub struct JsonDecoder {
+    decoder: Decoder<Members>,
+}
+
+impl JsonDecoder {
+    /// A decoder of `columns`, each named as its key; `nulls` are strings that mean null.
+    ///
+    /// # Errors
+    /// The first column of a type that JSON cannot be read as, or that may not be null or has
+    /// a part that may not: any key can be missing. The keys of a map are never null.
+    pub fn new(
+        columns: Vec<FieldRef>,
+        nulls: &[String],
+        options: crate::Options,
+    ) -> Result<Self, FieldRef> {
+        if let Some(field) = columns.iter().find(|field| !is_supported(field)) {
+            return Err(field.clone());
+        }
+        let context = Context {
+            nulls: Nulls::new(nulls, false),
+            unescape: Unescape::Json,
+            mismatch_is_null: options.mismatch_is_null,
+        };
+        let filter = Filter::new(options.predicates, &columns);
+        let tokenizer = Members::new(&columns, options.strict);
+        let decoder = Decoder::new(tokenizer, &columns, context, filter, options.batch_rows)?;
+        Ok(Self { decoder })
+    }
+}
+
+impl Decode for JsonDecoder {
+    fn schema(&self) -> &arrow_schema::SchemaRef {
+        self.decoder.schema()
+    }
+
+    fn decode(&mut self, block: &[u8], out: &mut Decoded) {
+        self.decoder.decode(block, out);
+    }
+}
+
+/// Whether JSON can be read as this column, its scalars aside.
+fn is_supported(field: &FieldRef) -> bool {
+    field.is_nullable()
+        && match field.data_type() {
+            DataType::Struct(fields) => fields.iter().all(is_supported),
+            DataType::List(item) => is_supported(item),
+            DataType::Map(entries, sorted) => match entries.data_type() {
+                DataType::Struct(pair) => {
+                    !sorted
+                        && pair.len() == 2
+                        && matches!(pair[0].data_type(), DataType::Utf8 | DataType::Utf8View)
+                        && is_supported(&pair[1])
+                }
+                _ => false,
+            },
+            _ => true,
+        }
+}
+
+/// Whether a line is one object, by the whole grammar.
+pub(crate) fn check(line: &[u8]) -> Result<(), Fault> {
+    let line = read::trimmed(line);
+    read::Reader::new(line, 0, true, false).record(&mut plan::Object::of(&[]), &mut [])
+}
+
+/// How a JSON text is laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// A value per line, or no JSON.
+    Lines,
+    /// One array.
+    Array,
+    /// Objects that span lines: pretty-printed.
+    Spread,
+}
+
+/// How the text is laid out that begins with `block`, without a byte-order mark.
+///
+/// ```
+/// use tidemill_text::json::{Layout, layout};
+///
+/// assert_eq!(layout(b"{\"a\": 1}\n{\"a\": 2}\n"), Layout::Lines);
+/// assert_eq!(layout(b"[{\"a\": 1},\n{\"a\": 2}]\n"), Layout::Array);
+/// assert_eq!(layout(b"{\n  \"a\": 1\n}\n"), Layout::Spread);
+/// ```
+#[must_use]
+pub fn layout(block: &[u8]) -> Layout {
+    let text = block.trim_ascii_start();
+    match text.first() {
+        Some(b'[') => return Layout::Array,
+        Some(b'{') => {}
+        _ => return Layout::Lines,
+    }
+    let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let is_cut = grammar::Cursor::new(line, true)
+        .skip()
+        .is_err_and(|fault| matches!(fault.kind, crate::fault::FaultKind::Ends(_)));
+    if is_cut && grammar::Cursor::new(text, true).skip().is_ok() {
+        return Layout::Spread;
+    }
+    Layout::Lines
+}
+
+/// Splits records into members.
+struct Members {
+    wanted: plan::Object,
+    strict: bool,
+    /// The index of the window, and which of its bytes are backslashes.
+    index: Vec<u32>,
+    backslashes: Vec<u64>,
+    seen: index::Seen,
+    /// Where the window begins, and how much of the index is used up.
+    base: usize,
+    used: usize,
+    /// Where the next window must begin for the rest of the index to be of use.
+    expected: usize,
+    /// Text to look at in one go: more where records are long.
+    window_bytes: usize,
+    /// Every window is irregular.
+    #[cfg(test)]
+    careful: bool,
+}
+
+impl Members {
+    fn new(columns: &[FieldRef], strict: bool) -> Self {
+        Self {
+            wanted: plan::Object::of(columns),
+            strict,
+            index: Vec::new(),
+            backslashes: Vec::new(),
+            seen: index::Seen::default(),
+            base: 0,
+            used: 0,
+            expected: usize::MAX,
+            window_bytes: WINDOW_BYTES,
+            #[cfg(test)]
+            careful: false,
+        }
+    }
+
+    /// Makes the index of the lines from `at` on; false if something is wrong with them.
+    fn begin(&mut self, block: &[u8], at: usize) -> bool {
+        let target = at.saturating_add(self.window_bytes).min(block.len());
+        let end = if target == block.len() {
+            target
+        } else {
+            memchr::memrchr(b'\n', &block[at..target])
+                .map(|last| at + last)
+                .or_else(|| memchr::memchr(b'\n', &block[target..]).map(|next| target + next))
+                .map_or(block.len(), |line| line + 1)
+        };
+        self.index.clear();
+        self.backslashes.clear();
+        (self.base, self.used) = (at, 0);
+        self.seen = index::structurals(block, at, end, &mut self.index, &mut self.backslashes);
+        if self.seen.broken
+            || self.seen.high && simdutf8::basic::from_utf8(&block[at..end]).is_err()
+        {
+            return false;
+        }
+        if block[end - 1] != b'\n' {
+            // The last line may lack its end.
+            #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
+            self.index.push(end as u32);
+        }
+        true
+    }
+}
+
+impl Tokenizer for Members {
+    fn window(
+        &mut self,
+        block: &[u8],
+        at: usize,
+        rows_max: usize,
+        columns: &mut [Column],
+        context: &Context,
+    ) -> Window {
+        #[cfg(test)]
+        if self.careful {
+            return Window::Irregular;
+        }
+        let is_next = at != 0 && at == self.expected && self.used < self.index.len();
+        self.expected = usize::MAX;
+        if !is_next && !self.begin(block, at) {
+            return Window::Irregular;
+        }
+        let walk = walk::Walk {
+            text: block,
+            index: &self.index,
+            backslashes: self.seen.backslash.then_some(&self.backslashes),
+            base: self.base,
+            strict: self.strict,
+            mismatch_is_null: context.mismatch_is_null,
+        };
+        let (mut place, mut rows, mut line) = (self.used, 0, at);
+        while rows < rows_max && place < self.index.len() {
+            match walk.byte(place) {
+                b'{' => {
+                    let Some(end) = walk.object(&mut self.wanted, columns, place) else {
+                        return Window::Irregular;
+                    };
+                    place = end;
+                    if walk.byte(place) != b'\n' {
+                        return Window::Irregular;
+                    }
+                    rows += 1;
+                }
+                b'\n' if block[line..walk.position(place)].trim_ascii().is_empty() => {}
+                _ => return Window::Irregular,
+            }
+            line = walk.position(place) + 1;
+            place += 1;
+        }
+        // Records that are still long leave room for more of them in the next window.
+        if rows < 16
+            && rows < rows_max
+            && place == self.index.len()
+            && self.window_bytes < 8 * WINDOW_BYTES
+        {
+            self.window_bytes *= 2;
+        }
+        self.used = place;
+        let end = line.min(block.len());
+        self.expected = end;
+        Window::Rows { end, rows }
+    }
+
+    fn next(&self, block: &[u8], at: usize) -> Range<usize> {
+        let mut start = at;
+        while start < block.len() {
+            let end =
+                memchr::memchr(b'\n', &block[start..]).map_or(block.len(), |line| start + line + 1);
+            if !block[start..end].trim_ascii().is_empty() {
+                return start..end;
+            }
+            start = end;
+        }
+        block.len()..block.len()
+    }
+
+    fn record(
+        &mut self,
+        block: &[u8],
+        record: Range<usize>,
+        columns: &mut [Column],
+        context: &Context,
+    ) -> Result<(), Fault> {
+        self.expected = usize::MAX;
+        let text = read::trimmed(&block[record.clone()]);
+        read::Reader::new(text, record.start, self.strict, context.mismatch_is_null)
+            .record(&mut self.wanted, columns)
+    }
+
+    fn path(&mut self, record: &[u8], at: usize, columns: &mut [Column]) -> Option<String> {
+        let mut reader = read::Reader::seeking(read::trimmed(record), at);
+        // Its spans are forgotten by the caller.
+        reader.record(&mut self.wanted, columns).ok()?;
+        reader.found
+    }
+}
 
 /// Appends what the inside of a JSON string stands for; false if an escape is malformed or
 /// stands for half of a surrogate pair.
@@ -51,3 +386,6 @@ fn hex4(rest: &mut &[u8]) -> Option<u32> {
     *rest = tail;
     Some(code)
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,8 @@
 
 use std::str::FromStr;
 
+pub use tidemill_text::Dialect;
+
 use super::compression::Compression;
 use crate::error::{Error, Result};
 use crate::suggest;
@@ -164,41 +166,6 @@ impl TextOptions {
         }
         let escape = dialect.escape.filter(|escape| Some(*escape) != dialect.quote);
         Ok(Dialect { escape, ..dialect })
-    }
-}
-
-/// How delimited text is written: [`TextOptions`] with every default filled in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Dialect {
-    /// Whether the first record names the columns.
-    pub header: bool,
-    /// The byte between fields.
-    pub delimiter: u8,
-    /// The byte around quoted fields.
-    pub quote: Option<u8>,
-    /// A byte that makes the next one literal inside quotes.
-    pub escape: Option<u8>,
-    /// Lines that start with this byte are skipped.
-    pub comment: Option<u8>,
-    /// Strings that mean null, besides the empty field.
-    pub nulls: Vec<String>,
-}
-
-impl Dialect {
-    /// A `csv_core` parser of this dialect: the grammar that every other part must agree with.
-    pub(crate) fn parser(&self) -> csv_core::Reader {
-        let mut builder = csv_core::ReaderBuilder::new();
-        builder.delimiter(self.delimiter).escape(self.escape).comment(self.comment);
-        match self.quote {
-            Some(quote) => builder.quote(quote),
-            None => builder.quoting(false),
-        };
-        builder.build()
-    }
-
-    /// Whether one of the null strings, or empty.
-    pub(crate) fn is_null(&self, value: &str) -> bool {
-        value.is_empty() || self.nulls.iter().any(|null| null == value)
     }
 }
 

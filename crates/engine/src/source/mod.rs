@@ -17,7 +17,7 @@
 //! which is what a SQL literal is compared with.
 //!
 //! **Speculation.** A quoted CSV field may hold line ends, so the reader of a split in the
-//! middle of a file guesses where its first record starts ([`cut`]). The guess is nearly
+//! middle of a file guesses where its first record starts ([`tidemill_text::cut`]). The guess is nearly
 //! always right and always checked: see [`SplitReader::start`].
 
 #![cfg_attr(
@@ -38,13 +38,14 @@ use std::sync::{Arc, OnceLock};
 use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use parking_lot::Mutex;
 
+use tidemill_text::cut;
+
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::suggest;
 
 mod blocks;
 pub mod compression;
-mod cut;
 pub mod decode;
 pub mod format;
 mod infer;

@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Field, FieldRef, Schema};
 use parking_lot::Mutex;
+use tidemill_text::cut;
 
 use super::blocks::Blocks;
 use super::compression::{Compression, MAGIC_BYTES, decode};
-use super::decode::{json, lines, values};
+use super::decode::values;
 use super::format::{Dialect, Format};
 use super::input::{ByteInput, FileInput, Identity, OpenFile, ReaderInput, Watch};
 use super::{
-    Origin, Pending, Source, SourceFile, SourceSpec, cut, infer, listing, override_types, parquet,
+    Origin, Pending, Source, SourceFile, SourceSpec, infer, listing, override_types, parquet,
 };
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
@@ -192,7 +193,10 @@ fn columns(spec: &SourceSpec, format: Format, sample: &mut Sample<'_>) -> Result
     let mut columns = match format {
         Format::Csv | Format::Tsv => csv_columns(spec, sample)?,
         Format::Json => json_columns(spec, sample)?,
-        Format::Lines => Columns { fields: vec![Arc::new(lines::LinesDecoder::field())], file: 0 },
+        Format::Lines => Columns {
+            fields: vec![Arc::new(Field::new("line", arrow::datatypes::DataType::Utf8View, true))],
+            file: 0,
+        },
         Format::Parquet => {
             parquet::columns(sample.files).map(|(fields, file)| Columns { fields, file })?
         }
@@ -243,7 +247,7 @@ fn columns(spec: &SourceSpec, format: Format, sample: &mut Sample<'_>) -> Result
             Format::Json => {
                 override_types(&mut columns.fields, wanted)?;
                 for field in &columns.fields {
-                    if !json::is_supported(field.data_type()) {
+                    if !tidemill_text::is_readable(field.data_type()) {
                         return Err(Error::usage(format!(
                             "column `{}` cannot be of type {} in {format}",
                             field.name(),

@@ -1,99 +1,75 @@
 //! Columns of delimited text: names from the header, types from the sample.
 
-use arrow::datatypes::{DataType, Field};
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, FieldRef};
 
 use super::TextKind;
-use crate::source::format::Dialect;
-
-/// Reads a record's fields from the front of `block`: the fields and how many bytes they took.
-pub(crate) fn first_record(dialect: &Dialect, block: &[u8]) -> Option<(Vec<String>, usize)> {
-    let mut records = Records::new(dialect, block);
-    if !records.advance() {
-        return None;
-    }
-    let fields = records.fields().map(|field| String::from_utf8_lossy(field).into_owned());
-    Some((fields.collect(), records.used))
-}
-
-/// The records of a block, fields unquoted.
-struct Records<'a> {
-    parser: csv_core::Reader,
-    block: &'a [u8],
-    used: usize,
-    out: Vec<u8>,
-    ends: Vec<usize>,
-    count: usize,
-}
-
-impl<'a> Records<'a> {
-    fn new(dialect: &Dialect, block: &'a [u8]) -> Self {
-        let mut parser = dialect.parser();
-        let (mut out, mut ends) = (vec![0; 4096], vec![0; 64]);
-        parser.read_record(b"\n", &mut out, &mut ends);
-        Self { parser, block, used: 0, out, ends, count: 0 }
-    }
-
-    /// Goes to the next record; false after the last.
-    fn advance(&mut self) -> bool {
-        use csv_core::ReadRecordResult as R;
-        let mut written = 0;
-        self.count = 0;
-        loop {
-            let (result, used, more, ended) = self.parser.read_record(
-                &self.block[self.used..],
-                &mut self.out[written..],
-                &mut self.ends[self.count..],
-            );
-            self.used += used;
-            written += more;
-            self.count += ended;
-            match result {
-                R::Record => return true,
-                R::End => return false,
-                // The next call has no input left, which ends a last record.
-                R::InputEmpty => {}
-                R::OutputFull => self.out.resize(2 * self.out.len(), 0),
-                R::OutputEndsFull => self.ends.resize(2 * self.ends.len(), 0),
-            }
-        }
-    }
-
-    fn fields(&self) -> impl Iterator<Item = &[u8]> {
-        let mut start = 0;
-        self.ends[..self.count].iter().map(move |&end| {
-            let field = &self.out[start..end];
-            start = end;
-            field
-        })
-    }
-}
+use crate::csv::{split, unescape};
+use crate::cut::{Grammar, next_record};
+use crate::dialect::Dialect;
+use crate::values::Nulls;
 
 /// Columns as the sample shows them so far.
-#[derive(Debug, Default)]
-pub(crate) struct Inference {
+///
+/// ```
+/// use tidemill_text::{Dialect, csv::first_record, infer::csv::Inference};
+///
+/// let text = b"when,n\n2013-01-01,1\n2013-01-02,\n";
+/// let (names, used) = first_record(&Dialect::default(), text).unwrap();
+/// let mut inference = Inference::new(&Dialect::default(), names.len());
+/// assert_eq!(inference.add(&text[used..]), 2);
+/// let fields = inference.fields(&names);
+/// assert_eq!(fields[0].data_type().to_string(), "Date32");
+/// assert_eq!(fields[1].data_type().to_string(), "Int64");
+/// ```
+#[derive(Debug)]
+pub struct Inference {
+    dialect: Dialect,
+    nulls: Nulls,
     kinds: Vec<TextKind>,
-    pub(crate) records: u64,
 }
 
 impl Inference {
     /// For records of so many fields.
-    pub(crate) fn new(fields: usize) -> Self {
-        Self { kinds: vec![TextKind::default(); fields], records: 0 }
+    #[must_use]
+    pub fn new(dialect: &Dialect, fields: usize) -> Self {
+        Self {
+            dialect: dialect.clone(),
+            nulls: Nulls::new(&dialect.nulls, true),
+            kinds: vec![TextKind::default(); fields],
+        }
     }
 
-    /// Takes a block of whole records. Records with another number of fields are left to the
-    /// reading, which reports them.
-    pub(crate) fn add(&mut self, dialect: &Dialect, block: &[u8]) {
-        let mut records = Records::new(dialect, block);
-        let expected = self.kinds.len();
-        while records.advance() {
-            self.records += 1;
-            if records.count != expected {
+    /// Takes a block of whole records and returns how many it holds. Records with another
+    /// number of fields are left to the reading, which reports them.
+    pub fn add(&mut self, block: &[u8]) -> u64 {
+        let grammar = Grammar::delimited(&self.dialect);
+        let (mut fields, mut unquoted) = (Vec::new(), Vec::new());
+        let (mut at, mut records) = (0, 0);
+        loop {
+            let range = next_record(grammar, block, at);
+            if range.is_empty() {
+                return records;
+            }
+            at = range.end;
+            records += 1;
+            let record = &block[range];
+            split(grammar, record, &mut fields);
+            if fields.len() != self.kinds.len() {
                 continue;
             }
-            for (kind, field) in self.kinds.iter_mut().zip(records.fields()) {
-                if let Ok(text) = std::str::from_utf8(field)
-                    && !dialect.is_null(text)
+            for (kind, field) in self.kinds.iter_mut().zip(&fields) {
+                let mut value = &record[field.clone()];
+                if let Some(quote) = self.dialect.quote
+                    && value.first() == Some(&quote)
+                {
+                    unquoted.clear();
+                    unescape(value, quote, self.dialect.escape, &mut unquoted);
+                    value = &unquoted;
+                }
+                if let Ok(text) = std::str::from_utf8(value)
+                    && !self.nulls.contains(text)
                 {
                     kind.add(text);
                 }
@@ -102,13 +78,33 @@ impl Inference {
     }
 
     /// The columns.
-    pub(crate) fn fields(&self, names: &[String]) -> Vec<Field> {
-        names
-            .iter()
-            .zip(&self.kinds)
-            .map(|(name, kind)| {
-                Field::new(name, kind.data_type().unwrap_or(DataType::Utf8View), true)
-            })
-            .collect()
+    #[must_use]
+    pub fn fields(&self, names: &[String]) -> Vec<FieldRef> {
+        let field = |(name, kind): (&String, &TextKind)| {
+            let data_type = kind.data_type().unwrap_or(DataType::Utf8View);
+            Arc::new(Field::new(name, data_type, true))
+        };
+        names.iter().zip(&self.kinds).map(field).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_nulls_and_records_that_do_not_fit_are_seen_through() {
+        let dialect =
+            Dialect { nulls: vec!["NA".into()], comment: Some(b'#'), ..Dialect::default() };
+        let mut inference = Inference::new(&dialect, 3);
+        let text = b"\"1\",NA,\"a,\n\"\"b\"\n# x,y,z\n\n2,,true\r\nx,y\n3,2013-01-01,c";
+        assert_eq!(inference.add(text), 4);
+        let names = ["a".to_owned(), "b".to_owned(), "c".to_owned()];
+        let found: Vec<_> =
+            inference.fields(&names).iter().map(|f| f.data_type().to_string()).collect();
+        assert_eq!(found, ["Int64", "Date32", "Utf8View"]);
+        assert_eq!(inference.add(b"x,,\n"), 1);
+        assert_eq!(inference.fields(&names)[0].data_type(), &DataType::Utf8View);
+        assert_eq!(Inference::new(&dialect, 1).fields(&names)[0].data_type(), &DataType::Utf8View);
     }
 }

@@ -11,19 +11,24 @@
 //! | objects | Struct; Map if there are more than 200 keys and their values have one type |
 //! | null only | Utf8View |
 //! | objects or arrays mixed with something else | Utf8View; to read it is a located error |
+//!
+//! Of a key that comes twice in an object, the last value counts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, FieldRef};
-use serde_json::Value;
+use arrow_schema::{DataType, Field, FieldRef};
 
 use super::TextKind;
-use crate::error::{Error, Result};
+use crate::fault::Fault;
+use crate::json::grammar::{Cursor, Inside, Scalar};
+use crate::json::{check, unescape};
 
 /// An object with more distinct keys than this is a map, if its values allow it: DuckDB's
 /// threshold.
 const STRUCT_KEYS_MAX: usize = 200;
+/// What is nested deeper than this is not looked at.
+const DEPTH_MAX: usize = 128;
 
 /// What values at one place looked like.
 #[derive(Debug, Default, Clone)]
@@ -42,51 +47,119 @@ struct Shape {
 #[derive(Debug, Default, Clone)]
 struct Object {
     places: HashMap<String, usize>,
-    keys: Vec<(String, Shape)>,
+    /// Each with the object it was last seen in.
+    keys: Vec<(String, Shape, u64)>,
+    /// Objects seen.
+    stamp: u64,
 }
 
 impl Object {
-    fn shape(&mut self, key: &str) -> &mut Shape {
-        let place = match self.places.get(key) {
+    fn place(&mut self, key: &str) -> usize {
+        match self.places.get(key) {
             Some(place) => *place,
             None => {
                 self.places.insert(key.into(), self.keys.len());
-                self.keys.push((key.into(), Shape::default()));
+                self.keys.push((key.into(), Shape::default(), 0));
                 self.keys.len() - 1
             }
-        };
-        &mut self.keys[place].1
+        }
+    }
+}
+
+/// The value of a string.
+fn text_of<'a>(text: &'a [u8], inside: Inside, buffer: &'a mut Vec<u8>) -> &'a str {
+    let raw = &text[inside.start..inside.end];
+    buffer.clear();
+    let bytes = if inside.has_escapes && unescape(raw, buffer) { &buffer[..] } else { raw };
+    std::str::from_utf8(bytes).unwrap_or_default()
+}
+
+impl Object {
+    /// Takes the object that comes next.
+    fn add(&mut self, cursor: &mut Cursor, nulls: &[String], depth: usize) -> Result<(), Fault> {
+        let mut members = Vec::new();
+        let mut buffer = Vec::new();
+        cursor.at += 1;
+        if cursor.peek_in("an object")? == b'}' {
+            cursor.at += 1;
+        } else {
+            loop {
+                let key = cursor.key()?;
+                let place = self.place(text_of(cursor.text, key, &mut buffer));
+                members.push((place, cursor.at));
+                cursor.skip()?;
+                if !cursor.goes_on(b'}')? {
+                    break;
+                }
+            }
+        }
+        let end = cursor.at;
+        self.stamp += 1;
+        for (place, at) in members.into_iter().rev() {
+            let (_, shape, stamp) = &mut self.keys[place];
+            if *stamp != self.stamp {
+                *stamp = self.stamp;
+                cursor.at = at;
+                shape.add(cursor, nulls, depth + 1)?;
+            }
+        }
+        cursor.at = end;
+        Ok(())
     }
 }
 
 impl Shape {
-    fn add(&mut self, value: &Value, nulls: &[String]) {
-        match value {
-            Value::Null => {}
-            Value::Bool(_) => self.boolean = true,
-            Value::Number(number) => {
-                if let Some(int) = number.as_i64() {
-                    self.int = true;
-                    self.negative |= int < 0;
-                } else if number.is_u64() {
-                    self.beyond_i64 = true;
-                } else {
-                    self.float = true;
+    /// Takes the value that comes next.
+    fn add(&mut self, cursor: &mut Cursor, nulls: &[String], depth: usize) -> Result<(), Fault> {
+        if depth > DEPTH_MAX {
+            return cursor.skip();
+        }
+        match cursor.peek_in("a value")? {
+            b'{' => self.object.get_or_insert_default().add(cursor, nulls, depth),
+            b'[' => {
+                let shape = self.items.get_or_insert_default();
+                cursor.at += 1;
+                if cursor.peek_in("an array")? == b']' {
+                    cursor.at += 1;
+                    return Ok(());
+                }
+                loop {
+                    shape.add(cursor, nulls, depth + 1)?;
+                    if !cursor.goes_on(b']')? {
+                        return Ok(());
+                    }
                 }
             }
-            Value::String(text) => {
-                if !nulls.contains(text) {
+            b'"' => {
+                let inside = cursor.string(true)?;
+                let mut buffer = Vec::new();
+                let text = text_of(cursor.text, inside, &mut buffer);
+                if !nulls.iter().any(|null| null == text) {
                     self.text.get_or_insert_default().add(text);
                 }
+                Ok(())
             }
-            Value::Array(items) => {
-                let shape = self.items.get_or_insert_default();
-                items.iter().for_each(|item| shape.add(item, nulls));
+            _ => {
+                let (scalar, token) = cursor.scalar()?;
+                match scalar {
+                    Scalar::Null => {}
+                    Scalar::Boolean => self.boolean = true,
+                    Scalar::Number => self.add_number(std::str::from_utf8(token).unwrap_or("")),
+                }
+                Ok(())
             }
-            Value::Object(object) => {
-                let shape = self.object.get_or_insert_default();
-                object.iter().for_each(|(key, value)| shape.shape(key).add(value, nulls));
+        }
+    }
+
+    fn add_number(&mut self, text: &str) {
+        match text.parse::<i64>() {
+            // A zero that has a sign is a float's.
+            Ok(int) if text != "-0" => {
+                self.int = true;
+                self.negative |= int < 0;
             }
+            _ if text.parse::<u64>().is_ok() => self.beyond_i64 = true,
+            _ => self.float = true,
         }
     }
 
@@ -104,8 +177,9 @@ impl Shape {
         }
         if let Some(object) = &other.object {
             let own = self.object.get_or_insert_default();
-            for (key, shape) in &object.keys {
-                own.shape(key).merge(shape);
+            for (key, shape, _) in &object.keys {
+                let place = own.place(key);
+                own.keys[place].1.merge(shape);
             }
         }
     }
@@ -123,7 +197,7 @@ impl Shape {
         let shapes = [self.is_scalar(), self.items.is_some(), self.object.is_some()];
         shapes.iter().filter(|shape| **shape).count() > 1
             || self.items.as_ref().is_some_and(|items| items.conflicts())
-            || self.object.as_ref().is_some_and(|o| o.keys.iter().any(|(_, s)| s.conflicts()))
+            || self.object.as_ref().is_some_and(|o| o.keys.iter().any(|(_, s, _)| s.conflicts()))
     }
 
     fn data_type(&self) -> DataType {
@@ -159,7 +233,7 @@ impl Object {
         }
         if self.keys.len() > STRUCT_KEYS_MAX {
             let mut values = Shape::default();
-            self.keys.iter().for_each(|(_, shape)| values.merge(shape));
+            self.keys.iter().for_each(|(_, shape, _)| values.merge(shape));
             let kinds = [values.boolean, values.is_number(), values.text.is_some()];
             let mixed = kinds.iter().filter(|kind| **kind).count() > 1;
             if !mixed && !values.conflicts() {
@@ -172,7 +246,7 @@ impl Object {
     fn fields(&self) -> Vec<FieldRef> {
         self.keys
             .iter()
-            .map(|(key, shape)| Arc::new(Field::new(key, shape.data_type(), true)))
+            .map(|(key, shape, _)| Arc::new(Field::new(key, shape.data_type(), true)))
             .collect()
     }
 }
@@ -184,98 +258,75 @@ fn map(values: DataType) -> DataType {
 }
 
 /// Columns as the sample shows them so far.
-pub(crate) struct Inference {
+///
+/// ```
+/// use tidemill_text::infer::json::Inference;
+///
+/// let mut inference = Inference::new(&[]);
+/// assert_eq!(inference.add(b"{\"a\": [1]}\n{\"a\": null, \"b\": \"2013-01-01\"}\n"), 2);
+/// let types: Vec<_> = inference.fields().iter().map(|f| f.data_type().to_string()).collect();
+/// assert_eq!(types, ["List(Int64)", "Date32"]);
+/// ```
+#[derive(Debug)]
+pub struct Inference {
     nulls: Vec<String>,
     columns: Object,
     objects: u64,
-    first_fault: Option<Error>,
+    first_fault: Option<Fault>,
 }
 
 impl Inference {
-    pub(crate) fn new(nulls: &[String]) -> Self {
+    /// For records in which these strings mean null.
+    #[must_use]
+    pub fn new(nulls: &[String]) -> Self {
         let columns = Object::default();
         Self { nulls: nulls.to_vec(), columns, objects: 0, first_fault: None }
     }
 
     /// Takes a block of whole lines and returns how many records it holds. Lines that are no
     /// objects are left to the reading, which reports them.
-    pub(crate) fn add(&mut self, block: &[u8], is_first: bool, shown: &str) -> Result<u64> {
-        if is_first {
-            refuse_other_layouts(block, shown)?;
-        }
+    pub fn add(&mut self, block: &[u8]) -> u64 {
         let mut records = 0;
         for line in block.split(|byte| *byte == b'\n') {
             if line.trim_ascii().is_empty() {
                 continue;
             }
             records += 1;
-            match serde_json::from_slice::<Value>(line) {
-                Ok(Value::Object(object)) => {
-                    self.objects += 1;
-                    for (key, value) in &object {
-                        self.columns.shape(key).add(value, &self.nulls);
-                    }
-                }
-                other => {
-                    self.first_fault.get_or_insert_with(|| Error::Corrupt {
-                        path: shown.into(),
-                        offset: None,
-                        reason: match other {
-                            Ok(_) => "its lines are not JSON objects".into(),
-                            Err(error) => format!("its lines are not JSON ({error})"),
-                        },
-                        hint: Some(
-                            "--source-format names another format (job file: source.format)".into(),
-                        ),
-                    });
+            match self.add_line(line) {
+                Ok(()) => self.objects += 1,
+                Err(fault) => {
+                    self.first_fault.get_or_insert(fault);
                 }
             }
         }
-        Ok(records)
+        records
     }
 
-    /// The columns; none if there was no record.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`] if there were records and none was an object.
-    pub(crate) fn fields(self) -> Result<Option<Vec<FieldRef>>> {
-        match self.first_fault {
-            Some(fault) if self.objects == 0 => Err(fault),
-            _ if self.objects == 0 => Ok(None),
-            _ => Ok(Some(self.columns.fields())),
-        }
+    fn add_line(&mut self, line: &[u8]) -> Result<(), Fault> {
+        // Nothing is taken of a record that is none.
+        check(line)?;
+        let mut cursor = Cursor::new(line, true);
+        cursor.peek();
+        self.columns.add(&mut cursor, &self.nulls, 0)
     }
-}
 
-/// One array of objects, and objects spread over lines, are JSON but not JSON lines.
-fn refuse_other_layouts(block: &[u8], shown: &str) -> Result<()> {
-    let refuse = |reason: &str, hint: &str| {
-        Err(Error::Corrupt {
-            path: shown.into(),
-            offset: Some(0),
-            reason: reason.into(),
-            hint: Some(format!("{hint} > file.jsonl makes JSON lines of it")),
-        })
-    };
-    let text = block.trim_ascii_start();
-    if text.first() == Some(&b'[') {
-        return refuse(
-            "it is one JSON array, and JSON is read as lines with one object each",
-            "jq -c '.[]'",
-        );
+    /// How many objects there were.
+    #[must_use]
+    pub fn objects(&self) -> u64 {
+        self.objects
     }
-    let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let Err(error) = serde_json::from_slice::<Value>(line) else { return Ok(()) };
-    if error.is_eof() {
-        let first = serde_json::Deserializer::from_slice(text).into_iter::<Value>().next();
-        if matches!(first, Some(Ok(Value::Object(_)))) {
-            return refuse(
-                "its objects span several lines, and JSON is read as lines with one object each",
-                "jq -c .",
-            );
-        }
+
+    /// Why the first line that is not an object is none, if there was one.
+    #[must_use]
+    pub fn first_fault(&self) -> Option<&Fault> {
+        self.first_fault.as_ref()
     }
-    Ok(())
+
+    /// The columns, in the order in which their keys came first.
+    #[must_use]
+    pub fn fields(&self) -> Vec<FieldRef> {
+        self.columns.fields()
+    }
 }
 
 #[cfg(test)]
@@ -284,8 +335,9 @@ mod tests {
 
     fn infer(text: &str) -> Vec<(String, String)> {
         let mut inference = Inference::new(&["NA".to_string()]);
-        inference.add(text.as_bytes(), true, "x").unwrap();
-        let fields = inference.fields().unwrap().unwrap();
+        inference.add(text.as_bytes());
+        assert!(inference.first_fault().is_none(), "{text}");
+        let fields = inference.fields();
         fields.iter().map(|f| (f.name().clone(), f.data_type().to_string())).collect()
     }
 
@@ -296,6 +348,9 @@ mod tests {
             (&["1", "2.5"], "Float64"),
             (&["18446744073709551615", "1"], "UInt64"),
             (&["18446744073709551615", "-1"], "Float64"),
+            (&["-0"], "Float64"),
+            (&["1e2"], "Float64"),
+            (&["18446744073709551616"], "Float64"),
             (&["true", "null"], "Boolean"),
             (&["null"], "Utf8View"),
             (&["1", "\"a\""], "Utf8View"),
@@ -333,19 +388,35 @@ mod tests {
     }
 
     #[test]
-    fn layouts_that_are_not_json_lines_are_refused_with_a_way_out() {
-        for (text, expected) in [
-            ("[{\"a\": 1},\n{\"a\": 2}]\n", "one JSON array"),
-            ("{\n  \"a\": 1\n}\n", "span several lines"),
-            ("a,b\n1,2\n", "lines are not JSON"),
-            ("1\n2\n", "not JSON objects"),
+    fn the_last_of_two_values_counts_and_escapes_are_read() {
+        let text = r#"{"a": "x", "b\u0021": 1, "a": 1, "t": "2013\u002d01-01", "n": "N\u0041"}"#;
+        let found = infer(text);
+        let expected = [("a", "Int64"), ("b!", "Int64"), ("t", "Date32"), ("n", "Utf8View")];
+        assert_eq!(found, expected.map(|(a, b)| (a.to_string(), b.to_string())));
+    }
+
+    #[test]
+    fn lines_that_are_no_objects_are_counted_and_kept_out() {
+        for (line, reason) in [
+            ("a,b", "not valid JSON: expected a value at byte 1"),
+            ("1", "expected an object, found a number"),
+            ("{\"b\": 1", "the line ends within its value"),
+            ("{\"b\": 01}", "not valid JSON: a malformed number at byte 7"),
+            ("{\"b\": 1} {}", "the line goes on"),
         ] {
             let mut inference = Inference::new(&[]);
-            let message = match inference.add(text.as_bytes(), true, "x.json") {
-                Err(error) => error.to_string(),
-                Ok(_) => inference.fields().unwrap_err().to_string(),
-            };
-            assert!(message.contains(expected), "{message}");
+            assert_eq!(inference.add(format!("{line}\n").as_bytes()), 1);
+            assert_eq!(inference.objects(), 0);
+            assert!(inference.first_fault().unwrap().to_string().contains(reason));
+            assert_eq!(inference.add(b"\n{\"a\": 1}\n \n"), 1);
+            assert_eq!(inference.objects(), 1);
+            assert_eq!(inference.fields().len(), 1);
         }
+    }
+
+    #[test]
+    fn deep_nesting_ends_somewhere() {
+        let deep = format!("{{\"a\":{}{}}}\n", "[".repeat(100_000), "]".repeat(100_000));
+        assert_eq!(infer(&deep).len(), 1);
     }
 }

@@ -1,25 +1,25 @@
 //! Which columns there are and of which types, from a sample.
 //!
-//! The sample is the first file's beginning, at least [`SAMPLE_RECORDS`] records or
-//! [`SAMPLE_BYTES`], and goes on into the next files where that one is short. A type is
-//! given only if every value of the sample can be read as it, by the parsers that will read
-//! it ([`values`](super::decode::values)).
+//! A sample is some blocks of whole records from the beginning of the input: at least
+//! [`SAMPLE_RECORDS`] records or [`SAMPLE_BYTES`], if there is so much. A type is given only if
+//! every value of the sample can be read as it, by the parsers that will read it
+//! ([`values`]).
 
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow_schema::{DataType, TimeUnit};
 
-use super::decode::values;
+use crate::values;
 
-pub(crate) mod csv;
-pub(crate) mod json;
+pub mod csv;
+pub mod json;
 
 /// Records that a sample has at least, if there are so many.
-pub(crate) const SAMPLE_RECORDS: u64 = 10_000;
+pub const SAMPLE_RECORDS: u64 = 10_000;
 /// Bytes after which a sample ends however few records it has.
-pub(crate) const SAMPLE_BYTES: u64 = 16 << 20;
+pub const SAMPLE_BYTES: u64 = 16 << 20;
 
 /// The types that text can turn out to be of, narrowed value by value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TextKind {
+pub struct TextKind {
     seen: bool,
     boolean: bool,
     int: bool,
@@ -53,7 +53,7 @@ impl Default for TextKind {
 
 impl TextKind {
     /// Takes a value that is not null.
-    pub(crate) fn add(&mut self, text: &str) {
+    pub fn add(&mut self, text: &str) {
         self.seen = true;
         let first = text.as_bytes().first().copied().unwrap_or(0);
         if self.boolean && values::boolean(text).is_none() {
@@ -106,7 +106,8 @@ impl TextKind {
     }
 
     /// The narrowest type of all values, if there was one.
-    pub(crate) fn data_type(&self) -> Option<DataType> {
+    #[must_use]
+    pub fn data_type(&self) -> Option<DataType> {
         if !self.seen {
             return None;
         }
@@ -132,13 +133,14 @@ impl TextKind {
 
     /// The same where only dates and times may be told from text: in JSON, where a number in
     /// quotes was meant to be text.
-    pub(crate) fn temporal_type(&self) -> Option<DataType> {
+    #[must_use]
+    pub fn temporal_type(&self) -> Option<DataType> {
         let kind = Self { boolean: false, int: false, uint: false, float: false, ..*self };
         kind.data_type()
     }
 
     /// What values of both kinds have in common.
-    pub(crate) fn merge(&mut self, other: &Self) {
+    pub fn merge(&mut self, other: &Self) {
         self.seen |= other.seen;
         self.boolean &= other.boolean;
         self.int &= other.int;

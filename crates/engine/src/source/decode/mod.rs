@@ -1,22 +1,19 @@
 //! Bytes of whole records to record batches: the one place where parsers plug in.
 //!
-//! A [`RecordDecoder`] is handed blocks of whole records. It either takes the block, or says
-//! up to where it got, in which case [`salvage`] inspects the rest record by record, keeps the
-//! good ones and reports each bad one with its place and reason. The good case pays nothing
-//! per record for this.
+//! A [`Decode`] of the crate `tidemill_text` is handed blocks of whole records; it gives the
+//! good ones as batches and each bad one with its place and reason. What it says of a bad one
+//! is put here into the words of the command line.
 
-use std::ops::Range;
+use arrow::datatypes::FieldRef;
+use tidemill_text::csv::CsvDecoder;
+use tidemill_text::{Decode, FaultKind, Options};
 
-use arrow::record_batch::RecordBatch;
+use super::format::{Dialect, Format};
+use crate::error::{Error, Result};
 
-pub(crate) mod csv;
-pub(crate) mod json;
-pub(crate) mod lines;
 pub(crate) mod values;
 
-use super::cut::{Grammar, records};
-
-/// Why a record is refused.
+/// Why a record is refused, as messages and the copies of refused records say it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// The column at fault, if it is one.
@@ -33,113 +30,70 @@ impl Fault {
     }
 }
 
-/// Turns blocks of whole records into record batches of the columns it was made for.
-pub trait RecordDecoder: Send {
-    /// Decodes `block`, which holds whole records, each with its line end, and appends
-    /// batches to `out`. Nothing is kept back for the next block.
-    ///
-    /// # Errors
-    /// How many bytes of `block`, a record boundary, are in the batches that were appended,
-    /// where what follows holds a record that cannot be decoded. The decoder can be used again.
-    fn decode(&mut self, block: &[u8], out: &mut Vec<RecordBatch>) -> Result<(), usize>;
-
-    /// Why `record` cannot be decoded; none if it can. Slow and exact.
-    fn explain(&mut self, record: &[u8]) -> Option<Fault>;
-}
-
-/// Decodes what can be decoded of `block` and calls `refuse` for each record that cannot, by
-/// its byte range in `block`, in order.
-pub(crate) fn salvage(
-    decoder: &mut dyn RecordDecoder,
-    grammar: Grammar,
-    delimited: bool,
-    block: &[u8],
-    out: &mut Vec<RecordBatch>,
-    refuse: &mut dyn FnMut(Range<usize>, Fault),
-) {
-    let mut good = Vec::with_capacity(block.len());
-    let mut kept = Vec::new();
-    for range in records(grammar, delimited, block) {
-        match decoder.explain(&block[range.clone()]) {
-            None => {
-                good.extend_from_slice(&block[range.clone()]);
-                kept.push(range);
+impl From<tidemill_text::Fault> for Fault {
+    fn from(fault: tidemill_text::Fault) -> Self {
+        let reason = fault.to_string();
+        let hint = match &fault.kind {
+            FaultKind::WrongType { value, .. } => {
+                let column = fault.column.as_deref().unwrap_or_default();
+                Some(wrong_type_hint(column, value))
             }
-            Some(fault) => refuse(range, fault),
-        }
-    }
-    if let Err(done) = decoder.decode(&good, out) {
-        // `explain` found no fault where `decode` does; find out which by halving.
-        let mut at = 0;
-        let mut left: Vec<_> = kept
-            .into_iter()
-            .map(|range| {
-                let start = at;
-                at += range.len();
-                (range, start..at)
-            })
-            .collect();
-        left.retain(|(_, place)| place.start >= done);
-        halve(decoder, &good, &left, out, refuse);
+            FaultKind::Unclosed => Some(
+                "if quotes are plain text here, turn quoting off (job file: source.options, quote \
+                 = false)"
+                    .into(),
+            ),
+            FaultKind::Shape { .. } => Some(match &fault.column {
+                Some(_) => "a column has one shape in all records; leave it out of the query, or \
+                            skip such records with --max-bad N or N%"
+                    .into(),
+                None => "each line holds one object: jq -c '.[]' makes it so".into(),
+            }),
+            FaultKind::Trailing => Some("each line holds one object: jq -c . makes it so".into()),
+            FaultKind::Ends(_) => Some(
+                "an object may not span lines; jq -c . writes one per line. In the last line of a \
+                 file: it is truncated"
+                    .into(),
+            ),
+            _ => None,
+        };
+        Self { column: fault.column, reason, hint }
     }
 }
 
-/// Records as their range in the block and their place in what is decoded.
-fn halve(
-    decoder: &mut dyn RecordDecoder,
-    good: &[u8],
-    records: &[(Range<usize>, Range<usize>)],
-    out: &mut Vec<RecordBatch>,
-    refuse: &mut dyn FnMut(Range<usize>, Fault),
-) {
-    let (Some((first, from)), Some((_, to))) = (records.first(), records.last()) else { return };
-    let Err(done) = decoder.decode(&good[from.start..to.end], out) else { return };
-    let done = from.start + done;
-    if let [_] = records {
-        refuse(first.clone(), Fault::new("it cannot be decoded"));
-        return;
-    }
-    let left: Vec<_> = records.iter().filter(|(_, place)| place.start >= done).cloned().collect();
-    if left.len() == 1 {
-        return halve(decoder, good, &left, out, refuse);
-    }
-    let (head, tail) = left.split_at(left.len() / 2);
-    halve(decoder, good, head, out, refuse);
-    halve(decoder, good, tail, out, refuse);
-}
-
-/// At most this many bytes of a value are shown in a message.
-const SHOWN_BYTES: usize = 60;
-
-/// A value as a message shows it.
-pub(crate) fn shown(value: &str) -> String {
-    let mut text: String = value.chars().take(SHOWN_BYTES).flat_map(char::escape_debug).collect();
-    if value.chars().nth(SHOWN_BYTES).is_some() {
-        text.push('…');
-    }
-    // `escape_debug` also escapes quotes, which are common in records and harmless here.
-    text.replace("\\\"", "\"").replace("\\'", "'")
-}
-
-/// The fault of a value that is not of its column's type.
-pub(crate) fn wrong_type(
-    column: &str,
-    data_type: &arrow::datatypes::DataType,
-    value: &str,
-) -> Fault {
+fn wrong_type_hint(column: &str, value: &str) -> String {
+    let is_number = value.parse::<f64>().is_ok();
     let short = value.len() <= 20 && !value.contains('\'');
-    let as_null = if short && value.parse::<f64>().is_err() {
-        format!("--null '{}' if it means null, or ", shown(value))
+    let as_null = if short && !is_number {
+        format!("--null '{value}' if it means null, or ")
     } else {
         String::new()
     };
-    Fault {
-        column: Some(column.into()),
-        reason: format!("expected {}, found `{}`", values::describe(data_type), shown(value)),
-        hint: Some(format!(
-            "{as_null}--schema '{column} {}' reads the column so; --max-bad N or N% skips such \
-             records, counts them and keeps a copy",
-            if value.parse::<f64>().is_ok() { "DOUBLE" } else { "TEXT" }
-        )),
-    }
+    format!(
+        "{as_null}--schema '{column} {}' reads the column so; --max-bad N or N% skips such records, \
+         counts them and keeps a copy",
+        if is_number { "DOUBLE" } else { "TEXT" }
+    )
+}
+
+/// A decoder of the columns, each a field's position in a record and what it becomes.
+///
+/// # Errors
+/// [`Error::Internal`] for a column that was planned and that text cannot be read as.
+pub(crate) fn decoder(
+    format: Format,
+    dialect: &Dialect,
+    fields: usize,
+    columns: Vec<(usize, FieldRef)>,
+    options: Options,
+) -> Result<Box<dyn Decode>> {
+    let refused = |field: FieldRef| {
+        Error::Internal(format!("column `{}` cannot be {}", field.name(), field.data_type()))
+    };
+    Ok(match format {
+        Format::Csv | Format::Tsv => {
+            Box::new(CsvDecoder::new(dialect, fields, columns, options).map_err(refused)?)
+        }
+        _ => return Err(Error::Internal("not text".into())),
+    })
 }

@@ -15,6 +15,16 @@ pub(crate) fn first_record(dialect: &Dialect, block: &[u8]) -> Option<(Vec<Strin
     Some((fields.collect(), records.used))
 }
 
+fn parser(dialect: &Dialect) -> csv_core::Reader {
+    let mut builder = csv_core::ReaderBuilder::new();
+    builder.delimiter(dialect.delimiter).escape(dialect.escape).comment(dialect.comment);
+    match dialect.quote {
+        Some(quote) => builder.quote(quote),
+        None => builder.quoting(false),
+    };
+    builder.build()
+}
+
 /// The records of a block, fields unquoted.
 struct Records<'a> {
     parser: csv_core::Reader,
@@ -27,7 +37,7 @@ struct Records<'a> {
 
 impl<'a> Records<'a> {
     fn new(dialect: &Dialect, block: &'a [u8]) -> Self {
-        let mut parser = dialect.parser();
+        let mut parser = parser(dialect);
         let (mut out, mut ends) = (vec![0; 4096], vec![0; 64]);
         parser.read_record(b"\n", &mut out, &mut ends);
         Self { parser, block, used: 0, out, ends, count: 0 }

@@ -1,0 +1,335 @@
+//! The grammar of RFC 8259 below the level of separators: literals, numbers, strings; and a
+//! cursor that checks a text against it byte by byte.
+
+use super::hex4;
+use crate::fault::{Fault, FaultKind};
+
+/// A token that is neither a string nor a structural character.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scalar {
+    Null,
+    Boolean,
+    Number,
+}
+
+/// What a token is; none if it is nothing.
+#[inline(always)]
+pub(crate) fn scalar(token: &[u8]) -> Option<Scalar> {
+    match token {
+        [b'-' | b'0'..=b'9', ..] => is_number(token).then_some(Scalar::Number),
+        b"null" => Some(Scalar::Null),
+        b"true" | b"false" => Some(Scalar::Boolean),
+        _ => None,
+    }
+}
+
+/// `-? (0 | [1-9][0-9]*) (\.[0-9]+)? ([eE][+-]?[0-9]+)?`
+#[inline]
+pub(crate) fn is_number(token: &[u8]) -> bool {
+    fn digits(bytes: &[u8]) -> Option<&[u8]> {
+        let count = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        (count > 0).then(|| &bytes[count..])
+    }
+    let unsigned = token.strip_prefix(b"-").unwrap_or(token);
+    let Some(mut rest) = digits(unsigned) else { return false };
+    if unsigned[0] == b'0' && unsigned.len() - rest.len() > 1 {
+        return false;
+    }
+    if let [b'.', fraction @ ..] = rest {
+        let Some(tail) = digits(fraction) else { return false };
+        rest = tail;
+    }
+    if let [b'e' | b'E', exponent @ ..] = rest {
+        let exponent = match exponent {
+            [b'+' | b'-', digits @ ..] => digits,
+            digits => digits,
+        };
+        let Some(tail) = digits(exponent) else { return false };
+        rest = tail;
+    }
+    rest.is_empty()
+}
+
+/// Where the first escape is that stands for nothing, in the inside of a string.
+pub(crate) fn bad_escape(raw: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    while let Some(found) = memchr::memchr(b'\\', &raw[at..]) {
+        at += found;
+        let mut rest = &raw[at + 1..];
+        match rest.split_first() {
+            Some((b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', _)) => at += 2,
+            Some((b'u', tail)) => {
+                rest = tail;
+                match hex4(&mut rest) {
+                    Some(0xd800..=0xdbff) => {
+                        let Some(mut low) = rest.strip_prefix(b"\\u") else { return Some(at) };
+                        let Some(0xdc00..=0xdfff) = hex4(&mut low) else { return Some(at) };
+                        at += 12;
+                    }
+                    None | Some(0xdc00..=0xdfff) => return Some(at),
+                    Some(_) => at += 6,
+                }
+            }
+            _ => return Some(at),
+        }
+    }
+    None
+}
+
+/// White space between tokens.
+#[inline(always)]
+pub(crate) fn is_white(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
+}
+
+/// The inside of a string.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Inside {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    pub(crate) has_escapes: bool,
+}
+
+/// Reads a text from its front.
+#[derive(Debug, Clone)]
+pub(crate) struct Cursor<'a> {
+    pub(crate) text: &'a [u8],
+    pub(crate) at: usize,
+    /// Whether what is skipped has to be of the grammar in full.
+    pub(crate) strict: bool,
+}
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn new(text: &'a [u8], strict: bool) -> Self {
+        Self { text, at: 0, strict }
+    }
+
+    /// The fault of a text that is not as `reason` says it should be.
+    pub(crate) fn not_json(at: usize, reason: &str) -> Fault {
+        Fault::new(at, FaultKind::Syntax(format!("not valid JSON: {reason}")))
+    }
+
+    fn ends(&self, within: &str) -> Fault {
+        Fault::new(self.text.len(), FaultKind::Ends(format!("within {within}")))
+    }
+
+    /// The byte behind white space, which stays there; none at the end.
+    pub(crate) fn peek(&mut self) -> Option<u8> {
+        while let Some(&byte) = self.text.get(self.at) {
+            if !is_white(byte) {
+                return Some(byte);
+            }
+            self.at += 1;
+        }
+        None
+    }
+
+    /// The same within something, which must not end there.
+    pub(crate) fn peek_in(&mut self, within: &str) -> Result<u8, Fault> {
+        self.peek().ok_or_else(|| self.ends(within))
+    }
+
+    /// Takes `byte`, white space before it aside.
+    pub(crate) fn expect(&mut self, byte: u8, within: &str, reason: &str) -> Result<(), Fault> {
+        if self.peek_in(within)? == byte {
+            self.at += 1;
+            return Ok(());
+        }
+        Err(Self::not_json(self.at, reason))
+    }
+
+    /// Takes the string whose opening quote comes next.
+    pub(crate) fn string(&mut self, check_escapes: bool) -> Result<Inside, Fault> {
+        let start = self.at + 1;
+        let mut at = start;
+        let mut has_escapes = false;
+        loop {
+            match self.text.get(at) {
+                None => return Err(self.ends("a string")),
+                Some(b'"') => break,
+                Some(b'\\') => {
+                    has_escapes = true;
+                    at += 1;
+                    match self.text.get(at) {
+                        Some(0..0x20) => {
+                            return Err(Self::not_json(at, "a control character in a string"));
+                        }
+                        Some(_) => at += 1,
+                        None => return Err(self.ends("a string")),
+                    }
+                }
+                Some(0..0x20) => {
+                    return Err(Self::not_json(at, "a control character in a string"));
+                }
+                Some(_) => at += 1,
+            }
+        }
+        self.at = at + 1;
+        if has_escapes
+            && check_escapes
+            && let Some(bad) = bad_escape(&self.text[start..at])
+        {
+            return Err(Self::not_json(start + bad, "an escape that stands for nothing"));
+        }
+        Ok(Inside { start, end: at, has_escapes })
+    }
+
+    /// Takes the token that comes next, which is not looked into.
+    pub(crate) fn token(&mut self) -> Result<&'a [u8], Fault> {
+        let start = self.at;
+        while let Some(&byte) = self.text.get(self.at) {
+            match byte {
+                b'{' | b'}' | b'[' | b']' | b':' | b',' | b'"' => break,
+                byte if is_white(byte) => break,
+                b'\\' | 0..0x20 => return Err(Self::not_json(start, "expected a value")),
+                _ => self.at += 1,
+            }
+        }
+        if start == self.at {
+            return Err(Self::not_json(start, "expected a value"));
+        }
+        Ok(&self.text[start..self.at])
+    }
+
+    /// Takes the token that comes next, which has to be a scalar.
+    pub(crate) fn scalar(&mut self) -> Result<(Scalar, &'a [u8]), Fault> {
+        let start = self.at;
+        let token = self.token()?;
+        match scalar(token) {
+            Some(scalar) => Ok((scalar, token)),
+            None => {
+                // An input that was cut off mid-way.
+                let is_cut = self.at == self.text.len()
+                    && [&b"null"[..], b"true", b"false"].iter().any(|word| word.starts_with(token));
+                Err(if is_cut {
+                    self.ends("a value")
+                } else if matches!(token[0], b'-' | b'0'..=b'9') {
+                    Self::not_json(start, "a malformed number")
+                } else {
+                    Self::not_json(start, "expected a value")
+                })
+            }
+        }
+    }
+
+    /// Takes the key and the colon that come next.
+    pub(crate) fn key(&mut self) -> Result<Inside, Fault> {
+        if self.peek_in("an object")? != b'"' {
+            return Err(Self::not_json(self.at, "expected a key in quotes"));
+        }
+        let key = self.string(self.strict)?;
+        self.expect(b':', "an object", "expected `:`")?;
+        Ok(key)
+    }
+
+    /// Takes the comma that comes next, or the end of the container: then it does not go on.
+    pub(crate) fn goes_on(&mut self, closing: u8) -> Result<bool, Fault> {
+        let (within, reason) = match closing {
+            b'}' => ("an object", "expected `,` or `}`"),
+            _ => ("an array", "expected `,` or `]`"),
+        };
+        let byte = self.peek_in(within)?;
+        if byte != b',' && byte != closing {
+            return Err(Self::not_json(self.at, reason));
+        }
+        self.at += 1;
+        Ok(byte == b',')
+    }
+
+    /// Takes the value that comes next, of whatever shape and depth.
+    pub(crate) fn skip(&mut self) -> Result<(), Fault> {
+        // One bit for each bracket that is open: whether it is that of an object.
+        let mut open = Bits::default();
+        loop {
+            match self.peek_in("a value")? {
+                b'{' => {
+                    self.at += 1;
+                    open.push(true);
+                    if self.peek_in("an object")? != b'}' {
+                        self.key()?;
+                        continue;
+                    }
+                }
+                b'[' => {
+                    self.at += 1;
+                    open.push(false);
+                    if self.peek_in("an array")? != b']' {
+                        continue;
+                    }
+                }
+                b'"' => {
+                    self.string(self.strict)?;
+                }
+                _ if self.strict => {
+                    self.scalar()?;
+                }
+                _ => {
+                    self.token()?;
+                }
+            }
+            // Behind a value, or before the end of an empty container.
+            loop {
+                let Some(in_object) = open.last() else { return Ok(()) };
+                let within = if in_object { "an object" } else { "an array" };
+                match (self.peek_in(within)?, in_object) {
+                    (b'}', true) | (b']', false) => {
+                        self.at += 1;
+                        open.pop();
+                    }
+                    // Not behind an opening bracket: that was looked behind.
+                    (b',', true) => {
+                        self.at += 1;
+                        self.key()?;
+                        break;
+                    }
+                    (b',', false) => {
+                        self.at += 1;
+                        break;
+                    }
+                    (_, true) => return Err(Self::not_json(self.at, "expected `,` or `}`")),
+                    (_, false) => return Err(Self::not_json(self.at, "expected `,` or `]`")),
+                }
+            }
+        }
+    }
+}
+
+/// A stack of bits.
+#[derive(Debug, Default)]
+struct Bits {
+    words: Vec<u64>,
+    len: usize,
+}
+
+impl Bits {
+    fn push(&mut self, bit: bool) {
+        let (word, place) = (self.len / 64, self.len % 64);
+        if word == self.words.len() {
+            self.words.push(0);
+        }
+        self.words[word] = self.words[word] & !(1 << place) | u64::from(bit) << place;
+        self.len += 1;
+    }
+
+    fn pop(&mut self) {
+        self.len = self.len.saturating_sub(1);
+    }
+
+    fn last(&self) -> Option<bool> {
+        let last = self.len.checked_sub(1)?;
+        Some(self.words[last / 64] >> (last % 64) & 1 == 1)
+    }
+}
+
+/// What a value that begins with `byte` is, in words.
+pub(crate) fn kind(byte: u8) -> Option<&'static str> {
+    Some(match byte {
+        b'{' => "an object",
+        b'[' => "an array",
+        b'"' => "text",
+        b't' | b'f' => "a Boolean",
+        b'n' => "null",
+        b'-' | b'0'..=b'9' => "a number",
+        _ => return None,
+    })
+}

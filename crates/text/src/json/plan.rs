@@ -1,0 +1,182 @@
+//! Which keys are wanted, and how a key of the text is found among them.
+//!
+//! A key is looked up from its end, because the colon behind it is what the index knows: the
+//! eight bytes before its closing quote are one word. Its last bytes (as many as all wanted
+//! keys have, their opening quote included) are hashed into a small table, most of which is
+//! empty: a key that is not wanted costs a load, a multiplication and another load, whatever
+//! the order of keys, which nothing is assumed about. One that is wanted is compared by its
+//! word, and by the rest if it is longer.
+
+use arrow_schema::{DataType, FieldRef, Fields};
+
+/// What is wanted of a value.
+pub(super) enum Plan {
+    /// A scalar.
+    Leaf,
+    /// Some keys of an object.
+    Struct(Object),
+    /// The items of an array.
+    List(Box<Plan>),
+    /// All keys of an object.
+    Map(Box<Plan>),
+}
+
+impl Plan {
+    fn of(data_type: &DataType) -> Plan {
+        match data_type {
+            DataType::Struct(fields) => Plan::Struct(Object::new(fields)),
+            DataType::List(item) => Plan::List(Box::new(Plan::of(item.data_type()))),
+            DataType::Map(entries, _) => match entries.data_type() {
+                DataType::Struct(pair) if pair.len() == 2 => {
+                    Plan::Map(Box::new(Plan::of(pair[1].data_type())))
+                }
+                _ => Plan::Leaf,
+            },
+            _ => Plan::Leaf,
+        }
+    }
+}
+
+/// A wanted key; its column has the same place.
+pub(super) struct Key {
+    /// The opening quote and the name.
+    quoted: Box<[u8]>,
+    /// The last eight bytes of those, and which bits of them there are.
+    word: u64,
+    mask: u64,
+    /// Another key of the same hash, counted from 1.
+    next: u32,
+    /// Another column of the same name.
+    pub(super) twin: Option<usize>,
+    /// The object that it was last found in.
+    stamp: u64,
+    pub(super) plan: Plan,
+}
+
+/// The wanted keys of an object.
+pub(super) struct Object {
+    pub(super) keys: Vec<Key>,
+    /// The first key of each hash, counted from 1; 0 for none.
+    table: Box<[u32]>,
+    /// The bits of a word that are hashed.
+    tail: u64,
+    shift: u32,
+    stamp: u64,
+    /// Keys found in this object.
+    found: usize,
+}
+
+impl Object {
+    pub(super) fn new(fields: &Fields) -> Self {
+        Self::of(&fields.iter().cloned().collect::<Vec<_>>())
+    }
+
+    pub(super) fn of(fields: &[FieldRef]) -> Self {
+        let mut keys: Vec<Key> = Vec::with_capacity(fields.len());
+        for field in fields {
+            let quoted: Box<[u8]> = [b"\"", field.name().as_bytes()].concat().into();
+            let (word, mask) = (word_before(&quoted, quoted.len()), mask(quoted.len()));
+            let plan = Plan::of(field.data_type());
+            keys.push(Key { quoted, word, mask, next: 0, twin: None, stamp: 0, plan });
+        }
+        let shortest = keys.iter().map(|key| key.quoted.len()).min().unwrap_or(8);
+        let tail = mask(shortest);
+        let bits = (16 * keys.len()).next_power_of_two().clamp(64, 1 << 14).trailing_zeros();
+        let mut object = Self {
+            keys,
+            table: vec![0; 1 << bits].into(),
+            tail,
+            shift: 64 - bits,
+            stamp: 0,
+            found: 0,
+        };
+        for place in 0..object.keys.len() {
+            let name = &object.keys[place].quoted;
+            let same = (0..place).rev().find(|other| object.keys[*other].quoted == *name);
+            if let Some(same) = same {
+                object.keys[same].twin = Some(place);
+                continue;
+            }
+            let slot = object.slot(object.keys[place].word);
+            object.keys[place].next = object.table[slot];
+            object.table[slot] = u32::try_from(place + 1).unwrap_or(0);
+        }
+        object
+    }
+
+    #[inline(always)]
+    #[allow(clippy::cast_possible_truncation)] // So many bits as the table has.
+    fn slot(&self, word: u64) -> usize {
+        ((word & self.tail).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
+    }
+
+    /// The place of the key whose closing quote is at `end`, if it is wanted. It has no escapes.
+    #[inline(always)]
+    pub(super) fn find(&self, text: &[u8], end: usize) -> Option<usize> {
+        let word = word_before(text, end);
+        let mut next = self.table[self.slot(word)];
+        while next != 0 {
+            let place = next as usize - 1;
+            let key = &self.keys[place];
+            if word & key.mask == key.word
+                && (key.quoted.len() <= 8 || text[..end].ends_with(&key.quoted))
+            {
+                return Some(place);
+            }
+            next = key.next;
+        }
+        None
+    }
+
+    /// The same of a key that was unescaped.
+    pub(super) fn find_name(&self, name: &[u8]) -> Option<usize> {
+        self.keys.iter().position(|key| &key.quoted[1..] == name)
+    }
+
+    /// Begins an object.
+    #[inline(always)]
+    pub(super) fn begin(&mut self) {
+        self.stamp += 1;
+        self.found = 0;
+    }
+
+    /// Notes that a key was found; false if it was before, in this object.
+    #[inline(always)]
+    pub(super) fn is_first(&mut self, place: usize) -> bool {
+        let key = &mut self.keys[place];
+        if key.stamp == self.stamp {
+            return false;
+        }
+        key.stamp = self.stamp;
+        self.found += 1;
+        true
+    }
+
+    /// Calls `take` with each key that was not found.
+    #[inline(always)]
+    pub(super) fn missing(&self, mut take: impl FnMut(usize)) {
+        if self.found < self.keys.len() {
+            for (place, key) in self.keys.iter().enumerate() {
+                if key.stamp != self.stamp {
+                    take(place);
+                }
+            }
+        }
+    }
+}
+
+/// The bits of the last `len` bytes of a word.
+fn mask(len: usize) -> u64 {
+    if len >= 8 { u64::MAX } else { !(u64::MAX >> (8 * len)) }
+}
+
+/// The eight bytes before `end`, the last one on top; zeros where there are none.
+#[inline(always)]
+fn word_before(text: &[u8], end: usize) -> u64 {
+    if let Some(start) = end.checked_sub(8)
+        && let Some(Ok(bytes)) = text.get(start..end).map(TryInto::try_into)
+    {
+        return u64::from_le_bytes(bytes);
+    }
+    text.iter().take(end).fold(0, |word, byte| (word >> 8) | (u64::from(*byte) << 56))
+}

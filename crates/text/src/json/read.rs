@@ -1,0 +1,265 @@
+//! One record, read byte by byte: what says exactly what is wrong with it.
+
+use super::grammar::{Cursor, Scalar, is_white, kind};
+use super::plan::{Object, Plan};
+use crate::column::{Column, Node};
+use crate::fault::{Fault, FaultKind, shown};
+use crate::span::Span;
+use crate::values::describe;
+
+/// Reads a record.
+pub(super) struct Reader<'a> {
+    cursor: Cursor<'a>,
+    /// Where the record starts in its block.
+    base: usize,
+    mismatch_is_null: bool,
+    /// Where in the record this is: `a.b[2].c`.
+    path: String,
+    /// The first value of the wrong shape: told only of a record that is JSON.
+    mismatch: Option<Fault>,
+    /// Whose path is wanted: that of the value which starts here.
+    sought: Option<usize>,
+    pub(super) found: Option<String>,
+}
+
+impl<'a> Reader<'a> {
+    /// A reader of `record`, which has no line end.
+    pub(super) fn new(record: &'a [u8], base: usize, strict: bool, mismatch_is_null: bool) -> Self {
+        Self {
+            cursor: Cursor::new(record, strict),
+            base,
+            mismatch_is_null,
+            path: String::new(),
+            mismatch: None,
+            sought: None,
+            found: None,
+        }
+    }
+
+    /// A reader that notes in `found` the path of the value whose span starts at `at`.
+    pub(super) fn seeking(record: &'a [u8], at: usize) -> Self {
+        Self { sought: Some(at), ..Self::new(record, 0, false, true) }
+    }
+
+    /// Reads the record into the columns.
+    pub(super) fn record(
+        &mut self,
+        wanted: &mut Object,
+        columns: &mut [Column],
+    ) -> Result<(), Fault> {
+        if let Err(error) = std::str::from_utf8(self.cursor.text) {
+            return Err(Fault::new(error.valid_up_to(), FaultKind::Utf8 { field: None }));
+        }
+        let first = self.cursor.peek_in("a value")?;
+        let is_object = first == b'{';
+        let start = self.cursor.at;
+        if is_object {
+            self.object(wanted, columns)?;
+        } else {
+            self.cursor.strict = true;
+            self.cursor.skip()?;
+        }
+        if self.cursor.peek().is_some() {
+            return Err(Fault::new(self.cursor.at, FaultKind::Trailing));
+        }
+        if !is_object {
+            let found = kind(first).unwrap_or("something else").to_owned();
+            let expected = "an object".to_owned();
+            return Err(Fault::new(start, FaultKind::Shape { expected, found }));
+        }
+        match self.mismatch.take() {
+            Some(fault) => Err(fault),
+            None => Ok(()),
+        }
+    }
+
+    fn object(&mut self, wanted: &mut Object, columns: &mut [Column]) -> Result<(), Fault> {
+        wanted.begin();
+        self.cursor.at += 1;
+        if self.cursor.peek_in("an object")? == b'}' {
+            self.cursor.at += 1;
+        } else {
+            loop {
+                let key = self.cursor.key()?;
+                let raw = &self.cursor.text[key.start..key.end];
+                let mut name = Vec::new();
+                let place =
+                    if super::unescape(raw, &mut name) { wanted.find_name(&name) } else { None };
+                match place {
+                    None => self.cursor.skip()?,
+                    Some(place) => self.member(wanted, columns, place)?,
+                }
+                if !self.cursor.goes_on(b'}')? {
+                    break;
+                }
+            }
+        }
+        wanted.missing(|key| columns[key].push_null());
+        Ok(())
+    }
+
+    fn member(
+        &mut self,
+        wanted: &mut Object,
+        columns: &mut [Column],
+        place: usize,
+    ) -> Result<(), Fault> {
+        let (mut place, start, depth) = (place, self.cursor.at, self.path.len());
+        loop {
+            self.cursor.at = start;
+            let column = &mut columns[place];
+            if !wanted.is_first(place) {
+                column.forget_last();
+            }
+            if depth > 0 {
+                self.path.push('.');
+            }
+            self.path.push_str(column.field.name());
+            let key = &mut wanted.keys[place];
+            self.value(&mut key.plan, column)?;
+            self.path.truncate(depth);
+            match key.twin {
+                Some(twin) => place = twin,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn value(&mut self, plan: &mut Plan, column: &mut Column) -> Result<(), Fault> {
+        let first = self.cursor.peek_in("a value")?;
+        let depth = self.path.len();
+        match (plan, &mut column.node) {
+            (Plan::Struct(wanted), Node::Struct { parts, validity }) if first == b'{' => {
+                self.object(wanted, parts)?;
+                validity.append_non_null();
+            }
+            (Plan::List(plan), Node::List { ends, item }) if first == b'[' => {
+                let mut count = ends.items();
+                self.cursor.at += 1;
+                if self.cursor.peek_in("an array")? == b']' {
+                    self.cursor.at += 1;
+                } else {
+                    for index in 0.. {
+                        self.path.push_str(&format!("[{index}]"));
+                        self.value(plan, item)?;
+                        self.path.truncate(depth);
+                        count += 1;
+                        if !self.cursor.goes_on(b']')? {
+                            break;
+                        }
+                    }
+                }
+                ends.push(count, true);
+            }
+            (Plan::Map(plan), Node::Map { ends, key: keys, value, .. }) if first == b'{' => {
+                let mut count = ends.items();
+                self.cursor.at += 1;
+                if self.cursor.peek_in("an object")? == b'}' {
+                    self.cursor.at += 1;
+                } else {
+                    loop {
+                        self.cursor.peek();
+                        let key_at = self.cursor.at;
+                        let key = self.cursor.key()?;
+                        let raw = &self.cursor.text[key.start..key.end];
+                        if let Some(bad) = super::grammar::bad_escape(raw) {
+                            let reason = "an escape that stands for nothing";
+                            return Err(Cursor::not_json(key.start + bad, reason));
+                        }
+                        debug_assert!(self.cursor.text.get(key_at) == Some(&b'"'));
+                        let Node::Leaf { spans, .. } = &mut keys.node else {
+                            return Err(Cursor::not_json(key_at, "keys are text"));
+                        };
+                        spans.push(self.text_span(key.start, key.end, key.has_escapes));
+                        self.path.push('.');
+                        self.path.push_str(&shown(&String::from_utf8_lossy(raw)));
+                        self.value(plan, value)?;
+                        self.path.truncate(depth);
+                        count += 1;
+                        if !self.cursor.goes_on(b'}')? {
+                            break;
+                        }
+                    }
+                }
+                ends.push(count, true);
+            }
+            (Plan::Leaf, Node::Leaf { spans, .. }) if !matches!(first, b'{' | b'[') => {
+                let start = self.cursor.at;
+                let result = if first == b'"' {
+                    self.cursor.string(true).map(|text| {
+                        self.note(text.start);
+                        self.text_span(text.start, text.end, text.has_escapes)
+                    })
+                } else {
+                    self.cursor.scalar().map(|(scalar, _)| match scalar {
+                        Scalar::Null => Span::NULL,
+                        _ => {
+                            self.note(start);
+                            self.plain_span(start, self.cursor.at)
+                        }
+                    })
+                };
+                let span = result.map_err(|mut fault| {
+                    fault.column = Some(self.path.clone());
+                    fault
+                })?;
+                spans.push(span);
+            }
+            _ => return self.other_shape(column, first),
+        }
+        Ok(())
+    }
+
+    /// A null, or a value of another shape than the column's.
+    fn other_shape(&mut self, column: &mut Column, first: u8) -> Result<(), Fault> {
+        column.push_null();
+        let start = self.cursor.at;
+        if first == b'n' && self.cursor.clone().token().is_ok_and(|token| token == b"null") {
+            self.cursor.at += 4;
+            return Ok(());
+        }
+        if self.mismatch_is_null {
+            return self.cursor.skip();
+        }
+        let Some(kind) = kind(first) else {
+            return Err(Fault {
+                column: Some(self.path.clone()),
+                ..Cursor::not_json(start, "expected a value")
+            });
+        };
+        let strict = std::mem::replace(&mut self.cursor.strict, true);
+        self.cursor.skip().map_err(|fault| Fault { column: Some(self.path.clone()), ..fault })?;
+        self.cursor.strict = strict;
+        if self.mismatch.is_none() {
+            let value = String::from_utf8_lossy(&self.cursor.text[start..self.cursor.at]);
+            let found = format!("{kind} `{}`", shown(&value));
+            let expected = describe(column.field.data_type());
+            let kind = FaultKind::Shape { expected, found };
+            self.mismatch = Some(Fault::of(self.path.clone(), start, kind));
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, start: usize) {
+        if self.sought == Some(start) && self.found.is_none() {
+            self.found = Some(self.path.clone());
+        }
+    }
+
+    #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
+    fn plain_span(&self, start: usize, end: usize) -> Span {
+        Span::plain((self.base + start) as u32, (self.base + end) as u32)
+    }
+
+    #[allow(clippy::cast_possible_truncation)] // As above.
+    fn text_span(&self, start: usize, end: usize, has_escapes: bool) -> Span {
+        let (start, end) = ((self.base + start) as u32, (self.base + end) as u32);
+        if has_escapes { Span::escaped(start, end, true) } else { Span::text(start, end) }
+    }
+}
+
+/// The record without its line end and white space behind it.
+pub(super) fn trimmed(record: &[u8]) -> &[u8] {
+    let end = record.iter().rposition(|byte| !is_white(*byte)).map_or(0, |last| last + 1);
+    &record[..end]
+}

@@ -1,0 +1,980 @@
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::{DataType as T, Field};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use super::*;
+use crate::fault::FaultKind;
+use crate::values;
+use crate::{Options, describe::sql_type};
+
+fn field(name: &str, data_type: T) -> FieldRef {
+    Arc::new(Field::new(name, data_type, true))
+}
+
+fn list(item: T) -> T {
+    T::List(field("item", item))
+}
+
+fn object(fields: Vec<FieldRef>) -> T {
+    T::Struct(fields.into())
+}
+
+fn map(value: T) -> T {
+    let pair = vec![Arc::new(Field::new("key", T::Utf8, false)), field("value", value)];
+    T::Map(Arc::new(Field::new("entries", T::Struct(pair.into()), false)), false)
+}
+
+/// Columns of every shape.
+fn columns() -> Vec<FieldRef> {
+    let inner = vec![field("n", T::Int64), field("t", T::Utf8), field("l", list(T::Int64))];
+    let item = vec![field("x", T::Int64), field("a longer name", T::Utf8View)];
+    vec![
+        field("a", T::Int64),
+        field("t", T::Utf8View),
+        field("float", T::Float64),
+        field("is it", T::Boolean),
+        field("s", object(inner)),
+        field("list of objects", list(object(item))),
+        field("m", map(T::Utf8View)),
+        field("", T::Int64),
+        field("é\"\\", T::Utf8View),
+        field("ll", list(list(T::Boolean))),
+    ]
+}
+
+fn cell(array: &ArrayRef, row: usize) -> Value {
+    if array.is_null(row) {
+        return Value::Null;
+    }
+    match array.data_type() {
+        T::Int64 => json!(array.as_primitive::<Int64Type>().value(row)),
+        T::Float64 => json!(array.as_primitive::<Float64Type>().value(row)),
+        T::Boolean => json!(array.as_boolean().value(row)),
+        T::Utf8 => json!(array.as_string::<i32>().value(row)),
+        T::Utf8View => json!(array.as_string_view().value(row)),
+        T::Struct(fields) => {
+            let columns = fields.iter().zip(array.as_struct().columns());
+            columns.map(|(field, column)| (field.name().clone(), cell(column, row))).collect()
+        }
+        T::List(_) => {
+            let items = array.as_list::<i32>().value(row);
+            (0..items.len()).map(|item| cell(&items, item)).collect()
+        }
+        T::Map(_, _) => {
+            let pairs = array.as_map().value(row);
+            let mut entries = Map::new();
+            for at in 0..pairs.len() {
+                let key = pairs.column(0).as_string::<i32>().value(at).to_owned();
+                // A map keeps a key that comes twice; the last counts.
+                entries.insert(key, cell(pairs.column(1), at));
+            }
+            entries.iter().map(|(key, value)| json!([key, value])).collect()
+        }
+        other => panic!("{other}"),
+    }
+}
+
+fn rows(batches: &[RecordBatch]) -> Vec<Value> {
+    let mut rows = Vec::new();
+    for batch in batches {
+        for column in batch.columns() {
+            column.to_data().validate_full().unwrap();
+        }
+        for row in 0..batch.num_rows() {
+            rows.push(batch.columns().iter().map(|column| cell(column, row)).collect());
+        }
+    }
+    rows
+}
+
+/// What a column of the type holds for a value; none if it cannot.
+fn expected(value: Option<&Value>, data_type: &T, mismatch_is_null: bool) -> Option<Value> {
+    let null = mismatch_is_null.then_some(Value::Null);
+    Some(match (data_type, value.unwrap_or(&Value::Null)) {
+        (_, Value::Null) => Value::Null,
+        (T::Struct(fields), Value::Object(object)) => fields
+            .iter()
+            .map(|field| {
+                let part = object.get(field.name());
+                Some((field.name().clone(), expected(part, field.data_type(), mismatch_is_null)?))
+            })
+            .collect::<Option<Map<_, _>>>()?
+            .into(),
+        (T::List(item), Value::Array(items)) => items
+            .iter()
+            .map(|value| expected(Some(value), item.data_type(), mismatch_is_null))
+            .collect::<Option<Vec<_>>>()?
+            .into(),
+        (T::Map(entries, _), Value::Object(object)) => {
+            let T::Struct(pair) = entries.data_type() else { panic!() };
+            object
+                .iter()
+                .map(|(key, value)| {
+                    let value = expected(Some(value), pair[1].data_type(), mismatch_is_null)?;
+                    Some(json!([key, value]))
+                })
+                .collect::<Option<Vec<_>>>()?
+                .into()
+        }
+        (T::Struct(_) | T::List(_) | T::Map(_, _), _) | (_, Value::Array(_) | Value::Object(_)) => {
+            return null;
+        }
+        (leaf, scalar) => {
+            let text = match scalar {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            if !values::accepts(&text, leaf) {
+                return null;
+            }
+            match leaf {
+                T::Int64 => json!(text.parse::<i64>().unwrap()),
+                T::Float64 => json!(values::float(&text).unwrap()),
+                T::Boolean => json!(values::boolean(&text).unwrap()),
+                _ => json!(text),
+            }
+        }
+    })
+}
+
+fn decode_with(
+    careful: bool,
+    columns: Vec<FieldRef>,
+    options: Options,
+    text: &[u8],
+) -> (Vec<Value>, Decoded) {
+    let mut decoder = JsonDecoder::new(columns, &[], options).unwrap();
+    decoder.decoder.tokenizer_mut().careful = careful;
+    let mut out = Decoded::default();
+    decoder.decode(text, &mut out);
+    let found = rows(&out.batches);
+    // A decoder that was used once answers the same again.
+    let mut again = Decoded::default();
+    decoder.decode(text, &mut again);
+    assert_eq!(found, rows(&again.batches));
+    assert_eq!((&out.bad, out.rows), (&again.bad, again.rows));
+    (found, out)
+}
+
+fn decode(columns: Vec<FieldRef>, options: Options, text: &[u8]) -> (Vec<Value>, Decoded) {
+    decode_with(false, columns, options, text)
+}
+
+/// A small generator of choices.
+struct Choices(u64);
+
+impl Choices {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
+
+/// Writes a value as somebody might.
+fn write(value: &Value, choices: &mut Choices, white: bool, out: &mut String) {
+    let blank = |choices: &mut Choices, out: &mut String| {
+        if white {
+            for _ in 0..choices.below(12).saturating_sub(8) {
+                out.push([' ', '\t', '\r', ' '][choices.below(4) as usize]);
+            }
+            if choices.below(40) == 0 {
+                out.push_str(&" ".repeat(100));
+            }
+        }
+    };
+    blank(choices, out);
+    match value {
+        Value::String(text) => write_text(text, choices, out),
+        Value::Array(items) => {
+            out.push('[');
+            blank(choices, out);
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    out.push(',');
+                }
+                write(item, choices, white, out);
+            }
+            out.push(']');
+        }
+        Value::Object(object) => {
+            out.push('{');
+            blank(choices, out);
+            for (index, (key, value)) in object.iter().enumerate() {
+                if index > 0 {
+                    out.push(',');
+                }
+                blank(choices, out);
+                if choices.below(30) == 0 {
+                    // The last of several counts.
+                    write_text(key, choices, out);
+                    out.push_str(":null,");
+                    blank(choices, out);
+                }
+                write_text(key, choices, out);
+                blank(choices, out);
+                out.push(':');
+                write(value, choices, white, out);
+            }
+            out.push('}');
+        }
+        other => out.push_str(&other.to_string()),
+    }
+    blank(choices, out);
+}
+
+fn write_text(text: &str, choices: &mut Choices, out: &mut String) {
+    let escapes = choices.below(4) == 0;
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\u{8}' => out.push_str("\\b"),
+            '/' if escapes => out.push_str("\\/"),
+            other if (other as u32) < 0x20 || escapes && choices.below(3) == 0 => {
+                let mut units = [0; 2];
+                for unit in other.encode_utf16(&mut units) {
+                    out.push_str(&if choices.below(2) == 0 {
+                        format!("\\u{unit:04x}")
+                    } else {
+                        format!("\\u{unit:04X}")
+                    });
+                }
+            }
+            other => out.push(other),
+        }
+    }
+    out.push('"');
+}
+
+fn text() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        "[a-z]{0,6}",
+        "[a-zé𝄞\"\\\\/{}\\[\\]:, ]{0,14}",
+        "\\PC{0,80}",
+        "-?[0-9]{1,20}",
+        Just("\u{0}\n\u{1f}\u{8}".to_owned()),
+        Just("null".to_owned()),
+    ]
+    .prop_map(Value::from)
+}
+
+fn number() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        (-100i64..100).prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        (-1e6..1e6f64).prop_map(Value::from),
+        prop::sample::select(vec![0.1, -2.5, 1e300, 5e-324, 1e22, -0.0]).prop_map(Value::from),
+    ]
+}
+
+fn any_value() -> impl Strategy<Value = Value> {
+    let scalar =
+        prop_oneof![Just(Value::Null), any::<bool>().prop_map(Value::from), number(), text()];
+    scalar.prop_recursive(4, 24, 5, |inner| {
+        let pair = (text(), inner.clone())
+            .prop_map(|(key, value)| (key.as_str().unwrap().to_owned(), value));
+        prop_oneof![
+            prop::collection::vec(inner, 0..5).prop_map(Value::from),
+            prop::collection::vec(pair, 0..5)
+                .prop_map(|pairs| pairs.into_iter().collect::<Map<_, _>>().into()),
+        ]
+    })
+}
+
+/// A value that a column of the type can hold, or now and then any.
+fn fitting(data_type: &T) -> BoxedStrategy<Value> {
+    let good: BoxedStrategy<Value> = match data_type {
+        T::Int64 => {
+            prop_oneof![(-100i64..100).prop_map(Value::from), any::<i64>().prop_map(Value::from)]
+                .boxed()
+        }
+        T::Float64 => (-1e6..1e6f64).prop_map(Value::from).boxed(),
+        T::Boolean => any::<bool>().prop_map(Value::from).boxed(),
+        T::Struct(fields) => members(fields),
+        T::List(item) => {
+            prop::collection::vec(fitting(item.data_type()), 0..4).prop_map(Value::from).boxed()
+        }
+        T::Map(entries, _) => {
+            let T::Struct(pair) = entries.data_type() else { panic!() };
+            prop::collection::vec(("[a-z\"é]{0,12}", fitting(pair[1].data_type())), 0..4)
+                .prop_map(|pairs| pairs.into_iter().collect::<Map<_, _>>().into())
+                .boxed()
+        }
+        _ => text().boxed(),
+    };
+    prop_oneof![40 => good, 2 => Just(Value::Null), 1 => any_value()].boxed()
+}
+
+/// An object with some of the fields and others, in any order.
+fn members(fields: &[FieldRef]) -> BoxedStrategy<Value> {
+    let wanted: Vec<_> = fields
+        .iter()
+        .map(|field| {
+            let name = field.name().clone();
+            prop::option::weighted(0.8, (Just(name), fitting(field.data_type())))
+        })
+        .collect();
+    let others = prop::collection::vec(("[a-zé]{0,9}", any_value()), 0..4);
+    (wanted, others, any::<u64>())
+        .prop_map(|(wanted, others, order)| {
+            let mut pairs: Vec<_> = wanted.into_iter().flatten().chain(others).collect();
+            let count = pairs.len().max(1);
+            let by = (order as usize % count).min(pairs.len());
+            pairs.rotate_left(by);
+            // A wanted key among the others counts if it comes first.
+            let mut object = Map::new();
+            for (key, value) in pairs {
+                object.entry(key).or_insert(value);
+            }
+            Value::from(object)
+        })
+        .boxed()
+}
+
+fn documents() -> impl Strategy<Value = Vec<Value>> {
+    prop::collection::vec(members(&columns()), 0..12)
+}
+
+fn lines(documents: &[Value], seed: u64, white: bool) -> String {
+    let mut choices = Choices(seed | 1);
+    let mut out = String::new();
+    for document in documents {
+        write(document, &mut choices, white, &mut out);
+        out.push('\n');
+        if choices.below(8) == 0 {
+            out.push_str([" \t\n", "\n", "\r\n"][choices.below(3) as usize]);
+        }
+    }
+    out
+}
+
+fn mutate(text: &str, changes: &[(usize, u8, u8)]) -> Vec<u8> {
+    let mut bytes = text.as_bytes().to_vec();
+    for &(place, byte, how) in changes {
+        if bytes.is_empty() {
+            break;
+        }
+        let place = place % bytes.len();
+        match how {
+            0 => bytes[place] = byte,
+            1 => bytes.insert(place, byte),
+            2 => drop(bytes.remove(place)),
+            _ => {
+                let other = (place + usize::from(byte)) % bytes.len();
+                bytes.swap(place, other);
+            }
+        }
+    }
+    bytes
+}
+
+fn changes() -> impl Strategy<Value = Vec<(usize, u8, u8)>> {
+    let byte = prop_oneof![
+        prop::sample::select(b"{}[]:,\"\\\n \t\r0-1.e+ntfu\x00\x1f\x7f\xc3\xff".to_vec()),
+        any::<u8>()
+    ];
+    prop::collection::vec((any::<usize>(), byte, 0u8..4), 0..6)
+}
+
+/// Whether serde_json takes a line for an object; none where it has limits of its own.
+fn serde_accepts(line: &[u8]) -> Option<bool> {
+    match serde_json::from_slice::<Value>(line) {
+        Ok(value) => Some(value.is_object()),
+        Err(error) if error.to_string().contains("number out of range") => None,
+        Err(_) => Some(false),
+    }
+}
+
+fn is_blank(line: &[u8]) -> bool {
+    line.trim_ascii().is_empty()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn documents_are_read_as_serde_json_reads_them(
+        documents in documents(), seed: u64, white: bool, batch_rows in 1usize..20, strict: bool,
+        mismatch_is_null: bool, last: bool
+    ) {
+        let mut text = lines(&documents, seed, white);
+        if last {
+            text.truncate(text.trim_end_matches('\n').len());
+        }
+        let options = Options { batch_rows, strict, mismatch_is_null, ..Options::default() };
+        let (found, out) = decode(columns(), options, text.as_bytes());
+        let all: Vec<Option<Value>> = documents.iter().map(|document| {
+            columns().iter()
+                .map(|field| expected(document.get(field.name()), field.data_type(), mismatch_is_null))
+                .collect::<Option<Vec<_>>>().map(Value::from)
+        }).collect();
+        let good: Vec<Value> = all.iter().flatten().cloned().collect();
+        prop_assert_eq!(out.bad.len(), all.len() - good.len());
+        prop_assert_eq!(found, good, "{}", text);
+    }
+
+    #[test]
+    fn the_fast_path_and_the_careful_one_agree(
+        documents in documents(), seed: u64, white: bool, changes in changes(), strict: bool,
+        mismatch_is_null: bool, batch_rows in 1usize..20
+    ) {
+        let text = mutate(&lines(&documents, seed, white), &changes);
+        let options = Options { strict, mismatch_is_null, batch_rows, ..Options::default() };
+        for columns in [columns(), columns()[4..6].to_vec(), vec![]] {
+            let (fast, fast_out) = decode_with(false, columns.clone(), options.clone(), &text);
+            let (slow, slow_out) = decode_with(true, columns, options.clone(), &text);
+            prop_assert_eq!(fast, slow);
+            prop_assert_eq!(fast_out.rows, slow_out.rows);
+            prop_assert_eq!(fast_out.bad, slow_out.bad);
+            // Line by line, so that one window's fault does not hide another.
+        }
+        let options = Options { strict, ..Options::default() };
+        for line in text.split_inclusive(|byte| *byte == b'\n') {
+            let (fast, fast_out) = decode_with(false, columns(), options.clone(), line);
+            let (slow, slow_out) = decode_with(true, columns(), options.clone(), line);
+            prop_assert_eq!(fast, slow);
+            prop_assert_eq!(fast_out.bad, slow_out.bad);
+        }
+    }
+
+    #[test]
+    fn what_is_accepted_strictly_is_what_serde_json_accepts(
+        documents in documents(), seed: u64, white: bool, changes in changes()
+    ) {
+        let text = mutate(&lines(&documents, seed, white), &changes);
+        let options = Options { strict: true, ..Options::default() };
+        for line in text.split(|byte| *byte == b'\n').filter(|line| !is_blank(line)) {
+            let Some(accepts) = serde_accepts(line) else { continue };
+            let (_, out) = decode(vec![], options.clone(), line);
+            prop_assert_eq!(out.bad.is_empty(), accepts, "{:?}: {}", out.bad, String::from_utf8_lossy(line));
+            // What is wanted is checked without being strict about it.
+            if !accepts {
+                continue;
+            }
+            let (_, lenient) = decode(vec![], Options::default(), line);
+            prop_assert!(lenient.bad.is_empty());
+        }
+    }
+
+    #[test]
+    fn the_index_is_the_same_with_every_instruction_set(
+        bytes in prop::collection::vec(
+            prop::sample::select(b"aaaa1\"\"\"\\{}[]:,, \t\n\r\x01\xc3".to_vec()), 0..400),
+        from in 0usize..100
+    ) {
+        let from = from.min(bytes.len());
+        let (mut one, mut slashes_one) = (vec![7], vec![]);
+        let seen = index::structurals(&bytes, from, bytes.len(), &mut one, &mut slashes_one);
+        let (mut other, mut slashes_other) = (vec![7], vec![]);
+        // SAFETY: this one asks nothing of the processor.
+        let expected = unsafe {
+            index::find_with::<crate::simd::Portable>(
+                &bytes, from, bytes.len(), &mut other, &mut slashes_other)
+        };
+        prop_assert_eq!(seen, expected);
+        prop_assert_eq!(one, other);
+        prop_assert_eq!(slashes_one, slashes_other);
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(
+        bytes in prop::collection::vec(prop_oneof![
+            3 => prop::sample::select(b"{}[]:,\"\\\n at1nul".to_vec()), 1 => any::<u8>()], 0..120),
+        strict: bool, mismatch_is_null: bool
+    ) {
+        let options = Options { strict, mismatch_is_null, ..Options::default() };
+        let (fast, fast_out) = decode_with(false, columns(), options.clone(), &bytes);
+        let (slow, slow_out) = decode_with(true, columns(), options, &bytes);
+        prop_assert_eq!(fast, slow);
+        prop_assert_eq!(fast_out.bad, slow_out.bad);
+    }
+
+    #[test]
+    fn short_structures_are_accepted_or_refused_as_by_serde_json(
+        tokens in prop::collection::vec(prop::sample::select(vec![
+            "{", "}", "[", "]", ":", ",", "\"a\"", "\"b\"", "1", "null", " ", "\"\\u0061\"", "{\"a\":", "}", "-", "01", "x",
+        ]), 0..12)
+    ) {
+        let line = format!("{{{}", tokens.concat());
+        let accepts = serde_accepts(line.as_bytes()).unwrap();
+        for careful in [false, true] {
+            let options = Options { strict: true, ..Options::default() };
+            let (_, out) = decode_with(careful, vec![], options.clone(), line.as_bytes());
+            prop_assert_eq!(out.bad.is_empty(), accepts, "{} {}", careful, line);
+            let options = Options { mismatch_is_null: true, ..options };
+            let wanted = vec![field("a", object(vec![field("a", list(T::Int64))])), field("b", map(T::Int64))];
+            let (_, out) = decode_with(careful, wanted, options, line.as_bytes());
+            prop_assert_eq!(out.bad.is_empty(), accepts, "{} {}", careful, line);
+        }
+    }
+}
+
+/// After Nicolas Seriot, "Parsing JSON is a Minefield" (2016): what must be accepted (y), what
+/// must be refused (n), and what is up to the implementation (i), as this one does it.
+#[test]
+fn corners_of_the_grammar_are_where_rfc_8259_has_them() {
+    let yes = [
+        "[]",
+        "[ ]",
+        "{}",
+        "{ }",
+        "[[]]",
+        "[{}]",
+        "[\"\"]",
+        "0",
+        "-0",
+        "0e1",
+        "0e+1",
+        "1E22",
+        "1e-2",
+        "1E+2",
+        "-1",
+        "-123",
+        "0.1",
+        "-0.0",
+        "1.5e3",
+        "123.456789",
+        "1e400",
+        "-1e-400",
+        "123123123123123123123123123",
+        "true",
+        "false",
+        "null",
+        "\"\"",
+        "\"a\"",
+        "\"\\\"\"",
+        "\"\\\\\"",
+        "\"\\/\"",
+        "\"\\b\\f\\n\\r\\t\"",
+        "\"\\u0000\"",
+        "\"\\u0060\\u012a\\u12AB\"",
+        "\"\\uD801\\udc37\"",
+        "\"\\\\u0000\"",
+        "\"\\\\\\\"\"",
+        "\"\u{7f}\"",
+        "\"\u{2028}\u{2029}\"",
+        "\"\u{10ffff}\"",
+        "\"\u{fffe}\"",
+        "\"asd \"",
+        "\"/* no comment */\"",
+        "\"{[:,]}\"",
+        "[1,null,\"x\",{}]",
+        "[\"a\", [1, [2, []]]]",
+        "{\"a\":{\"b\":[{\"c\":1}]}}",
+        "{\"\":0}",
+        "{\"a\":1,\"a\":2}",
+        "{\"a\\u0000b\":1}",
+        "[1\t]",
+        "[ 1 , 2 ]",
+        "\"\\uffff\"",
+        "\"\\uDBFF\\uDFFF\"",
+    ];
+    let no = [
+        "",
+        "nul",
+        "nope",
+        "nulll",
+        "True",
+        "tru",
+        "NaN",
+        "Infinity",
+        "-Infinity",
+        "+1",
+        "01",
+        "-01",
+        "-",
+        "1.",
+        ".5",
+        "-.5",
+        "1.e1",
+        "1e",
+        "1e+",
+        "1eE2",
+        "0x10",
+        "1_000",
+        "1a",
+        "--1",
+        "1+2",
+        "\u{ff11}",
+        "1 000",
+        "'a'",
+        "a",
+        "\"a",
+        "a\"",
+        "\"\\\"",
+        "\"\\a\"",
+        "\"\\x00\"",
+        "\"\\u\"",
+        "\"\\u00\"",
+        "\"\\u00g0\"",
+        "\"\\U0041\"",
+        "\"\\uD800\"",
+        "\"\\uDC00\"",
+        "\"\\uD800\\u\"",
+        "\"\\uD800\\u0041\"",
+        "\"\\uD800\\uD800\"",
+        "\"\\uD800x\"",
+        "\"\\\u{9}\"",
+        "\"\t\"",
+        "\"\u{0}\"",
+        "\"\u{1f}\"",
+        "[",
+        "]",
+        "[1",
+        "1]",
+        "[1,]",
+        "[,1]",
+        "[,]",
+        "[1,,2]",
+        "[1 2]",
+        "[1:2]",
+        "[\"a\"",
+        "[\"a\":1]",
+        "[\"a\"\"b\"]",
+        "[1}",
+        "{]",
+        "{",
+        "}",
+        "{\"a\"}",
+        "{\"a\":}",
+        "{:1}",
+        "{\"a\" 1}",
+        "{\"a\"::1}",
+        "{\"a\":1,}",
+        "{,\"a\":1}",
+        "{\"a\":1,,\"b\":2}",
+        "{\"a\":1 \"b\":2}",
+        "{a:1}",
+        "{1:1}",
+        "{null:1}",
+        "{[]:1}",
+        "{'a':1}",
+        "{\"a\":1,\"b\"}",
+        "{\"a\":\"b\":1}",
+        "{\"a\":1]",
+        "{\"a\":[1}",
+        "[{]}",
+        "[[]",
+        "[]]",
+        "{}}",
+        "[1]x",
+        "\u{feff}1",
+        "\u{a0}1",
+        "\u{c}1",
+        "/**/1",
+        "1//",
+        "#1",
+        "*",
+        "\\",
+        "\\n",
+        "\\u0031",
+        "[\\]",
+        "\\\"a\\\"",
+        "1\u{0}",
+        "\u{7f}",
+        "\"a\"b",
+        "b\"a\"",
+        "\"a\" \"b\"",
+        "\"a\"1",
+        "1\"a\"",
+        "1,2",
+        ",",
+        ":",
+        "\"a\":1",
+    ];
+    let wanted = [vec![], vec![field("k", T::Utf8View)], vec![field("other", T::Utf8View)]];
+    let check = |value: &str, good: bool| {
+        for text in [
+            format!("{{\"k\":{value}}}"),
+            format!("{{\"k\": [1, {value}], \"other\": \"x\"}}\n"),
+            format!("{{\"o\":{{\"p\":{value}}}}}"),
+            format!("{{\"other\":null,\"k\" :{value} ,\"z\":0}}\n"),
+        ] {
+            for (careful, columns) in
+                [false, true].into_iter().flat_map(|careful| wanted.clone().map(|w| (careful, w)))
+            {
+                let strict = Options { strict: true, mismatch_is_null: true, ..Options::default() };
+                let (_, out) = decode_with(careful, columns, strict, text.as_bytes());
+                assert_eq!(out.bad.is_empty(), good, "{careful} {text} {:?}", out.bad);
+            }
+        }
+        // A wanted value is checked also where others are not.
+        let text = format!("{{\"a\":1,\"k\":{value}}}\n");
+        let shape = value.trim_start().starts_with(['[', '{']);
+        if !shape {
+            let wanted = vec![field("k", T::Utf8View)];
+            let (_, out) = decode(wanted, Options::default(), text.as_bytes());
+            assert_eq!(out.bad.is_empty(), good, "{text} {:?}", out.bad);
+        }
+    };
+    yes.iter().for_each(|value| check(value, true));
+    // A number with a line separator in it and the like: refused because they are no scalars.
+    no.iter().filter(|value| !matches!(**value, "1,2" | "\u{0}")).for_each(|value| {
+        if value.contains(',') && !value.starts_with(['[', '{', ',']) {
+            return;
+        }
+        check(value, false);
+    });
+}
+
+#[test]
+fn separators_and_strings_are_checked_where_nothing_is_wanted() {
+    for (line, good) in [
+        ("{\"x\": nope}", true),
+        ("{\"x\": \"\\q\"}", true),
+        ("{\"x\": 01, \"y\": [+1]}", true),
+        ("{\"\\q\": 1}", true),
+        ("{\"x\" 1}", false),
+        ("{\"x\":}", false),
+        ("{\"x\": 1,, \"y\": 2}", false),
+        ("{\"x\": 1 \"y\": 2}", false),
+        ("{\"x\": [1 2]}", false),
+        ("{\"x\": [{]}}", false),
+        ("{\"x\": {\"y\": [}]}", false),
+        ("{\"x\": {\"y\"}}", false),
+        ("{\"x\": \"a\tb\"}", false),
+        ("{\"x\": \\\"}", false),
+        ("{x: 1}", false),
+    ] {
+        for careful in [false, true] {
+            let (_, out) = decode_with(careful, vec![], Options::default(), line.as_bytes());
+            assert_eq!(out.bad.is_empty(), good, "{line}");
+            let options = Options { strict: true, ..Options::default() };
+            let (_, out) = decode_with(careful, vec![], options, line.as_bytes());
+            assert!(!out.bad.is_empty(), "{line}");
+        }
+    }
+}
+
+#[test]
+fn faults_name_their_place() {
+    let columns = vec![
+        field("a", T::Int64),
+        field("s", object(vec![field("t", list(object(vec![field("c", T::Int64)])))])),
+        field("m", map(T::Int64)),
+    ];
+    let cases: &[(&[u8], Option<&str>, usize, &str)] = &[
+        (b"{\"a\": 1.5}", Some("a"), 6, "expected a BIGINT, found `1.5`"),
+        (b"{\"a\": true}", Some("a"), 6, "expected a BIGINT, found `true`"),
+        (b"{\"a\": \"x\"}", Some("a"), 7, "expected a BIGINT, found `x`"),
+        (
+            b"{\"a\": 9223372036854775808}",
+            Some("a"),
+            6,
+            "expected a BIGINT, found `9223372036854775808`",
+        ),
+        (b"{\"a\": {\"z\": 1}}", Some("a"), 6, "expected a BIGINT, found an object `{\"z\": 1}`"),
+        (b"{\"s\": 3}", Some("s"), 6, "expected an object, found a number `3`"),
+        (
+            b"{\"s\": {\"t\": [{}, 7]}}",
+            Some("s.t[1]"),
+            17,
+            "expected an object, found a number `7`",
+        ),
+        (
+            b"{\"s\": {\"t\": [{}, {\"c\": []}]}}",
+            Some("s.t[1].c"),
+            23,
+            "expected a BIGINT, found an array `[]`",
+        ),
+        (
+            b"{\"s\": {\"t\": [{}, {\"c\": \"x\"}]}}",
+            Some("s.t[1].c"),
+            24,
+            "expected a BIGINT, found `x`",
+        ),
+        (b"{\"m\": {\"k\": 1, \"l\": \"x\"}}", Some("m.l"), 21, "expected a BIGINT, found `x`"),
+        (
+            b"{\"s\": {\"t\": [], \"u\": \"\\q\"}, \"a\": nope}",
+            Some("a"),
+            33,
+            "not valid JSON: expected a value at byte 34",
+        ),
+        (
+            b"{\"s\": {\"t\": \"\\q\"}}",
+            Some("s.t"),
+            13,
+            "not valid JSON: an escape that stands for nothing at byte 14",
+        ),
+        (
+            b"{\"a\": \"\\q\"}",
+            Some("a"),
+            7,
+            "not valid JSON: an escape that stands for nothing at byte 8",
+        ),
+        (b"{\"a\": 01}", Some("a"), 6, "not valid JSON: a malformed number at byte 7"),
+        (b"{\"a\": 1} {\"a\": 2}", None, 9, "the line goes on after its value, from byte 10 on"),
+        (b"{\"a\": 1}}", None, 8, "the line goes on after its value, from byte 9 on"),
+        (b"{\"a\": 1", None, 7, "the line ends within its value (within an object)"),
+        (b"{\"a\": \"1", Some("a"), 8, "the line ends within its value (within a string)"),
+        (b"{\"a\" 1}", None, 5, "not valid JSON: expected `:` at byte 6"),
+        (b"{\"z\": 1,}", None, 8, "not valid JSON: expected a key in quotes at byte 9"),
+        (b"{\"z\": [1,]}", None, 9, "not valid JSON: expected a value at byte 10"),
+        (b"[{\"a\": 1}]", None, 0, "expected an object, found an array"),
+        (b"17", None, 0, "expected an object, found a number"),
+        (b"nope", None, 0, "not valid JSON: expected a value at byte 1"),
+        (b"{\"z\": \"\xff\"}", None, 7, "the record is not valid UTF-8 from its byte 8 on"),
+    ];
+    for (line, column, at, message) in cases {
+        let good = b"{\"a\": 1, \"s\": {\"t\": [{\"c\": 3}]}}\n";
+        let text = [&good[..], line, b"\n", good].concat();
+        let (found, out) = decode(columns.clone(), Options::default(), &text);
+        let shown = String::from_utf8_lossy(line);
+        assert_eq!((found.len(), out.bad.len()), (2, 1), "{shown}");
+        let bad = &out.bad[0];
+        assert_eq!(bad.range, good.len()..good.len() + line.len() + 1);
+        let fault = &bad.fault;
+        assert_eq!(
+            (fault.column.as_deref(), fault.at, fault.to_string().as_str()),
+            (*column, *at, *message),
+            "{shown}"
+        );
+    }
+}
+
+#[test]
+fn two_values_on_a_line_do_not_make_up_for_a_value_on_two_lines() {
+    for (text, good, bad) in [
+        ("{\"a\":1}\n\n{}{\"a\":2}\n", 1, 1),
+        ("{\"a\":1}\n{\"a\":2\n}\n{\"a\":3}{\"a\":4}\n", 1, 3),
+        ("{\"a\":1}\n{\"a\":2} \n \t\n {\"a\":3}\n", 3, 0),
+        ("{\"a\":1}\n{\"a\":2} {\n{\"a\":3}", 2, 1),
+        ("{\"a\":1}\n{\"x\":\"\n\"}\n{\"a\":3}\n", 2, 2),
+        ("x\n{\"a\":1}", 1, 1),
+        ("{\"a\":1}\nx", 1, 1),
+        ("{\"a\":1}\n\"x\"\n", 1, 1),
+        ("\n\n", 0, 0),
+        ("", 0, 0),
+    ] {
+        let (found, out) = decode(vec![field("a", T::Int64)], Options::default(), text.as_bytes());
+        assert_eq!((found.len(), out.bad.len()), (good, bad), "{text}");
+    }
+}
+
+#[test]
+fn of_a_key_that_comes_twice_the_last_value_counts() {
+    let columns = vec![
+        field("a", T::Int64),
+        field("l", list(T::Int64)),
+        field("a", T::Utf8View),
+        field("s", object(vec![field("x", T::Int64), field("x", T::Utf8View)])),
+    ];
+    let text =
+        b"{\"a\":1,\"l\":[1,2],\"\\u0061\":2,\"l\":[3],\"s\":{\"x\":0},\"s\":{\"x\":4,\"x\":5}}\n\
+                 {\"l\":[1],\"l\":null,\"a\":7}\n";
+    let (found, out) = decode(columns, Options::default(), text);
+    assert!(out.bad.is_empty());
+    // The cell of a struct is shown as an object, in which the last part counts too.
+    assert_eq!(found, [json!([2, [3], "2", {"x": "5"}]), json!([7, null, "7", null])]);
+}
+
+#[test]
+fn depth_does_not_matter_for_what_is_skipped() {
+    for depth in [10, 63, 64, 65, 66, 200, 100_000] {
+        let deep = format!(
+            "{{\"x\":{}{},\"a\":1}}\n{{\"x\":{}1{},\"a\":2}}\n",
+            "[".repeat(depth),
+            "]".repeat(depth),
+            "{\"y\":".repeat(depth),
+            "}".repeat(depth)
+        );
+        let (found, out) = decode(vec![field("a", T::Int64)], Options::default(), deep.as_bytes());
+        assert!(out.bad.is_empty());
+        assert_eq!(found, [json!([1]), json!([2])]);
+    }
+    let mut data_type = T::Int64;
+    for _ in 0..100 {
+        data_type = list(data_type);
+    }
+    let deep = format!("{{\"a\":{}1{}}}\n", "[".repeat(100), "]".repeat(100));
+    let (found, _) = decode(vec![field("a", data_type)], Options::default(), deep.as_bytes());
+    assert!(found[0].to_string().contains("[[1]]"));
+}
+
+#[test]
+fn null_strings_are_null_but_not_as_keys() {
+    let nulls = ["NA".to_owned(), "-1".to_owned()];
+    let columns = vec![
+        field("a", T::Int64),
+        field("t", T::Utf8View),
+        field("m", map(T::Utf8View)),
+        field("b", T::Boolean),
+    ];
+    let mut decoder = JsonDecoder::new(columns, &nulls, Options::default()).unwrap();
+    let mut out = Decoded::default();
+    decoder.decode(
+        b"{\"a\":-1,\"t\":\"NA\",\"m\":{\"NA\":\"NA\"},\"b\":\"NA\"}\n{\"a\":\"NA\",\"t\":\"\"}\n",
+        &mut out,
+    );
+    assert!(out.bad.is_empty());
+    assert_eq!(
+        rows(&out.batches),
+        [json!([null, null, [["NA", null]], null]), json!([null, "", null, null])]
+    );
+}
+
+#[test]
+fn windows_and_blocks_do_not_show() {
+    // More than a window, with records of all lengths, some longer than a window.
+    let mut text = String::new();
+    for index in 0..3000usize {
+        let long = if index % 700 == 3 { 70_000 } else { index % 50 };
+        let slash = if index % 3 == 0 { "\\n" } else { "" };
+        text.push_str(&format!(
+            "{{\"skipped\":[{{\"a\":\"{}\"}}],\"t\":\"{slash}{}\", \"a\":{index}}}\n",
+            "x".repeat(long),
+            "é".repeat(index % 7)
+        ));
+    }
+    let wanted = || vec![field("a", T::Int64), field("t", T::Utf8View)];
+    let options = |batch_rows| Options { batch_rows, ..Options::default() };
+    let (all, out) = decode(wanted(), options(8192), text.as_bytes());
+    assert_eq!((out.rows, out.bad.len()), (3000, 0));
+    assert_eq!(all[3], json!([3, "\nééé"]));
+    for batch_rows in [1, 7, 100] {
+        let (few, out) = decode(wanted(), options(batch_rows), text.as_bytes());
+        assert!(out.batches.iter().all(|batch| batch.num_rows() <= batch_rows));
+        assert_eq!(all, few);
+    }
+    let mut pieces = Vec::new();
+    for lines in text.split_inclusive('\n').collect::<Vec<_>>().chunks(11) {
+        pieces.extend(decode(wanted(), options(8192), lines.concat().as_bytes()).0);
+    }
+    assert_eq!(all, pieces);
+}
+
+#[test]
+fn columns_that_no_json_can_fill_are_refused() {
+    for data_type in [
+        T::Duration(arrow_schema::TimeUnit::Second),
+        list(T::Null),
+        object(vec![Arc::new(Field::new("n", T::Int64, false))]),
+    ] {
+        let bad = field("bad", data_type);
+        let wanted = vec![field("a", T::Int64), bad.clone()];
+        let found = JsonDecoder::new(wanted, &[], Options::default()).err();
+        assert_eq!(found, Some(bad), "{}", sql_type(&T::Int64));
+    }
+    let strict = Arc::new(Field::new("a", T::Int64, false));
+    assert!(JsonDecoder::new(vec![strict], &[], Options::default()).is_err());
+}
+
+#[test]
+fn a_value_cut_off_is_told_from_one_that_is_wrong() {
+    for (line, cut) in [("{\"a\":tr", true), ("{\"a\":trx", false), ("{\"a", true), ("{", true)] {
+        let wanted = vec![field("a", T::Int64)];
+        let (_, out) = decode(wanted, Options::default(), line.as_bytes());
+        let kind = &out.bad[0].fault.kind;
+        assert_eq!(matches!(kind, FaultKind::Ends(_)), cut, "{line}: {kind:?}");
+    }
+}

@@ -1,0 +1,353 @@
+//! Stage 2: from the index to spans, quickly. Whatever is in doubt ends it.
+//!
+//! Every function takes the place in the index of what comes before a value (`:`, `,` or an
+//! opening bracket) and returns the place of what comes behind it. Stage 1 has seen that there
+//! is exactly one value between `:` and what follows, and at most one between brackets.
+
+use super::grammar::{self, Scalar, is_white};
+use super::plan::{Object, Plan};
+use crate::column::{Column, Node};
+use crate::simd::BLOCK;
+use crate::span::Span;
+
+/// A window's text and index.
+#[derive(Clone, Copy)]
+pub(super) struct Walk<'a> {
+    pub(super) text: &'a [u8],
+    /// Positions of structural characters and line ends. A position at the end of the text
+    /// stands for a line end.
+    pub(super) index: &'a [u32],
+    /// Which bytes from `base` on are backslashes, if any is.
+    pub(super) backslashes: Option<&'a [u64]>,
+    pub(super) base: usize,
+    pub(super) strict: bool,
+    pub(super) mismatch_is_null: bool,
+}
+
+impl Walk<'_> {
+    #[inline(always)]
+    pub(super) fn position(&self, place: usize) -> usize {
+        self.index.get(place).map_or(self.text.len(), |at| *at as usize)
+    }
+
+    /// The structural character at a place.
+    #[inline(always)]
+    pub(super) fn byte(&self, place: usize) -> u8 {
+        self.text.get(self.position(place)).copied().unwrap_or(b'\n')
+    }
+
+    /// The bytes between two neighbours in the index, without white space around them.
+    #[inline(always)]
+    fn between(&self, place: usize) -> (usize, usize) {
+        let (mut start, mut end) = (self.position(place) + 1, self.position(place + 1));
+        while start < end && is_white(self.text[start]) {
+            start += 1;
+        }
+        while end > start && is_white(self.text[end - 1]) {
+            end -= 1;
+        }
+        (start, end)
+    }
+
+    fn is_empty(&self, place: usize) -> bool {
+        let (start, end) = self.between(place);
+        start == end
+    }
+
+    /// Whether there is a backslash in `start..end`.
+    #[inline(always)]
+    fn has_backslash(&self, start: usize, end: usize) -> bool {
+        let Some(words) = self.backslashes else { return false };
+        if start >= end {
+            return false;
+        }
+        let (first, last) = (start - self.base, end - 1 - self.base);
+        let (from, to) = (first / BLOCK, last / BLOCK);
+        let low = u64::MAX << (first % BLOCK);
+        let high = u64::MAX >> (BLOCK - 1 - last % BLOCK);
+        if from == to {
+            return words[from] & low & high != 0;
+        }
+        words[from] & low != 0
+            || words[to] & high != 0
+            || words[from + 1..to].iter().any(|word| *word != 0)
+    }
+
+    /// Whether what is between two neighbours in the index is a scalar or nothing.
+    #[cold]
+    fn is_sound(&self, place: usize) -> bool {
+        let (start, end) = self.between(place);
+        match self.text[start..end].first() {
+            None => true,
+            Some(b'"') => {
+                !self.has_backslash(start, end)
+                    || grammar::bad_escape(&self.text[start + 1..end - 1]).is_none()
+            }
+            Some(_) => grammar::scalar(&self.text[start..end]).is_some(),
+        }
+    }
+
+    /// Reads the object whose bracket is at `open`; returns the place behind its end.
+    pub(super) fn object(
+        &self,
+        wanted: &mut Object,
+        columns: &mut [Column],
+        open: usize,
+    ) -> Option<usize> {
+        wanted.begin();
+        let mut place = open;
+        if self.byte(open + 1) == b'}' {
+            if !self.is_empty(open) {
+                return None;
+            }
+            place += 1;
+        } else {
+            loop {
+                let colon = place + 1;
+                if self.byte(colon) != b':' {
+                    return None;
+                }
+                place = match self.key(wanted, place)? {
+                    None => self.skip(colon)?,
+                    Some(key) => self.member(wanted, columns, key, colon)?,
+                };
+                match self.byte(place) {
+                    b',' => {}
+                    b'}' => break,
+                    _ => return None,
+                }
+            }
+        }
+        wanted.missing(|key| columns[key].push_null());
+        Some(place + 1)
+    }
+
+    /// Which of the wanted keys the one behind `place` is.
+    #[inline(always)]
+    fn key(&self, wanted: &Object, place: usize) -> Option<Option<usize>> {
+        let colon = self.position(place + 1);
+        if self.backslashes.is_some() && self.has_backslash(self.position(place), colon) {
+            return self.escaped_key(wanted, place);
+        }
+        // Before a colon there is a string.
+        let mut end = colon - 1;
+        while self.text[end] != b'"' {
+            end -= 1;
+        }
+        Some(wanted.find(self.text, end))
+    }
+
+    #[cold]
+    fn escaped_key(&self, wanted: &Object, place: usize) -> Option<Option<usize>> {
+        let (start, end) = self.between(place);
+        let mut name = Vec::with_capacity(end - start);
+        if !super::unescape(&self.text[start + 1..end - 1], &mut name) {
+            return if self.strict { None } else { Some(None) };
+        }
+        Some(wanted.find_name(&name))
+    }
+
+    #[inline(always)]
+    fn member(
+        &self,
+        wanted: &mut Object,
+        columns: &mut [Column],
+        key: usize,
+        colon: usize,
+    ) -> Option<usize> {
+        let mut key = key;
+        loop {
+            let column = columns.get_mut(key)?;
+            if !wanted.is_first(key) {
+                // The last of several counts.
+                column.forget_last();
+            }
+            let wanted_key = &mut wanted.keys[key];
+            let next = self.value(&mut wanted_key.plan, column, colon)?;
+            match wanted_key.twin {
+                Some(twin) => key = twin,
+                None => return Some(next),
+            }
+        }
+    }
+
+    /// Reads the value behind `before` into the column.
+    #[inline(always)]
+    fn value(&self, plan: &mut Plan, column: &mut Column, before: usize) -> Option<usize> {
+        if let Node::Leaf { spans, .. } = &mut column.node {
+            let next = before + 1;
+            if matches!(self.byte(next), b'{' | b'[') {
+                return self.mismatch(column, before);
+            }
+            spans.push(self.span(before)?);
+            return Some(next);
+        }
+        self.nested(plan, column, before)
+    }
+
+    /// The span of the scalar behind `before`.
+    #[inline(always)]
+    #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
+    fn span(&self, before: usize) -> Option<Span> {
+        let (start, end) = self.between(before);
+        let token = &self.text[start..end];
+        if *token.first()? == b'"' {
+            let (first, last) = (start as u32 + 1, end as u32 - 1);
+            if self.backslashes.is_some() && self.has_backslash(start, end) {
+                if grammar::bad_escape(&token[1..token.len() - 1]).is_some() {
+                    return None;
+                }
+                return Some(Span::escaped(first, last, true));
+            }
+            return Some(Span::text(first, last));
+        }
+        Some(match grammar::scalar(token)? {
+            Scalar::Null => Span::NULL,
+            _ => Span::plain(start as u32, end as u32),
+        })
+    }
+
+    fn nested(&self, plan: &mut Plan, column: &mut Column, before: usize) -> Option<usize> {
+        let open = before + 1;
+        let byte = self.byte(open);
+        match (plan, &mut column.node) {
+            (Plan::Struct(wanted), Node::Struct { parts, validity }) if byte == b'{' => {
+                let end = self.object(wanted, parts, open)?;
+                validity.append_non_null();
+                Some(end)
+            }
+            (Plan::List(plan), Node::List { ends, item }) if byte == b'[' => {
+                let (mut place, mut count) = (open, ends.items());
+                if self.byte(open + 1) == b']' && self.is_empty(open) {
+                    place += 1;
+                } else {
+                    loop {
+                        place = self.value(plan, item, place)?;
+                        count += 1;
+                        match self.byte(place) {
+                            b',' => {}
+                            b']' => break,
+                            _ => return None,
+                        }
+                    }
+                }
+                ends.push(count, true);
+                Some(place + 1)
+            }
+            (Plan::Map(plan), Node::Map { ends, key, value, .. }) if byte == b'{' => {
+                let (mut place, mut count) = (open, ends.items());
+                if self.byte(open + 1) == b'}' {
+                    if !self.is_empty(open) {
+                        return None;
+                    }
+                    place += 1;
+                } else {
+                    loop {
+                        let colon = place + 1;
+                        let Node::Leaf { spans, .. } = &mut key.node else { return None };
+                        if self.byte(colon) != b':' {
+                            return None;
+                        }
+                        spans.push(self.span(place)?);
+                        place = self.value(plan, value, colon)?;
+                        count += 1;
+                        match self.byte(place) {
+                            b',' => {}
+                            b'}' => break,
+                            _ => return None,
+                        }
+                    }
+                }
+                ends.push(count, true);
+                Some(place + 1)
+            }
+            _ => {
+                if matches!(byte, b',' | b'}' | b']') {
+                    let (start, end) = self.between(before);
+                    if &self.text[start..end] == b"null" {
+                        column.push_null();
+                        return Some(open);
+                    }
+                }
+                self.mismatch(column, before)
+            }
+        }
+    }
+
+    /// A value of another shape than the column's.
+    #[cold]
+    fn mismatch(&self, column: &mut Column, before: usize) -> Option<usize> {
+        if !self.mismatch_is_null {
+            return None;
+        }
+        column.push_null();
+        self.skip(before)
+    }
+
+    /// Skips the value behind `before`.
+    #[inline(always)]
+    fn skip(&self, before: usize) -> Option<usize> {
+        match self.byte(before + 1) {
+            b',' | b'}' | b']' => (!self.strict || self.is_sound(before)).then_some(before + 1),
+            b'{' | b'[' => self.skip_nested(before + 1),
+            _ => None,
+        }
+    }
+
+    /// Skips the object or array whose bracket is at `open`.
+    fn skip_nested(&self, open: usize) -> Option<usize> {
+        // Of each bracket that is open, whether it is that of an object.
+        let mut stack = 0u64;
+        let mut depth = 0u32;
+        let (mut in_object, mut has_colon) = (false, true);
+        let mut place = open;
+        loop {
+            match self.byte(place) {
+                byte @ (b'{' | b'[') => {
+                    if depth > 63 || in_object && !has_colon {
+                        return None;
+                    }
+                    stack = stack << 1 | u64::from(in_object);
+                    depth += 1;
+                    in_object = byte == b'{';
+                    has_colon = false;
+                    if in_object && self.byte(place + 1) == b'}' {
+                        if !self.is_empty(place) {
+                            return None;
+                        }
+                        has_colon = true;
+                    }
+                }
+                b':' => {
+                    if !in_object || has_colon {
+                        return None;
+                    }
+                    has_colon = true;
+                }
+                b',' => {
+                    if in_object && !has_colon {
+                        return None;
+                    }
+                    has_colon = false;
+                }
+                byte @ (b'}' | b']') => {
+                    if in_object != (byte == b'}') || in_object && !has_colon {
+                        return None;
+                    }
+                    depth -= 1;
+                    if depth == 0 {
+                        return Some(place + 1);
+                    }
+                    in_object = stack & 1 == 1;
+                    stack >>= 1;
+                    has_colon = true;
+                }
+                _ => return None,
+            }
+            if self.strict && !self.is_sound(place) {
+                return None;
+            }
+            place += 1;
+        }
+    }
+}
