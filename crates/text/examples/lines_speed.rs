@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow_schema::{DataType, Field, FieldRef};
-use tidemill_text::{Decode, Decoded, Options, access_log, instruction_set, lines, syslog};
+use tidemill_text::{Decode, Decoded, Options, access_log, instruction_set, lines, logfmt, syslog};
 
 fn main() {
     let directory = std::env::args().nth(1).unwrap_or_else(|| "../shared/data/logs".to_owned());
@@ -53,6 +53,34 @@ fn main() {
             .collect();
         system_log("RFC 5424", &modern);
     }
+    key_values();
+}
+
+/// A router's log, as Heroku writes it.
+fn key_values() {
+    let log: Vec<u8> = (0..20_000)
+        .flat_map(|n| {
+            let (status, bytes) = (200 + n % 4, n * 7919 % 50_000);
+            let (connect, service) = (n % 3, n * 31 % 900);
+            format!(
+                "at=info method=GET path=\"/api/items?page={n}\" host=example.herokuapp.com \
+                 request_id=8f3a-{n:08x} fwd=\"10.1.{}.{}\" dyno=web.{} connect={connect}ms \
+                 service={service}ms status={status} bytes={bytes} protocol=https\n",
+                n % 256,
+                n % 251,
+                n % 8
+            )
+            .into_bytes()
+        })
+        .collect();
+    let field = |name: &str, data_type| Arc::new(Field::new(name, data_type, true));
+    let numbers = [field("status", DataType::Int64), field("bytes", DataType::Int64)];
+    let of = |columns| logfmt::LogfmtDecoder::new(columns, Options::default()).expect("text");
+    measure("logfmt: status, bytes", &log, &mut of(numbers.to_vec()));
+    let mut inference = logfmt::Inference::default();
+    inference.add(&log);
+    measure("logfmt: all 12 columns", &log, &mut of(inference.fields()));
+    measure("logfmt: none", &log, &mut of(vec![]));
 }
 
 fn system_log(name: &str, log: &[u8]) {
