@@ -16,8 +16,11 @@ fn decode(columns: Vec<FieldRef>, options: Options, text: &[u8]) -> Decoded {
     decode_with(&mut LogfmtDecoder::new(columns, options).unwrap(), text)
 }
 
-/// The pairs of a line, by the module's documentation: key and value, none if null.
-fn model(line: &str) -> Option<Vec<(String, Result<Option<String>, ()>)>> {
+/// A value: none if null, nothing if its escapes are not those of JSON.
+type Value = Result<Option<String>, ()>;
+
+/// The pairs of a line, by the module's documentation.
+fn model(line: &str) -> Option<Vec<(String, Value)>> {
     let mut pairs = Vec::new();
     let mut rest = line.trim_start_matches([' ', '\t']);
     while !rest.is_empty() {

@@ -90,9 +90,7 @@ impl Framer {
                     }
                 }
                 State::Line => {
-                    let Some(found) = memchr::memchr(b'\n', &block[at..]) else {
-                        return None;
-                    };
+                    let found = memchr::memchr(b'\n', &block[at..])?;
                     self.state = State::Start;
                     return Some(at + found + 1);
                 }

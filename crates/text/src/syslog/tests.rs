@@ -86,9 +86,11 @@ fn model_modern(version: &str, rest: &str) -> Option<Model> {
     Some(row)
 }
 
-/// Keys and values of structured data, and how long it is.
-#[allow(clippy::type_complexity)]
-fn model_data(text: &str) -> Option<(Vec<(String, Option<String>)>, usize)> {
+/// Keys and values.
+type Entries = Vec<(String, Option<String>)>;
+
+/// The entries of structured data, and how long it is.
+fn model_data(text: &str) -> Option<(Entries, usize)> {
     if text.starts_with('-') {
         return Some((vec![], 1));
     }
@@ -220,7 +222,7 @@ fn check(text: &[u8]) -> Result<(), TestCaseError> {
 }
 
 /// The second column's maps.
-fn maps(batch: &RecordBatch) -> Vec<Option<Vec<(String, Option<String>)>>> {
+fn maps(batch: &RecordBatch) -> Vec<Option<Entries>> {
     let maps = batch.column(1).as_map();
     let of = |row: usize| {
         let entries = maps.value(row);
