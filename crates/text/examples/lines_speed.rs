@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow_schema::{DataType, Field, FieldRef};
-use tidemill_text::{Decode, Decoded, Options, access_log, instruction_set, lines};
+use tidemill_text::{Decode, Decoded, Options, access_log, instruction_set, lines, logfmt, syslog};
 
 fn main() {
     let directory = std::env::args().nth(1).unwrap_or_else(|| "../shared/data/logs".to_owned());
@@ -34,13 +34,78 @@ fn main() {
         measure("access log: status", &log, &mut of(&[7]));
         measure("access log: all columns", &log, &mut of(&(0..11).collect::<Vec<_>>()));
         measure("access log: none", &log, &mut of(&[]));
-        for place in 0..11 {
-            measure(&format!("access log: {}", all[place].name()), &log, &mut of(&[place]));
+        // Every fourth line in the Common format: everything is read carefully.
+        let mixed: Vec<u8> = log
+            .split_inclusive(|byte| *byte == b'\n')
+            .enumerate()
+            .flat_map(|(index, line)| {
+                let request =
+                    line.windows(2).position(|pair| pair == b"\" ").filter(|_| index % 4 == 0);
+                let common = request.map(|end| [&line[..=end], b" 200 1\n"].concat());
+                common.unwrap_or_else(|| line.to_vec())
+            })
+            .collect();
+        measure("access log, mixed: ip, ts, status", &mixed, &mut of(&[0, 3, 7]));
+        for (place, field) in all.iter().enumerate() {
+            measure(&format!("access log: {}", field.name()), &log, &mut of(&[place]));
         }
         line_columns("apache_access.log", &log);
     }
     if let Some(log) = read("auth.log") {
         line_columns("auth.log", &log);
+        system_log("auth.log", &log);
+        let modern: Vec<u8> = log
+            .split_inclusive(|byte| *byte == b'\n')
+            .flat_map(|line| {
+                let text = String::from_utf8_lossy(&line[16..]);
+                let head = "<86>1 2015-03-27T13:06:56.123456Z ip-10-77-20-248 sshd 1291 -";
+                let data = "[origin@1 ip=\"10.77.20.248\" seq=\"17\"]";
+                format!("{head} {data} {text}").into_bytes()
+            })
+            .collect();
+        system_log("RFC 5424", &modern);
+    }
+    key_values();
+}
+
+/// A router's log, as Heroku writes it.
+fn key_values() {
+    let log: Vec<u8> = (0..20_000)
+        .flat_map(|n| {
+            let (status, bytes) = (200 + n % 4, n * 7919 % 50_000);
+            let (connect, service) = (n % 3, n * 31 % 900);
+            format!(
+                "at=info method=GET path=\"/api/items?page={n}\" host=example.herokuapp.com \
+                 request_id=8f3a-{n:08x} fwd=\"10.1.{}.{}\" dyno=web.{} connect={connect}ms \
+                 service={service}ms status={status} bytes={bytes} protocol=https\n",
+                n % 256,
+                n % 251,
+                n % 8
+            )
+            .into_bytes()
+        })
+        .collect();
+    let field = |name: &str, data_type| Arc::new(Field::new(name, data_type, true));
+    let numbers = [field("status", DataType::Int64), field("bytes", DataType::Int64)];
+    let of = |columns| logfmt::LogfmtDecoder::new(columns, Options::default()).expect("text");
+    measure("logfmt: status, bytes", &log, &mut of(numbers.to_vec()));
+    let mut inference = logfmt::Inference::default();
+    inference.add(&log);
+    measure("logfmt: all 12 columns", &log, &mut of(inference.fields()));
+    measure("logfmt: none", &log, &mut of(vec![]));
+}
+
+fn system_log(name: &str, log: &[u8]) {
+    let all = syslog::columns();
+    let sets = [&[3, 4, 9][..], &[3, 5], &[], &[0, 1, 2, 3, 4, 5, 6, 7, 9], &[8]];
+    for places in sets {
+        let columns: Vec<_> = places.iter().map(|place| (*place, all[*place].clone())).collect();
+        let names: Vec<_> = columns.iter().map(|(_, field)| field.name().as_str()).collect();
+        let label = format!("{name}: {}", names.join(", "));
+        let format = syslog::Format::default();
+        let mut decoder =
+            syslog::SyslogDecoder::new(columns, &format, Options::default()).expect("known types");
+        measure(&label, log, &mut decoder);
     }
 }
 

@@ -322,10 +322,18 @@ where
     }
 
     fn finish(&mut self) -> ArrayRef {
-        let values = ScalarBuffer::from(std::mem::take(&mut self.values));
+        let values = ScalarBuffer::from(renew(&mut self.values));
         let array = PrimitiveArray::<T>::new(values, self.validity.finish());
         Arc::new(array.with_data_type(self.data_type.clone()))
     }
+}
+
+/// Takes the values and leaves room for as many again and an eighth more: the next array will be
+/// about as large. Growing it step by step, most of it on pages never used before, was half of
+/// the time that an access log with all its columns took.
+pub(crate) fn renew<T>(values: &mut Vec<T>) -> Vec<T> {
+    let room = values.len() + values.len() / 8;
+    std::mem::replace(values, Vec::with_capacity(room))
 }
 
 /// Forgets all but the first `len` bits, if there are more.
@@ -425,7 +433,7 @@ where
     }
 
     fn finish(&mut self) -> ArrayRef {
-        let values = ScalarBuffer::from(std::mem::take(&mut self.values));
+        let values = ScalarBuffer::from(renew(&mut self.values));
         let array = PrimitiveArray::<T>::new(values, self.validity.finish());
         Arc::new(array.with_data_type(self.data_type.clone()))
     }
@@ -622,9 +630,9 @@ impl<T: ByteViewType> Leaf for Views<T> {
     fn finish(&mut self) -> ArrayRef {
         let mut buffers = std::mem::take(&mut self.full);
         if !self.buffer.is_empty() {
-            buffers.push(Buffer::from_vec(std::mem::take(&mut self.buffer)));
+            buffers.push(Buffer::from_vec(renew(&mut self.buffer)));
         }
-        let views = ScalarBuffer::from(std::mem::take(&mut self.views));
+        let views = ScalarBuffer::from(renew(&mut self.views));
         let validity = self.validity.finish();
         // SAFETY: every view was made for the bytes that it refers to, and a window's bytes
         // were checked to be UTF-8 before they came here, between bytes that are ASCII, unless
@@ -686,7 +694,7 @@ impl<T: ByteArrayType<Offset = i32>> Leaf for Strings<T> {
     fn finish(&mut self) -> ArrayRef {
         let offsets = std::mem::replace(&mut self.offsets, vec![0]);
         let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
-        let bytes = Buffer::from_vec(std::mem::take(&mut self.bytes));
+        let bytes = Buffer::from_vec(renew(&mut self.bytes));
         // SAFETY: as for views; offsets were counted upwards with the bytes.
         Arc::new(unsafe {
             GenericByteArray::<T>::new_unchecked(offsets, bytes, self.validity.finish())

@@ -347,8 +347,8 @@ fn values_get_their_types_and_faults_their_places() {
 #[test]
 fn predicates_keep_what_a_filter_on_values_keeps() {
     let line = |index: usize| {
-        let agent = if index % 7 == 0 { "\\\"q\\\"" } else { "x y" };
-        let bytes = if index % 3 == 0 { "-".to_owned() } else { index.to_string() };
+        let agent = if index.is_multiple_of(7) { "\\\"q\\\"" } else { "x y" };
+        let bytes = if index.is_multiple_of(3) { "-".to_owned() } else { index.to_string() };
         let status = 200 + index % 5;
         format!(
             "10.0.0.{} - - [10/Oct/2000:13:55:36 -0700] \"GET /{index} HTTP/1.1\" {status} {bytes} \"-\" \"{agent}\"\n",
