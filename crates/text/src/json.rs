@@ -41,11 +41,14 @@ use crate::filter::Filter;
 use crate::leaf::{Context, Unescape};
 use crate::values::Nulls;
 
+mod array;
 pub(crate) mod grammar;
 mod index;
 mod plan;
 mod read;
 mod walk;
+
+pub use array::ArrayRecords;
 
 /// Decodes JSON lines.
 ///

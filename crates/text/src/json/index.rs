@@ -50,6 +50,11 @@ pub(super) fn structurals(
 #[inline(always)]
 fn behind(mask: u64, white: u64, carry: &mut u64) -> u64 {
     let next = (mask << 1) | *carry;
+    if white == 0 {
+        // As it mostly is where programs write for programs.
+        *carry = mask >> 63;
+        return next;
+    }
     // Added to a run of bits, its first bit goes through to behind its end.
     let run = ((next & white).wrapping_add(white) ^ white) & white;
     let whole = mask | run;
@@ -73,7 +78,7 @@ pub(super) unsafe fn find_with<I: Isa>(
     // At most every byte is structural, and a whole block may be written behind the last one.
     out.reserve(to.saturating_sub(from) + 2 * BLOCK);
     backslashes.reserve(to.saturating_sub(from).div_ceil(BLOCK));
-    let mut count = out.len();
+    let (mut count, mut blocks) = (out.len(), backslashes.len());
     let (mut high, mut backslash, mut broken) = (0u64, 0u64, 0u64);
     let (mut escape, mut inside, mut scalar_before) = (0u64, 0u64, 0u64);
     let (mut separator_before, mut opening_before, mut string_before) = (0u64, 1u64, 0u64);
@@ -94,7 +99,8 @@ pub(super) unsafe fn find_with<I: Isa>(
             high |= I::high(block);
             let slashes = I::equal(block, b'\\');
             backslash |= slashes;
-            backslashes.push(slashes);
+            backslashes.as_mut_ptr().add(blocks).write(slashes);
+            blocks += 1;
             let quotes = I::equal(block, b'"') & !escaped(slashes, &mut escape);
             let within = I::parity(quotes) ^ inside;
             // The last bit, to every bit.
@@ -102,11 +108,14 @@ pub(super) unsafe fn find_with<I: Isa>(
 
             let control = I::below(block, b' ');
             let lines = I::equal(block, b'\n');
-            let blanks = I::equal(block, b'\t') | I::equal(block, b'\r');
-            broken |= control & (within | !(lines | blanks));
+            let mut white = I::equal(block, b' ');
+            if control != lines {
+                white |= I::equal(block, b'\t') | I::equal(block, b'\r');
+            }
+            broken |= control & (within | !(lines | white));
             broken |= slashes & !within;
 
-            let white = (I::equal(block, b' ') | blanks) & !within;
+            let white = white & !within;
             let opening = I::equal_folded(block, b'{') & !within;
             let closing = I::equal_folded(block, b'}') & !within;
             let colons = I::equal(block, b':') & !within;
@@ -132,6 +141,9 @@ pub(super) unsafe fn find_with<I: Isa>(
         at += BLOCK;
     }
     // SAFETY: so many were written.
-    unsafe { out.set_len(count) };
+    unsafe {
+        out.set_len(count);
+        backslashes.set_len(blocks);
+    }
     Seen { high: high != 0, backslash: backslash != 0, broken: broken != 0 || inside != 0 }
 }

@@ -44,6 +44,8 @@ pub(super) struct Key {
     /// The last eight bytes of those, and which bits of them there are.
     word: u64,
     mask: u64,
+    /// The first eight bytes, if there are more than those and no more than sixteen.
+    head: u64,
     /// Another key of the same hash, counted from 1.
     next: u32,
     /// Another column of the same name.
@@ -76,8 +78,9 @@ impl Object {
         for field in fields {
             let quoted: Box<[u8]> = [b"\"", field.name().as_bytes()].concat().into();
             let (word, mask) = (word_before(&quoted, quoted.len()), mask(quoted.len()));
+            let head = word_before(&quoted, 8.min(quoted.len()));
             let plan = Plan::of(field.data_type());
-            keys.push(Key { quoted, word, mask, next: 0, twin: None, stamp: 0, plan });
+            keys.push(Key { quoted, word, mask, head, next: 0, twin: None, stamp: 0, plan });
         }
         let shortest = keys.iter().map(|key| key.quoted.len()).min().unwrap_or(8);
         let tail = mask(shortest);
@@ -118,8 +121,11 @@ impl Object {
         while next != 0 {
             let place = next as usize - 1;
             let key = &self.keys[place];
+            let len = key.quoted.len();
             if word & key.mask == key.word
-                && (key.quoted.len() <= 8 || text[..end].ends_with(&key.quoted))
+                && (len <= 8
+                    || len <= 16 && end >= len && word_before(text, end - len + 8) == key.head
+                    || len > 16 && text[..end].ends_with(&key.quoted))
             {
                 return Some(place);
             }

@@ -500,6 +500,34 @@ proptest! {
     }
 
     #[test]
+    fn an_array_is_read_as_its_items_are(
+        documents in documents(), pretty: bool, seed: u64, cuts in prop::collection::vec(0.0..1.0f64, 0..6)
+    ) {
+        let mut text = if pretty {
+            serde_json::to_string_pretty(&documents).unwrap()
+        } else {
+            let mut text = String::new();
+            write(&Value::from(documents.clone()), &mut Choices(seed | 1), true, &mut text);
+            text
+        }.into_bytes();
+        let len = text.len();
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| (cut * len as f64) as usize).collect();
+        cuts.sort_unstable();
+        let mut records = ArrayRecords::new();
+        let mut start = 0;
+        for end in cuts.into_iter().chain([len]) {
+            records.rewrite(&mut text[start..end]);
+            start = end;
+        }
+        prop_assert!(records.is_closed());
+        let (found, out) = decode(columns(), Options::default(), &text);
+        let (expected, expected_out) =
+            decode(columns(), Options::default(), lines(&documents, seed, false).as_bytes());
+        prop_assert_eq!(found, expected);
+        prop_assert_eq!(out.bad.len(), expected_out.bad.len());
+    }
+
+    #[test]
     fn short_structures_are_accepted_or_refused_as_by_serde_json(
         tokens in prop::collection::vec(prop::sample::select(vec![
             "{", "}", "[", "]", ":", ",", "\"a\"", "\"b\"", "1", "null", " ", "\"\\u0061\"", "{\"a\":", "}", "-", "01", "x",
@@ -976,5 +1004,83 @@ fn a_value_cut_off_is_told_from_one_that_is_wrong() {
         let (_, out) = decode(wanted, Options::default(), line.as_bytes());
         let kind = &out.bad[0].fault.kind;
         assert_eq!(matches!(kind, FaultKind::Ends(_)), cut, "{line}: {kind:?}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_an_array_is_refused_as_a_record() {
+    for (text, good, bad, closed) in [
+        ("[]", 0, 0, true),
+        (" \n[ \n ]\n", 0, 0, true),
+        ("[{},{}]", 2, 0, true),
+        ("[{},\n,{}]", 1, 1, true),
+        ("[{},]", 1, 1, true),
+        ("[,{}]", 0, 1, true),
+        ("[{}]{}", 1, 1, true),
+        ("[{}]\n{}\n{}", 1, 1, true),
+        ("{}\n{}", 0, 1, false),
+        ("[{} {}]", 0, 1, true),
+        ("[1,[{}],\"a,b\",{}]", 1, 3, true),
+        ("[{\"a\":\"\n\"},{}]", 1, 1, true),
+        ("[{\"a\":\"\\\n\"},{}]", 1, 1, true),
+        ("[{\"a\":\",]}\\\"\"},{}]", 2, 0, true),
+        ("[{}},{}]", 1, 1, true),
+        ("[{},{\"a\":", 1, 1, false),
+    ] {
+        let mut bytes = text.as_bytes().to_vec();
+        let mut records = ArrayRecords::new();
+        bytes.iter_mut().for_each(|byte| records.rewrite(std::slice::from_mut(byte)));
+        assert_eq!(records.is_closed(), closed, "{text}");
+        let (found, out) = decode(vec![], Options::default(), &bytes);
+        let shown = String::from_utf8_lossy(&bytes);
+        assert_eq!((found.len(), out.bad.len()), (good as usize, bad), "{text} {shown}");
+        assert_eq!(out.rows, good, "{text} {shown}");
+    }
+}
+
+#[test]
+fn other_types_are_read_as_in_every_format() {
+    let micros = |zone: Option<&str>| {
+        T::Timestamp(arrow_schema::TimeUnit::Microsecond, zone.map(Into::into))
+    };
+    let columns = vec![
+        field("t", micros(Some("UTC"))),
+        field("d", T::Date32),
+        field("n", T::Decimal128(10, 2)),
+        field("u", T::UInt64),
+        field("k", T::Dictionary(Box::new(T::Int32), Box::new(T::Utf8View))),
+    ];
+    let text = br#"{"t":"2013-01-01T05:00:00Z","d":"2013-01-01","n":1.50,"u":18446744073709551615,"k":"x\u0041"}
+{"t":"2013-01-01T05:00:00+01:00","d":null,"n":"-3","u":"7","k":12}
+{"t":1700000000}
+{"u":-1}
+{"n":"1.2.3"}
+"#;
+    let mut decoder = JsonDecoder::new(columns, &[], Options::default()).unwrap();
+    let mut out = Decoded::default();
+    decoder.decode(text, &mut out);
+    let batch = &out.batches[0];
+    let faults: Vec<_> = out.bad.iter().map(|bad| bad.fault.column.clone().unwrap()).collect();
+    assert_eq!(faults, ["t", "u", "n"]);
+    assert_eq!(batch.num_rows(), 2);
+    batch.columns().iter().for_each(|column| column.to_data().validate_full().unwrap());
+    let keys = arrow_cast::cast(batch.column(4), &T::Utf8).unwrap();
+    assert_eq!(keys.as_string::<i32>().iter().collect::<Vec<_>>(), [Some("xA"), Some("12")]);
+    let faults: Vec<_> = out.bad.iter().map(|bad| bad.fault.column.clone().unwrap()).collect();
+    assert_eq!(faults, ["t", "u", "n"]);
+}
+
+#[test]
+fn predicates_drop_rows_beside_nested_columns_too() {
+    use crate::filter::{Comparison, Constant, Predicate, Test};
+    let test = Test::Compare(Comparison::GreaterOrEqual, Constant::Int(2));
+    let predicates = vec![Predicate { column: 1, test }];
+    let text = b"{\"a\":1,\"l\":[1]}\n{\"a\":2,\"l\":[2]}\n{}\nx\n{\"a\":3}\n{\"a\":\"x\"}\n";
+    for first in [field("l", list(T::Int64)), field("l2", T::Int64)] {
+        let wanted = vec![first, field("a", T::Int64)];
+        let options = Options { predicates: predicates.clone(), ..Options::default() };
+        let (found, out) = decode(wanted, options, text);
+        let ids: Vec<_> = found.iter().map(|row| row[1].clone()).collect();
+        assert_eq!((ids, out.rows, out.bad.len()), (vec![json!(2), json!(3)], 4, 2));
     }
 }
