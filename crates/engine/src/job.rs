@@ -258,8 +258,10 @@ fn options(mut section: Section) -> Result<TextOptions> {
         escape: section.character("escape")?,
         comment: section.character("comment")?,
         nulls: section.texts("null")?.unwrap_or_default(),
+        strict: section.boolean("strict")?,
     };
-    section.finish(&["header", "delimiter", "quote", "escape", "comment", "null"])?;
+    let known = ["header", "delimiter", "quote", "escape", "comment", "null", "strict"];
+    section.finish(&known)?;
     Ok(options)
 }
 

@@ -114,6 +114,57 @@ pub struct Query {
     pub schema: Option<String>,
 }
 
+impl Query {
+    /// The query that reads `columns` of one source, or all of them, where `condition` holds.
+    /// `a.b` is field `b` of column `a`.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if there is no column, or the condition is not one.
+    pub fn columns(
+        spec: SourceSpec,
+        columns: Option<&[String]>,
+        condition: Option<&str>,
+    ) -> Result<Self> {
+        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+        let item = |column: &String| match column.contains('.') {
+            false => quoted(column),
+            true => {
+                let path: Vec<String> = column.split('.').map(quoted).collect();
+                format!("{} AS {}", path.join("."), quoted(column))
+            }
+        };
+        let list = match columns {
+            Some([]) => return Err(Error::usage("no column is asked for")),
+            Some(columns) => columns.iter().map(item).collect::<Vec<_>>().join(", "),
+            None => "*".into(),
+        };
+        let mut sql = format!("SELECT {list} FROM source");
+        if let Some(condition) = condition {
+            // By itself, so that what follows a condition in SQL is not taken for a part of it.
+            one_condition(condition)?;
+            sql.push_str(&format!(" WHERE ({condition}\n)"));
+        }
+        let sources = vec![NamedSource { name: "source".into(), spec }];
+        Ok(Query { sql, sources, ..Query::default() })
+    }
+}
+
+/// Checks that a text is one SQL expression.
+fn one_condition(text: &str) -> Result<()> {
+    use datafusion::sql::sqlparser::{dialect::GenericDialect, parser::Parser, tokenizer::Token};
+    let refused = |reason: String| {
+        Error::usage_hint(format!("`{text}` is not a condition: {reason}"), "for example: ms > 10")
+    };
+    let mut parser = Parser::new(&GenericDialect {})
+        .try_with_sql(text)
+        .map_err(|error| refused(error.to_string()))?;
+    parser.parse_expr().map_err(|error| refused(error.to_string()))?;
+    match parser.peek_token().token {
+        Token::EOF => Ok(()),
+        other => Err(refused(format!("`{other}` comes after it"))),
+    }
+}
+
 /// A query that is ready to run.
 pub struct Plan {
     query: Query,

@@ -9,6 +9,8 @@ use tidemill_text::access_log::{self, AccessLogDecoder};
 use tidemill_text::csv::CsvDecoder;
 use tidemill_text::json::JsonDecoder;
 use tidemill_text::lines::{self, LinesDecoder};
+use tidemill_text::logfmt::LogfmtDecoder;
+use tidemill_text::syslog::{self, SyslogDecoder};
 use tidemill_text::{Decode, FaultKind, Options};
 
 use super::format::{Dialect, Format};
@@ -72,7 +74,8 @@ fn wrong_type_hint(column: &str, value: &str) -> String {
     )
 }
 
-/// A decoder of the columns, each a field's position in a record and what it becomes.
+/// A decoder of the columns, each a field's position in a record and what it becomes, for a file
+/// that was written at `written_seconds` since 1970, if that is known.
 ///
 /// # Errors
 /// [`Error::Internal`] for a column that was planned and that text cannot be read as.
@@ -81,6 +84,7 @@ pub(crate) fn decoder(
     dialect: &Dialect,
     fields: usize,
     columns: Vec<(usize, FieldRef)>,
+    written_seconds: Option<i64>,
     options: Options,
 ) -> Result<Box<dyn Decode>> {
     let refused = |field: FieldRef| {
@@ -95,6 +99,19 @@ pub(crate) fn decoder(
             Box::new(JsonDecoder::new(columns, &dialect.nulls, options).map_err(refused)?)
         }
         Format::AccessLog => Box::new(AccessLogDecoder::new(columns, options).map_err(refused)?),
+        Format::Syslog => {
+            // A date without a year is of the time when the file was last written to.
+            let read = syslog::Format::default();
+            let read = syslog::Format {
+                reference_seconds: written_seconds.unwrap_or(read.reference_seconds),
+                ..read
+            };
+            Box::new(SyslogDecoder::new(columns, &read, options).map_err(refused)?)
+        }
+        Format::Logfmt => {
+            let columns = columns.into_iter().map(|(_, field)| field).collect();
+            Box::new(LogfmtDecoder::new(columns, options).map_err(refused)?)
+        }
         Format::Lines => {
             let columns = columns.into_iter().map(|(_, field)| field).collect();
             Box::new(LinesDecoder::new(columns, options).map_err(refused)?)
@@ -107,7 +124,8 @@ pub(crate) fn decoder(
 pub(crate) fn fixed_columns(format: Format) -> Option<Vec<FieldRef>> {
     match format {
         Format::AccessLog => Some(access_log::columns()),
+        Format::Syslog => Some(syslog::columns()),
         Format::Lines => Some(lines::columns()),
-        Format::Csv | Format::Tsv | Format::Json | Format::Parquet => None,
+        Format::Csv | Format::Tsv | Format::Json | Format::Logfmt | Format::Parquet => None,
     }
 }

@@ -23,6 +23,10 @@ pub enum Format {
     Json,
     /// Access logs of web servers, in the Common or Combined Log Format.
     AccessLog,
+    /// System logs, of RFC 3164 or RFC 5424, a record per line.
+    Syslog,
+    /// `key=value` pairs, a record per line.
+    Logfmt,
     /// Apache Parquet.
     Parquet,
     /// Plain lines of text, as one column `line`.
@@ -32,7 +36,7 @@ pub enum Format {
 impl Format {
     /// The names users write, in the order messages list them.
     pub const NAMES: &'static [&'static str] =
-        &["csv", "tsv", "json", "access-log", "parquet", "lines"];
+        &["csv", "tsv", "json", "access-log", "syslog", "logfmt", "parquet", "lines"];
 
     /// The format that a file's name tells, if it tells one.
     pub fn from_path(path: &str) -> Option<Self> {
@@ -44,6 +48,7 @@ impl Format {
             "tsv" | "tab" => Format::Tsv,
             "json" | "jsonl" | "ndjson" => Format::Json,
             "parquet" | "pq" => Format::Parquet,
+            "logfmt" => Format::Logfmt,
             "txt" | "log" | "text" => Format::Lines,
             _ => return None,
         })
@@ -56,6 +61,8 @@ impl Format {
             Format::Tsv => "tsv",
             Format::Json => "json",
             Format::AccessLog => "access-log",
+            Format::Syslog => "syslog",
+            Format::Logfmt => "logfmt",
             Format::Parquet => "parquet",
             Format::Lines => "lines",
         }
@@ -82,6 +89,8 @@ impl FromStr for Format {
             "tsv" => Format::Tsv,
             "json" | "jsonl" | "ndjson" => Format::Json,
             "access-log" => Format::AccessLog,
+            "syslog" => Format::Syslog,
+            "logfmt" => Format::Logfmt,
             "parquet" => Format::Parquet,
             "lines" => Format::Lines,
             _ => return Err(Error::usage(suggest::unknown("format", word, Self::NAMES))),
@@ -105,6 +114,8 @@ pub struct TextOptions {
     pub comment: Option<u8>,
     /// Strings that mean null, besides the empty field. Default: none.
     pub nulls: Vec<String>,
+    /// Whether the grammar of what is not read is checked too, in JSON. Default: false.
+    pub strict: Option<bool>,
 }
 
 impl TextOptions {
@@ -134,6 +145,12 @@ impl TextOptions {
             return Err(Error::usage(format!(
                 "option `null` has no meaning for format `{format}`"
             )));
+        }
+        if self.strict.is_some() && format != Format::Json {
+            return Err(Error::usage_hint(
+                format!("option `strict` has no meaning for format `{format}`"),
+                "it belongs to json; in the other formats everything is checked always",
+            ));
         }
         let dialect = Dialect {
             header: self.header.unwrap_or(true),

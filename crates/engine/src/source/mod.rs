@@ -120,6 +120,21 @@ impl SourceFile {
         self.compression
     }
 
+    /// When it was last written to, in seconds since 1970; none for standard input.
+    pub(crate) fn written_seconds(&self) -> Option<i64> {
+        let nanos = self.identity.modified_ns;
+        (!self.stdin).then(|| i64::try_from(nanos.div_euclid(1_000_000_000)).ok()).flatten()
+    }
+
+    /// Whether it is one JSON array, which is read front to back: what a line is depends on all
+    /// brackets before it.
+    fn is_array(&self) -> Result<bool> {
+        let open = input::OpenFile::open(&self.path, &self.shown, self.identity)?;
+        let mut head = [0; 4096];
+        let count = open.read_at(&mut head, 0)?;
+        Ok(input::begins_array(&head[..count]) == Some(true))
+    }
+
     /// The values of its `key=value` folders, outermost first.
     pub fn keys(&self) -> &[(String, Option<String>)] {
         &self.keys
@@ -327,8 +342,11 @@ impl Source {
                 }
                 continue;
             }
-            let ranges =
+            let mut ranges =
                 if self.can_be_cut(file) { split::ranges(size, target_bytes) } else { vec![] };
+            if ranges.len() > 1 && self.format == Format::Json && file.is_array()? {
+                ranges.clear();
+            }
             if ranges.len() <= 1 {
                 packer.add(whole(), size);
             } else {

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Field, FieldRef, Schema};
 use parking_lot::Mutex;
-use tidemill_text::{cut, infer, json, values};
+use tidemill_text::{cut, infer, json, logfmt, values};
 
 use super::blocks::Blocks;
 use super::compression::{Compression, MAGIC_BYTES, decode};
 use super::decode;
 use super::format::{Dialect, Format};
-use super::input::{ByteInput, FileInput, Identity, OpenFile, ReaderInput, Watch};
+use super::input::{ByteInput, FileInput, Identity, JsonInput, OpenFile, ReaderInput, Watch};
 use super::{Origin, Pending, Source, SourceFile, SourceSpec, listing, override_types, parquet};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
@@ -73,7 +73,7 @@ pub(super) fn open(
         })
         .collect();
     let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
-    let mut sample = Sample { files: &files, dialect: &dialect, watch, stdin: None };
+    let mut sample = Sample { files: &files, format, dialect: &dialect, watch, stdin: None };
     let columns = columns(&own, format, &mut sample)?;
     source(spec, format, dialect, files, columns, key_fields, None)
 }
@@ -125,7 +125,7 @@ fn open_stdin(spec: &SourceSpec, reader: Box<dyn Read + Send>, cancel: &Cancel) 
     let input =
         ReaderInput::new(magic[..filled].to_vec(), tap, files[0].shown.clone(), watch.clone());
     let mut sample =
-        Sample { files: &files, dialect: &dialect, watch, stdin: Some(Box::new(input)) };
+        Sample { files: &files, format, dialect: &dialect, watch, stdin: Some(Box::new(input)) };
     let columns = columns(spec, format, &mut sample)?;
     drop(sample);
     let pending = Arc::try_unwrap(shared)
@@ -191,7 +191,8 @@ fn columns(spec: &SourceSpec, format: Format, sample: &mut Sample<'_>) -> Result
     let mut columns = match format {
         Format::Csv | Format::Tsv => csv_columns(spec, sample)?,
         Format::Json => json_columns(spec, sample)?,
-        Format::AccessLog | Format::Lines => {
+        Format::Logfmt => logfmt_columns(spec, sample)?,
+        Format::AccessLog | Format::Syslog | Format::Lines => {
             Columns { fields: decode::fixed_columns(format).unwrap_or_default(), file: 0 }
         }
         Format::Parquet => {
@@ -200,7 +201,7 @@ fn columns(spec: &SourceSpec, format: Format, sample: &mut Sample<'_>) -> Result
     };
     if let Some(wanted) = &spec.schema {
         match format {
-            Format::Lines | Format::AccessLog | Format::Parquet => {
+            Format::Lines | Format::AccessLog | Format::Syslog | Format::Parquet => {
                 let own = Schema::new(columns.fields.clone());
                 for field in wanted.fields() {
                     match own.field_with_name(field.name()) {
@@ -241,7 +242,7 @@ fn columns(spec: &SourceSpec, format: Format, sample: &mut Sample<'_>) -> Result
                     }
                 }
             }
-            Format::Json => {
+            Format::Json | Format::Logfmt => {
                 override_types(&mut columns.fields, wanted)?;
                 for field in &columns.fields {
                     if !tidemill_text::is_readable(field.data_type()) {
@@ -372,24 +373,34 @@ fn json_columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
     }
 }
 
-/// One array of objects, and objects spread over lines, are JSON but not JSON lines.
+fn logfmt_columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
+    let mut inference = logfmt::Inference::default();
+    sample.each_block(cut::Grammar::LINES, |_, _, block| Ok(inference.add(block)))?;
+    match inference.fields() {
+        fields if fields.is_empty() => nothing_to_infer(spec, Format::Logfmt),
+        fields => Ok(Columns { fields, file: 0 }),
+    }
+}
+
+/// Objects spread over lines are JSON but neither JSON lines nor an array.
 fn refuse_other_layouts(block: &[u8], shown: &str) -> Result<()> {
-    let (reason, how) = match json::layout(block) {
-        json::Layout::Lines => return Ok(()),
-        json::Layout::Array => ("it is one JSON array", "jq -c '.[]'"),
-        json::Layout::Spread => ("its objects span several lines", "jq -c ."),
-    };
+    if json::layout(block) != json::Layout::Spread {
+        return Ok(());
+    }
     Err(Error::Corrupt {
         path: shown.into(),
         offset: Some(0),
-        reason: format!("{reason}, and JSON is read as lines with one object each"),
-        hint: Some(format!("{how} > file.jsonl makes JSON lines of it")),
+        reason: "its objects span several lines, and JSON is read as lines with one object each, \
+                 or as one array"
+            .into(),
+        hint: Some("jq -c . > file.jsonl makes JSON lines of it".into()),
     })
 }
 
 /// The beginning of the files, as whole records.
 struct Sample<'a> {
     files: &'a [Arc<SourceFile>],
+    format: Format,
     dialect: &'a Dialect,
     watch: Watch,
     stdin: Option<Box<dyn ByteInput>>,
@@ -408,7 +419,8 @@ impl Sample<'_> {
             if file.size() == 0 && !file.stdin {
                 continue;
             }
-            let mut blocks = stream(file, self.stdin.take(), grammar, self.watch.clone(), None)?.0;
+            let mut blocks =
+                stream(file, self.stdin.take(), self.format, grammar, self.watch.clone(), None)?.0;
             let mut is_first = true;
             while let Some(block) = blocks.next_block()? {
                 let block = blocks.bytes(block);
@@ -429,6 +441,7 @@ impl Sample<'_> {
 pub(super) fn stream(
     file: &SourceFile,
     stdin: Option<Box<dyn ByteInput>>,
+    format: Format,
     grammar: cut::Grammar,
     watch: Watch,
     limit: Option<u64>,
@@ -446,7 +459,10 @@ pub(super) fn stream(
     };
     let is_stored = file.compression == Compression::None;
     let stored_bytes = (!file.stdin).then_some(file.size());
-    let input = decode(input, file.compression, &file.shown, stored_bytes)?;
+    let mut input = decode(input, file.compression, &file.shown, stored_bytes)?;
+    if format == Format::Json {
+        input = Box::new(JsonInput::new(input, file.shown.clone()));
+    }
     let limit = limit.filter(|_| is_stored && !file.stdin);
     let mut blocks = Blocks::new(input, grammar, file.shown.clone(), 0, limit);
     if !is_stored || file.stdin {

@@ -333,25 +333,28 @@ impl SplitReader {
         })
     }
 
-    fn new_decoder(&self) -> Result<Box<dyn Decode>> {
+    fn new_decoder(&self, file: &SourceFile) -> Result<Box<dyn Decode>> {
         decode::decoder(
             self.source.format,
             &self.source.dialect,
             self.source.file_fields.len(),
             self.file_columns.clone(),
+            file.written_seconds(),
             Options {
                 batch_rows: self.options.batch_rows,
                 predicates: self.predicates.clone(),
+                strict: self.source.spec.options.strict.unwrap_or(false),
                 ..Options::default()
             },
         )
     }
 
     fn open_text(&mut self, piece: &Piece, watch: Watch) -> Result<Body> {
-        if self.decoder.is_none() {
-            self.decoder = Some(self.new_decoder()?);
-        }
         let file = &piece.file;
+        // What a system log's dates mean depends on the file.
+        if self.decoder.is_none() || self.source.format == Format::Syslog {
+            self.decoder = Some(self.new_decoder(file)?);
+        }
         let grammar = self.source.grammar();
         if piece.range.start == 0 {
             let stdin = if file.stdin {
@@ -371,7 +374,8 @@ impl SplitReader {
             } else {
                 None
             };
-            let (blocks, open) = stream(file, stdin, grammar, watch, Some(piece.range.end))?;
+            let (blocks, open) =
+                stream(file, stdin, self.source.format, grammar, watch, Some(piece.range.end))?;
             self.stats.start.get_or_insert(0);
             let header = self.source.format.is_delimited() && self.source.dialect.header;
             return Ok(Body::Text { blocks, open, header });
