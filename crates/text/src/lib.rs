@@ -91,3 +91,7 @@ pub fn is_readable(data_type: &arrow_schema::DataType) -> bool {
         other => values::is_supported(other),
     }
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
