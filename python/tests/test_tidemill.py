@@ -97,6 +97,23 @@ def test_text_options_say_how_files_are_read(tmp_path):
     ]
 
 
+def test_text_is_read_by_column_and_condition_in_the_order_of_the_input(tmp_path):
+    path = tmp_path / "it's.json"
+    path.write_text('[{"n": 3, "s": {"x": "a"}},\n {"n": 1, "s": {"x": "b"}}, {"n": 2}]')
+    read = tm.read_text(path, columns=["s.x", "n"], where="n < 3")
+    assert pyarrow.table(read).to_pylist() == [{"s.x": "b", "n": 1}, {"s.x": None, "n": 2}]
+    assert read.coverage["rows"]["done"] == 3
+    assert pyarrow.table(tm.read_text(path)).column_names == ["n", "s"]
+    with pytest.raises(tm.UsageError, match="unknown column|No field"):
+        tm.read_text(path, columns=["m"])
+    with pytest.raises(tm.UsageError, match="not a condition"):
+        tm.read_text(path, where="n <")
+    log = tmp_path / "access.log"
+    log.write_text('10.0.0.1 - - [10/Oct/2026:13:55:36 -0700] "GET / HTTP/1.1" 200 7 "-" "x"\n')
+    rows = pyarrow.table(tm.read_text(log, columns=["status", "path"], format="access-log"))
+    assert rows.to_pylist() == [{"status": 200, "path": "/"}]
+
+
 def test_a_job_runs_from_a_file_a_text_and_a_mapping(hits, tmp_path):
     tree = {
         "source": {"url": str(hits), "options": {"null": "NA"}},

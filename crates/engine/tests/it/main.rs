@@ -10,3 +10,4 @@ mod partials;
 mod quoted;
 mod routes;
 mod row_order;
+mod text;

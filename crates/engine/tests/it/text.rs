@@ -1,0 +1,213 @@
+//! The text formats, and what is not read of them: rows that a comparison drops, fields of
+//! nested columns that the query does not name.
+
+use std::fmt::Write as _;
+
+use proptest::prelude::*;
+use tidemill_engine::Query;
+use tidemill_engine::source::{Format, SourceSpec, TextOptions};
+
+use crate::common::{Folder, ask, query, settings, text};
+
+fn as_format(format: Format, sql: String) -> Query {
+    Query { defaults: SourceSpec { format: Some(format), ..Default::default() }, ..query(sql) }
+}
+
+fn rows(query: &Query) -> Vec<Vec<String>> {
+    ask(query, &settings()).unwrap_or_else(|error| panic!("{}: {error}", query.sql)).rows()
+}
+
+#[test]
+fn every_text_format_has_its_columns() {
+    let folder = Folder::new();
+    folder.write(
+        "access",
+        "10.0.0.1 - ann [10/Oct/2026:13:55:36 -0700] \"GET /a b HTTP/1.1\" 200 7 \"-\" \"curl\"\n\
+         10.0.0.2 - - [10/Oct/2026:13:55:37 -0700] \"-\" 408 - \"-\" \"-\"\n",
+    );
+    folder.write(
+        "sys",
+        "<34>1 2026-10-11T22:14:15.003Z web1 su 77 ID47 [x@1 user=\"ann\"] failed\n\
+         <13>Oct 11 22:14:16 web2 cron[9]: done\n",
+    );
+    folder.write("fmt", "n=1 level=info msg=\"all well\"\nn=2 slow\n");
+    folder.write("array.json", "[{\"n\": 1, \"x\": {\"y\": [1,\n2]}},\n {\"n\": 2}]\n");
+    for (format, sql, expected) in [
+        (
+            Format::AccessLog,
+            "SELECT user, path, status, bytes, ts FROM '$/access'",
+            vec![
+                vec!["ann", "/a b", "200", "7", "2026-10-10T20:55:36Z"],
+                vec!["∅", "∅", "408", "∅", "2026-10-10T20:55:37Z"],
+            ],
+        ),
+        (
+            Format::Syslog,
+            "SELECT severity, host, app, pid, data['x@1.user'], message FROM '$/sys'",
+            vec![
+                vec!["2", "web1", "su", "77", "ann", "failed"],
+                vec!["5", "web2", "cron", "9", "∅", "done"],
+            ],
+        ),
+        (
+            Format::Logfmt,
+            "SELECT n + 1, level, msg, slow FROM '$/fmt'",
+            vec![vec!["2", "info", "all well", "∅"], vec!["3", "∅", "∅", "true"]],
+        ),
+        (
+            Format::Json,
+            "SELECT n, x['y'][2] FROM '$/array.json'",
+            vec![vec!["1", "2"], vec!["2", "∅"]],
+        ),
+    ] {
+        let query = as_format(format, folder.sql(sql));
+        assert_eq!(rows(&query), expected, "{sql}");
+    }
+}
+
+#[test]
+fn an_array_that_is_cut_short_is_damaged_and_a_bad_item_is_located() {
+    let folder = Folder::new();
+    folder.write("cut.json", "[{\"n\": 1},\n{\"n\": 2}");
+    let error = folder.refusal("SELECT n FROM '$/cut.json'");
+    assert!(error.contains("ends before the array does"), "{error}");
+    folder.write("bad.json", "[{\"n\": 1},\n{\"n\": tru}]\n");
+    let error = folder.refusal("SELECT n FROM '$/bad.json'");
+    assert!(error.contains("line 2") && error.contains("not valid JSON"), "{error}");
+}
+
+#[test]
+fn a_large_array_is_read_whole() {
+    let folder = Folder::new();
+    let mut array = String::from("[");
+    for n in 0..150_000 {
+        write!(array, "{}{{\"n\": {n}, \"pad\": \"{n:0>120}\"}}", if n == 0 { "" } else { ",\n" })
+            .unwrap();
+    }
+    array.push_str("]\n");
+    folder.write("large.json", array);
+    let answer = folder.ask("SELECT count(*), sum(n) FROM '$/large.json'");
+    assert_eq!(answer.rows(), [["150000", "11249925000"]]);
+}
+
+#[test]
+fn what_is_not_read_is_checked_as_far_as_asked() {
+    let folder = Folder::new();
+    folder.write("lax.json", "{\"a\": 1, \"b\": 1}\n{\"a\": 2, \"b\": 01}\n");
+    let mut query = query(folder.sql("SELECT a FROM '$/lax.json'"));
+    assert_eq!(rows(&query), [["1"], ["2"]]);
+    query.defaults.options = TextOptions { strict: Some(true), ..Default::default() };
+    let error = ask(&query, &settings()).err().unwrap().to_string();
+    assert!(error.contains("line 2"), "{error}");
+}
+
+#[test]
+fn of_nested_columns_only_what_is_named_is_read() {
+    let folder = Folder::new();
+    // A field that cannot be read, next to one that can: it is an error where it is looked at.
+    let mut lines = String::new();
+    for n in 0..50 {
+        writeln!(lines, "{{\"s\": {{\"a\": {n}, \"b\": {{\"c\": {n}, \"d\": {n}}}}}}}").unwrap();
+    }
+    lines.push_str("{\"s\": {\"a\": 50, \"b\": {\"c\": 50, \"d\": \"no number\"}}}\n");
+    folder.write("nested.json", lines);
+    let schema = Some("s STRUCT<a BIGINT, b STRUCT<c BIGINT, d BIGINT>>".to_string());
+    let asked = |sql: &str| {
+        let query = Query { schema: schema.clone(), ..query(folder.sql(sql)) };
+        ask(&query, &settings()).map(|answer| answer.rows())
+    };
+    for (sql, expected) in [
+        ("SELECT sum(s['a']), sum(s['b']['c']) FROM '$/nested.json'", "1275 1275"),
+        ("SELECT s['b']['c'] FROM '$/nested.json' WHERE s['a'] = 7", "7"),
+        ("SELECT sum(x) FROM (SELECT s['a'] AS x FROM '$/nested.json')", "1275"),
+        ("SELECT (SELECT max(s['a']) FROM '$/nested.json')", "50"),
+    ] {
+        assert_eq!(asked(sql).unwrap()[0].join(" "), expected, "{sql}");
+    }
+    for sql in [
+        "SELECT sum(s['b']['d']) FROM '$/nested.json'",
+        "SELECT s FROM '$/nested.json'",
+        "SELECT * FROM '$/nested.json'",
+        "SELECT count(b['c']) FROM (SELECT s['b'] AS b FROM '$/nested.json')",
+        "SELECT s['a'] FROM '$/nested.json' ORDER BY s['b']['d']",
+    ] {
+        let error = asked(sql).unwrap_err().to_string();
+        assert!(error.contains("s.b.d"), "{sql}: {error}");
+    }
+}
+
+#[test]
+fn a_row_that_a_comparison_drops_is_counted_and_its_other_columns_are_not_read() {
+    let folder = Folder::new();
+    folder.write("a.csv", "k,x\na,1\nb,oops\na,3\n");
+    let asked = |sql: &str| {
+        ask(&Query { schema: Some("x BIGINT".into()), ..query(folder.sql(sql)) }, &settings())
+    };
+    let answer = asked("SELECT sum(x) FROM '$/a.csv' WHERE k = 'a'").unwrap();
+    assert_eq!((answer.rows(), answer.coverage.rows.done), (vec![vec!["4".to_string()]], 3));
+    assert!(asked("SELECT sum(x) FROM '$/a.csv' WHERE k = 'b'").is_err());
+    assert!(asked("SELECT sum(x) FROM '$/a.csv' WHERE k || '' = 'a'").is_err());
+}
+
+#[test]
+fn columns_are_read_by_name_and_in_the_order_of_the_input() {
+    let folder = Folder::new();
+    let path = folder.write("c.json", "{\"a\": {\"b\": 1}, \"q\\\"\": 2}\n{\"a\": {\"b\": 3}}\n");
+    let spec = || SourceSpec { url: text(&path), ..Default::default() };
+    let columns = ["q\"", "a.b"].map(String::from);
+    let query = Query::columns(spec(), Some(&columns), Some("a['b'] > 0 -- all")).unwrap();
+    assert_eq!(rows(&query), [["2", "1"], ["∅", "3"]]);
+    assert_eq!(rows(&Query::columns(spec(), None, None).unwrap()).len(), 2);
+    assert!(Query::columns(spec(), Some(&[]), None).is_err());
+    for condition in ["1 = 1) OR (2", "a GROUP BY 1", "", "a; DROP"] {
+        let error = Query::columns(spec(), None, Some(condition)).err().unwrap().to_string();
+        assert!(error.contains("is not a condition"), "{condition}: {error}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// What is pushed down is what the filter itself decides: `coalesce` keeps it from being pushed.
+    #[test]
+    fn filters_give_the_same_rows_pushed_down_or_not(
+        values in prop::collection::vec((0i64..6, prop::option::of(-2i64..3), 0usize..5), 1..60),
+        limit in -2i64..4,
+    ) {
+        let folder = Folder::new();
+        let (mut csv, mut json) = (String::from("n,x,t,f\n"), String::new());
+        let texts = ["", "a", "b", "a long one, beyond a view", "é"];
+        let floats = ["0.0", "-0.0", "NaN", "1.5", "-2"];
+        for (n, x, t) in &values {
+            let x_csv = x.map_or(String::new(), |x| x.to_string());
+            let x_json = x.map_or("null".to_string(), |x| x.to_string());
+            writeln!(csv, "{n},{x_csv},\"{}\",{}", texts[*t], floats[*t]).unwrap();
+            writeln!(json, "{{\"n\": {n}, \"x\": {x_json}, \"t\": {:?}, \"f\": {}}}", texts[*t],
+                floats[*t].replace("NaN", "null")).unwrap();
+        }
+        folder.write("v.csv", csv);
+        folder.write("v.json", json);
+        let schema = Some("n BIGINT, x BIGINT, t TEXT, f DOUBLE".to_string());
+        for file in ["v.csv", "v.json"] {
+            for (pushed, kept) in [
+                (format!("x > {limit}"), format!("coalesce(x) > {limit}")),
+                (format!("{limit} >= x"), format!("{limit} >= coalesce(x)")),
+                (format!("x <> {limit} AND t = 'a'"), format!("coalesce(x) <> {limit} AND coalesce(t) = 'a'")),
+                ("t IN ('b', 'a long one, beyond a view')".into(),
+                 "coalesce(t) IN ('b', 'a long one, beyond a view')".into()),
+                ("t >= 'a'".into(), "coalesce(t) >= 'a'".into()),
+                ("x IS NULL".into(), "coalesce(x) IS NULL".into()),
+                ("x IS NOT NULL".into(), "coalesce(x) IS NOT NULL".into()),
+                ("f = 0.0".into(), "coalesce(f) = 0.0".into()),
+                ("f < 0.0".into(), "coalesce(f) < 0.0".into()),
+                ("f > 1.0".into(), "coalesce(f) > 1.0".into()),
+            ] {
+                let asked = |filter: &str| {
+                    let sql = format!("SELECT n, x, t FROM '$/{file}' WHERE {filter}");
+                    rows(&Query { schema: schema.clone(), ..query(folder.sql(&sql)) })
+                };
+                prop_assert_eq!(asked(&pushed), asked(&kept), "{}: {}", file, pushed);
+            }
+        }
+    }
+}
