@@ -23,7 +23,7 @@
 //! - `referrer` and `user_agent`, if the next two pieces are in quotes; null if not. Servers
 //!   are often told to log more: further pieces must be whole, and are skipped.
 //!
-//! A blank line is no record. `-` is null in every column. In quotes and in the user, `\"`,
+//! A blank line is no record. `-` is null in every column. In every piece but the time, `\"`,
 //! `\\`, `\b`, `\n`, `\r`, `\t`, `\v` and `\xhh` are undone, and `\` before any other byte
 //! stays; where that does not give UTF-8 (a TLS handshake on a plain port, Latin-1 in a
 //! referrer) the value stays as it is written, escapes and all.
