@@ -23,7 +23,7 @@
 //! - `referrer` and `user_agent`, if the next two pieces are in quotes; null if not. Servers
 //!   are often told to log more: further pieces must be whole, and are skipped.
 //!
-//! A blank line is no record. `-` is null in every column. In quotes and in the user, `\"`,
+//! A blank line is no record. `-` is null in every column. In every piece but the time, `\"`,
 //! `\\`, `\b`, `\n`, `\r`, `\t`, `\v` and `\xhh` are undone, and `\` before any other byte
 //! stays; where that does not give UTF-8 (a TLS handshake on a plain port, Latin-1 in a
 //! referrer) the value stays as it is written, escapes and all.
@@ -39,8 +39,9 @@
 //! piece `k` of record `r` ends at separator `r * n + k`; `n` is what the last record had that
 //! was read carefully, at first that of the Combined format. It is known to fit if every `n`-th
 //! separator is a line end and no other is, and if brackets and quotes are where they should
-//! be. A window where anything else is seen (a user with a space, an unescaped quote, another
-//! number of pieces) is read record by record.
+//! be. Where records differ in that (both formats in one file, a user with a space), the
+//! separators are gone through record by record; where something else is odd (an unescaped
+//! quote, one that is not closed, a lone `\r`), the text is.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -566,23 +567,8 @@ impl Tokenizer for Pieces {
         if rows == 0 {
             return Window::Irregular;
         }
-        // Every record must end where its last piece does, and no line end may be elsewhere.
-        let ends = self.separators.get(count..).unwrap_or_default().iter().step_by(count);
-        let is_end = |end: &u32| block.get(*end as usize).is_none_or(|byte| *byte == b'\n');
-        if ends.take(lines).filter(|end| is_end(end)).count() != lines {
-            return Window::Irregular;
-        }
-        let records = || self.separators.windows(count + 1).step_by(count).take(rows);
-        let byte = |at: u32| block.get(at as usize).copied();
-        let combined = self.wants_combined && count >= COMBINED;
-        let fits = records().all(|ends| {
-            byte(ends[3].wrapping_add(1)) == Some(b'[')
-                && byte(ends[5] - 1) == Some(b']')
-                && byte(ends[5] + 1) == Some(b'"')
-                && (!combined || byte(ends[8] + 1) == Some(b'"') && byte(ends[9] + 1) == Some(b'"'))
-        });
-        if !fits {
-            return Window::Irregular;
+        if !self.is_regular(block, lines, rows) {
+            return self.walk(block, at, rows_max, marks, columns);
         }
         let end = self.separators[rows * count] as usize;
         let next = (end + 1).min(block.len());
@@ -595,6 +581,7 @@ impl Tokenizer for Pieces {
             let cr = marks & seen::CR != 0 && end > start && block[end - 1] == b'\r';
             end - usize::from(cr)
         };
+        let records = || self.separators.windows(count + 1).step_by(count).take(rows);
         if self.wants_request {
             let requests = records()
                 .map(|ends| request(block, ends[5] as usize + 2, ends[6] as usize - 1, escapes));
@@ -660,31 +647,112 @@ impl Tokenizer for Pieces {
         if found.time == 3 {
             self.count = self.scratch.len();
         }
+        self.give(block, line, &self.scratch, &found, columns);
+        lines::check_utf8(block, record, columns)
+    }
+}
+
+impl Pieces {
+    /// Whether the window's `lines` records all have the expected number of pieces, and the
+    /// first `rows` of them what belongs there.
+    fn is_regular(&self, block: &[u8], lines: usize, rows: usize) -> bool {
+        let count = self.count;
+        // Every record must end where its last piece does, and no line end may be elsewhere.
+        let ends = self.separators.get(count..).unwrap_or_default().iter().step_by(count);
+        let is_end = |end: &u32| block.get(*end as usize).is_none_or(|byte| *byte == b'\n');
+        if ends.take(lines).filter(|end| is_end(end)).count() != lines {
+            return false;
+        }
+        let byte = |at: u32| block.get(at as usize).copied();
+        let combined = self.wants_combined && count >= COMBINED;
+        self.separators.windows(count + 1).step_by(count).take(rows).all(|ends| {
+            byte(ends[3].wrapping_add(1)) == Some(b'[')
+                && byte(ends[5] - 1) == Some(b']')
+                && byte(ends[5] + 1) == Some(b'"')
+                && (!combined || byte(ends[8] + 1) == Some(b'"') && byte(ends[9] + 1) == Some(b'"'))
+        })
+    }
+
+    /// Takes a window's records, whose numbers of pieces differ, one by one.
+    fn walk(
+        &mut self,
+        block: &[u8],
+        at: usize,
+        rows_max: usize,
+        marks: u32,
+        columns: &mut [Column],
+    ) -> Window {
+        let crs = marks & seen::CR != 0;
+        let mut pieces = std::mem::take(&mut self.scratch);
+        let (mut next, mut start, mut rows) = (at, at, 0);
+        pieces.clear();
+        for end in self.separators[1..].iter().map(|end| *end as usize) {
+            let is_last = block.get(end).is_none_or(|byte| *byte == b'\n');
+            let cr = is_last && crs && end > start && block[end - 1] == b'\r';
+            pieces.push(start - next..end - usize::from(cr) - next);
+            start = end + 1;
+            if !is_last {
+                continue;
+            }
+            let line = next..end - usize::from(cr);
+            if !line.is_empty() {
+                let Ok(found) = Record::new(&block[line.clone()], &pieces) else {
+                    rows = 0;
+                    break;
+                };
+                self.give(block, line, &pieces, &found, columns);
+                // The next window may be regular again.
+                if found.time == 3 {
+                    self.count = pieces.len();
+                }
+                rows += 1;
+            }
+            pieces.clear();
+            next = start.min(block.len());
+            if rows == rows_max {
+                break;
+            }
+        }
+        self.scratch = pieces;
+        let is_text =
+            marks & seen::HIGH == 0 || simdutf8::basic::from_utf8(&block[at..next]).is_ok();
+        if rows > 0 && is_text { Window::Rows { end: next, rows } } else { Window::Irregular }
+    }
+
+    /// Gives the columns what a record's pieces are.
+    fn give(
+        &self,
+        block: &[u8],
+        line: Range<usize>,
+        pieces: &[Range<usize>],
+        found: &Record,
+        columns: &mut [Column],
+    ) {
         let whole = |range: &Range<usize>| {
             piece(block, line.start + range.start, line.start + range.end, true)
         };
-        let request_piece = &found.pieces(&self.scratch)[2];
+        let request_piece = &found.tail(pieces)[2];
         let request = request(
             block,
             line.start + request_piece.start + 1,
             line.start + request_piece.end - 1,
             true,
         );
-        let after = &found.pieces(&self.scratch)[3..];
+        let after = &found.tail(pieces)[3..];
         for (column, part) in columns.iter_mut().zip(&self.parts) {
             let Node::Leaf { spans, .. } = &mut column.node else { continue };
             spans.push(match part {
-                Part::Ip => whole(&self.scratch[0]),
-                Part::Ident => whole(&self.scratch[1]),
-                Part::User if found.time == 3 => whole(&self.scratch[2]),
+                Part::Ip => whole(&pieces[0]),
+                Part::Ident => whole(&pieces[1]),
+                Part::User if found.time == 3 => whole(&pieces[2]),
                 Part::User => value(
                     block,
-                    line.start + self.scratch[2].start,
-                    line.start + self.scratch[found.time - 1].end,
+                    line.start + pieces[2].start,
+                    line.start + pieces[found.time - 1].end,
                     true,
                 ),
                 Part::Time => {
-                    let time = &found.pieces(&self.scratch);
+                    let time = &found.tail(pieces);
                     lines::span(line.start + time[0].start + 1..line.start + time[1].end - 1)
                 }
                 Part::Method => request[0],
@@ -697,7 +765,6 @@ impl Tokenizer for Pieces {
                 Part::Referrer | Part::UserAgent => Span::NULL,
             });
         }
-        lines::check_utf8(block, record, columns)
     }
 }
 
@@ -731,7 +798,7 @@ impl Record {
     }
 
     /// The pieces from the time on.
-    fn pieces<'a>(&self, pieces: &'a [Range<usize>]) -> &'a [Range<usize>] {
+    fn tail<'a>(&self, pieces: &'a [Range<usize>]) -> &'a [Range<usize>] {
         &pieces[self.time..]
     }
 }

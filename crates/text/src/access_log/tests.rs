@@ -123,17 +123,15 @@ fn model(line: &[u8]) -> Option<Vec<Option<String>>> {
         return None;
     }
     let combined = after.len() >= 4 && after[2].starts_with('"') && after[3].starts_with('"');
-    let mut row = vec![
-        Some(unquoted(&pieces[0])),
-        Some(unquoted(&pieces[1])),
-        Some(user),
-        Some(stamp[1..stamp.len() - 1].to_owned()),
-    ];
+    let mut row = vec![Some(unquoted(&pieces[0])), Some(unquoted(&pieces[1])), Some(user), None];
     row.extend(request);
     row.extend([Some(unquoted(&after[0])), Some(unquoted(&after[1]))]);
     row.extend([2, 3].map(|at| combined.then(|| unquoted(&after[at]))));
     let value = |text: String| Some(model_unescape(&text)).filter(|text| text != "-");
-    Some(row.into_iter().map(|text| text.and_then(value)).collect())
+    let mut row: Vec<_> = row.into_iter().map(|text| text.and_then(value)).collect();
+    // The time is as it is written.
+    row[3] = Some(stamp[1..stamp.len() - 1].to_owned()).filter(|text| text != "-");
+    Some(row)
 }
 
 fn model_lines(text: &[u8]) -> Vec<&[u8]> {
