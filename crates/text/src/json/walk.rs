@@ -162,9 +162,8 @@ impl Walk<'_> {
                 // The last of several counts.
                 column.forget_last();
             }
-            let wanted_key = &mut wanted.keys[key];
-            let next = self.value(&mut wanted_key.plan, column, colon)?;
-            match wanted_key.twin {
+            let next = self.value(&mut wanted.plans[key], column, colon)?;
+            match wanted.twin(key) {
                 Some(twin) => key = twin,
                 None => return Some(next),
             }
@@ -200,6 +199,9 @@ impl Walk<'_> {
                 return Some(Span::escaped(first, last, true));
             }
             return Some(Span::text(first, last));
+        }
+        if grammar::is_short_number(self.text, start, end) {
+            return Some(Span::plain(start as u32, end as u32));
         }
         Some(match grammar::scalar(token)? {
             Scalar::Null => Span::NULL,
