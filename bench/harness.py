@@ -137,6 +137,12 @@ def peer_versions() -> dict[str, str]:
     return dict(line.split("==") for line in pins if "==" in line and not line.startswith("#"))
 
 
+def peer_version(peer: str) -> str:
+    # ClickHouse's engine alone; the package `chdb` adds pandas to it.
+    package = {"chdb": "chdb-core"}.get(peer, peer)
+    return peer_versions()[package]
+
+
 def limits_program(settings: Settings) -> Path | None:
     """`limits/limits.rs` compiled for this machine, or `None` without a compiler."""
     source = BENCH / "limits" / "limits.rs"

@@ -19,7 +19,7 @@ import harness  # noqa: E402
 from harness import BENCH, Failure, Report, Settings, say  # noqa: E402
 
 # In the order in which they run when none is named.
-BENCHMARKS = ["limits", "flights"]
+BENCHMARKS = ["limits", "flights", "text"]
 
 
 def arguments() -> argparse.Namespace:

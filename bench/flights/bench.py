@@ -14,7 +14,7 @@ from harness import BENCH, Case, Engine, Failure, Report, Run, Settings, say
 
 HERE = BENCH / "flights"
 FORMATS = ["csv", "json", "parquet"]
-PEERS = ["duckdb", "polars", "datafusion"]
+PEERS = ["duckdb", "polars", "datafusion", "chdb"]
 SOURCE_ROWS = 336_776
 
 BY = "origin, year, month, day"
@@ -166,11 +166,10 @@ def run(settings: Settings, report: Report) -> None:
         results.append(result)
         report.failed = report.failed or bool(result["failures"])
         report.add("flights", {"rows": rows, "folder": folder.name, "results": results})
-    versions = harness.peer_versions()
     report.print(
         f"\n## flights: the demo's job over {rows:,} rows\n\n"
         f"Rounds after a warm-up, engines in turn: {settings.rounds}. Figures: median (min–max). "
-        f"Peers: {', '.join(f'{peer} {versions[peer]}' for peer in PEERS)}.\n"
+        f"Peers: {', '.join(f'{peer} {harness.peer_version(peer)}' for peer in PEERS)}.\n"
     )
     report.print(harness.comparison_tables(results))
     accuracy = accuracy_table(results)

@@ -24,7 +24,7 @@ from tidemill._errors import (
     UsageError,
 )
 from tidemill._result import Batch, Result, Schema, Written
-from tidemill._run import query, run
+from tidemill._run import query, read_text, run
 from tidemill._tidemill import __version__
 
 __all__ = [
@@ -43,5 +43,6 @@ __all__ = [
     "Written",
     "__version__",
     "query",
+    "read_text",
     "run",
 ]

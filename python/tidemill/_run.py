@@ -1,4 +1,4 @@
-"""The two verbs: ``query`` and ``run``."""
+"""The verbs: ``query``, ``read_text`` and ``run``."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ def query(
     quote: str | None = None,
     escape: str | None = None,
     comment: str | None = None,
+    strict: bool | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
@@ -37,7 +38,8 @@ def query(
         One ``SELECT``. A file, a pattern, a folder or ``-`` (standard input) stands in single
         quotes where SQL has a table: ``FROM 'logs/*.json.zst'``.
     source_format : str, optional
-        ``csv``, ``tsv``, ``json``, ``parquet`` or ``lines`` where the suffix does not tell.
+        ``csv``, ``tsv``, ``json``, ``access-log``, ``syslog``, ``logfmt``, ``parquet`` or
+        ``lines`` where the suffix does not tell.
     schema : str, optional
         Column types that override the inferred ones: ``"id BIGINT, ts TIMESTAMP"``.
     null : str or sequence of str
@@ -46,6 +48,8 @@ def query(
         Whether the first record names the columns. Default: true.
     delimiter, quote, escape, comment : str, optional
         Single characters; ``quote=""`` turns quoting off.
+    strict : bool, optional
+        Whether the grammar of JSON values that are not read is checked too. Default: false.
     memory : str or int, optional
         The memory budget: ``"512M"``, ``"50%"``, or bytes. Default: half of the machine's.
     threads : int, optional
@@ -76,7 +80,85 @@ def query(
     >>> result.coverage["rows"]["done"]
     3
     """
-    source = {
+    source = _source(
+        source_format, schema, null, header, delimiter, quote, escape, comment, strict
+    )
+    return Result(_tidemill.query(sql, source, _limits(memory, threads, max_bad)))
+
+
+def read_text(
+    url: str | os.PathLike[str],
+    *,
+    columns: Sequence[str] | None = None,
+    where: str | None = None,
+    format: str | None = None,
+    schema: str | None = None,
+    null: str | Sequence[str] = (),
+    header: bool | None = None,
+    delimiter: str | None = None,
+    quote: str | None = None,
+    escape: str | None = None,
+    comment: str | None = None,
+    strict: bool | None = None,
+    memory: str | int | None = None,
+    threads: int | None = None,
+    max_bad: str | int | None = None,
+) -> Result:
+    r"""Read log text as an Arrow stream, its rows in the order of the input.
+
+    Only the columns asked for are parsed.
+
+    Parameters
+    ----------
+    url : path or str
+        A file, a pattern, a folder or ``-`` (standard input); ``.gz .zst .bz2 .xz`` are
+        decompressed.
+    columns : sequence of str, optional
+        Names, in the order wanted; ``"a.b"`` is field ``b`` of column ``a``. Default: all.
+    where : str, optional
+        A condition in SQL: rows that do not fulfil it are left out, mostly before they are
+        parsed.
+    format : str, optional
+        ``csv``, ``tsv``, ``json``, ``access-log``, ``syslog``, ``logfmt`` or ``lines`` where
+        the suffix does not tell.
+    schema, null, header, delimiter, quote, escape, comment, strict : optional
+        As in `query`.
+    memory, threads, max_bad : optional
+        As in `query`.
+
+    Returns
+    -------
+    Result
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, pyarrow, tidemill as tm
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "hits.log")
+    >>> _ = path.write_text('{"user": {"name": "ann", "id": 1}, "ms": 20}\n'
+    ...                     '{"user": {"name": "bob", "id": 2}, "ms": 7}\n')
+    >>> result = tm.read_text(path, columns=["user.name", "ms"], where="ms > 10", format="json")
+    >>> pyarrow.table(result).to_pylist()
+    [{'user.name': 'ann', 'ms': 20}]
+    """
+    path = os.fspath(url)
+    source = _source(format, schema, null, header, delimiter, quote, escape, comment, strict)
+    limits = _limits(memory, threads, max_bad)
+    wanted = None if columns is None else list(columns)
+    return Result(_tidemill.read_text(path, wanted, where, source, limits))
+
+
+def _source(
+    source_format: str | None,
+    schema: str | None,
+    null: str | Sequence[str],
+    header: bool | None,
+    delimiter: str | None,
+    quote: str | None,
+    escape: str | None,
+    comment: str | None,
+    strict: bool | None,
+) -> dict[str, Any]:
+    return {
         "source_format": source_format,
         "schema": schema,
         "null": [null] if isinstance(null, str) else list(null),
@@ -86,8 +168,8 @@ def query(
         "quoted": None if quote is None else quote != "",
         "escape": _character("escape", escape),
         "comment": _character("comment", comment),
+        "strict": strict,
     }
-    return Result(_tidemill.query(sql, source, _limits(memory, threads, max_bad)))
 
 
 def run(

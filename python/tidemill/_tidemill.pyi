@@ -39,6 +39,13 @@ class RawWritten:
     def coverage(self) -> str: ...
 
 def query(sql: str, source: dict[str, Any], limits: dict[str, Any]) -> RawResult: ...
+def read_text(
+    url: str,
+    columns: list[str] | None,
+    condition: str | None,
+    source: dict[str, Any],
+    limits: dict[str, Any],
+) -> RawResult: ...
 def run(
     path: str | None,
     text: str,

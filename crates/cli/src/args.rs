@@ -180,7 +180,7 @@ pub struct CompletionsArgs {
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "Reading")]
 pub struct SourceArgs {
-    /// The files' format where the suffix does not tell: csv, tsv, json, parquet, lines
+    /// The files' format where the suffix does not tell: csv, tsv, json, access-log, syslog, logfmt, parquet, lines
     #[arg(long, value_name = "FORMAT")]
     pub source_format: Option<String>,
     /// Column types that override the inferred ones: 'id BIGINT, ts TIMESTAMP'
@@ -204,6 +204,9 @@ pub struct SourceArgs {
     /// Skip lines that start with this character
     #[arg(long, value_name = "CHAR", value_parser = character)]
     pub comment: Option<u8>,
+    /// Check the grammar of JSON values that are not read, too
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub strict: Option<bool>,
 }
 
 /// The quote character, or none.

@@ -258,8 +258,10 @@ fn options(mut section: Section) -> Result<TextOptions> {
         escape: section.character("escape")?,
         comment: section.character("comment")?,
         nulls: section.texts("null")?.unwrap_or_default(),
+        strict: section.boolean("strict")?,
     };
-    section.finish(&["header", "delimiter", "quote", "escape", "comment", "null"])?;
+    let known = ["header", "delimiter", "quote", "escape", "comment", "null", "strict"];
+    section.finish(&known)?;
     Ok(options)
 }
 
@@ -945,7 +947,7 @@ threads = 2
             (
                 "[source]\nurl = 'a'\nformat = 'cvs'",
                 "job.toml:3: unknown format `cvs`; did you mean `csv`?\n\
-                 formats: csv, tsv, json, parquet, lines",
+                 formats: csv, tsv, json, access-log, parquet, lines",
             ),
             (
                 "[source]\nurl = 's3://a'\nstorage = {}",

@@ -1,20 +1,28 @@
-//! Parquet row groups that a filter rules out by their statistics are not read.
+//! What need not be read: Parquet row groups that their statistics rule out, rows of text that
+//! a comparison with constants drops before they are built, and fields of nested columns that
+//! the query does not name.
+//!
+//! Filters are inexact here: the filter itself is applied to what is left.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, UInt64Array};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::pruning::PruningStatistics;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, ScalarValue};
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::utils::conjunction;
+use datafusion::error::Result as PlanResult;
+use datafusion::logical_expr::utils::{conjunction, split_conjunction};
+use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
 use datafusion::physical_expr::planner::logical2physical;
 use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::file::metadata::ParquetMetaData;
+use tidemill_text::{Comparison, Constant, Predicate, Test};
 
 use crate::error::Result;
+use crate::source::parts::{Parts, Used};
 use crate::source::{Source, Split};
 
 /// The source's splits without the row groups that `filters` rule out.
@@ -58,6 +66,125 @@ fn unqualified(filter: Expr) -> Option<Expr> {
         other => Ok(Transformed::no(other)),
     });
     renamed.ok().map(|renamed| renamed.data)
+}
+
+/// The conjuncts of `filters` that can be settled on text, by the column's position in `schema`.
+pub fn text_predicates(schema: &SchemaRef, filters: &[Expr]) -> Vec<Predicate> {
+    let conjuncts = filters.iter().flat_map(split_conjunction);
+    conjuncts.filter_map(|filter| text_predicate(schema, filter)).collect()
+}
+
+fn text_predicate(schema: &SchemaRef, filter: &Expr) -> Option<Predicate> {
+    let place = |expr: &Expr| match expr {
+        Expr::Column(column) => schema.index_of(&column.name).ok(),
+        _ => None,
+    };
+    let (column, test) = match filter {
+        Expr::BinaryExpr(binary) => {
+            let comparison = comparison(binary.op)?;
+            match (place(&binary.left), constant(&binary.right)) {
+                (Some(column), Some(constant)) => (column, Test::Compare(comparison, constant)),
+                _ => {
+                    let (column, constant) = (place(&binary.right)?, constant(&binary.left)?);
+                    (column, Test::Compare(turned(comparison), constant))
+                }
+            }
+        }
+        Expr::InList(list) if !list.negated => {
+            let constants = list.list.iter().map(constant).collect::<Option<_>>()?;
+            (place(&list.expr)?, Test::In(constants))
+        }
+        Expr::IsNull(inner) => (place(inner)?, Test::IsNull),
+        Expr::IsNotNull(inner) => (place(inner)?, Test::IsNotNull),
+        _ => return None,
+    };
+    let predicate = Predicate { column, test };
+    predicate.applies_to(schema.field(column).data_type()).then_some(predicate)
+}
+
+fn comparison(operator: Operator) -> Option<Comparison> {
+    Some(match operator {
+        Operator::Eq => Comparison::Equal,
+        Operator::NotEq => Comparison::NotEqual,
+        Operator::Lt => Comparison::Less,
+        Operator::LtEq => Comparison::LessOrEqual,
+        Operator::Gt => Comparison::Greater,
+        Operator::GtEq => Comparison::GreaterOrEqual,
+        _ => return None,
+    })
+}
+
+/// The comparison with its sides exchanged.
+fn turned(comparison: Comparison) -> Comparison {
+    match comparison {
+        Comparison::Less => Comparison::Greater,
+        Comparison::LessOrEqual => Comparison::GreaterOrEqual,
+        Comparison::Greater => Comparison::Less,
+        Comparison::GreaterOrEqual => Comparison::LessOrEqual,
+        same => same,
+    }
+}
+
+fn constant(expr: &Expr) -> Option<Constant> {
+    let Expr::Literal(value, _) = expr else { return None };
+    Some(match value {
+        ScalarValue::Utf8(Some(text))
+        | ScalarValue::LargeUtf8(Some(text))
+        | ScalarValue::Utf8View(Some(text)) => Constant::Text(text.clone()),
+        ScalarValue::Int8(Some(number)) => Constant::Int(i64::from(*number)),
+        ScalarValue::Int16(Some(number)) => Constant::Int(i64::from(*number)),
+        ScalarValue::Int32(Some(number)) => Constant::Int(i64::from(*number)),
+        ScalarValue::Int64(Some(number)) => Constant::Int(*number),
+        ScalarValue::Float64(Some(number)) => Constant::Float(*number),
+        _ => return None,
+    })
+}
+
+/// What a plan uses of each column. Before it is optimised, a plan names all that it uses, so
+/// one walk over its expressions tells.
+///
+/// # Errors
+/// None of its own.
+pub fn used(plan: &LogicalPlan) -> PlanResult<Used> {
+    let mut used = Used::new();
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                let Some((column, path)) = path(expr) else {
+                    return Ok(TreeNodeRecursion::Continue);
+                };
+                let mut place = used.entry(column).or_insert(Parts::Fields(BTreeMap::new()));
+                for field in path {
+                    match place {
+                        Parts::Whole => return Ok(TreeNodeRecursion::Jump),
+                        Parts::Fields(fields) => {
+                            place = fields.entry(field).or_insert(Parts::Fields(BTreeMap::new()));
+                        }
+                    }
+                }
+                *place = Parts::Whole;
+                Ok(TreeNodeRecursion::Jump)
+            })
+        })
+    })?;
+    Ok(used)
+}
+
+/// The column and the fields that an expression goes through, if it is nothing else.
+fn path(expr: &Expr) -> Option<(String, Vec<String>)> {
+    match expr {
+        Expr::Column(column) => Some((column.name.clone(), Vec::new())),
+        Expr::ScalarFunction(call) if call.func.name() == "get_field" => {
+            let (base, fields) = call.args.split_first()?;
+            let (column, mut path) = path(base)?;
+            for field in fields {
+                let Expr::Literal(name, _) = field else { return None };
+                path.push(name.try_as_str()??.to_owned());
+            }
+            Some((column, path))
+        }
+        _ => None,
+    }
 }
 
 /// A file's row groups as containers with statistics.

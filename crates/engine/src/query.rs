@@ -39,6 +39,7 @@ use crate::home::RunId;
 use crate::partial::{self, Header, PartialReader, PartialWriter};
 use crate::plan::{Route, Tables, refusal_of_map, route};
 use crate::progress::Progress;
+use crate::prune;
 use crate::rows::Rows;
 use crate::scan::{RunState, Scan, SourceTable, external};
 use crate::sink::StagedFile;
@@ -113,6 +114,57 @@ pub struct Query {
     pub schema: Option<String>,
 }
 
+impl Query {
+    /// The query that reads `columns` of one source, or all of them, where `condition` holds.
+    /// `a.b` is field `b` of column `a`.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if there is no column, or the condition is not one.
+    pub fn columns(
+        spec: SourceSpec,
+        columns: Option<&[String]>,
+        condition: Option<&str>,
+    ) -> Result<Self> {
+        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+        let item = |column: &String| match column.contains('.') {
+            false => quoted(column),
+            true => {
+                let path: Vec<String> = column.split('.').map(quoted).collect();
+                format!("{} AS {}", path.join("."), quoted(column))
+            }
+        };
+        let list = match columns {
+            Some([]) => return Err(Error::usage("no column is asked for")),
+            Some(columns) => columns.iter().map(item).collect::<Vec<_>>().join(", "),
+            None => "*".into(),
+        };
+        let mut sql = format!("SELECT {list} FROM source");
+        if let Some(condition) = condition {
+            // By itself, so that what follows a condition in SQL is not taken for a part of it.
+            one_condition(condition)?;
+            sql.push_str(&format!(" WHERE ({condition}\n)"));
+        }
+        let sources = vec![NamedSource { name: "source".into(), spec }];
+        Ok(Query { sql, sources, ..Query::default() })
+    }
+}
+
+/// Checks that a text is one SQL expression.
+fn one_condition(text: &str) -> Result<()> {
+    use datafusion::sql::sqlparser::{dialect::GenericDialect, parser::Parser, tokenizer::Token};
+    let refused = |reason: String| {
+        Error::usage_hint(format!("`{text}` is not a condition: {reason}"), "for example: ms > 10")
+    };
+    let mut parser = Parser::new(&GenericDialect {})
+        .try_with_sql(text)
+        .map_err(|error| refused(error.to_string()))?;
+    parser.parse_expr().map_err(|error| refused(error.to_string()))?;
+    match parser.peek_token().token {
+        Token::EOF => Ok(()),
+        other => Err(refused(format!("`{other}` comes after it"))),
+    }
+}
+
 /// A query that is ready to run.
 pub struct Plan {
     query: Query,
@@ -151,8 +203,7 @@ impl Plan {
             if let (None, Some(schema)) = (&spec.schema, &query.schema) {
                 spec.schema = Some(parse_schema(&context, schema)?);
             }
-            let source =
-                Arc::new(Source::open_with(&spec, standard_input(), &settings.cancel)?);
+            let source = Arc::new(Source::open_with(&spec, standard_input(), &settings.cancel)?);
             let table = Arc::new(SourceTable::new(source, run.clone()));
             context.register_table(reference, Arc::clone(&table) as Arc<dyn TableProvider>)?;
             tables.push((name, table));
@@ -185,6 +236,8 @@ impl Plan {
         // The result's columns are named by the plan as written; optimising may rename.
         let names: Vec<&str> = tables.iter().map(|(name, _)| name.as_str()).collect();
         let schema = Arc::new(result_schema(&logical, &names));
+        let used = Arc::new(prune::used(&logical)?);
+        tables.iter().for_each(|(_, table)| table.set_used(&used));
         let logical = state.optimize(&logical)?;
         let route = route(&logical)?;
         let query = query.clone();

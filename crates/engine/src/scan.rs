@@ -24,13 +24,15 @@ use datafusion::physical_plan::stream::{
 };
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use parking_lot::Mutex;
+use tidemill_text::Predicate;
 
 use crate::cancel::Cancel;
 use crate::coverage::Amount;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
 use crate::prune;
-use crate::source::{Format, ReadOptions, Rejects, Source, Split, SplitReader, SplitStats};
+use crate::source::parts::Used;
+use crate::source::{ReadOptions, Rejects, Source, Split, SplitReader, SplitStats};
 
 /// Rows of a batch at most, everywhere.
 pub const BATCH_ROWS: usize = 8192;
@@ -63,23 +65,36 @@ pub struct SourceTable {
     source: Option<Arc<Source>>,
     run: RunState,
     scans: Mutex<Vec<Arc<Scan>>>,
+    /// What the query uses of the columns; none until it is planned.
+    used: Mutex<Option<Arc<Used>>>,
 }
 
 impl SourceTable {
     /// A table over an opened source.
     pub fn new(source: Arc<Source>, run: RunState) -> Self {
         let schema = Arc::clone(source.schema());
-        SourceTable { schema, source: Some(source), run, scans: Mutex::default() }
+        SourceTable {
+            schema,
+            source: Some(source),
+            run,
+            scans: Mutex::default(),
+            used: Mutex::default(),
+        }
     }
 
     /// A table to plan over, whose rows are not here.
     pub fn without_files(schema: SchemaRef, run: RunState) -> Self {
-        SourceTable { schema, source: None, run, scans: Mutex::default() }
+        SourceTable { schema, source: None, run, scans: Mutex::default(), used: Mutex::default() }
     }
 
     /// The source, if there is one to read.
     pub fn source(&self) -> Option<&Arc<Source>> {
         self.source.as_ref()
+    }
+
+    /// Says what is used of the columns: scans planned from now on read no more of them.
+    pub fn set_used(&self, used: &Arc<Used>) {
+        *self.used.lock() = Some(Arc::clone(used));
     }
 
     /// The scans planned so far; one per mention of the table in a plan.
@@ -102,12 +117,8 @@ impl TableProvider for SourceTable {
         &self,
         filters: &[&Expr],
     ) -> PlanResult<Vec<TableProviderFilterPushDown>> {
-        // Row groups are left out by their statistics; rows are filtered above.
-        let answer = match self.source.as_ref().map(|source| source.format()) {
-            Some(Format::Parquet) => TableProviderFilterPushDown::Inexact,
-            _ => TableProviderFilterPushDown::Unsupported,
-        };
-        Ok(vec![answer; filters.len()])
+        // Row groups and rows of text are left out where that is cheap; rows are filtered above.
+        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
     }
 
     async fn scan(
@@ -130,6 +141,8 @@ impl TableProvider for SourceTable {
             source: Arc::clone(source),
             stop: self.run.cancel.part(),
             run: self.run.clone(),
+            predicates: prune::text_predicates(&self.schema, filters),
+            used: self.used.lock().clone(),
             projection: projection.cloned(),
             schema: Arc::clone(&schema),
             slots: splits.iter().map(|_| Mutex::default()).collect(),
@@ -173,6 +186,9 @@ pub struct Scan {
     /// Ends the readers of this scan.
     stop: Cancel,
     projection: Option<Vec<usize>>,
+    /// What text rows must satisfy, by the columns' positions in the source.
+    predicates: Vec<Predicate>,
+    used: Option<Arc<Used>>,
     schema: SchemaRef,
     splits: Vec<Split>,
     slots: Vec<Mutex<Slot>>,
@@ -308,6 +324,8 @@ impl Scan {
     ) -> Result<SplitReader> {
         let options = ReadOptions {
             projection: self.projection.clone(),
+            predicates: self.predicates.clone(),
+            used: self.used.clone(),
             batch_rows: BATCH_ROWS,
             exact_start,
             cancel: self.stop.clone(),

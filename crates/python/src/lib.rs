@@ -44,6 +44,7 @@ struct SourceOptions {
     quoted: Option<bool>,
     escape: Option<u8>,
     comment: Option<u8>,
+    strict: Option<bool>,
 }
 
 /// What a run may take; the same names as the flags.
@@ -83,6 +84,7 @@ impl SourceOptions {
                 escape: self.escape,
                 comment: self.comment,
                 nulls: self.null,
+                strict: self.strict,
             },
             schema: self
                 .schema
@@ -103,6 +105,26 @@ fn query(
 ) -> PyResult<RawResult> {
     let start = || {
         let query = Query { sql, defaults: source.spec()?, ..Query::default() };
+        start(query, &limits.into(), &Limits::default())
+    };
+    let (running, cancel) = py.detach(start).map_err(|error| raise(py, error))?;
+    RawResult::new(py, running, cancel)
+}
+
+/// Reads columns of files, in the order of the input.
+#[pyfunction]
+#[pyo3(signature = (url, columns, condition, source, limits))]
+fn read_text(
+    py: Python<'_>,
+    url: String,
+    columns: Option<Vec<String>>,
+    condition: Option<String>,
+    source: SourceOptions,
+    limits: LimitOptions,
+) -> PyResult<RawResult> {
+    let start = || {
+        let spec = SourceSpec { url, ..source.spec()? };
+        let query = Query::columns(spec, columns.as_deref(), condition.as_deref())?;
         start(query, &limits.into(), &Limits::default())
     };
     let (running, cancel) = py.detach(start).map_err(|error| raise(py, error))?;
@@ -192,6 +214,7 @@ fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<result::RawSchema>()?;
     module.add_class::<result::RawBatch>()?;
     module.add_function(wrap_pyfunction!(query, module)?)?;
+    module.add_function(wrap_pyfunction!(read_text, module)?)?;
     module.add_function(wrap_pyfunction!(run, module)?)?;
     Ok(())
 }

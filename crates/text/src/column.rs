@@ -93,6 +93,11 @@ impl Column {
         Some(Self { field: field.clone(), node })
     }
 
+    /// A column that is built by `leaf`, whose type must be the field's.
+    pub(crate) fn with_leaf(field: &FieldRef, leaf: Box<dyn Leaf>) -> Self {
+        Self { field: field.clone(), node: Node::Leaf { spans: Vec::new(), leaf } }
+    }
+
     /// Rows, those of the window included.
     pub(crate) fn len(&self) -> usize {
         match &self.node {

@@ -132,6 +132,12 @@ impl Cutter {
         Self { grammar, state: State::RecordStart }
     }
 
+    /// What it cuts by.
+    #[must_use]
+    pub fn grammar(&self) -> Grammar {
+        self.grammar
+    }
+
     /// Where the automaton stands.
     #[must_use]
     pub fn state(&self) -> State {

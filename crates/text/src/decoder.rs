@@ -133,18 +133,30 @@ impl<T: Tokenizer> Decoder<T> {
             .iter()
             .map(|field| Column::new(field, &context).ok_or_else(|| field.clone()))
             .collect::<Result<Vec<_>, _>>()?;
+        Ok(Self::with_columns(tokenizer, columns, context, filter, batch_rows))
+    }
+
+    /// The same of columns that are there, where a format has its own spelling of some.
+    pub(crate) fn with_columns(
+        tokenizer: T,
+        columns: Vec<Column>,
+        context: Context,
+        filter: Filter,
+        batch_rows: usize,
+    ) -> Self {
+        let fields: Vec<FieldRef> = columns.iter().map(|column| column.field.clone()).collect();
         let is_flat = columns.iter().all(|column| matches!(column.node, Node::Leaf { .. }));
         let kept = (!is_flat && !filter.is_empty()).then(|| BooleanBufferBuilder::new(0));
-        Ok(Self {
+        Self {
             tokenizer,
             columns,
             context,
-            schema: Arc::new(Schema::new(fields.to_vec())),
+            schema: Arc::new(Schema::new(fields)),
             filter,
             kept,
             batch_rows: batch_rows.max(1),
             rows: 0,
-        })
+        }
     }
 
     #[cfg(test)]

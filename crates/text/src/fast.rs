@@ -106,7 +106,7 @@ pub(crate) fn float(text: &[u8], at: usize, len: usize) -> Option<f64> {
 }
 
 #[inline(always)]
-fn pair(a: u8, b: u8) -> Option<u32> {
+pub(crate) fn pair(a: u8, b: u8) -> Option<u32> {
     let (a, b) = (a.wrapping_sub(b'0'), b.wrapping_sub(b'0'));
     (a < 10 && b < 10).then(|| u32::from(a) * 10 + u32::from(b))
 }

@@ -63,7 +63,8 @@ pub enum Constant {
     Text(String),
     /// An integer.
     Int(i64),
-    /// A float; no NaN.
+    /// A float; no NaN. Compared by IEEE 754's total order, as Arrow does: -0.0 is less than
+    /// 0.0, and NaN is above all.
     Float(f64),
 }
 
@@ -98,9 +99,19 @@ impl Comparison {
     }
 }
 
+/// Reads an integer as a column spells it.
+pub(crate) type ReadInt = fn(&[u8]) -> Option<i64>;
+
+/// As most columns do.
+fn read_int(value: &[u8]) -> Option<i64> {
+    fast::int(value, 0, value.len()).or_else(|| std::str::from_utf8(value).ok()?.parse().ok())
+}
+
 /// The predicates that can be settled on text.
 pub(crate) struct Filter {
     predicates: Vec<Predicate>,
+    /// Columns whose integers are written in a way of their own, and how.
+    spelled: Vec<(usize, ReadInt)>,
     keep: Vec<bool>,
 }
 
@@ -110,7 +121,13 @@ impl Filter {
         predicates.retain(|predicate| {
             columns.get(predicate.column).is_some_and(|f| predicate.applies_to(f.data_type()))
         });
-        Self { predicates, keep: Vec::new() }
+        Self { predicates, spelled: Vec::new(), keep: Vec::new() }
+    }
+
+    /// The same where a column's integers are what `read` makes of its text.
+    pub(crate) fn spelled(mut self, column: usize, read: ReadInt) -> Self {
+        self.spelled.push((column, read));
+        self
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -134,8 +151,10 @@ impl Filter {
             else {
                 continue;
             };
+            let spelled = self.spelled.iter().find(|(column, _)| *column == predicate.column);
+            let read = spelled.map_or(read_int as ReadInt, |(_, read)| *read);
             for (keep, span) in self.keep.iter_mut().zip(spans) {
-                *keep = *keep && test(&predicate.test, text, *span, context);
+                *keep = *keep && test(&predicate.test, text, *span, context, read);
             }
         }
         if let Some(kept) = kept {
@@ -157,7 +176,7 @@ impl Filter {
 
 /// Whether a value passes; also if it is not of the constant's type.
 #[inline]
-fn test(test: &Test, text: &[u8], span: Span, context: &Context) -> bool {
+fn test(test: &Test, text: &[u8], span: Span, context: &Context, read: ReadInt) -> bool {
     // A plain value that is longer than any null string is what it is.
     let value = match context.value(text, span) {
         Ok(value) => value,
@@ -166,16 +185,11 @@ fn test(test: &Test, text: &[u8], span: Span, context: &Context) -> bool {
     let Some(value) = value else { return *test == Test::IsNull };
     let order = |constant: &Constant| match constant {
         Constant::Text(wanted) => Some((*value).cmp(wanted.as_bytes())),
-        Constant::Int(wanted) => {
-            let value = fast::int(&value, 0, value.len())
-                .or_else(|| std::str::from_utf8(&value).ok()?.parse().ok())?;
-            Some(value.cmp(wanted))
-        }
+        Constant::Int(wanted) => Some(read(&value)?.cmp(wanted)),
         Constant::Float(wanted) => {
             let value = fast::float(&value, 0, value.len())
                 .or_else(|| values::float(std::str::from_utf8(&value).ok()?))?;
-            // As SQL engines on Arrow have it: NaN is above all, and zeros are equal.
-            Some(value.partial_cmp(wanted).unwrap_or(std::cmp::Ordering::Greater))
+            Some(value.total_cmp(wanted))
         }
     };
     match test {

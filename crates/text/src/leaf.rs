@@ -6,14 +6,19 @@
 //! asks [`values`](crate::values).
 
 use std::borrow::Cow;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use arrow_array::types::{
-    ArrowPrimitiveType, Date32Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
-    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    ArrowPrimitiveType, BinaryType, BinaryViewType, ByteArrayType, ByteViewType, Date32Type,
+    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, StringViewType,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type, Utf8Type,
 };
-use arrow_array::{Array, ArrayRef, BooleanArray, PrimitiveArray, StringArray, StringViewArray};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, GenericByteArray, GenericByteViewArray, PrimitiveArray,
+    StringViewArray,
+};
 use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, TimeUnit};
 
@@ -28,8 +33,12 @@ pub(crate) enum Unescape {
     Delimited { quote: u8, escape: Option<u8> },
     /// The inside of a JSON string.
     Json,
-    /// `\` makes the next byte literal, but for `\n`, `\r` and `\t`; `\xhh` is a byte.
-    Backslash,
+    /// A field of an access log, as servers escape it.
+    AccessLog,
+    /// A key or a value of syslog's structured data.
+    StructuredData,
+    /// A value of logfmt with its quotes, or a key that stands alone.
+    Logfmt,
 }
 
 impl Unescape {
@@ -38,7 +47,9 @@ impl Unescape {
         match self {
             Unescape::Delimited { quote, escape } => crate::csv::unescape(raw, quote, escape, out),
             Unescape::Json => crate::json::unescape(raw, out),
-            Unescape::Backslash => crate::lines::unescape(raw, out),
+            Unescape::AccessLog => crate::access_log::unescape(raw, out),
+            Unescape::StructuredData => crate::syslog::unescape(raw, out),
+            Unescape::Logfmt => crate::logfmt::unescape(raw, out),
         }
     }
 }
@@ -101,8 +112,10 @@ pub(crate) trait Leaf: Send {
 pub(crate) fn leaf(data_type: &DataType, context: &Context) -> Option<Box<dyn Leaf>> {
     use DataType as T;
     Some(match data_type {
-        T::Utf8View => Box::new(Views::default()),
-        T::Utf8 => Box::new(Strings::default()),
+        T::Utf8View => Box::new(Views::<StringViewType>::default()),
+        T::Utf8 => Box::new(Strings::<Utf8Type>::default()),
+        T::BinaryView => Box::new(Views::<BinaryViewType>::default()),
+        T::Binary => Box::new(Strings::<BinaryType>::default()),
         T::Boolean => Box::new(Booleans::default()),
         T::Int8 => ints::<Int8Type>(data_type, context),
         T::Int16 => ints::<Int16Type>(data_type, context),
@@ -309,16 +322,120 @@ where
     }
 
     fn finish(&mut self) -> ArrayRef {
-        let values = ScalarBuffer::from(std::mem::take(&mut self.values));
+        let values = ScalarBuffer::from(renew(&mut self.values));
         let array = PrimitiveArray::<T>::new(values, self.validity.finish());
         Arc::new(array.with_data_type(self.data_type.clone()))
     }
+}
+
+/// Takes the values and leaves room for as many again and an eighth more: the next array will be
+/// about as large. Growing it step by step, most of it on pages never used before, was half of
+/// the time that an access log with all its columns took.
+pub(crate) fn renew<T>(values: &mut Vec<T>) -> Vec<T> {
+    let room = values.len() + values.len() / 8;
+    std::mem::replace(values, Vec::with_capacity(room))
 }
 
 /// Forgets all but the first `len` bits, if there are more.
 pub(crate) fn truncate(validity: &mut NullBufferBuilder, len: usize) {
     if validity.len() > len {
         validity.truncate(len);
+    }
+}
+
+/// A type that a format spells in its own way: `parse` alone decides what is a value.
+struct Spelled<T: ArrowPrimitiveType, F> {
+    data_type: DataType,
+    values: Vec<T::Native>,
+    validity: NullBufferBuilder,
+    parse: F,
+}
+
+/// A builder of `data_type`, which must be `T`'s but for a time zone, from what `parse` makes
+/// of each value.
+pub(crate) fn spelled<T: ArrowPrimitiveType>(
+    data_type: &DataType,
+    parse: impl FnMut(&[u8]) -> Option<T::Native> + Send + 'static,
+) -> Box<dyn Leaf> {
+    Box::new(Spelled::<T, _> {
+        data_type: data_type.clone(),
+        values: Vec::new(),
+        validity: NullBufferBuilder::new(0),
+        parse,
+    })
+}
+
+/// A builder of instants from what `parse` makes of each value: seconds since 1970-01-01 UTC
+/// and nanoseconds. None if the type is no timestamp with a zone.
+pub(crate) fn instants(
+    data_type: &DataType,
+    mut parse: impl FnMut(&[u8]) -> Option<(i64, u32)> + Send + 'static,
+) -> Option<Box<dyn Leaf>> {
+    let DataType::Timestamp(unit, Some(_)) = data_type else { return None };
+    if !values::is_supported(data_type) {
+        return None;
+    }
+    let per_second: i64 = match unit {
+        TimeUnit::Second => 1,
+        TimeUnit::Millisecond => 1_000,
+        TimeUnit::Microsecond => 1_000_000,
+        TimeUnit::Nanosecond => 1_000_000_000,
+    };
+    let step = 1_000_000_000 / per_second;
+    let read = move |bytes: &[u8]| {
+        let (seconds, nanos) = parse(bytes)?;
+        // What the unit cannot hold is refused, as everywhere.
+        let nanos = i64::from(nanos);
+        (nanos % step == 0).then(|| seconds.checked_mul(per_second)?.checked_add(nanos / step))?
+    };
+    Some(match unit {
+        TimeUnit::Second => spelled::<TimestampSecondType>(data_type, read),
+        TimeUnit::Millisecond => spelled::<TimestampMillisecondType>(data_type, read),
+        TimeUnit::Microsecond => spelled::<TimestampMicrosecondType>(data_type, read),
+        TimeUnit::Nanosecond => spelled::<TimestampNanosecondType>(data_type, read),
+    })
+}
+
+impl<T, F> Leaf for Spelled<T, F>
+where
+    T: ArrowPrimitiveType,
+    F: FnMut(&[u8]) -> Option<T::Native> + Send,
+{
+    fn append(&mut self, text: &[u8], spans: &[Span], context: &Context) -> Result<(), usize> {
+        self.values.reserve(spans.len());
+        for (index, &span) in spans.iter().enumerate() {
+            let known = if span.is_plain() { (self.parse)(span.raw(text)) } else { None };
+            let value = match known {
+                Some(value) => Some(value),
+                None => match context.value(text, span) {
+                    Ok(None) => None,
+                    Ok(Some(bytes)) => match (self.parse)(&bytes) {
+                        None if !context.mismatch_is_null => return Err(index),
+                        value => value,
+                    },
+                    Err(()) if context.mismatch_is_null => None,
+                    Err(()) => return Err(index),
+                },
+            };
+            self.values.push(value.unwrap_or_default());
+            self.validity.append(value.is_some());
+        }
+        Ok(())
+    }
+
+    fn truncate(&mut self, len: usize) {
+        self.values.truncate(len);
+        truncate(&mut self.validity, len);
+    }
+
+    fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        let values = ScalarBuffer::from(renew(&mut self.values));
+        let array = PrimitiveArray::<T>::new(values, self.validity.finish());
+        Arc::new(array.with_data_type(self.data_type.clone()))
     }
 }
 
@@ -386,8 +503,9 @@ impl Leaf for Booleans {
 
 // ------------------------------------------------------------------------------------ text
 
-/// Text as views: up to 12 bytes lie in the view itself.
-struct Views {
+/// Text or bytes as views: up to 12 bytes lie in the view itself.
+struct Views<T> {
+    _type: PhantomData<T>,
     views: Vec<u128>,
     validity: NullBufferBuilder,
     /// Longer values, in buffers that are full and one that is not.
@@ -400,9 +518,10 @@ pub(crate) const INLINE_BYTES: usize = 12;
 /// A buffer of longer values is closed when it would grow beyond this: an offset has 32 bits.
 const BUFFER_BYTES_MAX: usize = 1 << 30;
 
-impl Default for Views {
+impl<T> Default for Views<T> {
     fn default() -> Self {
         Self {
+            _type: PhantomData,
             views: Vec::new(),
             validity: NullBufferBuilder::new(0),
             full: Vec::new(),
@@ -430,7 +549,7 @@ pub(crate) fn short_view(text: &[u8], start: usize, len: usize) -> u128 {
     (kept << 32) | len as u128
 }
 
-impl Views {
+impl<T> Views<T> {
     #[inline]
     fn push_long(&mut self, bytes: &[u8]) {
         if self.buffer.len() + bytes.len() > BUFFER_BYTES_MAX {
@@ -453,7 +572,7 @@ impl Views {
     }
 }
 
-impl Leaf for Views {
+impl<T: ByteViewType> Leaf for Views<T> {
     fn append(&mut self, text: &[u8], spans: &[Span], context: &Context) -> Result<(), usize> {
         self.views.reserve(spans.len());
         let mut run = 0;
@@ -476,7 +595,7 @@ impl Leaf for Views {
             } else if !span.is_null() {
                 match context.value(text, span) {
                     Ok(Some(bytes)) => {
-                        if std::str::from_utf8(&bytes).is_ok() {
+                        if !T::IS_UTF8 || std::str::from_utf8(&bytes).is_ok() {
                             self.push(&bytes);
                             run += 1;
                             continue;
@@ -511,38 +630,47 @@ impl Leaf for Views {
     fn finish(&mut self) -> ArrayRef {
         let mut buffers = std::mem::take(&mut self.full);
         if !self.buffer.is_empty() {
-            buffers.push(Buffer::from_vec(std::mem::take(&mut self.buffer)));
+            buffers.push(Buffer::from_vec(renew(&mut self.buffer)));
         }
-        let views = ScalarBuffer::from(std::mem::take(&mut self.views));
+        let views = ScalarBuffer::from(renew(&mut self.views));
         let validity = self.validity.finish();
         // SAFETY: every view was made for the bytes that it refers to, and a window's bytes
-        // were checked to be UTF-8 before they came here, between bytes that are ASCII.
-        Arc::new(unsafe { StringViewArray::new_unchecked(views, buffers, validity) })
+        // were checked to be UTF-8 before they came here, between bytes that are ASCII, unless
+        // all columns are of bytes.
+        Arc::new(unsafe { GenericByteViewArray::<T>::new_unchecked(views, buffers, validity) })
     }
 }
 
-/// Text as one buffer with offsets.
-struct Strings {
+/// Text or bytes as one buffer with offsets.
+struct Strings<T> {
+    _type: PhantomData<T>,
     offsets: Vec<i32>,
     bytes: Vec<u8>,
     validity: NullBufferBuilder,
 }
 
-impl Default for Strings {
+impl<T> Default for Strings<T> {
     fn default() -> Self {
-        Self { offsets: vec![0], bytes: Vec::new(), validity: NullBufferBuilder::new(0) }
+        Self {
+            _type: PhantomData,
+            offsets: vec![0],
+            bytes: Vec::new(),
+            validity: NullBufferBuilder::new(0),
+        }
     }
 }
 
-impl Leaf for Strings {
+impl<T: ByteArrayType<Offset = i32>> Leaf for Strings<T> {
     fn append(&mut self, text: &[u8], spans: &[Span], context: &Context) -> Result<(), usize> {
+        let any_bytes = T::DATA_TYPE == DataType::Binary;
         for (index, &span) in spans.iter().enumerate() {
+            let is_whole =
+                |bytes: &[u8]| any_bytes || span.is_plain() || std::str::from_utf8(bytes).is_ok();
             let value = match context.value(text, span) {
-                Ok(value) => {
-                    value.filter(|bytes| span.is_plain() || std::str::from_utf8(bytes).is_ok())
-                }
-                Err(()) if context.mismatch_is_null => None,
-                Err(()) => return Err(index),
+                Ok(Some(value)) if is_whole(&value) => Some(value),
+                Ok(None) => None,
+                Ok(_) | Err(()) if context.mismatch_is_null => None,
+                Ok(_) | Err(()) => return Err(index),
             };
             self.validity.append(value.is_some());
             self.bytes.extend_from_slice(&value.unwrap_or_default());
@@ -566,9 +694,11 @@ impl Leaf for Strings {
     fn finish(&mut self) -> ArrayRef {
         let offsets = std::mem::replace(&mut self.offsets, vec![0]);
         let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
-        let bytes = Buffer::from_vec(std::mem::take(&mut self.bytes));
+        let bytes = Buffer::from_vec(renew(&mut self.bytes));
         // SAFETY: as for views; offsets were counted upwards with the bytes.
-        Arc::new(unsafe { StringArray::new_unchecked(offsets, bytes, self.validity.finish()) })
+        Arc::new(unsafe {
+            GenericByteArray::<T>::new_unchecked(offsets, bytes, self.validity.finish())
+        })
     }
 }
 
@@ -577,7 +707,7 @@ impl Leaf for Strings {
 /// Types that event records seldom have: read as text, then given their type.
 struct Others {
     data_type: DataType,
-    views: Views,
+    views: Views<StringViewType>,
     pieces: Vec<ArrayRef>,
     len: usize,
 }

@@ -24,6 +24,7 @@
     )
 )]
 
+pub mod access_log;
 mod column;
 pub mod csv;
 pub mod cut;
@@ -33,13 +34,16 @@ mod dialect;
 mod dictionary;
 mod fast;
 mod fault;
+pub mod feed;
 mod filter;
 pub mod infer;
 pub mod json;
 mod leaf;
 pub mod lines;
+pub mod logfmt;
 mod simd;
 mod span;
+pub mod syslog;
 pub mod values;
 
 pub use decoder::{Decode, Decoded};
@@ -66,5 +70,24 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self { batch_rows: 8192, predicates: Vec::new(), mismatch_is_null: false, strict: false }
+    }
+}
+
+/// Whether text can be read as a column of this type, nested ones included.
+#[must_use]
+pub fn is_readable(data_type: &arrow_schema::DataType) -> bool {
+    use arrow_schema::DataType;
+    match data_type {
+        DataType::Struct(fields) => fields.iter().all(|field| is_readable(field.data_type())),
+        DataType::List(item) => is_readable(item.data_type()),
+        DataType::Map(entries, _) => match entries.data_type() {
+            DataType::Struct(pair) => {
+                pair.len() == 2
+                    && matches!(pair[0].data_type(), DataType::Utf8 | DataType::Utf8View)
+                    && is_readable(pair[1].data_type())
+            }
+            _ => false,
+        },
+        other => values::is_supported(other),
     }
 }

@@ -136,7 +136,8 @@ impl Nulls {
 }
 
 /// Whether columns of text can be read as this type.
-pub(crate) fn is_supported(data_type: &DataType) -> bool {
+#[must_use]
+pub fn is_supported(data_type: &DataType) -> bool {
     use DataType as T;
     match data_type {
         T::Boolean
@@ -167,9 +168,18 @@ pub(crate) fn is_supported(data_type: &DataType) -> bool {
 }
 
 /// Whether `value`, which is not null, is of a type.
-pub(crate) fn accepts(value: &str, data_type: &DataType) -> bool {
+#[must_use]
+pub fn accepts(value: &str, data_type: &DataType) -> bool {
     let one = StringViewArray::from_iter_values([value]);
     column(&one, data_type, &Nulls::default()).is_ok()
+}
+
+/// Reads a column of text as a type; nulls stay null.
+///
+/// # Errors
+/// The first row that is not of that type.
+pub fn typed(strings: &StringViewArray, data_type: &DataType) -> Result<ArrayRef, usize> {
+    column(strings, data_type, &Nulls::default())
 }
 
 /// Reads a column of text as a type; on failure the first row that is not of that type.
@@ -497,7 +507,8 @@ fn timestamp(text: &str, unit: TimeUnit, zone: Option<&Zone>) -> Option<i64> {
 }
 
 /// A type's name in SQL's words with its article and, where it helps, its form: "a BIGINT".
-pub(crate) fn describe(data_type: &DataType) -> String {
+#[must_use]
+pub fn describe(data_type: &DataType) -> String {
     match data_type {
         DataType::Date32 | DataType::Date64 => "a date (YYYY-MM-DD)".into(),
         DataType::Timestamp(unit, zone) => {

@@ -75,6 +75,7 @@ impl SourceArgs {
                 escape: self.escape,
                 comment: self.comment,
                 nulls: self.null.clone(),
+                strict: self.strict,
             },
             schema: self
                 .schema

@@ -11,9 +11,9 @@
 
 use std::sync::Arc;
 
-use super::cut::{Cutter, Grammar, State};
 use super::input::ByteInput;
 use crate::error::{Error, Result};
+use tidemill_text::cut::{Cutter, Grammar, State};
 
 /// One read, and so one block. From 256 KiB to 4 MiB, over a file in the page cache, CSV showed
 /// no difference beyond noise; JSON, whose decoder holds several times its input, took about

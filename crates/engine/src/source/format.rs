@@ -6,6 +6,8 @@
 
 use std::str::FromStr;
 
+pub use tidemill_text::Dialect;
+
 use super::compression::Compression;
 use crate::error::{Error, Result};
 use crate::suggest;
@@ -19,6 +21,12 @@ pub enum Format {
     Tsv,
     /// JSON lines: one object per line.
     Json,
+    /// Access logs of web servers, in the Common or Combined Log Format.
+    AccessLog,
+    /// System logs, of RFC 3164 or RFC 5424, a record per line.
+    Syslog,
+    /// `key=value` pairs, a record per line.
+    Logfmt,
     /// Apache Parquet.
     Parquet,
     /// Plain lines of text, as one column `line`.
@@ -27,7 +35,8 @@ pub enum Format {
 
 impl Format {
     /// The names users write, in the order messages list them.
-    pub const NAMES: &'static [&'static str] = &["csv", "tsv", "json", "parquet", "lines"];
+    pub const NAMES: &'static [&'static str] =
+        &["csv", "tsv", "json", "access-log", "syslog", "logfmt", "parquet", "lines"];
 
     /// The format that a file's name tells, if it tells one.
     pub fn from_path(path: &str) -> Option<Self> {
@@ -39,6 +48,7 @@ impl Format {
             "tsv" | "tab" => Format::Tsv,
             "json" | "jsonl" | "ndjson" => Format::Json,
             "parquet" | "pq" => Format::Parquet,
+            "logfmt" => Format::Logfmt,
             "txt" | "log" | "text" => Format::Lines,
             _ => return None,
         })
@@ -50,6 +60,9 @@ impl Format {
             Format::Csv => "csv",
             Format::Tsv => "tsv",
             Format::Json => "json",
+            Format::AccessLog => "access-log",
+            Format::Syslog => "syslog",
+            Format::Logfmt => "logfmt",
             Format::Parquet => "parquet",
             Format::Lines => "lines",
         }
@@ -75,6 +88,9 @@ impl FromStr for Format {
             "csv" => Format::Csv,
             "tsv" => Format::Tsv,
             "json" | "jsonl" | "ndjson" => Format::Json,
+            "access-log" => Format::AccessLog,
+            "syslog" => Format::Syslog,
+            "logfmt" => Format::Logfmt,
             "parquet" => Format::Parquet,
             "lines" => Format::Lines,
             _ => return Err(Error::usage(suggest::unknown("format", word, Self::NAMES))),
@@ -98,6 +114,8 @@ pub struct TextOptions {
     pub comment: Option<u8>,
     /// Strings that mean null, besides the empty field. Default: none.
     pub nulls: Vec<String>,
+    /// Whether the grammar of what is not read is checked too, in JSON. Default: false.
+    pub strict: Option<bool>,
 }
 
 impl TextOptions {
@@ -123,10 +141,16 @@ impl TextOptions {
                 ));
             }
         }
-        if !self.nulls.is_empty() && matches!(format, Format::Parquet | Format::Lines) {
+        if !self.nulls.is_empty() && !delimited && format != Format::Json {
             return Err(Error::usage(format!(
                 "option `null` has no meaning for format `{format}`"
             )));
+        }
+        if self.strict.is_some() && format != Format::Json {
+            return Err(Error::usage_hint(
+                format!("option `strict` has no meaning for format `{format}`"),
+                "it belongs to json; in the other formats everything is checked always",
+            ));
         }
         let dialect = Dialect {
             header: self.header.unwrap_or(true),
@@ -164,41 +188,6 @@ impl TextOptions {
         }
         let escape = dialect.escape.filter(|escape| Some(*escape) != dialect.quote);
         Ok(Dialect { escape, ..dialect })
-    }
-}
-
-/// How delimited text is written: [`TextOptions`] with every default filled in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Dialect {
-    /// Whether the first record names the columns.
-    pub header: bool,
-    /// The byte between fields.
-    pub delimiter: u8,
-    /// The byte around quoted fields.
-    pub quote: Option<u8>,
-    /// A byte that makes the next one literal inside quotes.
-    pub escape: Option<u8>,
-    /// Lines that start with this byte are skipped.
-    pub comment: Option<u8>,
-    /// Strings that mean null, besides the empty field.
-    pub nulls: Vec<String>,
-}
-
-impl Dialect {
-    /// A `csv_core` parser of this dialect: the grammar that every other part must agree with.
-    pub(crate) fn parser(&self) -> csv_core::Reader {
-        let mut builder = csv_core::ReaderBuilder::new();
-        builder.delimiter(self.delimiter).escape(self.escape).comment(self.comment);
-        match self.quote {
-            Some(quote) => builder.quote(quote),
-            None => builder.quoting(false),
-        };
-        builder.build()
-    }
-
-    /// Whether one of the null strings, or empty.
-    pub(crate) fn is_null(&self, value: &str) -> bool {
-        value.is_empty() || self.nulls.iter().any(|null| null == value)
     }
 }
 

@@ -7,7 +7,8 @@
 //! start with `_` too (`_SUCCESS`, `_temporary`), as Hive and Spark have it.
 //!
 //! Components of the form `key=value` give every row of the file a column `key`: Hive's
-//! layout. Values are percent-decoded, and `__HIVE_DEFAULT_PARTITION__` is null.
+//! layout. Values are percent-decoded, `__HIVE_DEFAULT_PARTITION__` is null, and `%empty`
+//! the empty string.
 
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
@@ -15,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field};
+use tidemill_text::values;
 
-use super::decode::values;
 use super::format::Format;
 use super::input::Identity;
 use crate::error::{Error, Result};
@@ -34,6 +35,8 @@ pub(crate) struct Found {
 }
 
 const HIVE_NULL: &str = "__HIVE_DEFAULT_PARTITION__";
+/// What our own sinks write for an empty value; no percent-encoding gives it.
+const EMPTY: &str = "%empty";
 
 /// `~/logs` as a shell reads it, which it does not inside quotes.
 fn from_home(path: String) -> String {
@@ -288,7 +291,11 @@ fn found(path: PathBuf) -> Result<Found> {
             if key.is_empty() {
                 continue;
             }
-            let value = (value != HIVE_NULL).then(|| unescape(value));
+            let value = match value {
+                HIVE_NULL => None,
+                EMPTY => Some(String::new()),
+                value => Some(unescape(value)),
+            };
             let key = unescape(key);
             if keys.iter().any(|(other, _)| *other == key) {
                 return Err(Error::usage(format!("`{shown}` has two folders for key `{key}`")));
@@ -440,10 +447,12 @@ mod tests {
         let root = folder(&[
             "y=2013/d=2013-01-02/s=New%20York/x.csv",
             "y=2014/d=__HIVE_DEFAULT_PARTITION__/s=7/x.csv",
+            "y=2015/d=2013-01-02/s=%empty/x.csv",
         ]);
         let found = list(root.path().to_str().unwrap(), false).unwrap();
         assert_eq!(found[0].keys[2], ("s".into(), Some("New York".into())));
         assert_eq!(found[1].keys[1], ("d".into(), None));
+        assert_eq!(found[2].keys[2], ("s".into(), Some(String::new())));
         let types: Vec<_> =
             key_fields(&found).iter().map(|field| field.data_type().clone()).collect();
         assert_eq!(types, [DataType::Int64, DataType::Date32, DataType::Utf8View]);

@@ -17,7 +17,7 @@
 //! which is what a SQL literal is compared with.
 //!
 //! **Speculation.** A quoted CSV field may hold line ends, so the reader of a split in the
-//! middle of a file guesses where its first record starts ([`cut`]). The guess is nearly
+//! middle of a file guesses where its first record starts ([`tidemill_text::cut`]). The guess is nearly
 //! always right and always checked: see [`SplitReader::start`].
 
 #![cfg_attr(
@@ -38,20 +38,21 @@ use std::sync::{Arc, OnceLock};
 use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use parking_lot::Mutex;
 
+use tidemill_text::cut;
+
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::suggest;
 
 mod blocks;
 pub mod compression;
-mod cut;
 pub mod decode;
 pub mod format;
-mod infer;
 mod input;
 mod listing;
 mod open;
 mod parquet;
+pub mod parts;
 mod read;
 pub mod reject;
 pub mod split;
@@ -117,6 +118,21 @@ impl SourceFile {
     /// How it is compressed.
     pub fn compression(&self) -> Compression {
         self.compression
+    }
+
+    /// When it was last written to, in seconds since 1970; none for standard input.
+    pub(crate) fn written_seconds(&self) -> Option<i64> {
+        let nanos = self.identity.modified_ns;
+        (!self.stdin).then(|| i64::try_from(nanos.div_euclid(1_000_000_000)).ok()).flatten()
+    }
+
+    /// Whether it is one JSON array, which is read front to back: what a line is depends on all
+    /// brackets before it.
+    fn is_array(&self) -> Result<bool> {
+        let open = input::OpenFile::open(&self.path, &self.shown, self.identity)?;
+        let mut head = [0; 4096];
+        let count = open.read_at(&mut head, 0)?;
+        Ok(input::begins_array(&head[..count]) == Some(true))
     }
 
     /// The values of its `key=value` folders, outermost first.
@@ -326,8 +342,11 @@ impl Source {
                 }
                 continue;
             }
-            let ranges =
+            let mut ranges =
                 if self.can_be_cut(file) { split::ranges(size, target_bytes) } else { vec![] };
+            if ranges.len() > 1 && self.format == Format::Json && file.is_array()? {
+                ranges.clear();
+            }
             if ranges.len() <= 1 {
                 packer.add(whole(), size);
             } else {

@@ -5,15 +5,14 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Field, FieldRef, Schema};
 use parking_lot::Mutex;
+use tidemill_text::{cut, infer, json, logfmt, values};
 
 use super::blocks::Blocks;
 use super::compression::{Compression, MAGIC_BYTES, decode};
-use super::decode::{json, lines, values};
+use super::decode;
 use super::format::{Dialect, Format};
-use super::input::{ByteInput, FileInput, Identity, OpenFile, ReaderInput, Watch};
-use super::{
-    Origin, Pending, Source, SourceFile, SourceSpec, cut, infer, listing, override_types, parquet,
-};
+use super::input::{ByteInput, FileInput, Identity, JsonInput, OpenFile, ReaderInput, Watch};
+use super::{Origin, Pending, Source, SourceFile, SourceSpec, listing, override_types, parquet};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::suggest;
@@ -74,7 +73,7 @@ pub(super) fn open(
         })
         .collect();
     let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
-    let mut sample = Sample { files: &files, dialect: &dialect, watch, stdin: None };
+    let mut sample = Sample { files: &files, format, dialect: &dialect, watch, stdin: None };
     let columns = columns(&own, format, &mut sample)?;
     source(spec, format, dialect, files, columns, key_fields, None)
 }
@@ -126,7 +125,7 @@ fn open_stdin(spec: &SourceSpec, reader: Box<dyn Read + Send>, cancel: &Cancel) 
     let input =
         ReaderInput::new(magic[..filled].to_vec(), tap, files[0].shown.clone(), watch.clone());
     let mut sample =
-        Sample { files: &files, dialect: &dialect, watch, stdin: Some(Box::new(input)) };
+        Sample { files: &files, format, dialect: &dialect, watch, stdin: Some(Box::new(input)) };
     let columns = columns(spec, format, &mut sample)?;
     drop(sample);
     let pending = Arc::try_unwrap(shared)
@@ -192,14 +191,17 @@ fn columns(spec: &SourceSpec, format: Format, sample: &mut Sample<'_>) -> Result
     let mut columns = match format {
         Format::Csv | Format::Tsv => csv_columns(spec, sample)?,
         Format::Json => json_columns(spec, sample)?,
-        Format::Lines => Columns { fields: vec![Arc::new(lines::LinesDecoder::field())], file: 0 },
+        Format::Logfmt => logfmt_columns(spec, sample)?,
+        Format::AccessLog | Format::Syslog | Format::Lines => {
+            Columns { fields: decode::fixed_columns(format).unwrap_or_default(), file: 0 }
+        }
         Format::Parquet => {
             parquet::columns(sample.files).map(|(fields, file)| Columns { fields, file })?
         }
     };
     if let Some(wanted) = &spec.schema {
         match format {
-            Format::Lines | Format::Parquet => {
+            Format::Lines | Format::AccessLog | Format::Syslog | Format::Parquet => {
                 let own = Schema::new(columns.fields.clone());
                 for field in wanted.fields() {
                     match own.field_with_name(field.name()) {
@@ -240,10 +242,10 @@ fn columns(spec: &SourceSpec, format: Format, sample: &mut Sample<'_>) -> Result
                     }
                 }
             }
-            Format::Json => {
+            Format::Json | Format::Logfmt => {
                 override_types(&mut columns.fields, wanted)?;
                 for field in &columns.fields {
-                    if !json::is_supported(field.data_type()) {
+                    if !tidemill_text::is_readable(field.data_type()) {
                         return Err(Error::usage(format!(
                             "column `{}` cannot be of type {} in {format}",
                             field.name(),
@@ -283,30 +285,27 @@ fn nothing_to_infer(spec: &SourceSpec, format: Format) -> Result<Columns> {
 fn csv_columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
     let dialect = sample.dialect.clone();
     let mut names: Option<(Vec<String>, usize)> = None;
-    let mut inference = infer::csv::Inference::default();
+    let mut inference: Option<infer::csv::Inference> = None;
     sample.each_block(cut::Grammar::delimited(&dialect), |file, is_first, mut block| {
         if is_first && (dialect.header || names.is_none()) {
-            let Some((fields, used)) = infer::csv::first_record(&dialect, block) else {
+            let Some((fields, used)) = tidemill_text::csv::first_record(&dialect, block) else {
                 return Ok(0);
             };
             if names.is_none() {
-                inference = infer::csv::Inference::new(fields.len());
+                inference = Some(infer::csv::Inference::new(&dialect, fields.len()));
                 names = Some((column_names(&dialect, fields, &file.shown)?, file.index));
             }
             if dialect.header {
                 block = &block[used..];
             }
         }
-        let before = inference.records;
-        inference.add(&dialect, block);
-        Ok(inference.records - before)
+        Ok(inference.as_mut().map_or(0, |inference| inference.add(block)))
     })?;
-    match names {
-        Some((names, file)) => {
-            let fields = inference.fields(&names).into_iter().map(Arc::new).collect();
-            Ok(Columns { fields, file })
+    match (names, inference) {
+        (Some((names, file)), Some(inference)) => {
+            Ok(Columns { fields: inference.fields(&names), file })
         }
-        None => nothing_to_infer(spec, Format::Csv),
+        _ => nothing_to_infer(spec, Format::Csv),
     }
 }
 
@@ -351,18 +350,57 @@ pub(super) fn column_names(
 
 fn json_columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
     let mut inference = infer::json::Inference::new(&sample.dialect.nulls);
+    let mut first_fault = None;
     sample.each_block(cut::Grammar::LINES, |file, is_first, block| {
-        inference.add(block, is_first, &file.shown)
+        if is_first {
+            refuse_other_layouts(block, &file.shown)?;
+        }
+        let records = inference.add(block);
+        if let (None, Some(fault)) = (&first_fault, inference.first_fault()) {
+            first_fault = Some((file.shown.to_string(), fault.to_string()));
+        }
+        Ok(records)
     })?;
-    match inference.fields()? {
-        Some(fields) => Ok(Columns { fields, file: 0 }),
+    match first_fault {
+        _ if inference.objects() > 0 => Ok(Columns { fields: inference.fields(), file: 0 }),
         None => nothing_to_infer(spec, Format::Json),
+        Some((path, reason)) => Err(Error::Corrupt {
+            path,
+            offset: None,
+            reason: format!("its lines are not JSON objects ({reason})"),
+            hint: Some("--source-format names another format (job file: source.format)".into()),
+        }),
     }
+}
+
+fn logfmt_columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
+    let mut inference = logfmt::Inference::default();
+    sample.each_block(cut::Grammar::LINES, |_, _, block| Ok(inference.add(block)))?;
+    match inference.fields() {
+        fields if fields.is_empty() => nothing_to_infer(spec, Format::Logfmt),
+        fields => Ok(Columns { fields, file: 0 }),
+    }
+}
+
+/// Objects spread over lines are JSON but neither JSON lines nor an array.
+fn refuse_other_layouts(block: &[u8], shown: &str) -> Result<()> {
+    if json::layout(block) != json::Layout::Spread {
+        return Ok(());
+    }
+    Err(Error::Corrupt {
+        path: shown.into(),
+        offset: Some(0),
+        reason: "its objects span several lines, and JSON is read as lines with one object each, \
+                 or as one array"
+            .into(),
+        hint: Some("jq -c . > file.jsonl makes JSON lines of it".into()),
+    })
 }
 
 /// The beginning of the files, as whole records.
 struct Sample<'a> {
     files: &'a [Arc<SourceFile>],
+    format: Format,
     dialect: &'a Dialect,
     watch: Watch,
     stdin: Option<Box<dyn ByteInput>>,
@@ -381,7 +419,8 @@ impl Sample<'_> {
             if file.size() == 0 && !file.stdin {
                 continue;
             }
-            let mut blocks = stream(file, self.stdin.take(), grammar, self.watch.clone(), None)?.0;
+            let mut blocks =
+                stream(file, self.stdin.take(), self.format, grammar, self.watch.clone(), None)?.0;
             let mut is_first = true;
             while let Some(block) = blocks.next_block()? {
                 let block = blocks.bytes(block);
@@ -402,6 +441,7 @@ impl Sample<'_> {
 pub(super) fn stream(
     file: &SourceFile,
     stdin: Option<Box<dyn ByteInput>>,
+    format: Format,
     grammar: cut::Grammar,
     watch: Watch,
     limit: Option<u64>,
@@ -419,7 +459,10 @@ pub(super) fn stream(
     };
     let is_stored = file.compression == Compression::None;
     let stored_bytes = (!file.stdin).then_some(file.size());
-    let input = decode(input, file.compression, &file.shown, stored_bytes)?;
+    let mut input = decode(input, file.compression, &file.shown, stored_bytes)?;
+    if format == Format::Json {
+        input = Box::new(JsonInput::new(input, file.shown.clone()));
+    }
     let limit = limit.filter(|_| is_stored && !file.stdin);
     let mut blocks = Blocks::new(input, grammar, file.shown.clone(), 0, limit);
     if !is_stored || file.stdin {

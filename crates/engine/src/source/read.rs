@@ -1,9 +1,8 @@
 //! Reading a split: its bytes to record batches, with what was refused on the way.
 //!
 //! ```text
-//!   piece ── Blocks ── RecordDecoder ──────────► batch of file columns ── + key columns ──►
-//!                          └ Err: salvage ── good records ──┘
-//!                                         └─ bad records ── held until the split is accepted
+//!   piece ── Blocks ── Decode ─► batch of file columns ── + key columns ──►
+//!                        └─────► bad records ── held until the split is accepted
 //! ```
 
 use std::collections::VecDeque;
@@ -12,19 +11,17 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, StringViewArray, new_null_array};
 use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use tidemill_text::cut::{self, Cutter};
+use tidemill_text::{Bad, Decode, Decoded, Options, Predicate, values};
 
 use super::blocks::{Block, Blocks, RECORD_BYTES_MAX};
 use super::compression::Compression;
-use super::cut::{self, Cutter};
-use super::decode::csv::CsvDecoder;
-use super::decode::json::JsonDecoder;
-use super::decode::lines::LinesDecoder;
-use super::decode::{RecordDecoder, salvage, values};
+use super::decode::{self, Fault};
 use super::format::Format;
-use super::infer;
 use super::input::{ByteInput, FileInput, OpenFile, ReaderInput, Watch};
 use super::open::{column_names, stream};
 use super::parquet::ParquetReader;
+use super::parts::{self, Used};
 use super::reject::{KEPT_BYTES_MAX, MaxBad, Refused, Rejects};
 use super::{Origin, Piece, Source, SourceFile, Split};
 use crate::cancel::Cancel;
@@ -37,6 +34,12 @@ pub struct ReadOptions {
     /// Columns by position in [`Source::schema`], in the order wanted; none for all. May be
     /// empty: the batches then have no columns and a row count.
     pub projection: Option<Vec<usize>>,
+    /// What rows of text must satisfy, by the columns' positions in [`Source::schema`]; those
+    /// that do not are dropped before they are built. A column that is not in the projection
+    /// is not asked. Default: nothing.
+    pub predicates: Vec<Predicate>,
+    /// What is used of nested columns of JSON; what is not comes out null. Default: all of it.
+    pub used: Option<Arc<Used>>,
     /// Rows of a batch at most. Default: 8192. A batch is smaller where a block of input ends.
     pub batch_rows: usize,
     /// Where the split's first record starts, as the reader of the split before it found out.
@@ -55,6 +58,8 @@ impl Default for ReadOptions {
     fn default() -> Self {
         Self {
             projection: None,
+            predicates: Vec::new(),
+            used: None,
             batch_rows: 8192,
             exact_start: None,
             cancel: Cancel::new(),
@@ -121,11 +126,15 @@ pub struct SplitReader {
     columns: Vec<Origin>,
     /// Columns of the files that are read, in the order in which `columns` names them.
     file_columns: Vec<(usize, FieldRef)>,
+    /// By position among these.
+    predicates: Vec<Predicate>,
+    /// What fills up columns of which only parts are read; none if there are none such.
+    nulls: Option<parts::Nulls>,
     pieces: VecDeque<Piece>,
-    decoder: Option<Box<dyn RecordDecoder>>,
+    decoder: Option<Box<dyn Decode>>,
     current: Option<Current>,
     ready: VecDeque<RecordBatch>,
-    scratch: Vec<RecordBatch>,
+    scratch: Decoded,
     stats: SplitStats,
     held_bytes: usize,
     exact: bool,
@@ -152,6 +161,8 @@ impl SplitReader {
         let mut fields = Vec::with_capacity(projection.len());
         let mut columns = Vec::with_capacity(projection.len());
         let mut file_columns = Vec::new();
+        let mut predicates = Vec::new();
+        let mut is_narrowed = false;
         for &index in projection {
             let (Some(field), Some(origin)) =
                 (source.schema.fields().get(index), source.origins.get(index))
@@ -161,7 +172,16 @@ impl SplitReader {
             fields.push(field.clone());
             columns.push(*origin);
             if let Origin::File(place) = origin {
-                file_columns.push((*place, field.clone()));
+                let own = options.predicates.iter().filter(|predicate| predicate.column == index);
+                predicates
+                    .extend(own.map(|own| Predicate { column: file_columns.len(), ..own.clone() }));
+                let parts = options.used.as_ref().and_then(|used| used.get(field.name()));
+                let narrowed = match parts {
+                    Some(parts) if source.format == Format::Json => parts::narrowed(field, parts),
+                    _ => None,
+                };
+                is_narrowed |= narrowed.is_some();
+                file_columns.push((*place, narrowed.unwrap_or_else(|| field.clone())));
             }
         }
         let mut options = options.clone();
@@ -175,11 +195,13 @@ impl SplitReader {
             source,
             columns,
             file_columns,
+            predicates,
+            nulls: is_narrowed.then(parts::Nulls::default),
             pieces: split.pieces.iter().cloned().collect(),
             decoder: None,
             current: None,
             ready: VecDeque::new(),
-            scratch: Vec::new(),
+            scratch: Decoded::default(),
             stats: SplitStats::default(),
             held_bytes: 0,
             exact,
@@ -301,7 +323,7 @@ impl SplitReader {
         let repeated =
             value.map(|text| StringViewArray::from_iter_values(std::iter::repeat_n(text, rows)));
         let Some(repeated) = repeated else { return Ok(new_null_array(&data_type, rows)) };
-        values::column(&repeated, &data_type, &values::Nulls::default()).map_err(|_| {
+        values::typed(&repeated, &data_type).map_err(|_| {
             Error::usage(format!(
                 "`{}`: the folder's value `{}` is not {}",
                 file.shown,
@@ -311,27 +333,28 @@ impl SplitReader {
         })
     }
 
-    fn new_decoder(&self) -> Result<Box<dyn RecordDecoder>> {
-        let columns = self.file_columns.clone();
-        let rows = self.options.batch_rows;
-        Ok(match self.source.format {
-            Format::Csv | Format::Tsv => Box::new(CsvDecoder::new(
-                &self.source.dialect,
-                self.source.file_fields.len(),
-                columns,
-                rows,
-            )),
-            Format::Json => Box::new(JsonDecoder::new(&self.source.dialect.nulls, columns, rows)?),
-            Format::Lines => Box::new(LinesDecoder::new(columns.len(), rows)),
-            Format::Parquet => return Err(Error::Internal("Parquet is not text".into())),
-        })
+    fn new_decoder(&self, file: &SourceFile) -> Result<Box<dyn Decode>> {
+        decode::decoder(
+            self.source.format,
+            &self.source.dialect,
+            self.source.file_fields.len(),
+            self.file_columns.clone(),
+            file.written_seconds(),
+            Options {
+                batch_rows: self.options.batch_rows,
+                predicates: self.predicates.clone(),
+                strict: self.source.spec.options.strict.unwrap_or(false),
+                ..Options::default()
+            },
+        )
     }
 
     fn open_text(&mut self, piece: &Piece, watch: Watch) -> Result<Body> {
-        if self.decoder.is_none() {
-            self.decoder = Some(self.new_decoder()?);
-        }
         let file = &piece.file;
+        // What a system log's dates mean depends on the file.
+        if self.decoder.is_none() || self.source.format == Format::Syslog {
+            self.decoder = Some(self.new_decoder(file)?);
+        }
         let grammar = self.source.grammar();
         if piece.range.start == 0 {
             let stdin = if file.stdin {
@@ -351,7 +374,8 @@ impl SplitReader {
             } else {
                 None
             };
-            let (blocks, open) = stream(file, stdin, grammar, watch, Some(piece.range.end))?;
+            let (blocks, open) =
+                stream(file, stdin, self.source.format, grammar, watch, Some(piece.range.end))?;
             self.stats.start.get_or_insert(0);
             let header = self.source.format.is_delimited() && self.source.dialect.header;
             return Ok(Body::Text { blocks, open, header });
@@ -383,7 +407,7 @@ impl SplitReader {
         let bytes = blocks.bytes(block);
         let mut at = 0;
         if *header {
-            match infer::csv::first_record(&self.source.dialect, bytes) {
+            match tidemill_text::csv::first_record(&self.source.dialect, bytes) {
                 // Only blank lines and comments so far.
                 None => return Ok(()),
                 Some((names, used)) => {
@@ -394,39 +418,34 @@ impl SplitReader {
             }
         }
         let out = &mut self.scratch;
-        let failed_at = if block.unclosed {
-            Some(at)
-        } else {
-            decoder.decode(&bytes[at..], out).err().map(|done| at + done)
-        };
-        if let Some(failed_at) = failed_at {
-            let rest = &bytes[failed_at..];
-            let delimited = self.source.format.is_delimited();
-            let grammar = self.source.grammar();
-            let (refused, held) = (&mut self.stats.refused, &mut self.held_bytes);
-            let mut counted =
-                (failed_at, block.line.map(|line| line + newlines(&bytes[..failed_at])));
-            salvage(decoder.as_mut(), grammar, delimited, rest, out, &mut |range, fault| {
-                let start = failed_at + range.start;
-                if let Some(line) = &mut counted.1 {
-                    *line += newlines(&bytes[counted.0..start]);
-                    counted.0 = start;
-                }
-                let record = &rest[range];
-                let kept = &record[..record.len().min(KEPT_BYTES_MAX)];
-                *held += kept.len() + HELD_OVERHEAD_BYTES;
-                self.stats.rejected += 1;
-                refused.push(Refused {
-                    file: file.clone(),
-                    offset: block.offset + start as u64,
-                    line: counted.1,
-                    fault,
-                    bytes: kept.to_vec(),
-                    truncated: kept.len() < record.len(),
-                });
+        decoder.decode(&bytes[at..], out);
+        let mut counted = (0, block.line);
+        for Bad { range, fault } in out.bad.drain(..) {
+            let (start, end) = (at + range.start, at + range.end);
+            if let Some(line) = &mut counted.1 {
+                *line += newlines(&bytes[counted.0..start]);
+                counted.0 = start;
+            }
+            let record = &bytes[start..end];
+            let kept = &record[..record.len().min(KEPT_BYTES_MAX)];
+            self.held_bytes += kept.len() + HELD_OVERHEAD_BYTES;
+            self.stats.rejected += 1;
+            self.stats.refused.push(Refused {
+                file: file.clone(),
+                offset: block.offset + start as u64,
+                line: counted.1,
+                fault: Fault::of(fault, self.source.format),
+                bytes: kept.to_vec(),
+                truncated: kept.len() < record.len(),
             });
         }
-        self.ready.extend(self.scratch.drain(..));
+        // Rows that a predicate dropped are in no batch.
+        let kept: usize = out.batches.iter().map(RecordBatch::num_rows).sum();
+        let dropped = out.rows.saturating_sub(kept as u64);
+        self.stats.rows += dropped;
+        self.options.progress.add_rows(dropped);
+        self.ready.extend(out.batches.drain(..));
+        out.clear();
         if !self.stats.refused.is_empty() {
             let rejects = self.options.rejects.clone();
             let too_many = rejects.would_exceed(self.stats.refused.len() as u64);
@@ -461,20 +480,26 @@ impl SplitReader {
     }
 
     /// Adds the folders' columns.
-    fn assemble(&self, batch: RecordBatch) -> Result<RecordBatch> {
+    fn assemble(&mut self, batch: RecordBatch) -> Result<RecordBatch> {
         let Some(current) = &self.current else {
             return Err(Error::Internal("a batch without a file".into()));
         };
         let rows = batch.num_rows();
         let mut from_file = batch.columns().iter();
         let mut columns = Vec::with_capacity(self.columns.len());
-        for key in &current.keys {
+        for (key, field) in current.keys.iter().zip(self.schema.fields()) {
             columns.push(match key {
                 Some(key) => key.slice(0, rows.min(key.len())),
-                None => from_file
-                    .next()
-                    .cloned()
-                    .ok_or_else(|| Error::Internal("a batch lacks a column".into()))?,
+                None => {
+                    let column = from_file.next().cloned();
+                    let column = match (&mut self.nulls, column) {
+                        (Some(nulls), Some(column)) => {
+                            parts::widened(&column, field.data_type(), nulls)
+                        }
+                        (_, column) => column,
+                    };
+                    column.ok_or_else(|| Error::Internal("a batch lacks a column".into()))?
+                }
             });
         }
         let options = RecordBatchOptions::new().with_row_count(Some(rows));

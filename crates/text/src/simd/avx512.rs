@@ -15,6 +15,7 @@ use super::Isa;
 pub(crate) struct Avx512;
 
 /// The numbers of the bytes of a block.
+#[allow(clippy::cast_possible_truncation)] // There are 64.
 static NUMBERS: [u8; 64] = {
     let mut numbers = [0; 64];
     let mut at = 0;

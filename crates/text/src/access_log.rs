@@ -1,0 +1,771 @@
+//! Access logs of web servers: the Common and the Combined Log Format.
+//!
+//! ```text
+//!   ip        ident user ts                           request           status bytes
+//!   127.0.0.1 -     jane [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.0" 200    2326
+//!     "http://www.example.com/start.html" "Mozilla/4.08 [en] (Win98; I ;Nav)"
+//!      referrer                            user_agent   (Combined only; one line)
+//! ```
+//!
+//! Sources: the Apache HTTP server's documentation of `mod_log_config` ("Common Log Format",
+//! "Combined Log Format", "Format Notes" on escapes) and its `ap_escape_logitem`; nginx's
+//! `ngx_http_log_module`, whose `combined` is the same.
+//!
+//! # Grammar
+//! A line is pieces with one space between each two. A piece that starts with `"` goes on to
+//! the next quote that is not escaped by `\` and has a space or the line end behind it, so that
+//! a quote that a server forgot to escape does little harm. The pieces are:
+//!
+//! - `ip`, `ident`, `user`. A user may contain spaces: the time is the first piece from the
+//!   fourth on that starts with `[`, is followed by one that ends in `]` and then by the
+//!   request, which is in quotes.
+//! - `status` and `bytes`.
+//! - `referrer` and `user_agent`, if the next two pieces are in quotes; null if not. Servers
+//!   are often told to log more: further pieces must be whole, and are skipped.
+//!
+//! A blank line is no record. `-` is null in every column. In quotes and in the user, `\"`,
+//! `\\`, `\b`, `\n`, `\r`, `\t`, `\v` and `\xhh` are undone, and `\` before any other byte
+//! stays; where that does not give UTF-8 (a TLS handshake on a plain port, Latin-1 in a
+//! referrer) the value stays as it is written, escapes and all.
+//!
+//! The request is `method SP path SP protocol`. A method is capital letters, `-` and `_`; the
+//! last word is the protocol if it starts with `HTTP/`; what is between is the path, spaces
+//! and all. Without a protocol (`"GET /x"`, HTTP/0.9) that is null. What does not start with a
+//! method and a space (`"-"`, junk) is as a whole the path, and method and protocol are null.
+//!
+//! # How
+//! As in [`csv`](crate::csv), one pass finds all separators (space or line end) outside quotes
+//! and writes their positions down. Records of one server have the same number of pieces, so
+//! piece `k` of record `r` ends at separator `r * n + k`; `n` is what the last record had that
+//! was read carefully, at first that of the Combined format. It is known to fit if every `n`-th
+//! separator is a line end and no other is, and if brackets and quotes are where they should
+//! be. A window where anything else is seen (a user with a space, an unescaped quote, another
+//! number of pieces) is read record by record.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, FieldRef, TimeUnit};
+
+use crate::column::{Column, Node};
+use crate::decoder::{Decode, Decoded, Decoder, Tokenizer, WINDOW_BYTES, Window};
+use crate::fast;
+use crate::fault::{Fault, FaultKind};
+use crate::filter::Filter;
+use crate::leaf::{self, Context, Unescape};
+use crate::lines;
+use crate::simd::{BLOCK, Isa, dispatch, escaped};
+use crate::span::Span;
+use crate::values::Nulls;
+
+/// The columns of an access log, in the order of their positions; all may be null.
+///
+/// | position | column | type | |
+/// | --- | --- | --- | --- |
+/// | 0 | `ip` | Utf8View | the client: an address, or a host name |
+/// | 1 | `ident` | Utf8View | the client's identity (RFC 1413), hardly ever known |
+/// | 2 | `user` | Utf8View | the user that HTTP authentication found |
+/// | 3 | `ts` | Timestamp(µs, "UTC") | when the request came |
+/// | 4 | `method` | Utf8View | `GET` |
+/// | 5 | `path` | Utf8View | the request's target, with its query; or the whole request |
+/// | 6 | `protocol` | Utf8View | `HTTP/1.1` |
+/// | 7 | `status` | Int16 | `200` |
+/// | 8 | `bytes` | Int64 | size of the response's body |
+/// | 9 | `referrer` | Utf8View | Combined only |
+/// | 10 | `user_agent` | Utf8View | Combined only |
+///
+/// A decoder can be asked for other types: any that text can be read as; the time as a
+/// timestamp with any zone and unit, or as text as it is written.
+#[must_use]
+pub fn columns() -> Vec<FieldRef> {
+    Part::ALL
+        .iter()
+        .map(|part| {
+            let (name, data_type) = match part {
+                Part::Ip => ("ip", DataType::Utf8View),
+                Part::Ident => ("ident", DataType::Utf8View),
+                Part::User => ("user", DataType::Utf8View),
+                Part::Time => {
+                    ("ts", DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())))
+                }
+                Part::Method => ("method", DataType::Utf8View),
+                Part::Path => ("path", DataType::Utf8View),
+                Part::Protocol => ("protocol", DataType::Utf8View),
+                Part::Status => ("status", DataType::Int16),
+                Part::Bytes => ("bytes", DataType::Int64),
+                Part::Referrer => ("referrer", DataType::Utf8View),
+                Part::UserAgent => ("user_agent", DataType::Utf8View),
+            };
+            Arc::new(Field::new(name, data_type, true))
+        })
+        .collect()
+}
+
+/// What a column is of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Ip,
+    Ident,
+    User,
+    Time,
+    Method,
+    Path,
+    Protocol,
+    Status,
+    Bytes,
+    Referrer,
+    UserAgent,
+}
+
+impl Part {
+    /// In the order of positions.
+    const ALL: [Part; 11] = [
+        Part::Ip,
+        Part::Ident,
+        Part::User,
+        Part::Time,
+        Part::Method,
+        Part::Path,
+        Part::Protocol,
+        Part::Status,
+        Part::Bytes,
+        Part::Referrer,
+        Part::UserAgent,
+    ];
+}
+
+/// Decodes access logs.
+///
+/// ```
+/// use arrow_array::{cast::AsArray, types::Int16Type};
+/// use tidemill_text::{Decode, Decoded, Options, access_log::{AccessLogDecoder, columns}};
+///
+/// let all = columns();
+/// let wanted = [0, 5, 7].map(|place| (place, all[place].clone())).to_vec();
+/// let mut decoder = AccessLogDecoder::new(wanted, Options::default()).unwrap();
+/// let mut out = Decoded::default();
+/// let line = r#"10.0.0.1 - - [10/Oct/2000:13:55:36 -0700] "GET /a?b HTTP/1.0" 200 12"#;
+/// decoder.decode(line.as_bytes(), &mut out);
+/// let batch = &out.batches[0];
+/// assert_eq!(batch.column(1).as_string_view().value(0), "/a?b");
+/// assert_eq!(batch.column(2).as_primitive::<Int16Type>().value(0), 200);
+/// ```
+pub struct AccessLogDecoder {
+    decoder: Decoder<Pieces>,
+}
+
+impl AccessLogDecoder {
+    /// A decoder of `columns`, each a position among [`columns()`] and what it becomes.
+    ///
+    /// # Errors
+    /// The first column of a type that its text cannot be read as.
+    ///
+    /// # Panics
+    /// If a position is not one of [`columns()`].
+    pub fn new(columns: Vec<(usize, FieldRef)>, options: crate::Options) -> Result<Self, FieldRef> {
+        assert!(columns.iter().all(|(place, _)| *place < Part::ALL.len()), "no such column");
+        let context = Context {
+            nulls: Nulls::new(&["-".to_owned()], false),
+            unescape: Unescape::AccessLog,
+            mismatch_is_null: options.mismatch_is_null,
+        };
+        let mut parts = Vec::new();
+        let mut built = Vec::new();
+        let mut fields = Vec::new();
+        for (place, field) in columns {
+            let part = Part::ALL[place];
+            let column = match field.data_type() {
+                data_type if data_type.is_nested() => None,
+                data_type @ DataType::Timestamp(..) if part == Part::Time => {
+                    let mut days = Days::default();
+                    leaf::instants(data_type, move |bytes| Some((days.instant(bytes)?, 0)))
+                        .map(|leaf| Column::with_leaf(&field, leaf))
+                }
+                DataType::Date32 | DataType::Date64 if part == Part::Time => None,
+                _ => Column::new(&field, &context),
+            };
+            built.push(column.ok_or_else(|| field.clone())?);
+            parts.push(part);
+            fields.push(field);
+        }
+        let filter = Filter::new(options.predicates, &fields);
+        let tokenizer = Pieces::new(parts);
+        let decoder = Decoder::with_columns(tokenizer, built, context, filter, options.batch_rows);
+        Ok(Self { decoder })
+    }
+}
+
+impl Decode for AccessLogDecoder {
+    fn schema(&self) -> &arrow_schema::SchemaRef {
+        self.decoder.schema()
+    }
+
+    fn decode(&mut self, block: &[u8], out: &mut Decoded) {
+        self.decoder.decode(block, out);
+    }
+}
+
+// --------------------------------------------------------------------------------- values
+
+/// Appends what a field stands for, as the module's documentation says.
+pub(crate) fn unescape(raw: &[u8], out: &mut Vec<u8>) -> bool {
+    let start = out.len();
+    let mut rest = raw;
+    while let Some(at) = memchr::memchr(b'\\', rest) {
+        out.extend_from_slice(&rest[..at]);
+        rest = &rest[at + 1..];
+        let (byte, used) = match rest {
+            [b'"', ..] => (b'"', 1),
+            [b'\\', ..] => (b'\\', 1),
+            [b'b', ..] => (8, 1),
+            [b'n', ..] => (b'\n', 1),
+            [b'r', ..] => (b'\r', 1),
+            [b't', ..] => (b'\t', 1),
+            [b'v', ..] => (11, 1),
+            [b'x', high, low, ..] => match (hex(*high), hex(*low)) {
+                (Some(high), Some(low)) => (high << 4 | low, 3),
+                _ => (b'\\', 0),
+            },
+            _ => (b'\\', 0),
+        };
+        out.push(byte);
+        rest = &rest[used..];
+    }
+    out.extend_from_slice(rest);
+    if std::str::from_utf8(&out[start..]).is_err() {
+        out.truncate(start);
+        out.extend_from_slice(raw);
+    }
+    true
+}
+
+fn hex(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
+        _ => None,
+    }
+}
+
+/// The number of a month by its English short name.
+pub(crate) fn month(name: [u8; 3]) -> Option<u32> {
+    Some(match &name {
+        b"Jan" => 1,
+        b"Feb" => 2,
+        b"Mar" => 3,
+        b"Apr" => 4,
+        b"May" => 5,
+        b"Jun" => 6,
+        b"Jul" => 7,
+        b"Aug" => 8,
+        b"Sep" => 9,
+        b"Oct" => 10,
+        b"Nov" => 11,
+        b"Dec" => 12,
+        _ => return None,
+    })
+}
+
+/// `13:55:36` in seconds; 60 is a leap second, which falls together with the next one.
+#[inline(always)]
+pub(crate) fn clock(bytes: &[u8]) -> Option<u32> {
+    match bytes {
+        [minutes @ .., b'6', b'0'] if minutes.len() == 6 => {
+            let mut before: [u8; 8] = bytes.try_into().ok()?;
+            before[6..].copy_from_slice(b"59");
+            Some(fast::time(&before)? + 1)
+        }
+        _ => fast::time(bytes),
+    }
+}
+
+/// The day and the zone that were last seen: text in order of time has few of them.
+#[derive(Debug, Clone, Copy)]
+struct Days {
+    day: [u8; 11],
+    zone: [u8; 5],
+    /// The beginning of the day in that zone, in seconds.
+    start: i64,
+}
+
+impl Default for Days {
+    fn default() -> Self {
+        Self { day: *b"01/Jan/1970", zone: *b"+0000", start: 0 }
+    }
+}
+
+impl Days {
+    /// `10/Oct/2000:13:55:36 -0700` in seconds since 1970-01-01 UTC.
+    #[inline]
+    fn instant(&mut self, bytes: &[u8]) -> Option<i64> {
+        let bytes: &[u8; 26] = bytes.try_into().ok()?;
+        if bytes[11] != b':' || bytes[20] != b' ' {
+            return None;
+        }
+        let (day, zone) = (bytes.first_chunk()?, bytes.last_chunk()?);
+        if *day != self.day || *zone != self.zone {
+            *self = Self { day: *day, zone: *zone, start: day_start(day, zone)? };
+        }
+        Some(self.start + i64::from(clock(&bytes[12..20])?))
+    }
+}
+
+/// Where a day begins in a zone.
+#[cold]
+fn day_start(day: &[u8; 11], zone: &[u8; 5]) -> Option<i64> {
+    let &[d1, d2, b'/', m1, m2, m3, b'/', y1, y2, y3, y4] = day else { return None };
+    let year = fast::pair(y1, y2)? * 100 + fast::pair(y3, y4)?;
+    let days = fast::days(year.try_into().ok()?, month([m1, m2, m3])?, fast::pair(d1, d2)?)?;
+    let &[sign, h1, h2, z1, z2] = zone;
+    let (hours, minutes) = (fast::pair(h1, h2)?, fast::pair(z1, z2)?);
+    if hours > 23 || minutes > 59 {
+        return None;
+    }
+    let ahead = i64::from(hours * 3600 + minutes * 60);
+    let ahead = match sign {
+        b'+' => ahead,
+        b'-' => -ahead,
+        _ => return None,
+    };
+    Some(i64::from(days) * 86_400 - ahead)
+}
+
+/// A request's method, path and protocol.
+#[inline]
+fn request(block: &[u8], start: usize, end: usize, escapes: bool) -> [Span; 3] {
+    let text = &block[start..end];
+    let method = text.iter().position(|byte| !matches!(byte, b'A'..=b'Z' | b'-' | b'_'));
+    let method = method.filter(|at| *at > 0 && text[*at] == b' ');
+    let of = |from: usize, to: usize| {
+        if from >= to { Span::NULL } else { value(block, start + from, start + to, escapes) }
+    };
+    let Some(method) = method else {
+        return [Span::NULL, value(block, start, end, escapes), Span::NULL];
+    };
+    // Nearly all end so; a last word of eight bytes has no space in it.
+    let last = match text {
+        [.., b' ', b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'] => text.len() - 9,
+        _ => memchr::memrchr(b' ', text).unwrap_or(method),
+    };
+    if text[last + 1..].starts_with(b"HTTP/") {
+        [of(0, method), of(method + 1, last), of(last + 1, text.len())]
+    } else {
+        [of(0, method), of(method + 1, text.len()), Span::NULL]
+    }
+}
+
+/// The span of bytes that may have escapes in them.
+#[inline(always)]
+#[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
+fn value(block: &[u8], start: usize, end: usize, escapes: bool) -> Span {
+    if escapes && memchr::memchr(b'\\', &block[start..end]).is_some() {
+        Span::escaped(start as u32, end as u32, true)
+    } else {
+        Span::plain(start as u32, end as u32)
+    }
+}
+
+/// The span of a piece, without its quotes.
+#[inline(always)]
+fn piece(block: &[u8], start: usize, end: usize, escapes: bool) -> Span {
+    if end - start >= 2 && block[start] == b'"' {
+        value(block, start + 1, end - 1, escapes)
+    } else {
+        value(block, start, end, escapes)
+    }
+}
+
+// ------------------------------------------------------------------------------ separators
+
+/// What was seen of a stretch of text, as bits.
+mod seen {
+    /// A carriage return outside quotes.
+    pub(super) const CR: u32 = 1;
+    /// A byte that is not ASCII.
+    pub(super) const HIGH: u32 = 2;
+    /// A backslash.
+    pub(super) const ESCAPE: u32 = 4;
+    /// A quote within a piece, a line end in quotes, a lone carriage return.
+    pub(super) const IRREGULAR: u32 = 8;
+}
+
+/// What a block of 64 bytes tells the next one.
+#[derive(Debug, Clone, Copy)]
+struct Carry {
+    /// All bits, inside quotes; else none.
+    inside: u64,
+    /// 1 if the first byte is escaped.
+    escaped: u64,
+    /// 1 if a quote may open here: behind a separator.
+    may_open: u64,
+    /// 1 if a closing quote came last.
+    closed: u64,
+    /// 1 if a carriage return outside quotes came last.
+    cr: u64,
+}
+
+impl Carry {
+    /// At the start of a record.
+    const START: Carry = Carry { inside: 0, escaped: 0, may_open: 1, closed: 0, cr: 0 };
+}
+
+dispatch! {
+    /// Appends the positions of the separators in `from..to` of the text to `out`; returns
+    /// what was seen on the way, and how many of them are line ends.
+    fn separators(
+        text: &[u8], from: usize, to: usize, carry: &mut Carry, out: &mut Vec<u32>
+    ) -> (u32, usize) => find
+}
+
+/// # Safety
+/// The processor must have the instruction set.
+#[inline(always)]
+#[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
+unsafe fn find<I: Isa>(
+    text: &[u8],
+    from: usize,
+    to: usize,
+    carry: &mut Carry,
+    out: &mut Vec<u32>,
+) -> (u32, usize) {
+    let to = to.min(text.len());
+    let mut state = *carry;
+    let (mut crs, mut high, mut escapes, mut irregular) = (0u64, 0u64, 0u64, 0u64);
+    let mut line_count = 0;
+    // At most every byte is a separator, and a whole block may be written behind the last one.
+    out.reserve(to.saturating_sub(from) + 2 * BLOCK);
+    let mut count = out.len();
+    let mut at = from;
+    while at < to {
+        let mut padded = [0; BLOCK];
+        // SAFETY: 64 bytes are readable: of the text, or of a copy with zeros behind it, which
+        // are no special bytes.
+        let block = unsafe {
+            if at + BLOCK <= to {
+                I::load(text.as_ptr().add(at))
+            } else {
+                padded[..to - at].copy_from_slice(&text[at..to]);
+                I::load(padded.as_ptr())
+            }
+        };
+        // Bytes that are there.
+        let real = if to - at >= BLOCK { u64::MAX } else { (1 << (to - at)) - 1 };
+        // SAFETY: as the caller promises; room was made above.
+        unsafe {
+            let lines = I::equal(block, b'\n');
+            let ends = I::equal(block, b' ') | lines;
+            let backslashes = I::equal(block, b'\\');
+            let quotes = I::equal(block, b'"') & !escaped(backslashes, &mut state.escaped);
+            let within = I::parity(quotes) ^ state.inside;
+            let cr = I::equal(block, b'\r') & !within;
+            let (opening, closing) = (quotes & within, quotes & !within);
+            irregular |= lines & within
+                | opening & !((ends << 1) | state.may_open)
+                | real & ((closing << 1) | state.closed) & !(ends | cr)
+                | real & ((cr << 1) | state.cr) & !lines;
+            state.inside = (within.cast_signed() >> 63).cast_unsigned();
+            state.may_open = ends >> 63;
+            state.closed = closing >> 63;
+            state.cr = cr >> 63;
+            crs |= cr;
+            high |= I::high(block);
+            escapes |= backslashes;
+            let separators = ends & !within;
+            line_count += lines.count_ones() as usize;
+            I::positions(separators, at as u32, out.as_mut_ptr().add(count));
+            count += separators.count_ones() as usize;
+        }
+        at += BLOCK;
+    }
+    // SAFETY: so many were written.
+    unsafe { out.set_len(count) };
+    *carry = state;
+    let mut marks = 0;
+    for (found, mark) in
+        [(crs, seen::CR), (high, seen::HIGH), (escapes, seen::ESCAPE), (irregular, seen::IRREGULAR)]
+    {
+        if found != 0 {
+            marks |= mark;
+        }
+    }
+    (marks, line_count)
+}
+
+// -------------------------------------------------------------------------------- records
+
+/// Pieces of a record before the status, if the user has no space.
+const STATUS: usize = 6;
+/// Pieces of a record of the Combined format; the time is two. The Common one has eight.
+const COMBINED: usize = 10;
+
+/// Splits records into pieces.
+struct Pieces {
+    /// What the columns are.
+    parts: Vec<Part>,
+    wants_request: bool,
+    wants_combined: bool,
+    /// Pieces that a record is expected to have.
+    count: usize,
+    /// The separators of a window, and the one before it.
+    separators: Vec<u32>,
+    requests: Vec<[Span; 3]>,
+    scratch: Vec<Range<usize>>,
+}
+
+impl Pieces {
+    fn new(parts: Vec<Part>) -> Self {
+        let wants = |those: &[Part]| parts.iter().any(|part| those.contains(part));
+        Self {
+            wants_request: wants(&[Part::Method, Part::Path, Part::Protocol]),
+            wants_combined: wants(&[Part::Referrer, Part::UserAgent]),
+            parts,
+            count: COMBINED,
+            separators: Vec::new(),
+            requests: Vec::new(),
+            scratch: Vec::new(),
+        }
+    }
+}
+
+impl Tokenizer for Pieces {
+    #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
+    fn window(
+        &mut self,
+        block: &[u8],
+        at: usize,
+        rows_max: usize,
+        columns: &mut [Column],
+        _: &Context,
+    ) -> Window {
+        let count = self.count;
+        self.separators.clear();
+        self.separators.push((at as u32).wrapping_sub(1));
+        let (mut carry, mut marks, mut lines, mut to) = (Carry::START, 0, 0, at);
+        // Text beyond the rows that are asked for would be looked at again.
+        let step = rows_max.saturating_mul(512).clamp(1024, WINDOW_BYTES);
+        while lines == 0 && to < block.len() {
+            let from = to;
+            to = (from + step).min(block.len());
+            let (seen, ends) = separators(block, from, to, &mut carry, &mut self.separators);
+            marks |= seen;
+            lines += ends;
+            if marks & seen::IRREGULAR != 0 {
+                return Window::Irregular;
+            }
+        }
+        if to == block.len() && block.last() != Some(&b'\n') && lines < rows_max {
+            // The last record lacks its line end.
+            if carry.inside != 0 {
+                return Window::Irregular;
+            }
+            self.separators.push(block.len() as u32);
+            lines += 1;
+        }
+        let rows = lines.min(rows_max);
+        if rows == 0 {
+            return Window::Irregular;
+        }
+        // Every record must end where its last piece does, and no line end may be elsewhere.
+        let ends = self.separators.get(count..).unwrap_or_default().iter().step_by(count);
+        let is_end = |end: &u32| block.get(*end as usize).is_none_or(|byte| *byte == b'\n');
+        if ends.take(lines).filter(|end| is_end(end)).count() != lines {
+            return Window::Irregular;
+        }
+        let records = || self.separators.windows(count + 1).step_by(count).take(rows);
+        let byte = |at: u32| block.get(at as usize).copied();
+        let combined = self.wants_combined && count >= COMBINED;
+        let fits = records().all(|ends| {
+            byte(ends[3].wrapping_add(1)) == Some(b'[')
+                && byte(ends[5] - 1) == Some(b']')
+                && byte(ends[5] + 1) == Some(b'"')
+                && (!combined || byte(ends[8] + 1) == Some(b'"') && byte(ends[9] + 1) == Some(b'"'))
+        });
+        if !fits {
+            return Window::Irregular;
+        }
+        let end = self.separators[rows * count] as usize;
+        let next = (end + 1).min(block.len());
+        if marks & seen::HIGH != 0 && simdutf8::basic::from_utf8(&block[at..next]).is_err() {
+            return Window::Irregular;
+        }
+        let escapes = marks & seen::ESCAPE != 0;
+        // A carriage return may also end a block that lacks its last line end.
+        let trim = |start: usize, end: usize| {
+            let cr = marks & seen::CR != 0 && end > start && block[end - 1] == b'\r';
+            end - usize::from(cr)
+        };
+        if self.wants_request {
+            let requests = records()
+                .map(|ends| request(block, ends[5] as usize + 2, ends[6] as usize - 1, escapes));
+            self.requests.clear();
+            self.requests.extend(requests);
+        }
+        for (column, part) in columns.iter_mut().zip(&self.parts) {
+            let Node::Leaf { spans, .. } = &mut column.node else { return Window::Irregular };
+            let place = match part {
+                Part::Ip => 0,
+                Part::Ident => 1,
+                Part::User => 2,
+                Part::Time => {
+                    spans.extend(
+                        records().map(|ends| Span::plain(ends[3].wrapping_add(2), ends[5] - 1)),
+                    );
+                    continue;
+                }
+                Part::Method | Part::Path | Part::Protocol => {
+                    let which = *part as usize - Part::Method as usize;
+                    spans.extend(self.requests.iter().map(|request| request[which]));
+                    continue;
+                }
+                Part::Status => STATUS,
+                Part::Bytes => STATUS + 1,
+                Part::Referrer | Part::UserAgent if count < COMBINED => {
+                    spans.resize(spans.len() + rows, Span::NULL);
+                    continue;
+                }
+                Part::Referrer => STATUS + 2,
+                Part::UserAgent => STATUS + 3,
+            };
+            spans.extend(records().map(|ends| {
+                let (start, mut end) =
+                    (ends[place].wrapping_add(1) as usize, ends[place + 1] as usize);
+                if place + 1 == count {
+                    end = trim(start, end);
+                }
+                piece(block, start, end, escapes)
+            }));
+        }
+        Window::Rows { end: next, rows }
+    }
+
+    fn next(&self, block: &[u8], at: usize) -> Range<usize> {
+        lines::next_filled(block, at, <[u8]>::is_empty)
+    }
+
+    fn record(
+        &mut self,
+        block: &[u8],
+        record: Range<usize>,
+        columns: &mut [Column],
+        _: &Context,
+    ) -> Result<(), Fault> {
+        let line = lines::trim(block, record.clone());
+        let mut pieces = std::mem::take(&mut self.scratch);
+        let read = split(&block[line.clone()], &mut pieces)
+            .and_then(|()| Record::new(&block[line.clone()], &pieces));
+        self.scratch = pieces;
+        let found = read?;
+        // A user with spaces says nothing about the others.
+        if found.time == 3 {
+            self.count = self.scratch.len();
+        }
+        let whole = |range: &Range<usize>| {
+            piece(block, line.start + range.start, line.start + range.end, true)
+        };
+        let request_piece = &found.pieces(&self.scratch)[2];
+        let request = request(
+            block,
+            line.start + request_piece.start + 1,
+            line.start + request_piece.end - 1,
+            true,
+        );
+        let after = &found.pieces(&self.scratch)[3..];
+        for (column, part) in columns.iter_mut().zip(&self.parts) {
+            let Node::Leaf { spans, .. } = &mut column.node else { continue };
+            spans.push(match part {
+                Part::Ip => whole(&self.scratch[0]),
+                Part::Ident => whole(&self.scratch[1]),
+                Part::User if found.time == 3 => whole(&self.scratch[2]),
+                Part::User => value(
+                    block,
+                    line.start + self.scratch[2].start,
+                    line.start + self.scratch[found.time - 1].end,
+                    true,
+                ),
+                Part::Time => {
+                    let time = &found.pieces(&self.scratch);
+                    lines::span(line.start + time[0].start + 1..line.start + time[1].end - 1)
+                }
+                Part::Method => request[0],
+                Part::Path => request[1],
+                Part::Protocol => request[2],
+                Part::Status => whole(&after[0]),
+                Part::Bytes => whole(&after[1]),
+                Part::Referrer if found.combined => whole(&after[2]),
+                Part::UserAgent if found.combined => whole(&after[3]),
+                Part::Referrer | Part::UserAgent => Span::NULL,
+            });
+        }
+        lines::check_utf8(block, record, columns)
+    }
+}
+
+/// Where in the pieces of a record is what.
+struct Record {
+    /// The first piece of the time.
+    time: usize,
+    combined: bool,
+}
+
+impl Record {
+    fn new(line: &[u8], pieces: &[Range<usize>]) -> Result<Self, Fault> {
+        let is_quoted = |piece: &Range<usize>| line[piece.clone()].starts_with(b"\"");
+        let time = (3..pieces.len().saturating_sub(2)).find(|&at| {
+            line[pieces[at].clone()].starts_with(b"[")
+                && line[pieces[at + 1].clone()].ends_with(b"]")
+                && is_quoted(&pieces[at + 2])
+        });
+        let Some(time) = time else {
+            let at = pieces.get(3).map_or(line.len(), |piece| piece.start);
+            let reason = "expected a time in brackets and a request in quotes";
+            return Err(Fault::new(at, FaultKind::Syntax(reason.to_owned())));
+        };
+        let after = &pieces[time + 3..];
+        if after.len() < 2 {
+            let reason = "a status and a size should follow the request";
+            return Err(Fault::new(line.len(), FaultKind::Ends(reason.to_owned())));
+        }
+        let combined = after.len() >= 4 && is_quoted(&after[2]) && is_quoted(&after[3]);
+        Ok(Self { time, combined })
+    }
+
+    /// The pieces from the time on.
+    fn pieces<'a>(&self, pieces: &'a [Range<usize>]) -> &'a [Range<usize>] {
+        &pieces[self.time..]
+    }
+}
+
+/// The pieces of a line without its line end, quotes included.
+fn split(line: &[u8], pieces: &mut Vec<Range<usize>>) -> Result<(), Fault> {
+    pieces.clear();
+    let mut start = 0;
+    loop {
+        let mut at = start;
+        let quoted = line.get(start) == Some(&b'"');
+        let (mut escaped, mut closed) = (false, !quoted);
+        while at < line.len() {
+            let byte = line[at];
+            if closed && byte == b' ' {
+                break;
+            }
+            let is_quote = byte == b'"' && !escaped && at > start;
+            if quoted && is_quote && matches!(line.get(at + 1), None | Some(b' ')) {
+                closed = true;
+            }
+            escaped = byte == b'\\' && !escaped;
+            at += 1;
+        }
+        if !closed {
+            return Err(Fault::new(start, FaultKind::Unclosed));
+        }
+        pieces.push(start..at);
+        if at == line.len() {
+            return Ok(());
+        }
+        start = at + 1;
+    }
+}
+
+#[cfg(test)]
+mod tests;

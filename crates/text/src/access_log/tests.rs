@@ -1,0 +1,465 @@
+use arrow_array::Array;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int16Type, Int64Type, TimestampMicrosecondType};
+use proptest::prelude::*;
+
+use super::*;
+use crate::Options;
+use crate::filter::{Comparison, Constant, Predicate, Test};
+use crate::lines::tests::{decode_with, real_log, rows};
+
+/// All columns as text.
+fn text_columns(places: &[usize]) -> Vec<(usize, FieldRef)> {
+    let all = columns();
+    places
+        .iter()
+        .map(|place| {
+            let field = all[*place].as_ref().clone().with_data_type(DataType::Utf8View);
+            (*place, Arc::new(field))
+        })
+        .collect()
+}
+
+fn typed(names: &[&str]) -> Vec<(usize, FieldRef)> {
+    let all: Vec<_> = columns().into_iter().enumerate().collect();
+    let of = |name: &&str| all.iter().find(|(_, field)| field.name() == name).unwrap().clone();
+    names.iter().map(of).collect()
+}
+
+fn decode(columns: Vec<(usize, FieldRef)>, options: Options, text: &[u8]) -> Decoded {
+    decode_with(&mut AccessLogDecoder::new(columns, options).unwrap(), text)
+}
+
+// The model: the grammar of the module's documentation, one character after the other, with
+// strings.
+
+fn model_unescape(raw: &str) -> String {
+    let raw = raw.as_bytes();
+    let (mut out, mut at) = (Vec::new(), 0);
+    while at < raw.len() {
+        let two = raw.get(at + 1).copied().unwrap_or(0);
+        let digits = raw.get(at + 2..at + 4).and_then(|d| std::str::from_utf8(d).ok());
+        let byte = digits
+            .filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()))
+            .map(|digits| u8::from_str_radix(digits, 16).unwrap());
+        if raw[at] != b'\\' {
+            out.push(raw[at]);
+            at += 1;
+        } else if two == b'x' && byte.is_some() {
+            out.push(byte.unwrap());
+            at += 4;
+        } else if let Some(place) = b"\"\\bnrtv".iter().position(|b| *b == two) {
+            out.push(b"\"\\\x08\n\r\t\x0b"[place]);
+            at += 2;
+        } else {
+            out.push(b'\\');
+            at += 1;
+        }
+    }
+    String::from_utf8(out).unwrap_or_else(|_| String::from_utf8(raw.to_vec()).unwrap())
+}
+
+fn model_pieces(line: &str) -> Option<Vec<String>> {
+    let mut pieces = Vec::new();
+    let mut rest: Vec<char> = line.chars().collect();
+    loop {
+        let mut length = 0;
+        if rest.first() == Some(&'"') {
+            length = 1;
+            loop {
+                match rest.get(length) {
+                    None => return None,
+                    Some('\\') => length += 2,
+                    Some('"') if matches!(rest.get(length + 1), None | Some(' ')) => break,
+                    Some(_) => length += 1,
+                }
+            }
+            length += 1;
+        } else {
+            while rest.get(length).is_some_and(|c| *c != ' ') {
+                length += 1;
+            }
+        }
+        pieces.push(rest[..length].iter().collect());
+        if length == rest.len() {
+            return Some(pieces);
+        }
+        rest = rest.split_off(length + 1);
+    }
+}
+
+fn model(line: &[u8]) -> Option<Vec<Option<String>>> {
+    let line = std::str::from_utf8(line).ok()?;
+    let pieces = model_pieces(line)?;
+    let unquoted = |piece: &str| {
+        piece.strip_prefix('"').map_or(piece, |rest| &rest[..rest.len() - 1]).to_owned()
+    };
+    let is_time = |at: usize| {
+        pieces[at].starts_with('[')
+            && pieces[at + 1].ends_with(']')
+            && pieces[at + 2].starts_with('"')
+    };
+    let time = (3..pieces.len().checked_sub(2)?).find(|at| is_time(*at))?;
+    let user = pieces[2..time].join(" ");
+    let user = if time == 3 { unquoted(&user) } else { user };
+    let stamp = format!("{} {}", pieces[time], pieces[time + 1]);
+    let request = unquoted(&pieces[time + 2]);
+    let words: Vec<&str> = request.split(' ').collect();
+    let is_method = words.len() > 1
+        && !words[0].is_empty()
+        && words[0].chars().all(|c| c.is_ascii_uppercase() || "-_".contains(c));
+    let last = words[words.len() - 1];
+    let request = if !is_method {
+        [None, Some(request.clone()), None]
+    } else if last.starts_with("HTTP/") {
+        let path = words[1..words.len() - 1].join(" ");
+        [Some(words[0].into()), Some(path).filter(|p| !p.is_empty()), Some(last.into())]
+    } else {
+        let path = words[1..].join(" ");
+        [Some(words[0].into()), Some(path).filter(|p| !p.is_empty()), None]
+    };
+    let after = &pieces[time + 3..];
+    if after.len() < 2 {
+        return None;
+    }
+    let combined = after.len() >= 4 && after[2].starts_with('"') && after[3].starts_with('"');
+    let mut row = vec![
+        Some(unquoted(&pieces[0])),
+        Some(unquoted(&pieces[1])),
+        Some(user),
+        Some(stamp[1..stamp.len() - 1].to_owned()),
+    ];
+    row.extend(request);
+    row.extend([Some(unquoted(&after[0])), Some(unquoted(&after[1]))]);
+    row.extend([2, 3].map(|at| combined.then(|| unquoted(&after[at]))));
+    let value = |text: String| Some(model_unescape(&text)).filter(|text| text != "-");
+    Some(row.into_iter().map(|text| text.and_then(value)).collect())
+}
+
+fn model_lines(text: &[u8]) -> Vec<&[u8]> {
+    let lines = text.split(|byte| *byte == b'\n');
+    lines.map(|l| l.strip_suffix(b"\r").unwrap_or(l)).filter(|l| !l.is_empty()).collect()
+}
+
+fn check(text: &[u8], batch_rows: usize) -> Result<(), TestCaseError> {
+    let places: Vec<usize> = (0..11).collect();
+    let lines = model_lines(text);
+    let expected: Vec<_> = lines.iter().filter_map(|line| model(line)).collect();
+    for places in [&places[..], &[7, 0], &[10, 9], &[5, 5], &[]] {
+        let options = Options { batch_rows, ..Options::default() };
+        let out = decode(text_columns(places), options, text);
+        prop_assert_eq!(out.rows as usize, expected.len());
+        prop_assert_eq!(out.bad.len(), lines.len() - expected.len());
+        if places.is_empty() {
+            continue;
+        }
+        let expected: Vec<Vec<_>> = expected
+            .iter()
+            .map(|row| places.iter().map(|place| row[*place].clone()).collect())
+            .collect();
+        prop_assert_eq!(rows(&out.batches), expected);
+        prop_assert!(out.batches.iter().all(|batch| batch.num_rows() <= batch_rows));
+    }
+    Ok(())
+}
+
+/// Mostly well-formed lines: a log is of one format with a few odd lines.
+fn log() -> impl Strategy<Value = String> {
+    let user = prop_oneof![
+        8 => Just("-".to_owned()), 2 => "[a-z]{1,20}", 1 => Just("\"\"".into()), 1 => Just(r#"a\"b"#.into()),
+    ];
+    let request = prop_oneof![
+        8 => "(GET|POST|M-SEARCH) /[a-z0-9/?&=.]{0,40} HTTP/[12]\\.[01]",
+        1 => Just(r"\x16\x03\x01\x02".to_owned()),
+        1 => Just(r#"GET /\"a\\ b\xc3\xa9\ HTTP/1.1"#.to_owned()),
+        1 => Just("-".to_owned()),
+        1 => Just("".to_owned()),
+        1 => Just("GET /old".to_owned()),
+        1 => Just("GET HTTP/1.0".to_owned()),
+        1 => Just("get / HTTP/1.0".to_owned()),
+        1 => "[GETHP/1. ]{0,20}",
+    ];
+    let agent = prop_oneof![
+        6 => "[a-zA-Z0-9();./ ]{0,80}", 1 => Just("é\\\"é".to_owned()), 1 => Just("-".to_owned()),
+    ];
+    let line = (user, request, agent, 0..5u8, prop::bool::weighted(0.05)).prop_map(
+        |(user, request, agent, extra, cr)| {
+            let extra = match extra {
+                0 => " 0.001 \"x y\"",
+                _ => "",
+            };
+            let end = if cr { "\r\n" } else { "\n" };
+            (
+                format!("10.0.0.1 - {user} [10/Oct/2000:13:55:36 -0700] \"{request}\" 200 -"),
+                format!(" \"-\" \"{agent}\""),
+                extra,
+                end,
+            )
+        },
+    );
+    let odd = prop_oneof![
+        Just("\n".to_owned()),
+        Just("h - John Smith [10/Oct/2000:13:55:36 -0700] \"GET /\" 1 2\n".to_owned()),
+        Just("h - a b [10/Oct/2000:13:55:36 -0700] \"GET /\" 1 2\n".to_owned()),
+        Just("h - \"\" b [10/Oct/2000:13:55:36 -0700] \"GET /\" 1 2 \"r\" \"a\"\n".to_owned()),
+        Just("h - - [10/Oct/2000:13:55:36 -0700] \"GET /\n".to_owned()),
+        Just("h - - [10/Oct/2000:13:55:36 -0700] \"GET \"q\" /\" 1 2\n".to_owned()),
+        Just("h - - [x y] \"GET\"/\" 1 2 \"3\" 4\n".to_owned()),
+        Just("h - - [x] \"GET /\" 1 2 \"3\" \"4\" 5\n".to_owned()),
+        Just("h - - [x y] \"GET /\" 1\n".to_owned()),
+        Just("a\rb\n".to_owned()),
+        "[ \"\\\\\\[\\]a\r-]{0,30}\n",
+    ];
+    (any::<bool>(), prop::bool::weighted(0.3), prop::collection::vec((line, odd, 0..20u8), 0..40))
+        .prop_map(|(combined, extras, lines)| {
+            let mut text = String::new();
+            for ((common, more, extra, end), odd, which) in lines {
+                if which == 0 {
+                    text.push_str(&odd);
+                    continue;
+                }
+                text.push_str(&common);
+                if combined {
+                    text.push_str(&more);
+                }
+                if extras {
+                    text.push_str(extra);
+                }
+                text.push_str(end);
+            }
+            text
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn logs_are_read_as_the_model_reads_them(
+        log in log(), batch_rows in 1usize..50, last: bool, cut in prop::option::weighted(0.2, any::<prop::sample::Index>())
+    ) {
+        let mut text = log.into_bytes();
+        if let Some(cut) = cut && !text.is_empty() {
+            let at = cut.index(text.len());
+            text[at] = b'"';
+        }
+        let text = if last { text.strip_suffix(b"\n").unwrap_or(&text) } else { &text };
+        check(text, batch_rows)?;
+    }
+
+    #[test]
+    fn any_text_is_read_as_the_model_reads_it(
+        pieces in prop::collection::vec(prop::sample::select(vec![
+            " ", "\"", "\\", "\n", "\r", "[", "]", "-", "a", "GET ", " HTTP/1.1", "[a b] \"", "\" 1 2",
+            "a - - [x y] \"", "\" \"",
+        ]), 0..80)
+    ) {
+        check(pieces.concat().as_bytes(), 8192)?;
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes: Vec<u8>, pieces in log()) {
+        let mut text = pieces.into_bytes();
+        text.extend(bytes);
+        check(&text, 8192)?;
+        decode(typed(&["ts", "status", "bytes", "ip"]), Options::default(), &text);
+    }
+
+    #[test]
+    fn separators_are_the_same_with_every_instruction_set(
+        bytes in prop::collection::vec(prop::sample::select(b"aaaaaaa   \"\"\n\r\\\xc3".to_vec()), 0..400),
+        from in 0usize..100
+    ) {
+        let from = from.min(bytes.len());
+        let (mut one, mut carry_one) = (vec![7], Carry::START);
+        let found = separators(&bytes, from, bytes.len(), &mut carry_one, &mut one);
+        let (mut other, mut carry_other) = (vec![7], Carry::START);
+        // SAFETY: this one asks nothing of the processor.
+        let expected = unsafe {
+            find::<crate::simd::Portable>(&bytes, from, bytes.len(), &mut carry_other, &mut other)
+        };
+        prop_assert_eq!(found, expected);
+        prop_assert_eq!(one, other);
+        prop_assert_eq!(format!("{carry_one:?}"), format!("{carry_other:?}"));
+    }
+
+    #[test]
+    fn times_are_those_of_chrono(seconds in -60_000_000_000i64..200_000_000_000, zone in -14 * 60i32..14 * 60) {
+        let offset = chrono::FixedOffset::east_opt(zone * 60).unwrap();
+        let time = chrono::DateTime::from_timestamp(seconds, 0).unwrap().with_timezone(&offset);
+        let text = time.format("%d/%b/%Y:%H:%M:%S %z").to_string();
+        let mut days = Days::default();
+        if text.len() == 26 {
+            prop_assert_eq!(days.instant(text.as_bytes()), Some(seconds));
+            prop_assert_eq!(days.instant(text.as_bytes()), Some(seconds));
+        }
+    }
+}
+
+#[test]
+fn values_get_their_types_and_faults_their_places() {
+    let text = concat!(
+        "127.0.0.1 - frank [10/Oct/2000:13:55:36 -0700] \"GET /apache_pb.gif HTTP/1.0\" 200 2326\n",
+        "::1 - - [31/Dec/2016:23:59:60 +0000] \"-\" 408 -\n",
+        "::1 - - [31/Feb/2016:23:59:60 +0000] \"-\" 408 -\n",
+        "::1 - - [28/Feb/2016:23:59:59 +0000] \"-\" 40x -\n",
+        "::1 - - [28/Feb/2016:23:59:59 +0000] \"a b\n",
+        "::1 - - [28/Feb/2016:23:59:59 +0000] \"a b\" 200\n",
+        "::1 - - nothing\n",
+        "::\u{ff} - - [29/Feb/2016:00:00:00 +0130] \"-\" 70000 1\n",
+    );
+    let mut text = text.as_bytes().to_vec();
+    text.extend(b"::1 - - [01/Mar/2016:23:59:59 +0000] \"GET /\xff HTTP/1.1\" 200 0\n");
+    let names = ["ts", "status", "bytes", "ip", "path"];
+    let out = decode(typed(&names), Options::default(), &text);
+    let batch = &out.batches[0];
+    let times = batch.column(0).as_primitive::<TimestampMicrosecondType>();
+    assert_eq!(times.values().to_vec(), [971_211_336_000_000, 1_483_228_800_000_000]);
+    assert_eq!(batch.column(1).as_primitive::<Int16Type>().values().to_vec(), [200, 408]);
+    let bytes: Vec<_> = batch.column(2).as_primitive::<Int64Type>().iter().collect();
+    assert_eq!(bytes, [Some(2326), None]);
+    let faults: Vec<String> = out
+        .bad
+        .iter()
+        .map(|bad| {
+            let column = bad.fault.column.clone().unwrap_or_default();
+            format!("{column} at {}: {}", bad.fault.at, bad.fault)
+        })
+        .collect();
+    assert_eq!(
+        faults,
+        [
+            "ts at 9: expected a timestamp with a time zone, to microseconds, found `31/Feb/2016:23:59:60 +0000`",
+            "status at 41: expected a SMALLINT, found `40x`",
+            " at 37: a quote is never closed",
+            " at 46: the line ends within its value (a status and a size should follow the request)",
+            " at 8: expected a time in brackets and a request in quotes at byte 9",
+            "status at 42: expected a SMALLINT, found `70000`",
+            "path at 43: the record is not valid UTF-8 from its byte 44 on",
+        ]
+    );
+    let options = Options { mismatch_is_null: true, ..Options::default() };
+    let out = decode(typed(&names), options, &text);
+    assert_eq!((out.rows, out.bad.len()), (5, 4));
+    assert_eq!(out.batches[0].column(1).null_count(), 2);
+}
+
+#[test]
+fn predicates_keep_what_a_filter_on_values_keeps() {
+    let line = |index: usize| {
+        let agent = if index.is_multiple_of(7) { "\\\"q\\\"" } else { "x y" };
+        let bytes = if index.is_multiple_of(3) { "-".to_owned() } else { index.to_string() };
+        let status = 200 + index % 5;
+        format!(
+            "10.0.0.{} - - [10/Oct/2000:13:55:36 -0700] \"GET /{index} HTTP/1.1\" {status} {bytes} \"-\" \"{agent}\"\n",
+            index % 4
+        )
+    };
+    let text: String = (0..1000).map(line).collect();
+    let predicate = |column, test| Predicate { column, test };
+    let predicates = vec![
+        predicate(0, Test::Compare(Comparison::GreaterOrEqual, Constant::Int(203))),
+        predicate(1, Test::IsNotNull),
+        predicate(2, Test::In(vec![Constant::Text("\"q\"".into())])),
+        predicate(3, Test::IsNull),
+    ];
+    let options = Options { predicates, ..Options::default() };
+    let names = ["status", "bytes", "user_agent", "referrer", "path"];
+    let out = decode(typed(&names), options, text.as_bytes());
+    let found: Vec<String> = out
+        .batches
+        .iter()
+        .flat_map(|b| b.column(4).as_string_view().iter().map(|v| v.unwrap().to_owned()))
+        .collect();
+    let expected: Vec<String> = (0..1000)
+        .filter(|index| index % 5 >= 3 && index % 3 != 0 && index % 7 == 0)
+        .map(|index| format!("/{index}"))
+        .collect();
+    assert_eq!(found, expected);
+    assert_eq!(out.rows, 1000);
+}
+
+#[test]
+fn windows_and_blocks_do_not_show() {
+    let mut text = String::new();
+    for index in 0..3000usize {
+        let long = if index % 700 == 3 { 70_000 } else { index % 50 };
+        let path = "x".repeat(long);
+        text.push_str(&format!(
+            "10.0.0.1 - - [10/Oct/2000:13:55:36 -0700] \"GET /{path} HTTP/1.1\" {} 1 \"-\" \"é {index}\"\n",
+            index % 1000
+        ));
+    }
+    let places: Vec<usize> = (0..11).collect();
+    let of = |batch_rows, text: &[u8]| {
+        decode(text_columns(&places), Options { batch_rows, ..Options::default() }, text)
+    };
+    let all = of(8192, text.as_bytes());
+    assert_eq!((all.rows, all.bad.len()), (3000, 0));
+    assert_eq!(rows(&all.batches), rows(&of(7, text.as_bytes()).batches));
+    let mut pieces = Vec::new();
+    for record in text.split_inclusive('\n').collect::<Vec<_>>().chunks(11) {
+        pieces.extend(of(8192, record.concat().as_bytes()).batches);
+    }
+    assert_eq!(rows(&all.batches), rows(&pieces));
+}
+
+#[test]
+fn types_that_a_column_cannot_be_are_refused() {
+    for (place, data_type) in [
+        (3, DataType::Timestamp(TimeUnit::Second, None)),
+        (3, DataType::Date32),
+        (0, DataType::new_list(DataType::Utf8, true)),
+    ] {
+        let field = Arc::new(Field::new("c", data_type, true));
+        assert!(AccessLogDecoder::new(vec![(place, field)], Options::default()).is_err());
+    }
+}
+
+// Aggregates computed by Python's `re` and `datetime`.
+#[test]
+fn a_real_log_has_the_sums_that_another_program_finds() {
+    let Some(text) = real_log("apache_access.log") else { return };
+    let names =
+        ["ip", "ts", "method", "path", "protocol", "status", "bytes", "referrer", "user_agent"];
+    let out = decode(typed(&names), Options::default(), &text);
+    assert_eq!((out.rows, out.bad.len()), (9999, 1));
+    assert_eq!(out.bad[0].fault.kind, FaultKind::Unclosed);
+    let (mut bytes, mut nulls, mut referrers, mut first, mut last) = (0, 0, 0, i64::MAX, 0);
+    let (mut ips, mut paths, mut statuses, mut agents) =
+        (std::collections::BTreeSet::new(), 0, 0, 0);
+    for batch in &out.batches {
+        ips.extend(batch.column(0).as_string_view().iter().flatten().map(str::to_owned));
+        let times = batch.column(1).as_primitive::<TimestampMicrosecondType>();
+        first = first.min(*times.values().iter().min().unwrap());
+        last = last.max(*times.values().iter().max().unwrap());
+        paths += batch.column(3).as_string_view().iter().flatten().map(str::len).sum::<usize>();
+        statuses += batch
+            .column(5)
+            .as_primitive::<Int16Type>()
+            .values()
+            .iter()
+            .map(|s| i64::from(*s))
+            .sum::<i64>();
+        bytes += batch.column(6).as_primitive::<Int64Type>().iter().flatten().sum::<i64>();
+        nulls += batch.column(6).null_count();
+        referrers += batch.column(7).null_count();
+        agents += batch.column(8).as_string_view().iter().flatten().map(str::len).sum::<usize>();
+    }
+    let found = (bytes, nulls, referrers, first, last, ips.len(), paths, statuses, agents);
+    assert_eq!(found, EXPECTED);
+}
+
+/// Bytes sent, requests without them, without a referrer, first and last time, clients, bytes
+/// of paths, sum of statuses, bytes of user agents.
+const EXPECTED: (i64, usize, usize, i64, i64, usize, usize, i64, usize) = (
+    2_747_282_505,
+    669,
+    4072,
+    1_431_857_100_000_000,
+    1_432_155_959_000_000,
+    1753,
+    322_987,
+    2_108_104,
+    896_224,
+);

@@ -1,0 +1,625 @@
+//! logfmt: lines of `key=value` pairs, as Heroku's routers and many Go programs write them.
+//!
+//! ```text
+//!   at=info method=GET path="/a b?q=\"x\"" status=200 took=12.5 cached
+//!   key=value                quoted         unquoted         a bare key: true
+//! ```
+//!
+//! There is no standard. Sources: Brandur Leach, "logfmt" (2013); the Go packages
+//! `kr/logfmt` and `go-logfmt/logfmt`, whose encoder is what most writers use.
+//!
+//! # Grammar
+//! Pairs are separated by spaces and tabs, any number of them; a line of nothing else is no
+//! record. A key is what comes before `=` or the next separator and holds no quote. A key without
+//! `=` is `true`. A value that starts with `"` goes on to the next quote that is not escaped by
+//! `\` and ends there; its escapes are those of a JSON string, as go-logfmt writes them. Any
+//! other value goes on to the next separator: unlike the Go packages, which refuse them, quotes
+//! and `=` within it are part of it (`url=/a?b=c`).
+//!
+//! `key=` is null, `key=""` is an empty string, and a key that is not there is null. Of a key
+//! that comes twice, the last counts.
+//!
+//! # How
+//! As in [`csv`](crate::csv), one pass finds what separates, here spaces, tabs, `=` and line ends
+//! outside quotes, and writes the positions down. They are then walked once. As lines of one
+//! program have the same keys in the same order, the `k`-th key is compared with the `k`-th of the
+//! line before, in one word for up to eight bytes, and only looked up if it is another. A window
+//! with anything odd in it is read record by record.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, FieldRef};
+use hashbrown::HashMap;
+
+use crate::column::{Column, Node};
+use crate::decoder::{Decode, Decoded, Decoder, Tokenizer, WINDOW_BYTES, Window};
+use crate::fault::{Fault, FaultKind};
+use crate::filter::Filter;
+use crate::infer::TextKind;
+use crate::leaf::{Context, Unescape};
+use crate::lines;
+use crate::simd::{BLOCK, Isa, dispatch, escaped};
+use crate::span::Span;
+use crate::values::Nulls;
+
+/// Decodes logfmt.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use arrow_array::{cast::AsArray, types::Int64Type};
+/// use arrow_schema::{DataType, Field};
+/// use tidemill_text::{Decode, Decoded, Options, logfmt::LogfmtDecoder};
+///
+/// let field = |name, data_type| Arc::new(Field::new(name, data_type, true));
+/// let columns = vec![field("status", DataType::Int64), field("cached", DataType::Boolean)];
+/// let mut decoder = LogfmtDecoder::new(columns, Options::default()).unwrap();
+/// let mut out = Decoded::default();
+/// decoder.decode(b"path=\"/a b\" status=200 cached\nstatus=404\n", &mut out);
+/// let batch = &out.batches[0];
+/// assert_eq!(batch.column(0).as_primitive::<Int64Type>().values().to_vec(), [200, 404]);
+/// assert!(batch.column(1).as_boolean().value(0));
+/// ```
+pub struct LogfmtDecoder {
+    decoder: Decoder<Pairs>,
+}
+
+impl LogfmtDecoder {
+    /// A decoder of `columns`, whose names are keys.
+    ///
+    /// # Errors
+    /// The first column of a type that text cannot be read as.
+    pub fn new(columns: Vec<FieldRef>, options: crate::Options) -> Result<Self, FieldRef> {
+        if let Some(nested) = columns.iter().find(|field| field.data_type().is_nested()) {
+            return Err(nested.clone());
+        }
+        let context = Context {
+            nulls: Nulls::default(),
+            unescape: Unescape::Logfmt,
+            mismatch_is_null: options.mismatch_is_null,
+        };
+        let filter = Filter::new(options.predicates, &columns);
+        let tokenizer = Pairs::new(&columns);
+        let decoder = Decoder::new(tokenizer, &columns, context, filter, options.batch_rows)?;
+        Ok(Self { decoder })
+    }
+}
+
+impl Decode for LogfmtDecoder {
+    fn schema(&self) -> &arrow_schema::SchemaRef {
+        self.decoder.schema()
+    }
+
+    fn decode(&mut self, block: &[u8], out: &mut Decoded) {
+        self.decoder.decode(block, out);
+    }
+}
+
+/// Appends what a quoted value stands for; of a bare key, which has no quotes, `true`.
+pub(crate) fn unescape(raw: &[u8], out: &mut Vec<u8>) -> bool {
+    match raw {
+        [b'"', inner @ .., b'"'] => crate::json::unescape(inner, out),
+        _ => {
+            out.extend_from_slice(b"true");
+            true
+        }
+    }
+}
+
+// ------------------------------------------------------------------------------ separators
+
+/// What was seen of a stretch of text, as bits.
+mod seen {
+    /// A carriage return outside quotes.
+    pub(super) const CR: u32 = 1;
+    /// A byte that is not ASCII.
+    pub(super) const HIGH: u32 = 2;
+    /// A backslash.
+    pub(super) const ESCAPE: u32 = 4;
+    /// A quote that does not begin a value or end one, a line end in quotes, a lone carriage
+    /// return.
+    pub(super) const IRREGULAR: u32 = 8;
+}
+
+/// What a block of 64 bytes tells the next one.
+#[derive(Debug, Clone, Copy)]
+struct Carry {
+    /// All bits, inside quotes; else none.
+    inside: u64,
+    /// 1 if the first byte is escaped.
+    escaped: u64,
+    /// 1 if a quote may open here: behind `=`.
+    may_open: u64,
+    /// 1 if a closing quote came last.
+    closed: u64,
+    /// 1 if a carriage return outside quotes came last.
+    cr: u64,
+}
+
+impl Carry {
+    /// At the start of a record.
+    const START: Carry = Carry { inside: 0, escaped: 0, may_open: 0, closed: 0, cr: 0 };
+}
+
+dispatch! {
+    /// Appends the positions of the separators and `=` in `from..to` of the text to `out`;
+    /// returns what was seen on the way, and how many of them are line ends.
+    fn separators(
+        text: &[u8], from: usize, to: usize, carry: &mut Carry, out: &mut Vec<u32>
+    ) -> (u32, usize) => find
+}
+
+/// # Safety
+/// The processor must have the instruction set.
+#[inline(always)]
+#[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
+unsafe fn find<I: Isa>(
+    text: &[u8],
+    from: usize,
+    to: usize,
+    carry: &mut Carry,
+    out: &mut Vec<u32>,
+) -> (u32, usize) {
+    let to = to.min(text.len());
+    let mut state = *carry;
+    let (mut crs, mut high, mut escapes, mut irregular) = (0u64, 0u64, 0u64, 0u64);
+    let mut line_count = 0;
+    // At most every byte is a separator, and a whole block may be written behind the last one.
+    out.reserve(to.saturating_sub(from) + 2 * BLOCK);
+    let mut count = out.len();
+    let mut at = from;
+    while at < to {
+        let mut padded = [0; BLOCK];
+        // SAFETY: 64 bytes are readable: of the text, or of a copy with zeros behind it, which
+        // are no special bytes.
+        let block = unsafe {
+            if at + BLOCK <= to {
+                I::load(text.as_ptr().add(at))
+            } else {
+                padded[..to - at].copy_from_slice(&text[at..to]);
+                I::load(padded.as_ptr())
+            }
+        };
+        // Bytes that are there.
+        let real = if to - at >= BLOCK { u64::MAX } else { (1 << (to - at)) - 1 };
+        // SAFETY: as the caller promises; room was made above.
+        unsafe {
+            let lines = I::equal(block, b'\n');
+            let ends = I::equal(block, b' ') | I::equal(block, b'\t') | lines;
+            let equals = I::equal(block, b'=');
+            let backslashes = I::equal(block, b'\\');
+            let all_quotes = I::equal(block, b'"');
+            let quotes = all_quotes & !escaped(backslashes, &mut state.escaped);
+            let within = I::parity(quotes) ^ state.inside;
+            let cr = I::equal(block, b'\r') & !within;
+            let (opening, closing) = (quotes & within, quotes & !within);
+            irregular |= lines & within
+                | opening & !((equals << 1) | state.may_open)
+                // Outside quotes `\` is a byte like any other, but was taken for more.
+                | all_quotes & !quotes & !within
+                | real & ((closing << 1) | state.closed) & !(ends | cr)
+                | real & ((cr << 1) | state.cr) & !lines;
+            state.inside = (within.cast_signed() >> 63).cast_unsigned();
+            state.may_open = equals >> 63;
+            state.closed = closing >> 63;
+            state.cr = cr >> 63;
+            crs |= cr;
+            high |= I::high(block);
+            escapes |= backslashes;
+            let separators = (ends | equals) & !within;
+            line_count += lines.count_ones() as usize;
+            I::positions(separators, at as u32, out.as_mut_ptr().add(count));
+            count += separators.count_ones() as usize;
+        }
+        at += BLOCK;
+    }
+    // SAFETY: so many were written.
+    unsafe { out.set_len(count) };
+    *carry = state;
+    let mut marks = 0;
+    for (found, mark) in
+        [(crs, seen::CR), (high, seen::HIGH), (escapes, seen::ESCAPE), (irregular, seen::IRREGULAR)]
+    {
+        if found != 0 {
+            marks |= mark;
+        }
+    }
+    (marks, line_count)
+}
+
+// ------------------------------------------------------------------------------------ keys
+
+/// A key that is likely to come, at its place in a record.
+#[derive(Debug, Clone)]
+struct Expected {
+    /// Its first eight bytes, and which of those there are.
+    word: u64,
+    mask: u64,
+    key: Vec<u8>,
+    slot: Option<usize>,
+}
+
+/// Places in a record for which a key is expected.
+const EXPECTED_MAX: usize = 256;
+
+/// The wanted keys.
+struct Keys {
+    slots: HashMap<Vec<u8>, usize>,
+    expected: Vec<Expected>,
+}
+
+impl Keys {
+    /// The slot of the key that stands at `start..end` and is the `ordinal`-th of its record.
+    #[inline(always)]
+    fn slot(&mut self, block: &[u8], start: usize, end: usize, ordinal: usize) -> Option<usize> {
+        if let Some(expected) = self.expected.get(ordinal)
+            && expected.key.len() == end - start
+            && let Some(word) = block.get(start..start + 8)
+            && let Ok(word) = word.try_into()
+            && u64::from_le_bytes(word) & expected.mask == expected.word
+            && (end - start <= 8 || block[start..end] == expected.key[..])
+        {
+            return expected.slot;
+        }
+        self.look_up(&block[start..end], ordinal)
+    }
+
+    #[inline(never)]
+    fn look_up(&mut self, key: &[u8], ordinal: usize) -> Option<usize> {
+        let slot = self.slots.get(key).copied();
+        let mut word = [0; 8];
+        let count = key.len().min(8);
+        word[..count].copy_from_slice(&key[..count]);
+        let mask = if count == 8 { u64::MAX } else { (1 << (8 * count)) - 1 };
+        let word = u64::from_le_bytes(word);
+        if let Some(expected) = self.expected.get_mut(ordinal) {
+            (expected.word, expected.mask, expected.slot) = (word, mask, slot);
+            expected.key.clear();
+            expected.key.extend_from_slice(key);
+        } else if self.expected.len() == ordinal && ordinal < EXPECTED_MAX {
+            self.expected.push(Expected { word, mask, key: key.to_vec(), slot });
+        }
+        slot
+    }
+}
+
+// ----------------------------------------------------------------------------------- pairs
+
+/// A pair of a record: where its key is, and its value with its quotes, if it is not bare.
+struct Pair {
+    key: Range<usize>,
+    value: Option<Range<usize>>,
+}
+
+impl Pair {
+    /// The first pair of a line from `at` on; none if there is only space.
+    fn next(line: &[u8], mut at: usize) -> Result<Option<Pair>, Fault> {
+        let fault = |at, reason: &str| Err(Fault::new(at, FaultKind::Syntax(reason.to_owned())));
+        let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
+        while line.get(at).is_some_and(is_space) {
+            at += 1;
+        }
+        if at == line.len() {
+            return Ok(None);
+        }
+        let start = at;
+        while line.get(at).is_some_and(|byte| !is_space(byte) && *byte != b'=') {
+            if line[at] == b'"' {
+                return fault(at, "a quote in a key");
+            }
+            at += 1;
+        }
+        let key = start..at;
+        if line.get(at) != Some(&b'=') {
+            return Ok(Some(Pair { key, value: None }));
+        }
+        if key.is_empty() {
+            return fault(at, "expected a key before `=`");
+        }
+        let start = at + 1;
+        if line.get(start) != Some(&b'"') {
+            let length = line[start..].iter().take_while(|byte| !is_space(byte)).count();
+            return Ok(Some(Pair { key, value: Some(start..start + length) }));
+        }
+        let (mut at, mut escaped) = (start + 1, false);
+        loop {
+            match line.get(at) {
+                None => return Err(Fault::new(start, FaultKind::Unclosed)),
+                Some(b'"') if !escaped => break,
+                Some(byte) => escaped = *byte == b'\\' && !escaped,
+            }
+            at += 1;
+        }
+        if !line.get(at + 1).is_none_or(is_space) {
+            return fault(at + 1, "expected a space behind the closing quote");
+        }
+        Ok(Some(Pair { key, value: Some(start..at + 1) }))
+    }
+
+    fn end(&self) -> usize {
+        self.value.as_ref().map_or(self.key.end, |value| value.end)
+    }
+}
+
+/// The span of a value, which is quoted if it starts so.
+#[inline(always)]
+#[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
+fn value(block: &[u8], start: usize, end: usize, escapes: bool) -> Span {
+    if start == end {
+        Span::NULL
+    } else if block[start] != b'"' {
+        Span::plain(start as u32, end as u32)
+    } else if escapes && memchr::memchr(b'\\', &block[start..end]).is_some() {
+        Span::escaped(start as u32, end as u32, true)
+    } else {
+        Span::plain(start as u32 + 1, end as u32 - 1)
+    }
+}
+
+/// The span of a bare key.
+#[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
+fn bare(start: usize, end: usize) -> Span {
+    Span::escaped(start as u32, end as u32, false)
+}
+
+/// Splits records into pairs.
+struct Pairs {
+    keys: Keys,
+    /// Which key each column is of.
+    slots: Vec<usize>,
+    /// Keys that are wanted.
+    count: usize,
+    /// The positions of a window's separators.
+    separators: Vec<u32>,
+    /// What was found of a window: `count` for each row.
+    found: Vec<Span>,
+}
+
+impl Pairs {
+    fn new(columns: &[FieldRef]) -> Self {
+        let mut wanted = HashMap::new();
+        let slot = |column: &FieldRef| {
+            let next = wanted.len();
+            *wanted.entry(column.name().as_bytes().to_vec()).or_insert(next)
+        };
+        let slots = columns.iter().map(slot).collect();
+        Self {
+            slots,
+            count: wanted.len(),
+            keys: Keys { slots: wanted, expected: Vec::new() },
+            separators: Vec::new(),
+            found: Vec::new(),
+        }
+    }
+
+    /// Walks over the separators of so many rows; none if something is irregular, or the end.
+    fn walk(&mut self, block: &[u8], at: usize, rows: usize, marks: u32) -> Option<usize> {
+        let (escapes, crs) = (marks & seen::ESCAPE != 0, marks & seen::CR != 0);
+        let trim = |start: usize, end: usize| {
+            end - usize::from(crs && end > start && block[end - 1] == b'\r')
+        };
+        // The byte of a separator; the end of the block is one too.
+        let byte = |at: usize| block.get(at).copied().unwrap_or(b'\n');
+        self.found.clear();
+        self.found.resize(rows * self.count, Span::NULL);
+        let mut separators = self.separators.iter().map(|at| *at as usize);
+        let (mut start, mut base) = (at, 0);
+        for _ in 0..rows {
+            let mut ordinal = 0;
+            loop {
+                let mut end = separators.next()?;
+                if byte(end) == b'=' {
+                    let equals = end;
+                    if equals == start {
+                        return None;
+                    }
+                    end = separators.next()?;
+                    while byte(end) == b'=' {
+                        // Were this quoted, it would not be by the grammar.
+                        if byte(end + 1) == b'"' {
+                            return None;
+                        }
+                        end = separators.next()?;
+                    }
+                    if let Some(slot) = self.keys.slot(block, start, equals, ordinal) {
+                        let end = if byte(end) == b'\n' { trim(equals + 1, end) } else { end };
+                        *self.found.get_mut(base + slot)? = value(block, equals + 1, end, escapes);
+                    }
+                    ordinal += 1;
+                } else {
+                    let key_end = if byte(end) == b'\n' { trim(start, end) } else { end };
+                    if key_end > start {
+                        if let Some(slot) = self.keys.slot(block, start, key_end, ordinal) {
+                            *self.found.get_mut(base + slot)? = bare(start, key_end);
+                        }
+                        ordinal += 1;
+                    }
+                }
+                start = end + 1;
+                if byte(end) == b'\n' {
+                    break;
+                }
+            }
+            // A blank line is no record.
+            if ordinal == 0 {
+                return None;
+            }
+            base += self.count;
+        }
+        Some(start.min(block.len()))
+    }
+
+    /// Gives the columns what was found of so many rows.
+    fn give(&self, columns: &mut [Column]) {
+        for (column, &slot) in columns.iter_mut().zip(&self.slots) {
+            if let Node::Leaf { spans, .. } = &mut column.node {
+                spans.extend(self.found[slot..].iter().step_by(self.count));
+            }
+        }
+    }
+}
+
+impl Tokenizer for Pairs {
+    #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
+    fn window(
+        &mut self,
+        block: &[u8],
+        at: usize,
+        rows_max: usize,
+        columns: &mut [Column],
+        _: &Context,
+    ) -> Window {
+        self.separators.clear();
+        let (mut carry, mut marks, mut lines, mut to) = (Carry::START, 0, 0, at);
+        // Text beyond the rows that are asked for would be looked at again.
+        let step = rows_max.saturating_mul(512).clamp(1024, WINDOW_BYTES);
+        while lines == 0 && to < block.len() {
+            let from = to;
+            to = (from + step).min(block.len());
+            let (seen, ends) = separators(block, from, to, &mut carry, &mut self.separators);
+            marks |= seen;
+            lines += ends;
+            if marks & seen::IRREGULAR != 0 {
+                return Window::Irregular;
+            }
+        }
+        if to == block.len() && block.last() != Some(&b'\n') && lines < rows_max {
+            // The last record lacks its line end.
+            if carry.inside != 0 {
+                return Window::Irregular;
+            }
+            self.separators.push(block.len() as u32);
+            lines += 1;
+        }
+        let rows = lines.min(rows_max);
+        let Some(end) = self.walk(block, at, rows, marks).filter(|end| *end > at) else {
+            return Window::Irregular;
+        };
+        if marks & seen::HIGH != 0 && simdutf8::basic::from_utf8(&block[at..end]).is_err() {
+            return Window::Irregular;
+        }
+        self.give(columns);
+        Window::Rows { end, rows }
+    }
+
+    fn next(&self, block: &[u8], at: usize) -> Range<usize> {
+        lines::next_filled(block, at, |line| line.iter().all(|b| matches!(b, b' ' | b'\t')))
+    }
+
+    fn record(
+        &mut self,
+        block: &[u8],
+        record: Range<usize>,
+        columns: &mut [Column],
+        _: &Context,
+    ) -> Result<(), Fault> {
+        let start = record.start;
+        let line = &block[lines::trim(block, record.clone())];
+        self.found.clear();
+        self.found.resize(self.count, Span::NULL);
+        let (mut at, mut ordinal) = (0, 0);
+        while let Some(pair) = Pair::next(line, at)? {
+            at = pair.end();
+            let key = start + pair.key.start..start + pair.key.end;
+            if let Some(slot) = self.keys.slot(block, key.start, key.end, ordinal) {
+                self.found[slot] = match pair.value {
+                    Some(range) => value(block, start + range.start, start + range.end, true),
+                    None => bare(key.start, key.end),
+                };
+            }
+            ordinal += 1;
+        }
+        self.give(columns);
+        lines::check_utf8(block, record, columns)
+    }
+}
+
+// ------------------------------------------------------------------------------- inference
+
+/// Keys that are kept apart; those that come up later become no columns.
+const KEYS_MAX: usize = 10_000;
+
+/// Columns as a sample shows them so far: one for each key, in the order of their first
+/// appearance.
+///
+/// ```
+/// use tidemill_text::logfmt::Inference;
+///
+/// let mut inference = Inference::default();
+/// assert_eq!(inference.add(b"at=2013-01-01 n=1\nn=2.5 up\n"), 2);
+/// let fields = inference.fields();
+/// let types: Vec<_> = fields.iter().map(|f| format!("{} {}", f.name(), f.data_type())).collect();
+/// assert_eq!(types, ["at Date32", "n Float64", "up Boolean"]);
+/// ```
+#[derive(Debug, Default)]
+pub struct Inference {
+    places: HashMap<String, usize>,
+    keys: Vec<(String, TextKind)>,
+}
+
+impl Inference {
+    /// Takes a block of whole records and returns how many it holds. What is not well formed is
+    /// left to the reading, which reports it.
+    pub fn add(&mut self, block: &[u8]) -> u64 {
+        let (mut records, mut value) = (0, Vec::new());
+        for line in block.split(|byte| *byte == b'\n') {
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let (mut at, mut is_filled) = (0, false);
+            loop {
+                let pair = match Pair::next(line, at) {
+                    Ok(Some(pair)) => pair,
+                    Ok(None) => break,
+                    Err(_) => {
+                        is_filled = true;
+                        break;
+                    }
+                };
+                (at, is_filled) = (pair.end(), true);
+                let Ok(key) = std::str::from_utf8(&line[pair.key.clone()]) else { continue };
+                let Some(place) = self.place(key) else { continue };
+                value.clear();
+                let is_whole = match pair.value.map(|range| &line[range]) {
+                    Some(raw) if raw.starts_with(b"\"") => unescape(raw, &mut value),
+                    Some(raw) => {
+                        value.extend_from_slice(raw);
+                        !raw.is_empty()
+                    }
+                    None => unescape(key.as_bytes(), &mut value),
+                };
+                if is_whole && let Ok(value) = std::str::from_utf8(&value) {
+                    self.keys[place].1.add(value);
+                }
+            }
+            records += u64::from(is_filled);
+        }
+        records
+    }
+
+    /// The place of a key, which may be new.
+    fn place(&mut self, key: &str) -> Option<usize> {
+        if let Some(place) = self.places.get(key) {
+            return Some(*place);
+        }
+        let place = self.keys.len();
+        if place == KEYS_MAX {
+            return None;
+        }
+        self.places.insert(key.to_owned(), place);
+        self.keys.push((key.to_owned(), TextKind::default()));
+        Some(place)
+    }
+
+    /// The columns; a key whose values are all null is text.
+    #[must_use]
+    pub fn fields(&self) -> Vec<FieldRef> {
+        let field = |(key, kind): &(String, TextKind)| {
+            let data_type = kind.data_type().unwrap_or(DataType::Utf8View);
+            Arc::new(Field::new(key, data_type, true))
+        };
+        self.keys.iter().map(field).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;
