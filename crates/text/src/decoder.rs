@@ -67,13 +67,15 @@ pub(crate) enum Window {
     Rows { end: usize, rows: usize },
     /// Something that takes a closer look.
     Irregular,
+    /// The first record takes a closer look; about those behind it, nothing is said.
+    Doubtful,
 }
 
 /// Finds records and the spans of their values.
 pub(crate) trait Tokenizer: Send {
     /// Takes whole records from `at` on, about [`WINDOW_BYTES`] of them and at most
     /// `rows_max`, and gives every column a span (or nested value) per record. If it answers
-    /// [`Window::Irregular`], what it gave is forgotten by the caller.
+    /// [`Window::Irregular`] or [`Window::Doubtful`], what it gave is forgotten by the caller.
     fn window(
         &mut self,
         block: &[u8],
@@ -291,6 +293,10 @@ impl<T: Tokenizer> Decode for Decoder<T> {
                     } else {
                         self.carefully(block, at, end, out)
                     }
+                }
+                Window::Doubtful => {
+                    self.forget(self.rows);
+                    self.carefully(block, at, at + 1, out)
                 }
                 Window::Irregular => {
                     self.forget(self.rows);

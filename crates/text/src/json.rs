@@ -22,6 +22,10 @@
 //! - Each window begins and ends with a line. A raw line end within a string breaks its record
 //!   and no other.
 //!
+//! Measured on one core of a Zen 5 with AVX-512, events of 950 bytes with 40 keys, in cache: all
+//! of them 1.2 GB/s (arrow-json 0.48, simd-json's tape alone 1.1), 3 of them 4.2 GB/s, of which
+//! stage 1 takes a little more than half.
+//!
 //! What is accepted: the structure of RFC 8259 everywhere (brackets, separators, strings
 //! without control characters, UTF-8), and the grammar of literals, numbers and escapes in the
 //! values that are wanted; with [`Options::strict`](crate::Options) in all. Half of a surrogate
@@ -186,9 +190,10 @@ struct Members {
     /// The index of the window, and which of its bytes are backslashes.
     index: Vec<u32>,
     backslashes: Vec<u64>,
-    seen: index::Seen,
-    /// Where the window begins, and how much of the index is used up.
+    has_backslash: bool,
+    /// The lines that the index is of, and how much of it is used up.
     base: usize,
+    end: usize,
     used: usize,
     /// Where the next window must begin for the rest of the index to be of use.
     expected: usize,
@@ -206,8 +211,9 @@ impl Members {
             strict,
             index: Vec::new(),
             backslashes: Vec::new(),
-            seen: index::Seen::default(),
+            has_backslash: false,
             base: 0,
+            end: 0,
             used: 0,
             expected: usize::MAX,
             window_bytes: WINDOW_BYTES,
@@ -216,8 +222,8 @@ impl Members {
         }
     }
 
-    /// Makes the index of the lines from `at` on; false if something is wrong with them.
-    fn begin(&mut self, block: &[u8], at: usize) -> bool {
+    /// Makes the index of the lines from `at` on, as far as they are sound.
+    fn begin(&mut self, block: &[u8], at: usize) {
         let target = at.saturating_add(self.window_bytes).min(block.len());
         let end = if target == block.len() {
             target
@@ -229,19 +235,28 @@ impl Members {
         };
         self.index.clear();
         self.backslashes.clear();
-        (self.base, self.used) = (at, 0);
-        self.seen = index::structurals(block, at, end, &mut self.index, &mut self.backslashes);
-        if self.seen.broken
-            || self.seen.high && simdutf8::basic::from_utf8(&block[at..end]).is_err()
-        {
-            return false;
+        let seen = index::structurals(block, at, end, &mut self.index, &mut self.backslashes);
+        // A line in which something is wrong is no longer part of it.
+        let line_of = |place: usize| {
+            memchr::memrchr(b'\n', &block[at..place]).map_or(at, |line| at + line + 1)
+        };
+        let mut sound_to = if seen.sound_to < end { line_of(seen.sound_to) } else { end };
+        if seen.high && simdutf8::basic::from_utf8(&block[at..sound_to]).is_err() {
+            let valid = match std::str::from_utf8(&block[at..sound_to]) {
+                Ok(_) => sound_to,
+                Err(error) => at + error.valid_up_to(),
+            };
+            sound_to = line_of(valid);
         }
-        if block[end - 1] != b'\n' {
+        if sound_to < end {
+            self.index.truncate(self.index.partition_point(|place| (*place as usize) < sound_to));
+        } else if block.last() != Some(&b'\n') && end == block.len() {
             // The last line may lack its end.
             #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
             self.index.push(end as u32);
         }
-        true
+        self.has_backslash = seen.backslash;
+        (self.base, self.end, self.used) = (at, sound_to, 0);
     }
 }
 
@@ -260,35 +275,42 @@ impl Tokenizer for Members {
         }
         let is_next = at != 0 && at == self.expected && self.used < self.index.len();
         self.expected = usize::MAX;
-        if !is_next && !self.begin(block, at) {
-            return Window::Irregular;
+        if !is_next {
+            self.begin(block, at);
         }
+        let rows_before = columns.first().map_or(0, Column::len);
         let walk = walk::Walk {
             text: block,
             index: &self.index,
-            backslashes: self.seen.backslash.then_some(&self.backslashes),
+            backslashes: self.has_backslash.then_some(&self.backslashes),
             base: self.base,
             strict: self.strict,
             mismatch_is_null: context.mismatch_is_null,
         };
         let (mut place, mut rows, mut line) = (self.used, 0, at);
         while rows < rows_max && place < self.index.len() {
-            match walk.byte(place) {
-                b'{' => {
-                    let Some(end) = walk.object(&mut self.wanted, columns, place) else {
-                        return Window::Irregular;
-                    };
-                    place = end;
-                    if walk.byte(place) != b'\n' {
-                        return Window::Irregular;
-                    }
-                    rows += 1;
+            let end = match walk.byte(place) {
+                b'{' => walk
+                    .object(&mut self.wanted, columns, place)
+                    .filter(|end| walk.byte(*end) == b'\n'),
+                b'\n' if block[line..walk.position(place)].trim_ascii().is_empty() => {
+                    line = walk.position(place) + 1;
+                    place += 1;
+                    continue;
                 }
-                b'\n' if block[line..walk.position(place)].trim_ascii().is_empty() => {}
-                _ => return Window::Irregular,
-            }
-            line = walk.position(place) + 1;
-            place += 1;
+                _ => None,
+            };
+            let Some(end) = end else {
+                // The rows before it are good.
+                columns.iter_mut().for_each(|column| column.truncate(rows_before + rows));
+                break;
+            };
+            rows += 1;
+            line = walk.position(end) + 1;
+            place = end + 1;
+        }
+        if line == at {
+            return Window::Doubtful;
         }
         // Records that are still long leave room for more of them in the next window.
         if rows < 16
@@ -324,7 +346,12 @@ impl Tokenizer for Members {
         columns: &mut [Column],
         context: &Context,
     ) -> Result<(), Fault> {
+        // The index goes on behind it.
         self.expected = usize::MAX;
+        if self.base <= record.start && record.end <= self.end {
+            self.used = self.index.partition_point(|place| (*place as usize) < record.end);
+            self.expected = record.end;
+        }
         let text = read::trimmed(&block[record.clone()]);
         read::Reader::new(text, record.start, self.strict, context.mismatch_is_null)
             .record(&mut self.wanted, columns)

@@ -50,6 +50,34 @@ pub(crate) fn is_number(token: &[u8]) -> bool {
     rest.is_empty()
 }
 
+/// Whether `start..end` is a number of at most eight digits, which may have a point among them.
+/// If it is not, it may still be a number.
+#[inline(always)]
+pub(crate) fn is_short_number(text: &[u8], start: usize, end: usize) -> bool {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let len = end - start;
+    let Some(Ok(bytes)) = text.get(start..start + 8).map(TryInto::try_into) else { return false };
+    if len.wrapping_sub(1) >= 8 {
+        return false;
+    }
+    let word = u64::from_le_bytes(bytes);
+    let value = word ^ (ONES * 0x30);
+    // The top bit of each byte that is no digit.
+    let others = (((value & (ONES * 0x7f)) + ONES * 0x76) | value) & (ONES * 0x80);
+    let others = others & (u64::MAX >> (64 - 8 * len));
+    // A digit comes first, and none but a point behind a zero.
+    if others & 0x80 != 0 || value & 0xff == 0 && len > 1 && others & 0x8000 == 0 {
+        return false;
+    }
+    if others == 0 {
+        return true;
+    }
+    let point = others.trailing_zeros() - 7;
+    others & (others - 1) == 0
+        && (word >> point) & 0xff == u64::from(b'.')
+        && others >> (8 * len - 1) == 0
+}
+
 /// Where the first escape is that stands for nothing, in the inside of a string.
 pub(crate) fn bad_escape(raw: &[u8]) -> Option<usize> {
     let mut at = 0;
@@ -332,4 +360,38 @@ pub(crate) fn kind(byte: u8) -> Option<&'static str> {
         b'-' | b'0'..=b'9' => "a number",
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(5000))]
+
+        #[test]
+        fn numbers_are_those_of_serde_json(
+            text in "-?[0-9]{0,9}(\\.[0-9]{0,4})?([eE][-+]?[0-9]{0,2})?|[-+.0-9e]{0,9}|.{0,9}",
+            behind in "[0-9, .]{0,9}"
+        ) {
+            let is_number = text.starts_with(['-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'])
+                && !text.ends_with(|last: char| last.is_whitespace())
+                && match serde_json::from_str::<f64>(&text) {
+                    Ok(_) => true,
+                    // Of the grammar, and of no float.
+                    Err(error) => error.to_string().contains("out of range"),
+                };
+            prop_assert_eq!(super::is_number(text.as_bytes()), is_number);
+            let padded = format!("{text}{behind}");
+            if is_short_number(padded.as_bytes(), 0, text.len()) {
+                prop_assert!(is_number, "{}", padded);
+            }
+            let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            if plain && is_number && text.len() <= 8 && padded.len() >= 8 {
+                prop_assert!(is_short_number(padded.as_bytes(), 0, text.len()));
+            }
+        }
+    }
 }

@@ -14,21 +14,23 @@
 use crate::simd::{BLOCK, Isa, dispatch, escaped};
 
 /// What was seen of a stretch of text.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seen {
     /// A byte that is not ASCII.
     pub(super) high: bool,
     /// A backslash.
     pub(super) backslash: bool,
-    /// Something that no JSON holds: a control character, a string that is not closed, a
-    /// backslash outside strings, two values next to each other, a missing value.
-    pub(super) broken: bool,
+    /// The end of what is sound. There, in the line that it stands in or ends, is something that
+    /// no JSON holds: a control character, a string that is not closed, a backslash outside
+    /// strings, two values next to each other, a missing value.
+    pub(super) sound_to: usize,
 }
 
 dispatch! {
     /// Appends the positions of the structural characters and line ends in `from..to` of the
     /// text that are outside strings to `out`, and for each 64 bytes of it which are backslashes
-    /// to `backslashes`. The stretch is of whole lines.
+    /// to `backslashes`. The stretch is of whole lines. Ends with the 64 bytes in which it is no
+    /// longer sound.
     fn find(
         text: &[u8], from: usize, to: usize, out: &mut Vec<u32>, backslashes: &mut Vec<u64>
     ) -> Seen => find_with
@@ -79,10 +81,10 @@ pub(super) unsafe fn find_with<I: Isa>(
     out.reserve(to.saturating_sub(from) + 2 * BLOCK);
     backslashes.reserve(to.saturating_sub(from).div_ceil(BLOCK));
     let (mut count, mut blocks) = (out.len(), backslashes.len());
-    let (mut high, mut backslash, mut broken) = (0u64, 0u64, 0u64);
+    let (mut high, mut backslash) = (0u64, 0u64);
     let (mut escape, mut inside, mut scalar_before) = (0u64, 0u64, 0u64);
     let (mut separator_before, mut opening_before, mut string_before) = (0u64, 1u64, 0u64);
-    let mut at = from;
+    let (mut at, mut sound_to) = (from, to);
     while at < to {
         let mut padded = [b' '; BLOCK];
         // SAFETY: 64 bytes are readable: of the text, or of a copy with spaces behind it.
@@ -112,7 +114,7 @@ pub(super) unsafe fn find_with<I: Isa>(
             if control != lines {
                 white |= I::equal(block, b'\t') | I::equal(block, b'\r');
             }
-            broken |= control & (within | !(lines | white));
+            let mut broken = control & (within | !(lines | white));
             broken |= slashes & !within;
 
             let white = white & !within;
@@ -137,6 +139,10 @@ pub(super) unsafe fn find_with<I: Isa>(
 
             I::positions(structural, at as u32, out.as_mut_ptr().add(count));
             count += structural.count_ones() as usize;
+            if broken != 0 {
+                sound_to = at + broken.trailing_zeros() as usize;
+                break;
+            }
         }
         at += BLOCK;
     }
@@ -145,5 +151,8 @@ pub(super) unsafe fn find_with<I: Isa>(
         out.set_len(count);
         backslashes.set_len(blocks);
     }
-    Seen { high: high != 0, backslash: backslash != 0, broken: broken != 0 || inside != 0 }
+    if inside != 0 && sound_to == to {
+        sound_to = to.saturating_sub(1);
+    }
+    Seen { high: high != 0, backslash: backslash != 0, sound_to }
 }

@@ -37,27 +37,29 @@ impl Plan {
     }
 }
 
-/// A wanted key; its column has the same place.
-pub(super) struct Key {
-    /// The opening quote and the name.
-    quoted: Box<[u8]>,
-    /// The last eight bytes of those, and which bits of them there are.
+/// What a wanted key is found by; its column has the same place.
+struct Key {
+    /// The last eight bytes of the opening quote and the name, and which bits of them there are.
     word: u64,
     mask: u64,
     /// The first eight bytes, if there are more than those and no more than sixteen.
     head: u64,
-    /// Another key of the same hash, counted from 1.
-    next: u32,
-    /// Another column of the same name.
-    pub(super) twin: Option<usize>,
     /// The object that it was last found in.
     stamp: u64,
-    pub(super) plan: Plan,
+    /// Bytes of the opening quote and the name.
+    len: usize,
+    /// Another key of the same hash, counted from 1.
+    next: u32,
+    /// Another column of the same name, counted from 1.
+    twin: u32,
 }
 
 /// The wanted keys of an object.
 pub(super) struct Object {
-    pub(super) keys: Vec<Key>,
+    keys: Vec<Key>,
+    /// Opening quotes and names.
+    names: Vec<Box<[u8]>>,
+    pub(super) plans: Vec<Plan>,
     /// The first key of each hash, counted from 1; 0 for none.
     table: Box<[u32]>,
     /// The bits of a word that are hashed.
@@ -74,19 +76,20 @@ impl Object {
     }
 
     pub(super) fn of(fields: &[FieldRef]) -> Self {
-        let mut keys: Vec<Key> = Vec::with_capacity(fields.len());
-        for field in fields {
-            let quoted: Box<[u8]> = [b"\"", field.name().as_bytes()].concat().into();
-            let (word, mask) = (word_before(&quoted, quoted.len()), mask(quoted.len()));
-            let head = word_before(&quoted, 8.min(quoted.len()));
-            let plan = Plan::of(field.data_type());
-            keys.push(Key { quoted, word, mask, head, next: 0, twin: None, stamp: 0, plan });
-        }
-        let shortest = keys.iter().map(|key| key.quoted.len()).min().unwrap_or(8);
-        let tail = mask(shortest);
+        let names: Vec<Box<[u8]>> =
+            fields.iter().map(|field| [b"\"", field.name().as_bytes()].concat().into()).collect();
+        let key = |name: &[u8]| {
+            let len = name.len();
+            let (word, head) = (word_before(name, len), word_before(name, len.min(8)));
+            Key { word, mask: mask(len), head, stamp: 0, len, next: 0, twin: 0 }
+        };
+        let keys: Vec<Key> = names.iter().map(|name| key(name)).collect();
+        let tail = mask(names.iter().map(|name| name.len()).min().unwrap_or(8));
         let bits = (16 * keys.len()).next_power_of_two().clamp(64, 1 << 14).trailing_zeros();
         let mut object = Self {
             keys,
+            names,
+            plans: fields.iter().map(|field| Plan::of(field.data_type())).collect(),
             table: vec![0; 1 << bits].into(),
             tail,
             shift: 64 - bits,
@@ -94,15 +97,16 @@ impl Object {
             found: 0,
         };
         for place in 0..object.keys.len() {
-            let name = &object.keys[place].quoted;
-            let same = (0..place).rev().find(|other| object.keys[*other].quoted == *name);
+            let counted = u32::try_from(place + 1).unwrap_or(0);
+            let name = &object.names[place];
+            let same = (0..place).rev().find(|other| object.names[*other] == *name);
             if let Some(same) = same {
-                object.keys[same].twin = Some(place);
+                object.keys[same].twin = counted;
                 continue;
             }
             let slot = object.slot(object.keys[place].word);
             object.keys[place].next = object.table[slot];
-            object.table[slot] = u32::try_from(place + 1).unwrap_or(0);
+            object.table[slot] = counted;
         }
         object
     }
@@ -121,11 +125,11 @@ impl Object {
         while next != 0 {
             let place = next as usize - 1;
             let key = &self.keys[place];
-            let len = key.quoted.len();
+            let len = key.len;
             if word & key.mask == key.word
                 && (len <= 8
                     || len <= 16 && end >= len && word_before(text, end - len + 8) == key.head
-                    || len > 16 && text[..end].ends_with(&key.quoted))
+                    || len > 16 && text[..end].ends_with(&self.names[place]))
             {
                 return Some(place);
             }
@@ -136,7 +140,13 @@ impl Object {
 
     /// The same of a key that was unescaped.
     pub(super) fn find_name(&self, name: &[u8]) -> Option<usize> {
-        self.keys.iter().position(|key| &key.quoted[1..] == name)
+        self.names.iter().position(|quoted| &quoted[1..] == name)
+    }
+
+    /// Another column of the same name.
+    #[inline(always)]
+    pub(super) fn twin(&self, place: usize) -> Option<usize> {
+        (self.keys[place].twin as usize).checked_sub(1)
     }
 
     /// Begins an object.

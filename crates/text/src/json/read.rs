@@ -115,10 +115,9 @@ impl<'a> Reader<'a> {
                 self.path.push('.');
             }
             self.path.push_str(column.field.name());
-            let key = &mut wanted.keys[place];
-            self.value(&mut key.plan, column)?;
+            self.value(&mut wanted.plans[place], column)?;
             self.path.truncate(depth);
-            match key.twin {
+            match wanted.twin(place) {
                 Some(twin) => place = twin,
                 None => return Ok(()),
             }

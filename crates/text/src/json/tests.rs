@@ -1084,3 +1084,39 @@ fn predicates_drop_rows_beside_nested_columns_too() {
         assert_eq!((ids, out.rows, out.bad.len()), (vec![json!(2), json!(3)], 4, 2));
     }
 }
+
+#[test]
+fn broken_lines_among_many_cost_no_other_line() {
+    let broken: [&[u8]; 8] = [
+        b"{\"a\":\"\n\"}",
+        b"{\"a\":1",
+        b"{\"x\":\"\xc3\",\"a\":1}",
+        b"nope",
+        b"{\"a\":1}}",
+        b"{\"x\":[1 2]}",
+        b"{\"x\":\"y\\\"}",
+        b"{\"a\":{}}",
+    ];
+    let mut text = Vec::new();
+    let mut expected = 0;
+    for index in 0..4000usize {
+        if index % 37 == 5 {
+            let line = broken[index % broken.len()];
+            text.extend_from_slice(line);
+            expected += line.split(|byte| *byte == b'\n').count();
+        } else {
+            let text_at = "é\\n ".repeat(index % 40);
+            text.extend_from_slice(format!("{{\"t\":\"{text_at}\",\"a\":{index}}}").as_bytes());
+        }
+        text.extend_from_slice(if index % 11 == 0 { b"\r\n \n" } else { b"\n" });
+    }
+    let wanted = || vec![field("a", T::Int64), field("t", T::Utf8View)];
+    for batch_rows in [3, 1000, 8192] {
+        let options = Options { batch_rows, ..Options::default() };
+        let (fast, fast_out) = decode_with(false, wanted(), options.clone(), &text);
+        let (slow, slow_out) = decode_with(true, wanted(), options, &text);
+        assert_eq!(fast_out.bad.len(), expected);
+        assert_eq!(fast, slow);
+        assert_eq!((fast_out.bad, fast_out.rows), (slow_out.bad, slow_out.rows));
+    }
+}

@@ -74,9 +74,12 @@ impl Walk<'_> {
     }
 
     /// Whether what is between two neighbours in the index is a scalar or nothing.
-    #[cold]
+    #[inline(never)]
     fn is_sound(&self, place: usize) -> bool {
         let (start, end) = self.between(place);
+        if start < end && grammar::is_short_number(self.text, start, end) {
+            return true;
+        }
         match self.text[start..end].first() {
             None => true,
             Some(b'"') => {
@@ -162,9 +165,8 @@ impl Walk<'_> {
                 // The last of several counts.
                 column.forget_last();
             }
-            let wanted_key = &mut wanted.keys[key];
-            let next = self.value(&mut wanted_key.plan, column, colon)?;
-            match wanted_key.twin {
+            let next = self.value(&mut wanted.plans[key], column, colon)?;
+            match wanted.twin(key) {
                 Some(twin) => key = twin,
                 None => return Some(next),
             }
@@ -200,6 +202,9 @@ impl Walk<'_> {
                 return Some(Span::escaped(first, last, true));
             }
             return Some(Span::text(first, last));
+        }
+        if grammar::is_short_number(self.text, start, end) {
+            return Some(Span::plain(start as u32, end as u32));
         }
         Some(match grammar::scalar(token)? {
             Scalar::Null => Span::NULL,
