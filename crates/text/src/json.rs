@@ -22,9 +22,10 @@
 //! - Each window begins and ends with a line. A raw line end within a string breaks its record
 //!   and no other.
 //!
-//! Measured on one core of a Zen 5 with AVX-512, events of 950 bytes with 40 keys, in cache: all
-//! of them 1.2 GB/s (arrow-json 0.48, simd-json's tape alone 1.1), 3 of them 4.2 GB/s, of which
-//! stage 1 takes a little more than half.
+//! Measured on one core of a Zen 5 with AVX-512 that others used too, events of 950 bytes with 40
+//! keys, in cache: 3 of the keys 3.8 to 4.2 GB/s, stage 1 being about half of it; all of them 0.85
+//! to 0.9 (arrow-json 0.41), a third of which is the kernel's, for memory that glibc gives back
+//! after each batch: 1.2 (arrow-json 0.48) where it is kept.
 //!
 //! What is accepted: the structure of RFC 8259 everywhere (brackets, separators, strings
 //! without control characters, UTF-8), and the grammar of literals, numbers and escapes in the
