@@ -361,7 +361,7 @@ fn request(block: &[u8], start: usize, end: usize, escapes: bool) -> [Span; 3] {
 #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
 fn value(block: &[u8], start: usize, end: usize, escapes: bool) -> Span {
     if escapes && memchr::memchr(b'\\', &block[start..end]).is_some() {
-        Span::escaped(start as u32, end as u32, true)
+        Span::escaped(start as u32, end as u32)
     } else {
         Span::plain(start as u32, end as u32)
     }

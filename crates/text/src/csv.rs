@@ -464,7 +464,7 @@ impl Tokenizer for Fields {
                     let is_quoted =
                         has_quotes && block.get(field.start + record.start) == Some(&quote);
                     spans.push(if is_quoted && self.dialect.escape.is_some() && end > start {
-                        Span::escaped(start, end, true)
+                        Span::escaped(start, end)
                     } else {
                         quoted(block, start, end, quote, has_quotes, true)
                     });
@@ -518,9 +518,9 @@ fn quoted(block: &[u8], start: u32, end: u32, quote: u8, has_quotes: bool, doubl
     if !has_quotes || field.first() != Some(&quote) {
         return Span::plain(start, end);
     }
-    let [_, inner @ .., last] = field else { return Span::escaped(start, end, true) };
+    let [_, inner @ .., last] = field else { return Span::escaped(start, end) };
     if *last != quote || doubled && memchr::memchr(quote, inner).is_some() {
-        return Span::escaped(start, end, true);
+        return Span::escaped(start, end);
     }
     Span::plain(start + 1, end - 1)
 }

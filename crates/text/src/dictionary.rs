@@ -61,9 +61,13 @@ impl Leaf for Dictionary {
     fn append(&mut self, text: &[u8], spans: &[Span], context: &Context) -> Result<(), usize> {
         for (index, &span) in spans.iter().enumerate() {
             let value = match context.value(text, span) {
-                Ok(value) => {
-                    value.filter(|bytes| span.is_plain() || std::str::from_utf8(bytes).is_ok())
+                Ok(Some(bytes)) if !span.is_plain() && std::str::from_utf8(&bytes).is_err() => {
+                    Err(())
                 }
+                value => value,
+            };
+            let value = match value {
+                Ok(value) => value,
                 Err(()) if context.mismatch_is_null => None,
                 Err(()) => return Err(index),
             };
@@ -108,5 +112,45 @@ impl Leaf for Dictionary {
         // SAFETY: every key was given out for a value; those of nulls are 0 and not looked at,
         // unless there is no value at all, in which case all are null.
         Arc::new(unsafe { DictionaryArray::new_unchecked(keys, values) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::Array;
+    use arrow_array::cast::AsArray;
+    use arrow_schema::Field;
+
+    use super::*;
+    use crate::csv::CsvDecoder;
+    use crate::{Decode, Decoded, Dialect, Options};
+
+    #[test]
+    fn each_batch_has_every_value_once_in_the_order_of_appearance() {
+        for value in [DataType::Utf8, DataType::Utf8View] {
+            let data_type = DataType::Dictionary(Box::new(DataType::Int32), Box::new(value));
+            let field = Arc::new(Field::new("c", data_type, true));
+            let options = Options { batch_rows: 5, ..Options::default() };
+            let mut decoder =
+                CsvDecoder::new(&Dialect::default(), 2, vec![(0, field)], options).unwrap();
+            let mut out = Decoded::default();
+            let long = "a value that is longer than a view";
+            let text =
+                format!("b,1\na,2\n,3\n\"b\",4\n{long},5\n{long},6\nb,7\n,8\n\"x\"\"y\",9\n");
+            decoder.decode(text.as_bytes(), &mut out);
+            let expected: [&[Option<&str>]; 2] = [
+                &[Some("b"), Some("a"), None, Some("b"), Some(long)],
+                &[Some(long), Some("b"), None, Some("x\"y")],
+            ];
+            for (batch, expected) in out.batches.iter().zip(expected) {
+                let column = batch.column(0).as_dictionary::<Int32Type>();
+                column.to_data().validate_full().unwrap();
+                assert_eq!(column.values().len(), 3);
+                let values = arrow_cast::cast(column, &DataType::Utf8).unwrap();
+                let values: Vec<Option<&str>> = values.as_string::<i32>().iter().collect();
+                assert_eq!(values, expected);
+            }
+            assert_eq!((out.batches.len(), out.bad.len()), (2, 0));
+        }
     }
 }

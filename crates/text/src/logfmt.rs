@@ -351,7 +351,7 @@ fn value(block: &[u8], start: usize, end: usize, escapes: bool) -> Span {
     } else if block[start] != b'"' {
         Span::plain(start as u32, end as u32)
     } else if escapes && memchr::memchr(b'\\', &block[start..end]).is_some() {
-        Span::escaped(start as u32, end as u32, true)
+        Span::escaped(start as u32, end as u32)
     } else {
         Span::plain(start as u32 + 1, end as u32 - 1)
     }
@@ -360,7 +360,7 @@ fn value(block: &[u8], start: usize, end: usize, escapes: bool) -> Span {
 /// The span of a bare key.
 #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
 fn bare(start: usize, end: usize) -> Span {
-    Span::escaped(start as u32, end as u32, false)
+    Span::escaped(start as u32, end as u32)
 }
 
 /// Splits records into pairs.

@@ -3,7 +3,7 @@
 /// A value's bytes in the text, in one word.
 ///
 /// ```text
-///   start: u32 │ escaped: 1 bit │ text: 1 bit │ length: 30 bits
+///   start: u32 │ escaped: 1 bit │ length: 31 bits
 /// ```
 ///
 /// All bits of the second half set is a null.
@@ -14,13 +14,12 @@ pub(crate) struct Span {
 }
 
 const ESCAPED: u32 = 1 << 31;
-const TEXT: u32 = 1 << 30;
 
 impl Span {
     /// A value that is not there.
     pub(crate) const NULL: Span = Span { start: 0, tail: u32::MAX };
     /// The longest value: a text is never longer.
-    pub(crate) const BYTES_MAX: usize = (1 << 30) - 2;
+    pub(crate) const BYTES_MAX: usize = 1 << 30;
 
     /// The bytes `start..end`, as they are.
     #[inline(always)]
@@ -28,16 +27,10 @@ impl Span {
         Span { start, tail: end.wrapping_sub(start) }
     }
 
-    /// The bytes `start..end` between quotes, as they are.
+    /// Bytes that are not the value but how it is written.
     #[inline(always)]
-    pub(crate) fn text(start: u32, end: u32) -> Self {
-        Span { start, tail: end.wrapping_sub(start) | TEXT }
-    }
-
-    /// Bytes that are not the value but how it is written, and whether between quotes.
-    #[inline(always)]
-    pub(crate) fn escaped(start: u32, end: u32, text: bool) -> Self {
-        Span { start, tail: end.wrapping_sub(start) | ESCAPED | if text { TEXT } else { 0 } }
+    pub(crate) fn escaped(start: u32, end: u32) -> Self {
+        Span { start, tail: end.wrapping_sub(start) | ESCAPED }
     }
 
     /// Whether the bytes are the value.
@@ -51,12 +44,6 @@ impl Span {
         self.tail == u32::MAX
     }
 
-    /// Whether the value was written between quotes; not to be asked of a null.
-    #[inline(always)]
-    pub(crate) fn is_text(self) -> bool {
-        self.tail & TEXT != 0
-    }
-
     #[inline(always)]
     pub(crate) fn start(self) -> usize {
         self.start as usize
@@ -64,7 +51,7 @@ impl Span {
 
     #[inline(always)]
     pub(crate) fn len(self) -> usize {
-        (self.tail & (TEXT - 1)) as usize
+        (self.tail & !ESCAPED) as usize
     }
 
     /// The bytes, escapes and all; of a null none.

@@ -729,7 +729,7 @@ impl Walk<'_> {
 /// Bytes of a block that are not what they stand for.
 #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
 fn escaped(range: Range<usize>) -> Span {
-    Span::escaped(range.start as u32, range.end as u32, true)
+    Span::escaped(range.start as u32, range.end as u32)
 }
 
 #[cfg(test)]

@@ -421,7 +421,12 @@ impl SplitReader {
         decoder.decode(&bytes[at..], out);
         let mut counted = (0, block.line);
         for Bad { range, fault } in out.bad.drain(..) {
-            let (start, end) = (at + range.start, at + range.end);
+            let (mut start, end) = (at + range.start, at + range.end);
+            if self.source.format == Format::Json {
+                // An item of an array may begin with the line end of the one before it.
+                let blank = bytes[start..end].iter().take_while(|b| b.is_ascii_whitespace());
+                start += blank.count();
+            }
             if let Some(line) = &mut counted.1 {
                 *line += newlines(&bytes[counted.0..start]);
                 counted.0 = start;

@@ -253,7 +253,7 @@ impl<'a> Reader<'a> {
     #[allow(clippy::cast_possible_truncation)] // As above.
     fn text_span(&self, start: usize, end: usize, has_escapes: bool) -> Span {
         let (start, end) = ((self.base + start) as u32, (self.base + end) as u32);
-        if has_escapes { Span::escaped(start, end, true) } else { Span::text(start, end) }
+        if has_escapes { Span::escaped(start, end) } else { Span::plain(start, end) }
     }
 }
 

@@ -199,9 +199,9 @@ impl Walk<'_> {
                 if grammar::bad_escape(&token[1..token.len() - 1]).is_some() {
                     return None;
                 }
-                return Some(Span::escaped(first, last, true));
+                return Some(Span::escaped(first, last));
             }
-            return Some(Span::text(first, last));
+            return Some(Span::plain(first, last));
         }
         if grammar::is_short_number(self.text, start, end) {
             return Some(Span::plain(start as u32, end as u32));
