@@ -201,8 +201,12 @@ impl Decode for AccessLogDecoder {
         self.decoder.schema()
     }
 
-    fn decode(&mut self, block: &[u8], out: &mut Decoded) {
-        self.decoder.decode(block, out);
+    fn push(&mut self, block: &[u8], out: &mut Decoded) {
+        self.decoder.push(block, out);
+    }
+
+    fn finish(&mut self, out: &mut Decoded) {
+        self.decoder.finish(out);
     }
 }
 

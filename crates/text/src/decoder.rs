@@ -37,8 +37,11 @@ pub struct Decoded {
     pub batches: Vec<RecordBatch>,
     /// Records that were refused, in the same order.
     pub bad: Vec<Bad>,
-    /// Good records, those included that a predicate dropped.
+    /// Good records, those included that a predicate dropped and those that wait for their batch
+    /// to fill up.
     pub rows: u64,
+    /// Good records that a predicate dropped.
+    pub dropped: u64,
 }
 
 impl Decoded {
@@ -46,7 +49,7 @@ impl Decoded {
     pub fn clear(&mut self) {
         self.batches.clear();
         self.bad.clear();
-        self.rows = 0;
+        (self.rows, self.dropped) = (0, 0);
     }
 }
 
@@ -56,9 +59,21 @@ pub trait Decode: Send {
     fn schema(&self) -> &SchemaRef;
 
     /// Decodes `block`, which holds whole records, each with its line end; only the last may
-    /// lack it. Nothing is kept back for the next block, and a block is of at most 1 GiB: of a
-    /// longer one, nothing is decoded and all of it is one refused record.
-    fn decode(&mut self, block: &[u8], out: &mut Decoded);
+    /// lack it. Rows that fill no batch are kept back, built and not as text, until more follow
+    /// or [`finish`](Self::finish) is called.
+    ///
+    /// A block is of at most 1 GiB: of a longer one, nothing is decoded and all of it is one
+    /// refused record.
+    fn push(&mut self, block: &[u8], out: &mut Decoded);
+
+    /// Gives the rows that were kept back.
+    fn finish(&mut self, out: &mut Decoded);
+
+    /// Decodes `block` and keeps nothing back.
+    fn decode(&mut self, block: &[u8], out: &mut Decoded) {
+        self.push(block, out);
+        self.finish(out);
+    }
 }
 
 /// What a tokenizer found in a window.
@@ -186,6 +201,7 @@ impl<T: Tokenizer> Decoder<T> {
         }
         self.rows = before + left;
         out.rows += rows as u64;
+        out.dropped += (rows - left) as u64;
         true
     }
 
@@ -241,6 +257,7 @@ impl<T: Tokenizer> Decoder<T> {
         }
         self.rows = before + left;
         out.rows += 1;
+        out.dropped += 1 - left as u64;
         Ok(())
     }
 
@@ -263,6 +280,7 @@ impl<T: Tokenizer> Decoder<T> {
         };
         // Arrays are built of the columns' own fields, as many values in each as there are rows.
         let Some(batch) = batch else { unreachable!("columns of one batch fit together") };
+        out.dropped += (rows - batch.num_rows()) as u64;
         if batch.num_rows() > 0 {
             out.batches.push(batch);
         }
@@ -274,7 +292,11 @@ impl<T: Tokenizer> Decode for Decoder<T> {
         &self.schema
     }
 
-    fn decode(&mut self, block: &[u8], out: &mut Decoded) {
+    fn finish(&mut self, out: &mut Decoded) {
+        self.flush(out);
+    }
+
+    fn push(&mut self, block: &[u8], out: &mut Decoded) {
         if block.len() > BLOCK_BYTES_MAX {
             let kind = crate::fault::FaultKind::TooLong { limit: BLOCK_BYTES_MAX };
             out.bad.push(Bad { range: 0..block.len(), fault: Fault::new(0, kind) });
@@ -307,7 +329,6 @@ impl<T: Tokenizer> Decode for Decoder<T> {
                 self.flush(out);
             }
         }
-        self.flush(out);
     }
 }
 

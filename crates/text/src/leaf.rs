@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use arrow_array::types::{
@@ -120,7 +121,10 @@ pub(crate) fn leaf(data_type: &DataType, context: &Context) -> Option<Box<dyn Le
         T::Int8 => ints::<Int8Type>(data_type, context),
         T::Int16 => ints::<Int16Type>(data_type, context),
         T::Int32 => ints::<Int32Type>(data_type, context),
-        T::Int64 => ints::<Int64Type>(data_type, context),
+        T::Int64 => Box::new(Primitive {
+            several: crate::simd::ints,
+            ..unboxed::<Int64Type, _>(data_type, context, fast::int)
+        }),
         T::UInt8 => ints::<UInt8Type>(data_type, context),
         T::UInt16 => ints::<UInt16Type>(data_type, context),
         T::UInt32 => ints::<UInt32Type>(data_type, context),
@@ -177,12 +181,16 @@ pub(crate) fn leaf(data_type: &DataType, context: &Context) -> Option<Box<dyn Le
 
 // ---------------------------------------------------------------------- primitive types
 
+type Several<N> = fn(&[u8], &[Span], &mut [MaybeUninit<N>]) -> usize;
+
 /// A type whose fast parser is `parse`: text, start and length to a value.
 struct Primitive<T: ArrowPrimitiveType, F> {
     data_type: DataType,
     values: Vec<T::Native>,
     validity: NullBufferBuilder,
     parse: F,
+    /// Takes several values at a time from the front of spans, as many as it can.
+    several: Several<T::Native>,
     /// Whether a null string looks like a value of the type, so that it has to be asked for
     /// first.
     nulls_look_like_values: bool,
@@ -197,15 +205,24 @@ where
     T: ArrowPrimitiveType,
     F: FnMut(&[u8], usize, usize) -> Option<T::Native> + Send + 'static,
 {
+    Box::new(unboxed::<T, F>(data_type, context, parse()))
+}
+
+fn unboxed<T, F>(data_type: &DataType, context: &Context, parse: F) -> Primitive<T, F>
+where
+    T: ArrowPrimitiveType,
+    F: FnMut(&[u8], usize, usize) -> Option<T::Native> + Send,
+{
     let look_alike =
         context.nulls.words().any(|word| !word.is_empty() && values::accepts(word, data_type));
-    Box::new(Primitive::<T, F> {
+    Primitive {
         data_type: data_type.clone(),
         values: Vec::new(),
         validity: NullBufferBuilder::new(0),
-        parse: parse(),
+        parse,
+        several: |_, _, _| 0,
         nulls_look_like_values: look_alike,
-    })
+    }
 }
 
 fn ints<T: ArrowPrimitiveType>(data_type: &DataType, context: &Context) -> Box<dyn Leaf>
@@ -245,6 +262,29 @@ where
     T: ArrowPrimitiveType,
     F: FnMut(&[u8], usize, usize) -> Option<T::Native> + Send,
 {
+    /// Takes values up to the first that is not spelled as usual; returns how many.
+    #[inline]
+    fn fast(&mut self, text: &[u8], spans: &[Span]) -> usize {
+        let room = &mut self.values.spare_capacity_mut()[..spans.len()];
+        let mut count = 0;
+        'all: while count < spans.len() {
+            count += (self.several)(text, &spans[count..], &mut room[count..]);
+            // What stopped it is among the next eight.
+            let end = spans.len().min(count + 8);
+            for (span, place) in spans[count..end].iter().zip(&mut room[count..end]) {
+                if !span.is_plain() {
+                    break 'all;
+                }
+                let Some(value) = (self.parse)(text, span.start(), span.len()) else { break 'all };
+                place.write(value);
+                count += 1;
+            }
+        }
+        // SAFETY: so many were written behind the last one.
+        unsafe { self.values.set_len(self.values.len() + count) };
+        count
+    }
+
     /// What the fast parser left.
     #[cold]
     #[inline(never)]
@@ -287,28 +327,20 @@ where
 {
     fn append(&mut self, text: &[u8], spans: &[Span], context: &Context) -> Result<(), usize> {
         self.values.reserve(spans.len());
-        // Valid values since validity was last told.
-        let mut run = 0;
-        for (index, &span) in spans.iter().enumerate() {
-            let fast = if span.is_plain() && !self.nulls_look_like_values {
-                (self.parse)(text, span.start(), span.len())
+        let mut at = 0;
+        while at < spans.len() {
+            let fast = if self.nulls_look_like_values { 0 } else { self.fast(text, &spans[at..]) };
+            self.validity.append_n_non_nulls(fast);
+            at += fast;
+            let Some(&span) = spans.get(at) else { break };
+            if span.is_null() || span.is_plain() && span.len() == 0 && context.nulls.empty() {
+                self.values.push(T::default_value());
+                self.validity.append_null();
             } else {
-                None
-            };
-            if let Some(value) = fast {
-                self.values.push(value);
-                run += 1;
-            } else {
-                self.validity.append_n_non_nulls(std::mem::take(&mut run));
-                if span.is_null() || span.is_plain() && span.len() == 0 && context.nulls.empty() {
-                    self.values.push(T::default_value());
-                    self.validity.append_null();
-                } else {
-                    self.careful(text, span, context).ok_or(index)?;
-                }
+                self.careful(text, span, context).ok_or(at)?;
             }
+            at += 1;
         }
-        self.validity.append_n_non_nulls(run);
         Ok(())
     }
 

@@ -8,6 +8,7 @@
 ///
 /// All bits of the second half set is a null.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
 pub(crate) struct Span {
     start: u32,
     tail: u32,

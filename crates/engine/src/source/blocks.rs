@@ -18,7 +18,7 @@ use tidemill_text::cut::{Cutter, Grammar, State};
 /// One read, and so one block. From 256 KiB to 4 MiB, over a file in the page cache, CSV showed
 /// no difference beyond noise; JSON, whose decoder holds several times its input, took about
 /// twice as long at 4 MiB as at 1 MiB or less.
-pub(crate) const READ_BYTES: usize = 1 << 20;
+pub(crate) const READ_BYTES: usize = 256 << 10;
 /// The largest record.
 pub(crate) const RECORD_BYTES_MAX: usize = 64 << 20;
 /// Behind a range's end only the rest of one record is wanted.

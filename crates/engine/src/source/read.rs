@@ -272,7 +272,14 @@ impl SplitReader {
                             });
                         }
                         self.stats.end = Some(end);
-                        self.next_piece()?;
+                        // Rows belong to the piece that they were read from.
+                        if let Some(decoder) = &mut self.decoder {
+                            decoder.finish(&mut self.scratch);
+                        }
+                        self.take_rows();
+                        if self.ready.is_empty() {
+                            self.next_piece()?;
+                        }
                     }
                 },
             }
@@ -418,7 +425,7 @@ impl SplitReader {
             }
         }
         let out = &mut self.scratch;
-        decoder.decode(&bytes[at..], out);
+        decoder.push(&bytes[at..], out);
         let mut counted = (0, block.line);
         for Bad { range, fault } in out.bad.drain(..) {
             let (mut start, end) = (at + range.start, at + range.end);
@@ -444,13 +451,7 @@ impl SplitReader {
                 truncated: kept.len() < record.len(),
             });
         }
-        // Rows that a predicate dropped are in no batch.
-        let kept: usize = out.batches.iter().map(RecordBatch::num_rows).sum();
-        let dropped = out.rows.saturating_sub(kept as u64);
-        self.stats.rows += dropped;
-        self.options.progress.add_rows(dropped);
-        self.ready.extend(out.batches.drain(..));
-        out.clear();
+        self.take_rows();
         if !self.stats.refused.is_empty() {
             let rejects = self.options.rejects.clone();
             let too_many = rejects.would_exceed(self.stats.refused.len() as u64);
@@ -468,6 +469,15 @@ impl SplitReader {
             }
         }
         Ok(())
+    }
+
+    /// Takes over the batches that are full, and counts the rows that are in none.
+    fn take_rows(&mut self) {
+        let dropped = std::mem::take(&mut self.scratch.dropped);
+        self.stats.rows += dropped;
+        self.options.progress.add_rows(dropped);
+        self.ready.extend(self.scratch.batches.drain(..));
+        self.scratch.clear();
     }
 
     /// Finds out whether the start was guessed rightly, so that what is held can be handed over.

@@ -19,6 +19,10 @@ mod avx512;
 mod neon;
 mod portable;
 
+use std::mem::MaybeUninit;
+
+use crate::span::Span;
+
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
@@ -136,6 +140,19 @@ pub(crate) fn level() -> Level {
             _ => Level::Portable,
         }
     })
+}
+
+/// Takes integers of up to eight characters from the front of `spans`, several at a time, as far
+/// as that goes with this processor; returns how many are in `out`.
+#[inline]
+pub(crate) fn ints(text: &[u8], spans: &[Span], out: &mut [MaybeUninit<i64>]) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if level() == Level::Avx512 {
+        // SAFETY: the processor was asked.
+        return unsafe { avx512::ints(text, spans, out) };
+    }
+    let _ = (text, spans, out);
+    0
 }
 
 /// The name of the instruction set that this process uses: `avx512`, `avx2`, `neon` or

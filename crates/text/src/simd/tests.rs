@@ -91,4 +91,38 @@ proptest! {
             }
         }
     }
+
+    #[test]
+    fn several_integers_are_what_each_is_by_itself(
+        values in prop::collection::vec(prop_oneof![
+            20 => (-99_999_999i64..100_000_000, 0u32..27).prop_map(|(n, shift)| (n >> shift).to_string()),
+            1 => "[0-9]{1,9}",
+            1 => "[-0-9]{0,3}",
+            1 => Just("NA".to_owned()),
+        ], 0..40),
+        tail in 0usize..12,
+    ) {
+        let (mut text, mut spans) = (Vec::new(), Vec::new());
+        for value in &values {
+            text.push(b'7');
+            let start = text.len() as u32;
+            text.extend_from_slice(value.as_bytes());
+            spans.push(Span::plain(start, text.len() as u32));
+        }
+        text.resize(text.len() + tail, b'8');
+        let mut out = vec![std::mem::MaybeUninit::new(i64::MAX); spans.len()];
+        let count = ints(&text, &spans, &mut out);
+        prop_assert!(count <= spans.len());
+        for (value, found) in values.iter().zip(&out[..count]) {
+            // SAFETY: all were made with a value.
+            let found = unsafe { found.assume_init() };
+            prop_assert_eq!(value.parse::<i64>().ok(), Some(found));
+        }
+        #[cfg(target_arch = "x86_64")]
+        if level() == Level::Avx512 && tail >= 8 {
+            let is_usual = |value: &String| value.parse::<i64>().is_ok() && value.len() <= 8;
+            let usual = values.chunks_exact(8).take_while(|eight| eight.iter().all(is_usual));
+            prop_assert_eq!(count, 8 * usual.count());
+        }
+    }
 }
