@@ -1,8 +1,11 @@
 """The package as its users see it; PyArrow is the consumer."""
 
+import csv
 import doctest
+import io
 import os
 import pathlib
+import random
 import signal
 import subprocess
 import sys
@@ -112,6 +115,23 @@ def test_text_is_read_by_column_and_condition_in_the_order_of_the_input(tmp_path
     log.write_text('10.0.0.1 - - [10/Oct/2026:13:55:36 -0700] "GET / HTTP/1.1" 200 7 "-" "x"\n')
     rows = pyarrow.table(tm.read_text(log, columns=["status", "path"], format="access-log"))
     assert rows.to_pylist() == [{"status": 200, "path": "/"}]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_csv_is_read_as_python_s_csv_module_reads_it(seed, tmp_path):
+    chance = random.Random(seed)
+    pieces = ["a", "bc", "12", ",", ",", "\n", "\r\n", '"x"', '"y,z"', '"l\nm"', '"q""r"', "é", " "]
+    text = "".join(chance.choices(pieces, k=chance.randrange(1, 400)))
+    records = [record for record in csv.reader(io.StringIO(text, newline="")) if record]
+    # Both take what stands behind a closing quote for a part of the field.
+    width = max(len(record) for record in records) if records else 1
+    good = [[field or None for field in record] for record in records if len(record) == width]
+    path = tmp_path / "x.csv"
+    path.write_text(",".join(f"c{n}" for n in range(width)) + "\n" + text, newline="")
+    schema = ", ".join(f"c{n} TEXT" for n in range(width))
+    result = tm.read_text(path, schema=schema, max_bad=len(records))
+    assert [list(row.values()) for row in pyarrow.table(result).to_pylist()] == good
+    assert result.coverage["rows"]["rejected"] == len(records) - len(good)
 
 
 def test_a_job_runs_from_a_file_a_text_and_a_mapping(hits, tmp_path):

@@ -24,6 +24,7 @@ def query(
     escape: str | None = None,
     comment: str | None = None,
     strict: bool | None = None,
+    mismatch: str | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
@@ -50,6 +51,9 @@ def query(
         Single characters; ``quote=""`` turns quoting off.
     strict : bool, optional
         Whether the grammar of JSON values that are not read is checked too. Default: false.
+    mismatch : str, optional
+        What to do with a value of text that is not of its column's type: ``error`` (the
+        default: its record is malformed) or ``null``.
     memory : str or int, optional
         The memory budget: ``"512M"``, ``"50%"``, or bytes. Default: half of the machine's.
     threads : int, optional
@@ -81,7 +85,7 @@ def query(
     3
     """
     source = _source(
-        source_format, schema, null, header, delimiter, quote, escape, comment, strict
+        source_format, schema, null, header, delimiter, quote, escape, comment, strict, mismatch
     )
     return Result(_tidemill.query(sql, source, _limits(memory, threads, max_bad)))
 
@@ -100,6 +104,7 @@ def read_text(
     escape: str | None = None,
     comment: str | None = None,
     strict: bool | None = None,
+    mismatch: str | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
@@ -121,7 +126,7 @@ def read_text(
     format : str, optional
         ``csv``, ``tsv``, ``json``, ``access-log``, ``syslog``, ``logfmt`` or ``lines`` where
         the suffix does not tell.
-    schema, null, header, delimiter, quote, escape, comment, strict : optional
+    schema, null, header, delimiter, quote, escape, comment, strict, mismatch : optional
         As in `query`.
     memory, threads, max_bad : optional
         As in `query`.
@@ -141,7 +146,7 @@ def read_text(
     [{'user.name': 'ann', 'ms': 20}]
     """
     path = os.fspath(url)
-    source = _source(format, schema, null, header, delimiter, quote, escape, comment, strict)
+    source = _source(format, schema, null, header, delimiter, quote, escape, comment, strict, mismatch)
     limits = _limits(memory, threads, max_bad)
     wanted = None if columns is None else list(columns)
     return Result(_tidemill.read_text(path, wanted, where, source, limits))
@@ -157,6 +162,7 @@ def _source(
     escape: str | None,
     comment: str | None,
     strict: bool | None,
+    mismatch: str | None,
 ) -> dict[str, Any]:
     return {
         "source_format": source_format,
@@ -169,6 +175,7 @@ def _source(
         "escape": _character("escape", escape),
         "comment": _character("comment", comment),
         "strict": strict,
+        "mismatch": mismatch,
     }
 
 

@@ -207,6 +207,10 @@ pub struct SourceArgs {
     /// Check the grammar of JSON values that are not read, too
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub strict: Option<bool>,
+    /// What to do with a value of text that is not of its column's type: error, or null
+    /// [default: error]
+    #[arg(long, value_name = "error|null")]
+    pub mismatch: Option<String>,
 }
 
 /// The quote character, or none.

@@ -259,8 +259,9 @@ fn options(mut section: Section) -> Result<TextOptions> {
         comment: section.character("comment")?,
         nulls: section.texts("null")?.unwrap_or_default(),
         strict: section.boolean("strict")?,
+        mismatch: section.parsed_with("mismatch", str::parse)?,
     };
-    let known = ["header", "delimiter", "quote", "escape", "comment", "null", "strict"];
+    let known = ["header", "delimiter", "quote", "escape", "comment", "null", "strict", "mismatch"];
     section.finish(&known)?;
     Ok(options)
 }
@@ -947,7 +948,7 @@ threads = 2
             (
                 "[source]\nurl = 'a'\nformat = 'cvs'",
                 "job.toml:3: unknown format `cvs`; did you mean `csv`?\n\
-                 formats: csv, tsv, json, access-log, parquet, lines",
+                 formats: csv, tsv, json, access-log, syslog, logfmt, parquet, lines",
             ),
             (
                 "[source]\nurl = 's3://a'\nstorage = {}",

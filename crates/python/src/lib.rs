@@ -45,6 +45,7 @@ struct SourceOptions {
     escape: Option<u8>,
     comment: Option<u8>,
     strict: Option<bool>,
+    mismatch: Option<String>,
 }
 
 /// What a run may take; the same names as the flags.
@@ -85,6 +86,7 @@ impl SourceOptions {
                 comment: self.comment,
                 nulls: self.null,
                 strict: self.strict,
+                mismatch: self.mismatch.as_deref().map(str::parse).transpose()?,
             },
             schema: self
                 .schema

@@ -76,6 +76,7 @@ impl SourceArgs {
                 comment: self.comment,
                 nulls: self.null.clone(),
                 strict: self.strict,
+                mismatch: self.mismatch.as_deref().map(str::parse).transpose()?,
             },
             schema: self
                 .schema

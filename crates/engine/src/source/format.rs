@@ -116,6 +116,30 @@ pub struct TextOptions {
     pub nulls: Vec<String>,
     /// Whether the grammar of what is not read is checked too, in JSON. Default: false.
     pub strict: Option<bool>,
+    /// What a value is read as that is not of its column's type. Default: a fault of its record.
+    pub mismatch: Option<Mismatch>,
+}
+
+/// What becomes of a value of text that is not of its column's type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mismatch {
+    /// Its record is malformed.
+    #[default]
+    Error,
+    /// It is null, because the user said so.
+    Null,
+}
+
+impl FromStr for Mismatch {
+    type Err = Error;
+
+    fn from_str(word: &str) -> Result<Self> {
+        match word {
+            "error" => Ok(Mismatch::Error),
+            "null" => Ok(Mismatch::Null),
+            _ => Err(Error::usage(suggest::unknown("mismatch", word, &["error", "null"]))),
+        }
+    }
 }
 
 impl TextOptions {
@@ -151,6 +175,9 @@ impl TextOptions {
                 format!("option `strict` has no meaning for format `{format}`"),
                 "it belongs to json; in the other formats everything is checked always",
             ));
+        }
+        if self.mismatch.is_some() && format == Format::Parquet {
+            return Err(Error::usage("option `mismatch` has no meaning for format `parquet`"));
         }
         let dialect = Dialect {
             header: self.header.unwrap_or(true),

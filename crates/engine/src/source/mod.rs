@@ -60,7 +60,7 @@ pub mod split;
 mod tests;
 
 pub use compression::Compression;
-pub use format::{Dialect, Format, TextOptions};
+pub use format::{Dialect, Format, Mismatch, TextOptions};
 pub use input::{Identity, standard_input};
 pub use read::{ReadOptions, SplitReader, SplitStats};
 pub use reject::{MaxBad, Rejects};

@@ -17,7 +17,7 @@ use tidemill_text::{Bad, Decode, Decoded, Options, Predicate, values};
 use super::blocks::{Block, Blocks, RECORD_BYTES_MAX};
 use super::compression::Compression;
 use super::decode::{self, Fault};
-use super::format::Format;
+use super::format::{Format, Mismatch};
 use super::input::{ByteInput, FileInput, OpenFile, ReaderInput, Watch};
 use super::open::{column_names, stream};
 use super::parquet::ParquetReader;
@@ -351,7 +351,7 @@ impl SplitReader {
                 batch_rows: self.options.batch_rows,
                 predicates: self.predicates.clone(),
                 strict: self.source.spec.options.strict.unwrap_or(false),
-                ..Options::default()
+                mismatch_is_null: self.source.spec.options.mismatch == Some(Mismatch::Null),
             },
         )
     }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 use tidemill_engine::Query;
-use tidemill_engine::source::{Format, SourceSpec, TextOptions};
+use tidemill_engine::source::{Format, Mismatch, SourceSpec, TextOptions};
 
 use crate::common::{Folder, ask, query, settings};
 
@@ -99,6 +99,21 @@ fn what_is_not_read_is_checked_as_far_as_asked() {
     query.defaults.options = TextOptions { strict: Some(true), ..Default::default() };
     let error = ask(&query, &settings()).err().unwrap().to_string();
     assert!(error.contains("line 2"), "{error}");
+}
+
+#[test]
+fn a_value_of_another_type_is_null_where_the_user_says_so() {
+    let folder = Folder::new();
+    folder.write("m.csv", "n,x\n1,2\noops,3\n");
+    folder.write("m.json", "{\"n\": 1}\n{\"n\": {\"a\": 1}}\n{\"n\": \"x\"}\n");
+    for (file, expected) in [("m.csv", "1 2"), ("m.json", "1 3")] {
+        let mut query = query(folder.sql(&format!("SELECT count(n), count(*) FROM '$/{file}'")));
+        query.schema = Some("n BIGINT".into());
+        assert!(ask(&query, &settings()).is_err());
+        query.defaults.options =
+            TextOptions { mismatch: Some(Mismatch::Null), ..Default::default() };
+        assert_eq!(rows(&query)[0].join(" "), expected, "{file}");
+    }
 }
 
 #[test]
