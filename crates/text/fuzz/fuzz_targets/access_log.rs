@@ -1,0 +1,6 @@
+//! An access log is the same however it is cut into blocks.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| tidemill_text_fuzz::access_log(bytes));

@@ -1,0 +1,6 @@
+//! CSV is read as `csv-core` reads it, however it is cut into blocks.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| tidemill_text_fuzz::csv(bytes));

@@ -1,0 +1,6 @@
+//! A feed hands on every byte once, in whole records, whatever the pieces it comes in.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| tidemill_text_fuzz::feed(bytes));

@@ -1,0 +1,425 @@
+//! What the fuzz targets assert, as functions, so that a test can run them without a fuzzer too.
+//!
+//! An input is three bytes that choose, and text:
+//!
+//! ```text
+//!   flags  batch rows  cuts  text…
+//!   bits   0 = 8192    seed of where it is cut
+//! ```
+//!
+//! In the seeds the three are printed: `@` sets bit 6 alone, `A` bit 0 too, `H` bit 3 too.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::{DataType, Field, FieldRef, TimeUnit};
+use arrow_select::concat::concat_batches;
+use tidemill_text::access_log::{self, AccessLogDecoder};
+use tidemill_text::csv::CsvDecoder;
+use tidemill_text::cut::{Cutter, Grammar, guess_start};
+use tidemill_text::feed::{Fed, Feed};
+use tidemill_text::json::JsonDecoder;
+use tidemill_text::logfmt::LogfmtDecoder;
+use tidemill_text::syslog::{Format, Framer, Framing, SyslogDecoder};
+use tidemill_text::{Bad, Decode, Decoded, Dialect, FaultKind, Options, Predicate, Test, syslog};
+
+/// An input, taken apart.
+struct Input<'a> {
+    flags: u8,
+    options: Options,
+    cuts: Cuts,
+    text: &'a [u8],
+}
+
+impl<'a> Input<'a> {
+    /// Bits 0 to 2 of the flags are options of every format, the others of one.
+    fn new(bytes: &'a [u8]) -> Option<Self> {
+        let [flags, batch_rows, seed, text @ ..] = bytes else { return None };
+        let not_null = Predicate { column: 0, test: Test::IsNotNull };
+        let options = Options {
+            batch_rows: if *batch_rows == 0 { 8192 } else { usize::from(*batch_rows) },
+            predicates: if flags & 1 == 0 { Vec::new() } else { vec![not_null] },
+            mismatch_is_null: flags & 2 != 0,
+            strict: flags & 4 != 0,
+        };
+        Some(Self { flags: *flags, options, cuts: Cuts(u64::from(*seed) | 0x100), text })
+    }
+
+    fn flag(&self, bit: u8) -> bool {
+        self.flags >> bit & 1 == 1
+    }
+}
+
+/// Where text is cut: xorshift, from a seed that is not 0.
+struct Cuts(u64);
+
+impl Cuts {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 16) as usize % limit
+    }
+}
+
+fn field(name: &str, data_type: DataType) -> FieldRef {
+    Arc::new(Field::new(name, data_type, true))
+}
+
+fn utc() -> DataType {
+    DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
+}
+
+/// Decodes a block and looks whether what came of it is sound.
+fn decode(decoder: &mut dyn Decode, options: &Options, block: &[u8]) -> Decoded {
+    let mut out = Decoded::default();
+    decoder.decode(block, &mut out);
+    let mut rows = 0;
+    for batch in &out.batches {
+        assert_eq!(&batch.schema(), decoder.schema());
+        assert!((1..=options.batch_rows).contains(&batch.num_rows()));
+        rows += batch.num_rows() as u64;
+        for column in batch.columns() {
+            column.to_data().validate_full().expect("arrays are valid");
+        }
+    }
+    let is_filtered = !options.predicates.is_empty();
+    assert!(rows == out.rows || rows < out.rows && is_filtered);
+    let mut behind = 0;
+    for bad in &out.bad {
+        assert!(behind <= bad.range.start && bad.range.start < bad.range.end);
+        assert!(bad.fault.at <= bad.range.len());
+        assert!(!bad.fault.to_string().is_empty());
+        behind = bad.range.end;
+    }
+    assert!(behind <= block.len());
+    out
+}
+
+/// Asserts that blocks cut at some of the records' `ends` give what the whole text gives, which
+/// is returned.
+fn whole_and_cut(decoder: &mut dyn Decode, input: &mut Input<'_>, ends: &[usize]) -> Decoded {
+    let whole = decode(decoder, &input.options, input.text);
+    let keep_one_in = 1 + input.cuts.below(8);
+    let mut start = 0;
+    let (mut batches, mut bad, mut rows) = (Vec::new(), Vec::new(), 0);
+    for &end in ends.iter().chain([&input.text.len()]) {
+        if end < input.text.len() && input.cuts.below(keep_one_in) != 0 {
+            continue;
+        }
+        let part = decode(decoder, &input.options, &input.text[start..end]);
+        let moved = |bad: Bad| Bad { range: start + bad.range.start..start + bad.range.end, ..bad };
+        batches.extend(part.batches);
+        bad.extend(part.bad.into_iter().map(moved));
+        rows += part.rows;
+        start = end;
+    }
+    let one =
+        |batches: &[RecordBatch]| concat_batches(decoder.schema(), batches).expect("one schema");
+    assert_eq!(one(&whole.batches), one(&batches));
+    assert_eq!((&whole.bad, whole.rows), (&bad, rows));
+    whole
+}
+
+/// Where the automaton says that records end.
+fn ends(grammar: Grammar, text: &[u8]) -> Vec<usize> {
+    let (mut cutter, mut at, mut ends) = (Cutter::new(grammar), 0, Vec::new());
+    while let Some(end) = cutter.first_end(&text[at..]) {
+        at += end;
+        ends.push(at);
+    }
+    ends
+}
+
+// ----------------------------------------------------------------------------------- CSV
+
+/// Flags from bit 3 on: no quotes, an escape, comments, no null string.
+fn dialect(input: &Input<'_>) -> Dialect {
+    Dialect {
+        quote: (!input.flag(3)).then_some(b'"'),
+        escape: input.flag(4).then_some(b'\\'),
+        comment: input.flag(5).then_some(b'#'),
+        nulls: if input.flag(6) { Vec::new() } else { vec!["NA".into()] },
+        ..Dialect::default()
+    }
+}
+
+/// Fields of a record.
+const FIELDS: usize = 3;
+
+/// CSV in blocks, and beside `csv-core`.
+pub fn csv(bytes: &[u8]) {
+    let Some(mut input) = Input::new(bytes) else { return };
+    let dialect = dialect(&input);
+    let ends = ends(Grammar::delimited(&dialect), input.text);
+    let typed = vec![
+        (2, field("n", DataType::Int64)),
+        (0, field("f", DataType::Float64)),
+        (1, field("t", utc())),
+        (1, field("b", DataType::Boolean)),
+    ];
+    for columns in [typed, vec![(1, field("d", DataType::Date32))], vec![]] {
+        let mut options = input.options.clone();
+        options.predicates.truncate(columns.len());
+        let decoder = CsvDecoder::new(&dialect, FIELDS, columns, options);
+        whole_and_cut(&mut decoder.expect("types of values"), &mut input, &ends);
+    }
+    let columns: Vec<_> = [0, 2].map(|place| (place, field("c", DataType::Utf8View))).to_vec();
+    let decoder = CsvDecoder::new(&dialect, FIELDS, columns, input.options.clone());
+    let out = whole_and_cut(&mut decoder.expect("texts"), &mut input, &ends);
+    if std::str::from_utf8(input.text).is_ok() {
+        compare_with_csv_core(&dialect, &input, &out);
+    }
+}
+
+fn compare_with_csv_core(dialect: &Dialect, input: &Input<'_>, out: &Decoded) {
+    // `csv-core` takes a comment that the input ends in for a record.
+    let records = csv_core_records(dialect, &[input.text, b"\n"].concat());
+    let (good, bad): (Vec<_>, Vec<_>) = records.into_iter().partition(|r| r.len() == FIELDS);
+    let value = |bytes: &[u8]| {
+        let text = String::from_utf8(bytes.to_vec()).expect("a part of UTF-8");
+        (!dialect.is_null(&text)).then_some(text)
+    };
+    let mut expected: Vec<_> = good.iter().map(|r| [value(&r[0]), value(&r[2])]).collect();
+    // A quote that is never closed makes the last record bad, which `csv-core` lets pass.
+    let is_unclosed = out.bad.last().is_some_and(|bad| bad.fault.kind == FaultKind::Unclosed);
+    if is_unclosed && out.bad.len() > bad.len() {
+        expected.pop();
+    } else {
+        assert_eq!(out.bad.len(), bad.len());
+    }
+    assert_eq!(out.rows as usize, expected.len());
+    if !input.options.predicates.is_empty() {
+        expected.retain(|row| row[0].is_some());
+    }
+    let texts = |column: &ArrayRef| -> Vec<Option<String>> {
+        column.as_string_view().iter().map(|text| text.map(str::to_owned)).collect()
+    };
+    let mut found = Vec::new();
+    for batch in &out.batches {
+        let columns = texts(batch.column(0)).into_iter().zip(texts(batch.column(1)));
+        found.extend(columns.map(|(a, b)| [a, b]));
+    }
+    assert_eq!(found, expected);
+}
+
+fn csv_core_records(dialect: &Dialect, text: &[u8]) -> Vec<Vec<Vec<u8>>> {
+    let mut builder = csv_core::ReaderBuilder::new();
+    builder.delimiter(dialect.delimiter).escape(dialect.escape).comment(dialect.comment);
+    match dialect.quote {
+        Some(quote) => builder.quote(quote),
+        None => builder.quoting(false),
+    };
+    let mut parser = builder.build();
+    let (mut out, mut ends) = (vec![0; text.len() + 8], vec![0; text.len() + 8]);
+    // A byte-order mark is the caller's business: it is none behind a line end.
+    parser.read_record(b"\n", &mut out, &mut ends);
+    let (mut records, mut rest, mut written, mut count) = (Vec::new(), text, 0, 0);
+    loop {
+        let (result, used, bytes, more) =
+            parser.read_record(rest, &mut out[written..], &mut ends[count..]);
+        rest = &rest[used..];
+        written += bytes;
+        count += more;
+        match result {
+            csv_core::ReadRecordResult::Record => {
+                let mut start = 0;
+                let fields = ends[..count].iter().map(|&end| {
+                    let field = out[start..end].to_vec();
+                    start = end;
+                    field
+                });
+                records.push(fields.collect());
+                (written, count) = (0, 0);
+            }
+            csv_core::ReadRecordResult::End => return records,
+            _ => {}
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------- JSON
+
+/// Columns of every shape.
+fn json_columns() -> Vec<FieldRef> {
+    let list = |item| DataType::List(field("item", item));
+    let pair = vec![
+        Arc::new(Field::new("key", DataType::Utf8, false)),
+        field("value", DataType::Utf8View),
+    ];
+    let entries = Field::new("entries", DataType::Struct(pair.into()), false);
+    let item = DataType::Struct(vec![field("x", DataType::Int64)].into());
+    let object = vec![field("n", DataType::Int64), field("o", list(item))];
+    vec![
+        field("a", DataType::Int64),
+        field("t", DataType::Utf8View),
+        field("f", DataType::Float64),
+        field("b", DataType::Boolean),
+        field("ts", utc()),
+        field("s", DataType::Struct(object.into())),
+        field("l", list(list(DataType::Int64))),
+        field("m", DataType::Map(Arc::new(entries), false)),
+    ]
+}
+
+/// JSON lines in blocks, and, where they are checked strictly, beside `serde_json`.
+pub fn json(bytes: &[u8]) {
+    let Some(mut input) = Input::new(bytes) else { return };
+    let ends = ends(Grammar::LINES, input.text);
+    let nulls = if input.flag(3) { vec!["NA".to_owned()] } else { Vec::new() };
+    for columns in [json_columns(), json_columns()[1..3].to_vec(), vec![]] {
+        let mut options = input.options.clone();
+        options.predicates.truncate(columns.len());
+        let decoder = JsonDecoder::new(columns, &nulls, options);
+        whole_and_cut(&mut decoder.expect("types of values"), &mut input, &ends);
+    }
+    let options = Options { strict: true, ..Options::default() };
+    let mut strict = JsonDecoder::new(vec![], &[], options.clone()).expect("no columns");
+    for line in input.text.split(|byte| *byte == b'\n') {
+        let Some(accepts) = serde_json_accepts(line) else { continue };
+        let out = decode(&mut strict, &options, line);
+        assert_eq!(out.bad.is_empty(), accepts, "{:?}", out.bad);
+    }
+}
+
+/// Whether a line is an object; none where there is no telling.
+fn serde_json_accepts(line: &[u8]) -> Option<bool> {
+    if line.trim_ascii().is_empty() {
+        return None;
+    }
+    match serde_json::from_slice::<serde_json::Value>(line) {
+        Ok(value) => Some(value.is_object()),
+        Err(error) => {
+            let message = error.to_string();
+            // Limits of its own.
+            let is_limit = message.contains("number out of range") || message.contains("recursion");
+            (!is_limit).then_some(false)
+        }
+    }
+}
+
+// ------------------------------------------------------------------ logs, a record per line
+
+/// An access log in blocks.
+pub fn access_log(bytes: &[u8]) {
+    let Some(mut input) = Input::new(bytes) else { return };
+    let ends = ends(Grammar::LINES, input.text);
+    let all: Vec<_> = access_log::columns().into_iter().enumerate().collect();
+    let texts = (0..all.len()).map(|place| (place, field("c", DataType::Utf8View))).collect();
+    let few = vec![all[7].clone(), all[3].clone()];
+    for columns in [all, texts, few, vec![]] {
+        let mut options = input.options.clone();
+        options.predicates.truncate(columns.len());
+        let decoder = AccessLogDecoder::new(columns, options);
+        whole_and_cut(&mut decoder.expect("types of values"), &mut input, &ends);
+    }
+}
+
+/// A system log in blocks; with bit 3, in counted octets.
+pub fn syslog(bytes: &[u8]) {
+    let Some(mut input) = Input::new(bytes) else { return };
+    let framing = if input.flag(3) { Framing::Octets } else { Framing::Lines };
+    let format = Format { framing, reference_seconds: 1_790_000_000, offset_seconds: 3600 };
+    let ends = match framing {
+        Framing::Octets => frames(&mut input),
+        _ => ends(Grammar::LINES, input.text),
+    };
+    let all: Vec<_> = syslog::columns().into_iter().enumerate().collect();
+    let few = vec![all[9].clone(), (8, field("data", DataType::Utf8View)), all[3].clone()];
+    for columns in [all, few, vec![]] {
+        let mut options = input.options.clone();
+        options.predicates.truncate(columns.len());
+        let decoder = SyslogDecoder::new(columns, &format, options);
+        whole_and_cut(&mut decoder.expect("types of values"), &mut input, &ends);
+    }
+}
+
+/// Where counted records end, the same in pieces.
+fn frames(input: &mut Input<'_>) -> Vec<usize> {
+    let (mut framer, mut at, mut ends) = (Framer::new(), 0, Vec::new());
+    while let Some(end) = framer.first_end(&input.text[at..]) {
+        at += end;
+        ends.push(at);
+    }
+    let (mut framer, mut start, mut last) = (Framer::new(), 0, None);
+    while start < input.text.len() {
+        let end = input.text.len().min(start + 1 + input.cuts.below(40));
+        last = framer.last_end(&input.text[start..end]).map(|at| start + at).or(last);
+        start = end;
+    }
+    assert_eq!(last, ends.last().copied());
+    ends
+}
+
+/// logfmt in blocks.
+pub fn logfmt(bytes: &[u8]) {
+    let Some(mut input) = Input::new(bytes) else { return };
+    let ends = ends(Grammar::LINES, input.text);
+    let typed = vec![
+        field("a", DataType::Int64),
+        field("f", DataType::Float64),
+        field("ts", utc()),
+        field("slow", DataType::Boolean),
+        field("msg", DataType::Utf8View),
+    ];
+    let texts =
+        ["msg", "a", "long_key_name", ""].map(|key| field(key, DataType::Utf8View)).to_vec();
+    for columns in [typed, texts, vec![]] {
+        let mut options = input.options.clone();
+        options.predicates.truncate(columns.len());
+        let decoder = LogfmtDecoder::new(columns, options);
+        whole_and_cut(&mut decoder.expect("types of values"), &mut input, &ends);
+    }
+}
+
+// ---------------------------------------------------------------------------------- feed
+
+/// Pieces: every byte is handed on once and in its place, whole records together, and what is
+/// given up is longer than the limit, which there is with bit 0. With bit 1 every line is a record,
+/// else as in [`csv`].
+pub fn feed(bytes: &[u8]) {
+    let Some(mut input) = Input::new(bytes) else { return };
+    let lines = input.flag(1);
+    let grammar = if lines { Grammar::LINES } else { Grammar::delimited(&dialect(&input)) };
+    let ends = ends(grammar, input.text);
+    let limit = if input.flag(0) { input.options.batch_rows } else { usize::MAX };
+    let piece_bytes = 1 + input.cuts.below(1 + input.text.len());
+    let mut feed = Feed::new(grammar, limit);
+    let (text, mut seen) = (input.text, 0);
+    let mut take = |fed: Fed<'_>| {
+        let (offset, len) = match fed {
+            Fed::Records { offset, block } => {
+                assert_eq!(block, &text[seen..seen + block.len()]);
+                (offset, block.len())
+            }
+            Fed::TooLong { offset, bytes } => {
+                let end = seen + bytes as usize;
+                assert!(bytes > limit as u64);
+                assert_eq!(end, ends.iter().copied().find(|e| *e > seen).unwrap_or(text.len()));
+                (offset, bytes as usize)
+            }
+        };
+        assert_eq!(offset, seen as u64);
+        assert!(len > 0);
+        seen += len;
+        assert!(seen == text.len() || ends.binary_search(&seen).is_ok());
+    };
+    let mut start = 0;
+    while start < text.len() {
+        let end = text.len().min(start + 1 + input.cuts.below(piece_bytes));
+        feed.push(&text[start..end], &mut take);
+        assert!(feed.kept_bytes() <= limit);
+        start = end;
+    }
+    feed.finish(&mut take);
+    assert_eq!((feed.kept_bytes(), seen), (0, text.len()));
+
+    let mut cutter = Cutter::new(grammar);
+    assert_eq!(cutter.last_end(text), ends.last().copied());
+    let guess = guess_start(grammar, text, FIELDS);
+    assert!(guess.is_none_or(|at| (1..=text.len()).contains(&at)));
+}
+
+#[cfg(test)]
+mod tests;
