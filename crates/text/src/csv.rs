@@ -411,7 +411,8 @@ impl Tokenizer for Fields {
         }
         self.marks = new_marks.unwrap_or(marks);
         self.lines -= rows;
-        let has_quotes = marks & seen::QUOTE != 0;
+        // Without a quote, a byte that is not UTF-8 was looked for.
+        let has_quotes = self.special.quote.is_some() && marks & seen::QUOTE != 0;
         let trim = marks & seen::CR != 0;
         let quote = self.special.quote.unwrap_or(0);
         let doubled = marks & seen::DOUBLED != 0;

@@ -260,10 +260,13 @@ fn severity(priority: &[u8]) -> Option<i64> {
 
 /// The number of one to three digits, if it is a priority.
 fn read_priority(digits: &[u8]) -> Option<u8> {
+    if !matches!(digits.len(), 1..=3) {
+        return None;
+    }
     let number = digits.iter().try_fold(0u32, |number, byte| {
         byte.is_ascii_digit().then(|| number * 10 + u32::from(byte - b'0'))
     })?;
-    u8::try_from(number).ok().filter(|number| *number < 192 && matches!(digits.len(), 1..=3))
+    u8::try_from(number).ok().filter(|number| *number < 192)
 }
 
 /// A builder of integers that `read` gives.

@@ -293,6 +293,15 @@ fn invalid_utf8_is_refused_in_columns_that_are_not_wanted_too() {
 }
 
 #[test]
+fn nul_is_no_quote_where_quoting_is_off() {
+    let dialect = Dialect { quote: None, comment: Some(b'#'), ..Dialect::default() };
+    let options = Options { batch_rows: 1, ..Options::default() };
+    let out = decode(&dialect, 2, text_columns(&[1]), options, b"a,\0-\0\n\xff,b\n");
+    assert_eq!(rows(&out.batches), [[Some("\0-\0".to_owned())]]);
+    assert_eq!(out.bad.len(), 1);
+}
+
+#[test]
 fn windows_and_blocks_do_not_show() {
     // More than a window, with records of all lengths, some longer than a window.
     let mut text = String::new();
