@@ -773,8 +773,10 @@ fn parse_schema(context: &SessionContext, text: &str) -> Result<SchemaRef> {
     let mut statements = DFParser::parse_sql(&sql).map_err(|e| refused(e.into()))?;
     let statement = statements.pop_front().filter(|_| statements.is_empty());
     let statement = statement.ok_or_else(|| refused(Error::usage("it holds a `;`")))?;
-    let plan =
-        block_on(context.state().statement_to_plan(statement)).map_err(|e| refused(e.into()))?;
+    let mut state = context.state();
+    // What a zone's times are read as; without it the zone would be forgotten.
+    state.config_mut().options_mut().execution.time_zone = Some("UTC".into());
+    let plan = block_on(state.statement_to_plan(statement)).map_err(|e| refused(e.into()))?;
     match plan {
         LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(table)) => {
             Ok(Arc::new(without_metadata(table.input.schema().as_arrow())))

@@ -4,14 +4,14 @@
 //! good ones as batches and each bad one with its place and reason. What it says of a bad one
 //! is put here into the words of the command line.
 
-use arrow::datatypes::FieldRef;
+use arrow::datatypes::{DataType, FieldRef, TimeUnit};
 use tidemill_text::access_log::{self, AccessLogDecoder};
 use tidemill_text::csv::CsvDecoder;
 use tidemill_text::json::JsonDecoder;
 use tidemill_text::lines::{self, LinesDecoder};
 use tidemill_text::logfmt::LogfmtDecoder;
 use tidemill_text::syslog::{self, SyslogDecoder};
-use tidemill_text::{Decode, FaultKind, Options};
+use tidemill_text::{Decode, FaultKind, Options, values};
 
 use super::format::{Dialect, Format};
 use crate::error::{Error, Result};
@@ -37,17 +37,17 @@ impl Fault {
                 Some(wrong_type_hint(column, value))
             }
             FaultKind::Unclosed if format.is_delimited() => Some(
-                "if quotes are plain text here, turn quoting off (job file: source.options, quote \
-                 = false)"
+                "if quotes are plain text here, turn quoting off: --quote '' (job file: \
+                 source.options, quote = false)"
                     .into(),
             ),
             FaultKind::Shape { .. } => Some(match &fault.column {
                 Some(_) => "a column has one shape in all records; leave it out of the query, or \
                             skip such records with --max-bad N or N%"
                     .into(),
-                None => "each line holds one object: jq -c '.[]' makes it so".into(),
+                None => "each line holds one object".into(),
             }),
-            FaultKind::Trailing => Some("each line holds one object: jq -c . makes it so".into()),
+            FaultKind::Trailing => Some("each line holds one object and nothing else".into()),
             FaultKind::Ends(_) => Some(
                 "an object may not span lines; jq -c . writes one per line. In the last line of a \
                  file: it is truncated"
@@ -60,17 +60,27 @@ impl Fault {
 }
 
 fn wrong_type_hint(column: &str, value: &str) -> String {
-    let is_number = value.parse::<f64>().is_ok();
+    let is = |data_type: &DataType| values::accepts(value, data_type);
+    let utc = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
+    let fitting = if is(&DataType::Float64) {
+        "DOUBLE"
+    } else if is(&DataType::Timestamp(TimeUnit::Nanosecond, None)) {
+        "TIMESTAMP"
+    } else if is(&utc) {
+        "TIMESTAMP WITH TIME ZONE"
+    } else {
+        "TEXT"
+    };
+    // What is a value of another type hardly stands for null.
     let short = value.len() <= 20 && !value.contains('\'');
-    let as_null = if short && !is_number {
+    let as_null = if short && fitting == "TEXT" && !is(&DataType::Boolean) {
         format!("--null '{value}' if it means null, or ")
     } else {
         String::new()
     };
     format!(
-        "{as_null}--schema '{column} {}' reads the column so; --max-bad N or N% skips such records, \
-         counts them and keeps a copy",
-        if is_number { "DOUBLE" } else { "TEXT" }
+        "{as_null}--schema '{column} {fitting}' reads the column so; --max-bad N or N% skips such \
+         records, counts them and keeps a copy"
     )
 }
 

@@ -243,6 +243,12 @@ fn columns(spec: &SourceSpec, format: Format, sample: &mut Sample<'_>) -> Result
                 }
             }
             Format::Json | Format::Logfmt => {
+                // A key may come only behind the sample.
+                for field in wanted.fields() {
+                    if !columns.fields.iter().any(|own| own.name() == field.name()) {
+                        columns.fields.push(field.clone());
+                    }
+                }
                 override_types(&mut columns.fields, wanted)?;
                 for field in &columns.fields {
                     if !tidemill_text::is_readable(field.data_type()) {
@@ -341,8 +347,8 @@ pub(super) fn column_names(
         offset: Some(0),
         reason: format!("its header has {} more than once", twice.join(", ")),
         hint: Some(
-            "rename them in the file; if there is no header, say so (job file: source.options, \
-             header = false)"
+            "rename them in the file; if there is no header, say so: --header=false (job file: \
+             source.options, header = false)"
                 .into(),
         ),
     })

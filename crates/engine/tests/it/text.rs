@@ -102,6 +102,19 @@ fn what_is_not_read_is_checked_as_far_as_asked() {
 }
 
 #[test]
+fn a_schema_may_name_zones_and_keys_that_the_sample_does_not_show() {
+    let folder = Folder::new();
+    folder.write("z.csv", "t\n2026-01-02T03:04:05+02:00\n2026-01-02 03:04:05\n");
+    let mut query = query(folder.sql("SELECT t FROM '$/z.csv'"));
+    query.schema = Some("t TIMESTAMP(6) WITH TIME ZONE".into());
+    assert_eq!(rows(&query), [["2026-01-02T01:04:05Z"], ["2026-01-02T03:04:05Z"]]);
+    folder.write("k.json", "{\"a\": 1}\n");
+    query.sql = folder.sql("SELECT a, late FROM '$/k.json'");
+    query.schema = Some("late BIGINT".into());
+    assert_eq!(rows(&query), [["1", "∅"]]);
+}
+
+#[test]
 fn a_value_of_another_type_is_null_where_the_user_says_so() {
     let folder = Folder::new();
     folder.write("m.csv", "n,x\n1,2\noops,3\n");
