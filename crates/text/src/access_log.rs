@@ -53,7 +53,7 @@ use crate::decoder::{Decode, Decoded, Decoder, Tokenizer, WINDOW_BYTES, Window};
 use crate::fast;
 use crate::fault::{Fault, FaultKind};
 use crate::filter::Filter;
-use crate::leaf::{self, Context, Unescape};
+use crate::leaf::{self, Context};
 use crate::lines;
 use crate::simd::{BLOCK, Isa, dispatch, escaped};
 use crate::span::Span;
@@ -167,7 +167,7 @@ impl AccessLogDecoder {
         assert!(columns.iter().all(|(place, _)| *place < Part::ALL.len()), "no such column");
         let context = Context {
             nulls: Nulls::new(&["-".to_owned()], false),
-            unescape: Unescape::AccessLog,
+            unescape: Arc::new(unescape),
             mismatch_is_null: options.mismatch_is_null,
         };
         let mut parts = Vec::new();

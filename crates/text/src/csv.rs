@@ -18,6 +18,7 @@
 //! ```
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use arrow_schema::FieldRef;
 
@@ -27,7 +28,7 @@ use crate::decoder::{Decode, Decoded, Decoder, Tokenizer, WINDOW_BYTES, Window};
 use crate::dialect::Dialect;
 use crate::fault::{Fault, FaultKind};
 use crate::filter::Filter;
-use crate::leaf::{Context, Unescape};
+use crate::leaf::Context;
 use crate::simd::{BLOCK, Isa, dispatch};
 use crate::span::Span;
 use crate::values::Nulls;
@@ -76,12 +77,10 @@ impl CsvDecoder {
             "special bytes are ASCII and no line ends"
         );
         assert!(columns.iter().all(|(place, _)| *place < fields), "columns are fields");
+        let (quote, escape) = (dialect.quote.unwrap_or(0), dialect.escape);
         let context = Context {
             nulls: Nulls::new(&dialect.nulls, true),
-            unescape: Unescape::Delimited {
-                quote: dialect.quote.unwrap_or(0),
-                escape: dialect.escape,
-            },
+            unescape: Arc::new(move |raw, out| unescape(raw, quote, escape, out)),
             mismatch_is_null: options.mismatch_is_null,
         };
         let (places, wanted): (Vec<_>, Vec<_>) = columns.into_iter().unzip();

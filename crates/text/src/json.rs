@@ -36,6 +36,7 @@
 //! Compared with serde_json, the depth of nesting is not limited for what is skipped.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use arrow_schema::{DataType, FieldRef};
 
@@ -43,7 +44,7 @@ use crate::column::Column;
 use crate::decoder::{Decode, Decoded, Decoder, Tokenizer, WINDOW_BYTES, Window};
 use crate::fault::Fault;
 use crate::filter::Filter;
-use crate::leaf::{Context, Unescape};
+use crate::leaf::Context;
 use crate::values::Nulls;
 
 mod array;
@@ -101,7 +102,7 @@ impl JsonDecoder {
         }
         let context = Context {
             nulls: Nulls::new(nulls, false),
-            unescape: Unescape::Json,
+            unescape: Arc::new(unescape),
             mismatch_is_null: options.mismatch_is_null,
         };
         let filter = Filter::new(options.predicates, &columns);

@@ -27,36 +27,12 @@ use crate::fast;
 use crate::span::Span;
 use crate::values::{self, Nulls};
 
-/// How the bytes of an escaped span are read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unescape {
-    /// A field of delimited text, its quotes included.
-    Delimited { quote: u8, escape: Option<u8> },
-    /// The inside of a JSON string.
-    Json,
-    /// A field of an access log, as servers escape it.
-    AccessLog,
-    /// A key or a value of syslog's structured data.
-    StructuredData,
-    /// A value of logfmt with its quotes, or a key that stands alone.
-    Logfmt,
-}
-
-impl Unescape {
-    /// Appends what `raw` stands for; false if it stands for nothing.
-    pub(crate) fn apply(self, raw: &[u8], out: &mut Vec<u8>) -> bool {
-        match self {
-            Unescape::Delimited { quote, escape } => crate::csv::unescape(raw, quote, escape, out),
-            Unescape::Json => crate::json::unescape(raw, out),
-            Unescape::AccessLog => crate::access_log::unescape(raw, out),
-            Unescape::StructuredData => crate::syslog::unescape(raw, out),
-            Unescape::Logfmt => crate::logfmt::unescape(raw, out),
-        }
-    }
-}
+/// How a format reads an escaped span: appends what the bytes stand for; false if they stand for
+/// nothing.
+pub(crate) type Unescape = Arc<dyn Fn(&[u8], &mut Vec<u8>) -> bool + Send + Sync>;
 
 /// What all columns of a format have in common.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Context {
     /// Strings that mean null.
     pub(crate) nulls: Nulls,
@@ -85,7 +61,7 @@ impl Context {
             Cow::Borrowed(raw)
         } else {
             let mut out = Vec::with_capacity(raw.len());
-            if !self.unescape.apply(raw, &mut out) {
+            if !(self.unescape)(raw, &mut out) {
                 return Err(());
             }
             Cow::Owned(out)

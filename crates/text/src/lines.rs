@@ -17,7 +17,7 @@ use crate::column::{Column, Node};
 use crate::decoder::{Decode, Decoded, Decoder, Tokenizer, WINDOW_BYTES, Window};
 use crate::fault::{Fault, FaultKind};
 use crate::filter::Filter;
-use crate::leaf::{Context, Unescape};
+use crate::leaf::Context;
 use crate::span::Span;
 use crate::values::Nulls;
 
@@ -54,7 +54,7 @@ impl LinesDecoder {
         let context = Context {
             nulls: Nulls::default(),
             // There are no escapes in lines.
-            unescape: Unescape::AccessLog,
+            unescape: Arc::new(|_, _| false),
             mismatch_is_null: options.mismatch_is_null,
         };
         let is_bytes =

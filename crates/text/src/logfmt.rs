@@ -37,7 +37,7 @@ use crate::decoder::{Decode, Decoded, Decoder, Tokenizer, WINDOW_BYTES, Window};
 use crate::fault::{Fault, FaultKind};
 use crate::filter::Filter;
 use crate::infer::TextKind;
-use crate::leaf::{Context, Unescape};
+use crate::leaf::Context;
 use crate::lines;
 use crate::simd::{BLOCK, Isa, dispatch, escaped};
 use crate::span::Span;
@@ -76,7 +76,7 @@ impl LogfmtDecoder {
         }
         let context = Context {
             nulls: Nulls::default(),
-            unescape: Unescape::Logfmt,
+            unescape: Arc::new(unescape),
             mismatch_is_null: options.mismatch_is_null,
         };
         let filter = Filter::new(options.predicates, &columns);

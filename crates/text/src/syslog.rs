@@ -51,7 +51,7 @@ use crate::decoder::{Decode, Decoded, Decoder, Tokenizer, WINDOW_BYTES, Window};
 use crate::fast;
 use crate::fault::{Fault, FaultKind};
 use crate::filter::Filter;
-use crate::leaf::{self, Context, Leaf, Unescape};
+use crate::leaf::{self, Context, Leaf};
 use crate::lines;
 use crate::span::Span;
 use crate::values::{self, Nulls};
@@ -190,7 +190,7 @@ impl SyslogDecoder {
         assert!(columns.iter().all(|(place, _)| *place < place::COUNT), "no such column");
         let context = Context {
             nulls: Nulls::default(),
-            unescape: Unescape::StructuredData,
+            unescape: Arc::new(unescape),
             mismatch_is_null: options.mismatch_is_null,
         };
         let mut built = Vec::new();
