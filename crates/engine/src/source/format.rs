@@ -137,7 +137,7 @@ impl FromStr for Mismatch {
         match word {
             "error" => Ok(Mismatch::Error),
             "null" => Ok(Mismatch::Null),
-            _ => Err(Error::usage(suggest::unknown("mismatch", word, &["error", "null"]))),
+            _ => Err(Error::usage(format!("`mismatch` is `error` or `null`, not `{word}`"))),
         }
     }
 }
