@@ -290,7 +290,12 @@ pub fn deliver(
 ) -> Result<Written> {
     let schema = running.schema(|| look(0))?;
     let limit = usize::try_from(memory_bytes / 8).unwrap_or(usize::MAX);
-    let mut sink = Sink::create(sink, schema, id, limit)?;
+    let cancel = running.cancel.clone();
+    let mut wait = || {
+        look(0)?;
+        cancel.check()
+    };
+    let mut sink = Sink::create_with(sink, schema, id, limit, &mut wait)?;
     loop {
         match running.next(LOOK)? {
             Next::Batch(batch) => {
@@ -298,7 +303,13 @@ pub fn deliver(
                 sink.write(&batch)?;
             }
             Next::Waiting => look(sink.rows())?,
-            Next::End => return sink.commit(),
+            Next::End => {
+                let rows = sink.rows();
+                return sink.commit_with(&mut || {
+                    look(rows)?;
+                    cancel.check()
+                });
+            }
         }
     }
 }

@@ -162,9 +162,14 @@ impl Staging {
     /// # Errors
     /// [`Error::Busy`] if a live run writes the same names; [`Error::Io`] if the folder cannot
     /// be made or written to.
-    pub(super) fn open(root: &Path, pattern: &str, run: &RunId) -> Result<Self> {
+    pub(super) fn open(
+        root: &Path,
+        pattern: &str,
+        run: &RunId,
+        wait: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Self> {
         let mut created = Vec::new();
-        let result = Self::open_in(root, pattern, run, &mut created);
+        let result = Self::open_in(root, pattern, run, &mut created, wait);
         if result.is_err() {
             remove_created(&created);
         }
@@ -176,13 +181,14 @@ impl Staging {
         pattern: &str,
         run: &RunId,
         created: &mut Vec<PathBuf>,
+        wait: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Self> {
         // A run that fails removes the folders it made; if this happens between our finding the
         // folder and our locking it, start over.
         let mut attempts = 0;
         let guard = loop {
             create_root(root, created)?;
-            match lock_root(root)? {
+            match lock_root(root, wait)? {
                 Some(guard) => break guard,
                 None if attempts < 100 => attempts += 1,
                 None => return Err(Error::io("write to", root, io::ErrorKind::NotFound.into())),
@@ -256,10 +262,15 @@ impl Staging {
     /// # Errors
     /// [`Error::Exists`] if a target exists and `overwrite` is not set, and whatever the file
     /// system refuses.
-    pub(super) fn commit(mut self, mut files: Vec<Entry>, overwrite: bool) -> Result<()> {
+    pub(super) fn commit(
+        mut self,
+        mut files: Vec<Entry>,
+        overwrite: bool,
+        wait: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
         self.sync_files(&files)?;
         // The folder cannot have gone: this run's staging folder is in it.
-        let _guard = lock_root(&self.root)?;
+        let _guard = lock_root(&self.root, wait)?;
         let folders = self.check(&mut files, overwrite)?;
         let manifest = Manifest {
             version: VERSION,
@@ -417,7 +428,7 @@ pub(super) fn is_folder(path: &Path) -> Error {
 /// [`Error::Corrupt`] for a manifest of a later version or one that is damaged, which is left
 /// as it is; [`Error::Io`] if the file system refuses.
 pub fn recover(folder: &Path) -> Result<Recovered> {
-    let Some(_guard) = lock_root(folder)? else { return Ok(Recovered::default()) };
+    let Some(_guard) = lock_root(folder, &mut || Ok(()))? else { return Ok(Recovered::default()) };
     let mut created = Vec::new();
     let (claims, mut recovered) = sweep(folder, &mut created)?;
     recovered.live = claims.into_iter().map(|claim| claim.run).collect();
@@ -745,8 +756,9 @@ fn remove_created(created: &[PathBuf]) {
     }
 }
 
-/// Locks a folder against other runs' commits; `None` if it does not exist (any more).
-fn lock_root(root: &Path) -> Result<Option<Lock>> {
+/// Locks a folder against other runs' commits; `None` if it does not exist (any more). While
+/// another run holds it, `wait` is called every few milliseconds, and its error ends the wait.
+fn lock_root(root: &Path, wait: &mut dyn FnMut() -> Result<()>) -> Result<Option<Lock>> {
     let error = |e| Error::io("write to the folder", root, e);
     let file = match fs::open(root) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -757,6 +769,7 @@ fn lock_root(root: &Path) -> Result<Option<Lock>> {
         match fs::try_lock(&file) {
             Ok(()) => break,
             Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_WAIT => {
+                wait()?;
                 std::thread::sleep(Duration::from_millis(5));
             }
             Err(TryLockError::WouldBlock) => {
@@ -772,7 +785,7 @@ fn lock_root(root: &Path) -> Result<Option<Lock>> {
     let here = file.metadata().map_err(error)?;
     match std::fs::metadata(root) {
         Ok(there) if (there.dev(), there.ino()) == (here.dev(), here.ino()) => Ok(Some(Lock(file))),
-        Ok(_) => lock_root(root),
+        Ok(_) => lock_root(root, wait),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(error(e)),
     }

@@ -212,6 +212,21 @@ impl Sink {
         run: &RunId,
         memory_limit: usize,
     ) -> Result<Sink> {
+        Self::create_with(spec, schema, run, memory_limit, &mut || Ok(()))
+    }
+
+    /// The same; while another run's commit holds the destination, `wait` is called every few
+    /// milliseconds, and its error ends the wait.
+    ///
+    /// # Errors
+    /// Those of [`create`](Self::create), and what `wait` returns.
+    pub fn create_with(
+        spec: &SinkSpec,
+        schema: SchemaRef,
+        run: &RunId,
+        memory_limit: usize,
+        wait: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Sink> {
         let (format, template) = spec.parse()?;
         format.check(&schema)?;
         let null = spec.null.as_deref();
@@ -227,7 +242,7 @@ impl Sink {
         if template.is_partitioned() {
             let positions = template.resolve(&schema)?;
             let router = Router::new(&schema, positions, &spec.url, spec.max_files)?;
-            let staging = Staging::open(&template.root, &template.pattern(), run)?;
+            let staging = Staging::open(&template.root, &template.pattern(), run, wait)?;
             let files = Files::new(format, schema, null, &spec.url, memory_limit);
             let (router, files) = (Box::new(router), Box::new(files));
             return Ok(sink(Target::Many { template, router, files, staging }));
@@ -239,7 +254,7 @@ impl Sink {
         let (root, name) = resolved(&shown)?;
         let path = below(&root, &name);
         check_absent(&path, spec.overwrite)?;
-        let staging = Staging::open(&root, &template::literal(&name), run)?;
+        let staging = Staging::open(&root, &template::literal(&name), run, wait)?;
         // Again: a dead run's commit may just have been finished.
         check_absent(&path, spec.overwrite)?;
         let staged = staging.path("0");
@@ -289,6 +304,15 @@ impl Sink {
     /// already replaced files, or the file system refuses to take it back, and the next run to
     /// the same folder, or [`recover`], goes on from its manifest.
     pub fn commit(self) -> Result<Written> {
+        self.commit_with(&mut || Ok(()))
+    }
+
+    /// The same; while another run's commit holds the destination, `wait` is called every few
+    /// milliseconds, and its error ends the wait. Nothing is visible then.
+    ///
+    /// # Errors
+    /// Those of [`commit`](Self::commit), and what `wait` returns.
+    pub fn commit_with(self, wait: &mut dyn FnMut() -> Result<()>) -> Result<Written> {
         let Sink { target, overwrite, rows } = self;
         match target {
             Target::Direct(writer) => {
@@ -298,7 +322,7 @@ impl Sink {
             Target::One { writer, staging, name, shown } => {
                 let bytes = writer.finish()?.bytes;
                 let entry = Entry { staged: "0".into(), target: name, bytes, replaces: false };
-                staging.commit(vec![entry], overwrite)?;
+                staging.commit(vec![entry], overwrite, wait)?;
                 let root = shown.parent().filter(|root| !root.as_os_str().is_empty());
                 Ok(Written {
                     files: 1,
@@ -331,7 +355,7 @@ impl Sink {
                     // No row, no path: what was staged goes as if nothing had been.
                     return Ok(written);
                 }
-                staging.commit(entries, overwrite)?;
+                staging.commit(entries, overwrite, wait)?;
                 Ok(written)
             }
         }
@@ -448,7 +472,7 @@ impl StagedFile {
         let (root, name) = resolved(path)?;
         let path = below(&root, &name);
         check_absent(&path, overwrite)?;
-        let staging = Staging::open(&root, &name, run)?;
+        let staging = Staging::open(&root, &name, run, &mut || Ok(()))?;
         check_absent(&path, overwrite)?;
         let staged = staging.path("0");
         let output = fs::create_new(&staged).map_err(|e| Error::io("create", &staged, e))?;
@@ -464,7 +488,7 @@ impl StagedFile {
         output.flush().map_err(|e| Error::io("write", &name, e))?;
         drop(output);
         let entry = Entry { staged: "0".into(), target: name, bytes, replaces: false };
-        staging.commit(vec![entry], overwrite)
+        staging.commit(vec![entry], overwrite, &mut || Ok(()))
     }
 }
 

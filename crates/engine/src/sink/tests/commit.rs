@@ -378,3 +378,27 @@ fn a_run_killed_from_outside_leaves_all_or_nothing() {
         }
     }
 }
+
+#[test]
+fn a_run_that_waits_for_anothers_commit_can_be_stopped() {
+    let temp = tempfile::tempdir().unwrap();
+    let root = temp.path().join("out");
+    std::fs::create_dir(&root).unwrap();
+    let held = std::fs::File::open(&root).unwrap();
+    held.lock().unwrap();
+    let (run, mut calls) = (RunId::new(), 0);
+    let mut wait = || {
+        calls += 1;
+        if calls < 3 { Ok(()) } else { Err(Error::Interrupted) }
+    };
+    let stopped = Staging::open(&root, "{n}.csv", &run, &mut wait).err();
+    assert!(matches!(stopped, Some(Error::Interrupted)), "{stopped:?}");
+    assert_eq!(calls, 3);
+    held.unlock().unwrap();
+
+    let staging = Staging::open(&root, "{n}.csv", &run, &mut || Ok(())).unwrap();
+    held.lock().unwrap();
+    let stopped = staging.commit(Vec::new(), false, &mut || Err(Error::Interrupted)).err();
+    assert!(matches!(stopped, Some(Error::Interrupted)), "{stopped:?}");
+    assert_eq!(std::fs::read_dir(&root).unwrap().count(), 0);
+}
