@@ -226,6 +226,8 @@ def test_an_interrupt_ends_a_query_that_would_never_end(read, tmp_path):
         import pyarrow
         import tidemill as tm
 
+        # A shell that starts the tests in the background has it ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         reading, writing = os.pipe()
         os.write(writing, b"x\\n" + b"1\\n" * 100)
         os.dup2(reading, 0)

@@ -14,18 +14,18 @@
 //! - The index has no quotes and no beginnings of values, so that a member of an object is two
 //!   entries, its colon and its comma. That there is one value between them, neither more nor
 //!   less, stage 1 knows from masks.
-//! - A key is looked up from its end, which lies before the colon, in a table of the wanted
-//!   ones (as Mison does: Li et al., "Mison: A Fast JSON Parser for Data Analytics", VLDB
-//!   2017, but without speculation on the order of keys).
+//! - A key is known from its end, which lies before the colon: where it is the one that came
+//!   next in the records before, by one comparison (see [`order`]), and otherwise by looking it
+//!   up in a table of the wanted ones (as Mison does: Li et al., "Mison: A Fast JSON Parser for
+//!   Data Analytics", VLDB 2017).
 //! - What is not wanted is not looked at: of a nested value the brackets are matched, and its
 //!   colons and commas must be where they belong.
 //! - Each window begins and ends with a line. A raw line end within a string breaks its record
 //!   and no other.
 //!
-//! Measured on one core of a Zen 5 with AVX-512 that others used too, events of 950 bytes with 40
-//! keys, in cache: 3 of the keys 3.8 to 4.2 GB/s, stage 1 being about half of it; all of them 0.85
-//! to 0.9 (arrow-json 0.41), a third of which is the kernel's, for memory that glibc gives back
-//! after each batch: 1.2 (arrow-json 0.48) where it is kept.
+//! Measured on one core of a Zen 5 with AVX-512 (`bench/run.py text --only memory`), events of
+//! 950 bytes: 3 of 40 keys 4.3 GB/s, half of it stage 1; 3 keys two levels deep 2.9; all 40 keys
+//! 1.45. Before keys were guessed it was 2.8, 2.5 and 1.2.
 //!
 //! What is accepted: the structure of RFC 8259 everywhere (brackets, separators, strings
 //! without control characters, UTF-8), and the grammar of literals, numbers and escapes in the
@@ -50,6 +50,7 @@ use crate::values::Nulls;
 mod array;
 pub(crate) mod grammar;
 mod index;
+mod order;
 mod plan;
 mod read;
 mod walk;

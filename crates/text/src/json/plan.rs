@@ -1,13 +1,15 @@
 //! Which keys are wanted, and how a key of the text is found among them.
 //!
-//! A key is looked up from its end, because the colon behind it is what the index knows: the
-//! eight bytes before its closing quote are one word. Its last bytes (as many as all wanted
-//! keys have, their opening quote included) are hashed into a small table, most of which is
-//! empty: a key that is not wanted costs a load, a multiplication and another load, whatever
-//! the order of keys, which nothing is assumed about. One that is wanted is compared by its
+//! Mostly a key is the one that was expected ([`order`](super::order)). Any other is looked up
+//! from its end, because the colon behind it is what the index knows: the eight bytes before its
+//! closing quote are one word. Its last bytes (as many as all wanted keys have, their opening
+//! quote included) are hashed into a small table, most of which is empty: a key that is not
+//! wanted costs a load, a multiplication and another load. One that is wanted is compared by its
 //! word, and by the rest if it is longer.
 
 use arrow_schema::{DataType, FieldRef, Fields};
+
+use super::order::{Order, ending};
 
 /// What is wanted of a value.
 pub(super) enum Plan {
@@ -68,6 +70,8 @@ pub(super) struct Object {
     stamp: u64,
     /// Keys found in this object.
     found: usize,
+    /// How its keys have come so far.
+    pub(super) order: Order,
 }
 
 impl Object {
@@ -95,6 +99,7 @@ impl Object {
             shift: 64 - bits,
             stamp: 0,
             found: 0,
+            order: Order::default(),
         };
         for place in 0..object.keys.len() {
             let counted = u32::try_from(place + 1).unwrap_or(0);
@@ -125,17 +130,39 @@ impl Object {
         while next != 0 {
             let place = next as usize - 1;
             let key = &self.keys[place];
-            let len = key.len;
-            if word & key.mask == key.word
-                && (len <= 8
-                    || len <= 16 && end >= len && word_before(text, end - len + 8) == key.head
-                    || len > 16 && text[..end].ends_with(&self.names[place]))
-            {
+            if word & key.mask == key.word && self.begins(place, text, end) {
                 return Some(place);
             }
             next = key.next;
         }
         None
+    }
+
+    /// Whether what is before the last eight bytes of the key whose closing quote is at `end`
+    /// is that of the key at `place`.
+    #[inline(always)]
+    fn begins(&self, place: usize, text: &[u8], end: usize) -> bool {
+        let key = &self.keys[place];
+        let len = key.len;
+        len <= 8
+            || len <= 16 && end >= len && word_before(text, end - len + 8) == key.head
+            || len > 16 && text[..end].ends_with(&self.names[place])
+    }
+
+    /// Whether the key whose closing quote is at `end` is the one at `place`.
+    #[inline(always)]
+    pub(super) fn is(&self, place: usize, text: &[u8], end: usize) -> bool {
+        let key = &self.keys[place];
+        word_before(text, end) & key.mask == key.word && self.begins(place, text, end)
+    }
+
+    /// Whether the last eight bytes of a quoted key with its colon are those of a wanted one.
+    pub(super) fn is_alike(&self, quoted: &[u8]) -> bool {
+        let (word, mask) = ending(quoted);
+        self.names.iter().any(|name| {
+            let (other, others) = ending(&[name, &b"\":"[..]].concat());
+            (word ^ other) & mask & others == 0
+        })
     }
 
     /// The same of a key that was unescaped.

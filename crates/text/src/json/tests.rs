@@ -906,6 +906,137 @@ fn of_a_key_that_comes_twice_the_last_value_counts() {
     assert_eq!(found, [json!([2, [3], "2", {"x": "5"}]), json!([7, null, "7", null])]);
 }
 
+/// Members as one program writes them, each with the values that it may have.
+const HABITS: [(&str, &[&str]); 16] = [
+    ("\"id\"", &["1", "2", "-30", "null", "12345678901", "1.5", "{}", "\"4\""]),
+    ("\"xid\"", &["1", "\"\"", "null", "[]"]),
+    ("\"src_ip_addr\"", &["\"1.2.3.4\"", "\"::1\"", "null"]),
+    ("\"dst_ip_addr\"", &["\"5.6.7.8\"", "\"a\\\"b\"", "\"x\\\\\"", "null", "[1]"]),
+    (
+        "\"user\"",
+        &[
+            "{\"n\":1,\"of\":[1,2],\"a longer name\":\"x\"}",
+            "{\"n\":2,\"of\":[],\"a longer name\":\"y\"}",
+            "{\"n\":3,\"a longer name\":null}",
+            "{ \"n\" : 4, \"of\": {}}",
+            "{}",
+            "null",
+        ],
+    ),
+    ("\"zz1bcdef\"", &["1", "2"]),
+    ("\"\\u0061bcdef\"", &["3", "4"]),
+    (
+        "\"context\"",
+        &[
+            "{\"a\":{\"b\":[1,{\"c\":2}]},\"d\":\"e\"}",
+            "{\"a\":{\"b\":[2,{\"c\":3}]},\"d\":\"},{\"}",
+            "{\"a\":{\"b\":[2,{\"c\"}]},\"d\":\"\"}",
+            "{\"a\":{\"b\":{2,[\"c\":3]}},\"d\":\"\"}",
+            "{\"a\":{},\"d\":1}",
+            "{\"a\":{1},\"d\":1}",
+            "{\"a\":{ },\"d\":1}",
+            "null",
+        ],
+    ),
+    ("\"tags\"", &["[]", "[\"a\"]", "[\"a\",\"b,\"]", "[1,[2]]", "[1,2}", "[{\"x\":1}]", "\"[\""]),
+    ("\"\"", &["1", "\"2\"", "null"]),
+    ("\"abcdef\"", &["5", "null", "true"]),
+    ("\"is it\"", &["true", "false", "null", "tru", "TRUE"]),
+    ("\"a key of more than sixteen bytes\"", &["\"v\"", "\"w\""]),
+    ("\"a key of no more than them\"", &["\"v\"", "\"w\""]),
+    ("\"dst_ip_addr\" ", &["\"9\""]),
+    ("\"last\"", &["1e3", "01", "-", "1.", "\"\\q\"", "7"]),
+];
+
+/// Lines of members that mostly come in one order; `rare` in 64 of the choices are unusual.
+fn habitual_lines(count: usize, rare: u64, seed: u64) -> String {
+    let mut choices = Choices(seed | 1);
+    let mut text = String::new();
+    for _ in 0..count {
+        let mut members: Vec<(&str, &[&str])> = HABITS.to_vec();
+        let lucky = |choices: &mut Choices| choices.below(64) < rare;
+        members.retain(|_| !lucky(&mut choices));
+        if lucky(&mut choices) && members.len() > 1 {
+            let (from, to) =
+                (choices.below(members.len() as u64), choices.below(members.len() as u64));
+            members.swap(from as usize, to as usize);
+        }
+        if lucky(&mut choices) && !members.is_empty() {
+            let twice = members[choices.below(members.len() as u64) as usize];
+            members.insert(choices.below(members.len() as u64 + 1) as usize, twice);
+        }
+        text.push('{');
+        for (at, (key, values)) in members.iter().enumerate() {
+            let separators: &[&str] = if lucky(&mut choices) { &[" , ", ":", ","] } else { &[","] };
+            if at > 0 {
+                text.push_str(separators[choices.below(separators.len() as u64) as usize]);
+            }
+            // Another one that ends the same.
+            let other = lucky(&mut choices).then(|| key.replace("\"dst", "\"mac"));
+            text.push_str(other.as_deref().unwrap_or(key));
+            text.push_str(if lucky(&mut choices) { ": " } else { ":" });
+            let unusual = lucky(&mut choices);
+            let among = if unusual { values.len() } else { values.len().min(2) } as u64;
+            text.push_str(values[choices.below(among) as usize]);
+        }
+        text.push_str(if lucky(&mut choices) && rare > 4 { "\n" } else { "}\n" });
+    }
+    text
+}
+
+fn habitual_columns() -> Vec<FieldRef> {
+    let user = vec![field("a longer name", T::Utf8View), field("n", T::Int64)];
+    vec![
+        field("id", T::Int64),
+        field("dst_ip_addr", T::Utf8View),
+        field("user", object(user)),
+        field("abcdef", T::Utf8View),
+        field("", T::Int64),
+        field("a key of more than sixteen bytes", T::Utf8View),
+        field("is it", T::Boolean),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn whatever_order_keys_are_in_the_careful_way_agrees(
+        rare in 0u64..16, seed: u64, strict: bool, mismatch_is_null: bool, few in 0usize..8
+    ) {
+        let text = habitual_lines(60, rare, seed);
+        let options = Options { strict, mismatch_is_null, ..Options::default() };
+        let columns = habitual_columns()[few.min(7)..].to_vec();
+        let (fast, fast_out) = decode_with(false, columns.clone(), options.clone(), text.as_bytes());
+        let (slow, slow_out) = decode_with(true, columns, options, text.as_bytes());
+        prop_assert_eq!(fast, slow, "{}", text);
+        prop_assert_eq!(fast_out.bad, slow_out.bad, "{}", text);
+    }
+}
+
+#[test]
+fn keys_in_no_order_are_found_for_as_long_as_it_takes() {
+    // Long enough for guessing to be left off, taken up again and left off for longer.
+    let mut choices = Choices(7);
+    let (mut text, mut sum) = (String::new(), 0);
+    for row in 0..9000u64 {
+        let mut members: Vec<String> = (0..12).map(|key| format!("\"key {key}\":{row}")).collect();
+        members.push(format!("\"wanted\":{row}"));
+        for at in 1..members.len() {
+            members.swap(at, choices.below(at as u64 + 1) as usize);
+        }
+        text.push_str(&format!("{{{}}}\n", members.join(",")));
+        sum += row;
+    }
+    let columns = vec![field("key 3", T::Int64), field("wanted", T::Int64)];
+    let (found, out) = decode(columns, Options::default(), text.as_bytes());
+    assert!(out.bad.is_empty());
+    for column in 0..2 {
+        let total: u64 = found.iter().map(|row| row[column].as_u64().unwrap()).sum();
+        assert_eq!(total, sum);
+    }
+}
+
 #[test]
 fn depth_does_not_matter_for_what_is_skipped() {
     for depth in [10, 63, 64, 65, 66, 200, 100_000] {

@@ -5,6 +5,7 @@
 //! is exactly one value between `:` and what follows, and at most one between brackets.
 
 use super::grammar::{self, Scalar, is_white};
+use super::order::{Guess, Seen, Shape, Step};
 use super::plan::{Object, Plan};
 use crate::column::{Column, Node};
 use crate::simd::BLOCK;
@@ -105,12 +106,43 @@ impl Walk<'_> {
             }
             place += 1;
         } else {
+            let mut step = wanted.order.begin();
             loop {
+                let (taken, next) = match wanted.order.step(step) {
+                    Some(expected) if expected.is_leaf() => {
+                        self.leaf(wanted, columns, expected, place)
+                    }
+                    Some(expected) if expected.begins_run() && !self.strict => {
+                        self.run(wanted.order.run(step), place)
+                    }
+                    _ => (0, 0),
+                };
+                step += taken;
+                place += 2 * taken;
+                match next {
+                    b',' if taken > 0 => continue,
+                    b'}' if taken > 0 => break,
+                    _ => {}
+                }
                 let colon = place + 1;
                 if self.byte(colon) != b':' {
                     return None;
                 }
-                place = match self.key(wanted, place)? {
+                let before = step;
+                let key = match self.guess(wanted, step, place) {
+                    Some(key) => {
+                        step += 1;
+                        key
+                    }
+                    None => self.look_up(wanted, &mut step, place)?,
+                };
+                place = match key {
+                    None if step > before && matches!(self.byte(colon + 1), b'{' | b'[') => {
+                        match wanted.order.shape(step - 1) {
+                            Some(shape) if !self.strict => self.skip_alike(shape, colon + 1)?,
+                            _ => self.skip_nested(colon + 1)?,
+                        }
+                    }
                     None => self.skip(colon)?,
                     Some(key) => self.member(wanted, columns, key, colon)?,
                 };
@@ -120,9 +152,153 @@ impl Walk<'_> {
                     _ => return None,
                 }
             }
+            wanted.order.end(step);
         }
         wanted.missing(|key| columns[key].push_null());
         Some(place + 1)
+    }
+
+    /// How many of the members behind `place` are those of the run, with scalars for values,
+    /// and what comes behind them.
+    #[inline(always)]
+    fn run(&self, run: &[Step], place: usize) -> (usize, u8) {
+        // A comma or bracket first, and for each member its colon and what comes behind it.
+        let Some(entries) = self.index.get(place..=place + 2 * run.len()) else { return (0, 0) };
+        let (first, last) = (entries[0] as usize, entries[2 * run.len()] as usize);
+        if first < 8 || last >= self.text.len() || self.has_backslash(first, last) {
+            return (0, 0);
+        }
+        let end = self.text[last];
+        let mut wrong = u64::from(end != b',' && end != b'}');
+        let mut before = b',';
+        for (step, pair) in run.iter().zip(entries[1..].chunks_exact(2)) {
+            // SAFETY: positions ascend, so these are within `first..=last`.
+            let (key, next) = unsafe { self.difference(step, pair[0], pair[1]) };
+            wrong |= key | u64::from(before ^ b',');
+            before = next;
+        }
+        if wrong == 0 { (run.len(), end) } else { self.run_so_far(run, entries) }
+    }
+
+    /// Of a run that is not whole, how much there is, and what comes behind that.
+    #[inline(never)]
+    fn run_so_far(&self, run: &[Step], entries: &[u32]) -> (usize, u8) {
+        for (taken, (step, pair)) in run.iter().zip(entries[1..].chunks_exact(2)).enumerate() {
+            // SAFETY: as the caller has seen.
+            match unsafe { self.difference(step, pair[0], pair[1]) } {
+                (0, b',') => {}
+                (0, b'}') => return (taken + 1, b'}'),
+                _ => return (taken, b','),
+            }
+        }
+        (run.len(), b',')
+    }
+
+    /// Reads the member behind `place` if it is the expected one, its value a scalar and all
+    /// as it is mostly written: 1, and what comes behind it. Otherwise nothing is done.
+    #[inline(always)]
+    fn leaf(
+        &self,
+        wanted: &mut Object,
+        columns: &mut [Column],
+        expected: Step,
+        place: usize,
+    ) -> (usize, u8) {
+        self.plain_leaf(wanted, columns, expected, place).map_or((0, 0), |next| (1, next))
+    }
+
+    #[inline(always)]
+    #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
+    fn plain_leaf(
+        &self,
+        wanted: &mut Object,
+        columns: &mut [Column],
+        expected: Step,
+        place: usize,
+    ) -> Option<u8> {
+        let &[before, colon, end] = self.index.get(place..)?.first_chunk()?;
+        let (before, colon, end) = (before as usize, colon as usize, end as usize);
+        let next = *self.text.get(end)?;
+        let word = self.text.get(colon.checked_sub(7)?..=colon)?;
+        let word = u64::from_le_bytes(word.try_into().ok()?);
+        let key = expected.wanted();
+        if word & expected.mask != expected.word
+            || !expected.is_short && !wanted.is(key, self.text, colon - 1)
+            || self.backslashes.is_some() && self.has_backslash(before, end)
+            || next != b',' && next != b'}'
+        {
+            return None;
+        }
+        let start = colon + 1;
+        let value = &self.text[start..end];
+        let span = match value {
+            [b'"', .., b'"'] => Span::plain(start as u32 + 1, end as u32 - 1),
+            _ if grammar::is_short_number(self.text, start, end) => {
+                Span::plain(start as u32, end as u32)
+            }
+            _ => match grammar::scalar(value)? {
+                Scalar::Null => Span::NULL,
+                _ => Span::plain(start as u32, end as u32),
+            },
+        };
+        let Node::Leaf { spans, .. } = &mut columns.get_mut(key)?.node else { return None };
+        if !wanted.is_first(key) {
+            return None;
+        }
+        spans.push(span);
+        Some(next)
+    }
+
+    /// How the key that ends with the colon differs from that of the step, and what is at
+    /// `next`.
+    ///
+    /// # Safety
+    /// Both are positions within the text, the first at least seven.
+    #[inline(always)]
+    unsafe fn difference(&self, step: &Step, colon: u32, next: u32) -> (u64, u8) {
+        // SAFETY: as the caller promises; eight bytes end with the colon.
+        let (word, next) = unsafe {
+            let start = self.text.as_ptr().add(colon as usize - 7).cast::<u64>();
+            (start.read_unaligned(), *self.text.get_unchecked(next as usize))
+        };
+        ((u64::from_le(word) & step.mask) ^ step.word, next)
+    }
+
+    /// The key behind `place` if it is the one expected: none if that one is not wanted.
+    #[inline(always)]
+    fn guess(&self, wanted: &Object, step: usize, place: usize) -> Option<Option<usize>> {
+        let colon = self.position(place + 1);
+        let word = self.text.get(colon.checked_sub(7)?..=colon)?;
+        let word = u64::from_le_bytes(word.try_into().ok()?);
+        let key = match wanted.order.guess(step, word) {
+            Guess::NotWanted => None,
+            Guess::Wanted(key) if wanted.is(key, self.text, colon - 1) => Some(key),
+            _ => return None,
+        };
+        let start = self.position(place);
+        (self.backslashes.is_none() || !self.has_backslash(start, colon)).then_some(key)
+    }
+
+    /// Looks the key behind `place` up, and learns where it comes.
+    #[inline(never)]
+    fn look_up(
+        &self,
+        wanted: &mut Object,
+        step: &mut usize,
+        place: usize,
+    ) -> Option<Option<usize>> {
+        let key = self.key(wanted, place)?;
+        let (start, end) = self.between(place);
+        let colon = self.position(place + 1);
+        let is_plain = end == colon && !self.has_backslash(start, end);
+        if is_plain && wanted.order.learns() {
+            let quoted = &self.text[start..=colon];
+            let alone = key.filter(|key| wanted.twin(*key).is_none());
+            let alike = alone.is_none() && wanted.is_alike(quoted);
+            let nested = alone.is_some_and(|key| !matches!(wanted.plans[key], Plan::Leaf));
+            *step = wanted.order.learn(*step, Seen { quoted, wanted: alone, alike, nested });
+        }
+        Some(key)
     }
 
     /// Which of the wanted keys the one behind `place` is.
@@ -297,6 +473,40 @@ impl Walk<'_> {
             b'{' | b'[' => self.skip_nested(before + 1),
             _ => None,
         }
+    }
+
+    /// Skips the object or array whose bracket is at `open`, which may look like one before.
+    #[inline(always)]
+    fn skip_alike(&self, shape: &mut Shape, open: usize) -> Option<usize> {
+        if self.byte(open) == b'[' {
+            // Mostly there are scalars in an array, more or fewer of them each time.
+            let mut end = open + 1;
+            while self.byte(end) == b',' {
+                end += 1;
+            }
+            if self.byte(end) == b']' {
+                return Some(end + 1);
+            }
+        }
+        let bytes = shape.bytes();
+        if !bytes.is_empty()
+            && let Some(entries) = self.index.get(open..open + bytes.len())
+            && entries.last().is_some_and(|last| (*last as usize) < self.text.len())
+        {
+            let mut wrong = 0;
+            for (byte, at) in bytes.iter().zip(entries) {
+                // SAFETY: positions ascend, and the last one is within the text.
+                wrong |= byte ^ unsafe { *self.text.get_unchecked(*at as usize) };
+            }
+            if wrong == 0 {
+                let end = open + bytes.len();
+                shape.confirm();
+                return Some(end);
+            }
+        }
+        let end = self.skip_nested(open)?;
+        shape.replace(self.index[open..end].iter().map(|at| self.text[*at as usize]));
+        Some(end)
     }
 
     /// Skips the object or array whose bracket is at `open`.
