@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::*;
 use crate::fault::FaultKind;
 use crate::values;
-use crate::{Options, describe::sql_type};
+use crate::{Decode, Decoded, Options, describe::sql_type};
 
 fn field(name: &str, data_type: T) -> FieldRef {
     Arc::new(Field::new(name, data_type, true))
