@@ -1,4 +1,4 @@
-//! How fast the line formats are decoded, in memory, on one core.
+//! How fast the line formats and CSV are decoded, in memory, on one core.
 //!
 //! ```text
 //! cargo run --release -p tidemill-text --example lines_speed -- [LOG_DIRECTORY]
@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow_schema::{DataType, Field, FieldRef};
-use tidemill_text::{Decode, Decoded, Options, access_log, instruction_set, lines, logfmt, syslog};
+use tidemill_text::{
+    Decode, Decoded, Dialect, Options, access_log, csv, instruction_set, lines, logfmt, syslog,
+};
 
 fn main() {
     let directory = std::env::args().nth(1).unwrap_or_else(|| "../shared/data/logs".to_owned());
@@ -66,6 +68,49 @@ fn main() {
         system_log("RFC 5424", &modern);
     }
     key_values();
+    fields();
+}
+
+/// Flights: 19 fields, as in the benchmarks.
+fn fields() {
+    let log: Vec<u8> = (0..20_000)
+        .flat_map(|n| {
+            let (day, delay, distance) = (1 + n % 28, n * 31 % 400, n * 7919 % 2900);
+            format!(
+                "2013,{},{day},{},{},{},{},1000,{delay},UA,{n},N1422{n:02},EWR,IAH,227,{distance},\
+                 5,15,2013-01-01T10:00:00Z\n",
+                1 + n % 12,
+                500 + n % 1800,
+                515 + n % 1800,
+                n % 60,
+                830 + n % 1500
+            )
+            .into_bytes()
+        })
+        .collect();
+    let quoted =
+        log.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).flat_map(|line| {
+            let line = String::from_utf8_lossy(line).replace("UA", "\"United, Air\"");
+            format!("{line}\r\n").into_bytes()
+        });
+    let quoted: Vec<u8> = quoted.collect();
+    let field = |place: &usize| {
+        let data_type = match place {
+            9 | 11 | 12 | 13 => DataType::Utf8View,
+            18 => DataType::Timestamp(arrow_schema::TimeUnit::Microsecond, Some("UTC".into())),
+            _ => DataType::Int64,
+        };
+        (*place, Arc::new(Field::new(format!("c{place}"), data_type, true)))
+    };
+    for (name, log) in [("csv", &log), ("csv, quotes", &quoted)] {
+        for places in [&[2, 12, 15][..], &[9], &(0..19).collect::<Vec<_>>()] {
+            let columns = places.iter().map(field).collect();
+            let dialect = Dialect::default();
+            let mut decoder =
+                csv::CsvDecoder::new(&dialect, 19, columns, Options::default()).expect("known");
+            measure(&format!("{name}: {} of 19 columns", places.len()), log, &mut decoder);
+        }
+    }
 }
 
 /// A router's log, as Heroku writes it.

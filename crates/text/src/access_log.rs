@@ -49,13 +49,13 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, FieldRef, TimeUnit};
 
 use crate::column::{Column, Node};
-use crate::decoder::{Decode, Decoded, Decoder, Tokenizer, WINDOW_BYTES, Window};
+use crate::decoder::{Decoder, Tokenizer, Window, decodes};
 use crate::fast;
 use crate::fault::{Fault, FaultKind};
 use crate::filter::Filter;
 use crate::leaf::{self, Context};
 use crate::lines;
-use crate::simd::{BLOCK, Isa, dispatch, escaped};
+use crate::separators::Separators;
 use crate::span::Span;
 use crate::values::Nulls;
 
@@ -196,19 +196,7 @@ impl AccessLogDecoder {
     }
 }
 
-impl Decode for AccessLogDecoder {
-    fn schema(&self) -> &arrow_schema::SchemaRef {
-        self.decoder.schema()
-    }
-
-    fn push(&mut self, block: &[u8], out: &mut Decoded) {
-        self.decoder.push(block, out);
-    }
-
-    fn finish(&mut self, out: &mut Decoded) {
-        self.decoder.finish(out);
-    }
-}
+decodes!(AccessLogDecoder);
 
 // --------------------------------------------------------------------------------- values
 
@@ -337,7 +325,7 @@ fn day_start(day: &[u8; 11], zone: &[u8; 5]) -> Option<i64> {
 }
 
 /// A request's method, path and protocol.
-#[inline]
+#[inline(always)]
 fn request(block: &[u8], start: usize, end: usize, escapes: bool) -> [Span; 3] {
     let text = &block[start..end];
     let method = text.iter().position(|byte| !matches!(byte, b'A'..=b'Z' | b'-' | b'_'));
@@ -381,122 +369,6 @@ fn piece(block: &[u8], start: usize, end: usize, escapes: bool) -> Span {
     }
 }
 
-// ------------------------------------------------------------------------------ separators
-
-/// What was seen of a stretch of text, as bits.
-mod seen {
-    /// A carriage return outside quotes.
-    pub(super) const CR: u32 = 1;
-    /// A byte that is not ASCII.
-    pub(super) const HIGH: u32 = 2;
-    /// A backslash.
-    pub(super) const ESCAPE: u32 = 4;
-    /// A quote within a piece, a line end in quotes, a lone carriage return.
-    pub(super) const IRREGULAR: u32 = 8;
-}
-
-/// What a block of 64 bytes tells the next one.
-#[derive(Debug, Clone, Copy)]
-struct Carry {
-    /// All bits, inside quotes; else none.
-    inside: u64,
-    /// 1 if the first byte is escaped.
-    escaped: u64,
-    /// 1 if a quote may open here: behind a separator.
-    may_open: u64,
-    /// 1 if a closing quote came last.
-    closed: u64,
-    /// 1 if a carriage return outside quotes came last.
-    cr: u64,
-}
-
-impl Carry {
-    /// At the start of a record.
-    const START: Carry = Carry { inside: 0, escaped: 0, may_open: 1, closed: 0, cr: 0 };
-}
-
-dispatch! {
-    /// Appends the positions of the separators in `from..to` of the text to `out`; returns
-    /// what was seen on the way, and how many of them are line ends.
-    fn separators(
-        text: &[u8], from: usize, to: usize, carry: &mut Carry, out: &mut Vec<u32>
-    ) -> (u32, usize) => find
-}
-
-/// # Safety
-/// The processor must have the instruction set.
-#[inline(always)]
-#[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
-unsafe fn find<I: Isa>(
-    text: &[u8],
-    from: usize,
-    to: usize,
-    carry: &mut Carry,
-    out: &mut Vec<u32>,
-) -> (u32, usize) {
-    let to = to.min(text.len());
-    let mut state = *carry;
-    let (mut crs, mut high, mut escapes, mut irregular) = (0u64, 0u64, 0u64, 0u64);
-    let mut line_count = 0;
-    // At most every byte is a separator, and a whole block may be written behind the last one.
-    out.reserve(to.saturating_sub(from) + 2 * BLOCK);
-    let mut count = out.len();
-    let mut at = from;
-    while at < to {
-        let mut padded = [0; BLOCK];
-        // SAFETY: 64 bytes are readable: of the text, or of a copy with zeros behind it, which
-        // are no special bytes.
-        let block = unsafe {
-            if at + BLOCK <= to {
-                I::load(text.as_ptr().add(at))
-            } else {
-                padded[..to - at].copy_from_slice(&text[at..to]);
-                I::load(padded.as_ptr())
-            }
-        };
-        // Bytes that are there.
-        let real = if to - at >= BLOCK { u64::MAX } else { (1 << (to - at)) - 1 };
-        // SAFETY: as the caller promises; room was made above.
-        unsafe {
-            let lines = I::equal(block, b'\n');
-            let ends = I::equal(block, b' ') | lines;
-            let backslashes = I::equal(block, b'\\');
-            let quotes = I::equal(block, b'"') & !escaped(backslashes, &mut state.escaped);
-            let within = I::parity(quotes) ^ state.inside;
-            let cr = I::equal(block, b'\r') & !within;
-            let (opening, closing) = (quotes & within, quotes & !within);
-            irregular |= lines & within
-                | opening & !((ends << 1) | state.may_open)
-                | real & ((closing << 1) | state.closed) & !(ends | cr)
-                | real & ((cr << 1) | state.cr) & !lines;
-            state.inside = (within.cast_signed() >> 63).cast_unsigned();
-            state.may_open = ends >> 63;
-            state.closed = closing >> 63;
-            state.cr = cr >> 63;
-            crs |= cr;
-            high |= I::high(block);
-            escapes |= backslashes;
-            let separators = ends & !within;
-            line_count += lines.count_ones() as usize;
-            I::positions(separators, at as u32, out.as_mut_ptr().add(count));
-            count += separators.count_ones() as usize;
-        }
-        at += BLOCK;
-    }
-    // SAFETY: so many were written.
-    unsafe { out.set_len(count) };
-    *carry = state;
-    let mut marks = 0;
-    for (found, mark) in
-        [(crs, seen::CR), (high, seen::HIGH), (escapes, seen::ESCAPE), (irregular, seen::IRREGULAR)]
-    {
-        if found != 0 {
-            marks |= mark;
-        }
-    }
-    (marks, line_count)
-}
-
 // -------------------------------------------------------------------------------- records
 
 /// Pieces of a record before the status, if the user has no space.
@@ -512,8 +384,7 @@ struct Pieces {
     wants_combined: bool,
     /// Pieces that a record is expected to have.
     count: usize,
-    /// The separators of a window, and the one before it.
-    separators: Vec<u32>,
+    separators: Separators,
     requests: Vec<[Span; 3]>,
     scratch: Vec<Range<usize>>,
 }
@@ -526,7 +397,7 @@ impl Pieces {
             wants_combined: wants(&[Part::Referrer, Part::UserAgent]),
             parts,
             count: COMBINED,
-            separators: Vec::new(),
+            separators: Separators::new(false),
             requests: Vec::new(),
             scratch: Vec::new(),
         }
@@ -534,7 +405,6 @@ impl Pieces {
 }
 
 impl Tokenizer for Pieces {
-    #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
     fn window(
         &mut self,
         block: &[u8],
@@ -544,48 +414,29 @@ impl Tokenizer for Pieces {
         _: &Context,
     ) -> Window {
         let count = self.count;
-        self.separators.clear();
-        self.separators.push((at as u32).wrapping_sub(1));
-        let (mut carry, mut marks, mut lines, mut to) = (Carry::START, 0, 0, at);
-        // Text beyond the rows that are asked for would be looked at again.
-        let step = rows_max.saturating_mul(512).clamp(1024, WINDOW_BYTES);
-        while lines == 0 && to < block.len() {
-            let from = to;
-            to = (from + step).min(block.len());
-            let (seen, ends) = separators(block, from, to, &mut carry, &mut self.separators);
-            marks |= seen;
-            lines += ends;
-            if marks & seen::IRREGULAR != 0 {
-                return Window::Irregular;
-            }
-        }
-        if to == block.len() && block.last() != Some(&b'\n') && lines < rows_max {
-            // The last record lacks its line end.
-            if carry.inside != 0 {
-                return Window::Irregular;
-            }
-            self.separators.push(block.len() as u32);
-            lines += 1;
-        }
+        let Some(lines) = self.separators.window(block, at, rows_max) else {
+            return Window::Irregular;
+        };
         let rows = lines.min(rows_max);
         if rows == 0 {
             return Window::Irregular;
         }
         if !self.is_regular(block, lines, rows) {
-            return self.walk(block, at, rows_max, marks, columns);
+            return self.walk(block, at, rows_max, columns);
         }
-        let end = self.separators[rows * count] as usize;
+        let end = self.separators.positions[rows * count] as usize;
         let next = (end + 1).min(block.len());
-        if marks & seen::HIGH != 0 && simdutf8::basic::from_utf8(&block[at..next]).is_err() {
+        if !self.separators.is_utf8(&block[at..next]) {
             return Window::Irregular;
         }
-        let escapes = marks & seen::ESCAPE != 0;
+        let (escapes, crs) = (self.separators.has_escapes(), self.separators.has_crs());
         // A carriage return may also end a block that lacks its last line end.
         let trim = |start: usize, end: usize| {
-            let cr = marks & seen::CR != 0 && end > start && block[end - 1] == b'\r';
+            let cr = crs && end > start && block[end - 1] == b'\r';
             end - usize::from(cr)
         };
-        let records = || self.separators.windows(count + 1).step_by(count).take(rows);
+        let positions = &self.separators.positions[..];
+        let records = || positions.windows(count + 1).step_by(count).take(rows);
         if self.wants_request {
             let requests = records()
                 .map(|ends| request(block, ends[5] as usize + 2, ends[6] as usize - 1, escapes));
@@ -662,14 +513,14 @@ impl Pieces {
     fn is_regular(&self, block: &[u8], lines: usize, rows: usize) -> bool {
         let count = self.count;
         // Every record must end where its last piece does, and no line end may be elsewhere.
-        let ends = self.separators.get(count..).unwrap_or_default().iter().step_by(count);
+        let ends = self.separators.positions.get(count..).unwrap_or_default().iter().step_by(count);
         let is_end = |end: &u32| block.get(*end as usize).is_none_or(|byte| *byte == b'\n');
         if ends.take(lines).filter(|end| is_end(end)).count() != lines {
             return false;
         }
         let byte = |at: u32| block.get(at as usize).copied();
         let combined = self.wants_combined && count >= COMBINED;
-        self.separators.windows(count + 1).step_by(count).take(rows).all(|ends| {
+        self.separators.positions.windows(count + 1).step_by(count).take(rows).all(|ends| {
             byte(ends[3].wrapping_add(1)) == Some(b'[')
                 && byte(ends[5] - 1) == Some(b']')
                 && byte(ends[5] + 1) == Some(b'"')
@@ -678,19 +529,12 @@ impl Pieces {
     }
 
     /// Takes a window's records, whose numbers of pieces differ, one by one.
-    fn walk(
-        &mut self,
-        block: &[u8],
-        at: usize,
-        rows_max: usize,
-        marks: u32,
-        columns: &mut [Column],
-    ) -> Window {
-        let crs = marks & seen::CR != 0;
+    fn walk(&mut self, block: &[u8], at: usize, rows_max: usize, columns: &mut [Column]) -> Window {
+        let crs = self.separators.has_crs();
         let mut pieces = std::mem::take(&mut self.scratch);
         let (mut next, mut start, mut rows) = (at, at, 0);
         pieces.clear();
-        for end in self.separators[1..].iter().map(|end| *end as usize) {
+        for end in self.separators.positions[1..].iter().map(|end| *end as usize) {
             let is_last = block.get(end).is_none_or(|byte| *byte == b'\n');
             let cr = is_last && crs && end > start && block[end - 1] == b'\r';
             pieces.push(start - next..end - usize::from(cr) - next);
@@ -718,8 +562,7 @@ impl Pieces {
             }
         }
         self.scratch = pieces;
-        let is_text =
-            marks & seen::HIGH == 0 || simdutf8::basic::from_utf8(&block[at..next]).is_ok();
+        let is_text = self.separators.is_utf8(&block[at..next]);
         if rows > 0 && is_text { Window::Rows { end: next, rows } } else { Window::Irregular }
     }
 

@@ -24,11 +24,12 @@ use arrow_schema::FieldRef;
 
 use crate::column::{Column, Node};
 use crate::cut::{Grammar, State};
-use crate::decoder::{Decode, Decoded, Decoder, Tokenizer, WINDOW_BYTES, Window};
+use crate::decoder::{Decoder, Tokenizer, WINDOW_BYTES, Window, decodes};
 use crate::dialect::Dialect;
 use crate::fault::{Fault, FaultKind};
 use crate::filter::Filter;
 use crate::leaf::Context;
+use crate::separators::Look;
 use crate::simd::{BLOCK, Isa, dispatch};
 use crate::span::Span;
 use crate::values::Nulls;
@@ -91,19 +92,7 @@ impl CsvDecoder {
     }
 }
 
-impl Decode for CsvDecoder {
-    fn schema(&self) -> &arrow_schema::SchemaRef {
-        self.decoder.schema()
-    }
-
-    fn push(&mut self, block: &[u8], out: &mut Decoded) {
-        self.decoder.push(block, out);
-    }
-
-    fn finish(&mut self, out: &mut Decoded) {
-        self.decoder.finish(out);
-    }
-}
+decodes!(CsvDecoder);
 
 /// What was seen of a stretch of text, as bits.
 mod seen {
@@ -187,49 +176,71 @@ unsafe fn find<I: Isa>(
 /// # Safety
 /// As `find`.
 #[inline(always)]
-#[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
 unsafe fn find_with<I: Isa, const QUOTES: bool, const COMMENTS: bool>(
     text: &[u8],
     from: usize,
     to: usize,
-    [delimiter, quote, comment]: [u8; 3],
+    special: [u8; 3],
     carry: &mut Carry,
     out: &mut Vec<u32>,
 ) -> (u32, usize) {
-    let to = to.min(text.len());
-    let mut state = *carry;
+    let mut look = Looking::<QUOTES, COMMENTS> { special, carry: *carry, seen: Seen::default() };
+    // SAFETY: as the caller promises.
+    unsafe { crate::separators::find::<I>(text, from, to, &mut look, out) };
+    *carry = look.carry;
     let mut marks = 0;
-    let (mut doubled, mut crs, mut high, mut irregular) = (0u64, 0u64, 0u64, 0u64);
-    let (mut quotes_seen, mut line_count) = (0u64, 0);
-    // At most every byte is a separator, and a whole block may be written behind the last one.
-    out.reserve(to.saturating_sub(from) + 2 * BLOCK);
-    let mut count = out.len();
-    let mut at = from;
-    while at < to {
-        let mut padded = [0; BLOCK];
-        // SAFETY: 64 bytes are readable: of the text, or of a copy with zeros behind it, which
-        // are no special bytes.
-        let block = unsafe {
-            if at + BLOCK <= text.len() && at + BLOCK <= to {
-                I::load(text.as_ptr().add(at))
-            } else {
-                padded[..to - at].copy_from_slice(&text[at..to]);
-                I::load(padded.as_ptr())
-            }
-        };
-        // SAFETY: as the caller promises; room was made above.
+    for (found, mark) in [
+        (look.seen.quotes, seen::QUOTE),
+        (look.seen.doubled, seen::DOUBLED),
+        (look.seen.crs, seen::CR),
+        (look.seen.high, seen::HIGH),
+        (look.seen.irregular, seen::IRREGULAR),
+    ] {
+        if found != 0 {
+            marks |= mark;
+        }
+    }
+    (marks, look.seen.lines)
+}
+
+/// What a stretch of text has shown so far: any bits, and line ends.
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    quotes: u64,
+    doubled: u64,
+    crs: u64,
+    high: u64,
+    irregular: u64,
+    lines: usize,
+}
+
+/// What is looked for.
+#[derive(Clone, Copy)]
+struct Looking<const QUOTES: bool, const COMMENTS: bool> {
+    /// Delimiter, quote, comment.
+    special: [u8; 3],
+    carry: Carry,
+    seen: Seen,
+}
+
+impl<const QUOTES: bool, const COMMENTS: bool> Look for Looking<QUOTES, COMMENTS> {
+    #[inline(always)]
+    unsafe fn separators<I: Isa>(&mut self, block: I::Block, _: u64) -> u64 {
+        let [delimiter, quote, comment] = self.special;
+        let (state, seen) = (&mut self.carry, &mut self.seen);
+        // SAFETY: as the caller promises.
         unsafe {
             let mut lines = I::equal(block, b'\n');
             let mut separators = I::equal(block, delimiter) | lines;
             let mut cr = I::equal(block, b'\r');
-            high |= I::high(block);
+            seen.high |= I::high(block);
             if QUOTES {
                 let quotes = I::equal(block, quote);
-                quotes_seen |= quotes;
+                seen.quotes |= quotes;
                 let within = I::parity(quotes) ^ state.inside;
                 let before = ((quotes | separators | cr) << 1) | state.may_open;
-                irregular |= quotes & within & !before;
-                doubled |= quotes & ((quotes << 1) | state.quote);
+                seen.irregular |= quotes & within & !before;
+                seen.doubled |= quotes & ((quotes << 1) | state.quote);
                 state.may_open = (quotes | separators | cr) >> 63;
                 state.quote = quotes >> 63;
                 separators &= !within;
@@ -239,34 +250,17 @@ unsafe fn find_with<I: Isa, const QUOTES: bool, const COMMENTS: bool>(
                 state.inside = (within.cast_signed() >> 63).cast_unsigned();
             }
             // A carriage return belongs before a line feed.
-            irregular |= ((cr << 1) | state.cr) & !lines;
+            seen.irregular |= ((cr << 1) | state.cr) & !lines;
             state.cr = cr >> 63;
-            crs |= cr;
+            seen.crs |= cr;
             if COMMENTS {
-                irregular |= I::equal(block, comment) & ((lines << 1) | state.line);
+                seen.irregular |= I::equal(block, comment) & ((lines << 1) | state.line);
                 state.line = lines >> 63;
             }
-            line_count += lines.count_ones() as usize;
-            I::positions(separators, at as u32, out.as_mut_ptr().add(count));
-            count += separators.count_ones() as usize;
-        }
-        at += BLOCK;
-    }
-    // SAFETY: so many were written.
-    unsafe { out.set_len(count) };
-    *carry = state;
-    for (found, mark) in [
-        (quotes_seen, seen::QUOTE),
-        (doubled, seen::DOUBLED),
-        (crs, seen::CR),
-        (high, seen::HIGH),
-        (irregular, seen::IRREGULAR),
-    ] {
-        if found != 0 {
-            marks |= mark;
+            seen.lines += lines.count_ones() as usize;
+            separators
         }
     }
-    (marks, line_count)
 }
 
 /// Splits records into fields.
@@ -617,5 +611,7 @@ pub(crate) fn each_field(dialect: &Dialect, record: &[u8], mut take: impl FnMut(
     }
 }
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests;

@@ -121,6 +121,26 @@ pub(crate) trait Tokenizer: Send {
     }
 }
 
+/// Makes a type that has its `decoder` decode what that decodes.
+macro_rules! decodes {
+    ($name:ident) => {
+        impl $crate::decoder::Decode for $name {
+            fn schema(&self) -> &arrow_schema::SchemaRef {
+                self.decoder.schema()
+            }
+
+            fn push(&mut self, block: &[u8], out: &mut $crate::decoder::Decoded) {
+                self.decoder.push(block, out);
+            }
+
+            fn finish(&mut self, out: &mut $crate::decoder::Decoded) {
+                self.decoder.finish(out);
+            }
+        }
+    };
+}
+pub(crate) use decodes;
+
 /// A decoder of one format.
 pub(crate) struct Decoder<T> {
     tokenizer: T,

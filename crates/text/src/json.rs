@@ -41,7 +41,7 @@ use std::sync::Arc;
 use arrow_schema::{DataType, FieldRef};
 
 use crate::column::Column;
-use crate::decoder::{Decode, Decoded, Decoder, Tokenizer, WINDOW_BYTES, Window};
+use crate::decoder::{Decoder, Tokenizer, WINDOW_BYTES, Window, decodes};
 use crate::fault::Fault;
 use crate::filter::Filter;
 use crate::leaf::Context;
@@ -113,19 +113,7 @@ impl JsonDecoder {
     }
 }
 
-impl Decode for JsonDecoder {
-    fn schema(&self) -> &arrow_schema::SchemaRef {
-        self.decoder.schema()
-    }
-
-    fn push(&mut self, block: &[u8], out: &mut Decoded) {
-        self.decoder.push(block, out);
-    }
-
-    fn finish(&mut self, out: &mut Decoded) {
-        self.decoder.finish(out);
-    }
-}
+decodes!(JsonDecoder);
 
 /// Whether JSON can be read as this column, its scalars aside.
 fn is_supported(field: &FieldRef) -> bool {

@@ -41,6 +41,7 @@ pub mod json;
 mod leaf;
 pub mod lines;
 pub mod logfmt;
+mod separators;
 mod simd;
 mod span;
 pub mod syslog;

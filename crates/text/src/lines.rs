@@ -14,7 +14,7 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, FieldRef};
 
 use crate::column::{Column, Node};
-use crate::decoder::{Decode, Decoded, Decoder, Tokenizer, WINDOW_BYTES, Window};
+use crate::decoder::{Decoder, Tokenizer, WINDOW_BYTES, Window, decodes};
 use crate::fault::{Fault, FaultKind};
 use crate::filter::Filter;
 use crate::leaf::Context;
@@ -70,19 +70,7 @@ impl LinesDecoder {
     }
 }
 
-impl Decode for LinesDecoder {
-    fn schema(&self) -> &arrow_schema::SchemaRef {
-        self.decoder.schema()
-    }
-
-    fn push(&mut self, block: &[u8], out: &mut Decoded) {
-        self.decoder.push(block, out);
-    }
-
-    fn finish(&mut self, out: &mut Decoded) {
-        self.decoder.finish(out);
-    }
-}
+decodes!(LinesDecoder);
 
 struct Lines {
     /// Whether lines have to be UTF-8.

@@ -33,13 +33,13 @@ use arrow_schema::{DataType, Field, FieldRef};
 use hashbrown::HashMap;
 
 use crate::column::{Column, Node};
-use crate::decoder::{Decode, Decoded, Decoder, Tokenizer, WINDOW_BYTES, Window};
+use crate::decoder::{Decoder, Tokenizer, Window, decodes};
 use crate::fault::{Fault, FaultKind};
 use crate::filter::Filter;
 use crate::infer::TextKind;
 use crate::leaf::Context;
 use crate::lines;
-use crate::simd::{BLOCK, Isa, dispatch, escaped};
+use crate::separators::Separators;
 use crate::span::Span;
 use crate::values::Nulls;
 
@@ -86,19 +86,7 @@ impl LogfmtDecoder {
     }
 }
 
-impl Decode for LogfmtDecoder {
-    fn schema(&self) -> &arrow_schema::SchemaRef {
-        self.decoder.schema()
-    }
-
-    fn push(&mut self, block: &[u8], out: &mut Decoded) {
-        self.decoder.push(block, out);
-    }
-
-    fn finish(&mut self, out: &mut Decoded) {
-        self.decoder.finish(out);
-    }
-}
+decodes!(LogfmtDecoder);
 
 /// Appends what a quoted value stands for; of a bare key, which has no quotes, `true`.
 pub(crate) fn unescape(raw: &[u8], out: &mut Vec<u8>) -> bool {
@@ -109,127 +97,6 @@ pub(crate) fn unescape(raw: &[u8], out: &mut Vec<u8>) -> bool {
             true
         }
     }
-}
-
-// ------------------------------------------------------------------------------ separators
-
-/// What was seen of a stretch of text, as bits.
-mod seen {
-    /// A carriage return outside quotes.
-    pub(super) const CR: u32 = 1;
-    /// A byte that is not ASCII.
-    pub(super) const HIGH: u32 = 2;
-    /// A backslash.
-    pub(super) const ESCAPE: u32 = 4;
-    /// A quote that does not begin a value or end one, a line end in quotes, a lone carriage
-    /// return.
-    pub(super) const IRREGULAR: u32 = 8;
-}
-
-/// What a block of 64 bytes tells the next one.
-#[derive(Debug, Clone, Copy)]
-struct Carry {
-    /// All bits, inside quotes; else none.
-    inside: u64,
-    /// 1 if the first byte is escaped.
-    escaped: u64,
-    /// 1 if a quote may open here: behind `=`.
-    may_open: u64,
-    /// 1 if a closing quote came last.
-    closed: u64,
-    /// 1 if a carriage return outside quotes came last.
-    cr: u64,
-}
-
-impl Carry {
-    /// At the start of a record.
-    const START: Carry = Carry { inside: 0, escaped: 0, may_open: 0, closed: 0, cr: 0 };
-}
-
-dispatch! {
-    /// Appends the positions of the separators and `=` in `from..to` of the text to `out`;
-    /// returns what was seen on the way, and how many of them are line ends.
-    fn separators(
-        text: &[u8], from: usize, to: usize, carry: &mut Carry, out: &mut Vec<u32>
-    ) -> (u32, usize) => find
-}
-
-/// # Safety
-/// The processor must have the instruction set.
-#[inline(always)]
-#[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
-unsafe fn find<I: Isa>(
-    text: &[u8],
-    from: usize,
-    to: usize,
-    carry: &mut Carry,
-    out: &mut Vec<u32>,
-) -> (u32, usize) {
-    let to = to.min(text.len());
-    let mut state = *carry;
-    let (mut crs, mut high, mut escapes, mut irregular) = (0u64, 0u64, 0u64, 0u64);
-    let mut line_count = 0;
-    // At most every byte is a separator, and a whole block may be written behind the last one.
-    out.reserve(to.saturating_sub(from) + 2 * BLOCK);
-    let mut count = out.len();
-    let mut at = from;
-    while at < to {
-        let mut padded = [0; BLOCK];
-        // SAFETY: 64 bytes are readable: of the text, or of a copy with zeros behind it, which
-        // are no special bytes.
-        let block = unsafe {
-            if at + BLOCK <= to {
-                I::load(text.as_ptr().add(at))
-            } else {
-                padded[..to - at].copy_from_slice(&text[at..to]);
-                I::load(padded.as_ptr())
-            }
-        };
-        // Bytes that are there.
-        let real = if to - at >= BLOCK { u64::MAX } else { (1 << (to - at)) - 1 };
-        // SAFETY: as the caller promises; room was made above.
-        unsafe {
-            let lines = I::equal(block, b'\n');
-            let ends = I::equal(block, b' ') | I::equal(block, b'\t') | lines;
-            let equals = I::equal(block, b'=');
-            let backslashes = I::equal(block, b'\\');
-            let all_quotes = I::equal(block, b'"');
-            let quotes = all_quotes & !escaped(backslashes, &mut state.escaped);
-            let within = I::parity(quotes) ^ state.inside;
-            let cr = I::equal(block, b'\r') & !within;
-            let (opening, closing) = (quotes & within, quotes & !within);
-            irregular |= lines & within
-                | opening & !((equals << 1) | state.may_open)
-                // Outside quotes `\` is a byte like any other, but was taken for more.
-                | all_quotes & !quotes & !within
-                | real & ((closing << 1) | state.closed) & !(ends | cr)
-                | real & ((cr << 1) | state.cr) & !lines;
-            state.inside = (within.cast_signed() >> 63).cast_unsigned();
-            state.may_open = equals >> 63;
-            state.closed = closing >> 63;
-            state.cr = cr >> 63;
-            crs |= cr;
-            high |= I::high(block);
-            escapes |= backslashes;
-            let separators = (ends | equals) & !within;
-            line_count += lines.count_ones() as usize;
-            I::positions(separators, at as u32, out.as_mut_ptr().add(count));
-            count += separators.count_ones() as usize;
-        }
-        at += BLOCK;
-    }
-    // SAFETY: so many were written.
-    unsafe { out.set_len(count) };
-    *carry = state;
-    let mut marks = 0;
-    for (found, mark) in
-        [(crs, seen::CR), (high, seen::HIGH), (escapes, seen::ESCAPE), (irregular, seen::IRREGULAR)]
-    {
-        if found != 0 {
-            marks |= mark;
-        }
-    }
-    (marks, line_count)
 }
 
 // ------------------------------------------------------------------------------------ keys
@@ -374,8 +241,7 @@ struct Pairs {
     slots: Vec<usize>,
     /// Keys that are wanted.
     count: usize,
-    /// The positions of a window's separators.
-    separators: Vec<u32>,
+    separators: Separators,
     /// What was found of a window: `count` for each row.
     found: Vec<Span>,
 }
@@ -392,14 +258,14 @@ impl Pairs {
             slots,
             count: wanted.len(),
             keys: Keys { slots: wanted, expected: Vec::new() },
-            separators: Vec::new(),
+            separators: Separators::new(true),
             found: Vec::new(),
         }
     }
 
     /// Walks over the separators of so many rows; none if something is irregular, or the end.
-    fn walk(&mut self, block: &[u8], at: usize, rows: usize, marks: u32) -> Option<usize> {
-        let (escapes, crs) = (marks & seen::ESCAPE != 0, marks & seen::CR != 0);
+    fn walk(&mut self, block: &[u8], at: usize, rows: usize) -> Option<usize> {
+        let (escapes, crs) = (self.separators.has_escapes(), self.separators.has_crs());
         let trim = |start: usize, end: usize| {
             end - usize::from(crs && end > start && block[end - 1] == b'\r')
         };
@@ -407,7 +273,7 @@ impl Pairs {
         let byte = |at: usize| block.get(at).copied().unwrap_or(b'\n');
         self.found.clear();
         self.found.resize(rows * self.count, Span::NULL);
-        let mut separators = self.separators.iter().map(|at| *at as usize);
+        let mut separators = self.separators.positions[1..].iter().map(|at| *at as usize);
         let (mut start, mut base) = (at, 0);
         for _ in 0..rows {
             let mut ordinal = 0;
@@ -465,7 +331,6 @@ impl Pairs {
 }
 
 impl Tokenizer for Pairs {
-    #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
     fn window(
         &mut self,
         block: &[u8],
@@ -474,33 +339,14 @@ impl Tokenizer for Pairs {
         columns: &mut [Column],
         _: &Context,
     ) -> Window {
-        self.separators.clear();
-        let (mut carry, mut marks, mut lines, mut to) = (Carry::START, 0, 0, at);
-        // Text beyond the rows that are asked for would be looked at again.
-        let step = rows_max.saturating_mul(512).clamp(1024, WINDOW_BYTES);
-        while lines == 0 && to < block.len() {
-            let from = to;
-            to = (from + step).min(block.len());
-            let (seen, ends) = separators(block, from, to, &mut carry, &mut self.separators);
-            marks |= seen;
-            lines += ends;
-            if marks & seen::IRREGULAR != 0 {
-                return Window::Irregular;
-            }
-        }
-        if to == block.len() && block.last() != Some(&b'\n') && lines < rows_max {
-            // The last record lacks its line end.
-            if carry.inside != 0 {
-                return Window::Irregular;
-            }
-            self.separators.push(block.len() as u32);
-            lines += 1;
-        }
-        let rows = lines.min(rows_max);
-        let Some(end) = self.walk(block, at, rows, marks).filter(|end| *end > at) else {
+        let Some(lines) = self.separators.window(block, at, rows_max) else {
             return Window::Irregular;
         };
-        if marks & seen::HIGH != 0 && simdutf8::basic::from_utf8(&block[at..end]).is_err() {
+        let rows = lines.min(rows_max);
+        let Some(end) = self.walk(block, at, rows).filter(|end| *end > at) else {
+            return Window::Irregular;
+        };
+        if !self.separators.is_utf8(&block[at..end]) {
             return Window::Irregular;
         }
         self.give(columns);

@@ -47,7 +47,7 @@ use chrono::Datelike;
 
 use crate::access_log::{clock, month};
 use crate::column::{Column, Node};
-use crate::decoder::{Decode, Decoded, Decoder, Tokenizer, WINDOW_BYTES, Window};
+use crate::decoder::{Decoder, Tokenizer, WINDOW_BYTES, Window, decodes};
 use crate::fast;
 use crate::fault::{Fault, FaultKind};
 use crate::filter::Filter;
@@ -232,19 +232,7 @@ impl SyslogDecoder {
     }
 }
 
-impl Decode for SyslogDecoder {
-    fn schema(&self) -> &arrow_schema::SchemaRef {
-        self.decoder.schema()
-    }
-
-    fn push(&mut self, block: &[u8], out: &mut Decoded) {
-        self.decoder.push(block, out);
-    }
-
-    fn finish(&mut self, out: &mut Decoded) {
-        self.decoder.finish(out);
-    }
-}
+decodes!(SyslogDecoder);
 
 // --------------------------------------------------------------------------------- values
 

@@ -11,6 +11,8 @@
 //! | `2013-01-01T05:00:00+02:00` | Timestamp without zone | silently moved to UTC | refused |
 //! | `1.5` (JSON) | Int64 | truncated to 1 | refused |
 //! | `1700000000` (JSON) | Timestamp | taken as microseconds | refused |
+//! | `12.345` | Decimal(10, 2) | the last digit is dropped | refused |
+//! | `12:30:00.5` | Time32(s) | the fraction is dropped | refused |
 //!
 //! Columns arrive as string views: a value of up to 12 bytes, which most numbers and dates
 //! are, lies in the view itself, and comparing it with a null string is one comparison of
@@ -20,18 +22,18 @@ use std::sync::Arc;
 
 use arrow_array::builder::make_view;
 use arrow_array::types::{
-    Date32Type, Date64Type, Decimal128Type, Decimal256Type, Float32Type, Float64Type, Int8Type,
-    Int16Type, Int32Type, Int64Type, Time32MillisecondType, Time32SecondType,
+    Date32Type, Date64Type, Decimal128Type, Decimal256Type, DecimalType, Float32Type, Float64Type,
+    Int8Type, Int16Type, Int32Type, Int64Type, Time32MillisecondType, Time32SecondType,
     Time64MicrosecondType, Time64NanosecondType, TimestampMicrosecondType,
     TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
     UInt32Type, UInt64Type,
 };
 use arrow_array::{
-    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, LargeStringArray, PrimitiveArray,
-    StringArray, StringViewArray,
+    Array, ArrayRef, ArrowNativeTypeOp, ArrowPrimitiveType, BooleanArray, LargeStringArray,
+    PrimitiveArray, StringArray, StringViewArray,
 };
-use arrow_buffer::{BooleanBuffer, NullBuffer};
-use arrow_cast::parse::{Parser, parse_decimal};
+use arrow_buffer::{ArrowNativeType, BooleanBuffer, NullBuffer};
+use arrow_cast::parse::{Parser, string_to_time_nanoseconds};
 use arrow_schema::{DataType, TimeUnit};
 
 /// Which strings mean null.
@@ -228,23 +230,39 @@ pub(crate) fn column(
         T::UInt64 => parsed::<UInt64Type>(strings, valid)?,
         T::Float32 => parsed::<Float32Type>(strings, valid)?,
         T::Float64 => parsed::<Float64Type>(strings, valid)?,
-        T::Time32(TimeUnit::Second) => parsed::<Time32SecondType>(strings, valid)?,
-        T::Time32(TimeUnit::Millisecond) => parsed::<Time32MillisecondType>(strings, valid)?,
-        T::Time64(TimeUnit::Microsecond) => parsed::<Time64MicrosecondType>(strings, valid)?,
-        T::Time64(TimeUnit::Nanosecond) => parsed::<Time64NanosecondType>(strings, valid)?,
+        T::Time32(TimeUnit::Second) => {
+            Arc::new(primitive::<Time32SecondType>(strings, valid, |text| {
+                time_of_day(text, 1_000_000_000)?.try_into().ok()
+            })?)
+        }
+        T::Time32(TimeUnit::Millisecond) => {
+            Arc::new(primitive::<Time32MillisecondType>(strings, valid, |text| {
+                time_of_day(text, 1_000_000)?.try_into().ok()
+            })?)
+        }
+        T::Time64(TimeUnit::Microsecond) => {
+            Arc::new(primitive::<Time64MicrosecondType>(strings, valid, |text| {
+                time_of_day(text, 1_000)
+            })?)
+        }
+        T::Time64(TimeUnit::Nanosecond) => {
+            Arc::new(primitive::<Time64NanosecondType>(strings, valid, |text| {
+                time_of_day(text, 1)
+            })?)
+        }
         T::Date32 => Arc::new(primitive::<Date32Type>(strings, valid, date)?),
         T::Date64 => Arc::new(primitive::<Date64Type>(strings, valid, |text| {
             date(text).map(|days| i64::from(days) * 86_400_000)
         })?),
         T::Decimal128(precision, scale) => {
             let array = primitive::<Decimal128Type>(strings, valid, |text| {
-                parse_decimal::<Decimal128Type>(text.trim(), *precision, *scale).ok()
+                decimal::<Decimal128Type>(text, *precision, *scale)
             })?;
             Arc::new(array.with_precision_and_scale(*precision, *scale).map_err(|_| 0usize)?)
         }
         T::Decimal256(precision, scale) => {
             let array = primitive::<Decimal256Type>(strings, valid, |text| {
-                parse_decimal::<Decimal256Type>(text.trim(), *precision, *scale).ok()
+                decimal::<Decimal256Type>(text, *precision, *scale)
             })?;
             Arc::new(array.with_precision_and_scale(*precision, *scale).map_err(|_| 0usize)?)
         }
@@ -335,6 +353,72 @@ pub(crate) fn boolean(text: &str) -> Option<bool> {
 /// A float, as a column of floats takes it.
 pub(crate) fn float(text: &str) -> Option<f64> {
     Float64Type::parse(text)
+}
+
+/// `[+-]digits[.digits][e[+-]digits]`, white space around it aside, in units of the scale; none if
+/// the type does not hold it to the last digit.
+fn decimal<T: DecimalType>(text: &str, precision: u8, scale: i8) -> Option<T::Native> {
+    let text = text.trim_ascii().as_bytes();
+    let (negative, text) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        _ => (false, text),
+    };
+    let exponent = text.iter().position(|byte| matches!(byte, b'e' | b'E'));
+    let (mantissa, exponent) = match exponent {
+        Some(at) => (&text[..at], std::str::from_utf8(&text[at + 1..]).ok()?),
+        None => (text, "0"),
+    };
+    let point = mantissa.iter().position(|byte| *byte == b'.').unwrap_or(mantissa.len());
+    let (whole, fraction) = (&mantissa[..point], mantissa.get(point + 1..).unwrap_or_default());
+    let digits = || whole.iter().chain(fraction);
+    if whole.is_empty() && fraction.is_empty() || !digits().all(u8::is_ascii_digit) {
+        return None;
+    }
+    // An exponent that does not fit is that of zero, or of nothing that fits.
+    let unsigned = exponent.strip_prefix(['-', '+']).unwrap_or(exponent);
+    if unsigned.is_empty() || !unsigned.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let zeros = digits().take_while(|digit| **digit == b'0').count();
+    let count = whole.len() + fraction.len();
+    let trailing = digits().rev().take_while(|digit| **digit == b'0').count();
+    let zero = T::Native::usize_as(0);
+    if zeros == count {
+        return Some(zero);
+    }
+    // What is to be multiplied by ten to this has the scale.
+    let shift = exponent.parse::<i64>().ok()?.checked_add(i64::from(scale))?;
+    let shift =
+        shift.checked_add(i64::try_from(trailing).ok()? - i64::try_from(fraction.len()).ok()?)?;
+    let significant = count - zeros - trailing;
+    let shift = usize::try_from(shift).ok()?;
+    if significant.checked_add(shift)? > usize::from(precision) {
+        return None;
+    }
+    let ten = T::Native::usize_as(10);
+    let mut value = zero;
+    for digit in digits().skip(zeros).take(significant) {
+        let digit = T::Native::usize_as(usize::from(digit - b'0'));
+        value = value.mul_checked(ten).ok()?.add_checked(digit).ok()?;
+    }
+    for _ in 0..shift {
+        value = value.mul_checked(ten).ok()?;
+    }
+    if negative { value.neg_checked().ok() } else { Some(value) }
+}
+
+/// `HH:MM[:SS[.fraction]]`, perhaps with AM or PM, in units of `step` nanoseconds; none if those
+/// do not hold it.
+fn time_of_day(text: &str, step: i64) -> Option<i64> {
+    const DAY_NANOS: i64 = 86_400_000_000_000;
+    // Beyond nanoseconds only zeros lose nothing.
+    let fraction = text.bytes().skip_while(|byte| *byte != b'.').skip(1 + 9);
+    if fraction.into_iter().any(|byte| matches!(byte, b'1'..=b'9')) {
+        return None;
+    }
+    let nanos = string_to_time_nanoseconds(text).ok()?;
+    (nanos % step == 0 && nanos < DAY_NANOS).then_some(nanos / step)
 }
 
 fn digits(bytes: &[u8]) -> Option<u32> {
@@ -503,7 +587,9 @@ fn timestamp(text: &str, unit: TimeUnit, zone: Option<&Zone>) -> Option<i64> {
     if written.nanos % step != 0 {
         return None;
     }
-    seconds.checked_mul(per_second)?.checked_add(i64::from(written.nanos / step))
+    // The first instants of a unit are within a second that begins before them.
+    let units = i128::from(seconds) * i128::from(per_second) + i128::from(written.nanos / step);
+    units.try_into().ok()
 }
 
 /// A type's name in SQL's words with its article and, where it helps, its form: "a BIGINT".
@@ -540,6 +626,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const NANOS: DataType = DataType::Timestamp(TimeUnit::Nanosecond, None);
     const MICROS: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 
     #[test]
@@ -581,8 +668,32 @@ mod tests {
             ("2013-01-01T05:00:00", utc, true),
             ("2013-03-10T02:30:00", new_york.clone(), false),
             ("2013-03-10T03:30:00", new_york, true),
-            ("12.345", DataType::Decimal128(10, 2), true),
+            ("1677-09-21T00:12:43.145224192", NANOS, true),
+            ("1677-09-21T00:12:43.145224191", NANOS, false),
+            ("2262-04-11T23:47:16.854775807", NANOS, true),
+            ("2262-04-11T23:47:16.854775808", NANOS, false),
+            ("12.34", DataType::Decimal128(10, 2), true),
+            ("12.345", DataType::Decimal128(10, 2), false),
+            ("12.3400", DataType::Decimal128(10, 2), true),
+            ("1234567.1", DataType::Decimal128(3, 1), false),
+            ("1234e-2", DataType::Decimal128(4, 2), true),
+            ("1.5e3", DataType::Decimal128(4, 0), true),
+            ("1e99999999999999999999", DataType::Decimal128(4, 0), false),
+            ("1e-40000", DataType::Decimal128(4, 0), false),
+            ("0e99999999999999999999", DataType::Decimal128(4, 0), true),
+            ("-.5", DataType::Decimal128(4, 1), true),
+            (".", DataType::Decimal128(4, 1), false),
+            ("+.", DataType::Decimal128(4, 1), false),
+            ("e5", DataType::Decimal128(4, 1), false),
+            ("1e", DataType::Decimal128(4, 1), false),
+            ("1.2.3", DataType::Decimal128(4, 1), false),
             ("12:30:00", DataType::Time64(TimeUnit::Nanosecond), true),
+            ("12:30", DataType::Time32(TimeUnit::Second), true),
+            ("12:30:00.500", DataType::Time32(TimeUnit::Millisecond), true),
+            ("12:30:00.5", DataType::Time32(TimeUnit::Second), false),
+            ("12:30:00.1234567891", DataType::Time64(TimeUnit::Nanosecond), false),
+            ("23:59:60", DataType::Time32(TimeUnit::Second), false),
+            ("1230", DataType::Time32(TimeUnit::Second), false),
             ("x", DataType::Null, false),
         ] {
             assert_eq!(accepts(text, &data_type), expected, "{text} as {data_type}");

@@ -24,6 +24,9 @@ use tidemill_text::logfmt::LogfmtDecoder;
 use tidemill_text::syslog::{Format, Framer, Framing, SyslogDecoder};
 use tidemill_text::{Bad, Decode, Decoded, Dialect, FaultKind, Options, Predicate, Test, syslog};
 
+#[path = "../../src/csv/model.rs"]
+mod model;
+
 /// An input, taken apart.
 struct Input<'a> {
     flags: u8,
@@ -175,7 +178,7 @@ pub fn csv(bytes: &[u8]) {
 
 fn compare_with_csv_core(dialect: &Dialect, input: &Input<'_>, out: &Decoded) {
     // `csv-core` takes a comment that the input ends in for a record.
-    let records = csv_core_records(dialect, &[input.text, b"\n"].concat());
+    let records = model::records(dialect, &[input.text, b"\n"].concat());
     let (good, bad): (Vec<_>, Vec<_>) = records.into_iter().partition(|r| r.len() == FIELDS);
     let value = |bytes: &[u8]| {
         let text = String::from_utf8(bytes.to_vec()).expect("a part of UTF-8");
@@ -202,41 +205,6 @@ fn compare_with_csv_core(dialect: &Dialect, input: &Input<'_>, out: &Decoded) {
         found.extend(columns.map(|(a, b)| [a, b]));
     }
     assert_eq!(found, expected);
-}
-
-fn csv_core_records(dialect: &Dialect, text: &[u8]) -> Vec<Vec<Vec<u8>>> {
-    let mut builder = csv_core::ReaderBuilder::new();
-    builder.delimiter(dialect.delimiter).escape(dialect.escape).comment(dialect.comment);
-    match dialect.quote {
-        Some(quote) => builder.quote(quote),
-        None => builder.quoting(false),
-    };
-    let mut parser = builder.build();
-    let (mut out, mut ends) = (vec![0; text.len() + 8], vec![0; text.len() + 8]);
-    // A byte-order mark is the caller's business: it is none behind a line end.
-    parser.read_record(b"\n", &mut out, &mut ends);
-    let (mut records, mut rest, mut written, mut count) = (Vec::new(), text, 0, 0);
-    loop {
-        let (result, used, bytes, more) =
-            parser.read_record(rest, &mut out[written..], &mut ends[count..]);
-        rest = &rest[used..];
-        written += bytes;
-        count += more;
-        match result {
-            csv_core::ReadRecordResult::Record => {
-                let mut start = 0;
-                let fields = ends[..count].iter().map(|&end| {
-                    let field = out[start..end].to_vec();
-                    start = end;
-                    field
-                });
-                records.push(fields.collect());
-                (written, count) = (0, 0);
-            }
-            csv_core::ReadRecordResult::End => return records,
-            _ => {}
-        }
-    }
 }
 
 // ---------------------------------------------------------------------------------- JSON

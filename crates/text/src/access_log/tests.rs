@@ -4,9 +4,9 @@ use arrow_array::types::{Int16Type, Int64Type, TimestampMicrosecondType};
 use proptest::prelude::*;
 
 use super::*;
-use crate::Options;
 use crate::filter::{Comparison, Constant, Predicate, Test};
-use crate::lines::tests::{decode_with, real_log, rows};
+use crate::lines::tests::{check_windows, decode_with, real_log, rows};
+use crate::{Decoded, Options};
 
 /// All columns as text.
 fn text_columns(places: &[usize]) -> Vec<(usize, FieldRef)> {
@@ -264,24 +264,6 @@ proptest! {
     }
 
     #[test]
-    fn separators_are_the_same_with_every_instruction_set(
-        bytes in prop::collection::vec(prop::sample::select(b"aaaaaaa   \"\"\n\r\\\xc3".to_vec()), 0..400),
-        from in 0usize..100
-    ) {
-        let from = from.min(bytes.len());
-        let (mut one, mut carry_one) = (vec![7], Carry::START);
-        let found = separators(&bytes, from, bytes.len(), &mut carry_one, &mut one);
-        let (mut other, mut carry_other) = (vec![7], Carry::START);
-        // SAFETY: this one asks nothing of the processor.
-        let expected = unsafe {
-            find::<crate::simd::Portable>(&bytes, from, bytes.len(), &mut carry_other, &mut other)
-        };
-        prop_assert_eq!(found, expected);
-        prop_assert_eq!(one, other);
-        prop_assert_eq!(format!("{carry_one:?}"), format!("{carry_other:?}"));
-    }
-
-    #[test]
     fn times_are_those_of_chrono(seconds in -60_000_000_000i64..200_000_000_000, zone in -14 * 60i32..14 * 60) {
         let offset = chrono::FixedOffset::east_opt(zone * 60).unwrap();
         let time = chrono::DateTime::from_timestamp(seconds, 0).unwrap().with_timezone(&offset);
@@ -379,27 +361,15 @@ fn predicates_keep_what_a_filter_on_values_keeps() {
 
 #[test]
 fn windows_and_blocks_do_not_show() {
-    let mut text = String::new();
-    for index in 0..3000usize {
-        let long = if index % 700 == 3 { 70_000 } else { index % 50 };
-        let path = "x".repeat(long);
-        text.push_str(&format!(
-            "10.0.0.1 - - [10/Oct/2000:13:55:36 -0700] \"GET /{path} HTTP/1.1\" {} 1 \"-\" \"é {index}\"\n",
-            index % 1000
-        ));
-    }
     let places: Vec<usize> = (0..11).collect();
-    let of = |batch_rows, text: &[u8]| {
-        decode(text_columns(&places), Options { batch_rows, ..Options::default() }, text)
+    let record = |index, long| {
+        format!(
+            "10.0.0.1 - - [10/Oct/2000:13:55:36 -0700] \"GET /{} HTTP/1.1\" {} 1 \"-\" \"é {index}\"\n",
+            "x".repeat(long),
+            index % 1000
+        )
     };
-    let all = of(8192, text.as_bytes());
-    assert_eq!((all.rows, all.bad.len()), (3000, 0));
-    assert_eq!(rows(&all.batches), rows(&of(7, text.as_bytes()).batches));
-    let mut pieces = Vec::new();
-    for record in text.split_inclusive('\n').collect::<Vec<_>>().chunks(11) {
-        pieces.extend(of(8192, record.concat().as_bytes()).batches);
-    }
-    assert_eq!(rows(&all.batches), rows(&pieces));
+    check_windows(record, |options, text| decode(text_columns(&places), options, text));
 }
 
 #[test]

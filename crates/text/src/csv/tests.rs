@@ -2,31 +2,17 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
-use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, Field};
 use proptest::prelude::*;
 
 use super::*;
-use crate::Options;
 use crate::filter::{Comparison, Constant, Predicate, Test};
+use crate::lines::tests::{check_windows, decode_with, rows};
+use crate::{Decoded, Options};
 
 fn text_columns(places: &[usize]) -> Vec<(usize, FieldRef)> {
     let field = |place: &usize| Field::new(format!("c{place}"), DataType::Utf8View, true);
     places.iter().map(|place| (*place, Arc::new(field(place)))).collect()
-}
-
-fn rows(batches: &[RecordBatch]) -> Vec<Vec<Option<String>>> {
-    let mut rows = Vec::new();
-    for batch in batches {
-        for row in 0..batch.num_rows() {
-            let value = |column: &arrow_array::ArrayRef| {
-                let column = column.as_string_view();
-                column.is_valid(row).then(|| column.value(row).to_owned())
-            };
-            rows.push(batch.columns().iter().map(value).collect());
-        }
-    }
-    rows
 }
 
 fn decode(
@@ -36,55 +22,7 @@ fn decode(
     options: Options,
     text: &[u8],
 ) -> Decoded {
-    let mut decoder = CsvDecoder::new(dialect, fields, columns, options).unwrap();
-    let mut out = Decoded::default();
-    decoder.decode(text, &mut out);
-    // A decoder that was used once answers the same again.
-    let mut again = Decoded::default();
-    decoder.decode(text, &mut again);
-    let shape = |out: &Decoded| {
-        let rows: Vec<usize> = out.batches.iter().map(|batch| batch.num_rows()).collect();
-        (rows, out.bad.clone(), out.rows)
-    };
-    assert_eq!(shape(&out), shape(&again));
-    assert!(out.batches == again.batches);
-    out
-}
-
-/// The records as `csv_core` reads them.
-fn model(dialect: &Dialect, text: &[u8]) -> Vec<Vec<Vec<u8>>> {
-    let mut builder = csv_core::ReaderBuilder::new();
-    builder.delimiter(dialect.delimiter).escape(dialect.escape).comment(dialect.comment);
-    match dialect.quote {
-        Some(quote) => builder.quote(quote),
-        None => builder.quoting(false),
-    };
-    let mut parser = builder.build();
-    let (mut out, mut ends) = (vec![0; text.len() + 8], vec![0; text.len() + 8]);
-    // A byte-order mark is the caller's business.
-    parser.read_record(b"\n", &mut out, &mut ends);
-    let (mut records, mut rest, mut written, mut count) = (Vec::new(), text, 0, 0);
-    loop {
-        let (result, used, bytes, more) =
-            parser.read_record(rest, &mut out[written..], &mut ends[count..]);
-        rest = &rest[used..];
-        written += bytes;
-        count += more;
-        match result {
-            csv_core::ReadRecordResult::Record => {
-                let mut start = 0;
-                let fields = ends[..count].iter().map(|&end| {
-                    let field = out[start..end].to_vec();
-                    start = end;
-                    field
-                });
-                records.push(fields.collect());
-                (written, count) = (0, 0);
-            }
-            csv_core::ReadRecordResult::End => return records,
-            _ => {}
-        }
-    }
+    decode_with(&mut CsvDecoder::new(dialect, fields, columns, options).unwrap(), text)
 }
 
 fn dialects() -> impl Strategy<Value = Dialect> {
@@ -132,7 +70,7 @@ fn check(
     let options = Options { batch_rows, ..Options::default() };
     let out = decode(dialect, 3, text_columns(places), options, text.as_bytes());
     // `csv_core` takes a comment that the input ends in for a record.
-    let records = model(dialect, format!("{text}\n").as_bytes());
+    let records = model::records(dialect, format!("{text}\n").as_bytes());
     let (good, bad): (Vec<_>, Vec<_>) = records.into_iter().partition(|r| r.len() == 3);
     // A quote that is never closed makes the last record bad, which `csv_core` lets pass.
     let unclosed = out.bad.last().is_some_and(|bad| bad.fault.kind == FaultKind::Unclosed);
@@ -152,12 +90,7 @@ fn check(
     }
     prop_assert_eq!(out.rows as usize, expected.len());
     prop_assert_eq!(rows(&out.batches), expected);
-    for batch in &out.batches {
-        prop_assert!(batch.num_rows() <= batch_rows);
-        for column in batch.columns() {
-            column.to_data().validate_full().unwrap();
-        }
-    }
+    prop_assert!(out.batches.iter().all(|batch| batch.num_rows() <= batch_rows));
     Ok(())
 }
 
@@ -205,10 +138,7 @@ proptest! {
 
     #[test]
     fn no_bytes_make_it_panic(bytes: Vec<u8>, fields in 1usize..4) {
-        let out = decode(&Dialect::default(), fields, text_columns(&[0]), Options::default(), &bytes);
-        for batch in &out.batches {
-            batch.column(0).to_data().validate_full().unwrap();
-        }
+        decode(&Dialect::default(), fields, text_columns(&[0]), Options::default(), &bytes);
     }
 
     #[test]
@@ -303,28 +233,9 @@ fn nul_is_no_quote_where_quoting_is_off() {
 
 #[test]
 fn windows_and_blocks_do_not_show() {
-    // More than a window, with records of all lengths, some longer than a window.
-    let mut text = String::new();
-    for index in 0..3000usize {
-        let long = if index % 700 == 3 { 70_000 } else { index % 50 };
-        text.push_str(&format!("{index},\"{}\",{}\n", "x".repeat(long), "é".repeat(index % 7)));
-    }
-    let options = |batch_rows| Options { batch_rows, ..Options::default() };
-    let all =
-        decode(&Dialect::default(), 3, text_columns(&[0, 1, 2]), options(8192), text.as_bytes());
-    assert_eq!((all.rows, all.bad.len()), (3000, 0));
-    let few = decode(&Dialect::default(), 3, text_columns(&[0, 1, 2]), options(7), text.as_bytes());
-    assert_eq!(rows(&all.batches), rows(&few.batches));
-    let mut pieces = Vec::new();
-    for record in text.split_inclusive('\n').collect::<Vec<_>>().chunks(11) {
-        let out = decode(
-            &Dialect::default(),
-            3,
-            text_columns(&[0, 1, 2]),
-            options(8192),
-            record.concat().as_bytes(),
-        );
-        pieces.extend(out.batches);
-    }
-    assert_eq!(rows(&all.batches), rows(&pieces));
+    let record =
+        |index, long| format!("{index},\"{}\",{}\n", "x".repeat(long), "é".repeat(index % 7));
+    check_windows(record, |options, text| {
+        decode(&Dialect::default(), 3, text_columns(&[0, 1, 2]), options, text)
+    });
 }

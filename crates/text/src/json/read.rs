@@ -1,5 +1,7 @@
 //! One record, read byte by byte: what says exactly what is wrong with it.
 
+use std::ops::Range;
+
 use super::grammar::{Cursor, Scalar, is_white, kind};
 use super::plan::{Object, Plan};
 use crate::column::{Column, Node};
@@ -15,7 +17,11 @@ pub(super) struct Reader<'a> {
     mismatch_is_null: bool,
     /// Where in the record this is: `a.b[2].c`.
     path: String,
-    /// The first value of the wrong shape: told only of a record that is JSON.
+    /// Where values of the wrong shape start, but for those that a later one of the same key took
+    /// the place of: told only of a record that is JSON.
+    mismatches: Vec<usize>,
+    /// Which of them is to be described, and what is wrong with it.
+    described: Option<usize>,
     mismatch: Option<Fault>,
     /// Whose path is wanted: that of the value which starts here.
     sought: Option<usize>,
@@ -30,6 +36,8 @@ impl<'a> Reader<'a> {
             base,
             mismatch_is_null,
             path: String::new(),
+            mismatches: Vec::new(),
+            described: None,
             mismatch: None,
             sought: None,
             found: None,
@@ -67,14 +75,23 @@ impl<'a> Reader<'a> {
             let expected = "an object".to_owned();
             return Err(Fault::new(start, FaultKind::Shape { expected, found }));
         }
-        match self.mismatch.take() {
-            Some(fault) => Err(fault),
-            None => Ok(()),
+        match (self.mismatch.take(), self.mismatches.first()) {
+            (Some(fault), _) => Err(fault),
+            (None, None) => Ok(()),
+            // Its path is known only on the way to it; what is in the columns is forgotten.
+            (None, Some(first)) => {
+                let Cursor { text, strict, .. } = self.cursor;
+                let mut again = Reader::new(text, self.base, strict, false);
+                again.described = Some(*first);
+                again.record(wanted, columns)
+            }
         }
     }
 
     fn object(&mut self, wanted: &mut Object, columns: &mut [Column]) -> Result<(), Fault> {
         wanted.begin();
+        // Members within which something is of the wrong shape.
+        let mut suspects: Vec<(usize, Range<usize>)> = Vec::new();
         self.cursor.at += 1;
         if self.cursor.peek_in("an object")? == b'}' {
             self.cursor.at += 1;
@@ -87,7 +104,16 @@ impl<'a> Reader<'a> {
                     if super::unescape(raw, &mut name) { wanted.find_name(&name) } else { None };
                 match place {
                     None => self.cursor.skip()?,
-                    Some(place) => self.member(wanted, columns, place)?,
+                    Some(place) => {
+                        if let Some(at) = suspects.iter().position(|(of, _)| *of == place) {
+                            self.forgive(suspects.swap_remove(at).1);
+                        }
+                        let (start, before) = (self.cursor.at, self.mismatches.len());
+                        self.member(wanted, columns, place)?;
+                        if self.mismatches.len() > before {
+                            suspects.push((place, start..self.cursor.at));
+                        }
+                    }
                 }
                 if !self.cursor.goes_on(b'}')? {
                     break;
@@ -96,6 +122,12 @@ impl<'a> Reader<'a> {
         }
         wanted.missing(|key| columns[key].push_null());
         Ok(())
+    }
+
+    /// Takes back what was said of a stretch of the record.
+    fn forgive(&mut self, range: Range<usize>) {
+        let index = |at: usize| self.mismatches.partition_point(|start| *start < at);
+        self.mismatches.drain(index(range.start)..index(range.end));
     }
 
     fn member(
@@ -229,7 +261,8 @@ impl<'a> Reader<'a> {
         let strict = std::mem::replace(&mut self.cursor.strict, true);
         self.cursor.skip().map_err(|fault| Fault { column: Some(self.path.clone()), ..fault })?;
         self.cursor.strict = strict;
-        if self.mismatch.is_none() {
+        self.mismatches.push(start);
+        if self.described == Some(start) && self.mismatch.is_none() {
             let value = String::from_utf8_lossy(&self.cursor.text[start..self.cursor.at]);
             let found = format!("{kind} `{}`", shown(&value));
             let expected = describe(column.field.data_type());

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::*;
 use crate::fault::FaultKind;
 use crate::values;
-use crate::{Options, describe::sql_type};
+use crate::{Decode, Decoded, Options, describe::sql_type};
 
 fn field(name: &str, data_type: T) -> FieldRef {
     Arc::new(Field::new(name, data_type, true))
@@ -1034,6 +1034,34 @@ fn keys_in_no_order_are_found_for_as_long_as_it_takes() {
     for column in 0..2 {
         let total: u64 = found.iter().map(|row| row[column].as_u64().unwrap()).sum();
         assert_eq!(total, sum);
+    }
+}
+
+#[test]
+fn a_value_of_the_wrong_shape_is_forgiven_where_a_later_one_counts() {
+    let inner = object(vec![field("x", T::Int64), field("l", list(T::Int64))]);
+    let columns = vec![field("s", inner), field("t", T::Utf8View), field("l", list(T::Int64))];
+    for (line, fault) in [
+        ("{\"s\":3,\"s\":{\"x\":1}}", None),
+        ("{\"s\":{\"l\":[[],{}]},\"l\":[1],\"s\":null,\"l\":[2]}", None),
+        ("{\"s\":{\"x\":[],\"x\":{},\"x\":4}}", None),
+        ("{\"t\":[],\"s\":3,\"t\":[1],\"s\":{},\"t\":\"\"}", None),
+        ("{\"s\":{},\"s\":3}", Some("s at 12: expected an object, found a number `3`")),
+        ("{\"l\":3,\"s\":[],\"l\":[]}", Some("s at 11: expected an object, found an array `[]`")),
+        (
+            "{\"l\":3,\"s\":[],\"s\":4,\"l\":[]}",
+            Some("s at 18: expected an object, found a number `4`"),
+        ),
+        ("{\"t\":{},\"l\":3,\"l\":[[]]}", Some("t at 5: expected text, found an object `{}`")),
+    ] {
+        for careful in [false, true] {
+            let options = Options::default();
+            let (_, out) = decode_with(careful, columns.clone(), options, line.as_bytes());
+            let found = out.bad.first().map(|bad| {
+                format!("{} at {}: {}", bad.fault.column.as_ref().unwrap(), bad.fault.at, bad.fault)
+            });
+            assert_eq!(found.as_deref(), fault, "{line}");
+        }
     }
 }
 

@@ -5,8 +5,8 @@ use arrow_array::{Array, RecordBatch};
 use proptest::prelude::*;
 
 use super::*;
-use crate::Options;
 use crate::filter::{Comparison, Constant, Predicate, Test};
+use crate::{Decode, Decoded, Options};
 
 /// Decodes with a fresh decoder and again with the same one; checks what must hold always.
 pub(crate) fn decode_with(decoder: &mut dyn Decode, text: &[u8]) -> Decoded {
@@ -42,6 +42,26 @@ pub(crate) fn rows(batches: &[RecordBatch]) -> Vec<Vec<Option<String>>> {
         }
     }
     rows
+}
+
+/// Checks that records come out the same in batches of any size and in blocks of any number of
+/// them. `record` is given a number and a length, which is now and then more than a window.
+pub(crate) fn check_windows(
+    record: impl Fn(usize, usize) -> String,
+    decode: impl Fn(Options, &[u8]) -> Decoded,
+) {
+    let long = |index| if index % 700 == 3 { 70_000 } else { index % 50 };
+    let records: Vec<String> = (0..3000).map(|index| record(index, long(index))).collect();
+    let of = |batch_rows, text: String| {
+        decode(Options { batch_rows, ..Options::default() }, text.as_bytes())
+    };
+    let all = of(8192, records.concat());
+    assert_eq!((all.rows, all.bad.len()), (3000, 0));
+    let found = rows(&all.batches);
+    assert_eq!(found, rows(&of(7, records.concat()).batches));
+    let pieces: Vec<_> =
+        records.chunks(11).flat_map(|records| of(8192, records.concat()).batches).collect();
+    assert_eq!(found, rows(&pieces));
 }
 
 /// A real log beside the project, if it is there.

@@ -3,9 +3,9 @@ use arrow_array::types::{Float64Type, Int64Type};
 use proptest::prelude::*;
 
 use super::*;
-use crate::Options;
 use crate::filter::{Comparison, Constant, Predicate, Test};
-use crate::lines::tests::{decode_with, rows};
+use crate::lines::tests::{check_windows, decode_with, rows};
+use crate::{Decoded, Options};
 
 fn text_columns(names: &[&str]) -> Vec<FieldRef> {
     let field = |name: &&str| Arc::new(Field::new(*name, DataType::Utf8View, true));
@@ -183,24 +183,6 @@ proptest! {
         let typed = Arc::new(Field::new("a", DataType::Int64, true));
         decode(vec![typed], Options::default(), &text);
     }
-
-    #[test]
-    fn separators_are_the_same_with_every_instruction_set(
-        bytes in prop::collection::vec(prop::sample::select(b"aaaaaaa  ==\t\"\"\n\r\\\xc3".to_vec()), 0..400),
-        from in 0usize..100
-    ) {
-        let from = from.min(bytes.len());
-        let (mut one, mut carry_one) = (vec![7], Carry::START);
-        let found = separators(&bytes, from, bytes.len(), &mut carry_one, &mut one);
-        let (mut other, mut carry_other) = (vec![7], Carry::START);
-        // SAFETY: this one asks nothing of the processor.
-        let expected = unsafe {
-            find::<crate::simd::Portable>(&bytes, from, bytes.len(), &mut carry_other, &mut other)
-        };
-        prop_assert_eq!(found, expected);
-        prop_assert_eq!(one, other);
-        prop_assert_eq!(format!("{carry_one:?}"), format!("{carry_other:?}"));
-    }
 }
 
 #[test]
@@ -287,23 +269,10 @@ fn predicates_keep_what_a_filter_on_values_keeps() {
 
 #[test]
 fn windows_and_blocks_do_not_show() {
-    let mut text = String::new();
-    for index in 0..3000usize {
-        let long = if index % 700 == 3 { 70_000 } else { index % 50 };
-        text.push_str(&format!("a={index} long_key_name=\"{} é\" msg=x\n", "x".repeat(long)));
-    }
+    let record =
+        |index, long| format!("a={index} long_key_name=\"{} é\" msg=x\n", "x".repeat(long));
     let names = ["msg", "long_key_name", "a"];
-    let of = |batch_rows, text: &[u8]| {
-        decode(text_columns(&names), Options { batch_rows, ..Options::default() }, text)
-    };
-    let all = of(8192, text.as_bytes());
-    assert_eq!((all.rows, all.bad.len()), (3000, 0));
-    assert_eq!(rows(&all.batches), rows(&of(7, text.as_bytes()).batches));
-    let mut pieces = Vec::new();
-    for record in text.split_inclusive('\n').collect::<Vec<_>>().chunks(11) {
-        pieces.extend(of(8192, record.concat().as_bytes()).batches);
-    }
-    assert_eq!(rows(&all.batches), rows(&pieces));
+    check_windows(record, |options, text| decode(text_columns(&names), options, text));
 }
 
 #[test]

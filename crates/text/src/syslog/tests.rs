@@ -4,9 +4,9 @@ use arrow_array::{Array, RecordBatch};
 use proptest::prelude::*;
 
 use super::*;
-use crate::Options;
 use crate::filter::{Comparison, Constant, Predicate, Test};
 use crate::lines::tests::{decode_with, real_log, rows};
+use crate::{Decoded, Options};
 
 /// 1 July 2015.
 const JULY: i64 = 1_435_708_800;
