@@ -45,7 +45,9 @@ impl Fault {
                 Some(_) => "a column has one shape in all records; leave it out of the query, or \
                             skip such records with --max-bad N or N%"
                     .into(),
-                None => "each line holds one object".into(),
+                None => "a file has one object per line, or one array of them; jq -c '.[]' makes \
+                         lines of arrays"
+                    .into(),
             }),
             FaultKind::Trailing => Some("each line holds one object and nothing else".into()),
             FaultKind::Ends(_) => Some(
