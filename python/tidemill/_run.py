@@ -25,6 +25,7 @@ def query(
     comment: str | None = None,
     strict: bool | None = None,
     mismatch: str | None = None,
+    framing: str | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
@@ -54,6 +55,9 @@ def query(
     mismatch : str, optional
         What to do with a value of text that is not of its column's type: ``error`` (the
         default: its record is malformed) or ``null``.
+    framing : str, optional
+        How the records of a system log are told apart: ``lines`` (the default) or ``octets``
+        (each begins with its length).
     memory : str or int, optional
         The memory budget: ``"512M"``, ``"50%"``, or bytes. Default: half of the machine's.
     threads : int, optional
@@ -85,7 +89,17 @@ def query(
     3
     """
     source = _source(
-        source_format, schema, null, header, delimiter, quote, escape, comment, strict, mismatch
+        source_format,
+        schema,
+        null,
+        header,
+        delimiter,
+        quote,
+        escape,
+        comment,
+        strict,
+        mismatch,
+        framing,
     )
     return Result(_tidemill.query(sql, source, _limits(memory, threads, max_bad)))
 
@@ -105,6 +119,7 @@ def read_text(
     comment: str | None = None,
     strict: bool | None = None,
     mismatch: str | None = None,
+    framing: str | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
@@ -126,7 +141,7 @@ def read_text(
     format : str, optional
         ``csv``, ``tsv``, ``json``, ``access-log``, ``syslog``, ``logfmt`` or ``lines`` where
         the suffix does not tell.
-    schema, null, header, delimiter, quote, escape, comment, strict, mismatch : optional
+    schema, null, header, delimiter, quote, escape, comment, strict, mismatch, framing : optional
         As in `query`.
     memory, threads, max_bad : optional
         As in `query`.
@@ -146,7 +161,19 @@ def read_text(
     [{'user.name': 'ann', 'ms': 20}]
     """
     path = os.fspath(url)
-    source = _source(format, schema, null, header, delimiter, quote, escape, comment, strict, mismatch)
+    source = _source(
+        format,
+        schema,
+        null,
+        header,
+        delimiter,
+        quote,
+        escape,
+        comment,
+        strict,
+        mismatch,
+        framing,
+    )
     limits = _limits(memory, threads, max_bad)
     wanted = None if columns is None else list(columns)
     return Result(_tidemill.read_text(path, wanted, where, source, limits))
@@ -163,6 +190,7 @@ def _source(
     comment: str | None,
     strict: bool | None,
     mismatch: str | None,
+    framing: str | None,
 ) -> dict[str, Any]:
     return {
         "source_format": source_format,
@@ -176,6 +204,7 @@ def _source(
         "comment": _character("comment", comment),
         "strict": strict,
         "mismatch": mismatch,
+        "framing": framing,
     }
 
 

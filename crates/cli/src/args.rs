@@ -211,6 +211,10 @@ pub struct SourceArgs {
     /// [default: error]
     #[arg(long, value_name = "error|null")]
     pub mismatch: Option<String>,
+    /// How the records of a system log are told apart: lines, or octets (each begins with its
+    /// length: RFC 6587) [default: lines]
+    #[arg(long, value_name = "lines|octets")]
+    pub framing: Option<String>,
 }
 
 /// The quote character, or none.

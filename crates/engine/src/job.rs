@@ -260,8 +260,19 @@ fn options(mut section: Section) -> Result<TextOptions> {
         nulls: section.texts("null")?.unwrap_or_default(),
         strict: section.boolean("strict")?,
         mismatch: section.parsed_with("mismatch", str::parse)?,
+        framing: section.parsed_with("framing", crate::source::framing)?,
     };
-    let known = ["header", "delimiter", "quote", "escape", "comment", "null", "strict", "mismatch"];
+    let known = [
+        "header",
+        "delimiter",
+        "quote",
+        "escape",
+        "comment",
+        "null",
+        "strict",
+        "mismatch",
+        "framing",
+    ];
     section.finish(&known)?;
     Ok(options)
 }

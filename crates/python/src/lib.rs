@@ -46,6 +46,7 @@ struct SourceOptions {
     comment: Option<u8>,
     strict: Option<bool>,
     mismatch: Option<String>,
+    framing: Option<String>,
 }
 
 /// What a run may take; the same names as the flags.
@@ -87,6 +88,11 @@ impl SourceOptions {
                 nulls: self.null,
                 strict: self.strict,
                 mismatch: self.mismatch.as_deref().map(str::parse).transpose()?,
+                framing: self
+                    .framing
+                    .as_deref()
+                    .map(tidemill_engine::source::framing)
+                    .transpose()?,
             },
             schema: self
                 .schema

@@ -77,6 +77,11 @@ impl SourceArgs {
                 nulls: self.null.clone(),
                 strict: self.strict,
                 mismatch: self.mismatch.as_deref().map(str::parse).transpose()?,
+                framing: self
+                    .framing
+                    .as_deref()
+                    .map(tidemill_engine::source::framing)
+                    .transpose()?,
             },
             schema: self
                 .schema

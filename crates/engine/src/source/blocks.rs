@@ -14,6 +14,7 @@ use std::sync::Arc;
 use super::input::ByteInput;
 use crate::error::{Error, Result};
 use tidemill_text::cut::{Cutter, Grammar, State};
+use tidemill_text::syslog::Framer;
 
 /// One read, and so one block. From 256 KiB to 4 MiB, over a file in the page cache, CSV showed
 /// no difference beyond noise; JSON, whose decoder holds several times its input, took about
@@ -23,6 +24,64 @@ pub(crate) const READ_BYTES: usize = 256 << 10;
 pub(crate) const RECORD_BYTES_MAX: usize = 64 << 20;
 /// Behind a range's end only the rest of one record is wanted.
 const TAIL_READ_BYTES: usize = 64 << 10;
+
+/// What says where a record ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Ends {
+    /// A line end, by the rules of a grammar.
+    Lines(Grammar),
+    /// The count of its bytes, which it begins with.
+    Counts,
+}
+
+impl From<Grammar> for Ends {
+    fn from(grammar: Grammar) -> Self {
+        Ends::Lines(grammar)
+    }
+}
+
+/// Finds where records end.
+enum Finder {
+    Lines(Cutter),
+    Counts(Framer),
+}
+
+impl Finder {
+    fn new(ends: Ends) -> Self {
+        match ends {
+            Ends::Lines(grammar) => Finder::Lines(Cutter::new(grammar)),
+            Ends::Counts => Finder::Counts(Framer::new()),
+        }
+    }
+
+    fn last_end(&mut self, block: &[u8]) -> Option<usize> {
+        match self {
+            Finder::Lines(cutter) => cutter.last_end(block),
+            Finder::Counts(framer) => framer.last_end(block),
+        }
+    }
+
+    fn first_end(&mut self, block: &[u8]) -> Option<usize> {
+        match self {
+            Finder::Lines(cutter) => cutter.first_end(block),
+            Finder::Counts(framer) => framer.first_end(block),
+        }
+    }
+
+    /// Where a cutter of lines stands.
+    fn state(&self) -> State {
+        match self {
+            Finder::Lines(cutter) => cutter.state(),
+            Finder::Counts(_) => State::RecordStart,
+        }
+    }
+
+    /// Whether a last record may be given a line end that it lacks: what is counted would
+    /// seem to be whole by it.
+    fn ends_with_lines(&self) -> bool {
+        matches!(self, Finder::Lines(_))
+    }
+}
 
 /// Whole records and where they stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +99,7 @@ pub(crate) struct Block {
 /// Cuts an input into [`Block`]s.
 pub(crate) struct Blocks {
     input: Box<dyn ByteInput>,
-    cutter: Cutter,
+    cutter: Finder,
     path: Arc<str>,
     buffer: Vec<u8>,
     /// Start of what has not been handed out.
@@ -62,14 +121,14 @@ impl Blocks {
     /// first record that starts at or behind `limit`.
     pub(crate) fn new(
         input: Box<dyn ByteInput>,
-        grammar: Grammar,
+        ends: impl Into<Ends>,
         path: Arc<str>,
         offset: u64,
         limit: Option<u64>,
     ) -> Self {
         Self {
             input,
-            cutter: Cutter::new(grammar),
+            cutter: Finder::new(ends.into()),
             path,
             buffer: Vec::new(),
             start: 0,
@@ -134,7 +193,7 @@ impl Blocks {
                     return Ok(None);
                 }
                 // The decoders end a record at its line end, so the last one gets one.
-                if self.buffer[self.filled - 1] != b'\n' {
+                if self.buffer[self.filled - 1] != b'\n' && self.cutter.ends_with_lines() {
                     if self.filled == self.buffer.len() {
                         self.buffer.push(0);
                     }

@@ -10,7 +10,7 @@ use tidemill_text::csv::CsvDecoder;
 use tidemill_text::json::JsonDecoder;
 use tidemill_text::lines::{self, LinesDecoder};
 use tidemill_text::logfmt::LogfmtDecoder;
-use tidemill_text::syslog::{self, SyslogDecoder};
+use tidemill_text::syslog::{self, Framing, SyslogDecoder};
 use tidemill_text::{Decode, FaultKind, Options, values};
 
 use super::format::{Dialect, Format};
@@ -45,7 +45,9 @@ impl Fault {
                 Some(_) => "a column has one shape in all records; leave it out of the query, or \
                             skip such records with --max-bad N or N%"
                     .into(),
-                None => "each line holds one object".into(),
+                None => "a file has one object per line, or one array of them; jq -c '.[]' makes \
+                         lines of arrays"
+                    .into(),
             }),
             FaultKind::Trailing => Some("each line holds one object and nothing else".into()),
             FaultKind::Ends(_) => Some(
@@ -95,6 +97,7 @@ pub(crate) fn decoder(
     fields: usize,
     columns: Vec<(usize, FieldRef)>,
     written_seconds: Option<i64>,
+    framing: Framing,
     options: Options,
 ) -> Result<Box<dyn Decode>> {
     let refused = |field: FieldRef| {
@@ -113,6 +116,7 @@ pub(crate) fn decoder(
             // A date without a year is of the time when the file was last written to.
             let read = syslog::Format::default();
             let read = syslog::Format {
+                framing,
                 reference_seconds: written_seconds.unwrap_or(read.reference_seconds),
                 ..read
             };

@@ -7,6 +7,7 @@
 use std::str::FromStr;
 
 pub use tidemill_text::Dialect;
+use tidemill_text::syslog::Framing;
 
 use super::compression::Compression;
 use crate::error::{Error, Result};
@@ -118,6 +119,20 @@ pub struct TextOptions {
     pub strict: Option<bool>,
     /// What a value is read as that is not of its column's type. Default: a fault of its record.
     pub mismatch: Option<Mismatch>,
+    /// How the records of a system log are told apart. Default: every line is one.
+    pub framing: Option<Framing>,
+}
+
+/// What a job or a flag says of a system log's framing.
+///
+/// # Errors
+/// [`Error::Usage`] for another word than `lines` and `octets`.
+pub fn framing(word: &str) -> Result<Framing> {
+    match word {
+        "lines" => Ok(Framing::Lines),
+        "octets" => Ok(Framing::Octets),
+        _ => Err(Error::usage(format!("`framing` is `lines` or `octets`, not `{word}`"))),
+    }
 }
 
 /// What becomes of a value of text that is not of its column's type.
@@ -178,6 +193,12 @@ impl TextOptions {
         }
         if self.mismatch.is_some() && format == Format::Parquet {
             return Err(Error::usage("option `mismatch` has no meaning for format `parquet`"));
+        }
+        if self.framing.is_some() && format != Format::Syslog {
+            return Err(Error::usage_hint(
+                format!("option `framing` has no meaning for format `{format}`"),
+                "it belongs to syslog: --source-format syslog (job file: source.format)",
+            ));
         }
         let dialect = Dialect {
             header: self.header.unwrap_or(true),
@@ -255,6 +276,10 @@ mod tests {
         assert!(of(|o| o.delimiter = Some(b'"'), Format::Csv).unwrap_err().contains("both `\\\"`"));
         assert!(of(|o| o.header = Some(false), Format::Json).unwrap_err().contains("`header`"));
         assert!(of(|o| o.quote = Some(Some(b'\n')), Format::Csv).is_err());
+        let octets = |o: &mut TextOptions| o.framing = Some(Framing::Octets);
+        assert!(of(octets, Format::Syslog).is_ok());
+        assert!(of(octets, Format::Lines).unwrap_err().contains("`framing`"));
+        assert!(framing("octet").unwrap_err().to_string().contains("`lines` or `octets`"));
         assert_eq!(of(|o| o.escape = Some(b'"'), Format::Csv).unwrap().escape, None);
         assert_eq!(of(|_| (), Format::Tsv).unwrap().delimiter, b'\t');
     }

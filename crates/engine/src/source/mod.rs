@@ -39,6 +39,9 @@ use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use parking_lot::Mutex;
 
 use tidemill_text::cut;
+use tidemill_text::syslog::Framing;
+
+use blocks::Ends;
 
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
@@ -60,7 +63,7 @@ pub mod split;
 mod tests;
 
 pub use compression::Compression;
-pub use format::{Dialect, Format, Mismatch, TextOptions};
+pub use format::{Dialect, Format, Mismatch, TextOptions, framing};
 pub use input::{Identity, standard_input};
 pub use read::{ReadOptions, SplitReader, SplitStats};
 pub use reject::{MaxBad, Rejects};
@@ -285,6 +288,15 @@ impl Source {
         !self.format.is_delimited() || self.dialect.quote.is_none()
     }
 
+    /// Whether records begin with the count of their bytes.
+    fn is_counted(&self) -> bool {
+        self.spec.options.framing == Some(Framing::Octets)
+    }
+
+    fn ends(&self) -> Ends {
+        if self.is_counted() { Ends::Counts } else { self.grammar().into() }
+    }
+
     fn grammar(&self) -> cut::Grammar {
         if self.format.is_delimited() {
             cut::Grammar::delimited(&self.dialect)
@@ -361,11 +373,13 @@ impl Source {
 
     /// Compressed files and standard input are read front to back. So are CSV files with
     /// comments: whether a line is one depends on whether it starts inside quotes, and a
-    /// comment may hold any number of quotes itself.
+    /// comment may hold any number of quotes itself; and counted records: nothing but the count
+    /// before it tells where one starts.
     fn can_be_cut(&self, file: &SourceFile) -> bool {
         !file.stdin
             && file.compression == Compression::None
             && !(self.format.is_delimited() && self.dialect.comment.is_some())
+            && !self.is_counted()
     }
 
     /// Fills in where the splits of cut files start, by one pass over those files with the

@@ -7,7 +7,7 @@ use arrow::datatypes::{Field, FieldRef, Schema};
 use parking_lot::Mutex;
 use tidemill_text::{cut, infer, json, logfmt, values};
 
-use super::blocks::Blocks;
+use super::blocks::{Blocks, Ends};
 use super::compression::{Compression, MAGIC_BYTES, decode};
 use super::decode;
 use super::format::{Dialect, Format};
@@ -448,7 +448,7 @@ pub(super) fn stream(
     file: &SourceFile,
     stdin: Option<Box<dyn ByteInput>>,
     format: Format,
-    grammar: cut::Grammar,
+    ends: impl Into<Ends>,
     watch: Watch,
     limit: Option<u64>,
 ) -> Result<(Blocks, Option<Arc<OpenFile>>)> {
@@ -470,7 +470,7 @@ pub(super) fn stream(
         input = Box::new(JsonInput::new(input, file.shown.clone()));
     }
     let limit = limit.filter(|_| is_stored && !file.stdin);
-    let mut blocks = Blocks::new(input, grammar, file.shown.clone(), 0, limit);
+    let mut blocks = Blocks::new(input, ends, file.shown.clone(), 0, limit);
     if !is_stored || file.stdin {
         blocks.count_lines(1);
     }

@@ -347,6 +347,7 @@ impl SplitReader {
             self.source.file_fields.len(),
             self.file_columns.clone(),
             file.written_seconds(),
+            self.source.spec.options.framing.unwrap_or_default(),
             Options {
                 batch_rows: self.options.batch_rows,
                 predicates: self.predicates.clone(),
@@ -362,7 +363,7 @@ impl SplitReader {
         if self.decoder.is_none() || self.source.format == Format::Syslog {
             self.decoder = Some(self.new_decoder(file)?);
         }
-        let grammar = self.source.grammar();
+        let ends = self.source.ends();
         if piece.range.start == 0 {
             let stdin = if file.stdin {
                 let Some(pending) = self.source.stdin.lock().take() else {
@@ -382,7 +383,7 @@ impl SplitReader {
                 None
             };
             let (blocks, open) =
-                stream(file, stdin, self.source.format, grammar, watch, Some(piece.range.end))?;
+                stream(file, stdin, self.source.format, ends, watch, Some(piece.range.end))?;
             self.stats.start.get_or_insert(0);
             let header = self.source.format.is_delimited() && self.source.dialect.header;
             return Ok(Body::Text { blocks, open, header });
@@ -390,7 +391,12 @@ impl SplitReader {
         let open = Arc::new(OpenFile::open(&file.path, &file.shown, file.identity)?);
         let start = match self.options.exact_start {
             Some(start) => start,
-            None => guess(&open, grammar, piece.range.start, self.source.file_fields.len())?,
+            None => guess(
+                &open,
+                self.source.grammar(),
+                piece.range.start,
+                self.source.file_fields.len(),
+            )?,
         };
         self.stats.start.get_or_insert(start);
         let input = FileInput::new(open.clone(), start, piece.range.end, watch.clone());
@@ -398,7 +404,7 @@ impl SplitReader {
         // this one's.
         watch.progress.add_bytes(start.min(piece.range.end) - piece.range.start);
         let limit = Some(piece.range.end);
-        let blocks = Blocks::new(Box::new(input), grammar, file.shown.clone(), start, limit);
+        let blocks = Blocks::new(Box::new(input), ends, file.shown.clone(), start, limit);
         Ok(Body::Text { blocks, open: Some(open), header: false })
     }
 

@@ -966,6 +966,42 @@ fn dialects_are_obeyed() {
 }
 
 #[test]
+fn counted_system_logs_are_read_from_their_start_in_one_split() {
+    let framed = |text: &str| format!("{} {text}", text.len());
+    let records: Vec<String> = (0..200)
+        .map(|n| framed(&format!("<34>1 - h su - - - {n}\n<35>{}", "x".repeat(n))))
+        .collect();
+    let whole = records.concat();
+    let data = folder(&[
+        ("a.log", whole.as_bytes()),
+        ("cut.log", &whole.as_bytes()[..whole.len() - 1]),
+        ("mixed.log", b"<34>1 - h su - - - line\n20 <34>1 - h su - - - a<34>1 - h su - - - b"),
+    ]);
+    let of = |name: &str, framing| {
+        let mut spec = spec(&data, name);
+        spec.format = Some(Format::Syslog);
+        spec.options.framing = framing;
+        Arc::new(Source::open(&spec).unwrap())
+    };
+    let options = |allowed| ReadOptions { projection: Some(vec![0, 9]), ..rejects(allowed, None) };
+    let expected: Rows =
+        (0..200).map(|n| vec!["4".to_owned(), format!("{n}\n<35>{}", "x".repeat(n))]).collect();
+    let octets = Some(Framing::Octets);
+    for target in [1, 100, 1 << 20] {
+        let source = of("a.log", octets);
+        assert_eq!(source.splits_of(target, &mut |_, _| true).unwrap().len(), 1);
+        assert_eq!(read(&source, target, &options("0")).unwrap().0, expected);
+    }
+    // A record that is shorter than its count is refused, and no other.
+    let (found, _) = read(&of("cut.log", octets), 1 << 20, &options("1")).unwrap();
+    assert_eq!(found, expected[..199]);
+    assert!(read(&of("cut.log", octets), 1 << 20, &options("0")).is_err());
+    let (found, _) = read(&of("mixed.log", octets), 1, &options("0")).unwrap();
+    let messages: Vec<_> = found.iter().map(|row| row[1].as_str()).collect();
+    assert_eq!(messages, ["line", "a", "b"]);
+}
+
+#[test]
 fn tiny_files_of_every_kind_never_panic() {
     let alphabet = b"a,\"\n\r\\{}[]:1\xff\xef\xbb\xbf\x1f\x8b";
     for name in ["a.csv", "a.json", "a.log", "a.parquet", "a.csv.gz", "a.json.zst"] {

@@ -61,6 +61,12 @@ impl<'a> Reader<'a> {
         let first = self.cursor.peek_in("a value")?;
         let is_object = first == b'{';
         let start = self.cursor.at;
+        if first == b']' {
+            // So begins, too, what `ArrayRecords` finds behind its array.
+            let found = "text behind the end of an array".to_owned();
+            let expected = "an object".to_owned();
+            return Err(Fault::new(start, FaultKind::Shape { expected, found }));
+        }
         if is_object {
             self.object(wanted, columns)?;
         } else {

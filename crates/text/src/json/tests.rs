@@ -850,6 +850,7 @@ fn faults_name_their_place() {
         (b"{\"z\": [1,]}", None, 9, "not valid JSON: expected a value at byte 10"),
         (b"[{\"a\": 1}]", None, 0, "expected an object, found an array"),
         (b"17", None, 0, "expected an object, found a number"),
+        (b"]{\"a\": 1}", None, 0, "expected an object, found text behind the end of an array"),
         (b"nope", None, 0, "not valid JSON: expected a value at byte 1"),
         (b"{\"z\": \"\xff\"}", None, 7, "the record is not valid UTF-8 from its byte 8 on"),
     ];

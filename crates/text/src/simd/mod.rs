@@ -48,7 +48,7 @@ pub(crate) trait Isa {
     unsafe fn equal(block: Self::Block, byte: u8) -> u64;
     /// Which bytes are `byte` once their bit of value 32 is set: `[` with `{`, `]` with `}`.
     unsafe fn equal_folded(block: Self::Block, byte: u8) -> u64;
-    /// Which bytes are below `byte`, unsigned.
+    /// Which bytes are below `byte`, unsigned, which is 1 to 127.
     unsafe fn below(block: Self::Block, byte: u8) -> u64;
     /// Which bytes have their top bit set.
     unsafe fn high(block: Self::Block) -> u64;

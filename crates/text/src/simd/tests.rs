@@ -64,6 +64,8 @@ proptest! {
         }
         for mask in [mask, mask & sparse, mask & sparse & (mask >> 7), 0, u64::MAX] {
             prop_assert_eq!(positions::<Portable>(mask, 7), listed(mask));
+            #[cfg(target_arch = "aarch64")]
+            prop_assert_eq!(positions::<Neon>(mask, 7), listed(mask));
             #[cfg(target_arch = "x86_64")]
             if level() == Level::Avx512 {
                 prop_assert_eq!(positions::<Avx512>(mask, 7), listed(mask));
