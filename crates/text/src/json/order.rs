@@ -48,6 +48,15 @@ impl Step {
         self.run > 0
     }
 
+    #[inline(always)]
+    fn guess(&self) -> Option<Guess> {
+        match self.key {
+            NOT_WANTED => Some(Guess::NotWanted),
+            ALIKE => None,
+            key => Some(Guess::Wanted(key as usize)),
+        }
+    }
+
     /// Which of the wanted keys it is, if it is one.
     #[inline(always)]
     pub(super) fn wanted(&self) -> usize {
@@ -66,8 +75,6 @@ pub(super) enum Guess {
     NotWanted,
     /// This one, if the rest of the name is right.
     Wanted(usize),
-    /// It has to be looked up.
-    None,
 }
 
 /// A key as it stands in the text.
@@ -77,8 +84,6 @@ pub(super) struct Seen<'a> {
     pub(super) quoted: &'a [u8],
     /// Which one it is, if it is wanted.
     pub(super) wanted: Option<usize>,
-    /// A wanted key ends as it does.
-    pub(super) alike: bool,
     /// Its value is wanted to be no scalar.
     pub(super) nested: bool,
 }
@@ -91,8 +96,7 @@ pub(super) struct Order {
     names: Vec<Box<[u8]>>,
     /// What their values looked like where they were not wanted and not scalars.
     shapes: Vec<Shape>,
-    /// How much guessing went wrong of late: eight for each wrong guess, less one for each
-    /// right one.
+    /// How much guessing went wrong of late, in what a right guess saves.
     wrong: u32,
     /// Objects for which nothing is guessed.
     rest: u32,
@@ -138,6 +142,12 @@ impl Shape {
     }
 }
 
+/// What it costs to find a key behind missing ones, and to look up one that is not expected,
+/// by what a right guess saves: measured, a branch foretold wrongly being most of it.
+const MISSED: u32 = 10;
+const UNKNOWN: u32 = 16;
+/// Steps to look ahead where keys are missing.
+const AHEAD: usize = 8;
 const DIFFERED_MAX: u8 = 16;
 const SHAPE_MAX: usize = 1 << 12;
 const STEPS_MAX: usize = 1 << 10;
@@ -158,17 +168,26 @@ impl Order {
         self.steps.get(step..step + len).unwrap_or_default()
     }
 
-    /// What a step foretells of the key whose last eight bytes, its colon included, are `word`.
+    /// Which of the next steps it is that the key whose last eight bytes, its colon included,
+    /// are `word`, may be that of, and what is known of it then.
     #[inline(always)]
-    pub(super) fn guess(&self, step: usize, word: u64) -> Guess {
-        match self.steps.get(step) {
-            Some(step) if word & step.mask == step.word => match step.key {
-                NOT_WANTED => Guess::NotWanted,
-                ALIKE => Guess::None,
-                key => Guess::Wanted(key as usize),
-            },
-            _ => Guess::None,
+    pub(super) fn guess(&mut self, step: usize, word: u64) -> Option<(usize, Guess)> {
+        let expected = self.steps.get(step)?;
+        if word & expected.mask == expected.word {
+            return Some((step, expected.guess()?));
         }
+        self.guess_ahead(step + 1, word)
+    }
+
+    /// The same where some keys are missing.
+    #[inline(never)]
+    fn guess_ahead(&mut self, first: usize, word: u64) -> Option<(usize, Guess)> {
+        let last = self.steps.len().min(first + AHEAD);
+        let more =
+            self.steps.get(first..last)?.iter().position(|step| word & step.mask == step.word)?;
+        self.wrong += MISSED;
+        let step = first + more;
+        Some((step, self.steps[step].guess()?))
     }
 
     /// What the value at a step, an object or an array, looked like.
@@ -190,12 +209,12 @@ impl Order {
     /// Notes a key that was looked up where a step was expected, and returns the step behind it.
     #[cold]
     #[inline(never)]
-    pub(super) fn learn(&mut self, step: usize, seen: Seen) -> usize {
+    pub(super) fn learn(&mut self, step: usize, seen: Seen, wanted: &[Ending]) -> usize {
         let is_it = |name: &[u8]| name == seen.quoted;
         if self.names.get(step).is_some_and(|name| is_it(name)) {
             return step + 1;
         }
-        self.wrong += 8;
+        self.wrong += UNKNOWN;
         // Some are missing here, or were never seen before, or it comes out of turn.
         let ahead = self.names.get(step..).unwrap_or_default();
         if let Some(more) = ahead.iter().position(|name| is_it(name)) {
@@ -207,11 +226,12 @@ impl Order {
         {
             return step;
         }
-        let (word, mask) = ending(seen.quoted);
+        let Ending { word, mask } = Ending::of(seen.quoted);
+        let is_alike = wanted.iter().any(|other| (word ^ other.word) & mask & other.mask == 0);
         let is_short = seen.quoted.len() <= 8;
         let key = match seen.wanted {
             Some(key) => u32::try_from(key).unwrap_or(ALIKE).min(ALIKE),
-            None if seen.alike => ALIKE,
+            None if is_alike => ALIKE,
             None => NOT_WANTED,
         };
         let at = step.min(self.steps.len());
@@ -262,11 +282,20 @@ impl Order {
     }
 }
 
-/// The last eight bytes, the last one on top, and which bits of them there are.
-pub(super) fn ending(quoted: &[u8]) -> (u64, u64) {
-    let mut bytes = [0; 8];
-    let len = quoted.len().min(8);
-    bytes[8 - len..].copy_from_slice(&quoted[quoted.len() - len..]);
-    let mask = if len == 8 { u64::MAX } else { !(u64::MAX >> (8 * len)) };
-    (u64::from_le_bytes(bytes), mask)
+/// The last eight bytes of a quoted key with its colon, the last one on top, and which bits of
+/// them there are.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ending {
+    word: u64,
+    mask: u64,
+}
+
+impl Ending {
+    pub(super) fn of(quoted: &[u8]) -> Self {
+        let mut bytes = [0; 8];
+        let len = quoted.len().min(8);
+        bytes[8 - len..].copy_from_slice(&quoted[quoted.len() - len..]);
+        let mask = if len == 8 { u64::MAX } else { !(u64::MAX >> (8 * len)) };
+        Self { word: u64::from_le_bytes(bytes), mask }
+    }
 }

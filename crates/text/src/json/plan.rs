@@ -9,7 +9,7 @@
 
 use arrow_schema::{DataType, FieldRef, Fields};
 
-use super::order::{Order, ending};
+use super::order::{Ending, Order};
 
 /// What is wanted of a value.
 pub(super) enum Plan {
@@ -70,6 +70,8 @@ pub(super) struct Object {
     stamp: u64,
     /// Keys found in this object.
     found: usize,
+    /// How the wanted keys end.
+    pub(super) endings: Vec<Ending>,
     /// How its keys have come so far.
     pub(super) order: Order,
 }
@@ -90,7 +92,9 @@ impl Object {
         let keys: Vec<Key> = names.iter().map(|name| key(name)).collect();
         let tail = mask(names.iter().map(|name| name.len()).min().unwrap_or(8));
         let bits = (16 * keys.len()).next_power_of_two().clamp(64, 1 << 14).trailing_zeros();
+        let ending = |name: &Box<[u8]>| Ending::of(&[name, &b"\":"[..]].concat());
         let mut object = Self {
+            endings: names.iter().map(ending).collect(),
             keys,
             names,
             plans: fields.iter().map(|field| Plan::of(field.data_type())).collect(),
@@ -154,15 +158,6 @@ impl Object {
     pub(super) fn is(&self, place: usize, text: &[u8], end: usize) -> bool {
         let key = &self.keys[place];
         word_before(text, end) & key.mask == key.word && self.begins(place, text, end)
-    }
-
-    /// Whether the last eight bytes of a quoted key with its colon are those of a wanted one.
-    pub(super) fn is_alike(&self, quoted: &[u8]) -> bool {
-        let (word, mask) = ending(quoted);
-        self.names.iter().any(|name| {
-            let (other, others) = ending(&[name, &b"\":"[..]].concat());
-            (word ^ other) & mask & others == 0
-        })
     }
 
     /// The same of a key that was unescaped.

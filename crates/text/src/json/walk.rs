@@ -129,12 +129,13 @@ impl Walk<'_> {
                     return None;
                 }
                 let before = step;
-                let key = match self.guess(wanted, step, place) {
-                    Some(key) => {
-                        step += 1;
-                        key
-                    }
-                    None => self.look_up(wanted, &mut step, place)?,
+                let key = if !wanted.order.learns() {
+                    self.key(wanted, place)?
+                } else if let Some((ahead, key)) = self.guess(wanted, step, place) {
+                    step = ahead + 1;
+                    key
+                } else {
+                    self.look_up(wanted, &mut step, place)?
                 };
                 place = match key {
                     None if step > before && matches!(self.byte(colon + 1), b'{' | b'[') => {
@@ -168,23 +169,8 @@ impl Walk<'_> {
         if first < 8 || last >= self.text.len() || self.has_backslash(first, last) {
             return (0, 0);
         }
-        let end = self.text[last];
-        let mut wrong = u64::from(end != b',' && end != b'}');
-        let mut before = b',';
-        for (step, pair) in run.iter().zip(entries[1..].chunks_exact(2)) {
-            // SAFETY: positions ascend, so these are within `first..=last`.
-            let (key, next) = unsafe { self.difference(step, pair[0], pair[1]) };
-            wrong |= key | u64::from(before ^ b',');
-            before = next;
-        }
-        if wrong == 0 { (run.len(), end) } else { self.run_so_far(run, entries) }
-    }
-
-    /// Of a run that is not whole, how much there is, and what comes behind that.
-    #[inline(never)]
-    fn run_so_far(&self, run: &[Step], entries: &[u32]) -> (usize, u8) {
         for (taken, (step, pair)) in run.iter().zip(entries[1..].chunks_exact(2)).enumerate() {
-            // SAFETY: as the caller has seen.
+            // SAFETY: positions ascend, so these are within `first..=last`.
             match unsafe { self.difference(step, pair[0], pair[1]) } {
                 (0, b',') => {}
                 (0, b'}') => return (taken + 1, b'}'),
@@ -264,19 +250,25 @@ impl Walk<'_> {
         ((u64::from_le(word) & step.mask) ^ step.word, next)
     }
 
-    /// The key behind `place` if it is the one expected: none if that one is not wanted.
+    /// The key behind `place` if it is expected, now or soon, and at which step: none if it is
+    /// not wanted.
     #[inline(always)]
-    fn guess(&self, wanted: &Object, step: usize, place: usize) -> Option<Option<usize>> {
-        let colon = self.position(place + 1);
+    fn guess(
+        &self,
+        wanted: &mut Object,
+        step: usize,
+        place: usize,
+    ) -> Option<(usize, Option<usize>)> {
+        let (before, colon) = (self.position(place), self.position(place + 1));
         let word = self.text.get(colon.checked_sub(7)?..=colon)?;
         let word = u64::from_le_bytes(word.try_into().ok()?);
-        let key = match wanted.order.guess(step, word) {
+        let (step, guess) = wanted.order.guess(step, word)?;
+        let key = match guess {
             Guess::NotWanted => None,
             Guess::Wanted(key) if wanted.is(key, self.text, colon - 1) => Some(key),
-            _ => return None,
+            Guess::Wanted(_) => return None,
         };
-        let start = self.position(place);
-        (self.backslashes.is_none() || !self.has_backslash(start, colon)).then_some(key)
+        (self.backslashes.is_none() || !self.has_backslash(before, colon)).then_some((step, key))
     }
 
     /// Looks the key behind `place` up, and learns where it comes.
@@ -291,12 +283,12 @@ impl Walk<'_> {
         let (start, end) = self.between(place);
         let colon = self.position(place + 1);
         let is_plain = end == colon && !self.has_backslash(start, end);
-        if is_plain && wanted.order.learns() {
+        if is_plain {
             let quoted = &self.text[start..=colon];
             let alone = key.filter(|key| wanted.twin(*key).is_none());
-            let alike = alone.is_none() && wanted.is_alike(quoted);
             let nested = alone.is_some_and(|key| !matches!(wanted.plans[key], Plan::Leaf));
-            *step = wanted.order.learn(*step, Seen { quoted, wanted: alone, alike, nested });
+            let seen = Seen { quoted, wanted: alone, nested };
+            *step = wanted.order.learn(*step, seen, &wanted.endings);
         }
         Some(key)
     }
