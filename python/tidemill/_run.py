@@ -25,6 +25,7 @@ def query(
     comment: str | None = None,
     strict: bool | None = None,
     mismatch: str | None = None,
+    storage_options: Mapping[str, object] | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
@@ -36,8 +37,9 @@ def query(
     Parameters
     ----------
     sql : str
-        One ``SELECT``. A file, a pattern, a folder or ``-`` (standard input) stands in single
-        quotes where SQL has a table: ``FROM 'logs/*.json.zst'``.
+        One ``SELECT``. A file, a URL, a pattern, a folder or ``-`` (standard input) stands in
+        single quotes where SQL has a table: ``FROM 'logs/*.json.zst'``,
+        ``FROM 's3://bucket/logs/*.csv'``.
     source_format : str, optional
         ``csv``, ``tsv``, ``json``, ``access-log``, ``syslog``, ``logfmt``, ``parquet`` or
         ``lines`` where the suffix does not tell.
@@ -54,6 +56,9 @@ def query(
     mismatch : str, optional
         What to do with a value of text that is not of its column's type: ``error`` (the
         default: its record is malformed) or ``null``.
+    storage_options : mapping, optional
+        How ``s3://``, ``http://`` and ``https://`` are reached, beyond what the environment's
+        ``AWS_*`` variables say: ``{"region": "eu-west-1", "timeout": "10s"}``.
     memory : str or int, optional
         The memory budget: ``"512M"``, ``"50%"``, or bytes. Default: half of the machine's.
     threads : int, optional
@@ -85,7 +90,17 @@ def query(
     3
     """
     source = _source(
-        source_format, schema, null, header, delimiter, quote, escape, comment, strict, mismatch
+        source_format,
+        schema,
+        null,
+        header,
+        delimiter,
+        quote,
+        escape,
+        comment,
+        strict,
+        mismatch,
+        storage_options,
     )
     return Result(_tidemill.query(sql, source, _limits(memory, threads, max_bad)))
 
@@ -105,6 +120,7 @@ def read_text(
     comment: str | None = None,
     strict: bool | None = None,
     mismatch: str | None = None,
+    storage_options: Mapping[str, object] | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
@@ -116,7 +132,7 @@ def read_text(
     Parameters
     ----------
     url : path or str
-        A file, a pattern, a folder or ``-`` (standard input); ``.gz .zst .bz2 .xz`` are
+        A file, a URL, a pattern, a folder or ``-`` (standard input); ``.gz .zst .bz2 .xz`` are
         decompressed.
     columns : sequence of str, optional
         Names, in the order wanted; ``"a.b"`` is field ``b`` of column ``a``. Default: all.
@@ -127,6 +143,8 @@ def read_text(
         ``csv``, ``tsv``, ``json``, ``access-log``, ``syslog``, ``logfmt`` or ``lines`` where
         the suffix does not tell.
     schema, null, header, delimiter, quote, escape, comment, strict, mismatch : optional
+        As in `query`.
+    storage_options : mapping, optional
         As in `query`.
     memory, threads, max_bad : optional
         As in `query`.
@@ -146,7 +164,19 @@ def read_text(
     [{'user.name': 'ann', 'ms': 20}]
     """
     path = os.fspath(url)
-    source = _source(format, schema, null, header, delimiter, quote, escape, comment, strict, mismatch)
+    source = _source(
+        format,
+        schema,
+        null,
+        header,
+        delimiter,
+        quote,
+        escape,
+        comment,
+        strict,
+        mismatch,
+        storage_options,
+    )
     limits = _limits(memory, threads, max_bad)
     wanted = None if columns is None else list(columns)
     return Result(_tidemill.read_text(path, wanted, where, source, limits))
@@ -163,6 +193,7 @@ def _source(
     comment: str | None,
     strict: bool | None,
     mismatch: str | None,
+    storage_options: Mapping[str, object] | None,
 ) -> dict[str, Any]:
     return {
         "source_format": source_format,
@@ -176,7 +207,22 @@ def _source(
         "comment": _character("comment", comment),
         "strict": strict,
         "mismatch": mismatch,
+        "storage_options": _storage(storage_options),
     }
+
+
+def _storage(options: Mapping[str, object] | None) -> list[tuple[str, str]]:
+    pairs = []
+    for name, value in (options or {}).items():
+        if isinstance(value, bool):
+            value = str(value).lower()
+        elif not isinstance(value, str | int | float):
+            raise UsageError(
+                f"storage option `{name}` must be a str, a number or a bool, not "
+                f"{type(value).__name__}"
+            )
+        pairs.append((name, str(value)))
+    return pairs
 
 
 def run(
@@ -187,6 +233,7 @@ def run(
     format: str | None = None,
     overwrite: bool | None = None,
     max_files: int | None = None,
+    storage_options: Mapping[str, object] | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
@@ -200,10 +247,12 @@ def run(
         tree as a mapping.
     set : mapping, optional
         Keys of the job to replace: ``{"source.url": "logs/2026-12-*"}``.
-    output : path, optional
+    output : path or str, optional
         Where the result goes instead of the job's ``sink.url``.
     format, overwrite, max_files : optional
         As in the job's ``[sink]``.
+    storage_options : mapping, optional
+        As in `query`, for the job's sources and its sink, over what the job says.
     memory, threads, max_bad : optional
         As in the job's ``[run]``, and as in `query`.
 
@@ -241,6 +290,7 @@ def run(
         "format": format,
         "overwrite": overwrite,
         "max_files": max_files,
+        "storage_options": _storage(storage_options),
     }
     limits = _limits(memory, threads, max_bad)
     done = _tidemill.run(path, text, is_json, overrides, sink, limits)

@@ -40,6 +40,8 @@ use crate::partial::{self, Header, PartialReader, PartialWriter};
 use crate::plan::{Route, Tables, refusal_of_map, route};
 use crate::progress::Progress;
 use crate::prune;
+use crate::remote::Budget;
+use crate::remote::location::shown;
 use crate::rows::Rows;
 use crate::scan::{RunState, Scan, SourceTable, external};
 use crate::sink::StagedFile;
@@ -196,6 +198,7 @@ impl Plan {
             cancel: settings.cancel.clone(),
             progress: settings.progress.clone(),
             rejects: Arc::clone(&rejects),
+            ahead: Budget::new(settings.memory_bytes / 16),
         };
         let mut tables: Vec<(String, Arc<SourceTable>)> = Vec::new();
         for reference in context.state().resolve_table_references(&statement)? {
@@ -267,7 +270,7 @@ impl Plan {
             .filter_map(|(name, table)| Some((name, table.source()?)))
             .map(|(name, source)| {
                 Ok(ExplainSource {
-                    name: name.clone(),
+                    name: shown(name),
                     format: source.format().name().to_string(),
                     files: source.files().len() as u64,
                     splits: source.splits()?.len() as u64,
@@ -542,6 +545,7 @@ impl Merge {
             cancel: settings.cancel.clone(),
             progress: settings.progress.clone(),
             rejects: Arc::clone(&rejects),
+            ahead: Budget::default(),
         };
         let empty = Arc::new(SourceTable::without_files(first.schema, run));
         context.register_table(

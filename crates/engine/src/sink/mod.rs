@@ -51,6 +51,7 @@ use self::partition::Router;
 use self::template::Template;
 use crate::error::{Error, Result};
 use crate::home::RunId;
+use crate::remote::StorageOptions;
 
 /// How many files a template may name unless told otherwise.
 pub const MAX_FILES: usize = 10_000;
@@ -73,6 +74,8 @@ pub struct SinkSpec {
     /// What a null looks like in CSV, TSV and text. Default: empty in CSV and TSV, `NULL` in
     /// text.
     pub null: Option<String>,
+    /// How stores are reached, beyond what the environment says. Default: nothing.
+    pub storage_options: StorageOptions,
 }
 
 impl SinkSpec {
@@ -84,6 +87,7 @@ impl SinkSpec {
             overwrite: false,
             max_files: MAX_FILES,
             null: None,
+            storage_options: StorageOptions::default(),
         }
     }
 
