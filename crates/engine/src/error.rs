@@ -270,6 +270,9 @@ impl Error {
             Error::Usage { .. } => Kind::Usage,
             Error::Interrupted => Kind::Interrupted,
             Error::Internal(_) => Kind::Internal,
+            Error::Unfinished { source, .. } if matches!(**source, Error::Interrupted) => {
+                Kind::Interrupted
+            }
             _ => Kind::Failed,
         }
     }

@@ -33,6 +33,7 @@ pub(crate) mod object;
 pub mod options;
 pub(crate) mod reader;
 pub(crate) mod s3;
+pub(crate) mod upload;
 
 use std::future::Future;
 use std::sync::OnceLock;
@@ -96,8 +97,16 @@ impl<T: Send + 'static> Fetch<T> {
     /// # Errors
     /// The work's own, and [`Error::Interrupted`].
     pub(crate) fn wait(self, cancel: &Cancel) -> Result<T> {
+        self.wait_with(&mut || cancel.check())
+    }
+
+    /// Waits for the answer, calling `look` every 50 ms.
+    ///
+    /// # Errors
+    /// The work's own, and what `look` returns.
+    pub(crate) fn wait_with(self, look: &mut dyn FnMut() -> Result<()>) -> Result<T> {
         loop {
-            cancel.check()?;
+            look()?;
             match self.answer.recv_timeout(LOOK) {
                 Ok(answer) => return answer,
                 Err(RecvTimeoutError::Timeout) => {}

@@ -6,12 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use object_store::aws::AmazonS3;
+use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt};
 
-use super::{StorageOptions, wait};
+use super::upload::OnlyNew;
+use super::{Fetch, StorageOptions};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 
@@ -23,6 +24,8 @@ const CREDENTIALS_WAIT: Duration = Duration::from_secs(5);
 pub(crate) struct Bucket {
     pub(super) name: String,
     pub(super) store: AmazonS3,
+    /// The same, but uploads are not completed over what exists.
+    pub(super) only_new: AmazonS3,
     endpoint: Option<String>,
 }
 
@@ -39,18 +42,35 @@ impl Bucket {
         options: &StorageOptions,
         cancel: &Cancel,
     ) -> Result<Arc<Bucket>> {
+        Self::open_with(name, options, &mut || cancel.check())
+    }
+
+    /// The same; `look` is called every 50 ms while credentials are waited for.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open), and what `look` returns.
+    pub(crate) fn open_with(
+        name: &str,
+        options: &StorageOptions,
+        look: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Arc<Bucket>> {
         let settings = options.s3()?;
         let (endpoint, asks) = (settings.endpoint(), settings.asks_the_machine());
-        let store = settings.builder.with_bucket_name(name).build().map_err(|error| {
-            Error::usage_hint(
-                format!("`s3://{name}` cannot be reached so: {}", root_cause(&error)),
-                "check --storage-option, storage_options and the AWS_* environment",
-            )
-        })?;
-        let bucket = Arc::new(Bucket { name: name.to_owned(), store, endpoint });
+        let build = |builder: AmazonS3Builder| {
+            builder.build().map_err(|error| {
+                Error::usage_hint(
+                    format!("`s3://{name}` cannot be reached so: {}", root_cause(&error)),
+                    "check --storage-option, storage_options and the AWS_* environment",
+                )
+            })
+        };
+        let builder = settings.builder.with_bucket_name(name);
+        let only_new = build(builder.clone().with_http_connector(OnlyNew))?;
+        let store = build(builder)?;
+        let bucket = Arc::new(Bucket { name: name.to_owned(), store, only_new, endpoint });
         if asks {
             let asked = Arc::clone(&bucket);
-            wait(cancel, async move {
+            Fetch::start(async move {
                 let credentials = asked.store.credentials().get_credential();
                 match tokio::time::timeout(CREDENTIALS_WAIT, credentials).await {
                     Ok(Ok(_)) => Ok(()),
@@ -68,9 +88,14 @@ impl Bucket {
                         ),
                     }),
                 }
-            })?;
+            })?
+            .wait_with(look)?;
         }
         Ok(bucket)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Where requests go, if not to AWS.
