@@ -22,7 +22,8 @@ class Request:
 
     @property
     def is_read(self):
-        return self.method == "GET" and "list-type" not in self.query and "/" in self.path[1:]
+        """Whether it asks for bytes of a file."""
+        return self.method == "GET" and "list-type" not in self.query
 
 
 @dataclass
@@ -41,6 +42,10 @@ class Cut:
     """Promises the whole body and closes the connection after so many bytes of it."""
 
     after: int
+
+
+class Lost:
+    """Does what is asked and closes the connection without an answer."""
 
 
 class Stall:
@@ -147,7 +152,9 @@ class Server:
             handler.reply(action.status, (headers | action.headers).items(), body)
             return
         status, headers, body = self.content(handler, request, sent)
-        if isinstance(action, Cut):
+        if isinstance(action, Lost):
+            handler.close_connection = True
+        elif isinstance(action, Cut):
             handler.cut(status, headers, body, action.after)
         else:
             handler.reply(status, headers, body)

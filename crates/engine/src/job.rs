@@ -968,9 +968,12 @@ threads = 2
                  formats: csv, tsv, json, access-log, syslog, logfmt, parquet, lines",
             ),
             (
-                "[source]\nurl = 's3://a'\nstorage = {}",
-                "job.toml:3: `storage` is not in this release: sources are files on disk\n\
-                 hint: fetch the files first, and give their folder as `url`",
+                "[source]\nurl = 's3://a'\n[source.storage_options]\nregoin = 'x'",
+                "job.toml:4: unknown storage option `regoin`; did you mean `region`?",
+            ),
+            (
+                "[source]\nurl = 's3://a'\nstorage_options = { region = ['x'] }",
+                "job.toml:3: `region` in `[source.storage_options]` must be a string, not a list",
             ),
             (
                 "[[source]]\nurl = 'a'\nname = 'x'\n[[source]]\nurl = 'b'\n[map]\nsql='q'",

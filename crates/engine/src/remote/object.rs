@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
+use parking_lot::Mutex;
 
 use super::http::Resource;
 use super::s3::{Bucket, Refusal};
@@ -24,6 +25,8 @@ pub(crate) struct Object {
     /// Its first bytes, once they have been read: a sample for the schema is read again with
     /// the first split.
     head: OnceLock<Bytes>,
+    /// All of it, on its way before anybody reads: small files come one after another.
+    early: Mutex<Option<Fetch<Bytes>>>,
 }
 
 #[derive(Debug)]
@@ -40,6 +43,7 @@ impl Object {
             size: meta.size,
             modified_ns: meta.last_modified.timestamp_nanos_opt().map_or(0, i128::from),
             head: OnceLock::new(),
+            early: Mutex::default(),
             at: At::S3 {
                 bucket: Arc::clone(bucket),
                 path: meta.location.clone(),
@@ -60,6 +64,7 @@ impl Object {
             size: resource.size().unwrap_or(0),
             modified_ns: resource.modified_ns(),
             head: keep,
+            early: Mutex::default(),
             at: At::Http(resource),
         }
     }
@@ -81,6 +86,23 @@ impl Object {
     /// Whether it can only be read whole, front to back.
     pub(crate) fn is_stream(&self) -> bool {
         matches!(&self.at, At::Http(resource) if !resource.has_ranges())
+    }
+
+    /// Asks for all of it, to be read soon.
+    ///
+    /// # Errors
+    /// As [`fetch`](Self::fetch).
+    pub(crate) fn fetch_early(self: &Arc<Self>) -> Result<()> {
+        let mut early = self.early.lock();
+        if early.is_none() && self.head().is_none() && !self.is_stream() {
+            *early = Some(self.fetch(0..self.size)?);
+        }
+        Ok(())
+    }
+
+    /// What was asked for early, to whoever asks first.
+    pub(super) fn take_early(&self) -> Option<Fetch<Bytes>> {
+        self.early.lock().take()
     }
 
     /// What is kept of its beginning.

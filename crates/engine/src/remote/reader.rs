@@ -13,6 +13,8 @@
 //! The last range takes [`TAIL_BYTES`] more, in which the last record of a split nearly always
 //! ends. A reader always has one range; more of them it has while the run's [`Budget`] lasts.
 //! A read elsewhere drops what is on its way.
+//!
+//! Of the small files of a split, [`FILES_AHEAD`] are asked for while the one before is read.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -32,6 +34,8 @@ use crate::error::{Error, Result};
 pub(crate) const RANGE_BYTES: u64 = 4 << 20;
 /// So many requests of one reader are on their way at once.
 const IN_FLIGHT: usize = 4;
+/// So many small files of a split are asked for early.
+pub(crate) const FILES_AHEAD: usize = 8;
 /// Behind a split's end: room for the end of its last record.
 const TAIL_BYTES: u64 = 64 << 10;
 /// The least that is asked for.
@@ -222,6 +226,13 @@ impl Reader {
                 }
             };
             let range = state.next..state.next.saturating_add(bytes).min(size);
+            if range.start == 0
+                && let Some(fetch) = self.object.take_early()
+            {
+                state.next = size;
+                state.coming.push_back(Coming { range: 0..size, fetch, share: None });
+                continue;
+            }
             let share = self.budget.take(range.end - range.start);
             if share.is_none() && !first {
                 return Ok(());

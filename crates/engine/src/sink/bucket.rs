@@ -502,16 +502,19 @@ async fn publish(
                 run.to_owned(),
                 overwrite,
             );
-            put.await?
+            put.await
         }
         How::Upload { id, parts } => {
             let (key, id, parts) = (object.key.clone(), id.clone(), parts.clone());
-            Arc::clone(&bucket).complete(key, id, parts, overwrite).await?
+            Arc::clone(&bucket).complete(key, id, parts, overwrite).await
         }
     };
-    if published == Published::Done || is_ours(&bucket, &object, run).await? {
-        return Ok(());
-    }
+    let published = match published {
+        Ok(Published::Done) => return Ok(()),
+        // Done, perhaps, and the answer was lost.
+        _ if is_ours(&bucket, &object, run).await.unwrap_or(false) => return Ok(()),
+        other => other?,
+    };
     let path = bucket.url(&object.key);
     Err(match published {
         Published::Gone => Error::Remote {

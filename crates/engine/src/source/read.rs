@@ -23,11 +23,11 @@ use super::open::{column_names, stream};
 use super::parquet::ParquetReader;
 use super::parts::{self, Used};
 use super::reject::{KEPT_BYTES_MAX, MaxBad, Refused, Rejects};
-use super::{Origin, Piece, Source, SourceFile, Split};
+use super::{Origin, Piece, Place, Source, SourceFile, Split};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
-use crate::remote::reader::Budget;
+use crate::remote::reader::{Budget, FILES_AHEAD, RANGE_BYTES};
 
 /// How to read a split.
 #[derive(Debug, Clone)]
@@ -300,6 +300,15 @@ impl SplitReader {
             self.stats.bytes = self.split.bytes;
             return Ok(());
         };
+        for next in self.pieces.iter().take(FILES_AHEAD) {
+            if let Place::Object(object) = &next.file.place
+                && next.row_groups.is_none()
+                && next.is_whole_file()
+                && next.file.size() <= RANGE_BYTES
+            {
+                object.fetch_early()?;
+            }
+        }
         let watch = Watch {
             cancel: self.options.cancel.clone(),
             progress: self.options.progress.clone(),
