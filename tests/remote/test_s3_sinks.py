@@ -126,6 +126,28 @@ def test_a_name_taken_at_the_last_moment_is_not_taken_over(s3, proxy, through_pr
     is_clean(s3, through_proxy, ["a.csv"])
 
 
+@pytest.mark.parametrize("fault", [Status(403, "AccessDenied"), Stall()])
+def test_an_object_of_the_same_shape_is_not_taken_for_ours(s3, proxy, through_proxy, fault):
+    through_proxy.query(LARGE, "--output", "s3://logs/a.csv")
+    old = body(s3, "a.csv")
+    path = through_proxy.folder / "n.csv"
+    path.write_text(path.read_text().replace("0000000000000000000000007", "0000000000000000000000008"))
+    proxy.rules = [always(fault, completes)]
+    process = through_proxy.start("query", LARGE, "--output", "s3://logs/a.csv", "--overwrite")
+    if isinstance(fault, Stall):
+        assert proxy.stalled.wait(60)
+        process.kill()
+    process.communicate()
+    assert process.returncode != 0
+    assert body(s3, "a.csv") == old
+    proxy.rules = []
+    through_proxy.query(SMALL, "--output", "s3://logs/z.csv")
+    is_clean(s3, through_proxy, ["a.csv", "z.csv"])
+    new = body(s3, "a.csv")
+    # A commit that could be taken back was, one that was cut off is finished.
+    assert new == (path.read_bytes() if isinstance(fault, Stall) else old)
+
+
 def test_a_commit_that_meets_anothers_object_is_taken_back(s3, proxy, through_proxy):
     def take():
         s3.put_object(Bucket="logs", Key="2.csv", Body=b"theirs")

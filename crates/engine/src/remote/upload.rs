@@ -150,14 +150,15 @@ impl Bucket {
         }
     }
 
-    /// Throws an upload's parts away; an upload that is gone is fine.
-    pub(crate) async fn abort(self: Arc<Self>, key: String, id: String) -> Result<()> {
+    /// Throws an upload's parts away; whether they were there. An upload that is gone is fine.
+    pub(crate) async fn abort(self: Arc<Self>, key: String, id: String) -> Result<bool> {
         let path = self.path(&key)?;
         match self.store.abort_multipart(&path, &id).await {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Ok(()) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
             Err(error) => match Refusal::of(&error) {
-                Refusal { status: Some(404), .. } => Ok(()),
-                refusal if refusal.code.as_deref() == Some("NoSuchUpload") => Ok(()),
+                Refusal { status: Some(404), .. } => Ok(false),
+                refusal if refusal.code.as_deref() == Some("NoSuchUpload") => Ok(false),
                 _ => Err(self.refused("remove", &key, None, &error)),
             },
         }
@@ -186,6 +187,24 @@ impl Bucket {
             Err(error) => Err(self.refused("remove", &key, None, &error)),
         }
     }
+}
+
+/// The ETag of an object put together from parts, where theirs are MD5 sums (not where a key
+/// management service encrypts): the MD5 sum of these, and their number.
+pub(crate) fn e_tag_of(parts: &[String]) -> Option<String> {
+    use md5::{Digest, Md5};
+    let mut all = Md5::new();
+    for part in parts {
+        let digits = part.trim_matches('"');
+        if digits.len() != 32 {
+            return None;
+        }
+        for at in (0..32).step_by(2) {
+            all.update([u8::from_str_radix(digits.get(at..at + 2)?, 16).ok()?]);
+        }
+    }
+    let sum: String = all.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    Some(format!("{sum}-{}", parts.len()))
 }
 
 /// Makes clients whose uploads are not completed over an existing object.
@@ -352,5 +371,22 @@ impl Write for Upload {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_tell_the_tag_of_the_whole() {
+        let part = "\"d41d8cd98f00b204e9800998ecf8427e\"".to_owned();
+        // MD5 of the 16 bytes of MD5 of nothing, and of twice these.
+        assert_eq!(
+            e_tag_of(std::slice::from_ref(&part)).unwrap(),
+            "59adb24ef3cdbe0297f05b395827453f-1"
+        );
+        assert!(e_tag_of(&[part.clone(), part.clone()]).unwrap().ends_with("-2"));
+        assert_eq!(e_tag_of(&[part, "\"opaque\"".into()]), None);
     }
 }

@@ -25,8 +25,8 @@
 //!
 //! A run that dies before 3 has made nothing visible; one that dies after it is finished. Both
 //! are done by the next run on this machine that writes to the same bucket. Step 4 repeats
-//! safely: an upload that is gone has been completed, if an object of its size and its number
-//! of parts is there; a small object carries its run's name. If somebody has taken a name in
+//! safely: an upload that is gone has been completed if an object of its size and its parts' tag
+//! is there; a small object carries its run's name. If somebody has taken a name in
 //! between, the commit is taken back, unless it has replaced an object already.
 //!
 //! **What remains.** A run that is killed between the server's answer to "begin an upload" and
@@ -53,7 +53,7 @@ use crate::error::{Error, Result};
 use crate::home::{Home, RunId};
 use crate::remote::Fetch;
 use crate::remote::s3::Bucket;
-use crate::remote::upload::{Finished, Journal, PART_BYTES, Published, Upload};
+use crate::remote::upload::{Finished, Journal, PART_BYTES, Published, Upload, e_tag_of};
 
 const VERSION: u64 = 1;
 const LOCK: &str = "lock";
@@ -104,6 +104,9 @@ pub(super) struct Entry {
     pub(super) bytes: u64,
     /// Whether something has the name already.
     pub(super) replaces: bool,
+    /// The version of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    replaced: Option<String>,
     #[serde(flatten)]
     how: How,
 }
@@ -248,7 +251,7 @@ impl Remote {
                 How::Staged("0".into())
             }
         };
-        Ok(Entry { key: key.to_owned(), bytes, replaces: false, how })
+        Ok(Entry { key: key.to_owned(), bytes, replaces: false, replaced: None, how })
     }
 
     /// An object whose bytes are in a staged file; a large one's are sent now.
@@ -286,7 +289,7 @@ impl Remote {
                 }
             }
         };
-        Ok(Entry { key: key.to_owned(), bytes, replaces: false, how })
+        Ok(Entry { key: key.to_owned(), bytes, replaces: false, replaced: None, how })
     }
 
     /// Refuses a name that something has.
@@ -372,13 +375,14 @@ impl Remote {
                 stream::iter(keys).map(|key| Arc::clone(&bucket).look(key)).buffered(AT_ONCE);
             let mut taken = Vec::new();
             while let Some(seen) = looks.next().await {
-                taken.push(seen?.is_some());
+                taken.push(seen?);
             }
             Ok(taken)
         })?
         .wait_with(look)?;
         for (object, taken) in objects.iter_mut().zip(taken) {
-            object.replaces = taken;
+            object.replaces = taken.is_some();
+            object.replaced = taken.and_then(|seen| seen.e_tag.as_deref().map(plain));
         }
         let mut taken = objects.iter().filter(|object| object.replaces);
         match taken.next() {
@@ -458,7 +462,7 @@ fn abort_all(bucket: &Arc<Bucket>, lines: &[Line]) -> Result<Fetch<()>> {
             .buffer_unordered(AT_ONCE);
         let mut result = Ok(());
         while let Some(aborted) = aborts.next().await {
-            result = result.and(aborted);
+            result = result.and(aborted.map(drop));
         }
         result
     })
@@ -512,8 +516,13 @@ async fn publish(
     let published = match published {
         Ok(Published::Done) => return Ok(()),
         // Done, perhaps, and the answer was lost.
-        _ if is_ours(&bucket, &object, run).await.unwrap_or(false) => return Ok(()),
-        other => other?,
+        other => {
+            let gone = matches!(other, Ok(Published::Gone));
+            if is_ours(&bucket, &object, run, gone).await.unwrap_or(false) {
+                return Ok(());
+            }
+            other?
+        }
     };
     let path = bucket.url(&object.key);
     Err(match published {
@@ -529,17 +538,23 @@ async fn publish(
     })
 }
 
-/// Whether what has an object's name is what this commit wrote there.
-async fn is_ours(bucket: &Arc<Bucket>, object: &Entry, run: &str) -> Result<bool> {
+/// Whether what has an object's name is what this commit wrote there, or is the same; `gone`
+/// says that the object's upload is no longer there.
+async fn is_ours(bucket: &Arc<Bucket>, object: &Entry, run: &str, gone: bool) -> Result<bool> {
     let Some(seen) = Arc::clone(bucket).look(object.key.clone()).await? else { return Ok(false) };
-    Ok(seen.size == object.bytes
-        && match &object.how {
-            How::Staged(_) => seen.run.as_deref() == Some(run),
-            How::Upload { parts, .. } => {
-                let made_of = format!("-{}", parts.len());
-                seen.e_tag.is_some_and(|tag| tag.trim_matches('"').ends_with(&made_of))
-            }
-        })
+    let How::Upload { parts, .. } = &object.how else {
+        return Ok(seen.size == object.bytes && seen.run.as_deref() == Some(run));
+    };
+    let Some(tag) = seen.e_tag.as_deref().map(plain) else { return Ok(false) };
+    // Where a key management service encrypts, the tag tells no more than the number of parts
+    // and that it is another than before.
+    let may_be =
+        || tag.ends_with(&format!("-{}", parts.len())) && object.replaced != Some(tag.clone());
+    Ok(seen.size == object.bytes && (e_tag_of(parts).as_ref() == Some(&tag) || (gone && may_be())))
+}
+
+fn plain(tag: &str) -> String {
+    tag.trim_matches('"').to_owned()
 }
 
 /// Takes a commit back. Repeatable.
@@ -552,26 +567,20 @@ fn undo(
     manifest: &Manifest,
     look: &mut dyn FnMut() -> Result<()>,
 ) -> Result<()> {
-    let (bucket, objects) = (Arc::clone(bucket), manifest.objects.clone());
-    let run = manifest.run.clone();
-    let other = Arc::clone(&bucket);
-    let ours = Fetch::start(async move {
-        let run = run.as_str();
-        let mut looks = stream::iter(objects)
-            .map(|object| {
-                let bucket = Arc::clone(&other);
-                async move { is_ours(&bucket, &object, run).await.map(|ours| (ours, object)) }
-            })
-            .buffer_unordered(AT_ONCE);
-        let mut all = Vec::new();
-        while let Some(seen) = looks.next().await {
-            all.push(seen?);
+    let replacing: Vec<Entry> =
+        manifest.objects.iter().filter(|object| object.replaces).cloned().collect();
+    let (other, run) = (Arc::clone(bucket), manifest.run.clone());
+    let replaced = Fetch::start(async move {
+        for object in replacing {
+            if is_ours(&other, &object, &run, true).await? {
+                return Ok(Some(object.key));
+            }
         }
-        Ok(all)
+        Ok(None)
     })?
     .wait_with(look)?;
-    if let Some((_, object)) = ours.iter().find(|(ours, object)| *ours && object.replaces) {
-        return Err(Error::Internal(format!("`{}` was replaced already", object.key)));
+    if let Some(key) = replaced {
+        return Err(Error::Internal(format!("`{key}` was replaced already")));
     }
     let (forward, back) = (dir.join(MANIFEST), dir.join(UNDO));
     if fs::look(&forward).map_err(|e| Error::io("read", &forward, e))?.is_some() {
@@ -579,17 +588,23 @@ fn undo(
             .and_then(|()| fs::sync_dir(dir))
             .map_err(|e| Error::io("write", &back, e))?;
     }
+    let (bucket, manifest) = (Arc::clone(bucket), manifest.clone());
     Fetch::start(async move {
-        let mut removals = stream::iter(ours)
-            .map(|(ours, object)| {
+        let run = manifest.run.as_str();
+        let mut removals = stream::iter(manifest.objects)
+            .map(|object| {
                 let bucket = Arc::clone(&bucket);
                 async move {
-                    if ours {
-                        return bucket.remove(object.key).await;
+                    if let How::Upload { id, .. } = &object.how {
+                        // An upload that is still there was not completed.
+                        let (key, id) = (object.key.clone(), id.clone());
+                        if Arc::clone(&bucket).abort(key, id).await? {
+                            return Ok(());
+                        }
                     }
-                    match object.how {
-                        How::Upload { id, .. } => bucket.abort(object.key, id).await,
-                        How::Staged(_) => Ok(()),
+                    match is_ours(&bucket, &object, run, true).await? {
+                        true => bucket.remove(object.key).await,
+                        false => Ok(()),
                     }
                 }
             })
