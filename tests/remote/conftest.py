@@ -11,8 +11,9 @@ import subprocess
 
 import boto3
 import pytest
-from faulty import Proxy
 from moto.server import ThreadedMotoServer
+
+from faulty import Proxy
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 
@@ -55,9 +56,7 @@ def s3(moto):
         for item in page.get("Contents", []):
             client.delete_object(Bucket="logs", Key=item["Key"])
     for upload in client.list_multipart_uploads(Bucket="logs").get("Uploads", []):
-        client.abort_multipart_upload(
-            Bucket="logs", Key=upload["Key"], UploadId=upload["UploadId"]
-        )
+        client.abort_multipart_upload(Bucket="logs", Key=upload["Key"], UploadId=upload["UploadId"])
     client.delete_bucket(Bucket="logs")
 
 

@@ -50,11 +50,11 @@ def test_options_reach_sources_and_sinks(s3, options):
 def test_what_cannot_be_had_is_pythons_own_error(s3, options):
     with pytest.raises(FileNotFoundError, match="no such file"):
         tm.query("SELECT * FROM 's3://logs/none.csv'", storage_options=options)
-    with pytest.raises(ValueError, match="did you mean `region`"):
+    with pytest.raises(ValueError, match=r"did you mean .region."):
         tm.query("SELECT 1 FROM 's3://logs/a.csv'", storage_options={"regoin": "x"})
     with pytest.raises(tm.UsageError, match="must be a str"):
         tm.query("SELECT 1", storage_options={"region": ["x"]})
     refused = options | {"endpoint_url": "http://127.0.0.1:1", "max_retries": 0}
-    with pytest.raises(OSError, match="cannot read `s3://logs/a.csv`") as caught:
+    with pytest.raises(OSError, match="cannot read") as caught:
         tm.query("SELECT * FROM 's3://logs/a.csv'", storage_options=refused)
     assert "hush" not in str(caught.value)

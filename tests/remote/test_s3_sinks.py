@@ -4,6 +4,7 @@ import pathlib
 import signal
 
 import pytest
+
 from faulty import Cut, Lost, Stall, Status, always, before, first
 
 ROWS = 700_000
@@ -131,7 +132,9 @@ def test_an_object_of_the_same_shape_is_not_taken_for_ours(s3, proxy, through_pr
     through_proxy.query(LARGE, "--output", "s3://logs/a.csv")
     old = body(s3, "a.csv")
     path = through_proxy.folder / "n.csv"
-    path.write_text(path.read_text().replace("0000000000000000000000007", "0000000000000000000000008"))
+    path.write_text(
+        path.read_text().replace("0000000000000000000000007", "0000000000000000000000008")
+    )
     proxy.rules = [always(fault, completes)]
     process = through_proxy.start("query", LARGE, "--output", "s3://logs/a.csv", "--overwrite")
     if isinstance(fault, Stall):
@@ -256,9 +259,7 @@ def test_a_run_killed_while_it_commits_is_finished_by_the_next(
     sql = "SELECT * FROM 'n.csv' WHERE k < 2 OR n < 1000"
     if number < 3:
         proxy.rules = [rule]
-        process = through_proxy.start(
-            "query", sql, "--output", "s3://logs/out/{k}.csv", *flags
-        )
+        process = through_proxy.start("query", sql, "--output", "s3://logs/out/{k}.csv", *flags)
         assert proxy.stalled.wait(60)
         process.kill()
         process.communicate()
@@ -267,7 +268,9 @@ def test_a_run_killed_while_it_commits_is_finished_by_the_next(
         through_proxy.query(sql, "--output", "s3://logs/out/{k}.csv", *flags)
     through_proxy.query(SMALL, "--output", "s3://logs/z.csv")
     is_clean(s3, through_proxy, ["out/0.csv", "out/1.csv", "out/2.csv", "z.csv"])
-    totals = through_proxy.query("SELECT k, count() AS c FROM 's3://logs/out/' GROUP BY k ORDER BY k")
+    totals = through_proxy.query(
+        "SELECT k, count() AS c FROM 's3://logs/out/' GROUP BY k ORDER BY k"
+    )
     assert totals == through_proxy.query(
         "SELECT k, count() AS c FROM 'n.csv' WHERE k < 2 OR n < 1000 GROUP BY k ORDER BY k"
     )

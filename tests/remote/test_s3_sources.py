@@ -10,6 +10,7 @@ import signal
 import pyarrow
 import pyarrow.parquet
 import pytest
+
 from faulty import Cut, Stall, Status, always, before, first
 
 ROWS = 400_000
@@ -138,7 +139,7 @@ def test_keys_with_odd_characters_are_read(s3, tidemill, key):
     put(s3, f"odd/{key}", b"n\n7\n")
     name = key.replace("'", "''")
     assert tidemill.query(f"SELECT n FROM 's3://logs/odd/{name}'") == "n\n7\n"
-    assert tidemill.query("SELECT n FROM 's3://logs/odd'") .split()[:2] in (["n", "7"], ["n,d"])
+    assert tidemill.query("SELECT n FROM 's3://logs/odd'").split()[:2] in (["n", "7"], ["n,d"])
 
 
 def test_key_value_folders_become_columns(s3, tidemill):
