@@ -226,7 +226,7 @@ pub(crate) struct Resource {
 
 impl Resource {
     /// The URL as it was given.
-    pub(super) fn url(&self) -> &str {
+    pub(super) fn given_url(&self) -> &str {
         &self.address.given
     }
 

@@ -32,7 +32,7 @@ pub(crate) struct Object {
 #[derive(Debug)]
 enum At {
     S3 { bucket: Arc<Bucket>, path: Path, e_tag: Option<String>, meta: Box<ObjectMeta> },
-    Http(Resource),
+    Http(Box<Resource>),
 }
 
 impl Object {
@@ -60,12 +60,12 @@ impl Object {
             let _ = keep.set(head);
         }
         Object {
-            shown: location::shown(resource.url()).into(),
+            shown: location::shown(resource.given_url()).into(),
             size: resource.size().unwrap_or(0),
             modified_ns: resource.modified_ns(),
             head: keep,
             early: Mutex::default(),
-            at: At::Http(resource),
+            at: At::Http(Box::new(resource)),
         }
     }
 
