@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! $TIDEMILL_HOME              else $XDG_STATE_HOME/tidemill, else ~/.local/state/tidemill
+//! ├── uploads/
+//! │   └── 20261120T212055-1a2b3c4d/     one folder per run that writes to a bucket
 //! └── runs/
 //!     └── 20261120T212055-1a2b3c4d/     one folder per run that had something to keep
 //!         └── rejected/
