@@ -62,8 +62,13 @@ impl Compressor {
         Ok(Self { codec, zstd })
     }
 
-    /// Appends `raw`, compressed if that makes it smaller. Returns the codec's number.
-    pub(crate) fn compress(&mut self, raw: &[u8], out: &mut Vec<u8>) -> std::io::Result<u8> {
+    /// Appends `raw`, compressed, if that makes it smaller. Returns the codec's number, or none
+    /// where `raw` is better taken as it is.
+    pub(crate) fn compress(
+        &mut self,
+        raw: &[u8],
+        out: &mut Vec<u8>,
+    ) -> std::io::Result<Option<u8>> {
         let start = out.len();
         let size = match (self.codec, &mut self.zstd) {
             (Codec::Zstd(_), Some(zstd)) => {
@@ -78,17 +83,9 @@ impl Compressor {
             }
             _ => None,
         };
-        match size {
-            Some(size) if size < raw.len() => {
-                out.truncate(start + size);
-                Ok(self.codec.number())
-            }
-            _ => {
-                out.truncate(start);
-                out.extend_from_slice(raw);
-                Ok(Codec::None.number())
-            }
-        }
+        let size = size.filter(|size| *size < raw.len());
+        out.truncate(start + size.unwrap_or_default());
+        Ok(size.map(|_| self.codec.number()))
     }
 }
 

@@ -401,38 +401,41 @@ impl Bytes {
     }
 
     fn lengths(&self, nulls: Option<&NullBuffer>) -> Result<Vec<u32>> {
-        fn of_offsets<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> Result<Vec<u32>, usize> {
-            let all = offsets.last().map_or(0, |offset| offset.as_usize())
-                - offsets.first().map_or(0, |offset| offset.as_usize());
-            let is_small = all as u64 <= BLOCK_BYTES_MAX;
-            let narrow = |pair: &[O]| match *pair {
-                [start, end] => {
-                    let length = (end - start).as_usize();
-                    if is_small || length as u64 <= BLOCK_BYTES_MAX {
-                        #[expect(clippy::cast_possible_truncation, reason = "compared above")]
-                        Ok(length as u32)
-                    } else {
-                        Err(length)
-                    }
-                }
-                _ => Ok(0),
-            };
-            offsets.windows(2).map(narrow).collect()
+        /// The lengths, and the largest of them.
+        #[expect(clippy::cast_possible_truncation, reason = "the largest is looked at")]
+        fn of_offsets<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> (Vec<u32>, u64) {
+            let ends = offsets.iter().skip(1);
+            let lengths =
+                || ends.clone().zip(offsets.iter()).map(|(end, start)| (*end - *start).as_usize());
+            (lengths().map(|length| length as u32).collect(), lengths().max().unwrap_or(0) as u64)
         }
-        let lengths = match self {
+        let (mut lengths, largest) = match self {
             Self::Small(offsets, _) => of_offsets(offsets),
             Self::Large(offsets, _) => of_offsets(offsets),
             #[expect(clippy::cast_possible_truncation, reason = "a view's lowest four bytes")]
-            Self::View(views, _) => Ok(views.iter().map(|view| *view as u32).collect()),
+            Self::View(views, _) => {
+                let lengths: Vec<u32> = views.iter().map(|view| *view as u32).collect();
+                let largest = lengths.iter().max().copied().unwrap_or_default();
+                (lengths, largest.into())
+            }
         };
-        let mut lengths = lengths.map_err(|found| Error::TooLarge {
-            what: "a value",
-            found: found as u64,
-            limit: BLOCK_BYTES_MAX,
-        })?;
+        if largest > BLOCK_BYTES_MAX {
+            return Err(Error::TooLarge {
+                what: "a value",
+                found: largest,
+                limit: BLOCK_BYTES_MAX,
+            });
+        }
         if let Some(nulls) = nulls {
-            for (length, is_valid) in lengths.iter_mut().zip(nulls.iter()) {
-                *length = if is_valid { *length } else { 0 };
+            // 64 rows at a time, of which most have no null.
+            for (lengths, valid) in
+                lengths.chunks_mut(64).zip(nulls.inner().bit_chunks().iter_padded())
+            {
+                if valid != u64::MAX {
+                    for (bit, length) in lengths.iter_mut().enumerate() {
+                        *length = if valid >> bit & 1 == 1 { *length } else { 0 };
+                    }
+                }
             }
         }
         Ok(lengths)

@@ -152,6 +152,8 @@ struct Lengths {
 
 struct LengthSlot {
     slot: Slot,
+    /// Whether the slot stands where the bytes begin, and not in the fixed part.
+    is_prefix: bool,
     /// Bytes for each that the slot counts.
     each: u64,
     want: Option<usize>,
@@ -176,16 +178,16 @@ impl Lengths {
     fn new(record: &Record, layout: &Layout, plan: &RecordPlan) -> Self {
         let mut slots = Vec::new();
         for (leaf, want) in record.leaves.iter().zip(&plan.wants) {
-            let (slot, each) = match leaf.kind {
-                LeafKind::Bytes { slot } => (slot, 1),
-                LeafKind::List { bytes: Some(slot), .. } => (slot, 1),
+            let (slot, is_prefix, each) = match leaf.kind {
+                LeafKind::Bytes { slot } => (slot, true, 1),
+                LeafKind::List { bytes: Some(slot), .. } => (slot, false, 1),
                 LeafKind::List { count, child, .. } => {
-                    (count, layout.children.get(child).map_or(1, |item| item.fixed as u64))
+                    (count, false, layout.children.get(child).map_or(1, |item| item.fixed as u64))
                 }
                 _ => continue,
             };
             let slot = layout.slots.get(slot).copied().unwrap_or_default();
-            slots.push(LengthSlot { slot, each, want: *want });
+            slots.push(LengthSlot { slot, is_prefix, each, want: *want });
         }
         Self { slots, fixed: layout.fixed as u64 }
     }
@@ -207,10 +209,17 @@ impl Lengths {
             return Err(behind());
         }
         let first = u32::try_from(start).map_err(|_| behind())?;
-        for LengthSlot { slot, each, want } in &self.slots {
+        for LengthSlot { slot, is_prefix, each, want } in &self.slots {
             // At most 2^33 each: a sum of many does not overflow.
-            let length = slot.get(bytes, first).wrapping_mul(*each);
-            if length > end - at {
+            let length = if *is_prefix {
+                #[expect(clippy::cast_possible_truncation, reason = "at most `end`, a u32")]
+                let number = load(bytes, at as usize) & slot.mask;
+                at += u64::from(slot.width);
+                slot.base.wrapping_add(number)
+            } else {
+                slot.get(bytes, first).wrapping_mul(*each)
+            };
+            if at + length > end {
                 return Err(behind());
             }
             if let Some(want) = want

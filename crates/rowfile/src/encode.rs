@@ -66,7 +66,7 @@ impl Ranges {
                     *slot = (0, bytes);
                     continue;
                 }
-                SlotKind::Length => 4,
+                SlotKind::Length | SlotKind::Prefix => 4,
             };
             *slot = match *span {
                 Span::Empty => (0, 0),
@@ -348,10 +348,12 @@ impl Sizes {
         let mut sizes = Self { rows: vec![fixed; rows.len()], children: Vec::new() };
         for (leaf, column) in record.leaves.iter().zip(&columns.leaves) {
             match (&column.values, leaf.kind) {
-                (Values::Bytes { lengths, .. }, _) => {
+                (Values::Bytes { lengths, .. }, LeafKind::Bytes { slot }) => {
                     let lengths = lengths.get(rows.clone()).unwrap_or_default();
+                    let width = layout.slots.get(slot).map_or(0, |slot| slot.width);
                     for (size, length) in sizes.rows.iter_mut().zip(lengths) {
-                        *size = size.saturating_add(*length);
+                        // Lengths are below 2^31.
+                        *size = size.saturating_add(length + width);
                     }
                 }
                 (Values::List { offsets, items }, LeafKind::List { child, .. }) => {
@@ -615,13 +617,6 @@ impl Write<'_> {
                         }
                     }
                 }
-                (LeafKind::Bytes { slot }, Values::Bytes { lengths, .. }) => {
-                    let slot = self.slot(slot);
-                    let lengths = &lengths[tile.rows.clone()];
-                    let values =
-                        lengths.iter().map(|length| u64::from(*length).wrapping_sub(slot.base));
-                    self.numbers(slot, tile, starts, None, numbers, out, values);
-                }
                 (LeafKind::List { count, bytes, child }, Values::List { offsets, .. }) => {
                     let slot = self.slot(count);
                     let all = offsets;
@@ -715,31 +710,23 @@ impl Write<'_> {
         cursors.extend(starts.iter().zip(sizes).map(|(start, size)| (start + fixed, start + size)));
         for (leaf, column) in self.record.leaves.iter().zip(&self.columns.leaves) {
             match (leaf.kind, &column.values) {
-                (LeafKind::Bytes { .. }, Values::Bytes { lengths, source }) => {
+                (LeafKind::Bytes { slot }, Values::Bytes { lengths, source }) => {
                     let lengths = &lengths[tile.rows.clone()];
+                    let slot = self.slot(slot);
                     match source {
                         Bytes::Small(offsets, bytes) => {
                             let starts = offsets[tile.rows.clone()].iter();
-                            copy(
-                                bytes,
-                                starts.map(|start| start.as_usize()),
-                                lengths,
-                                cursors,
-                                out,
-                            );
+                            let starts = starts.map(|start| start.as_usize());
+                            copy(slot, bytes, starts, lengths, cursors, out);
                         }
                         Bytes::Large(offsets, bytes) => {
                             let starts = offsets[tile.rows.clone()].iter();
-                            copy(
-                                bytes,
-                                starts.map(|start| start.as_usize()),
-                                lengths,
-                                cursors,
-                                out,
-                            );
+                            let starts = starts.map(|start| start.as_usize());
+                            copy(slot, bytes, starts, lengths, cursors, out);
                         }
                         Bytes::View(views, buffers) => {
-                            copy_views(&views[tile.rows.clone()], buffers, lengths, cursors, out);
+                            let views = &views[tile.rows.clone()];
+                            copy_views(slot, views, buffers, lengths, cursors, out);
                         }
                     }
                 }
@@ -802,7 +789,23 @@ fn copy_one(from: &[u8], start: usize, length: usize, to: usize, limit: usize, o
     }
 }
 
+/// Writes the prefix of a string and returns where its bytes go.
+#[inline]
+fn prefix(slot: Slot, length: u32, to: usize, limit: usize, out: &mut [u8]) -> usize {
+    let bytes = u64::from(length).wrapping_sub(slot.base).to_le_bytes();
+    let width = slot.width as usize;
+    // What is too much is overwritten by what follows in the row.
+    if to + 4 <= limit {
+        out[to..to + 4].copy_from_slice(&bytes[..4]);
+    } else {
+        out[to..to + width].copy_from_slice(&bytes[..width]);
+    }
+    to + width
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "blocks are smaller than 2^31")]
 fn copy(
+    slot: Slot,
     from: &[u8],
     starts: impl Iterator<Item = usize>,
     lengths: &[u32],
@@ -810,15 +813,18 @@ fn copy(
     out: &mut [u8],
 ) {
     for ((start, length), (cursor, end)) in starts.zip(lengths).zip(cursors) {
-        if *length > 0 {
-            copy_one(from, start, *length as usize, *cursor as usize, *end as usize, out);
-            *cursor += length;
+        let (limit, bytes) = (*end as usize, *length as usize);
+        let to = prefix(slot, *length, *cursor as usize, limit, out);
+        if bytes > 0 {
+            copy_one(from, start, bytes, to, limit, out);
         }
+        *cursor = (to + bytes) as u32;
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "parts of a view")]
+#[expect(clippy::cast_possible_truncation, reason = "parts of a view; blocks are below 2^31")]
 fn copy_views(
+    slot: Slot,
     views: &[u128],
     buffers: &[arrow_buffer::Buffer],
     lengths: &[u32],
@@ -826,21 +832,22 @@ fn copy_views(
     out: &mut [u8],
 ) {
     for ((view, length), (cursor, end)) in views.iter().zip(lengths).zip(cursors) {
-        let (length, to, limit) = (*length as usize, *cursor as usize, *end as usize);
-        if length == 0 {
+        let (limit, bytes) = (*end as usize, *length as usize);
+        let to = prefix(slot, *length, *cursor as usize, limit, out);
+        *cursor = (to + bytes) as u32;
+        if bytes == 0 {
             continue;
         }
-        if length <= 12 {
-            let bytes = view.to_le_bytes();
+        if bytes <= 12 {
+            let inline = view.to_le_bytes();
             if to + 12 <= limit {
-                out[to..to + 12].copy_from_slice(&bytes[4..]);
+                out[to..to + 12].copy_from_slice(&inline[4..]);
             } else {
-                out[to..to + length].copy_from_slice(&bytes[4..4 + length]);
+                out[to..to + bytes].copy_from_slice(&inline[4..4 + bytes]);
             }
         } else {
             let buffer = &buffers[(view >> 64) as u32 as usize];
-            copy_one(buffer, (view >> 96) as usize, length, to, limit, out);
+            copy_one(buffer, (view >> 96) as usize, bytes, to, limit, out);
         }
-        *cursor += length as u32;
     }
 }

@@ -167,7 +167,7 @@ fn bounds(
         LeafKind::Float { .. } => floats(field, columns),
         LeafKind::Fixed { .. } => None,
         LeafKind::Bytes { .. } => {
-            let mut extremes = Extremes::default();
+            let mut extremes = Extremes { min: None, max: None, heads: (u64::MAX, 0) };
             for (column, rows) in columns {
                 let Values::Bytes { lengths, source } = &column.values else { return None };
                 extremes.take_all(source, lengths, column.nulls.as_ref(), rows.clone());
@@ -208,8 +208,22 @@ fn floats(field: &Field, columns: &[(&Column, Range<usize>)]) -> Option<(Vec<u8>
     is_number.then(|| (zero(min, -0.0).to_le_bytes().into(), zero(max, 0.0).to_le_bytes().into()))
 }
 
+/// Compares strings whose first 8 bytes, or all of them and zeros, are the same.
+fn is_less(value: &[u8], than: Option<&[u8]>) -> bool {
+    than.is_none_or(|than| match value.len().max(than.len()) <= 8 {
+        true => value.len() < than.len(),
+        false => value < than,
+    })
+}
+
+fn is_greater(value: &[u8], than: Option<&[u8]>) -> bool {
+    than.is_none_or(|than| match value.len().max(than.len()) <= 8 {
+        true => value.len() > than.len(),
+        false => value > than,
+    })
+}
+
 /// The smallest and the largest of some strings.
-#[derive(Default)]
 struct Extremes<'a> {
     min: Option<&'a [u8]>,
     max: Option<&'a [u8]>,
@@ -219,23 +233,11 @@ struct Extremes<'a> {
 
 impl<'a> Extremes<'a> {
     #[inline]
-    fn take(&mut self, value: &'a [u8]) {
-        let head = match value.first_chunk() {
-            Some(head) => u64::from_be_bytes(*head),
-            None => {
-                let mut head = [0; 8];
-                head.iter_mut().zip(value).for_each(|(to, from)| *to = *from);
-                u64::from_be_bytes(head)
-            }
-        };
-        let (Some(min), Some(max)) = (self.min, self.max) else {
-            (self.min, self.max, self.heads) = (Some(value), Some(value), (head, head));
-            return;
-        };
-        if head < self.heads.0 || head == self.heads.0 && value < min {
+    fn take(&mut self, head: u64, value: &'a [u8]) {
+        if head < self.heads.0 || head == self.heads.0 && is_less(value, self.min) {
             (self.min, self.heads.0) = (Some(value), head);
         }
-        if head > self.heads.1 || head == self.heads.1 && value > max {
+        if head > self.heads.1 || head == self.heads.1 && is_greater(value, self.max) {
             (self.max, self.heads.1) = (Some(value), head);
         }
     }
@@ -252,17 +254,17 @@ impl<'a> Extremes<'a> {
                 continue;
             }
             let length = lengths.get(row).map_or(0, |length| *length as usize);
-            if let Some(value) = source.value(row, length) {
-                self.take(value);
+            if let Some((head, value)) = source.value(row, length) {
+                self.take(head, value);
             }
         }
     }
 }
 
 impl Bytes {
-    /// The bytes of a row, which are `length`.
+    /// The bytes of a row, which are `length`, and the first 8 of them as a number.
     #[inline]
-    fn value(&self, row: usize, length: usize) -> Option<&[u8]> {
+    fn value(&self, row: usize, length: usize) -> Option<(u64, &[u8])> {
         let (bytes, start): (&[u8], usize) = match self {
             Self::Small(offsets, bytes) => (bytes, offsets.get(row)?.as_usize()),
             Self::Large(offsets, bytes) => (bytes, offsets.get(row)?.as_usize()),
@@ -277,7 +279,19 @@ impl Bytes {
                 }
             }
         };
-        bytes.get(start..start + length)
+        let value = bytes.get(start..start + length)?;
+        let head = match bytes.get(start..).and_then(|bytes| bytes.first_chunk()) {
+            // Of what follows the value nothing is kept.
+            Some(head) if length > 0 => {
+                u64::from_be_bytes(*head) & u64::MAX << (64 - 8 * length.min(8))
+            }
+            _ => {
+                let mut head = [0; 8];
+                head.iter_mut().zip(value).for_each(|(to, from)| *to = *from);
+                u64::from_be_bytes(head)
+            }
+        };
+        Some((head, value))
     }
 }
 

@@ -235,7 +235,7 @@ impl<W: Write> Writer<W> {
         }
         let parts: Vec<(&Columns, Range<usize>)> =
             pending.iter().map(|part| (&*part.columns, part.rows.clone())).collect();
-        self.raw.clear();
+        self.begin();
         let ranges = encode::block(&self.record, &parts, &mut self.raw)?;
         self.taken = (self.taken.0 + self.raw.len() as u64, self.taken.1 + estimate);
         let rows: usize = parts.iter().map(|(_, rows)| rows.len()).sum();
@@ -267,33 +267,48 @@ impl<W: Write> Writer<W> {
         };
         self.stored.clear();
         self.stored.resize(SECTION_BYTES, 0);
+        let raw = self.raw.get(SECTION_BYTES..).unwrap_or_default();
+        let raw_bytes = narrow(raw.len())?;
         let codec = self
             .compressor
-            .compress(&self.raw, &mut self.stored)
+            .compress(raw, &mut self.stored)
             .map_err(|error| Error::Io { file: self.name.clone(), error })?;
-        let content = self.stored.get(SECTION_BYTES..).unwrap_or_default();
-        let section = Section {
+        let mut section = match codec {
+            Some(_) => std::mem::take(&mut self.stored),
+            None => std::mem::take(&mut self.raw),
+        };
+        let content = section.get(SECTION_BYTES..).unwrap_or_default();
+        let head = Section {
             kind,
             offset: self.offset,
             first_row: self.rows,
             count,
-            raw: narrow(self.raw.len())?,
+            raw: raw_bytes,
             stored: narrow(content.len())?,
-            codec,
+            codec: codec.unwrap_or_default(),
             checksum: crc32c::crc32c(content),
         };
-        if let Some(head) = self.stored.first_chunk_mut() {
-            *head = section.to_bytes(self.file);
+        if let Some(to) = section.first_chunk_mut() {
+            *to = head.to_bytes(self.file);
         }
         if kind == Kind::Footer {
-            let end = section.end() + TRAILER_BYTES as u64;
-            let trailer = Trailer { footer: section.offset, end };
-            self.stored.extend_from_slice(&trailer.to_bytes(self.file));
+            let end = head.end() + TRAILER_BYTES as u64;
+            let trailer = Trailer { footer: head.offset, end };
+            section.extend_from_slice(&trailer.to_bytes(self.file));
         }
-        let stored = std::mem::take(&mut self.stored);
-        let result = self.put(&stored);
-        self.stored = stored;
+        let result = self.put(&section);
+        // The memory is used again.
+        match codec {
+            Some(_) => self.stored = section,
+            None => self.raw = section,
+        }
         result
+    }
+
+    /// Empties `raw` but for the place of a section's head.
+    fn begin(&mut self) {
+        self.raw.clear();
+        self.raw.resize(SECTION_BYTES, 0);
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
@@ -316,7 +331,7 @@ impl<W: Write> Writer<W> {
 
     fn end(&mut self) -> Result<()> {
         self.flush()?;
-        self.raw.clear();
+        self.begin();
         self.footer.write(&mut self.raw);
         let count = u32::try_from(self.footer.entries.len()).unwrap_or(u32::MAX);
         self.section(Kind::Footer, count)?;
