@@ -22,6 +22,7 @@ mod rows;
 mod schema;
 mod source;
 mod statistics;
+mod typed;
 mod values;
 mod writer;
 
@@ -31,4 +32,5 @@ pub use reader::{Batches, BlockInfo, ColumnStatistics, ReadOptions, Reader};
 pub use resolve::Plan;
 pub use schema::{DEPTH_MAX, Field, Schema, Strings, Type, Unit, keys};
 pub use source::ReadAt;
+pub use typed::TypedRows;
 pub use writer::{Salvaged, WriteOptions, Writer, salvage};

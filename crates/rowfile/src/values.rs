@@ -233,7 +233,7 @@ fn float(json: &Value) -> Option<f64> {
 }
 
 /// `-1.50` as an integer, with `scale` digits behind the point.
-fn decimal(text: &str, precision: u8, scale: i8) -> Option<i256> {
+pub(crate) fn decimal(text: &str, precision: u8, scale: i8) -> Option<i256> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(rest) => ("-", rest),
         None => ("", text),

@@ -19,6 +19,10 @@ use crate::layout::{BLOCK_BYTES_MAX, Record};
 use crate::reader::{ReadOptions, Reader};
 use crate::schema::{Field, Schema, Type};
 use crate::statistics;
+use crate::typed::RowBuilder;
+
+/// Typed rows that become a batch.
+const TYPED_ROWS: usize = 1024;
 
 /// How to write.
 #[derive(Debug, Clone)]
@@ -84,6 +88,8 @@ pub struct Writer<W: Write> {
     pending_bytes: u64,
     /// What blocks took so far, and what they could have taken at most.
     taken: (u64, u64),
+    /// Rows that were given one by one.
+    typed: RowBuilder,
     /// The schema of the last batch, if it has been looked at.
     checked: Option<SchemaRef>,
     /// A block before compression, and as it is written.
@@ -127,6 +133,7 @@ impl<W: Write> Writer<W> {
             .map_err(|error| Error::Io { file: name.into(), error })?;
         let record = Record::new(&header.schema);
         let leaves = statistics::leaves(&record);
+        let typed = RowBuilder::new(&header.schema);
         Ok(Self {
             sink,
             name: name.into(),
@@ -142,6 +149,7 @@ impl<W: Write> Writer<W> {
             pending: Vec::new(),
             pending_bytes: 0,
             taken: (1, 1),
+            typed,
             checked: None,
             raw: Vec::new(),
             stored: Vec::new(),
@@ -158,7 +166,8 @@ impl<W: Write> Writer<W> {
     /// Rows of the file so far, those included that wait for their block to fill up.
     #[must_use]
     pub fn rows(&self) -> u64 {
-        self.rows + self.pending.iter().map(|part| part.rows.len() as u64).sum::<u64>()
+        let pending: usize = self.pending.iter().map(|part| part.rows.len()).sum();
+        self.rows + pending as u64 + self.typed.rows() as u64
     }
 
     /// Bytes of the file so far.
@@ -176,6 +185,35 @@ impl<W: Write> Writer<W> {
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         self.check_sound()?;
         self.check_schema(&batch.schema())?;
+        self.write_typed()?;
+        self.write_checked(batch)
+    }
+
+    /// Adds one row: a struct, or a map with names for keys. See [`Reader::rows_as`] for an
+    /// example, and for what becomes of which type.
+    ///
+    /// # Errors
+    /// If the row has a field that the schema has not, lacks one that has neither a default nor may be
+    /// null, or has a value of the wrong type; the row is not added then. As
+    /// [`write`](Self::write) otherwise.
+    pub fn write_row<T: serde::Serialize + ?Sized>(&mut self, row: &T) -> Result<()> {
+        self.check_sound()?;
+        self.typed.push(row)?;
+        if self.typed.rows() >= TYPED_ROWS {
+            self.write_typed()?;
+        }
+        Ok(())
+    }
+
+    fn write_typed(&mut self) -> Result<()> {
+        if self.typed.rows() == 0 {
+            return Ok(());
+        }
+        let batch = self.typed.take()?;
+        self.write_checked(&batch)
+    }
+
+    fn write_checked(&mut self, batch: &RecordBatch) -> Result<()> {
         let columns =
             Columns::new(&self.record, &self.schema.fields, batch.columns(), batch.num_rows())?;
         let sizes = encode::sizes_max(&self.record, &columns)?;
@@ -190,7 +228,7 @@ impl<W: Write> Writer<W> {
             if (full || self.pending_bytes + size > BLOCK_BYTES_MAX) && self.pending_bytes > 0 {
                 self.pend(&columns, first..row);
                 first = row;
-                self.flush()?;
+                self.flush_pending()?;
             }
             self.pending_bytes += size;
         }
@@ -228,6 +266,11 @@ impl<W: Write> Writer<W> {
     /// If the sink fails.
     pub fn flush(&mut self) -> Result<()> {
         self.check_sound()?;
+        self.write_typed()?;
+        self.flush_pending()
+    }
+
+    fn flush_pending(&mut self) -> Result<()> {
         let pending = std::mem::take(&mut self.pending);
         let estimate = std::mem::take(&mut self.pending_bytes);
         if pending.is_empty() {
