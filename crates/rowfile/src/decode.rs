@@ -389,6 +389,9 @@ impl Rows<'_> {
                 reason: "it is null, which the reader's schema does not allow".into(),
             });
         }
+        // What is null with a struct that holds it is none of a field that may not be null.
+        let skipped = nulls.clone();
+        let nulls = nulls.filter(|_| out.field.is_nullable());
         let data_type = out.field.data_type();
         match &out.node {
             Node::Null => Ok(match data_type {
@@ -404,9 +407,14 @@ impl Rows<'_> {
                 let values = values.unwrap_or_else(|| BooleanBuffer::new_unset(starts.len()));
                 Ok(Arc::new(BooleanArray::new(values, nulls)))
             }
-            Node::Integer { slot, signed, times } => {
-                self.integer(out, self.slot(*slot), *signed, *times, starts, nulls)
-            }
+            Node::Integer { slot, signed, times } => self.integer(
+                out,
+                self.slot(*slot),
+                (*signed, *times),
+                starts,
+                skipped.as_ref(),
+                nulls,
+            ),
             Node::Wide { slot } => {
                 let slot = self.slot(*slot);
                 match data_type {
@@ -450,7 +458,8 @@ impl Rows<'_> {
             }
             Node::Bytes { want } => self.text(out, places.spans(*want), nulls),
             Node::Enum { slot, keys, names, symbols } => {
-                self.symbols(out, self.slot(*slot), keys, names, symbols, starts, nulls)
+                let known = (keys.as_slice(), names.as_slice(), symbols);
+                self.symbols(out, self.slot(*slot), known, starts, skipped.as_ref(), nulls)
             }
             Node::List { want, count, child, items } => {
                 let (Some(record), Some(layout)) =
@@ -474,7 +483,7 @@ impl Rows<'_> {
                 list(&out.field, &offsets, arrays, nulls)
             }
             Node::Struct(fields) => {
-                let all = NullBuffer::union(nulls.as_ref(), outer);
+                let all = NullBuffer::union(skipped.as_ref(), outer);
                 let arrays: Result<Vec<_>, _> =
                     fields.iter().map(|out| self.out(out, places, all.as_ref())).collect();
                 let DataType::Struct(inner) = data_type else {
@@ -500,9 +509,9 @@ impl Rows<'_> {
         &self,
         out: &Out,
         slot: Slot,
-        signed: bool,
-        times: i64,
+        (signed, times): (bool, i64),
         starts: &[u32],
+        skipped: Option<&NullBuffer>,
         nulls: Option<NullBuffer>,
     ) -> Result<ArrayRef, Fault> {
         let data_type = out.field.data_type();
@@ -510,7 +519,7 @@ impl Rows<'_> {
             let mut values = Vec::with_capacity(starts.len());
             for (row, start) in starts.iter().enumerate() {
                 let value = slot.get(self.bytes, *start).cast_signed();
-                let is_null = nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
+                let is_null = skipped.is_some_and(|nulls| nulls.is_null(row));
                 match value.checked_mul(times) {
                     Some(value) => values.push(value),
                     None if is_null => values.push(0),
@@ -642,20 +651,18 @@ impl Rows<'_> {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what an enum is made of")]
     fn symbols(
         &self,
         out: &Out,
         slot: Slot,
-        keys: &[Option<i32>],
-        names: &[String],
-        symbols: &ArrayRef,
+        (keys, names, symbols): (&[Option<i32>], &[String], &ArrayRef),
         starts: &[u32],
+        skipped: Option<&NullBuffer>,
         nulls: Option<NullBuffer>,
     ) -> Result<ArrayRef, Fault> {
         let mut found = Vec::with_capacity(starts.len());
         for (row, start) in starts.iter().enumerate() {
-            if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+            if skipped.is_some_and(|nulls| nulls.is_null(row)) {
                 found.push(0);
                 continue;
             }

@@ -119,7 +119,7 @@ pub enum Error {
     },
 
     /// A column that is asked for and is not there.
-    #[error("unknown column `{column}`{hint}; columns: {columns}")]
+    #[error("unknown column `{column}`{hint}\ncolumns: {columns}")]
     UnknownColumn {
         /// The name asked for.
         column: String,
