@@ -831,14 +831,16 @@ impl Rows<'_> {
 /// Copies `length` bytes to `at` of `to`, which has [`COPY_BYTES`] more than it needs.
 #[inline]
 fn append(from: &[u8], start: usize, length: usize, to: &mut [u8], at: usize) {
-    let rounded = length.next_multiple_of(COPY_BYTES);
-    if length <= 64
-        && let Some(from) = from.get(start..start + rounded)
-        && let Some(to) = to.get_mut(at..at + rounded)
+    if length <= COPY_BYTES
+        && let Some(from) = from.get(start..start + COPY_BYTES)
+        && let Some(to) = to.get_mut(at..at + COPY_BYTES)
     {
-        for (to, from) in to.chunks_exact_mut(COPY_BYTES).zip(from.chunks_exact(COPY_BYTES)) {
-            to.copy_from_slice(from);
-        }
+        to.copy_from_slice(from);
+    } else if length <= 2 * COPY_BYTES
+        && let Some(from) = from.get(start..start + 2 * COPY_BYTES)
+        && let Some(to) = to.get_mut(at..at + 2 * COPY_BYTES)
+    {
+        to.copy_from_slice(from);
     } else if let (Some(from), Some(to)) =
         (from.get(start..start + length), to.get_mut(at..at + length))
     {

@@ -775,15 +775,17 @@ fn put<const WIDTH: usize>(slot: Slot, starts: &[u32], numbers: &[u64], out: &mu
 /// Strings are copied in units of this.
 pub(crate) const COPY_BYTES: usize = 16;
 
-/// Copies `length` bytes from `from`, 16 at a time if neither side ends before.
+/// Copies `length` bytes from `from`; if neither side ends before, 16 of which some are too many.
 #[inline]
 fn copy_one(from: &[u8], start: usize, length: usize, to: usize, limit: usize, out: &mut [u8]) {
-    let rounded = length.next_multiple_of(COPY_BYTES);
-    if length <= 64 && start + rounded <= from.len() && to + rounded <= limit {
-        let (from, out) = (&from[start..start + rounded], &mut out[to..to + rounded]);
-        for (out, from) in out.chunks_exact_mut(COPY_BYTES).zip(from.chunks_exact(COPY_BYTES)) {
-            out.copy_from_slice(from);
-        }
+    // No loop: compilers make a call of one.
+    if length <= COPY_BYTES && start + COPY_BYTES <= from.len() && to + COPY_BYTES <= limit {
+        out[to..to + COPY_BYTES].copy_from_slice(&from[start..start + COPY_BYTES]);
+    } else if (COPY_BYTES..=2 * COPY_BYTES).contains(&length) {
+        out[to..to + COPY_BYTES].copy_from_slice(&from[start..start + COPY_BYTES]);
+        let last = length - COPY_BYTES;
+        let from = &from[start + last..start + length];
+        out[to + last..to + length].copy_from_slice(from);
     } else {
         out[to..to + length].copy_from_slice(&from[start..start + length]);
     }

@@ -1,4 +1,19 @@
-//! A file of typed rows whose schema is written once.
+//! A file of typed rows whose schema is written once: checksummed, splittable, appendable, read
+//! as another schema by Avro's rules, to and from Arrow or serde.
+//!
+//! ```text
+//!   batches ── columns ── encode ──► blocks ── codec, format ──► file          (writer)
+//!   rows ─ typed ─┘         └ layout, statistics                   │
+//!   batches ◄── decode ◄── plan (resolve: writer × reader) ◄───────┘          (reader)
+//! ```
+//!
+//! The schema is compiled once into a record of bits and slots (`layout`), and a pair of schemas
+//! into a [`Plan`]. Both directions take two passes over a block: lengths, then bytes, column by
+//! column. `docs/formats/rowfile.md` has every byte.
+//!
+//! The crate knows nothing of queries or threads; it reads what implements [`ReadAt`] and
+//! writes to what implements [`std::io::Write`].
+
 #![cfg_attr(
     not(test),
     deny(
@@ -34,3 +49,7 @@ pub use schema::{DEPTH_MAX, Field, Schema, Strings, Type, Unit, keys};
 pub use source::ReadAt;
 pub use typed::TypedRows;
 pub use writer::{Salvaged, WriteOptions, Writer, salvage};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

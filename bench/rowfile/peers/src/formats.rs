@@ -16,7 +16,8 @@ use crate::{BATCH_ROWS, Result};
 
 /// A format with a codec.
 pub trait Format {
-    fn encode(&self, schema: &SchemaRef, batches: &[RecordBatch]) -> Result<Vec<u8>>;
+    /// Appends to `out`, which is empty.
+    fn encode(&self, schema: &SchemaRef, batches: &[RecordBatch], out: Vec<u8>) -> Result<Vec<u8>>;
 
     /// All columns, or those of the given positions.
     fn decode(
@@ -88,10 +89,10 @@ fn rowfile(codec: Codec, view: bool) -> Box<dyn Format> {
 }
 
 impl Format for Rowfile {
-    fn encode(&self, schema: &SchemaRef, batches: &[RecordBatch]) -> Result<Vec<u8>> {
+    fn encode(&self, schema: &SchemaRef, batches: &[RecordBatch], out: Vec<u8>) -> Result<Vec<u8>> {
         let schema = tidemill_rowfile::Schema::from_arrow(schema)?;
         let options = WriteOptions { codec: self.codec, ..WriteOptions::default() };
-        let mut writer = Writer::new(Vec::new(), &schema, options)?;
+        let mut writer = Writer::new(out, &schema, options)?;
         for batch in batches {
             writer.write(batch)?;
         }
@@ -125,10 +126,10 @@ struct Avro {
 }
 
 impl Format for Avro {
-    fn encode(&self, schema: &SchemaRef, batches: &[RecordBatch]) -> Result<Vec<u8>> {
+    fn encode(&self, schema: &SchemaRef, batches: &[RecordBatch], out: Vec<u8>) -> Result<Vec<u8>> {
         let mut writer = arrow_avro::writer::WriterBuilder::new(schema.as_ref().clone())
             .with_compression(self.codec)
-            .build::<_, arrow_avro::writer::format::AvroOcfFormat>(Vec::new())?;
+            .build::<_, arrow_avro::writer::format::AvroOcfFormat>(out)?;
         for batch in batches {
             writer.write(batch)?;
         }
@@ -161,11 +162,9 @@ impl Format for Avro {
 struct Ipc(Option<arrow_ipc::CompressionType>);
 
 impl Format for Ipc {
-    fn encode(&self, schema: &SchemaRef, batches: &[RecordBatch]) -> Result<Vec<u8>> {
-        let options =
-            arrow_ipc::writer::IpcWriteOptions::default().try_with_compression(self.0)?;
-        let mut writer =
-            arrow_ipc::writer::FileWriter::try_new_with_options(Vec::new(), schema, options)?;
+    fn encode(&self, schema: &SchemaRef, batches: &[RecordBatch], out: Vec<u8>) -> Result<Vec<u8>> {
+        let options = arrow_ipc::writer::IpcWriteOptions::default().try_with_compression(self.0)?;
+        let mut writer = arrow_ipc::writer::FileWriter::try_new_with_options(out, schema, options)?;
         for batch in batches {
             writer.write(batch)?;
         }
@@ -192,9 +191,9 @@ impl Format for Ipc {
 struct Parquet(Compression);
 
 impl Format for Parquet {
-    fn encode(&self, schema: &SchemaRef, batches: &[RecordBatch]) -> Result<Vec<u8>> {
+    fn encode(&self, schema: &SchemaRef, batches: &[RecordBatch], out: Vec<u8>) -> Result<Vec<u8>> {
         let properties = WriterProperties::builder().set_compression(self.0).build();
-        let mut writer = ArrowWriter::try_new(Vec::new(), schema.clone(), Some(properties))?;
+        let mut writer = ArrowWriter::try_new(out, schema.clone(), Some(properties))?;
         for batch in batches {
             writer.write(batch)?;
         }
@@ -231,8 +230,8 @@ fn parquet_bytes(bytes: &[u8]) -> bytes::Bytes {
 struct Json;
 
 impl Format for Json {
-    fn encode(&self, _: &SchemaRef, batches: &[RecordBatch]) -> Result<Vec<u8>> {
-        let mut writer = arrow_json::LineDelimitedWriter::new(Vec::new());
+    fn encode(&self, _: &SchemaRef, batches: &[RecordBatch], out: Vec<u8>) -> Result<Vec<u8>> {
+        let mut writer = arrow_json::LineDelimitedWriter::new(out);
         for batch in batches {
             writer.write(batch)?;
         }
@@ -263,8 +262,8 @@ impl Format for Json {
 struct Copy;
 
 impl Format for Copy {
-    fn encode(&self, _: &SchemaRef, batches: &[RecordBatch]) -> Result<Vec<u8>> {
-        let mut out = Vec::new();
+    fn encode(&self, _: &SchemaRef, batches: &[RecordBatch], out: Vec<u8>) -> Result<Vec<u8>> {
+        let mut out = out;
         for column in batches.iter().flat_map(RecordBatch::columns) {
             buffers(&arrow_array::Array::to_data(column), &mut out);
         }
@@ -291,4 +290,3 @@ fn buffers(data: &arrow_data::ArrayData, out: &mut Vec<u8>) {
         buffers(child, out);
     }
 }
-

@@ -47,14 +47,43 @@ impl Random {
 }
 
 const WORDS: &[&str] = &[
-    "request", "order", "timeout", "after", "retry", "shipped", "cart", "customer", "payment",
-    "queue", "Lieferung", "größe", "заказ", "не найден", "订单", "updated", "cache", "miss", "slow",
+    "request",
+    "order",
+    "timeout",
+    "after",
+    "retry",
+    "shipped",
+    "cart",
+    "customer",
+    "payment",
+    "queue",
+    "Lieferung",
+    "größe",
+    "заказ",
+    "не найден",
+    "订单",
+    "updated",
+    "cache",
+    "miss",
+    "slow",
     "upstream",
 ];
 const COUNTRIES: &[&str] = &["US", "DE", "GB", "FR", "IN", "JP", "BR", "CA", "PL", "SE", "AU"];
 const CITIES: &[&str] = &[
-    "New York", "Berlin", "London", "Paris", "Mumbai", "Tokyo", "São Paulo", "Toronto", "Kraków",
-    "Göteborg", "Sydney", "San Francisco", "Hamburg", "Manchester",
+    "New York",
+    "Berlin",
+    "London",
+    "Paris",
+    "Mumbai",
+    "Tokyo",
+    "São Paulo",
+    "Toronto",
+    "Kraków",
+    "Göteborg",
+    "Sydney",
+    "San Francisco",
+    "Hamburg",
+    "Manchester",
 ];
 const BROWSERS: &[&str] = &["Chrome", "Safari", "Firefox", "Edge", "Samsung Internet", "Opera"];
 const SYSTEMS: &[&str] = &["Windows", "iOS", "Android", "Mac OS X", "Linux"];
@@ -79,18 +108,33 @@ const STRINGS: &[(&str, bool, Make)] = &[
     ("os", false, |r| r.of(SYSTEMS).into()),
     ("os_version", false, |r| format!("{}.{}", 8 + r.below(10), r.below(7))),
     ("browser", false, |r| r.of(BROWSERS).into()),
-    ("browser_version", false, |r| format!("{}.0.{}.{}", 90 + r.below(50), r.below(7000), r.below(200))),
+    ("browser_version", false, |r| {
+        format!("{}.0.{}.{}", 90 + r.below(50), r.below(7000), r.below(200))
+    }),
     ("user_agent", false, |r| {
         format!(
             "Mozilla/5.0 ({}; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) {}/{}.0.0.0 Safari/537.36",
-            r.of(SYSTEMS), r.of(BROWSERS), 90 + r.below(50),
+            r.of(SYSTEMS),
+            r.of(BROWSERS),
+            90 + r.below(50),
         )
     }),
-    ("ip", false, |r| format!("{}.{}.{}.{}", 1 + r.below(223), r.below(256), r.below(256), r.below(256))),
+    ("ip", false, |r| {
+        format!("{}.{}.{}.{}", 1 + r.below(223), r.below(256), r.below(256), r.below(256))
+    }),
     ("method", false, |r| r.of(&["GET", "POST", "PUT", "DELETE"]).into()),
-    ("url", false, |r| format!("https://shop.example.com{}?item={}&ref={}", r.of(PATHS), r.below(1_000_000), r.hex(8))),
+    ("url", false, |r| {
+        format!(
+            "https://shop.example.com{}?item={}&ref={}",
+            r.of(PATHS),
+            r.below(1_000_000),
+            r.hex(8)
+        )
+    }),
     ("path", false, |r| r.of(PATHS).into()),
-    ("referrer", true, |r| format!("https://{}.example.org/{}", r.of(&["www", "search", "news"]), r.hex(10))),
+    ("referrer", true, |r| {
+        format!("https://{}.example.org/{}", r.of(&["www", "search", "news"]), r.hex(10))
+    }),
     ("host", false, |r| format!("web-{:03}.eu-central.example.net", r.below(200))),
     ("service", false, |r| r.of(&["storefront", "search", "checkout", "accounts"]).into()),
     ("pod", false, |r| format!("storefront-{}-{}", &r.hex(10), &r.hex(5))),
@@ -101,9 +145,13 @@ const STRINGS: &[(&str, bool, Make)] = &[
     ("message", false, |r| r.words(12)),
     ("experiment", true, |r| format!("exp-{:03}", r.below(40))),
     ("variant", true, |r| r.of(&["control", "a", "b"]).into()),
-    ("campaign", true, |r| format!("2026-{:02}-{}", 1 + r.below(12), r.of(&["newsletter", "social", "video"]))),
+    ("campaign", true, |r| {
+        format!("2026-{:02}-{}", 1 + r.below(12), r.of(&["newsletter", "social", "video"]))
+    }),
     ("currency", true, |r| r.of(&["EUR", "USD", "GBP", "JPY"]).into()),
-    ("content_type", false, |r| r.of(&["text/html; charset=utf-8", "application/json", "image/webp"]).into()),
+    ("content_type", false, |r| {
+        r.of(&["text/html; charset=utf-8", "application/json", "image/webp"]).into()
+    }),
     ("cache", false, |r| r.of(&["HIT", "MISS", "BYPASS"]).into()),
     ("tls", false, |r| r.of(&["TLSv1.3", "TLSv1.2"]).into()),
 ];
