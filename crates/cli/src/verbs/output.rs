@@ -105,6 +105,9 @@ pub fn finish(
         Ok(())
     });
     bar.clear();
+    if let Some(warning) = running.take_warning() {
+        terminal::warn(&warning);
+    }
     let written = written?;
     let found = running
         .coverage()
@@ -130,6 +133,9 @@ pub fn finish_without_rows(
         },
     );
     bar.clear();
+    if let Some(warning) = running.take_warning() {
+        terminal::warn(&warning);
+    }
     ended?;
     let found = running
         .coverage()
