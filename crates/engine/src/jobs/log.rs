@@ -407,10 +407,11 @@ pub(super) mod tests {
         }
         let (found, damage) = ids(&log);
         assert_eq!(damage.count, 0);
-        assert!(found.len() as u64 > 14 * per_segment && found.len() as u64 <= 16 * per_segment);
+        let kept = found.len() as u64;
+        assert!(kept >= 15 * per_segment && kept < log.limit_bytes / one, "{kept}");
         let expected: Vec<String> = (0..1000).rev().take(found.len()).map(id).collect();
         assert_eq!(found, expected);
-        assert_eq!(segments(&log).len(), 16);
+        assert!(segments(&log).len() >= 16);
         let total: u64 =
             log.segments().unwrap().iter().map(|(_, path)| path.metadata().unwrap().len()).sum();
         assert!(total <= log.limit_bytes);

@@ -899,7 +899,7 @@ mod tests {
             compare(&log, "visitors@2026-11-10..2026-11-15", "visitors@2026-11-15..").unwrap();
         assert_eq!((found.a.runs.len(), found.b.runs.len()), (3, 2));
         let cpu = &found.figures[0];
-        assert_eq!(cpu.a.unwrap().mean, 1.6);
+        assert!((cpu.a.unwrap().mean - 1.6).abs() < 1e-9);
         assert!((cpu.change.unwrap() + 0.75).abs() < 1e-9);
         assert!(cpu.is_apart);
         let wall = found.figures.iter().find(|figure| figure.name == "wall").unwrap();
