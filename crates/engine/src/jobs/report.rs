@@ -16,9 +16,9 @@ use crate::jobs::period::{Period, date_and_time, iso};
 use crate::jobs::record::{Outcome, Record};
 use crate::suggest;
 
-/// The log is in the order in which runs ended, but for clocks that were set and processes
-/// that were slow to write: reading goes on for this long beyond the start of a period.
-const DISORDER_US: u64 = 3_600_000_000;
+/// The log is in the order in which runs ended, but for clocks that were wrong for a while and
+/// processes that were slow to write: reading goes on until so many runs in a row were too old.
+const OLD_RUNS: u32 = 1000;
 
 /// The longest text of a mapper or reducer in a table, in characters.
 const TEXT_WIDTH: usize = 72;
@@ -96,8 +96,10 @@ fn since(
     let wanted = |json: &[u8]| {
         pattern.as_ref().is_none_or(|name| memchr::memmem::find(json, name.as_bytes()).is_some())
     };
+    let mut old = 0;
     while let Some(record) = back.next_where(wanted)? {
-        if record.end_us().saturating_add(DISORDER_US) < period.from_us {
+        old = if record.end_us() < period.from_us { old + 1 } else { 0 };
+        if old > OLD_RUNS {
             break;
         }
         let is_named = name.is_none_or(|name| record.name.as_deref() == Some(name));
@@ -847,11 +849,29 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_was_wrong_for_a_while_hides_nothing_and_old_runs_are_not_read() {
+        let temp = tempfile::tempdir().unwrap();
+        let log = log(temp.path(), LIMIT_BYTES);
+        let append = |number, start_us| log.append(&sample(&id(number), start_us)).unwrap();
+        // Newest last: the oldest would be found, if anybody looked so far.
+        append(0, START_US);
+        (1..=u64::from(OLD_RUNS) + 1).for_each(|number| append(number, 0));
+        append(5000, START_US);
+        append(5001, 0);
+        append(5002, START_US);
+        let filter =
+            Filter { period: Period { from_us: 1 << 30, ..Period::ALWAYS }, name: None, last: 20 };
+        let found: Vec<String> =
+            list(&log, &filter).unwrap().runs.into_iter().map(|run| run.record.id).collect();
+        assert_eq!(found, [id(5002), id(5000)]);
+    }
+
+    #[test]
     fn a_run_is_found_by_its_name_its_beginning_or_its_end() {
         let temp = tempfile::tempdir().unwrap();
         let log = log(temp.path(), LIMIT_BYTES);
         ten(&log);
-        for word in ["20261110T000000-00000003", "20261110T000000-00000003", "00000003"] {
+        for word in ["20261110T000000-00000003", "00000003"] {
             assert_eq!(show(&log, word).unwrap().run.record.id, id(3), "{word}");
         }
         let fails = |word: &str| show(&log, word).unwrap_err().to_string();
