@@ -19,7 +19,7 @@ import harness  # noqa: E402
 from harness import BENCH, Failure, Report, Settings, say  # noqa: E402
 
 # In the order in which they run when none is named.
-BENCHMARKS = ["limits", "flights", "text"]
+BENCHMARKS = ["limits", "flights", "text", "rowfile"]
 
 
 def arguments() -> argparse.Namespace:

@@ -52,9 +52,9 @@ say "clippy"
 cargo clippy --release --locked --workspace --all-targets -- --deny warnings || fault "clippy"
 
 say "Python"
-"$python" -m compileall -q python || fault "Python files that do not compile"
+"$python" -m compileall -q python tests || fault "Python files that do not compile"
 if command -v ruff > /dev/null; then
-    ruff check python && ruff format --check python || fault "ruff"
+    ruff check python tests && ruff format --check python tests || fault "ruff"
 else
     say "ruff is not installed: its checks are left out (pip install ruff)"
 fi

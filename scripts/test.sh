@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Every test: Rust (units, properties, the built binary), then the Python package built as
-# `pip install .` builds it. The last line is the sum of both.
+# `pip install .` builds it, and both against a real S3 server and servers that misbehave. The
+# last line is the sum of them.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 need_cargo
 need_python
@@ -63,7 +64,7 @@ status=0
 }
 
 say "Python tests"
-"$venv/bin/python" -m pytest python/tests 2>&1 | tee "$logs/python.log" || status=$?
+"$venv/bin/python" -m pytest python/tests tests 2>&1 | tee "$logs/python.log" || status=$?
 counts=$(tail -n 1 "$logs/python.log" | awk '{
     for (i = 2; i <= NF; i++) {
         if ($i ~ /^passed/) passed += $(i - 1)

@@ -26,6 +26,7 @@ def query(
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
+    storage_options: Mapping[str, object] | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
@@ -37,8 +38,9 @@ def query(
     Parameters
     ----------
     sql : str
-        One ``SELECT``. A file, a pattern, a folder or ``-`` (standard input) stands in single
-        quotes where SQL has a table: ``FROM 'logs/*.json.zst'``.
+        One ``SELECT``. A file, a URL, a pattern, a folder or ``-`` (standard input) stands in
+        single quotes where SQL has a table: ``FROM 'logs/*.json.zst'``,
+        ``FROM 's3://bucket/logs/*.csv'``.
     source_format : str, optional
         ``csv``, ``tsv``, ``json``, ``access-log``, ``syslog``, ``logfmt``, ``parquet`` or
         ``lines`` where the suffix does not tell.
@@ -58,6 +60,9 @@ def query(
     framing : str, optional
         How the records of a system log are told apart: ``lines`` (the default) or ``octets``
         (each begins with its length).
+    storage_options : mapping, optional
+        How ``s3://``, ``http://`` and ``https://`` are reached, beyond what the environment's
+        ``AWS_*`` variables say: ``{"region": "eu-west-1", "timeout": "10s"}``.
     memory : str or int, optional
         The memory budget: ``"512M"``, ``"50%"``, or bytes. Default: half of the machine's.
     threads : int, optional
@@ -100,6 +105,7 @@ def query(
         strict,
         mismatch,
         framing,
+        storage_options,
     )
     return Result(_tidemill.query(sql, source, _limits(memory, threads, max_bad)))
 
@@ -120,6 +126,7 @@ def read_text(
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
+    storage_options: Mapping[str, object] | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
@@ -131,7 +138,7 @@ def read_text(
     Parameters
     ----------
     url : path or str
-        A file, a pattern, a folder or ``-`` (standard input); ``.gz .zst .bz2 .xz`` are
+        A file, a URL, a pattern, a folder or ``-`` (standard input); ``.gz .zst .bz2 .xz`` are
         decompressed.
     columns : sequence of str, optional
         Names, in the order wanted; ``"a.b"`` is field ``b`` of column ``a``. Default: all.
@@ -142,6 +149,8 @@ def read_text(
         ``csv``, ``tsv``, ``json``, ``access-log``, ``syslog``, ``logfmt`` or ``lines`` where
         the suffix does not tell.
     schema, null, header, delimiter, quote, escape, comment, strict, mismatch, framing : optional
+        As in `query`.
+    storage_options : mapping, optional
         As in `query`.
     memory, threads, max_bad : optional
         As in `query`.
@@ -173,6 +182,7 @@ def read_text(
         strict,
         mismatch,
         framing,
+        storage_options,
     )
     limits = _limits(memory, threads, max_bad)
     wanted = None if columns is None else list(columns)
@@ -191,6 +201,7 @@ def _source(
     strict: bool | None,
     mismatch: str | None,
     framing: str | None,
+    storage_options: Mapping[str, object] | None,
 ) -> dict[str, Any]:
     return {
         "source_format": source_format,
@@ -205,7 +216,22 @@ def _source(
         "strict": strict,
         "mismatch": mismatch,
         "framing": framing,
+        "storage_options": _storage(storage_options),
     }
+
+
+def _storage(options: Mapping[str, object] | None) -> list[tuple[str, str]]:
+    pairs = []
+    for name, value in (options or {}).items():
+        if isinstance(value, bool):
+            value = str(value).lower()
+        elif not isinstance(value, str | int | float):
+            raise UsageError(
+                f"storage option `{name}` must be a str, a number or a bool, not "
+                f"{type(value).__name__}"
+            )
+        pairs.append((name, str(value)))
+    return pairs
 
 
 def run(
@@ -216,6 +242,7 @@ def run(
     format: str | None = None,
     overwrite: bool | None = None,
     max_files: int | None = None,
+    storage_options: Mapping[str, object] | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
@@ -229,10 +256,12 @@ def run(
         tree as a mapping.
     set : mapping, optional
         Keys of the job to replace: ``{"source.url": "logs/2026-12-*"}``.
-    output : path, optional
+    output : path or str, optional
         Where the result goes instead of the job's ``sink.url``.
     format, overwrite, max_files : optional
         As in the job's ``[sink]``.
+    storage_options : mapping, optional
+        As in `query`, for the job's sources and its sink, over what the job says.
     memory, threads, max_bad : optional
         As in the job's ``[run]``, and as in `query`.
 
@@ -270,6 +299,7 @@ def run(
         "format": format,
         "overwrite": overwrite,
         "max_files": max_files,
+        "storage_options": _storage(storage_options),
     }
     limits = _limits(memory, threads, max_bad)
     done = _tidemill.run(path, text, is_json, overrides, sink, limits)

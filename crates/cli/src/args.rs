@@ -106,6 +106,8 @@ pub struct RunArgs {
     #[command(flatten)]
     pub sink: SinkArgs,
     #[command(flatten)]
+    pub storage: StorageArgs,
+    #[command(flatten)]
     pub limits: LimitArgs,
 }
 
@@ -126,6 +128,8 @@ pub struct MergeArgs {
     pub partial: Option<PathBuf>,
     #[command(flatten)]
     pub sink: SinkArgs,
+    #[command(flatten)]
+    pub storage: StorageArgs,
     #[command(flatten)]
     pub limits: LimitArgs,
 }
@@ -290,6 +294,16 @@ pub struct CompletionsArgs {
     pub shell: Shell,
 }
 
+/// How stores are reached.
+#[derive(Debug, Args, Default)]
+#[command(next_help_heading = "Remote data")]
+pub struct StorageArgs {
+    /// A setting of s3://, http:// or https://: region=eu-west-1, endpoint_url=…, timeout=10s
+    /// (repeatable) [env: AWS_*]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    pub storage_option: Vec<(String, String)>,
+}
+
 /// How files are read.
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "Reading")]
@@ -329,6 +343,8 @@ pub struct SourceArgs {
     /// length: RFC 6587) [default: lines]
     #[arg(long, value_name = "lines|octets")]
     pub framing: Option<String>,
+    #[command(flatten)]
+    pub storage: StorageArgs,
 }
 
 /// The quote character, or none.

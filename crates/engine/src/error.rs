@@ -54,6 +54,22 @@ pub enum Error {
         /// The operating system's answer.
         source: std::io::Error,
     },
+    /// A server refused, or did not answer.
+    #[error("cannot {action} `{url}`{}: {reason}{}", At(offset), Hint(hint))]
+    Remote {
+        /// The attempted action, as an infinitive: `read`, `list`, `write`.
+        action: &'static str,
+        /// The object, without what may be secret in its URL.
+        url: String,
+        /// Where in the object, in bytes, if it was in the middle of it.
+        offset: Option<u64>,
+        /// The answer's HTTP status, if there was an answer.
+        status: Option<u16>,
+        /// What the server or the network said, and after how many attempts.
+        reason: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
     /// Input bytes that are not what their format demands, beyond single records.
     #[error("`{path}` is damaged{}: {reason}{}", At(offset), Hint(hint))]
     Corrupt {
@@ -254,6 +270,9 @@ impl Error {
             Error::Usage { .. } => Kind::Usage,
             Error::Interrupted => Kind::Interrupted,
             Error::Internal(_) => Kind::Internal,
+            Error::Unfinished { source, .. } if matches!(**source, Error::Interrupted) => {
+                Kind::Interrupted
+            }
             _ => Kind::Failed,
         }
     }

@@ -3,6 +3,8 @@
 //! ```text
 //! $TIDEMILL_HOME              else $XDG_STATE_HOME/tidemill, else ~/.local/state/tidemill
 //! ├── jobs/                   the job log
+//! ├── uploads/
+//! │   └── 20261120T212055-1a2b3c4d/     one folder per run that writes to a bucket
 //! └── runs/
 //!     └── 20261120T212055-1a2b3c4d/     one folder per run that had something to keep
 //!         └── rejected/

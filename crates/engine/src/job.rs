@@ -15,6 +15,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::error::{Error, Result};
 use crate::query::{NamedSource, Query, schema_from_sql};
+use crate::remote::StorageOptions;
 use crate::sink::SinkSpec;
 use crate::source::{SourceSpec, TextOptions};
 use crate::suggest;
@@ -217,13 +218,6 @@ fn sources(root: &mut Section) -> Result<Vec<NamedSource>> {
         let place = node.place.clone();
         let mut section = root.section(node, "source")?;
         let name = section.text("name")?;
-        if let Some(storage) = section.take("storage") {
-            return Err(section.error(
-                &storage,
-                "`storage` is not in this release: sources are files on disk".to_owned(),
-                Some("fetch the files first, and give their folder as `url`"),
-            ));
-        }
         let spec = SourceSpec {
             url: section.required_text("url", &place)?,
             format: section.parsed_with("format", str::parse)?,
@@ -232,8 +226,9 @@ fn sources(root: &mut Section) -> Result<Vec<NamedSource>> {
                 Some(node) => options(section.section(node, "source.options")?)?,
                 None => TextOptions::default(),
             },
+            storage_options: storage_options(&mut section, "source.storage_options")?,
         };
-        section.finish(&["name", "url", "format", "schema", "options"])?;
+        section.finish(&["name", "url", "format", "schema", "options", "storage_options"])?;
         let Some(name) = name.or_else(|| (!several).then(|| SOURCE_NAME.to_owned())) else {
             return Err(root.error_at(
                 &place,
@@ -274,6 +269,27 @@ fn options(mut section: Section) -> Result<TextOptions> {
         "framing",
     ];
     section.finish(&known)?;
+    Ok(options)
+}
+
+/// The options of a store; a number or a boolean is as good as its text.
+fn storage_options(section: &mut Section, title: &str) -> Result<StorageOptions> {
+    let mut options = StorageOptions::default();
+    let Some(node) = section.take("storage_options") else { return Ok(options) };
+    let mut section = section.section(node, title)?;
+    for (name, node) in std::mem::take(&mut section.tree.0) {
+        let place = node.place.clone();
+        let value = match node.value {
+            Value::Boolean(boolean) => boolean.to_string(),
+            Value::Integer(number) => number.to_string(),
+            Value::Text(text) => text,
+            _ => return Err(section.wrong_type(&node, &name, "a string")),
+        };
+        options.set(&name, value).map_err(|error| match error {
+            Error::Usage { message, hint } => section.error_at(&place, message, hint.as_deref()),
+            other => other,
+        })?;
+    }
     Ok(options)
 }
 
@@ -349,7 +365,8 @@ fn sink(root: &mut Section) -> Result<Option<SinkSpec>> {
     sink.overwrite = section.boolean("overwrite")?.unwrap_or(sink.overwrite);
     sink.max_files = section.count("max_files")?.unwrap_or(sink.max_files);
     sink.null = section.text("null")?;
-    section.finish(&["url", "format", "overwrite", "max_files", "null"])?;
+    sink.storage_options = storage_options(&mut section, "sink.storage_options")?;
+    section.finish(&["url", "format", "overwrite", "max_files", "null", "storage_options"])?;
     Ok(Some(sink))
 }
 
@@ -942,7 +959,7 @@ threads = 2
             (
                 "[source]\nurl = 'a.csv'\n\nfromat = 'csv'",
                 "job.toml:4: unknown key `fromat` in `[source]`; did you mean `format`?\n\
-                 keys: name, url, format, schema, options",
+                 keys: name, url, format, schema, options, storage_options",
             ),
             (
                 "source.url = 'a'\n[tabels]\nn = 'count()'",
@@ -962,9 +979,12 @@ threads = 2
                  formats: csv, tsv, json, access-log, syslog, logfmt, parquet, lines",
             ),
             (
-                "[source]\nurl = 's3://a'\nstorage = {}",
-                "job.toml:3: `storage` is not in this release: sources are files on disk\n\
-                 hint: fetch the files first, and give their folder as `url`",
+                "[source]\nurl = 's3://a'\n[source.storage_options]\nregoin = 'x'",
+                "job.toml:4: unknown storage option `regoin`; did you mean `region`?",
+            ),
+            (
+                "[source]\nurl = 's3://a'\nstorage_options = { region = ['x'] }",
+                "job.toml:3: `region` in `[source.storage_options]` must be a string, not a list",
             ),
             (
                 "[[source]]\nurl = 'a'\nname = 'x'\n[[source]]\nurl = 'b'\n[map]\nsql='q'",
@@ -1057,7 +1077,7 @@ threads = 2
                 "source.fromat",
                 "csv",
                 "--set source.fromat=csv: unknown key `fromat` in `[source]`; did you mean \
-                 `format`?\nkeys: name, url, format, schema, options",
+                 `format`?\nkeys: name, url, format, schema, options, storage_options",
             ),
             (text, "name.x", "1", "--set name.x=1: `name` must be a string, not a table"),
             (text, "source.url.x", "1", "--set `source.url.x`: `url` is a string, not a table"),

@@ -24,6 +24,7 @@ pub mod plan;
 pub mod progress;
 mod prune;
 pub mod query;
+pub mod remote;
 mod rows;
 pub mod running;
 pub mod scan;

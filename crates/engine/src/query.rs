@@ -4,6 +4,7 @@
 //! and decides by which [route](crate::plan) it runs. Nothing is read before [`Plan::run`]
 //! but what finding the schema takes.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,9 @@ use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{DFParser, Statement};
-use datafusion::sql::sqlparser::ast::{Expr as SqlExpr, Statement as SqlStatement, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{
+    Expr as SqlExpr, ObjectNamePart, Statement as SqlStatement, Visit, Visitor, visit_relations_mut,
+};
 use futures::executor::block_on;
 use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
@@ -40,6 +43,8 @@ use crate::partial::{self, Header, PartialReader, PartialWriter};
 use crate::plan::{Route, Tables, refusal_of_map, route};
 use crate::progress::{Progress, ThreadClock};
 use crate::prune;
+use crate::remote::Budget;
+use crate::remote::location::shown;
 use crate::rows::Rows;
 use crate::scan::{RunState, Scan, SourceTable, external};
 use crate::sink::StagedFile;
@@ -192,14 +197,20 @@ impl Plan {
         let context =
             session::open(settings.share(1, 2), settings.threads, &settings.spill_folder)?;
         let mut statement = one_select(&query.sql)?;
+        let mut urls = HashMap::new();
+        hide_secrets(&mut statement, &mut urls);
         let run = RunState {
             cancel: settings.cancel.clone(),
             progress: settings.progress.clone(),
             rejects: Arc::clone(&rejects),
+            ahead: Budget::new(settings.memory_bytes / 16),
         };
         let mut tables: Vec<(String, Arc<SourceTable>)> = Vec::new();
         for reference in context.state().resolve_table_references(&statement)? {
             let (name, mut spec) = find(query, &reference)?;
+            if let Some(url) = urls.get(&name) {
+                spec.url.clone_from(url);
+            }
             if let (None, Some(schema)) = (&spec.schema, &query.schema) {
                 spec.schema = Some(parse_schema(&context, schema)?);
             }
@@ -211,6 +222,7 @@ impl Plan {
         respell(&mut statement, &tables);
         if let Some(map) = &query.map {
             let mut map = one_select(map)?;
+            hide_secrets(&mut map, &mut urls);
             respell(&mut map, &tables);
             let planned = block_on(context.state().statement_to_plan(map))?;
             if let Some(step) = refusal_of_map(&planned) {
@@ -267,7 +279,7 @@ impl Plan {
             .filter_map(|(name, table)| Some((name, table.source()?)))
             .map(|(name, source)| {
                 Ok(ExplainSource {
-                    name: name.clone(),
+                    name: shown(name),
                     format: source.format().name().to_string(),
                     files: source.files().len() as u64,
                     splits: source.splits()?.len() as u64,
@@ -564,6 +576,7 @@ impl Merge {
             cancel: settings.cancel.clone(),
             progress: settings.progress.clone(),
             rejects: Arc::clone(&rejects),
+            ahead: Budget::default(),
         };
         let empty = Arc::new(SourceTable::without_files(first.schema, run));
         context.register_table(
@@ -755,6 +768,29 @@ fn parsed(sql: &str) -> Result<Statement> {
         }
         (Some(_), true) => refused("a statement that changes something"),
     }
+}
+
+/// Gives tables whose URLs hold what may be secret, a password or a signature, names without
+/// it: plans, messages and columns' names show them. Notes the URLs by these names.
+fn hide_secrets(statement: &mut Statement, urls: &mut HashMap<String, String>) {
+    let Statement::Statement(statement) = statement else { return };
+    let _: ControlFlow<()> = visit_relations_mut(statement.as_mut(), |relation| {
+        let [ObjectNamePart::Identifier(name)] = relation.0.as_mut_slice() else {
+            return ControlFlow::Continue(());
+        };
+        let plain = shown(&name.value);
+        if plain != name.value {
+            let numbered = (2..).map(|number| format!("{plain} ({number})"));
+            let free = std::iter::once(plain.clone())
+                .chain(numbered)
+                .find(|other| urls.get(other).is_none_or(|url| *url == name.value));
+            if let Some(free) = free {
+                let url = std::mem::replace(&mut name.value, free.clone());
+                urls.insert(free, url);
+            }
+        }
+        ControlFlow::Continue(())
+    });
 }
 
 /// What a table in the SQL is: a named source or a file.

@@ -384,7 +384,11 @@ fn write_out(
         match running.next(LOOK)? {
             Next::Batch(batch) => {
                 look(sink.rows() + batch.num_rows() as u64)?;
-                sink.write(&batch)?;
+                let rows = sink.rows() + batch.num_rows() as u64;
+                sink.write_with(&batch, &mut || {
+                    look(rows)?;
+                    cancel.check()
+                })?;
             }
             Next::Waiting => look(sink.rows())?,
             Next::End => {

@@ -31,6 +31,7 @@ use crate::coverage::Amount;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
 use crate::prune;
+use crate::remote::Budget;
 use crate::source::parts::Used;
 use crate::source::{ReadOptions, Rejects, Source, Split, SplitReader, SplitStats};
 
@@ -55,6 +56,8 @@ pub struct RunState {
     pub progress: Progress,
     /// Where malformed records go.
     pub rejects: Arc<Rejects>,
+    /// What may be read ahead of files that are not on this machine.
+    pub ahead: Budget,
 }
 
 /// A source as a table.
@@ -331,6 +334,7 @@ impl Scan {
             cancel: self.stop.clone(),
             progress,
             rejects: Arc::clone(&self.run.rejects),
+            ahead: self.run.ahead.clone(),
         };
         self.source.read(split, &options)
     }

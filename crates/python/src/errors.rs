@@ -31,7 +31,7 @@ fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
         Error::Usage { .. } => "UsageError",
         Error::NotFound { .. } => "NotFoundError",
         Error::Exists { .. } => "OutputExistsError",
-        Error::Io { .. } => "InputOutputError",
+        Error::Io { .. } | Error::Remote { .. } => "InputOutputError",
         Error::Corrupt { .. } | Error::Changed { .. } => "CorruptFileError",
         Error::BadRecords { .. } => "BadRecordError",
         Error::Memory { .. } => "MemoryLimitError",

@@ -12,6 +12,7 @@ mod result;
 use pyo3::prelude::*;
 use tidemill_engine::job::{Job, Limits};
 use tidemill_engine::jobs::{self, About, Filter, JobLog, LIMIT_BYTES, Period};
+use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::running::{Running, deliver, prepare};
 use tidemill_engine::sink::SinkSpec;
 use tidemill_engine::source::{SourceSpec, TextOptions};
@@ -48,6 +49,7 @@ struct SourceOptions {
     strict: Option<bool>,
     mismatch: Option<String>,
     framing: Option<String>,
+    storage_options: Vec<(String, String)>,
 }
 
 /// What a run may take; the same names as the flags.
@@ -67,6 +69,16 @@ struct SinkOptions {
     format: Option<String>,
     overwrite: Option<bool>,
     max_files: Option<usize>,
+    storage_options: Vec<(String, String)>,
+}
+
+/// The settings of stores, checked.
+fn storage(pairs: &[(String, String)]) -> tidemill_engine::Result<StorageOptions> {
+    let mut options = StorageOptions::default();
+    for (name, value) in pairs {
+        options.set(name, value.clone())?;
+    }
+    Ok(options)
 }
 
 impl From<LimitOptions> for Limits {
@@ -100,6 +112,7 @@ impl SourceOptions {
                 .as_deref()
                 .map(tidemill_engine::query::schema_from_sql)
                 .transpose()?,
+            storage_options: storage(&self.storage_options)?,
         })
     }
 }
@@ -161,7 +174,11 @@ fn run<'py>(
         None if is_json => Job::from_json(text, "job", &overrides),
         None => Job::from_toml(text, "job", &overrides),
     };
-    let job = job.map_err(|error| raise(py, error))?;
+    let mut job = job.map_err(|error| raise(py, error))?;
+    let over = storage(&sink.storage_options).map_err(|error| raise(py, error))?;
+    for source in &mut job.sources {
+        source.spec.storage_options = source.spec.storage_options.with(&over);
+    }
     let limits: Limits = limits.into();
     let Some(spec) = sink.over(job.sink.as_ref()).map_err(|error| raise(py, error))? else {
         let started = start(job.query(), &limits, &job.limits, About::job(&job, None))
@@ -290,6 +307,7 @@ impl SinkOptions {
         }
         spec.overwrite = self.overwrite.unwrap_or(spec.overwrite);
         spec.max_files = self.max_files.unwrap_or(spec.max_files);
+        spec.storage_options = spec.storage_options.with(&storage(&self.storage_options)?);
         Ok(Some(spec))
     }
 }

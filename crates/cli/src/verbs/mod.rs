@@ -10,10 +10,11 @@ use std::path::Path;
 
 use clap::CommandFactory;
 use tidemill_engine::job::Limits;
+use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::source::{SourceSpec, TextOptions};
 use tidemill_engine::{Error, Result};
 
-use crate::args::{Cli, CompletionsArgs, LimitArgs, SourceArgs, Verb};
+use crate::args::{Cli, CompletionsArgs, LimitArgs, SourceArgs, StorageArgs, Verb};
 
 /// How a verb ended, other than with an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +91,19 @@ impl SourceArgs {
                 .as_deref()
                 .map(tidemill_engine::query::schema_from_sql)
                 .transpose()?,
+            storage_options: self.storage.options()?,
         })
+    }
+}
+
+impl StorageArgs {
+    /// The settings, checked.
+    fn options(&self) -> Result<StorageOptions> {
+        let mut options = StorageOptions::default();
+        for (name, value) in &self.storage_option {
+            options.set(name, value)?;
+        }
+        Ok(options)
     }
 }
 

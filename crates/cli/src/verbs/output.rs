@@ -109,6 +109,9 @@ pub fn finish(
         terminal::warn(&warning);
     }
     let written = written?;
+    if let Some(warning) = &written.warning {
+        terminal::warn(warning);
+    }
     let found = running
         .coverage()
         .ok_or_else(|| Error::Internal("a run that has ended without a coverage".to_owned()))?;

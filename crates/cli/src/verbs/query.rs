@@ -28,7 +28,8 @@ pub fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
         let format = args.sink.format.as_deref();
         return explain(&query, &preparation, None, format);
     }
-    let sink = args.sink.sink(None)?;
+    let mut sink = args.sink.sink(None)?;
+    sink.storage_options = args.source.storage.options()?;
     let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
     let about = About { output: Some(sink.url.clone()), ..about };
     let (preparation, recorder) = begin(&args.limits.limits(), &Limits::default(), about)?;
@@ -38,7 +39,11 @@ pub fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
 
 /// `tidemill run JOB`.
 pub fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
-    let job = Job::from_file(&args.job, &args.set)?;
+    let mut job = Job::from_file(&args.job, &args.set)?;
+    let storage = args.storage.options()?;
+    for source in &mut job.sources {
+        source.spec.storage_options = source.spec.storage_options.with(&storage);
+    }
     let query = job.query();
     if let Some(out) = &args.partial {
         let coverage = CoverageSink::new(args.limits.coverage.as_deref(), None)?;
@@ -56,7 +61,8 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
         .recorded(recorder);
         return finish_without_rows(running, &preparation, &out.display().to_string(), &coverage);
     }
-    let sink = args.sink.sink(job.sink.as_ref())?;
+    let mut sink = args.sink.sink(job.sink.as_ref())?;
+    sink.storage_options = sink.storage_options.with(&storage);
     if args.dry_run {
         let preparation = prepare(&args.limits.limits(), &job.limits)?;
         return explain(&query, &preparation, Some(&sink), None);
@@ -82,7 +88,8 @@ pub fn merge(args: MergeArgs) -> anyhow::Result<Outcome> {
         .recorded(recorder);
         return finish_without_rows(running, &preparation, &target, &coverage);
     }
-    let sink = args.sink.sink(None)?;
+    let mut sink = args.sink.sink(None)?;
+    sink.storage_options = args.storage.options()?;
     let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
     let about = About::merge(&args.partials, Some(sink.url.clone()));
     let (preparation, recorder) = begin(&args.limits.limits(), &Limits::default(), about)?;

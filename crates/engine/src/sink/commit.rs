@@ -59,6 +59,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::files::Stage;
 use super::fs;
 use super::template::STAGING_PREFIX;
 use crate::error::{Error, Result};
@@ -238,11 +239,6 @@ impl Staging {
         Ok(lock)
     }
 
-    /// The path of a staged file.
-    pub(super) fn path(&self, name: &str) -> PathBuf {
-        self.dir.join(name)
-    }
-
     /// Whether the file system takes names for equal that differ in case or in the form of a
     /// letter beyond ASCII.
     pub(super) fn folds_names(&self) -> Result<bool> {
@@ -400,6 +396,12 @@ impl Staging {
         let mut file = fs::create_new(&path).map_err(|e| Error::io("create", &path, e))?;
         fs::write_all(&mut file, &bytes).map_err(|e| Error::io("write", &path, e))?;
         fs::sync(&file).map_err(|e| Error::io("write", &path, e))
+    }
+}
+
+impl Stage for Staging {
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
     }
 }
 
@@ -798,7 +800,7 @@ fn no_locks(error: &io::Error) -> bool {
 }
 
 /// A file whose lock is held.
-struct Lock(File);
+pub(super) struct Lock(pub(super) File);
 
 impl Drop for Lock {
     fn drop(&mut self) {
@@ -808,7 +810,7 @@ impl Drop for Lock {
     }
 }
 
-fn to_json(value: &impl Serialize) -> Result<Vec<u8>> {
+pub(super) fn to_json(value: &impl Serialize) -> Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec_pretty(value)
         .map_err(|e| Error::Internal(format!("cannot write a manifest: {e}")))?;
     bytes.push(b'\n');

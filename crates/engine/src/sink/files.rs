@@ -17,6 +17,7 @@
 //! beside the move, and would be a limit to run into.
 
 use std::io::{BufReader, Seek, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, RecordBatch, UInt32Array};
@@ -25,7 +26,6 @@ use arrow::datatypes::SchemaRef;
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 
-use super::commit::Staging;
 use super::format::{OutputFormat, RowWriter, from_arrow};
 use super::fs::{self, Output};
 use super::lines::LineFormat;
@@ -40,6 +40,12 @@ const CHUNK_BYTES: usize = 8 << 20;
 const GATHER_ROWS: usize = 1 << 17;
 /// And of this many bytes: a column of strings has room for 2 GiB.
 const GATHER_BYTES: usize = 256 << 20;
+
+/// A folder for files before they have their names.
+pub(super) trait Stage {
+    /// The path of a staged file.
+    fn path(&self, name: &str) -> PathBuf;
+}
 
 /// The files of a partitioned output, called by number.
 pub(super) struct Files {
@@ -124,7 +130,7 @@ impl Files {
         &mut self,
         batch: &RecordBatch,
         router: &mut Router,
-        staging: &Staging,
+        staging: &dyn Stage,
     ) -> Result<()> {
         let Waiting::Spooled(spooled) = &mut self.kind else {
             return self.route(batch, router, staging);
@@ -141,7 +147,7 @@ impl Files {
     }
 
     /// Routes the rows of a spooled format that have not been routed yet.
-    fn gather(&mut self, router: &mut Router, staging: &Staging) -> Result<()> {
+    fn gather(&mut self, router: &mut Router, staging: &dyn Stage) -> Result<()> {
         let Waiting::Spooled(spooled) = &mut self.kind else { return Ok(()) };
         if spooled.unrouted.is_empty() {
             return Ok(());
@@ -152,7 +158,12 @@ impl Files {
         self.route(&batch, router, staging)
     }
 
-    fn route(&mut self, batch: &RecordBatch, router: &mut Router, staging: &Staging) -> Result<()> {
+    fn route(
+        &mut self,
+        batch: &RecordBatch,
+        router: &mut Router,
+        staging: &dyn Stage,
+    ) -> Result<()> {
         let groups = router.route(batch)?;
         let last = groups.groups.iter().map(|(file, _)| *file).max();
         self.count = last.map_or(0, |file| file + 1).max(self.count);
@@ -176,7 +187,7 @@ impl Files {
     }
 
     /// Writes what waits; the staged files are whole then. Returns their sizes in bytes.
-    pub(super) fn finish(mut self, router: &mut Router, staging: &Staging) -> Result<Vec<u64>> {
+    pub(super) fn finish(mut self, router: &mut Router, staging: &dyn Stage) -> Result<Vec<u64>> {
         self.gather(router, staging)?;
         match self.kind {
             Waiting::Lines(mut lines) => {
@@ -223,7 +234,7 @@ impl Lines {
         files: usize,
         schema: &SchemaRef,
         memory_limit: usize,
-        staging: &Staging,
+        staging: &dyn Stage,
         url: &str,
     ) -> Result<()> {
         let rows = self.format.prepare(&groups.batch)?;
@@ -249,7 +260,7 @@ impl Lines {
     }
 
     /// Appends the largest buffers to their files until at most `limit` bytes are held.
-    fn make_room(&mut self, limit: usize, staging: &Staging, url: &str) -> Result<()> {
+    fn make_room(&mut self, limit: usize, staging: &dyn Stage, url: &str) -> Result<()> {
         let mut order: Vec<usize> =
             (0..self.buffers.len()).filter(|file| self.buffers[*file].0.capacity() > 0).collect();
         order.sort_unstable_by_key(|file| std::cmp::Reverse(self.buffers[*file].0.capacity()));
@@ -262,7 +273,7 @@ impl Lines {
         Ok(())
     }
 
-    fn append(&mut self, file: usize, staging: &Staging, url: &str) -> Result<()> {
+    fn append(&mut self, file: usize, staging: &dyn Stage, url: &str) -> Result<()> {
         let (buffer, written) = &mut self.buffers[file];
         if buffer.is_empty() && *written > 0 {
             return Ok(());
@@ -320,7 +331,7 @@ impl Spooled {
     }
 
     /// Moves all rows to the files' spools.
-    fn spool(&mut self, schema: &SchemaRef, staging: &Staging, url: &str) -> Result<()> {
+    fn spool(&mut self, schema: &SchemaRef, staging: &dyn Stage, url: &str) -> Result<()> {
         for file in 0..self.pieces.len() {
             if self.pieces[file].is_empty() {
                 continue;
@@ -356,7 +367,7 @@ fn together(schema: &SchemaRef, waiting: &mut Vec<RecordBatch>) -> Result<Record
 
 /// Reads the streams of a spool one after another.
 fn read_spool(
-    staging: &Staging,
+    staging: &dyn Stage,
     file: usize,
     mut each: impl FnMut(RecordBatch) -> Result<()>,
 ) -> Result<()> {

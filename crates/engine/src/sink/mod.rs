@@ -10,6 +10,7 @@
 //! - `value`, `lines`, `text`, `format`: how is a value, a row, a file written?
 //! - `files`: how are many files written within a memory budget?
 //! - `commit`: how do they appear, all or none? The staging folder and its recovery.
+//! - `bucket`: the same in a bucket, where nothing can be renamed.
 //! - `fs`: the file-system operations that the commit's promises rest on.
 //!
 //! A name of a device, a pipe or a descriptor (`/dev/null`, `/dev/stdout`) and `-` are written
@@ -17,6 +18,7 @@
 //! `>` does: the file it points to is written, staged beside it. New files have the
 //! permissions that the umask leaves; a replaced file's are not carried over.
 
+mod bucket;
 mod commit;
 mod files;
 mod format;
@@ -36,21 +38,27 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use parking_lot::Mutex;
 
 pub use self::commit::{Recovered, recover};
 pub use self::format::{OutputFormat, RowWriter};
 pub(crate) use self::value::civil_from_days;
 
+use self::bucket::{Remote, Shared};
 use self::commit::{Entry, Staging, below};
-use self::files::Files;
+use self::files::{Files, Stage};
 use self::fs::Output;
 use self::partition::Router;
 use self::template::Template;
 use crate::error::{Error, Result};
 use crate::home::RunId;
+use crate::remote::StorageOptions;
+use crate::remote::location::Location;
+use crate::remote::s3::Bucket;
 
 /// How many files a template may name unless told otherwise.
 pub const MAX_FILES: usize = 10_000;
@@ -61,7 +69,8 @@ const PATHS_SHOWN: usize = 5;
 /// What to write, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SinkSpec {
-    /// A file, a template with columns in braces (`out/{day}.csv`), or `-` for standard output.
+    /// A file or an object (`s3://bucket/key`), a template with columns in braces
+    /// (`out/{day}.csv`), or `-` for standard output.
     pub url: String,
     /// The format; told from the file's suffix if `None` (standard output: CSV).
     pub format: Option<OutputFormat>,
@@ -73,6 +82,8 @@ pub struct SinkSpec {
     /// What a null looks like in CSV, TSV and text. Default: empty in CSV and TSV, `NULL` in
     /// text.
     pub null: Option<String>,
+    /// How stores are reached, beyond what the environment says. Default: nothing.
+    pub storage_options: StorageOptions,
 }
 
 impl SinkSpec {
@@ -84,6 +95,7 @@ impl SinkSpec {
             overwrite: false,
             max_files: MAX_FILES,
             null: None,
+            storage_options: StorageOptions::default(),
         }
     }
 
@@ -95,7 +107,9 @@ impl SinkSpec {
         let template = Template::parse(&self.url)?;
         let format = match self.format.or_else(|| OutputFormat::from_path(template.suffix())) {
             Some(format) => format,
-            None if descriptor(&template.file()).is_some() => OutputFormat::Csv,
+            None if template.bucket.is_none() && descriptor(&template.file()).is_some() => {
+                OutputFormat::Csv
+            }
             None => {
                 let names = OutputFormat::ALL.map(OutputFormat::name).join(", ");
                 return Err(Error::usage_hint(
@@ -150,7 +164,10 @@ pub fn describe(spec: &SinkSpec, schema: &SchemaRef) -> Result<Description> {
     Ok(Description {
         url: spec.url.clone(),
         format,
-        root: template.as_ref().map(|template| template.root.display().to_string()),
+        root: template.as_ref().map(|template| match &template.bucket {
+            Some(bucket) => format!("s3://{bucket}/{}", template.root.display()),
+            None => template.root.display().to_string(),
+        }),
         columns: template.map(|template| template.columns).unwrap_or_default(),
     })
 }
@@ -168,6 +185,8 @@ pub struct Written {
     pub paths: Vec<String>,
     /// The folder that holds them; empty for standard output.
     pub root: String,
+    /// What the user should be told once, if anything.
+    pub warning: Option<String>,
 }
 
 /// An output being written. Nothing is visible before [`commit`](Sink::commit); dropped
@@ -193,6 +212,20 @@ enum Target {
         router: Box<Router>,
         files: Box<Files>,
         staging: Staging,
+    },
+    /// One object in a bucket, sent as it is written.
+    OneObject {
+        writer: Box<RowWriter<Shared>>,
+        upload: Shared,
+        remote: Box<Remote>,
+        key: String,
+    },
+    /// Many objects in a bucket.
+    ManyObjects {
+        template: Template,
+        router: Box<Router>,
+        files: Box<Files>,
+        remote: Box<Remote>,
     },
 }
 
@@ -239,6 +272,26 @@ impl Sink {
             let output = Output::new(File::from(descriptor_copy(1, &spec.url)?));
             return Ok(sink(Target::Direct(writer(output, schema)?)));
         };
+        if let Some(bucket) = &template.bucket {
+            let bucket = Bucket::open_with(bucket, &spec.storage_options, wait)?;
+            let remote = Box::new(Remote::open(bucket, &spec.url, run, wait)?);
+            if template.is_partitioned() {
+                let positions = template.resolve(&schema)?;
+                let router = Router::new(&schema, positions, &spec.url, spec.max_files)?;
+                let files = Files::new(format, schema, null, &spec.url, memory_limit);
+                let (router, files) = (Box::new(router), Box::new(files));
+                return Ok(sink(Target::ManyObjects { template, router, files, remote }));
+            }
+            let key = template.file().display().to_string();
+            if !spec.overwrite {
+                remote.check_absent(&key, wait)?;
+            }
+            let upload = Shared(Arc::new(Mutex::new(remote.upload(&key))));
+            let writer =
+                RowWriter::new(upload.clone(), format, schema, null, &spec.url, memory_limit)?;
+            let writer = Box::new(writer);
+            return Ok(sink(Target::OneObject { writer, upload, remote, key }));
+        }
         if template.is_partitioned() {
             let positions = template.resolve(&schema)?;
             let router = Router::new(&schema, positions, &spec.url, spec.max_files)?;
@@ -269,8 +322,32 @@ impl Sink {
     /// [`Error::Usage`] when there are more paths than `max_files`; what the file system
     /// refuses.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.write_with(batch, &mut || Ok(()))
+    }
+
+    /// The same; while a bucket is too slow, `wait` is called every few milliseconds, and its
+    /// error ends the wait.
+    ///
+    /// # Errors
+    /// Those of [`write`](Self::write), [`Error::Remote`], and what `wait` returns.
+    pub fn write_with(
+        &mut self,
+        batch: &RecordBatch,
+        wait: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
         self.rows += batch.num_rows() as u64;
         match &mut self.target {
+            Target::OneObject { writer, upload, .. } => {
+                writer.write(batch)?;
+                upload.0.lock().settle(false, wait)
+            }
+            Target::ManyObjects { router, files, remote, .. } => {
+                if batch.num_rows() == 0 {
+                    return Ok(());
+                }
+                let batch = format::conform(batch, files.schema())?;
+                files.write(&batch, router, remote.as_ref())
+            }
             Target::Direct(writer) => writer.write(batch),
             Target::One { writer, .. } => writer.write(batch),
             Target::Many { router, files, staging, .. } => {
@@ -293,6 +370,9 @@ impl Sink {
         match &self.target {
             Target::Direct(_) => None,
             Target::One { staging, .. } | Target::Many { staging, .. } => Some(&staging.recovered),
+            Target::OneObject { remote, .. } | Target::ManyObjects { remote, .. } => {
+                Some(&remote.recovered)
+            }
         }
     }
 
@@ -330,6 +410,7 @@ impl Sink {
                     bytes,
                     root: root.unwrap_or(Path::new(".")).display().to_string(),
                     paths: vec![shown.display().to_string()],
+                    warning: None,
                 })
             }
             Target::Many { template, mut router, files, staging } => {
@@ -350,12 +431,52 @@ impl Sink {
                         .map(|entry| below(&template.root, &entry.target).display().to_string())
                         .collect(),
                     root: template.root.display().to_string(),
+                    warning: None,
                 };
                 if entries.is_empty() {
                     // No row, no path: what was staged goes as if nothing had been.
                     return Ok(written);
                 }
                 staging.commit(entries, overwrite, wait)?;
+                Ok(written)
+            }
+            Target::OneObject { writer, upload, mut remote, key } => {
+                drop(writer.finish()?);
+                let upload = upload.into_inner()?;
+                let bytes = upload.bytes;
+                let finished = upload.finish(wait)?;
+                let entry = remote.written(&key, bytes, finished)?;
+                let warning = remote.warning.take();
+                let paths = vec![remote.url(&key)];
+                let root = remote.url(key.rsplit_once('/').map_or("", |(folder, _)| folder));
+                remote.commit(vec![entry], overwrite, wait)?;
+                Ok(Written { files: 1, rows, bytes, root, paths, warning })
+            }
+            Target::ManyObjects { template, mut router, files, mut remote } => {
+                let sizes = files.finish(&mut router, remote.as_ref())?;
+                let targets = template::assign(&template, router.keys(), false)?;
+                let mut entries = Vec::with_capacity(targets.len());
+                for (i, (target, bytes)) in targets.into_iter().zip(sizes).enumerate() {
+                    let key = below(&template.root, &target).display().to_string();
+                    entries.push(remote.staged(&key, &i.to_string(), bytes, wait)?);
+                }
+                entries.sort_by(|a, b| a.key.cmp(&b.key));
+                let root = match template.root.to_str() {
+                    Some(".") | None => remote.url(""),
+                    Some(root) => remote.url(root),
+                };
+                let shown = entries.iter().take(PATHS_SHOWN);
+                let written = Written {
+                    files: entries.len() as u64,
+                    rows,
+                    bytes: entries.iter().map(|entry| entry.bytes).sum(),
+                    paths: shown.map(|entry| remote.url(&entry.key)).collect(),
+                    root,
+                    warning: remote.warning.take(),
+                };
+                if !entries.is_empty() {
+                    remote.commit(entries, overwrite, wait)?;
+                }
                 Ok(written)
             }
         }
@@ -469,6 +590,12 @@ impl StagedFile {
     /// # Errors
     /// As [`Sink::create`].
     pub fn create(path: &Path, overwrite: bool, run: &RunId) -> Result<StagedFile> {
+        if let Some(Ok(Some(location))) = path.to_str().map(Location::parse) {
+            return Err(Error::usage_hint(
+                format!("a partial table cannot be written to `{location}`"),
+                "write it to a file on this machine",
+            ));
+        }
         let (root, name) = resolved(path)?;
         let path = below(&root, &name);
         check_absent(&path, overwrite)?;

@@ -32,6 +32,7 @@ use hashbrown::HashMap;
 
 use super::commit::below;
 use crate::error::{Error, Result};
+use crate::remote::location::Location;
 use crate::suggest;
 
 /// What null is called in a path.
@@ -50,6 +51,8 @@ const CUT_BYTES: usize = 34;
 pub(super) struct Template {
     /// The URL as the user wrote it.
     pub(super) url: String,
+    /// The bucket, if the path is a key in one.
+    pub(super) bucket: Option<String>,
     /// The folder that holds everything the template can name; `.` if there is none before it.
     pub(super) root: PathBuf,
     /// The names below the root: folders, then the file.
@@ -77,7 +80,10 @@ impl Template {
     /// [`Error::Usage`] for unbalanced braces, columns without text between them, and names
     /// that could not be told from others or would leave the root.
     pub(super) fn parse(url: &str) -> Result<Self> {
-        let path = local_path(url)?;
+        let (bucket, path) = match Location::parse(url) {
+            Ok(Some(Location::S3 { bucket, key })) => (Some(bucket), key_path(url, key)?),
+            _ => (None, local_path(url)?),
+        };
         let mut columns: Vec<String> = Vec::new();
         let mut parts: Vec<Part> = Vec::new();
         let mut literal = String::new();
@@ -132,6 +138,7 @@ impl Template {
         }
         let mut template = Self::split(url, &parts)?;
         template.columns = columns;
+        template.bucket = bucket;
         template.check()?;
         Ok(template)
     }
@@ -189,7 +196,8 @@ impl Template {
         if components.iter().any(dots) {
             return Err(Error::usage(format!("`{url}` has a `.` or `..` behind a column")));
         }
-        Ok(Template { url: url.to_owned(), root, components, columns: Vec::new() })
+        let url = url.to_owned();
+        Ok(Template { url, bucket: None, root, components, columns: Vec::new() })
     }
 
     fn check(&self) -> Result<()> {
@@ -502,6 +510,19 @@ fn nested(data_type: &DataType) -> bool {
 }
 
 /// The local path that a URL names.
+/// The key of an output in a bucket.
+fn key_path(url: &str, key: String) -> Result<String> {
+    let plain = |part: &str| !matches!(part, "" | "." | "..");
+    if key.is_empty() || key.ends_with('/') || key.split('/').all(plain) {
+        // A folder is refused as on disk.
+        return Ok(if key.is_empty() { "/".into() } else { key });
+    }
+    Err(Error::usage_hint(
+        format!("`{url}` cannot be written"),
+        "keys with empty parts (`a//b`), `.` or `..` are not supported",
+    ))
+}
+
 fn local_path(url: &str) -> Result<String> {
     if url.is_empty() {
         return Err(Error::usage("the output has no name"));
@@ -529,7 +550,7 @@ fn local_path(url: &str) -> Result<String> {
     {
         return Err(Error::usage_hint(
             format!("output to `{scheme}://` is not supported"),
-            "write to a local file or to standard output, `-`",
+            "write to a local file, to s3://bucket/key or to standard output, `-`",
         ));
     }
     Ok(url.to_owned())

@@ -3,13 +3,13 @@
 //! A plan names byte ranges, so a file that is rewritten between planning and reading would
 //! give rows of neither version. Its identity (device, inode, size, modification time) is
 //! taken when it is listed and compared when it is opened, at an unexpected end and once
-//! more at the end of reading; a difference is [`Error::Changed`].
+//! more at the end of reading; a difference is [`Error::Changed`]. An object elsewhere is
+//! compared with each answer ([`remote`](crate::remote)).
 
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
 use std::sync::Arc;
 
 use tidemill_text::json::ArrayRecords;
@@ -17,6 +17,10 @@ use tidemill_text::json::ArrayRecords;
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
+pub(crate) use crate::remote::reader::Access;
+use crate::remote::reader::{Budget, Reader};
+
+use super::{Place, SourceFile};
 
 /// A sequence of bytes that is read once, front to back.
 pub(crate) trait ByteInput: Send {
@@ -52,17 +56,36 @@ impl Identity {
 /// A file opened for reading by position, known to be the one that was planned.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
-    file: File,
+    bytes: Bytes,
     path: Arc<str>,
     planned: Identity,
 }
 
+#[derive(Debug)]
+enum Bytes {
+    Here(File),
+    There(Box<Reader>),
+}
+
 impl OpenFile {
-    /// Opens `path`, which must still have the `planned` identity.
+    /// Opens a file, which must still have the identity that it was listed with.
     ///
     /// # Errors
     /// [`Error::Changed`] if it is gone or differs; [`Error::Io`] if it cannot be opened.
-    pub(crate) fn open(path: &Path, shown: &Arc<str>, planned: Identity) -> Result<Self> {
+    pub(crate) fn open(listed: &SourceFile, access: Access, watch: &Watch) -> Result<Self> {
+        let (shown, planned) = (&listed.shown, listed.identity);
+        let path = match &listed.place {
+            Place::Local(path) => path,
+            Place::Object(object) => {
+                let (cancel, ahead) = (watch.cancel.clone(), watch.ahead.clone());
+                let reader = Reader::new(object.clone(), access, cancel, ahead);
+                let bytes = Bytes::There(Box::new(reader));
+                return Ok(Self { bytes, path: shown.clone(), planned });
+            }
+            Place::Stdin => {
+                return Err(Error::Internal("standard input is not opened by its name".into()));
+            }
+        };
         let file = match File::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -73,7 +96,7 @@ impl OpenFile {
             }
             Err(error) => return Err(Error::io("read", shown.as_ref(), error)),
         };
-        let open = Self { file, path: shown.clone(), planned };
+        let open = Self { bytes: Bytes::Here(file), path: shown.clone(), planned };
         open.verify()?;
         Ok(open)
     }
@@ -91,8 +114,10 @@ impl OpenFile {
     /// # Errors
     /// [`Error::Changed`].
     pub(crate) fn verify(&self) -> Result<()> {
+        // Of an object elsewhere each answer has been verified.
+        let Bytes::Here(file) = &self.bytes else { return Ok(()) };
         let metadata =
-            self.file.metadata().map_err(|error| Error::io("read", self.path.as_ref(), error))?;
+            file.metadata().map_err(|error| Error::io("read", self.path.as_ref(), error))?;
         let found = Identity::of(&metadata);
         if found == self.planned {
             return Ok(());
@@ -110,16 +135,28 @@ impl OpenFile {
         Err(Error::Changed { path: self.path.to_string(), reason })
     }
 
+    /// Where it is, if it is elsewhere.
+    pub(crate) fn remote(&self) -> Option<&Reader> {
+        match &self.bytes {
+            Bytes::Here(_) => None,
+            Bytes::There(reader) => Some(reader),
+        }
+    }
+
     /// Fills `out` from `offset`; fewer bytes only where the planned size ends.
     ///
     /// # Errors
     /// [`Error::Changed`] if the file ends before its planned size.
     pub(crate) fn read_at(&self, out: &mut [u8], offset: u64) -> Result<usize> {
+        let file = match &self.bytes {
+            Bytes::Here(file) => file,
+            Bytes::There(reader) => return reader.read_at(out, offset),
+        };
         let left = self.planned.size.saturating_sub(offset);
         let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(out.len());
         let mut filled = 0;
         while filled < wanted {
-            match self.file.read_at(&mut out[filled..wanted], offset + filled as u64) {
+            match file.read_at(&mut out[filled..wanted], offset + filled as u64) {
                 Ok(0) => {
                     self.verify()?;
                     return Err(Error::Changed {
@@ -145,6 +182,8 @@ impl OpenFile {
 pub(crate) struct Watch {
     pub(crate) cancel: Cancel,
     pub(crate) progress: Progress,
+    /// What may be read ahead of what is elsewhere.
+    pub(crate) ahead: Budget,
 }
 
 /// A range of a file, front to back.

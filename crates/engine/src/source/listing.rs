@@ -1,9 +1,10 @@
 //! Which files a URL means.
 //!
-//! A path, a `file://` URL, a pattern (`*`, `?`, `[..]`, `**` as a whole component, and
-//! `{a,b}` alternatives) or a folder, which stands for all data files beneath it. Files are
+//! A path, a `file://` or `s3://` URL, a pattern (`*`, `?`, `[..]`, `**` as a whole component,
+//! and `{a,b}` alternatives) or a folder, which stands for all data files beneath it. Files are
 //! sorted by the bytes of their path, so that every run over the same files is the same run.
-//! In folders and for `*`, names that start with `.` are skipped, and in folders those that
+//! The web has no listing: of `http://` and `https://` only alternatives are understood. In
+//! folders and for `*`, names that start with `.` are skipped, and in folders those that
 //! start with `_` too (`_SUCCESS`, `_temporary`), as Hive and Spark have it.
 //!
 //! Components of the form `key=value` give every row of the file a column `key`: Hive's
@@ -16,19 +17,29 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field};
+use object_store::ObjectMeta;
 use tidemill_text::values;
 
 use super::format::Format;
 use super::input::Identity;
+use super::{Place, SourceSpec};
+use crate::cancel::Cancel;
 use crate::error::{Error, Result};
+use crate::remote::http::{Web, probe_all};
+use crate::remote::location::{Location, shown, web_path};
+use crate::remote::object::Object;
+use crate::remote::s3::Bucket;
+use crate::remote::wait;
 use crate::suggest;
 
 /// A file found.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
-    pub(crate) path: PathBuf,
-    /// The path as messages and results show it.
+    pub(crate) place: Place,
+    /// The path or URL as messages and results show it.
     pub(crate) shown: Arc<str>,
+    /// What its format and its compression are told from.
+    pub(crate) name: Arc<str>,
     pub(crate) identity: Identity,
     /// `key=value` components, outermost first.
     pub(crate) keys: Vec<(String, Option<String>)>,
@@ -48,13 +59,26 @@ fn from_home(path: String) -> String {
     }
 }
 
-/// Lists the files that `url` means; never an empty list.
-///
-/// `any_suffix` says that the format is known, so that folders need not be told from suffixes.
+/// Lists the files that a source's URL means; never an empty list.
 ///
 /// # Errors
-/// [`Error::NotFound`], [`Error::Usage`] and [`Error::Io`], each naming the path at fault.
-pub(crate) fn list(url: &str, any_suffix: bool) -> Result<Vec<Found>> {
+/// [`Error::NotFound`], [`Error::Usage`], [`Error::Io`] and [`Error::Remote`], each naming the
+/// path at fault.
+pub(crate) fn list(spec: &SourceSpec, cancel: &Cancel) -> Result<Vec<Found>> {
+    // If the format is known, files in folders need not be told from their suffixes.
+    let any_suffix = spec.format.is_some();
+    let found = match Location::parse(&spec.url)? {
+        None => list_local(&spec.url, any_suffix)?,
+        Some(Location::S3 { bucket, key }) => {
+            let bucket = Bucket::open(&bucket, &spec.storage_options, cancel)?;
+            list_bucket(&bucket, &key, any_suffix, cancel)?
+        }
+        Some(Location::Http(url)) => list_web(&url, spec, cancel)?,
+    };
+    same_keys(found)
+}
+
+fn list_local(url: &str, any_suffix: bool) -> Result<Vec<Found>> {
     let pattern = from_home(local_path(url)?);
     let mut paths = Vec::new();
     if Path::new(&pattern).symlink_metadata().is_ok() {
@@ -77,7 +101,188 @@ pub(crate) fn list(url: &str, any_suffix: bool) -> Result<Vec<Found>> {
             hint: Some(nothing_matches_hint(&pattern)),
         });
     }
-    let found = paths.into_iter().map(found).collect::<Result<Vec<_>>>()?;
+    paths.into_iter().map(found).collect()
+}
+
+/// The objects of a bucket that a key, a prefix or a pattern means.
+fn list_bucket(
+    bucket: &Arc<Bucket>,
+    key: &str,
+    any_suffix: bool,
+    cancel: &Cancel,
+) -> Result<Vec<Found>> {
+    let head = |key: &str| wait(cancel, Arc::clone(bucket).head(key.to_owned()));
+    let mut objects: Vec<ObjectMeta> = Vec::new();
+    if is_pattern(key) || key.contains('{') {
+        // A key that holds pattern characters is still a key; who may not ask for it may list.
+        match head(key) {
+            Ok(Some(meta)) => objects.push(meta),
+            Ok(None) | Err(Error::Remote { status: Some(400..=499), .. }) => {
+                for alternative in alternatives(key)? {
+                    if is_pattern(&alternative) {
+                        bucket_matches(bucket, &alternative, cancel, &mut objects)?;
+                    } else {
+                        bucket_expand(bucket, &alternative, any_suffix, cancel, &mut objects)?;
+                    }
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    } else {
+        bucket_expand(bucket, key, any_suffix, cancel, &mut objects)?;
+    }
+    objects.sort_unstable_by(|a, b| a.location.as_ref().cmp(b.location.as_ref()));
+    objects.dedup_by(|a, b| a.location == b.location);
+    if objects.is_empty() {
+        let prefix = literal_prefix(key);
+        let folder = prefix.rsplit_once('/').map_or("", |(folder, _)| folder);
+        return Err(Error::NotFound {
+            path: bucket.url(key),
+            hint: Some(format!("no key matches the pattern; looked in `{}`", bucket.url(folder))),
+        });
+    }
+    let found = |meta: ObjectMeta| {
+        let object = Arc::new(Object::listed(bucket, meta));
+        let shown = Arc::clone(object.shown());
+        let path = shown.strip_prefix("s3://").unwrap_or(&shown);
+        let folders = path.split('/').skip(1);
+        let keys = partition_keys(folders, &shown)?;
+        Ok(elsewhere(object, Arc::clone(&shown), keys))
+    };
+    objects.into_iter().map(found).collect()
+}
+
+/// What comes before the first character of a pattern that is not literal.
+fn literal_prefix(pattern: &str) -> &str {
+    &pattern[..pattern.find(['*', '?', '[', '{']).unwrap_or(pattern.len())]
+}
+
+/// The objects whose keys a pattern matches.
+fn bucket_matches(
+    bucket: &Arc<Bucket>,
+    pattern: &str,
+    cancel: &Cancel,
+    objects: &mut Vec<ObjectMeta>,
+) -> Result<()> {
+    let wanted = glob::Pattern::new(pattern)
+        .map_err(|error| Error::usage(format!("`{pattern}` is not a valid pattern: {error}")))?;
+    let prefix = literal_prefix(pattern);
+    let listed = wait(cancel, Arc::clone(bucket).list(prefix.to_owned()))?;
+    let (before, mut folder) = (objects.len(), None);
+    for meta in listed {
+        let key = meta.location.as_ref();
+        if wanted.matches_with(key, PATTERN_OPTIONS) {
+            if !is_folder_marker(&meta) {
+                objects.push(meta);
+            }
+        } else if folder.is_none() {
+            // `logs/*` where there is `logs/monday/a.csv`.
+            let folders = key.match_indices('/').map(|(at, _)| &key[..at]);
+            folder = folders
+                .into_iter()
+                .find(|folder| wanted.matches_with(folder, PATTERN_OPTIONS))
+                .map(str::to_owned);
+        }
+    }
+    match folder {
+        Some(folder) if objects.len() == before => Err(Error::usage_hint(
+            format!("`{}` matches folders only, such as `{folder}`", bucket.url(pattern)),
+            format!(
+                "add `/*` for the files in them, or `/**/*` for all beneath: '{}/*'",
+                bucket.url(pattern)
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Some tools make empty objects with the names of folders.
+fn is_folder_marker(meta: &ObjectMeta) -> bool {
+    meta.size == 0 && Format::from_path(meta.location.as_ref()).is_none()
+}
+
+/// A plain key: an object, or all data files beneath a prefix that is a folder.
+fn bucket_expand(
+    bucket: &Arc<Bucket>,
+    key: &str,
+    any_suffix: bool,
+    cancel: &Cancel,
+    objects: &mut Vec<ObjectMeta>,
+) -> Result<()> {
+    let folder = key.trim_end_matches('/');
+    if folder == key
+        && !key.is_empty()
+        && let Some(meta) = wait(cancel, Arc::clone(bucket).head(key.to_owned()))?
+    {
+        objects.push(meta);
+        return Ok(());
+    }
+    let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
+    let listed = wait(cancel, Arc::clone(bucket).list(prefix.clone()))?;
+    let before = objects.len();
+    let found_any = !listed.is_empty();
+    for meta in listed {
+        let Some(below) = meta.location.as_ref().strip_prefix(&prefix) else { continue };
+        if below.split('/').any(|part| part.starts_with(['.', '_'])) || is_folder_marker(&meta) {
+            continue;
+        }
+        if !any_suffix && Format::from_path(below).is_none() {
+            return Err(unknown_format(&bucket.url(meta.location.as_ref()), &bucket.url(&prefix)));
+        }
+        objects.push(meta);
+    }
+    if objects.len() > before {
+        return Ok(());
+    }
+    let hint = if found_any {
+        Some(NO_DATA_FILES.to_owned())
+    } else {
+        let (parent, name) = match folder.rsplit_once('/') {
+            Some((parent, name)) => (format!("{parent}/"), name),
+            None => (String::new(), folder),
+        };
+        let names = wait(cancel, Arc::clone(bucket).names(parent.clone()))?;
+        let nearest = suggest::nearest(name, names.iter().map(String::as_str));
+        nearest.map(|name| format!("did you mean `{}`?", bucket.url(&format!("{parent}{name}"))))
+    };
+    Err(Error::NotFound { path: bucket.url(key), hint })
+}
+
+/// The files that a web URL, with or without alternatives, means.
+fn list_web(url: &str, spec: &SourceSpec, cancel: &Cancel) -> Result<Vec<Found>> {
+    // A `?` begins a query, and in a query anything may stand.
+    let (path, query) = url.split_at(url.find('?').unwrap_or(url.len()));
+    if path.contains('*') {
+        return Err(Error::usage_hint(
+            format!("`{}`: a web server does not list its files", shown(url)),
+            "name them: https://host/{monday,tuesday}.csv",
+        ));
+    }
+    let mut urls: Vec<String> =
+        alternatives(path)?.into_iter().map(|path| format!("{path}{query}")).collect();
+    urls.sort_unstable();
+    urls.dedup();
+    let plain = url.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http:"));
+    let web = Web::open(&spec.storage_options, plain)?;
+    let objects = probe_all(&web, &urls, cancel)?;
+    let found = |(object, url): (Arc<Object>, &String)| {
+        let path = web_path(url);
+        let shown = Arc::clone(object.shown());
+        let keys = partition_keys(path.split('/'), &shown)?;
+        Ok(elsewhere(object, path.as_str().into(), keys))
+    };
+    objects.into_iter().zip(&urls).map(found).collect()
+}
+
+fn elsewhere(object: Arc<Object>, name: Arc<str>, keys: Keys) -> Found {
+    let identity =
+        Identity { device: 0, inode: 0, size: object.size(), modified_ns: object.modified_ns() };
+    let shown = Arc::clone(object.shown());
+    Found { place: Place::Object(object), shown, name, identity, keys }
+}
+
+/// Files of one source have folders of the same keys.
+fn same_keys(found: Vec<Found>) -> Result<Vec<Found>> {
     for file in &found {
         let names = |f: &Found| f.keys.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>();
         if names(file) != names(&found[0]) {
@@ -117,15 +322,6 @@ fn local_path(url: &str) -> Result<String> {
             .decode_utf8()
             .map(|path| path.into_owned())
             .map_err(|_| Error::usage(format!("`{url}` is not valid UTF-8 once decoded")));
-    }
-    if let Some((scheme, _)) = url.split_once("://") {
-        let word = !scheme.is_empty() && scheme.bytes().all(|b| b.is_ascii_alphanumeric());
-        if word {
-            return Err(Error::usage_hint(
-                format!("`{url}`: cannot read from `{scheme}://` yet"),
-                "this release reads local files: a path, a pattern, a folder or `-`",
-            ));
-        }
     }
     Ok(url.to_string())
 }
@@ -170,14 +366,15 @@ fn alternatives(pattern: &str) -> Result<Vec<String>> {
     Ok(found)
 }
 
+const PATTERN_OPTIONS: glob::MatchOptions = glob::MatchOptions {
+    case_sensitive: true,
+    require_literal_separator: true,
+    require_literal_leading_dot: true,
+};
+
 /// The files that a pattern matches.
 fn matches(pattern: &str, paths: &mut Vec<PathBuf>) -> Result<()> {
-    let options = glob::MatchOptions {
-        case_sensitive: true,
-        require_literal_separator: true,
-        require_literal_leading_dot: true,
-    };
-    let found = glob::glob_with(pattern, options)
+    let found = glob::glob_with(pattern, PATTERN_OPTIONS)
         .map_err(|error| Error::usage(format!("`{pattern}` is not a valid pattern: {error}")))?;
     let (mut files, mut folder) = (0usize, None);
     for entry in found {
@@ -217,16 +414,20 @@ fn expand(path: &str, any_suffix: bool, paths: &mut Vec<PathBuf>) -> Result<()> 
     let before = paths.len();
     walk(Path::new(path), any_suffix, &mut HashSet::new(), paths)?;
     if paths.len() == before {
-        return Err(Error::NotFound {
-            path: path.into(),
-            hint: Some(
-                "the folder holds no data files (hidden files and names that start with `_` do \
-                 not count)"
-                    .into(),
-            ),
-        });
+        return Err(Error::NotFound { path: path.into(), hint: Some(NO_DATA_FILES.into()) });
     }
     Ok(())
+}
+
+const NO_DATA_FILES: &str =
+    "the folder holds no data files (hidden files and names that start with `_` do not count)";
+
+fn unknown_format(path: &str, folder: &str) -> Error {
+    Error::usage_hint(
+        format!("cannot tell the format of `{path}`, found in folder `{folder}`"),
+        "name the files by a pattern such as 'folder/**/*.csv', or name the format of all files \
+         in the folder with --source-format (job file: source.format)",
+    )
 }
 
 fn walk(
@@ -258,15 +459,7 @@ fn walk(
         } else if any_suffix || Format::from_path(&path.to_string_lossy()).is_some() {
             paths.push(path);
         } else {
-            return Err(Error::usage_hint(
-                format!(
-                    "cannot tell the format of `{}`, found in folder `{}`",
-                    path.display(),
-                    folder.display()
-                ),
-                "name the files by a pattern such as 'folder/**/*.csv', or name the format of \
-                 all files in the folder with --source-format (job file: source.format)",
-            ));
+            return Err(unknown_format(&path.display().to_string(), &folder.display().to_string()));
         }
     }
     Ok(())
@@ -281,29 +474,36 @@ fn found(path: PathBuf) -> Result<Found> {
             "`-` reads standard input; other devices and pipes cannot be read",
         ));
     }
-    let mut keys = Vec::new();
-    if let Some(parent) = path.parent() {
-        for component in parent.components() {
-            let Some((key, value)) = component.as_os_str().to_str().and_then(|c| c.split_once('='))
-            else {
-                continue;
-            };
-            if key.is_empty() {
-                continue;
-            }
-            let value = match value {
-                HIVE_NULL => None,
-                EMPTY => Some(String::new()),
-                value => Some(unescape(value)),
-            };
-            let key = unescape(key);
-            if keys.iter().any(|(other, _)| *other == key) {
-                return Err(Error::usage(format!("`{shown}` has two folders for key `{key}`")));
-            }
-            keys.push((key, value));
+    let components = path.components().filter_map(|component| component.as_os_str().to_str());
+    let keys = partition_keys(components, &shown)?;
+    let (name, identity) = (Arc::clone(&shown), Identity::of(&metadata));
+    Ok(Found { identity, shown, name, place: Place::Local(path), keys })
+}
+
+/// Keys and values, outermost first.
+type Keys = Vec<(String, Option<String>)>;
+
+/// The `key=value` folders among a path's components, of which the last is the file's name.
+fn partition_keys<'a>(components: impl Iterator<Item = &'a str>, shown: &str) -> Result<Keys> {
+    let mut keys = Keys::new();
+    let mut components = components.peekable();
+    while let Some(component) = components.next() {
+        let Some((key, value)) = component.split_once('=') else { continue };
+        if key.is_empty() || components.peek().is_none() {
+            continue;
         }
+        let value = match value {
+            HIVE_NULL => None,
+            EMPTY => Some(String::new()),
+            value => Some(unescape(value)),
+        };
+        let key = unescape(key);
+        if keys.iter().any(|(other, _)| *other == key) {
+            return Err(Error::usage(format!("`{shown}` has two folders for key `{key}`")));
+        }
+        keys.push((key, value));
     }
-    Ok(Found { identity: Identity::of(&metadata), shown, path, keys })
+    Ok(keys)
 }
 
 fn unescape(text: &str) -> String {
@@ -389,9 +589,13 @@ mod tests {
         folder
     }
 
+    fn local(url: &str) -> Result<Vec<Found>> {
+        list(&SourceSpec { url: url.into(), ..SourceSpec::default() }, &Cancel::new())
+    }
+
     fn names(folder: &tempfile::TempDir, pattern: &str) -> Result<Vec<String>> {
         let root = folder.path().to_str().unwrap();
-        let found = list(&format!("{root}/{pattern}"), false)?;
+        let found = local(&format!("{root}/{pattern}"))?;
         Ok(found.iter().map(|f| f.shown[root.len() + 1..].to_string()).collect())
     }
 
@@ -417,7 +621,7 @@ mod tests {
             assert_eq!(names(&folder, pattern).unwrap(), expected, "{pattern}");
         }
         let url = format!("file://{}/a/1.csv", folder.path().display());
-        assert_eq!(list(&url, false).unwrap().len(), 1);
+        assert_eq!(local(&url).unwrap().len(), 1);
     }
 
     #[test]
@@ -437,9 +641,8 @@ mod tests {
             let message = names(&folder, pattern).unwrap_err().to_string();
             assert!(message.contains(expected), "{pattern}: {message}");
         }
-        assert!(list("s3://bucket/x.csv", false).unwrap_err().to_string().contains("s3://"));
-        assert!(list("file://host/x.csv", false).unwrap_err().to_string().contains("host"));
-        assert!(list("/dev/null", false).unwrap_err().to_string().contains("regular file"));
+        assert!(local("file://host/x.csv").unwrap_err().to_string().contains("host"));
+        assert!(local("/dev/null").unwrap_err().to_string().contains("regular file"));
     }
 
     #[test]
@@ -449,7 +652,7 @@ mod tests {
             "y=2014/d=__HIVE_DEFAULT_PARTITION__/s=7/x.csv",
             "y=2015/d=2013-01-02/s=%empty/x.csv",
         ]);
-        let found = list(root.path().to_str().unwrap(), false).unwrap();
+        let found = local(root.path().to_str().unwrap()).unwrap();
         assert_eq!(found[0].keys[2], ("s".into(), Some("New York".into())));
         assert_eq!(found[1].keys[1], ("d".into(), None));
         assert_eq!(found[2].keys[2], ("s".into(), Some(String::new())));
@@ -458,7 +661,7 @@ mod tests {
         assert_eq!(types, [DataType::Int64, DataType::Date32, DataType::Utf8View]);
 
         let mixed = folder(&["y=1/a.csv", "b.csv"]);
-        let message = list(mixed.path().to_str().unwrap(), false).unwrap_err().to_string();
+        let message = local(mixed.path().to_str().unwrap()).unwrap_err().to_string();
         assert!(message.contains("folders differ") && message.contains("b.csv"), "{message}");
     }
 }

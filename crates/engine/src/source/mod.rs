@@ -7,7 +7,8 @@
 //!                                                    └ decode · reject       (batches)
 //! ```
 //!
-//! Everything here is synchronous and knows nothing of the query engine. A source is opened
+//! Everything here is synchronous and knows nothing of the query engine; what is not on this
+//! machine is asked for by [`remote`](crate::remote). A source is opened
 //! once ([`Source::open`]), gives its [`Split`]s, and each split is read by a [`SplitReader`]
 //! on whichever thread wants to.
 //!
@@ -45,6 +46,8 @@ use blocks::Ends;
 
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
+use crate::remote::StorageOptions;
+use crate::remote::object::Object;
 use crate::suggest;
 
 mod blocks;
@@ -72,7 +75,8 @@ pub use split::{Piece, Split};
 /// What a source is, as a job says it.
 #[derive(Debug, Clone, Default)]
 pub struct SourceSpec {
-    /// A path, a `file://` URL, a pattern, a folder, or `-` for standard input.
+    /// A path, a URL (`file://`, `s3://`, `http://`, `https://`), a pattern, a folder, or `-`
+    /// for standard input.
     pub url: String,
     /// The format, if suffixes do not tell it.
     pub format: Option<Format>,
@@ -80,21 +84,35 @@ pub struct SourceSpec {
     pub options: TextOptions,
     /// Types that override the inferred ones, by column name.
     pub schema: Option<SchemaRef>,
+    /// How stores are reached, beyond what the environment says. Default: nothing.
+    pub storage_options: StorageOptions,
+}
+
+/// Where a file's bytes are.
+#[derive(Debug, Clone)]
+pub(crate) enum Place {
+    /// A path on this machine.
+    Local(PathBuf),
+    /// Elsewhere.
+    Object(Arc<Object>),
+    /// Standard input, which can be read once.
+    Stdin,
 }
 
 /// A file of a source.
 #[derive(Debug)]
 pub struct SourceFile {
-    path: PathBuf,
+    place: Place,
     shown: Arc<str>,
     identity: Identity,
     compression: Compression,
     keys: Vec<(String, Option<String>)>,
     index: usize,
-    stdin: bool,
     /// Line numbers at offsets, found so far.
     lines: Mutex<BTreeMap<u64, u64>>,
     metadata: OnceLock<::parquet::arrow::arrow_reader::ArrowReaderMetadata>,
+    /// The run's.
+    cancel: Cancel,
 }
 
 impl SourceFile {
@@ -108,7 +126,7 @@ impl SourceFile {
         self.index
     }
 
-    /// Its bytes as stored; 0 for standard input.
+    /// Its bytes as stored; 0 for standard input, and where a server does not tell.
     pub fn size(&self) -> u64 {
         self.identity.size
     }
@@ -126,16 +144,40 @@ impl SourceFile {
     /// When it was last written to, in seconds since 1970; none for standard input.
     pub(crate) fn written_seconds(&self) -> Option<i64> {
         let nanos = self.identity.modified_ns;
-        (!self.stdin).then(|| i64::try_from(nanos.div_euclid(1_000_000_000)).ok()).flatten()
+        let is_known = match &self.place {
+            Place::Local(_) => true,
+            Place::Object(_) => nanos != 0,
+            Place::Stdin => false,
+        };
+        is_known.then(|| i64::try_from(nanos.div_euclid(1_000_000_000)).ok()).flatten()
+    }
+
+    /// Whether it is standard input, which can be read once.
+    fn is_stdin(&self) -> bool {
+        matches!(self.place, Place::Stdin)
+    }
+
+    /// Whether it can only be read front to back, and its size may not be known.
+    fn is_stream(&self) -> bool {
+        match &self.place {
+            Place::Local(_) => false,
+            Place::Object(object) => object.is_stream(),
+            Place::Stdin => true,
+        }
     }
 
     /// Whether it is one JSON array, which is read front to back: what a line is depends on all
     /// brackets before it.
     fn is_array(&self) -> Result<bool> {
-        let open = input::OpenFile::open(&self.path, &self.shown, self.identity)?;
+        let open = input::OpenFile::open(self, input::Access::Random, &self.watch())?;
         let mut head = [0; 4096];
         let count = open.read_at(&mut head, 0)?;
         Ok(input::begins_array(&head[..count]) == Some(true))
+    }
+
+    /// For a look at it that belongs to no reader.
+    fn watch(&self) -> input::Watch {
+        input::Watch { cancel: self.cancel.clone(), ..input::Watch::default() }
     }
 
     /// The values of its `key=value` folders, outermost first.
@@ -148,14 +190,14 @@ impl SourceFile {
     /// Counts line ends from the nearest offset that was asked for before, so that many bad
     /// records cost one pass over the file together.
     pub(crate) fn line_at(&self, offset: u64) -> Result<u64> {
-        if self.stdin || self.compression != Compression::None {
+        if self.is_stream() || self.compression != Compression::None {
             return Ok(0);
         }
         let mut lines = self.lines.lock();
         let (mut at, mut line) =
             lines.range(..=offset).next_back().map_or((0, 1), |(at, line)| (*at, *line));
         if at < offset {
-            let file = input::OpenFile::open(&self.path, &self.shown, self.identity)?;
+            let file = input::OpenFile::open(self, input::Access::Until(offset), &self.watch())?;
             let distance = usize::try_from(offset - at).unwrap_or(usize::MAX);
             let mut buffer = vec![0; distance.min(blocks::READ_BYTES)];
             while at < offset {
@@ -223,8 +265,8 @@ impl std::fmt::Debug for Source {
 impl Source {
     /// Lists the files and finds out their format and schema.
     ///
-    /// Cost: one `stat` per file; a sample of the first file is read for text formats, and
-    /// every file's footer for Parquet.
+    /// Cost: one `stat` per file, or a request per 1,000 objects of a bucket; a sample of the
+    /// first file is read for text formats, and every file's footer for Parquet.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Usage`], [`Error::Io`], [`Error::Corrupt`].
@@ -279,7 +321,7 @@ impl Source {
 
     /// Whether the source is standard input, which can be read once.
     pub fn is_stdin(&self) -> bool {
-        self.files.iter().any(|file| file.stdin)
+        self.files.iter().any(|file| file.is_stdin())
     }
 
     /// Whether a split's first record can be found without having read what comes before:
@@ -341,7 +383,7 @@ impl Source {
     ) -> Result<Vec<Split>> {
         let mut packer = split::Packer::new(target_bytes);
         for file in &self.files {
-            if file.size() == 0 && !file.stdin {
+            if file.size() == 0 && !file.is_stream() {
                 continue;
             }
             let size = file.size();
@@ -376,7 +418,7 @@ impl Source {
     /// comment may hold any number of quotes itself; and counted records: nothing but the count
     /// before it tells where one starts.
     fn can_be_cut(&self, file: &SourceFile) -> bool {
-        !file.stdin
+        !file.is_stream()
             && file.compression == Compression::None
             && !(self.format.is_delimited() && self.dialect.comment.is_some())
             && !self.is_counted()

@@ -11,10 +11,15 @@ use super::blocks::{Blocks, Ends};
 use super::compression::{Compression, MAGIC_BYTES, decode};
 use super::decode;
 use super::format::{Dialect, Format};
-use super::input::{ByteInput, FileInput, Identity, JsonInput, OpenFile, ReaderInput, Watch};
-use super::{Origin, Pending, Source, SourceFile, SourceSpec, listing, override_types, parquet};
+use super::input::{
+    Access, ByteInput, FileInput, Identity, JsonInput, OpenFile, ReaderInput, Watch,
+};
+use super::{
+    Origin, Pending, Place, Source, SourceFile, SourceSpec, listing, override_types, parquet,
+};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
+use crate::remote::location::shown;
 use crate::suggest;
 
 pub(super) fn open(
@@ -25,7 +30,7 @@ pub(super) fn open(
     if spec.url == "-" {
         return open_stdin(spec, stdin, cancel);
     }
-    let found = listing::list(&spec.url, spec.format.is_some())?;
+    let found = listing::list(spec, cancel)?;
     let format = common_format(spec, &found)?;
     let dialect = spec.options.dialect(format)?;
     let mut key_fields = listing::key_fields(&found);
@@ -57,18 +62,18 @@ pub(super) fn open(
         .map(|(index, found)| {
             let compression = match format {
                 Format::Parquet => Compression::None,
-                _ => Compression::strip_suffix(&found.shown).1,
+                _ => Compression::strip_suffix(&found.name).1,
             };
             Arc::new(SourceFile {
-                path: found.path,
+                place: found.place,
                 shown: found.shown,
                 identity: found.identity,
                 compression,
                 keys: found.keys,
                 index,
-                stdin: false,
                 lines: Mutex::default(),
                 metadata: std::sync::OnceLock::new(),
+                cancel: cancel.clone(),
             })
         })
         .collect();
@@ -111,15 +116,15 @@ fn open_stdin(spec: &SourceSpec, reader: Box<dyn Read + Send>, cancel: &Cancel) 
         }
     }
     let file = Arc::new(SourceFile {
-        path: "-".into(),
+        place: Place::Stdin,
         shown: "standard input".into(),
         identity: Identity { device: 0, inode: 0, size: 0, modified_ns: 0 },
         compression: Compression::from_magic(&magic[..filled]),
         keys: Vec::new(),
         index: 0,
-        stdin: true,
         lines: Mutex::default(),
         metadata: std::sync::OnceLock::new(),
+        cancel: cancel.clone(),
     });
     let files = vec![file];
     let input =
@@ -154,7 +159,7 @@ fn common_format(spec: &SourceSpec, found: &[listing::Found]) -> Result<Format> 
     }
     let mut first: Option<(Format, &listing::Found)> = None;
     for file in found {
-        let Some(format) = Format::from_path(&file.shown) else {
+        let Some(format) = Format::from_path(&file.name) else {
             return Err(Error::usage_hint(
                 format!("cannot tell the format of `{}` from its name", file.shown),
                 format!(
@@ -280,7 +285,10 @@ fn nothing_to_infer(spec: &SourceSpec, format: Format) -> Result<Columns> {
     match &spec.schema {
         Some(schema) => Ok(Columns { fields: schema.fields().to_vec(), file: 0 }),
         None => Err(Error::Corrupt {
-            path: if spec.url == "-" { "standard input".into() } else { spec.url.clone() },
+            path: match spec.url.as_str() {
+                "-" => "standard input".into(),
+                url => shown(url),
+            },
             offset: None,
             reason: format!("there is no {format} data to tell the columns from"),
             hint: Some("--schema 'a BIGINT, b TEXT' names the columns".into()),
@@ -422,7 +430,7 @@ impl Sample<'_> {
     ) -> Result<()> {
         let (mut records, mut bytes) = (0, 0);
         for file in self.files {
-            if file.size() == 0 && !file.stdin {
+            if file.size() == 0 && !file.is_stream() {
                 continue;
             }
             let mut blocks =
@@ -455,7 +463,8 @@ pub(super) fn stream(
     let (input, open): (Box<dyn ByteInput>, _) = match stdin {
         Some(input) => (input, None),
         None => {
-            let open = Arc::new(OpenFile::open(&file.path, &file.shown, file.identity)?);
+            let access = limit.map_or(Access::Sample, Access::Until);
+            let open = Arc::new(OpenFile::open(file, access, &watch)?);
             let counted_to = match file.compression {
                 Compression::None => limit.unwrap_or(file.size()),
                 _ => file.size(),
@@ -464,14 +473,14 @@ pub(super) fn stream(
         }
     };
     let is_stored = file.compression == Compression::None;
-    let stored_bytes = (!file.stdin).then_some(file.size());
+    let stored_bytes = (!file.is_stream()).then_some(file.size());
     let mut input = decode(input, file.compression, &file.shown, stored_bytes)?;
     if format == Format::Json {
         input = Box::new(JsonInput::new(input, file.shown.clone()));
     }
-    let limit = limit.filter(|_| is_stored && !file.stdin);
+    let limit = limit.filter(|_| is_stored && !file.is_stream());
     let mut blocks = Blocks::new(input, ends, file.shown.clone(), 0, limit);
-    if !is_stored || file.stdin {
+    if !is_stored || file.is_stream() {
         blocks.count_lines(1);
     }
     let skip = match blocks.peek(3)? {

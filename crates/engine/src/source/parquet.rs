@@ -3,8 +3,13 @@
 //! The pages of a column chunk lie one behind the other and are asked for one by one, so each
 //! chunk that is being read has a window of at least [`WINDOW_BYTES`] that one large read
 //! fills: memory is bounded by the number of columns, not by the size of a row group.
+//!
+//! Of a file that is elsewhere, the wanted chunks of a row group are asked for together, with
+//! what lies between neighbours: a request costs as much time as a few MB. Only a row group
+//! of which more than [`GROUP_BYTES_MAX`] are wanted is read through windows. Footers are
+//! asked for [`FOOTERS_AT_ONCE`] at a time, a request for each unless it is very long.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::Read;
 use std::sync::Arc;
 
@@ -20,16 +25,30 @@ use parquet::arrow::arrow_reader::{
     ParquetRecordBatchReaderBuilder,
 };
 use parquet::errors::ParquetError;
-use parquet::file::metadata::ParquetMetaData;
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::reader::{ChunkReader, Length};
 
-use super::input::{OpenFile, Watch};
+use super::input::{Access, OpenFile, Watch};
 use super::read::ReadOptions;
-use super::{Piece, SourceFile};
+use super::{Piece, Place, SourceFile};
+use crate::cancel::Cancel;
 use crate::error::{Error, Result};
+use crate::remote::Fetch;
 
 /// The least that one read brings, the end of its column chunk apart.
 const WINDOW_BYTES: u64 = 1 << 20;
+/// The same where the file is elsewhere.
+const REMOTE_WINDOW_BYTES: u64 = 4 << 20;
+/// A row group elsewhere of which at most so much is wanted is read in one go.
+const GROUP_BYTES_MAX: u64 = 32 << 20;
+/// Wanted chunks that are no further apart are asked for in one request …
+const GAP_BYTES_MAX: u64 = 256 << 10;
+/// … of at most about this size.
+const REQUEST_BYTES: u64 = 4 << 20;
+/// A footer elsewhere is nearly always in this much of the file's end.
+const FOOTER_BYTES: u64 = 64 << 10;
+/// So many footers are asked for at once.
+const FOOTERS_AT_ONCE: usize = 16;
 
 /// The columns of all files, which must agree, and the file they are taken from.
 ///
@@ -37,7 +56,15 @@ const WINDOW_BYTES: u64 = 1 << 20;
 /// [`Error::Corrupt`] for a file that is no Parquet file, or whose columns are others.
 pub(super) fn columns(files: &[Arc<SourceFile>]) -> Result<(Vec<FieldRef>, usize)> {
     let mut first: Option<(Vec<FieldRef>, &Arc<SourceFile>)> = None;
+    let mut tails = Tails::new(files);
     for file in files {
+        let tail = tails.next(file)?;
+        if file.is_stream() {
+            return Err(Error::usage_hint(
+                format!("`{}` cannot be read as Parquet: its server has no ranges", file.shown),
+                "Parquet is read from its end; fetch the file first and read it from disk",
+            ));
+        }
         if file.size() == 0 {
             return Err(Error::Corrupt {
                 path: file.shown.to_string(),
@@ -46,7 +73,7 @@ pub(super) fn columns(files: &[Arc<SourceFile>]) -> Result<(Vec<FieldRef>, usize
                 hint: Some("its writer may not have finished; write it again".into()),
             });
         }
-        let metadata = load(file)?;
+        let metadata = load(file, tail)?;
         let own: Vec<FieldRef> = metadata.schema().fields().iter().map(plain).collect();
         let _ = file.metadata.set(metadata);
         match &first {
@@ -97,9 +124,46 @@ fn plain(field: &FieldRef) -> FieldRef {
     Arc::new(Field::new(field.name(), field.data_type().clone(), true))
 }
 
-fn load(file: &SourceFile) -> Result<ArrowReaderMetadata> {
-    let open = Arc::new(OpenFile::open(&file.path, &file.shown, file.identity)?);
-    let reader = Positioned::new(open.clone(), None);
+/// The ends of files that are elsewhere, on their way before they are wanted.
+struct Tails<'a> {
+    files: std::slice::Iter<'a, Arc<SourceFile>>,
+    coming: VecDeque<(usize, u64, Fetch<Bytes>)>,
+}
+
+impl<'a> Tails<'a> {
+    fn new(files: &'a [Arc<SourceFile>]) -> Self {
+        Tails { files: files.iter(), coming: VecDeque::new() }
+    }
+
+    /// Where the end of a file begins, and the end; none for a file that is here.
+    fn next(&mut self, file: &SourceFile) -> Result<Option<(u64, Bytes)>> {
+        while self.coming.len() < FOOTERS_AT_ONCE
+            && let Some(file) = self.files.next()
+        {
+            if let Place::Object(object) = &file.place
+                && !object.is_stream()
+            {
+                let start = object.size().saturating_sub(FOOTER_BYTES);
+                let fetch = object.fetch(start..object.size())?;
+                self.coming.push_back((file.index, start, fetch));
+            }
+        }
+        match self.coming.pop_front() {
+            Some((index, start, fetch)) if index == file.index => {
+                Ok(Some((start, fetch.wait(&file.cancel)?)))
+            }
+            other => {
+                self.coming.extend(other);
+                Ok(None)
+            }
+        }
+    }
+}
+
+fn load(file: &SourceFile, tail: Option<(u64, Bytes)>) -> Result<ArrowReaderMetadata> {
+    let open = Arc::new(OpenFile::open(file, Access::Random, &file.watch())?);
+    let mut reader = Positioned::new(open.clone(), None);
+    reader.tail = tail;
     let options = ArrowReaderOptions::new();
     let metadata = unwinding(|| ArrowReaderMetadata::load(&reader, options))
         .map_err(|error| reader.corrupt(&error, "the footer"))?;
@@ -197,7 +261,7 @@ impl ParquetReader {
         let Some(metadata) = file.metadata.get() else {
             return Err(Error::Internal(format!("`{}` has no metadata", file.shown)));
         };
-        let open = Arc::new(OpenFile::open(&file.path, &file.shown, file.identity)?);
+        let open = Arc::new(OpenFile::open(file, Access::Random, &watch)?);
         let groups = piece.row_groups.clone().unwrap_or_default();
         let mut read: Vec<usize> = columns.iter().map(|(index, _)| *index).collect();
         read.sort_unstable();
@@ -209,7 +273,11 @@ impl ParquetReader {
             rows += u64::try_from(group.num_rows()).unwrap_or(0);
         }
         let mask = ProjectionMask::roots(metadata.parquet_schema(), read.iter().copied());
-        let input = Positioned::new(open, Some(metadata.metadata()));
+        let mut input = Positioned::new(open, Some(metadata.metadata()));
+        if input.open.remote().is_some() {
+            input.wanted = Arc::new(wanted_chunks(metadata.metadata(), &groups, &mask));
+            input.cancel = watch.cancel.clone();
+        }
         let builder =
             ParquetRecordBatchReaderBuilder::new_with_metadata(input.clone(), metadata.clone())
                 .with_row_groups(groups)
@@ -275,6 +343,11 @@ struct Positioned {
     /// Start and end of every column chunk, in order.
     chunks: Arc<Vec<(u64, u64)>>,
     windows: Arc<Mutex<HashMap<usize, (u64, Bytes)>>>,
+    /// Of a file that is elsewhere: per row group, the wanted chunks in order.
+    wanted: Arc<Vec<Vec<(u64, u64)>>>,
+    /// Of a file that is elsewhere: its end, and where that begins.
+    tail: Option<(u64, Bytes)>,
+    cancel: Cancel,
     /// Our own error, which Parquet's cannot carry.
     error: Arc<Mutex<Option<Error>>>,
 }
@@ -285,15 +358,18 @@ impl Positioned {
             .iter()
             .flat_map(|metadata| metadata.row_groups())
             .flat_map(|group| group.columns())
-            .filter_map(|column| {
-                let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
-                let start = u64::try_from(start).ok()?;
-                let length = u64::try_from(column.compressed_size()).ok()?;
-                Some((start, start.checked_add(length)?))
-            })
+            .filter_map(extent)
             .collect();
         chunks.sort_unstable();
-        Self { open, chunks: Arc::new(chunks), windows: Arc::default(), error: Arc::default() }
+        Self {
+            open,
+            chunks: Arc::new(chunks),
+            windows: Arc::default(),
+            wanted: Arc::default(),
+            tail: None,
+            cancel: Cancel::new(),
+            error: Arc::default(),
+        }
     }
 
     fn corrupt(&self, error: &ParquetError, what: &str) -> Error {
@@ -324,6 +400,12 @@ impl Positioned {
         if end.is_none() {
             return Err(short());
         }
+        if let Some((from, bytes)) = &self.tail
+            && let Some(skip) = start.checked_sub(*from).and_then(|skip| usize::try_from(skip).ok())
+        {
+            let to = usize::try_from(length).map_err(|_| short())?.saturating_add(skip);
+            return if to <= bytes.len() { Ok(bytes.slice(skip..to)) } else { Err(short()) };
+        }
         let mut buffer = vec![0; usize::try_from(length).map_err(|_| short())?];
         let count = self.open.read_at(&mut buffer, start).map_err(|error| self.fail(error))?;
         if count < buffer.len() { Err(short()) } else { Ok(buffer.into()) }
@@ -342,8 +424,23 @@ impl Positioned {
             #[allow(clippy::cast_possible_truncation)] // Less than the window's length.
             return Ok(bytes.slice((start - from) as usize..));
         }
+        if let Some(group) = self.wanted.iter().find(|group| group.contains(&self.chunks[chunk])) {
+            let total: u64 = group.iter().map(|(start, end)| end - start).sum();
+            if total <= GROUP_BYTES_MAX {
+                // The row group before is done with.
+                windows.clear();
+                self.read_chunks(group, &mut windows).map_err(|error| self.fail(error))?;
+                if let Some((from, bytes)) = windows.get(&chunk)
+                    && start >= *from
+                {
+                    #[allow(clippy::cast_possible_truncation)] // Less than the chunk's length.
+                    return Ok(bytes.slice((start - from) as usize..));
+                }
+            }
+        }
         let end = self.chunks[chunk].1.min(self.open.size());
-        let wanted = length.max(WINDOW_BYTES).min(end.saturating_sub(start)).max(length);
+        let least = if self.open.remote().is_some() { REMOTE_WINDOW_BYTES } else { WINDOW_BYTES };
+        let wanted = length.max(least).min(end.saturating_sub(start)).max(length);
         let bytes = self.read(start, wanted)?;
         // Chunks that were read to their end are not asked for again.
         if start + wanted >= end {
@@ -356,6 +453,72 @@ impl Positioned {
         }
         Ok(bytes)
     }
+}
+
+impl Positioned {
+    /// Reads chunks that lie elsewhere, all of them at once.
+    fn read_chunks(
+        &self,
+        chunks: &[(u64, u64)],
+        windows: &mut HashMap<usize, (u64, Bytes)>,
+    ) -> Result<()> {
+        let Some(reader) = self.open.remote() else { return Ok(()) };
+        let mut coming = Vec::new();
+        for run in runs(chunks) {
+            let (Some((start, _)), Some((_, end))) = (run.first(), run.last()) else { continue };
+            coming.push((run, *start, reader.object().fetch(*start..*end)?));
+        }
+        for (run, from, fetch) in coming {
+            let bytes = fetch.wait(&self.cancel)?;
+            for chunk in run {
+                let place = |at: u64| usize::try_from(at - from).unwrap_or(usize::MAX);
+                if let Ok(index) = self.chunks.binary_search(chunk) {
+                    windows.insert(index, (chunk.0, bytes.slice(place(chunk.0)..place(chunk.1))));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Chunks that are asked for in one request.
+fn runs(chunks: &[(u64, u64)]) -> impl Iterator<Item = &[(u64, u64)]> {
+    let mut from = chunks.first().map_or(0, |chunk| chunk.0);
+    chunks.chunk_by(move |one, next| {
+        let together = next.0.saturating_sub(one.1) <= GAP_BYTES_MAX
+            && next.1.saturating_sub(from) <= REQUEST_BYTES;
+        if !together {
+            from = next.0;
+        }
+        together
+    })
+}
+
+/// Per row group that is read, the chunks of the columns that are, in the file's order.
+fn wanted_chunks(
+    metadata: &ParquetMetaData,
+    groups: &[usize],
+    mask: &ProjectionMask,
+) -> Vec<Vec<(u64, u64)>> {
+    let of = |group: &usize| {
+        let group = metadata.row_groups().get(*group)?;
+        let columns = group.columns().iter().enumerate();
+        let mut chunks: Vec<(u64, u64)> = columns
+            .filter(|(leaf, _)| mask.leaf_included(*leaf))
+            .filter_map(|(_, column)| extent(column))
+            .collect();
+        chunks.sort_unstable();
+        Some(chunks)
+    };
+    groups.iter().filter_map(of).collect()
+}
+
+/// Where a column chunk starts and ends.
+fn extent(column: &ColumnChunkMetaData) -> Option<(u64, u64)> {
+    let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
+    let start = u64::try_from(start).ok()?;
+    let length = u64::try_from(column.compressed_size()).ok()?;
+    Some((start, start.checked_add(length)?))
 }
 
 impl Length for Positioned {

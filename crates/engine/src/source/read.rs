@@ -18,15 +18,16 @@ use super::blocks::{Block, Blocks, RECORD_BYTES_MAX};
 use super::compression::Compression;
 use super::decode::{self, Fault};
 use super::format::{Format, Mismatch};
-use super::input::{ByteInput, FileInput, OpenFile, ReaderInput, Watch};
+use super::input::{Access, ByteInput, FileInput, OpenFile, ReaderInput, Watch};
 use super::open::{column_names, stream};
 use super::parquet::ParquetReader;
 use super::parts::{self, Used};
 use super::reject::{KEPT_BYTES_MAX, MaxBad, Refused, Rejects};
-use super::{Origin, Piece, Source, SourceFile, Split};
+use super::{Origin, Piece, Place, Source, SourceFile, Split};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
+use crate::remote::reader::{Budget, FILES_AHEAD, RANGE_BYTES};
 
 /// How to read a split.
 #[derive(Debug, Clone)]
@@ -52,6 +53,8 @@ pub struct ReadOptions {
     pub progress: Progress,
     /// Where refused records go.
     pub rejects: Arc<Rejects>,
+    /// What may be read ahead of files that are not on this machine. Default: 64 MiB.
+    pub ahead: Budget,
 }
 
 impl Default for ReadOptions {
@@ -65,6 +68,7 @@ impl Default for ReadOptions {
             cancel: Cancel::new(),
             progress: Progress::new(),
             rejects: Arc::new(Rejects::new(MaxBad::default(), None)),
+            ahead: Budget::default(),
         }
     }
 }
@@ -296,8 +300,20 @@ impl SplitReader {
             self.stats.bytes = self.split.bytes;
             return Ok(());
         };
-        let watch =
-            Watch { cancel: self.options.cancel.clone(), progress: self.options.progress.clone() };
+        for next in self.pieces.iter().take(FILES_AHEAD) {
+            if let Place::Object(object) = &next.file.place
+                && next.row_groups.is_none()
+                && next.is_whole_file()
+                && next.file.size() <= RANGE_BYTES
+            {
+                object.fetch_early()?;
+            }
+        }
+        let watch = Watch {
+            cancel: self.options.cancel.clone(),
+            progress: self.options.progress.clone(),
+            ahead: self.options.ahead.clone(),
+        };
         let body = if self.source.format == Format::Parquet {
             let reader = ParquetReader::open(&piece, &self.file_columns, &self.options, watch)?;
             Body::Parquet(Box::new(reader))
@@ -365,7 +381,7 @@ impl SplitReader {
         }
         let ends = self.source.ends();
         if piece.range.start == 0 {
-            let stdin = if file.stdin {
+            let stdin = if file.is_stdin() {
                 let Some(pending) = self.source.stdin.lock().take() else {
                     return Err(Error::usage_hint(
                         "standard input can be read only once",
@@ -388,7 +404,7 @@ impl SplitReader {
             let header = self.source.format.is_delimited() && self.source.dialect.header;
             return Ok(Body::Text { blocks, open, header });
         }
-        let open = Arc::new(OpenFile::open(&file.path, &file.shown, file.identity)?);
+        let open = Arc::new(OpenFile::open(file, Access::Until(piece.range.end), &watch)?);
         let start = match self.options.exact_start {
             Some(start) => start,
             None => guess(
@@ -633,11 +649,11 @@ pub(super) fn find_starts(source: &Source, splits: &mut [Split], cancel: &Cancel
             continue;
         }
         let mut wanted = splits[first..at].iter_mut().filter(|s| s.pieces[0].range.start > 0);
-        let open = Arc::new(OpenFile::open(&file.path, &file.shown, file.identity)?);
+        let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
+        let open = Arc::new(OpenFile::open(&file, Access::Until(file.size()), &watch)?);
         let mut mark = [0; 3];
         let count = open.read_at(&mut mark, 0)?;
         let mut position = if mark[..count] == [0xef, 0xbb, 0xbf] { 3 } else { 0 };
-        let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
         let mut input = FileInput::new(open.clone(), position, 0, watch);
         let mut buffer = vec![0; super::blocks::READ_BYTES];
         let mut cutter = Cutter::new(source.grammar());

@@ -29,6 +29,7 @@ fn spec(sql: &str, schema: &SchemaRef) -> (Arc<TableSpec>, Vec<usize>) {
         cancel: Cancel::new(),
         progress: Progress::new(),
         rejects: Arc::new(Rejects::new(MaxBad::default(), None)),
+        ahead: crate::remote::Budget::default(),
     };
     let table = Arc::new(SourceTable::without_files(Arc::clone(schema), run));
     context.register_table("t", table).unwrap();

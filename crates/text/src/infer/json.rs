@@ -13,15 +13,20 @@
 //! | objects or arrays mixed with something else | Utf8View; to read it is a located error |
 //!
 //! Of a key that comes twice in an object, the last value counts.
+//!
+//! Most records tell nothing new. So each is first gone over once by a [`Confirmation`], which
+//! allocates nothing and answers whether the record is sound and every value of it is of a shape
+//! that was seen at its place. Only if it is not, the record is checked in full, which finds the
+//! fault, and then read for what is new.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef};
+use hashbrown::HashMap;
 
 use super::TextKind;
 use crate::fault::Fault;
-use crate::json::grammar::{Cursor, Inside, Scalar};
+use crate::json::grammar::{Cursor, Inside, Scalar, is_white};
 use crate::json::{check, unescape};
 
 /// An object with more distinct keys than this is a map, if its values allow it: DuckDB's
@@ -47,10 +52,27 @@ struct Shape {
 #[derive(Debug, Default, Clone)]
 struct Object {
     places: HashMap<String, usize>,
-    /// Each with the object it was last seen in.
-    keys: Vec<(String, Shape, u64)>,
+    keys: Vec<Key>,
     /// Objects seen.
     stamp: u64,
+}
+
+#[derive(Debug, Clone)]
+struct Key {
+    name: String,
+    /// `"name":`, or nothing if the name has characters that are written as escapes.
+    quoted: String,
+    shape: Shape,
+    /// The object it was last seen in.
+    stamp: u64,
+}
+
+impl Key {
+    fn new(name: &str) -> Self {
+        let is_plain = !name.bytes().any(|byte| matches!(byte, b'"' | b'\\' | 0..0x20));
+        let quoted = if is_plain { format!("\"{name}\":") } else { String::new() };
+        Self { name: name.into(), quoted, shape: Shape::default(), stamp: 0 }
+    }
 }
 
 impl Object {
@@ -59,7 +81,7 @@ impl Object {
             Some(place) => *place,
             None => {
                 self.places.insert(key.into(), self.keys.len());
-                self.keys.push((key.into(), Shape::default(), 0));
+                self.keys.push(Key::new(key));
                 self.keys.len() - 1
             }
         }
@@ -96,11 +118,11 @@ impl Object {
         let end = cursor.at;
         self.stamp += 1;
         for (place, at) in members.into_iter().rev() {
-            let (_, shape, stamp) = &mut self.keys[place];
-            if *stamp != self.stamp {
-                *stamp = self.stamp;
+            let key = &mut self.keys[place];
+            if key.stamp != self.stamp {
+                key.stamp = self.stamp;
                 cursor.at = at;
-                shape.add(cursor, nulls, depth + 1)?;
+                key.shape.add(cursor, nulls, depth + 1)?;
             }
         }
         cursor.at = end;
@@ -163,6 +185,18 @@ impl Shape {
         }
     }
 
+    /// Whether a number would change nothing.
+    fn covers_number(&self, text: &str) -> bool {
+        let mut number = Self::default();
+        number.add_number(text);
+        // Whatever else there is, floats and other numbers are floats.
+        self.float
+            || !number.float
+                && (self.int || !number.int)
+                && (self.negative || !number.negative)
+                && (self.beyond_i64 || !number.beyond_i64)
+    }
+
     fn merge(&mut self, other: &Shape) {
         self.boolean |= other.boolean;
         self.int |= other.int;
@@ -177,9 +211,9 @@ impl Shape {
         }
         if let Some(object) = &other.object {
             let own = self.object.get_or_insert_default();
-            for (key, shape, _) in &object.keys {
-                let place = own.place(key);
-                own.keys[place].1.merge(shape);
+            for key in &object.keys {
+                let place = own.place(&key.name);
+                own.keys[place].shape.merge(&key.shape);
             }
         }
     }
@@ -197,7 +231,7 @@ impl Shape {
         let shapes = [self.is_scalar(), self.items.is_some(), self.object.is_some()];
         shapes.iter().filter(|shape| **shape).count() > 1
             || self.items.as_ref().is_some_and(|items| items.conflicts())
-            || self.object.as_ref().is_some_and(|o| o.keys.iter().any(|(_, s, _)| s.conflicts()))
+            || self.object.as_ref().is_some_and(|o| o.keys.iter().any(|key| key.shape.conflicts()))
     }
 
     fn data_type(&self) -> DataType {
@@ -225,6 +259,194 @@ impl Shape {
     }
 }
 
+/// Goes once over a record that may tell nothing new. What it says no to may still tell nothing
+/// new; of the shapes it changes nothing but the stamps.
+struct Confirmation<'a> {
+    cursor: Cursor<'a>,
+    nulls: &'a [String],
+    buffer: &'a mut Vec<u8>,
+}
+
+impl Confirmation<'_> {
+    fn record(&mut self, columns: &mut Object) -> bool {
+        simdutf8::basic::from_utf8(self.cursor.text).is_ok()
+            && self.next() == b'{'
+            && self.object(columns, 0)
+            && self.cursor.peek().is_none()
+    }
+
+    /// The byte behind white space, which stays there; zero, which begins nothing, at the end.
+    #[inline(always)]
+    fn next(&mut self) -> u8 {
+        while let Some(&byte) = self.cursor.text.get(self.cursor.at) {
+            if !is_white(byte) {
+                return byte;
+            }
+            self.cursor.at += 1;
+        }
+        0
+    }
+
+    fn object(&mut self, object: &mut Object, depth: usize) -> bool {
+        self.cursor.at += 1;
+        if self.next() == b'}' {
+            self.cursor.at += 1;
+            return true;
+        }
+        object.stamp += 1;
+        let mut expected = 0;
+        loop {
+            let Some(place) = self.key(object, expected) else { return false };
+            let key = &mut object.keys[place];
+            // Of a key that comes twice only the last value counts.
+            if key.stamp == object.stamp {
+                return false;
+            }
+            key.stamp = object.stamp;
+            expected = place + 1;
+            if !self.value(&mut key.shape, depth + 1) {
+                return false;
+            }
+            let behind = self.next();
+            self.cursor.at += 1;
+            match behind {
+                b',' => {}
+                byte => return byte == b'}',
+            }
+        }
+    }
+
+    /// Takes a key and its colon and returns its place, if it is known: most often the one that
+    /// is expected.
+    #[inline(always)]
+    fn key(&mut self, object: &Object, expected: usize) -> Option<usize> {
+        if self.next() != b'"' {
+            return None;
+        }
+        if let Some(Key { quoted, .. }) = object.keys.get(expected)
+            && !quoted.is_empty()
+            && self.cursor.text[self.cursor.at..].starts_with(quoted.as_bytes())
+        {
+            self.cursor.at += quoted.len();
+            return Some(expected);
+        }
+        let inside = self.string()?;
+        if self.next() != b':' {
+            return None;
+        }
+        self.cursor.at += 1;
+        object.places.get(text_of(self.cursor.text, inside, self.buffer)).copied()
+    }
+
+    fn value(&mut self, shape: &mut Shape, depth: usize) -> bool {
+        if depth > DEPTH_MAX {
+            return self.cursor.skip().is_ok();
+        }
+        match self.next() {
+            b'"' => self.text(shape.text.as_ref()),
+            b'-' | b'0'..=b'9' => self.number(shape),
+            b'n' => self.literal(b"null"),
+            b't' => shape.boolean && self.literal(b"true"),
+            b'f' => shape.boolean && self.literal(b"false"),
+            b'{' => shape.object.as_mut().is_some_and(|object| self.object(object, depth)),
+            b'[' => shape.items.as_mut().is_some_and(|items| self.array(items, depth)),
+            _ => false,
+        }
+    }
+
+    fn array(&mut self, items: &mut Shape, depth: usize) -> bool {
+        self.cursor.at += 1;
+        if self.next() == b']' {
+            self.cursor.at += 1;
+            return true;
+        }
+        loop {
+            if !self.value(items, depth + 1) {
+                return false;
+            }
+            let behind = self.next();
+            self.cursor.at += 1;
+            match behind {
+                b',' => {}
+                byte => return byte == b']',
+            }
+        }
+    }
+
+    /// What follows it is looked at where a comma or the end must be.
+    #[inline(always)]
+    fn literal(&mut self, word: &[u8]) -> bool {
+        let found = self.cursor.text[self.cursor.at..].starts_with(word);
+        self.cursor.at += word.len();
+        found
+    }
+
+    #[inline(always)]
+    fn text(&mut self, kind: Option<&TextKind>) -> bool {
+        let Some(inside) = self.string() else { return false };
+        // Of mere text, null strings make no difference either.
+        if kind.is_some_and(TextKind::is_never_temporal) {
+            return true;
+        }
+        let text = text_of(self.cursor.text, inside, self.buffer);
+        self.nulls.iter().any(|null| null == text)
+            || kind.is_some_and(|kind| kind.keeps_temporal_type(text))
+    }
+
+    /// Takes the string whose opening quote comes next, eight bytes at a time up to its first
+    /// escape.
+    #[inline(always)]
+    fn string(&mut self) -> Option<Inside> {
+        const ONES: u64 = 0x0101_0101_0101_0101;
+        let (text, start) = (self.cursor.text, self.cursor.at + 1);
+        let mut at = start;
+        while let Some(bytes) = text.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+            let word = u64::from_le_bytes(*bytes);
+            let less = |word: u64, than: u64| word.wrapping_sub(ONES * than) & !word;
+            let quotes = less(word ^ (ONES * u64::from(b'"')), 1);
+            let backslashes = less(word ^ (ONES * u64::from(b'\\')), 1);
+            // Exact up to the first of each kind.
+            let found = (quotes | backslashes | less(word, 0x20)) & (ONES << 7);
+            if found == 0 {
+                at += 8;
+                continue;
+            }
+            at += found.trailing_zeros() as usize / 8;
+            if text[at] != b'"' {
+                break;
+            }
+            self.cursor.at = at + 1;
+            return Some(Inside { start, end: at, has_escapes: false });
+        }
+        self.cursor.string(true).ok()
+    }
+
+    /// Takes a number; what follows a short one is looked at where a comma or the end must be.
+    #[inline(always)]
+    fn number(&mut self, shape: &Shape) -> bool {
+        let (text, start) = (self.cursor.text, self.cursor.at);
+        let digits = |at: usize| text[at..].iter().take_while(|b| b.is_ascii_digit()).count();
+        let is_negative = text[start] == b'-';
+        let first = start + usize::from(is_negative);
+        let count = digits(first);
+        let mut end = first + count;
+        let is_float = text.get(end) == Some(&b'.');
+        // Zeros with a sign and integers of more digits may be floats.
+        let is_short = (1..=18).contains(&count)
+            && (text[first] != b'0' || (count == 1 && (is_float || !is_negative)));
+        if is_float {
+            end += 1 + digits(end + 1);
+        }
+        if !is_short || text[end - 1] == b'.' || matches!(text.get(end), Some(b'.' | b'e' | b'E')) {
+            return self.cursor.scalar().is_ok_and(|(_, token)| {
+                shape.float || std::str::from_utf8(token).is_ok_and(|t| shape.covers_number(t))
+            });
+        }
+        self.cursor.at = end;
+        shape.float || (!is_float && shape.int && (shape.negative || !is_negative))
+    }
+}
+
 impl Object {
     fn data_type(&self) -> DataType {
         // A struct has at least one field.
@@ -233,7 +455,7 @@ impl Object {
         }
         if self.keys.len() > STRUCT_KEYS_MAX {
             let mut values = Shape::default();
-            self.keys.iter().for_each(|(_, shape, _)| values.merge(shape));
+            self.keys.iter().for_each(|key| values.merge(&key.shape));
             let kinds = [values.boolean, values.is_number(), values.text.is_some()];
             let mixed = kinds.iter().filter(|kind| **kind).count() > 1;
             if !mixed && !values.conflicts() {
@@ -246,7 +468,7 @@ impl Object {
     fn fields(&self) -> Vec<FieldRef> {
         self.keys
             .iter()
-            .map(|(key, shape, _)| Arc::new(Field::new(key, shape.data_type(), true)))
+            .map(|key| Arc::new(Field::new(&key.name, key.shape.data_type(), true)))
             .collect()
     }
 }
@@ -273,14 +495,25 @@ pub struct Inference {
     columns: Object,
     objects: u64,
     first_fault: Option<Fault>,
+    buffer: Vec<u8>,
+    /// Nothing is confirmed: every record is read for what is new.
+    #[cfg(test)]
+    careful: bool,
 }
 
 impl Inference {
     /// For records in which these strings mean null.
     #[must_use]
     pub fn new(nulls: &[String]) -> Self {
-        let columns = Object::default();
-        Self { nulls: nulls.to_vec(), columns, objects: 0, first_fault: None }
+        Self {
+            nulls: nulls.to_vec(),
+            columns: Object::default(),
+            objects: 0,
+            first_fault: None,
+            buffer: Vec::new(),
+            #[cfg(test)]
+            careful: false,
+        }
     }
 
     /// Takes a block of whole lines and returns how many records it holds. Lines that are no
@@ -303,11 +536,25 @@ impl Inference {
     }
 
     fn add_line(&mut self, line: &[u8]) -> Result<(), Fault> {
+        if self.confirms(line) {
+            return Ok(());
+        }
         // Nothing is taken of a record that is none.
         check(line)?;
         let mut cursor = Cursor::new(line, true);
         cursor.peek();
         self.columns.add(&mut cursor, &self.nulls, 0)
+    }
+
+    /// Whether the line is an object that is known to tell nothing new.
+    fn confirms(&mut self, line: &[u8]) -> bool {
+        #[cfg(test)]
+        if self.careful {
+            return false;
+        }
+        let cursor = Cursor::new(line, true);
+        let (nulls, buffer) = (&self.nulls[..], &mut self.buffer);
+        Confirmation { cursor, nulls, buffer }.record(&mut self.columns)
     }
 
     /// How many objects there were.
@@ -331,6 +578,9 @@ impl Inference {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     fn infer(text: &str) -> Vec<(String, String)> {
@@ -418,5 +668,118 @@ mod tests {
     fn deep_nesting_ends_somewhere() {
         let deep = format!("{{\"a\":{}{}}}\n", "[".repeat(100_000), "]".repeat(100_000));
         assert_eq!(infer(&deep).len(), 1);
+    }
+
+    #[test]
+    fn a_record_is_confirmed_if_it_tells_nothing_new() {
+        for (seen, line, expected) in [
+            (r#"{"a":1,"b":2}"#, r#" { "b" : null , "a" : 12 } "#, true),
+            (r#"{"a":1}"#, "{}", true),
+            (r#"{"a":1}"#, r#"{"\u0061":2}"#, true),
+            (r#"{"a":1}"#, r#"{"a":2,"a":3}"#, false),
+            (r#"{"a":1}"#, r#"{"b":null}"#, false),
+            (r#"{"a":1}"#, r#"{"a":-1}"#, false),
+            (r#"{"a":1}"#, r#"{"a":-0}"#, false),
+            (r#"{"a":1}"#, r#"{"a":9223372036854775807}"#, true),
+            (r#"{"a":1}"#, r#"{"a":9223372036854775808}"#, false),
+            (r#"{"a":1}"#, r#"{"a":1.0}"#, false),
+            (r#"{"a":1}"#, r#"{"a":1e1}"#, false),
+            (r#"{"a":0.5}"#, r#"{"a":-18446744073709551615}"#, true),
+            (r#"{"a":0.5}"#, r#"{"a":-0.5e-1}"#, true),
+            (r#"{"a":0.5}"#, r#"{"a":00.5}"#, false),
+            (r#"{"a":0.5}"#, r#"{"a":5.}"#, false),
+            (r#"{"a":0.5}"#, r#"{"a":1.2.3}"#, false),
+            (r#"{"a":1}"#, r#"{"a":-}"#, false),
+            (r#"{"a":true}"#, r#"{"a":false}"#, true),
+            (r#"{"a":true}"#, r#"{"a":falsey}"#, false),
+            (r#"{"a":true}"#, r#"{"a":tru"#, false),
+            (r#"{"a":true}"#, r#"{"a":"x"}"#, false),
+            (r#"{"a":"x"}"#, r#"{"a":"2013-01-01, \"\u00e9\n\""}"#, true),
+            (r#"{"a":"x"}"#, r#"{"a":"123456789\x"}"#, false),
+            (r#"{"a":"x"}"#, "{\"a\":\"12345678\t\"}", false),
+            (r#"{"a":"2013-01-01"}"#, r#"{"a":"2014\u002d01-01"}"#, true),
+            (r#"{"a":"2013-01-01"}"#, r#"{"a":"NA"}"#, true),
+            (r#"{"a":"2013-01-01"}"#, r#"{"a":"2014-01-01 10:00"}"#, false),
+            (r#"{"a":"2013-01-01"}"#, r#"{"a":"x"}"#, false),
+            (r#"{"a":1}"#, r#"{"a":"N\u0041"}"#, true),
+            (r#"{"a":[{"b":1}]}"#, r#"{"a":[{},null,{"b":2}]}"#, true),
+            (r#"{"a":[{"b":1}]}"#, r#"{"a":[{"b":2},]}"#, false),
+            (r#"{"a":[{"b":1}]}"#, r#"{"a":[[]]}"#, false),
+            (r#"{"a":1}"#, r#"{"a":2} x"#, false),
+            (r#"{"a":1}"#, r#"{"a":2,}"#, false),
+            (r#"{"a":1}"#, r#"{"a":2"#, false),
+            (r#"{"a":1}"#, "[]", false),
+            (r#"{"a\"b\\":1}"#, r#"{"a\"b\\":1}"#, true),
+        ] {
+            let mut inference = Inference::new(&["NA".to_string()]);
+            inference.add(seen.as_bytes());
+            assert_eq!(inference.confirms(line.as_bytes()), expected, "{seen} {line}");
+        }
+        let mut inference = Inference::new(&[]);
+        inference.add(b"{\"a\":\"x\"}");
+        assert!(!inference.confirms(b"{\"a\":\"\xff\"}"));
+    }
+
+    /// Values, mostly such as one finds again and again.
+    fn value() -> impl Strategy<Value = String> {
+        let scalar = prop_oneof![
+            4 => "[0-9]{1,3}|-?[1-9][0-9]{0,20}",
+            2 => "-?[0-9]\\.[0-9]{1,3}|-?0|1e[-+]?5",
+            4 => prop::sample::select(vec![
+                "null", "true", "false", "\"\"", "\"x\"", "\"NA\"", "\"N\\u0041\"", "\"1\"",
+                "\"2013-01-01\"", "\"2013\\u002d02-01\"", "\"2013-01-01T10:00:00Z\"",
+                "\"2013-01-01 10:00:00\"", "\"2013-01-01T10:00:00.123456789Z\"", "\"2013-02-30\"",
+                "\"a \\\"quoted\\\" word\"", "\"a long text without any\"", "\"é\\ud83d\\ude00\"",
+                "\"\\ud83d\"", "\"\\x\"", "01", "nul", "-", "1.", "{}", "[]",
+            ]).prop_map(str::to_owned),
+        ];
+        scalar.prop_recursive(3, 12, 4, |inner| {
+            prop_oneof![
+                3 => object(inner.clone()),
+                2 => vec(inner.clone(), 0..4).prop_map(|items| format!("[{}]", items.join(", "))),
+                // Enough keys for a map.
+                1 => inner.prop_map(|value| {
+                    let pair = |key| format!("\"k{key}\":{value}");
+                    format!("{{{}}}", (0..205).map(pair).collect::<Vec<_>>().join(","))
+                }),
+            ]
+        })
+    }
+
+    fn object(value: impl Strategy<Value = String>) -> impl Strategy<Value = String> {
+        let key = prop::sample::select(vec!["a", "b", "c", "\\u0061", "d\\\"", "d\\\\"]);
+        let colon = prop::sample::select(vec![":", ": ", " :"]);
+        vec((key, colon, value), 0..4).prop_map(|members| {
+            let pairs =
+                members.iter().map(|(key, colon, value)| format!("\"{key}\"{colon}{value}"));
+            format!("{{{}}}", pairs.collect::<Vec<_>>().join(","))
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1500))]
+
+        #[test]
+        fn what_is_confirmed_is_what_would_have_changed_nothing(
+            kinds in vec(object(value()), 1..4),
+            // Some of them again and again; at some the text is cut or spoiled.
+            order in vec((0..4usize, prop::option::weighted(0.1, (0..60usize, any::<u8>()))), 1..20),
+        ) {
+            let mut confirming = Inference::new(&["NA".to_string()]);
+            let mut careful = Inference { careful: true, ..Inference::new(&["NA".to_string()]) };
+            for (kind, spoiled) in order {
+                let mut line = kinds[kind % kinds.len()].clone().into_bytes();
+                match spoiled {
+                    Some((at, 0..100)) => line.truncate(at),
+                    Some((at, byte)) if at < line.len() => line[at] = byte % 128,
+                    _ => {}
+                }
+                prop_assert_eq!(confirming.add(&line), careful.add(&line));
+                prop_assert_eq!(confirming.fields(), careful.fields());
+                prop_assert_eq!(confirming.objects(), careful.objects());
+                let fault = |inference: &Inference| inference.first_fault().map(ToString::to_string);
+                prop_assert_eq!(fault(&confirming), fault(&careful));
+            }
+        }
     }
 }

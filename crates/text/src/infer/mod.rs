@@ -139,6 +139,20 @@ impl TextKind {
         kind.data_type()
     }
 
+    /// Whether it is mere text to [`temporal_type`](Self::temporal_type), whatever values come.
+    pub(crate) fn is_never_temporal(&self) -> bool {
+        self.seen && !(self.date || self.naive || self.zoned)
+    }
+
+    /// Whether one more value would leave all that [`temporal_type`](Self::temporal_type) goes by
+    /// as it is.
+    pub(crate) fn keeps_temporal_type(&self, text: &str) -> bool {
+        let mut dates = Self { boolean: false, int: false, uint: false, float: false, ..*self };
+        let before = dates;
+        dates.add(text);
+        dates == before
+    }
+
     /// What values of both kinds have in common.
     pub fn merge(&mut self, other: &Self) {
         self.seen |= other.seen;

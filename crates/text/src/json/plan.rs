@@ -16,7 +16,7 @@ pub(super) enum Plan {
     /// A scalar.
     Leaf,
     /// Some keys of an object.
-    Struct(Object),
+    Struct(Box<Object>),
     /// The items of an array.
     List(Box<Plan>),
     /// All keys of an object.
@@ -26,7 +26,7 @@ pub(super) enum Plan {
 impl Plan {
     fn of(data_type: &DataType) -> Plan {
         match data_type {
-            DataType::Struct(fields) => Plan::Struct(Object::new(fields)),
+            DataType::Struct(fields) => Plan::Struct(Box::new(Object::new(fields))),
             DataType::List(item) => Plan::List(Box::new(Plan::of(item.data_type()))),
             DataType::Map(entries, _) => match entries.data_type() {
                 DataType::Struct(pair) if pair.len() == 2 => {
@@ -92,9 +92,9 @@ impl Object {
         let keys: Vec<Key> = names.iter().map(|name| key(name)).collect();
         let tail = mask(names.iter().map(|name| name.len()).min().unwrap_or(8));
         let bits = (16 * keys.len()).next_power_of_two().clamp(64, 1 << 14).trailing_zeros();
-        let ending = |name: &Box<[u8]>| Ending::of(&[name, &b"\":"[..]].concat());
+        let ending = |name: &[u8]| Ending::of(&[name, b"\":"].concat());
         let mut object = Self {
-            endings: names.iter().map(ending).collect(),
+            endings: names.iter().map(|name| ending(name)).collect(),
             keys,
             names,
             plans: fields.iter().map(|field| Plan::of(field.data_type())).collect(),

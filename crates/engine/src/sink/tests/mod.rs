@@ -558,8 +558,8 @@ fn a_wrong_destination_is_refused_by_name() {
         assert!(error.contains(expected), "{url}: {error}");
         assert_eq!(tree(temp.path()), before, "{url}");
     }
-    let spec = SinkSpec::new("s3://bucket/x.csv");
-    assert!(run(&spec, &[flights()], 1 << 20).unwrap_err().to_string().contains("`s3://`"));
+    let spec = SinkSpec::new("gs://bucket/x.csv");
+    assert!(run(&spec, &[flights()], 1 << 20).unwrap_err().to_string().contains("`gs://`"));
 }
 
 #[test]

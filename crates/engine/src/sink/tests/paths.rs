@@ -127,7 +127,9 @@ fn a_template_that_cannot_work_is_refused_with_the_reason() {
         ("out/.{a}.csv", "begins with `.tidemill-`"),
         ("out/.tidemill-x", "begins with `.tidemill-`"),
         ("out/{a}-{b}-{c}-{d}-{e}-{f}-{g}.csv", "too little room"),
-        ("s3://bucket/{a}.csv", "`s3://` is not supported"),
+        ("gs://bucket/{a}.csv", "`gs://` is not supported"),
+        ("s3://bucket/a//{a}.csv", "keys with empty parts"),
+        ("s3://bucket", "names a folder"),
         ("file://host/a.csv", "another machine"),
     ] {
         let error = Template::parse(url).unwrap_err().to_string();

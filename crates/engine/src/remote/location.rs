@@ -1,0 +1,141 @@
+//! What a URL names: a path on this machine, an object in a bucket, something on the web.
+
+use std::fmt;
+
+use percent_encoding::percent_decode_str;
+
+use crate::error::{Error, Result};
+
+/// A remote URL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Location {
+    /// `s3://bucket/key`; the key as it is, with nothing encoded.
+    S3 {
+        /// The bucket.
+        bucket: String,
+        /// The key, a prefix or a pattern; empty for the whole bucket.
+        key: String,
+    },
+    /// `http://` or `https://`, as written.
+    Http(String),
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Location::S3 { bucket, key } => write!(f, "s3://{bucket}/{key}"),
+            Location::Http(url) => f.write_str(&shown(url)),
+        }
+    }
+}
+
+impl Location {
+    /// The location of a remote URL; none for what is on this machine.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a scheme that is not known, and for `s3://` without a bucket.
+    pub(crate) fn parse(url: &str) -> Result<Option<Location>> {
+        let Some((scheme, rest)) = url.split_once("://") else { return Ok(None) };
+        let is_word = !scheme.is_empty()
+            && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'));
+        if !is_word {
+            return Ok(None);
+        }
+        match scheme.to_ascii_lowercase().as_str() {
+            "file" => Ok(None),
+            "s3" | "s3a" => {
+                let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+                let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+                if bucket.is_empty() || !bucket.chars().all(is_name) {
+                    return Err(Error::usage_hint(
+                        format!("`{url}` names no bucket"),
+                        "an S3 URL is s3://bucket/key; patterns are for keys",
+                    ));
+                }
+                Ok(Some(Location::S3 { bucket: bucket.to_owned(), key: key.to_owned() }))
+            }
+            "http" | "https" => {
+                if rest.split(['/', '?', '#']).next().unwrap_or_default().is_empty() {
+                    return Err(Error::usage(format!("`{}` names no host", shown(url))));
+                }
+                Ok(Some(Location::Http(url.to_owned())))
+            }
+            other => Err(Error::usage_hint(
+                format!("`{}`: `{other}://` is not known", shown(url)),
+                "a path, file://, s3://, http:// or https://",
+            )),
+        }
+    }
+}
+
+/// A URL as messages show it: without a user's name and password, and without the values of
+/// its query, which may be a signature.
+pub(crate) fn shown(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
+        return url.to_owned();
+    }
+    let rest = rest.split('#').next().unwrap_or_default();
+    let (path, query) = match rest.split_once('?') {
+        Some((path, _)) => (path, "?…"),
+        None => (rest, ""),
+    };
+    let (host, tail) = path.split_at(path.find('/').unwrap_or(path.len()));
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    format!("{scheme}://{host}{tail}{query}")
+}
+
+/// The path of a web URL, decoded: what tells the format.
+pub(crate) fn web_path(url: &str) -> String {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    let path = rest.find('/').map_or("", |at| &rest[at..]);
+    percent_decode_str(path).decode_utf8_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_tells_where_its_bytes_are() {
+        let s3 =
+            |bucket: &str, key: &str| Some(Location::S3 { bucket: bucket.into(), key: key.into() });
+        for (url, expected) in [
+            ("a/b.csv", None),
+            ("file:///a", None),
+            ("a b://c", None),
+            ("s3://b/k", s3("b", "k")),
+            ("S3://b", s3("b", "")),
+            ("s3a://b/", s3("b", "")),
+            ("s3://b/a b%20+?é*/{x,y}", s3("b", "a b%20+?é*/{x,y}")),
+            ("http://h/x?y", Some(Location::Http("http://h/x?y".into()))),
+        ] {
+            assert_eq!(Location::parse(url).unwrap(), expected, "{url}");
+        }
+        for (url, expected) in [
+            ("s3:///key", "names no bucket"),
+            ("s3://b*/key", "names no bucket"),
+            ("https:///x", "names no host"),
+            ("gs://b/k", "`gs://` is not known"),
+        ] {
+            let message = Location::parse(url).unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_of_a_url_is_no_secret() {
+        for (url, expected) in [
+            ("https://u:p@h:1/a/b.csv?sig=s#f", "https://h:1/a/b.csv?…"),
+            ("https://h/a@b", "https://h/a@b"),
+            ("http://u@h", "http://h"),
+            ("s3://b/a?b", "s3://b/a?b"),
+            ("a?b", "a?b"),
+        ] {
+            assert_eq!(shown(url), expected);
+        }
+        assert_eq!(web_path("https://u:p@h/a%20b/c.csv.gz?x=/y"), "/a b/c.csv.gz");
+        assert_eq!(web_path("https://h"), "");
+    }
+}

@@ -1,0 +1,250 @@
+//! One version of one object, read by ranges.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
+use object_store::path::Path;
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
+use parking_lot::Mutex;
+
+use super::http::Resource;
+use super::s3::{Bucket, Refusal};
+use super::{Fetch, location};
+use crate::error::{Error, Result};
+
+/// An object as it was when it was listed.
+#[derive(Debug)]
+pub(crate) struct Object {
+    shown: Arc<str>,
+    at: At,
+    size: u64,
+    /// When it was last written to, in nanoseconds since 1970; 0 if nobody said.
+    modified_ns: i128,
+    /// Its first bytes, once they have been read: a sample for the schema is read again with
+    /// the first split.
+    head: OnceLock<Bytes>,
+    /// All of it, on its way before anybody reads: small files come one after another.
+    early: Mutex<Option<Fetch<Bytes>>>,
+}
+
+#[derive(Debug)]
+enum At {
+    S3 { bucket: Arc<Bucket>, path: Path, e_tag: Option<String>, meta: Box<ObjectMeta> },
+    Http(Box<Resource>),
+}
+
+impl Object {
+    /// An object of a bucket's listing.
+    pub(crate) fn listed(bucket: &Arc<Bucket>, meta: ObjectMeta) -> Object {
+        Object {
+            shown: bucket.url(meta.location.as_ref()).into(),
+            size: meta.size,
+            modified_ns: meta.last_modified.timestamp_nanos_opt().map_or(0, i128::from),
+            head: OnceLock::new(),
+            early: Mutex::default(),
+            at: At::S3 {
+                bucket: Arc::clone(bucket),
+                path: meta.location.clone(),
+                e_tag: meta.e_tag.clone(),
+                meta: Box::new(meta),
+            },
+        }
+    }
+
+    /// What a web server answered, with its first bytes if it sent them.
+    pub(crate) fn found(resource: Resource, head: Option<Bytes>) -> Object {
+        let keep = OnceLock::new();
+        if let Some(head) = head {
+            let _ = keep.set(head);
+        }
+        Object {
+            shown: location::shown(resource.given_url()).into(),
+            size: resource.size().unwrap_or(0),
+            modified_ns: resource.modified_ns(),
+            head: keep,
+            early: Mutex::default(),
+            at: At::Http(Box::new(resource)),
+        }
+    }
+
+    /// The URL, as messages show it.
+    pub(crate) fn shown(&self) -> &Arc<str> {
+        &self.shown
+    }
+
+    /// Its bytes; 0 if nobody said.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    pub(crate) fn modified_ns(&self) -> i128 {
+        self.modified_ns
+    }
+
+    /// Whether it can only be read whole, front to back.
+    pub(crate) fn is_stream(&self) -> bool {
+        matches!(&self.at, At::Http(resource) if !resource.has_ranges())
+    }
+
+    /// Asks for all of it, to be read soon.
+    ///
+    /// # Errors
+    /// As [`fetch`](Self::fetch).
+    pub(crate) fn fetch_early(self: &Arc<Self>) -> Result<()> {
+        let mut early = self.early.lock();
+        if early.is_none() && self.head().is_none() && !self.is_stream() {
+            *early = Some(self.fetch(0..self.size)?);
+        }
+        Ok(())
+    }
+
+    /// What was asked for early, to whoever asks first.
+    pub(super) fn take_early(&self) -> Option<Fetch<Bytes>> {
+        self.early.lock().take()
+    }
+
+    /// What is kept of its beginning.
+    pub(super) fn head(&self) -> Option<&Bytes> {
+        self.head.get()
+    }
+
+    /// Keeps its beginning.
+    pub(super) fn set_head(&self, bytes: &Bytes) {
+        let _ = self.head.set(bytes.clone());
+    }
+
+    /// Asks for a range, which must lie within the object.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if there can be no threads for it; all others come from the answer.
+    pub(crate) fn fetch(self: &Arc<Self>, range: Range<u64>) -> Result<Fetch<Bytes>> {
+        let object = Arc::clone(self);
+        Fetch::start(async move { object.get(range).await })
+    }
+
+    /// The whole of what can only be read whole, piece by piece.
+    pub(super) fn stream(self: &Arc<Self>) -> Result<super::http::Body> {
+        match &self.at {
+            At::Http(resource) => resource.stream(),
+            At::S3 { .. } => Err(Error::Internal("an object of a bucket has ranges".into())),
+        }
+    }
+
+    /// The bytes of a range, all of them, of this version.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] if the object is another by now; [`Error::Remote`].
+    pub(crate) async fn get(&self, range: Range<u64>) -> Result<Bytes> {
+        let length = length_of(range.end.saturating_sub(range.start))?;
+        if length == 0 {
+            return Ok(Bytes::new());
+        }
+        if let Some(head) = self.head().filter(|head| range.end <= head.len() as u64) {
+            let start = length_of(range.start)?;
+            return Ok(head.slice(start..start + length));
+        }
+        let mut bytes = BytesMut::with_capacity(length);
+        match &self.at {
+            At::Http(resource) => resource.get(range, &mut bytes).await?,
+            At::S3 { bucket, path, .. } => {
+                while bytes.len() < length {
+                    let before = bytes.len();
+                    let from = range.start + before as u64;
+                    let got = self.get_some(bucket, path, from..range.end, &mut bytes).await;
+                    match got {
+                        Ok(()) if bytes.len() > before => {}
+                        Ok(()) => {
+                            return Err(Error::Remote {
+                                action: "read",
+                                url: self.shown.to_string(),
+                                offset: Some(from),
+                                status: None,
+                                reason: "the answer has no bytes".into(),
+                                hint: None,
+                            });
+                        }
+                        // Asked again from there: an answer that was cut off, or one of
+                        // another version, which then says so itself.
+                        Err(Error::Remote { .. }) if bytes.len() > before => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                if bytes.len() > length {
+                    return Err(Error::Internal("an answer longer than was asked for".into()));
+                }
+            }
+        }
+        Ok(bytes.freeze())
+    }
+
+    /// Adds what one answer gives of a range.
+    async fn get_some(
+        &self,
+        bucket: &Bucket,
+        path: &Path,
+        range: Range<u64>,
+        bytes: &mut BytesMut,
+    ) -> Result<()> {
+        let At::S3 { e_tag, meta, .. } = &self.at else { return Ok(()) };
+        let options = GetOptions {
+            range: Some(GetRange::Bounded(range.clone())),
+            if_match: e_tag.clone(),
+            // Coarser, and better than nothing.
+            if_unmodified_since: e_tag.is_none().then_some(meta.last_modified),
+            ..GetOptions::default()
+        };
+        let from = bytes.len() as u64;
+        let offset = |bytes: &BytesMut| Some(range.start + bytes.len() as u64 - from);
+        let answer = bucket.store.get_opts(path, options).await;
+        let answer =
+            answer.map_err(|error| self.refused(bucket, path, Some(range.start), &error))?;
+        if answer.meta.size != self.size {
+            return Err(self.changed(format!(
+                "it had {} bytes when it was listed, and has {}",
+                self.size, answer.meta.size
+            )));
+        }
+        if let (Some(expected), Some(found)) = (e_tag, &answer.meta.e_tag)
+            && expected != found
+        {
+            return Err(self.replaced());
+        }
+        let mut body = answer.into_stream();
+        while let Some(piece) = body.next().await {
+            match piece {
+                Ok(piece) => bytes.extend_from_slice(&piece),
+                Err(error) => return Err(self.refused(bucket, path, offset(bytes), &error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn refused(
+        &self,
+        bucket: &Bucket,
+        path: &Path,
+        offset: Option<u64>,
+        error: &object_store::Error,
+    ) -> Error {
+        match Refusal::of(error).status {
+            Some(412) => self.replaced(),
+            Some(416) => self.changed("it has become shorter since it was listed".into()),
+            Some(404) => self.changed("it has been removed since it was listed".into()),
+            _ => bucket.refused("read", path.as_ref(), offset, error),
+        }
+    }
+
+    fn replaced(&self) -> Error {
+        self.changed("it has been replaced since it was listed".into())
+    }
+
+    fn changed(&self, reason: String) -> Error {
+        Error::Changed { path: self.shown.to_string(), reason }
+    }
+}
+
+fn length_of(bytes: u64) -> Result<usize> {
+    usize::try_from(bytes).map_err(|_| Error::Internal("a range larger than memory".into()))
+}

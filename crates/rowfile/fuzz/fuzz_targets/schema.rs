@@ -1,0 +1,6 @@
+//! Any text as a schema.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| tidemill_rowfile_fuzz::schema(bytes));

@@ -1,0 +1,178 @@
+//! What the fuzz targets assert, as functions, so that a test can run them without a fuzzer too.
+
+#[cfg(test)]
+mod avro;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use arrow_array::{Array, BinaryArray, RecordBatch};
+use tidemill_rowfile::{
+    Codec, Error, Plan, ReadOptions, Reader, Schema, Strings, WriteOptions, Writer, salvage,
+};
+
+/// Reads everything there is; every array must be sound.
+fn drain(reader: &Reader<Vec<u8>>) -> Result<Vec<RecordBatch>, Error> {
+    let mut all = Vec::new();
+    for strings in [Strings::View, Strings::Small] {
+        all.clear();
+        let options = ReadOptions { strings, batch_rows: 100, ..ReadOptions::default() };
+        for batch in reader.read(&options)? {
+            let batch = batch?;
+            for column in batch.columns() {
+                column.to_data().validate_full().expect("arrays are sound");
+            }
+            all.push(batch);
+        }
+    }
+    for field in &reader.schema().fields {
+        if let Some(found) = reader.statistics(&field.name) {
+            assert_eq!(found.min.len(), reader.blocks().len());
+        }
+    }
+    Ok(all)
+}
+
+/// Any bytes as a file.
+pub fn file(bytes: &[u8]) {
+    if let Ok(reader) = Reader::new(bytes.to_vec(), "fuzz") {
+        let _ = drain(&reader);
+        let _ = reader.verify();
+    }
+    if let Ok(reader) = Reader::salvaging(bytes.to_vec(), "fuzz") {
+        let _ = drain(&reader);
+    }
+    if let Ok((saved, report)) = salvage(bytes.to_vec(), "fuzz", Vec::new()) {
+        let reader = Reader::new(saved, "saved").expect("what was salvaged is a file");
+        assert_eq!(reader.rows(), report.rows);
+        drain(&reader).expect("what was salvaged is whole");
+    }
+}
+
+/// Schemas that rows are forged for.
+const SCHEMAS: [&str; 4] = [
+    r#"{"fields": [{"name": "n", "type": "int64"}, {"name": "s", "type": "string", "nullable": true},
+        {"name": "b", "type": "boolean", "nullable": true}, {"name": "u", "type": "uint8"}]}"#,
+    r#"{"fields": [{"name": "l", "nullable": true, "type": {"list":
+        {"name": "item", "type": "string", "nullable": true}}}, {"name": "e", "type":
+        {"enum": {"symbols": ["a", "b"], "default": "a"}}}, {"name": "x", "type": "binary"}]}"#,
+    r#"{"fields": [{"name": "m", "type": {"map": {"key": {"name": "k", "type": "string"}, "value":
+        {"name": "v", "nullable": true, "type": {"struct": [{"name": "f", "type": "float64"},
+        {"name": "i", "type": {"list": {"name": "item", "type": "int32"}}}]}}}}}]}"#,
+    r#"{"fields": [{"name": "d", "type": {"decimal": {"bits": 128, "precision": 30, "scale": 2}}},
+        {"name": "f", "type": {"fixed": 3}, "nullable": true}, {"name": "t", "type":
+        {"timestamp": {"unit": "us", "zone": "UTC"}}}, {"name": "z", "type": "null", "nullable": true}]}"#,
+];
+
+/// A file around rows that are not what a writer writes: the checksums are right.
+///
+/// ```text
+///   schema  rows (2 bytes)  codec  raw size (3 bytes, or 0 for what there is)  content…
+/// ```
+pub fn forged(bytes: &[u8]) {
+    let [schema, low, high, codec, a, b, c, content @ ..] = bytes else { return };
+    let schema = SCHEMAS[usize::from(*schema) % SCHEMAS.len()];
+    let rows = u32::from(u16::from_le_bytes([*low, *high]));
+    let raw = match u32::from_le_bytes([*a, *b, *c, 0]) {
+        0 => content.len() as u32,
+        raw => raw,
+    };
+    let file = around(schema, rows, codec % 4, raw, content);
+    let reader = Reader::new(file, "forged").expect("the frame is right");
+    if let Ok(batches) = drain(&reader) {
+        // What could be read can be written; and from then on it stays as it is, byte for byte.
+        let write = |batches: &[RecordBatch]| {
+            let options = WriteOptions { codec: Codec::None, ..WriteOptions::default() };
+            let mut writer =
+                Writer::new(Vec::new(), reader.schema(), options).expect("a schema");
+            for batch in batches {
+                writer.write(batch).expect("what was read is of the schema");
+            }
+            writer.finish().expect("memory")
+        };
+        let once = write(&batches);
+        let again = Reader::new(once.clone(), "again").expect("a file");
+        let again = drain(&again).expect("what was written is read");
+        assert!(once == write(&again), "{batches:?}\n{again:?}");
+    }
+}
+
+fn section(
+    kind: &[u8; 4],
+    file: u32,
+    offset: usize,
+    numbers: [u32; 3],
+    codec: u8,
+    content: &[u8],
+) -> Vec<u8> {
+    let mut out = kind.to_vec();
+    out.extend(file.to_le_bytes());
+    out.extend((offset as u64).to_le_bytes());
+    out.extend(u64::from(numbers[0]).to_le_bytes());
+    out.extend(numbers[1].to_le_bytes());
+    out.extend(numbers[2].to_le_bytes());
+    out.extend((content.len() as u32).to_le_bytes());
+    out.extend([codec, 0, 0, 0]);
+    out.extend(crc32c::crc32c(content).to_le_bytes());
+    out.extend(crc32c::crc32c(&out).to_le_bytes());
+    out.extend(content);
+    out
+}
+
+fn around(schema: &str, rows: u32, codec: u8, raw: u32, content: &[u8]) -> Vec<u8> {
+    let json = format!(r#"{{"schema":{schema},"codec":"none"}}"#);
+    let mut out = b"TIDEROWS\x01\0\0\0".to_vec();
+    out.extend((json.len() as u32).to_le_bytes());
+    out.extend(json.as_bytes());
+    let file = crc32c::crc32c(&out);
+    out.extend(file.to_le_bytes());
+    let at = out.len();
+    out.extend(section(b"TBLK", file, at, [0, rows, raw], codec, content));
+    let mut footer = vec![0; 12];
+    footer.extend((at as u64).to_le_bytes());
+    footer.extend(((out.len() - at) as u32).to_le_bytes());
+    footer.extend(rows.to_le_bytes());
+    let at = out.len();
+    out.extend(section(b"TEND", file, at, [rows, 1, footer.len() as u32], 0, &footer));
+    let mut trailer = (at as u64).to_le_bytes().to_vec();
+    trailer.extend((out.len() as u64 + 32).to_le_bytes());
+    trailer.extend(file.to_le_bytes());
+    trailer.extend(crc32c::crc32c(&trailer).to_le_bytes());
+    trailer.extend(b"TIDEREND");
+    out.extend(trailer);
+    out
+}
+
+/// Any text as a schema: one that is taken survives its JSON and Arrow, and reads its own data.
+pub fn schema(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(schema) = Schema::parse(text) else { return };
+    assert_eq!(Schema::parse(&schema.to_json()).expect("its own JSON"), schema);
+    let arrow = Arc::new(schema.to_arrow(Strings::View));
+    assert_eq!(Schema::from_arrow(&arrow).expect("its own Arrow schema"), schema);
+    schema.reads(&schema).expect("its own data");
+    let empty = RecordBatch::new_empty(arrow);
+    let options = WriteOptions { codec: Codec::None, ..WriteOptions::default() };
+    let mut writer = Writer::new(Vec::new(), &schema, options).expect("memory");
+    writer.write(&empty).expect("no rows");
+    let reader = Reader::new(writer.finish().expect("memory"), "fuzz").expect("a file");
+    assert_eq!(reader.rows(), 0);
+}
+
+/// Any bytes as a row that was encoded alone: a schema's number, then the row.
+pub fn rows(bytes: &[u8]) {
+    let [schema, row @ ..] = bytes else { return };
+    let schema = Schema::parse(SCHEMAS[usize::from(*schema) % SCHEMAS.len()]).expect("a schema");
+    let arrow = Arc::new(schema.to_arrow(Strings::View));
+    let plan = Plan::new(&schema, &arrow).expect("its own schema");
+    let row = BinaryArray::from(vec![Some(row), None]);
+    if let Ok(found) = plan.decode_rows(&row) {
+        found.to_data().validate_full().expect("arrays are sound");
+        let batch = RecordBatch::from(found.slice(0, 1));
+        let once = schema.encode_rows(&batch).expect("what was read is of the schema");
+        let again = plan.decode_rows(&once).expect("what was written is read");
+        let again = schema.encode_rows(&RecordBatch::from(again)).expect("the same again");
+        assert_eq!(once, again);
+    }
+}

@@ -1,0 +1,156 @@
+//! How blocks are compressed.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Fault;
+
+/// How blocks are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Codec {
+    /// Not at all.
+    None,
+    /// LZ4, in its block format.
+    Lz4,
+    /// Zstandard at this level, 1 to 22.
+    Zstd(i32),
+}
+
+impl Default for Codec {
+    /// Zstandard at level 1.
+    fn default() -> Self {
+        Self::Zstd(1)
+    }
+}
+
+/// Bytes that are decompressed before it is known whether the file has them.
+const TRUSTED_BYTES: usize = 4 << 20;
+
+/// LZ4 makes at most this many bytes of one.
+const LZ4_RATIO_MAX: usize = 255;
+
+impl Codec {
+    /// The number of the codec in a section.
+    pub(crate) fn number(self) -> u8 {
+        match self {
+            Self::None => 0,
+            Self::Lz4 => 1,
+            Self::Zstd(_) => 2,
+        }
+    }
+}
+
+/// Compresses, and keeps what it needs to do so again.
+pub(crate) struct Compressor {
+    codec: Codec,
+    zstd: Option<zstd::bulk::Compressor<'static>>,
+}
+
+impl std::fmt::Debug for Compressor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.codec.fmt(f)
+    }
+}
+
+impl Compressor {
+    pub(crate) fn new(codec: Codec) -> std::io::Result<Self> {
+        let zstd = match codec {
+            Codec::Zstd(level) => Some(zstd::bulk::Compressor::new(level)?),
+            _ => None,
+        };
+        Ok(Self { codec, zstd })
+    }
+
+    /// Appends `raw`, compressed, if that makes it smaller. Returns the codec's number, or none
+    /// where `raw` is better taken as it is.
+    pub(crate) fn compress(
+        &mut self,
+        raw: &[u8],
+        out: &mut Vec<u8>,
+    ) -> std::io::Result<Option<u8>> {
+        let start = out.len();
+        let size = match (self.codec, &mut self.zstd) {
+            (Codec::Zstd(_), Some(zstd)) => {
+                out.resize(start + zstd::zstd_safe::compress_bound(raw.len()), 0);
+                let to = out.get_mut(start..).unwrap_or_default();
+                Some(zstd.compress_to_buffer(raw, to)?)
+            }
+            (Codec::Lz4, _) => {
+                out.resize(start + lz4_flex::block::get_maximum_output_size(raw.len()), 0);
+                let to = out.get_mut(start..).unwrap_or_default();
+                lz4_flex::block::compress_into(raw, to).ok()
+            }
+            _ => None,
+        };
+        let size = size.filter(|size| *size < raw.len());
+        out.truncate(start + size.unwrap_or_default());
+        Ok(size.map(|_| self.codec.number()))
+    }
+}
+
+/// Decompresses, and keeps what it needs to do so again.
+pub(crate) struct Decompressor {
+    zstd: Option<zstd::bulk::Decompressor<'static>>,
+}
+
+impl Decompressor {
+    pub(crate) fn new() -> Self {
+        Self { zstd: None }
+    }
+
+    /// Replaces `out` by the `size` bytes that `stored` is of, and `slack` zeros. Memory grows with
+    /// what comes out, not with what is claimed.
+    pub(crate) fn decompress(
+        &mut self,
+        number: u8,
+        stored: &[u8],
+        size: usize,
+        slack: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
+        let wrong = || Fault::damaged(format!("it does not decompress to {size} bytes"));
+        out.clear();
+        match number {
+            0 if stored.len() == size => {
+                out.reserve(size + slack);
+                out.extend_from_slice(stored);
+            }
+            1 => {
+                if size > stored.len().saturating_mul(LZ4_RATIO_MAX) {
+                    return Err(wrong());
+                }
+                out.resize(size, 0);
+                if lz4_flex::block::decompress_into(stored, out).ok() != Some(size) {
+                    return Err(wrong());
+                }
+            }
+            2 if size <= TRUSTED_BYTES => {
+                if self.zstd.is_none() {
+                    let new = zstd::bulk::Decompressor::new();
+                    self.zstd = Some(new.map_err(|error| Fault::damaged(error.to_string()))?);
+                }
+                let Some(zstd) = &mut self.zstd else { return Err(wrong()) };
+                out.reserve(size + slack);
+                // Never more than the capacity, which may be more than the size.
+                match zstd.decompress_to_buffer(stored, out) {
+                    Ok(found) if found == size => {}
+                    _ => return Err(wrong()),
+                }
+            }
+            2 => {
+                use std::io::Read;
+                let stream = zstd::stream::read::Decoder::with_buffer(stored);
+                let stream = stream.map_err(|_| wrong())?;
+                stream.take(size as u64 + 1).read_to_end(out).map_err(|_| wrong())?;
+                if out.len() != size {
+                    return Err(wrong());
+                }
+            }
+            0 => return Err(wrong()),
+            other => return Err(Fault::damaged(format!("{other} is no codec that is known"))),
+        }
+        out.resize(size + slack, 0);
+        Ok(())
+    }
+}

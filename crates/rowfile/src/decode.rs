@@ -1,0 +1,949 @@
+//! Rows to Arrow arrays, by a plan that was made once.
+//!
+//! ```text
+//!   rows ── walk ──► starts of rows, places of the strings and lists wanted    (1st pass)
+//!        ── gather ► one array per wanted field                               (2nd pass)
+//! ```
+//!
+//! The walk reads nothing but lengths. A field that nobody wants is a length that is added, and
+//! nothing if it has a slot. Gathering goes field by field, so that its loops know their types. Text is
+//! looked at for UTF-8 all at once when it is together in its array, not string by string.
+
+use std::sync::Arc;
+
+use arrow_array::types::{
+    ArrowPrimitiveType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type,
+    Decimal256Type, DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType,
+    DurationSecondType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, Time32MillisecondType, Time32SecondType, Time64MicrosecondType,
+    Time64NanosecondType, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_array::{
+    ArrayRef, BooleanArray, DictionaryArray, FixedSizeBinaryArray, GenericByteArray,
+    GenericByteViewArray, GenericListArray, MapArray, NullArray, OffsetSizeTrait, PrimitiveArray,
+    StructArray,
+};
+use arrow_buffer::{
+    ArrowNativeType, BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer, i256,
+};
+use arrow_schema::{DataType, FieldRef, TimeUnit};
+
+use crate::encode::COPY_BYTES;
+use crate::error::Fault;
+use crate::layout::{Bit, Layout, LeafKind, Record, Slot};
+
+/// What to make of the rows of a record.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RecordPlan {
+    pub outs: Vec<Out>,
+    /// For each leaf, if it is of variable length and wanted: which of the places noted in the
+    /// walk are its own.
+    pub wants: Vec<Option<usize>>,
+    /// How many of them are wanted.
+    pub wanted: usize,
+}
+
+impl RecordPlan {
+    pub(crate) fn new(record: &Record) -> Self {
+        Self { outs: Vec::new(), wants: vec![None; record.leaves.len()], wanted: 0 }
+    }
+
+    /// Notes that the places of a leaf are wanted.
+    pub(crate) fn want(&mut self, leaf: usize) -> usize {
+        let next = self.wanted;
+        match self.wants.get_mut(leaf) {
+            Some(Some(want)) => *want,
+            Some(none) => {
+                *none = Some(next);
+                self.wanted += 1;
+                next
+            }
+            None => next,
+        }
+    }
+}
+
+/// A field that comes out.
+#[derive(Debug, Clone)]
+pub(crate) struct Out {
+    pub field: FieldRef,
+    /// Its path, for messages.
+    pub path: String,
+    /// It is null where one of these bits is set.
+    pub nulls: Vec<usize>,
+    pub node: Node,
+}
+
+/// Where the values of a field come from.
+#[derive(Debug, Clone)]
+pub(crate) enum Node {
+    Null,
+    /// Always this one value.
+    Constant(ArrayRef),
+    Boolean {
+        bit: usize,
+    },
+    /// An integer, perhaps times something, as whatever the field's type is.
+    Integer {
+        slot: usize,
+        signed: bool,
+        times: i64,
+    },
+    Wide {
+        slot: usize,
+    },
+    Float {
+        slot: usize,
+        bytes: u8,
+    },
+    Fixed {
+        slot: usize,
+    },
+    Bytes {
+        want: usize,
+    },
+    Enum {
+        slot: usize,
+        /// What the reader makes of each of the writer's symbols.
+        keys: Vec<Option<i32>>,
+        /// The writer's symbols, for messages.
+        names: Vec<String>,
+        symbols: ArrayRef,
+    },
+    List {
+        want: usize,
+        count: usize,
+        child: usize,
+        items: RecordPlan,
+    },
+    Struct(Vec<Out>),
+}
+
+/// Reads 8 bytes, or 0 where there are none: callers have looked whether there are.
+#[inline]
+fn load(bytes: &[u8], at: usize) -> u64 {
+    match bytes.get(at..).and_then(|bytes| bytes.first_chunk()) {
+        Some(bytes) => u64::from_le_bytes(*bytes),
+        None => 0,
+    }
+}
+
+#[inline]
+fn load_wide(bytes: &[u8], at: usize) -> u128 {
+    match bytes.get(at..).and_then(|bytes| bytes.first_chunk()) {
+        Some(bytes) => u128::from_le_bytes(*bytes),
+        None => 0,
+    }
+}
+
+impl Slot {
+    #[inline]
+    fn get(&self, bytes: &[u8], start: u32) -> u64 {
+        self.base.wrapping_add(load(bytes, start as usize + self.at as usize) & self.mask)
+    }
+}
+
+/// Lengths that a row says, in the order of what they are of.
+struct Lengths {
+    slots: Vec<LengthSlot>,
+    fixed: u64,
+}
+
+struct LengthSlot {
+    slot: Slot,
+    /// Whether the slot stands where the bytes begin, and not in the fixed part.
+    is_prefix: bool,
+    /// Bytes for each that the slot counts.
+    each: u64,
+    want: Option<usize>,
+}
+
+/// Where rows are, and what is wanted of variable length in them.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    starts: Vec<u32>,
+    /// For each that is wanted, for each row: where it begins, and its bytes.
+    spans: Vec<(u32, u32)>,
+}
+
+impl Places {
+    fn spans(&self, want: usize) -> &[(u32, u32)] {
+        let rows = self.starts.len();
+        self.spans.get(want * rows..(want + 1) * rows).unwrap_or_default()
+    }
+}
+
+impl Lengths {
+    fn new(record: &Record, layout: &Layout, plan: &RecordPlan) -> Self {
+        let mut slots = Vec::new();
+        for (leaf, want) in record.leaves.iter().zip(&plan.wants) {
+            let (slot, is_prefix, each) = match leaf.kind {
+                LeafKind::Bytes { slot } => (slot, true, 1),
+                LeafKind::List { bytes: Some(slot), .. } => (slot, false, 1),
+                LeafKind::List { count, child, .. } => {
+                    (count, false, layout.children.get(child).map_or(1, |item| item.fixed as u64))
+                }
+                _ => continue,
+            };
+            let slot = layout.slots.get(slot).copied().unwrap_or_default();
+            slots.push(LengthSlot { slot, is_prefix, each, want: *want });
+        }
+        Self { slots, fixed: layout.fixed as u64 }
+    }
+
+    /// Walks over one row, which begins at `start`, and returns where it ends.
+    #[inline]
+    fn walk(
+        &self,
+        bytes: &[u8],
+        start: u64,
+        end: u64,
+        row: usize,
+        rows: usize,
+        spans: &mut [(u32, u32)],
+    ) -> Result<u64, Fault> {
+        let behind = || Fault::damaged("a row goes on behind the end of its block");
+        let mut at = start + self.fixed;
+        if at > end {
+            return Err(behind());
+        }
+        let first = u32::try_from(start).map_err(|_| behind())?;
+        for LengthSlot { slot, is_prefix, each, want } in &self.slots {
+            // At most 2^33 each: a sum of many does not overflow.
+            let length = if *is_prefix {
+                #[expect(clippy::cast_possible_truncation, reason = "at most `end`, a u32")]
+                let number = load(bytes, at as usize) & slot.mask;
+                at += u64::from(slot.width);
+                slot.base.wrapping_add(number)
+            } else {
+                slot.get(bytes, first).wrapping_mul(*each)
+            };
+            if at + length > end {
+                return Err(behind());
+            }
+            if let Some(want) = want
+                && let Some(span) = spans.get_mut(want * rows + row)
+            {
+                #[expect(clippy::cast_possible_truncation, reason = "at most `end`, a u32")]
+                let found = (at as u32, length as u32);
+                *span = found;
+            }
+            at += length;
+        }
+        Ok(at)
+    }
+}
+
+/// The rows of a block, decoded some at a time.
+pub(crate) struct Rows<'a> {
+    pub record: &'a Record,
+    pub layout: &'a Layout,
+    /// The rows, and [`SLACK`](crate::layout::SLACK) bytes.
+    pub bytes: &'a [u8],
+    /// Where the rows end in them.
+    pub end: usize,
+}
+
+impl Rows<'_> {
+    /// Decodes `rows` rows that begin at `at`, one behind the other. Returns where they end, too.
+    pub(crate) fn next(
+        &self,
+        plan: &RecordPlan,
+        at: usize,
+        rows: usize,
+    ) -> Result<(Vec<ArrayRef>, usize), Fault> {
+        let left = self.end.saturating_sub(at);
+        if rows.saturating_mul(self.layout.fixed) > left {
+            return Err(Fault::damaged(format!("{rows} rows do not fit in {left} bytes")));
+        }
+        let lengths = Lengths::new(self.record, self.layout, plan);
+        let mut places =
+            Places { starts: Vec::with_capacity(rows), spans: vec![(0, 0); plan.wanted * rows] };
+        let (mut start, end) = (at as u64, self.end as u64);
+        for row in 0..rows {
+            let next = lengths.walk(self.bytes, start, end, row, rows, &mut places.spans)?;
+            #[expect(clippy::cast_possible_truncation, reason = "at most `end`, a u32")]
+            places.starts.push(start as u32);
+            start = next;
+        }
+        let end = usize::try_from(start).unwrap_or(self.end);
+        Ok((self.gather(plan, &places, None)?, end))
+    }
+
+    /// Decodes rows that are at the given places, each as long as it says.
+    pub(crate) fn scattered(
+        &self,
+        plan: &RecordPlan,
+        spans: &[(u32, u32)],
+    ) -> Result<Vec<ArrayRef>, Fault> {
+        let lengths = Lengths::new(self.record, self.layout, plan);
+        let rows = spans.len();
+        let mut places =
+            Places { starts: Vec::with_capacity(rows), spans: vec![(0, 0); plan.wanted * rows] };
+        for (row, (start, length)) in spans.iter().enumerate() {
+            let end = u64::from(*start) + u64::from(*length);
+            let found =
+                lengths.walk(self.bytes, (*start).into(), end, row, rows, &mut places.spans)?;
+            if found != end {
+                return Err(Fault::damaged("an encoded row is longer than it says"));
+            }
+            places.starts.push(*start);
+        }
+        self.gather(plan, &places, None)
+    }
+
+    /// Walks over the items of lists.
+    fn items(
+        &self,
+        plan: &RecordPlan,
+        spans: &[(u32, u32)],
+        counts: impl Iterator<Item = u64>,
+    ) -> Result<(Places, Vec<u32>), Fault> {
+        let wrong = || Fault::damaged("a list whose items are not as long as it says");
+        let lengths = Lengths::new(self.record, self.layout, plan);
+        let mut offsets = Vec::with_capacity(spans.len() + 1);
+        let mut total = 0_u64;
+        offsets.push(0);
+        for ((_, length), count) in spans.iter().zip(counts) {
+            // Every item takes at least `fixed` bytes, so there are no more than bytes.
+            if count.checked_mul(lengths.fixed).is_none_or(|bytes| bytes > u64::from(*length)) {
+                return Err(wrong());
+            }
+            total += count;
+            offsets.push(u32::try_from(total).map_err(|_| wrong())?);
+        }
+        let rows = usize::try_from(total).map_err(|_| wrong())?;
+        let mut places =
+            Places { starts: Vec::with_capacity(rows), spans: vec![(0, 0); plan.wanted * rows] };
+        for ((start, length), pair) in spans.iter().zip(offsets.windows(2)) {
+            let &[from, to] = pair else { continue };
+            let (mut at, end) = (u64::from(*start), u64::from(*start) + u64::from(*length));
+            for item in from..to {
+                #[expect(clippy::cast_possible_truncation, reason = "at most `end`, a u32")]
+                places.starts.push(at as u32);
+                at = lengths.walk(self.bytes, at, end, item as usize, rows, &mut places.spans)?;
+            }
+            if at != end {
+                return Err(wrong());
+            }
+        }
+        Ok((places, offsets))
+    }
+
+    fn gather(
+        &self,
+        plan: &RecordPlan,
+        places: &Places,
+        outer: Option<&NullBuffer>,
+    ) -> Result<Vec<ArrayRef>, Fault> {
+        plan.outs.iter().map(|out| self.out(out, places, outer)).collect()
+    }
+
+    fn bit(&self, bit: usize) -> Bit {
+        self.layout.bits.get(bit).copied().unwrap_or(Bit::All(false))
+    }
+
+    fn slot(&self, slot: usize) -> Slot {
+        self.layout.slots.get(slot).copied().unwrap_or_default()
+    }
+
+    /// Where a bit is set, or none if it is nowhere.
+    fn bits(&self, bit: usize, starts: &[u32]) -> Option<BooleanBuffer> {
+        match self.bit(bit) {
+            Bit::All(false) => None,
+            Bit::All(true) => Some(BooleanBuffer::new_set(starts.len())),
+            Bit::At { byte, mask } => Some(BooleanBuffer::collect_bool(starts.len(), |row| {
+                let at = starts.get(row).map_or(usize::MAX, |start| (start + byte) as usize);
+                self.bytes.get(at).is_some_and(|bits| bits & mask != 0)
+            })),
+        }
+    }
+
+    fn nulls(&self, bits: &[usize], starts: &[u32]) -> Option<NullBuffer> {
+        let mut nulls: Option<NullBuffer> = None;
+        for bit in bits {
+            if let Some(set) = self.bits(*bit, starts) {
+                nulls = NullBuffer::union(nulls.as_ref(), Some(&NullBuffer::new(!&set)));
+            }
+        }
+        nulls.filter(|nulls| nulls.null_count() > 0)
+    }
+
+    fn out(
+        &self,
+        out: &Out,
+        places: &Places,
+        outer: Option<&NullBuffer>,
+    ) -> Result<ArrayRef, Fault> {
+        let starts = places.starts.as_slice();
+        let nulls = self.nulls(&out.nulls, starts);
+        if !out.field.is_nullable()
+            && let Some(nulls) = &nulls
+            && let Some(row) = (0..nulls.len())
+                .find(|&row| nulls.is_null(row) && outer.is_none_or(|outer| outer.is_valid(row)))
+        {
+            return Err(Fault::Value {
+                row,
+                column: out.path.clone(),
+                reason: "it is null, which the reader's schema does not allow".into(),
+            });
+        }
+        // What is null with a struct that holds it is none of a field that may not be null.
+        let skipped = nulls.clone();
+        let nulls = nulls.filter(|_| out.field.is_nullable());
+        let data_type = out.field.data_type();
+        match &out.node {
+            Node::Null => Ok(match data_type {
+                DataType::Null => Arc::new(NullArray::new(starts.len())),
+                data_type => arrow_array::new_null_array(data_type, starts.len()),
+            }),
+            Node::Constant(value) => {
+                let indices = PrimitiveArray::<UInt32Type>::from_value(0, starts.len());
+                Ok(arrow_select::take::take(value, &indices, None)?)
+            }
+            Node::Boolean { bit } => {
+                let values = self.bits(*bit, starts);
+                let values = values.unwrap_or_else(|| BooleanBuffer::new_unset(starts.len()));
+                Ok(Arc::new(BooleanArray::new(values, nulls)))
+            }
+            Node::Integer { slot, signed, times } => self.integer(
+                out,
+                self.slot(*slot),
+                (*signed, *times),
+                starts,
+                skipped.as_ref(),
+                nulls,
+            ),
+            Node::Wide { slot } => {
+                let slot = self.slot(*slot);
+                match data_type {
+                    DataType::Decimal128(..) => {
+                        let values = gather(starts, |start| self.wide(slot, start));
+                        primitive::<Decimal128Type>(values, nulls, data_type)
+                    }
+                    _ => {
+                        let values = gather(starts, |start| match slot.width {
+                            32 => {
+                                let at = start as usize + slot.at as usize;
+                                i256::from_parts(
+                                    load_wide(self.bytes, at),
+                                    load_wide(self.bytes, at + 16).cast_signed(),
+                                )
+                            }
+                            _ => i256::from_i128(self.wide(slot, start)),
+                        });
+                        primitive::<Decimal256Type>(values, nulls, data_type)
+                    }
+                }
+            }
+            Node::Float { slot, bytes } => {
+                self.float(self.slot(*slot), *bytes, starts, nulls, data_type)
+            }
+            Node::Fixed { slot } => {
+                let slot = self.slot(*slot);
+                let size = slot.width as usize;
+                let mut values = Vec::with_capacity(size * starts.len());
+                for start in starts {
+                    let at = start + slot.at;
+                    values.extend_from_slice(slice(self.bytes, (at, slot.width)));
+                }
+                let size = i32::try_from(size).map_err(|_| Fault::damaged("a fixed size"))?;
+                Ok(Arc::new(FixedSizeBinaryArray::try_new_with_len(
+                    size,
+                    values.into(),
+                    nulls,
+                    starts.len(),
+                )?))
+            }
+            Node::Bytes { want } => self.text(out, places.spans(*want), nulls),
+            Node::Enum { slot, keys, names, symbols } => {
+                let known = (keys.as_slice(), names.as_slice(), symbols);
+                self.symbols(out, self.slot(*slot), known, starts, skipped.as_ref(), nulls)
+            }
+            Node::List { want, count, child, items } => {
+                let (Some(record), Some(layout)) =
+                    (self.record.children.get(*child), self.layout.children.get(*child))
+                else {
+                    return Err(Fault::damaged("a list without items"));
+                };
+                let inner = Rows { record, layout, bytes: self.bytes, end: self.end };
+                let slot = self.slot(*count);
+                let counts = starts.iter().map(|start| slot.get(self.bytes, *start));
+                let (found, offsets) = inner.items(items, places.spans(*want), counts)?;
+                let arrays = inner.gather(items, &found, None);
+                // The row is that of the list, not that of the item.
+                let arrays = arrays.map_err(|fault| match fault {
+                    Fault::Value { row, column, reason } => {
+                        let row = offsets.partition_point(|offset| *offset as usize <= row);
+                        Fault::Value { row: row.saturating_sub(1), column, reason }
+                    }
+                    other => other,
+                })?;
+                list(&out.field, &offsets, arrays, nulls)
+            }
+            Node::Struct(fields) => {
+                let all = NullBuffer::union(skipped.as_ref(), outer);
+                let arrays: Result<Vec<_>, _> =
+                    fields.iter().map(|out| self.out(out, places, all.as_ref())).collect();
+                let DataType::Struct(inner) = data_type else {
+                    return Err(Fault::damaged("a struct that is none"));
+                };
+                let array =
+                    StructArray::try_new_with_length(inner.clone(), arrays?, nulls, starts.len())?;
+                Ok(Arc::new(array))
+            }
+        }
+    }
+
+    /// An integer of at most 128 bits.
+    fn wide(&self, slot: Slot, start: u32) -> i128 {
+        if slot.width > 8 {
+            load_wide(self.bytes, start as usize + slot.at as usize).cast_signed()
+        } else {
+            i128::from(slot.get(self.bytes, start).cast_signed())
+        }
+    }
+
+    fn integer(
+        &self,
+        out: &Out,
+        slot: Slot,
+        (signed, times): (bool, i64),
+        starts: &[u32],
+        skipped: Option<&NullBuffer>,
+        nulls: Option<NullBuffer>,
+    ) -> Result<ArrayRef, Fault> {
+        let data_type = out.field.data_type();
+        if times != 1 {
+            let mut values = Vec::with_capacity(starts.len());
+            for (row, start) in starts.iter().enumerate() {
+                let value = slot.get(self.bytes, *start).cast_signed();
+                let is_null = skipped.is_some_and(|nulls| nulls.is_null(row));
+                match value.checked_mul(times) {
+                    Some(value) => values.push(value),
+                    None if is_null => values.push(0),
+                    None => {
+                        return Err(Fault::Value {
+                            row,
+                            column: out.path.clone(),
+                            reason: format!("day {value} is beyond what {data_type} holds"),
+                        });
+                    }
+                }
+            }
+            return timestamp(values.into(), nulls, data_type);
+        }
+        /// As another type, of which the value is known to be.
+        macro_rules! as_type {
+            ($arrow:ty) => {{
+                #[expect(
+                    clippy::allow_attributes,
+                    reason = "which of the casts lose depends on the type"
+                )]
+                #[allow(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_possible_wrap,
+                    clippy::cast_lossless,
+                    reason = "the schema says that it fits"
+                )]
+                let values = integers(self.bytes, slot, starts, |value| {
+                    value as <$arrow as ArrowPrimitiveType>::Native
+                });
+                primitive::<$arrow>(values, nulls, data_type)
+            }};
+        }
+        match data_type {
+            DataType::Int8 => as_type!(Int8Type),
+            DataType::Int16 => as_type!(Int16Type),
+            DataType::Int32 => as_type!(Int32Type),
+            DataType::Int64 => as_type!(Int64Type),
+            DataType::UInt8 => as_type!(UInt8Type),
+            DataType::UInt16 => as_type!(UInt16Type),
+            DataType::UInt32 => as_type!(UInt32Type),
+            DataType::UInt64 => as_type!(UInt64Type),
+            DataType::Date32 => as_type!(Date32Type),
+            DataType::Date64 => as_type!(Date64Type),
+            DataType::Time32(TimeUnit::Second) => as_type!(Time32SecondType),
+            DataType::Time32(_) => as_type!(Time32MillisecondType),
+            DataType::Time64(TimeUnit::Microsecond) => as_type!(Time64MicrosecondType),
+            DataType::Time64(_) => as_type!(Time64NanosecondType),
+            DataType::Duration(TimeUnit::Second) => as_type!(DurationSecondType),
+            DataType::Duration(TimeUnit::Millisecond) => as_type!(DurationMillisecondType),
+            DataType::Duration(TimeUnit::Microsecond) => as_type!(DurationMicrosecondType),
+            DataType::Duration(TimeUnit::Nanosecond) => as_type!(DurationNanosecondType),
+            DataType::Decimal32(..) => as_type!(Decimal32Type),
+            DataType::Decimal64(..) => as_type!(Decimal64Type),
+            DataType::Decimal128(..) => {
+                let values =
+                    integers(self.bytes, slot, starts, |value| i128::from(value.cast_signed()));
+                primitive::<Decimal128Type>(values, nulls, data_type)
+            }
+            DataType::Decimal256(..) => {
+                let values = gather(starts, |start| {
+                    i256::from_i128(slot.get(self.bytes, start).cast_signed().into())
+                });
+                primitive::<Decimal256Type>(values, nulls, data_type)
+            }
+            DataType::Timestamp(..) => {
+                let values = integers(self.bytes, slot, starts, u64::cast_signed);
+                timestamp(values, nulls, data_type)
+            }
+            DataType::Float32 => {
+                let values = integers(self.bytes, slot, starts, |value| {
+                    if signed { value.cast_signed() as f32 } else { value as f32 }
+                });
+                primitive::<Float32Type>(values, nulls, data_type)
+            }
+            DataType::Float64 => {
+                let values = integers(self.bytes, slot, starts, |value| {
+                    if signed { value.cast_signed() as f64 } else { value as f64 }
+                });
+                primitive::<Float64Type>(values, nulls, data_type)
+            }
+            other => Err(Fault::damaged(format!("an integer is not {other}"))),
+        }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "a slot of as many bytes")]
+    fn float(
+        &self,
+        slot: Slot,
+        bytes: u8,
+        starts: &[u32],
+        nulls: Option<NullBuffer>,
+        data_type: &DataType,
+    ) -> Result<ArrayRef, Fault> {
+        match (bytes, data_type) {
+            (2, DataType::Float16) => {
+                type Half = <Float16Type as ArrowPrimitiveType>::Native;
+                let values =
+                    integers(self.bytes, slot, starts, |bits| Half::from_bits(bits as u16));
+                primitive::<Float16Type>(values, nulls, data_type)
+            }
+            (2, DataType::Float32) => {
+                type Half = <Float16Type as ArrowPrimitiveType>::Native;
+                let values = integers(self.bytes, slot, starts, |bits| {
+                    Half::from_bits(bits as u16).to_f32()
+                });
+                primitive::<Float32Type>(values, nulls, data_type)
+            }
+            (2, _) => {
+                type Half = <Float16Type as ArrowPrimitiveType>::Native;
+                let values = integers(self.bytes, slot, starts, |bits| {
+                    Half::from_bits(bits as u16).to_f64()
+                });
+                primitive::<Float64Type>(values, nulls, data_type)
+            }
+            (4, DataType::Float32) => {
+                let values = integers(self.bytes, slot, starts, |bits| f32::from_bits(bits as u32));
+                primitive::<Float32Type>(values, nulls, data_type)
+            }
+            (4, _) => {
+                let values =
+                    integers(self.bytes, slot, starts, |bits| f32::from_bits(bits as u32).into());
+                primitive::<Float64Type>(values, nulls, data_type)
+            }
+            _ => {
+                let values = integers(self.bytes, slot, starts, f64::from_bits);
+                primitive::<Float64Type>(values, nulls, data_type)
+            }
+        }
+    }
+
+    fn symbols(
+        &self,
+        out: &Out,
+        slot: Slot,
+        (keys, names, symbols): (&[Option<i32>], &[String], &ArrayRef),
+        starts: &[u32],
+        skipped: Option<&NullBuffer>,
+        nulls: Option<NullBuffer>,
+    ) -> Result<ArrayRef, Fault> {
+        let mut found = Vec::with_capacity(starts.len());
+        for (row, start) in starts.iter().enumerate() {
+            if skipped.is_some_and(|nulls| nulls.is_null(row)) {
+                found.push(0);
+                continue;
+            }
+            let position = usize::try_from(slot.get(self.bytes, *start)).unwrap_or(usize::MAX);
+            match keys.get(position) {
+                Some(Some(key)) => found.push(*key),
+                Some(None) => {
+                    let symbol = names.get(position).map_or("", String::as_str);
+                    return Err(Fault::Value {
+                        row,
+                        column: out.path.clone(),
+                        reason: format!(
+                            "`{symbol}` is no symbol of the reader's enum, which has no default"
+                        ),
+                    });
+                }
+                None => {
+                    return Err(Fault::damaged(format!(
+                        "symbol {position} of an enum with {} in column `{}`",
+                        keys.len(),
+                        out.path
+                    )));
+                }
+            }
+        }
+        let keys = PrimitiveArray::<Int32Type>::try_new(found.into(), nulls)?;
+        match out.field.data_type() {
+            DataType::Dictionary(..) => {
+                Ok(Arc::new(DictionaryArray::try_new(keys, symbols.clone())?))
+            }
+            _ => Ok(arrow_select::take::take(symbols, &keys, None)?),
+        }
+    }
+
+    fn text(
+        &self,
+        out: &Out,
+        spans: &[(u32, u32)],
+        nulls: Option<NullBuffer>,
+    ) -> Result<ArrayRef, Fault> {
+        let data_type = out.field.data_type();
+        let is_text = crate::schema::is_text(data_type);
+        let array: Option<ArrayRef> = match data_type {
+            DataType::Utf8View | DataType::BinaryView => {
+                let (views, data) = self.views(spans, is_text);
+                let Some((views, data)) = views.zip(data) else { return self.not_text(out, spans) };
+                let buffers = if data.is_empty() { vec![] } else { vec![Buffer::from_vec(data)] };
+                Some(if is_text {
+                    // SAFETY: views point into the buffer, and the text was looked at.
+                    Arc::new(unsafe {
+                        GenericByteViewArray::<arrow_array::types::StringViewType>::new_unchecked(
+                            views, buffers, nulls,
+                        )
+                    })
+                } else {
+                    // SAFETY: views point into the buffer.
+                    Arc::new(unsafe {
+                        GenericByteViewArray::<arrow_array::types::BinaryViewType>::new_unchecked(
+                            views, buffers, nulls,
+                        )
+                    })
+                })
+            }
+            DataType::Utf8 => self.packed::<arrow_array::types::Utf8Type>(spans, true, nulls)?,
+            DataType::LargeUtf8 => {
+                self.packed::<arrow_array::types::LargeUtf8Type>(spans, true, nulls)?
+            }
+            DataType::Binary => {
+                self.packed::<arrow_array::types::BinaryType>(spans, false, nulls)?
+            }
+            _ => self.packed::<arrow_array::types::LargeBinaryType>(spans, false, nulls)?,
+        };
+        match array {
+            Some(array) => Ok(array),
+            None => self.not_text(out, spans),
+        }
+    }
+
+    /// The error of text that is none.
+    fn not_text<T>(&self, out: &Out, spans: &[(u32, u32)]) -> Result<T, Fault> {
+        let row = spans
+            .iter()
+            .position(|span| std::str::from_utf8(slice(self.bytes, *span)).is_err())
+            .unwrap_or_default();
+        let reason = "it is not valid UTF-8".into();
+        Err(Fault::Value { row, column: out.path.clone(), reason })
+    }
+
+    /// Offsets and bytes; none if text is wanted and they are not.
+    fn packed<T: arrow_array::types::ByteArrayType>(
+        &self,
+        spans: &[(u32, u32)],
+        is_text: bool,
+        nulls: Option<NullBuffer>,
+    ) -> Result<Option<ArrayRef>, Fault> {
+        let total: usize = spans.iter().map(|(_, length)| *length as usize).sum();
+        let mut data = vec![0; total + COPY_BYTES];
+        let mut offsets = Vec::with_capacity(spans.len() + 1);
+        let mut at = 0;
+        let mut is_whole = true;
+        offsets.push(T::Offset::default());
+        for &(start, length) in spans {
+            append(self.bytes, start as usize, length as usize, &mut data, at);
+            is_whole &= length == 0 || data.get(at).is_some_and(|byte| byte & 0xC0 != 0x80);
+            at += length as usize;
+            offsets.push(T::Offset::from_usize(at).ok_or_else(|| {
+                Fault::damaged("strings of a batch take 2 GiB or more; read them as `Utf8View`")
+            })?);
+        }
+        data.truncate(total);
+        if is_text && !(is_whole && simdutf8::basic::from_utf8(&data).is_ok()) {
+            return Ok(None);
+        }
+        // SAFETY: offsets rise from 0 to the number of bytes.
+        let offsets = unsafe { OffsetBuffer::new_unchecked(ScalarBuffer::from(offsets)) };
+        // SAFETY: the text was looked at, and every string begins with a character.
+        Ok(Some(Arc::new(unsafe {
+            GenericByteArray::<T>::new_unchecked(offsets, Buffer::from_vec(data), nulls)
+        })))
+    }
+
+    /// Views, and the bytes of those that are too long to be in them; none where text is wanted
+    /// and they are not.
+    fn views(
+        &self,
+        spans: &[(u32, u32)],
+        is_text: bool,
+    ) -> (Option<ScalarBuffer<u128>>, Option<Vec<u8>>) {
+        const INLINE: u32 = 12;
+        const HIGH_BITS: u128 = 0x8080_8080_8080_8080_8080_8080_8080_8080;
+        let long = spans.iter().map(|&(_, length)| if length > INLINE { length } else { 0 });
+        let total: usize = long.map(|length| length as usize).sum();
+        let mut data = vec![0; if total > 0 { total + COPY_BYTES } else { 0 }];
+        let mut views = Vec::with_capacity(spans.len());
+        let mut at = 0;
+        let (mut is_ascii, mut is_whole) = (true, true);
+        for &(start, length) in spans {
+            let head = load_wide(self.bytes, start as usize);
+            if length <= INLINE {
+                let value = head & ((1 << (8 * length)) - 1);
+                is_ascii &= value & HIGH_BITS == 0;
+                views.push(value << 32 | u128::from(length));
+            } else {
+                append(self.bytes, start as usize, length as usize, &mut data, at);
+                is_whole &= head & 0xC0 != 0x80;
+                let prefix = head & 0xFFFF_FFFF;
+                views.push((at as u128) << 96 | prefix << 32 | u128::from(length));
+                at += length as usize;
+            }
+        }
+        data.truncate(total);
+        if is_text {
+            is_whole &= simdutf8::basic::from_utf8(&data).is_ok();
+            if is_whole && !is_ascii {
+                let mut short = spans.iter().filter(|(_, length)| *length <= INLINE);
+                is_whole = short.all(|span| std::str::from_utf8(slice(self.bytes, *span)).is_ok());
+            }
+            if !is_whole {
+                return (None, None);
+            }
+        }
+        (Some(views.into()), Some(data))
+    }
+}
+
+/// Copies `length` bytes to `at` of `to`, which has [`COPY_BYTES`] more than it needs.
+#[inline]
+fn append(from: &[u8], start: usize, length: usize, to: &mut [u8], at: usize) {
+    if length <= COPY_BYTES
+        && let Some(from) = from.get(start..start + COPY_BYTES)
+        && let Some(to) = to.get_mut(at..at + COPY_BYTES)
+    {
+        to.copy_from_slice(from);
+    } else if length <= 2 * COPY_BYTES
+        && let Some(from) = from.get(start..start + 2 * COPY_BYTES)
+        && let Some(to) = to.get_mut(at..at + 2 * COPY_BYTES)
+    {
+        to.copy_from_slice(from);
+    } else if let (Some(from), Some(to)) =
+        (from.get(start..start + length), to.get_mut(at..at + length))
+    {
+        to.copy_from_slice(from);
+    }
+}
+
+fn slice(bytes: &[u8], (start, length): (u32, u32)) -> &[u8] {
+    bytes.get(start as usize..start as usize + length as usize).unwrap_or_default()
+}
+
+fn gather<T>(starts: &[u32], get: impl Fn(u32) -> T) -> ScalarBuffer<T>
+where
+    T: arrow_buffer::ArrowNativeType,
+{
+    starts.iter().map(|start| get(*start)).collect::<Vec<_>>().into()
+}
+
+/// The integers of a slot.
+fn integers<T>(bytes: &[u8], slot: Slot, starts: &[u32], get: impl Fn(u64) -> T) -> ScalarBuffer<T>
+where
+    T: arrow_buffer::ArrowNativeType,
+{
+    if slot.width == 0 {
+        return vec![get(slot.base); starts.len()].into();
+    }
+    starts.iter().map(|start| get(slot.get(bytes, *start))).collect::<Vec<_>>().into()
+}
+
+fn primitive<T: ArrowPrimitiveType>(
+    values: ScalarBuffer<T::Native>,
+    nulls: Option<NullBuffer>,
+    data_type: &DataType,
+) -> Result<ArrayRef, Fault> {
+    let array = PrimitiveArray::<T>::try_new(values, nulls)?;
+    Ok(Arc::new(if &T::DATA_TYPE == data_type {
+        array
+    } else {
+        array.with_data_type(data_type.clone())
+    }))
+}
+
+fn timestamp(
+    values: ScalarBuffer<i64>,
+    nulls: Option<NullBuffer>,
+    data_type: &DataType,
+) -> Result<ArrayRef, Fault> {
+    match data_type {
+        DataType::Timestamp(TimeUnit::Second, _) => {
+            primitive::<TimestampSecondType>(values, nulls, data_type)
+        }
+        DataType::Timestamp(TimeUnit::Millisecond, _) => {
+            primitive::<TimestampMillisecondType>(values, nulls, data_type)
+        }
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            primitive::<TimestampMicrosecondType>(values, nulls, data_type)
+        }
+        _ => primitive::<TimestampNanosecondType>(values, nulls, data_type),
+    }
+}
+
+/// A list or map of items.
+fn list(
+    field: &FieldRef,
+    offsets: &[u32],
+    mut arrays: Vec<ArrayRef>,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef, Fault> {
+    fn narrow<O: OffsetSizeTrait>(offsets: &[u32]) -> Result<OffsetBuffer<O>, Fault> {
+        let offsets = offsets.iter().map(|offset| {
+            O::from_usize(*offset as usize).ok_or_else(|| Fault::damaged("a list with 2^31 items"))
+        });
+        let offsets: Vec<O> = offsets.collect::<Result<_, _>>()?;
+        // SAFETY: they rise from 0.
+        Ok(unsafe { OffsetBuffer::new_unchecked(offsets.into()) })
+    }
+    let none = || Fault::damaged("a list without items");
+    match field.data_type() {
+        DataType::List(item) => {
+            let values = arrays.pop().ok_or_else(none)?;
+            Ok(Arc::new(GenericListArray::try_new(
+                item.clone(),
+                narrow::<i32>(offsets)?,
+                values,
+                nulls,
+            )?))
+        }
+        DataType::LargeList(item) => {
+            let values = arrays.pop().ok_or_else(none)?;
+            Ok(Arc::new(GenericListArray::try_new(
+                item.clone(),
+                narrow::<i64>(offsets)?,
+                values,
+                nulls,
+            )?))
+        }
+        DataType::Map(entries, sorted) => {
+            let DataType::Struct(pair) = entries.data_type() else { return Err(none()) };
+            let rows = offsets.last().copied().unwrap_or_default() as usize;
+            let values = StructArray::try_new_with_length(pair.clone(), arrays, None, rows)?;
+            let offsets = narrow::<i32>(offsets)?;
+            Ok(Arc::new(MapArray::try_new(entries.clone(), offsets, values, nulls, *sorted)?))
+        }
+        _ => Err(none()),
+    }
+}

@@ -1,0 +1,855 @@
+//! Columns to rows, a block at a time.
+//!
+//! ```text
+//!   columns ─ widen ─► extent ─► layout ─ sizes ─► starts ─ write ─► rows
+//!             (1st pass over values)      (lengths only)   (2nd pass)
+//! ```
+//!
+//! The second pass goes column by column through a tile of rows that stays in the first caches:
+//! the loops know their types, and every line of memory is written once. Strings are copied 16
+//! bytes at a time where what is written beyond them is overwritten anyway by later values of the same row.
+
+use std::ops::Range;
+
+use arrow_buffer::{ArrowNativeType, NullBuffer};
+
+use crate::columns::{Bytes, Columns, Integers, Values, with_integers};
+use crate::error::{Error, Result};
+use crate::layout::{
+    BLOCK_BYTES_MAX, Bit, Extent, Layout, LeafKind, Record, Slot, SlotKind, width_of,
+};
+
+/// Bytes of rows that are written before the next column's turn comes.
+const TILE_BYTES: usize = 32 << 10;
+/// Rows of a tile at most.
+const TILE_ROWS: usize = 512;
+
+/// What the values of a block lie between.
+#[derive(Debug, Clone)]
+pub(crate) struct Ranges {
+    pub bits: Vec<(bool, bool)>,
+    pub slots: Vec<Span>,
+    pub children: Vec<Ranges>,
+}
+
+/// What the values of a slot lie between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Span {
+    /// No value so far.
+    Empty,
+    Signed(i64, i64),
+    Unsigned(u64, u64),
+    /// Bits that are the same in all values.
+    Same(u64),
+    /// The slot's whole width is needed.
+    Full,
+}
+
+impl Ranges {
+    pub(crate) fn new(record: &Record) -> Self {
+        Self {
+            bits: vec![(false, false); record.bits],
+            slots: vec![Span::Empty; record.slots.len()],
+            children: record.children.iter().map(Self::new).collect(),
+        }
+    }
+
+    pub(crate) fn extent(&self, record: &Record) -> Extent {
+        let mut extent = Extent::empty(record);
+        extent.bits.clone_from(&self.bits);
+        for ((slot, span), kind) in extent.slots.iter_mut().zip(&self.slots).zip(&record.slots) {
+            let full = match *kind {
+                SlotKind::Integer { bytes, .. }
+                | SlotKind::Wide { bytes }
+                | SlotKind::Float { bytes } => u32::from(bytes),
+                SlotKind::Fixed { bytes } => {
+                    *slot = (0, bytes);
+                    continue;
+                }
+                SlotKind::Length | SlotKind::Prefix => 4,
+            };
+            *slot = match *span {
+                Span::Empty => (0, 0),
+                Span::Signed(min, max) => {
+                    (min.cast_unsigned(), width_of(max.wrapping_sub(min).cast_unsigned()))
+                }
+                Span::Unsigned(min, max) => (min, width_of(max.wrapping_sub(min))),
+                Span::Same(bits) => (bits, 0),
+                Span::Full => (0, full),
+            };
+        }
+        let children = self.children.iter().zip(&record.children);
+        extent.children = children.map(|(ranges, record)| ranges.extent(record)).collect();
+        extent
+    }
+
+    fn bit(&mut self, bit: usize, zero: bool, one: bool) {
+        if let Some(seen) = self.bits.get_mut(bit) {
+            seen.0 |= zero;
+            seen.1 |= one;
+        }
+    }
+
+    fn signed(&mut self, slot: usize, min: i64, max: i64) {
+        if let Some(span) = self.slots.get_mut(slot) {
+            *span = match *span {
+                Span::Signed(low, high) => Span::Signed(low.min(min), high.max(max)),
+                Span::Empty => Span::Signed(min, max),
+                other => other,
+            };
+        }
+    }
+
+    fn unsigned(&mut self, slot: usize, min: u64, max: u64) {
+        if let Some(span) = self.slots.get_mut(slot) {
+            *span = match *span {
+                Span::Unsigned(low, high) => Span::Unsigned(low.min(min), high.max(max)),
+                _ => Span::Unsigned(min, max),
+            };
+        }
+    }
+
+    fn same(&mut self, slot: usize, bits: Option<u64>) {
+        if let Some(span) = self.slots.get_mut(slot) {
+            *span = match (*span, bits) {
+                (Span::Empty, Some(bits)) => Span::Same(bits),
+                (Span::Same(seen), Some(bits)) if seen == bits => Span::Same(seen),
+                _ => Span::Full,
+            };
+        }
+    }
+
+    /// Takes in `rows` of `columns`.
+    pub(crate) fn widen(&mut self, record: &Record, columns: &Columns, rows: Range<usize>) {
+        for (leaf, column) in record.leaves.iter().zip(&columns.leaves) {
+            let nulls = column.nulls.as_ref().map(|nulls| nulls.slice(rows.start, rows.len()));
+            let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
+            let null_count = nulls.as_ref().map_or(0, NullBuffer::null_count);
+            if let Some(bit) = leaf.null {
+                self.bit(bit, null_count < rows.len(), null_count > 0);
+            }
+            let nulls = nulls.as_ref();
+            let is_all_null = null_count == rows.len();
+            match (leaf.kind, &column.values) {
+                (LeafKind::Boolean { bit }, Values::Boolean(values)) => {
+                    let values = values.slice(rows.start, rows.len());
+                    let ones = match nulls {
+                        Some(nulls) => (&values & nulls.inner()).count_set_bits(),
+                        None => values.count_set_bits(),
+                    };
+                    // A null is kept as false.
+                    self.bit(bit, ones < rows.len(), ones > 0);
+                }
+                (LeafKind::Integer { slot }, Values::Integer(integers)) if !is_all_null => {
+                    match integers {
+                        Integers::I8(values) => {
+                            self.widen_signed(slot, &values[rows.clone()], nulls);
+                        }
+                        Integers::I16(values) => {
+                            self.widen_signed(slot, &values[rows.clone()], nulls);
+                        }
+                        Integers::I32(values) => {
+                            self.widen_signed(slot, &values[rows.clone()], nulls);
+                        }
+                        Integers::I64(values) => {
+                            self.widen_signed(slot, &values[rows.clone()], nulls);
+                        }
+                        Integers::U8(values) => {
+                            self.widen_unsigned(slot, &values[rows.clone()], nulls);
+                        }
+                        Integers::U16(values) => {
+                            self.widen_unsigned(slot, &values[rows.clone()], nulls);
+                        }
+                        Integers::U32(values) => {
+                            self.widen_unsigned(slot, &values[rows.clone()], nulls);
+                        }
+                        Integers::U64(values) => {
+                            self.widen_unsigned(slot, &values[rows.clone()], nulls);
+                        }
+                    }
+                }
+                (LeafKind::Wide { slot }, Values::Wide128(values)) if !is_all_null => {
+                    let values = &values[rows.clone()];
+                    let (min, max) = extremes(values, nulls, i128::MAX, i128::MIN);
+                    self.wide(slot, i64::try_from(min).ok(), i64::try_from(max).ok());
+                }
+                (LeafKind::Wide { slot }, Values::Wide256(values)) if !is_all_null => {
+                    let values = &values[rows.clone()];
+                    let (min, max) =
+                        extremes(values, nulls, arrow_buffer::i256::MAX, arrow_buffer::i256::MIN);
+                    let narrow = |value: arrow_buffer::i256| {
+                        value.to_i128().and_then(|value| i64::try_from(value).ok())
+                    };
+                    self.wide(slot, narrow(min), narrow(max));
+                }
+                (LeafKind::Float { slot }, Values::Float16(values)) => {
+                    self.same_bits(slot, &values[rows.clone()], nulls);
+                }
+                (LeafKind::Float { slot }, Values::Float32(values)) => {
+                    self.same_bits(slot, &values[rows.clone()], nulls);
+                }
+                (LeafKind::Float { slot }, Values::Float64(values)) => {
+                    self.same_bits(slot, &values[rows.clone()], nulls);
+                }
+                (LeafKind::Bytes { slot }, Values::Bytes { lengths, .. }) if !rows.is_empty() => {
+                    let (min, max) = extremes(&lengths[rows.clone()], None, u32::MAX, 0);
+                    self.unsigned(slot, min.into(), max.into());
+                }
+                (LeafKind::List { count, child, .. }, Values::List { offsets, items }) => {
+                    let offsets = &offsets[rows.start..=rows.end];
+                    let (mut min, mut max) = (u32::MAX, 0);
+                    for pair in offsets.windows(2) {
+                        if let &[start, end] = pair {
+                            min = min.min(end - start);
+                            max = max.max(end - start);
+                        }
+                    }
+                    if min <= max {
+                        self.unsigned(count, min.into(), max.into());
+                    }
+                    let range = range_of(offsets);
+                    if let (Some(ranges), Some(record)) =
+                        (self.children.get_mut(child), record.children.get(child))
+                    {
+                        ranges.widen(record, items, range);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn widen_signed<T: Copy + Ord + Into<i64> + Bounds>(
+        &mut self,
+        slot: usize,
+        values: &[T],
+        nulls: Option<&NullBuffer>,
+    ) {
+        if !values.is_empty() {
+            let (min, max) = extremes(values, nulls, T::HIGHEST, T::LOWEST);
+            self.signed(slot, min.into(), max.into());
+        }
+    }
+
+    fn widen_unsigned<T: Copy + Ord + Into<u64> + Bounds>(
+        &mut self,
+        slot: usize,
+        values: &[T],
+        nulls: Option<&NullBuffer>,
+    ) {
+        if !values.is_empty() {
+            let (min, max) = extremes(values, nulls, T::HIGHEST, T::LOWEST);
+            self.unsigned(slot, min.into(), max.into());
+        }
+    }
+
+    fn wide(&mut self, slot: usize, min: Option<i64>, max: Option<i64>) {
+        match (min, max) {
+            (Some(min), Some(max)) if min <= max => self.signed(slot, min, max),
+            (Some(_), Some(_)) => {}
+            _ => {
+                if let Some(span) = self.slots.get_mut(slot) {
+                    *span = Span::Full;
+                }
+            }
+        }
+    }
+
+    fn same_bits<T: Copy + Into<u64>>(
+        &mut self,
+        slot: usize,
+        values: &[T],
+        nulls: Option<&NullBuffer>,
+    ) {
+        if self.slots.get(slot) == Some(&Span::Full) {
+            return;
+        }
+        for (row, value) in values.iter().enumerate() {
+            if nulls.is_none_or(|nulls| nulls.is_valid(row)) {
+                self.same(slot, Some((*value).into()));
+                if self.slots.get(slot) == Some(&Span::Full) {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The bytes of lists' items, which are known when the items' layouts are: fills in what
+    /// [`widen`](Self::widen) left open.
+    fn widen_bytes(&mut self, slot: usize, min: u32, max: u32) {
+        self.unsigned(slot, min.into(), max.into());
+    }
+}
+
+trait Bounds {
+    const LOWEST: Self;
+    const HIGHEST: Self;
+
+    /// With its sign, in 64 bits.
+    fn wide(self) -> u64;
+}
+
+macro_rules! bounds {
+    ($($native:ty),*) => {
+        $(impl Bounds for $native {
+            const LOWEST: Self = <$native>::MIN;
+            const HIGHEST: Self = <$native>::MAX;
+
+            fn wide(self) -> u64 {
+                self as u64
+            }
+        })*
+    };
+}
+bounds!(i8, i16, i32, i64, u8, u16, u32, u64);
+
+/// The smallest and the largest value that is not null.
+fn extremes<T: Copy + Ord>(
+    values: &[T],
+    nulls: Option<&NullBuffer>,
+    highest: T,
+    lowest: T,
+) -> (T, T) {
+    let both = |(min, max): (T, T), value: &T| (min.min(*value), max.max(*value));
+    let Some(nulls) = nulls else { return values.iter().fold((highest, lowest), both) };
+    let mut found = (highest, lowest);
+    for (start, end) in nulls.valid_slices() {
+        found = values.get(start..end).unwrap_or_default().iter().fold(found, both);
+    }
+    found
+}
+
+/// From the first to the last of some offsets.
+fn range_of(offsets: &[u32]) -> Range<usize> {
+    let at = |offset: Option<&u32>| offset.copied().unwrap_or_default() as usize;
+    at(offsets.first())..at(offsets.last())
+}
+
+/// The bytes of each row, and of the items in its lists.
+#[derive(Debug, Default)]
+pub(crate) struct Sizes {
+    pub rows: Vec<u32>,
+    /// Those of the items of each list, in the order of the record's children.
+    children: Vec<Sizes>,
+}
+
+/// Rows larger than a block.
+pub(crate) struct TooWide(pub u64);
+
+impl Sizes {
+    /// The sizes of `rows`.
+    fn new(
+        record: &Record,
+        layout: &Layout,
+        columns: &Columns,
+        rows: &Range<usize>,
+    ) -> Result<Self, TooWide> {
+        let fixed = u32::try_from(layout.fixed).map_err(|_| TooWide(layout.fixed as u64))?;
+        let mut sizes = Self { rows: vec![fixed; rows.len()], children: Vec::new() };
+        for (leaf, column) in record.leaves.iter().zip(&columns.leaves) {
+            match (&column.values, leaf.kind) {
+                (Values::Bytes { lengths, .. }, LeafKind::Bytes { slot }) => {
+                    let lengths = lengths.get(rows.clone()).unwrap_or_default();
+                    let width = layout.slots.get(slot).map_or(0, |slot| slot.width);
+                    for (size, length) in sizes.rows.iter_mut().zip(lengths) {
+                        // Lengths are below 2^31.
+                        *size = size.saturating_add(length + width);
+                    }
+                }
+                (Values::List { offsets, items }, LeafKind::List { child, .. }) => {
+                    let offsets = &offsets[rows.start..=rows.end];
+                    let range = range_of(offsets);
+                    let (Some(record), Some(layout)) =
+                        (record.children.get(child), layout.children.get(child))
+                    else {
+                        continue;
+                    };
+                    let inner = Self::new(record, layout, items, &range)?;
+                    for (size, total) in sizes.rows.iter_mut().zip(totals(&inner.rows, offsets)) {
+                        *size = size.saturating_add(total);
+                    }
+                    sizes.children.push(inner);
+                }
+                _ => {}
+            }
+        }
+        match sizes.rows.iter().max() {
+            Some(&largest) if u64::from(largest) > BLOCK_BYTES_MAX => {
+                Err(TooWide(u64::from(largest)))
+            }
+            _ => Ok(sizes),
+        }
+    }
+}
+
+/// Sums of `sizes` between `offsets`, which may begin anywhere.
+fn totals<'a>(sizes: &'a [u32], offsets: &'a [u32]) -> impl Iterator<Item = u32> + 'a {
+    let first = offsets.first().copied().unwrap_or_default();
+    offsets.windows(2).map(move |pair| match pair {
+        &[start, end] => {
+            let sizes = sizes.get((start - first) as usize..(end - first) as usize);
+            sizes.unwrap_or_default().iter().fold(0, |sum: u32, size| sum.saturating_add(*size))
+        }
+        _ => 0,
+    })
+}
+
+/// What each row would take if nothing were left out; at least what it will take in any block.
+pub(crate) fn sizes_max(record: &Record, columns: &Columns) -> Result<Vec<u32>> {
+    let limit = |found| Error::TooLarge { what: "a row", found, limit: BLOCK_BYTES_MAX };
+    let layout = Layout::plain(record).map_err(limit)?;
+    let sizes = Sizes::new(record, &layout, columns, &(0..columns.rows));
+    Ok(sizes.map_err(|TooWide(found)| limit(found))?.rows)
+}
+
+/// Appends the layout and the rows of a block, which consists of `parts`: columns and the rows
+/// of them. Returns what its values lie between.
+pub(crate) fn block(
+    record: &Record,
+    parts: &[(&Columns, Range<usize>)],
+    out: &mut Vec<u8>,
+) -> Result<Ranges> {
+    let mut ranges = Ranges::new(record);
+    for (columns, rows) in parts {
+        ranges.widen(record, columns, rows.clone());
+    }
+    let layout = layout_of(record, &mut ranges, parts).map_err(too_large)?;
+    layout.write(record, out);
+    rows(record, &layout, parts, out)?;
+    Ok(ranges)
+}
+
+fn too_large(TooWide(found): TooWide) -> Error {
+    Error::TooLarge { what: "a block", found, limit: BLOCK_BYTES_MAX }
+}
+
+/// Appends rows in a layout that holds them.
+pub(crate) fn rows(
+    record: &Record,
+    layout: &Layout,
+    parts: &[(&Columns, Range<usize>)],
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    for (columns, rows) in parts {
+        let sizes = Sizes::new(record, layout, columns, rows).map_err(too_large)?;
+        let mut starts = Vec::with_capacity(sizes.rows.len());
+        let mut at = out.len() as u64;
+        for size in &sizes.rows {
+            starts.push(u32::try_from(at).map_err(|_| too_large(TooWide(at)))?);
+            at += u64::from(*size);
+        }
+        if at > BLOCK_BYTES_MAX {
+            return Err(too_large(TooWide(at)));
+        }
+        let end = usize::try_from(at).map_err(|_| too_large(TooWide(at)))?;
+        out.resize(end, 0);
+        Write { record, layout, columns, sizes: &sizes }.all(rows.clone(), &starts, out);
+    }
+    Ok(())
+}
+
+/// The layout of a block: from the innermost items outwards, since the bytes of a list's items
+/// depend on their layout.
+fn layout_of(
+    record: &Record,
+    ranges: &mut Ranges,
+    parts: &[(&Columns, Range<usize>)],
+) -> Result<Layout, TooWide> {
+    for (index, leaf) in record.leaves.iter().enumerate() {
+        let LeafKind::List { bytes, child, .. } = leaf.kind else { continue };
+        let (Some(inner), Some(inner_ranges)) =
+            (record.children.get(child), ranges.children.get_mut(child))
+        else {
+            continue;
+        };
+        let lists = parts.iter().filter_map(|(columns, rows)| match columns.leaves.get(index) {
+            Some(crate::columns::Column { values: Values::List { offsets, items }, .. }) => {
+                let offsets = &offsets[rows.start..=rows.end];
+                Some((offsets, items))
+            }
+            _ => None,
+        });
+        let lists: Vec<_> = lists.collect();
+        let inner_parts: Vec<_> =
+            lists.iter().map(|(offsets, items)| (*items, range_of(offsets))).collect();
+        let layout = layout_of(inner, inner_ranges, &inner_parts)?;
+        let Some(slot) = bytes else { continue };
+        for (offsets, items) in lists {
+            let sizes = Sizes::new(inner, &layout, items, &range_of(offsets))?;
+            let (min, max) = totals(&sizes.rows, offsets)
+                .fold((u32::MAX, 0), |(min, max), total| (min.min(total), max.max(total)));
+            if u64::from(max) > BLOCK_BYTES_MAX {
+                return Err(TooWide(u64::from(max)));
+            }
+            if min <= max {
+                ranges.widen_bytes(slot, min, max);
+            }
+        }
+    }
+    Layout::new(record, &ranges.extent(record)).map_err(TooWide)
+}
+
+/// Writes rows of some columns.
+struct Write<'a> {
+    record: &'a Record,
+    layout: &'a Layout,
+    columns: &'a Columns,
+    sizes: &'a Sizes,
+}
+
+impl Write<'_> {
+    /// Writes `rows`, which begin at `starts` of `out`. Their bytes are 0 so far.
+    fn all(&self, rows: Range<usize>, starts: &[u32], out: &mut [u8]) {
+        let bytes: usize = self.sizes.rows.iter().map(|size| *size as usize).sum();
+        let average = bytes / rows.len().max(1) + 1;
+        let tile = (TILE_BYTES / average).clamp(16, TILE_ROWS);
+        // Where the items of each list begin.
+        let mut inner: Vec<Vec<u32>> =
+            self.sizes.children.iter().map(|sizes| Vec::with_capacity(sizes.rows.len())).collect();
+        let mut cursors = Vec::with_capacity(tile);
+        let mut numbers = Vec::with_capacity(tile);
+        let mut first = 0;
+        while first < rows.len() {
+            let last = (first + tile).min(rows.len());
+            let tile = Tile { first, rows: rows.start + first..rows.start + last };
+            let starts = &starts[first..last];
+            self.fixed(&tile, starts, &mut numbers, out);
+            self.variable(&tile, starts, &mut cursors, &mut inner, out);
+            first = last;
+        }
+        for (leaf, column) in self.record.leaves.iter().zip(&self.columns.leaves) {
+            if let (LeafKind::List { child, .. }, Values::List { offsets, items }) =
+                (leaf.kind, &column.values)
+                && let (Some(record), Some(layout), Some(sizes), Some(starts)) = (
+                    self.record.children.get(child),
+                    self.layout.children.get(child),
+                    self.sizes.children.get(child),
+                    inner.get(child),
+                )
+            {
+                let range = range_of(&offsets[rows.start..=rows.end]);
+                Write { record, layout, columns: items, sizes }.all(range, starts, out);
+            }
+        }
+    }
+
+    fn slot(&self, slot: usize) -> Slot {
+        self.layout.slots.get(slot).copied().unwrap_or_default()
+    }
+
+    /// Bits and slots.
+    fn fixed(&self, tile: &Tile, starts: &[u32], numbers: &mut Vec<u64>, out: &mut [u8]) {
+        for (leaf, column) in self.record.leaves.iter().zip(&self.columns.leaves) {
+            let nulls = column.nulls.as_ref();
+            if let (Some(bit), Some(nulls)) = (leaf.null, nulls)
+                && let Some(Bit::At { byte, mask }) = self.layout.bits.get(bit)
+            {
+                for (start, row) in starts.iter().zip(tile.rows.clone()) {
+                    if nulls.is_null(row) {
+                        out[(start + byte) as usize] |= mask;
+                    }
+                }
+            }
+            match (leaf.kind, &column.values) {
+                (LeafKind::Boolean { bit }, Values::Boolean(values)) => {
+                    if let Some(Bit::At { byte, mask }) = self.layout.bits.get(bit) {
+                        for (start, row) in starts.iter().zip(tile.rows.clone()) {
+                            if values.value(row) && nulls.is_none_or(|nulls| nulls.is_valid(row)) {
+                                out[(start + byte) as usize] |= mask;
+                            }
+                        }
+                    }
+                }
+                (LeafKind::Integer { slot }, Values::Integer(integers)) => {
+                    let slot = self.slot(slot);
+                    with_integers!(integers, values => {
+                        let values = &values[tile.rows.clone()];
+                        self.numbers(slot, tile, starts, nulls, numbers, out,
+                            values.iter().map(|value| value.wide().wrapping_sub(slot.base)));
+                    });
+                }
+                (LeafKind::Wide { slot }, Values::Wide128(values)) => {
+                    let slot = self.slot(slot);
+                    let values = &values[tile.rows.clone()];
+                    if slot.width <= 8 {
+                        #[expect(clippy::cast_possible_truncation, reason = "it fits")]
+                        let values =
+                            values.iter().map(|value| (*value as u64).wrapping_sub(slot.base));
+                        self.numbers(slot, tile, starts, nulls, numbers, out, values);
+                    } else {
+                        let values = values.iter().map(|value| value.to_le_bytes());
+                        self.arrays(slot, tile, starts, nulls, out, values);
+                    }
+                }
+                (LeafKind::Wide { slot }, Values::Wide256(values)) => {
+                    let slot = self.slot(slot);
+                    let values = &values[tile.rows.clone()];
+                    if slot.width <= 8 {
+                        #[expect(clippy::cast_possible_truncation, reason = "it fits")]
+                        let values = values
+                            .iter()
+                            .map(|value| (value.as_i128() as u64).wrapping_sub(slot.base));
+                        self.numbers(slot, tile, starts, nulls, numbers, out, values);
+                    } else {
+                        let values = values.iter().map(|value| value.to_le_bytes());
+                        self.arrays(slot, tile, starts, nulls, out, values);
+                    }
+                }
+                (LeafKind::Float { slot }, Values::Float16(values)) => {
+                    let values = values[tile.rows.clone()].iter().map(|bits| u64::from(*bits));
+                    self.numbers(self.slot(slot), tile, starts, nulls, numbers, out, values);
+                }
+                (LeafKind::Float { slot }, Values::Float32(values)) => {
+                    let values = values[tile.rows.clone()].iter().map(|bits| u64::from(*bits));
+                    self.numbers(self.slot(slot), tile, starts, nulls, numbers, out, values);
+                }
+                (LeafKind::Float { slot }, Values::Float64(values)) => {
+                    let values = values[tile.rows.clone()].iter().copied();
+                    self.numbers(self.slot(slot), tile, starts, nulls, numbers, out, values);
+                }
+                (LeafKind::Fixed { slot }, Values::Fixed { size, bytes }) => {
+                    let at = self.slot(slot).at as usize;
+                    for (start, row) in starts.iter().zip(tile.rows.clone()) {
+                        if nulls.is_none_or(|nulls| nulls.is_valid(row)) {
+                            let to = *start as usize + at;
+                            out[to..to + size]
+                                .copy_from_slice(&bytes[row * size..(row + 1) * size]);
+                        }
+                    }
+                }
+                (LeafKind::List { count, bytes, child }, Values::List { offsets, .. }) => {
+                    let slot = self.slot(count);
+                    let all = offsets;
+                    let offsets = &all[tile.rows.start..=tile.rows.end];
+                    let counts = offsets.windows(2).map(|pair| match pair {
+                        &[start, end] => u64::from(end - start).wrapping_sub(slot.base),
+                        _ => 0,
+                    });
+                    self.numbers(slot, tile, starts, None, numbers, out, counts);
+                    if let (Some(bytes), Some(sizes)) = (bytes, self.sizes.children.get(child)) {
+                        let slot = self.slot(bytes);
+                        // The sizes begin with the items of the first row that is written.
+                        let from = all[tile.rows.start - tile.first];
+                        let sizes = &sizes.rows[(offsets[0] - from) as usize..];
+                        let values = totals(sizes, offsets)
+                            .map(|total| u64::from(total).wrapping_sub(slot.base));
+                        self.numbers(slot, tile, starts, None, numbers, out, values);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the state of one loop")]
+    fn numbers(
+        &self,
+        slot: Slot,
+        tile: &Tile,
+        starts: &[u32],
+        nulls: Option<&NullBuffer>,
+        numbers: &mut Vec<u64>,
+        out: &mut [u8],
+        values: impl Iterator<Item = u64>,
+    ) {
+        if slot.width == 0 {
+            return;
+        }
+        numbers.clear();
+        numbers.extend(values);
+        if let Some(nulls) = nulls {
+            for (number, row) in numbers.iter_mut().zip(tile.rows.clone()) {
+                *number &= u64::from(nulls.is_valid(row)).wrapping_neg();
+            }
+        }
+        match slot.width {
+            1 => put::<1>(slot, starts, numbers, out),
+            2 => put::<2>(slot, starts, numbers, out),
+            3 => put::<3>(slot, starts, numbers, out),
+            4 => put::<4>(slot, starts, numbers, out),
+            5 => put::<5>(slot, starts, numbers, out),
+            6 => put::<6>(slot, starts, numbers, out),
+            7 => put::<7>(slot, starts, numbers, out),
+            _ => put::<8>(slot, starts, numbers, out),
+        }
+    }
+
+    fn arrays<const N: usize>(
+        &self,
+        slot: Slot,
+        tile: &Tile,
+        starts: &[u32],
+        nulls: Option<&NullBuffer>,
+        out: &mut [u8],
+        values: impl Iterator<Item = [u8; N]>,
+    ) {
+        for ((start, row), value) in starts.iter().zip(tile.rows.clone()).zip(values) {
+            if nulls.is_none_or(|nulls| nulls.is_valid(row)) {
+                let to = (start + slot.at) as usize;
+                out[to..to + N].copy_from_slice(&value);
+            }
+        }
+    }
+
+    /// What is behind the fixed parts; where list items begin goes to `inner`.
+    fn variable(
+        &self,
+        tile: &Tile,
+        starts: &[u32],
+        cursors: &mut Vec<(u32, u32)>,
+        inner: &mut [Vec<u32>],
+        out: &mut [u8],
+    ) {
+        if !self.record.is_variable() {
+            return;
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "rows are smaller than blocks")]
+        let fixed = self.layout.fixed as u32;
+        let sizes = &self.sizes.rows[tile.first..];
+        cursors.clear();
+        cursors.extend(starts.iter().zip(sizes).map(|(start, size)| (start + fixed, start + size)));
+        for (leaf, column) in self.record.leaves.iter().zip(&self.columns.leaves) {
+            match (leaf.kind, &column.values) {
+                (LeafKind::Bytes { slot }, Values::Bytes { lengths, source }) => {
+                    let lengths = &lengths[tile.rows.clone()];
+                    let slot = self.slot(slot);
+                    match source {
+                        Bytes::Small(offsets, bytes) => {
+                            let starts = offsets[tile.rows.clone()].iter();
+                            let starts = starts.map(|start| start.as_usize());
+                            copy(slot, bytes, starts, lengths, cursors, out);
+                        }
+                        Bytes::Large(offsets, bytes) => {
+                            let starts = offsets[tile.rows.clone()].iter();
+                            let starts = starts.map(|start| start.as_usize());
+                            copy(slot, bytes, starts, lengths, cursors, out);
+                        }
+                        Bytes::View(views, buffers) => {
+                            let views = &views[tile.rows.clone()];
+                            copy_views(slot, views, buffers, lengths, cursors, out);
+                        }
+                    }
+                }
+                (LeafKind::List { child, .. }, Values::List { offsets, .. }) => {
+                    let (Some(sizes), Some(starts)) =
+                        (self.sizes.children.get(child), inner.get_mut(child))
+                    else {
+                        continue;
+                    };
+                    let offsets = &offsets[tile.rows.start..=tile.rows.end];
+                    for (pair, (cursor, limit)) in offsets.windows(2).zip(cursors.iter_mut()) {
+                        let &[start, end] = pair else { continue };
+                        // Items count on zeros, and the copy of a string before them may have
+                        // gone too far.
+                        let (to, limit) = (*cursor as usize, *limit as usize);
+                        out[to..limit.min(to + COPY_BYTES)].fill(0);
+                        for _ in start..end {
+                            let size = sizes.rows.get(starts.len()).copied().unwrap_or_default();
+                            starts.push(*cursor);
+                            *cursor += size;
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Rows that are written in one go.
+struct Tile {
+    /// The first, counted from the first that is written at all.
+    first: usize,
+    /// Which they are of the columns' rows.
+    rows: Range<usize>,
+}
+
+/// Writes the lowest `WIDTH` bytes of numbers.
+fn put<const WIDTH: usize>(slot: Slot, starts: &[u32], numbers: &[u64], out: &mut [u8]) {
+    for (start, number) in starts.iter().zip(numbers) {
+        let to = (start + slot.at) as usize;
+        out[to..to + WIDTH].copy_from_slice(&number.to_le_bytes()[..WIDTH]);
+    }
+}
+
+/// Strings are copied in units of this.
+pub(crate) const COPY_BYTES: usize = 16;
+
+/// Copies `length` bytes from `from`; if neither side ends before, 16 of which some are too many.
+#[inline]
+fn copy_one(from: &[u8], start: usize, length: usize, to: usize, limit: usize, out: &mut [u8]) {
+    // No loop: compilers make a call of one.
+    if length <= COPY_BYTES && start + COPY_BYTES <= from.len() && to + COPY_BYTES <= limit {
+        out[to..to + COPY_BYTES].copy_from_slice(&from[start..start + COPY_BYTES]);
+    } else if (COPY_BYTES..=2 * COPY_BYTES).contains(&length) {
+        out[to..to + COPY_BYTES].copy_from_slice(&from[start..start + COPY_BYTES]);
+        let last = length - COPY_BYTES;
+        let from = &from[start + last..start + length];
+        out[to + last..to + length].copy_from_slice(from);
+    } else {
+        out[to..to + length].copy_from_slice(&from[start..start + length]);
+    }
+}
+
+/// Writes the prefix of a string and returns where its bytes go.
+#[inline]
+fn prefix(slot: Slot, length: u32, to: usize, limit: usize, out: &mut [u8]) -> usize {
+    let bytes = u64::from(length).wrapping_sub(slot.base).to_le_bytes();
+    let width = slot.width as usize;
+    // What is too much is overwritten by what follows in the row.
+    if to + 4 <= limit {
+        out[to..to + 4].copy_from_slice(&bytes[..4]);
+    } else {
+        out[to..to + width].copy_from_slice(&bytes[..width]);
+    }
+    to + width
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "blocks are smaller than 2^31")]
+fn copy(
+    slot: Slot,
+    from: &[u8],
+    starts: impl Iterator<Item = usize>,
+    lengths: &[u32],
+    cursors: &mut [(u32, u32)],
+    out: &mut [u8],
+) {
+    for ((start, length), (cursor, end)) in starts.zip(lengths).zip(cursors) {
+        let (limit, bytes) = (*end as usize, *length as usize);
+        let to = prefix(slot, *length, *cursor as usize, limit, out);
+        if bytes > 0 {
+            copy_one(from, start, bytes, to, limit, out);
+        }
+        *cursor = (to + bytes) as u32;
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "parts of a view; blocks are below 2^31")]
+fn copy_views(
+    slot: Slot,
+    views: &[u128],
+    buffers: &[arrow_buffer::Buffer],
+    lengths: &[u32],
+    cursors: &mut [(u32, u32)],
+    out: &mut [u8],
+) {
+    for ((view, length), (cursor, end)) in views.iter().zip(lengths).zip(cursors) {
+        let (limit, bytes) = (*end as usize, *length as usize);
+        let to = prefix(slot, *length, *cursor as usize, limit, out);
+        *cursor = (to + bytes) as u32;
+        if bytes == 0 {
+            continue;
+        }
+        if bytes <= 12 {
+            let inline = view.to_le_bytes();
+            if to + 12 <= limit {
+                out[to..to + 12].copy_from_slice(&inline[4..]);
+            } else {
+                out[to..to + bytes].copy_from_slice(&inline[4..4 + bytes]);
+            }
+        } else {
+            let buffer = &buffers[(view >> 64) as u32 as usize];
+            copy_one(buffer, (view >> 96) as usize, bytes, to, limit, out);
+        }
+    }
+}

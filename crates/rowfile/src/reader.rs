@@ -1,0 +1,763 @@
+//! A file to batches: all of it, some columns, some blocks, as another schema.
+
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow_schema::{DataType, SchemaRef};
+
+use crate::codec::Decompressor;
+use crate::decode::Rows;
+use crate::error::{Error, Fault, LastBlock, Part, Result};
+use crate::format::{
+    Entry, Footer, HEADER_BYTES, Header, Kind, SECTION_BYTES, Section, TRAILER_BYTES, Trailer,
+};
+use crate::layout::{Layout, SLACK};
+use crate::resolve::Plan;
+use crate::schema::{Schema, Strings};
+use crate::source::ReadAt;
+use crate::statistics::{BlockStatistics, leaf_fields};
+
+/// Bytes that are read at the beginning and at the end of a file, in the hope that they are all
+/// of the header and of the footer.
+const GUESS_BYTES: u64 = 64 << 10;
+
+/// What to read, and as what.
+#[derive(Debug, Clone)]
+pub struct ReadOptions {
+    /// The schema to read it as. Default: that of the file, in the layouts of `strings`.
+    pub schema: Option<SchemaRef>,
+    /// Names of the columns wanted, in this order. Default: all.
+    pub columns: Option<Vec<String>>,
+    /// Which of Arrow's layouts strings come in, if `schema` does not say. Default: views.
+    pub strings: Strings,
+    /// Only blocks that begin in these bytes of the file: ranges that follow one another read
+    /// every row once. Default: all.
+    pub range: Option<Range<u64>>,
+    /// Only these blocks, by their numbers. Default: all.
+    pub blocks: Option<Vec<usize>>,
+    /// Rows of a batch at most; a batch never has rows of two blocks. Default: 8192.
+    pub batch_rows: usize,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self {
+            schema: None,
+            columns: None,
+            strings: Strings::default(),
+            range: None,
+            blocks: None,
+            batch_rows: 8192,
+        }
+    }
+}
+
+/// A block of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BlockInfo {
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// Its bytes in the file.
+    pub bytes: u32,
+    /// Its rows.
+    pub rows: u32,
+    /// Rows of the file before it.
+    pub first_row: u64,
+}
+
+/// What is known of a column without reading it, one value for each block.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ColumnStatistics {
+    /// No value of the block is smaller; null where nothing is known.
+    pub min: ArrayRef,
+    /// No value of the block is larger; null where nothing is known.
+    pub max: ArrayRef,
+    /// How many values are null.
+    pub nulls: UInt64Array,
+}
+
+/// An open rowfile. Cloning is cheap, and clones can be used by several threads.
+#[derive(Debug)]
+pub struct Reader<S: ReadAt> {
+    inner: Arc<Inner<S>>,
+}
+
+impl<S: ReadAt> Clone for Reader<S> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone() }
+    }
+}
+
+struct Inner<S> {
+    source: S,
+    name: String,
+    header: Header,
+    /// The checksum of the header.
+    file: u32,
+    blocks: Vec<BlockInfo>,
+    /// The statistics of each block, if it has any.
+    statistics: Vec<BlockStatistics>,
+    /// The leaves that they are of.
+    leaves: Vec<u32>,
+    last_footer: u64,
+    /// The first byte behind the last footer.
+    end: u64,
+    /// Bytes behind that, of an append that is not done.
+    unfinished: u64,
+    damages: Vec<(u64, String)>,
+}
+
+impl<S> std::fmt::Debug for Inner<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rowfile").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Reader<File> {
+    /// Opens the file at `path`.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn open(path: &Path) -> Result<Self> {
+        let name = path.display().to_string();
+        let file = File::open(path).map_err(|error| Error::Io { file: name.clone(), error })?;
+        Self::new(file, &name)
+    }
+}
+
+impl<S: ReadAt> Reader<S> {
+    /// Opens `source`, which messages call `name`: reads its header and its footer.
+    ///
+    /// # Errors
+    /// If it is no rowfile, was cut off, is damaged, or of a later version; if it cannot be read.
+    pub fn new(source: S, name: &str) -> Result<Self> {
+        let mut open = Open::new(source, name)?;
+        open.find_end()?;
+        open.footers()?;
+        Ok(open.done())
+    }
+
+    /// Opens `source` without asking its footers: every whole block is found, whatever is
+    /// between them, which is every byte once to be read. [`damages`](Self::damages) says what was not whole.
+    ///
+    /// # Errors
+    /// If it is no rowfile, its header is damaged, or it cannot be read.
+    pub fn salvaging(source: S, name: &str) -> Result<Self> {
+        let mut open = Open::new(source, name)?;
+        open.scan()?;
+        Ok(open.done())
+    }
+
+    /// The schema that the file was written with.
+    #[must_use]
+    pub fn schema(&self) -> &Schema {
+        &self.inner.header.schema
+    }
+
+    /// What the writer said about it.
+    #[must_use]
+    pub fn metadata(&self) -> &std::collections::BTreeMap<String, String> {
+        &self.inner.header.metadata
+    }
+
+    /// How its blocks are compressed, unless that made them larger.
+    #[must_use]
+    pub fn codec(&self) -> crate::Codec {
+        self.inner.header.codec
+    }
+
+    /// The blocks.
+    #[must_use]
+    pub fn blocks(&self) -> &[BlockInfo] {
+        &self.inner.blocks
+    }
+
+    /// All rows.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.inner.blocks.iter().map(|block| u64::from(block.rows)).sum()
+    }
+
+    /// Bytes at the end of an append that is under way, or was killed. They are not read.
+    #[must_use]
+    pub fn unfinished_bytes(&self) -> u64 {
+        self.inner.unfinished
+    }
+
+    /// What [`salvaging`](Self::salvaging) found damaged: where, and what is wrong with it.
+    #[must_use]
+    pub fn damages(&self) -> &[(u64, String)] {
+        &self.inner.damages
+    }
+
+    pub(crate) fn for_append(&self) -> (Header, u32, u64) {
+        (self.inner.header.clone(), self.inner.file, self.inner.end)
+    }
+
+    pub(crate) fn last_footer(&self) -> u64 {
+        self.inner.last_footer
+    }
+
+    pub(crate) fn has_statistics(&self) -> bool {
+        !self.inner.leaves.is_empty() || self.inner.header.schema.fields.is_empty()
+    }
+
+    /// What the footers know of a column of the file, which is named by its path: `user.id`. None
+    /// where there is no such column, it is of a type without an order, or the writer kept no
+    /// statistics.
+    #[must_use]
+    pub fn statistics(&self, column: &str) -> Option<ColumnStatistics> {
+        let schema = &self.inner.header.schema;
+        let record = crate::layout::Record::new(schema);
+        let leaf = record.leaves.iter().position(|leaf| leaf.path == column)?;
+        let at = self.inner.leaves.iter().position(|known| *known as usize == leaf)?;
+        let fields = leaf_fields(&schema.fields);
+        let field = fields.get(leaf)?;
+        let all: Vec<_> = self.inner.statistics.iter().map(|block| block.0.get(at)).collect();
+        let bounds = |is_max: bool| {
+            let bounds = all.iter().map(|found| {
+                let (min, max) = found.as_ref()?.bounds.as_ref()?;
+                Some(if is_max { max.as_slice() } else { min.as_slice() })
+            });
+            crate::values::from_bounds(&field.kind, bounds)
+        };
+        let nulls = all.iter().map(|found| found.map(|found| u64::from(found.nulls)));
+        Some(ColumnStatistics { min: bounds(false)?, max: bounds(true)?, nulls: nulls.collect() })
+    }
+
+    /// The plan that `options` ask for. It can be used for other files with the same schema.
+    ///
+    /// # Errors
+    /// [`Error::Incompatible`] with every conflict of the schemas; if a column is unknown.
+    pub fn plan(&self, options: &ReadOptions) -> Result<Plan> {
+        let schema = match &options.schema {
+            Some(schema) => schema.clone(),
+            None => Arc::new(self.schema().to_arrow(options.strings)),
+        };
+        let schema = match &options.columns {
+            Some(columns) => {
+                let fields = crate::resolve::project(&schema, columns)?;
+                Arc::new(arrow_schema::Schema::new_with_metadata(fields, schema.metadata().clone()))
+            }
+            None => schema,
+        };
+        Plan::new(self.schema(), &schema)
+    }
+
+    /// Batches, in the order of the rows.
+    ///
+    /// # Errors
+    /// As [`plan`](Self::plan).
+    pub fn read(&self, options: &ReadOptions) -> Result<Batches<S>> {
+        let plan = Arc::new(self.plan(options)?);
+        self.read_with(plan, options)
+    }
+
+    /// As [`read`](Self::read), by a plan that was made before.
+    ///
+    /// # Errors
+    /// If the plan is for data of another schema.
+    pub fn read_with(&self, plan: Arc<Plan>, options: &ReadOptions) -> Result<Batches<S>> {
+        if plan.writer != *self.schema() {
+            return Err(Error::Schema {
+                column: String::new(),
+                reason: "the plan was made for data of another schema".into(),
+            });
+        }
+        let is_wanted = |block: &usize| {
+            let offset = self.inner.blocks.get(*block).map(|block| block.offset);
+            offset.is_some_and(|at| options.range.as_ref().is_none_or(|range| range.contains(&at)))
+        };
+        let blocks: Vec<usize> = match &options.blocks {
+            Some(blocks) => blocks.iter().copied().filter(is_wanted).collect(),
+            None => (0..self.inner.blocks.len()).filter(is_wanted).collect(),
+        };
+        Ok(Batches {
+            reader: self.clone(),
+            plan,
+            blocks: blocks.into_iter(),
+            batch_rows: options.batch_rows.max(1),
+            stored: Vec::new(),
+            raw: Vec::new(),
+            decompressor: Decompressor::new(),
+            current: None,
+        })
+    }
+
+    /// Reads every byte and looks at every checksum.
+    ///
+    /// # Errors
+    /// The first damage.
+    pub fn verify(&self) -> Result<()> {
+        let scanned = Self::salvaging_ref(&self.inner)?;
+        match scanned.first() {
+            Some((offset, reason)) => Err(Error::Damaged {
+                file: self.inner.name.clone(),
+                part: Part::Block(self.inner.blocks.iter().position(|it| it.offset == *offset)),
+                offset: *offset,
+                reason: reason.clone(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn salvaging_ref(inner: &Inner<S>) -> Result<Vec<(u64, String)>> {
+        let mut open = Open::new(&inner.source, &inner.name)?;
+        open.length = inner.end;
+        open.scan()?;
+        Ok(open.damages)
+    }
+}
+
+/// Batches of a file.
+pub struct Batches<S: ReadAt> {
+    reader: Reader<S>,
+    plan: Arc<Plan>,
+    blocks: std::vec::IntoIter<usize>,
+    batch_rows: usize,
+    stored: Vec<u8>,
+    raw: Vec<u8>,
+    decompressor: Decompressor,
+    current: Option<Current>,
+}
+
+/// A block of which some rows are to come.
+struct Current {
+    block: usize,
+    layout: Layout,
+    /// Where its next row begins, and where its last ends.
+    at: usize,
+    end: usize,
+    /// Rows that are done, and all.
+    done: usize,
+    rows: usize,
+}
+
+impl<S: ReadAt> Batches<S> {
+    /// The schema of the batches.
+    #[must_use]
+    pub fn schema(&self) -> &SchemaRef {
+        &self.plan.schema
+    }
+
+    fn load(&mut self, block: usize) -> Result<()> {
+        let inner = &self.reader.inner;
+        let Some(info) = inner.blocks.get(block) else { return Ok(()) };
+        let fault = |fault: Fault| {
+            fault.at(&inner.name, Part::Block(Some(block)), info.offset, info.first_row)
+        };
+        self.stored.clear();
+        self.stored.resize(info.bytes as usize, 0);
+        inner.read(info.offset, &mut self.stored)?;
+        let section = Section::parse(&self.stored, inner.file, info.offset).map_err(fault)?;
+        let is_same = section.kind == Kind::Block
+            && section.count == info.rows
+            && section.first_row == info.first_row
+            && section.end() == info.offset + u64::from(info.bytes);
+        if !is_same && inner.damages.is_empty() {
+            return Err(fault(Fault::damaged("it is not the block that the footer lists")));
+        }
+        let stored = self.stored.get(SECTION_BYTES..).unwrap_or_default();
+        section.verify(stored).map_err(fault)?;
+        self.decompressor
+            .decompress(section.codec, stored, section.raw as usize, SLACK, &mut self.raw)
+            .map_err(fault)?;
+        let end = self.raw.len() - SLACK;
+        let mut rest = self.raw.get(..end).unwrap_or_default();
+        let layout = Layout::read(&self.plan.record, &mut rest).map_err(fault)?;
+        let at = end - rest.len();
+        let rows = section.count as usize;
+        self.current = Some(Current { block, layout, at, end, done: 0, rows });
+        Ok(())
+    }
+
+    fn decode(&mut self) -> Result<Option<RecordBatch>> {
+        let Some(current) = &mut self.current else { return Ok(None) };
+        let inner = &self.reader.inner;
+        let Some(info) = inner.blocks.get(current.block) else { return Ok(None) };
+        let first_row = info.first_row + current.done as u64;
+        let fault = |fault: Fault| {
+            fault.at(&inner.name, Part::Block(Some(current.block)), info.offset, first_row)
+        };
+        let rows = (current.rows - current.done).min(self.batch_rows);
+        let block = Rows {
+            record: &self.plan.record,
+            layout: &current.layout,
+            bytes: &self.raw,
+            end: current.end,
+        };
+        let (columns, at) = block.next(&self.plan.rows, current.at, rows).map_err(fault)?;
+        current.at = at;
+        current.done += rows;
+        if current.done == current.rows {
+            if current.at != current.end {
+                let left = current.end - current.at;
+                return Err(fault(Fault::damaged(format!("{left} bytes follow its last row"))));
+            }
+            self.current = None;
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let schema = self.plan.schema.clone();
+        Ok(Some(RecordBatch::try_new_with_options(schema, columns, &options)?))
+    }
+
+    fn step(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            if self.current.is_some() {
+                return self.decode();
+            }
+            let Some(block) = self.blocks.next() else { return Ok(None) };
+            self.load(block)?;
+        }
+    }
+}
+
+impl<S: ReadAt> Iterator for Batches<S> {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let step = self.step();
+        if step.is_err() {
+            // Nothing comes after an error.
+            self.blocks = Vec::new().into_iter();
+            self.current = None;
+        }
+        step.transpose()
+    }
+}
+
+impl<S: ReadAt> Inner<S> {
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        self.source
+            .read_at(offset, into)
+            .map_err(|error| Error::Io { file: self.name.clone(), error })
+    }
+}
+
+/// A file that is being opened.
+struct Open<S> {
+    source: S,
+    name: String,
+    header: Header,
+    file: u32,
+    header_end: u64,
+    length: u64,
+    end: u64,
+    last_footer: u64,
+    /// From the last to the first.
+    footers: Vec<Footer>,
+    /// Found without a footer.
+    scanned: Vec<BlockInfo>,
+    damages: Vec<(u64, String)>,
+}
+
+impl<S: ReadAt> Open<S> {
+    fn new(source: S, name: &str) -> Result<Self> {
+        let io = |error| Error::Io { file: name.into(), error };
+        let length = source.len().map_err(io)?;
+        let cut_off = |end| Error::CutOff {
+            file: name.into(),
+            end: LastBlock { block: None, end },
+            blocks: 0,
+            rows: 0,
+        };
+        let guess = usize::try_from(length.min(GUESS_BYTES)).unwrap_or_default();
+        let mut bytes = vec![0; guess];
+        source.read_at(0, &mut bytes).map_err(io)?;
+        if bytes.len() < HEADER_BYTES {
+            // As far as it goes it may be one.
+            if crate::format::MAGIC.starts_with(bytes.get(..8).unwrap_or(&bytes)) && guess > 0 {
+                return Err(cut_off(0));
+            }
+            Header::bytes(name, &bytes)?;
+        }
+        let header_end = Header::bytes(name, &bytes)?;
+        if header_end > length {
+            return Err(cut_off(0));
+        }
+        let rest = usize::try_from(header_end).unwrap_or_default();
+        if rest > bytes.len() {
+            bytes.resize(rest, 0);
+            source.read_at(0, &mut bytes).map_err(io)?;
+        }
+        let (header, file) = Header::parse(name, bytes.get(..rest).unwrap_or_default())?;
+        Ok(Self {
+            source,
+            name: name.into(),
+            header,
+            file,
+            header_end,
+            length,
+            end: header_end,
+            last_footer: 0,
+            footers: Vec::new(),
+            scanned: Vec::new(),
+            damages: Vec::new(),
+        })
+    }
+
+    fn read(&self, offset: u64, bytes: u64) -> Result<Vec<u8>> {
+        // Callers ask for what is in the file only.
+        let mut into = vec![0; usize::try_from(bytes).unwrap_or_default()];
+        self.source
+            .read_at(offset, &mut into)
+            .map_err(|error| Error::Io { file: self.name.clone(), error })?;
+        Ok(into)
+    }
+
+    fn damaged(&self, part: Part, offset: u64, reason: impl Into<String>) -> Error {
+        Error::Damaged { file: self.name.clone(), part, offset, reason: reason.into() }
+    }
+
+    /// The trailer that ends at `end`.
+    fn trailer(&self, end: u64) -> Result<Option<Trailer>> {
+        let Some(start) = end.checked_sub(TRAILER_BYTES as u64) else { return Ok(None) };
+        if start < self.header_end {
+            return Ok(None);
+        }
+        Ok(Trailer::parse(&self.read(start, TRAILER_BYTES as u64)?, self.file, end))
+    }
+
+    /// Finds the last footer that is whole.
+    fn find_end(&mut self) -> Result<()> {
+        if let Some(trailer) = self.trailer(self.length)? {
+            (self.last_footer, self.end) = (trailer.footer, trailer.end);
+            return Ok(());
+        }
+        // An append is under way or was killed, or the file was cut off: go from section to
+        // section.
+        let mut at = self.header_end;
+        let (mut blocks, mut rows, mut last) = (0, 0, None);
+        while let Some(section) = self.section(at)? {
+            match section.kind {
+                Kind::Block => {
+                    if section.end() > self.length {
+                        break;
+                    }
+                    last = Some((blocks, at));
+                    blocks += 1;
+                    rows += u64::from(section.count);
+                    at = section.end();
+                }
+                Kind::Footer => {
+                    let end = section.end().saturating_add(TRAILER_BYTES as u64);
+                    if end > self.length {
+                        break;
+                    }
+                    match self.trailer(end)? {
+                        Some(trailer) if trailer.footer == at => {
+                            (self.last_footer, self.end) = (at, end);
+                            at = end;
+                        }
+                        _ => {
+                            let reason = "its trailer is not what its checksum says";
+                            return Err(self.damaged(Part::Footer, at, reason));
+                        }
+                    }
+                }
+            }
+        }
+        if self.last_footer == 0 {
+            return Err(Error::CutOff {
+                file: self.name.clone(),
+                end: LastBlock { block: last, end: at },
+                blocks,
+                rows,
+            });
+        }
+        Ok(())
+    }
+
+    /// The section at `at`, if the file goes on for as long as one.
+    fn section(&self, at: u64) -> Result<Option<Section>> {
+        if at.saturating_add(SECTION_BYTES as u64) > self.length {
+            return Ok(None);
+        }
+        let bytes = self.read(at, SECTION_BYTES as u64)?;
+        let section = Section::parse(&bytes, self.file, at);
+        section.map(Some).map_err(|fault| fault.at(&self.name, Part::Block(None), at, 0))
+    }
+
+    /// Reads the footers, from the last to the first.
+    fn footers(&mut self) -> Result<()> {
+        let mut at = self.last_footer;
+        let mut end = self.end;
+        let mut decompressor = Decompressor::new();
+        let mut raw = Vec::new();
+        loop {
+            let reason = "it is not where the trailer says";
+            if at < self.header_end || at >= end {
+                return Err(self.damaged(Part::Footer, at, reason));
+            }
+            // Once the end of the footer is known, it is read with its trailer; before, only the last is.
+            let head = self.read(at, (SECTION_BYTES as u64).min(end - at))?;
+            let fault = |fault: Fault| fault.at(&self.name, Part::Footer, at, 0);
+            let section = Section::parse(&head, self.file, at).map_err(fault)?;
+            let found = section.end() + TRAILER_BYTES as u64;
+            if section.kind != Kind::Footer || found > end {
+                return Err(self.damaged(Part::Footer, at, reason));
+            }
+            let stored = self.read(at + SECTION_BYTES as u64, u64::from(section.stored))?;
+            section.verify(&stored).map_err(fault)?;
+            decompressor
+                .decompress(section.codec, &stored, section.raw as usize, 0, &mut raw)
+                .map_err(fault)?;
+            let footer = Footer::parse(&raw, section.count).map_err(fault)?;
+            if self.trailer(found)?.is_none_or(|trailer| trailer.footer != at) {
+                let reason = "its trailer is not what its checksum says";
+                return Err(self.damaged(Part::Footer, at, reason));
+            }
+            // The entries are in order, between the footer before and this one.
+            let mut from = footer.previous.max(self.header_end);
+            for entry in &footer.entries {
+                let entry_end = entry.offset.saturating_add(u64::from(entry.bytes));
+                if entry.offset < from || entry_end > at || (entry.bytes as usize) < SECTION_BYTES {
+                    return Err(self.damaged(Part::Footer, at, "a block outside of the file"));
+                }
+                from = entry_end;
+            }
+            if self.footers.last().is_some_and(|behind| behind.leaves != footer.leaves) {
+                return Err(self.damaged(Part::Footer, at, "statistics of other columns"));
+            }
+            let previous = footer.previous;
+            self.footers.push(footer);
+            if previous == 0 {
+                return Ok(());
+            }
+            if previous >= at {
+                return Err(self.damaged(Part::Footer, at, "a footer before it that is behind it"));
+            }
+            (end, at) = (at, previous);
+        }
+    }
+
+    /// Finds every whole block, and what is not whole.
+    fn scan(&mut self) -> Result<()> {
+        let mut at = self.header_end;
+        let mut has_end = false;
+        while at < self.length {
+            let section = match self.section(at) {
+                Ok(section) => section.filter(|section| section.end() <= self.length),
+                Err(Error::Damaged { reason, .. }) => {
+                    self.damages.push((at, reason));
+                    at = self.search(at + 1)?;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            has_end = false;
+            let Some(section) = section else {
+                self.damages.push((at, "it is cut off".into()));
+                at = self.search(at + 1)?;
+                continue;
+            };
+            let stored = self.read(at + SECTION_BYTES as u64, u64::from(section.stored))?;
+            if let Err(fault) = section.verify(&stored) {
+                let error = fault.at(&self.name, Part::Block(None), at, 0);
+                let reason = match error {
+                    Error::Damaged { reason, .. } => reason,
+                    other => other.to_string(),
+                };
+                self.damages.push((at, reason));
+                at = section.end();
+                if section.kind == Kind::Footer {
+                    at = self.search(at)?;
+                }
+                continue;
+            }
+            match section.kind {
+                Kind::Block => {
+                    self.scanned.push(BlockInfo {
+                        offset: at,
+                        bytes: u32::try_from(section.end() - at).unwrap_or(u32::MAX),
+                        rows: section.count,
+                        first_row: section.first_row,
+                    });
+                    at = section.end();
+                }
+                Kind::Footer => {
+                    let end = section.end() + TRAILER_BYTES as u64;
+                    if end <= self.length
+                        && self.trailer(end)?.is_some_and(|trailer| trailer.footer == at)
+                    {
+                        has_end = true;
+                        at = end;
+                    } else {
+                        self.damages.push((at, "its trailer is not what its checksum says".into()));
+                        at = self.search(section.end())?;
+                    }
+                }
+            }
+        }
+        if !has_end && self.damages.is_empty() {
+            self.damages.push((self.length, "it has no footer".into()));
+        }
+        Ok(())
+    }
+
+    /// The next place from `from` on where a section may begin; the end of the file if there is none.
+    fn search(&self, from: u64) -> Result<u64> {
+        const STEP: u64 = 1 << 20;
+        let marks = [Kind::Block, Kind::Footer].map(|kind| {
+            let mut mark = kind.name().to_vec();
+            mark.extend_from_slice(&self.file.to_le_bytes());
+            mark
+        });
+        let mut at = from;
+        while at < self.length {
+            let bytes = self.read(at, (self.length - at).min(STEP + 8))?;
+            let found = bytes.windows(8).position(|window| marks.iter().any(|mark| mark == window));
+            if let Some(found) = found {
+                return Ok(at + found as u64);
+            }
+            at += STEP;
+        }
+        Ok(self.length)
+    }
+
+    fn done(self) -> Reader<S> {
+        let (mut blocks, mut statistics, mut leaves) = (self.scanned, Vec::new(), Vec::new());
+        let mut first_row = 0;
+        for footer in self.footers.into_iter().rev() {
+            leaves = footer.leaves;
+            for Entry { offset, bytes, rows, statistics: found } in footer.entries {
+                blocks.push(BlockInfo { offset, bytes, rows, first_row });
+                statistics.push(found);
+                first_row += u64::from(rows);
+            }
+        }
+        let inner = Inner {
+            unfinished: self.length - self.end,
+            source: self.source,
+            name: self.name,
+            header: self.header,
+            file: self.file,
+            blocks,
+            statistics,
+            leaves,
+            last_footer: self.last_footer,
+            end: self.end,
+            damages: self.damages,
+        };
+        Reader { inner: Arc::new(inner) }
+    }
+}
+
+/// A column's type, as its statistics come.
+pub(crate) fn bound_type(kind: &crate::Type) -> DataType {
+    let field = crate::Field {
+        name: String::new(),
+        kind: kind.clone(),
+        nullable: true,
+        aliases: Vec::new(),
+        default: None,
+        doc: None,
+        metadata: std::collections::BTreeMap::new(),
+    };
+    crate::schema::to_arrow_field(&field, Strings::View).data_type().clone()
+}

@@ -1,0 +1,651 @@
+//! What a row holds: names, types, and what a reader needs to follow a change.
+//!
+//! A schema is written once, as JSON, in the header of a file. It speaks of values, not of
+//! Arrow's layouts: `Utf8`, `LargeUtf8`, `Utf8View` and a dictionary of strings are all a
+//! `string`. [`Schema::from_arrow`] and [`Schema::to_arrow`] go between the two; what Arrow has
+//! no place for travels in a field's metadata under the keys of [`keys`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_schema::{DataType, FieldRef, Fields, TimeUnit};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+
+/// Keys of an Arrow field's metadata that say what Arrow does not.
+pub mod keys {
+    /// Other names of the field, as a JSON array of strings; see [`Field::aliases`](super::Field::aliases).
+    pub const ALIASES: &str = "rowfile.aliases";
+    /// The value where a file has no such field, as JSON.
+    pub const DEFAULT: &str = "rowfile.default";
+    /// What the field is, in words.
+    pub const DOC: &str = "rowfile.doc";
+    /// The symbols of an enum, as a JSON array; the Arrow type is a dictionary of strings.
+    pub const SYMBOLS: &str = "rowfile.enum.symbols";
+    /// The symbol that stands for those that the reader does not know.
+    pub const SYMBOL_DEFAULT: &str = "rowfile.enum.default";
+}
+
+/// Types may be nested this deep.
+pub const DEPTH_MAX: usize = 32;
+
+/// The fields of a row.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Schema {
+    /// The fields, in the order of their values.
+    pub fields: Vec<Field>,
+}
+
+/// A named value of a row, a struct, a list or a map.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Field {
+    /// The name; unique among its siblings.
+    pub name: String,
+    /// What it holds.
+    #[serde(rename = "type")]
+    pub kind: Type,
+    /// Whether it may be null. Default: false.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub nullable: bool,
+    /// Other names that the data may know it by, tried in order when it has no field of its
+    /// name. A name with dots is a path into structs: `input.user.id` promotes a nested field.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub aliases: Vec<String>,
+    /// The value where the data has no such field; `Some(Value::Null)` is the default null.
+    /// Integers stand for dates and times, in their unit; a string of U+0000 to U+00FF for
+    /// bytes; a string for a decimal.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub default: Option<Value>,
+    /// What the field is, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doc: Option<String>,
+    /// Metadata that the crate has no use for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// A default that is there, `null` included.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
+/// What a field holds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum Type {
+    /// Nothing but null.
+    Null,
+    /// True or false.
+    Boolean,
+    /// A signed integer of 8 bits.
+    Int8,
+    /// A signed integer of 16 bits.
+    Int16,
+    /// A signed integer of 32 bits.
+    Int32,
+    /// A signed integer of 64 bits.
+    Int64,
+    /// An unsigned integer of 8 bits.
+    Uint8,
+    /// An unsigned integer of 16 bits.
+    Uint16,
+    /// An unsigned integer of 32 bits.
+    Uint32,
+    /// An unsigned integer of 64 bits.
+    Uint64,
+    /// An IEEE float of 16 bits.
+    Float16,
+    /// An IEEE float of 32 bits.
+    Float32,
+    /// An IEEE float of 64 bits.
+    Float64,
+    /// An integer of `bits` (32, 64, 128 or 256), times 10 to the power of −`scale`.
+    Decimal {
+        /// Bits of the integer.
+        bits: u16,
+        /// Digits at most.
+        precision: u8,
+        /// Digits behind the point.
+        scale: i8,
+    },
+    /// UTF-8 text.
+    String,
+    /// Bytes.
+    Binary,
+    /// This many bytes.
+    Fixed(u32),
+    /// Days since 1970-01-01, 32 bits.
+    Date,
+    /// Milliseconds since 1970-01-01 that are whole days, 64 bits.
+    Date64,
+    /// Time of day; 32 bits for `s` and `ms`, 64 for `us` and `ns`.
+    Time(Unit),
+    /// Time since 1970-01-01T00:00:00, in UTC if there is a zone, 64 bits.
+    Timestamp {
+        /// The unit of the integer.
+        unit: Unit,
+        /// The zone that it is shown in; without one it is a local time.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        zone: Option<String>,
+    },
+    /// A length of time, 64 bits.
+    Duration(Unit),
+    /// One of some symbols.
+    Enum {
+        /// The symbols, each once.
+        symbols: Vec<String>,
+        /// What a reader with this schema makes of a symbol that it does not know.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        default: Option<String>,
+    },
+    /// Any number of items.
+    List(Box<Field>),
+    /// Any number of pairs.
+    Map {
+        /// The key; never null.
+        key: Box<Field>,
+        /// The value.
+        value: Box<Field>,
+        /// Whether the pairs of each map are in the order of their keys.
+        #[serde(default, skip_serializing_if = "is_false")]
+        sorted: bool,
+    },
+    /// Fields of its own.
+    Struct(Vec<Field>),
+}
+
+/// A unit of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Unit {
+    /// Seconds.
+    #[serde(rename = "s")]
+    Second,
+    /// Milliseconds.
+    #[serde(rename = "ms")]
+    Millisecond,
+    /// Microseconds.
+    #[serde(rename = "us")]
+    Microsecond,
+    /// Nanoseconds.
+    #[serde(rename = "ns")]
+    Nanosecond,
+}
+
+impl Unit {
+    pub(crate) fn per_second(self) -> i64 {
+        match self {
+            Self::Second => 1,
+            Self::Millisecond => 1_000,
+            Self::Microsecond => 1_000_000,
+            Self::Nanosecond => 1_000_000_000,
+        }
+    }
+}
+
+impl From<TimeUnit> for Unit {
+    fn from(unit: TimeUnit) -> Self {
+        match unit {
+            TimeUnit::Second => Self::Second,
+            TimeUnit::Millisecond => Self::Millisecond,
+            TimeUnit::Microsecond => Self::Microsecond,
+            TimeUnit::Nanosecond => Self::Nanosecond,
+        }
+    }
+}
+
+impl From<Unit> for TimeUnit {
+    fn from(unit: Unit) -> Self {
+        match unit {
+            Unit::Second => Self::Second,
+            Unit::Millisecond => Self::Millisecond,
+            Unit::Microsecond => Self::Microsecond,
+            Unit::Nanosecond => Self::Nanosecond,
+        }
+    }
+}
+
+impl std::fmt::Display for Type {
+    /// As in the JSON of a schema, without what is nested.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let unit = |unit: &Unit| match unit {
+            Unit::Second => "s",
+            Unit::Millisecond => "ms",
+            Unit::Microsecond => "us",
+            Unit::Nanosecond => "ns",
+        };
+        match self {
+            Self::Null => f.write_str("null"),
+            Self::Boolean => f.write_str("boolean"),
+            Self::Int8 => f.write_str("int8"),
+            Self::Int16 => f.write_str("int16"),
+            Self::Int32 => f.write_str("int32"),
+            Self::Int64 => f.write_str("int64"),
+            Self::Uint8 => f.write_str("uint8"),
+            Self::Uint16 => f.write_str("uint16"),
+            Self::Uint32 => f.write_str("uint32"),
+            Self::Uint64 => f.write_str("uint64"),
+            Self::Float16 => f.write_str("float16"),
+            Self::Float32 => f.write_str("float32"),
+            Self::Float64 => f.write_str("float64"),
+            Self::Decimal { precision, scale, .. } => write!(f, "decimal({precision}, {scale})"),
+            Self::String => f.write_str("string"),
+            Self::Binary => f.write_str("binary"),
+            Self::Fixed(size) => write!(f, "fixed({size})"),
+            Self::Date => f.write_str("date"),
+            Self::Date64 => f.write_str("date64"),
+            Self::Time(of) => write!(f, "time({})", unit(of)),
+            Self::Timestamp { unit: of, zone: None } => write!(f, "timestamp({})", unit(of)),
+            Self::Timestamp { unit: of, zone: Some(zone) } => {
+                write!(f, "timestamp({}, {zone})", unit(of))
+            }
+            Self::Duration(of) => write!(f, "duration({})", unit(of)),
+            Self::Enum { .. } => f.write_str("enum"),
+            Self::List(_) => f.write_str("list"),
+            Self::Map { .. } => f.write_str("map"),
+            Self::Struct(_) => f.write_str("struct"),
+        }
+    }
+}
+
+/// Which of Arrow's layouts strings and binary values are read into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Strings {
+    /// `Utf8View` and `BinaryView`.
+    #[default]
+    View,
+    /// `Utf8` and `Binary`: less than 2 GiB per batch.
+    Small,
+    /// `LargeUtf8` and `LargeBinary`.
+    Large,
+}
+
+impl Schema {
+    /// A schema from its JSON.
+    ///
+    /// ```
+    /// # use tidemill_rowfile::Schema;
+    /// let schema = Schema::parse(
+    ///     r#"{"fields": [
+    ///         {"name": "ts", "type": {"timestamp": {"unit": "us", "zone": "UTC"}}},
+    ///         {"name": "tags", "type": {"list": {"name": "item", "type": "string"}}, "nullable": true}
+    ///     ]}"#,
+    /// )?;
+    /// assert_eq!(schema.fields[1].name, "tags");
+    /// # Ok::<(), tidemill_rowfile::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If it is not JSON of a schema, or a schema that [`check`](Self::check) refuses.
+    pub fn parse(json: &str) -> Result<Self> {
+        let schema: Self = serde_json::from_str(json)
+            .map_err(|error| Error::Schema { column: String::new(), reason: error.to_string() })?;
+        schema.check()?;
+        Ok(schema)
+    }
+
+    /// The schema as JSON, in one line.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Looks whether the schema can be.
+    ///
+    /// # Errors
+    /// If siblings share a name, an enum has a symbol twice or none, its default is not one of its
+    /// symbols, a map's key is nullable, a decimal has more digits than its bits, a fixed size is 0, or types are nested
+    /// deeper than [`DEPTH_MAX`].
+    pub fn check(&self) -> Result<()> {
+        check_fields(&self.fields, "", 0)
+    }
+
+    /// The schema of Arrow data.
+    ///
+    /// # Errors
+    /// If a type has no place in a rowfile (intervals, unions), or [`check`](Self::check) refuses
+    /// what comes out.
+    pub fn from_arrow(schema: &arrow_schema::Schema) -> Result<Self> {
+        let fields = from_arrow_fields(schema.fields(), "")?;
+        let schema = Self { fields };
+        schema.check()?;
+        Ok(schema)
+    }
+
+    /// The Arrow schema that its data is read into.
+    #[must_use]
+    pub fn to_arrow(&self, strings: Strings) -> arrow_schema::Schema {
+        arrow_schema::Schema::new(to_arrow_fields(&self.fields, strings))
+    }
+
+    /// The field of this name, at the top level.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&Field> {
+        self.fields.iter().find(|field| field.name == name)
+    }
+
+    /// The same rows with the fields of the struct `column` in its place, each with an alias that
+    /// finds it where it was: a reader's schema for files of both shapes. Where the struct may
+    /// be null, so may they.
+    ///
+    /// # Errors
+    /// If there is no such column, it is no struct, or one of its fields has the name of another column.
+    pub fn promote(&self, column: &str) -> Result<Self> {
+        let wrong = |reason: String| Error::Schema { column: column.into(), reason };
+        let field = self.field(column).ok_or_else(|| unknown(column, &self.fields))?;
+        let Type::Struct(inner) = &field.kind else {
+            return Err(wrong(format!("only a struct can be promoted, this is {}", field.kind)));
+        };
+        let mut fields = Vec::with_capacity(self.fields.len() + inner.len());
+        for outer in &self.fields {
+            if outer.name != column {
+                fields.push(outer.clone());
+                continue;
+            }
+            for nested in inner {
+                let mut promoted = nested.clone();
+                promoted.nullable |= field.nullable;
+                let paths = std::iter::once(&field.name).chain(&field.aliases).flat_map(|outer| {
+                    std::iter::once(&nested.name)
+                        .chain(&nested.aliases)
+                        .map(move |name| format!("{outer}.{name}"))
+                });
+                promoted.aliases = nested.aliases.iter().cloned().chain(paths).collect();
+                fields.push(promoted);
+            }
+        }
+        let schema = Self { fields };
+        schema.check().map_err(|error| match error {
+            Error::Schema { column: name, reason } => {
+                wrong(format!("its field `{name}` cannot stand beside it: {reason}"))
+            }
+            other => other,
+        })?;
+        Ok(schema)
+    }
+}
+
+/// The error of a column that is not there.
+pub(crate) fn unknown(column: &str, fields: &[Field]) -> Error {
+    let names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
+    let near = names
+        .iter()
+        .filter(|name| name.eq_ignore_ascii_case(column))
+        .chain(names.iter().filter(|name| {
+            let (long, short) =
+                if name.len() > column.len() { (**name, column) } else { (column, **name) };
+            short.len() > 2 && long.starts_with(short)
+        }))
+        .next();
+    let hint = near.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+    Error::UnknownColumn { column: column.into(), hint, columns: names.join(", ") }
+}
+
+/// A field's path.
+pub(crate) fn path(outer: &str, name: &str) -> String {
+    if outer.is_empty() { name.into() } else { format!("{outer}.{name}") }
+}
+
+fn check_fields(fields: &[Field], outer: &str, depth: usize) -> Result<()> {
+    let mut names = std::collections::HashSet::new();
+    for field in fields {
+        if !names.insert(field.name.as_str()) {
+            let column = path(outer, &field.name);
+            return Err(Error::Schema { column, reason: "there are two of this name".into() });
+        }
+        check_field(field, outer, depth)?;
+    }
+    Ok(())
+}
+
+fn check_field(field: &Field, outer: &str, depth: usize) -> Result<()> {
+    let column = path(outer, &field.name);
+    let wrong = |reason: String| Err(Error::Schema { column: column.clone(), reason });
+    if depth >= DEPTH_MAX {
+        return wrong(format!("types are nested deeper than {DEPTH_MAX}"));
+    }
+    match &field.kind {
+        Type::Null if !field.nullable => return wrong("a null column must be nullable".into()),
+        Type::Decimal { bits, precision, scale } => {
+            let digits = match bits {
+                32 => 9,
+                64 => 18,
+                128 => 38,
+                256 => 76,
+                _ => return wrong(format!("a decimal has 32, 64, 128 or 256 bits, not {bits}")),
+            };
+            if *precision == 0 || *precision > digits {
+                return wrong(format!(
+                    "a decimal of {bits} bits has 1 to {digits} digits, not {precision}"
+                ));
+            }
+            if *scale > 0 && scale.unsigned_abs() > *precision {
+                return wrong(format!(
+                    "{scale} digits behind the point are more than {precision} in all"
+                ));
+            }
+        }
+        Type::Fixed(size) if *size == 0 || *size > i32::MAX as u32 => {
+            return wrong(format!("values of {size} bytes each cannot be"));
+        }
+        Type::Enum { symbols, default } => {
+            if symbols.is_empty() || symbols.len() > i32::MAX as usize {
+                return wrong("an enum needs a symbol".into());
+            }
+            let mut seen = std::collections::HashSet::new();
+            if let Some(symbol) = symbols.iter().find(|symbol| !seen.insert(symbol.as_str())) {
+                return wrong(format!("the enum has `{symbol}` twice"));
+            }
+            if let Some(default) = default
+                && !symbols.contains(default)
+            {
+                return wrong(format!(
+                    "the enum's default `{default}` is none of its symbols: {}",
+                    symbols.join(", ")
+                ));
+            }
+        }
+        Type::List(item) => check_field(item, &column, depth + 1)?,
+        Type::Map { key, value, .. } => {
+            if key.nullable {
+                return wrong("the key of a map is never null".into());
+            }
+            if key.name == value.name {
+                return wrong("the key and the value of a map have different names".into());
+            }
+            check_field(key, &column, depth + 1)?;
+            check_field(value, &column, depth + 1)?;
+        }
+        Type::Struct(fields) => check_fields(fields, &column, depth + 1)?,
+        _ => {}
+    }
+    Ok(())
+}
+
+fn from_arrow_fields(fields: &Fields, outer: &str) -> Result<Vec<Field>> {
+    fields.iter().map(|field| from_arrow_field(field, outer)).collect()
+}
+
+fn from_arrow_field(field: &FieldRef, outer: &str) -> Result<Field> {
+    let column = path(outer, field.name());
+    let mut metadata: BTreeMap<String, String> =
+        field.metadata().iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+    let mut json = |key: &str| -> Result<Option<Value>> {
+        let Some(text) = metadata.remove(key) else { return Ok(None) };
+        serde_json::from_str(&text).map(Some).map_err(|error| Error::Schema {
+            column: column.clone(),
+            reason: format!("`{key}` is not JSON: {error}"),
+        })
+    };
+    let names = |key: &str, value: Option<Value>| -> Result<Vec<String>> {
+        let Some(value) = value else { return Ok(Vec::new()) };
+        serde_json::from_value(value).map_err(|_| Error::Schema {
+            column: column.clone(),
+            reason: format!("`{key}` is not a JSON array of strings"),
+        })
+    };
+    let aliases = names(keys::ALIASES, json(keys::ALIASES)?)?;
+    let symbols = json(keys::SYMBOLS)?;
+    let default = json(keys::DEFAULT)?;
+    let doc = metadata.remove(keys::DOC);
+    let symbol_default = metadata.remove(keys::SYMBOL_DEFAULT);
+    let kind = match (field.data_type(), symbols) {
+        (DataType::Dictionary(_, values), Some(symbols)) if is_text(values) => {
+            Type::Enum { symbols: names(keys::SYMBOLS, Some(symbols))?, default: symbol_default }
+        }
+        (data_type, _) => from_arrow_type(data_type, &column)?,
+    };
+    let nullable = field.is_nullable() || kind == Type::Null;
+    Ok(Field { name: field.name().clone(), kind, nullable, aliases, default, doc, metadata })
+}
+
+pub(crate) fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+fn from_arrow_type(data_type: &DataType, column: &str) -> Result<Type> {
+    let item = |field: &FieldRef| from_arrow_field(field, column).map(Box::new);
+    Ok(match data_type {
+        DataType::Null => Type::Null,
+        DataType::Boolean => Type::Boolean,
+        DataType::Int8 => Type::Int8,
+        DataType::Int16 => Type::Int16,
+        DataType::Int32 => Type::Int32,
+        DataType::Int64 => Type::Int64,
+        DataType::UInt8 => Type::Uint8,
+        DataType::UInt16 => Type::Uint16,
+        DataType::UInt32 => Type::Uint32,
+        DataType::UInt64 => Type::Uint64,
+        DataType::Float16 => Type::Float16,
+        DataType::Float32 => Type::Float32,
+        DataType::Float64 => Type::Float64,
+        DataType::Decimal32(precision, scale) => {
+            Type::Decimal { bits: 32, precision: *precision, scale: *scale }
+        }
+        DataType::Decimal64(precision, scale) => {
+            Type::Decimal { bits: 64, precision: *precision, scale: *scale }
+        }
+        DataType::Decimal128(precision, scale) => {
+            Type::Decimal { bits: 128, precision: *precision, scale: *scale }
+        }
+        DataType::Decimal256(precision, scale) => {
+            Type::Decimal { bits: 256, precision: *precision, scale: *scale }
+        }
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Type::String,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Type::Binary,
+        DataType::FixedSizeBinary(size) if *size >= 0 => Type::Fixed(size.unsigned_abs()),
+        DataType::Date32 => Type::Date,
+        DataType::Date64 => Type::Date64,
+        DataType::Time32(unit) | DataType::Time64(unit) => Type::Time((*unit).into()),
+        DataType::Timestamp(unit, zone) => {
+            Type::Timestamp { unit: (*unit).into(), zone: zone.as_ref().map(ToString::to_string) }
+        }
+        DataType::Duration(unit) => Type::Duration((*unit).into()),
+        DataType::List(field) | DataType::LargeList(field) => Type::List(item(field)?),
+        DataType::Map(entries, sorted) => match entries.data_type() {
+            DataType::Struct(pair) if pair.len() == 2 => {
+                let (key, value) = (item(&pair[0])?, item(&pair[1])?);
+                Type::Map { key, value, sorted: *sorted }
+            }
+            _ => {
+                return Err(Error::Unsupported { column: column.into(), found: data_type.clone() });
+            }
+        },
+        DataType::Struct(fields) => Type::Struct(from_arrow_fields(fields, column)?),
+        // A dictionary without symbols is a way to keep values, no type of them.
+        DataType::Dictionary(_, values) => from_arrow_type(values, column)?,
+        other => return Err(Error::Unsupported { column: column.into(), found: other.clone() }),
+    })
+}
+
+fn to_arrow_fields(fields: &[Field], strings: Strings) -> Fields {
+    fields.iter().map(|field| to_arrow_field(field, strings)).collect()
+}
+
+/// The Arrow field that a field's values are read into.
+pub(crate) fn to_arrow_field(field: &Field, strings: Strings) -> FieldRef {
+    let mut metadata: std::collections::HashMap<String, String> =
+        field.metadata.clone().into_iter().collect();
+    let names = |names: &[String]| Value::from(names.to_vec()).to_string();
+    if !field.aliases.is_empty() {
+        metadata.insert(keys::ALIASES.into(), names(&field.aliases));
+    }
+    if let Some(default) = &field.default {
+        metadata.insert(keys::DEFAULT.into(), default.to_string());
+    }
+    if let Some(doc) = &field.doc {
+        metadata.insert(keys::DOC.into(), doc.clone());
+    }
+    if let Type::Enum { symbols, default } = &field.kind {
+        metadata.insert(keys::SYMBOLS.into(), names(symbols));
+        if let Some(default) = default {
+            metadata.insert(keys::SYMBOL_DEFAULT.into(), default.clone());
+        }
+    }
+    let data_type = to_arrow_type(&field.kind, strings);
+    let arrow = arrow_schema::Field::new(&field.name, data_type, field.nullable);
+    Arc::new(arrow.with_metadata(metadata))
+}
+
+fn to_arrow_type(kind: &Type, strings: Strings) -> DataType {
+    match kind {
+        Type::Null => DataType::Null,
+        Type::Boolean => DataType::Boolean,
+        Type::Int8 => DataType::Int8,
+        Type::Int16 => DataType::Int16,
+        Type::Int32 => DataType::Int32,
+        Type::Int64 => DataType::Int64,
+        Type::Uint8 => DataType::UInt8,
+        Type::Uint16 => DataType::UInt16,
+        Type::Uint32 => DataType::UInt32,
+        Type::Uint64 => DataType::UInt64,
+        Type::Float16 => DataType::Float16,
+        Type::Float32 => DataType::Float32,
+        Type::Float64 => DataType::Float64,
+        Type::Decimal { bits: 32, precision, scale } => DataType::Decimal32(*precision, *scale),
+        Type::Decimal { bits: 64, precision, scale } => DataType::Decimal64(*precision, *scale),
+        Type::Decimal { bits: 128, precision, scale } => DataType::Decimal128(*precision, *scale),
+        Type::Decimal { precision, scale, .. } => DataType::Decimal256(*precision, *scale),
+        Type::String => match strings {
+            Strings::View => DataType::Utf8View,
+            Strings::Small => DataType::Utf8,
+            Strings::Large => DataType::LargeUtf8,
+        },
+        Type::Binary => match strings {
+            Strings::View => DataType::BinaryView,
+            Strings::Small => DataType::Binary,
+            Strings::Large => DataType::LargeBinary,
+        },
+        Type::Fixed(size) => DataType::FixedSizeBinary(i32::try_from(*size).unwrap_or(i32::MAX)),
+        Type::Date => DataType::Date32,
+        Type::Date64 => DataType::Date64,
+        Type::Time(unit @ (Unit::Second | Unit::Millisecond)) => DataType::Time32((*unit).into()),
+        Type::Time(unit) => DataType::Time64((*unit).into()),
+        Type::Timestamp { unit, zone } => {
+            DataType::Timestamp((*unit).into(), zone.as_deref().map(Into::into))
+        }
+        Type::Duration(unit) => DataType::Duration((*unit).into()),
+        Type::Enum { .. } => {
+            DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
+        }
+        Type::List(item) => DataType::List(to_arrow_field(item, strings)),
+        Type::Map { key, value, sorted } => {
+            let pair: Fields = [to_arrow_field(key, strings), to_arrow_field(value, strings)]
+                .into_iter()
+                .collect();
+            let entries = arrow_schema::Field::new("entries", DataType::Struct(pair), false);
+            DataType::Map(Arc::new(entries), *sorted)
+        }
+        Type::Struct(fields) => DataType::Struct(to_arrow_fields(fields, strings)),
+    }
+}

@@ -1,0 +1,350 @@
+//! Arrays of one value from JSON: the defaults of fields that the data does not have.
+
+use std::sync::Arc;
+
+use arrow_array::types::{
+    ArrowPrimitiveType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type,
+    Decimal256Type, DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType,
+    DurationSecondType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, Time32MillisecondType, Time32SecondType, Time64MicrosecondType,
+    Time64NanosecondType, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, BinaryViewArray, BooleanArray, DictionaryArray,
+    FixedSizeBinaryArray, GenericListArray, Int32Array, LargeBinaryArray, LargeStringArray,
+    MapArray, PrimitiveArray, StringArray, StringViewArray, StructArray, cast::AsArray,
+    new_null_array,
+};
+use arrow_buffer::{OffsetBuffer, i256};
+use arrow_schema::{DataType, FieldRef, TimeUnit};
+use serde_json::Value;
+
+use crate::schema::{Field, Type};
+
+/// An array of the one value that `json` says.
+pub(crate) fn from_json(field: &Field, arrow: &FieldRef, json: &Value) -> Result<ArrayRef, String> {
+    let data_type = arrow.data_type();
+    if json.is_null() {
+        return if field.nullable {
+            Ok(new_null_array(data_type, 1))
+        } else {
+            Err("it may not be null".into())
+        };
+    }
+    let wrong = || format!("expected {}, found {json}", field.kind);
+    let integer = || json.as_i64().ok_or_else(wrong);
+    macro_rules! integer_of {
+        ($arrow:ty) => {{
+            let value = match json.as_u64() {
+                Some(value) => value.try_into().map_err(|_| wrong())?,
+                None => integer()?.try_into().map_err(|_| wrong())?,
+            };
+            Ok(one::<$arrow>(value, data_type))
+        }};
+    }
+    match (&field.kind, data_type) {
+        (_, DataType::Boolean) => {
+            Ok(Arc::new(BooleanArray::from(vec![json.as_bool().ok_or_else(wrong)?])))
+        }
+        (_, DataType::Int8) => integer_of!(Int8Type),
+        (_, DataType::Int16) => integer_of!(Int16Type),
+        (_, DataType::Int32) => integer_of!(Int32Type),
+        (_, DataType::Int64) => integer_of!(Int64Type),
+        (_, DataType::UInt8) => integer_of!(UInt8Type),
+        (_, DataType::UInt16) => integer_of!(UInt16Type),
+        (_, DataType::UInt32) => integer_of!(UInt32Type),
+        (_, DataType::UInt64) => integer_of!(UInt64Type),
+        (_, DataType::Date32) => integer_of!(Date32Type),
+        (_, DataType::Date64) => integer_of!(Date64Type),
+        (_, DataType::Time32(TimeUnit::Second)) => integer_of!(Time32SecondType),
+        (_, DataType::Time32(_)) => integer_of!(Time32MillisecondType),
+        (_, DataType::Time64(TimeUnit::Microsecond)) => integer_of!(Time64MicrosecondType),
+        (_, DataType::Time64(_)) => integer_of!(Time64NanosecondType),
+        (_, DataType::Timestamp(unit, _)) => match unit {
+            TimeUnit::Second => integer_of!(TimestampSecondType),
+            TimeUnit::Millisecond => integer_of!(TimestampMillisecondType),
+            TimeUnit::Microsecond => integer_of!(TimestampMicrosecondType),
+            TimeUnit::Nanosecond => integer_of!(TimestampNanosecondType),
+        },
+        (_, DataType::Duration(unit)) => match unit {
+            TimeUnit::Second => integer_of!(DurationSecondType),
+            TimeUnit::Millisecond => integer_of!(DurationMillisecondType),
+            TimeUnit::Microsecond => integer_of!(DurationMicrosecondType),
+            TimeUnit::Nanosecond => integer_of!(DurationNanosecondType),
+        },
+        (_, DataType::Float16) => {
+            type Half = <Float16Type as ArrowPrimitiveType>::Native;
+            Ok(one::<Float16Type>(Half::from_f64(float(json).ok_or_else(wrong)?), data_type))
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "the nearest float is meant")]
+        (_, DataType::Float32) => {
+            Ok(one::<Float32Type>(float(json).ok_or_else(wrong)? as f32, data_type))
+        }
+        (_, DataType::Float64) => Ok(one::<Float64Type>(float(json).ok_or_else(wrong)?, data_type)),
+        (Type::Decimal { precision, scale, .. }, _) => {
+            let text = match json {
+                Value::String(text) => text.clone(),
+                Value::Number(number) => number.to_string(),
+                _ => return Err(wrong()),
+            };
+            let value = decimal(&text, *precision, *scale).ok_or_else(wrong)?;
+            let narrow = || value.to_i128().ok_or_else(wrong);
+            match data_type {
+                DataType::Decimal32(..) => {
+                    let value = narrow()?.try_into().map_err(|_| wrong())?;
+                    Ok(one::<Decimal32Type>(value, data_type))
+                }
+                DataType::Decimal64(..) => {
+                    let value = narrow()?.try_into().map_err(|_| wrong())?;
+                    Ok(one::<Decimal64Type>(value, data_type))
+                }
+                DataType::Decimal128(..) => Ok(one::<Decimal128Type>(narrow()?, data_type)),
+                _ => Ok(one::<Decimal256Type>(value, data_type)),
+            }
+        }
+        (Type::Enum { symbols, .. }, DataType::Dictionary(_, values)) => {
+            let symbol = json.as_str().ok_or_else(wrong)?;
+            let at = symbols.iter().position(|known| known == symbol).ok_or_else(|| {
+                format!("`{symbol}` is none of the symbols: {}", symbols.join(", "))
+            })?;
+            let all: ArrayRef = Arc::new(StringArray::from_iter_values(symbols));
+            let all = text_as(&all, values).ok_or_else(wrong)?;
+            let key = Int32Array::from(vec![i32::try_from(at).map_err(|_| wrong())?]);
+            Ok(Arc::new(DictionaryArray::try_new(key, all).map_err(|error| error.to_string())?))
+        }
+        (Type::String, _) => {
+            let text: ArrayRef =
+                Arc::new(StringArray::from(vec![json.as_str().ok_or_else(wrong)?]));
+            text_as(&text, data_type).ok_or_else(wrong)
+        }
+        (Type::Binary | Type::Fixed(_), _) => {
+            let text = json.as_str().ok_or_else(wrong)?;
+            let bytes: Option<Vec<u8>> =
+                text.chars().map(|char| u8::try_from(u32::from(char)).ok()).collect();
+            let bytes = bytes.ok_or_else(|| {
+                "bytes are written as a string of the characters U+0000 to U+00FF".to_owned()
+            })?;
+            match data_type {
+                DataType::Binary => Ok(Arc::new(BinaryArray::from(vec![bytes.as_slice()]))),
+                DataType::LargeBinary => {
+                    Ok(Arc::new(LargeBinaryArray::from(vec![bytes.as_slice()])))
+                }
+                DataType::BinaryView => Ok(Arc::new(BinaryViewArray::from(vec![bytes.as_slice()]))),
+                DataType::FixedSizeBinary(size) if usize::try_from(*size) == Ok(bytes.len()) => {
+                    let array =
+                        FixedSizeBinaryArray::try_new_with_len(*size, bytes.into(), None, 1);
+                    Ok(Arc::new(array.map_err(|error| error.to_string())?))
+                }
+                _ => Err(format!("{} bytes are not {}", bytes.len(), field.kind)),
+            }
+        }
+        (Type::List(item), DataType::List(inner) | DataType::LargeList(inner)) => {
+            let values = json.as_array().ok_or_else(wrong)?;
+            let values = column(item, inner, values.iter())?;
+            let (length, nothing) = (values.len(), None);
+            match data_type {
+                DataType::List(_) => GenericListArray::<i32>::try_new(
+                    inner.clone(),
+                    OffsetBuffer::from_lengths([length]),
+                    values,
+                    nothing,
+                )
+                .map(|array| Arc::new(array) as ArrayRef),
+                _ => GenericListArray::<i64>::try_new(
+                    inner.clone(),
+                    OffsetBuffer::from_lengths([length]),
+                    values,
+                    nothing,
+                )
+                .map(|array| Arc::new(array) as ArrayRef),
+            }
+            .map_err(|error| error.to_string())
+        }
+        (Type::Map { key, value, .. }, DataType::Map(entries, sorted)) => {
+            let object = json.as_object().ok_or_else(wrong)?;
+            let DataType::Struct(pair) = entries.data_type() else { return Err(wrong()) };
+            let (Some(key_field), Some(value_field)) = (pair.first(), pair.get(1)) else {
+                return Err(wrong());
+            };
+            if key.kind != Type::String {
+                return Err("a map with other keys than strings has no default but null".into());
+            }
+            let keys: Vec<Value> = object.keys().map(|key| Value::from(key.as_str())).collect();
+            let keys = column(key, key_field, keys.iter())?;
+            let values = column(value, value_field, object.values())?;
+            let length = keys.len();
+            let entries_array =
+                StructArray::try_new_with_length(pair.clone(), vec![keys, values], None, length);
+            let array = entries_array.and_then(|array| {
+                let offsets = OffsetBuffer::from_lengths([length]);
+                MapArray::try_new(entries.clone(), offsets, array, None, *sorted)
+            });
+            Ok(Arc::new(array.map_err(|error| error.to_string())?))
+        }
+        (Type::Struct(fields), DataType::Struct(inner)) => {
+            let object = json.as_object().ok_or_else(wrong)?;
+            let unknown = object.keys().find(|key| fields.iter().all(|field| field.name != **key));
+            if let Some(unknown) = unknown {
+                return Err(format!("the struct has no field `{unknown}`"));
+            }
+            let arrays = fields.iter().zip(inner).map(|(field, inner)| {
+                let value = object.get(&field.name).or(field.default.as_ref());
+                from_json(field, inner, value.unwrap_or(&Value::Null))
+                    .map_err(|reason| format!("field `{}`: {reason}", field.name))
+            });
+            let arrays = arrays.collect::<Result<Vec<_>, _>>()?;
+            let array = StructArray::try_new_with_length(inner.clone(), arrays, None, 1);
+            Ok(Arc::new(array.map_err(|error| error.to_string())?))
+        }
+        _ => Err(wrong()),
+    }
+}
+
+fn one<T: ArrowPrimitiveType>(value: T::Native, data_type: &DataType) -> ArrayRef {
+    let array = PrimitiveArray::<T>::from_value(value, 1);
+    Arc::new(array.with_data_type(data_type.clone()))
+}
+
+/// Arrays of one value each, as one.
+fn column<'a>(
+    field: &Field,
+    arrow: &FieldRef,
+    values: impl Iterator<Item = &'a Value>,
+) -> Result<ArrayRef, String> {
+    let arrays: Vec<ArrayRef> =
+        values.map(|value| from_json(field, arrow, value)).collect::<Result<_, _>>()?;
+    if arrays.is_empty() {
+        return Ok(arrow_array::new_empty_array(arrow.data_type()));
+    }
+    let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
+    arrow_select::concat::concat(&arrays).map_err(|error| error.to_string())
+}
+
+/// A float; as in Avro's defaults, the words for what JSON has no numbers for are taken too.
+fn float(json: &Value) -> Option<f64> {
+    match json.as_str() {
+        Some("NaN") => Some(f64::NAN),
+        Some("Infinity" | "INF") => Some(f64::INFINITY),
+        Some("-Infinity" | "-INF") => Some(f64::NEG_INFINITY),
+        Some(_) => None,
+        None => json.as_f64(),
+    }
+}
+
+/// `-1.50` as an integer, with `scale` digits behind the point.
+pub(crate) fn decimal(text: &str, precision: u8, scale: i8) -> Option<i256> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(rest) => ("-", rest),
+        None => ("", text),
+    };
+    let (whole, behind) = digits.split_once('.').unwrap_or((digits, ""));
+    let all_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !all_digits(whole) || !all_digits(behind) {
+        return None;
+    }
+    let mut all = format!("{whole}{behind}");
+    let missing = i64::from(scale) - i64::try_from(behind.len()).ok()?;
+    if let Ok(missing) = usize::try_from(missing) {
+        all.push_str(&"0".repeat(missing));
+    } else {
+        let surplus = usize::try_from(-missing).ok()?;
+        let kept = all.len().checked_sub(surplus)?;
+        if all.get(kept..)?.bytes().any(|byte| byte != b'0') {
+            return None;
+        }
+        all.truncate(kept);
+    }
+    let all = all.trim_start_matches('0');
+    if all.len() > usize::from(precision) {
+        return None;
+    }
+    i256::from_string(&format!("{sign}{}", if all.is_empty() { "0" } else { all }))
+}
+
+/// Strings in another of Arrow's layouts.
+pub(crate) fn text_as(text: &ArrayRef, data_type: &DataType) -> Option<ArrayRef> {
+    let values = text.as_string_opt::<i32>()?.iter();
+    Some(match data_type {
+        DataType::Utf8 => text.clone(),
+        DataType::LargeUtf8 => Arc::new(values.collect::<LargeStringArray>()),
+        DataType::Utf8View => Arc::new(values.collect::<StringViewArray>()),
+        _ => return None,
+    })
+}
+
+/// The bounds of a column, as an array of its type; none if the type has no order.
+pub(crate) fn from_bounds<'a>(
+    kind: &Type,
+    bounds: impl Iterator<Item = Option<&'a [u8]>>,
+) -> Option<ArrayRef> {
+    let data_type = crate::reader::bound_type(kind);
+    macro_rules! primitive {
+        ($arrow:ty, $get:expr) => {{
+            let values = bounds.map(|bound| bound.and_then($get));
+            let array: PrimitiveArray<$arrow> = values.collect();
+            Arc::new(array.with_data_type(data_type.clone())) as ArrayRef
+        }};
+    }
+    macro_rules! integer {
+        ($arrow:ty) => {
+            primitive!($arrow, |bound: &[u8]| {
+                let value = i64::from_le_bytes(*bound.first_chunk()?);
+                <$arrow as ArrowPrimitiveType>::Native::try_from(value).ok()
+            })
+        };
+    }
+    Some(match &data_type {
+        DataType::Boolean => {
+            let values = bounds.map(|bound| bound.and_then(|bound| Some(*bound.first()? != 0)));
+            Arc::new(values.collect::<BooleanArray>())
+        }
+        DataType::Int8 => integer!(Int8Type),
+        DataType::Int16 => integer!(Int16Type),
+        DataType::Int32 => integer!(Int32Type),
+        DataType::Int64 => integer!(Int64Type),
+        DataType::UInt8 => integer!(UInt8Type),
+        DataType::UInt16 => integer!(UInt16Type),
+        DataType::UInt32 => integer!(UInt32Type),
+        DataType::UInt64 => {
+            primitive!(UInt64Type, |bound: &[u8]| Some(u64::from_le_bytes(*bound.first_chunk()?)))
+        }
+        DataType::Date32 => integer!(Date32Type),
+        DataType::Date64 => integer!(Date64Type),
+        DataType::Time32(TimeUnit::Second) => integer!(Time32SecondType),
+        DataType::Time32(_) => integer!(Time32MillisecondType),
+        DataType::Time64(TimeUnit::Microsecond) => integer!(Time64MicrosecondType),
+        DataType::Time64(_) => integer!(Time64NanosecondType),
+        DataType::Timestamp(TimeUnit::Second, _) => integer!(TimestampSecondType),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => integer!(TimestampMillisecondType),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => integer!(TimestampMicrosecondType),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => integer!(TimestampNanosecondType),
+        DataType::Duration(TimeUnit::Second) => integer!(DurationSecondType),
+        DataType::Duration(TimeUnit::Millisecond) => integer!(DurationMillisecondType),
+        DataType::Duration(TimeUnit::Microsecond) => integer!(DurationMicrosecondType),
+        DataType::Duration(TimeUnit::Nanosecond) => integer!(DurationNanosecondType),
+        DataType::Decimal32(..) => integer!(Decimal32Type),
+        DataType::Decimal64(..) => integer!(Decimal64Type),
+        DataType::Decimal128(..) => primitive!(Decimal128Type, |bound: &[u8]| {
+            i256::from_le_bytes(*bound.first_chunk()?).to_i128()
+        }),
+        DataType::Decimal256(..) => {
+            primitive!(Decimal256Type, |bound: &[u8]| Some(i256::from_le_bytes(
+                *bound.first_chunk()?
+            )))
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "it was one before")]
+        DataType::Float32 => primitive!(Float32Type, |bound: &[u8]| {
+            Some(f64::from_le_bytes(*bound.first_chunk()?) as f32)
+        }),
+        DataType::Float64 => {
+            primitive!(Float64Type, |bound: &[u8]| Some(f64::from_le_bytes(*bound.first_chunk()?)))
+        }
+        DataType::Utf8View => {
+            let texts = bounds.map(|bound| bound.and_then(|bound| std::str::from_utf8(bound).ok()));
+            Arc::new(texts.collect::<StringViewArray>())
+        }
+        DataType::BinaryView => Arc::new(bounds.collect::<BinaryViewArray>()),
+        _ => return None,
+    })
+}

@@ -1,0 +1,538 @@
+//! Batches and rows to a file.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+
+use crate::codec::{Codec, Compressor};
+use crate::columns::Columns;
+use crate::encode;
+use crate::error::{Error, Result};
+use crate::format::{Entry, Footer, Header, Kind, SECTION_BYTES, Section, TRAILER_BYTES, Trailer};
+use crate::layout::{BLOCK_BYTES_MAX, Record};
+use crate::reader::{ReadOptions, Reader};
+use crate::schema::{Field, Schema, Type};
+use crate::statistics;
+use crate::typed::RowBuilder;
+
+/// Typed rows that become a batch.
+const TYPED_ROWS: usize = 1024;
+
+/// How to write.
+#[derive(Debug, Clone)]
+pub struct WriteOptions {
+    /// How blocks are compressed. Default: Zstandard at level 1.
+    pub codec: Codec,
+    /// Bytes of a block before compression, about. Default: 1 MiB. Minimum: one row.
+    pub block_bytes: usize,
+    /// Whether the footer has the smallest and largest value of each column in each block.
+    /// Default: true.
+    pub statistics: bool,
+    /// What else the header holds. Default: nothing.
+    pub metadata: BTreeMap<String, String>,
+}
+
+impl Default for WriteOptions {
+    fn default() -> Self {
+        Self {
+            codec: Codec::default(),
+            block_bytes: 1 << 20,
+            statistics: true,
+            metadata: BTreeMap::new(),
+        }
+    }
+}
+
+/// Writes a rowfile. Without [`finish`](Self::finish) it has no end, and readers refuse it.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+/// # use tidemill_rowfile::{ReadOptions, Reader, Schema, WriteOptions, Writer};
+/// let ids: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
+/// let batch = RecordBatch::try_from_iter([("id", ids)])?;
+/// let schema = Schema::from_arrow(&batch.schema())?;
+/// let mut writer = Writer::new(Vec::new(), &schema, WriteOptions::default())?;
+/// writer.write(&batch)?;
+/// let bytes = writer.finish()?;
+///
+/// let reader = Reader::new(bytes, "memory")?;
+/// let batches: Result<Vec<_>, _> = reader.read(&ReadOptions::default())?.collect();
+/// assert_eq!(batches?, [batch]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Writer<W: Write> {
+    sink: W,
+    /// The sink's name, for messages.
+    name: String,
+    schema: Schema,
+    record: Record,
+    block_bytes: u64,
+    compressor: Compressor,
+    /// The checksum of the header.
+    file: u32,
+    /// Where the next byte goes.
+    offset: u64,
+    rows: u64,
+    footer: Footer,
+    has_statistics: bool,
+    pending: Vec<Part>,
+    /// What the pending rows take at most.
+    pending_bytes: u64,
+    /// What blocks took so far, and what they could have taken at most.
+    taken: (u64, u64),
+    /// Rows that were given one by one.
+    typed: RowBuilder,
+    /// The schema of the last batch, if it has been looked at.
+    checked: Option<SchemaRef>,
+    /// A block before compression, and as it is written.
+    raw: Vec<u8>,
+    stored: Vec<u8>,
+    is_poisoned: bool,
+}
+
+/// Rows that wait for their block.
+#[derive(Debug)]
+struct Part {
+    columns: Arc<Columns>,
+    rows: Range<usize>,
+}
+
+impl<W: Write> Writer<W> {
+    /// A new file in `sink`, whose header is written at once.
+    ///
+    /// # Errors
+    /// If the schema [cannot be](Schema::check), or the sink fails.
+    pub fn new(sink: W, schema: &Schema, options: WriteOptions) -> Result<Self> {
+        Self::named(sink, "output", schema, options)
+    }
+
+    fn named(sink: W, name: &str, schema: &Schema, options: WriteOptions) -> Result<Self> {
+        schema.check()?;
+        let header =
+            Header { schema: schema.clone(), codec: options.codec, metadata: options.metadata };
+        let (bytes, file) = header.to_bytes()?;
+        let mut writer = Self::at(sink, name, header, file, options.block_bytes)?;
+        if !options.statistics {
+            writer.has_statistics = false;
+            writer.footer.leaves.clear();
+        }
+        writer.put(&bytes)?;
+        Ok(writer)
+    }
+
+    fn at(sink: W, name: &str, header: Header, file: u32, block_bytes: usize) -> Result<Self> {
+        let compressor = Compressor::new(header.codec)
+            .map_err(|error| Error::Io { file: name.into(), error })?;
+        let record = Record::new(&header.schema);
+        let leaves = statistics::leaves(&record);
+        let typed = RowBuilder::new(&header.schema);
+        Ok(Self {
+            sink,
+            name: name.into(),
+            schema: header.schema,
+            record,
+            block_bytes: (block_bytes as u64).min(BLOCK_BYTES_MAX / 4),
+            compressor,
+            file,
+            offset: 0,
+            rows: 0,
+            footer: Footer { previous: 0, leaves, entries: Vec::new() },
+            has_statistics: true,
+            pending: Vec::new(),
+            pending_bytes: 0,
+            taken: (1, 1),
+            typed,
+            checked: None,
+            raw: Vec::new(),
+            stored: Vec::new(),
+            is_poisoned: false,
+        })
+    }
+
+    /// The file's schema.
+    #[must_use]
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// Rows of the file so far, those included that wait for their block to fill up.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        let pending: usize = self.pending.iter().map(|part| part.rows.len()).sum();
+        self.rows + pending as u64 + self.typed.rows() as u64
+    }
+
+    /// Bytes of the file so far.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.offset
+    }
+
+    /// Adds the rows of a batch: its columns are the file's, in the same order. Any of Arrow's
+    /// layouts of a type will do.
+    ///
+    /// # Errors
+    /// If the columns are others, a value is null that may not be, an enum has an unknown
+    /// symbol, or the sink fails. After a failure of the sink the writer refuses to go on.
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.check_sound()?;
+        self.check_schema(&batch.schema())?;
+        self.write_typed()?;
+        self.write_checked(batch)
+    }
+
+    /// Adds one row: a struct, or a map with names for keys. See [`Reader::rows_as`] for an
+    /// example, and for what becomes of which type.
+    ///
+    /// # Errors
+    /// If the row has a field that the schema has not, lacks one that has neither a default nor may be
+    /// null, or has a value of the wrong type; the row is not added then. As
+    /// [`write`](Self::write) otherwise.
+    pub fn write_row<T: serde::Serialize + ?Sized>(&mut self, row: &T) -> Result<()> {
+        self.check_sound()?;
+        self.typed.push(row)?;
+        if self.typed.rows() >= TYPED_ROWS {
+            self.write_typed()?;
+        }
+        Ok(())
+    }
+
+    fn write_typed(&mut self) -> Result<()> {
+        if self.typed.rows() == 0 {
+            return Ok(());
+        }
+        let batch = self.typed.take()?;
+        self.write_checked(&batch)
+    }
+
+    fn write_checked(&mut self, batch: &RecordBatch) -> Result<()> {
+        let columns =
+            Columns::new(&self.record, &self.schema.fields, batch.columns(), batch.num_rows())?;
+        let sizes = encode::sizes_max(&self.record, &columns)?;
+        let columns = Arc::new(columns);
+        let mut first = 0;
+        for (row, size) in sizes.iter().enumerate() {
+            // What it can take at most, by what that turned out to be in earlier blocks.
+            let size = u64::from(*size);
+            let (taken, estimate) = self.taken;
+            let full = u128::from(self.pending_bytes + size) * u128::from(taken)
+                > u128::from(self.block_bytes) * u128::from(estimate);
+            if (full || self.pending_bytes + size > BLOCK_BYTES_MAX) && self.pending_bytes > 0 {
+                self.pend(&columns, first..row);
+                first = row;
+                self.flush_pending()?;
+            }
+            self.pending_bytes += size;
+        }
+        self.pend(&columns, first..sizes.len());
+        Ok(())
+    }
+
+    fn pend(&mut self, columns: &Arc<Columns>, rows: Range<usize>) {
+        if !rows.is_empty() {
+            self.pending.push(Part { columns: columns.clone(), rows });
+        }
+    }
+
+    fn check_sound(&self) -> Result<()> {
+        if self.is_poisoned {
+            return Err(Error::Poisoned { file: self.name.clone() });
+        }
+        Ok(())
+    }
+
+    fn check_schema(&mut self, schema: &SchemaRef) -> Result<()> {
+        if self.checked.as_ref().is_some_and(|checked| Arc::ptr_eq(checked, schema)) {
+            return Ok(());
+        }
+        let found = Schema::from_arrow(schema)?;
+        same_fields(&self.schema.fields, &found.fields, "")?;
+        self.checked = Some(schema.clone());
+        Ok(())
+    }
+
+    /// Writes the rows that wait, as a block of their own: what is written so far can be salvaged
+    /// if the writer is killed.
+    ///
+    /// # Errors
+    /// If the sink fails.
+    pub fn flush(&mut self) -> Result<()> {
+        self.check_sound()?;
+        self.write_typed()?;
+        self.flush_pending()
+    }
+
+    fn flush_pending(&mut self) -> Result<()> {
+        let pending = std::mem::take(&mut self.pending);
+        let estimate = std::mem::take(&mut self.pending_bytes);
+        if pending.is_empty() {
+            return Ok(());
+        }
+        let parts: Vec<(&Columns, Range<usize>)> =
+            pending.iter().map(|part| (&*part.columns, part.rows.clone())).collect();
+        self.begin();
+        let ranges = encode::block(&self.record, &parts, &mut self.raw)?;
+        self.taken = (self.taken.0 + self.raw.len() as u64, self.taken.1 + estimate);
+        let rows: usize = parts.iter().map(|(_, rows)| rows.len()).sum();
+        let rows = u32::try_from(rows).map_err(|_| Error::TooLarge {
+            what: "a block's rows",
+            found: rows as u64,
+            limit: u32::MAX.into(),
+        })?;
+        let statistics = if self.has_statistics {
+            let fields = statistics::leaf_fields(&self.schema.fields);
+            statistics::of_block(&self.record, &fields, &ranges, &parts)
+        } else {
+            statistics::BlockStatistics::default()
+        };
+        let offset = self.offset;
+        self.section(Kind::Block, rows)?;
+        let bytes = u32::try_from(self.offset - offset).unwrap_or(u32::MAX);
+        self.footer.entries.push(Entry { offset, bytes, rows, statistics });
+        self.rows += u64::from(rows);
+        Ok(())
+    }
+
+    /// Writes what is in `raw`, and behind a footer the trailer, in one go.
+    fn section(&mut self, kind: Kind, count: u32) -> Result<()> {
+        let narrow = |length: usize| {
+            u32::try_from(length).ok().filter(|it| u64::from(*it) <= BLOCK_BYTES_MAX).ok_or(
+                Error::TooLarge { what: "a block", found: length as u64, limit: BLOCK_BYTES_MAX },
+            )
+        };
+        self.stored.clear();
+        self.stored.resize(SECTION_BYTES, 0);
+        let raw = self.raw.get(SECTION_BYTES..).unwrap_or_default();
+        let raw_bytes = narrow(raw.len())?;
+        let codec = self
+            .compressor
+            .compress(raw, &mut self.stored)
+            .map_err(|error| Error::Io { file: self.name.clone(), error })?;
+        let mut section = match codec {
+            Some(_) => std::mem::take(&mut self.stored),
+            None => std::mem::take(&mut self.raw),
+        };
+        let content = section.get(SECTION_BYTES..).unwrap_or_default();
+        let head = Section {
+            kind,
+            offset: self.offset,
+            first_row: self.rows,
+            count,
+            raw: raw_bytes,
+            stored: narrow(content.len())?,
+            codec: codec.unwrap_or_default(),
+            checksum: crc32c::crc32c(content),
+        };
+        if let Some(to) = section.first_chunk_mut() {
+            *to = head.to_bytes(self.file);
+        }
+        if kind == Kind::Footer {
+            let end = head.end() + TRAILER_BYTES as u64;
+            let trailer = Trailer { footer: head.offset, end };
+            section.extend_from_slice(&trailer.to_bytes(self.file));
+        }
+        let result = self.put(&section);
+        // The memory is used again.
+        match codec {
+            Some(_) => self.stored = section,
+            None => self.raw = section,
+        }
+        result
+    }
+
+    /// Empties `raw` but for the place of a section's head.
+    fn begin(&mut self) {
+        self.raw.clear();
+        self.raw.resize(SECTION_BYTES, 0);
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        // A sink that failed in the middle of this has an unknown part of it.
+        self.is_poisoned = true;
+        self.sink.write_all(bytes).map_err(|error| Error::Io { file: self.name.clone(), error })?;
+        self.is_poisoned = false;
+        self.offset += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Writes what waits and the footer, flushes the sink and gives it back.
+    ///
+    /// # Errors
+    /// If the sink fails; the file has no end then.
+    pub fn finish(mut self) -> Result<W> {
+        self.end()?;
+        Ok(self.sink)
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.flush()?;
+        self.begin();
+        self.footer.write(&mut self.raw);
+        let count = u32::try_from(self.footer.entries.len()).unwrap_or(u32::MAX);
+        self.section(Kind::Footer, count)?;
+        self.sink.flush().map_err(|error| Error::Io { file: self.name.clone(), error })
+    }
+}
+
+impl Writer<File> {
+    /// A new file at `path`, where there must be none.
+    ///
+    /// # Errors
+    /// If there is one, or the system fails.
+    pub fn create(path: &Path, schema: &Schema, options: WriteOptions) -> Result<Self> {
+        let name = path.display().to_string();
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(path)
+            .map_err(|error| Error::Io { file: name.clone(), error })?;
+        lock(&file, path)?;
+        Self::named(file, &name, schema, options)
+    }
+
+    /// Adds to a file that is there, with its schema, codec and choice of statistics. What it holds
+    /// stays as it is, and readers see all that is added when [`close`](Self::close) is done,
+    /// and nothing of it before. What an append left that did not get there is cut off.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] if somebody else is writing the file; if it is no rowfile, was cut off
+    /// or is damaged; if the system fails.
+    pub fn append(path: &Path, block_bytes: usize) -> Result<Self> {
+        let name = path.display().to_string();
+        let io = |error| Error::Io { file: name.clone(), error };
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(io)?;
+        lock(&file, path)?;
+        let reader = Reader::new(file.try_clone().map_err(io)?, &name)?;
+        let (header, checksum, end) = reader.for_append();
+        let previous = reader.last_footer();
+        let mut writer = Self::at(file, &name, header, checksum, block_bytes)?;
+        if !reader.has_statistics() {
+            writer.has_statistics = false;
+            writer.footer.leaves.clear();
+        }
+        writer.footer.previous = previous;
+        writer.offset = end;
+        writer.rows = reader.rows();
+        writer.sink.set_len(end).map_err(io)?;
+        io::Seek::seek(&mut writer.sink, io::SeekFrom::Start(end)).map_err(io)?;
+        Ok(writer)
+    }
+
+    /// Writes what waits and the footer, and makes both durable.
+    ///
+    /// # Errors
+    /// If the system fails; what was added is not there then.
+    pub fn close(mut self) -> Result<()> {
+        self.flush()?;
+        let io = |name: &str, error| Error::Io { file: name.into(), error };
+        // The blocks before the footer that says that they are there.
+        self.sink.sync_data().map_err(|error| io(&self.name, error))?;
+        self.end()?;
+        self.sink.sync_data().map_err(|error| io(&self.name, error))
+    }
+}
+
+fn lock(file: &File, path: &Path) -> Result<()> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(std::fs::TryLockError::WouldBlock) => Err(Error::Locked { path: path.into() }),
+        // Some file systems have no locks: one writer at a time is then the user's to see to.
+        Err(std::fs::TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
+            Ok(())
+        }
+        Err(std::fs::TryLockError::Error(error)) => {
+            Err(Error::Io { file: path.display().to_string(), error })
+        }
+    }
+}
+
+/// Looks whether what is given has the file's fields; whether they may be null is looked at by
+/// value.
+pub(crate) fn same_fields(expected: &[Field], found: &[Field], outer: &str) -> Result<()> {
+    let names = |fields: &[Field]| {
+        fields.iter().map(|field| field.name.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let is_same = expected.len() == found.len()
+        && expected.iter().zip(found).all(|(expected, found)| expected.name == found.name);
+    if !is_same {
+        return Err(Error::Mismatch {
+            column: outer.into(),
+            expected: format!("the fields {}", names(expected)),
+            found: names(found),
+        });
+    }
+    expected.iter().zip(found).try_for_each(|(expected, found)| same_field(expected, found, outer))
+}
+
+fn same_field(expected: &Field, found: &Field, outer: &str) -> Result<()> {
+    let column = crate::schema::path(outer, &expected.name);
+    match (&expected.kind, &found.kind) {
+        (Type::Struct(expected), Type::Struct(found)) => same_fields(expected, found, &column),
+        (Type::List(expected), Type::List(found)) => same_field(expected, found, &column),
+        (Type::Map { key, value, .. }, Type::Map { key: found_key, value: found_value, .. }) => {
+            same_field(key, found_key, &column)?;
+            same_field(value, found_value, &column)
+        }
+        // Symbols are looked at by value.
+        (Type::Enum { .. }, Type::Enum { .. } | Type::String) => Ok(()),
+        (expected, found) if expected == found => Ok(()),
+        (expected, found) => Err(Error::Mismatch {
+            column,
+            expected: expected.to_string(),
+            found: found.to_string(),
+        }),
+    }
+}
+
+/// What [`salvage`] kept and what it did not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Salvaged {
+    /// Whole blocks.
+    pub blocks: usize,
+    /// Their rows.
+    pub rows: u64,
+    /// Places that were damaged: where, and what is wrong.
+    pub damages: Vec<(u64, String)>,
+}
+
+/// Writes every whole block of a file that is damaged or was cut off to a new one.
+///
+/// # Errors
+/// If the header is damaged, or either file fails.
+pub fn salvage<S: crate::ReadAt, W: Write>(from: S, name: &str, to: W) -> Result<(W, Salvaged)> {
+    let reader = Reader::salvaging(from, name)?;
+    let (header, ..) = reader.for_append();
+    let options =
+        WriteOptions { codec: header.codec, metadata: header.metadata, ..WriteOptions::default() };
+    let mut writer = Writer::new(to, &header.schema, options)?;
+    let mut damages = reader.damages().to_vec();
+    let mut kept = 0;
+    for block in 0..reader.blocks().len() {
+        // A block may be whole and still hold what no writer writes.
+        let one = ReadOptions { blocks: Some(vec![block]), ..ReadOptions::default() };
+        let batches: Result<Vec<RecordBatch>> = reader.read(&one)?.collect();
+        match batches {
+            Ok(batches) => {
+                batches.iter().try_for_each(|batch| writer.write(batch))?;
+                kept += 1;
+            }
+            Err(Error::Io { file, error }) => return Err(Error::Io { file, error }),
+            Err(error) => {
+                let offset = reader.blocks().get(block).map_or(0, |block| block.offset);
+                damages.push((offset, error.to_string()));
+            }
+        }
+    }
+    let rows = writer.rows();
+    Ok((writer.finish()?, Salvaged { blocks: kept, rows, damages }))
+}

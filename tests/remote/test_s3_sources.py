@@ -1,0 +1,337 @@
+"""`s3://` sources: what is found, what is read, what a request costs, what goes wrong."""
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import signal
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from faulty import Cut, Stall, Status, always, before, first
+
+ROWS = 400_000
+
+
+@pytest.fixture(scope="session")
+def table():
+    numbers = pyarrow.array(range(ROWS))
+    users = pyarrow.array([f"user-{i % 7}" for i in range(ROWS)])
+    pad = pyarrow.array([f"{i * 7919 % 1000003:020d}" for i in range(ROWS)])
+    return pyarrow.table({"n": numbers, "user": users, "pad": pad})
+
+
+@pytest.fixture(scope="session")
+def csv(table):
+    columns = (table["n"].to_pylist(), table["user"].to_pylist(), table["pad"].to_pylist())
+    rows = "".join(f"{n},{user},{pad}\n" for n, user, pad in zip(*columns, strict=True))
+    return ("n,user,pad\n" + rows).encode()
+
+
+SUM = ROWS * (ROWS - 1) // 2
+TOTALS = f"count(),sum(n)\n{ROWS},{SUM}\n"
+
+
+def totals(name):
+    return f"SELECT count(), sum(n) FROM 's3://logs/{name}'"
+
+
+def put(s3, key, body):
+    s3.put_object(Bucket="logs", Key=key, Body=body)
+
+
+def test_every_format_is_read_by_ranges(s3, tidemill, table, csv):
+    put(s3, "a.csv", csv)
+    rows = zip(table["n"].to_pylist(), table["user"].to_pylist(), strict=True)
+    put(s3, "a.json", "".join(json.dumps({"n": n, "user": u}) + "\n" for n, u in rows).encode())
+    for name, options in {
+        "a.parquet": {"row_group_size": 50_000},
+        "one.parquet": {"row_group_size": ROWS, "compression": "zstd"},
+    }.items():
+        sink = io.BytesIO()
+        pyarrow.parquet.write_table(table, sink, **options)
+        put(s3, name, sink.getvalue())
+    for name in ("a.csv", "a.json", "a.parquet", "one.parquet"):
+        assert tidemill.query(totals(name)) == TOTALS, name
+        by_user = f"SELECT user, count() AS c FROM 's3://logs/{name}' GROUP BY user ORDER BY user"
+        lines = tidemill.query(by_user).splitlines()
+        assert len(lines) == 8 and lines[1].startswith("user-0,"), name
+    ordered = tidemill.query("SELECT n FROM 's3://logs/a.csv' ORDER BY n DESC LIMIT 2")
+    assert ordered == f"n\n{ROWS - 1}\n{ROWS - 2}\n"
+
+
+def test_the_rows_are_those_of_the_same_file_on_disk(s3, tidemill, csv, tmp_path):
+    put(s3, "a.csv", csv)
+    (tmp_path / "a.csv").write_bytes(csv)
+    sql = "SELECT user, count(), sum(n), min(pad), mean(n) AS mean FROM '{}' GROUP BY user"
+    here = tidemill.query(sql.format("a.csv"))
+    assert tidemill.query(sql.format("s3://logs/a.csv")) == here
+    rows = "SELECT * FROM '{}' WHERE n % 1000 = 7"
+    assert tidemill.query(rows.format("s3://logs/a.csv")) == tidemill.query(rows.format("a.csv"))
+
+
+def test_compressed_objects_are_decompressed(s3, tidemill, csv):
+    for suffix, compress in {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}.items():
+        put(s3, f"a.csv.{suffix}", compress(csv))
+        assert tidemill.query(totals(f"a.csv.{suffix}")) == TOTALS, suffix
+
+
+def test_quoted_line_ends_across_the_cuts_are_found(s3, tidemill):
+    lines = (f'{n},"a\nb,{n}\n"\n' for n in range(200_000))
+    put(s3, "quoted.csv", ("n,text\n" + "".join(lines)).encode())
+    out = tidemill.query("SELECT count(), sum(n) FROM 's3://logs/quoted.csv'")
+    assert out == f"count(),sum(n)\n200000,{200_000 * 199_999 // 2}\n"
+
+
+def test_prefixes_patterns_and_folders_find_keys(s3, tidemill):
+    for key in (
+        "x/2026-11-01/a.csv",
+        "x/2026-11-02/b.csv",
+        "x/2026-12-01/c.csv",
+        "x/2026-11-01/.hidden.csv",
+        "x/2026-11-01/_tmp.csv",
+        "x/_temporary/d.csv",
+        "xy/e.csv",
+    ):
+        put(s3, key, f"key\n{key}\n".encode())
+    put(s3, "x/", b"")  # As the console makes a folder.
+    put(s3, "x/2026-11-02/", b"")
+
+    def keys(url):
+        return tidemill.query(f"SELECT key FROM '{url}'").split()[1:]
+
+    november = ["x/2026-11-01/a.csv", "x/2026-11-02/b.csv"]
+    december = ["x/2026-12-01/c.csv"]
+    for url, expected in {
+        "s3://logs/x": november + december,
+        "s3://logs/x/": november + december,
+        "s3://logs/x/2026-11-*/[ab].csv": november,
+        "s3://logs/x/**/?.csv": november[:1] + november[1:] + december + ["x/_temporary/d.csv"],
+        "s3://logs/x/{2026-11-02,2026-12-01}": november[1:] + december,
+        "s3://logs/x/2026-11-01/_tmp.csv": ["x/2026-11-01/_tmp.csv"],
+        "s3a://logs/xy/e.csv": ["xy/e.csv"],
+    }.items():
+        assert keys(url) == expected, url
+
+
+def test_a_listing_of_many_pages_is_read_to_its_end(s3, tidemill):
+    for number in range(2_345):
+        put(s3, f"many/{number:05}.json", b'{"n":1}\n')
+    assert tidemill.query("SELECT sum(n) AS n FROM 's3://logs/many/*.json'") == "n\n2345\n"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "a b+c.csv",
+        "percent%20and%.csv",
+        "ünïcødé-日本.csv",
+        "q?u[e]s{t,i}o*n.csv",
+        "hash#and&amp;=;:@,$!'().csv",
+        'quote"back\\slash^`|~<>.csv',
+        "d=New%20York/%empty=x.csv",
+    ],
+)
+def test_keys_with_odd_characters_are_read(s3, tidemill, key):
+    put(s3, f"odd/{key}", b"n\n7\n")
+    name = key.replace("'", "''")
+    assert tidemill.query(f"SELECT n FROM 's3://logs/odd/{name}'") == "n\n7\n"
+    assert tidemill.query("SELECT n FROM 's3://logs/odd'").split()[:2] in (["n", "7"], ["n,d"])
+
+
+def test_key_value_folders_become_columns(s3, tidemill):
+    put(s3, "h/day=2026-11-01/state=New%20York/a.csv", b"n\n1\n")
+    put(s3, "h/day=2026-11-02/state=__HIVE_DEFAULT_PARTITION__/a.csv", b"n\n2\n")
+    out = tidemill.query("SELECT * FROM 's3://logs/h' ORDER BY n")
+    assert out == "n,day,state\n1,2026-11-01,New York\n2,2026-11-02,\n"
+
+
+def test_small_objects_cost_one_request_each_and_no_head(s3, proxy, through_proxy):
+    for number in range(5):
+        put(s3, f"small/{number}.csv", b"n\n1\n")
+    assert through_proxy.query("SELECT sum(n) AS n FROM 's3://logs/small/*.csv'") == "n\n5\n"
+    assert len(proxy.reads()) == 5
+    # The pattern itself might have been a key.
+    assert [r.path for r in proxy.requests if r.method == "HEAD"] == ["/logs/small/*.csv"]
+
+
+def test_only_wanted_columns_of_parquet_are_asked_for(s3, proxy, through_proxy, table):
+    sink = io.BytesIO()
+    pyarrow.parquet.write_table(table, sink, row_group_size=100_000, compression="none")
+    put(s3, "a.parquet", sink.getvalue())
+    assert through_proxy.query(totals("a.parquet")) == TOTALS
+    spans = (r.headers["range"].removeprefix("bytes=").split("-") for r in proxy.reads())
+    read = sum(int(last) - int(first) + 1 for first, last in spans)
+    assert read < len(sink.getvalue()) / 2
+    assert len(proxy.reads()) <= 1 + ROWS // 100_000
+
+
+def test_storage_options_say_what_the_environment_does_not(s3, tidemill, moto, tmp_path):
+    s3.put_object(Bucket="logs", Key="a.csv", Body=b"n\n3\n", ACL="public-read")
+    environment = [name for name in tidemill.environment if name.startswith("AWS_")]
+    flags = [
+        f"--storage-option={option}"
+        for option in (
+            f"endpoint_url={moto}",
+            "aws_allow_http=true",
+            "access_key_id=x",
+            "secret_access_key=hush",
+        )
+    ]
+    sql = "SELECT n FROM 's3://logs/a.csv'"
+    for name in environment:
+        del tidemill.environment[name]
+    assert tidemill.query(sql, *flags) == "n\n3\n"
+    job = tmp_path / "job.toml"
+    job.write_text(
+        "[source]\nurl = 's3://logs/a.csv'\n[source.storage_options]\n"
+        f"endpoint_url = '{moto}'\nallow_http = true\nskip_signature = true\n"
+    )
+    assert tidemill.run("run", str(job)) == "n\n3\n"
+    assert "hush" not in tidemill.query(sql, *flags, "--explain")
+    message = tidemill.query(sql, "--storage-option=regoin=x", expect=2)
+    assert "unknown storage option `regoin`; did you mean `region`?" in message
+    job.write_text("source.url = 's3://logs/a.csv'\n[source.storage_options]\nendpiont = 'x'\n")
+    message = tidemill.run("run", str(job), expect=2)
+    assert "job.toml:3" in message and "did you mean `endpoint`" in message
+
+
+def test_what_is_missing_is_answered_with_what_is_near(s3, tidemill):
+    put(s3, "logs/flights.csv", b"n\n1\n")
+    for url, expected in {
+        "s3://logs/logs/fligths.csv": "did you mean `s3://logs/logs/flights.csv`?",
+        "s3://logs/logz/flights.csv": "no such file",
+        "s3://logs/logs/*.json": "no key matches the pattern; looked in `s3://logs/logs`",
+        "s3://lugs/a.csv": "there is no bucket `lugs`",
+        "s3://logs/lo*": "matches folders only",
+    }.items():
+        message = tidemill.query(f"SELECT * FROM '{url}'", expect=2 if url.endswith("lo*") else 1)
+        assert expected in message, url
+
+
+def test_without_credentials_it_says_so(s3, tidemill):
+    put(s3, "a.csv", b"n\n1\n")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        del tidemill.environment[name]
+    # A metadata service that refuses the connection.
+    message = tidemill.query(
+        "SELECT * FROM 's3://logs/a.csv'",
+        "--storage-option=metadata_endpoint=http://127.0.0.1:1",
+        "--storage-option=max_retries=0",
+        expect=1,
+    )
+    assert "there are no credentials" in message and "AWS_SKIP_SIGNATURE" in message
+
+
+# Faults
+
+
+def test_a_busy_server_is_asked_again(s3, proxy, through_proxy, csv):
+    put(s3, "a.csv", csv)
+    proxy.rules = [
+        first(2, Status(503)),
+        first(1, Status(500, "InternalError"), lambda r: "list-type" in r.query),
+    ]
+    assert through_proxy.query(totals("*.csv")) == TOTALS
+
+
+def test_a_server_that_stays_busy_ends_the_run_with_what_to_do(s3, proxy, through_proxy, csv):
+    put(s3, "a.csv", csv)
+    proxy.rules = [always(Status(503), lambda r: r.is_read and r.number > 6)]
+    message = through_proxy.query(totals("a.csv"), *through_proxy.quick, expect=1)
+    assert "cannot read `s3://logs/a.csv` at byte" in message
+    assert "the server answered 503 SlowDown (Please reduce your request rate), after 2" in message
+    assert "max_retries" in message
+
+
+@pytest.mark.parametrize("after", [0, 1, 70_000])
+def test_a_body_that_is_cut_off_is_gone_on_with(s3, proxy, through_proxy, csv, after):
+    put(s3, "a.csv", csv)
+    proxy.rules = [first(3, Cut(after))]
+    assert through_proxy.query(totals("a.csv")) == TOTALS
+
+
+def test_bodies_that_are_always_cut_off_still_arrive_or_fail(s3, proxy, through_proxy, csv):
+    put(s3, "a.csv", csv)
+    proxy.rules = [always(Cut(300_000))]
+    assert through_proxy.query(totals("a.csv")) == TOTALS
+    proxy.rules = [always(Cut(0))]
+    message = through_proxy.query(totals("a.csv"), *through_proxy.quick, expect=1)
+    assert "cannot read `s3://logs/a.csv` at byte" in message
+
+
+def test_a_stalled_answer_is_given_up_and_asked_for_again(s3, proxy, through_proxy, csv):
+    put(s3, "a.csv", csv)
+    proxy.rules = [first(2, Stall())]
+    assert through_proxy.query(totals("a.csv"), "--storage-option=timeout=1s") == TOTALS
+    assert proxy.stalled.is_set()
+
+
+def test_an_interrupt_ends_a_run_that_waits_for_the_network(s3, proxy, through_proxy, csv):
+    put(s3, "a.csv", csv)
+    proxy.rules = [always(Stall())]
+    process = through_proxy.start("query", totals("a.csv"))
+    assert proxy.stalled.wait(60)
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode == 130
+
+
+@pytest.mark.parametrize("number", [1, 2, 5])
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.parquet"])
+def test_an_object_replaced_while_it_is_read_is_an_error(
+    s3, proxy, through_proxy, csv, table, name, number
+):
+    sink = io.BytesIO()
+    pyarrow.parquet.write_table(table, sink, row_group_size=50_000)
+    bodies = {"a.csv": csv, "a.csv.gz": gzip.compress(csv, 0), "a.parquet": sink.getvalue()}
+    body = bodies[name]
+    put(s3, name, body)
+    # Of the same length, so that only its version tells.
+    other = body[:-2] + b"8\n" if name == "a.csv" else bytes([*body[:-1], body[-1] ^ 1])
+    proxy.rules = [before(number, lambda: put(s3, name, other))]
+    message = through_proxy.query(totals(name), "--threads=1", expect=1)
+    assert f"`s3://logs/{name}` changed while it was read: it has been replaced" in message
+
+
+def test_an_object_removed_or_cut_while_it_is_read_is_an_error(s3, proxy, through_proxy, csv):
+    for act, expected in (
+        (lambda: s3.delete_object(Bucket="logs", Key="a.csv"), "it has been removed"),
+        (lambda: put(s3, "a.csv", csv[:1000]), "it has"),
+    ):
+        put(s3, "a.csv", csv)
+        proxy.rules = [before(3, act)]
+        message = through_proxy.query(totals("a.csv"), expect=1)
+        assert "changed while it was read" in message and expected in message
+
+
+def test_a_server_that_ignores_conditions_is_found_out(s3, proxy, through_proxy, csv):
+    put(s3, "a.csv", csv)
+    forward = proxy.content
+
+    def deaf(handler, request, sent):
+        del handler.headers["if-match"]
+        return forward(handler, request, sent)
+
+    proxy.content = deaf
+    proxy.rules = [before(3, lambda: put(s3, "a.csv", csv[:-2] + b"8\n"))]
+    message = through_proxy.query(totals("a.csv"), expect=1)
+    assert "changed while it was read: it has been replaced" in message
+
+
+def test_a_refusal_names_what_is_needed_and_no_secret(s3, proxy, through_proxy, csv):
+    put(s3, "a.csv", csv)
+    for status, code, expected in (
+        (403, "AccessDenied", "s3:GetObject"),
+        (403, "SignatureDoesNotMatch", "not valid there"),
+        (403, "ExpiredToken", "have expired"),
+        (400, "AuthorizationHeaderMalformed", "another region"),
+        (301, "PermanentRedirect", "another region"),
+    ):
+        proxy.rules = [always(Status(status, code))]
+        message = through_proxy.query(totals("a.csv"), expect=1)
+        assert expected in message, message
+        assert status == 301 or f"the server answered {status} {code}" in message
