@@ -30,7 +30,7 @@ def home(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("TIDEMILL_HOME", str(tmp_path_factory.mktemp("home")))
 
 
-MODULES = [tidemill, tidemill._errors, tidemill._result, tidemill._run]
+MODULES = [tidemill, tidemill._errors, tidemill._jobs, tidemill._result, tidemill._run]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
@@ -312,3 +312,75 @@ def test_the_package_is_typed():
     assert (folder / "_tidemill.pyi").exists()
     assert tm.__version__ == tidemill._tidemill.__version__
     assert os.name == "posix" and signal.SIGINT
+
+
+def test_every_run_is_in_the_job_log(hits, tmp_path):
+    assert tm.jobs() == []
+    pyarrow.table(tm.query(f"SELECT day, count() AS n FROM '{hits}' GROUP BY day"))
+    list(tm.read_text(hits, columns=["user"]))
+    job = {
+        "name": "by-day",
+        "source": {"url": str(hits)},
+        "tables": {"by": ["day"], "n": "count()"},
+        "sink": {"url": str(tmp_path / "out" / "{day}.csv")},
+    }
+    tm.run(job)
+    with pytest.raises(tm.OutputExistsError):
+        tm.run(job)
+    with pytest.raises(tm.UsageError):
+        tm.query(f"SELECT whom FROM '{hits}'")
+    runs = tm.jobs("list")
+    assert [(run["verb"], run["outcome"]) for run in runs] == [
+        ("query", "failed"),
+        ("run", "failed"),
+        ("run", "done"),
+        ("read_text", "done"),
+        ("query", "done"),
+    ]
+    assert {run["via"] for run in runs} == {"python"}
+    assert [run["id"] for run in tm.jobs(name="by-day", last=1)] == [runs[1]["id"]]
+    shown = tm.jobs("show", runs[2]["id"])
+    assert shown["reducer"] == "by day: n = count()"
+    assert [step["name"] for step in shown["steps"]] == ["map", "tables", "finish", "sink"]
+    assert shown["steps"][0]["rows_in"] == 3
+    top = tm.jobs("top")
+    assert top["runs"] == 5
+    compared = tm.jobs("compare", "by-day", runs[4]["id"])
+    assert compared["a"]["runs"] == [runs[2]["id"]]
+    assert compared["figures"][0]["name"] == "vcore-seconds"
+
+
+def test_a_result_that_is_dropped_is_an_interrupted_run(tmp_path):
+    path = tmp_path / "many.csv"
+    path.write_text("x\n" + "1\n" * 500_000)
+    result = tm.query(f"SELECT x FROM '{path}'")
+    next(iter(result))
+    del result
+    assert tm.jobs()[0]["outcome"] == "interrupted"
+
+
+def test_jobs_says_what_it_does_not_understand():
+    for arguments, says in [
+        (("tpo",), "unknown report `tpo`"),
+        (("show",), "takes 1 runs"),
+        (("compare", "a"), "takes 2 runs"),
+        (("compare", "a", "b"), "no job called `a`"),
+        (("show", "12345678"), "there is no run"),
+    ]:
+        with pytest.raises(tm.UsageError, match=says):
+            tm.jobs(*arguments)
+    with pytest.raises(tm.UsageError, match="`soon` is not a time"):
+        tm.jobs(since="soon")
+    with pytest.raises(tm.UsageError, match="`name` means nothing to `top`"):
+        tm.jobs("top", name="x")
+    with pytest.raises(tm.UsageError, match="at least 1"):
+        tm.jobs(last=0)
+
+
+def test_a_state_folder_that_cannot_be_written_is_a_warning(hits, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TIDEMILL_HOME", str(tmp_path / "file" / "home"))
+    with pytest.warns(RuntimeWarning, match="cannot write to the state folder") as warned:
+        table = pyarrow.table(tm.query(f"SELECT day FROM '{hits}'"))
+    assert table.num_rows == 3
+    assert [pathlib.Path(warning.filename).name for warning in warned] == ["test_tidemill.py"]

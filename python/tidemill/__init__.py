@@ -23,6 +23,7 @@ from tidemill._errors import (
     TidemillError,
     UsageError,
 )
+from tidemill._jobs import jobs
 from tidemill._result import Batch, Result, Schema, Written
 from tidemill._run import query, read_text, run
 from tidemill._tidemill import __version__
@@ -42,6 +43,7 @@ __all__ = [
     "UsageError",
     "Written",
     "__version__",
+    "jobs",
     "query",
     "read_text",
     "run",

@@ -54,3 +54,6 @@ def run(
     sink: dict[str, Any],
     limits: dict[str, Any],
 ) -> RawResult | RawWritten: ...
+def jobs(
+    what: str, runs: list[str], since: str | None, name: str | None, last: int
+) -> str: ...

@@ -16,6 +16,7 @@ Examples:
   tidemill query \"SELECT origin, count() AS flights FROM 'flights.csv' GROUP BY origin\"
   tidemill run job.toml
   tidemill head logs/2026-11-20.json.zst
+  tidemill jobs top --since 7d
 
 Exit status: 0 done; 1 the job failed; 2 wrong usage, SQL or job file; 3 incomplete, as
 allowed; 130 interrupted.";
@@ -44,6 +45,7 @@ pub enum Verb {
     Merge(MergeArgs),
     Schema(SchemaArgs),
     Head(HeadArgs),
+    Jobs(JobsArgs),
     Completions(CompletionsArgs),
 }
 
@@ -167,6 +169,118 @@ pub struct HeadArgs {
     pub format: Option<String>,
     #[command(flatten)]
     pub source: SourceArgs,
+}
+
+/// Shows what ran, what it cost, and what a change saved.
+///
+/// Every query, run and merge, from the command line and from Python, is kept in the job log
+/// under $TIDEMILL_HOME. Its size is bounded: TIDEMILL_JOB_LOG=1G sets how much is kept
+/// [default: 256M], and TIDEMILL_JOB_LOG=off keeps nothing. Dates are in UTC.
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true,
+    after_help = "\
+Examples:
+  tidemill jobs
+  tidemill jobs show 20261120T212055-1a2b3c4d
+  tidemill jobs top --since 7d
+  tidemill jobs compare visitors@14d..7d visitors@7d"
+)]
+pub struct JobsArgs {
+    #[command(subcommand)]
+    pub verb: Option<JobsVerb>,
+    #[command(flatten)]
+    pub list: JobsListArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum JobsVerb {
+    List(JobsListArgs),
+    Show(JobsShowArgs),
+    Top(JobsTopArgs),
+    Compare(JobsCompareArgs),
+}
+
+/// Lists the last runs, newest first.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tidemill jobs list
+  tidemill jobs list --name visitors --since 2026-11-01 --last 100
+  tidemill jobs list --format json --last 1")]
+pub struct JobsListArgs {
+    /// How many
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20, value_parser = at_least_one)]
+    pub last: usize,
+    /// Only those that started since then: 12h, 7d, 4w, 2026-11-01, 2026-11-01T18:30
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Only those of the job of this name
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// How to show them
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Plain,
+}
+
+/// Shows all that is known of a run.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tidemill jobs show 20261120T212055-1a2b3c4d
+  tidemill jobs show 1a2b3c4d --format json")]
+pub struct JobsShowArgs {
+    /// The run: its name, a beginning of it with date and time, or its last eight digits
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// How to show it
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Plain,
+}
+
+/// Ranks mappers and reducers by processor time.
+///
+/// The share is of the processor time of all runs of the period, failed ones included.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tidemill jobs top
+  tidemill jobs top --since 24h --last 5 --format json")]
+pub struct JobsTopArgs {
+    /// Runs that started since then: 12h, 7d, 4w, 2026-11-01, 2026-11-01T18:30
+    #[arg(long, value_name = "TIME", default_value = "7d")]
+    pub since: String,
+    /// How many to show
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20, value_parser = at_least_one)]
+    pub last: usize,
+    /// How to show them
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Plain,
+}
+
+/// Shows what changed from one run, or group of runs, to another.
+///
+/// A group is a run, a comma list of runs, a job's name (its runs that ended well), or a job's
+/// name with a period: NAME@7d (the last seven days), NAME@2026-11-01 (that day), NAME@14d..7d,
+/// NAME@2026-11-01..2026-11-08. Of several runs, each figure is the mean with the least and
+/// the most.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tidemill jobs compare 1a2b3c4d 5e6f7a8b
+  tidemill jobs compare visitors@..2026-11-15 visitors@2026-11-15..
+  tidemill jobs compare visitors visitors-faster --format json")]
+pub struct JobsCompareArgs {
+    /// What it was before
+    #[arg(value_name = "A")]
+    pub a: String,
+    /// What it is now
+    #[arg(value_name = "B")]
+    pub b: String,
+    /// How to show it
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Plain,
 }
 
 /// Prints a script that completes commands and flags in a shell.
@@ -325,10 +439,15 @@ mod tests {
 
     #[test]
     fn every_verb_is_explained_with_an_example() {
-        for verb in Cli::command().get_subcommands() {
-            let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(help.contains(&format!("tidemill {}", verb.get_name())), "{}", verb.get_name());
-            assert!(verb.get_about().is_some(), "{}", verb.get_name());
+        fn check(path: &str, command: &clap::Command) {
+            for verb in command.get_subcommands() {
+                let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+                let path = format!("{path} {}", verb.get_name());
+                assert!(help.contains(&path), "{path}");
+                assert!(verb.get_about().is_some(), "{path}");
+                check(&path, verb);
+            }
         }
+        check("tidemill", &Cli::command());
     }
 }

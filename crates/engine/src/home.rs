@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! $TIDEMILL_HOME              else $XDG_STATE_HOME/tidemill, else ~/.local/state/tidemill
+//! ├── jobs/                   the job log
 //! ├── uploads/
 //! │   └── 20261120T212055-1a2b3c4d/     one folder per run that writes to a bucket
 //! └── runs/
@@ -110,6 +111,20 @@ impl Home {
                 (None, Some(warning))
             }
         }
+    }
+
+    /// The state folder as it is, to read from: nothing is made.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] where no variable says where it is.
+    pub fn existing() -> Result<Home> {
+        let root = locate(|name| std::env::var_os(name)).ok_or_else(|| {
+            Error::usage_hint(
+                "no state folder: neither TIDEMILL_HOME, XDG_STATE_HOME nor HOME is set",
+                "set TIDEMILL_HOME to the folder that runs keep their records in",
+            )
+        })?;
+        Ok(Home { root })
     }
 
     /// The state folder's path.

@@ -16,6 +16,7 @@ pub mod error;
 pub mod functions;
 pub mod home;
 pub mod job;
+pub mod jobs;
 pub mod memory;
 mod names;
 pub mod partial;

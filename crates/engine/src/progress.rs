@@ -1,7 +1,9 @@
-//! How far a run is: counters that workers add to and a display reads.
+//! How far a run is: counters that workers add to, and that a display and the job log read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
 
 /// Counters of a running job; cloning shares them.
 ///
@@ -16,6 +18,75 @@ struct Counters {
     bytes_done: AtomicU64,
     rows_done: AtomicU64,
     spilled_bytes: AtomicU64,
+    partial_bytes: AtomicU64,
+    map: StepCounters,
+    tables: StepCounters,
+    planned: Mutex<Planned>,
+}
+
+/// What a step has given out and taken.
+#[derive(Debug, Default)]
+pub struct StepCounters {
+    rows: AtomicU64,
+    cpu_ns: AtomicU64,
+}
+
+impl StepCounters {
+    /// Adds rows, or groups, that the step gave out.
+    pub fn add_rows(&self, rows: u64) {
+        self.rows.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    /// Adds what this thread has computed since the clock was looked at last.
+    pub fn add_cpu(&self, clock: &mut ThreadClock) {
+        let now_ns = thread_cpu_ns();
+        self.cpu_ns.fetch_add(now_ns.saturating_sub(clock.0), Ordering::Relaxed);
+        clock.0 = now_ns;
+    }
+
+    /// Rows, or groups, given out so far.
+    pub fn rows(&self) -> u64 {
+        self.rows.load(Ordering::Relaxed)
+    }
+
+    /// Processor time so far, in nanoseconds, of all threads.
+    pub fn cpu_ns(&self) -> u64 {
+        self.cpu_ns.load(Ordering::Relaxed)
+    }
+}
+
+/// The processor time of the thread that made it, when it was looked at last.
+///
+/// A look is a system call of a few hundred nanoseconds: once per batch, not per row.
+#[derive(Debug)]
+pub struct ThreadClock(u64);
+
+impl ThreadClock {
+    /// A clock of this thread, looked at now.
+    pub fn start() -> Self {
+        ThreadClock(thread_cpu_ns())
+    }
+}
+
+/// The processor time of this thread, in nanoseconds.
+fn thread_cpu_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call fills in the structure, or leaves it and returns an error.
+    let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    if status != 0 {
+        return 0;
+    }
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// How a run goes, once it is planned.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Planned {
+    /// `partial tables`, `rows` or `datafusion`; none before.
+    pub path: Option<&'static str>,
+    /// The tables in words, where there are some.
+    pub tables: Option<String>,
 }
 
 impl Progress {
@@ -42,6 +113,36 @@ impl Progress {
     /// Adds bytes of tables that went to disk because they did not fit memory.
     pub fn add_spilled(&self, bytes: u64) {
         self.0.spilled_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// States how large the partial table is that was written.
+    pub fn set_partial_bytes(&self, bytes: u64) {
+        self.0.partial_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// The size of the partial table that was written; 0 without one.
+    pub fn partial_bytes(&self) -> u64 {
+        self.0.partial_bytes.load(Ordering::Relaxed)
+    }
+
+    /// States how the run goes.
+    pub fn set_planned(&self, path: &'static str, tables: Option<String>) {
+        *self.0.planned.lock() = Planned { path: Some(path), tables };
+    }
+
+    /// How the run goes, as far as is known.
+    pub fn planned(&self) -> Planned {
+        self.0.planned.lock().clone()
+    }
+
+    /// What the map has done.
+    pub fn map(&self) -> &StepCounters {
+        &self.0.map
+    }
+
+    /// What the tables have done, their merging and finishing included.
+    pub fn tables(&self) -> &StepCounters {
+        &self.0.tables
     }
 
     /// Stored bytes that the plan will read; 0 until known.

@@ -41,7 +41,7 @@ use crate::error::{Error, Result, panicked};
 use crate::home::RunId;
 use crate::partial::{self, Header, PartialReader, PartialWriter};
 use crate::plan::{Route, Tables, refusal_of_map, route};
-use crate::progress::Progress;
+use crate::progress::{Progress, ThreadClock};
 use crate::prune;
 use crate::remote::Budget;
 use crate::remote::location::shown;
@@ -341,6 +341,7 @@ impl Plan {
         let account = self.account(None);
         let schema = Arc::clone(&self.schema);
         let cancel = self.settings.cancel.clone();
+        self.tell_progress();
         let inner = match &self.route {
             Route::Tables(parts) => {
                 let merged = self.fold(&parts.map, &parts.spec)?;
@@ -356,7 +357,7 @@ impl Plan {
                     scan,
                     threads,
                     budget_bytes,
-                    &cancel,
+                    (&cancel, &self.settings.progress),
                     limits,
                 )?)
             }
@@ -368,6 +369,18 @@ impl Plan {
             )?),
         };
         Ok(Results { schema, inner, account, cancel, ended: false, complete: false })
+    }
+
+    /// Says how the run goes, for the job log.
+    fn tell_progress(&self) {
+        let (path, tables) = match &self.route {
+            Route::Tables(parts) => {
+                ("partial tables", Some(self.short(parts.spec.describe().join("; "))))
+            }
+            Route::Rows { .. } => ("rows", None),
+            Route::Engine { .. } => ("datafusion", None),
+        };
+        self.settings.progress.set_planned(path, tables);
     }
 
     fn account(&self, merged: Option<Coverage>) -> Account {
@@ -387,8 +400,14 @@ impl Plan {
         let estimates = Arc::clone(&account.estimates);
         let names = parts.shown_names(&self.logical).into_iter();
         let names: Vec<String> = names.map(|name| self.short(name)).collect();
+        let progress = self.settings.progress.clone();
         let answers = std::iter::from_fn(move || {
+            let mut clock = ThreadClock::start();
             let answer = merged.next_answer().transpose();
+            progress.tables().add_cpu(&mut clock);
+            if let Some(Ok(answer)) = &answer {
+                progress.tables().add_rows(answer.num_rows() as u64);
+            }
             *estimates.lock() = merged.estimates(&names);
             answer
         });
@@ -427,6 +446,7 @@ impl Plan {
     /// [`Plan::run`] and [`StagedFile::create`].
     pub fn run_partial(self, out: &Path, overwrite: bool, run: &RunId) -> Result<Coverage> {
         let parts = self.mergeable()?;
+        self.tell_progress();
         let file = StagedFile::create(out, overwrite, run)?;
         let merged = self.fold(&parts.map, &parts.spec)?;
         self.keep(parts, merged, out, file, None)
@@ -453,11 +473,13 @@ impl Plan {
         let mut writer = PartialWriter::new(file, out, &header)?;
         while let Some(chunk) = merged.next_chunk()? {
             if chunk.group_count() > 0 {
+                self.settings.progress.tables().add_rows(chunk.group_count() as u64);
                 writer.write(&chunk)?;
             }
         }
         let coverage = self.account(of).coverage(true);
         let (file, bytes) = writer.finish(&coverage)?;
+        self.settings.progress.set_partial_bytes(bytes);
         file.commit(bytes)?;
         Ok(coverage)
     }
@@ -584,7 +606,9 @@ impl Merge {
 
     fn fold(&self) -> Result<(Merged, Coverage)> {
         let parts = self.plan.mergeable()?;
+        self.plan.tell_progress();
         let settings = &self.plan.settings;
+        let mut clock = ThreadClock::start();
         let budget_bytes = settings.share(1, 2);
         let merger = Merger::new(
             &parts.spec,
@@ -605,7 +629,9 @@ impl Merge {
             }
             coverages.extend(reader.coverage().cloned());
         }
-        Ok((merger.finish()?, partial::together(&coverages)))
+        let merged = merger.finish()?;
+        settings.progress.tables().add_cpu(&mut clock);
+        Ok((merged, partial::together(&coverages)))
     }
 
     /// Merges and finishes.

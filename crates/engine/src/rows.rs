@@ -21,6 +21,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::cancel::Cancel;
 use crate::error::{Error, Result, caught};
+use crate::progress::{Progress, ThreadClock};
 use crate::query::RUN_STACK_BYTES;
 use crate::scan::{Outcome, Scan, SoFar};
 
@@ -46,6 +47,7 @@ struct Shared {
     context: Arc<TaskContext>,
     scan: Arc<Scan>,
     cancel: Cancel,
+    progress: Progress,
     stop: AtomicBool,
     budget_bytes: usize,
     ahead_max: usize,
@@ -81,7 +83,7 @@ impl Rows {
         scan: Arc<Scan>,
         threads: usize,
         budget_bytes: usize,
-        cancel: &Cancel,
+        (cancel, progress): (&Cancel, &Progress),
         (skip, fetch): (usize, Option<usize>),
     ) -> Result<Self> {
         let threads = threads.clamp(1, scan.splits().len().max(1));
@@ -90,6 +92,7 @@ impl Rows {
             context,
             scan,
             cancel: cancel.clone(),
+            progress: progress.clone(),
             stop: AtomicBool::new(false),
             budget_bytes,
             ahead_max: 4 * threads,
@@ -343,12 +346,15 @@ impl Shared {
     }
 
     fn read(&self, index: usize) -> Result<()> {
+        let mut clock = ThreadClock::start();
         let mut batches = self.map.execute(index, Arc::clone(&self.context))?;
         while let Some(batch) = block_on(batches.next()) {
+            self.progress.map().add_cpu(&mut clock);
             if !self.hand_over(index, batch?)? {
                 return Ok(());
             }
         }
+        self.progress.map().add_cpu(&mut clock);
         Ok(())
     }
 

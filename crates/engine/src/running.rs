@@ -22,6 +22,7 @@ use crate::coverage::Coverage;
 use crate::error::{Error, Result};
 use crate::home::{Home, RunId};
 use crate::job::Limits;
+use crate::jobs::{About, Ending, Recorder};
 use crate::memory;
 use crate::query::{Merge, Plan, Query, Results, Settings};
 use crate::sink::{Sink, SinkSpec, Written};
@@ -45,6 +46,21 @@ pub struct Preparation {
     pub settings: Settings,
     /// Why no records of the run can be kept, if they cannot.
     pub warning: Option<String>,
+}
+
+impl Preparation {
+    /// Begins the run's record in the job log. What keeps it from being written is a warning,
+    /// unless that has been said already.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if [`LOG_VARIABLE`](crate::jobs::LOG_VARIABLE) is not understood.
+    pub fn recorder(&mut self, about: About) -> Result<Recorder> {
+        let (recorder, warning) = Recorder::start(&self.id, &self.settings, about)?;
+        if self.warning.is_none() {
+            self.warning = warning;
+        }
+        Ok(recorder)
+    }
 }
 
 /// Turns limits as people write them into settings: the caller's own first, then the
@@ -127,6 +143,9 @@ pub struct Running {
     coverage: Option<Coverage>,
     cancel: Cancel,
     cancelled_at: Option<Instant>,
+    recorder: Option<Recorder>,
+    rows: u64,
+    warning: Option<String>,
 }
 
 impl Running {
@@ -177,7 +196,36 @@ impl Running {
                 let _ = sender.send(Message::End(end));
             })
             .map_err(|source| Error::io("start", "a thread", source))?;
-        Ok(Running { messages, schema: None, coverage: None, cancel, cancelled_at: None })
+        Ok(Running {
+            messages,
+            schema: None,
+            coverage: None,
+            cancel,
+            cancelled_at: None,
+            recorder: None,
+            rows: 0,
+            warning: None,
+        })
+    }
+
+    /// Has the run recorded in the job log when it ends: with its output if [`deliver`] writes
+    /// that, else once its last row is taken.
+    #[must_use]
+    pub fn recorded(mut self, recorder: Recorder) -> Self {
+        self.recorder = Some(recorder);
+        self
+    }
+
+    /// Why the run could not be recorded, if it could not; said once.
+    pub fn take_warning(&mut self) -> Option<String> {
+        self.warning.take()
+    }
+
+    /// Closes the run's record, if it is still open.
+    fn record(&mut self, ending: Ending<'_>) {
+        if let Some(recorder) = self.recorder.take() {
+            self.warning = recorder.end(ending);
+        }
     }
 
     /// The result's columns; waits for the plan, calling `look` about every 50 ms.
@@ -238,8 +286,22 @@ impl Running {
         self.coverage.as_ref()
     }
 
-    /// The next message, with schema and coverage noted.
+    /// The next message, with schema and coverage noted and the end recorded.
     fn receive(&mut self, limit: Duration) -> Result<Option<Message>> {
+        let received = self.receive_message(limit);
+        match &received {
+            Ok(Some(Message::Batch(batch))) => self.rows += batch.num_rows() as u64,
+            Ok(Some(Message::End(Ok(coverage)))) => {
+                let rows = self.rows;
+                self.record(Ending::Read { coverage, rows });
+            }
+            Err(error) => self.record(Ending::Error { error, coverage: None }),
+            Ok(_) => {}
+        }
+        received
+    }
+
+    fn receive_message(&mut self, limit: Duration) -> Result<Option<Message>> {
         if self.cancel.is_cancelled() {
             let since = *self.cancelled_at.get_or_insert_with(Instant::now);
             if since.elapsed() >= GRACE {
@@ -282,6 +344,28 @@ const LOOK: Duration = Duration::from_millis(50);
 /// # Errors
 /// What the run or the output met, and what `look` returns; then nothing is visible.
 pub fn deliver(
+    running: &mut Running,
+    sink: &SinkSpec,
+    id: &RunId,
+    memory_bytes: u64,
+    look: impl FnMut(u64) -> Result<()>,
+) -> Result<Written> {
+    // Only here is it known how the output ended.
+    let recorder = running.recorder.take();
+    let delivered = write_out(running, sink, id, memory_bytes, look);
+    running.recorder = recorder;
+    let coverage = running.coverage.clone();
+    match (&delivered, &coverage) {
+        (Ok(written), Some(coverage)) => running.record(Ending::Written { coverage, written }),
+        (Err(error), coverage) => {
+            running.record(Ending::Error { error, coverage: coverage.as_ref() });
+        }
+        (Ok(_), None) => {}
+    }
+    delivered
+}
+
+fn write_out(
     running: &mut Running,
     sink: &SinkSpec,
     id: &RunId,

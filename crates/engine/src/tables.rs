@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use crate::cancel::Cancel;
 use crate::error::{Error, Result, caught};
-use crate::progress::Progress;
+use crate::progress::{Progress, ThreadClock};
 use crate::query::RUN_STACK_BYTES;
 use crate::scan::{Outcome, Scan};
 use crate::table::merge::{Merged, Merger, Parked};
@@ -93,7 +93,10 @@ pub fn run(work: &Work<'_>) -> Result<Merged> {
         return Err(error);
     }
     work.cancel.check()?;
-    merger.finish()
+    let mut clock = ThreadClock::start();
+    let merged = merger.finish();
+    work.progress.tables().add_cpu(&mut clock);
+    merged
 }
 
 struct Runner<'a> {
@@ -108,6 +111,8 @@ struct Runner<'a> {
 /// A split that was read, well or not.
 struct Read {
     chunks: Vec<Parked>,
+    /// Rows that came out of the map.
+    rows: u64,
     outcome: Option<Outcome>,
     result: Result<()>,
 }
@@ -139,30 +144,41 @@ impl Runner<'_> {
             }
             let read = self.read(index);
             self.pass(index, read, seat)?;
+            let mut clock = ThreadClock::start();
             self.merger.work(seat)?;
+            self.work.progress.tables().add_cpu(&mut clock);
         }
     }
 
     /// Reads a split into chunks. Its error is part of the outcome: it may be void.
     fn read(&self, index: usize) -> Read {
         let mut chunks = Vec::new();
-        let result = caught(|| self.fill(index, &mut chunks));
-        Read { chunks, outcome: self.work.scan.outcome(index), result }
+        let mut rows = 0;
+        let result = caught(|| self.fill(index, &mut chunks, &mut rows));
+        Read { chunks, rows, outcome: self.work.scan.outcome(index), result }
     }
 
-    fn fill(&self, index: usize, chunks: &mut Vec<Parked>) -> Result<()> {
+    fn fill(&self, index: usize, chunks: &mut Vec<Parked>, rows: &mut u64) -> Result<()> {
         let mut table = Table::new(self.work.spec)?;
+        let (map, tables) = (self.work.progress.map(), self.work.progress.tables());
+        let mut clock = ThreadClock::start();
         let mut batches = self.work.map.execute(index, Arc::clone(&self.work.context))?;
         while let Some(batch) = block_on(batches.next()) {
-            table.update(&batch?)?;
+            map.add_cpu(&mut clock);
+            let batch = batch?;
+            *rows += batch.num_rows() as u64;
+            table.update(&batch)?;
             if table.bytes() > self.worker_bytes {
                 chunks.push(self.merger.park(self.merger.deal(table.take()?)?)?);
             }
             self.work.cancel.check()?;
+            tables.add_cpu(&mut clock);
         }
+        map.add_cpu(&mut clock);
         if table.group_count() > 0 {
             chunks.push(self.merger.park(self.merger.deal(table.take()?)?)?);
         }
+        tables.add_cpu(&mut clock);
         Ok(())
     }
 
@@ -208,9 +224,12 @@ impl Runner<'_> {
             self.work.scan.accept(outcome.stats)?;
         }
         read.result?;
+        self.work.progress.map().add_rows(read.rows);
+        let mut clock = ThreadClock::start();
         for chunk in read.chunks {
             self.merger.accept(chunk, seat)?;
         }
+        self.work.progress.tables().add_cpu(&mut clock);
         Ok(())
     }
 }

@@ -1,9 +1,21 @@
 //! Which Python exception is an engine's error? The classes are in `tidemill._errors`.
 
-use pyo3::exceptions::PyKeyboardInterrupt;
+use std::ffi::CString;
+
+use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeWarning};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 use tidemill_engine::Error;
+
+/// Warns as Python's `warnings` do.
+///
+/// # Errors
+/// What a filter makes of the warning.
+pub fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
+    let text = CString::new(text.replace('\0', "\u{fffd}"))?;
+    // The caller of `tidemill.query`, not the module that it is in.
+    PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 2)
+}
 
 /// The exception for an error.
 pub fn raise(py: Python<'_>, error: Error) -> PyErr {

@@ -11,13 +11,14 @@ mod result;
 
 use pyo3::prelude::*;
 use tidemill_engine::job::{Job, Limits};
+use tidemill_engine::jobs::{self, About, Filter, JobLog, LIMIT_BYTES, Period};
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::running::{Running, deliver, prepare};
 use tidemill_engine::sink::SinkSpec;
 use tidemill_engine::source::{SourceSpec, TextOptions};
-use tidemill_engine::{Cancel, Query};
+use tidemill_engine::{Cancel, Home, Query};
 
-use crate::errors::raise;
+use crate::errors::{raise, warn};
 use crate::result::{RawResult, Waiter};
 
 /// What a run that wrote files has done.
@@ -125,11 +126,12 @@ fn query(
     limits: LimitOptions,
 ) -> PyResult<RawResult> {
     let start = || {
+        let about = About { verb: "query", mapper: Some(sql.clone()), ..About::default() };
         let query = Query { sql, defaults: source.spec()?, ..Query::default() };
-        start(query, &limits.into(), &Limits::default())
+        start(query, &limits.into(), &Limits::default(), about)
     };
-    let (running, cancel) = py.detach(start).map_err(|error| raise(py, error))?;
-    RawResult::new(py, running, cancel)
+    let started = py.detach(start).map_err(|error| raise(py, error))?;
+    started.result(py)
 }
 
 /// Reads columns of files, in the order of the input.
@@ -144,12 +146,15 @@ fn read_text(
     limits: LimitOptions,
 ) -> PyResult<RawResult> {
     let start = || {
+        let sources = vec![url.clone()];
         let spec = SourceSpec { url, ..source.spec()? };
         let query = Query::columns(spec, columns.as_deref(), condition.as_deref())?;
-        start(query, &limits.into(), &Limits::default())
+        let mapper = Some(query.sql.clone());
+        let about = About { verb: "read_text", mapper, sources, ..About::default() };
+        start(query, &limits.into(), &Limits::default(), about)
     };
-    let (running, cancel) = py.detach(start).map_err(|error| raise(py, error))?;
-    RawResult::new(py, running, cancel)
+    let started = py.detach(start).map_err(|error| raise(py, error))?;
+    started.result(py)
 }
 
 /// Runs a job: from the file `path`, or else from `text`, which is TOML or JSON.
@@ -176,18 +181,24 @@ fn run<'py>(
     }
     let limits: Limits = limits.into();
     let Some(spec) = sink.over(job.sink.as_ref()).map_err(|error| raise(py, error))? else {
-        let (running, cancel) =
-            start(job.query(), &limits, &job.limits).map_err(|error| raise(py, error))?;
-        return Ok(RawResult::new(py, running, cancel)?.into_pyobject(py)?.into_any());
+        let started = start(job.query(), &limits, &job.limits, About::job(&job, None))
+            .map_err(|error| raise(py, error))?;
+        return Ok(started.result(py)?.into_pyobject(py)?.into_any());
     };
     let mut waiter = Waiter::default();
+    let mut warnings = [None, None];
     let work = || -> tidemill_engine::Result<RawWritten> {
-        let preparation = prepare(&limits, &job.limits)?;
+        let mut preparation = prepare(&limits, &job.limits)?;
+        let about = About { via: VIA, ..About::job(&job, Some(spec.url.clone())) };
+        let recorder = preparation.recorder(about)?;
+        warnings[0] = preparation.warning;
         let settings = preparation.settings;
         let memory_bytes = settings.memory_bytes;
-        let mut running = Running::query(job.query(), settings)?;
+        let mut running = Running::query(job.query(), settings)?.recorded(recorder);
         let look = |_| waiter.look();
-        let written = deliver(&mut running, &spec, &preparation.id, memory_bytes, look)?;
+        let delivered = deliver(&mut running, &spec, &preparation.id, memory_bytes, look);
+        warnings[1] = running.take_warning();
+        let written = delivered?;
         Ok(RawWritten {
             files: written.files,
             rows: written.rows,
@@ -197,9 +208,32 @@ fn run<'py>(
             coverage: result::coverage_json(running.coverage()),
         })
     };
-    match py.detach(work) {
+    let done = py.detach(work);
+    for warning in warnings.iter().flatten() {
+        warn(py, warning)?;
+    }
+    match done {
         Ok(written) => Ok(Bound::new(py, written)?.into_any()),
         Err(error) => Err(waiter.raised().unwrap_or_else(|| raise(py, error))),
+    }
+}
+
+/// What the job log calls this way in.
+const VIA: &str = "python";
+
+/// A run that has begun.
+struct Started {
+    running: Running,
+    cancel: Cancel,
+    warning: Option<String>,
+}
+
+impl Started {
+    fn result(self, py: Python<'_>) -> PyResult<RawResult> {
+        if let Some(warning) = &self.warning {
+            warn(py, warning)?;
+        }
+        RawResult::new(py, self.running, self.cancel)
     }
 }
 
@@ -207,10 +241,56 @@ fn start(
     query: Query,
     limits: &Limits,
     job: &Limits,
-) -> tidemill_engine::Result<(Running, Cancel)> {
-    let settings = prepare(limits, job)?.settings;
+    about: About,
+) -> tidemill_engine::Result<Started> {
+    let mut preparation = prepare(limits, job)?;
+    let recorder = preparation.recorder(About { via: VIA, ..about })?;
+    let settings = preparation.settings;
     let cancel = settings.cancel.clone();
-    Ok((Running::query(query, settings)?, cancel))
+    let running = Running::query(query, settings)?.recorded(recorder);
+    Ok(Started { running, cancel, warning: preparation.warning })
+}
+
+/// A report of the job log as JSON: `list`, `show`, `top` or `compare` of these runs.
+#[pyfunction]
+#[pyo3(name = "jobs", signature = (what, runs, since, name, last))]
+fn job_log(
+    py: Python<'_>,
+    what: &str,
+    runs: Vec<String>,
+    since: Option<String>,
+    name: Option<String>,
+    last: usize,
+) -> PyResult<String> {
+    let report = || -> tidemill_engine::Result<_> {
+        let log = JobLog::new(&Home::existing()?, LIMIT_BYTES);
+        let period = since.as_deref().map_or(Ok(Period::ALWAYS), Period::since)?;
+        Ok(match (what, runs.as_slice()) {
+            ("show", [id]) => {
+                let shown = jobs::show(&log, id)?;
+                (serde_json::to_string(&shown), shown.damage)
+            }
+            ("top", []) => {
+                let top = jobs::top(&log, period, last)?;
+                (serde_json::to_string(&top), top.damage)
+            }
+            ("compare", [a, b]) => {
+                let compared = jobs::compare(&log, a, b)?;
+                (serde_json::to_string(&compared), compared.damage)
+            }
+            _ => {
+                let listing = jobs::list(&log, &Filter { period, name, last })?;
+                (serde_json::to_string(&listing.runs), listing.damage)
+            }
+        })
+    };
+    let (json, damage) = py.detach(report).map_err(|error| raise(py, error))?;
+    if let Some(warning) = damage.warning() {
+        warn(py, &warning)?;
+    }
+    json.map_err(|error| {
+        raise(py, tidemill_engine::Error::Internal(format!("a report as JSON: {error}")))
+    })
 }
 
 impl SinkOptions {
@@ -242,5 +322,6 @@ fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(query, module)?)?;
     module.add_function(wrap_pyfunction!(read_text, module)?)?;
     module.add_function(wrap_pyfunction!(run, module)?)?;
+    module.add_function(wrap_pyfunction!(job_log, module)?)?;
     Ok(())
 }

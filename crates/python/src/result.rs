@@ -24,7 +24,7 @@ use tidemill_engine::sink::{OutputFormat, stdout_writer};
 use tidemill_engine::types::sql_type;
 use tidemill_engine::{Cancel, Coverage, Error};
 
-use crate::errors::raise;
+use crate::errors::{raise, warn};
 
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -82,7 +82,13 @@ impl Rows {
     fn read(&mut self, waiter: &mut Waiter) -> tidemill_engine::Result<Option<RecordBatch>> {
         loop {
             waiter.look()?;
-            match self.running.next(LOOK)? {
+            let next = self.running.next(LOOK);
+            if let Some(warning) = self.running.take_warning() {
+                // That the run is not in the job log is no reason to lose its rows, even
+                // where warnings are errors.
+                let _ = Python::try_attach(|py| warn(py, &warning));
+            }
+            match next? {
                 Next::Batch(batch) => return Ok(Some(batch)),
                 Next::Waiting => {}
                 Next::End => {

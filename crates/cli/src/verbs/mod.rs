@@ -1,5 +1,6 @@
 //! What each verb does.
 
+mod jobs;
 mod look;
 mod output;
 mod query;
@@ -32,6 +33,7 @@ pub fn perform(verb: Verb) -> anyhow::Result<Outcome> {
         Verb::Merge(args) => query::merge(args),
         Verb::Schema(args) => look::schema(&args),
         Verb::Head(args) => look::head(&args),
+        Verb::Jobs(args) => jobs::jobs(args),
         Verb::Completions(args) => completions(&args),
     }
 }

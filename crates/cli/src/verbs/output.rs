@@ -105,6 +105,9 @@ pub fn finish(
         Ok(())
     });
     bar.clear();
+    if let Some(warning) = running.take_warning() {
+        terminal::warn(&warning);
+    }
     let written = written?;
     if let Some(warning) = &written.warning {
         terminal::warn(warning);
@@ -133,6 +136,9 @@ pub fn finish_without_rows(
         },
     );
     bar.clear();
+    if let Some(warning) = running.take_warning() {
+        terminal::warn(&warning);
+    }
     ended?;
     let found = running
         .coverage()

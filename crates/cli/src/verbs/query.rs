@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use tidemill_engine::job::{Job, Limits};
+use tidemill_engine::jobs::{About, Recorder};
 use tidemill_engine::running::{self, Preparation, Running};
 use tidemill_engine::sink::{self, SinkSpec};
 use tidemill_engine::{Error, Merge, Plan, Query};
@@ -20,6 +21,7 @@ pub fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
         (None, Some(path)) => read_text(path)?,
         (None, None) => return Err(Error::usage("no SQL is given").into()),
     };
+    let about = About { verb: "query", mapper: Some(sql.clone()), ..About::default() };
     let query = Query { sql, defaults: args.source.spec()?, ..Query::default() };
     if args.explain {
         let preparation = prepare(&args.limits.limits(), &Limits::default())?;
@@ -29,8 +31,9 @@ pub fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     let mut sink = args.sink.sink(None)?;
     sink.storage_options = args.source.storage.options()?;
     let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
-    let preparation = prepare(&args.limits.limits(), &Limits::default())?;
-    let running = Running::query(query, preparation.settings.clone())?;
+    let about = About { output: Some(sink.url.clone()), ..about };
+    let (preparation, recorder) = begin(&args.limits.limits(), &Limits::default(), about)?;
+    let running = Running::query(query, preparation.settings.clone())?.recorded(recorder);
     finish(running, &preparation, &sink, &coverage, Say::Coverage)
 }
 
@@ -44,15 +47,18 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
     let query = job.query();
     if let Some(out) = &args.partial {
         let coverage = CoverageSink::new(args.limits.coverage.as_deref(), None)?;
-        let preparation = prepare(&args.limits.limits(), &job.limits)?;
         if args.dry_run {
+            let preparation = prepare(&args.limits.limits(), &job.limits)?;
             return explain(&query, &preparation, None, None);
         }
+        let about = About::job(&job, Some(out.display().to_string()));
+        let (preparation, recorder) = begin(&args.limits.limits(), &job.limits, about)?;
         let (settings, id) = (preparation.settings.clone(), preparation.id.clone());
         let (target, overwrite) = (out.clone(), args.sink.overwrite);
         let running = Running::without_rows(settings.cancel.clone(), move || {
             Plan::new(&query, &settings)?.run_partial(&target, overwrite, &id)
-        })?;
+        })?
+        .recorded(recorder);
         return finish_without_rows(running, &preparation, &out.display().to_string(), &coverage);
     }
     let mut sink = args.sink.sink(job.sink.as_ref())?;
@@ -62,8 +68,9 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
         return explain(&query, &preparation, Some(&sink), None);
     }
     let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
-    let preparation = prepare(&args.limits.limits(), &job.limits)?;
-    let running = Running::query(query, preparation.settings.clone())?;
+    let about = About::job(&job, Some(sink.url.clone()));
+    let (preparation, recorder) = begin(&args.limits.limits(), &job.limits, about)?;
+    let running = Running::query(query, preparation.settings.clone())?.recorded(recorder);
     finish(running, &preparation, &sink, &coverage, Say::All)
 }
 
@@ -71,30 +78,45 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
 pub fn merge(args: MergeArgs) -> anyhow::Result<Outcome> {
     if let Some(out) = args.partial {
         let coverage = CoverageSink::new(args.limits.coverage.as_deref(), None)?;
-        let preparation = prepare(&args.limits.limits(), &Limits::default())?;
+        let about = About::merge(&args.partials, Some(out.display().to_string()));
+        let (preparation, recorder) = begin(&args.limits.limits(), &Limits::default(), about)?;
         let (settings, id) = (preparation.settings.clone(), preparation.id.clone());
         let (target, overwrite) = (out.display().to_string(), args.sink.overwrite);
         let running = Running::without_rows(settings.cancel.clone(), move || {
             Merge::new(&args.partials, &settings)?.run_partial(&out, overwrite, &id)
-        })?;
+        })?
+        .recorded(recorder);
         return finish_without_rows(running, &preparation, &target, &coverage);
     }
     let mut sink = args.sink.sink(None)?;
     sink.storage_options = args.storage.options()?;
     let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
-    let preparation = prepare(&args.limits.limits(), &Limits::default())?;
-    let running = Running::merge(args.partials, preparation.settings.clone())?;
+    let about = About::merge(&args.partials, Some(sink.url.clone()));
+    let (preparation, recorder) = begin(&args.limits.limits(), &Limits::default(), about)?;
+    let running = Running::merge(args.partials, preparation.settings.clone())?.recorded(recorder);
     finish(running, &preparation, &sink, &coverage, Say::Coverage)
 }
 
 /// The limits as settings, with Ctrl-C wired to them.
 fn prepare(own: &Limits, job: &Limits) -> anyhow::Result<Preparation> {
     let preparation = running::prepare(own, job)?;
+    watch(&preparation)?;
+    Ok(preparation)
+}
+
+/// The same for a run that is recorded in the job log.
+fn begin(own: &Limits, job: &Limits, about: About) -> anyhow::Result<(Preparation, Recorder)> {
+    let mut preparation = running::prepare(own, job)?;
+    let recorder = preparation.recorder(About { via: "command line", ..about })?;
+    watch(&preparation)?;
+    Ok((preparation, recorder))
+}
+
+fn watch(preparation: &Preparation) -> anyhow::Result<()> {
     if let Some(warning) = &preparation.warning {
         terminal::warn(warning);
     }
-    terminal::watch_signals(&preparation.settings.cancel)?;
-    Ok(preparation)
+    terminal::watch_signals(&preparation.settings.cancel)
 }
 
 /// Prints how a query would be run and what would be written.

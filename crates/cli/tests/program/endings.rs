@@ -75,6 +75,8 @@ fn an_interrupt_ends_a_run_with_130_and_leaves_nothing() {
         let (status, stderr) = ended(child);
         assert_eq!((status.code(), stderr.as_str()), (Some(130), "error: interrupted\n"));
         assert_eq!(place.names("out"), Vec::<String>::new());
+        let jobs = place.jobs();
+        assert_eq!((jobs.len(), &jobs[0]["outcome"]), (1, &"interrupted".into()));
     }
 }
 

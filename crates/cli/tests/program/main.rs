@@ -2,9 +2,11 @@
 //!
 //! - `transcripts`: what does it print? Golden files, and the examples of README and docs.
 //! - `results`: do formats, partial tables and jobs give the same rows?
+//! - `jobs`: what does the job log keep of a run?
 //! - `endings`: what is left when it is stopped, killed, or not listened to?
 
 mod endings;
+mod jobs;
 mod results;
 mod transcripts;
 
@@ -122,7 +124,14 @@ impl Place {
         stderr
     }
 
-    fn has_home(&self) -> bool {
-        self.folder.path().join("home").exists()
+    /// Whether the home for state has this folder.
+    fn has_home_folder(&self, folder: &str) -> bool {
+        self.folder.path().join("home").join(folder).exists()
+    }
+
+    /// The job log's runs, newest first.
+    fn jobs(&self) -> Vec<serde_json::Value> {
+        let shown = self.ok(&["jobs", "list", "--last", "100000", "--format", "json"]);
+        shown.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 }

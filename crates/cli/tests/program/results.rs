@@ -135,7 +135,7 @@ fn rejected_records_are_kept_and_said_in_any_format() {
     place.write("bad.csv", "x\n1\noops\n3\n");
     let words = ["query", "SELECT sum(x) AS s FROM 'bad.csv'", "--schema", "x BIGINT"];
     place.fails(1, &words);
-    assert!(!place.has_home());
+    assert!(!place.has_home_folder("runs"));
     let output = place.run(&[&words[..], &["--max-bad", "1"]].concat());
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "s\n4\n");
     let says = String::from_utf8(output.stderr).unwrap();
@@ -144,7 +144,7 @@ fn rejected_records_are_kept_and_said_in_any_format() {
             || says.contains("1 record rejected (kept in "),
         "{says}"
     );
-    assert!(place.has_home());
+    assert!(place.has_home_folder("runs"));
 }
 
 #[test]
@@ -164,9 +164,12 @@ fn a_dry_run_and_a_look_leave_nothing_behind() {
     place.ok(&["schema", "trips.csv"]);
     place.ok(&["head", "trips.csv"]);
     place.ok(&["--version"]);
+    assert_eq!(place.ok(&["jobs"]).lines().count(), 1);
+    assert_eq!(place.names("."), before);
+    assert!(!place.has_home_folder(""));
     place.ok(&["query", SQL]);
     assert_eq!(place.names("."), before);
-    assert!(!place.has_home());
+    assert!(!place.has_home_folder("runs"));
 }
 
 #[test]

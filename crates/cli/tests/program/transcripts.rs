@@ -56,6 +56,9 @@ fn furnished() -> Place {
             }
         }
     }
+    // Made by release 0.1 in November 2026.
+    let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/v0.1/jobs/00000001.log");
+    place.write("kept/jobs/00000001.log", fs::read(log).unwrap());
     place.write("trips.csv", "day,who,km\n1,ann,2.5\n1,bob,NA\n2,ann,4\n2,,7\n");
     place.write("bad.csv", "day,km\n1,2\n2,x\n3,4\n4,y\n");
     place.write("empty.csv", "");

@@ -1,0 +1,58 @@
+//! `jobs`: the job log.
+
+use std::fmt::Display;
+
+use serde_json::Value;
+use tidemill_engine::Home;
+use tidemill_engine::jobs::{self, Damage, Filter, JobLog, LIMIT_BYTES, Period};
+
+use super::{Outcome, print};
+use crate::args::{JobsArgs, JobsListArgs, JobsVerb, Plain};
+use crate::terminal;
+
+/// `tidemill jobs`.
+pub fn jobs(args: JobsArgs) -> anyhow::Result<Outcome> {
+    let log = JobLog::new(&Home::existing()?, LIMIT_BYTES);
+    match args.verb {
+        None => list(&log, &args.list),
+        Some(JobsVerb::List(args)) => list(&log, &args),
+        Some(JobsVerb::Show(args)) => {
+            let shown = jobs::show(&log, &args.id)?;
+            say(&shown, args.format, &serde_json::to_value(&shown)?, &shown.damage)
+        }
+        Some(JobsVerb::Top(args)) => {
+            let top = jobs::top(&log, Period::since(&args.since)?, args.last)?;
+            say(&top, args.format, &serde_json::to_value(&top)?, &top.damage)
+        }
+        Some(JobsVerb::Compare(args)) => {
+            let compared = jobs::compare(&log, &args.a, &args.b)?;
+            say(&compared, args.format, &serde_json::to_value(&compared)?, &compared.damage)
+        }
+    }
+}
+
+fn list(log: &JobLog, args: &JobsListArgs) -> anyhow::Result<Outcome> {
+    let period = args.since.as_deref().map_or(Ok(Period::ALWAYS), Period::since)?;
+    let filter = Filter { period, name: args.name.clone(), last: args.last };
+    let listing = jobs::list(log, &filter)?;
+    say(&listing, args.format, &serde_json::to_value(&listing.runs)?, &listing.damage)
+}
+
+/// Prints a report: its text, or as JSON one line per run or one in all.
+fn say(
+    text: &impl Display,
+    format: Plain,
+    json: &Value,
+    damage: &Damage,
+) -> anyhow::Result<Outcome> {
+    if let Some(warning) = damage.warning() {
+        terminal::warn(&warning);
+    }
+    let text = match (format, json) {
+        (Plain::Text, _) => text.to_string(),
+        (Plain::Json, Value::Array(runs)) => runs.iter().map(|run| format!("{run}\n")).collect(),
+        (Plain::Json, one) => format!("{one}\n"),
+    };
+    print(text.as_bytes())?;
+    Ok(Outcome::Complete)
+}

@@ -1,0 +1,202 @@
+//! Hides credentials in text that is kept: command lines, URLs, SQL, errors.
+//!
+//! What is hidden: the user and password in a URL, the value of a query parameter or an
+//! assignment whose name says that it is secret, and the word after a flag of such a name.
+//! It errs on the side of hiding: a harmless value lost is a smaller fault than a key kept.
+
+/// What stands for what was hidden.
+const HIDDEN: &str = "***";
+
+/// Parts of names whose values are secret, in lower case and without `_` and `-`.
+const SECRET: [&str; 16] = [
+    "secret",
+    "password",
+    "passwd",
+    "pwd",
+    "passphrase",
+    "token",
+    "credential",
+    "signature",
+    "accesskey",
+    "accountkey",
+    "apikey",
+    "privatekey",
+    "customerkey",
+    "authorization",
+    "bearer",
+    "sharedaccess",
+];
+
+/// Whether a name says that its value is secret.
+fn is_secret(name: &str) -> bool {
+    let name: String =
+        name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+    // `sig` is the signature of a shared access URL; within a word it is nothing.
+    name == "sig" || name == "auth" || SECRET.iter().any(|part| name.contains(part))
+}
+
+fn is_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')
+}
+
+/// A text with its credentials hidden.
+pub fn text(text: &str) -> String {
+    assignments(&urls(text))
+}
+
+/// The words of a command line with their credentials hidden.
+pub fn words<S: AsRef<str>>(words: &[S]) -> Vec<String> {
+    let mut hidden = Vec::with_capacity(words.len());
+    let mut is_value_next = false;
+    for word in words {
+        let word = word.as_ref();
+        if std::mem::take(&mut is_value_next) && !word.starts_with('-') {
+            hidden.push(HIDDEN.to_owned());
+            continue;
+        }
+        is_value_next = word.starts_with('-') && !word.contains('=') && is_secret(word);
+        match word.split_once('=') {
+            // A whole word KEY=VALUE: the value may hold blanks, quotes, anything.
+            Some((name, value))
+                if !value.is_empty()
+                    && name.chars().all(|c| is_name(c) || c == '"' || c == '\'')
+                    && is_secret(name) =>
+            {
+                hidden.push(format!("{name}={HIDDEN}"));
+            }
+            _ => hidden.push(text(word)),
+        }
+    }
+    hidden
+}
+
+/// Hides `user:password@` after `://`.
+fn urls(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let (before, after) = rest.split_at(at + 3);
+        shown.push_str(before);
+        let end = after
+            .find(|c: char| c.is_whitespace() || matches!(c, '/' | '?' | '#' | '\'' | '"' | '`'))
+            .unwrap_or(after.len());
+        // A password may itself hold an `@`: the host is what follows the last.
+        rest = match after[..end].rfind('@') {
+            Some(host) => {
+                shown.push_str(HIDDEN);
+                &after[host..]
+            }
+            None => after,
+        };
+    }
+    shown.push_str(rest);
+    shown
+}
+
+/// Hides the values of `name=value`, `name = 'value'` and `"name": "value"` with secret names.
+fn assignments(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(['=', ':']) {
+        let (before, after) = rest.split_at(at);
+        let (sign, value) = after.split_at(1);
+        shown.push_str(before);
+        shown.push_str(sign);
+        rest = value;
+        let before = before.trim_end().trim_end_matches(['"', '\'']);
+        let start = before
+            .rfind(|c| !is_name(c))
+            .map_or(0, |at| at + before[at..].chars().next().map_or(1, char::len_utf8));
+        if !is_secret(&before[start..]) {
+            continue;
+        }
+        let blank = value.len() - value.trim_start_matches([' ', '\t']).len();
+        let (gap, value) = value.split_at(blank);
+        let length = match value.chars().next() {
+            Some(quote @ ('"' | '\'')) => {
+                // An end that is missing hides everything.
+                let end = value[1..].find(quote).map_or(value.len() - 1, |end| end);
+                shown.push_str(gap);
+                shown.push(quote);
+                shown.push_str(HIDDEN);
+                rest = &value[1 + end..];
+                continue;
+            }
+            // `token = other.token` in SQL, or `token::TEXT`: no value.
+            _ if blank > 0 && sign == "=" => continue,
+            Some(':' | '=') | None => continue,
+            Some(_) => value
+                .find(|c: char| {
+                    c.is_whitespace() || matches!(c, '&' | ',' | ';' | '"' | '\'' | '`' | ')' | '}')
+                })
+                .unwrap_or(value.len()),
+        };
+        if length > 0 {
+            shown.push_str(gap);
+            shown.push_str(HIDDEN);
+        }
+        rest = &value[length..];
+    }
+    shown.push_str(rest);
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_hidden_in_text() {
+        for (given, expected) in [
+            ("s3://bucket/day.csv", "s3://bucket/day.csv"),
+            ("https://ann:pa@ss@host/x", "https://***@host/x"),
+            ("FROM 's3://AKIA:x/y' z", "FROM 's3://AKIA:x/y' z"),
+            ("https://h/x?a=1&X-Amz-Signature=ab12&b=2", "https://h/x?a=1&X-Amz-Signature=***&b=2"),
+            ("https://h/x?X-Amz-Credential=AK/20/s3", "https://h/x?X-Amz-Credential=***"),
+            ("https://h/x?sig=a%2Fb&se=1", "https://h/x?sig=***&se=1"),
+            ("secret_access_key=abc region=eu", "secret_access_key=*** region=eu"),
+            ("aws_secret_access_key = \"a b\", x", "aws_secret_access_key = \"***\", x"),
+            ("{\"session_token\": \"abc\", \"n\": 1}", "{\"session_token\": \"***\", \"n\": 1}"),
+            ("Authorization: Bearer abc.def", "Authorization: *** abc.def"),
+            ("password: hunter2", "password: ***"),
+            ("a.token = b.token AND x=1", "a.token = b.token AND x=1"),
+            ("token::TEXT", "token::TEXT"),
+            ("SELECT token, sum(x) AS s", "SELECT token, sum(x) AS s"),
+            ("WHERE token = 'abc", "WHERE token = '***"),
+            ("ключ=значение password=тайна é", "ключ=значение password=*** é"),
+            ("design=1 signal=2", "design=1 signal=2"),
+            ("", ""),
+        ] {
+            assert_eq!(text(given), expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn credentials_are_hidden_in_command_lines() {
+        for (given, expected) in [
+            (&["tidemill", "run", "job.toml"][..], &["tidemill", "run", "job.toml"][..]),
+            (
+                &["--storage-option", "secret_access_key=a b'c", "--threads", "2"],
+                &["--storage-option", "secret_access_key=***", "--threads", "2"],
+            ),
+            (
+                &["--set", "source.storage.session_token=x"],
+                &["--set", "source.storage.session_token=***"],
+            ),
+            (&["--password", "hunter2", "x"], &["--password", "***", "x"]),
+            (&["--api-key=abc"], &["--api-key=***"]),
+            (&["--token", "--other"], &["--token", "--other"]),
+            (&["https://a:b@h/x"], &["https://***@h/x"]),
+        ] {
+            assert_eq!(words(given), expected);
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn hiding_takes_any_text_and_is_done_once(given in "[a-z:/@='\" &?é\\-]{0,40}(token|key)?[ =:'\"a-z]{0,20}") {
+            let once = text(&given);
+            proptest::prop_assert_eq!(text(&once), once);
+        }
+    }
+}
