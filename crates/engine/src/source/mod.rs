@@ -418,10 +418,9 @@ impl Source {
     /// comment may hold any number of quotes itself; and counted records: nothing but the count
     /// before it tells where one starts.
     fn can_be_cut(&self, file: &SourceFile) -> bool {
-        !file.is_stream()
-            && file.compression == Compression::None
-            && !(self.format.is_delimited() && self.dialect.comment.is_some())
-            && !self.is_counted()
+        let is_stream = file.is_stream() || file.compression != Compression::None;
+        let has_comments = self.format.is_delimited() && self.dialect.comment.is_some();
+        !(is_stream || has_comments || self.is_counted())
     }
 
     /// Fills in where the splits of cut files start, by one pass over those files with the
