@@ -24,8 +24,8 @@
 //!   and no other.
 //!
 //! Measured on one core of a Zen 5 with AVX-512 (`bench/run.py text --only memory`), events of
-//! 950 bytes: 3 of 40 keys 4.3 GB/s, half of it stage 1; 3 keys two levels deep 2.9; all 40 keys
-//! 1.45. Before keys were guessed it was 2.8, 2.5 and 1.2.
+//! 950 bytes: 3 of 40 keys 4.2 GB/s, half of it stage 1; 3 keys two levels deep 2.8; all 40 keys
+//! 1.5. Before keys were guessed it was 2.7, 2.35 and 1.2.
 //!
 //! What is accepted: the structure of RFC 8259 everywhere (brackets, separators, strings
 //! without control characters, UTF-8), and the grammar of literals, numbers and escapes in the

@@ -10,10 +10,11 @@
 //!            wanted          of keys not wanted  wanted        …
 //! ```
 //!
-//! A run of keys that are not wanted, with scalar values, is taken in one go: all its words and
-//! commas are compared, and what differs is gathered into one number. Nothing rests on a guess:
-//! a step of a key that is not wanted exists only where its eight bytes cannot end a wanted one,
-//! a step of a wanted key is compared in full, and any other key is looked up as if nothing
+//! A run of keys that are not wanted, with scalar values, is taken in one tight loop that looks
+//! at a word and a comma for each and at nothing else. Nothing rests on a guess: a key is passed
+//! over by its eight bytes only where these cannot end a wanted one, a wanted key is compared in
+//! full, one that comes after missing ones is sought a few steps ahead, and any other key is
+//! looked up as if nothing
 //! were known. (Mison speculates on the order of keys as well, but from positions, and takes
 //! the rest of the record on trust: Li et al., VLDB 2017.)
 //!
