@@ -29,6 +29,7 @@ mod rows;
 pub mod running;
 pub mod scan;
 mod session;
+mod sides;
 pub mod sink;
 pub mod source;
 pub mod suggest;

@@ -100,6 +100,11 @@ impl SourceTable {
         *self.used.lock() = Some(Arc::clone(used));
     }
 
+    /// Forgets what was read, for a run that starts over.
+    pub fn forget_scans(&self) {
+        self.scans.lock().clear();
+    }
+
     /// The scans planned so far; one per mention of the table in a plan.
     pub fn scans(&self) -> Vec<Arc<Scan>> {
         self.scans.lock().clone()

@@ -158,7 +158,7 @@ impl SourceFile {
     }
 
     /// Whether it can only be read front to back, and its size may not be known.
-    fn is_stream(&self) -> bool {
+    pub(crate) fn is_stream(&self) -> bool {
         match &self.place {
             Place::Local(_) => false,
             Place::Object(object) => object.is_stream(),

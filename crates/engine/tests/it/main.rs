@@ -3,6 +3,7 @@
 mod accounting;
 mod bad_input;
 mod common;
+mod joins;
 mod merging;
 mod model;
 mod overflow;
