@@ -98,10 +98,10 @@ pub fn joining_by_sorting(state: &SessionState, budget_bytes: usize) -> SessionS
     let options = state.config_mut().options_mut();
     options.optimizer.prefer_hash_join = false;
     // Both sides are sorted by every thread, and each sort keeps so much back for its merge:
-    // half of the budget for all of them.
+    // an eighth of the budget for all of them.
     let sorts = 2 * options.execution.target_partitions.max(1);
     let kept = &mut options.execution.sort_spill_reservation_bytes;
-    *kept = (*kept).min(budget_bytes / 2 / sorts);
+    *kept = (*kept).min(budget_bytes / 8 / sorts);
     state
 }
 

@@ -256,7 +256,7 @@ fn a_table_that_turns_out_too_large_to_be_held_is_joined_on_the_engine() {
     // Next to nothing as it is stored, and more than an eighth of the budget in memory.
     let mut text = String::from("k,rank,note\n1,one,a record that is malformed\n");
     let note = "y".repeat(40);
-    for rank in 0..300_000 {
+    for rank in 0..800_000 {
         text.push_str(&format!("{},{},{note}\n", 5 + rank % 4 * 100, rank % 2));
     }
     data.folder.write("dense.csv.gz", compressed(&text));
@@ -264,7 +264,7 @@ fn a_table_that_turns_out_too_large_to_be_held_is_joined_on_the_engine() {
         ON b.k = d.k WHERE b.id < 300 GROUP BY rank";
     let folder = data.folder.path().join("run");
     let small = Settings {
-        memory_bytes: 64 << 20,
+        memory_bytes: 128 << 20,
         max_bad: MaxBad::Count(1),
         rejected_folder: Some(folder.clone()),
         ..settings()
@@ -274,12 +274,12 @@ fn a_table_that_turns_out_too_large_to_be_held_is_joined_on_the_engine() {
     let answer = answered(plan.run().unwrap()).unwrap();
     let of_five = data.big.iter().take(300).filter(|(_, k)| *k == Some(5)).count() as u64;
     assert!(of_five > 0);
-    let expected: Vec<_> = [row(&[0, of_five * 75_000, of_five * 75_000])].into();
+    let expected: Vec<_> = [row(&[0, of_five * 200_000, of_five * 200_000])].into();
     assert_eq!(answer.rows(), expected);
     // Nothing is counted twice, and one path is told.
     let coverage = answer.coverage;
     assert!(!coverage.mergeable && coverage.complete);
-    assert_eq!((coverage.rows.done, coverage.rows.rejected), (330_000, 1));
+    assert_eq!((coverage.rows.done, coverage.rows.rejected), (830_000, 1));
     let copies = std::fs::read_to_string(folder.join("rejected/1.jsonl")).unwrap();
     assert_eq!(copies.lines().count(), 1, "{copies}");
 
