@@ -70,6 +70,18 @@ pub enum Error {
         /// What to do about it.
         hint: Option<String>,
     },
+    /// A program of the user's failed.
+    #[error("`{program}` {reason}{}{}", On(file), Said(said))]
+    Program {
+        /// Its name.
+        program: String,
+        /// The file that it worked on; empty if it was given none.
+        file: String,
+        /// How it ended: `ended with status 3`.
+        reason: String,
+        /// The last of what it wrote to standard error.
+        said: String,
+    },
     /// Input bytes that are not what their format demands, beyond single records.
     #[error("`{path}` is damaged{}: {reason}{}", At(offset), Hint(hint))]
     Corrupt {
@@ -198,6 +210,28 @@ impl fmt::Display for Hint<'_> {
     }
 }
 
+struct On<'a>(&'a str);
+
+impl fmt::Display for On<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            "" => Ok(()),
+            file => write!(f, ", working on `{file}`,"),
+        }
+    }
+}
+
+struct Said<'a>(&'a str);
+
+impl fmt::Display for Said<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            "" => f.write_str(" and said nothing on standard error"),
+            said => write!(f, " and said:\n{said}"),
+        }
+    }
+}
+
 struct At<'a>(&'a Option<u64>);
 
 impl fmt::Display for At<'_> {
@@ -255,6 +289,11 @@ impl Error {
     /// The operating system's refusal to do `action` to `path`.
     pub fn io(action: &'static str, path: impl AsRef<Path>, source: std::io::Error) -> Self {
         let path = path.as_ref().display().to_string();
+        // One of ours that came through `Read` or `Write`.
+        let source = match source.downcast::<Error>() {
+            Ok(ours) => return ours,
+            Err(source) => source,
+        };
         match source.kind() {
             std::io::ErrorKind::BrokenPipe => Error::ClosedPipe,
             std::io::ErrorKind::NotFound if action == "read" => {

@@ -21,6 +21,7 @@ pub mod memory;
 mod names;
 pub mod partial;
 pub mod plan;
+pub mod program;
 pub mod progress;
 mod prune;
 pub mod query;

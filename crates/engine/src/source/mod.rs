@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   URL ── listing ── files ── infer ── schema
-//!                       └── split ── splits ── read ─┬ input · compression   (bytes)
+//!                       └── split ── splits ── read ─┬ input · compression · program
 //!                                                    ├ blocks · cut          (whole records)
 //!                                                    └ decode · reject       (batches)
 //! ```
@@ -46,6 +46,7 @@ use blocks::Ends;
 
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
+use crate::program::Program;
 use crate::remote::StorageOptions;
 use crate::remote::object::Object;
 use crate::suggest;
@@ -84,6 +85,9 @@ pub struct SourceSpec {
     pub options: TextOptions,
     /// Types that override the inferred ones, by column name.
     pub schema: Option<SchemaRef>,
+    /// A program that each file's bytes go through, decompressed, before they are read as the
+    /// format; without a URL, one whose output is the source. Default: none.
+    pub exec: Option<Program>,
     /// How stores are reached, beyond what the environment says. Default: nothing.
     pub storage_options: StorageOptions,
 }
@@ -106,6 +110,7 @@ pub struct SourceFile {
     shown: Arc<str>,
     identity: Identity,
     compression: Compression,
+    program: Option<Program>,
     keys: Vec<(String, Option<String>)>,
     index: usize,
     /// Line numbers at offsets, found so far.
@@ -152,6 +157,11 @@ impl SourceFile {
         is_known.then(|| i64::try_from(nanos.div_euclid(1_000_000_000)).ok()).flatten()
     }
 
+    /// Whether its bytes are read as they are stored.
+    fn is_plain(&self) -> bool {
+        self.compression == Compression::None && self.program.is_none()
+    }
+
     /// Whether it is standard input, which can be read once.
     fn is_stdin(&self) -> bool {
         matches!(self.place, Place::Stdin)
@@ -190,7 +200,7 @@ impl SourceFile {
     /// Counts line ends from the nearest offset that was asked for before, so that many bad
     /// records cost one pass over the file together.
     pub(crate) fn line_at(&self, offset: u64) -> Result<u64> {
-        if self.is_stream() || self.compression != Compression::None {
+        if self.is_stream() || !self.is_plain() {
             return Ok(0);
         }
         let mut lines = self.lines.lock();
@@ -413,12 +423,12 @@ impl Source {
         Ok(packer.finish())
     }
 
-    /// Compressed files and standard input are read front to back. So are CSV files with
+    /// Compressed files, what goes through a program, and standard input are read front to back. So are CSV files with
     /// comments: whether a line is one depends on whether it starts inside quotes, and a
     /// comment may hold any number of quotes itself; and counted records: nothing but the count
     /// before it tells where one starts.
     fn can_be_cut(&self, file: &SourceFile) -> bool {
-        let is_stream = file.is_stream() || file.compression != Compression::None;
+        let is_stream = file.is_stream() || !file.is_plain();
         let has_comments = self.format.is_delimited() && self.dialect.comment.is_some();
         !(is_stream || has_comments || self.is_counted())
     }

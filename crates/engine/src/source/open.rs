@@ -12,7 +12,8 @@ use super::compression::{Compression, MAGIC_BYTES, decode};
 use super::decode;
 use super::format::{Dialect, Format};
 use super::input::{
-    Access, ByteInput, FileInput, Identity, JsonInput, OpenFile, ReaderInput, Watch,
+    Access, ByteInput, FileInput, Identity, JsonInput, OpenFile, ProgramInput, ProgramOutput,
+    ReaderInput, Watch,
 };
 use super::{
     Origin, Pending, Place, Source, SourceFile, SourceSpec, listing, override_types, parquet,
@@ -27,11 +28,29 @@ pub(super) fn open(
     stdin: Box<dyn Read + Send>,
     cancel: &Cancel,
 ) -> Result<Source> {
-    if spec.url == "-" {
-        return open_stdin(spec, stdin, cancel);
+    match (&spec.exec, spec.url.as_str()) {
+        (None, "-") => return open_stdin(spec, stdin, "standard input", cancel),
+        (Some(_), "-") => {
+            return Err(Error::usage_hint(
+                "standard input does not go through `exec`",
+                "pipe it through the program: program < input | tidemill …",
+            ));
+        }
+        (Some(program), "") => {
+            let output = Box::new(ProgramOutput::start(program, cancel)?);
+            let shown = format!("the output of `{}`", program.name());
+            return open_stdin(spec, output, &shown, cancel);
+        }
+        _ => {}
     }
     let found = listing::list(spec, cancel)?;
     let format = common_format(spec, &found)?;
+    if let (Some(program), Format::Parquet) = (&spec.exec, format) {
+        return Err(Error::usage_hint(
+            format!("Parquet cannot come from `{}`: it is read from its end", program.name()),
+            "`format` says what the program writes: csv, json, lines, …",
+        ));
+    }
     let dialect = spec.options.dialect(format)?;
     let mut key_fields = listing::key_fields(&found);
     // What a schema says of the folders' columns is not said of the files'.
@@ -69,6 +88,7 @@ pub(super) fn open(
                 shown: found.shown,
                 identity: found.identity,
                 compression,
+                program: spec.exec.clone(),
                 keys: found.keys,
                 index,
                 lines: Mutex::default(),
@@ -83,10 +103,18 @@ pub(super) fn open(
     source(spec, format, dialect, files, columns, key_fields, None)
 }
 
-fn open_stdin(spec: &SourceSpec, reader: Box<dyn Read + Send>, cancel: &Cancel) -> Result<Source> {
-    let Some(format) = spec.format else {
+/// What can be read once: standard input, or a program's output.
+fn open_stdin(
+    spec: &SourceSpec,
+    reader: Box<dyn Read + Send>,
+    shown: &str,
+    cancel: &Cancel,
+) -> Result<Source> {
+    // Of a program lines are expected, unless it is said what they are.
+    let format = spec.format.or_else(|| spec.exec.is_some().then_some(Format::Lines));
+    let Some(format) = format else {
         return Err(Error::usage_hint(
-            "standard input has no name that tells its format",
+            format!("{shown} has no name that tells its format"),
             format!(
                 "name it with --source-format (job file: source.format): {}",
                 Format::NAMES.join(", ")
@@ -95,7 +123,7 @@ fn open_stdin(spec: &SourceSpec, reader: Box<dyn Read + Send>, cancel: &Cancel) 
     };
     if format == Format::Parquet {
         return Err(Error::usage_hint(
-            "Parquet cannot be read from standard input: it is read from its end",
+            format!("Parquet cannot be read from {shown}: it is read from its end"),
             "write it to a file first",
         ));
     }
@@ -112,14 +140,15 @@ fn open_stdin(spec: &SourceSpec, reader: Box<dyn Read + Send>, cancel: &Cancel) 
             Ok(0) => break,
             Ok(count) => filled += count,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => cancel.check()?,
-            Err(error) => return Err(Error::io("read", "standard input", error)),
+            Err(error) => return Err(Error::io("read", shown, error)),
         }
     }
     let file = Arc::new(SourceFile {
         place: Place::Stdin,
-        shown: "standard input".into(),
+        shown: shown.into(),
         identity: Identity { device: 0, inode: 0, size: 0, modified_ns: 0 },
         compression: Compression::from_magic(&magic[..filled]),
+        program: None,
         keys: Vec::new(),
         index: 0,
         lines: Mutex::default(),
@@ -134,7 +163,7 @@ fn open_stdin(spec: &SourceSpec, reader: Box<dyn Read + Send>, cancel: &Cancel) 
     let columns = columns(spec, format, &mut sample)?;
     drop(sample);
     let pending = Arc::try_unwrap(shared)
-        .map_err(|_| Error::Internal("standard input is still being sampled".into()))?
+        .map_err(|_| Error::Internal(format!("{shown} is still being sampled")))?
         .into_inner();
     source(spec, format, dialect, files, columns, Vec::new(), Some(pending))
 }
@@ -159,7 +188,8 @@ fn common_format(spec: &SourceSpec, found: &[listing::Found]) -> Result<Format> 
     }
     let mut first: Option<(Format, &listing::Found)> = None;
     for file in found {
-        let Some(format) = Format::from_path(&file.name) else {
+        let told = Format::from_path(&file.name);
+        let Some(format) = told.or_else(|| spec.exec.is_some().then_some(Format::Lines)) else {
             return Err(Error::usage_hint(
                 format!("cannot tell the format of `{}` from its name", file.shown),
                 format!(
@@ -285,9 +315,10 @@ fn nothing_to_infer(spec: &SourceSpec, format: Format) -> Result<Columns> {
     match &spec.schema {
         Some(schema) => Ok(Columns { fields: schema.fields().to_vec(), file: 0 }),
         None => Err(Error::Corrupt {
-            path: match spec.url.as_str() {
-                "-" => "standard input".into(),
-                url => shown(url),
+            path: match (spec.url.as_str(), &spec.exec) {
+                ("-", _) => "standard input".into(),
+                ("", Some(program)) => format!("the output of {}", program.name()),
+                (url, _) => shown(url),
             },
             offset: None,
             reason: format!("there is no {format} data to tell the columns from"),
@@ -460,21 +491,25 @@ pub(super) fn stream(
     watch: Watch,
     limit: Option<u64>,
 ) -> Result<(Blocks, Option<Arc<OpenFile>>)> {
+    let cancel = watch.cancel.clone();
     let (input, open): (Box<dyn ByteInput>, _) = match stdin {
         Some(input) => (input, None),
         None => {
             let access = limit.map_or(Access::Sample, Access::Until);
             let open = Arc::new(OpenFile::open(file, access, &watch)?);
-            let counted_to = match file.compression {
-                Compression::None => limit.unwrap_or(file.size()),
+            let counted_to = match limit {
+                Some(limit) if file.is_plain() => limit,
                 _ => file.size(),
             };
             (Box::new(FileInput::new(open.clone(), 0, counted_to, watch)), Some(open))
         }
     };
-    let is_stored = file.compression == Compression::None;
+    let is_stored = file.is_plain();
     let stored_bytes = (!file.is_stream()).then_some(file.size());
     let mut input = decode(input, file.compression, &file.shown, stored_bytes)?;
+    if let Some(program) = &file.program {
+        input = Box::new(ProgramInput::start(program, input, &file.shown, &cancel)?);
+    }
     if format == Format::Json {
         input = Box::new(JsonInput::new(input, file.shown.clone()));
     }

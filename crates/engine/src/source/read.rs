@@ -15,7 +15,6 @@ use tidemill_text::cut::{self, Cutter};
 use tidemill_text::{Bad, Decode, Decoded, Options, Predicate, values};
 
 use super::blocks::{Block, Blocks, RECORD_BYTES_MAX};
-use super::compression::Compression;
 use super::decode::{self, Fault};
 use super::format::{Format, Mismatch};
 use super::input::{Access, ByteInput, FileInput, OpenFile, ReaderInput, Watch};
@@ -384,7 +383,7 @@ impl SplitReader {
             let stdin = if file.is_stdin() {
                 let Some(pending) = self.source.stdin.lock().take() else {
                     return Err(Error::usage_hint(
-                        "standard input can be read only once",
+                        format!("{} can be read only once", file.shown),
                         "a query that reads it twice needs a file",
                     ));
                 };
@@ -645,7 +644,7 @@ pub(super) fn find_starts(source: &Source, splits: &mut [Split], cancel: &Cancel
         {
             at += 1;
         }
-        if file.compression != Compression::None || source.format == Format::Parquet {
+        if !file.is_plain() || source.format == Format::Parquet {
             continue;
         }
         let mut wanted = splits[first..at].iter_mut().filter(|s| s.pieces[0].range.start > 0);
