@@ -137,7 +137,8 @@ fn a_file_is_what_a_program_makes_of_it() {
         [("csv", &["gzip", "-9"][..]), ("json", &["gzip"]), ("parquet", &["gzip"])]
     {
         let out = format!("{format}/{{k}}.{format}.gz");
-        let mut words = vec!["query", sql, "-o", &out, "--format", format];
+        let mut words =
+            vec!["query", sql, "--source-format", "lines", "-o", &out, "--format", format];
         program.iter().for_each(|word| words.extend(["--sink-exec", word]));
         place.ok(&words);
         if format != "parquet" {
