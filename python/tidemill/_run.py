@@ -17,6 +17,7 @@ def query(
     *,
     source_format: str | None = None,
     schema: str | None = None,
+    layouts: str | None = None,
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -46,6 +47,9 @@ def query(
         ``lines`` where the suffix does not tell.
     schema : str, optional
         Column types that override the inferred ones: ``"id BIGINT, ts TIMESTAMP"``.
+    layouts : str, optional
+        Whether the files may have different columns: ``union`` (the default: they are unified by
+        name) or ``same`` (only the first file is looked at beforehand).
     null : str or sequence of str
         Strings that mean null, besides the empty field.
     header : bool, optional
@@ -96,6 +100,7 @@ def query(
     source = _source(
         source_format,
         schema,
+        layouts,
         null,
         header,
         delimiter,
@@ -117,6 +122,7 @@ def read_text(
     where: str | None = None,
     format: str | None = None,
     schema: str | None = None,
+    layouts: str | None = None,
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -148,7 +154,7 @@ def read_text(
     format : str, optional
         ``csv``, ``tsv``, ``json``, ``access-log``, ``syslog``, ``logfmt`` or ``lines`` where
         the suffix does not tell.
-    schema, null, header, delimiter, quote, escape, comment, strict, mismatch, framing : optional
+    schema, layouts, null, header, delimiter, quote, escape, comment, strict, mismatch, framing : optional
         As in `query`.
     storage_options : mapping, optional
         As in `query`.
@@ -173,6 +179,7 @@ def read_text(
     source = _source(
         format,
         schema,
+        layouts,
         null,
         header,
         delimiter,
@@ -192,6 +199,7 @@ def read_text(
 def _source(
     source_format: str | None,
     schema: str | None,
+    layouts: str | None,
     null: str | Sequence[str],
     header: bool | None,
     delimiter: str | None,
@@ -206,6 +214,7 @@ def _source(
     return {
         "source_format": source_format,
         "schema": schema,
+        "layouts": layouts,
         "null": [null] if isinstance(null, str) else list(null),
         "header": header,
         "delimiter": _character("delimiter", delimiter),

@@ -314,6 +314,10 @@ pub struct SourceArgs {
     /// Column types that override the inferred ones: 'id BIGINT, ts TIMESTAMP'
     #[arg(long, value_name = "COLUMNS")]
     pub schema: Option<String>,
+    /// Whether the files may have different columns: union, by name, or same, in which case only
+    /// the first file is looked at beforehand [default: union]
+    #[arg(long, value_name = "union|same")]
+    pub layouts: Option<String>,
     /// A string that means null, besides the empty field (repeatable)
     #[arg(long, value_name = "STRING")]
     pub null: Vec<String>,

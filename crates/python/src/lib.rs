@@ -38,6 +38,7 @@ struct RawWritten {
 struct SourceOptions {
     source_format: Option<String>,
     schema: Option<String>,
+    layouts: Option<String>,
     null: Vec<String>,
     header: Option<bool>,
     delimiter: Option<u8>,
@@ -112,6 +113,7 @@ impl SourceOptions {
                 .as_deref()
                 .map(tidemill_engine::query::schema_from_sql)
                 .transpose()?,
+            layouts: self.layouts.as_deref().map(str::parse).transpose()?,
             storage_options: storage(&self.storage_options)?,
         })
     }

@@ -91,6 +91,7 @@ impl SourceArgs {
                 .as_deref()
                 .map(tidemill_engine::query::schema_from_sql)
                 .transpose()?,
+            layouts: self.layouts.as_deref().map(str::parse).transpose()?,
             storage_options: self.storage.options()?,
         })
     }

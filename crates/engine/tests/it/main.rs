@@ -3,6 +3,7 @@
 mod accounting;
 mod bad_input;
 mod common;
+mod layouts;
 mod merging;
 mod model;
 mod overflow;
