@@ -31,7 +31,7 @@ document.addEventListener("DOMContentLoaded", () => {
         if (kind.includes("highlight-text")) continue;
         const code = block.querySelector("pre").textContent;
         const text = kind.includes("highlight-console") ? commands(code)
-            : kind.includes("highlight-pycon") ? statements(code) : code;
+            : code.startsWith(">>> ") ? statements(code) : code;
         const button = document.createElement("button");
         button.className = "copy";
         button.type = "button";
