@@ -52,11 +52,17 @@ say "clippy"
 cargo clippy --release --locked --workspace --all-targets -- --deny warnings || fault "clippy"
 
 say "Python"
-"$python" -m compileall -q python tests || fault "Python files that do not compile"
+"$python" -m compileall -q python tests docs || fault "Python files that do not compile"
 if command -v ruff > /dev/null; then
-    ruff check python tests && ruff format --check python tests || fault "ruff"
+    ruff check python tests docs && ruff format --check python tests docs || fault "ruff"
 else
     say "ruff is not installed: its checks are left out (pip install ruff)"
+fi
+# mypy, and the stub against the native module, are among the tests.
+if command -v basedpyright > /dev/null; then
+    basedpyright || fault "basedpyright"
+else
+    say "basedpyright is not installed: its checks are left out (pip install basedpyright)"
 fi
 
 say "shell"

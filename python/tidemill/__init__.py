@@ -12,39 +12,53 @@ Results go without copying into whatever speaks Arrow:
 [{'one': 1, 'letter': 'a'}]
 """
 
+from tidemill._coverage import Coverage
 from tidemill._errors import (
     BadRecordError,
     CorruptFileError,
     InputOutputError,
     InternalError,
     MemoryLimitError,
+    MissingPackageError,
     NotFoundError,
     OutputExistsError,
     TidemillError,
     UsageError,
 )
+from tidemill._explain import Explain
+from tidemill._job import Job
 from tidemill._jobs import jobs
-from tidemill._result import Batch, Result, Schema, Written
-from tidemill._run import query, read_text, run
+from tidemill._result import Batch, Result, Written
+from tidemill._run import explain, head, merge, query, read_text, run, schema
+from tidemill._schema import Schema, SourceSchema
 from tidemill._tidemill import __version__
 
 __all__ = [
     "BadRecordError",
     "Batch",
     "CorruptFileError",
+    "Coverage",
+    "Explain",
     "InputOutputError",
     "InternalError",
+    "Job",
     "MemoryLimitError",
+    "MissingPackageError",
     "NotFoundError",
     "OutputExistsError",
     "Result",
     "Schema",
+    "SourceSchema",
     "TidemillError",
     "UsageError",
     "Written",
     "__version__",
+    "explain",
+    "head",
     "jobs",
+    "merge",
     "query",
     "read_text",
     "run",
+    "schema",
 ]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
+import warnings
 from typing import Any
 
 
@@ -46,6 +49,10 @@ class MemoryLimitError(TidemillError, MemoryError):
     """The memory budget is too small, even with spilling."""
 
 
+class MissingPackageError(TidemillError, ModuleNotFoundError):
+    """A package that a method converts to is not installed."""
+
+
 class InternalError(TidemillError, RuntimeError):
     """A fault of this package; please report it."""
 
@@ -64,3 +71,12 @@ def in_python(message: str) -> str:
         lambda found: found[1].replace("-", "_") + "=",
         message,
     )
+
+
+def warn(message: str) -> None:
+    """Warn, at the line of the caller's that is outside of this package."""
+    here = os.path.dirname(__file__) + os.sep
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(here):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(in_python(message), RuntimeWarning, stacklevel=level)

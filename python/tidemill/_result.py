@@ -3,52 +3,45 @@
 from __future__ import annotations
 
 import html
+import importlib
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidemill._tidemill import RawBatch, RawResult, RawSchema, RawWritten
+from tidemill import _table
+from tidemill._coverage import Coverage
+from tidemill._errors import MissingPackageError, UsageError
+from tidemill._schema import Schema
+from tidemill._tidemill import RawBatch, RawResult, RawWritten
+from tidemill._words import counted, grouped, human_bytes
 
-_SHOWN = 20
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
 
+T = TypeVar("T")
 
-class Schema:
-    """The columns of a result.
-
-    Exports ``__arrow_c_schema__``, so that ``pyarrow.schema(result.schema)`` works.
-    """
-
-    def __init__(self, raw: RawSchema) -> None:
-        self._raw = raw
-
-    @property
-    def names(self) -> list[str]:
-        """The columns' names in order."""
-        return [name for name, _ in self._raw.columns()]
-
-    @property
-    def types(self) -> list[str]:
-        """The columns' types in order, in SQL's words."""
-        return [sql_type for _, sql_type in self._raw.columns()]
-
-    def __len__(self) -> int:
-        """Count the columns."""
-        return len(self._raw.columns())
-
-    def __repr__(self) -> str:
-        """Show names and types."""
-        return f"Schema({', '.join(f'{name} {kind}' for name, kind in self._raw.columns())})"
-
-    def __arrow_c_schema__(self) -> object:
-        """Export the schema as an Arrow PyCapsule."""
-        return self._raw.capsule()
+_ROWS_SHOWN = 20
+_TERMINAL_CELL_CHARS = 80
+_NOTEBOOK_CELL_CHARS = 400
 
 
 class Batch:
     """Some rows of a result.
 
     Exports ``__arrow_c_array__``, so that ``pyarrow.record_batch(batch)`` works.
+
+    Examples
+    --------
+    >>> import tidemill as tm
+    >>> for batch in tm.query("SELECT 1 AS one"):
+    ...     print(len(batch), batch.to_pylist())
+    1 [{'one': 1}]
     """
 
     def __init__(self, raw: RawBatch) -> None:
@@ -59,13 +52,30 @@ class Batch:
         """The number of rows."""
         return self._raw.num_rows
 
+    @property
+    def schema(self) -> Schema:
+        """The columns."""
+        return Schema(self._raw.schema)
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """Give the rows as dictionaries of Python's own objects; see `Result.to_pylist`."""
+        return self._raw.rows()
+
     def __len__(self) -> int:
         """Count the rows."""
         return self._raw.num_rows
 
+    def __repr__(self) -> str:
+        """Show the columns and the number of rows."""
+        return f"Batch({counted(self.num_rows, 'row')} of {', '.join(self.schema.names)})"
+
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
         """Export the rows as Arrow PyCapsules."""
         return self._raw.capsules()
+
+    def __arrow_c_schema__(self) -> object:
+        """Export the columns as an Arrow PyCapsule."""
+        return self._raw.schema.capsule()
 
 
 class Result:
@@ -73,16 +83,31 @@ class Result:
 
     A result is an Arrow stream (``__arrow_c_stream__``): hand it to ``pyarrow.table``,
     ``polars.DataFrame``, ``pandas.DataFrame.from_arrow`` or DuckDB, or iterate over its
-    batches. A result that is dropped stops its run.
+    batches. `show`, and looking at it in a notebook, leave its rows where they are. A result
+    that is closed or dropped stops its run; several may be read at the same time, from any
+    threads.
 
     Examples
     --------
-    >>> import pyarrow, tidemill as tm
+    >>> import tidemill as tm
     >>> result = tm.query("SELECT 1 AS x UNION ALL SELECT 2 ORDER BY x")
-    >>> sum(batch.num_rows for batch in result)
-    2
+    >>> result.show()
+         x
+    BIGINT
+    ------
+         1
+         2
+    2 rows
+    >>> result.to_pylist()
+    [{'x': 1}, {'x': 2}]
     >>> result.coverage["complete"]
     True
+
+    A batch at a time, in bounded memory:
+
+    >>> with tm.query("SELECT 1 AS x UNION ALL SELECT 2") as result:
+    ...     sum(batch.num_rows for batch in result)
+    2
     """
 
     def __init__(self, raw: RawResult) -> None:
@@ -94,9 +119,174 @@ class Result:
         return Schema(self._raw.schema)
 
     @property
-    def coverage(self) -> dict[str, Any] | None:
-        """What the result rests on; ``None`` before all rows have been read."""
-        return json.loads(self._raw.coverage)
+    def coverage(self) -> Coverage | None:
+        """What the result rests on; ``None`` before all rows have been computed."""
+        coverage: Coverage | None = json.loads(self._raw.coverage)
+        return coverage
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Read all rows into a PyArrow table, without copying them.
+
+        Returns
+        -------
+        pyarrow.Table
+
+        Raises
+        ------
+        MissingPackageError
+            If PyArrow is not installed.
+
+        Examples
+        --------
+        >>> import tidemill as tm
+        >>> tm.query("SELECT 1 AS one").to_arrow().column("one").to_pylist()
+        [1]
+        """
+        arrow = _package("pyarrow", "to_arrow()", "pyarrow")
+        table: pyarrow.Table = self._taken_by(arrow.table)
+        return table
+
+    def to_polars(self) -> polars.DataFrame:
+        """Read all rows into a Polars data frame, without copying most of them.
+
+        Returns
+        -------
+        polars.DataFrame
+
+        Raises
+        ------
+        MissingPackageError
+            If Polars is not installed.
+
+        Examples
+        --------
+        >>> import tidemill as tm
+        >>> tm.query("SELECT 1 AS one").to_polars().rows()
+        [(1,)]
+        """
+        package = _package("polars", "to_polars()", "polars")
+        frame: polars.DataFrame = self._taken_by(package.DataFrame)
+        return frame
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Read all rows into a pandas data frame.
+
+        Whole numbers and booleans of which some are null become pandas' ``Int64``, ``boolean``
+        and so on: as floats, large numbers would no longer be what they were.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Raises
+        ------
+        MissingPackageError
+            If pandas or PyArrow, which it converts with, is not installed.
+
+        Examples
+        --------
+        >>> import tidemill as tm
+        >>> tm.query("SELECT 1 AS one, 'a' AS letter").to_pandas()
+           one letter
+        0    1      a
+        """
+        package = _package("pandas", "to_pandas()", "pandas pyarrow")
+        arrow = _package("pyarrow", "to_pandas()", "pandas pyarrow")
+        table: pyarrow.Table = self._taken_by(arrow.table)
+        nullable = {
+            getattr(arrow, f"{sign}int{bits}")(): getattr(package, f"{letter}Int{bits}Dtype")()
+            for sign, letter in (("", ""), ("u", "U"))
+            for bits in (8, 16, 32, 64)
+        }
+        nullable[arrow.bool_()] = package.BooleanDtype()
+        frame: pandas.DataFrame = table.to_pandas()
+        for i, column in enumerate(table.columns):
+            if column.null_count and column.type in nullable:
+                frame.isetitem(i, column.to_pandas(types_mapper=nullable.get))
+        return frame
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """Read all rows as dictionaries of Python's own objects.
+
+        Needs no other package. Numbers are ``int``, ``float`` or ``decimal.Decimal``; dates and
+        times are those of ``datetime``; lists are ``list``, structs and maps ``dict``.
+
+        Returns
+        -------
+        list of dict
+
+        Raises
+        ------
+        UsageError
+            For a value that Python has no object for, such as a date after the year 9999.
+
+        Examples
+        --------
+        >>> import tidemill as tm
+        >>> tm.query("SELECT DATE '2026-11-01' AS day, [1, 2] AS list").to_pylist()
+        [{'day': datetime.date(2026, 11, 1), 'list': [1, 2]}]
+        """
+        return [row for batch in self for row in batch.to_pylist()]
+
+    def show(self, rows: int = _ROWS_SHOWN) -> None:
+        """Print the first rows; they stay in the result.
+
+        On a terminal, columns that do not fit are left out, and named.
+
+        Parameters
+        ----------
+        rows : int
+            How many at most.
+
+        Raises
+        ------
+        UsageError
+            If the rows have been read.
+
+        Examples
+        --------
+        >>> import tidemill as tm
+        >>> tm.query("SELECT 'ann' AS user, 1.5 AS seconds").show()
+        user  seconds
+        TEXT   DOUBLE
+        ----  -------
+        ann       1.5
+        1 row
+        """
+        if rows < 1:
+            raise UsageError(f"`rows` must be at least 1, not {rows}")
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        cells, has_more = self._raw.peek(rows, _TERMINAL_CELL_CHARS)
+        text = _table.as_text(self._columns(), cells, width)
+        notes = [_count(len(cells), has_more), *self._said()]
+        print(text + "\n".join(notes))
+
+    def close(self) -> None:
+        """Stop the run; rows that have not been read are lost.
+
+        Examples
+        --------
+        >>> import tidemill as tm
+        >>> result = tm.query("SELECT 1 AS one")
+        >>> result.close()
+        >>> result.to_pylist()
+        Traceback (most recent call last):
+        tidemill._errors.UsageError: this result is closed
+        """
+        self._raw.close()
+
+    def __enter__(self) -> Result:
+        """Give the result, to be closed at the end of the block."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the result."""
+        self.close()
 
     def __iter__(self) -> Iterator[Batch]:
         """Read the rows as batches."""
@@ -113,48 +303,90 @@ class Result:
 
     def __repr__(self) -> str:
         """Show the columns; no row is computed for it."""
-        return f"Result({', '.join(self.schema.names)})"
+        columns = ", ".join(f"{name} {kind}" for name, kind in self.schema)
+        return f"Result({columns}{'' if self._raw.is_open else '; its rows have been taken'})"
 
     def _repr_html_(self) -> str:
         """Show the first rows in a notebook; they stay in the result."""
-        names = self.schema.names
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-        if self._raw.is_taken():
-            return f"<table><tr>{head}</tr></table><p>the rows have been handed over</p>"
-        lines, more = self._raw.peek(_SHOWN)
-        rows = [json.loads(line) for line in lines.splitlines()]
-        cells = (
-            "".join(f"<td>{html.escape(_shown(row[name]))}</td>" for name in names) for row in rows
-        )
-        body = "".join(f"<tr>{row}</tr>" for row in cells)
-        rest = f"<p>the first {_SHOWN} rows</p>" if more else ""
-        return f"<table><tr>{head}</tr>{body}</table>{rest}"
+        if not self._raw.is_open:
+            notes = ["the rows have been taken", *map(html.escape, self._said())]
+            return _table.as_html(self._columns(), [], _with_warnings(notes, self.coverage))
+        cells, has_more = self._raw.peek(_ROWS_SHOWN, _NOTEBOOK_CELL_CHARS)
+        notes = [_count(len(cells), has_more), *map(html.escape, self._said())]
+        return _table.as_html(self._columns(), cells, _with_warnings(notes, self.coverage))
+
+    def _columns(self) -> list[_table.Column]:
+        return [(name, kind, is_number) for name, kind, _, is_number in self._raw.schema.columns()]
+
+    def _said(self) -> list[str]:
+        # What rests on no file has nothing to say.
+        coverage = self.coverage
+        if coverage is None or (coverage["complete"] and not coverage["files"]):
+            return []
+        line = self._raw.coverage_line
+        return [] if line is None else [line]
+
+    def _taken_by(self, consumer: Callable[[Result], T]) -> T:
+        try:
+            return consumer(self)
+        except Exception:
+            # Ctrl-C that the consumer has made an error of is raised by this call.
+            failure = self._failure()
+            if failure is None:
+                raise
+        raise failure
+
+    def _failure(self) -> BaseException | None:
+        return self._raw.failure
 
 
-def _shown(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False)
+def _package(name: str, method: str, install: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+    raise MissingPackageError(
+        f"`{method}` needs the package `{name}`\nhint: pip install {install}", name=name
+    )
+
+
+def _count(rows: int, has_more: bool) -> str:
+    return f"the first {counted(rows, 'row')}; there are more" if has_more else counted(rows, "row")
+
+
+def _with_warnings(notes: list[str], coverage: Coverage | None) -> list[str]:
+    if coverage is None or (coverage["complete"] and not coverage["rows"]["rejected"]):
+        return notes
+    return [*notes[:-1], f"!{notes[-1]}"]
 
 
 @dataclass(frozen=True)
 class Written:
-    """What a job has written to its sink.
+    r"""What a run has written.
 
     Attributes
     ----------
     files : int
         How many files; 0 for standard output.
     rows : int
-        Rows in all of them.
+        Rows in all of them; of a partial table its groups.
     bytes : int
         Bytes in all of them.
     paths : list of str
         The first few paths.
     root : str
         The folder that holds them.
-    coverage : dict
+    coverage : Coverage
         What the result rests on.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, tidemill as tm
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "one.csv")
+    >>> written = tm.query("SELECT 1 AS one", output=path)
+    >>> written.files, written.rows, path.read_text()
+    (1, 1, 'one\n1\n')
     """
 
     files: int
@@ -162,8 +394,20 @@ class Written:
     bytes: int
     paths: list[str]
     root: str
-    coverage: dict[str, Any]
+    coverage: Coverage = field(repr=False)
+    _line: str = field(repr=False, compare=False)
 
     @classmethod
     def _of(cls, raw: RawWritten) -> Written:
-        return cls(raw.files, raw.rows, raw.bytes, raw.paths, raw.root, json.loads(raw.coverage))
+        coverage: Coverage = json.loads(raw.coverage)
+        return cls(raw.files, raw.rows, raw.bytes, raw.paths, raw.root, coverage, raw.coverage_line)
+
+    def __str__(self) -> str:
+        """Say it as the command line does."""
+        what = "standard output"
+        if self.files == 1:
+            what = f"`{self.paths[0]}`"
+        elif self.files > 1:
+            what = f"{grouped(self.files)} files in `{self.root}`"
+        size = human_bytes(self.bytes)
+        return f"wrote {what}: {counted(self.rows, 'row')}, {size}\n{self._line}"

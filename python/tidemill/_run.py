@@ -1,22 +1,35 @@
-"""The verbs: ``query``, ``read_text`` and ``run``."""
+"""The verbs: ``query``, ``read_text``, ``head``, ``schema``, ``explain``, ``run``, ``merge``."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
-from tidemill import _tidemill
+from tidemill import _job, _options, _tidemill
 from tidemill._errors import UsageError
+from tidemill._explain import Explain
+from tidemill._job import Job
 from tidemill._result import Result, Written
+from tidemill._schema import Schema, SourceSchema
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+Path = str | os.PathLike[str]
+
+
+@overload
+def query(sql: str, *, output: None = None, **options: Unpack[_options.Reading]) -> Result: ...
+@overload
+def query(sql: str, *, output: Path, **options: Unpack[_options.QueryWriting]) -> Written: ...
 
 
 def query(
     sql: str,
     *,
     source_format: str | None = None,
-    schema: str | None = None,
+    schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
     null: str | Sequence[str] = (),
     header: bool | None = None,
@@ -31,7 +44,12 @@ def query(
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
-) -> Result:
+    output: Path | None = None,
+    format: str | None = None,
+    overwrite: bool | None = None,
+    max_files: int | None = None,
+    progress: bool | None = None,
+) -> Result | Written:
     r"""Answer SQL straight over files.
 
     The query is planned when this returns, and computed in the background from then on.
@@ -45,8 +63,9 @@ def query(
     source_format : str, optional
         ``csv``, ``tsv``, ``json``, ``access-log``, ``syslog``, ``logfmt``, ``parquet`` or
         ``lines`` where the suffix does not tell.
-    schema : str, optional
-        Column types that override the inferred ones: ``"id BIGINT, ts TIMESTAMP"``.
+    schema : str, mapping or Schema, optional
+        Column types that override the inferred ones: ``"id BIGINT, ts TIMESTAMP"``, or
+        ``{"id": "BIGINT"}``.
     layouts : str, optional
         Whether the files may have different columns: ``union`` (the default: they are unified by
         name) or ``same`` (only the first file is looked at beforehand).
@@ -73,10 +92,24 @@ def query(
         Default: the machine's cores.
     max_bad : str or int, optional
         How many malformed records to skip: ``100`` or ``"1%"``. Default: none.
+    output : path or str, optional
+        Write the result to a file, or to one file per value with columns in braces:
+        ``"out/{day}.csv"``.
+    format : str, optional
+        How ``output`` is written: ``csv``, ``tsv``, ``json``, ``parquet``, ``arrow`` or
+        ``text``. Default: what its suffix says.
+    overwrite : bool, optional
+        Replace existing files of the names that are written. Default: false.
+    max_files : int, optional
+        The most files that a name with columns may stand for. Default: 10,000.
+    progress : bool, optional
+        Show how far the run is while it is waited for. Default: in a notebook and where
+        standard error is a terminal, after half a second.
 
     Returns
     -------
-    Result
+    Result or Written
+        `Written` once the files are in place, with ``output``; otherwise a `Result`.
 
     Raises
     ------
@@ -84,44 +117,55 @@ def query(
         For SQL or options that cannot be carried out.
     NotFoundError
         If a file is not there.
+    OutputExistsError
+        If ``output`` is there already.
 
     Examples
     --------
-    >>> import pathlib, tempfile, pyarrow, tidemill as tm
+    >>> import pathlib, tempfile, tidemill as tm
     >>> path = pathlib.Path(tempfile.mkdtemp(), "hits.csv")
     >>> _ = path.write_text("page,user\n/,ann\n/,bob\n/buy,ann\n")
     >>> result = tm.query(f"SELECT page, unique(user) AS users FROM '{path}' GROUP BY page "
     ...                   "ORDER BY page")
-    >>> pyarrow.table(result).to_pylist()
+    >>> result.to_pylist()
     [{'page': '/', 'users': 2}, {'page': '/buy', 'users': 1}]
     >>> result.coverage["rows"]["done"]
     3
     """
-    source = _source(
-        source_format,
-        schema,
-        layouts,
-        null,
-        header,
-        delimiter,
-        quote,
-        escape,
-        comment,
-        strict,
-        mismatch,
-        framing,
-        storage_options,
+    source = _options.source(
+        source_format=source_format,
+        schema=schema,
+        layouts=layouts,
+        null=null,
+        header=header,
+        delimiter=delimiter,
+        quote=quote,
+        escape=escape,
+        comment=comment,
+        strict=strict,
+        mismatch=mismatch,
+        framing=framing,
+        storage_options=storage_options,
     )
-    return Result(_tidemill.query(sql, source, _limits(memory, threads, max_bad)))
+    sink = _options.sink(
+        output=output,
+        format=format,
+        overwrite=overwrite,
+        max_files=max_files,
+        storage_options=storage_options,
+        has_output=False,
+    )
+    limits = _options.limits(memory, threads, max_bad, progress)
+    return _job.result_or_written(_tidemill.query(sql, source, sink, limits))
 
 
 def read_text(
-    url: str | os.PathLike[str],
+    url: Path,
     *,
     columns: Sequence[str] | None = None,
     where: str | None = None,
     format: str | None = None,
-    schema: str | None = None,
+    schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
     null: str | Sequence[str] = (),
     header: bool | None = None,
@@ -136,6 +180,7 @@ def read_text(
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
+    progress: bool | None = None,
 ) -> Result:
     r"""Read log text as an Arrow stream, its rows in the order of the input.
 
@@ -154,11 +199,13 @@ def read_text(
     format : str, optional
         ``csv``, ``tsv``, ``json``, ``access-log``, ``syslog``, ``logfmt`` or ``lines`` where
         the suffix does not tell.
-    schema, layouts, null, header, delimiter, quote, escape, comment, strict, mismatch, framing : optional
+    layouts : str, optional
+        As in `query`.
+    schema, null, header, delimiter, quote, escape, comment, strict, mismatch, framing : optional
         As in `query`.
     storage_options : mapping, optional
         As in `query`.
-    memory, threads, max_bad : optional
+    memory, threads, max_bad, progress : optional
         As in `query`.
 
     Returns
@@ -167,118 +214,292 @@ def read_text(
 
     Examples
     --------
-    >>> import pathlib, tempfile, pyarrow, tidemill as tm
+    >>> import pathlib, tempfile, tidemill as tm
     >>> path = pathlib.Path(tempfile.mkdtemp(), "hits.log")
     >>> _ = path.write_text('{"user": {"name": "ann", "id": 1}, "ms": 20}\n'
     ...                     '{"user": {"name": "bob", "id": 2}, "ms": 7}\n')
     >>> result = tm.read_text(path, columns=["user.name", "ms"], where="ms > 10", format="json")
-    >>> pyarrow.table(result).to_pylist()
+    >>> result.to_pylist()
     [{'user.name': 'ann', 'ms': 20}]
     """
-    path = os.fspath(url)
-    source = _source(
-        format,
-        schema,
-        layouts,
-        null,
-        header,
-        delimiter,
-        quote,
-        escape,
-        comment,
-        strict,
-        mismatch,
-        framing,
-        storage_options,
+    source = _options.source(
+        source_format=format,
+        schema=schema,
+        layouts=layouts,
+        null=null,
+        header=header,
+        delimiter=delimiter,
+        quote=quote,
+        escape=escape,
+        comment=comment,
+        strict=strict,
+        mismatch=mismatch,
+        framing=framing,
+        storage_options=storage_options,
     )
-    limits = _limits(memory, threads, max_bad)
+    limits = _options.limits(memory, threads, max_bad, progress)
     wanted = None if columns is None else list(columns)
-    return Result(_tidemill.read_text(path, wanted, where, source, limits))
+    return Result(_tidemill.read_text(os.fspath(url), wanted, where, source, limits))
 
 
-def _source(
-    source_format: str | None,
-    schema: str | None,
-    layouts: str | None,
-    null: str | Sequence[str],
-    header: bool | None,
-    delimiter: str | None,
-    quote: str | None,
-    escape: str | None,
-    comment: str | None,
-    strict: bool | None,
-    mismatch: str | None,
-    framing: str | None,
-    storage_options: Mapping[str, object] | None,
-) -> dict[str, Any]:
-    return {
-        "source_format": source_format,
-        "schema": schema,
-        "layouts": layouts,
-        "null": [null] if isinstance(null, str) else list(null),
-        "header": header,
-        "delimiter": _character("delimiter", delimiter),
-        "quote": _character("quote", quote) if quote else None,
-        "quoted": None if quote is None else quote != "",
-        "escape": _character("escape", escape),
-        "comment": _character("comment", comment),
-        "strict": strict,
-        "mismatch": mismatch,
-        "framing": framing,
-        "storage_options": _storage(storage_options),
-    }
-
-
-def _storage(options: Mapping[str, object] | None) -> list[tuple[str, str]]:
-    pairs = []
-    for name, value in (options or {}).items():
-        if isinstance(value, bool):
-            value = str(value).lower()
-        elif not isinstance(value, str | int | float):
-            raise UsageError(
-                f"storage option `{name}` must be a str, a number or a bool, not "
-                f"{type(value).__name__}"
-            )
-        pairs.append((name, str(value)))
-    return pairs
-
-
-def run(
-    job: str | os.PathLike[str] | Mapping[str, Any],
+def head(
+    url: Path,
+    rows: int = 10,
     *,
-    set: Mapping[str, Any] | None = None,
-    output: str | os.PathLike[str] | None = None,
-    format: str | None = None,
-    overwrite: bool | None = None,
-    max_files: int | None = None,
+    source_format: str | None = None,
+    schema: str | Mapping[str, str] | Schema | None = None,
+    layouts: str | None = None,
+    null: str | Sequence[str] = (),
+    header: bool | None = None,
+    delimiter: str | None = None,
+    quote: str | None = None,
+    escape: str | None = None,
+    comment: str | None = None,
+    strict: bool | None = None,
+    mismatch: str | None = None,
+    framing: str | None = None,
+    storage_options: Mapping[str, object] | None = None,
+    progress: bool | None = None,
+) -> Result:
+    r"""Take the first rows of files.
+
+    Parameters
+    ----------
+    url : path or str
+        A file, a URL, a pattern, a folder or ``-`` (standard input).
+    rows : int
+        How many at most.
+    layouts : str, optional
+        As in `query`.
+    source_format, schema, null, header, delimiter, quote, escape, comment, strict : optional
+        As in `query`.
+    mismatch, framing, storage_options, progress : optional
+        As in `query`.
+
+    Returns
+    -------
+    Result
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, tidemill as tm
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "hits.csv")
+    >>> _ = path.write_text("page,user\n/,ann\n/,bob\n/buy,ann\n")
+    >>> tm.head(path, rows=1).to_pylist()
+    [{'page': '/', 'user': 'ann'}]
+    """
+    if rows < 0:
+        raise UsageError(f"`rows` must be at least 0, not {rows}")
+    source = _options.source(
+        source_format=source_format,
+        schema=schema,
+        layouts=layouts,
+        null=null,
+        header=header,
+        delimiter=delimiter,
+        quote=quote,
+        escape=escape,
+        comment=comment,
+        strict=strict,
+        mismatch=mismatch,
+        framing=framing,
+        storage_options=storage_options,
+    )
+    limits = _options.limits(progress=progress)
+    return Result(_tidemill.head(os.fspath(url), rows, source, limits))
+
+
+def schema(
+    url: Path,
+    *,
+    source_format: str | None = None,
+    schema: str | Mapping[str, str] | Schema | None = None,
+    layouts: str | None = None,
+    null: str | Sequence[str] = (),
+    header: bool | None = None,
+    delimiter: str | None = None,
+    quote: str | None = None,
+    escape: str | None = None,
+    comment: str | None = None,
+    strict: bool | None = None,
+    mismatch: str | None = None,
+    framing: str | None = None,
+    storage_options: Mapping[str, object] | None = None,
+) -> SourceSchema:
+    r"""Find the columns of files and their types.
+
+    Parameters
+    ----------
+    url : path or str
+        A file, a URL, a pattern, a folder or ``-`` (standard input).
+    layouts : str, optional
+        As in `query`.
+    source_format, schema, null, header, delimiter, quote, escape, comment, strict : optional
+        As in `query`.
+    mismatch, framing, storage_options : optional
+        As in `query`.
+
+    Returns
+    -------
+    SourceSchema
+        The columns, and the files' ``format``, number and size.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, tidemill as tm
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "hits.csv")
+    >>> _ = path.write_text("page,ms\n/,7\n/buy,12\n")
+    >>> found = tm.schema(path)
+    >>> dict(found), found.format, found.bytes
+    ({'page': 'TEXT', 'ms': 'BIGINT'}, 'csv', 20)
+    >>> tm.query(f"SELECT sum(ms) AS ms FROM '{path}'", schema=found).to_pylist()
+    [{'ms': 19}]
+    """
+    source = _options.source(
+        source_format=source_format,
+        schema=schema,
+        layouts=layouts,
+        null=null,
+        header=header,
+        delimiter=delimiter,
+        quote=quote,
+        escape=escape,
+        comment=comment,
+        strict=strict,
+        mismatch=mismatch,
+        framing=framing,
+        storage_options=storage_options,
+    )
+    path = os.fspath(url)
+    return SourceSchema(path, _tidemill.schema(path, source))
+
+
+def explain(
+    sql: str,
+    *,
+    source_format: str | None = None,
+    schema: str | Mapping[str, str] | Schema | None = None,
+    layouts: str | None = None,
+    null: str | Sequence[str] = (),
+    header: bool | None = None,
+    delimiter: str | None = None,
+    quote: str | None = None,
+    escape: str | None = None,
+    comment: str | None = None,
+    strict: bool | None = None,
+    mismatch: str | None = None,
+    framing: str | None = None,
     storage_options: Mapping[str, object] | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
+) -> Explain:
+    r"""Say how SQL would be run, and do not run it.
+
+    The parameters are those of `query`; of a job, `Job.explain` says the same.
+
+    Returns
+    -------
+    Explain
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, tidemill as tm
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "hits.csv")
+    >>> _ = path.write_text("page,ms\n/,7\n/buy,12\n")
+    >>> plan = tm.explain(f"SELECT page, sum(ms) FROM '{path}' GROUP BY page")
+    >>> plan.path, plan.mergeable, list(plan.steps)
+    ('partial tables', True, ['map', 'tables', 'finish'])
+    >>> print(str(plan).splitlines()[0])
+    path: partial tables (one aggregation over one source)
+    """
+    source = _options.source(
+        source_format=source_format,
+        schema=schema,
+        layouts=layouts,
+        null=null,
+        header=header,
+        delimiter=delimiter,
+        quote=quote,
+        escape=escape,
+        comment=comment,
+        strict=strict,
+        mismatch=mismatch,
+        framing=framing,
+        storage_options=storage_options,
+    )
+    limits = _options.limits(memory, threads, max_bad)
+    return Explain._of(*_tidemill.explain_query(sql, source, limits))
+
+
+@overload
+def run(
+    job: Path | Mapping[str, Any] | Job,
+    *,
+    output: None = None,
+    partial: None = None,
+    **options: Unpack[_options.JobWriting],
+) -> Result | Written: ...
+@overload
+def run(
+    job: Path | Mapping[str, Any] | Job,
+    *,
+    output: Path,
+    partial: None = None,
+    **options: Unpack[_options.JobWriting],
+) -> Written: ...
+@overload
+def run(
+    job: Path | Mapping[str, Any] | Job,
+    *,
+    output: None = None,
+    partial: Path,
+    **options: Unpack[_options.JobWriting],
+) -> Written: ...
+
+
+def run(
+    job: Path | Mapping[str, Any] | Job,
+    *,
+    set: Mapping[str, Any] | None = None,
+    output: Path | None = None,
+    format: str | None = None,
+    overwrite: bool | None = None,
+    max_files: int | None = None,
+    partial: Path | None = None,
+    storage_options: Mapping[str, object] | None = None,
+    memory: str | int | None = None,
+    threads: int | None = None,
+    max_bad: str | int | None = None,
+    progress: bool | None = None,
 ) -> Result | Written:
     r"""Run a job: a source, a map, tables and a sink.
 
     Parameters
     ----------
-    job : path, str or mapping
-        The path of a job file; its text, if a ``str`` has a line break in it; or the same
-        tree as a mapping.
+    job : path, str, mapping or Job
+        The path of a job file; its text, if a ``str`` has a line break in it; the same
+        tree as a mapping; or a `Job`.
     set : mapping, optional
         Keys of the job to replace: ``{"source.url": "logs/2026-12-*"}``.
     output : path or str, optional
         Where the result goes instead of the job's ``sink.url``.
     format, overwrite, max_files : optional
         As in the job's ``[sink]``.
+    partial : path or str, optional
+        Write the partial table to this file, for `merge`, instead of the result.
     storage_options : mapping, optional
         As in `query`, for the job's sources and its sink, over what the job says.
     memory, threads, max_bad : optional
         As in the job's ``[run]``, and as in `query`.
+    progress : bool, optional
+        As in `query`.
 
     Returns
     -------
     Written or Result
-        `Written` once the files are in place, if the job or ``output`` names a sink;
-        otherwise a `Result`.
+        `Written` once the files are in place, if the job or ``output`` names a sink, or with
+        ``partial``; otherwise a `Result`.
 
     Examples
     --------
@@ -295,49 +516,113 @@ def run(
     >>> sorted(path.name for path in (folder / "out").iterdir())
     ['%2F.csv', '%2Fbuy.csv']
     """
-    path, text, is_json = None, "", False
-    if isinstance(job, Mapping):
-        text, is_json = json.dumps(job), True
-    elif isinstance(job, str) and "\n" in job:
-        text = job
-    else:
-        path = os.fspath(job)
-    overrides = [(key, _toml(key, value)) for key, value in (set or {}).items()]
-    sink = {
-        "output": None if output is None else os.fspath(output),
-        "format": format,
-        "overwrite": overwrite,
-        "max_files": max_files,
-        "storage_options": _storage(storage_options),
-    }
-    limits = _limits(memory, threads, max_bad)
-    done = _tidemill.run(path, text, is_json, overrides, sink, limits)
-    return Written._of(done) if isinstance(done, _tidemill.RawWritten) else Result(done)
+    return _job.carry_out(
+        job,
+        set=set,
+        output=output,
+        format=format,
+        overwrite=overwrite,
+        max_files=max_files,
+        partial=partial,
+        storage_options=storage_options,
+        memory=memory,
+        threads=threads,
+        max_bad=max_bad,
+        progress=progress,
+    )
 
 
-def _limits(
-    memory: str | int | None, threads: int | None, max_bad: str | int | None
-) -> dict[str, Any]:
-    if threads is not None and threads < 1:
-        raise UsageError(f"`threads` must be at least 1, not {threads}")
-    return {
-        "memory": None if memory is None else str(memory),
-        "threads": threads,
-        "max_bad": None if max_bad is None else str(max_bad),
-    }
+@overload
+def merge(
+    partials: Path | Sequence[Path],
+    *,
+    output: None = None,
+    partial: None = None,
+    **options: Unpack[_options.Limits],
+) -> Result: ...
+@overload
+def merge(
+    partials: Path | Sequence[Path],
+    *,
+    output: Path,
+    partial: None = None,
+    **options: Unpack[_options.MergeWriting],
+) -> Written: ...
+@overload
+def merge(
+    partials: Path | Sequence[Path],
+    *,
+    output: None = None,
+    partial: Path,
+    **options: Unpack[_options.MergeWriting],
+) -> Written: ...
 
 
-def _character(name: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    if len(text) != 1 or not text.isascii():
-        raise UsageError(f"`{name}` must be one ASCII character, not `{text}`")
-    return ord(text)
+def merge(
+    partials: Path | Sequence[Path],
+    *,
+    output: Path | None = None,
+    format: str | None = None,
+    overwrite: bool | None = None,
+    max_files: int | None = None,
+    partial: Path | None = None,
+    storage_options: Mapping[str, object] | None = None,
+    memory: str | int | None = None,
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> Result | Written:
+    r"""Merge partial tables, all from the same job, and finish them.
 
+    Parameters
+    ----------
+    partials : path or sequence of paths
+        What ``run(job, partial=…)`` or ``tidemill run JOB --partial`` has written.
+    output, format, overwrite, max_files, storage_options : optional
+        As in `query`.
+    partial : path or str, optional
+        Write one partial table of them all to this file, instead of the result.
+    memory, threads, progress : optional
+        As in `query`.
 
-def _toml(key: str, value: object) -> str:
-    try:
-        # JSON's scalars and lists are TOML's.
-        return json.dumps(value, ensure_ascii=False)
-    except TypeError:
-        raise UsageError(f"`{key}` cannot be set to a {type(value).__name__}") from None
+    Returns
+    -------
+    Result or Written
+        `Written` with ``output`` or ``partial``, otherwise a `Result`.
+
+    Raises
+    ------
+    UsageError
+        If two are not of the same job.
+    CorruptFileError
+        If a file is no partial table.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, tidemill as tm
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> job = tm.Job(
+    ...     source={"url": folder / "hits.csv"}, tables={"by": "page", "users": "unique(user)"}
+    ... )
+    >>> for day, users in [("monday", "ann\n/,bob"), ("tuesday", "bob\n/,eve")]:
+    ...     _ = (folder / f"{day}.csv").write_text(f"page,user\n/,{users}\n")
+    ...     url = {"source.url": str(folder / f"{day}.csv")}
+    ...     _ = job.run(set=url, partial=folder / f"{day}.part")
+    >>> tm.merge([folder / "monday.part", folder / "tuesday.part"]).to_pylist()
+    [{'page': '/', 'users': 3}]
+    """
+    several = [partials] if isinstance(partials, str | os.PathLike) else partials
+    paths = [os.fspath(path) for path in several]
+    limits = _options.limits(memory, threads, progress=progress)
+    if partial is not None:
+        _job.only_partial(output, format, max_files)
+        written = _tidemill.merge_partial(paths, os.fspath(partial), bool(overwrite), limits)
+        return Written._of(written)
+    sink = _options.sink(
+        output=output,
+        format=format,
+        overwrite=overwrite,
+        max_files=max_files,
+        storage_options=storage_options,
+        has_output=False,
+    )
+    return _job.result_or_written(_tidemill.merge(paths, sink, limits))

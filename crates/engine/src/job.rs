@@ -67,6 +67,16 @@ impl Job {
     /// [`Error::NotFound`] or [`Error::Io`] if it cannot be read, and those of
     /// [`Job::from_toml`].
     pub fn from_file(path: &Path, overrides: &[(String, String)]) -> Result<Job> {
+        let (origin, text) = Job::text_of_file(path)?;
+        Job::from_toml(&text, &origin, overrides)
+    }
+
+    /// What messages call a job file, or standard input if `path` is `-`, and its text.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] or [`Error::Io`] if it cannot be read, [`Error::Usage`] if it is not
+    /// UTF-8.
+    pub fn text_of_file(path: &Path) -> Result<(String, String)> {
         let (origin, bytes) = if path == Path::new("-") {
             let mut bytes = Vec::new();
             let read = std::io::stdin().lock().read_to_end(&mut bytes);
@@ -77,7 +87,7 @@ impl Job {
         let bytes = bytes.map_err(|source| Error::io("read", &origin, source))?;
         let text = String::from_utf8(bytes)
             .map_err(|_| Error::usage(format!("`{origin}` is no job file: it is not UTF-8")))?;
-        Job::from_toml(&text, &origin, overrides)
+        Ok((origin, text))
     }
 
     /// Reads a job from TOML; `origin` is what error messages call the text, and each
@@ -97,16 +107,7 @@ impl Job {
     /// [`Error::Usage`] with the line for text that is not TOML, an unknown key, a value of
     /// the wrong type, a missing key, and what this release does not do.
     pub fn from_toml(text: &str, origin: &str, overrides: &[(String, String)]) -> Result<Job> {
-        let lines = Lines::new(text);
-        let document = DeTable::parse(text).map_err(|error| {
-            let at = match error.span() {
-                Some(span) => format!("{origin}:{}", lines.number(span.start)),
-                None => origin.to_owned(),
-            };
-            Error::usage(format!("{at}: not valid TOML: {}", error.message().trim()))
-        })?;
-        let tree = table_from_toml(document.into_inner(), &lines);
-        Job::from_tree(tree, origin, overrides)
+        Job::from_tree(tree_of(text, origin)?, origin, overrides)
     }
 
     /// Reads a job from a JSON object of the same shape as the TOML; `null` is "not given".
@@ -120,6 +121,21 @@ impl Job {
             Some(Value::Table(tree)) => Job::from_tree(tree, origin, overrides),
             _ => Err(Error::usage(format!("{origin}: a job is an object with `source` and so on"))),
         }
+    }
+
+    /// What a job file says as the JSON object that [`Job::from_json`] takes, its keys in the
+    /// file's order. Only what is TOML is checked.
+    ///
+    /// ```
+    /// let json = tidemill_engine::Job::json_of("[tables]\nn = 'count()'", "job.toml")?;
+    /// assert_eq!(json.to_string(), r#"{"tables":{"n":"count()"}}"#);
+    /// # Ok::<(), tidemill_engine::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for text that is not TOML.
+    pub fn json_of(text: &str, origin: &str) -> Result<serde_json::Value> {
+        Ok(tree_of(text, origin)?.into_json())
     }
 
     fn from_tree(mut tree: Tree, origin: &str, overrides: &[(String, String)]) -> Result<Job> {
@@ -203,6 +219,19 @@ impl Job {
             if keys.is_empty() { String::new() } else { format!(" GROUP BY {}", keys.join(", ")) };
         format!("SELECT {select} FROM {from}{group}")
     }
+}
+
+/// The tree that a text stands for.
+fn tree_of(text: &str, origin: &str) -> Result<Tree> {
+    let lines = Lines::new(text);
+    let document = DeTable::parse(text).map_err(|error| {
+        let at = match error.span() {
+            Some(span) => format!("{origin}:{}", lines.number(span.start)),
+            None => origin.to_owned(),
+        };
+        Error::usage(format!("{at}: not valid TOML: {}", error.message().trim()))
+    })?;
+    Ok(table_from_toml(document.into_inner(), &lines))
 }
 
 fn sources(root: &mut Section) -> Result<Vec<NamedSource>> {
@@ -433,6 +462,22 @@ impl Value {
     }
 }
 
+impl Value {
+    /// As JSON has it. No key of a job takes what JSON has not: a time, or a number that is
+    /// none.
+    fn into_json(self) -> serde_json::Value {
+        match self {
+            Value::Text(text) => text.into(),
+            Value::Integer(number) => number.into(),
+            Value::Float(number) => number.into(),
+            Value::Boolean(boolean) => boolean.into(),
+            Value::Time => serde_json::Value::Null,
+            Value::List(nodes) => nodes.into_iter().map(|node| node.value.into_json()).collect(),
+            Value::Table(tree) => tree.into_json(),
+        }
+    }
+}
+
 impl Node {
     /// The text, or what was typed after `--set key=`, where `2013` was meant as text too.
     fn into_text(self) -> Result<String, Node> {
@@ -452,6 +497,11 @@ impl Node {
 struct Tree(Vec<(String, Node)>);
 
 impl Tree {
+    fn into_json(self) -> serde_json::Value {
+        let entries = self.0.into_iter();
+        entries.map(|(key, node)| (key, node.value.into_json())).collect()
+    }
+
     fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
         self.0.iter_mut().find(|(name, _)| name == key).map(|(_, node)| node)
     }

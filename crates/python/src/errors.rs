@@ -1,8 +1,6 @@
 //! Which Python exception is an engine's error? The classes are in `tidemill._errors`.
 
-use std::ffi::CString;
-
-use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeWarning};
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 use tidemill_engine::Error;
@@ -12,9 +10,8 @@ use tidemill_engine::Error;
 /// # Errors
 /// What a filter makes of the warning.
 pub fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
-    let text = CString::new(text.replace('\0', "\u{fffd}"))?;
-    // The caller of `tidemill.query`, not the module that it is in.
-    PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 2)
+    py.import("tidemill._errors")?.getattr("warn")?.call1((text,))?;
+    Ok(())
 }
 
 /// The exception for an error.

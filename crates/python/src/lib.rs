@@ -1,25 +1,40 @@
 //! Glue between the `tidemill` Python package and the engine; no logic.
 //!
-//! - `errors`: which Python exception is an engine's error?
+//! - `options`: how do options arrive?
+//! - `wait`: how does Python wait?
 //! - `result`: how do a run's rows reach Python?
+//! - `values`: which Python object is a value?
+//! - `errors`: which Python exception is an engine's error?
 //!
 //! Options arrive as the Python package has checked them, and what is a dictionary in Python
-//! (the coverage, a job) crosses as JSON text.
+//! (the coverage, a job, a plan) crosses as JSON text.
 
 mod errors;
+mod options;
 mod result;
+mod values;
+mod wait;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use pyo3::prelude::*;
-use tidemill_engine::job::{Job, Limits};
+use tidemill_engine::job::Limits;
 use tidemill_engine::jobs::{self, About, Filter, JobLog, LIMIT_BYTES, Period};
-use tidemill_engine::remote::StorageOptions;
-use tidemill_engine::running::{Running, deliver, prepare};
-use tidemill_engine::sink::SinkSpec;
-use tidemill_engine::source::{SourceSpec, TextOptions};
-use tidemill_engine::{Cancel, Home, Query};
+use tidemill_engine::running::{Preparation, Running, deliver, prepare};
+use tidemill_engine::sink::{self, SinkSpec};
+use tidemill_engine::source::{Source, standard_input};
+use tidemill_engine::{
+    Cancel, Coverage, Error, Home, Merge, NamedSource, Plan, Query, Result, Settings,
+};
 
 use crate::errors::{raise, warn};
-use crate::result::{RawResult, Waiter};
+use crate::options::{JobText, LimitOptions, SinkOptions, SourceOptions};
+use crate::result::{RawResult, RawSchema, coverage_json};
+use crate::wait::{Display, Waiter, on_a_thread};
+
+/// What the job log calls this way in.
+const VIA: &str = "python";
 
 /// What a run that wrote files has done.
 #[pyclass(frozen, get_all, module = "tidemill._tidemill")]
@@ -30,227 +45,196 @@ struct RawWritten {
     paths: Vec<String>,
     root: String,
     coverage: String,
+    coverage_line: String,
 }
 
-/// How files are read; the same names as the flags.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-struct SourceOptions {
-    source_format: Option<String>,
-    schema: Option<String>,
-    layouts: Option<String>,
-    null: Vec<String>,
-    header: Option<bool>,
-    delimiter: Option<u8>,
-    quote: Option<u8>,
-    /// Whether fields are quoted at all, if that was said.
-    quoted: Option<bool>,
-    escape: Option<u8>,
-    comment: Option<u8>,
-    strict: Option<bool>,
-    mismatch: Option<String>,
-    framing: Option<String>,
-    storage_options: Vec<(String, String)>,
-}
-
-/// What a run may take; the same names as the flags.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-struct LimitOptions {
-    memory: Option<String>,
-    threads: Option<usize>,
-    max_bad: Option<String>,
-}
-
-/// Where a job's result goes instead of where the job says.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-struct SinkOptions {
-    output: Option<String>,
-    format: Option<String>,
-    overwrite: Option<bool>,
-    max_files: Option<usize>,
-    storage_options: Vec<(String, String)>,
-}
-
-/// The settings of stores, checked.
-fn storage(pairs: &[(String, String)]) -> tidemill_engine::Result<StorageOptions> {
-    let mut options = StorageOptions::default();
-    for (name, value) in pairs {
-        options.set(name, value.clone())?;
-    }
-    Ok(options)
-}
-
-impl From<LimitOptions> for Limits {
-    fn from(options: LimitOptions) -> Self {
-        Limits { memory: options.memory, max_bad: options.max_bad, threads: options.threads }
-    }
-}
-
-impl SourceOptions {
-    fn spec(self) -> tidemill_engine::Result<SourceSpec> {
-        Ok(SourceSpec {
-            url: String::new(),
-            format: self.source_format.as_deref().map(str::parse).transpose()?,
-            options: TextOptions {
-                header: self.header,
-                delimiter: self.delimiter,
-                quote: self.quoted.map(|_| self.quote),
-                escape: self.escape,
-                comment: self.comment,
-                nulls: self.null,
-                strict: self.strict,
-                mismatch: self.mismatch.as_deref().map(str::parse).transpose()?,
-                framing: self
-                    .framing
-                    .as_deref()
-                    .map(tidemill_engine::source::framing)
-                    .transpose()?,
-            },
-            schema: self
-                .schema
-                .as_deref()
-                .map(tidemill_engine::query::schema_from_sql)
-                .transpose()?,
-            layouts: self.layouts.as_deref().map(str::parse).transpose()?,
-            storage_options: storage(&self.storage_options)?,
-        })
-    }
+/// What is known of files before a query.
+#[pyclass(frozen, get_all, module = "tidemill._tidemill")]
+struct RawSource {
+    schema: Py<RawSchema>,
+    format: String,
+    files: usize,
+    /// None for standard input.
+    bytes: Option<u64>,
 }
 
 /// Answers SQL over files.
 #[pyfunction]
-fn query(
-    py: Python<'_>,
+fn query<'py>(
+    py: Python<'py>,
     sql: String,
     source: SourceOptions,
+    sink: SinkOptions,
     limits: LimitOptions,
-) -> PyResult<RawResult> {
-    let start = || {
-        let about = About { verb: "query", mapper: Some(sql.clone()), ..About::default() };
-        let query = Query { sql, defaults: source.spec()?, ..Query::default() };
-        start(query, &limits.into(), &Limits::default(), about)
-    };
-    let started = py.detach(start).map_err(|error| raise(py, error))?;
-    started.result(py)
+) -> PyResult<Bound<'py, PyAny>> {
+    let (query, sink) = py
+        .detach(|| -> Result<_> {
+            let defaults = source.spec(String::new())?;
+            Ok((Query { sql, defaults, ..Query::default() }, sink.over(None)?))
+        })
+        .map_err(|error| raise(py, error))?;
+    let mapper = Some(query.sql.clone());
+    let about = About { verb: "query", mapper, ..About::default() };
+    run_query(py, query, sink, limits, &Limits::default(), about)
 }
 
 /// Reads columns of files, in the order of the input.
 #[pyfunction]
 #[pyo3(signature = (url, columns, condition, source, limits))]
-fn read_text(
-    py: Python<'_>,
+fn read_text<'py>(
+    py: Python<'py>,
     url: String,
     columns: Option<Vec<String>>,
     condition: Option<String>,
     source: SourceOptions,
     limits: LimitOptions,
-) -> PyResult<RawResult> {
-    let start = || {
-        let sources = vec![url.clone()];
-        let spec = SourceSpec { url, ..source.spec()? };
-        let query = Query::columns(spec, columns.as_deref(), condition.as_deref())?;
-        let mapper = Some(query.sql.clone());
-        let about = About { verb: "read_text", mapper, sources, ..About::default() };
-        start(query, &limits.into(), &Limits::default(), about)
-    };
-    let started = py.detach(start).map_err(|error| raise(py, error))?;
-    started.result(py)
+) -> PyResult<Bound<'py, PyAny>> {
+    let sources = vec![url.clone()];
+    let query = py
+        .detach(|| Query::columns(source.spec(url)?, columns.as_deref(), condition.as_deref()))
+        .map_err(|error| raise(py, error))?;
+    let mapper = Some(query.sql.clone());
+    let about = About { verb: "read_text", mapper, sources, ..About::default() };
+    run_query(py, query, None, limits, &Limits::default(), about)
 }
 
-/// Runs a job: from the file `path`, or else from `text`, which is TOML or JSON.
+/// The first rows of files. A look, which the job log does not keep.
 #[pyfunction]
-#[pyo3(signature = (path, text, is_json, overrides, sink, limits))]
+fn head<'py>(
+    py: Python<'py>,
+    url: String,
+    rows: u64,
+    source: SourceOptions,
+    limits: LimitOptions,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (limits, display) = limits.split();
+    let prepared = py.detach(|| -> Result<_> {
+        let source = NamedSource { name: "source".to_owned(), spec: source.spec(url)? };
+        let sql = format!("SELECT * FROM source LIMIT {rows}");
+        let mut preparation = prepare(&limits, &Limits::default())?;
+        // Rows are wanted from the start of the input; more threads would only read ahead.
+        preparation.settings.threads = 1;
+        Ok((Query { sql, sources: vec![source], ..Query::default() }, preparation))
+    });
+    let (query, preparation) = prepared.map_err(|error| raise(py, error))?;
+    let begun =
+        Begun::new(py, preparation, None, display, |settings| Running::query(query, settings))?;
+    begun.into_result(py)
+}
+
+/// Runs a job.
+#[pyfunction]
 fn run<'py>(
     py: Python<'py>,
-    path: Option<std::path::PathBuf>,
-    text: &str,
-    is_json: bool,
-    overrides: Vec<(String, String)>,
+    job: JobText,
     sink: SinkOptions,
     limits: LimitOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let job = match path {
-        Some(path) => Job::from_file(&path, &overrides),
-        None if is_json => Job::from_json(text, "job", &overrides),
-        None => Job::from_toml(text, "job", &overrides),
-    };
-    let mut job = job.map_err(|error| raise(py, error))?;
-    let over = storage(&sink.storage_options).map_err(|error| raise(py, error))?;
-    for source in &mut job.sources {
-        source.spec.storage_options = source.spec.storage_options.with(&over);
-    }
-    let limits: Limits = limits.into();
-    let Some(spec) = sink.over(job.sink.as_ref()).map_err(|error| raise(py, error))? else {
-        let started = start(job.query(), &limits, &job.limits, About::job(&job, None))
-            .map_err(|error| raise(py, error))?;
-        return Ok(started.result(py)?.into_pyobject(py)?.into_any());
-    };
-    let mut waiter = Waiter::default();
-    let mut warnings = [None, None];
-    let work = || -> tidemill_engine::Result<RawWritten> {
-        let mut preparation = prepare(&limits, &job.limits)?;
-        let about = About { via: VIA, ..About::job(&job, Some(spec.url.clone())) };
-        let recorder = preparation.recorder(about)?;
-        warnings[0] = preparation.warning;
-        let settings = preparation.settings;
-        let memory_bytes = settings.memory_bytes;
-        let mut running = Running::query(job.query(), settings)?.recorded(recorder);
-        let look = |_| waiter.look();
-        let delivered = deliver(&mut running, &spec, &preparation.id, memory_bytes, look);
-        warnings[1] = running.take_warning();
-        let written = delivered?;
-        Ok(RawWritten {
-            files: written.files,
-            rows: written.rows,
-            bytes: written.bytes,
-            paths: written.paths,
-            root: written.root,
-            coverage: result::coverage_json(running.coverage()),
-        })
-    };
-    let done = py.detach(work);
-    for warning in warnings.iter().flatten() {
-        warn(py, warning)?;
-    }
-    match done {
-        Ok(written) => Ok(Bound::new(py, written)?.into_any()),
-        Err(error) => Err(waiter.raised().unwrap_or_else(|| raise(py, error))),
-    }
+    let job = on_a_thread(py, Cancel::new(), move || job.job())?;
+    let sink = sink.over(job.sink.as_ref()).map_err(|error| raise(py, error))?;
+    let output = sink.as_ref().map(|sink| sink.url.clone());
+    run_query(py, job.query(), sink, limits, &job.limits, About::job(&job, output))
 }
 
-/// What the job log calls this way in.
-const VIA: &str = "python";
-
-/// A run that has begun.
-struct Started {
-    running: Running,
-    cancel: Cancel,
-    warning: Option<String>,
+/// Runs a job up to its tables, and keeps these as a partial table.
+#[pyfunction]
+fn run_partial(
+    py: Python<'_>,
+    job: JobText,
+    out: PathBuf,
+    overwrite: bool,
+    limits: LimitOptions,
+) -> PyResult<RawWritten> {
+    let job = on_a_thread(py, Cancel::new(), move || job.job())?;
+    let about = About::job(&job, Some(out.display().to_string()));
+    let query = job.query();
+    keep(py, limits, &job.limits, about, &out.clone(), move |preparation| {
+        Plan::new(&query, &preparation.settings)?.run_partial(&out, overwrite, &preparation.id)
+    })
 }
 
-impl Started {
-    fn result(self, py: Python<'_>) -> PyResult<RawResult> {
-        if let Some(warning) = &self.warning {
-            warn(py, warning)?;
-        }
-        RawResult::new(py, self.running, self.cancel)
-    }
+/// Merges partial tables and finishes them.
+#[pyfunction]
+fn merge<'py>(
+    py: Python<'py>,
+    partials: Vec<PathBuf>,
+    sink: SinkOptions,
+    limits: LimitOptions,
+) -> PyResult<Bound<'py, PyAny>> {
+    let sink = sink.over(None).map_err(|error| raise(py, error))?;
+    let about = About::merge(&partials, sink.as_ref().map(|sink| sink.url.clone()));
+    let begin = move |settings| Running::merge(partials, settings);
+    run_or_write(py, sink, limits, &Limits::default(), about, begin)
 }
 
-fn start(
-    query: Query,
-    limits: &Limits,
-    job: &Limits,
-    about: About,
-) -> tidemill_engine::Result<Started> {
-    let mut preparation = prepare(limits, job)?;
-    let recorder = preparation.recorder(About { via: VIA, ..about })?;
-    let settings = preparation.settings;
-    let cancel = settings.cancel.clone();
-    let running = Running::query(query, settings)?.recorded(recorder);
-    Ok(Started { running, cancel, warning: preparation.warning })
+/// Merges partial tables into one.
+#[pyfunction]
+fn merge_partial(
+    py: Python<'_>,
+    partials: Vec<PathBuf>,
+    out: PathBuf,
+    overwrite: bool,
+    limits: LimitOptions,
+) -> PyResult<RawWritten> {
+    let about = About::merge(&partials, Some(out.display().to_string()));
+    keep(py, limits, &Limits::default(), about, &out.clone(), move |preparation| {
+        let merge = Merge::new(&partials, &preparation.settings)?;
+        merge.run_partial(&out, overwrite, &preparation.id)
+    })
+}
+
+/// The columns of files.
+#[pyfunction]
+fn schema(py: Python<'_>, url: String, source: SourceOptions) -> PyResult<RawSource> {
+    let cancel = Cancel::new();
+    let flag = cancel.clone();
+    let source = on_a_thread(py, cancel, move || {
+        Source::open_with(&source.spec(url)?, standard_input(), &flag)
+    })?;
+    Ok(RawSource {
+        schema: Py::new(py, RawSchema { schema: source.schema().clone() })?,
+        format: source.format().to_string(),
+        files: source.files().len(),
+        bytes: (!source.is_stdin()).then(|| source.total_bytes()),
+    })
+}
+
+/// How SQL would be run, for people and as JSON.
+#[pyfunction]
+fn explain_query(
+    py: Python<'_>,
+    sql: String,
+    source: SourceOptions,
+    limits: LimitOptions,
+) -> PyResult<(String, String)> {
+    explain(py, limits, move || {
+        let defaults = source.spec(String::new())?;
+        Ok((Query { sql, defaults, ..Query::default() }, None, Limits::default()))
+    })
+}
+
+/// How a job would be run, for people and as JSON.
+#[pyfunction]
+fn explain_job(
+    py: Python<'_>,
+    job: JobText,
+    sink: SinkOptions,
+    limits: LimitOptions,
+) -> PyResult<(String, String)> {
+    explain(py, limits, move || {
+        let job = job.job()?;
+        let sink = sink.over(job.sink.as_ref())?;
+        Ok((job.query(), sink, job.limits))
+    })
+}
+
+/// Reads and checks a job: its tree as JSON, and its SQL.
+#[pyfunction]
+fn read_job(py: Python<'_>, job: JobText) -> PyResult<(String, String)> {
+    on_a_thread(py, Cancel::new(), move || {
+        let (job, tree) = job.job_and_tree()?;
+        Ok((tree, job.to_sql()))
+    })
 }
 
 /// A report of the job log as JSON: `list`, `show`, `top` or `compare` of these runs.
@@ -258,16 +242,16 @@ fn start(
 #[pyo3(name = "jobs", signature = (what, runs, since, name, last))]
 fn job_log(
     py: Python<'_>,
-    what: &str,
+    what: String,
     runs: Vec<String>,
     since: Option<String>,
     name: Option<String>,
     last: usize,
 ) -> PyResult<String> {
-    let report = || -> tidemill_engine::Result<_> {
+    let report = move || -> Result<_> {
         let log = JobLog::new(&Home::existing()?, LIMIT_BYTES);
         let period = since.as_deref().map_or(Ok(Period::ALWAYS), Period::since)?;
-        Ok(match (what, runs.as_slice()) {
+        Ok(match (what.as_str(), runs.as_slice()) {
             ("show", [id]) => {
                 let shown = jobs::show(&log, id)?;
                 (serde_json::to_string(&shown), shown.damage)
@@ -286,32 +270,191 @@ fn job_log(
             }
         })
     };
-    let (json, damage) = py.detach(report).map_err(|error| raise(py, error))?;
+    let (json, damage) = on_a_thread(py, Cancel::new(), report)?;
     if let Some(warning) = damage.warning() {
         warn(py, &warning)?;
     }
-    json.map_err(|error| {
-        raise(py, tidemill_engine::Error::Internal(format!("a report as JSON: {error}")))
+    json.map_err(|error| raise(py, Error::Internal(format!("a report as JSON: {error}"))))
+}
+
+fn run_query<'py>(
+    py: Python<'py>,
+    query: Query,
+    sink: Option<SinkSpec>,
+    limits: LimitOptions,
+    job: &Limits,
+    about: About,
+) -> PyResult<Bound<'py, PyAny>> {
+    let output = sink.as_ref().map(|sink| sink.url.clone());
+    let about = About { output, ..about };
+    run_or_write(py, sink, limits, job, about, move |settings| Running::query(query, settings))
+}
+
+/// Begins a run, and carries it out if its result goes to a sink.
+fn run_or_write<'py>(
+    py: Python<'py>,
+    sink: Option<SinkSpec>,
+    limits: LimitOptions,
+    job: &Limits,
+    about: About,
+    begin: impl FnOnce(Settings) -> Result<Running> + Send,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (limits, display) = limits.split();
+    let preparation = py.detach(|| prepare(&limits, job)).map_err(|error| raise(py, error))?;
+    let begun = Begun::new(py, preparation, Some(about), display, begin)?;
+    match sink {
+        None => begun.into_result(py),
+        Some(sink) => Ok(Bound::new(py, begun.write(py, &sink)?)?.into_any()),
+    }
+}
+
+/// A run that has begun.
+struct Begun {
+    running: Running,
+    preparation: Preparation,
+    display: Option<Arc<Display>>,
+}
+
+impl Begun {
+    /// Begins a run, recorded in the job log if it is said what it is about.
+    fn new(
+        py: Python<'_>,
+        mut preparation: Preparation,
+        about: Option<About>,
+        display: Option<Py<PyAny>>,
+        begin: impl FnOnce(Settings) -> Result<Running> + Send,
+    ) -> PyResult<Self> {
+        let display = Display::new(display, &preparation.settings.progress);
+        let running = py.detach(|| -> Result<_> {
+            let about = about.map(|about| About { via: VIA, ..about });
+            let recorder = about.map(|about| preparation.recorder(about)).transpose()?;
+            let running = begin(preparation.settings.clone())?;
+            Ok(match recorder {
+                Some(recorder) => running.recorded(recorder),
+                None => running,
+            })
+        });
+        let running = running.map_err(|error| raise(py, error))?;
+        if let Some(warning) = &preparation.warning {
+            warn(py, warning)?;
+        }
+        Ok(Begun { running, preparation, display })
+    }
+
+    fn waiter(&self) -> Waiter {
+        Waiter::new(self.preparation.settings.cancel.clone(), self.display.clone())
+    }
+
+    /// The rows, to be read.
+    fn into_result(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        let cancel = self.preparation.settings.cancel;
+        let result = RawResult::new(py, self.running, cancel, self.display)?;
+        Ok(Bound::new(py, result)?.into_any())
+    }
+
+    /// Writes all rows.
+    fn write(mut self, py: Python<'_>, sink: &SinkSpec) -> PyResult<RawWritten> {
+        let mut waiter = self.waiter();
+        let memory_bytes = self.preparation.settings.memory_bytes;
+        let id = &self.preparation.id;
+        let running = &mut self.running;
+        let done = py.detach(|| deliver(running, sink, id, memory_bytes, |_| waiter.look()));
+        let ending = self.running.take_warning();
+        let done = waiter.done(py, done);
+        if let Some(warning) = ending {
+            warn(py, &warning)?;
+        }
+        let written = done?;
+        if let Some(warning) = &written.warning {
+            warn(py, warning)?;
+        }
+        let (coverage, coverage_line) = told(self.running.coverage());
+        Ok(RawWritten {
+            files: written.files,
+            rows: written.rows,
+            bytes: written.bytes,
+            paths: written.paths,
+            root: written.root,
+            coverage,
+            coverage_line,
+        })
+    }
+}
+
+/// Runs what writes the partial table `out`.
+fn keep(
+    py: Python<'_>,
+    limits: LimitOptions,
+    job: &Limits,
+    about: About,
+    out: &Path,
+    work: impl FnOnce(&Prepared) -> Result<Coverage> + Send + 'static,
+) -> PyResult<RawWritten> {
+    let (limits, display) = limits.split();
+    let preparation = py.detach(|| prepare(&limits, job)).map_err(|error| raise(py, error))?;
+    let progress = preparation.settings.progress.clone();
+    let id = preparation.id.clone();
+    let mut begun = Begun::new(py, preparation, Some(about), display, move |settings| {
+        let cancel = settings.cancel.clone();
+        Running::without_rows(cancel, move || work(&Prepared { id, settings }))
+    })?;
+    let mut waiter = begun.waiter();
+    let running = &mut begun.running;
+    let done = py.detach(|| running.drain(|_| Ok(()), || waiter.look()));
+    let ending = begun.running.take_warning();
+    let done = waiter.done(py, done);
+    if let Some(warning) = ending {
+        warn(py, &warning)?;
+    }
+    done?;
+    let (coverage, coverage_line) = told(begun.running.coverage());
+    Ok(RawWritten {
+        files: 1,
+        rows: progress.tables().rows(),
+        bytes: progress.partial_bytes(),
+        paths: vec![out.display().to_string()],
+        root: out.parent().map_or_else(String::new, |folder| folder.display().to_string()),
+        coverage,
+        coverage_line,
     })
 }
 
-impl SinkOptions {
-    /// These over what the job says; none if neither names an output.
-    fn over(self, job: Option<&SinkSpec>) -> tidemill_engine::Result<Option<SinkSpec>> {
-        let mut spec = match (self.output, job) {
-            (Some(url), Some(job)) => SinkSpec { url, format: None, ..job.clone() },
-            (Some(url), None) => SinkSpec::new(url),
-            (None, Some(job)) => job.clone(),
-            (None, None) => return Ok(None),
-        };
-        if let Some(format) = self.format {
-            spec.format = Some(format.parse()?);
+/// What a run that keeps its table needs to know.
+struct Prepared {
+    id: tidemill_engine::RunId,
+    settings: Settings,
+}
+
+/// A coverage as JSON and in words.
+fn told(coverage: Option<&Coverage>) -> (String, String) {
+    (coverage_json(coverage), coverage.map(Coverage::one_line).unwrap_or_default())
+}
+
+/// Plans and tells, for people and as JSON.
+fn explain(
+    py: Python<'_>,
+    limits: LimitOptions,
+    question: impl FnOnce() -> Result<(Query, Option<SinkSpec>, Limits)> + Send + 'static,
+) -> PyResult<(String, String)> {
+    let (limits, _) = limits.split();
+    let cancel = Cancel::new();
+    let flag = cancel.clone();
+    on_a_thread(py, cancel, move || {
+        let (query, sink, job) = question()?;
+        let mut settings = prepare(&limits, &job)?.settings;
+        settings.cancel = flag;
+        let plan = Plan::new(&query, &settings)?;
+        let explained = plan.explain()?;
+        let sink = sink.map(|sink| sink::describe(&sink, plan.schema())).transpose()?;
+        let mut text = explained.to_string();
+        let mut json = serde_json::to_value(&explained)
+            .map_err(|error| Error::Internal(format!("a plan as JSON: {error}")))?;
+        if let Some(sink) = sink {
+            text.push_str(&format!("sink: {sink}\n"));
+            json["sink"] = sink.to_string().into();
         }
-        spec.overwrite = self.overwrite.unwrap_or(spec.overwrite);
-        spec.max_files = self.max_files.unwrap_or(spec.max_files);
-        spec.storage_options = spec.storage_options.with(&storage(&self.storage_options)?);
-        Ok(Some(spec))
-    }
+        Ok((text, json.to_string()))
+    })
 }
 
 #[pymodule]
@@ -319,11 +462,20 @@ fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<RawResult>()?;
     module.add_class::<RawWritten>()?;
-    module.add_class::<result::RawSchema>()?;
+    module.add_class::<RawSource>()?;
+    module.add_class::<RawSchema>()?;
     module.add_class::<result::RawBatch>()?;
     module.add_function(wrap_pyfunction!(query, module)?)?;
     module.add_function(wrap_pyfunction!(read_text, module)?)?;
+    module.add_function(wrap_pyfunction!(head, module)?)?;
     module.add_function(wrap_pyfunction!(run, module)?)?;
+    module.add_function(wrap_pyfunction!(run_partial, module)?)?;
+    module.add_function(wrap_pyfunction!(merge, module)?)?;
+    module.add_function(wrap_pyfunction!(merge_partial, module)?)?;
+    module.add_function(wrap_pyfunction!(schema, module)?)?;
+    module.add_function(wrap_pyfunction!(explain_query, module)?)?;
+    module.add_function(wrap_pyfunction!(explain_job, module)?)?;
+    module.add_function(wrap_pyfunction!(read_job, module)?)?;
     module.add_function(wrap_pyfunction!(job_log, module)?)?;
     Ok(())
 }

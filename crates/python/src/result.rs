@@ -4,11 +4,14 @@
 //! interpreter's lock. Each wait for rows releases it and looks at signals in between, so that
 //! other Python threads go on and Ctrl-C ends the run. A consumer can only pass on an error's
 //! text, so the signal is raised once more for the interpreter to see when the consumer
-//! returns to it.
+//! returns to it, and what was raised is kept for our own methods to raise instead.
+//!
+//! No lock is waited for while the interpreter's is held: the thread that has it may be waiting
+//! for the interpreter's.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::{Array, RecordBatch, RecordBatchReader, StructArray};
 use arrow::compute::cast;
@@ -16,59 +19,32 @@ use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema, to_ffi};
 use arrow::ffi_stream::FFI_ArrowArrayStream;
-use pyo3::exceptions::PyValueError;
+use parking_lot::Mutex;
+use pyo3::exceptions::{PyBaseException, PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyTuple};
+use pyo3::types::{PyCapsule, PyList, PyTuple};
 use tidemill_engine::running::{Next, Running};
-use tidemill_engine::sink::{OutputFormat, stdout_writer};
+use tidemill_engine::sink::{cells, is_number};
 use tidemill_engine::types::sql_type;
 use tidemill_engine::{Cancel, Coverage, Error};
 
 use crate::errors::{raise, warn};
-
-const LOOK: Duration = Duration::from_millis(50);
-
-/// Looks at signals while a thread without the interpreter's lock waits.
-#[derive(Default)]
-pub struct Waiter(Option<PyErr>);
-
-impl Waiter {
-    /// An error once a signal's handler has raised something.
-    pub fn look(&mut self) -> tidemill_engine::Result<()> {
-        // Not attached: the interpreter is ending, and so is what waits.
-        match Python::try_attach(|py| py.check_signals()) {
-            Some(Ok(())) => Ok(()),
-            Some(Err(raised)) => {
-                self.0 = Some(raised);
-                Err(Error::Interrupted)
-            }
-            None => Err(Error::Interrupted),
-        }
-    }
-
-    /// What the handler raised.
-    pub fn raised(self) -> Option<PyErr> {
-        self.0
-    }
-}
+use crate::values;
+use crate::wait::{Display, LOOK, Waiter};
 
 /// A coverage as JSON text; `null` before the end.
 pub fn coverage_json(coverage: Option<&Coverage>) -> String {
     serde_json::to_string(&coverage).unwrap_or_else(|_| "null".to_owned())
 }
 
-type SharedCoverage = Arc<Mutex<Option<Coverage>>>;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+type Shared<T> = Arc<Mutex<Option<T>>>;
 
 /// A run's rows, read once.
 struct Rows {
     running: Running,
     /// Batches that were looked at before they were asked for.
     ahead: VecDeque<RecordBatch>,
-    coverage: SharedCoverage,
+    coverage: Shared<Coverage>,
 }
 
 impl Rows {
@@ -92,10 +68,42 @@ impl Rows {
                 Next::Batch(batch) => return Ok(Some(batch)),
                 Next::Waiting => {}
                 Next::End => {
-                    *lock(&self.coverage) = self.running.coverage().cloned();
+                    *self.coverage.lock() = self.running.coverage().cloned();
                     return Ok(None);
                 }
             }
+        }
+    }
+}
+
+/// Where a result's rows are.
+enum State {
+    /// Here, as far as they have not been read.
+    Open(Box<Rows>),
+    /// All of them have been read.
+    Read,
+    /// Somebody else has them.
+    HandedOver,
+    /// Nowhere: the run has ended with this error.
+    Failed(String),
+    Closed,
+}
+
+impl State {
+    fn refusal(&self) -> Error {
+        const ONCE: &str = "a result is read once: keep its rows, as in table = result.to_arrow()";
+        match self {
+            State::Open(_) => Error::Internal("open rows are refused".to_owned()),
+            State::Read => {
+                Error::usage_hint("the rows of this result have been read already", ONCE)
+            }
+            State::HandedOver => {
+                Error::usage_hint("the rows of this result have been handed over already", ONCE)
+            }
+            State::Failed(error) => {
+                Error::usage(format!("this result has no more rows: its run has failed ({error})"))
+            }
+            State::Closed => Error::usage("this result is closed"),
         }
     }
 }
@@ -104,22 +112,79 @@ impl Rows {
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub struct RawResult {
     schema: SchemaRef,
-    rows: Mutex<Option<Rows>>,
-    coverage: SharedCoverage,
+    state: Mutex<State>,
+    is_open: AtomicBool,
+    coverage: Shared<Coverage>,
+    /// What a consumer of the stream was told in other words.
+    failure: Shared<PyErr>,
     cancel: Cancel,
+    display: Option<Arc<Display>>,
+    /// The process whose threads compute it.
+    process: u32,
 }
 
 impl RawResult {
     /// Waits for the plan.
-    pub fn new(py: Python<'_>, mut running: Running, cancel: Cancel) -> PyResult<Self> {
-        let mut waiter = Waiter::default();
-        let schema = match py.detach(|| running.schema(|| waiter.look())) {
-            Ok(schema) => schema,
-            Err(error) => return Err(waiter.raised().unwrap_or_else(|| raise(py, error))),
-        };
-        let coverage = SharedCoverage::default();
-        let rows = Rows { running, ahead: VecDeque::new(), coverage: coverage.clone() };
-        Ok(RawResult { schema, rows: Mutex::new(Some(rows)), coverage, cancel })
+    pub fn new(
+        py: Python<'_>,
+        mut running: Running,
+        cancel: Cancel,
+        display: Option<Arc<Display>>,
+    ) -> PyResult<Self> {
+        let mut waiter = Waiter::new(cancel.clone(), display.clone());
+        let schema = py.detach(|| running.schema(|| waiter.look()));
+        let schema = waiter.done(py, schema)?;
+        let coverage = Shared::default();
+        let rows = Rows { running, ahead: VecDeque::new(), coverage: Arc::clone(&coverage) };
+        Ok(RawResult {
+            schema,
+            state: Mutex::new(State::Open(Box::new(rows))),
+            is_open: AtomicBool::new(true),
+            coverage,
+            failure: Shared::default(),
+            cancel,
+            display,
+            process: std::process::id(),
+        })
+    }
+
+    /// Does something with the state while the interpreter's lock is released.
+    fn with_state<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut State, &mut Waiter) -> tidemill_engine::Result<T> + Send,
+    ) -> PyResult<T> {
+        if self.process != std::process::id() {
+            let error = Error::usage_hint(
+                "this result belongs to another process",
+                "a run does not survive a fork: start the query in the process that reads it",
+            );
+            return Err(raise(py, error));
+        }
+        let mut waiter = Waiter::new(self.cancel.clone(), self.display.clone());
+        let done = py.detach(|| -> tidemill_engine::Result<T> {
+            // Another thread may be reading.
+            let mut state = loop {
+                if let Some(state) = self.state.try_lock_for(LOOK) {
+                    break state;
+                }
+                waiter.look()?;
+                if waiter.is_raised() {
+                    return Err(Error::Interrupted);
+                }
+            };
+            let done = work(&mut state, &mut waiter);
+            if matches!(&*state, State::Open(_)) {
+                if waiter.is_raised() {
+                    *state = State::Failed(Error::Interrupted.to_string());
+                } else if let Err(error) = &done {
+                    *state = State::Failed(error.to_string());
+                }
+            }
+            self.is_open.store(matches!(&*state, State::Open(_)), Ordering::Relaxed);
+            done
+        });
+        waiter.done(py, done)
     }
 
     /// Does something with the rows while the interpreter's lock is released.
@@ -128,30 +193,27 @@ impl RawResult {
         py: Python<'_>,
         work: impl FnOnce(&mut Rows, &mut Waiter) -> tidemill_engine::Result<T> + Send,
     ) -> PyResult<T> {
-        let mut waiter = Waiter::default();
-        let done = py.detach(|| {
-            let mut rows = lock(&self.rows);
-            rows.as_mut().map(|rows| work(rows, &mut waiter))
-        });
-        match done {
-            Some(Ok(value)) => Ok(value),
-            Some(Err(error)) => Err(waiter.raised().unwrap_or_else(|| raise(py, error))),
-            None => Err(raise(py, already_read())),
-        }
+        self.with_state(py, |state, waiter| match state {
+            State::Open(rows) => work(rows, waiter),
+            other => Err(other.refusal()),
+        })
     }
 }
 
-fn already_read() -> Error {
-    Error::usage_hint(
-        "the rows of this result have been handed over already",
-        "a result is read once: keep it, as in table = pyarrow.table(result)",
-    )
+impl Drop for RawResult {
+    fn drop(&mut self) {
+        if self.process != std::process::id() {
+            // A copy that a fork has made. The run is another process's, which records it.
+            std::mem::forget(std::mem::replace(self.state.get_mut(), State::Closed));
+        }
+    }
 }
 
 #[pymethods]
 impl RawResult {
     /// Hands the rows over as an Arrow C stream, once the first are there: what goes wrong
     /// before that is raised as what it is, not as the consumer's own error.
+    #[pyo3(signature = (requested_schema=None))]
     fn stream<'py>(
         &self,
         py: Python<'py>,
@@ -161,30 +223,54 @@ impl RawResult {
             Some(capsule) => requested(&capsule, &self.schema)?,
             None => self.schema.clone(),
         };
-        self.with_rows(py, |rows, waiter| {
+        let rows = self.with_state(py, |state, waiter| {
+            let State::Open(rows) = state else { return Err(state.refusal()) };
             if rows.ahead.is_empty()
                 && let Some(batch) = rows.read(waiter)?
             {
                 rows.ahead.push_back(batch);
             }
-            Ok(())
+            if waiter.is_raised() {
+                return Err(Error::Interrupted);
+            }
+            match std::mem::replace(state, State::HandedOver) {
+                State::Open(rows) => Ok(rows),
+                other => Err(other.refusal()),
+            }
         })?;
-        let rows = lock(&self.rows).take().ok_or_else(|| raise(py, already_read()))?;
-        let stream = Stream { rows, schema, cancel: self.cancel.clone(), ended: false };
+        let stream = Stream {
+            rows,
+            schema,
+            cancel: self.cancel.clone(),
+            display: self.display.clone(),
+            failure: Arc::clone(&self.failure),
+            ended: false,
+        };
         let stream = FFI_ArrowArrayStream::new(Box::new(stream));
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }
 
     /// The next batch, or none after the last.
     fn next_batch(&self, py: Python<'_>) -> PyResult<Option<RawBatch>> {
-        let batch = self.with_rows(py, Rows::next)?;
+        let batch = self.with_state(py, |state, waiter| {
+            let State::Open(rows) = state else { return Err(state.refusal()) };
+            let batch = rows.next(waiter)?;
+            if batch.is_none() && !waiter.is_raised() {
+                *state = State::Read;
+            }
+            Ok(batch)
+        })?;
         Ok(batch.map(|batch| RawBatch { batch }))
     }
 
-    /// The first `count` rows as JSON lines, left in place, and whether there are more.
-    fn peek(&self, py: Python<'_>, count: usize) -> PyResult<(String, bool)> {
-        let schema = self.schema.clone();
-        self.with_rows(py, move |rows, waiter| {
+    /// The first `count` rows as cells, left in place, and whether there are more.
+    fn peek(
+        &self,
+        py: Python<'_>,
+        count: usize,
+        chars_max: usize,
+    ) -> PyResult<(Vec<Vec<Option<String>>>, bool)> {
+        let (batches, held) = self.with_rows(py, |rows, waiter| {
             let held = |rows: &Rows| rows.ahead.iter().map(RecordBatch::num_rows).sum::<usize>();
             while held(rows) <= count {
                 match rows.read(waiter)? {
@@ -192,21 +278,23 @@ impl RawResult {
                     None => break,
                 }
             }
-            let mut writer = stdout_writer(OutputFormat::Json, schema, None, Vec::new())?;
-            let mut left = count;
-            for batch in &rows.ahead {
-                let wanted = left.min(batch.num_rows());
-                writer.write(&batch.slice(0, wanted))?;
-                left -= wanted;
+            Ok((rows.ahead.clone(), held(rows)))
+        })?;
+        let shown = || -> tidemill_engine::Result<_> {
+            let mut shown = Vec::new();
+            for batch in &batches {
+                let wanted = (count - shown.len()).min(batch.num_rows());
+                shown.append(&mut cells(batch, 0..wanted, chars_max)?);
             }
-            let text = String::from_utf8_lossy(&writer.finish()?).into_owned();
-            Ok((text, held(rows) > count))
-        })
+            Ok((shown, held > count))
+        };
+        py.detach(shown).map_err(|error| raise(py, error))
     }
 
-    /// Whether the rows have been handed over.
-    fn is_taken(&self) -> bool {
-        lock(&self.rows).is_none()
+    /// Whether rows can still be read.
+    #[getter]
+    fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Relaxed)
     }
 
     #[getter]
@@ -217,38 +305,76 @@ impl RawResult {
     /// The coverage as JSON; `null` before all rows have been read.
     #[getter]
     fn coverage(&self) -> String {
-        coverage_json(lock(&self.coverage).as_ref())
+        coverage_json(self.coverage.lock().as_ref())
     }
 
-    /// Stops the run.
-    fn cancel(&self) {
-        self.cancel.cancel();
+    /// The coverage as one line for people.
+    #[getter]
+    fn coverage_line(&self) -> Option<String> {
+        self.coverage.lock().as_ref().map(Coverage::one_line)
+    }
+
+    /// What a consumer of the stream was told in other words.
+    #[getter]
+    fn failure(&self, py: Python<'_>) -> Option<Py<PyBaseException>> {
+        let failure = self.failure.lock().as_ref().map(|failure| failure.clone_ref(py));
+        failure.map(|failure| failure.into_value(py))
+    }
+
+    /// Stops the run, if it has not ended; somebody who has the rows gets no more.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if self.coverage.lock().is_none() {
+            self.cancel.cancel();
+        }
+        self.with_state(py, |state, _| {
+            if matches!(state, State::Open(_)) {
+                *state = State::Closed;
+            }
+            Ok(())
+        })
     }
 }
 
 /// The rows of a result, pulled by whoever holds the C stream.
 struct Stream {
-    rows: Rows,
+    rows: Box<Rows>,
     schema: SchemaRef,
     cancel: Cancel,
+    display: Option<Arc<Display>>,
+    failure: Shared<PyErr>,
     ended: bool,
 }
 
 impl Stream {
     fn pull(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
-        let mut waiter = Waiter::default();
+        let mut waiter = Waiter::new(self.cancel.clone(), self.display.clone());
         let rows = &mut self.rows;
         // Held or not, the interpreter's lock is free during the wait.
-        let next = Python::try_attach(|py| py.detach(|| rows.next(&mut waiter)));
-        let next = next.unwrap_or(Err(Error::Interrupted));
+        let next = Python::try_attach(|py| {
+            let next = py.detach(|| rows.next(&mut waiter));
+            // What is shown stays until the stream ends: pulls follow one another.
+            match waiter.raised() {
+                Some(raised) => Err(raised),
+                None => next.map_err(|error| raise(py, error)),
+            }
+        });
+        let next = next.unwrap_or_else(|| Err(PyKeyboardInterrupt::new_err(())));
         let batch = next.map_err(|error| {
             self.cancel.cancel();
-            if waiter.raised().is_some() {
-                // SAFETY: it only notes the signal, and may be called from any thread.
-                unsafe { pyo3::ffi::PyErr_SetInterrupt() };
-            }
+            let text = Python::try_attach(|py| {
+                let text = match error.is_instance_of::<PyKeyboardInterrupt>(py) {
+                    true => {
+                        // SAFETY: it only notes the signal, and may be called from any thread.
+                        unsafe { pyo3::ffi::PyErr_SetInterrupt() };
+                        Error::Interrupted.to_string()
+                    }
+                    false => error.value(py).to_string(),
+                };
+                *self.failure.lock() = Some(error);
+                text
+            });
             // The C interface has no room for a NUL.
-            ArrowError::ComputeError(error.to_string().replace('\0', "\u{fffd}"))
+            ArrowError::ComputeError(text.unwrap_or_default().replace('\0', "\u{fffd}"))
         })?;
         batch.map(|batch| conformed(&batch, &self.schema)).transpose()
     }
@@ -263,7 +389,25 @@ impl Iterator for Stream {
         }
         let next = self.pull().transpose();
         self.ended = !matches!(next, Some(Ok(_)));
+        if self.ended {
+            self.clear();
+        }
         next
+    }
+}
+
+impl Stream {
+    fn clear(&self) {
+        if let Some(display) = &self.display {
+            // There is nobody to tell of a signal here; the interpreter has noted it.
+            let _ = Python::try_attach(|py| display.clear(py));
+        }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 
@@ -304,18 +448,22 @@ fn in_python(error: ArrowError) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// The columns of a result.
+/// The columns of a result or a source.
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub struct RawSchema {
-    schema: SchemaRef,
+    pub schema: SchemaRef,
 }
 
 #[pymethods]
 impl RawSchema {
-    /// Names and SQL types in order.
-    fn columns(&self) -> Vec<(String, String)> {
+    /// Of each column the name, the type in SQL's and in Arrow's words, and whether it is a
+    /// number.
+    fn columns(&self) -> Vec<(String, String, String, bool)> {
         let fields = self.schema.fields().iter();
-        fields.map(|field| (field.name().clone(), sql_type(field.data_type()))).collect()
+        let column = |name: &String, kind: &arrow::datatypes::DataType| {
+            (name.clone(), sql_type(kind), kind.to_string(), is_number(kind))
+        };
+        fields.map(|field| column(field.name(), field.data_type())).collect()
     }
 
     fn capsule<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
@@ -335,6 +483,16 @@ impl RawBatch {
     #[getter]
     fn num_rows(&self) -> usize {
         self.batch.num_rows()
+    }
+
+    #[getter]
+    fn schema(&self) -> RawSchema {
+        RawSchema { schema: self.batch.schema() }
+    }
+
+    /// The rows as dictionaries.
+    fn rows<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        values::rows(py, &self.batch)
     }
 
     fn capsules<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {

@@ -46,6 +46,7 @@ use parking_lot::Mutex;
 
 pub use self::commit::{Recovered, recover};
 pub use self::format::{OutputFormat, RowWriter};
+pub use self::text::{cells, is_number};
 pub(crate) use self::value::civil_from_days;
 
 use self::bucket::{Remote, Shared};

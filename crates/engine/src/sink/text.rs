@@ -15,6 +15,7 @@
 //! what a log file holds must not drive the terminal that shows it.
 
 use std::io::{self, Write};
+use std::ops::Range;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Schema};
@@ -141,6 +142,34 @@ impl<W: Write> TextTable<W> {
     }
 }
 
+/// The cells of some rows as the table shows them, row by row; none for a null. Of a text of
+/// more than `chars_max` characters the first are left, and `…`.
+///
+/// # Errors
+/// [`Error::Usage`](crate::Error::Usage) for a column of a type that has no text.
+pub fn cells(
+    batch: &RecordBatch,
+    rows: Range<usize>,
+    chars_max: usize,
+) -> Result<Vec<Vec<Option<String>>>> {
+    let columns = batch.columns().iter().map(Column::new).collect::<Result<Vec<_>>>()?;
+    let mut text = Vec::new();
+    let mut cell = |column: &Column, row| {
+        text.clear();
+        column.text(row, &mut text);
+        let whole = String::from_utf8_lossy(&text);
+        match whole.char_indices().nth(chars_max) {
+            Some((end, _)) => escaped(&whole[..end]) + "…",
+            None => escaped(&whole),
+        }
+    };
+    let mut cells = |row| {
+        let columns = columns.iter();
+        columns.map(|column| (!column.is_null(row)).then(|| cell(column, row))).collect()
+    };
+    Ok(rows.map(&mut cells).collect())
+}
+
 fn line(out: &mut String, cells: &[String], widths: &[usize], right: &[bool]) {
     out.clear();
     // Blanks are written when something follows them: none stand at a line's end.
@@ -163,7 +192,8 @@ fn line(out: &mut String, cells: &[String], widths: &[usize], right: &[bool]) {
     out.push('\n');
 }
 
-fn is_number(data_type: &DataType) -> bool {
+/// Whether a table shows the type at the right side of its column.
+pub fn is_number(data_type: &DataType) -> bool {
     match data_type {
         DataType::Dictionary(_, values) => is_number(values),
         other => other.is_numeric(),

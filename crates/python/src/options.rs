@@ -1,0 +1,163 @@
+//! How do options arrive from Python? As dictionaries that the package has filled in, by the
+//! flags' names.
+
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+use tidemill_engine::job::{Job, Limits};
+use tidemill_engine::remote::StorageOptions;
+use tidemill_engine::sink::SinkSpec;
+use tidemill_engine::source::{SourceSpec, TextOptions};
+
+use crate::result::RawSchema;
+
+/// How files are read.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct SourceOptions {
+    source_format: Option<String>,
+    schema: Option<String>,
+    /// The columns of a schema that was found before, instead of their text.
+    columns: Option<Py<RawSchema>>,
+    layouts: Option<String>,
+    null: Vec<String>,
+    header: Option<bool>,
+    delimiter: Option<u8>,
+    quote: Option<u8>,
+    /// Whether fields are quoted at all, if that was said.
+    quoted: Option<bool>,
+    escape: Option<u8>,
+    comment: Option<u8>,
+    strict: Option<bool>,
+    mismatch: Option<String>,
+    framing: Option<String>,
+    storage_options: Vec<(String, String)>,
+}
+
+impl SourceOptions {
+    /// How the files of `url` are read.
+    pub fn spec(self, url: String) -> tidemill_engine::Result<SourceSpec> {
+        Ok(SourceSpec {
+            url,
+            format: self.source_format.as_deref().map(str::parse).transpose()?,
+            options: TextOptions {
+                header: self.header,
+                delimiter: self.delimiter,
+                quote: self.quoted.map(|_| self.quote),
+                escape: self.escape,
+                comment: self.comment,
+                nulls: self.null,
+                strict: self.strict,
+                mismatch: self.mismatch.as_deref().map(str::parse).transpose()?,
+                framing: self
+                    .framing
+                    .as_deref()
+                    .map(tidemill_engine::source::framing)
+                    .transpose()?,
+            },
+            schema: match (self.columns, self.schema) {
+                (Some(columns), _) => Some(columns.get().schema.clone()),
+                (None, Some(text)) => Some(tidemill_engine::query::schema_from_sql(&text)?),
+                (None, None) => None,
+            },
+            layouts: self.layouts.as_deref().map(str::parse).transpose()?,
+            storage_options: storage(&self.storage_options)?,
+        })
+    }
+}
+
+/// What a run may take, and what shows its progress.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct LimitOptions {
+    memory: Option<String>,
+    threads: Option<usize>,
+    max_bad: Option<String>,
+    pub display: Option<Py<PyAny>>,
+}
+
+impl LimitOptions {
+    /// The limits, and the display.
+    pub fn split(self) -> (Limits, Option<Py<PyAny>>) {
+        let limits = Limits { memory: self.memory, max_bad: self.max_bad, threads: self.threads };
+        (limits, self.display)
+    }
+}
+
+/// Where a result goes instead of where the job says.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct SinkOptions {
+    output: Option<String>,
+    format: Option<String>,
+    overwrite: Option<bool>,
+    max_files: Option<usize>,
+    storage_options: Vec<(String, String)>,
+}
+
+impl SinkOptions {
+    /// These over what the job says; none if neither names an output.
+    pub fn over(self, job: Option<&SinkSpec>) -> tidemill_engine::Result<Option<SinkSpec>> {
+        let mut spec = match (self.output, job) {
+            (Some(url), Some(job)) => SinkSpec { url, format: None, ..job.clone() },
+            (Some(url), None) => SinkSpec::new(url),
+            (None, Some(job)) => job.clone(),
+            (None, None) => return Ok(None),
+        };
+        if let Some(format) = self.format {
+            spec.format = Some(format.parse()?);
+        }
+        spec.overwrite = self.overwrite.unwrap_or(spec.overwrite);
+        spec.max_files = self.max_files.unwrap_or(spec.max_files);
+        spec.storage_options = spec.storage_options.with(&storage(&self.storage_options)?);
+        Ok(Some(spec))
+    }
+}
+
+/// A job: the file `path`, or else `text`, which is TOML or JSON.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct JobText {
+    path: Option<PathBuf>,
+    text: String,
+    is_json: bool,
+    /// What messages call the text.
+    origin: String,
+    overrides: Vec<(String, String)>,
+    /// For the sources, over what the job says.
+    storage_options: Vec<(String, String)>,
+}
+
+impl JobText {
+    /// Reads and checks the job.
+    pub fn job(self) -> tidemill_engine::Result<Job> {
+        Ok(self.job_and_tree()?.0)
+    }
+
+    /// Reads and checks the job; its tree, without the overrides, as JSON.
+    pub fn job_and_tree(mut self) -> tidemill_engine::Result<(Job, String)> {
+        if let Some(path) = &self.path {
+            (self.origin, self.text) = Job::text_of_file(path)?;
+        }
+        let (mut job, tree) = if self.is_json {
+            (Job::from_json(&self.text, &self.origin, &self.overrides)?, self.text)
+        } else {
+            let job = Job::from_toml(&self.text, &self.origin, &self.overrides)?;
+            (job, Job::json_of(&self.text, &self.origin)?.to_string())
+        };
+        let over = storage(&self.storage_options)?;
+        for source in &mut job.sources {
+            source.spec.storage_options = source.spec.storage_options.with(&over);
+        }
+        Ok((job, tree))
+    }
+}
+
+/// The settings of stores, checked.
+fn storage(pairs: &[(String, String)]) -> tidemill_engine::Result<StorageOptions> {
+    let mut options = StorageOptions::default();
+    for (name, value) in pairs {
+        options.set(name, value.clone())?;
+    }
+    Ok(options)
+}

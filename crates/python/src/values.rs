@@ -1,0 +1,317 @@
+//! Which Python object is a value? The built-in one: `int`, `str`, `datetime.date`, `dict`, …
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::cast::AsArray;
+use arrow::array::types::*;
+use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::buffer::OffsetBuffer;
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, TimeUnit};
+use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::{PyException, PyOverflowError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
+use tidemill_engine::Error;
+use tidemill_engine::types::sql_type;
+
+use crate::errors::raise;
+
+type Values<'py> = Vec<Bound<'py, PyAny>>;
+
+/// The rows of a batch, each a dictionary.
+///
+/// # Errors
+/// `UsageError` for a value that Python has no built-in type for, naming its column.
+pub fn rows<'py>(py: Python<'py>, batch: &RecordBatch) -> PyResult<Bound<'py, PyList>> {
+    let makers = Makers::new(py)?;
+    let schema = batch.schema_ref();
+    let mut columns = Vec::with_capacity(batch.num_columns());
+    for (i, field) in schema.fields().iter().enumerate() {
+        if schema.fields()[..i].iter().any(|earlier| earlier.name() == field.name()) {
+            let message = format!("a dictionary cannot hold two columns called `{}`", field.name());
+            return Err(raise(
+                py,
+                Error::usage_hint(message, "name one of them otherwise with AS"),
+            ));
+        }
+    }
+    for (field, array) in schema.fields().iter().zip(batch.columns()) {
+        let values = makers.values(array).map_err(|error| in_column(py, field.name(), error))?;
+        columns.push((PyString::new(py, field.name()), values.into_iter()));
+    }
+    let rows = PyList::empty(py);
+    for _ in 0..batch.num_rows() {
+        let row = PyDict::new(py);
+        for (name, values) in &mut columns {
+            row.set_item(&*name, values.next())?;
+        }
+        rows.append(row)?;
+    }
+    Ok(rows)
+}
+
+fn in_column(py: Python<'_>, column: &str, error: PyErr) -> PyErr {
+    if !error.is_instance_of::<PyOverflowError>(py) && !error.is_instance_of::<PyValueError>(py) {
+        return error;
+    }
+    let reason = error.value(py);
+    raise(
+        py,
+        Error::usage_hint(
+            format!("a value of column `{column}` is no Python object: {reason}"),
+            "cast the column in SQL, or take the result as Arrow with to_arrow()",
+        ),
+    )
+}
+
+/// Python's constructors.
+struct Makers<'py> {
+    py: Python<'py>,
+    decimal: Bound<'py, PyAny>,
+    date: Bound<'py, PyAny>,
+    time: Bound<'py, PyAny>,
+    timedelta: Bound<'py, PyAny>,
+    epoch: Bound<'py, PyAny>,
+    epoch_utc: Bound<'py, PyAny>,
+}
+
+/// The day number of 1970-01-01 as `date.fromordinal` counts.
+const EPOCH_ORDINAL: i64 = 719_163;
+
+impl<'py> Makers<'py> {
+    fn new(py: Python<'py>) -> PyResult<Self> {
+        let datetime = py.import("datetime")?;
+        let utc = datetime.getattr("timezone")?.getattr("utc")?;
+        let new = datetime.getattr("datetime")?;
+        Ok(Makers {
+            py,
+            decimal: py.import("decimal")?.getattr("Decimal")?,
+            date: datetime.getattr("date")?.getattr("fromordinal")?,
+            time: datetime.getattr("time")?,
+            timedelta: datetime.getattr("timedelta")?,
+            epoch: new.call1((1970, 1, 1))?,
+            epoch_utc: new.call1((1970, 1, 1, 0, 0, 0, 0, utc))?,
+        })
+    }
+
+    fn values(&self, array: &ArrayRef) -> PyResult<Values<'py>> {
+        macro_rules! each {
+            ($array:expr, $make:expr) => {{
+                let make = $make;
+                let values = $array.iter();
+                values.map(|value| value.map_or_else(|| Ok(self.none()), &make)).collect()
+            }};
+        }
+        macro_rules! number {
+            ($t:ty) => {
+                each!(array.as_primitive::<$t>(), |value| self.object(value))
+            };
+        }
+        macro_rules! decimal {
+            ($t:ty, $precision:expr, $scale:expr) => {
+                each!(array.as_primitive::<$t>(), |value| {
+                    self.decimal.call1((<$t>::format_decimal(value, *$precision, *$scale),))
+                })
+            };
+        }
+        match array.data_type() {
+            DataType::Null => Ok((0..array.len()).map(|_| self.none()).collect()),
+            DataType::Boolean => each!(array.as_boolean(), |value| self.object(value)),
+            DataType::Int8 => number!(Int8Type),
+            DataType::Int16 => number!(Int16Type),
+            DataType::Int32 => number!(Int32Type),
+            DataType::Int64 => number!(Int64Type),
+            DataType::UInt8 => number!(UInt8Type),
+            DataType::UInt16 => number!(UInt16Type),
+            DataType::UInt32 => number!(UInt32Type),
+            DataType::UInt64 => number!(UInt64Type),
+            DataType::Float32 => number!(Float32Type),
+            DataType::Float64 => number!(Float64Type),
+            DataType::Decimal32(precision, scale) => decimal!(Decimal32Type, precision, scale),
+            DataType::Decimal64(precision, scale) => decimal!(Decimal64Type, precision, scale),
+            DataType::Decimal128(precision, scale) => decimal!(Decimal128Type, precision, scale),
+            DataType::Decimal256(precision, scale) => decimal!(Decimal256Type, precision, scale),
+            DataType::Utf8View => each!(array.as_string_view(), |value| self.object(value)),
+            DataType::Utf8 | DataType::LargeUtf8 => self.values_as(array, &DataType::Utf8View),
+            DataType::BinaryView => each!(array.as_binary_view(), |value| {
+                Ok(PyBytes::new(self.py, value).into_any())
+            }),
+            DataType::Binary | DataType::LargeBinary | DataType::FixedSizeBinary(_) => {
+                self.values_as(array, &DataType::BinaryView)
+            }
+            DataType::Date32 => each!(array.as_primitive::<Date32Type>(), |days| {
+                self.date.call1((i64::from(days) + EPOCH_ORDINAL,))
+            }),
+            DataType::Date64 => self.values_as(array, &DataType::Date32),
+            DataType::Timestamp(unit, zone) => {
+                let zone = zone.as_deref().map(|zone| self.zone(zone)).transpose()?;
+                let ticks = self.ticks(array)?;
+                each!(ticks.as_primitive::<Int64Type>(), |value| {
+                    self.moment(value, *unit, zone.as_ref())
+                })
+            }
+            DataType::Duration(unit) => {
+                let ticks = self.ticks(array)?;
+                each!(ticks.as_primitive::<Int64Type>(), |value| self.delta(value, *unit))
+            }
+            DataType::Time32(unit) | DataType::Time64(unit) => {
+                let ticks = self.ticks(array)?;
+                each!(ticks.as_primitive::<Int64Type>(), |value| self.clock(value, *unit))
+            }
+            DataType::Dictionary(_, values) => self.values_as(array, values),
+            DataType::List(_) => {
+                let list = array.as_list::<i32>();
+                let ends = Ends(list.offsets());
+                let items = self.values(&ends.of(list.values()))?;
+                self.unless_null(array, |row| {
+                    Ok(PyList::new(self.py, &items[ends.range(row)])?.into_any())
+                })
+            }
+            DataType::LargeList(item)
+            | DataType::ListView(item)
+            | DataType::LargeListView(item)
+            | DataType::FixedSizeList(item, _) => {
+                self.values_as(array, &DataType::List(Arc::clone(item)))
+            }
+            DataType::Struct(fields) => {
+                let mut columns = Vec::with_capacity(fields.len());
+                for (field, column) in fields.iter().zip(array.as_struct().columns()) {
+                    columns.push((field.name(), self.values(column)?));
+                }
+                let make = |row: usize| {
+                    let fields = PyDict::new(self.py);
+                    for (name, values) in &columns {
+                        fields.set_item(name, &values[row])?;
+                    }
+                    Ok(fields.into_any())
+                };
+                self.unless_null(array, make)
+            }
+            DataType::Map(_, _) => {
+                let map = array.as_map();
+                let ends = Ends(map.offsets());
+                let keys = self.values(&ends.of(map.keys()))?;
+                let values = self.values(&ends.of(map.values()))?;
+                self.unless_null(array, |row| {
+                    let entries = PyDict::new(self.py);
+                    for entry in ends.range(row) {
+                        entries.set_item(&keys[entry], &values[entry])?;
+                    }
+                    Ok(entries.into_any())
+                })
+            }
+            other => Err(PyValueError::new_err(format!("it is of type {}", sql_type(other)))),
+        }
+    }
+
+    fn values_as(&self, array: &ArrayRef, data_type: &DataType) -> PyResult<Values<'py>> {
+        let array = cast(array, data_type).map_err(|e| PyValueError::new_err(e.to_string()))?;
+        self.values(&array)
+    }
+
+    /// A column of times as the integers that it is made of.
+    fn ticks(&self, array: &ArrayRef) -> PyResult<ArrayRef> {
+        let ticks = match array.data_type() {
+            DataType::Time32(_) => {
+                cast(array, &DataType::Int32).and_then(|i| cast(&i, &DataType::Int64))
+            }
+            _ => cast(array, &DataType::Int64),
+        };
+        ticks.map_err(|e| PyValueError::new_err(e.to_string()))
+    }
+
+    fn unless_null(
+        &self,
+        array: &ArrayRef,
+        make: impl Fn(usize) -> PyResult<Bound<'py, PyAny>>,
+    ) -> PyResult<Values<'py>> {
+        let value = |row| if array.is_null(row) { Ok(self.none()) } else { make(row) };
+        (0..array.len()).map(value).collect()
+    }
+
+    fn none(&self) -> Bound<'py, PyAny> {
+        self.py.None().into_bound(self.py)
+    }
+
+    fn object<T: IntoPyObject<'py>>(&self, value: T) -> PyResult<Bound<'py, PyAny>> {
+        value.into_bound_py_any(self.py)
+    }
+
+    fn zone(&self, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        let known = match name {
+            "UTC" | "+00:00" | "Z" => return self.epoch_utc.getattr("tzinfo"),
+            name => self.py.import("zoneinfo")?.getattr("ZoneInfo")?.call1((name,)),
+        };
+        // A zone that is not in the machine's tables is a `KeyError`.
+        known.map_err(|error| match error.is_instance_of::<PyException>(self.py) {
+            true => PyValueError::new_err(format!("the time zone `{name}` is not known")),
+            false => error,
+        })
+    }
+
+    fn moment(
+        &self,
+        ticks: i64,
+        unit: TimeUnit,
+        zone: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let delta = self.delta(ticks, unit)?;
+        match zone {
+            None => self.epoch.call_method1("__add__", (delta,)),
+            Some(zone) => {
+                let moment = self.epoch_utc.call_method1("__add__", (delta,))?;
+                moment.call_method1("astimezone", (zone,))
+            }
+        }
+    }
+
+    fn delta(&self, ticks: i64, unit: TimeUnit) -> PyResult<Bound<'py, PyAny>> {
+        let (seconds, micros) = seconds_and_micros(ticks, unit)?;
+        self.timedelta.call1((0, seconds, micros))
+    }
+
+    fn clock(&self, ticks: i64, unit: TimeUnit) -> PyResult<Bound<'py, PyAny>> {
+        let (seconds, micros) = seconds_and_micros(ticks, unit)?;
+        self.time.call1((seconds / 3600, seconds / 60 % 60, seconds % 60, micros))
+    }
+}
+
+fn seconds_and_micros(ticks: i64, unit: TimeUnit) -> PyResult<(i64, i64)> {
+    let per_second = match unit {
+        TimeUnit::Second => 1,
+        TimeUnit::Millisecond => 1_000,
+        TimeUnit::Microsecond => 1_000_000,
+        TimeUnit::Nanosecond => 1_000_000_000,
+    };
+    let (seconds, rest) = (ticks.div_euclid(per_second), ticks.rem_euclid(per_second));
+    if per_second > 1_000_000 && rest % 1_000 != 0 {
+        return Err(PyValueError::new_err("its nanoseconds would be lost"));
+    }
+    let micros =
+        if per_second > 1_000_000 { rest / 1_000 } else { rest * (1_000_000 / per_second) };
+    Ok((seconds, micros))
+}
+
+/// Where lists end among their items.
+struct Ends<'a>(&'a OffsetBuffer<i32>);
+
+impl Ends<'_> {
+    /// The items of all lists, without those of lists that were sliced away.
+    fn of(&self, items: &ArrayRef) -> ArrayRef {
+        let (first, last) = (index(self.0[0]), index(self.0[self.0.len() - 1]));
+        items.slice(first, last - first)
+    }
+
+    /// The items of one list.
+    fn range(&self, row: usize) -> Range<usize> {
+        let first = index(self.0[0]);
+        index(self.0[row]) - first..index(self.0[row + 1]) - first
+    }
+}
+
+/// Arrow's offsets are never negative.
+fn index(offset: i32) -> usize {
+    usize::try_from(offset).unwrap_or(0)
+}

@@ -1,0 +1,166 @@
+//! How does Python wait? Without the interpreter's lock, looking up twenty times a second: at
+//! signals, so that Ctrl-C ends what runs, and at the progress, which is shown to the user.
+
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+use tidemill_engine::running::GRACE;
+use tidemill_engine::{Cancel, Error, Progress, Result};
+
+use crate::errors::raise;
+
+/// How long is waited between two looks.
+pub const LOOK: Duration = Duration::from_millis(50);
+
+/// How often a display is told.
+const TICK: Duration = Duration::from_millis(100);
+
+/// A Python object that shows the progress of a run: it has `look(bytes_done, bytes_total,
+/// rows_done)` and `clear()`.
+pub struct Display {
+    object: Py<PyAny>,
+    progress: Progress,
+    /// When it was told last; none while nobody waits.
+    told: Mutex<Option<Instant>>,
+}
+
+impl Display {
+    /// Shows `progress` by the object, if there is one.
+    pub fn new(object: Option<Py<PyAny>>, progress: &Progress) -> Option<Arc<Self>> {
+        let progress = progress.clone();
+        object.map(|object| Arc::new(Display { object, progress, told: Mutex::new(None) }))
+    }
+
+    fn look(&self, py: Python<'_>) -> PyResult<()> {
+        {
+            let mut told = self.told.lock();
+            if told.is_some_and(|told| told.elapsed() < TICK) {
+                return Ok(());
+            }
+            *told = Some(Instant::now());
+        }
+        let seen =
+            (self.progress.bytes_done(), self.progress.bytes_total(), self.progress.rows_done());
+        no_failure(py, self.object.bind(py).call_method1("look", seen))
+    }
+
+    /// Takes away what is shown.
+    pub fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        if self.told.lock().take().is_none() {
+            return Ok(());
+        }
+        no_failure(py, self.object.bind(py).call_method0("clear"))
+    }
+}
+
+/// That the progress cannot be shown is no reason to end a run; a signal that arrives
+/// meanwhile is.
+fn no_failure(py: Python<'_>, called: PyResult<Bound<'_, PyAny>>) -> PyResult<()> {
+    match called {
+        Err(error) if !error.is_instance_of::<PyException>(py) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Looks at signals and shows the progress while a thread without the interpreter's lock waits.
+pub struct Waiter {
+    cancel: Cancel,
+    display: Option<Arc<Display>>,
+    raised: Option<PyErr>,
+}
+
+impl Waiter {
+    /// A waiter that stops what `cancel` stops.
+    pub fn new(cancel: Cancel, display: Option<Arc<Display>>) -> Self {
+        Waiter { cancel, display, raised: None }
+    }
+
+    /// Stops the run once a signal's handler has raised something. The run's own end, which
+    /// comes within moments, is what ends the wait: what it has staged is gone by then.
+    pub fn look(&mut self) -> Result<()> {
+        if self.raised.is_some() {
+            return Ok(());
+        }
+        let display = self.display.as_deref();
+        let looked = Python::try_attach(|py| {
+            py.check_signals()?;
+            display.map_or(Ok(()), |display| display.look(py))
+        });
+        match looked {
+            Some(Ok(())) => Ok(()),
+            Some(Err(raised)) => {
+                self.cancel.cancel();
+                self.raised = Some(raised);
+                Ok(())
+            }
+            // The interpreter is ending, and so is what waits.
+            None => {
+                self.cancel.cancel();
+                Err(Error::Interrupted)
+            }
+        }
+    }
+
+    /// Whether a signal's handler has raised something.
+    pub fn is_raised(&self) -> bool {
+        self.raised.is_some()
+    }
+
+    /// What a signal's handler has raised.
+    pub fn raised(self) -> Option<PyErr> {
+        self.raised
+    }
+
+    /// What the wait has come to; what was shown is taken away.
+    pub fn done<T>(mut self, py: Python<'_>, done: Result<T>) -> PyResult<T> {
+        if let Some(display) = &self.display
+            && let Err(raised) = display.clear(py)
+        {
+            self.raised.get_or_insert(raised);
+        }
+        match self.raised {
+            Some(raised) => Err(raised),
+            None => done.map_err(|error| raise(py, error)),
+        }
+    }
+}
+
+/// Does something on a thread of its own, which is left behind if Ctrl-C does not end it.
+pub fn on_a_thread<T: Send + 'static>(
+    py: Python<'_>,
+    cancel: Cancel,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> PyResult<T> {
+    let mut waiter = Waiter::new(cancel.clone(), None);
+    let wait = || -> Result<T> {
+        let (sender, receiver) = sync_channel(1);
+        std::thread::Builder::new()
+            .name("look".to_owned())
+            .spawn(move || {
+                // Nobody listens any more if this was left behind.
+                let _ = sender.send(work());
+            })
+            .map_err(|source| Error::io("start", "a thread", source))?;
+        let mut cancelled_at = None;
+        loop {
+            match receiver.recv_timeout(LOOK) {
+                Ok(done) => return done,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Error::Internal("a thread ended without an answer".to_owned()));
+                }
+                Err(RecvTimeoutError::Timeout) => waiter.look()?,
+            }
+            if cancel.is_cancelled()
+                && cancelled_at.get_or_insert_with(Instant::now).elapsed() >= GRACE
+            {
+                return Err(Error::Interrupted);
+            }
+        }
+    };
+    let done = py.detach(wait);
+    waiter.done(py, done)
+}

@@ -1,0 +1,203 @@
+"""Ctrl-C, threads and forks."""
+
+import os
+import threading
+
+import pyarrow
+import pytest
+
+import tidemill as tm
+from processes import run_script
+
+# What reads standard input, a pipe that stays open and so never ends by itself. Those of the
+# first kind find nothing in it, those of the second so many rows that they are past their plan.
+WAITS = {
+    "a plan": (0, "tm.query(sql, **csv)"),
+    "a schema": (0, "tm.schema('-', **csv)"),
+    "an explanation": (0, "tm.explain(sql, **csv)"),
+    "the first rows": (0, "tm.head('-', **csv)"),
+    "a job file": (0, "tm.Job.from_file('-')"),
+    "a batch": (1, "list(tm.query(rows, **csv))"),
+    "a stream": (1, "pyarrow.table(tm.query(rows, **csv))"),
+    "a stream of one row": (1, "pyarrow.table(tm.query(sql, **csv))"),
+    "a table": (1, "tm.query(rows, **csv).to_arrow()"),
+    "rows as objects": (1, "tm.query(sql, **csv).to_pylist()"),
+    "a look": (1, "tm.query(sql, **csv).show()"),
+    "a notebook's look": (1, "tm.query(sql, **csv)._repr_html_()"),
+    "files": (1, "tm.query(rows, **csv, output='x.csv')"),
+    "a job": (1, "job.run(output='x.csv')"),
+    "a partial table": (1, "job.run(partial='x.part')"),
+}
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_an_interrupt_ends_what_would_never_end(wait, tmp_path):
+    has_rows, statement = WAITS[wait]
+    done = run_script(
+        f"""
+        PIPE
+        {"import pyarrow" if "pyarrow" in statement else ""}
+        if {has_rows}:
+            feed()
+        sql, rows = "SELECT count() AS n FROM '-'", "SELECT x FROM '-'"
+        job = tm.Job(source={{"url": "-", "format": "csv"}}, tables={{"n": "count()"}})
+        interrupt()
+        try:
+            {statement}
+        except KeyboardInterrupt:
+            print("interrupted")
+        """,
+        cwd=tmp_path,
+        timeout=60,
+    )
+    assert done.stdout == "interrupted\n", done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_result_says_that_it_was_interrupted():
+    done = run_script(
+        """
+        PIPE
+        feed()
+        result = tm.query("SELECT count() AS n FROM '-'", **csv)
+        interrupt()
+        try:
+            result.show()
+        except KeyboardInterrupt:
+            pass
+        print(result)
+        try:
+            result.show()
+        except tm.UsageError as error:
+            print(error)
+        print(tm.jobs()[0]["outcome"])
+        """,
+        timeout=60,
+    )
+    assert done.stdout == (
+        "Result(n BIGINT; its rows have been taken)\n"
+        "this result has no more rows: its run has failed (interrupted)\n"
+        "interrupted\n"
+    ), done.stderr
+
+
+@pytest.mark.parametrize("method", ["to_arrow", "to_pylist"])
+def test_what_a_signal_handler_raises_comes_out_of_the_wait(method):
+    done = run_script(
+        f"""
+        PIPE
+        class TooSlow(Exception):
+            pass
+
+        def give_up(*_):
+            raise TooSlow
+
+        signal.signal(signal.SIGALRM, give_up)
+        feed()
+        result = tm.query("SELECT x FROM '-'", **csv)
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        try:
+            result.{method}()
+        except TooSlow:
+            print("too slow")
+        """,
+        timeout=60,
+    )
+    assert done.stdout == "too slow\n", done.stderr
+
+
+def many(tmp_path, rows):
+    path = tmp_path / "many.csv"
+    path.write_text("x\n" + "1\n" * rows)
+    return path
+
+
+def test_threads_read_results_of_their_own_at_the_same_time(tmp_path):
+    path = many(tmp_path, 300_000)
+    sums = []
+
+    def read():
+        table = pyarrow.table(tm.query(f"SELECT x FROM '{path}'"))
+        sums.append(sum(table["x"].to_pylist()))
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sums == [300_000] * 4
+
+
+def test_threads_share_the_batches_of_one_result(tmp_path):
+    result = tm.query(f"SELECT x FROM '{many(tmp_path, 300_000)}'")
+    counts, refused = [], []
+
+    def read():
+        try:
+            for batch in result:
+                counts.append(batch.num_rows)
+                # Neither may keep the others from reading.
+                assert "x BIGINT" in repr(result)
+        except tm.UsageError:
+            # Another one has taken the last.
+            refused.append(True)
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(counts) == 300_000
+    assert len(refused) <= 3
+
+
+def test_a_result_is_looked_at_while_another_thread_waits_for_its_rows():
+    done = run_script(
+        """
+        PIPE
+        feed()
+        result = tm.query("SELECT count() AS n FROM '-'", **csv)
+        rows = []
+        thread = threading.Thread(target=lambda: rows.extend(result.to_pylist()))
+        thread.start()
+        for _ in range(1000):
+            repr(result), result.coverage, result.schema
+        end()
+        thread.join()
+        print(rows)
+        """,
+        timeout=60,
+    )
+    assert done.stdout == "[{'n': 200000}]\n", done.stderr
+
+
+def test_a_fork_neither_reads_nor_records_its_parents_run(tmp_path):
+    result = tm.query(f"SELECT x FROM '{many(tmp_path, 300_000)}'")
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            result.to_pylist()
+        except tm.UsageError as error:
+            status = 0 if "belongs to another process" in str(error) else 2
+        del result
+        # A query of its own works.
+        rows = tm.query("SELECT 1 AS one").to_pylist()
+        os._exit(status if rows == [{"one": 1}] else 3)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert sum(batch.num_rows for batch in result) == 300_000
+    assert [run["outcome"] for run in tm.jobs()] == ["done", "done"]
+
+
+def test_a_closed_result_stops_its_run(tmp_path):
+    path = many(tmp_path, 500_000)
+    with tm.query(f"SELECT x FROM '{path}'") as result:
+        next(iter(result))
+    with pytest.raises(tm.UsageError, match="this result is closed"):
+        next(iter(result))
+    assert tm.jobs()[0]["outcome"] == "interrupted"
+    with tm.query("SELECT 1 AS one") as result:
+        rows = result.to_pylist()
+    assert rows == [{"one": 1}]
+    assert tm.jobs()[0]["outcome"] == "done"

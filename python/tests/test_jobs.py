@@ -1,0 +1,252 @@
+"""`Job`: what a job file says, as an object."""
+
+import json
+import pathlib
+import random
+
+import pytest
+
+import tidemill as tm
+from tidemill import _job
+
+FULL = {
+    "name": "unique-users-by-state",
+    "source": [
+        {
+            "name": "clicks",
+            "url": "logs/2026-11-*/*.json.zst",
+            "format": "json",
+            "schema": "user_id BIGINT, state TEXT",
+            "options": {"null": ["NA", ""], "header": False, "delimiter": ";"},
+        },
+        {
+            "name": "states",
+            "url": "s3://b/states.csv",
+            "storage_options": {"region": "eu-west-1", "max_retries": 3},
+        },
+    ],
+    "map": {"sql": 'SELECT *\nFROM clicks\nJOIN states USING (state) -- it\'s "quoted"\n'},
+    "tables": {"by": ["day", "state"], "users": "unique(user_id)", "a b": "max(x)"},
+    "sink": {"url": "out/{day}.csv", "overwrite": True, "max_files": 400, "null": "NULL"},
+    "run": {"memory": "512M", "max_bad": 3, "threads": 2},
+}
+
+
+def test_a_job_says_the_same_in_python_in_toml_and_as_a_mapping(tmp_path):
+    job = tm.Job(**FULL)
+    assert job.to_dict() == FULL
+    assert job.name == "unique-users-by-state"
+    assert tm.Job(**job.to_dict()) == job
+    text = job.to_toml()
+    assert tm.Job.from_toml(text) == job
+    assert tm.Job.from_toml(text).to_dict() == FULL
+    path = tmp_path / "job.toml"
+    path.write_text(text)
+    assert tm.Job.from_file(path) == tm.Job.from_file(str(path)) == job
+    assert tm.Job.from_file(path).sql == job.sql
+    # The repr is Python.
+    assert eval(repr(job), {"Job": tm.Job}) == job
+    # What is given out is not the job's own.
+    job.to_dict()["sink"]["url"] = "x"
+    assert job.to_dict() == FULL
+
+
+def test_jobs_are_equal_if_they_say_the_same():
+    source = {"url": "a.csv"}
+    job = tm.Job(source=source, tables={"by": ["day"], "n": "count()", "m": "max(x)"})
+    for same in (
+        tm.Job(source=[source], tables={"by": "day", "n": "count()", "m": "max(x)"}),
+        tm.Job(tables={"n": "count()", "m": "max(x)", "by": ["day"]}, source=source, sink=None),
+        tm.Job(
+            source={"format": None, "url": pathlib.Path("a.csv")},
+            tables={"by": ("day",), "n": "count()", "m": "max(x)"},
+        ),
+    ):
+        assert same == job
+        assert hash(same) == hash(job)
+    for other in (
+        tm.Job(source=source, tables={"by": ["day"], "m": "max(x)", "n": "count()"}),
+        tm.Job(source=source, tables={"by": ["day"], "n": "count()"}),
+        tm.Job(name="x", source=source, tables={"by": ["day"], "n": "count()", "m": "max(x)"}),
+    ):
+        assert other != job
+    assert job != "a.csv"
+
+
+@pytest.mark.parametrize(
+    ("sections", "says"),
+    [
+        ({"sauce": {"url": "a"}}, "unknown key `sauce`; did you mean `source`?"),
+        ({"source": {"url": "a", "fromat": "csv"}}, "did you mean `format`?"),
+        ({"source": {"url": "a", "options": {"nul": "x"}}}, "did you mean `null`?"),
+        ({"source": {"url": "a", "storage_options": {"regoin": "x"}}}, "did you mean `region`?"),
+        ({"source": "a.csv"}, "`source` must be a table, not a string"),
+        ({"source": {"url": 3}}, "`url` in `[source]` must be a string, not a number"),
+        ({"source": {"url": "a"}, "run": {"threads": 0}}, "must be at least 1, not 0"),
+        ({"source": {"url": "a"}, "sink": {"url": "x", "overwite": True}}, "mean `overwrite`?"),
+        ({"source": {"url": "a"}, "tables": {"by": ["x"], "x": "count()"}}, "a column of `by`"),
+        ({}, "has nothing to read"),
+        ({"source": {"url": "a"}, "run": {"memory": float("nan")}}, "`run.memory` cannot be nan"),
+        ({"source": {"url": "a"}, "name": {"x"}}, "`name` cannot be a set"),
+        ({"source": {"url": b"a"}}, "`source.url` cannot be a bytes"),
+        ({"source": {"url": "a\udc80"}}, "`source.url` is no text"),
+        ({"source": [{"url": "a"}, {"url": "b"}], "map": {"sql": "q"}}, "needs a `name`"),
+    ],
+)
+def test_a_mistake_is_an_error_when_the_job_is_made(sections, says):
+    with pytest.raises(tm.UsageError) as caught:
+        tm.Job(**sections)
+    assert says in str(caught.value)
+    with pytest.raises(tm.UsageError):
+        tm.run(sections)
+
+
+def test_a_mistake_in_a_job_file_has_its_line(tmp_path):
+    path = tmp_path / "job.toml"
+    path.write_text("[source]\nurl = 'a'\nfromat = 'csv'\n")
+    with pytest.raises(tm.UsageError, match=r"job\.toml:3: unknown key `fromat`"):
+        tm.Job.from_file(path)
+    with pytest.raises(tm.UsageError, match="job:1: not valid TOML"):
+        tm.Job.from_toml("[source\n")
+    with pytest.raises(tm.NotFoundError):
+        tm.Job.from_file(tmp_path / "none.toml")
+    path.write_bytes(b"name = '\xff'")
+    with pytest.raises(tm.UsageError, match="not UTF-8"):
+        tm.Job.from_file(path)
+
+
+@pytest.mark.parametrize(
+    ("section", "keys"),
+    [
+        ({"zzz": 1}, ["name", "source", "map", "tables", "sink", "run"]),
+        ({"source": {"url": "a", "zzz": 1}}, _job.SourceSection),
+        ({"source": {"url": "a", "options": {"zzz": 1}}}, _job.TextOptions),
+        ({"map": {"sql": "a", "zzz": 1}}, _job.MapSection),
+        ({"source": {"url": "a"}, "sink": {"url": "a", "zzz": 1}}, _job.SinkSection),
+        ({"source": {"url": "a"}, "run": {"zzz": 1}}, _job.RunSection),
+    ],
+)
+def test_a_type_checker_knows_the_keys_that_the_engine_knows(section, keys):
+    with pytest.raises(tm.UsageError) as caught:
+        tm.Job(**section)
+    known = str(caught.value).partition("keys: ")[2].split(", ")
+    names = keys if isinstance(keys, list) else [*keys.__annotations__]
+    if not isinstance(keys, list):
+        names = {name for base in keys.__mro__ for name in getattr(base, "__annotations__", {})}
+        names |= set(keys.__required_keys__) | set(keys.__optional_keys__)
+    assert sorted(names) == sorted(known)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_any_text_comes_back_from_toml_as_it_was(seed):
+    chance = random.Random(seed)
+    alphabet = [
+        "a",
+        "'",
+        "'''",
+        '"',
+        '"""',
+        "\\",
+        "\n",
+        "\r\n",
+        "\t",
+        "\x00",
+        "\x7f",
+        "é",
+        "日",
+        "#",
+    ]
+
+    def text():
+        return "".join(chance.choices(alphabet, k=chance.randrange(1, 12)))
+
+    job = tm.Job(
+        name=text(),
+        source={"url": text(), "name": text(), "options": {"null": [text(), text()]}},
+        map={"sql": text()},
+        tables={"by": [text()], "n" + text(): "x" + text()},
+    )
+    again = tm.Job.from_toml(job.to_toml())
+    assert again == job
+    assert again.to_dict() == job.to_dict()
+    assert again.sql == job.sql
+
+
+def test_a_job_runs_with_keys_replaced(hits, tmp_path):
+    job = tm.Job(
+        name="by-day",
+        source={"url": "nothing.csv"},
+        tables={"by": "day", "n": "count()"},
+    )
+    assert job.run(set={"source.url": hits}).to_pylist() == [{"day": 1, "n": 2}, {"day": 2, "n": 1}]
+    assert tm.run(job, set={"source": {"url": hits}}).to_pylist()[0]["n"] == 2
+    written = job.run(set={"source.url": hits}, output=tmp_path / "{day}.csv")
+    assert str(written).splitlines() == [
+        f"wrote 2 files in `{tmp_path}`: 2 rows, 20 B",
+        "complete: 3 rows from 1 file (42 B), 1/1 splits",
+    ]
+    # What the job says has not changed.
+    assert job.to_dict()["source"] == {"url": "nothing.csv"}
+    with pytest.raises(tm.UsageError, match="did you mean `format`"):
+        job.run(set={"source.fromat": "csv"})
+    assert {run["name"] for run in tm.jobs()} == {"by-day"}
+
+
+def test_partial_tables_are_kept_and_merged(hits, tmp_path):
+    job = tm.Job(source={"url": hits}, tables={"by": "day", "users": "unique(user)"})
+    written = job.run(partial=tmp_path / "a.part")
+    size = (tmp_path / "a.part").stat().st_size
+    assert (written.files, written.rows, written.bytes) == (1, 2, size)
+    assert written.paths == [str(tmp_path / "a.part")]
+    assert written.coverage["mergeable"] is True
+    with pytest.raises(tm.OutputExistsError):
+        job.run(partial=tmp_path / "a.part")
+    other = tmp_path / "other.csv"
+    other.write_text("day,user,seconds\n2,bob,1\n")
+    tm.run(job, set={"source.url": other}, partial=tmp_path / "b.part", overwrite=True)
+    parts = [tmp_path / "a.part", str(tmp_path / "b.part")]
+    expected = [{"day": 1, "users": 2}, {"day": 2, "users": 2}]
+    merged = tm.merge(parts)
+    assert merged.to_pylist() == expected
+    assert merged.coverage["files"] == 2
+    both = tm.merge(parts, partial=tmp_path / "both.part")
+    assert both.rows == 2
+    assert tm.merge(tmp_path / "both.part").to_pylist() == expected
+    written = tm.merge(parts, output=tmp_path / "all.json")
+    assert [json.loads(line) for line in (tmp_path / "all.json").open()] == expected
+    assert written.rows == 2
+    for wrong in ({"output": "x.csv"}, {"format": "csv"}, {"max_files": 3}):
+        with pytest.raises(tm.UsageError, match="means nothing with `partial`"):
+            job.run(partial=tmp_path / "c.part", **wrong)
+        with pytest.raises(tm.UsageError, match="means nothing with `partial`"):
+            tm.merge(parts, partial=tmp_path / "c.part", **wrong)
+    with pytest.raises(tm.UsageError, match="nothing to merge"):
+        tm.merge([])
+    with pytest.raises(tm.CorruptFileError):
+        tm.merge(hits)
+    with pytest.raises(tm.UsageError, match="no aggregation"):
+        tm.Job(source={"url": hits}).run(partial=tmp_path / "c.part")
+
+
+def test_a_plan_says_what_would_be_run_and_written(hits, tmp_path):
+    job = tm.Job(source={"url": hits}, tables={"by": "day", "n": "count()"}, run={"threads": 1})
+    plan = job.explain(output=tmp_path / "{day}.csv", memory="1GiB")
+    assert (plan.path, plan.mergeable, plan.threads, plan.memory_bytes) == (
+        "partial tables",
+        True,
+        1,
+        1 << 30,
+    )
+    assert plan.sources[0]["files"] == 1
+    assert plan.sink == f"one csv file for each `day`, `{tmp_path}/{{day}}.csv`"
+    assert str(plan).splitlines()[-1] == f"sink: {plan.sink}"
+    assert plan.to_dict()["sink"] == plan.sink
+    assert not list(tmp_path.glob("*.part"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["hits.csv"]
+    rows = tm.explain(f"SELECT user FROM '{hits}' LIMIT 1")
+    assert (rows.path, rows.mergeable, rows.sink) == ("rows", False, None)
+    assert "sink" not in rows.to_dict()
+    assert rows._repr_html_().startswith("<pre>path: rows")
+    assert tm.jobs() == []
+    with pytest.raises(tm.UsageError, match="did you mean `user`"):
+        tm.explain(f"SELECT usr FROM '{hits}'")

@@ -1,0 +1,190 @@
+"""Progress, in a real terminal and in a real notebook's kernel."""
+
+import io
+import os
+import pty
+import re
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+from jupyter_client import KernelManager
+
+from tidemill import _progress
+
+# Standard input is a pipe; who reads it waits until something was shown.
+WAITING = """
+import os, sys, threading
+import tidemill as tm
+
+result = tm.query("SELECT count() AS n FROM '-'", source_format="csv")
+print(result.to_pylist(), flush=True)
+"""
+ROWS = 300_000
+DATA = b"x\n" + b"1\n" * ROWS
+
+
+def in_a_terminal(script, until, **environment):
+    """Run Python with a terminal as standard error; feed it once `until` was shown."""
+    terminal, inside = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=inside,
+        env=os.environ | {"TERM": "xterm", "PYTHONIOENCODING": "utf-8"} | environment,
+    )
+    os.close(inside)
+    feeder = threading.Thread(target=lambda: (process.stdin.write(DATA), process.stdin.flush()))
+    feeder.start()
+    shown = b""
+    try:
+        while not re.search(until, shown):
+            shown += os.read(terminal, 4096)
+    except OSError:
+        # The other side is closed.
+        pass
+    feeder.join()
+    process.stdin.close()
+    try:
+        while piece := os.read(terminal, 4096):
+            shown += piece
+    except OSError:
+        pass
+    os.close(terminal)
+    said = process.stdout.read().decode()
+    process.stdout.close()
+    assert process.wait(60) == 0, shown
+    return said, shown.decode()
+
+
+def test_a_terminal_sees_how_far_a_run_is_and_nothing_of_it_afterwards():
+    said, shown = in_a_terminal(WAITING, rb"[1-9][0-9,]* rows, ")
+    assert said == f"[{{'n': {ROWS}}}]\n"
+    assert re.search(r"\r. [\d.]+ kB, [\d,]+ rows, \S+ .?B/s, \d+ seconds?\x1b\[K", shown), shown
+    assert shown.endswith("\r\x1b[K")
+
+
+def test_a_terminal_sees_it_while_files_are_written(tmp_path):
+    script = WAITING.replace('"csv")', f'"csv", output="{tmp_path}/x.csv")')
+    script = script.replace("result.to_pylist()", "result.files")
+    said, shown = in_a_terminal(script, rb"rows, ")
+    assert said == "1\n"
+    assert shown.endswith("\r\x1b[K")
+
+
+def with_option(option):
+    return WAITING.replace('"csv")', f'"csv", {option})')
+
+
+def test_nothing_is_shown_where_it_was_not_asked_for():
+    # Long enough for something to be shown.
+    timed = "threading.Timer(1, os.write, (2, b'over')).start()\nresult = "
+    quiet = with_option("progress=False").replace("result = ", timed)
+    dumb = WAITING.replace("result = ", timed)
+    for script, environment in ((quiet, {}), (dumb, {"TERM": "dumb"})):
+        _, shown = in_a_terminal(script, rb"over", **environment)
+        assert shown == "over"
+
+
+def without_a_terminal(script):
+    return subprocess.run(
+        [sys.executable, "-c", script], input=DATA, capture_output=True, check=False
+    )
+
+
+def test_what_is_no_terminal_sees_progress_if_it_was_asked_for():
+    done = without_a_terminal(WAITING)
+    assert (done.stdout, done.stderr) == (f"[{{'n': {ROWS}}}]\n".encode(), b"")
+    assert b"rows, " in without_a_terminal(with_option("progress=True")).stderr
+
+
+@pytest.mark.parametrize(
+    ("encoding", "begins"), [("utf-8", f"{'━' * 7}╸{' ' * 20}"), ("ascii", f"{'=' * 7}>{' ' * 20}")]
+)
+def test_the_bar_is_as_full_as_the_input_is_read(encoding, begins, monkeypatch):
+    bytes_out = io.BytesIO()
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(bytes_out, encoding=encoding))
+    bar = _progress.display(True)
+    bar.look(250, 1000, 1234)
+    shown = bytes_out.getvalue().decode(encoding)
+    assert shown.startswith(f"\r{begins} 250 B of 1.00 kB, 1,234 rows, ")
+    bar.clear()
+    bar.clear()
+    assert bytes_out.getvalue().decode(encoding).count("\x1b[K") == 2
+
+
+def test_a_display_that_fails_does_not_fail_the_run():
+    script = with_option("progress=True").replace("result = ", "sys.stderr.close()\nresult = ")
+    assert without_a_terminal(script).stdout == f"[{{'n': {ROWS}}}]\n".encode()
+
+
+@pytest.fixture
+def kernel():
+    manager = KernelManager(kernel_name="python3")
+    manager.start_kernel(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    client = manager.client()
+    client.start_channels()
+    client.wait_for_ready(timeout=60)
+    yield manager, client
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+def messages(client, code, react):
+    """Run a cell and give what it sends; `react` is called with each message."""
+    request = client.execute(code)
+    found = []
+    while True:
+        message = client.get_iopub_msg(timeout=60)
+        if message["parent_header"].get("msg_id") != request:
+            continue
+        kind, content = message["msg_type"], message["content"]
+        if kind == "status" and content["execution_state"] == "idle":
+            return found
+        if kind != "status":
+            found.append((kind, content))
+        react(kind, content)
+
+
+def test_a_notebook_shows_a_bar_a_table_and_stops_when_it_is_interrupted(kernel):
+    manager, client = kernel
+    reading, writing = os.pipe()
+    waiting = f"""
+        import os
+        import tidemill as tm
+        os.dup2(os.open("/proc/{os.getpid()}/fd/{reading}", os.O_RDONLY), 0)
+        tm.query("SELECT count() AS n FROM '-'", source_format="csv")
+    """
+    os.write(writing, b"x\n1\n2\n")
+
+    def end_input(kind, content):
+        if kind == "display_data":
+            os.close(writing)
+
+    found = messages(client, textwrap.dedent(waiting), end_input)
+    assert [kind for kind, _ in found][:2] == ["execute_input", "display_data"]
+    assert [kind for kind, _ in found][-2:] == ["update_display_data", "execute_result"]
+    bar = found[1][1]
+    assert "<progress" in bar["data"]["text/html"]
+    assert re.match(r"0 B, 0 rows, ", bar["data"]["text/plain"])
+    removed = found[-2][1]
+    assert removed["transient"] == bar["transient"]
+    assert removed["data"]["text/html"] == ""
+    assert '<td class="number" align="right">2</td>' in found[-1][1]["data"]["text/html"]
+    assert found[-1][1]["data"]["text/plain"] == "Result(n BIGINT)"
+    os.close(reading)
+
+    reading, writing = os.pipe()
+
+    def interrupt(kind, content):
+        if kind == "display_data":
+            manager.interrupt_kernel()
+
+    waiting = re.sub(r"fd/\d+", f"fd/{reading}", waiting)
+    found = messages(client, textwrap.dedent(waiting), interrupt)
+    assert [content["ename"] for kind, content in found if kind == "error"] == ["KeyboardInterrupt"]
+    os.close(reading)
+    os.close(writing)

@@ -1,0 +1,62 @@
+"""What a type checker must know of the package; it is checked, and not run."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from typing_extensions import assert_type
+
+import tidemill as tm
+
+
+def results(sql: str, path: pathlib.Path) -> None:
+    assert_type(tm.query(sql), tm.Result)
+    assert_type(tm.query(sql, null=["NA"], schema={"id": "BIGINT"}, progress=False), tm.Result)
+    assert_type(tm.query(sql, output=path), tm.Written)
+    assert_type(tm.query(sql, output="out.csv", overwrite=True, memory="1G"), tm.Written)
+    assert_type(tm.read_text(path, columns=["a"], where="a > 1"), tm.Result)
+    assert_type(tm.head(path, rows=3, header=False), tm.Result)
+    assert_type(tm.merge([path, "b.part"]), tm.Result)
+    assert_type(tm.merge([path], output="x.csv"), tm.Written)
+    assert_type(tm.merge("a.part", partial="x.part"), tm.Written)
+    assert_type(tm.explain(sql).steps, dict[str, str])
+    result = tm.query(sql, schema=tm.schema(path))
+    assert_type(result.to_pylist(), list[dict[str, Any]])
+    assert_type(iter(result), Iterator[tm.Batch])
+    assert_type(dict(result.schema), dict[str, str])
+    if (coverage := result.coverage) is not None:
+        assert_type(coverage["splits"]["left_out"], int)
+    with result as same:
+        assert_type(same, tm.Result)
+
+
+def jobs(path: pathlib.Path, dynamic: Mapping[str, Any]) -> None:
+    job = tm.Job(
+        name="visitors",
+        source=[{"name": "clicks", "url": path}, {"name": "users", "url": "users.csv"}],
+        map={"sql": "SELECT day, id FROM clicks JOIN users USING (id)"},
+        tables={"by": ["day"], "users": "unique(id)"},
+        sink={"url": "out/{day}.csv", "overwrite": True},
+        run={"memory": "1G", "threads": 2},
+    )
+    assert_type(tm.Job(**dynamic), tm.Job)
+    assert_type(job.run(), tm.Result | tm.Written)
+    assert_type(job.run(output="x.csv"), tm.Written)
+    assert_type(tm.run(job, partial="x.part"), tm.Written)
+    assert_type(tm.run({"source": {"url": "x"}}, set={"name": "x"}), tm.Result | tm.Written)
+    assert_type(job.explain().sink, str | None)
+    assert_type(tm.jobs(), list[dict[str, Any]])
+    assert_type(tm.jobs("top", since="7d"), dict[str, Any])
+
+
+def mistakes(path: pathlib.Path) -> None:
+    tm.query("SELECT 1", nul="NA")  # type: ignore[call-overload]  # pyright: ignore
+    tm.query("SELECT 1", overwrite=True)  # type: ignore[call-overload]  # pyright: ignore
+    tm.Job(sauce={"url": path})  # type: ignore[arg-type]  # pyright: ignore
+    tm.Job(source={"ulr": path})  # type: ignore[arg-type]  # pyright: ignore
+    tm.Job(source={"url": path, "options": {"nul": "NA"}})  # type: ignore[arg-type]  # pyright: ignore
+    tm.Job(run={"threads": "two"})  # type: ignore[arg-type]  # pyright: ignore
+    tm.jobs("tpo")  # type: ignore[call-overload]  # pyright: ignore
+    tm.read_text(path, columns=3)  # type: ignore[arg-type]  # pyright: ignore

@@ -1,0 +1,54 @@
+"""What a result rests on."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class Amount(TypedDict):
+    """How much of a known total was read."""
+
+    done: int
+    total: int
+    left_out: int
+
+
+class RowAmount(TypedDict):
+    """Records read and refused."""
+
+    done: int
+    rejected: int
+
+
+class Estimate(TypedDict):
+    """How far an estimated column may be off."""
+
+    column: str
+    method: str
+    exact: bool
+    interval: str
+    error: float
+
+
+class Coverage(TypedDict):
+    """What a result rests on; ``docs/coverage.md`` says what each key means.
+
+    Examples
+    --------
+    >>> import tidemill as tm
+    >>> result = tm.query("SELECT 1 AS one")
+    >>> _ = result.to_pylist()
+    >>> result.coverage["complete"], result.coverage["rows"]
+    (True, {'done': 0, 'rejected': 0})
+    """
+
+    version: int
+    complete: bool
+    mergeable: bool
+    files: int
+    splits: Amount
+    bytes: Amount
+    rows: RowAmount
+    stopped: str | None
+    rejected_copy: str | None
+    estimates: list[Estimate]

@@ -1,0 +1,509 @@
+"""Jobs: what a job file says, as an object."""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypedDict, cast, overload
+
+from tidemill import _options, _tidemill
+from tidemill._errors import UsageError
+from tidemill._explain import Explain
+from tidemill._result import Result, Written
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from tidemill._options import JobText
+
+
+class TextOptions(TypedDict, total=False):
+    """``[source.options]``: how the files of a source are read."""
+
+    header: bool | None
+    delimiter: str | None
+    quote: str | None
+    escape: str | None
+    comment: str | None
+    null: str | Sequence[str] | None
+    strict: bool | None
+    mismatch: str | None
+    framing: str | None
+
+
+class _NeedsUrl(TypedDict):
+    url: str | os.PathLike[str]
+
+
+class SourceSection(_NeedsUrl, total=False):
+    """``[source]``: what a job reads."""
+
+    name: str | None
+    format: str | None
+    schema: str | None
+    layouts: str | None
+    options: TextOptions | None
+    storage_options: Mapping[str, object] | None
+
+
+class MapSection(TypedDict):
+    """``[map]``: what becomes of each record."""
+
+    sql: str
+
+
+class SinkSection(_NeedsUrl, total=False):
+    """``[sink]``: where the result goes."""
+
+    format: str | None
+    overwrite: bool | None
+    max_files: int | None
+    null: str | None
+    storage_options: Mapping[str, object] | None
+
+
+class RunSection(TypedDict, total=False):
+    """``[run]``: what a run may take."""
+
+    memory: str | int | None
+    max_bad: str | int | None
+    threads: int | None
+
+
+class Job:
+    r"""A job: a source, a map, tables and a sink, by the names of a job file.
+
+    A job is checked when it is made: an unknown key is an error that names the nearest known
+    one. Two jobs are equal if they say the same. ``None`` is the same as nothing.
+
+    Parameters
+    ----------
+    name : str, optional
+        What people call it.
+    source : mapping or sequence of mappings, optional
+        ``url``, and ``name``, ``format``, ``schema``, ``options`` (a mapping: ``header``,
+        ``delimiter``, ``null``, …) and ``storage_options``. Each of several needs a ``name``.
+    map : mapping, optional
+        ``sql``. Default: every row of the only source as it is.
+    tables : mapping, optional
+        ``by``: the columns to group by, and for each computed column its expression.
+    sink : mapping, optional
+        ``url``, and ``format``, ``overwrite``, ``max_files``, ``null`` and
+        ``storage_options``.
+    run : mapping, optional
+        ``memory``, ``threads`` and ``max_bad``.
+
+    Raises
+    ------
+    UsageError
+        For anything that a job file may not say either.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, tidemill as tm
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "hits.csv").write_text("page,user\n/,ann\n/,bob\n/buy,ann\n")
+    >>> job = tm.Job(
+    ...     name="visitors",
+    ...     source={"url": folder / "hits.csv"},
+    ...     tables={"by": "page", "users": "unique(user)"},
+    ... )
+    >>> job.sql
+    'SELECT "page", unique(user) AS "users" FROM "source" GROUP BY "page"'
+    >>> job.run().to_pylist()
+    [{'page': '/', 'users': 2}, {'page': '/buy', 'users': 1}]
+    >>> tm.Job(source={"url": "hits.csv", "fromat": "csv"})
+    Traceback (most recent call last):
+    tidemill._errors.UsageError: job: unknown key `fromat` in `[source]`; did you mean `format`?
+    keys: name, url, format, schema, options, storage_options
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        source: SourceSection | Sequence[SourceSection] | None = None,
+        map: MapSection | None = None,
+        tables: Mapping[str, str | Sequence[str]] | None = None,
+        sink: SinkSection | None = None,
+        run: RunSection | None = None,
+        # Not Python's to refuse: the engine names the nearest known key.
+        **unknown: NoReturn,
+    ) -> None:
+        tree = {
+            "name": name,
+            "source": source,
+            "map": map,
+            "tables": tables,
+            "sink": sink,
+            "run": run,
+            **unknown,
+        }
+        self._tree: dict[str, Any] = _plain(tree, "job")
+        _, self._sql = _tidemill.read_job(text_of(self))
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> Job:
+        r"""Read a job file, or standard input for ``-``.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile, tidemill as tm
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "job.toml")
+        >>> _ = path.write_text("[source]\nurl = 'logs/*.json'\n")
+        >>> tm.Job.from_file(path)
+        Job(source={'url': 'logs/*.json'})
+        """
+        return cls._read(text_of(os.fspath(path), is_path=True))
+
+    @classmethod
+    def from_toml(cls, text: str) -> Job:
+        r"""Read the text of a job file.
+
+        Examples
+        --------
+        >>> import tidemill as tm
+        >>> tm.Job.from_toml("[source]\nurl = 'logs/*.json'\n").to_dict()
+        {'source': {'url': 'logs/*.json'}}
+        """
+        return cls._read(text_of(text, is_path=False))
+
+    @classmethod
+    def _read(cls, text: JobText) -> Job:
+        tree, sql = _tidemill.read_job(text)
+        job = cls.__new__(cls)
+        job._tree = json.loads(tree)
+        job._sql = sql
+        return job
+
+    @property
+    def name(self) -> str | None:
+        """What people call it."""
+        name: str | None = self._tree.get("name")
+        return name
+
+    @property
+    def sql(self) -> str:
+        """The job as one SQL query."""
+        return self._sql
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the job's keys: ``Job(**job.to_dict())`` is the same job.
+
+        Examples
+        --------
+        >>> import tidemill as tm
+        >>> job = tm.Job(source={"url": "logs/*.json"})
+        >>> tm.Job(**job.to_dict() | {"sink": {"url": "out.csv"}})
+        Job(source={'url': 'logs/*.json'}, sink={'url': 'out.csv'})
+        """
+        tree: dict[str, Any] = json.loads(json.dumps(self._tree))
+        return tree
+
+    def to_toml(self) -> str:
+        """Write the text of a job file.
+
+        Examples
+        --------
+        >>> import tidemill as tm
+        >>> print(tm.Job(
+        ...     source={"url": "logs/*.json", "options": {"null": ["NA", "-"]}},
+        ...     tables={"by": ["day"], "hits": "count()"},
+        ... ).to_toml(), end="")
+        [source]
+        url = "logs/*.json"
+        options = { null = ["NA", "-"] }
+        <BLANKLINE>
+        [tables]
+        by = ["day"]
+        hits = "count()"
+        """
+        plain = {key: value for key, value in self._tree.items() if isinstance(value, str)}
+        parts = [_toml_lines(plain)] if plain else []
+        for key, value in self._tree.items():
+            if isinstance(value, dict):
+                parts.append(f"[{key}]\n{_toml_lines(value)}")
+            elif isinstance(value, list):
+                parts.extend(f"[[{key}]]\n{_toml_lines(section)}" for section in value)
+        return "\n".join(parts)
+
+    @overload
+    def run(
+        self,
+        *,
+        output: None = None,
+        partial: None = None,
+        **options: Unpack[_options.JobWriting],
+    ) -> Result | Written: ...
+    @overload
+    def run(
+        self,
+        *,
+        output: str | os.PathLike[str],
+        partial: None = None,
+        **options: Unpack[_options.JobWriting],
+    ) -> Written: ...
+    @overload
+    def run(
+        self,
+        *,
+        output: None = None,
+        partial: str | os.PathLike[str],
+        **options: Unpack[_options.JobWriting],
+    ) -> Written: ...
+
+    def run(
+        self,
+        *,
+        set: Mapping[str, Any] | None = None,
+        output: str | os.PathLike[str] | None = None,
+        format: str | None = None,
+        overwrite: bool | None = None,
+        max_files: int | None = None,
+        partial: str | os.PathLike[str] | None = None,
+        storage_options: Mapping[str, object] | None = None,
+        memory: str | int | None = None,
+        threads: int | None = None,
+        max_bad: str | int | None = None,
+        progress: bool | None = None,
+    ) -> Result | Written:
+        """Run the job: the same as `tidemill.run`.
+
+        Examples
+        --------
+        >>> import tidemill as tm
+        >>> job = tm.Job(map={"sql": "SELECT 1 AS one"})
+        >>> job.run().to_pylist()
+        [{'one': 1}]
+        """
+        return carry_out(
+            self,
+            set=set,
+            output=output,
+            format=format,
+            overwrite=overwrite,
+            max_files=max_files,
+            partial=partial,
+            storage_options=storage_options,
+            memory=memory,
+            threads=threads,
+            max_bad=max_bad,
+            progress=progress,
+        )
+
+    def explain(
+        self,
+        *,
+        set: Mapping[str, Any] | None = None,
+        output: str | os.PathLike[str] | None = None,
+        format: str | None = None,
+        overwrite: bool | None = None,
+        max_files: int | None = None,
+        storage_options: Mapping[str, object] | None = None,
+        memory: str | int | None = None,
+        threads: int | None = None,
+        max_bad: str | int | None = None,
+    ) -> Explain:
+        r"""Say how the job would be run, and what would be written, and do not run it.
+
+        The parameters are those of `run`.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile, tidemill as tm
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "hits.csv")
+        >>> _ = path.write_text("page,user\n/,ann\n")
+        >>> job = tm.Job(source={"url": path}, tables={"by": "page", "hits": "count()"})
+        >>> job.explain(output="{page}.csv").sink
+        'one csv file for each `page`, `{page}.csv`'
+        """
+        text, tree = _tidemill.explain_job(
+            text_of(self, set=set, storage_options=storage_options),
+            _options.sink(
+                output=output,
+                format=format,
+                overwrite=overwrite,
+                max_files=max_files,
+                storage_options=storage_options,
+            ),
+            _options.limits(memory, threads, max_bad),
+        )
+        return Explain._of(text, tree)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both say the same."""
+        if not isinstance(other, Job):
+            return NotImplemented
+        return _canonical(self._tree) == _canonical(other._tree)
+
+    def __hash__(self) -> int:
+        """Hash what the job says."""
+        return hash(_canonical(self._tree))
+
+    def __repr__(self) -> str:
+        """Show what the job says, as Python."""
+        return f"Job({', '.join(f'{key}={value!r}' for key, value in self._tree.items())})"
+
+
+def text_of(
+    job: str | os.PathLike[str] | Mapping[str, Any] | Job,
+    *,
+    is_path: bool | None = None,
+    set: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, object] | None = None,
+) -> JobText:
+    """Give a job as the native module takes it."""
+    text: JobText = {
+        "path": None,
+        "text": "",
+        "is_json": False,
+        "origin": "job",
+        "overrides": [(key, _toml_override(key, value)) for key, value in (set or {}).items()],
+        "storage_options": _options.storage(storage_options),
+    }
+    if isinstance(job, Job):
+        text["text"], text["is_json"] = json.dumps(job._tree), True
+    elif isinstance(job, Mapping):
+        text["text"], text["is_json"] = json.dumps(_plain(job, "job")), True
+    elif is_path is False or (is_path is None and isinstance(job, str) and "\n" in job):
+        text["text"] = str(job)
+    else:
+        text["path"] = os.fspath(job)
+    return text
+
+
+def _plain(value: object, key: str) -> Any:
+    """Copy a value as JSON has it, without what is none."""
+    if isinstance(value, Mapping):
+        below = {str(name): (f"{key}.{name}", entry) for name, entry in value.items()}
+        return {
+            name: _plain(entry, path.removeprefix("job."))
+            for name, (path, entry) in below.items()
+            if entry is not None
+        }
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(f"`{key}` is no text: {error}") from None
+        return value
+    if not isinstance(value, bool | int | str) and hasattr(type(value), "__index__"):
+        return operator.index(cast(SupportsIndex, value))
+    if isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
+        return [_plain(entry, key) for entry in value if entry is not None]
+    shown = repr(value) if isinstance(value, float) else f"a {type(value).__name__}"
+    raise UsageError(f"`{key}` cannot be {shown}")
+
+
+def _canonical(tree: dict[str, Any]) -> str:
+    """Write the same for jobs that say the same."""
+
+    def section(value: dict[str, Any]) -> dict[str, Any]:
+        one_or_several = {
+            key: [entry] if key == "null" and isinstance(entry, str) else entry
+            for key, entry in value.items()
+        }
+        return {
+            key: section(entry) if isinstance(entry, dict) else entry
+            for key, entry in sorted(one_or_several.items())
+        }
+
+    same = {key: section(value) for key, value in tree.items() if isinstance(value, dict)}
+    sources = tree.get("source", [])
+    same["source"] = {"list": [section(one) for one in _listed(sources)]}
+    if "tables" in tree:
+        # Its columns are in the order of the result.
+        columns = [entry for entry in tree["tables"].items() if entry[0] != "by"]
+        same["tables"] = {"by": _listed(tree["tables"].get("by", [])), "columns": columns}
+    return json.dumps([tree.get("name"), sorted(same.items())])
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _toml_lines(table: dict[str, Any]) -> str:
+    return "".join(f"{_toml_key(key)} = {_toml(value)}\n" for key, value in table.items())
+
+
+def _toml_key(key: str) -> str:
+    is_bare = key.isascii() and key.replace("_", "").replace("-", "").isalnum()
+    return key if is_bare else _toml_scalar(key)
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        entries = ", ".join(f"{_toml_key(key)} = {_toml(entry)}" for key, entry in value.items())
+        return f"{{ {entries} }}" if entries else "{}"
+    if isinstance(value, list):
+        return f"[{', '.join(_toml(entry) for entry in value)}]"
+    if isinstance(value, str) and "\n" in value and "'''" not in value:
+        is_plain = all(c in "\n\t" or (c.isprintable() and c != "\x7f") for c in value)
+        if is_plain:
+            return f"'''\n{value}'''"
+    return _toml_scalar(value)
+
+
+def _toml_scalar(value: object) -> str:
+    # JSON's scalars are TOML's, but for one character that JSON does not escape.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _toml_override(key: str, value: object) -> str:
+    return _toml(_plain(value, key))
+
+
+def carry_out(
+    job: str | os.PathLike[str] | Mapping[str, Any] | Job,
+    *,
+    set: Mapping[str, Any] | None,
+    output: str | os.PathLike[str] | None,
+    format: str | None,
+    overwrite: bool | None,
+    max_files: int | None,
+    partial: str | os.PathLike[str] | None,
+    storage_options: Mapping[str, object] | None,
+    memory: str | int | None,
+    threads: int | None,
+    max_bad: str | int | None,
+    progress: bool | None,
+) -> Result | Written:
+    """Run a job, for `run` and `Job.run`."""
+    text = text_of(job, set=set, storage_options=storage_options)
+    limits = _options.limits(memory, threads, max_bad, progress)
+    if partial is not None:
+        only_partial(output, format, max_files)
+        written = _tidemill.run_partial(text, os.fspath(partial), bool(overwrite), limits)
+        return Written._of(written)
+    sink = _options.sink(
+        output=output,
+        format=format,
+        overwrite=overwrite,
+        max_files=max_files,
+        storage_options=storage_options,
+    )
+    return result_or_written(_tidemill.run(text, sink, limits))
+
+
+def result_or_written(done: _tidemill.RawResult | _tidemill.RawWritten) -> Result | Written:
+    """Give what a run has come to."""
+    return Written._of(done) if isinstance(done, _tidemill.RawWritten) else Result(done)
+
+
+def only_partial(
+    output: str | os.PathLike[str] | None, format: str | None, max_files: int | None
+) -> None:
+    """Refuse what a partial table has not."""
+    for name, value in {"output": output, "format": format, "max_files": max_files}.items():
+        if value is not None:
+            raise UsageError(
+                f"`{name}` means nothing with `partial`: a partial table is one file\n"
+                "hint: merge() finishes it and writes the result"
+            )

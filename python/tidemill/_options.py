@@ -1,0 +1,224 @@
+"""Options, checked and in the form in which the native module takes them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+from tidemill import _progress
+from tidemill._errors import UsageError
+from tidemill._schema import Schema, quoted
+from tidemill._tidemill import RawSchema
+
+
+class SourceOptions(TypedDict):
+    """How files are read."""
+
+    source_format: str | None
+    schema: str | None
+    layouts: str | None
+    columns: RawSchema | None
+    null: list[str]
+    header: bool | None
+    delimiter: int | None
+    quote: int | None
+    quoted: bool | None
+    escape: int | None
+    comment: int | None
+    strict: bool | None
+    mismatch: str | None
+    framing: str | None
+    storage_options: list[tuple[str, str]]
+
+
+class SinkOptions(TypedDict):
+    """Where a result goes."""
+
+    output: str | None
+    format: str | None
+    overwrite: bool | None
+    max_files: int | None
+    storage_options: list[tuple[str, str]]
+
+
+class LimitOptions(TypedDict):
+    """What a run may take, and what shows its progress."""
+
+    memory: str | None
+    threads: int | None
+    max_bad: str | None
+    display: _progress.Display | None
+
+
+class JobText(TypedDict):
+    """A job: the file ``path``, or else ``text``, which is TOML or JSON."""
+
+    path: str | None
+    text: str
+    is_json: bool
+    origin: str
+    overrides: list[tuple[str, str]]
+    storage_options: list[tuple[str, str]]
+
+
+class Limits(TypedDict, total=False):
+    """What every run takes."""
+
+    memory: str | int | None
+    threads: int | None
+    progress: bool | None
+
+
+class Reading(Limits, total=False):
+    """What `query` takes."""
+
+    source_format: str | None
+    schema: str | Mapping[str, str] | Schema | None
+    layouts: str | None
+    null: str | Sequence[str]
+    header: bool | None
+    delimiter: str | None
+    quote: str | None
+    escape: str | None
+    comment: str | None
+    strict: bool | None
+    mismatch: str | None
+    framing: str | None
+    storage_options: Mapping[str, object] | None
+    max_bad: str | int | None
+
+
+class Writing(TypedDict, total=False):
+    """What goes with ``output``."""
+
+    format: str | None
+    overwrite: bool | None
+    max_files: int | None
+
+
+class QueryWriting(Reading, Writing, total=False):
+    """What `query` takes with ``output``."""
+
+
+class MergeWriting(Limits, Writing, total=False):
+    """What `merge` takes with ``output``."""
+
+    storage_options: Mapping[str, object] | None
+
+
+class JobWriting(MergeWriting, total=False):
+    """What `run` takes."""
+
+    set: Mapping[str, Any] | None
+    max_bad: str | int | None
+
+
+def source(
+    *,
+    source_format: str | None,
+    schema: str | Mapping[str, str] | Schema | None,
+    layouts: str | None,
+    null: str | Sequence[str],
+    header: bool | None,
+    delimiter: str | None,
+    quote: str | None,
+    escape: str | None,
+    comment: str | None,
+    strict: bool | None,
+    mismatch: str | None,
+    framing: str | None,
+    storage_options: Mapping[str, object] | None,
+) -> SourceOptions:
+    """Say how files are read."""
+    columns = None
+    if isinstance(schema, Schema):
+        columns, schema = schema._raw, None
+    elif isinstance(schema, Mapping):
+        schema = ", ".join(f"{quoted(name)} {kind}" for name, kind in schema.items())
+    return {
+        "source_format": source_format,
+        "schema": schema,
+        "layouts": layouts,
+        "columns": columns,
+        "null": [null] if isinstance(null, str) else list(null),
+        "header": header,
+        "delimiter": _character("delimiter", delimiter),
+        "quote": _character("quote", quote) if quote else None,
+        "quoted": None if quote is None else quote != "",
+        "escape": _character("escape", escape),
+        "comment": _character("comment", comment),
+        "strict": strict,
+        "mismatch": mismatch,
+        "framing": framing,
+        "storage_options": storage(storage_options),
+    }
+
+
+def sink(
+    *,
+    output: str | os.PathLike[str] | None = None,
+    format: str | None = None,
+    overwrite: bool | None = None,
+    max_files: int | None = None,
+    storage_options: Mapping[str, object] | None = None,
+    has_output: bool = True,
+) -> SinkOptions:
+    """Say where a result goes."""
+    if max_files is not None and max_files < 1:
+        raise UsageError(f"`max_files` must be at least 1, not {max_files}")
+    if not has_output and output is None:
+        given = {"format": format, "overwrite": overwrite, "max_files": max_files}
+        for name, value in given.items():
+            if value is not None:
+                raise UsageError(
+                    f"`{name}` means nothing without `output`\n"
+                    "hint: name the file to write with output=, or leave it out"
+                )
+    return {
+        "output": None if output is None else os.fspath(output),
+        "format": format,
+        "overwrite": overwrite,
+        "max_files": max_files,
+        "storage_options": storage(storage_options),
+    }
+
+
+def limits(
+    memory: str | int | None = None,
+    threads: int | None = None,
+    max_bad: str | int | None = None,
+    progress: bool | None = False,
+) -> LimitOptions:
+    """Say what a run may take, and whether its progress is shown."""
+    if threads is not None and threads < 1:
+        raise UsageError(f"`threads` must be at least 1, not {threads}")
+    return {
+        "memory": None if memory is None else str(memory),
+        "threads": threads,
+        "max_bad": None if max_bad is None else str(max_bad),
+        "display": _progress.display(progress),
+    }
+
+
+def storage(options: Mapping[str, object] | None) -> list[tuple[str, str]]:
+    """Say how stores are reached."""
+    pairs = []
+    for name, value in (options or {}).items():
+        if isinstance(value, bool):
+            value = str(value).lower()
+        elif not isinstance(value, str | int | float):
+            raise UsageError(
+                f"storage option `{name}` must be a str, a number or a bool, not "
+                f"{type(value).__name__}"
+            )
+        pairs.append((name, str(value)))
+    return pairs
+
+
+def _character(name: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    if len(text) != 1 or not text.isascii():
+        raise UsageError(f"`{name}` must be one ASCII character, not `{text}`")
+    return ord(text)
