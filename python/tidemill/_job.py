@@ -45,6 +45,7 @@ class SourceSection(TypedDict, total=False):
     name: str | None
     format: str | None
     schema: str | None
+    layouts: str | None
     exec: str | Sequence[str] | None
     options: TextOptions | None
     storage_options: Mapping[str, object] | None

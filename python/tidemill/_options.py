@@ -17,6 +17,7 @@ class SourceOptions(TypedDict):
 
     source_format: str | None
     schema: str | None
+    layouts: str | None
     columns: RawSchema | None
     null: list[str]
     header: bool | None
@@ -76,6 +77,7 @@ class Reading(Limits, total=False):
 
     source_format: str | None
     schema: str | Mapping[str, str] | Schema | None
+    layouts: str | None
     null: str | Sequence[str]
     header: bool | None
     delimiter: str | None
@@ -120,6 +122,7 @@ def source(
     *,
     source_format: str | None,
     schema: str | Mapping[str, str] | Schema | None,
+    layouts: str | None,
     null: str | Sequence[str],
     header: bool | None,
     delimiter: str | None,
@@ -141,6 +144,7 @@ def source(
     return {
         "source_format": source_format,
         "schema": schema,
+        "layouts": layouts,
         "columns": columns,
         "null": [null] if isinstance(null, str) else list(null),
         "header": header,

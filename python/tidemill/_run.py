@@ -30,6 +30,7 @@ def query(
     *,
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
+    layouts: str | None = None,
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -67,6 +68,9 @@ def query(
     schema : str, mapping or Schema, optional
         Column types that override the inferred ones: ``"id BIGINT, ts TIMESTAMP"``, or
         ``{"id": "BIGINT"}``.
+    layouts : str, optional
+        Whether the files may have different columns: ``union`` (the default: they are unified by
+        name) or ``same`` (only the first file is looked at beforehand).
     null : str or sequence of str
         Strings that mean null, besides the empty field.
     header : bool, optional
@@ -138,6 +142,7 @@ def query(
     source = _options.source(
         source_format=source_format,
         schema=schema,
+        layouts=layouts,
         null=null,
         header=header,
         delimiter=delimiter,
@@ -170,6 +175,7 @@ def read_text(
     where: str | None = None,
     format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
+    layouts: str | None = None,
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -203,6 +209,8 @@ def read_text(
     format : str, optional
         ``csv``, ``tsv``, ``json``, ``access-log``, ``syslog``, ``logfmt`` or ``lines`` where
         the suffix does not tell.
+    layouts : str, optional
+        As in `query`.
     schema, null, header, delimiter, quote, escape, comment, strict, mismatch, framing : optional
         As in `query`.
     source_exec : str or sequence of str, optional
@@ -229,6 +237,7 @@ def read_text(
     source = _options.source(
         source_format=format,
         schema=schema,
+        layouts=layouts,
         null=null,
         header=header,
         delimiter=delimiter,
@@ -252,6 +261,7 @@ def head(
     *,
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
+    layouts: str | None = None,
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -273,6 +283,8 @@ def head(
         A file, a URL, a pattern, a folder or ``-`` (standard input).
     rows : int
         How many at most.
+    layouts : str, optional
+        As in `query`.
     source_format, schema, null, header, delimiter, quote, escape, comment, strict : optional
         As in `query`.
     mismatch, framing, source_exec, storage_options, progress : optional
@@ -295,6 +307,7 @@ def head(
     source = _options.source(
         source_format=source_format,
         schema=schema,
+        layouts=layouts,
         null=null,
         header=header,
         delimiter=delimiter,
@@ -316,6 +329,7 @@ def schema(
     *,
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
+    layouts: str | None = None,
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -334,6 +348,8 @@ def schema(
     ----------
     url : path or str
         A file, a URL, a pattern, a folder or ``-`` (standard input).
+    layouts : str, optional
+        As in `query`.
     source_format, schema, null, header, delimiter, quote, escape, comment, strict : optional
         As in `query`.
     mismatch, framing, source_exec, storage_options : optional
@@ -358,6 +374,7 @@ def schema(
     source = _options.source(
         source_format=source_format,
         schema=schema,
+        layouts=layouts,
         null=null,
         header=header,
         delimiter=delimiter,
@@ -379,6 +396,7 @@ def explain(
     *,
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
+    layouts: str | None = None,
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -416,6 +434,7 @@ def explain(
     source = _options.source(
         source_format=source_format,
         schema=schema,
+        layouts=layouts,
         null=null,
         header=header,
         delimiter=delimiter,

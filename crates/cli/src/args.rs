@@ -52,8 +52,9 @@ pub enum Verb {
 /// Answers SQL straight over files.
 ///
 /// A file, a pattern, a folder or `-` (standard input) stands in single quotes where SQL has a
-/// table. Formats are csv, tsv, json (lines), parquet and lines, told from the suffix, under
-/// gzip, zstd, bzip2 or xz; folders named key=value are columns.
+/// table. Formats are csv, tsv, json (lines), parquet, access-log, syslog, logfmt and lines, told
+/// from the suffix where it tells, under gzip, zstd, bzip2 or xz; folders named key=value are
+/// columns.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -314,6 +315,10 @@ pub struct SourceArgs {
     /// Column types that override the inferred ones: 'id BIGINT, ts TIMESTAMP'
     #[arg(long, value_name = "COLUMNS")]
     pub schema: Option<String>,
+    /// Whether the files may have different columns: union, by name, or same, in which case only
+    /// the first file is looked at beforehand [default: union]
+    #[arg(long, value_name = "union|same")]
+    pub layouts: Option<String>,
     /// A string that means null, besides the empty field (repeatable)
     #[arg(long, value_name = "STRING")]
     pub null: Vec<String>,

@@ -94,6 +94,18 @@ pub enum Error {
         /// What to do about it.
         hint: Option<String>,
     },
+    /// Files of one source that do not make one table.
+    #[error("`{path}` does not go with `{other}`: {reason}{}", Hint(hint))]
+    Differ {
+        /// The file at fault: the later one.
+        path: String,
+        /// The file that it differs from.
+        other: String,
+        /// In what it differs, naming the column.
+        reason: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
     /// More malformed records than `--max-bad` allows.
     #[error("{}", TooManyBad { count: *.count, allowed, first })]
     BadRecords {

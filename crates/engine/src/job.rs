@@ -258,6 +258,7 @@ fn sources(root: &mut Section) -> Result<Vec<NamedSource>> {
             exec,
             format: section.parsed_with("format", str::parse)?,
             schema: section.parsed_with("schema", schema_from_sql)?,
+            layouts: section.parsed_with("layouts", str::parse)?,
             options: match section.take("options") {
                 Some(node) => options(section.section(node, "source.options")?)?,
                 None => TextOptions::default(),
@@ -269,6 +270,7 @@ fn sources(root: &mut Section) -> Result<Vec<NamedSource>> {
             "url",
             "format",
             "schema",
+            "layouts",
             "exec",
             "options",
             "storage_options",
@@ -1042,7 +1044,7 @@ threads = 2
             (
                 "[source]\nurl = 'a.csv'\n\nfromat = 'csv'",
                 "job.toml:4: unknown key `fromat` in `[source]`; did you mean `format`?\n\
-                 keys: name, url, format, schema, options, storage_options",
+                 keys: name, url, format, schema, layouts, options, storage_options",
             ),
             (
                 "source.url = 'a'\n[tabels]\nn = 'count()'",
@@ -1160,7 +1162,7 @@ threads = 2
                 "source.fromat",
                 "csv",
                 "--set source.fromat=csv: unknown key `fromat` in `[source]`; did you mean \
-                 `format`?\nkeys: name, url, format, schema, options, storage_options",
+                 `format`?\nkeys: name, url, format, schema, layouts, options, storage_options",
             ),
             (text, "name.x", "1", "--set name.x=1: `name` must be a string, not a table"),
             (text, "source.url.x", "1", "--set `source.url.x`: `url` is a string, not a table"),

@@ -25,6 +25,8 @@ pub mod program;
 pub mod progress;
 mod prune;
 pub mod query;
+#[cfg(test)]
+mod reference;
 pub mod remote;
 mod rows;
 pub mod running;

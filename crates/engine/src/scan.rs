@@ -143,6 +143,11 @@ impl TableProvider for SourceTable {
             Some(columns) => Arc::new(self.schema.project(columns)?),
             None => Arc::clone(&self.schema),
         };
+        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let mut wanted = projection.unwrap_or(&all).iter();
+        if let Some(refusal) = wanted.find_map(|column| source.refusal(*column)) {
+            return Err(external(refusal));
+        }
         let splits = prune::splits(source, filters).map_err(external)?;
         let total_bytes = splits.iter().map(|split| split.bytes).sum();
         let scan = Arc::new(Scan {

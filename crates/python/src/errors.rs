@@ -29,7 +29,7 @@ fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
         Error::NotFound { .. } => "NotFoundError",
         Error::Exists { .. } => "OutputExistsError",
         Error::Io { .. } | Error::Remote { .. } => "InputOutputError",
-        Error::Corrupt { .. } | Error::Changed { .. } => "CorruptFileError",
+        Error::Corrupt { .. } | Error::Differ { .. } | Error::Changed { .. } => "CorruptFileError",
         Error::BadRecords { .. } => "BadRecordError",
         Error::Memory { .. } => "MemoryLimitError",
         Error::Internal(_) => "InternalError",

@@ -20,6 +20,7 @@ pub struct SourceOptions {
     schema: Option<String>,
     /// The columns of a schema that was found before, instead of their text.
     columns: Option<Py<RawSchema>>,
+    layouts: Option<String>,
     null: Vec<String>,
     header: Option<bool>,
     delimiter: Option<u8>,
@@ -62,6 +63,7 @@ impl SourceOptions {
                 (None, Some(text)) => Some(tidemill_engine::query::schema_from_sql(&text)?),
                 (None, None) => None,
             },
+            layouts: self.layouts.as_deref().map(str::parse).transpose()?,
             exec: program(self.source_exec)?,
             storage_options: storage(&self.storage_options)?,
         })

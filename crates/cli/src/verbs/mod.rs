@@ -98,6 +98,7 @@ impl SourceArgs {
                 .map(tidemill_engine::query::schema_from_sql)
                 .transpose()?,
             exec: program(&self.source_exec)?,
+            layouts: self.layouts.as_deref().map(str::parse).transpose()?,
             storage_options: self.storage.options()?,
         })
     }

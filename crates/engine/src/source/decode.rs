@@ -28,9 +28,15 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A parser's fault, with what can be done about it.
-    pub(crate) fn of(fault: tidemill_text::Fault, format: Format) -> Self {
-        let reason = fault.to_string();
+    /// A parser's fault, with what can be done about it; and another file in which the column is
+    /// of the type that is expected, if it was taken from one.
+    pub(crate) fn of(fault: tidemill_text::Fault, format: Format, other: Option<&str>) -> Self {
+        let reason = match (&fault.kind, other) {
+            (FaultKind::WrongType { expected, value }, Some(other)) => {
+                format!("expected {} as in `{other}`, found `{value}`", values::describe(expected))
+            }
+            _ => fault.to_string(),
+        };
         let hint = match &fault.kind {
             FaultKind::WrongType { value, .. } => {
                 let column = fault.column.as_deref().unwrap_or_default();

@@ -4,6 +4,7 @@ mod accounting;
 mod bad_input;
 mod common;
 mod joins;
+mod layouts;
 mod merging;
 mod model;
 mod overflow;
