@@ -26,6 +26,7 @@ from tidemill._errors import (
     UsageError,
 )
 from tidemill._explain import Explain
+from tidemill._formats import Batches, register_format
 from tidemill._job import Job
 from tidemill._jobs import jobs
 from tidemill._result import Batch, Result, Written
@@ -36,6 +37,7 @@ from tidemill._tidemill import __version__
 __all__ = [
     "BadRecordError",
     "Batch",
+    "Batches",
     "CorruptFileError",
     "Coverage",
     "Explain",
@@ -59,6 +61,7 @@ __all__ = [
     "merge",
     "query",
     "read_text",
+    "register_format",
     "run",
     "schema",
 ]

@@ -6,9 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-from tidemill import _job, _options, _tidemill
+from tidemill import _formats, _job, _options, _tidemill
 from tidemill._errors import UsageError
 from tidemill._explain import Explain
+from tidemill._formats import ArrowObject
 from tidemill._job import Job
 from tidemill._result import Result, Written
 from tidemill._schema import Schema, SourceSchema
@@ -18,11 +19,67 @@ if TYPE_CHECKING:
 
 Path = str | os.PathLike[str]
 
+_QUERY_OPTIONS = frozenset(_options.QueryWriting.__annotations__) | {"output"}
+
 
 @overload
-def query(sql: str, *, output: None = None, **options: Unpack[_options.Reading]) -> Result: ...
+def query(
+    sql: str,
+    *,
+    source_format: str | None = None,
+    schema: str | Mapping[str, str] | Schema | None = None,
+    layouts: str | None = None,
+    null: str | Sequence[str] = (),
+    header: bool | None = None,
+    delimiter: str | None = None,
+    quote: str | None = None,
+    escape: str | None = None,
+    comment: str | None = None,
+    strict: bool | None = None,
+    mismatch: str | None = None,
+    framing: str | None = None,
+    source_exec: str | Sequence[str] = (),
+    storage_options: Mapping[str, object] | None = None,
+    memory: str | int | None = None,
+    threads: int | None = None,
+    max_bad: str | int | None = None,
+    output: None = None,
+    format: str | None = None,
+    overwrite: bool | None = None,
+    max_files: int | None = None,
+    sink_exec: str | Sequence[str] = (),
+    progress: bool | None = None,
+    **objects: ArrowObject,
+) -> Result: ...
 @overload
-def query(sql: str, *, output: Path, **options: Unpack[_options.QueryWriting]) -> Written: ...
+def query(
+    sql: str,
+    *,
+    source_format: str | None = None,
+    schema: str | Mapping[str, str] | Schema | None = None,
+    layouts: str | None = None,
+    null: str | Sequence[str] = (),
+    header: bool | None = None,
+    delimiter: str | None = None,
+    quote: str | None = None,
+    escape: str | None = None,
+    comment: str | None = None,
+    strict: bool | None = None,
+    mismatch: str | None = None,
+    framing: str | None = None,
+    source_exec: str | Sequence[str] = (),
+    storage_options: Mapping[str, object] | None = None,
+    memory: str | int | None = None,
+    threads: int | None = None,
+    max_bad: str | int | None = None,
+    output: Path,
+    format: str | None = None,
+    overwrite: bool | None = None,
+    max_files: int | None = None,
+    sink_exec: str | Sequence[str] = (),
+    progress: bool | None = None,
+    **objects: ArrowObject,
+) -> Written: ...
 
 
 def query(
@@ -51,8 +108,9 @@ def query(
     max_files: int | None = None,
     sink_exec: str | Sequence[str] = (),
     progress: bool | None = None,
+    **objects: ArrowObject,
 ) -> Result | Written:
-    r"""Answer SQL straight over files.
+    r"""Answer SQL straight over files, and over what is in memory.
 
     The query is planned when this returns, and computed in the background from then on.
 
@@ -112,6 +170,10 @@ def query(
     progress : bool, optional
         Show how far the run is while it is waited for. Default: in a notebook and where
         standard error is a terminal, after half a second.
+    **objects
+        Sources by name: tables and streams of Arrow, pandas, Polars, DuckDB, a `Result`, or
+        whatever else exports Arrow's stream: ``tm.query("SELECT … FROM df", df=df)``. Their rows
+        are shared, not copied. A stream is read once.
 
     Returns
     -------
@@ -129,7 +191,7 @@ def query(
 
     Examples
     --------
-    >>> import pathlib, tempfile, tidemill as tm
+    >>> import pathlib, tempfile, pyarrow, tidemill as tm
     >>> path = pathlib.Path(tempfile.mkdtemp(), "hits.csv")
     >>> _ = path.write_text("page,user\n/,ann\n/,bob\n/buy,ann\n")
     >>> result = tm.query(f"SELECT page, unique(user) AS users FROM '{path}' GROUP BY page "
@@ -138,6 +200,13 @@ def query(
     [{'page': '/', 'users': 2}, {'page': '/buy', 'users': 1}]
     >>> result.coverage["rows"]["done"]
     3
+
+    A file joined with a table in memory:
+
+    >>> names = pyarrow.table({"page": ["/", "/buy"], "name": ["start", "shop"]})
+    >>> sql = f"SELECT name, count() AS hits FROM '{path}' JOIN names USING (page) GROUP BY name"
+    >>> sorted(row["name"] for row in tm.query(sql, names=names).to_pylist())
+    ['shop', 'start']
     """
     source = _options.source(
         source_format=source_format,
@@ -165,7 +234,8 @@ def query(
         has_output=False,
     )
     limits = _options.limits(memory, threads, max_bad, progress)
-    return _job.result_or_written(_tidemill.query(sql, source, sink, limits))
+    named = _formats.objects(objects, _QUERY_OPTIONS)
+    return _job.result_or_written(_tidemill.query(sql, source, sink, limits, named))
 
 
 def read_text(
@@ -411,6 +481,7 @@ def explain(
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
+    **objects: ArrowObject,
 ) -> Explain:
     r"""Say how SQL would be run, and do not run it.
 
@@ -448,7 +519,8 @@ def explain(
         storage_options=storage_options,
     )
     limits = _options.limits(memory, threads, max_bad)
-    return Explain._of(*_tidemill.explain_query(sql, source, limits))
+    named = _formats.objects(objects, _QUERY_OPTIONS)
+    return Explain._of(*_tidemill.explain_query(sql, source, limits, named))
 
 
 @overload

@@ -82,6 +82,28 @@ pub enum Error {
         /// The last of what it wrote to standard error.
         said: String,
     },
+    /// A reader or writer that the program around has registered failed.
+    #[error("cannot {action} `{path}` as `{format}`: {source}")]
+    Format {
+        /// The format.
+        format: String,
+        /// `read` or `write`.
+        action: &'static str,
+        /// The file.
+        path: String,
+        /// Its error, as it gave it.
+        source: crate::formats::Failure,
+    },
+    /// A rowfile that is damaged, or that this release does not read.
+    #[error("`{path}` cannot be read: {reason}{}", Hint(hint))]
+    Rowfile {
+        /// The file.
+        path: String,
+        /// What is wrong, and where.
+        reason: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
     /// Input bytes that are not what their format demands, beyond single records.
     #[error("`{path}` is damaged{}: {reason}{}", At(offset), Hint(hint))]
     Corrupt {

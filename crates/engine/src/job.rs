@@ -264,6 +264,7 @@ fn sources(root: &mut Section) -> Result<Vec<NamedSource>> {
                 None => TextOptions::default(),
             },
             storage_options: storage_options(&mut section, "source.storage_options")?,
+            given: None,
         };
         section.finish(&[
             "name",

@@ -13,6 +13,7 @@
 pub mod cancel;
 pub mod coverage;
 pub mod error;
+pub mod formats;
 pub mod functions;
 pub mod home;
 pub mod job;

@@ -353,9 +353,9 @@ pub fn deliver(
 ) -> Result<Written> {
     // Only here is it known how the output ended.
     let recorder = running.recorder.take();
-    let delivered = match &sink.exec {
-        None => write_out(running, sink, id, memory_bytes, &mut look),
-        Some(_) => write_out_beside(running, sink, id, memory_bytes, &mut look),
+    let delivered = match sink.waits_for_others() {
+        false => write_out(running, sink, id, memory_bytes, &mut look),
+        true => write_out_beside(running, sink, id, memory_bytes, &mut look),
     };
     running.recorder = recorder;
     let coverage = running.coverage.clone();
@@ -369,8 +369,8 @@ pub fn deliver(
     delivered
 }
 
-/// The same on a thread of its own, so that `look` is called while a program of the user's
-/// takes its time; its error ends the program.
+/// The same on a thread of its own, so that `look` is called while a program or a writer of
+/// the user's takes its time; its error ends that.
 fn write_out_beside(
     running: &mut Running,
     sink: &SinkSpec,

@@ -29,7 +29,10 @@ fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
         Error::NotFound { .. } => "NotFoundError",
         Error::Exists { .. } => "OutputExistsError",
         Error::Io { .. } | Error::Remote { .. } => "InputOutputError",
-        Error::Corrupt { .. } | Error::Differ { .. } | Error::Changed { .. } => "CorruptFileError",
+        Error::Rowfile { .. }
+        | Error::Corrupt { .. }
+        | Error::Differ { .. }
+        | Error::Changed { .. } => "CorruptFileError",
         Error::BadRecords { .. } => "BadRecordError",
         Error::Memory { .. } => "MemoryLimitError",
         Error::Internal(_) => "InternalError",
@@ -39,6 +42,11 @@ fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     let message = errors.getattr("in_python")?.call1((error.to_string(),))?.unbind();
     let class = errors.getattr(class)?.cast_into::<PyType>()?;
     let exception = PyErr::from_type(class, (message,));
+    if let Error::Format { source, .. } = error
+        && let Some(raised) = source.downcast_ref::<PyErr>()
+    {
+        exception.set_cause(py, Some(raised.clone_ref(py)));
+    }
     if let Error::BadRecords { first, .. } = error {
         let records = first.iter().map(|record| {
             let fields = PyDict::new(py);

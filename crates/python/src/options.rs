@@ -66,6 +66,7 @@ impl SourceOptions {
             layouts: self.layouts.as_deref().map(str::parse).transpose()?,
             exec: program(self.source_exec)?,
             storage_options: storage(&self.storage_options)?,
+            given: None,
         })
     }
 }

@@ -16,10 +16,12 @@ use parquet::file::properties::WriterProperties;
 use tidemill_rowfile as rowfile;
 
 use super::lines::LineFormat;
+use super::registered::RegisteredWriter;
 use super::text::TextTable;
 use super::value;
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
+use crate::formats::{self, Registered};
 use crate::program::{Program, Through};
 use crate::suggest;
 
@@ -40,6 +42,8 @@ pub enum OutputFormat {
     Arrow,
     /// Rows whose schema stands once (`docs/formats/rowfile.md`), zstd-compressed.
     Rowfile,
+    /// A format that the program around has added.
+    Registered(&'static Registered),
 }
 
 impl OutputFormat {
@@ -54,6 +58,12 @@ impl OutputFormat {
         OutputFormat::Rowfile,
     ];
 
+    /// The names of all of them, and of those that were added.
+    pub fn names() -> Vec<&'static str> {
+        let added = formats::names(true);
+        OutputFormat::ALL.iter().map(|format| format.name()).chain(added).collect()
+    }
+
     /// The name that [`FromStr`] takes.
     pub fn name(self) -> &'static str {
         match self {
@@ -64,6 +74,7 @@ impl OutputFormat {
             OutputFormat::Parquet => "parquet",
             OutputFormat::Arrow => "arrow",
             OutputFormat::Rowfile => "rowfile",
+            OutputFormat::Registered(format) => format.name(),
         }
     }
 
@@ -78,7 +89,7 @@ impl OutputFormat {
             "parquet" => Some(OutputFormat::Parquet),
             "arrow" | "arrows" => Some(OutputFormat::Arrow),
             "rowfile" => Some(OutputFormat::Rowfile),
-            _ => None,
+            other => formats::with_suffix(other).map(OutputFormat::Registered),
         }
     }
 
@@ -92,7 +103,8 @@ impl OutputFormat {
             OutputFormat::Text
             | OutputFormat::Parquet
             | OutputFormat::Arrow
-            | OutputFormat::Rowfile => None,
+            | OutputFormat::Rowfile
+            | OutputFormat::Registered(_) => None,
         }
     }
 
@@ -122,6 +134,9 @@ impl OutputFormat {
                 })?;
             }
             OutputFormat::Arrow => {}
+            OutputFormat::Registered(format) => {
+                format.writer()?;
+            }
             OutputFormat::Rowfile => {
                 rowfile::Schema::from_arrow(schema).map_err(|error| {
                     Error::usage_hint(
@@ -159,9 +174,9 @@ impl FromStr for OutputFormat {
             _ => {}
         }
         let found = OutputFormat::ALL.into_iter().find(|format| format.name() == name);
+        let found = found.or_else(|| formats::named(name).map(OutputFormat::Registered));
         found.ok_or_else(|| {
-            let names = OutputFormat::ALL.map(OutputFormat::name);
-            Error::usage(suggest::unknown("output format", name, &names))
+            Error::usage(suggest::unknown("output format", name, &OutputFormat::names()))
         })
     }
 }
@@ -264,6 +279,7 @@ enum Inner<W: Write + Send> {
     Parquet { writer: Box<ArrowWriter<Watched<W>>>, failure: Failure },
     Arrow(StreamWriter<BufWriter<W>>),
     Rowfile(Box<rowfile::Writer<W>>),
+    Registered(Box<RegisteredWriter<W>>),
 }
 
 impl<W: Write + Send> RowWriter<W> {
@@ -298,6 +314,11 @@ impl<W: Write + Send> RowWriter<W> {
             OutputFormat::Arrow => {
                 let writer = StreamWriter::try_new(buffered(out), &schema);
                 Inner::Arrow(writer.map_err(|e| from_arrow(e, name))?)
+            }
+            OutputFormat::Registered(format) => {
+                let schema = Arc::clone(&schema);
+                let writer = RegisteredWriter::start(out, format, schema, name, &writing.cancel)?;
+                Inner::Registered(Box::new(writer))
             }
             OutputFormat::Rowfile => {
                 let rows =
@@ -339,6 +360,7 @@ impl<W: Write + Send> RowWriter<W> {
             }
             Inner::Arrow(writer) => writer.write(&batch).map_err(|e| from_arrow(e, name))?,
             Inner::Rowfile(writer) => writer.write(&batch).map_err(|e| from_rowfile(e, name))?,
+            Inner::Registered(writer) => writer.write(&batch)?,
         }
         self.rows += batch.num_rows() as u64;
         Ok(())
@@ -361,6 +383,7 @@ impl<W: Write + Send> RowWriter<W> {
             Inner::Parquet { .. } => Ok(()),
             Inner::Arrow(writer) => writer.flush().map_err(|e| from_arrow(e, name)),
             Inner::Rowfile(writer) => writer.flush().map_err(|e| from_rowfile(e, name)),
+            Inner::Registered(_) => Ok(()),
         }
     }
 
@@ -394,6 +417,7 @@ impl<W: Write + Send> RowWriter<W> {
                 unbuffered(out).map_err(|e| Error::io("write", name, e))?
             }
             Inner::Rowfile(writer) => writer.finish().map_err(|e| from_rowfile(e, name))?,
+            Inner::Registered(writer) => writer.finish()?,
         };
         out.flush().map_err(|e| Error::io("write", name, e))?;
         let mut out = out.finish()?;

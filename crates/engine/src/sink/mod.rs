@@ -8,6 +8,7 @@
 //! - `template`: which file is a value's? Paths with columns in braces.
 //! - `partition`: which rows go together?
 //! - `value`, `lines`, `text`, `format`: how is a value, a row, a file written?
+//! - `registered`: how does a writer of the program's make one?
 //! - `files`: how are many files written within a memory budget?
 //! - `commit`: how do they appear, all or none? The staging folder and its recovery.
 //! - `bucket`: the same in a bucket, where nothing can be renamed.
@@ -25,6 +26,7 @@ mod format;
 mod fs;
 mod lines;
 mod partition;
+mod registered;
 mod template;
 mod text;
 mod value;
@@ -121,6 +123,12 @@ impl SinkSpec {
         }
     }
 
+    /// Whether it may wait for a program or a writer of the user's for any length of time.
+    pub(crate) fn waits_for_others(&self) -> bool {
+        let format = self.parse().map(|(format, _)| format);
+        self.exec.is_some() || matches!(format, Ok(OutputFormat::Registered(_)))
+    }
+
     /// The format, and the template unless the output is standard output.
     fn parse(&self) -> Result<(OutputFormat, Option<Template>)> {
         self.check_exec()?;
@@ -134,7 +142,7 @@ impl SinkSpec {
                 OutputFormat::Csv
             }
             None => {
-                let names = OutputFormat::ALL.map(OutputFormat::name).join(", ");
+                let names = OutputFormat::names().join(", ");
                 return Err(Error::usage_hint(
                     format!("cannot tell the output's format from the name `{}`", self.url),
                     format!("end it with a format's suffix or give --format: {names}"),

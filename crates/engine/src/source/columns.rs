@@ -12,7 +12,7 @@
 //!   4.csv       day  city  n  price          0, 2, 1, 3
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -21,6 +21,7 @@ use tidemill_text::infer::TextKind;
 use tidemill_text::sql_type;
 
 use super::SourceFile;
+use super::read::SAME_HINT;
 use super::unify::{Clash, unify};
 use crate::error::{Error, Result};
 use crate::suggest;
@@ -386,4 +387,96 @@ impl ShownBy {
         let known = self.0.get(field.name()).filter(|(kind, _)| kind == field.data_type());
         known.map(|(_, file)| *file)
     }
+}
+
+/// Columns of files that say them themselves, gathered file by file.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    collected: Collected,
+    unified: Unified,
+    /// Files whose columns are the same are one layout.
+    known: HashMap<Vec<FieldRef>, usize>,
+    first: Option<(Vec<FieldRef>, Arc<SourceFile>)>,
+}
+
+impl Gathered {
+    /// Adds a file's columns.
+    ///
+    /// # Errors
+    /// [`Error::Differ`] if they differ from the first file's and may not; [`Error::Corrupt`] if they
+    /// differ and one of the two files has two columns of one name.
+    pub(super) fn add(
+        &mut self,
+        file: &Arc<SourceFile>,
+        own: Vec<FieldRef>,
+        layouts: Layouts,
+    ) -> Result<()> {
+        if let Some(layout) = self.known.get(&own) {
+            self.collected.set(file.index, *layout);
+            return Ok(());
+        }
+        match &self.first {
+            None => self.first = Some((own.clone(), Arc::clone(file))),
+            Some((expected, of)) => {
+                if layouts == Layouts::Same
+                    && let Some(difference) = difference(expected, &own)
+                {
+                    return Err(Error::Differ {
+                        path: file.shown.to_string(),
+                        other: of.shown.to_string(),
+                        reason: difference,
+                        hint: Some(SAME_HINT.into()),
+                    });
+                }
+                // What is there twice has no place by its name.
+                refuse_twice(expected, of)?;
+                refuse_twice(&own, file)?;
+            }
+        }
+        let layout = if self.known.is_empty() {
+            // One by one: a single file may have two columns of one name.
+            self.collected.add_first(file.index, own.iter().map(|field| field.name().as_str()))
+        } else {
+            self.collected.add(file.index, own.iter().map(|field| field.name().as_str()))
+        };
+        self.collected.set(file.index, layout);
+        for (index, field) in self.collected.columns_of(file.index).iter().zip(&own) {
+            self.unified.add(file.index, *index, field);
+        }
+        self.known.insert(own, layout);
+        Ok(())
+    }
+
+    pub(super) fn finish(self) -> Columns {
+        self.unified.finish(self.collected)
+    }
+}
+
+fn refuse_twice(fields: &[FieldRef], file: &SourceFile) -> Result<()> {
+    let mut seen = HashSet::new();
+    let twice = fields.iter().find(|field| !seen.insert(field.name()));
+    let Some(twice) = twice else { return Ok(()) };
+    Err(Error::Corrupt {
+        path: file.shown.to_string(),
+        offset: None,
+        reason: format!("it has two columns `{}`, and the files differ", twice.name()),
+        hint: Some("make it a source of its own".into()),
+    })
+}
+
+fn difference(expected: &[FieldRef], own: &[FieldRef]) -> Option<String> {
+    let kind = |field: &FieldRef| format!("`{}` {}", field.name(), sql_type(field.data_type()));
+    let differs = expected.iter().zip(own).enumerate().find(|(_, (expected, own))| {
+        expected.name() != own.name() || !expected.data_type().equals_datatype(own.data_type())
+    });
+    if let Some((index, (expected, own))) = differs {
+        return Some(format!(
+            "column {} is {} instead of {}",
+            index + 1,
+            kind(own),
+            kind(expected)
+        ));
+    }
+    (expected.len() != own.len())
+        .then(|| format!("it has {} columns instead of {}", own.len(), expected.len()))
 }

@@ -136,7 +136,9 @@ pub(crate) fn decoder(
             let columns = columns.into_iter().map(|(_, field)| field).collect();
             Box::new(LinesDecoder::new(columns, options).map_err(refused)?)
         }
-        Format::Parquet => return Err(Error::Internal("Parquet is not text".into())),
+        Format::Parquet | Format::Rowfile | Format::Arrow | Format::Registered(_) => {
+            return Err(Error::Internal(format!("{format} is not text")));
+        }
     })
 }
 
@@ -146,6 +148,6 @@ pub(crate) fn fixed_columns(format: Format) -> Option<Vec<FieldRef>> {
         Format::AccessLog => Some(access_log::columns()),
         Format::Syslog => Some(syslog::columns()),
         Format::Lines => Some(lines::columns()),
-        Format::Csv | Format::Tsv | Format::Json | Format::Logfmt | Format::Parquet => None,
+        _ => None,
     }
 }

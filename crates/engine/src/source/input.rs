@@ -86,6 +86,9 @@ impl OpenFile {
             Place::Stdin => {
                 return Err(Error::Internal("standard input is not opened by its name".into()));
             }
+            Place::Given(_) => {
+                return Err(Error::Internal(format!("`{shown}` is no file to open")));
+            }
         };
         let file = match File::open(path) {
             Ok(file) => file,

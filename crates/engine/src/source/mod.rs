@@ -43,6 +43,7 @@ use parking_lot::Mutex;
 use tidemill_text::syslog::Framing;
 use tidemill_text::{cut, values};
 
+use batches::Chunked;
 use blocks::Ends;
 use columns::Columns;
 
@@ -53,6 +54,7 @@ use crate::remote::StorageOptions;
 use crate::remote::object::Object;
 use crate::suggest;
 
+mod batches;
 mod blocks;
 mod columns;
 pub mod compression;
@@ -71,6 +73,7 @@ pub mod split;
 mod tests;
 mod unify;
 
+pub use batches::Given;
 pub use columns::Layouts;
 pub use compression::Compression;
 pub use format::{Dialect, Format, Mismatch, TextOptions, framing};
@@ -98,6 +101,8 @@ pub struct SourceSpec {
     pub exec: Option<Program>,
     /// How stores are reached, beyond what the environment says. Default: nothing.
     pub storage_options: StorageOptions,
+    /// Rows in memory, instead of any file; the URL is what messages call them. Default: none.
+    pub given: Option<Arc<Given>>,
 }
 
 /// Where a file's bytes are.
@@ -109,6 +114,8 @@ pub(crate) enum Place {
     Object(Arc<Object>),
     /// Standard input, which can be read once.
     Stdin,
+    /// In memory, as rows.
+    Given(Arc<Given>),
 }
 
 /// A file of a source.
@@ -124,6 +131,8 @@ pub struct SourceFile {
     /// Line numbers at offsets, found so far.
     lines: Mutex<BTreeMap<u64, u64>>,
     metadata: OnceLock<::parquet::arrow::arrow_reader::ArrowReaderMetadata>,
+    /// What is known of a file whose rows come as batches.
+    chunked: OnceLock<Chunked>,
     /// The run's.
     cancel: Cancel,
 }
@@ -160,9 +169,26 @@ impl SourceFile {
         let is_known = match &self.place {
             Place::Local(_) => true,
             Place::Object(_) => nanos != 0,
-            Place::Stdin => false,
+            Place::Stdin | Place::Given(_) => false,
         };
         is_known.then(|| i64::try_from(nanos.div_euclid(1_000_000_000)).ok()).flatten()
+    }
+
+    /// The same file, of which nothing is known yet.
+    fn twin(&self) -> SourceFile {
+        SourceFile {
+            place: self.place.clone(),
+            shown: Arc::clone(&self.shown),
+            identity: self.identity,
+            compression: self.compression,
+            program: None,
+            keys: Vec::new(),
+            index: self.index,
+            lines: Mutex::default(),
+            metadata: OnceLock::new(),
+            chunked: OnceLock::new(),
+            cancel: self.cancel.clone(),
+        }
     }
 
     /// Whether its bytes are read as they are stored.
@@ -181,6 +207,7 @@ impl SourceFile {
             Place::Local(_) => false,
             Place::Object(object) => object.is_stream(),
             Place::Stdin => true,
+            Place::Given(given) => given.is_stream(),
         }
     }
 
@@ -475,6 +502,15 @@ impl Source {
                 }
                 continue;
             }
+            if let Some(chunked) = file.chunked.get()
+                && !chunked.chunks.is_empty()
+            {
+                for (chunks, bytes) in batches::chunk_runs(file, chunked, target_bytes, wanted) {
+                    let row_groups = Some(chunks);
+                    packer.add(Piece { file: file.clone(), range: 0..size, row_groups }, bytes);
+                }
+                continue;
+            }
             let mut ranges =
                 if self.can_be_cut(file) { split::ranges(size, target_bytes) } else { vec![] };
             if ranges.len() > 1 && self.format == Format::Json && file.is_array()? {
@@ -492,14 +528,20 @@ impl Source {
         Ok(packer.finish())
     }
 
-    /// Compressed files, what goes through a program, and standard input are read front to back. So are CSV files with
-    /// comments: whether a line is one depends on whether it starts inside quotes, and a
-    /// comment may hold any number of quotes itself; and counted records: nothing but the count
-    /// before it tells where one starts.
+    /// Compressed files, what goes through a program, and standard input are read front to back.
+    /// So are CSV files with comments: whether a line is one depends on whether it starts inside
+    /// quotes, and a comment may hold any number of quotes itself; and counted records: nothing
+    /// but the count before it tells where one starts.
     fn can_be_cut(&self, file: &SourceFile) -> bool {
         let is_stream = file.is_stream() || !file.is_plain();
         let has_comments = self.format.is_delimited() && self.dialect.comment.is_some();
-        !(is_stream || has_comments || self.is_counted())
+        let is_whole = match self.format {
+            Format::Registered(format) => {
+                !format.reader().is_ok_and(|reader| reader.is_splittable())
+            }
+            other => other.is_batches(),
+        };
+        !(is_stream || has_comments || self.is_counted() || is_whole)
     }
 
     /// Fills in where the splits of cut files start, by one pass over those files with the

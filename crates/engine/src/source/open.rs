@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tidemill_text::sql_type;
 use tidemill_text::{cut, infer, json, logfmt, values};
 
+use super::batches::{self, Given};
 use super::blocks::{Blocks, Ends};
 use super::columns::{Collected, Columns, Layouts, Shown, ShownBy};
 use super::compression::{Compression, MAGIC_BYTES, STORED_BUFFER_BYTES, decode};
@@ -47,11 +48,16 @@ pub(super) fn open(
         }
         _ => {}
     }
+    if let Some(given) = &spec.given {
+        return open_given(spec, given, cancel);
+    }
     let found = listing::list(spec, cancel)?;
     let format = common_format(spec, &found)?;
-    if let (Some(program), Format::Parquet) = (&spec.exec, format) {
+    if let Some(program) = &spec.exec
+        && format.is_typed()
+    {
         return Err(Error::usage_hint(
-            format!("Parquet cannot come from `{}`: it is read from its end", program.name()),
+            format!("{format} cannot come from `{}`: it is no text", program.name()),
             "`format` says what the program writes: csv, json, lines, …",
         ));
     }
@@ -85,7 +91,7 @@ pub(super) fn open(
         .enumerate()
         .map(|(index, found)| {
             let compression = match format {
-                Format::Parquet => Compression::None,
+                format if format.is_typed() => Compression::None,
                 _ => Compression::strip_suffix(&found.name).1,
             };
             Arc::new(SourceFile {
@@ -98,6 +104,7 @@ pub(super) fn open(
                 index,
                 lines: Mutex::default(),
                 metadata: std::sync::OnceLock::new(),
+                chunked: std::sync::OnceLock::new(),
                 cancel: cancel.clone(),
             })
         })
@@ -106,6 +113,30 @@ pub(super) fn open(
     let mut sample = Sample { files: &files, format, dialect: &dialect, watch, stdin: None };
     let columns = columns(&own, format, &mut sample)?;
     source(spec, format, dialect, files, columns, key_fields, None)
+}
+
+/// Rows that are in memory already.
+fn open_given(spec: &SourceSpec, given: &Arc<Given>, cancel: &Cancel) -> Result<Source> {
+    let format = Format::Arrow;
+    let dialect = spec.options.dialect(format)?;
+    let file = Arc::new(SourceFile {
+        place: Place::Given(Arc::clone(given)),
+        shown: spec.url.as_str().into(),
+        identity: Identity { device: 0, inode: 0, size: given.bytes(), modified_ns: 0 },
+        compression: Compression::None,
+        program: None,
+        keys: Vec::new(),
+        index: 0,
+        lines: Mutex::default(),
+        metadata: std::sync::OnceLock::new(),
+        chunked: std::sync::OnceLock::new(),
+        cancel: cancel.clone(),
+    });
+    let files = vec![file];
+    let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
+    let mut sample = Sample { files: &files, format, dialect: &dialect, watch, stdin: None };
+    let columns = columns(spec, format, &mut sample)?;
+    source(spec, format, dialect, files, columns, Vec::new(), None)
 }
 
 /// What can be read once: standard input, or a program's output.
@@ -122,13 +153,13 @@ fn open_stdin(
             format!("{shown} has no name that tells its format"),
             format!(
                 "name it with --source-format (job file: source.format): {}",
-                Format::NAMES.join(", ")
+                Format::names().join(", ")
             ),
         ));
     };
-    if format == Format::Parquet {
+    if format.is_typed() {
         return Err(Error::usage_hint(
-            format!("Parquet cannot be read from {shown}: it is read from its end"),
+            format!("{format} cannot be read from {shown}: it is not read from front to back"),
             "write it to a file first",
         ));
     }
@@ -159,6 +190,7 @@ fn open_stdin(
         index: 0,
         lines: Mutex::default(),
         metadata: std::sync::OnceLock::new(),
+        chunked: std::sync::OnceLock::new(),
         cancel: cancel.clone(),
     });
     let files = vec![file];
@@ -200,7 +232,7 @@ fn common_format(spec: &SourceSpec, found: &[listing::Found]) -> Result<Format> 
                 format!("cannot tell the format of `{}` from its name", file.shown),
                 format!(
                     "name it with --source-format (job file: source.format): {}",
-                    Format::NAMES.join(", ")
+                    Format::names().join(", ")
                 ),
             ));
         };
@@ -223,10 +255,10 @@ fn common_format(spec: &SourceSpec, found: &[listing::Found]) -> Result<Format> 
 }
 
 fn check_layouts(spec: &SourceSpec, format: Format) -> Result<()> {
-    if spec.layouts.is_some() && !format.is_delimited() && format != Format::Parquet {
+    if spec.layouts.is_some() && !format.is_delimited() && !format.is_typed() {
         return Err(Error::usage_hint(
             format!("option `layouts` has no meaning for format `{format}`"),
-            "it belongs to csv, tsv and parquet",
+            "it belongs to csv, tsv, parquet and rowfile",
         ));
     }
     Ok(())
@@ -241,10 +273,19 @@ fn columns(spec: &SourceSpec, format: Format, sample: &mut Sample<'_>) -> Result
             Columns::uniform(decode::fixed_columns(format).unwrap_or_default())
         }
         Format::Parquet => parquet::columns(sample.files, spec.layouts.unwrap_or_default())?,
+        Format::Rowfile | Format::Arrow | Format::Registered(_) => {
+            batches::columns(sample.files, format, spec.layouts.unwrap_or_default())?
+        }
     };
     let Some(wanted) = &spec.schema else { return Ok(columns) };
     match format {
-        Format::Lines | Format::AccessLog | Format::Syslog | Format::Parquet => {
+        Format::Lines
+        | Format::AccessLog
+        | Format::Syslog
+        | Format::Parquet
+        | Format::Rowfile
+        | Format::Arrow
+        | Format::Registered(_) => {
             check_types(&columns, wanted, format, sample.files)?;
             override_types(&mut columns, wanted)?;
         }
@@ -278,22 +319,26 @@ fn check_types(
         let place = columns.fields.iter().position(|own| own.name() == field.name());
         // An unknown one is for whoever takes the types over.
         let Some(place) = place else { continue };
-        let own_types: Vec<DataType> = if format == Format::Parquet {
+        let own_types: Vec<DataType> = if format.is_typed() {
             // One file of each layout tells of all.
             let mut is_known = vec![false; columns.layouts.len()];
             let own = files.iter().filter_map(|file| {
                 let layout = columns.layout_index(file.index);
                 let own = columns.layouts[layout].places[place]?;
                 let is_new = !std::mem::replace(&mut is_known[layout], true);
-                let schema = file.metadata.get().filter(|_| is_new)?.schema();
-                Some(schema.fields().get(own)?.data_type().clone())
+                let schema = match file.chunked.get() {
+                    Some(chunked) => &chunked.schema,
+                    None => file.metadata.get()?.schema(),
+                };
+                let own = schema.fields().get(own).filter(|_| is_new)?;
+                Some(batches::plain(own).data_type().clone())
             });
             own.collect()
         } else {
             vec![columns.fields[place].data_type().clone()]
         };
         let can_be = |own: &DataType| match format {
-            Format::Parquet => can_be_read_as(own, field.data_type()),
+            format if format.is_typed() => can_be_read_as(own, field.data_type()),
             _ => own == field.data_type(),
         };
         if let Some(own) = own_types.iter().find(|own| !can_be(own)) {

@@ -28,7 +28,7 @@ use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::reader::{ChunkReader, Length};
 use tidemill_text::sql_type;
 
-use super::columns::{Collected, Columns, Layouts, Unified};
+use super::columns::{Columns, Gathered, Layouts};
 use super::input::{Access, OpenFile, Watch};
 use super::read::{ReadOptions, SAME_HINT};
 use super::unify::adapted;
@@ -58,11 +58,7 @@ const FOOTERS_AT_ONCE: usize = 16;
 /// [`Error::Corrupt`] for a file that is no Parquet file; [`Error::Differ`] for one whose columns
 /// are others, where they may not be.
 pub(super) fn columns(files: &[Arc<SourceFile>], layouts: Layouts) -> Result<Columns> {
-    let mut collected = Collected::default();
-    let mut unified = Unified::default();
-    // Files whose columns are the same are one layout.
-    let mut known: HashMap<Vec<FieldRef>, usize> = HashMap::new();
-    let mut first: Option<(Vec<FieldRef>, &Arc<SourceFile>)> = None;
+    let mut gathered = Gathered::default();
     let mut tails = Tails::new(files);
     for file in files {
         let tail = tails.next(file)?;
@@ -83,70 +79,9 @@ pub(super) fn columns(files: &[Arc<SourceFile>], layouts: Layouts) -> Result<Col
         let metadata = load(file, tail)?;
         let own: Vec<FieldRef> = metadata.schema().fields().iter().map(plain).collect();
         let _ = file.metadata.set(metadata);
-        if let Some(layout) = known.get(&own) {
-            collected.set(file.index, *layout);
-            continue;
-        }
-        match &first {
-            None => first = Some((own.clone(), file)),
-            Some((expected, of)) => {
-                if layouts == Layouts::Same
-                    && let Some(difference) = difference(expected, &own)
-                {
-                    return Err(Error::Differ {
-                        path: file.shown.to_string(),
-                        other: of.shown.to_string(),
-                        reason: difference,
-                        hint: Some(SAME_HINT.into()),
-                    });
-                }
-                // What is there twice has no place by its name.
-                refuse_twice(expected, of)?;
-                refuse_twice(&own, file)?;
-            }
-        }
-        let layout = if known.is_empty() {
-            // One by one: a single file may have two columns of one name.
-            collected.add_first(file.index, own.iter().map(|field| field.name().as_str()))
-        } else {
-            collected.add(file.index, own.iter().map(|field| field.name().as_str()))
-        };
-        collected.set(file.index, layout);
-        for (index, field) in collected.columns_of(file.index).iter().zip(&own) {
-            unified.add(file.index, *index, field);
-        }
-        known.insert(own, layout);
+        gathered.add(file, own, layouts)?;
     }
-    Ok(unified.finish(collected))
-}
-
-fn refuse_twice(fields: &[FieldRef], file: &SourceFile) -> Result<()> {
-    let mut seen = HashSet::new();
-    let twice = fields.iter().find(|field| !seen.insert(field.name()));
-    let Some(twice) = twice else { return Ok(()) };
-    Err(Error::Corrupt {
-        path: file.shown.to_string(),
-        offset: None,
-        reason: format!("it has two columns `{}`, and the files differ", twice.name()),
-        hint: Some("make it a source of its own".into()),
-    })
-}
-
-fn difference(expected: &[FieldRef], own: &[FieldRef]) -> Option<String> {
-    let kind = |field: &FieldRef| format!("`{}` {}", field.name(), sql_type(field.data_type()));
-    let differs = expected.iter().zip(own).enumerate().find(|(_, (expected, own))| {
-        expected.name() != own.name() || !expected.data_type().equals_datatype(own.data_type())
-    });
-    if let Some((index, (expected, own))) = differs {
-        return Some(format!(
-            "column {} is {} instead of {}",
-            index + 1,
-            kind(own),
-            kind(expected)
-        ));
-    }
-    (expected.len() != own.len())
-        .then(|| format!("it has {} columns instead of {}", own.len(), expected.len()))
+    Ok(gathered.finish())
 }
 
 /// A column as the source shows it: nullable, and without the writer's annotations.
@@ -267,7 +202,7 @@ pub(super) fn row_group_runs(
 }
 
 /// A column that is read.
-pub(super) struct ParquetColumn {
+pub(super) struct WantedColumn {
     /// Its place in the file.
     pub(super) place: usize,
     /// What it becomes.
@@ -281,7 +216,7 @@ pub(super) struct ParquetReader {
     reader: ParquetRecordBatchReader,
     input: Positioned,
     /// The wanted columns, their places being those among the reader's columns.
-    columns: Vec<ParquetColumn>,
+    columns: Vec<WantedColumn>,
     schema: Arc<Schema>,
     watch: Watch,
     bytes: u64,
@@ -293,7 +228,7 @@ pub(super) struct ParquetReader {
 impl ParquetReader {
     pub(super) fn open(
         piece: &Piece,
-        mut columns: Vec<ParquetColumn>,
+        mut columns: Vec<WantedColumn>,
         options: &ReadOptions,
         watch: Watch,
     ) -> Result<Self> {
@@ -373,7 +308,7 @@ impl ParquetReader {
 }
 
 /// A value that the type does not hold which the column has in another file, or by the schema.
-fn misfit(column: &ParquetColumn, path: &str, reason: &str) -> Error {
+pub(super) fn misfit(column: &WantedColumn, path: &str, reason: &str) -> Error {
     let name = column.field.name();
     match &column.shown_by {
         Some(other) => Error::Differ {

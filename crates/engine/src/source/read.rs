@@ -14,13 +14,14 @@ use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use tidemill_text::cut::{self, Cutter};
 use tidemill_text::{Bad, Decode, Decoded, FaultKind, Options, Predicate, Test};
 
+use super::batches::BatchReader;
 use super::blocks::{Block, Blocks, RECORD_BYTES_MAX};
 use super::columns::Layouts;
 use super::decode::{self, Fault};
 use super::format::{Format, Mismatch};
 use super::input::{Access, ByteInput, FileInput, OpenFile, ReaderInput, Watch};
 use super::open::{Extent, column_names, stream};
-use super::parquet::{ParquetColumn, ParquetReader};
+use super::parquet::{ParquetReader, WantedColumn};
 use super::parts::{self, Used};
 use super::reject::{KEPT_BYTES_MAX, MaxBad, Refused, Rejects};
 use super::{Origin, Piece, Place, Source, SourceFile, Split};
@@ -171,6 +172,7 @@ struct Current {
 enum Body {
     Text { blocks: Blocks, open: Option<Arc<OpenFile>>, header: bool },
     Parquet(Box<ParquetReader>),
+    Batches(Box<BatchReader>),
 }
 
 impl SplitReader {
@@ -279,6 +281,10 @@ impl SplitReader {
                     Some(batch) => self.ready.push_back(batch),
                     None => self.next_piece()?,
                 },
+                Body::Batches(reader) => match reader.next_batch()? {
+                    Some(batch) => self.ready.push_back(batch),
+                    None => self.next_piece()?,
+                },
                 Body::Text { blocks, header, .. } => match blocks.next_block()? {
                     Some(block) => self.decode(block)?,
                     None => {
@@ -337,9 +343,17 @@ impl SplitReader {
             self.decoder = None;
         }
         let body = if self.source.format == Format::Parquet {
-            let columns = self.parquet_columns();
+            let columns = self.wanted_columns();
             let reader = ParquetReader::open(&piece, columns, &self.options, watch)?;
             Body::Parquet(Box::new(reader))
+        } else if self.source.format.is_batches() {
+            let columns = self.wanted_columns();
+            let Some(chunked) = piece.file.chunked.get() else {
+                return Err(Error::Internal(format!("`{}` was not looked at", piece.file.shown)));
+            };
+            let format = self.source.format;
+            let reader = BatchReader::open(&piece, format, chunked, columns, &self.options, watch)?;
+            Body::Batches(Box::new(reader))
         } else {
             self.open_text(&piece, watch)?
         };
@@ -382,13 +396,13 @@ impl SplitReader {
         Ok(Found { layout, slots, decoded, predicates, drops_all })
     }
 
-    fn parquet_columns(&self) -> Vec<ParquetColumn> {
+    fn wanted_columns(&self) -> Vec<WantedColumn> {
         let Some(found) = &self.found else { return Vec::new() };
         let present = self.file_columns.iter().zip(&found.slots).filter(|(_, slot)| slot.is_some());
         let columns = present.zip(&found.decoded).map(|(((index, _), _), (place, field))| {
             let shown_by = self.source.columns.shown_by.get(*index).copied().flatten();
             let shown_by = shown_by.and_then(|file| self.source.files.get(file)).cloned();
-            ParquetColumn { place: *place, field: field.clone(), shown_by }
+            WantedColumn { place: *place, field: field.clone(), shown_by }
         });
         columns.collect()
     }
@@ -708,7 +722,7 @@ pub(super) fn find_starts(source: &Source, splits: &mut [Split], cancel: &Cancel
         {
             at += 1;
         }
-        if !file.is_plain() || source.format == Format::Parquet {
+        if !file.is_plain() || source.format.is_typed() {
             continue;
         }
         let mut wanted = splits[first..at].iter_mut().filter(|s| s.pieces[0].range.start > 0);
