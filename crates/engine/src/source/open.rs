@@ -122,7 +122,7 @@ fn open_given(spec: &SourceSpec, given: &Arc<Given>, cancel: &Cancel) -> Result<
     let file = Arc::new(SourceFile {
         place: Place::Given(Arc::clone(given)),
         shown: spec.url.as_str().into(),
-        identity: Identity { device: 0, inode: 0, size: given.bytes(), modified_ns: 0 },
+        identity: Identity { device: 0, inode: 0, size: given.bytes().max(1), modified_ns: 0 },
         compression: Compression::None,
         program: None,
         keys: Vec::new(),

@@ -325,7 +325,7 @@ impl SplitReader {
         };
         for next in self.pieces.iter().take(FILES_AHEAD) {
             if let Place::Object(object) = &next.file.place
-                && next.row_groups.is_none()
+                && !self.source.format.is_typed()
                 && next.is_whole_file()
                 && next.file.size() <= RANGE_BYTES
             {

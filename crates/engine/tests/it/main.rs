@@ -2,6 +2,7 @@
 
 mod accounting;
 mod bad_input;
+mod batches;
 mod common;
 mod joins;
 mod layouts;
