@@ -172,6 +172,10 @@ def test_what_a_reader_or_writer_raises_is_the_cause(tmp_path):
     with pytest.raises(tm.TidemillError, match="not this one") as raised:
         tm.query("SELECT 1 AS one", output=tmp_path / "b.picky")
     assert isinstance(raised.value.__cause__, RuntimeError)
+    # Nor is a part of the rows taken for all of them.
+    tm.register_format("picky", writer=lambda path, batches: pathlib.Path(path).write_text("x"))
+    with pytest.raises(tm.TidemillError, match="before it had taken all batches"):
+        tm.query("SELECT 1 AS one", output=tmp_path / "b.picky")
     assert [path.name for path in tmp_path.iterdir()] == ["a.picky"]
 
 

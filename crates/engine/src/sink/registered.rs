@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -30,6 +31,9 @@ pub(super) struct RegisteredWriter<W: Write> {
     /// None once the writer wants no more.
     batches: Option<SyncSender<RecordBatch>>,
     writer: Option<JoinHandle<Result<()>>>,
+    /// How many batches were sent, and how many the writer has taken.
+    sent: u64,
+    taken: Arc<AtomicU64>,
     /// Holds the file until it is copied.
     folder: tempfile::TempDir,
     name: String,
@@ -52,7 +56,9 @@ impl<W: Write> RegisteredWriter<W> {
         let path = folder.path().join(format!("file.{}", format.suffix()));
         let (sender, receiver) = sync_channel(WAITING);
         let cancel = cancel.part();
-        let batches = Coming { schema, receiver, cancel: cancel.clone() };
+        let taken = Arc::new(AtomicU64::new(0));
+        let batches =
+            Coming { schema, receiver, taken: Arc::clone(&taken), cancel: cancel.clone() };
         let shown = name.to_owned();
         let thread = std::thread::Builder::new().name("writer".into()).spawn(move || {
             let written = caught(|| {
@@ -77,6 +83,8 @@ impl<W: Write> RegisteredWriter<W> {
             format,
             batches: Some(sender),
             writer: Some(thread),
+            sent: 0,
+            taken,
             folder,
             name: name.to_owned(),
             cancel,
@@ -88,17 +96,20 @@ impl<W: Write> RegisteredWriter<W> {
         let mut batch = batch.clone();
         loop {
             self.cancel.check()?;
-            let Some(batches) = &self.batches else { return Ok(()) };
+            let Some(batches) = &self.batches else { return Err(self.incomplete()) };
             match batches.try_send(batch) {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    self.sent += 1;
+                    return Ok(());
+                }
                 Err(TrySendError::Full(back)) => {
                     batch = back;
                     std::thread::park_timeout(LOOK);
                 }
                 Err(TrySendError::Disconnected(_)) => {
-                    // It has failed, or had enough.
                     self.batches = None;
-                    return self.ended();
+                    self.ended()?;
+                    return Err(self.incomplete());
                 }
             }
         }
@@ -107,12 +118,20 @@ impl<W: Write> RegisteredWriter<W> {
     pub(super) fn finish(mut self) -> Result<W> {
         self.batches = None;
         self.ended()?;
+        if self.taken.load(Ordering::Relaxed) < self.sent {
+            return Err(self.incomplete());
+        }
         let path = self.folder.path().join(format!("file.{}", self.format.suffix()));
         let mut file = File::open(&path).map_err(|e| Error::io("read", &path, e))?;
         let mut out =
             self.out.take().ok_or_else(|| Error::Internal("a file without a place".into()))?;
         io::copy(&mut file, &mut out).map_err(|e| Error::io("write", &self.name, e))?;
         Ok(out)
+    }
+
+    fn incomplete(&self) -> Error {
+        let failure: Failure = "its writer ended before it had taken all batches".into();
+        self.format.failed("write", &self.name, failure)
     }
 
     /// Waits for the writer's end.
@@ -137,6 +156,7 @@ impl<W: Write> Drop for RegisteredWriter<W> {
 struct Coming {
     schema: SchemaRef,
     receiver: Receiver<RecordBatch>,
+    taken: Arc<AtomicU64>,
     cancel: Cancel,
 }
 
@@ -149,7 +169,10 @@ impl Iterator for Coming {
                 return Some(Err(ArrowError::ExternalError(Box::new(stopped))));
             }
             match self.receiver.recv_timeout(5 * LOOK) {
-                Ok(batch) => return Some(Ok(batch)),
+                Ok(batch) => {
+                    self.taken.fetch_add(1, Ordering::Relaxed);
+                    return Some(Ok(batch));
+                }
                 Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
                 Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return None,
             }
