@@ -254,14 +254,14 @@ fn compressed(text: &str) -> Vec<u8> {
 fn a_table_that_turns_out_too_large_to_be_held_is_joined_on_the_engine() {
     let data = data(9, 30_000);
     // Next to nothing as it is stored, and more than an eighth of the budget in memory.
-    let mut text = String::from("k,rank,note\n1,one,a record that is malformed\n");
+    let mut text = String::from("k,rank,note\n1,2,one,field,too,many\n");
     let note = "y".repeat(40);
     for rank in 0..800_000 {
         text.push_str(&format!("{},{},{note}\n", 5 + rank % 4 * 100, rank % 2));
     }
     data.folder.write("dense.csv.gz", compressed(&text));
     let sql = "SELECT rank, count(*), count(d.note) FROM '$/big.csv' b JOIN '$/dense.csv.gz' d \
-        ON b.k = d.k WHERE b.id < 300 GROUP BY rank";
+        ON b.k = d.k WHERE b.id < 60 GROUP BY rank";
     let folder = data.folder.path().join("run");
     let small = Settings {
         memory_bytes: 128 << 20,
@@ -272,7 +272,7 @@ fn a_table_that_turns_out_too_large_to_be_held_is_joined_on_the_engine() {
     let plan = Plan::new(&query(data.folder.sql(sql)), &small).unwrap();
     assert_eq!(plan.explain().unwrap().path, TABLES);
     let answer = answered(plan.run().unwrap()).unwrap();
-    let of_five = data.big.iter().take(300).filter(|(_, k)| *k == Some(5)).count() as u64;
+    let of_five = data.big.iter().take(60).filter(|(_, k)| *k == Some(5)).count() as u64;
     assert!(of_five > 0);
     let expected: Vec<_> = [row(&[0, of_five * 200_000, of_five * 200_000])].into();
     assert_eq!(answer.rows(), expected);
