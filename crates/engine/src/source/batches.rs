@@ -82,8 +82,6 @@ pub(super) struct Chunked {
     pub(super) schema: SchemaRef,
     /// Per chunk, its rows and its bytes as stored.
     pub(super) chunks: Vec<(u64, u64)>,
-    /// A rowfile's smallest and largest values are in here.
-    pub(super) blocks: Option<rowfile::Reader<Stored>>,
 }
 
 /// What is known of a file of such a format.
@@ -98,20 +96,20 @@ pub(super) fn look(file: &SourceFile, format: Format) -> Result<Chunked> {
             }
             Rows::Stream(_) => Vec::new(),
         };
-        return Ok(Chunked { schema: Arc::clone(&given.schema), chunks, blocks: None });
+        return Ok(Chunked { schema: Arc::clone(&given.schema), chunks });
     }
     match format {
         Format::Registered(registered) => {
             let schema = registered.reader()?.schema(file.shown(), file.size());
             let schema = schema.map_err(|e| registered.failed("read", file.shown(), e))?;
-            Ok(Chunked { schema, chunks: Vec::new(), blocks: None })
+            Ok(Chunked { schema, chunks: Vec::new() })
         }
         _ => {
             let reader = open_rowfile(Stored::Closed(Box::new(file.twin())), file)?;
             let schema = Arc::new(reader.schema().to_arrow(rowfile::Strings::default()));
             let chunks = reader.blocks().iter();
             let chunks = chunks.map(|block| (u64::from(block.rows), u64::from(block.bytes)));
-            Ok(Chunked { schema, chunks: chunks.collect(), blocks: Some(reader) })
+            Ok(Chunked { schema, chunks: chunks.collect() })
         }
     }
 }

@@ -9,7 +9,7 @@
 //! of which more than [`GROUP_BYTES_MAX`] are wanted is read through windows. Footers are
 //! asked for [`FOOTERS_AT_ONCE`] at a time, a request for each unless it is very long.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::io::Read;
 use std::sync::Arc;
 
@@ -26,11 +26,10 @@ use parquet::arrow::arrow_reader::{
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::reader::{ChunkReader, Length};
-use tidemill_text::sql_type;
 
 use super::columns::{Columns, Gathered, Layouts};
 use super::input::{Access, OpenFile, Watch};
-use super::read::{ReadOptions, SAME_HINT};
+use super::read::ReadOptions;
 use super::unify::adapted;
 use super::{Piece, Place, SourceFile};
 use crate::cancel::Cancel;
