@@ -7,7 +7,7 @@ SHELL := /bin/bash
 # Benchmarks to run with `make bench`: `make bench WHAT=flights`; all of them by default.
 WHAT ?=
 
-.PHONY: help build demo test lint bench format clean
+.PHONY: help build demo test lint bench docs format clean
 
 help: ## what each verb does
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ lint: ## formatting, clippy, Python, and the rules of the dependency tree
 
 bench: ## side by side with other engines: make bench WHAT=flights
 	@python3 bench/run.py $(WHAT)
+
+docs: ## the documentation as a site, in target/docs
+	@scripts/docs.sh
 
 format: ## formats the Rust code
 	@cargo fmt --all

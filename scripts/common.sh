@@ -45,17 +45,17 @@ need_cargo() {
             "hint: install build-essential (Debian, Ubuntu), gcc (Fedora) or, on macOS, run xcode-select --install"
 }
 
-# Sets `python` to a Python that is new enough.
+# need_python [VERSION]: sets `python` to a Python of that version or later; 3.10 by default.
 need_python() {
-    local candidate
+    local candidate version="${1:-3.10}"
     for candidate in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do
         if command -v "$candidate" > /dev/null &&
-            "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2> /dev/null; then
+            "$candidate" -c "import sys; sys.exit(sys.version_info < (3, ${version#3.}))" 2> /dev/null; then
             python="$candidate"
             return
         fi
     done
-    die "Python 3.10 or later is needed" "hint: install python3 with your package manager"
+    die "Python $version or later is needed" "hint: install python3 with your package manager"
 }
 
 # build_binary: the release binary; says beforehand how long it may take.

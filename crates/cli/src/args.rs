@@ -52,8 +52,9 @@ pub enum Verb {
 /// Answers SQL straight over files.
 ///
 /// A file, a pattern, a folder or `-` (standard input) stands in single quotes where SQL has a
-/// table. Formats are csv, tsv, json (lines), parquet and lines, told from the suffix, under
-/// gzip, zstd, bzip2 or xz; folders named key=value are columns.
+/// table. Formats are csv, tsv, json (lines), parquet, access-log, syslog, logfmt and lines, told
+/// from the suffix where it tells, under gzip, zstd, bzip2 or xz; folders named key=value are
+/// columns.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -3,8 +3,11 @@
 //! - `args`: what can be asked?
 //! - `verbs`: what is done about it?
 //! - `terminal`: what does the person at the terminal see meanwhile, and how do they stop it?
+//! - `reference`: does the reference page say what the command line is?
 
 mod args;
+#[cfg(test)]
+mod reference;
 mod terminal;
 mod verbs;
 

@@ -4,7 +4,7 @@
 //! partial-table path the planner takes them over ([`Function`]); elsewhere (under a join, in a
 //! window) DataFusion calls the accumulator below, which keeps the very same states.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::{DataType, Field, FieldRef};
@@ -12,12 +12,13 @@ use datafusion::common::{Result as PlanResult, ScalarValue, plan_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::format_state_name;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility,
+    Accumulator, AggregateUDF, AggregateUDFImpl, DocSection, Documentation, Signature, Volatility,
 };
 use datafusion::physical_expr::expressions::Literal;
 use parking_lot::Mutex;
-use tidemill_sketch::HllParams;
+use tidemill_sketch::{Hll, HllParams, Quantiles};
 
+use crate::coverage::grouped;
 use crate::error::Error;
 use crate::table::{Aggregate, Function, state, top_k_type};
 
@@ -28,6 +29,9 @@ pub const TOP_K_CAPACITY_MIN: u32 = 1024;
 
 /// The most `top_k` lists.
 pub const TOP_K_MAX: usize = 100_000;
+
+/// The parameter of `unique` that trades memory for accuracy.
+const LOG2M: std::ops::RangeInclusive<i64> = 4..=24;
 
 /// One of the functions added to SQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -66,6 +70,12 @@ impl Added {
         }
     }
 
+    /// What it does, for the reference of functions.
+    pub fn documentation(self) -> &'static Documentation {
+        static ALL: LazyLock<[Documentation; 4]> = LazyLock::new(|| Added::ALL.map(describe));
+        &ALL[self as usize]
+    }
+
     /// The function with its parameters, which follow the value in the call.
     ///
     /// # Errors
@@ -89,7 +99,7 @@ impl Added {
         match (self, parameters) {
             (Added::Unique, []) => Ok(Function::Unique(HllParams::default())),
             (Added::Unique, [log2m]) => {
-                let log2m = integer(log2m, "log2m", 4..=24)?;
+                let log2m = integer(log2m, "log2m", LOG2M)?;
                 Ok(Function::Unique(HllParams { log2m: log2m as u8, ..HllParams::default() }))
             }
             (Added::TopK, [k]) => {
@@ -134,6 +144,87 @@ impl Added {
             Added::Collect => Ok(list_of(value)),
         }
     }
+}
+
+fn describe(added: Added) -> Documentation {
+    const SECTION: DocSection =
+        DocSection { include: true, label: "Functions that Tidemill adds", description: None };
+    let default = HllParams::default().log2m;
+    let bins = grouped(u64::from(Quantiles::default().max_bins()));
+    let counted = grouped(u64::from(TOP_K_CAPACITY_MIN));
+    let (description, syntax) = match added {
+        Added::Unique => (
+            format!(
+                "How many different values there are: a BIGINT, and 0 where there are none.\n\n\
+                 Takes numbers, strings, dates, times and booleans. Up to {} different values \
+                 per group (by default) are counted exactly; beyond, HyperLogLog estimates, with a \
+                 standard error of 1.04/√2^log2m: {:.1} % by default.",
+                grouped(unique_exact_max()),
+                104.0 / f64::from(default).exp2().sqrt(),
+            ),
+            "unique(x)",
+        ),
+        Added::TopK => (
+            format!(
+                "The most frequent values with their counts: a list of `{{value, count}}`, the most \
+                 frequent first, ties in the order of the values.\n\n\
+                 Takes numbers, strings, dates, times and booleans. Up to {counted} \
+                 different values per group, or 16·k if that is more, are counted exactly; beyond, \
+                 each count is within a known bound, which the coverage gives."
+            ),
+            "top_k(x, k)",
+        ),
+        Added::Quantile => (
+            format!(
+                "The values at ranks: a DOUBLE, or a list of them for several ranks.\n\n\
+                 Takes numbers. Between two values it interpolates linearly. Up to {bins} different \
+                 values per group the answer is exact; beyond, it lies within an interval that is \
+                 certain, and that the coverage gives. Quantiles of one column share one state."
+            ),
+            "quantile(x, q)",
+        ),
+        Added::Collect => (
+            "The first values in the order of the input, as a list; nulls are left out.\n\n\
+             Takes any type. A state holds up to `limit` values, so memory grows with it."
+                .to_owned(),
+            "collect(x, limit)",
+        ),
+    };
+    let builder = Documentation::builder(SECTION, description, syntax);
+    match added {
+        Added::Unique => builder.with_alternative_syntax("unique(x, log2m)").with_argument(
+            "log2m",
+            format!(
+                "A whole number from {} to {}; default: {default}. Two more halve the error and take \
+                 four times the memory, which is 2^log2m bytes for a group of many values.",
+                LOG2M.start(),
+                LOG2M.end(),
+            ),
+        ),
+        Added::TopK => {
+            let most = grouped(TOP_K_MAX as u64);
+            builder.with_argument("k", format!("How many, from 1 to {most}; a constant."))
+        }
+        Added::Quantile => builder
+            .with_alternative_syntax("quantile(x, q1, q2, …)")
+            .with_alternative_syntax("quantile(x, [q1, q2, …])")
+            .with_argument("q", "A rank from 0 (the least) to 1 (the greatest); a constant."),
+        Added::Collect => {
+            builder.with_argument("limit", "How many at most, from 1; a constant.")
+        }
+    }
+    .build()
+}
+
+/// How many different values `unique` counts exactly by default.
+fn unique_exact_max() -> u64 {
+    let mut state = Hll::default();
+    // Any different hashes will do.
+    let past = (1..).find(|n: &u64| {
+        state.add_hash(n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        !state.is_exact()
+    });
+    past.unwrap_or_default() - 1
 }
 
 fn list_of(item: &DataType) -> DataType {
@@ -208,6 +299,10 @@ impl AggregateUDFImpl for Declared {
             _ => DataType::LargeBinary,
         };
         Ok(vec![Arc::new(Field::new(format_state_name(args.name, "state"), state, true))])
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        Some(self.added.documentation())
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> PlanResult<Box<dyn Accumulator>> {

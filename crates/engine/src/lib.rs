@@ -24,6 +24,8 @@ pub mod plan;
 pub mod progress;
 mod prune;
 pub mod query;
+#[cfg(test)]
+mod reference;
 pub mod remote;
 mod rows;
 pub mod running;

@@ -5,7 +5,7 @@
 //! rewrites the golden files.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::{Place, repository};
 
@@ -18,8 +18,8 @@ fn replay(place: &Place, transcript: &str) -> String {
         let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
         let mut shell = place.program("sh");
         let output = shell.arg("-c").arg(command).env("PATH", path).output().unwrap();
-        now.push_str(&String::from_utf8_lossy(&output.stdout));
-        now.push_str(&String::from_utf8_lossy(&output.stderr));
+        now.push_str(&steady(place, &String::from_utf8_lossy(&output.stdout)));
+        now.push_str(&steady(place, &String::from_utf8_lossy(&output.stderr)));
         if let Some(status @ 1..) = output.status.code() {
             now.push_str(&format!("[exit {status}]\n"));
         }
@@ -27,7 +27,23 @@ fn replay(place: &Place, transcript: &str) -> String {
     now
 }
 
-/// The commands of a transcript; a line that ends with a backslash goes on in the next.
+/// What a command prints with the state folder where it is by default, and the same run in it.
+fn steady(place: &Place, printed: &str) -> String {
+    const RUN: &str = "20261120T212055-1a2b3c4d";
+    let home = place.folder.path().join("home").display().to_string();
+    let printed = printed.replace(&home, "~/.local/state/tidemill");
+    let mut pieces = printed.split("tidemill/runs/");
+    let mut steady = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        steady.push_str("tidemill/runs/");
+        steady.push_str(RUN);
+        steady.push_str(piece.get(RUN.len()..).unwrap_or_default());
+    }
+    steady
+}
+
+/// The commands of a transcript; a line that ends with a backslash goes on in the next, and one
+/// that ends with `<<'END'` up to the line `END`.
 fn commands(transcript: &str) -> Vec<String> {
     let mut commands = Vec::new();
     let mut lines = transcript.lines();
@@ -38,16 +54,43 @@ fn commands(transcript: &str) -> Vec<String> {
             command.push('\n');
             command.push_str(lines.next().unwrap_or_default());
         }
+        if command.ends_with("<<'END'") {
+            for line in lines.by_ref() {
+                command.push('\n');
+                command.push_str(line);
+                if line == "END" {
+                    break;
+                }
+            }
+        }
         commands.push(command);
     }
     commands
+}
+
+/// Every page: the README and what is in docs, at any depth.
+fn pages() -> Vec<PathBuf> {
+    let mut paths = vec![repository().join("README.md")];
+    let mut folders = vec![repository().join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                paths.push(path);
+            }
+        }
+    }
+    paths.sort();
+    paths
 }
 
 /// A folder with what the golden files and the documents read.
 fn furnished() -> Place {
     let place = Place::new();
     let examples = repository().join("examples");
-    for folder in ["", "logs"] {
+    for folder in ["", "logs", "web"] {
         for entry in fs::read_dir(examples.join(folder)).unwrap() {
             let path = entry.unwrap().path();
             if path.is_file() {
@@ -106,14 +149,7 @@ fn golden_transcripts_are_as_they_were() {
 
 #[test]
 fn the_documents_examples_print_what_they_say() {
-    let root = repository();
-    let mut paths = vec![root.join("README.md")];
-    for entry in fs::read_dir(root.join("docs")).unwrap() {
-        paths.push(entry.unwrap().path());
-    }
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
-    paths.sort();
-    for path in paths {
+    for path in pages() {
         let document = fs::read_to_string(&path).unwrap();
         // The blocks of one document are one session.
         let place = furnished();

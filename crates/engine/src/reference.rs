@@ -1,0 +1,251 @@
+//! The reference of SQL's functions, `docs/reference/functions.md`, from what a session knows.
+//!
+//! Descriptions are the functions' own; which aggregates merge is found out by planning calls
+//! of each. The page is compared with what there is now, so it cannot be out of date.
+//! `TIDEMILL_GOLDEN=write` writes it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+use datafusion::logical_expr::Documentation;
+use datafusion::prelude::SessionContext;
+
+use crate::functions::Added;
+use crate::query::{Plan, Query, Settings};
+use crate::session;
+
+/// What DataFusion 55 says of these is another function's, or not so here.
+const INSTEAD: [(&str, &str); 5] = [
+    ("approx_distinct", "`unique(expression)` by another name."),
+    ("approx_median", "`quantile(expression, 0.5)` by another name."),
+    ("approx_percentile_cont", "`quantile(expression, percentile)` by another name."),
+    ("bool_or", "Returns true if any non-null input value is true, otherwise false."),
+    ("covar_pop", "Returns the population covariance of a set of number pairs."),
+];
+
+/// These ask a reader of DataFusion's own.
+const ABSENT: [&str; 2] = ["file_row_index", "input_file_name"];
+
+/// What is said of a function in a line.
+struct Entry {
+    calls: Vec<String>,
+    aliases: Vec<String>,
+    section: &'static str,
+    what: String,
+}
+
+fn context() -> SessionContext {
+    session::open(64 << 20, 1, &std::env::temp_dir()).unwrap()
+}
+
+#[test]
+fn the_reference_page_is_what_the_functions_are() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/functions.md");
+    let page = page(&context());
+    if std::env::var_os("TIDEMILL_GOLDEN").is_some() {
+        std::fs::write(&path, page).unwrap();
+        return;
+    }
+    let written = std::fs::read_to_string(&path).unwrap();
+    let shorter = written.lines().count().min(page.lines().count());
+    let differs = written.lines().zip(page.lines()).position(|(old, new)| old != new);
+    assert!(
+        written == page,
+        "{} is out of date from line {} on: TIDEMILL_GOLDEN=write cargo test --release -p \
+         tidemill-engine --lib reference writes it",
+        path.display(),
+        differs.unwrap_or(shorter) + 1,
+    );
+}
+
+#[test]
+fn a_function_is_said_to_merge_if_a_call_of_it_runs_as_a_partial_table() {
+    let mergeable = |name: &str| merges(&calls(name));
+    for name in ["count", "sum", "avg", "min", "max", "unique", "quantile", "top_k", "collect"] {
+        assert!(mergeable(name), "{name}");
+    }
+    for name in ["stddev", "array_agg", "first_value"] {
+        assert!(!mergeable(name), "{name}");
+    }
+}
+
+fn page(context: &SessionContext) -> String {
+    let state = context.state();
+    let mut page = String::from(
+        "<!-- Made from the functions' own definitions: TIDEMILL_GOLDEN=write cargo test \
+         --release -p tidemill-engine --lib reference -->\n\n# SQL functions\n\n\
+         All that a query may call. [SQL](../sql.md) is the guide; this page is the list, made \
+         from the functions' own definitions. Those that Tidemill does not add are \
+         [Apache DataFusion](https://datafusion.apache.org/user-guide/sql/)'s, and so is what is \
+         said of them here.\n\n## Functions that Tidemill adds\n\n\
+         Aggregates with a state that merges. They leave nulls out and take a `FILTER (WHERE …)`.\n",
+    );
+    for added in Added::ALL {
+        let told = added.documentation();
+        let calls = std::iter::once(&told.syntax_example)
+            .chain(told.alternative_syntax.iter().flatten())
+            .map(|call| format!("`{call}`"))
+            .collect::<Vec<_>>();
+        let description = &told.description;
+        write!(page, "\n### `{}`\n\n{}\n\n{description}\n\n", added.name(), calls.join(", "))
+            .unwrap();
+        for (name, what) in told.arguments.iter().flatten() {
+            writeln!(page, "- `{name}`: {what}").unwrap();
+        }
+    }
+
+    let aggregates = entries(
+        state
+            .aggregate_functions()
+            .values()
+            .map(|function| (function.name(), function.aliases(), function.documentation())),
+    );
+    let is_added = |name: &str| Added::ALL.iter().any(|added| added.name() == name);
+    let (merging, others): (Vec<_>, Vec<_>) = aggregates
+        .iter()
+        .filter(|(name, _)| !is_added(name))
+        .partition(|(name, _)| merges(&calls(name)));
+    page.push_str(
+        "\n## Aggregates that merge\n\nThe same in [partial tables](../merge.md), in a job's \
+         `[tables]` and in `--partial`.\n\n",
+    );
+    table(&mut page, &merging);
+    page.push_str(
+        "\n`count(DISTINCT x)` merges too.\n\n## Other aggregates\n\nA query that calls one of \
+         these runs on DataFusion's path, and has no states to be merged.\n\n",
+    );
+    table(&mut page, &others);
+
+    let scalars = entries(
+        state
+            .scalar_functions()
+            .values()
+            .map(|function| (function.name(), function.aliases(), function.documentation())),
+    );
+    let mut sections: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+    for entry in &scalars {
+        sections.entry(entry.1.section).or_default().push(entry);
+    }
+    page.push_str("\n## Functions of a record\n\nThey are called anywhere, in a map too.\n");
+    for (section, entries) in &sections {
+        write!(page, "\n### {section}\n\n").unwrap();
+        table(&mut page, entries);
+    }
+
+    let windows = entries(
+        state
+            .window_functions()
+            .values()
+            .map(|function| (function.name(), function.aliases(), function.documentation())),
+    );
+    page.push_str(
+        "\n## Window functions\n\nWith `OVER (PARTITION BY … ORDER BY …)`; every aggregate can be \
+         one, too. Over rows they run on DataFusion's path; over a finished table, after a \
+         `GROUP BY`, the aggregation below them still merges.\n\n",
+    );
+    table(&mut page, &windows.iter().collect::<Vec<_>>());
+    page
+}
+
+type Told<'a> = (&'a str, &'a [String], Option<&'a Documentation>);
+
+/// By name, each once: a registry has a function under its aliases too.
+fn entries<'a>(functions: impl Iterator<Item = Told<'a>>) -> BTreeMap<String, Entry> {
+    let mut entries = BTreeMap::new();
+    for (name, aliases, told) in functions.filter(|(name, ..)| !ABSENT.contains(name)) {
+        let mut aliases = aliases.to_vec();
+        aliases.sort();
+        let instead = INSTEAD.iter().find(|(other, _)| *other == name).map(|(_, what)| *what);
+        let entry = match told {
+            Some(told) => Entry {
+                calls: told
+                    .syntax_example
+                    .lines()
+                    .map(one_line)
+                    .filter(|call| !call.is_empty())
+                    .map(|call| match (instead, call.find('(')) {
+                        (Some(_), Some(at)) => format!("{name}{}", &call[at..]),
+                        _ => call,
+                    })
+                    .collect(),
+                aliases,
+                section: told.doc_section.label.trim_end_matches(" Functions"),
+                what: instead.map_or_else(|| first_sentence(&told.description), str::to_owned),
+            },
+            None => Entry {
+                calls: vec![format!("{name}(…)")],
+                aliases,
+                section: "Other",
+                what: String::new(),
+            },
+        };
+        entries.insert(name.to_owned(), entry);
+    }
+    entries
+}
+
+fn table(page: &mut String, entries: &[(&String, &Entry)]) {
+    let codes = |texts: &[String]| {
+        let codes: Vec<String> =
+            texts.iter().map(|text| format!("`{}`", text.replace('|', "\\|"))).collect();
+        codes.join(", ")
+    };
+    page.push_str("| function | |\n| --- | --- |\n");
+    for (_, entry) in entries {
+        let mut what = entry.what.replace('|', "\\|");
+        if !entry.aliases.is_empty() {
+            write!(what, " Also {}.", codes(&entry.aliases)).unwrap();
+        }
+        writeln!(page, "| {} | {} |", codes(&entry.calls), what.trim()).unwrap();
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn first_sentence(text: &str) -> String {
+    let paragraph = text.trim().split("\n\n").next().unwrap_or_default();
+    let line = one_line(paragraph);
+    let ends = ["e.g.", "i.e.", "etc."];
+    let stop = line
+        .match_indices(". ")
+        .map(|(at, _)| at + 1)
+        .find(|at| !ends.iter().any(|end| line[..*at].ends_with(end)));
+    let sentence = line[..stop.unwrap_or(line.len())].trim_end_matches(':');
+    match sentence.ends_with('.') {
+        true => sentence.to_owned(),
+        false => format!("{sentence}."),
+    }
+}
+
+/// Calls of an aggregate function that may be ones, over `x` (a number) and `s` (a text).
+fn calls(name: &str) -> Vec<String> {
+    [
+        "(x)",
+        "()",
+        "(x, 3)",
+        "(x, 0.5)",
+        "(0.5) WITHIN GROUP (ORDER BY x)",
+        "(x, x)",
+        "(s)",
+        "(s, ',')",
+    ]
+    .map(|arguments| format!("{name}{arguments}"))
+    .to_vec()
+}
+
+/// Whether one of the calls is planned as a partial table.
+fn merges(calls: &[String]) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.csv");
+    std::fs::write(&path, "x,s\n1,a\n2,b\n").unwrap();
+    calls.iter().any(|call| {
+        let sql = format!("SELECT {call} AS answer FROM '{}'", path.display());
+        let query = Query { sql, ..Query::default() };
+        Plan::new(&query, &Settings::new(64 << 20))
+            .and_then(|plan| plan.explain())
+            .is_ok_and(|explain| explain.mergeable)
+    })
+}
