@@ -14,6 +14,7 @@ mod verbs;
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::error::ErrorKind;
 use tidemill_engine::{Error, Kind};
 
 use crate::args::Cli;
@@ -34,7 +35,17 @@ fn give_memory_back() {}
 
 fn main() -> ExitCode {
     give_memory_back();
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| {
+        let first = std::env::args().nth(1).unwrap_or_default();
+        if error.kind() == ErrorKind::InvalidSubcommand && first.contains(' ') {
+            let hint = "SQL is asked with `tidemill query \"SELECT …\"`";
+            terminal::complain(
+                &Error::usage_hint(format!("there is no verb `{first}`"), hint).into(),
+            );
+            std::process::exit(2);
+        }
+        error.exit()
+    });
     match verbs::perform(cli.verb) {
         Ok(verbs::Outcome::Complete) => ExitCode::SUCCESS,
         Ok(verbs::Outcome::Incomplete) => ExitCode::from(3),

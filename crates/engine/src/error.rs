@@ -383,6 +383,9 @@ impl From<arrow::error::ArrowError> for Error {
             | ArrowError::CastError(message)
             | ArrowError::InvalidArgumentError(message)
             | ArrowError::ArithmeticOverflow(message) => Error::Query(message),
+            ArrowError::ParseError(message) if message.starts_with("Error parsing timestamp") => {
+                Error::Query(format!("{message}\nhint: write a time as 2026-11-20T09:19:00"))
+            }
             other => Error::Query(other.to_string()),
         }
     }
@@ -416,11 +419,19 @@ impl From<datafusion::error::DataFusionError> for Error {
             },
             Df::Collection(mut errors) if !errors.is_empty() => errors.swap_remove(0).into(),
             Df::IoError(source) => Error::io("read or write", "a stream", source),
-            Df::SQL(parser, _) => Error::usage(parser_message(&parser.to_string())),
+            Df::SQL(parser, _) => parser_error(&parser.to_string()),
             Df::SchemaError(schema_error, _) => match *schema_error {
                 SchemaError::FieldNotFound { field, valid_fields } => {
                     let names: Vec<&str> = valid_fields.iter().map(|field| field.name()).collect();
-                    Error::usage(crate::suggest::unknown("column", field.name(), &names))
+                    let message = crate::suggest::unknown("column", field.name(), &names);
+                    match names.as_slice() {
+                        ["line"] => Error::usage_hint(
+                            message,
+                            "the source is read as lines of text; --source-format says what it \
+                             is: access-log, syslog, logfmt, json, csv, …",
+                        ),
+                        _ => Error::usage(message),
+                    }
                 }
                 SchemaError::AmbiguousReference { field } => Error::usage_hint(
                     format!("column `{}` is in more than one source", field.name()),
@@ -434,10 +445,16 @@ impl From<datafusion::error::DataFusionError> for Error {
             Df::Plan(message) | Df::NotImplemented(message) | Df::Configuration(message) => {
                 plan_error(&message)
             }
-            Df::ResourcesExhausted(message) => Error::Memory {
-                message,
-                hint: Some("give --memory more, or group by fewer columns".into()),
-            },
+            Df::ResourcesExhausted(message) => {
+                let hint = match message.contains("JoinInput") {
+                    true => {
+                        "a join holds one side in memory: give --memory more, or join fewer \
+                             rows or columns"
+                    }
+                    false => "give --memory more, or group by fewer columns",
+                };
+                Error::Memory { message, hint: Some(hint.into()) }
+            }
             Df::Execution(message) => Error::Query(message),
             Df::Internal(message) => Error::Internal(message),
             other => Error::Query(other.strip_backtrace()),
@@ -531,9 +548,21 @@ fn in_sql_words(message: &str) -> String {
 }
 
 /// The SQL parser's complaint without its own name in front.
-fn parser_message(message: &str) -> String {
+fn parser_error(message: &str) -> Error {
     let message = message.strip_prefix("sql parser error: ").unwrap_or(message);
-    format!("SQL is not understood: {message}")
+    let understood = format!("SQL is not understood: {message}");
+    let found = message.split("found: ").nth(1).unwrap_or_default();
+    if message.contains("Expected: an SQL statement") {
+        let hint = "a query is SQL: SELECT * FROM 'logs.csv'; `tidemill head FILE` shows a file";
+        return Error::usage_hint(understood, hint);
+    }
+    // A path stands where SQL has a name.
+    match found.starts_with(['/', '.', '~']) {
+        true => {
+            Error::usage_hint(understood, "a file is named in single quotes: FROM 'logs/web.csv'")
+        }
+        false => Error::usage(understood),
+    }
 }
 
 /// A planner's complaint; of one about a function's arguments, what matters.
@@ -553,6 +582,15 @@ fn plan_error(message: &str) -> Error {
     }
     if message.contains(NO_SIGNATURE) {
         return no_signature(message);
+    }
+    if message.contains("must appear in the GROUP BY clause")
+        && let Some(column) = between(message, "column \"", "\" must appear")
+    {
+        let column = column.rsplit('.').next().unwrap_or_default();
+        return Error::usage_hint(
+            format!("`{column}` is neither in GROUP BY nor in an aggregate function"),
+            format!("GROUP BY {column}, or take one value of each group: min({column})"),
+        );
     }
     let message =
         message.split("\nThis issue was likely caused by a bug").next().unwrap_or(message);

@@ -24,7 +24,6 @@ use super::SourceFile;
 use super::read::SAME_HINT;
 use super::unify::{Clash, unify};
 use crate::error::{Error, Result};
-use crate::suggest;
 
 /// Whether the files of a source may have different columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -44,10 +43,7 @@ impl FromStr for Layouts {
         match word {
             "union" => Ok(Layouts::Union),
             "same" => Ok(Layouts::Same),
-            _ => {
-                let unknown = suggest::unknown("word for `layouts`", word, &["union", "same"]);
-                Err(Error::usage(unknown))
-            }
+            _ => Err(Error::usage(format!("`layouts` is `union` or `same`, not `{word}`"))),
         }
     }
 }

@@ -310,7 +310,7 @@ fn files_that_may_not_differ_are_an_error_that_names_both() {
     let refused = message(Source::open(&same(&folder, "a.json")));
     assert!(refused.contains("`layouts` has no meaning for format `json`"), "{refused}");
     let unknown = message("sam".parse::<Layouts>());
-    assert!(unknown.contains("did you mean `same`"), "{unknown}");
+    assert!(unknown.contains("`layouts` is `union` or `same`, not `sam`"), "{unknown}");
 
     let data = self::folder(&[]);
     let ints: ArrayRef = Arc::new(Int64Array::from(vec![1]));
