@@ -46,10 +46,16 @@ result""",
     """tm.explain("SELECT state, count() FROM 'examples/logs/*.json' GROUP BY state")""",
     """result.show()""",
     """result.to_pylist(); result""",
-    """import os
-reading, writing = os.pipe()
-os.write(writing, b"x\\n" + b"1\\n" * 1000)
-os.dup2(reading, 0)
+    # A bar that has gone, and one that is there.
+    """import os, threading
+def pipe():
+    reading, writing = os.pipe()
+    os.write(writing, b"x\\n" + b"1\\n" * 1000)
+    os.dup2(reading, 0)
+    return writing
+threading.Timer(1.5, os.close, (pipe(),)).start()
+tm.query("SELECT count() AS n FROM '-'", source_format="csv", schema="x INT")""",
+    """waiting = pipe()
 tm.query("SELECT count() AS n FROM '-'", source_format="csv", schema="x INT")""",
 ]
 
@@ -108,7 +114,7 @@ def take(url: str, arguments: argparse.Namespace) -> None:
     with sync_playwright() as playwright:
         installed = shutil.which("chromium") or shutil.which("chromium-browser")
         browser = playwright.chromium.launch(executable_path=installed, args=["--no-sandbox"])
-        height = 2400 if arguments.everything else 1000
+        height = 2800 if arguments.everything else 1000
         page = browser.new_page(viewport={"width": 960, "height": height})
         page.goto(f"{url}/lab/tree/visitors.ipynb?reset")
         page.wait_for_function("() => window.jupyterapp !== undefined")
@@ -138,7 +144,7 @@ def run_all(page: Page, has_waiting_cell: bool) -> None:
     """Run all cells, and wait for what they show."""
     page.evaluate("() => void window.jupyterapp.commands.execute('notebook:run-all-cells')")
     if has_waiting_cell:
-        page.wait_for_selector(".jp-OutputArea progress", timeout=60_000)
+        page.wait_for_selector(".jp-CodeCell:last-child .jp-OutputArea progress", timeout=60_000)
     else:
         page.wait_for_selector(".jp-CodeCell:last-child .jp-OutputArea table", timeout=60_000)
     # Nothing is selected, and no cursor blinks.

@@ -1,8 +1,10 @@
 """The package as its users see it; PyArrow is the consumer."""
 
 import csv
+import errno
 import io
 import pathlib
+import pickle
 import random
 
 import pyarrow
@@ -159,6 +161,29 @@ def test_errors_are_python_s_own_too(hits, tmp_path):
     assert all(
         issubclass(getattr(tm, name), tm.TidemillError) for name in tm.__all__ if "Error" in name
     )
+
+
+def test_errors_of_the_system_say_what_and_which(hits, tmp_path):
+    with pytest.raises(OSError, match="no such file or folder") as caught:
+        tm.query(f"SELECT 1 FROM '{tmp_path}/nothing.csv'")
+    assert caught.value.filename == f"{tmp_path}/nothing.csv"
+    assert caught.value.errno == errno.ENOENT
+    with pytest.raises(OSError, match="overwrite=True replaces it") as caught:
+        tm.query(f"SELECT * FROM '{hits}'", output=hits)
+    assert (caught.value.filename, caught.value.errno) == (str(hits), errno.EEXIST)
+    with pytest.raises(OSError, match="cannot read") as caught:
+        tm.Job.from_file(tmp_path)
+    assert (caught.value.filename, caught.value.errno) == (str(tmp_path), errno.EISDIR)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (str(again), again.errno) == (str(caught.value), errno.EISDIR)
+
+
+def test_a_sum_that_is_too_large_is_an_overflow(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("x\n" + "9223372036854775807\n" * 2)
+    with pytest.raises(OverflowError) as caught:
+        tm.query(f"SELECT sum(x) AS x FROM '{path}'").to_pylist()
+    assert isinstance(caught.value, tm.OutOfRangeError)
 
 
 def test_bad_records_are_counted_located_and_may_be_allowed(tmp_path):

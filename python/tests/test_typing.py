@@ -1,7 +1,9 @@
 """The package and its stub under strict type checkers, and the wheel's name."""
 
+import importlib.metadata
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -52,3 +54,5 @@ def test_the_package_says_that_it_is_typed():
 
 def test_the_native_module_is_for_every_later_python():
     assert pathlib.Path(tidemill._tidemill.__file__).name == "_tidemill.abi3.so"
+    wheel = importlib.metadata.distribution("tidemill").read_text("WHEEL")
+    assert re.findall("^Tag: (.*)$", wheel, re.MULTILINE)[0].startswith("cp310-abi3-")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -12,21 +13,38 @@ from typing import Any
 class TidemillError(Exception):
     """Base class of all errors of this package."""
 
+    def __str__(self) -> str:
+        """Give the message, which `OSError` would make up from its other attributes."""
+        return str(self.args[0]) if self.args else ""
+
 
 class UsageError(TidemillError, ValueError):
     """The SQL, the job or an option cannot be carried out as it is worded."""
 
 
-class NotFoundError(TidemillError, FileNotFoundError):
-    """No file where one was named."""
+class _FileError(TidemillError):
+    # The error's own, and not those of `OSError`, which are lost in pickling.
+    errno: int | None = None
+    filename: str | None = None
 
 
-class OutputExistsError(TidemillError, FileExistsError):
-    """An output exists, and ``overwrite`` was not asked for."""
+class NotFoundError(_FileError, FileNotFoundError):
+    """No file where one was named, which is in ``filename``."""
+
+    errno: int | None = errno.ENOENT
 
 
-class InputOutputError(TidemillError, OSError):
-    """The operating system refused to read or write."""
+class OutputExistsError(_FileError, FileExistsError):
+    """An output, in ``filename``, exists, and ``overwrite`` was not asked for."""
+
+    errno: int | None = errno.EEXIST
+
+
+class InputOutputError(_FileError, OSError):
+    """The operating system, or a store, refused to read or write.
+
+    ``filename`` says what; ``errno`` is the operating system's number, where it gave one.
+    """
 
 
 class CorruptFileError(TidemillError):
@@ -47,6 +65,10 @@ class BadRecordError(TidemillError, ValueError):
 
 class MemoryLimitError(TidemillError, MemoryError):
     """The memory budget is too small, even with spilling."""
+
+
+class OutOfRangeError(TidemillError, OverflowError):
+    """A result, such as a sum, does not fit its type."""
 
 
 class MissingPackageError(TidemillError, ModuleNotFoundError):

@@ -28,9 +28,10 @@ fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
         Error::Usage { .. } => "UsageError",
         Error::NotFound { .. } => "NotFoundError",
         Error::Exists { .. } => "OutputExistsError",
-        Error::Io { .. } | Error::Remote { .. } => "InputOutputError",
+        Error::Io { .. } | Error::Remote { .. } | Error::Unfinished { .. } => "InputOutputError",
         Error::Corrupt { .. } | Error::Changed { .. } => "CorruptFileError",
         Error::BadRecords { .. } => "BadRecordError",
+        Error::Overflow { .. } => "OutOfRangeError",
         Error::Memory { .. } => "MemoryLimitError",
         Error::Internal(_) => "InternalError",
         _ => "TidemillError",
@@ -39,6 +40,18 @@ fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     let message = errors.getattr("in_python")?.call1((error.to_string(),))?.unbind();
     let class = errors.getattr(class)?.cast_into::<PyType>()?;
     let exception = PyErr::from_type(class, (message,));
+    let filename = match error {
+        Error::NotFound { path, .. } | Error::Exists { path, .. } => Some(path),
+        Error::Io { path, .. } | Error::Unfinished { path, .. } => Some(path),
+        Error::Remote { url, .. } => Some(url),
+        _ => None,
+    };
+    if let Some(filename) = filename {
+        exception.value(py).setattr("filename", filename)?;
+    }
+    if let Error::Io { source, .. } = error {
+        exception.value(py).setattr("errno", source.raw_os_error())?;
+    }
     if let Error::BadRecords { first, .. } = error {
         let records = first.iter().map(|record| {
             let fields = PyDict::new(py);

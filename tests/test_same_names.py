@@ -1,0 +1,67 @@
+"""The command line and the Python package can do the same, by the same names."""
+
+import inspect
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+import tidemill as tm
+
+REPOSITORY = pathlib.Path(__file__).parents[1]
+
+# What Python has in another way.
+SOMEWHERE_ELSE = {
+    "coverage": "Result.coverage, Written.coverage",
+    "dry_run": "Job.explain",
+    "explain": "explain",
+    "file": "pathlib.Path(file).read_text()",
+    "format": "schema() and jobs() give objects, and so does a result without an output",
+    "help": "help()",
+    "max_bad": "merge reads no records",
+    "storage_option": "storage_options",
+    "version": "__version__",
+}
+
+
+@pytest.fixture(scope="module")
+def helped():
+    target = os.environ.get("CARGO_TARGET_DIR", "target")
+    path = REPOSITORY / target / "release" / "tidemill"
+    assert path.exists(), f"{path} is not built: cargo build --release --package tidemill-cli"
+
+    def run(*words):
+        command = [path, *words, "--help"]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    return run
+
+
+def flags(text):
+    found = re.findall(r"^ +(?:-\w, +)?--([a-z][a-z-]*)", text, re.MULTILINE)
+    return {flag.replace("-", "_") for flag in found}
+
+
+def test_every_verb_is_a_function(helped):
+    commands = re.search(r"^Commands:\n((?:  .*\n)+)", helped(), re.MULTILINE)[1]
+    verbs = set(re.findall(r"^  (\w+)", commands, re.MULTILINE)) - {"completions"}
+    assert "query" in verbs and "merge" in verbs
+    assert sorted(verb for verb in verbs if not callable(getattr(tm, verb, None))) == []
+
+
+@pytest.mark.parametrize("verb", ["query", "run", "merge", "schema", "head"])
+def test_every_flag_is_a_parameter(verb, helped):
+    wanted = flags(helped(verb))
+    assert "help" in wanted and len(wanted) > 5
+    parameters = set(inspect.signature(getattr(tm, verb)).parameters)
+    assert sorted(wanted - parameters - set(SOMEWHERE_ELSE)) == []
+    if "storage_option" in wanted:
+        assert "storage_options" in parameters
+
+
+def test_every_report_of_the_job_log_is_one_of_python(helped):
+    for report in ("list", "show", "top", "compare"):
+        wanted = flags(helped("jobs", report)) - set(SOMEWHERE_ELSE)
+        assert sorted(wanted - set(inspect.signature(tm.jobs).parameters)) == []
