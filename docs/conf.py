@@ -31,9 +31,6 @@ napoleon_preprocess_types = True
 # A path is no attribute of that name.
 napoleon_type_aliases = {"path": ":code:`path`"}
 
-# Two hyphens are a flag here, not a dash.
-smartquotes = False
-
 html_theme = "furo"
 html_title = "Tidemill"
 html_static_path = ["_static"]
