@@ -97,6 +97,8 @@ pub fn joining_by_sorting(state: &SessionState, budget_bytes: usize) -> SessionS
     let mut state = state.clone();
     let options = state.config_mut().options_mut();
     options.optimizer.prefer_hash_join = false;
+    // With one partition DataFusion holds a side whatever is preferred.
+    options.execution.target_partitions = options.execution.target_partitions.max(2);
     // Both sides are sorted by every thread, and each sort keeps so much back for its merge:
     // an eighth of the budget for all of them.
     let sorts = 2 * options.execution.target_partitions.max(1);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use arrow::array::{
     ArrayRef, AsArray, DictionaryArray, Int32Array, Int64Array, LargeStringArray, NullArray,
-    RecordBatch, RecordBatchIterator, RecordBatchReader, StringArray,
+    RecordBatch, RecordBatchIterator, StringArray,
 };
 use arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef};
 use tidemill_engine::formats::{Batches, Failure, ReadFormat, WriteFormat, register};
