@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, TypedDict
@@ -10,6 +11,9 @@ from tidemill import _tidemill
 from tidemill._errors import UsageError
 from tidemill._result import Batch
 from tidemill._schema import Schema
+
+# The engine's threads must not be in a reader of the user's when the interpreter ends.
+atexit.register(_tidemill.leave_python)
 
 
 class _Stream(Protocol):

@@ -18,6 +18,7 @@ __all__ = [
     "explain_query",
     "head",
     "jobs",
+    "leave_python",
     "merge",
     "merge_partial",
     "query",
@@ -127,6 +128,7 @@ def explain_query(
 def explain_job(job: JobText, sink: SinkOptions, limits: LimitOptions) -> tuple[str, str]: ...
 def read_job(job: JobText) -> tuple[str, str]: ...
 def jobs(what: str, runs: list[str], since: str | None, name: str | None, last: int) -> str: ...
+def leave_python() -> None: ...
 def register_format(
     name: str,
     suffix: str | None,

@@ -495,5 +495,6 @@ fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(read_job, module)?)?;
     module.add_function(wrap_pyfunction!(job_log, module)?)?;
     module.add_function(wrap_pyfunction!(objects::register_format, module)?)?;
+    module.add_function(wrap_pyfunction!(objects::leave_python, module)?)?;
     Ok(())
 }

@@ -3,17 +3,20 @@
 //! take.
 //!
 //! The engine's threads take the interpreter's lock for the call of a function of the user's and
-//! for each object that it gives, and for nothing else.
+//! for each object that it gives, and for nothing else. When the interpreter ends they must not be
+//! there any more, since it ends threads in a way that ends the process: see [`leave_python`].
 
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::path::Path;
+use std::time::Duration;
 
 use arrow::array::{RecordBatch, RecordBatchIterator, RecordBatchReader, StructArray};
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
 use arrow::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyIterator, PyTuple};
@@ -22,6 +25,62 @@ use tidemill_engine::formats::{self, Batches, Failure, ReadFormat, WriteFormat};
 use tidemill_engine::source::{Given, SourceSpec};
 
 use crate::errors::raise;
+
+/// Whether the interpreter ends. Who calls into Python from a thread of the engine's reads it, and
+/// holds it as long as it is there.
+static IS_ENDING: RwLock<bool> = RwLock::new(false);
+
+/// How long the end of the interpreter waits for a function of the user's.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What `call` gives, which is Python's to compute; none once the interpreter ends.
+fn in_python<T>(call: impl FnOnce() -> T) -> Option<T> {
+    let is_ending = IS_ENDING.read_recursive();
+    (!*is_ending).then(call)
+}
+
+fn too_late() -> ArrowError {
+    ArrowError::ExternalError("the interpreter has ended".into())
+}
+
+/// Keeps the engine's threads out of Python from now on, and waits for those that are there: for
+/// the end of the interpreter.
+#[pyfunction]
+pub fn leave_python(py: Python<'_>) {
+    py.detach(|| {
+        if let Some(mut is_ending) = IS_ENDING.try_write_for(PATIENCE) {
+            *is_ending = true;
+        }
+    });
+}
+
+/// Batches that Python may compute, and that are let go of in Python.
+struct Foreign(ManuallyDrop<Batches>);
+
+impl Iterator for Foreign {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        in_python(|| self.0.next()).unwrap_or_else(|| Some(Err(too_late())))
+    }
+}
+
+impl RecordBatchReader for Foreign {
+    fn schema(&self) -> SchemaRef {
+        self.0.schema()
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        // SAFETY: nothing looks at it again. What is not let go of goes with the process.
+        in_python(|| unsafe { ManuallyDrop::drop(&mut self.0) });
+    }
+}
+
+fn foreign(batches: Batches) -> Batches {
+    Box::new(Foreign(ManuallyDrop::new(batches)))
+}
 
 /// A source that is an object, and the name that SQL knows it by.
 #[derive(FromPyObject)]
@@ -39,7 +98,7 @@ impl Named {
     pub fn spec(self, py: Python<'_>) -> PyResult<(String, SourceSpec)> {
         let batches = batches_of(self.object.bind(py))?;
         let given = match self.is_table {
-            false => Given::stream(batches),
+            false => Given::stream(foreign(batches)),
             true => {
                 let schema = batches.schema();
                 let held = py.detach(|| batches.collect::<Result<Vec<_>, _>>());
@@ -164,15 +223,18 @@ impl Reader {
         bytes: Range<u64>,
         columns: Option<&[&str]>,
     ) -> Result<Batches, Failure> {
-        let called = Python::attach(|py| {
+        let call = |py: Python<'_>| {
             let options = pyo3::types::PyDict::new(py);
             if self.takes_columns {
                 options.set_item("columns", columns)?;
             }
             let arguments = (path, bytes.start, bytes.end);
             given_by_reader(self.function.bind(py).call(arguments, Some(&options))?)
-        });
-        called.map_err(|error: PyErr| Box::new(error) as Failure)
+        };
+        match in_python(|| Python::attach(call)) {
+            Some(called) => called.map(foreign).map_err(|error: PyErr| Box::new(error) as Failure),
+            None => Err(Box::new(too_late())),
+        }
     }
 }
 
@@ -195,14 +257,17 @@ struct Writer(Py<PyAny>);
 
 impl WriteFormat for Writer {
     fn write(&self, path: &Path, batches: Batches) -> Result<(), Failure> {
-        let written = Python::attach(|py| {
+        let write = |py: Python<'_>| -> PyResult<()> {
             let stream = RawStream { schema: batches.schema(), batches: Mutex::new(Some(batches)) };
             let package = py.import("tidemill._formats")?;
             let batches = package.getattr("Batches")?.call1((Bound::new(py, stream)?,))?;
             self.0.bind(py).call1((path, batches))?;
             Ok(())
-        });
-        written.map_err(|error: PyErr| Box::new(error) as Failure)
+        };
+        match in_python(|| Python::attach(write)) {
+            Some(written) => written.map_err(|error| Box::new(error) as Failure),
+            None => Err(Box::new(too_late())),
+        }
     }
 }
 
