@@ -27,10 +27,9 @@ autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
-napoleon_preprocess_types = False
-
-# Two hyphens are a flag here, not a dash.
-smartquotes = False
+napoleon_preprocess_types = True
+# A path is no attribute of that name.
+napoleon_type_aliases = {"path": ":code:`path`"}
 
 html_theme = "furo"
 html_title = "Tidemill"

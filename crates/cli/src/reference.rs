@@ -224,11 +224,23 @@ fn plain(text: &StyledStr) -> String {
     text.to_string()
 }
 
-/// A paragraph on one line, with nothing in it that Markdown would take for its own.
+/// A paragraph on one line, its flags as code, with nothing in it that Markdown would take for
+/// its own.
 fn prose(text: &str) -> String {
     let mut inside_code = false;
+    let words = text.split_whitespace().map(|word| {
+        let flag = word.trim_end_matches([',', ';', ':', '.']);
+        let is_flag = word.starts_with("--") && !inside_code;
+        inside_code ^= word.matches('`').count() % 2 == 1;
+        match is_flag {
+            true => format!("`{flag}`{}", &word[flag.len()..]),
+            false => word.to_owned(),
+        }
+    });
+    let line = words.collect::<Vec<_>>().join(" ");
+    let mut inside_code = false;
     let mut escaped = String::new();
-    for character in text.split_whitespace().collect::<Vec<_>>().join(" ").chars() {
+    for character in line.chars() {
         match character {
             '`' => inside_code = !inside_code,
             '*' | '_' | '<' | '[' | ']' | '$' if !inside_code => escaped.push('\\'),

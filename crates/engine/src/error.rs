@@ -322,8 +322,15 @@ impl From<arrow::error::ArrowError> for Error {
             | ArrowError::CastError(message)
             | ArrowError::InvalidArgumentError(message)
             | ArrowError::ArithmeticOverflow(message) => Error::Query(message),
-            ArrowError::ParseError(message) if message.starts_with("Error parsing timestamp") => {
-                Error::Query(format!("{message}\nhint: write a time as 2026-11-20T09:19:00"))
+            ArrowError::ParseError(message) => {
+                let time = message.strip_prefix("Error parsing timestamp from '");
+                match time.and_then(|rest| rest.split_once("': ")) {
+                    Some((text, _)) => Error::Query(format!(
+                        "`{text}` is not understood as a time\nhint: write it as \
+                         2026-11-20T09:19:00"
+                    )),
+                    None => Error::Query(message),
+                }
             }
             other => Error::Query(other.to_string()),
         }
