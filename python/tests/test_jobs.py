@@ -272,7 +272,7 @@ def test_bytes_go_through_programs_on_the_way_in_and_out(tmp_path):
         job.run(output=tmp_path / "three.csv", sink_exec="false")
     assert not (tmp_path / "three.csv").exists()
     with pytest.raises(tm.UsageError, match="no such program: `no-such`"):
-        tm.query(sql, source_exec="no-such")
+        tm.query(sql, source_format="csv", source_exec="no-such")
     with pytest.raises(tm.UsageError, match="`sink_exec` means nothing without `output`"):
         tm.query(sql, sink_exec="cat")
     numbers = tm.Job(source={"exec": ["seq", "3"]}).run().to_pylist()

@@ -35,6 +35,18 @@ class Batches:
 
     Exports ``__arrow_c_stream__``, so that ``pyarrow.RecordBatchReader.from_stream(batches)`` and
     ``polars.DataFrame(batches)`` work; or iterate over them. They can be read once.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, tidemill as tm
+    >>> def write(path, batches):
+    ...     rows = sum(len(batch) for batch in batches)
+    ...     _ = pathlib.Path(path).write_text(f"{batches.schema.names} {rows}")
+    >>> tm.register_format("tally", writer=write)
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "a.tally")
+    >>> _ = tm.query("SELECT 1 AS one UNION ALL SELECT 2", output=path)
+    >>> path.read_text()
+    "['one'] 2"
     """
 
     def __init__(self, raw: _tidemill.RawStream) -> None:

@@ -87,8 +87,9 @@ class Job:
     name : str, optional
         What people call it.
     source : mapping or sequence of mappings, optional
-        ``url``, and ``name``, ``format``, ``schema``, ``exec`` (a list), ``options`` (a
-        mapping: ``header``, ``delimiter``, ``null``, …) and ``storage_options``. Each of several needs a ``name``.
+        ``url``, and ``name``, ``format``, ``schema``, ``layouts``, ``exec`` (a list),
+        ``options`` (a mapping: ``header``, ``delimiter``, ``null``, …) and
+        ``storage_options``. Each of several needs a ``name``.
     map : mapping, optional
         ``sql``. Default: every row of the only source as it is.
     tables : mapping, optional
@@ -121,7 +122,7 @@ class Job:
     >>> tm.Job(source={"url": "hits.csv", "fromat": "csv"})
     Traceback (most recent call last):
     tidemill._errors.UsageError: job: unknown key `fromat` in `[source]`; did you mean `format`?
-    keys: name, url, format, schema, options, storage_options
+    keys: name, url, format, schema, layouts, exec, options, storage_options
     """
 
     def __init__(

@@ -44,10 +44,6 @@ def query(
     threads: int | None = None,
     max_bad: str | int | None = None,
     output: None = None,
-    format: str | None = None,
-    overwrite: bool | None = None,
-    max_files: int | None = None,
-    sink_exec: str | Sequence[str] = (),
     progress: bool | None = None,
     **objects: ArrowObject,
 ) -> Result: ...
@@ -82,7 +78,8 @@ def query(
 ) -> Written: ...
 
 
-def query(
+# An object may be called as an option is, as far as types can tell.
+def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     sql: str,
     *,
     source_format: str | None = None,
