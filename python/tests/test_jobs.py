@@ -250,3 +250,34 @@ def test_a_plan_says_what_would_be_run_and_written(hits, tmp_path):
     assert tm.jobs() == []
     with pytest.raises(tm.UsageError, match="did you mean `user`"):
         tm.explain(f"SELECT usr FROM '{hits}'")
+
+
+def test_bytes_go_through_programs_on_the_way_in_and_out(tmp_path):
+    (tmp_path / "a.dat").write_text("ann;3\nbob;4\nann;5\n")
+    comma = ["sh", "-c", "echo name,points; tr ';' ,"]
+    sql = f"SELECT name, sum(points) AS points FROM '{tmp_path}/a.dat' GROUP BY name"
+    expected = [{"name": "ann", "points": 8}, {"name": "bob", "points": 4}]
+    assert tm.query(sql, source_format="csv", source_exec=comma).to_pylist() == expected
+    assert tm.head(tmp_path / "a.dat", source_exec="rev").to_pylist()[0] == {"line": "3;nna"}
+    job = tm.Job(
+        source={"url": tmp_path / "a.dat", "exec": comma, "format": "csv"},
+        tables={"by": "name", "points": "sum(points)"},
+        sink={"url": tmp_path / "out.csv", "exec": ["tr", "a-z", "A-Z"]},
+    )
+    job.run()
+    assert (tmp_path / "out.csv").read_text() == "NAME,POINTS\nANN,8\nBOB,4\n"
+    job.run(output=tmp_path / "two.csv", sink_exec="rev")
+    assert (tmp_path / "two.csv").read_text() == "stniop,eman\n8,nna\n4,bob\n"
+    with pytest.raises(tm.TidemillError, match="`false` ended with status 1"):
+        job.run(output=tmp_path / "three.csv", sink_exec="false")
+    assert not (tmp_path / "three.csv").exists()
+    with pytest.raises(tm.UsageError, match="no such program: `no-such`"):
+        tm.query(sql, source_format="csv", source_exec="no-such")
+    with pytest.raises(tm.UsageError, match="`sink_exec` means nothing without `output`"):
+        tm.query(sql, sink_exec="cat")
+    numbers = tm.Job(source={"exec": ["seq", "3"]}).run().to_pylist()
+    assert numbers == [
+        {"line": "1"},
+        {"line": "2"},
+        {"line": "3"},
+    ]

@@ -27,6 +27,7 @@ from tidemill._errors import (
     UsageError,
 )
 from tidemill._explain import Explain
+from tidemill._formats import Batches, register_format
 from tidemill._job import Job
 from tidemill._jobs import jobs
 from tidemill._result import Batch, Result, Written
@@ -37,6 +38,7 @@ from tidemill._tidemill import __version__
 __all__ = [
     "BadRecordError",
     "Batch",
+    "Batches",
     "CorruptFileError",
     "Coverage",
     "Explain",
@@ -61,6 +63,7 @@ __all__ = [
     "merge",
     "query",
     "read_text",
+    "register_format",
     "run",
     "schema",
 ]

@@ -38,12 +38,15 @@ class _NeedsUrl(TypedDict):
     url: str | os.PathLike[str]
 
 
-class SourceSection(_NeedsUrl, total=False):
-    """``[source]``: what a job reads."""
+class SourceSection(TypedDict, total=False):
+    """``[source]``: what a job reads; a ``url``, an ``exec``, or both."""
 
+    url: str | os.PathLike[str] | None
     name: str | None
     format: str | None
     schema: str | None
+    layouts: str | None
+    exec: str | Sequence[str] | None
     options: TextOptions | None
     storage_options: Mapping[str, object] | None
 
@@ -61,6 +64,7 @@ class SinkSection(_NeedsUrl, total=False):
     overwrite: bool | None
     max_files: int | None
     null: str | None
+    exec: str | Sequence[str] | None
     storage_options: Mapping[str, object] | None
 
 
@@ -83,14 +87,15 @@ class Job:
     name : str, optional
         What people call it.
     source : mapping or sequence of mappings, optional
-        ``url``, and ``name``, ``format``, ``schema``, ``options`` (a mapping: ``header``,
-        ``delimiter``, ``null``, …) and ``storage_options``. Each of several needs a ``name``.
+        ``url``, and ``name``, ``format``, ``schema``, ``layouts``, ``exec`` (a list),
+        ``options`` (a mapping: ``header``, ``delimiter``, ``null``, …) and
+        ``storage_options``. Each of several needs a ``name``.
     map : mapping, optional
         ``sql``. Default: every row of the only source as it is.
     tables : mapping, optional
         ``by``: the columns to group by, and for each computed column its expression.
     sink : mapping, optional
-        ``url``, and ``format``, ``overwrite``, ``max_files``, ``null`` and
+        ``url``, and ``format``, ``overwrite``, ``max_files``, ``null``, ``exec`` and
         ``storage_options``.
     run : mapping, optional
         ``memory``, ``threads`` and ``max_bad``.
@@ -117,7 +122,7 @@ class Job:
     >>> tm.Job(source={"url": "hits.csv", "fromat": "csv"})
     Traceback (most recent call last):
     tidemill._errors.UsageError: job: unknown key `fromat` in `[source]`; did you mean `format`?
-    keys: name, url, format, schema, options, storage_options
+    keys: name, url, format, schema, layouts, exec, options, storage_options
     """
 
     def __init__(
@@ -262,6 +267,7 @@ class Job:
         format: str | None = None,
         overwrite: bool | None = None,
         max_files: int | None = None,
+        sink_exec: str | Sequence[str] = (),
         partial: str | os.PathLike[str] | None = None,
         storage_options: Mapping[str, object] | None = None,
         memory: str | int | None = None,
@@ -285,6 +291,7 @@ class Job:
             format=format,
             overwrite=overwrite,
             max_files=max_files,
+            sink_exec=sink_exec,
             partial=partial,
             storage_options=storage_options,
             memory=memory,
@@ -301,6 +308,7 @@ class Job:
         format: str | None = None,
         overwrite: bool | None = None,
         max_files: int | None = None,
+        sink_exec: str | Sequence[str] = (),
         storage_options: Mapping[str, object] | None = None,
         memory: str | int | None = None,
         threads: int | None = None,
@@ -326,6 +334,7 @@ class Job:
                 format=format,
                 overwrite=overwrite,
                 max_files=max_files,
+                sink_exec=sink_exec,
                 storage_options=storage_options,
             ),
             _options.limits(memory, threads, max_bad),
@@ -467,6 +476,7 @@ def carry_out(
     format: str | None,
     overwrite: bool | None,
     max_files: int | None,
+    sink_exec: str | Sequence[str],
     partial: str | os.PathLike[str] | None,
     storage_options: Mapping[str, object] | None,
     memory: str | int | None,
@@ -478,7 +488,7 @@ def carry_out(
     text = text_of(job, set=set, storage_options=storage_options)
     limits = _options.limits(memory, threads, max_bad, progress)
     if partial is not None:
-        only_partial(output, format, max_files)
+        only_partial(output, format, max_files, sink_exec)
         written = _tidemill.run_partial(text, os.fspath(partial), bool(overwrite), limits)
         return Written._of(written)
     sink = _options.sink(
@@ -486,6 +496,7 @@ def carry_out(
         format=format,
         overwrite=overwrite,
         max_files=max_files,
+        sink_exec=sink_exec,
         storage_options=storage_options,
     )
     return result_or_written(_tidemill.run(text, sink, limits))
@@ -497,10 +508,19 @@ def result_or_written(done: _tidemill.RawResult | _tidemill.RawWritten) -> Resul
 
 
 def only_partial(
-    output: str | os.PathLike[str] | None, format: str | None, max_files: int | None
+    output: str | os.PathLike[str] | None,
+    format: str | None,
+    max_files: int | None,
+    sink_exec: str | Sequence[str],
 ) -> None:
     """Refuse what a partial table has not."""
-    for name, value in {"output": output, "format": format, "max_files": max_files}.items():
+    given = {
+        "output": output,
+        "format": format,
+        "max_files": max_files,
+        "sink_exec": sink_exec or None,
+    }
+    for name, value in given.items():
         if value is not None:
             raise UsageError(
                 f"`{name}` means nothing with `partial`: a partial table is one file\n"

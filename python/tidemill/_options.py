@@ -17,6 +17,7 @@ class SourceOptions(TypedDict):
 
     source_format: str | None
     schema: str | None
+    layouts: str | None
     columns: RawSchema | None
     null: list[str]
     header: bool | None
@@ -28,6 +29,7 @@ class SourceOptions(TypedDict):
     strict: bool | None
     mismatch: str | None
     framing: str | None
+    source_exec: list[str]
     storage_options: list[tuple[str, str]]
 
 
@@ -38,6 +40,7 @@ class SinkOptions(TypedDict):
     format: str | None
     overwrite: bool | None
     max_files: int | None
+    sink_exec: list[str]
     storage_options: list[tuple[str, str]]
 
 
@@ -74,6 +77,7 @@ class Reading(Limits, total=False):
 
     source_format: str | None
     schema: str | Mapping[str, str] | Schema | None
+    layouts: str | None
     null: str | Sequence[str]
     header: bool | None
     delimiter: str | None
@@ -83,6 +87,7 @@ class Reading(Limits, total=False):
     strict: bool | None
     mismatch: str | None
     framing: str | None
+    source_exec: str | Sequence[str]
     storage_options: Mapping[str, object] | None
     max_bad: str | int | None
 
@@ -93,6 +98,7 @@ class Writing(TypedDict, total=False):
     format: str | None
     overwrite: bool | None
     max_files: int | None
+    sink_exec: str | Sequence[str]
 
 
 class QueryWriting(Reading, Writing, total=False):
@@ -116,6 +122,7 @@ def source(
     *,
     source_format: str | None,
     schema: str | Mapping[str, str] | Schema | None,
+    layouts: str | None,
     null: str | Sequence[str],
     header: bool | None,
     delimiter: str | None,
@@ -125,6 +132,7 @@ def source(
     strict: bool | None,
     mismatch: str | None,
     framing: str | None,
+    source_exec: str | Sequence[str],
     storage_options: Mapping[str, object] | None,
 ) -> SourceOptions:
     """Say how files are read."""
@@ -136,6 +144,7 @@ def source(
     return {
         "source_format": source_format,
         "schema": schema,
+        "layouts": layouts,
         "columns": columns,
         "null": [null] if isinstance(null, str) else list(null),
         "header": header,
@@ -147,6 +156,7 @@ def source(
         "strict": strict,
         "mismatch": mismatch,
         "framing": framing,
+        "source_exec": _words(source_exec),
         "storage_options": storage(storage_options),
     }
 
@@ -157,6 +167,7 @@ def sink(
     format: str | None = None,
     overwrite: bool | None = None,
     max_files: int | None = None,
+    sink_exec: str | Sequence[str] = (),
     storage_options: Mapping[str, object] | None = None,
     has_output: bool = True,
 ) -> SinkOptions:
@@ -164,7 +175,12 @@ def sink(
     if max_files is not None and max_files < 1:
         raise UsageError(f"`max_files` must be at least 1, not {max_files}")
     if not has_output and output is None:
-        given = {"format": format, "overwrite": overwrite, "max_files": max_files}
+        given = {
+            "format": format,
+            "overwrite": overwrite,
+            "max_files": max_files,
+            "sink_exec": sink_exec or None,
+        }
         for name, value in given.items():
             if value is not None:
                 raise UsageError(
@@ -176,6 +192,7 @@ def sink(
         "format": format,
         "overwrite": overwrite,
         "max_files": max_files,
+        "sink_exec": _words(sink_exec),
         "storage_options": storage(storage_options),
     }
 
@@ -210,6 +227,12 @@ def storage(options: Mapping[str, object] | None) -> list[tuple[str, str]]:
             )
         pairs.append((name, str(value)))
     return pairs
+
+
+def _words(program: str | Sequence[str]) -> list[str]:
+    if isinstance(program, str):
+        return [program] if program else []
+    return list(program)
 
 
 def _character(name: str, text: str | None) -> int | None:

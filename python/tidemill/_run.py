@@ -6,9 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-from tidemill import _job, _options, _tidemill
+from tidemill import _formats, _job, _options, _tidemill
 from tidemill._errors import UsageError
 from tidemill._explain import Explain
+from tidemill._formats import ArrowObject
 from tidemill._job import Job
 from tidemill._result import Result, Written
 from tidemill._schema import Schema, SourceSchema
@@ -18,18 +19,16 @@ if TYPE_CHECKING:
 
 Path = str | os.PathLike[str]
 
+_QUERY_OPTIONS = frozenset(_options.QueryWriting.__annotations__) | {"output"}
+
 
 @overload
-def query(sql: str, *, output: None = None, **options: Unpack[_options.Reading]) -> Result: ...
-@overload
-def query(sql: str, *, output: Path, **options: Unpack[_options.QueryWriting]) -> Written: ...
-
-
 def query(
     sql: str,
     *,
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
+    layouts: str | None = None,
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -39,6 +38,63 @@ def query(
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
+    source_exec: str | Sequence[str] = (),
+    storage_options: Mapping[str, object] | None = None,
+    memory: str | int | None = None,
+    threads: int | None = None,
+    max_bad: str | int | None = None,
+    output: None = None,
+    progress: bool | None = None,
+    **objects: ArrowObject,
+) -> Result: ...
+@overload
+def query(
+    sql: str,
+    *,
+    source_format: str | None = None,
+    schema: str | Mapping[str, str] | Schema | None = None,
+    layouts: str | None = None,
+    null: str | Sequence[str] = (),
+    header: bool | None = None,
+    delimiter: str | None = None,
+    quote: str | None = None,
+    escape: str | None = None,
+    comment: str | None = None,
+    strict: bool | None = None,
+    mismatch: str | None = None,
+    framing: str | None = None,
+    source_exec: str | Sequence[str] = (),
+    storage_options: Mapping[str, object] | None = None,
+    memory: str | int | None = None,
+    threads: int | None = None,
+    max_bad: str | int | None = None,
+    output: Path,
+    format: str | None = None,
+    overwrite: bool | None = None,
+    max_files: int | None = None,
+    sink_exec: str | Sequence[str] = (),
+    progress: bool | None = None,
+    **objects: ArrowObject,
+) -> Written: ...
+
+
+# An object may be called as an option is, as far as types can tell.
+def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
+    sql: str,
+    *,
+    source_format: str | None = None,
+    schema: str | Mapping[str, str] | Schema | None = None,
+    layouts: str | None = None,
+    null: str | Sequence[str] = (),
+    header: bool | None = None,
+    delimiter: str | None = None,
+    quote: str | None = None,
+    escape: str | None = None,
+    comment: str | None = None,
+    strict: bool | None = None,
+    mismatch: str | None = None,
+    framing: str | None = None,
+    source_exec: str | Sequence[str] = (),
     storage_options: Mapping[str, object] | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
@@ -47,9 +103,11 @@ def query(
     format: str | None = None,
     overwrite: bool | None = None,
     max_files: int | None = None,
+    sink_exec: str | Sequence[str] = (),
     progress: bool | None = None,
+    **objects: ArrowObject,
 ) -> Result | Written:
-    r"""Answer SQL straight over files.
+    r"""Answer SQL straight over files, and over what is in memory.
 
     The query is planned when this returns, and computed in the background from then on.
 
@@ -65,6 +123,9 @@ def query(
     schema : str, mapping or Schema, optional
         Column types that override the inferred ones: ``"id BIGINT, ts TIMESTAMP"``, or
         ``{"id": "BIGINT"}``.
+    layouts : str, optional
+        Whether the files may have different columns: ``union`` (the default: they are unified by
+        name) or ``same`` (only the first file is looked at beforehand).
     null : str or sequence of str
         Strings that mean null, besides the empty field.
     header : bool, optional
@@ -79,6 +140,8 @@ def query(
     framing : str, optional
         How the records of a system log are told apart: ``lines`` (the default) or ``octets``
         (each begins with its length).
+    source_exec : str or sequence of str, optional
+        A program that each file's bytes go through before they are read, and its arguments.
     storage_options : mapping, optional
         How ``s3://``, ``http://`` and ``https://`` are reached, beyond what the environment's
         ``AWS_*`` variables say: ``{"region": "eu-west-1", "timeout": "10s"}``.
@@ -98,9 +161,16 @@ def query(
         Replace existing files of the names that are written. Default: false.
     max_files : int, optional
         The most files that a name with columns may stand for. Default: 10,000.
+    sink_exec : str or sequence of str, optional
+        A program that each file's bytes go through once they are in the format, and its
+        arguments.
     progress : bool, optional
         Show how far the run is while it is waited for. Default: in a notebook and where
         standard error is a terminal, after half a second.
+    **objects
+        Sources by name: tables and streams of Arrow, pandas, Polars, DuckDB, a `Result`, or
+        whatever else exports Arrow's stream: ``tm.query("SELECT … FROM df", df=df)``. Their rows
+        are shared, not copied. A stream is read once.
 
     Returns
     -------
@@ -118,7 +188,7 @@ def query(
 
     Examples
     --------
-    >>> import pathlib, tempfile, tidemill as tm
+    >>> import pathlib, tempfile, pyarrow, tidemill as tm
     >>> path = pathlib.Path(tempfile.mkdtemp(), "hits.csv")
     >>> _ = path.write_text("page,user\n/,ann\n/,bob\n/buy,ann\n")
     >>> result = tm.query(f"SELECT page, unique(user) AS users FROM '{path}' GROUP BY page "
@@ -127,10 +197,18 @@ def query(
     [{'page': '/', 'users': 2}, {'page': '/buy', 'users': 1}]
     >>> result.coverage["rows"]["done"]
     3
+
+    A file joined with a table in memory:
+
+    >>> names = pyarrow.table({"page": ["/", "/buy"], "name": ["start", "shop"]})
+    >>> sql = f"SELECT name, count() AS hits FROM '{path}' JOIN names USING (page) GROUP BY name"
+    >>> sorted(row["name"] for row in tm.query(sql, names=names).to_pylist())
+    ['shop', 'start']
     """
     source = _options.source(
         source_format=source_format,
         schema=schema,
+        layouts=layouts,
         null=null,
         header=header,
         delimiter=delimiter,
@@ -140,6 +218,7 @@ def query(
         strict=strict,
         mismatch=mismatch,
         framing=framing,
+        source_exec=source_exec,
         storage_options=storage_options,
     )
     sink = _options.sink(
@@ -147,11 +226,13 @@ def query(
         format=format,
         overwrite=overwrite,
         max_files=max_files,
+        sink_exec=sink_exec,
         storage_options=storage_options,
         has_output=False,
     )
     limits = _options.limits(memory, threads, max_bad, progress)
-    return _job.result_or_written(_tidemill.query(sql, source, sink, limits))
+    named = _formats.objects(objects, _QUERY_OPTIONS)
+    return _job.result_or_written(_tidemill.query(sql, source, sink, limits, named))
 
 
 def read_text(
@@ -161,6 +242,7 @@ def read_text(
     where: str | None = None,
     format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
+    layouts: str | None = None,
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -170,6 +252,7 @@ def read_text(
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
+    source_exec: str | Sequence[str] = (),
     storage_options: Mapping[str, object] | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
@@ -193,7 +276,11 @@ def read_text(
     format : str, optional
         ``csv``, ``tsv``, ``json``, ``access-log``, ``syslog``, ``logfmt`` or ``lines`` where
         the suffix does not tell.
+    layouts : str, optional
+        As in `query`.
     schema, null, header, delimiter, quote, escape, comment, strict, mismatch, framing : optional
+        As in `query`.
+    source_exec : str or sequence of str, optional
         As in `query`.
     storage_options : mapping, optional
         As in `query`.
@@ -217,6 +304,7 @@ def read_text(
     source = _options.source(
         source_format=format,
         schema=schema,
+        layouts=layouts,
         null=null,
         header=header,
         delimiter=delimiter,
@@ -226,6 +314,7 @@ def read_text(
         strict=strict,
         mismatch=mismatch,
         framing=framing,
+        source_exec=source_exec,
         storage_options=storage_options,
     )
     limits = _options.limits(memory, threads, max_bad, progress)
@@ -239,6 +328,7 @@ def head(
     *,
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
+    layouts: str | None = None,
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -248,6 +338,7 @@ def head(
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
+    source_exec: str | Sequence[str] = (),
     storage_options: Mapping[str, object] | None = None,
     progress: bool | None = None,
 ) -> Result:
@@ -259,9 +350,11 @@ def head(
         A file, a URL, a pattern, a folder or ``-`` (standard input).
     rows : int
         How many at most.
+    layouts : str, optional
+        As in `query`.
     source_format, schema, null, header, delimiter, quote, escape, comment, strict : optional
         As in `query`.
-    mismatch, framing, storage_options, progress : optional
+    mismatch, framing, source_exec, storage_options, progress : optional
         As in `query`.
 
     Returns
@@ -281,6 +374,7 @@ def head(
     source = _options.source(
         source_format=source_format,
         schema=schema,
+        layouts=layouts,
         null=null,
         header=header,
         delimiter=delimiter,
@@ -290,6 +384,7 @@ def head(
         strict=strict,
         mismatch=mismatch,
         framing=framing,
+        source_exec=source_exec,
         storage_options=storage_options,
     )
     limits = _options.limits(progress=progress)
@@ -301,6 +396,7 @@ def schema(
     *,
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
+    layouts: str | None = None,
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -310,6 +406,7 @@ def schema(
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
+    source_exec: str | Sequence[str] = (),
     storage_options: Mapping[str, object] | None = None,
 ) -> SourceSchema:
     r"""Find the columns of files and their types.
@@ -318,9 +415,11 @@ def schema(
     ----------
     url : path or str
         A file, a URL, a pattern, a folder or ``-`` (standard input).
+    layouts : str, optional
+        As in `query`.
     source_format, schema, null, header, delimiter, quote, escape, comment, strict : optional
         As in `query`.
-    mismatch, framing, storage_options : optional
+    mismatch, framing, source_exec, storage_options : optional
         As in `query`.
 
     Returns
@@ -342,6 +441,7 @@ def schema(
     source = _options.source(
         source_format=source_format,
         schema=schema,
+        layouts=layouts,
         null=null,
         header=header,
         delimiter=delimiter,
@@ -351,6 +451,7 @@ def schema(
         strict=strict,
         mismatch=mismatch,
         framing=framing,
+        source_exec=source_exec,
         storage_options=storage_options,
     )
     path = os.fspath(url)
@@ -362,6 +463,7 @@ def explain(
     *,
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
+    layouts: str | None = None,
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -371,10 +473,12 @@ def explain(
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
+    source_exec: str | Sequence[str] = (),
     storage_options: Mapping[str, object] | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
+    **objects: ArrowObject,
 ) -> Explain:
     r"""Say how SQL would be run, and do not run it.
 
@@ -398,6 +502,7 @@ def explain(
     source = _options.source(
         source_format=source_format,
         schema=schema,
+        layouts=layouts,
         null=null,
         header=header,
         delimiter=delimiter,
@@ -407,10 +512,12 @@ def explain(
         strict=strict,
         mismatch=mismatch,
         framing=framing,
+        source_exec=source_exec,
         storage_options=storage_options,
     )
     limits = _options.limits(memory, threads, max_bad)
-    return Explain._of(*_tidemill.explain_query(sql, source, limits))
+    named = _formats.objects(objects, _QUERY_OPTIONS)
+    return Explain._of(*_tidemill.explain_query(sql, source, limits, named))
 
 
 @overload
@@ -447,6 +554,7 @@ def run(
     format: str | None = None,
     overwrite: bool | None = None,
     max_files: int | None = None,
+    sink_exec: str | Sequence[str] = (),
     partial: Path | None = None,
     storage_options: Mapping[str, object] | None = None,
     memory: str | int | None = None,
@@ -465,7 +573,7 @@ def run(
         Keys of the job to replace: ``{"source.url": "logs/2026-12-*"}``.
     output : path or str, optional
         Where the result goes instead of the job's ``sink.url``.
-    format, overwrite, max_files : optional
+    format, overwrite, max_files, sink_exec : optional
         As in the job's ``[sink]``.
     partial : path or str, optional
         Write the partial table to this file, for `merge`, instead of the result.
@@ -504,6 +612,7 @@ def run(
         format=format,
         overwrite=overwrite,
         max_files=max_files,
+        sink_exec=sink_exec,
         partial=partial,
         storage_options=storage_options,
         memory=memory,
@@ -546,6 +655,7 @@ def merge(
     format: str | None = None,
     overwrite: bool | None = None,
     max_files: int | None = None,
+    sink_exec: str | Sequence[str] = (),
     partial: Path | None = None,
     storage_options: Mapping[str, object] | None = None,
     memory: str | int | None = None,
@@ -558,7 +668,7 @@ def merge(
     ----------
     partials : path or sequence of paths
         What ``run(job, partial=…)`` or ``tidemill run JOB --partial`` has written.
-    output, format, overwrite, max_files, storage_options : optional
+    output, format, overwrite, max_files, sink_exec, storage_options : optional
         As in `query`.
     partial : path or str, optional
         Write one partial table of them all to this file, instead of the result.
@@ -595,7 +705,7 @@ def merge(
     paths = [os.fspath(path) for path in several]
     limits = _options.limits(memory, threads, progress=progress)
     if partial is not None:
-        _job.only_partial(output, format, max_files)
+        _job.only_partial(output, format, max_files, sink_exec)
         written = _tidemill.merge_partial(paths, os.fspath(partial), bool(overwrite), limits)
         return Written._of(written)
     sink = _options.sink(
@@ -603,6 +713,7 @@ def merge(
         format=format,
         overwrite=overwrite,
         max_files=max_files,
+        sink_exec=sink_exec,
         storage_options=storage_options,
         has_output=False,
     )

@@ -1,7 +1,9 @@
 """The native module; use the `tidemill` package instead."""
 
+from collections.abc import Callable
 from typing import Any, final
 
+from tidemill._formats import NamedObject
 from tidemill._options import JobText, LimitOptions, SinkOptions, SourceOptions
 
 __all__ = [
@@ -9,17 +11,20 @@ __all__ = [
     "RawResult",
     "RawSchema",
     "RawSource",
+    "RawStream",
     "RawWritten",
     "__version__",
     "explain_job",
     "explain_query",
     "head",
     "jobs",
+    "leave_python",
     "merge",
     "merge_partial",
     "query",
     "read_job",
     "read_text",
+    "register_format",
     "run",
     "run_partial",
     "schema",
@@ -59,6 +64,13 @@ class RawResult:
     def close(self) -> None: ...
 
 @final
+class RawStream:
+    @property
+    def schema(self) -> RawSchema: ...
+    def next_batch(self) -> RawBatch | None: ...
+    def stream(self) -> object: ...
+
+@final
 class RawWritten:
     @property
     def files(self) -> int: ...
@@ -87,7 +99,11 @@ class RawSource:
     def bytes(self) -> int | None: ...
 
 def query(
-    sql: str, source: SourceOptions, sink: SinkOptions, limits: LimitOptions
+    sql: str,
+    source: SourceOptions,
+    sink: SinkOptions,
+    limits: LimitOptions,
+    objects: list[NamedObject],
 ) -> RawResult | RawWritten: ...
 def read_text(
     url: str,
@@ -106,7 +122,18 @@ def merge_partial(
     partials: list[str], out: str, overwrite: bool, limits: LimitOptions
 ) -> RawWritten: ...
 def schema(url: str, source: SourceOptions) -> RawSource: ...
-def explain_query(sql: str, source: SourceOptions, limits: LimitOptions) -> tuple[str, str]: ...
+def explain_query(
+    sql: str, source: SourceOptions, limits: LimitOptions, objects: list[NamedObject]
+) -> tuple[str, str]: ...
 def explain_job(job: JobText, sink: SinkOptions, limits: LimitOptions) -> tuple[str, str]: ...
 def read_job(job: JobText) -> tuple[str, str]: ...
 def jobs(what: str, runs: list[str], since: str | None, name: str | None, last: int) -> str: ...
+def leave_python() -> None: ...
+def register_format(
+    name: str,
+    suffix: str | None,
+    reader: Callable[..., Any] | None,
+    writer: Callable[..., Any] | None,
+    is_splittable: bool,
+    takes_columns: bool,
+) -> None: ...

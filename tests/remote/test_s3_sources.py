@@ -158,6 +158,38 @@ def test_small_objects_cost_one_request_each_and_no_head(s3, proxy, through_prox
     assert [r.path for r in proxy.requests if r.method == "HEAD"] == ["/logs/small/*.csv"]
 
 
+def test_objects_that_differ_are_unified_and_small_ones_are_still_asked_for_once(
+    s3, proxy, through_proxy
+):
+    for number in range(150):
+        extra = (",city", ",paris") if number == 140 else ("", "")
+        put(s3, f"mixed/{number:03}.csv", f"n{extra[0]}\n1{extra[1]}\n".encode())
+    sql = "SELECT count() AS files, sum(n) AS n, max(city) AS city FROM 's3://logs/mixed/*.csv'"
+    assert through_proxy.query(sql) == "files,n,city\n150,150,paris\n"
+    assert len(proxy.reads()) == 150
+
+
+def test_a_header_costs_one_small_request_of_a_large_object(s3, proxy, through_proxy):
+    rows = [(str(n), f"{n:020d}") for n in range(20_000)]
+    usual = "n,pad\n" + "".join(f"{n},{pad}\n" for n, pad in rows)
+    turned = "pad,n\n" + "".join(f"{pad},{n}\n" for n, pad in rows)
+    for number in range(70):
+        put(s3, f"large/{number:02}.csv", (turned if number == 69 else usual).encode())
+
+    def sizes():
+        spans = (r.headers["range"].removeprefix("bytes=").split("-") for r in proxy.reads())
+        return [int(last) - int(first) + 1 for first, last in spans]
+
+    sql = "SELECT sum(n) AS n, count(DISTINCT pad) AS pads FROM 's3://logs/large/*.csv'"
+    assert through_proxy.query(sql) == f"n,pads\n{70 * 19_999 * 10_000},20000\n"
+    assert sizes().count(16 << 10) == 70
+    proxy.requests.clear()
+    # Nothing but the first one is looked at before its turn comes.
+    error = through_proxy.query(sql, "--layouts", "same", expect=1)
+    assert "69.csv` does not go with `s3://logs/large/00.csv`: its header is another" in error
+    assert 16 << 10 not in sizes()
+
+
 def test_only_wanted_columns_of_parquet_are_asked_for(s3, proxy, through_proxy, table):
     sink = io.BytesIO()
     pyarrow.parquet.write_table(table, sink, row_group_size=100_000, compression="none")

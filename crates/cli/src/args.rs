@@ -102,7 +102,7 @@ pub struct RunArgs {
     #[arg(long, visible_alias = "explain")]
     pub dry_run: bool,
     /// Write the partial table, to be merged later, instead of the result
-    #[arg(long, value_name = "OUT", conflicts_with_all = ["output", "format", "max_files"])]
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["output", "format", "max_files", "sink_exec"])]
     pub partial: Option<PathBuf>,
     #[command(flatten)]
     pub sink: SinkArgs,
@@ -125,7 +125,7 @@ pub struct MergeArgs {
     #[arg(value_name = "PARTIAL", required = true)]
     pub partials: Vec<PathBuf>,
     /// Write one partial table of them all, instead of the result
-    #[arg(long, value_name = "OUT", conflicts_with_all = ["output", "format", "max_files"])]
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["output", "format", "max_files", "sink_exec"])]
     pub partial: Option<PathBuf>,
     #[command(flatten)]
     pub sink: SinkArgs,
@@ -315,6 +315,10 @@ pub struct SourceArgs {
     /// Column types that override the inferred ones: 'id BIGINT, ts TIMESTAMP'
     #[arg(long, value_name = "COLUMNS")]
     pub schema: Option<String>,
+    /// Whether the files may have different columns: union, by name, or same, in which case only
+    /// the first file is looked at beforehand [default: union]
+    #[arg(long, value_name = "union|same")]
+    pub layouts: Option<String>,
     /// A string that means null, besides the empty field (repeatable)
     #[arg(long, value_name = "STRING")]
     pub null: Vec<String>,
@@ -344,6 +348,10 @@ pub struct SourceArgs {
     /// length: RFC 6587) [default: lines]
     #[arg(long, value_name = "lines|octets")]
     pub framing: Option<String>,
+    /// A program that each file's bytes go through before they are read (repeatable: the program,
+    /// then each of its arguments)
+    #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
+    pub source_exec: Vec<String>,
     #[command(flatten)]
     pub storage: StorageArgs,
 }
@@ -359,7 +367,7 @@ pub struct SinkArgs {
     /// Write to a file, or to one file per value with columns in braces: 'out/{day}.csv'
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<String>,
-    /// text, csv, tsv, json, parquet or arrow [default: the file's suffix; text on a terminal,
+    /// text, csv, tsv, json, parquet, arrow or rowfile [default: the file's suffix; text on a terminal,
     /// else csv]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
@@ -369,6 +377,10 @@ pub struct SinkArgs {
     /// The most files that a name with columns may stand for [default: 10000]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub max_files: Option<usize>,
+    /// A program that each file's bytes go through once they are in the format (repeatable: the
+    /// program, then each of its arguments)
+    #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
+    pub sink_exec: Vec<String>,
 }
 
 /// What a run may take, and what it tells.

@@ -70,6 +70,40 @@ pub enum Error {
         /// What to do about it.
         hint: Option<String>,
     },
+    /// A program of the user's failed.
+    #[error("`{program}` {reason}{}{}", On(file), Said(said))]
+    Program {
+        /// Its name.
+        program: String,
+        /// The file that it worked on; empty if it was given none.
+        file: String,
+        /// How it ended: `ended with status 3`.
+        reason: String,
+        /// The last of what it wrote to standard error.
+        said: String,
+    },
+    /// A reader or writer that the program around has registered failed.
+    #[error("cannot {action} `{path}` as `{format}`: {source}")]
+    Format {
+        /// The format.
+        format: String,
+        /// `read` or `write`.
+        action: &'static str,
+        /// The file.
+        path: String,
+        /// Its error, as it gave it.
+        source: crate::formats::Failure,
+    },
+    /// A rowfile that is damaged, or that this release does not read.
+    #[error("`{path}` cannot be read: {reason}{}", Hint(hint))]
+    Rowfile {
+        /// The file.
+        path: String,
+        /// What is wrong, and where.
+        reason: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
     /// Input bytes that are not what their format demands, beyond single records.
     #[error("`{path}` is damaged{}: {reason}{}", At(offset), Hint(hint))]
     Corrupt {
@@ -78,6 +112,18 @@ pub enum Error {
         /// Where in the file, in bytes, if known.
         offset: Option<u64>,
         /// What was expected and what was found.
+        reason: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// Files of one source that do not make one table.
+    #[error("`{path}` does not go with `{other}`: {reason}{}", Hint(hint))]
+    Differ {
+        /// The file at fault: the later one.
+        path: String,
+        /// The file that it differs from.
+        other: String,
+        /// In what it differs, naming the column.
         reason: String,
         /// What to do about it.
         hint: Option<String>,
@@ -198,6 +244,28 @@ impl fmt::Display for Hint<'_> {
     }
 }
 
+struct On<'a>(&'a str);
+
+impl fmt::Display for On<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            "" => Ok(()),
+            file => write!(f, ", working on `{file}`,"),
+        }
+    }
+}
+
+struct Said<'a>(&'a str);
+
+impl fmt::Display for Said<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            "" => f.write_str(" and said nothing on standard error"),
+            said => write!(f, " and said:\n{said}"),
+        }
+    }
+}
+
 struct At<'a>(&'a Option<u64>);
 
 impl fmt::Display for At<'_> {
@@ -255,6 +323,11 @@ impl Error {
     /// The operating system's refusal to do `action` to `path`.
     pub fn io(action: &'static str, path: impl AsRef<Path>, source: std::io::Error) -> Self {
         let path = path.as_ref().display().to_string();
+        // One of ours that came through `Read` or `Write`.
+        let source = match source.downcast::<Error>() {
+            Ok(ours) => return ours,
+            Err(source) => source,
+        };
         match source.kind() {
             std::io::ErrorKind::BrokenPipe => Error::ClosedPipe,
             std::io::ErrorKind::NotFound if action == "read" => {

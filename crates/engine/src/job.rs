@@ -14,6 +14,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::error::{Error, Result};
+use crate::program::Program;
 use crate::query::{NamedSource, Query, schema_from_sql};
 use crate::remote::StorageOptions;
 use crate::sink::SinkSpec;
@@ -247,17 +248,34 @@ fn sources(root: &mut Section) -> Result<Vec<NamedSource>> {
         let place = node.place.clone();
         let mut section = root.section(node, "source")?;
         let name = section.text("name")?;
+        let exec = exec(&mut section)?;
         let spec = SourceSpec {
-            url: section.required_text("url", &place)?,
+            // A program may give its bytes without being given any.
+            url: match &exec {
+                Some(_) => section.text("url")?.unwrap_or_default(),
+                None => section.required_text("url", &place)?,
+            },
+            exec,
             format: section.parsed_with("format", str::parse)?,
             schema: section.parsed_with("schema", schema_from_sql)?,
+            layouts: section.parsed_with("layouts", str::parse)?,
             options: match section.take("options") {
                 Some(node) => options(section.section(node, "source.options")?)?,
                 None => TextOptions::default(),
             },
             storage_options: storage_options(&mut section, "source.storage_options")?,
+            given: None,
         };
-        section.finish(&["name", "url", "format", "schema", "options", "storage_options"])?;
+        section.finish(&[
+            "name",
+            "url",
+            "format",
+            "schema",
+            "layouts",
+            "exec",
+            "options",
+            "storage_options",
+        ])?;
         let Some(name) = name.or_else(|| (!several).then(|| SOURCE_NAME.to_owned())) else {
             return Err(root.error_at(
                 &place,
@@ -272,6 +290,18 @@ fn sources(root: &mut Section) -> Result<Vec<NamedSource>> {
         sources.push(NamedSource { name, spec });
     }
     Ok(sources)
+}
+
+/// The program that bytes go through.
+fn exec(section: &mut Section) -> Result<Option<Program>> {
+    let Some(place) = section.tree.get("exec").map(|node| node.place.clone()) else {
+        return Ok(None);
+    };
+    let words = section.texts("exec")?.unwrap_or_default();
+    Program::new(words).map(Some).map_err(|error| match error {
+        Error::Usage { message, hint } => section.error_at(&place, message, hint.as_deref()),
+        other => other,
+    })
 }
 
 fn options(mut section: Section) -> Result<TextOptions> {
@@ -394,8 +424,10 @@ fn sink(root: &mut Section) -> Result<Option<SinkSpec>> {
     sink.overwrite = section.boolean("overwrite")?.unwrap_or(sink.overwrite);
     sink.max_files = section.count("max_files")?.unwrap_or(sink.max_files);
     sink.null = section.text("null")?;
+    sink.exec = exec(&mut section)?;
     sink.storage_options = storage_options(&mut section, "sink.storage_options")?;
-    section.finish(&["url", "format", "overwrite", "max_files", "null", "storage_options"])?;
+    let known = ["url", "format", "overwrite", "max_files", "null", "exec", "storage_options"];
+    section.finish(&known)?;
     Ok(Some(sink))
 }
 
@@ -495,6 +527,10 @@ impl Node {
 struct Tree(Vec<(String, Node)>);
 
 impl Tree {
+    fn get(&self, key: &str) -> Option<&Node> {
+        self.0.iter().find(|(name, _)| name == key).map(|(_, node)| node)
+    }
+
     fn into_json(self) -> serde_json::Value {
         let entries = self.0.into_iter();
         entries.map(|(key, node)| (key, node.value.into_json())).collect()
@@ -1009,7 +1045,7 @@ threads = 2
             (
                 "[source]\nurl = 'a.csv'\n\nfromat = 'csv'",
                 "job.toml:4: unknown key `fromat` in `[source]`; did you mean `format`?\n\
-                 keys: name, url, format, schema, options, storage_options",
+                 keys: name, url, format, schema, layouts, options, storage_options",
             ),
             (
                 "source.url = 'a'\n[tabels]\nn = 'count()'",
@@ -1127,7 +1163,7 @@ threads = 2
                 "source.fromat",
                 "csv",
                 "--set source.fromat=csv: unknown key `fromat` in `[source]`; did you mean \
-                 `format`?\nkeys: name, url, format, schema, options, storage_options",
+                 `format`?\nkeys: name, url, format, schema, layouts, options, storage_options",
             ),
             (text, "name.x", "1", "--set name.x=1: `name` must be a string, not a table"),
             (text, "source.url.x", "1", "--set `source.url.x`: `url` is a string, not a table"),

@@ -1,6 +1,6 @@
 //! Partial tables on disk: groups and states that another run can merge.
 //!
-//! A partial table holds the query it belongs to, the schema of the source it was planned
+//! A partial table holds the query it belongs to, the schemas of the sources it was planned
 //! against, the groups with their states, and the coverage of the run that made it. Merging
 //! plans the query again over that schema, with no files, and so finds the same spec and the
 //! same finish; states of another spec are refused. The layout, byte by byte, is in
@@ -9,6 +9,7 @@
 //! ```text
 //!   "TIDEPART"  version
 //!   section: 'H' length crc32 │ Arrow IPC stream: the source's schema, the query in its metadata
+//!   section: 'S' length crc32 │ Arrow IPC stream: the schema of a source that was joined     (any number)
 //!   section: 'G' length crc32 │ Arrow IPC stream: one batch of keys and states        (any number)
 //!   section: 'E' length crc32 │ JSON: the coverage                                    (the end)
 //! ```
@@ -34,10 +35,12 @@ use crate::table::merge::slices;
 
 const MAGIC: &[u8; 8] = b"TIDEPART";
 
-/// The version of the layout.
-pub const VERSION: u32 = 1;
+/// The version of the layout. A table without joined sources is written as version 1, which
+/// has no 'S' section and is otherwise the same.
+pub const VERSION: u32 = 2;
 
 const HEADER: u8 = b'H';
+const JOINED: u8 = b'S';
 const GROUPS: u8 = b'G';
 const END: u8 = b'E';
 
@@ -46,10 +49,12 @@ const END: u8 = b'E';
 pub struct Header {
     /// The query.
     pub sql: String,
-    /// The name that the query knows its source by.
+    /// The name that the query knows the source by which was read in splits.
     pub source: String,
-    /// The source's schema.
+    /// That source's schema.
     pub schema: SchemaRef,
+    /// Name and schema of each further source.
+    pub others: Vec<(String, SchemaRef)>,
     /// A line per key and state.
     pub tables: Vec<String>,
 }
@@ -69,18 +74,32 @@ impl<W: Write> PartialWriter<W> {
     pub fn new(out: W, path: &Path, header: &Header) -> Result<Self> {
         let mut writer = PartialWriter { out, bytes: 0, path: path.display().to_string() };
         let mut start = MAGIC.to_vec();
-        start.extend(VERSION.to_le_bytes());
+        let version = if header.others.is_empty() { 1 } else { VERSION };
+        start.extend(version.to_le_bytes());
         writer.put(&start)?;
         let metadata = HashMap::from([
             ("tidemill.sql".to_string(), header.sql.clone()),
             ("tidemill.source".to_string(), header.source.clone()),
             ("tidemill.tables".to_string(), header.tables.join("\n")),
         ]);
-        let schema = Schema::new_with_metadata(header.schema.fields().clone(), metadata);
+        writer.schema(HEADER, &header.schema, metadata)?;
+        for (name, schema) in &header.others {
+            let metadata = HashMap::from([("tidemill.source".to_string(), name.clone())]);
+            writer.schema(JOINED, schema, metadata)?;
+        }
+        Ok(writer)
+    }
+
+    fn schema(
+        &mut self,
+        kind: u8,
+        schema: &Schema,
+        metadata: HashMap<String, String>,
+    ) -> Result<()> {
+        let schema = Schema::new_with_metadata(schema.fields().clone(), metadata);
         let mut stream = StreamWriter::try_new(Vec::new(), &schema)?;
         stream.finish()?;
-        writer.section(HEADER, &stream.into_inner()?)?;
-        Ok(writer)
+        self.section(kind, &stream.into_inner()?)
     }
 
     /// Appends groups.
@@ -138,6 +157,8 @@ pub struct PartialReader {
     left: u64,
     at: u64,
     header: Header,
+    /// The section behind the header, which was read to see that it is no schema.
+    ahead: Option<(u8, Vec<u8>)>,
     coverage: Option<Coverage>,
 }
 
@@ -154,11 +175,13 @@ impl PartialReader {
             sql: String::new(),
             source: String::new(),
             schema: Arc::new(Schema::empty()),
+            others: Vec::new(),
             tables: Vec::new(),
         };
         let file = BufReader::with_capacity(1 << 20, file);
         let path = path.to_path_buf();
-        let mut reader = PartialReader { path, file, left, at: 0, header, coverage: None };
+        let mut reader =
+            PartialReader { path, file, left, at: 0, header, ahead: None, coverage: None };
         let mut start = [0; 12];
         if reader.left < start.len() as u64 {
             return Err(reader.corrupt("it is too short for a partial table"));
@@ -169,8 +192,8 @@ impl PartialReader {
             return Err(reader.corrupt_with("it is no partial table", Some(hint)));
         }
         let version = u32::from_le_bytes([start[8], start[9], start[10], start[11]]);
-        if version != VERSION {
-            let reason = format!("it is of version {version}; this release reads {VERSION}");
+        if !(1..=VERSION).contains(&version) {
+            let reason = format!("it is of version {version}; this release reads 1 to {VERSION}");
             let hint = (version > VERSION).then_some("use a newer tidemill");
             return Err(reader.corrupt_with(&reason, hint));
         }
@@ -179,7 +202,15 @@ impl PartialReader {
             return Err(reader.corrupt("its header is missing"));
         }
         reader.header = reader.parse_header(&content)?;
-        Ok(reader)
+        loop {
+            let (kind, content) = reader.section()?;
+            if kind != JOINED || version == 1 {
+                reader.ahead = Some((kind, content));
+                return Ok(reader);
+            }
+            let (entries, schema) = reader.parse_schema(&content)?;
+            reader.header.others.push((reader.entry(&entries, "tidemill.source")?, schema));
+        }
     }
 
     /// What it is of.
@@ -200,7 +231,10 @@ impl PartialReader {
         if self.coverage.is_some() {
             return Ok(None);
         }
-        let (kind, content) = self.section()?;
+        let (kind, content) = match self.ahead.take() {
+            Some(section) => section,
+            None => self.section()?,
+        };
         match kind {
             GROUPS => {
                 let unreadable = |e| self.corrupt(&format!("groups cannot be read: {e}"));
@@ -224,19 +258,28 @@ impl PartialReader {
     }
 
     fn parse_header(&self, content: &[u8]) -> Result<Header> {
+        let (entries, schema) = self.parse_schema(content)?;
+        let tables = self.entry(&entries, "tidemill.tables")?;
+        Ok(Header {
+            sql: self.entry(&entries, "tidemill.sql")?,
+            source: self.entry(&entries, "tidemill.source")?,
+            schema,
+            others: Vec::new(),
+            tables: tables.lines().map(str::to_string).collect(),
+        })
+    }
+
+    /// A schema and its metadata.
+    fn parse_schema(&self, content: &[u8]) -> Result<(HashMap<String, String>, SchemaRef)> {
         let unreadable = |e| self.corrupt(&format!("its header cannot be read: {e}"));
         let stream = StreamReader::try_new(content, None).map_err(unreadable)?;
         let schema = stream.schema();
-        let entry = |key: &str| {
-            let missing = || self.corrupt(&format!("its header lacks `{key}`"));
-            schema.metadata().get(key).cloned().ok_or_else(missing)
-        };
-        Ok(Header {
-            sql: entry("tidemill.sql")?,
-            source: entry("tidemill.source")?,
-            tables: entry("tidemill.tables")?.lines().map(str::to_string).collect(),
-            schema: Arc::new(Schema::new(schema.fields().clone())),
-        })
+        Ok((schema.metadata().clone(), Arc::new(Schema::new(schema.fields().clone()))))
+    }
+
+    fn entry(&self, entries: &HashMap<String, String>, key: &str) -> Result<String> {
+        let missing = || self.corrupt(&format!("its header lacks `{key}`"));
+        entries.get(key).cloned().ok_or_else(missing)
     }
 
     fn section(&mut self) -> Result<(u8, Vec<u8>)> {

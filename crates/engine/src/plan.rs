@@ -1,8 +1,8 @@
 //! Which way a query goes: split into map, tables and finish, or left to DataFusion.
 //!
-//! DataFusion parses, type-checks and optimises the SQL. If the optimised plan reads one
-//! source once and has an aggregation over nothing but per-record steps, that aggregation is
-//! cut out: what is below it becomes the *map* (run per split), the aggregation itself the
+//! DataFusion parses, type-checks and optimises the SQL. If the optimised plan has an
+//! aggregation over nothing but per-record steps of one source, small others being joined to
+//! it ([`sides`](crate::sides)), that aggregation is cut out: what is below it becomes the *map* (run per split), the aggregation itself the
 //! *tables* (our states), and what is above it the *finish* (run once, by DataFusion, over
 //! the finished table). Distinct counts work because the optimiser turns them into two
 //! aggregations, the lower of which is a grouping without states. A query without any
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, ScalarValue};
+use datafusion::common::{Column, DFSchema, ScalarValue, TableReference};
 use datafusion::datasource::{TableProvider, provider_as_source};
 use datafusion::logical_expr::expr::{AggregateFunction, Alias};
 use datafusion::logical_expr::{
@@ -23,6 +23,7 @@ use tidemill_sketch::HllParams;
 
 use crate::error::{Error, Result};
 use crate::functions::{Added, parse_ranks};
+use crate::sides::{Side, Sides};
 use crate::table::{Aggregate, Function, TableSpec, supports};
 
 /// An optimised query, taken apart.
@@ -31,6 +32,10 @@ pub enum Route {
     Tables(Tables),
     /// A map and perhaps a limit; rows in the order of the input.
     Rows {
+        /// The source that is read in splits.
+        stream: TableReference,
+        /// What is joined to it.
+        sides: Vec<Side>,
         /// The per-record plan.
         map: LogicalPlan,
         /// Rows to leave out first.
@@ -45,8 +50,12 @@ pub enum Route {
     },
 }
 
-/// A query whose core is one aggregation over one source.
+/// A query whose core is one aggregation over one source, to which others may be joined.
 pub struct Tables {
+    /// The source that is read in splits.
+    pub stream: TableReference,
+    /// What is joined to it.
+    pub sides: Vec<Side>,
     /// Keys, arguments and filters per record.
     pub map: LogicalPlan,
     /// What is kept per group.
@@ -54,45 +63,54 @@ pub struct Tables {
     core: AggregateNode,
 }
 
-/// Takes an optimised plan apart.
-pub fn route(plan: &LogicalPlan) -> Result<Route> {
-    let mut scans = 0;
-    plan.apply_with_subqueries(|node| {
-        scans += usize::from(matches!(node, LogicalPlan::TableScan(_)));
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    if scans != 1 {
-        let why = match scans {
-            0 => "the query reads no source".to_string(),
-            _ => "the query reads sources more than once (a join, union or subquery)".to_string(),
-        };
-        return Ok(Route::Engine { why });
-    }
+/// Takes an optimised plan apart along its stream, the source that is read in splits; or says
+/// why it has none.
+///
+/// # Errors
+/// As DataFusion's tree walk and plan builder.
+pub fn route(plan: &LogicalPlan, stream: &Result<TableReference, String>) -> Result<Route> {
+    let stream = match stream {
+        Ok(stream) => stream,
+        Err(why) => return Ok(Route::Engine { why: why.clone() }),
+    };
     let mut core = None;
+    let mut failure = None;
     plan.apply(|node| {
-        if let LogicalPlan::Aggregate(aggregate) = node
-            && is_per_record(&aggregate.input)
-        {
-            core = Some(aggregate.clone());
+        if let LogicalPlan::Aggregate(aggregate) = node {
+            let mut sides = Sides::new(stream);
+            match sides.per_record(&aggregate.input, None) {
+                Ok(Some(input)) => core = Some((aggregate.clone(), input, sides.found)),
+                Ok(None) => return Ok(TreeNodeRecursion::Continue),
+                Err(error) => failure = Some(error),
+            }
             return Ok(TreeNodeRecursion::Stop);
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
+    if let Some(error) = failure {
+        return Err(error);
+    }
     match core {
-        Some(core) => match spec_of(&core)? {
-            Ok((map, spec)) => Ok(Route::Tables(Tables { map, spec, core })),
+        Some((core, input, sides)) => match spec_of(&core, &input)? {
+            Ok((map, spec)) => {
+                let stream = stream.clone();
+                Ok(Route::Tables(Tables { stream, sides, map, spec, core }))
+            }
             Err(why) => Ok(Route::Engine { why }),
         },
-        None => Ok(rows_of(plan)),
+        None => rows_of(plan, stream),
     }
 }
 
-fn rows_of(plan: &LogicalPlan) -> Route {
-    if is_per_record(plan) {
-        return Route::Rows { map: plan.clone(), skip: 0, fetch: None };
-    }
-    if let Some((map, skip, fetch)) = limited(plan) {
-        return Route::Rows { map, skip, fetch };
+fn rows_of(plan: &LogicalPlan, stream: &TableReference) -> Result<Route> {
+    let mut sides = Sides::new(stream);
+    let rows = match sides.per_record(plan, None)? {
+        Some(map) => Some((map, 0, None)),
+        None => limited(plan, &mut sides)?,
+    };
+    if let Some((map, skip, fetch)) = rows {
+        let (stream, sides) = (stream.clone(), sides.found);
+        return Ok(Route::Rows { stream, sides, map, skip, fetch });
     }
     let mut why = "the query has a step that is neither per record nor one aggregation";
     // The first such step has the say; a walk that fails leaves the general word.
@@ -100,58 +118,42 @@ fn rows_of(plan: &LogicalPlan) -> Route {
         why = match node {
             LogicalPlan::Sort(_) => "the query sorts rows that are not aggregated",
             LogicalPlan::Window(_) => "the query has a window function",
+            LogicalPlan::Union(_) => "the query has a UNION",
+            LogicalPlan::Join(_) => "the query has a join that is not made record by record",
             _ => return Ok(TreeNodeRecursion::Continue),
         };
         Ok(TreeNodeRecursion::Stop)
     });
-    Route::Engine { why: why.to_string() }
+    Ok(Route::Engine { why: why.to_string() })
 }
 
 /// A per-record plan without its limit, and the limit. The optimiser moves a limit below the
 /// steps that give a row for each row.
-fn limited(plan: &LogicalPlan) -> Option<(LogicalPlan, usize, Option<usize>)> {
+fn limited(
+    plan: &LogicalPlan,
+    sides: &mut Sides<'_>,
+) -> Result<Option<(LogicalPlan, usize, Option<usize>)>> {
     match plan {
-        LogicalPlan::Limit(limit) if is_per_record_but_for_fetch(&limit.input) => {
-            match (limit.get_skip_type(), limit.get_fetch_type()) {
-                (Ok(SkipType::Literal(skip)), Ok(FetchType::Literal(fetch))) => {
-                    Some(((*limit.input).clone(), skip, fetch))
-                }
-                _ => None,
+        LogicalPlan::Limit(limit) => match (limit.get_skip_type(), limit.get_fetch_type()) {
+            (Ok(SkipType::Literal(skip)), Ok(FetchType::Literal(fetch))) => {
+                let rows = fetch.map(|fetch| fetch.saturating_add(skip));
+                let map = sides.per_record(&limit.input, rows)?;
+                Ok(map.map(|map| (map, skip, fetch)))
             }
-        }
+            _ => Ok(None),
+        },
         LogicalPlan::Projection(_) | LogicalPlan::SubqueryAlias(_) => {
-            let (map, skip, fetch) = limited(plan.inputs().first()?)?;
-            let map = plan.with_new_exprs(plan.expressions(), vec![map]).ok()?;
-            Some((map, skip, fetch))
+            let [input] = plan.inputs()[..] else { return Ok(None) };
+            let Some((map, skip, fetch)) = limited(input, sides)? else { return Ok(None) };
+            let map = plan.with_new_exprs(plan.expressions(), vec![map])?;
+            Ok(Some((map, skip, fetch)))
         }
-        _ => None,
+        _ => Ok(None),
     }
 }
 
-/// Whether every step looks at one record alone, from the source up.
-fn is_per_record(plan: &LogicalPlan) -> bool {
-    !fetches(plan) && is_per_record_but_for_fetch(plan)
-}
-
-fn fetches(plan: &LogicalPlan) -> bool {
-    plan.exists(|node| Ok(matches!(node, LogicalPlan::TableScan(scan) if scan.fetch.is_some())))
-        .unwrap_or(true)
-}
-
-fn is_per_record_but_for_fetch(plan: &LogicalPlan) -> bool {
-    let step = match plan {
-        LogicalPlan::TableScan(_) => return true,
-        LogicalPlan::Projection(_)
-        | LogicalPlan::Filter(_)
-        | LogicalPlan::SubqueryAlias(_)
-        | LogicalPlan::Unnest(_) => plan,
-        _ => return false,
-    };
-    step.inputs().into_iter().all(is_per_record_but_for_fetch)
-}
-
 /// What a map's plan does over many records, for a job file's `[map] sql`; none where it
-/// looks at one record at a time. Joins are let through: they run on DataFusion's path.
+/// looks at one record at a time. Joins are let through.
 pub fn refusal_of_map(plan: &LogicalPlan) -> Option<&'static str> {
     let mut refusal = None;
     let walked = plan.apply(|node| {
@@ -169,9 +171,12 @@ pub fn refusal_of_map(plan: &LogicalPlan) -> Option<&'static str> {
 }
 
 /// The map and the spec of an aggregation, or why our states cannot hold it.
-fn spec_of(core: &AggregateNode) -> Result<Result<(LogicalPlan, Arc<TableSpec>), String>> {
-    let input = &core.input;
-    let schema = input.schema();
+/// `input` is the aggregation's input as it is read.
+fn spec_of(
+    core: &AggregateNode,
+    input: &LogicalPlan,
+) -> Result<Result<(LogicalPlan, Arc<TableSpec>), String>> {
+    let schema = core.input.schema();
     let output = core.schema.fields();
     if core.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_))) {
         return Ok(Err("the query has GROUPING SETS, CUBE or ROLLUP".into()));
@@ -225,9 +230,9 @@ fn spec_of(core: &AggregateNode) -> Result<Result<(LogicalPlan, Arc<TableSpec>),
     });
     let map = if columns.is_empty() {
         // `count(*)` alone needs no columns, only the number of rows.
-        Arc::unwrap_or_clone(Arc::clone(input))
+        input.clone()
     } else {
-        LogicalPlanBuilder::from((**input).clone()).project(named.collect::<Vec<_>>())?.build()?
+        LogicalPlanBuilder::from(input.clone()).project(named.collect::<Vec<_>>())?.build()?
     };
     Ok(Ok((map, Arc::new(TableSpec::new(keys, aggregates)))))
 }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, UInt64Array};
+use arrow::array::{Array, ArrayRef, BooleanArray, UInt64Array, new_null_array};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::pruning::PruningStatistics;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -23,7 +23,7 @@ use tidemill_text::{Comparison, Constant, Predicate, Test};
 
 use crate::error::Result;
 use crate::source::parts::{Parts, Used};
-use crate::source::{Source, Split};
+use crate::source::{FileColumn, Source, Split};
 
 /// The source's splits without the row groups that `filters` rule out.
 ///
@@ -37,7 +37,7 @@ pub fn splits(source: &Source, filters: &[Expr]) -> Result<Vec<Split>> {
     for file in 0..source.files().len() {
         let kept = source.parquet_metadata(file).and_then(|metadata| {
             // Where statistics cannot be judged, everything is read.
-            predicate.prune(&RowGroups { metadata, schema: source.schema() }).ok()
+            predicate.prune(&RowGroups { source, file, metadata }).ok()
         });
         kept_of_file.push(kept);
     }
@@ -188,25 +188,62 @@ fn path(expr: &Expr) -> Option<(String, Vec<String>)> {
 }
 
 /// A file's row groups as containers with statistics.
+///
+/// Statistics are those of the file's own column, turned into the type that the column has in the
+/// source: of a file in which it is narrower, ordered alike. A column that the file does not have
+/// is null in all rows, and a folder's is the same in all of them.
 struct RowGroups<'a> {
+    source: &'a Source,
+    file: usize,
     metadata: &'a ParquetMetaData,
-    schema: &'a SchemaRef,
 }
 
 impl RowGroups<'_> {
-    fn converter(&self, column: &Column) -> Option<StatisticsConverter<'_>> {
-        let schema = self.metadata.file_metadata().schema_descr();
-        StatisticsConverter::try_new(&column.name, self.schema, schema).ok()
+    fn column(&self, column: &Column) -> Option<(usize, FileColumn<'_>)> {
+        let index = self.source.schema().index_of(&column.name).ok()?;
+        Some((index, self.source.column_of(self.file, index)?))
+    }
+
+    fn converter<'a>(
+        &'a self,
+        column: &'a Column,
+        schema: &'a SchemaRef,
+    ) -> Option<StatisticsConverter<'a>> {
+        let own = self.metadata.file_metadata().schema_descr();
+        let converter = StatisticsConverter::try_new(&column.name, schema, own).ok()?;
+        // A writer that counts no nulls may have written some.
+        Some(converter.with_missing_null_counts_as_zero(false))
+    }
+
+    fn bounds(
+        &self,
+        column: &Column,
+        of: impl Fn(&StatisticsConverter<'_>) -> Option<ArrayRef>,
+    ) -> Option<ArrayRef> {
+        match self.column(column)? {
+            (_, FileColumn::Key(key)) => {
+                self.source.key_values(self.file, key, self.num_containers()).ok()
+            }
+            (index, FileColumn::Missing) => {
+                let data_type = self.source.schema().field(index).data_type();
+                Some(new_null_array(data_type, self.num_containers()))
+            }
+            (_, FileColumn::Own { keeps_order: false, .. }) => None,
+            (index, FileColumn::Own { schema, .. }) => {
+                let found = of(&self.converter(column, schema)?)?;
+                self.source.as_in_source(index, &found)
+            }
+        }
     }
 }
 
 impl PruningStatistics for RowGroups<'_> {
     fn min_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.converter(column)?.row_group_mins(self.metadata.row_groups()).ok()
+        self.bounds(column, |own| own.row_group_mins(self.metadata.row_groups()).ok())
     }
 
     fn max_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.converter(column)?.row_group_maxes(self.metadata.row_groups()).ok()
+        self.bounds(column, |own| own.row_group_maxes(self.metadata.row_groups()).ok())
     }
 
     fn num_containers(&self) -> usize {
@@ -214,8 +251,21 @@ impl PruningStatistics for RowGroups<'_> {
     }
 
     fn null_counts(&self, column: &Column) -> Option<ArrayRef> {
-        let counts = self.converter(column)?.row_group_null_counts(self.metadata.row_groups());
-        counts.ok().map(|counts| Arc::new(counts) as ArrayRef)
+        match self.column(column)? {
+            (_, FileColumn::Key(key)) => {
+                let value = self.source.key_values(self.file, key, 1).ok()?;
+                if value.is_null(0) {
+                    return self.row_counts();
+                }
+                Some(Arc::new(UInt64Array::from(vec![0; self.num_containers()])))
+            }
+            (_, FileColumn::Missing) => self.row_counts(),
+            (_, FileColumn::Own { schema, .. }) => {
+                let own = self.converter(column, schema)?;
+                let counts = own.row_group_null_counts(self.metadata.row_groups());
+                counts.ok().map(|counts| Arc::new(counts) as ArrayRef)
+            }
+        }
     }
 
     fn row_counts(&self) -> Option<ArrayRef> {

@@ -4,7 +4,7 @@
 //! and decides by which [route](crate::plan) it runs. Nothing is read before [`Plan::run`]
 //! but what finding the schema takes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -47,6 +47,7 @@ use crate::remote::Budget;
 use crate::remote::location::shown;
 use crate::rows::Rows;
 use crate::scan::{RunState, Scan, SourceTable, external};
+use crate::sides::{self, Side};
 use crate::sink::StagedFile;
 use crate::source::{MaxBad, Rejects, Source, SourceSpec, standard_input};
 use crate::table::Table;
@@ -180,7 +181,13 @@ pub struct Plan {
     logical: LogicalPlan,
     schema: SchemaRef,
     route: Route,
+    /// Whether no side of a join may fit in memory.
+    joins_large: bool,
 }
+
+/// One part in so many of the budget is for tables that are held whole. By the estimate before
+/// they are read they must fit in half of it.
+const HELD_SHARE: u64 = 8;
 
 impl Plan {
     /// Opens the sources and plans the query.
@@ -232,16 +239,18 @@ impl Plan {
                 ));
             }
         }
-        Self::with_tables(query, settings, rejects, context, statement, tables)
+        Self::with_tables(query, settings, rejects, context, statement, tables, None)
     }
 
-    pub(crate) fn with_tables(
+    /// Plans over tables; `stream` is the one that was read in splits, where that is settled.
+    fn with_tables(
         query: &Query,
         settings: &Settings,
         rejects: Arc<Rejects>,
         context: SessionContext,
         statement: Statement,
         tables: Vec<(String, Arc<SourceTable>)>,
+        stream: Option<&str>,
     ) -> Result<Self> {
         let state = context.state();
         let logical = block_on(state.statement_to_plan(statement))?;
@@ -251,10 +260,29 @@ impl Plan {
         let used = Arc::new(prune::used(&logical)?);
         tables.iter().for_each(|(_, table)| table.set_used(&used));
         let logical = state.optimize(&logical)?;
-        let route = route(&logical)?;
+        let scanned = sides::scanned(&logical)?;
+        let table_of = |name: &TableReference| {
+            let found = tables.iter().find(|(table, _)| table == name.table());
+            found.and_then(|(_, table)| table.source())
+        };
+        let stream = match stream {
+            Some(name) => scanned
+                .iter()
+                .find(|table| table.table() == name)
+                .cloned()
+                .ok_or_else(|| "the query does not read the source".to_string()),
+            None => sides::stream_of(
+                &scanned,
+                |name| table_of(name).and_then(|source| sides::estimated_bytes(source)),
+                settings.memory_bytes / HELD_SHARE / 2,
+            ),
+        };
+        let route = route(&logical, &stream)?;
+        // Where two of the sources are too large to be held, a join may have to be, too.
+        let joins_large = stream.is_err() && scanned.len() > 1;
         let query = query.clone();
         let settings = settings.clone();
-        Ok(Plan { query, settings, rejects, context, tables, logical, schema, route })
+        Ok(Plan { query, settings, rejects, context, tables, logical, schema, route, joins_large })
     }
 
     /// The result's columns.
@@ -294,27 +322,31 @@ impl Plan {
             })
             .collect::<Result<_>>()?;
         let text = |plan: &LogicalPlan| self.short(plan.display_indent().to_string());
+        let held = |sides: &[Side]| -> Vec<(String, String)> {
+            let held = sides.iter().enumerate();
+            held.map(|(index, side)| (format!("held {}", index + 1), text(&side.plan))).collect()
+        };
         let (path, why, steps) = match &self.route {
             Route::Tables(parts) => {
-                let empty: Arc<dyn TableProvider> =
-                    Arc::new(Finished::new(parts.finished_schema(), Box::new(std::iter::empty())));
-                (
-                    "partial tables",
-                    "one aggregation over one source".to_string(),
-                    vec![
-                        ("map".to_string(), text(&parts.map)),
-                        ("tables".to_string(), self.short(parts.spec.describe().join("\n"))),
-                        ("finish".to_string(), text(&parts.finish(&self.logical, empty)?)),
-                    ],
-                )
+                let mut steps = held(&parts.sides);
+                steps.push(("map".to_string(), text(&parts.map)));
+                steps.push(("tables".to_string(), self.short(parts.spec.describe().join("\n"))));
+                let finish = self.finish_of_nothing(parts)?;
+                steps.push(("finish".to_string(), text(&finish)));
+                let late = sides::scanned(&finish)?;
+                let beside = self.beside(&parts.stream, &parts.sides, &late);
+                ("partial tables", format!("one aggregation over one source{beside}"), steps)
             }
-            Route::Rows { map, skip, fetch } => {
-                let mut steps = vec![("map".to_string(), text(map))];
+            Route::Rows { stream, sides, map, skip, fetch } => {
+                let mut steps = held(sides);
+                steps.push(("map".to_string(), text(map)));
                 if *skip > 0 || fetch.is_some() {
                     let fetch = fetch.map_or("all".to_string(), |fetch| fetch.to_string());
                     steps.push(("limit".to_string(), format!("skip {skip}, then {fetch}")));
                 }
-                ("rows", "per-record steps alone, in the order of the input".to_string(), steps)
+                let beside = self.beside(stream, sides, &[]);
+                let why = format!("per-record steps alone, in the order of the input{beside}");
+                ("rows", why, steps)
             }
             Route::Engine { why } => {
                 ("datafusion", why.clone(), vec![("plan".to_string(), text(&self.logical))])
@@ -331,24 +363,57 @@ impl Plan {
         })
     }
 
+    /// What is said of the sources besides the stream.
+    fn beside(&self, stream: &TableReference, sides: &[Side], late: &[TableReference]) -> String {
+        let held: BTreeSet<&str> =
+            sides.iter().flat_map(|side| &side.sources).map(String::as_str).collect();
+        let late: BTreeSet<&str> = self.sources_of(late).collect();
+        let mut said = String::new();
+        if self.tables.len() > 1 {
+            said.push_str(&format!(", `{}`", shown(stream.table())));
+        }
+        if !held.is_empty() {
+            said.push_str(&format!("; {} held in memory beside it", in_backticks(held)));
+        }
+        if !late.is_empty() {
+            said.push_str(&format!("; {} read for the finished table", in_backticks(late)));
+        }
+        said
+    }
+
+    /// Those of the tables that are sources.
+    fn sources_of<'a>(&self, tables: &'a [TableReference]) -> impl Iterator<Item = &'a str> {
+        let is_source = |table: &&str| self.tables.iter().any(|(name, _)| name == table);
+        tables.iter().map(TableReference::table).filter(is_source)
+    }
+
+    /// The plan above the aggregation, over no rows.
+    fn finish_of_nothing(&self, parts: &Tables) -> Result<LogicalPlan> {
+        let nothing = Finished::new(parts.finished_schema(), Box::new(std::iter::empty()));
+        parts.finish(&self.logical, Arc::new(nothing))
+    }
+
     /// Runs the query.
     ///
     /// Rows come as they are ready; an aggregation reads its whole input first.
     ///
     /// # Errors
     /// What reading, mapping and merging meet; more may come from the iterator.
-    pub fn run(self) -> Result<Results> {
+    pub fn run(mut self) -> Result<Results> {
+        if let Some(why) = self.fill_sides()? {
+            self.start_over(why)?;
+        }
         let account = self.account(None);
         let schema = Arc::clone(&self.schema);
         let cancel = self.settings.cancel.clone();
         self.tell_progress();
         let inner = match &self.route {
             Route::Tables(parts) => {
-                let merged = self.fold(&parts.map, &parts.spec)?;
+                let merged = self.fold(parts)?;
                 return self.finish(parts, merged, account);
             }
-            Route::Rows { map, skip, fetch } => {
-                let (map, context, scan) = self.per_split(map)?;
+            Route::Rows { stream, map, skip, fetch, .. } => {
+                let (map, context, scan) = self.per_split(stream, map)?;
                 let budget_bytes = self.settings.share(1, 2);
                 let (threads, limits) = (self.settings.threads, (*skip, *fetch));
                 Inner::Rows(Rows::start(
@@ -362,13 +427,66 @@ impl Plan {
                 )?)
             }
             Route::Engine { .. } => Inner::Engine(Background::start(
-                self.context.state(),
+                match self.joins_large {
+                    true => {
+                        let bytes = self.settings.share(1, 2);
+                        session::joining_by_sorting(&self.context.state(), bytes)
+                    }
+                    false => self.context.state(),
+                },
                 self.logical.clone(),
                 self.settings.threads,
                 &cancel,
             )?),
         };
         Ok(Results { schema, inner, account, cancel, ended: false, complete: false })
+    }
+
+    /// Reads what is joined to the stream into memory; says why it cannot be held, where it is
+    /// larger than it seemed.
+    fn fill_sides(&self) -> Result<Option<String>> {
+        let sides = match &self.route {
+            Route::Tables(parts) => &parts.sides,
+            Route::Rows { sides, .. } => sides,
+            Route::Engine { .. } => return Ok(None),
+        };
+        if sides.is_empty() {
+            return Ok(None);
+        }
+        self.tell_progress();
+        let settings = &self.settings;
+        let held_bytes_max = settings.memory_bytes / HELD_SHARE;
+        let mut held_bytes = 0u64;
+        for side in sides {
+            let bytes = settings.share(1, 4);
+            let state = session::in_order(&self.context.state(), bytes, &settings.spill_folder)?;
+            let mut rows = Background::start(state, side.plan.clone(), 1, &settings.cancel)?;
+            let mut batches = Vec::new();
+            while let Some(batch) = rows.next(&settings.cancel)? {
+                let batch = named(batch, side.rows.schema())?;
+                held_bytes += batch.get_array_memory_size() as u64;
+                if held_bytes > held_bytes_max {
+                    return Ok(Some(format!(
+                        "what is joined from {} takes more than the {} of memory that are for \
+                         tables held whole",
+                        in_backticks(side.sources.iter().map(String::as_str)),
+                        coverage::human_bytes(held_bytes_max),
+                    )));
+                }
+                batches.push(batch);
+            }
+            side.rows.fill(batches);
+        }
+        Ok(None)
+    }
+
+    /// Goes DataFusion's way after all, as if nothing had been read.
+    fn start_over(&mut self, why: String) -> Result<()> {
+        self.tables.iter().for_each(|(_, table)| table.forget_scans());
+        self.rejects.start_over()?;
+        self.route = Route::Engine { why };
+        self.joins_large = true;
+        Ok(())
     }
 
     /// Says how the run goes, for the job log.
@@ -427,15 +545,27 @@ impl Plan {
     /// The parts of a query whose table can be kept and merged.
     fn mergeable(&self) -> Result<&Tables> {
         match &self.route {
-            Route::Tables(parts) => Ok(parts),
+            Route::Tables(parts) => {
+                let finish = sides::scanned(&self.finish_of_nothing(parts)?)?;
+                let late: BTreeSet<&str> = self.sources_of(&finish).collect();
+                if late.is_empty() {
+                    return Ok(parts);
+                }
+                Err(Error::usage_hint(
+                    format!(
+                        "{} {} needed to finish the table, and tables are merged and finished \
+                         without their sources",
+                        in_backticks(late.iter().copied()),
+                        if late.len() == 1 { "is" } else { "are" },
+                    ),
+                    "join before the aggregation; or write the finished table, and join that",
+                ))
+            }
             Route::Rows { .. } => Err(Error::usage_hint(
                 "there is no table to keep: the query has no aggregation",
-                "a partial table is of one aggregation over one source",
+                ONE_AGGREGATION,
             )),
-            Route::Engine { why } => Err(Error::usage_hint(
-                format!("the table cannot be merged with others: {why}"),
-                "a partial table is of one aggregation over one source",
-            )),
+            Route::Engine { why } => Err(not_mergeable(why)),
         }
     }
 
@@ -448,7 +578,10 @@ impl Plan {
         let parts = self.mergeable()?;
         self.tell_progress();
         let file = StagedFile::create(out, overwrite, run)?;
-        let merged = self.fold(&parts.map, &parts.spec)?;
+        if let Some(why) = self.fill_sides()? {
+            return Err(not_mergeable(&why));
+        }
+        let merged = self.fold(parts)?;
         self.keep(parts, merged, out, file, None)
     }
 
@@ -460,16 +593,15 @@ impl Plan {
         file: StagedFile,
         of: Option<Coverage>,
     ) -> Result<Coverage> {
-        let (source, table) = self
-            .tables
-            .first()
+        let named = |(name, table): &(String, Arc<SourceTable>)| (name.clone(), table.schema());
+        let (streams, others): (Vec<_>, Vec<_>) =
+            self.tables.iter().map(named).partition(|(name, _)| name == parts.stream.table());
+        let (source, schema) = streams
+            .into_iter()
+            .next()
             .ok_or_else(|| Error::Internal("an aggregation without a source".into()))?;
-        let header = Header {
-            sql: self.query.sql.clone(),
-            source: source.clone(),
-            schema: table.schema(),
-            tables: parts.spec.describe(),
-        };
+        let (sql, tables) = (self.query.sql.clone(), parts.spec.describe());
+        let header = Header { sql, source, schema, others, tables };
         let mut writer = PartialWriter::new(file, out, &header)?;
         while let Some(chunk) = merged.next_chunk()? {
             if chunk.group_count() > 0 {
@@ -485,13 +617,12 @@ impl Plan {
     }
 
     /// A map as a physical plan with a partition per split.
-    fn per_split(&self, map: &LogicalPlan) -> Result<PerSplit> {
+    fn per_split(&self, stream: &TableReference, map: &LogicalPlan) -> Result<PerSplit> {
         let state = session::per_split(&self.context.state());
         let physical = session::physical(&state, map)?;
-        let scan = self
-            .tables
-            .iter()
-            .find_map(|(_, table)| table.scans().pop())
+        let table = self.tables.iter().find(|(name, _)| name == stream.table());
+        let scan = table
+            .and_then(|(_, table)| table.scans().pop())
             .ok_or_else(|| Error::Internal("a map without a source".into()))?;
         let partitions = physical.properties().partitioning.partition_count();
         if partitions != scan.splits().len() {
@@ -503,17 +634,13 @@ impl Plan {
         Ok((physical, state.task_ctx(), scan))
     }
 
-    pub(crate) fn fold(
-        &self,
-        map: &LogicalPlan,
-        spec: &Arc<crate::table::TableSpec>,
-    ) -> Result<Merged> {
-        let (map, context, scan) = self.per_split(map)?;
+    fn fold(&self, parts: &Tables) -> Result<Merged> {
+        let (map, context, scan) = self.per_split(&parts.stream, &parts.map)?;
         let work = Work {
             map,
             context,
             scan,
-            spec,
+            spec: &parts.spec,
             threads: self.settings.threads,
             budget_bytes: self.settings.share(3, 4),
             spill_folder: &self.settings.spill_folder,
@@ -578,15 +705,21 @@ impl Merge {
             rejects: Arc::clone(&rejects),
             ahead: Budget::default(),
         };
-        let empty = Arc::new(SourceTable::without_files(first.schema, run));
-        context.register_table(
-            TableReference::bare(first.source.as_str()),
-            Arc::clone(&empty) as Arc<dyn TableProvider>,
-        )?;
+        let mut tables = Vec::with_capacity(1 + first.others.len());
+        for (name, schema) in [(first.source.clone(), first.schema)].into_iter().chain(first.others)
+        {
+            let empty = Arc::new(SourceTable::without_files(schema, run.clone()));
+            context.register_table(
+                TableReference::bare(name.as_str()),
+                Arc::clone(&empty) as Arc<dyn TableProvider>,
+            )?;
+            tables.push((name, empty));
+        }
         let mut statement = one_select(&query.sql)?;
-        let tables = vec![(first.source, empty)];
         respell(&mut statement, &tables);
-        let plan = Plan::with_tables(&query, settings, rejects, context, statement, tables)?;
+        let stream = Some(first.source.as_str());
+        let plan =
+            Plan::with_tables(&query, settings, rejects, context, statement, tables, stream)?;
         let found = plan.mergeable()?.spec.describe();
         if found != first.tables {
             return Err(Error::Corrupt {
@@ -653,6 +786,19 @@ impl Merge {
         let (merged, coverage) = self.fold()?;
         self.plan.keep(self.plan.mergeable()?, merged, out, file, Some(coverage))
     }
+}
+
+fn in_backticks<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names = names.into_iter().map(|name| format!("`{}`", shown(name)));
+    names.collect::<Vec<_>>().join(", ")
+}
+
+const ONE_AGGREGATION: &str =
+    "a partial table is of one aggregation over one source, to which small ones may be joined";
+
+fn not_mergeable(why: &str) -> Error {
+    let message = format!("the table cannot be merged with others: {why}");
+    Error::usage_hint(message, ONE_AGGREGATION)
 }
 
 /// A complaint about a state, with the file that it is in.

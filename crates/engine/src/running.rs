@@ -11,6 +11,7 @@
 //! the thread is stuck in.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,7 @@ use arrow::datatypes::SchemaRef;
 
 use crate::cancel::Cancel;
 use crate::coverage::Coverage;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, caught, panicked};
 use crate::home::{Home, RunId};
 use crate::job::Limits;
 use crate::jobs::{About, Ending, Recorder};
@@ -348,11 +349,14 @@ pub fn deliver(
     sink: &SinkSpec,
     id: &RunId,
     memory_bytes: u64,
-    look: impl FnMut(u64) -> Result<()>,
+    mut look: impl FnMut(u64) -> Result<()>,
 ) -> Result<Written> {
     // Only here is it known how the output ended.
     let recorder = running.recorder.take();
-    let delivered = write_out(running, sink, id, memory_bytes, look);
+    let delivered = match sink.waits_for_others() {
+        false => write_out(running, sink, id, memory_bytes, &mut look),
+        true => write_out_beside(running, sink, id, memory_bytes, &mut look),
+    };
     running.recorder = recorder;
     let coverage = running.coverage.clone();
     match (&delivered, &coverage) {
@@ -365,12 +369,54 @@ pub fn deliver(
     delivered
 }
 
+/// The same on a thread of its own, so that `look` is called while a program or a writer of
+/// the user's takes its time; its error ends that.
+fn write_out_beside(
+    running: &mut Running,
+    sink: &SinkSpec,
+    id: &RunId,
+    memory_bytes: u64,
+    look: &mut dyn FnMut(u64) -> Result<()>,
+) -> Result<Written> {
+    let cancel = running.cancel.clone();
+    let (rows, mut failure) = (AtomicU64::new(0), None);
+    let written = std::thread::scope(|scope| {
+        let writer = std::thread::Builder::new().name("sink".into()).spawn_scoped(scope, || {
+            let mut note = |written| {
+                rows.fetch_max(written, Ordering::Relaxed);
+                Ok(())
+            };
+            caught(|| write_out(running, sink, id, memory_bytes, &mut note))
+        });
+        let writer = writer.map_err(|e| Error::Io {
+            action: "start",
+            path: "a thread".into(),
+            source: e,
+        })?;
+        while !writer.is_finished() {
+            if failure.is_none()
+                && let Err(error) = look(rows.load(Ordering::Relaxed))
+            {
+                failure = Some(error);
+                cancel.cancel();
+            }
+            std::thread::park_timeout(LOOK / 5);
+        }
+        writer.join().unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
+    });
+    // What was written in spite of it stands.
+    match (written, failure) {
+        (Err(_), Some(error)) => Err(error),
+        (written, _) => written,
+    }
+}
+
 fn write_out(
     running: &mut Running,
     sink: &SinkSpec,
     id: &RunId,
     memory_bytes: u64,
-    mut look: impl FnMut(u64) -> Result<()>,
+    look: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<Written> {
     let schema = running.schema(|| look(0))?;
     let limit = usize::try_from(memory_bytes / 8).unwrap_or(usize::MAX);
@@ -379,7 +425,7 @@ fn write_out(
         look(0)?;
         cancel.check()
     };
-    let mut sink = Sink::create_with(sink, schema, id, limit, &mut wait)?;
+    let mut sink = Sink::create_with(sink, schema, id, limit, &cancel, &mut wait)?;
     loop {
         match running.next(LOOK)? {
             Next::Batch(batch) => {

@@ -23,7 +23,7 @@ use datafusion::physical_plan::stream::{
     RecordBatchReceiverStreamBuilder, RecordBatchStreamAdapter,
 };
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tidemill_text::Predicate;
 
 use crate::cancel::Cancel;
@@ -100,6 +100,15 @@ impl SourceTable {
         *self.used.lock() = Some(Arc::clone(used));
     }
 
+    /// Forgets what was read, for a run that starts over. Whoever still reads is stopped, and
+    /// counts nothing more.
+    pub fn forget_scans(&self) {
+        for scan in self.scans.lock().drain(..) {
+            *scan.is_void.write() = true;
+            scan.stop();
+        }
+    }
+
     /// The scans planned so far; one per mention of the table in a plan.
     pub fn scans(&self) -> Vec<Arc<Scan>> {
         self.scans.lock().clone()
@@ -138,6 +147,11 @@ impl TableProvider for SourceTable {
             Some(columns) => Arc::new(self.schema.project(columns)?),
             None => Arc::clone(&self.schema),
         };
+        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let mut wanted = projection.unwrap_or(&all).iter();
+        if let Some(refusal) = wanted.find_map(|column| source.refusal(*column)) {
+            return Err(external(refusal));
+        }
         let splits = prune::splits(source, filters).map_err(external)?;
         let total_bytes = splits.iter().map(|split| split.bytes).sum();
         let scan = Arc::new(Scan {
@@ -152,6 +166,7 @@ impl TableProvider for SourceTable {
             splits,
             total_bytes,
             done: Done::default(),
+            is_void: RwLock::default(),
         });
         self.run.progress.set_bytes_total(self.run.progress.bytes_total() + total_bytes);
         self.scans.lock().push(Arc::clone(&scan));
@@ -197,6 +212,8 @@ pub struct Scan {
     slots: Vec<Mutex<Slot>>,
     total_bytes: u64,
     done: Done,
+    /// Whether it was forgotten: what it reads is not counted.
+    is_void: RwLock<bool>,
 }
 
 impl fmt::Debug for Scan {
@@ -261,6 +278,10 @@ impl Scan {
     /// # Errors
     /// [`Error::BadRecords`] where its malformed records exceed what is allowed.
     pub fn accept(&self, mut stats: SplitStats) -> Result<()> {
+        let is_void = self.is_void.read();
+        if *is_void {
+            return Ok(());
+        }
         stats.accept(&self.run.rejects)?;
         self.done.splits.fetch_add(1, Ordering::Relaxed);
         self.done.bytes.fetch_add(stats.bytes, Ordering::Relaxed);
@@ -279,6 +300,10 @@ impl Scan {
     /// # Errors
     /// As [`Scan::accept`].
     pub fn accept_part(&self, mut stats: SplitStats, so_far: SoFar) -> Result<()> {
+        let is_void = self.is_void.read();
+        if *is_void {
+            return Ok(());
+        }
         stats.forget_rejected_after(so_far.rejected);
         stats.accept(&self.run.rejects)?;
         self.done.rows.fetch_add(so_far.rows, Ordering::Relaxed);

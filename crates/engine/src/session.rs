@@ -54,8 +54,9 @@ pub fn open(budget_bytes: usize, threads: usize, spill_folder: &Path) -> Result<
     Ok(context)
 }
 
-/// The same session for what is asked of a finished table: one thread, so that rows keep
-/// their order and sums of floats come out alike at each run.
+/// The same session for what is asked of a finished table, and for what is held in memory
+/// beside the stream: one thread, so that rows keep their order and sums of floats come out
+/// alike at each run.
 ///
 /// # Errors
 /// As DataFusion's runtime.
@@ -67,6 +68,7 @@ pub fn in_order(
     let runtime = runtime(budget_bytes.max(FINISH_BYTES_MIN), spill_folder)?;
     let mut state =
         SessionStateBuilder::new_from_existing(state.clone()).with_runtime_env(runtime).build();
+    state.config_mut().set_extension(Arc::new(ScanMode::Pooled(1)));
     let options = state.config_mut().options_mut();
     options.execution.target_partitions = 1;
     options.optimizer.enable_round_robin_repartition = false;
@@ -83,6 +85,25 @@ pub fn per_split(state: &SessionState) -> SessionState {
     options.execution.target_partitions = 1;
     options.optimizer.enable_round_robin_repartition = false;
     options.optimizer.repartition_file_scans = false;
+    // What is joined to the splits stands on the left of its join already, and a filter made
+    // of it would have each split wait for all others.
+    options.optimizer.join_reordering = false;
+    options.optimizer.enable_join_dynamic_filter_pushdown = false;
+    state
+}
+
+/// The same session for joins of which no side may fit in memory: by sorting, which spills.
+pub fn joining_by_sorting(state: &SessionState, budget_bytes: usize) -> SessionState {
+    let mut state = state.clone();
+    let options = state.config_mut().options_mut();
+    options.optimizer.prefer_hash_join = false;
+    // With one partition DataFusion holds a side whatever is preferred.
+    options.execution.target_partitions = options.execution.target_partitions.max(2);
+    // Both sides are sorted by every thread, and each sort keeps so much back for its merge:
+    // an eighth of the budget for all of them.
+    let sorts = 2 * options.execution.target_partitions.max(1);
+    let kept = &mut options.execution.sort_spill_reservation_bytes;
+    *kept = (*kept).min(budget_bytes / 8 / sorts);
     state
 }
 

@@ -29,7 +29,10 @@ fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
         Error::NotFound { .. } => "NotFoundError",
         Error::Exists { .. } => "OutputExistsError",
         Error::Io { .. } | Error::Remote { .. } | Error::Unfinished { .. } => "InputOutputError",
-        Error::Corrupt { .. } | Error::Changed { .. } => "CorruptFileError",
+        Error::Rowfile { .. }
+        | Error::Corrupt { .. }
+        | Error::Differ { .. }
+        | Error::Changed { .. } => "CorruptFileError",
         Error::BadRecords { .. } => "BadRecordError",
         Error::Overflow { .. } => "OutOfRangeError",
         Error::Memory { .. } => "MemoryLimitError",
@@ -40,6 +43,11 @@ fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     let message = errors.getattr("in_python")?.call1((error.to_string(),))?.unbind();
     let class = errors.getattr(class)?.cast_into::<PyType>()?;
     let exception = PyErr::from_type(class, (message,));
+    if let Error::Format { source, .. } = error
+        && let Some(raised) = source.downcast_ref::<PyErr>()
+    {
+        exception.set_cause(py, Some(raised.clone_ref(py)));
+    }
     let filename = match error {
         Error::NotFound { path, .. } | Error::Exists { path, .. } => Some(path),
         Error::Io { path, .. } | Error::Unfinished { path, .. } => Some(path),

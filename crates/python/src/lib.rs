@@ -3,6 +3,7 @@
 //! - `options`: how do options arrive?
 //! - `wait`: how does Python wait?
 //! - `result`: how do a run's rows reach Python?
+//! - `objects`: how do rows that Python has reach the engine?
 //! - `values`: which Python object is a value?
 //! - `errors`: which Python exception is an engine's error?
 //!
@@ -10,6 +11,7 @@
 //! (the coverage, a job, a plan) crosses as JSON text.
 
 mod errors;
+mod objects;
 mod options;
 mod result;
 mod values;
@@ -29,6 +31,7 @@ use tidemill_engine::{
 };
 
 use crate::errors::{raise, warn};
+use crate::objects::Named;
 use crate::options::{JobText, LimitOptions, SinkOptions, SourceOptions};
 use crate::result::{RawResult, RawSchema, coverage_json};
 use crate::wait::{Display, Waiter, on_a_thread};
@@ -58,7 +61,16 @@ struct RawSource {
     bytes: Option<u64>,
 }
 
-/// Answers SQL over files.
+/// Objects as sources.
+fn named(py: Python<'_>, objects: Vec<Named>) -> PyResult<Vec<NamedSource>> {
+    let named = objects.into_iter().map(|object| {
+        let (name, spec) = object.spec(py)?;
+        Ok(NamedSource { name, spec })
+    });
+    named.collect()
+}
+
+/// Answers SQL over files and objects.
 #[pyfunction]
 fn query<'py>(
     py: Python<'py>,
@@ -66,11 +78,13 @@ fn query<'py>(
     source: SourceOptions,
     sink: SinkOptions,
     limits: LimitOptions,
+    objects: Vec<Named>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let sources = named(py, objects)?;
     let (query, sink) = py
         .detach(|| -> Result<_> {
             let defaults = source.spec(String::new())?;
-            Ok((Query { sql, defaults, ..Query::default() }, sink.over(None)?))
+            Ok((Query { sql, sources, defaults, ..Query::default() }, sink.over(None)?))
         })
         .map_err(|error| raise(py, error))?;
     let mapper = Some(query.sql.clone());
@@ -206,10 +220,12 @@ fn explain_query(
     sql: String,
     source: SourceOptions,
     limits: LimitOptions,
+    objects: Vec<Named>,
 ) -> PyResult<(String, String)> {
+    let sources = named(py, objects)?;
     explain(py, limits, move || {
         let defaults = source.spec(String::new())?;
-        Ok((Query { sql, defaults, ..Query::default() }, None, Limits::default()))
+        Ok((Query { sql, sources, defaults, ..Query::default() }, None, Limits::default()))
     })
 }
 
@@ -465,6 +481,7 @@ fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<RawSource>()?;
     module.add_class::<RawSchema>()?;
     module.add_class::<result::RawBatch>()?;
+    module.add_class::<objects::RawStream>()?;
     module.add_function(wrap_pyfunction!(query, module)?)?;
     module.add_function(wrap_pyfunction!(read_text, module)?)?;
     module.add_function(wrap_pyfunction!(head, module)?)?;
@@ -477,5 +494,7 @@ fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(explain_job, module)?)?;
     module.add_function(wrap_pyfunction!(read_job, module)?)?;
     module.add_function(wrap_pyfunction!(job_log, module)?)?;
+    module.add_function(wrap_pyfunction!(objects::register_format, module)?)?;
+    module.add_function(wrap_pyfunction!(objects::leave_python, module)?)?;
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use tidemill_engine::job::{Job, Limits};
+use tidemill_engine::program::Program;
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::sink::SinkSpec;
 use tidemill_engine::source::{SourceSpec, TextOptions};
@@ -19,6 +20,7 @@ pub struct SourceOptions {
     schema: Option<String>,
     /// The columns of a schema that was found before, instead of their text.
     columns: Option<Py<RawSchema>>,
+    layouts: Option<String>,
     null: Vec<String>,
     header: Option<bool>,
     delimiter: Option<u8>,
@@ -30,6 +32,8 @@ pub struct SourceOptions {
     strict: Option<bool>,
     mismatch: Option<String>,
     framing: Option<String>,
+    /// A program's words; none for no program.
+    source_exec: Vec<String>,
     storage_options: Vec<(String, String)>,
 }
 
@@ -59,9 +63,17 @@ impl SourceOptions {
                 (None, Some(text)) => Some(tidemill_engine::query::schema_from_sql(&text)?),
                 (None, None) => None,
             },
+            layouts: self.layouts.as_deref().map(str::parse).transpose()?,
+            exec: program(self.source_exec)?,
             storage_options: storage(&self.storage_options)?,
+            given: None,
         })
     }
+}
+
+/// The program that these words name, if there are any.
+fn program(words: Vec<String>) -> tidemill_engine::Result<Option<Program>> {
+    (!words.is_empty()).then(|| Program::new(words)).transpose()
 }
 
 /// What a run may take, and what shows its progress.
@@ -90,6 +102,7 @@ pub struct SinkOptions {
     format: Option<String>,
     overwrite: Option<bool>,
     max_files: Option<usize>,
+    sink_exec: Vec<String>,
     storage_options: Vec<(String, String)>,
 }
 
@@ -104,6 +117,9 @@ impl SinkOptions {
         };
         if let Some(format) = self.format {
             spec.format = Some(format.parse()?);
+        }
+        if let Some(program) = program(self.sink_exec)? {
+            spec.exec = Some(program);
         }
         spec.overwrite = self.overwrite.unwrap_or(spec.overwrite);
         spec.max_files = self.max_files.unwrap_or(spec.max_files);

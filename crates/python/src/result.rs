@@ -260,7 +260,7 @@ impl RawResult {
             }
             Ok(batch)
         })?;
-        Ok(batch.map(|batch| RawBatch { batch }))
+        Ok(batch.map(RawBatch::new))
     }
 
     /// The first `count` rows as cells, left in place, and whether there are more.
@@ -476,6 +476,12 @@ impl RawSchema {
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub struct RawBatch {
     batch: RecordBatch,
+}
+
+impl RawBatch {
+    pub fn new(batch: RecordBatch) -> Self {
+        RawBatch { batch }
+    }
 }
 
 #[pymethods]

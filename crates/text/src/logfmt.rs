@@ -406,6 +406,8 @@ const KEYS_MAX: usize = 10_000;
 pub struct Inference {
     places: HashMap<String, usize>,
     keys: Vec<(String, TextKind)>,
+    /// How many keys were there when the sample was said to be all, and which had values.
+    settled: Vec<bool>,
 }
 
 impl Inference {
@@ -444,6 +446,31 @@ impl Inference {
             records += u64::from(is_filled);
         }
         records
+    }
+
+    /// Says that the sample so far is what types are taken from: what is
+    /// [widened](Self::widen) from now on only widens them.
+    pub fn settle(&mut self) {
+        self.settled = self.keys.iter().map(|(_, kind)| kind.data_type().is_some()).collect();
+    }
+
+    /// Takes what the beginning of another file shows: keys that are new here as they are there,
+    /// of the others wider numbers and times. What does not fit is left to the reading.
+    pub fn widen(&mut self, other: &Self) {
+        for (key, kind) in &other.keys {
+            match self.place(key) {
+                Some(place) if self.settled.get(place) == Some(&true) => {
+                    self.keys[place].1.widen(kind);
+                }
+                Some(place) => self.keys[place].1.merge(kind),
+                None => {}
+            }
+        }
+    }
+
+    /// The keys that had a value.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.keys.iter().filter(|(_, kind)| kind.data_type().is_some()).map(|(key, _)| key.as_str())
     }
 
     /// The place of a key, which may be new.

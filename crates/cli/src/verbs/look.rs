@@ -35,33 +35,52 @@ fn schema_text(url: &str, source: &Source) -> String {
     if files != 1 {
         text.push_str(&format!(", {} files", coverage::grouped(files)));
     }
+    if source.layouts() > 1 {
+        let layouts = coverage::grouped(source.layouts() as u64);
+        text.push_str(&format!(" with {layouts} sets of columns"));
+    }
     if !source.is_stdin() {
         text.push_str(&format!(", {}", coverage::human_bytes(source.total_bytes())));
     }
     text.push('\n');
     let fields = source.schema().fields();
     let width = fields.iter().map(|field| field.name().chars().count()).max().unwrap_or(0);
-    for field in fields {
+    for (column, field) in fields.iter().enumerate() {
         let name = field.name();
         let padding = " ".repeat(width.saturating_sub(name.chars().count()));
-        text.push_str(&format!("  {name}{padding}  {}\n", sql_type(field.data_type())));
+        text.push_str(&format!("  {name}{padding}  {}", sql_type(field.data_type())));
+        if let Some(refusal) = refusal(source, column) {
+            text.push_str(&format!("  (not readable: {refusal})"));
+        }
+        text.push('\n');
     }
     text
 }
 
+/// Why a column cannot be read, without what to do about it.
+fn refusal(source: &Source, column: usize) -> Option<String> {
+    let message = source.refusal(column)?.to_string();
+    Some(message.lines().next().unwrap_or_default().to_owned())
+}
+
 fn schema_json(url: &str, source: &Source) -> anyhow::Result<String> {
-    let columns = source.schema().fields().iter().map(|field| {
-        json!({
+    let columns = source.schema().fields().iter().enumerate().map(|(index, field)| {
+        let mut column = json!({
             "name": field.name(),
             "type": sql_type(field.data_type()),
             "arrow": field.data_type().to_string(),
-        })
+        });
+        if let Some(refusal) = refusal(source, index) {
+            column["refusal"] = refusal.into();
+        }
+        column
     });
     let described = json!({
         "url": url,
         "format": source.format().name(),
         "files": source.files().len(),
         "bytes": source.total_bytes(),
+        "layouts": source.layouts(),
         "columns": columns.collect::<Vec<_>>(),
     });
     Ok(format!("{}\n", serde_json::to_string(&described)?))

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use clap::CommandFactory;
 use tidemill_engine::job::Limits;
+use tidemill_engine::program::Program;
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::source::{SourceSpec, TextOptions};
 use tidemill_engine::{Error, Result};
@@ -65,6 +66,11 @@ fn read_text(path: &Path) -> Result<String> {
     text.map_err(|error| Error::io("read", shown, error))
 }
 
+/// The program that repeated flags name, if any.
+fn program(words: &[String]) -> Result<Option<Program>> {
+    (!words.is_empty()).then(|| Program::new(words.to_vec())).transpose()
+}
+
 impl SourceArgs {
     /// How files are read, for whatever URL.
     fn spec(&self) -> Result<SourceSpec> {
@@ -91,7 +97,10 @@ impl SourceArgs {
                 .as_deref()
                 .map(tidemill_engine::query::schema_from_sql)
                 .transpose()?,
+            exec: program(&self.source_exec)?,
+            layouts: self.layouts.as_deref().map(str::parse).transpose()?,
             storage_options: self.storage.options()?,
+            given: None,
         })
     }
 }

@@ -6,7 +6,7 @@ use tidemill_engine::running::{Preparation, Running, deliver};
 use tidemill_engine::sink::{OutputFormat, SinkSpec, Written};
 use tidemill_engine::{Coverage, Error, Result, coverage};
 
-use super::{Outcome, print};
+use super::{Outcome, print, program};
 use crate::args::SinkArgs;
 use crate::terminal::{self, Bar};
 
@@ -28,13 +28,22 @@ impl SinkArgs {
             sink.max_files = count;
         }
         sink.overwrite |= self.overwrite;
+        if let Some(program) = program(&self.sink_exec)? {
+            sink.exec = Some(program);
+        }
+        sink.check_exec()?;
         if sink.url == "-" {
             let terminal = std::io::stdout().is_terminal();
             let format = sink.format.unwrap_or(match terminal {
                 true => OutputFormat::Text,
                 false => OutputFormat::Csv,
             });
-            if terminal && matches!(format, OutputFormat::Parquet | OutputFormat::Arrow) {
+            if terminal
+                && matches!(
+                    format,
+                    OutputFormat::Parquet | OutputFormat::Arrow | OutputFormat::Rowfile
+                )
+            {
                 return Err(Error::usage_hint(
                     format!("format `{}` is not for a terminal", format.name()),
                     "name a file with --output, or pipe it into a program that reads it",

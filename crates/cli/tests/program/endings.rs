@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::Place;
 
 /// Waits until something is so; a test that waits in vain fails here.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {
         assert!(started.elapsed() < Duration::from_secs(60), "waited in vain until {what}");
@@ -18,7 +18,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn signal(child: &Child, number: i32) {
+pub fn signal(child: &Child, number: i32) {
     let id = i32::try_from(child.id()).unwrap();
     // SAFETY: it sends a signal to a child that has not been waited for.
     assert_eq!(unsafe { libc::kill(id, number) }, 0);
@@ -33,7 +33,7 @@ fn handles_signals(child: &Child) -> bool {
     u64::from_str_radix(caught.trim(), 16).unwrap() & (1 << (libc::SIGINT - 1)) != 0
 }
 
-fn staging(place: &Place, folder: &str) -> bool {
+pub fn staging(place: &Place, folder: &str) -> bool {
     place.names(folder).iter().any(|name| name.starts_with(".tidemill-"))
 }
 
@@ -57,7 +57,7 @@ fn waiting_run(place: &Place, words: &[&str], folder: &str) -> Child {
     child
 }
 
-fn ended(mut child: Child) -> (ExitStatus, String) {
+pub fn ended(mut child: Child) -> (ExitStatus, String) {
     let mut stderr = String::new();
     child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
     (child.wait().unwrap(), stderr)

@@ -64,7 +64,7 @@ fn a_run_is_kept_with_what_went_in_and_out_of_each_step() {
 fn every_way_to_run_is_kept() {
     let place = furnished();
     place.ok(&["query", "SELECT day, who FROM 'in.csv' WHERE day > 1"]);
-    place.ok(&["query", "SELECT a.day FROM 'in.csv' a JOIN 'in.csv' b ON a.who = b.who"]);
+    place.ok(&["query", "SELECT day FROM 'in.csv' ORDER BY who, day"]);
     place.ok(&["query", "SELECT who, count() AS n FROM 'in.csv' GROUP BY who", "-o", "n.csv"]);
     place.ok(&["run", "job.toml", "--partial", "a.part"]);
     place.ok(&["merge", "a.part", "-o", "a.csv"]);

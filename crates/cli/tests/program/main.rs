@@ -3,10 +3,12 @@
 //! - `transcripts`: what does it print? Golden files, and the examples of README and docs.
 //! - `results`: do formats, partial tables and jobs give the same rows?
 //! - `jobs`: what does the job log keep of a run?
+//! - `programs`: what do programs of the user's do on the way in and out?
 //! - `endings`: what is left when it is stopped, killed, or not listened to?
 
 mod endings;
 mod jobs;
+mod programs;
 mod results;
 mod transcripts;
 

@@ -18,7 +18,8 @@
 //! - `reader`: which ranges will be wanted next?
 //! - `upload`: how does an object come to be, at once or not at all?
 //!
-//! **What it costs.** A file of at most 4 MiB that was listed is one GET; a split of a larger
+//! **What it costs.** A file of at most 64 KiB that was listed is one GET; one of at most 4 MiB too,
+//! and another for its header where files may differ; a split of a larger
 //! one is a GET per 4 MiB and, in one of 16, another for the end of its last record. Each
 //! answer is copied once, from the connection's frames into one buffer. Listing is a request
 //! per 1,000 keys and gives sizes and versions, so that no object is asked for them alone.

@@ -25,8 +25,9 @@ pub(crate) struct Object {
     /// Its first bytes, once they have been read: a sample for the schema is read again with
     /// the first split.
     head: OnceLock<Bytes>,
-    /// All of it, on its way before anybody reads: small files come one after another.
-    early: Mutex<Option<Fetch<Bytes>>>,
+    /// So much of its beginning, on its way before anybody reads: small files, which are read one
+    /// after another, and beginnings, of which many are looked at.
+    early: Mutex<Option<(u64, Fetch<Bytes>)>>,
 }
 
 #[derive(Debug)]
@@ -88,20 +89,21 @@ impl Object {
         matches!(&self.at, At::Http(resource) if !resource.has_ranges())
     }
 
-    /// Asks for all of it, to be read soon.
+    /// Asks for its first bytes, to be read soon.
     ///
     /// # Errors
     /// As [`fetch`](Self::fetch).
-    pub(crate) fn fetch_early(self: &Arc<Self>) -> Result<()> {
+    pub(crate) fn fetch_early(self: &Arc<Self>, bytes: u64) -> Result<()> {
         let mut early = self.early.lock();
         if early.is_none() && self.head().is_none() && !self.is_stream() {
-            *early = Some(self.fetch(0..self.size)?);
+            let end = bytes.min(self.size);
+            *early = Some((end, self.fetch(0..end)?));
         }
         Ok(())
     }
 
-    /// What was asked for early, to whoever asks first.
-    pub(super) fn take_early(&self) -> Option<Fetch<Bytes>> {
+    /// What was asked for early, and how much that is, to whoever asks first.
+    pub(super) fn take_early(&self) -> Option<(u64, Fetch<Bytes>)> {
         self.early.lock().take()
     }
 

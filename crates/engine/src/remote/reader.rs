@@ -94,6 +94,9 @@ pub(crate) enum Access {
     Until(u64),
     /// The beginning, nobody knows how much of it.
     Sample,
+    /// The very beginning, in reads as small as are asked for; of a small object all of it, which
+    /// may be kept.
+    Beginning { keeps: bool },
     /// Here and there.
     Random,
 }
@@ -191,7 +194,12 @@ impl Reader {
             return Err(Error::Internal("a read behind an object's end".into()));
         };
         let bytes = coming.fetch.wait(&self.cancel)?;
-        if coming.range.start == 0 && self.access == Access::Sample {
+        let is_kept = match self.access {
+            Access::Sample => true,
+            Access::Beginning { keeps } => keeps && coming.range.end == self.object.size(),
+            Access::Until(_) | Access::Random => false,
+        };
+        if coming.range.start == 0 && is_kept {
             self.object.set_head(&bytes);
         }
         state.window = Window { start: coming.range.start, bytes, _share: coming.share };
@@ -216,9 +224,11 @@ impl Reader {
                 }
                 _ if !first => return Ok(()),
                 Access::Random => wanted.max(LEAST_BYTES),
-                Access::Until(_) | Access::Sample => {
+                Access::Until(_) | Access::Sample | Access::Beginning { .. } => {
                     let least = match self.access {
                         Access::Sample => SAMPLE_BYTES,
+                        Access::Beginning { keeps: true } => self.object.size().min(RANGE_BYTES),
+                        Access::Beginning { keeps: false } => wanted.min(RANGE_BYTES),
                         _ => LEAST_BYTES,
                     };
                     state.step = (state.step * 2).clamp(least, RANGE_BYTES);
@@ -227,10 +237,10 @@ impl Reader {
             };
             let range = state.next..state.next.saturating_add(bytes).min(size);
             if range.start == 0
-                && let Some(fetch) = self.object.take_early()
+                && let Some((end, fetch)) = self.object.take_early()
             {
-                state.next = size;
-                state.coming.push_back(Coming { range: 0..size, fetch, share: None });
+                state.next = end;
+                state.coming.push_back(Coming { range: 0..end, fetch, share: None });
                 continue;
             }
             let share = self.budget.take(range.end - range.start);

@@ -26,7 +26,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 
-use super::format::{OutputFormat, RowWriter, from_arrow};
+use super::format::{RowWriter, Writing, from_arrow};
 use super::fs::{self, Output};
 use super::lines::LineFormat;
 use super::partition::{Groups, Router};
@@ -49,11 +49,8 @@ pub(super) trait Stage {
 
 /// The files of a partitioned output, called by number.
 pub(super) struct Files {
-    format: OutputFormat,
+    writing: Writing,
     schema: SchemaRef,
-    null: Option<String>,
-    url: String,
-    memory_limit: usize,
     kind: Waiting,
     /// How many files there are so far.
     count: usize,
@@ -95,14 +92,8 @@ struct Piece {
 }
 
 impl Files {
-    pub(super) fn new(
-        format: OutputFormat,
-        schema: SchemaRef,
-        null: Option<&str>,
-        url: &str,
-        memory_limit: usize,
-    ) -> Self {
-        let kind = match format.lines(null) {
+    pub(super) fn new(writing: Writing, schema: SchemaRef) -> Self {
+        let kind = match writing.lines() {
             Some(format) => Waiting::Lines(Lines { format, buffers: Vec::new(), held: 0 }),
             None => Waiting::Spooled(Spooled {
                 unrouted: Vec::new(),
@@ -114,15 +105,7 @@ impl Files {
                 spooled: Vec::new(),
             }),
         };
-        Files {
-            format,
-            schema,
-            null: null.map(str::to_owned),
-            url: url.to_owned(),
-            memory_limit,
-            kind,
-            count: 0,
-        }
+        Files { writing, schema, kind, count: 0 }
     }
 
     /// Adds a batch's rows to the files that the router gives them.
@@ -139,7 +122,7 @@ impl Files {
         spooled.unrouted_rows += batch.num_rows();
         spooled.unrouted_bytes += size(&batch);
         spooled.unrouted.push(batch);
-        let bytes = GATHER_BYTES.min(self.memory_limit / 8);
+        let bytes = GATHER_BYTES.min(self.writing.memory_limit / 8);
         if spooled.unrouted_rows >= GATHER_ROWS || spooled.unrouted_bytes > bytes {
             self.gather(router, staging)?;
         }
@@ -169,13 +152,18 @@ impl Files {
         self.count = last.map_or(0, |file| file + 1).max(self.count);
         let files = self.count;
         match &mut self.kind {
-            Waiting::Lines(lines) => {
-                lines.write(groups, files, &self.schema, self.memory_limit, staging, &self.url)
-            }
+            Waiting::Lines(lines) => lines.write(
+                groups,
+                files,
+                &self.schema,
+                self.writing.memory_limit,
+                staging,
+                &self.writing.name,
+            ),
             Waiting::Spooled(spooled) => {
                 spooled.write(groups, files)?;
-                if spooled.held > self.memory_limit / 2 {
-                    spooled.spool(&self.schema, staging, &self.url)?;
+                if spooled.held > self.writing.memory_limit / 2 {
+                    spooled.spool(&self.schema, staging, &self.writing.name)?;
                 }
                 Ok(())
             }
@@ -192,7 +180,7 @@ impl Files {
         match self.kind {
             Waiting::Lines(mut lines) => {
                 for file in 0..lines.buffers.len() {
-                    lines.append(file, staging, &self.url)?;
+                    lines.append(file, staging, &self.writing.name)?;
                 }
                 Ok(lines.buffers.iter().map(|(_, written)| *written).collect())
             }
@@ -202,14 +190,8 @@ impl Files {
                     let path = staging.path(&file.to_string());
                     let output =
                         fs::create_new(&path).map_err(|e| Error::io("create", &path, e))?;
-                    let mut writer = RowWriter::new(
-                        Output::new(output),
-                        self.format,
-                        Arc::clone(&self.schema),
-                        self.null.as_deref(),
-                        &self.url,
-                        self.memory_limit,
-                    )?;
+                    let schema = Arc::clone(&self.schema);
+                    let mut writer = RowWriter::new(Output::new(output), &self.writing, schema)?;
                     if spooled.spooled[file] {
                         read_spool(staging, file, |batch| writer.write(&batch))?;
                     }

@@ -13,11 +13,16 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
+use tidemill_rowfile as rowfile;
 
 use super::lines::LineFormat;
+use super::registered::RegisteredWriter;
 use super::text::TextTable;
 use super::value;
+use crate::cancel::Cancel;
 use crate::error::{Error, Result};
+use crate::formats::{self, Registered};
+use crate::program::{Program, Through};
 use crate::suggest;
 
 /// How results are written.
@@ -35,18 +40,29 @@ pub enum OutputFormat {
     Parquet,
     /// Arrow's IPC stream format.
     Arrow,
+    /// Rows whose schema stands once (`docs/formats/rowfile.md`), zstd-compressed.
+    Rowfile,
+    /// A format that the program around has added.
+    Registered(&'static Registered),
 }
 
 impl OutputFormat {
     /// Every format, in the order in which messages list them.
-    pub const ALL: [OutputFormat; 6] = [
+    pub const ALL: [OutputFormat; 7] = [
         OutputFormat::Text,
         OutputFormat::Csv,
         OutputFormat::Tsv,
         OutputFormat::Json,
         OutputFormat::Parquet,
         OutputFormat::Arrow,
+        OutputFormat::Rowfile,
     ];
+
+    /// The names of all of them, and of those that were added.
+    pub fn names() -> Vec<&'static str> {
+        let added = formats::names(true);
+        OutputFormat::ALL.iter().map(|format| format.name()).chain(added).collect()
+    }
 
     /// The name that [`FromStr`] takes.
     pub fn name(self) -> &'static str {
@@ -57,11 +73,13 @@ impl OutputFormat {
             OutputFormat::Json => "json",
             OutputFormat::Parquet => "parquet",
             OutputFormat::Arrow => "arrow",
+            OutputFormat::Rowfile => "rowfile",
+            OutputFormat::Registered(format) => format.name(),
         }
     }
 
     /// The format that a file's suffix stands for, in any case of letters: `.csv`, `.tsv`,
-    /// `.json`, `.jsonl`, `.ndjson`, `.parquet`, `.arrow`, `.arrows`.
+    /// `.json`, `.jsonl`, `.ndjson`, `.parquet`, `.arrow`, `.arrows`, `.rowfile`.
     pub fn from_path(path: &str) -> Option<Self> {
         let (_, suffix) = path.rsplit_once('.')?;
         match suffix.to_ascii_lowercase().as_str() {
@@ -70,7 +88,8 @@ impl OutputFormat {
             "json" | "jsonl" | "ndjson" => Some(OutputFormat::Json),
             "parquet" => Some(OutputFormat::Parquet),
             "arrow" | "arrows" => Some(OutputFormat::Arrow),
-            _ => None,
+            "rowfile" => Some(OutputFormat::Rowfile),
+            other => formats::with_suffix(other).map(OutputFormat::Registered),
         }
     }
 
@@ -81,13 +100,17 @@ impl OutputFormat {
             OutputFormat::Csv => Some(LineFormat::Delimited { delimiter: b',', null: null() }),
             OutputFormat::Tsv => Some(LineFormat::Delimited { delimiter: b'\t', null: null() }),
             OutputFormat::Json => Some(LineFormat::Json),
-            OutputFormat::Text | OutputFormat::Parquet | OutputFormat::Arrow => None,
+            OutputFormat::Text
+            | OutputFormat::Parquet
+            | OutputFormat::Arrow
+            | OutputFormat::Rowfile
+            | OutputFormat::Registered(_) => None,
         }
     }
 
     /// Refuses a schema that the format cannot hold, before any work.
     pub(super) fn check(self, schema: &SchemaRef) -> Result<()> {
-        if matches!(self, OutputFormat::Json | OutputFormat::Parquet) {
+        if matches!(self, OutputFormat::Json | OutputFormat::Parquet | OutputFormat::Rowfile) {
             for (i, field) in schema.fields().iter().enumerate() {
                 if schema.fields()[..i].iter().any(|earlier| earlier.name() == field.name()) {
                     return Err(Error::usage_hint(
@@ -111,6 +134,17 @@ impl OutputFormat {
                 })?;
             }
             OutputFormat::Arrow => {}
+            OutputFormat::Registered(format) => {
+                format.writer()?;
+            }
+            OutputFormat::Rowfile => {
+                rowfile::Schema::from_arrow(schema).map_err(|error| {
+                    Error::usage_hint(
+                        format!("rowfile cannot hold this result: {error}"),
+                        "cast the column, or write `parquet` or `arrow`",
+                    )
+                })?;
+            }
             OutputFormat::Text | OutputFormat::Csv | OutputFormat::Tsv | OutputFormat::Json => {
                 for field in schema.fields() {
                     if !value::supported(field.data_type()) {
@@ -140,9 +174,9 @@ impl FromStr for OutputFormat {
             _ => {}
         }
         let found = OutputFormat::ALL.into_iter().find(|format| format.name() == name);
+        let found = found.or_else(|| formats::named(name).map(OutputFormat::Registered));
         found.ok_or_else(|| {
-            let names = OutputFormat::ALL.map(OutputFormat::name);
-            Error::usage(suggest::unknown("output format", name, &names))
+            Error::usage(suggest::unknown("output format", name, &OutputFormat::names()))
         })
     }
 }
@@ -161,12 +195,77 @@ const ROW_GROUP_ROWS: usize = 1 << 20;
 /// … or when its encoded columns take this much memory, if the budget allows that much.
 const ROW_GROUP_BYTES: usize = 128 << 20;
 
+/// How the files of an output are written.
+#[derive(Clone)]
+pub(super) struct Writing {
+    pub(super) format: OutputFormat,
+    /// What a null looks like in text.
+    pub(super) null: Option<String>,
+    /// What the encoded bytes go through.
+    pub(super) exec: Option<Program>,
+    /// What errors call the output.
+    pub(super) name: String,
+    /// In bytes.
+    pub(super) memory_limit: usize,
+    /// Ends the program.
+    pub(super) cancel: Cancel,
+}
+
+impl Writing {
+    /// The line format, where bytes can be appended to a file.
+    pub(super) fn lines(&self) -> Option<LineFormat> {
+        // A program is given a whole file.
+        if self.exec.is_some() { None } else { self.format.lines(self.null.as_deref()) }
+    }
+}
+
+/// Where encoded bytes go.
+enum Encoded<W: Write> {
+    Plain(W),
+    Through(Box<Through<W>>),
+}
+
+impl<W: Write> Encoded<W> {
+    fn new(out: W, writing: &Writing) -> Result<Self> {
+        Ok(match &writing.exec {
+            None => Encoded::Plain(out),
+            Some(program) => {
+                let through = Through::start(program, &writing.name, out, &writing.cancel)?;
+                Encoded::Through(Box::new(through))
+            }
+        })
+    }
+
+    fn finish(self) -> Result<W> {
+        match self {
+            Encoded::Plain(out) => Ok(out),
+            Encoded::Through(through) => through.finish(),
+        }
+    }
+}
+
+impl<W: Write> Write for Encoded<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Encoded::Plain(out) => out.write(bytes),
+            Encoded::Through(through) => through.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Encoded::Plain(out) => out.flush(),
+            Encoded::Through(through) => through.flush(),
+        }
+    }
+}
+
 /// Writes one file, or a stream, in a format. Rows are written as they come; memory is
 /// bounded by a megabyte for lines, the window for a table and a row group for Parquet.
 ///
 /// Made by [`stdout_writer`](super::stdout_writer).
 pub struct RowWriter<W: Write + Send> {
-    inner: Inner<W>,
+    inner: Inner<Encoded<W>>,
     schema: SchemaRef,
     /// What errors call the output.
     name: String,
@@ -179,18 +278,16 @@ enum Inner<W: Write + Send> {
     Text(TextTable<BufWriter<W>>),
     Parquet { writer: Box<ArrowWriter<Watched<W>>>, failure: Failure },
     Arrow(StreamWriter<BufWriter<W>>),
+    Rowfile(Box<rowfile::Writer<W>>),
+    Registered(Box<RegisteredWriter<W>>),
 }
 
 impl<W: Write + Send> RowWriter<W> {
     /// Begins a file: the header is written even if no row follows.
-    pub(super) fn new(
-        out: W,
-        format: OutputFormat,
-        schema: SchemaRef,
-        null: Option<&str>,
-        name: &str,
-        memory_limit: usize,
-    ) -> Result<Self> {
+    pub(super) fn new(out: W, writing: &Writing, schema: SchemaRef) -> Result<Self> {
+        let (format, null) = (writing.format, writing.null.as_deref());
+        let (name, memory_limit) = (writing.name.as_str(), writing.memory_limit);
+        let out = Encoded::new(out, writing)?;
         let inner = match format {
             OutputFormat::Text => Inner::Text(TextTable::new(buffered(out), &schema, null)),
             OutputFormat::Csv | OutputFormat::Tsv | OutputFormat::Json => {
@@ -217,6 +314,17 @@ impl<W: Write + Send> RowWriter<W> {
             OutputFormat::Arrow => {
                 let writer = StreamWriter::try_new(buffered(out), &schema);
                 Inner::Arrow(writer.map_err(|e| from_arrow(e, name))?)
+            }
+            OutputFormat::Registered(format) => {
+                let schema = Arc::clone(&schema);
+                let writer = RegisteredWriter::start(out, format, schema, name, &writing.cancel)?;
+                Inner::Registered(Box::new(writer))
+            }
+            OutputFormat::Rowfile => {
+                let rows =
+                    rowfile::Schema::from_arrow(&schema).map_err(|e| from_rowfile(e, name))?;
+                let writer = rowfile::Writer::new(out, &rows, rowfile::WriteOptions::default());
+                Inner::Rowfile(Box::new(writer.map_err(|e| from_rowfile(e, name))?))
             }
         };
         let row_group_bytes = ROW_GROUP_BYTES.min(memory_limit / 2).max(1 << 20);
@@ -251,6 +359,8 @@ impl<W: Write + Send> RowWriter<W> {
                 }
             }
             Inner::Arrow(writer) => writer.write(&batch).map_err(|e| from_arrow(e, name))?,
+            Inner::Rowfile(writer) => writer.write(&batch).map_err(|e| from_rowfile(e, name))?,
+            Inner::Registered(writer) => writer.write(&batch)?,
         }
         self.rows += batch.num_rows() as u64;
         Ok(())
@@ -272,6 +382,8 @@ impl<W: Write + Send> RowWriter<W> {
             Inner::Text(table) => table.get_mut().flush().map_err(|e| Error::io("write", name, e)),
             Inner::Parquet { .. } => Ok(()),
             Inner::Arrow(writer) => writer.flush().map_err(|e| from_arrow(e, name)),
+            Inner::Rowfile(writer) => writer.flush().map_err(|e| from_rowfile(e, name)),
+            Inner::Registered(_) => Ok(()),
         }
     }
 
@@ -286,28 +398,31 @@ impl<W: Write + Send> RowWriter<W> {
     /// As [`write`](Self::write).
     pub fn finish(self) -> Result<W> {
         let name = &self.name;
-        match self.inner {
+        let mut out = match self.inner {
             Inner::Lines { buffer, mut out, .. } => {
                 out.write_all(&buffer).map_err(|e| Error::io("write", name, e))?;
-                out.flush().map_err(|e| Error::io("write", name, e))?;
-                Ok(out)
+                out
             }
             Inner::Text(table) => table
                 .finish()
                 .and_then(|out| unbuffered(out))
-                .map_err(|e| Error::io("write", name, e)),
+                .map_err(|e| Error::io("write", name, e))?,
             Inner::Parquet { writer, failure } => {
                 let watched = writer.into_inner();
-                let mut out = watched.map_err(|e| from_parquet(&e, &failure, name))?.out;
-                out.flush().map_err(|e| Error::io("write", name, e))?;
-                Ok(out)
+                watched.map_err(|e| from_parquet(&e, &failure, name))?.out
             }
             Inner::Arrow(mut writer) => {
                 writer.finish().map_err(|e| from_arrow(e, name))?;
                 let out = writer.into_inner().map_err(|e| from_arrow(e, name))?;
-                unbuffered(out).map_err(|e| Error::io("write", name, e))
+                unbuffered(out).map_err(|e| Error::io("write", name, e))?
             }
-        }
+            Inner::Rowfile(writer) => writer.finish().map_err(|e| from_rowfile(e, name))?,
+            Inner::Registered(writer) => writer.finish()?,
+        };
+        out.flush().map_err(|e| Error::io("write", name, e))?;
+        let mut out = out.finish()?;
+        out.flush().map_err(|e| Error::io("write", name, e))?;
+        Ok(out)
     }
 }
 
@@ -340,6 +455,16 @@ pub(super) fn from_arrow(error: ArrowError, name: &str) -> Error {
     }
 }
 
+fn from_rowfile(error: rowfile::Error, name: &str) -> Error {
+    match error {
+        rowfile::Error::Io { error, .. } => Error::io("write", name, error),
+        other => Error::usage_hint(
+            format!("`{name}` cannot be written: {other}"),
+            "`parquet` and `arrow` have other limits",
+        ),
+    }
+}
+
 /// The first error of an output.
 type Failure = Arc<Mutex<Option<io::Error>>>;
 
@@ -351,15 +476,13 @@ struct Watched<W> {
 }
 
 impl<W> Watched<W> {
+    /// Keeps the error itself, which may hold one of ours, and hands on what can be told of it.
     fn noted<T>(&self, result: io::Result<T>) -> io::Result<T> {
-        if let Err(error) = &result {
-            let copy = match error.raw_os_error() {
-                Some(code) => io::Error::from_raw_os_error(code),
-                None => io::Error::new(error.kind(), error.to_string()),
-            };
-            self.failure.lock().get_or_insert(copy);
-        }
-        result
+        result.map_err(|error| {
+            let copy = io::Error::new(error.kind(), error.to_string());
+            self.failure.lock().get_or_insert(error);
+            copy
+        })
     }
 }
 

@@ -8,6 +8,7 @@
 //! - `template`: which file is a value's? Paths with columns in braces.
 //! - `partition`: which rows go together?
 //! - `value`, `lines`, `text`, `format`: how is a value, a row, a file written?
+//! - `registered`: how does a writer of the program's make one?
 //! - `files`: how are many files written within a memory budget?
 //! - `commit`: how do they appear, all or none? The staging folder and its recovery.
 //! - `bucket`: the same in a bucket, where nothing can be renamed.
@@ -25,6 +26,7 @@ mod format;
 mod fs;
 mod lines;
 mod partition;
+mod registered;
 mod template;
 mod text;
 mod value;
@@ -52,11 +54,14 @@ pub(crate) use self::value::civil_from_days;
 use self::bucket::{Remote, Shared};
 use self::commit::{Entry, Staging, below};
 use self::files::{Files, Stage};
+use self::format::Writing;
 use self::fs::Output;
 use self::partition::Router;
 use self::template::Template;
+use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::home::RunId;
+use crate::program::Program;
 use crate::remote::StorageOptions;
 use crate::remote::location::Location;
 use crate::remote::s3::Bucket;
@@ -83,6 +88,9 @@ pub struct SinkSpec {
     /// What a null looks like in CSV, TSV and text. Default: empty in CSV and TSV, `NULL` in
     /// text.
     pub null: Option<String>,
+    /// A program that each file's bytes go through once they are in the format; what it gives is
+    /// the file. Default: none.
+    pub exec: Option<Program>,
     /// How stores are reached, beyond what the environment says. Default: nothing.
     pub storage_options: StorageOptions,
 }
@@ -96,12 +104,34 @@ impl SinkSpec {
             overwrite: false,
             max_files: MAX_FILES,
             null: None,
+            exec: None,
             storage_options: StorageOptions::default(),
         }
     }
 
+    /// Refuses a program for standard output.
+    ///
+    /// # Errors
+    /// [`Error::Usage`].
+    pub fn check_exec(&self) -> Result<()> {
+        match &self.exec {
+            Some(program) if self.url == "-" => Err(Error::usage_hint(
+                "standard output does not go through `exec`",
+                format!("pipe it through the program: tidemill … | {}", program.name()),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it may wait for a program or a writer of the user's for any length of time.
+    pub(crate) fn waits_for_others(&self) -> bool {
+        let format = self.parse().map(|(format, _)| format);
+        self.exec.is_some() || matches!(format, Ok(OutputFormat::Registered(_)))
+    }
+
     /// The format, and the template unless the output is standard output.
     fn parse(&self) -> Result<(OutputFormat, Option<Template>)> {
+        self.check_exec()?;
         if self.url == "-" {
             return Ok((self.format.unwrap_or(OutputFormat::Csv), None));
         }
@@ -112,7 +142,7 @@ impl SinkSpec {
                 OutputFormat::Csv
             }
             None => {
-                let names = OutputFormat::ALL.map(OutputFormat::name).join(", ");
+                let names = OutputFormat::names().join(", ");
                 return Err(Error::usage_hint(
                     format!("cannot tell the output's format from the name `{}`", self.url),
                     format!("end it with a format's suffix or give --format: {names}"),
@@ -246,11 +276,12 @@ impl Sink {
         run: &RunId,
         memory_limit: usize,
     ) -> Result<Sink> {
-        Self::create_with(spec, schema, run, memory_limit, &mut || Ok(()))
+        Self::create_with(spec, schema, run, memory_limit, &Cancel::new(), &mut || Ok(()))
     }
 
     /// The same; while another run's commit holds the destination, `wait` is called every few
-    /// milliseconds, and its error ends the wait.
+    /// milliseconds, and its error ends the wait. `cancel` ends a program that the bytes go
+    /// through, and with it the writing.
     ///
     /// # Errors
     /// Those of [`create`](Self::create), and what `wait` returns.
@@ -259,14 +290,21 @@ impl Sink {
         schema: SchemaRef,
         run: &RunId,
         memory_limit: usize,
+        cancel: &Cancel,
         wait: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Sink> {
         let (format, template) = spec.parse()?;
         format.check(&schema)?;
-        let null = spec.null.as_deref();
+        let writing = Writing {
+            format,
+            null: spec.null.clone(),
+            exec: spec.exec.clone(),
+            name: spec.url.clone(),
+            memory_limit,
+            cancel: cancel.clone(),
+        };
         let writer = |output, schema| {
-            let writer = RowWriter::new(output, format, schema, null, &spec.url, memory_limit)?;
-            Ok::<_, Error>(Box::new(writer))
+            RowWriter::new(output, &writing, schema).map(|writer| Box::new(writer))
         };
         let sink = |target| Sink { target, overwrite: spec.overwrite, rows: 0 };
         let Some(template) = template else {
@@ -279,7 +317,7 @@ impl Sink {
             if template.is_partitioned() {
                 let positions = template.resolve(&schema)?;
                 let router = Router::new(&schema, positions, &spec.url, spec.max_files)?;
-                let files = Files::new(format, schema, null, &spec.url, memory_limit);
+                let files = Files::new(writing, schema);
                 let (router, files) = (Box::new(router), Box::new(files));
                 return Ok(sink(Target::ManyObjects { template, router, files, remote }));
             }
@@ -288,16 +326,14 @@ impl Sink {
                 remote.check_absent(&key, wait)?;
             }
             let upload = Shared(Arc::new(Mutex::new(remote.upload(&key))));
-            let writer =
-                RowWriter::new(upload.clone(), format, schema, null, &spec.url, memory_limit)?;
-            let writer = Box::new(writer);
+            let writer = Box::new(RowWriter::new(upload.clone(), &writing, schema)?);
             return Ok(sink(Target::OneObject { writer, upload, remote, key }));
         }
         if template.is_partitioned() {
             let positions = template.resolve(&schema)?;
             let router = Router::new(&schema, positions, &spec.url, spec.max_files)?;
             let staging = Staging::open(&template.root, &template.pattern(), run, wait)?;
-            let files = Files::new(format, schema, null, &spec.url, memory_limit);
+            let files = Files::new(writing, schema);
             let (router, files) = (Box::new(router), Box::new(files));
             return Ok(sink(Target::Many { template, router, files, staging }));
         }
@@ -495,7 +531,15 @@ pub fn stdout_writer<W: Write + Send>(
     out: W,
 ) -> Result<RowWriter<W>> {
     format.check(&schema)?;
-    RowWriter::new(out, format, schema, null, "standard output", STREAM_MEMORY)
+    let writing = Writing {
+        format,
+        null: null.map(str::to_owned),
+        exec: None,
+        name: "standard output".into(),
+        memory_limit: STREAM_MEMORY,
+        cancel: Cancel::new(),
+    };
+    RowWriter::new(out, &writing, schema)
 }
 
 /// What a stream's row groups may take.

@@ -112,6 +112,8 @@ pub(crate) struct Blocks {
     /// Records that start at or behind this offset are not ours.
     limit: Option<u64>,
     line: Option<u64>,
+    /// What one read asks for.
+    read_bytes: usize,
     ended: bool,
     done: bool,
 }
@@ -137,6 +139,7 @@ impl Blocks {
             base: offset,
             limit,
             line: None,
+            read_bytes: READ_BYTES,
             ended: false,
             done: limit.is_some_and(|limit| offset >= limit),
         }
@@ -146,6 +149,11 @@ impl Blocks {
     /// be read a second time to find a line's number.
     pub(crate) fn count_lines(&mut self, line: u64) {
         self.line = Some(line);
+    }
+
+    /// Reads less at once than usual: only the first records are wanted.
+    pub(crate) fn set_read_bytes(&mut self, bytes: usize) {
+        self.read_bytes = bytes;
     }
 
     /// The offset of the first byte that has not been handed out: at the end, the first
@@ -275,11 +283,11 @@ impl Blocks {
         let end = self.base + self.filled as u64;
         let wanted = match self.limit {
             Some(limit) if end >= limit => TAIL_READ_BYTES.max(self.filled),
-            Some(limit) => usize::try_from(limit - end).unwrap_or(usize::MAX).min(READ_BYTES),
-            None => READ_BYTES,
+            Some(limit) => usize::try_from(limit - end).unwrap_or(usize::MAX).min(self.read_bytes),
+            None => self.read_bytes,
         }
         // Doubling keeps the work for a huge record linear.
-        .max(if self.filled >= READ_BYTES { self.filled } else { 0 })
+        .max(if self.filled >= self.read_bytes { self.filled } else { 0 })
         .min(RECORD_BYTES_MAX + 1 - self.filled);
         if self.buffer.len() < self.filled + wanted {
             // One byte more, for the line end that a last record may lack.

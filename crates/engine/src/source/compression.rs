@@ -41,7 +41,8 @@ const AHEAD_BLOCK_BYTES: usize = 512 << 10;
 const AHEAD_BLOCKS: usize = 4;
 /// So many bytes tell every kind.
 pub(crate) const MAGIC_BYTES: usize = 6;
-const STORED_BUFFER_BYTES: usize = 256 << 10;
+/// What is read of a compressed file at once.
+pub(crate) const STORED_BUFFER_BYTES: usize = 256 << 10;
 
 impl Compression {
     /// The name without its compression suffix, and the compression that the suffix tells.
@@ -184,7 +185,8 @@ impl ByteInput for Decoded {
     }
 }
 
-/// The decoded bytes of `input`, which holds `stored_bytes` if that is known.
+/// The decoded bytes of `input`, which is read `buffer_bytes` at a time and holds `stored_bytes`,
+/// if that is known and all of it is wanted.
 ///
 /// # Errors
 /// [`Error::Io`] if a decoder cannot be set up; reading reports the rest.
@@ -192,19 +194,15 @@ pub(crate) fn decode(
     input: Box<dyn ByteInput>,
     compression: Compression,
     path: &Arc<str>,
+    buffer_bytes: usize,
     stored_bytes: Option<u64>,
 ) -> Result<Box<dyn ByteInput>> {
     if compression == Compression::None {
         return Ok(input);
     }
     let state = Arc::new(Mutex::new(StoredState::default()));
-    let mut stored = Stored {
-        input,
-        buffer: vec![0; STORED_BUFFER_BYTES],
-        at: 0,
-        filled: 0,
-        state: state.clone(),
-    };
+    let mut stored =
+        Stored { input, buffer: vec![0; buffer_bytes], at: 0, filled: 0, state: state.clone() };
     // A compressed file of zero bytes holds zero bytes, as everywhere else.
     let empty = match stored.fill_buf() {
         Ok(bytes) if bytes.len() >= MAGIC_BYTES => {

@@ -28,9 +28,15 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A parser's fault, with what can be done about it.
-    pub(crate) fn of(fault: tidemill_text::Fault, format: Format) -> Self {
-        let reason = fault.to_string();
+    /// A parser's fault, with what can be done about it; and another file in which the column is
+    /// of the type that is expected, if it was taken from one.
+    pub(crate) fn of(fault: tidemill_text::Fault, format: Format, other: Option<&str>) -> Self {
+        let reason = match (&fault.kind, other) {
+            (FaultKind::WrongType { expected, value }, Some(other)) => {
+                format!("expected {} as in `{other}`, found `{value}`", values::describe(expected))
+            }
+            _ => fault.to_string(),
+        };
         let hint = match &fault.kind {
             FaultKind::WrongType { value, .. } => {
                 let column = fault.column.as_deref().unwrap_or_default();
@@ -130,7 +136,9 @@ pub(crate) fn decoder(
             let columns = columns.into_iter().map(|(_, field)| field).collect();
             Box::new(LinesDecoder::new(columns, options).map_err(refused)?)
         }
-        Format::Parquet => return Err(Error::Internal("Parquet is not text".into())),
+        Format::Parquet | Format::Rowfile | Format::Arrow | Format::Registered(_) => {
+            return Err(Error::Internal(format!("{format} is not text")));
+        }
     })
 }
 
@@ -140,6 +148,6 @@ pub(crate) fn fixed_columns(format: Format) -> Option<Vec<FieldRef>> {
         Format::AccessLog => Some(access_log::columns()),
         Format::Syslog => Some(syslog::columns()),
         Format::Lines => Some(lines::columns()),
-        Format::Csv | Format::Tsv | Format::Json | Format::Logfmt | Format::Parquet => None,
+        _ => None,
     }
 }

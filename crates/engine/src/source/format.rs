@@ -11,6 +11,7 @@ use tidemill_text::syslog::Framing;
 
 use super::compression::Compression;
 use crate::error::{Error, Result};
+use crate::formats::{self, Registered};
 use crate::suggest;
 
 /// A file format that a source can read.
@@ -32,23 +33,43 @@ pub enum Format {
     Parquet,
     /// Plain lines of text, as one column `line`.
     Lines,
+    /// Rows whose schema stands once (`docs/formats/rowfile.md`).
+    Rowfile,
+    /// Arrow batches that the program around has in memory.
+    Arrow,
+    /// A format that the program around has added.
+    Registered(&'static Registered),
 }
 
 impl Format {
     /// The names users write, in the order messages list them.
     pub const NAMES: &'static [&'static str] =
-        &["csv", "tsv", "json", "access-log", "syslog", "logfmt", "parquet", "lines"];
+        &["csv", "tsv", "json", "access-log", "syslog", "logfmt", "parquet", "rowfile", "lines"];
+
+    /// These, and those of the formats that were added.
+    pub fn names() -> Vec<&'static str> {
+        Self::NAMES.iter().copied().chain(formats::names(false)).collect()
+    }
 
     /// The format that a file's name tells, if it tells one.
     pub fn from_path(path: &str) -> Option<Self> {
-        let name = path.rsplit('/').next().unwrap_or(path);
-        let (stem, _) = Compression::strip_suffix(name);
-        let suffix = stem.rsplit_once('.')?.1.to_ascii_lowercase();
-        Some(match suffix.as_str() {
+        let suffix = suffix(path)?;
+        let added = || formats::with_suffix(&suffix).map(Format::Registered);
+        Self::of_suffix(&suffix).or_else(added)
+    }
+
+    /// The same, of the formats that are always there.
+    pub(crate) fn built_in(path: &str) -> Option<Self> {
+        Self::of_suffix(&suffix(path)?)
+    }
+
+    fn of_suffix(suffix: &str) -> Option<Self> {
+        Some(match suffix {
             "csv" => Format::Csv,
             "tsv" | "tab" => Format::Tsv,
             "json" | "jsonl" | "ndjson" => Format::Json,
             "parquet" | "pq" => Format::Parquet,
+            "rowfile" => Format::Rowfile,
             "logfmt" => Format::Logfmt,
             "txt" | "log" | "text" => Format::Lines,
             _ => return None,
@@ -66,13 +87,36 @@ impl Format {
             Format::Logfmt => "logfmt",
             Format::Parquet => "parquet",
             Format::Lines => "lines",
+            Format::Rowfile => "rowfile",
+            Format::Arrow => "arrow",
+            Format::Registered(format) => format.name(),
         }
+    }
+
+    /// Whether its columns have types of their own, which a schema may only widen.
+    pub(crate) fn is_typed(self) -> bool {
+        match self {
+            Format::Parquet => true,
+            other => other.is_batches(),
+        }
+    }
+
+    /// Whether its rows come as batches that no parser of ours makes.
+    pub(crate) fn is_batches(self) -> bool {
+        matches!(self, Format::Rowfile | Format::Arrow | Format::Registered(_))
     }
 
     /// Whether records are delimited text with a [`Dialect`].
     pub fn is_delimited(self) -> bool {
         matches!(self, Format::Csv | Format::Tsv)
     }
+}
+
+/// What follows a name's last dot, its compression's suffix set aside.
+fn suffix(path: &str) -> Option<String> {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let (stem, _) = Compression::strip_suffix(name);
+    Some(stem.rsplit_once('.')?.1.to_ascii_lowercase())
 }
 
 impl std::fmt::Display for Format {
@@ -94,7 +138,13 @@ impl FromStr for Format {
             "logfmt" => Format::Logfmt,
             "parquet" => Format::Parquet,
             "lines" => Format::Lines,
-            _ => return Err(Error::usage(suggest::unknown("format", word, Self::NAMES))),
+            "rowfile" => Format::Rowfile,
+            other => match formats::named(other) {
+                Some(format) => Format::Registered(format),
+                None => {
+                    return Err(Error::usage(suggest::unknown("format", word, &Self::names())));
+                }
+            },
         })
     }
 }
@@ -191,8 +241,10 @@ impl TextOptions {
                 "it belongs to json; in the other formats everything is checked always",
             ));
         }
-        if self.mismatch.is_some() && format == Format::Parquet {
-            return Err(Error::usage("option `mismatch` has no meaning for format `parquet`"));
+        if self.mismatch.is_some() && format.is_typed() {
+            return Err(Error::usage(format!(
+                "option `mismatch` has no meaning for format `{format}`"
+            )));
         }
         if self.framing.is_some() && format != Format::Syslog {
             return Err(Error::usage_hint(

@@ -16,6 +16,7 @@ use tidemill_text::json::ArrayRecords;
 
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
+use crate::program::{FEED_BYTES, Filter, Program};
 use crate::progress::Progress;
 pub(crate) use crate::remote::reader::Access;
 use crate::remote::reader::{Budget, Reader};
@@ -84,6 +85,9 @@ impl OpenFile {
             }
             Place::Stdin => {
                 return Err(Error::Internal("standard input is not opened by its name".into()));
+            }
+            Place::Given(_) => {
+                return Err(Error::Internal(format!("`{shown}` is no file to open")));
             }
         };
         let file = match File::open(path) {
@@ -279,6 +283,50 @@ impl<R: Read + Send> ByteInput for ReaderInput<R> {
         }
         self.watch.progress.add_bytes(filled as u64);
         Ok(filled)
+    }
+}
+
+/// What a program makes of an input.
+pub(crate) struct ProgramInput {
+    filter: Filter,
+    inner: Box<dyn ByteInput>,
+}
+
+impl ProgramInput {
+    pub(crate) fn start(
+        program: &Program,
+        inner: Box<dyn ByteInput>,
+        path: &str,
+        cancel: &Cancel,
+    ) -> Result<Self> {
+        Ok(Self { filter: Filter::start(program, path, true, cancel)?, inner })
+    }
+}
+
+impl ByteInput for ProgramInput {
+    fn read(&mut self, out: &mut [u8]) -> Result<usize> {
+        let inner = &mut self.inner;
+        self.filter.read(out, &mut |pending| {
+            pending.resize(FEED_BYTES, 0);
+            let count = inner.read(pending)?;
+            pending.truncate(count);
+            Ok(count > 0)
+        })
+    }
+}
+
+/// The output of a program that is given nothing.
+pub(crate) struct ProgramOutput(Filter);
+
+impl ProgramOutput {
+    pub(crate) fn start(program: &Program, cancel: &Cancel) -> Result<Self> {
+        Ok(Self(Filter::start(program, "", false, cancel)?))
+    }
+}
+
+impl Read for ProgramOutput {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        self.0.read(out, &mut |_| Ok(false)).map_err(std::io::Error::other)
     }
 }
 

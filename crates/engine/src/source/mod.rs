@@ -1,8 +1,8 @@
 //! Where rows come from: files found, formats told, schemas inferred, splits cut and read.
 //!
 //! ```text
-//!   URL ── listing ── files ── infer ── schema
-//!                       └── split ── splits ── read ─┬ input · compression   (bytes)
+//!   URL ── listing ── files ── sample · columns · unify ── schema and layouts
+//!                       └── split ── splits ── read ─┬ input · compression · program
 //!                                                    ├ blocks · cut          (whole records)
 //!                                                    └ decode · reject       (batches)
 //! ```
@@ -36,21 +36,27 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
+use arrow::array::{ArrayRef, StringViewArray, new_null_array};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use parking_lot::Mutex;
 
-use tidemill_text::cut;
 use tidemill_text::syslog::Framing;
+use tidemill_text::{cut, values};
 
+use batches::Chunked;
 use blocks::Ends;
+use columns::Columns;
 
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
+use crate::program::Program;
 use crate::remote::StorageOptions;
 use crate::remote::object::Object;
 use crate::suggest;
 
+mod batches;
 mod blocks;
+mod columns;
 pub mod compression;
 pub mod decode;
 pub mod format;
@@ -61,10 +67,14 @@ mod parquet;
 pub mod parts;
 mod read;
 pub mod reject;
+mod sample;
 pub mod split;
 #[cfg(test)]
 mod tests;
+mod unify;
 
+pub use batches::Given;
+pub use columns::Layouts;
 pub use compression::Compression;
 pub use format::{Dialect, Format, Mismatch, TextOptions, framing};
 pub use input::{Identity, standard_input};
@@ -84,8 +94,15 @@ pub struct SourceSpec {
     pub options: TextOptions,
     /// Types that override the inferred ones, by column name.
     pub schema: Option<SchemaRef>,
+    /// Whether files may have different columns. Default: they may.
+    pub layouts: Option<Layouts>,
+    /// A program that each file's bytes go through, decompressed, before they are read as the
+    /// format; without a URL, one whose output is the source. Default: none.
+    pub exec: Option<Program>,
     /// How stores are reached, beyond what the environment says. Default: nothing.
     pub storage_options: StorageOptions,
+    /// Rows in memory, instead of any file; the URL is what messages call them. Default: none.
+    pub given: Option<Arc<Given>>,
 }
 
 /// Where a file's bytes are.
@@ -97,6 +114,8 @@ pub(crate) enum Place {
     Object(Arc<Object>),
     /// Standard input, which can be read once.
     Stdin,
+    /// In memory, as rows.
+    Given(Arc<Given>),
 }
 
 /// A file of a source.
@@ -106,11 +125,14 @@ pub struct SourceFile {
     shown: Arc<str>,
     identity: Identity,
     compression: Compression,
+    program: Option<Program>,
     keys: Vec<(String, Option<String>)>,
     index: usize,
     /// Line numbers at offsets, found so far.
     lines: Mutex<BTreeMap<u64, u64>>,
     metadata: OnceLock<::parquet::arrow::arrow_reader::ArrowReaderMetadata>,
+    /// What is known of a file whose rows come as batches.
+    chunked: OnceLock<Chunked>,
     /// The run's.
     cancel: Cancel,
 }
@@ -147,9 +169,31 @@ impl SourceFile {
         let is_known = match &self.place {
             Place::Local(_) => true,
             Place::Object(_) => nanos != 0,
-            Place::Stdin => false,
+            Place::Stdin | Place::Given(_) => false,
         };
         is_known.then(|| i64::try_from(nanos.div_euclid(1_000_000_000)).ok()).flatten()
+    }
+
+    /// The same file, of which nothing is known yet.
+    fn twin(&self) -> SourceFile {
+        SourceFile {
+            place: self.place.clone(),
+            shown: Arc::clone(&self.shown),
+            identity: self.identity,
+            compression: self.compression,
+            program: None,
+            keys: Vec::new(),
+            index: self.index,
+            lines: Mutex::default(),
+            metadata: OnceLock::new(),
+            chunked: OnceLock::new(),
+            cancel: self.cancel.clone(),
+        }
+    }
+
+    /// Whether its bytes are read as they are stored.
+    fn is_plain(&self) -> bool {
+        self.compression == Compression::None && self.program.is_none()
     }
 
     /// Whether it is standard input, which can be read once.
@@ -158,11 +202,12 @@ impl SourceFile {
     }
 
     /// Whether it can only be read front to back, and its size may not be known.
-    fn is_stream(&self) -> bool {
+    pub(crate) fn is_stream(&self) -> bool {
         match &self.place {
             Place::Local(_) => false,
             Place::Object(object) => object.is_stream(),
             Place::Stdin => true,
+            Place::Given(given) => given.is_stream(),
         }
     }
 
@@ -190,7 +235,7 @@ impl SourceFile {
     /// Counts line ends from the nearest offset that was asked for before, so that many bad
     /// records cost one pass over the file together.
     pub(crate) fn line_at(&self, offset: u64) -> Result<u64> {
-        if self.is_stream() || self.compression != Compression::None {
+        if self.is_stream() || !self.is_plain() {
             return Ok(0);
         }
         let mut lines = self.lines.lock();
@@ -222,7 +267,7 @@ impl SourceFile {
 /// Where a column's values come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// The file's column of this position.
+    /// The files' column of this position.
     File(usize),
     /// The folder key of this position.
     Key(usize),
@@ -235,16 +280,14 @@ struct Pending {
     reader: Box<dyn Read + Send>,
 }
 
-/// Files of one format and one schema.
+/// Files of one format as one table.
 pub struct Source {
     spec: SourceSpec,
     format: Format,
     dialect: Dialect,
     files: Vec<Arc<SourceFile>>,
-    /// The files' own columns, all of them, in file order.
-    file_fields: Vec<FieldRef>,
-    /// The file whose columns these are.
-    schema_file: usize,
+    /// The files' own columns, all of them, and where they are in each file.
+    columns: Columns,
     /// Per column of `schema`, where its values come from.
     origins: Vec<Origin>,
     schema: SchemaRef,
@@ -265,8 +308,9 @@ impl std::fmt::Debug for Source {
 impl Source {
     /// Lists the files and finds out their format and schema.
     ///
-    /// Cost: one `stat` per file, or a request per 1,000 objects of a bucket; a sample of the
-    /// first file is read for text formats, and every file's footer for Parquet.
+    /// Cost: one `stat` per file, or a request per 1,000 objects of a bucket; for text formats a
+    /// sample of the first files and the beginnings of up to 64 others, and every file's header
+    /// where there are headers; for Parquet every file's footer.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Usage`], [`Error::Io`], [`Error::Corrupt`].
@@ -306,12 +350,27 @@ impl Source {
         &self.files
     }
 
-    /// The files' columns, then those of the `key=value` folders.
+    /// The files' columns by name, in the order of their first appearance, then those of the
+    /// `key=value` folders.
     ///
     /// Where a file has a column of a key's name too, the folder's value is the one that
     /// counts, as in Spark and DuckDB, and the file's column is not there.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
+    }
+
+    /// How many kinds of files there are, told by their columns and their order.
+    pub fn layouts(&self) -> usize {
+        self.columns.layouts.len()
+    }
+
+    /// Why a column of the schema cannot be read, if it cannot: two files have it of types that
+    /// do not unify.
+    pub fn refusal(&self, column: usize) -> Option<Error> {
+        match self.origins.get(column)? {
+            Origin::File(place) => self.columns.refusal(*place, &self.files),
+            Origin::Key(_) => None,
+        }
     }
 
     /// Bytes of all files as stored; 0 for standard input.
@@ -356,6 +415,53 @@ impl Source {
         self.files.get(file)?.metadata.get().map(|metadata| metadata.metadata())
     }
 
+    /// What a Parquet file has for a column of the schema, for judging its statistics.
+    pub(crate) fn column_of(&self, file: usize, column: usize) -> Option<FileColumn<'_>> {
+        let found = self.files.get(file)?;
+        match *self.origins.get(column)? {
+            Origin::Key(index) => Some(FileColumn::Key(index)),
+            Origin::File(index) => match *self.columns.layout(file).places.get(index)? {
+                None => Some(FileColumn::Missing),
+                Some(place) => {
+                    let schema = found.metadata.get()?.schema();
+                    let keeps_order = unify::keeps_order(
+                        schema.fields().get(place)?.data_type(),
+                        self.columns.fields[index].data_type(),
+                    );
+                    Some(FileColumn::Own { schema, keeps_order })
+                }
+            },
+        }
+    }
+
+    /// A folder's value, so many times, as the type that its column has.
+    pub(crate) fn key_values(&self, file: usize, key: usize, rows: usize) -> Result<ArrayRef> {
+        let Some(file) = self.files.get(file) else {
+            return Err(Error::Internal(format!("there is no file {file}")));
+        };
+        let column = self.origins.iter().position(|origin| *origin == Origin::Key(key));
+        let data_type =
+            column.map_or(DataType::Utf8View, |at| self.schema.field(at).data_type().clone());
+        let value = file.keys.get(key).and_then(|(_, value)| value.as_deref());
+        let repeated =
+            value.map(|text| StringViewArray::from_iter_values(std::iter::repeat_n(text, rows)));
+        let Some(repeated) = repeated else { return Ok(new_null_array(&data_type, rows)) };
+        values::typed(&repeated, &data_type).map_err(|_| {
+            Error::usage(format!(
+                "`{}`: the folder's value `{}` is not {}",
+                file.shown,
+                value.unwrap_or_default(),
+                values::describe(&data_type)
+            ))
+        })
+    }
+
+    /// Statistics of a file's column as the type that the column has in the source.
+    pub(crate) fn as_in_source(&self, column: usize, values: &ArrayRef) -> Option<ArrayRef> {
+        let wanted = self.schema.fields().get(column)?.data_type();
+        unify::adapted(values, wanted, false).ok()
+    }
+
     /// Cuts the source into splits.
     ///
     /// # Errors
@@ -396,6 +502,15 @@ impl Source {
                 }
                 continue;
             }
+            if let Some(chunked) = file.chunked.get()
+                && !chunked.chunks.is_empty()
+            {
+                for (chunks, bytes) in batches::chunk_runs(file, chunked, target_bytes, wanted) {
+                    let row_groups = Some(chunks);
+                    packer.add(Piece { file: file.clone(), range: 0..size, row_groups }, bytes);
+                }
+                continue;
+            }
             let mut ranges =
                 if self.can_be_cut(file) { split::ranges(size, target_bytes) } else { vec![] };
             if ranges.len() > 1 && self.format == Format::Json && file.is_array()? {
@@ -413,14 +528,20 @@ impl Source {
         Ok(packer.finish())
     }
 
-    /// Compressed files and standard input are read front to back. So are CSV files with
-    /// comments: whether a line is one depends on whether it starts inside quotes, and a
-    /// comment may hold any number of quotes itself; and counted records: nothing but the count
-    /// before it tells where one starts.
+    /// Compressed files, what goes through a program, and standard input are read front to back.
+    /// So are CSV files with comments: whether a line is one depends on whether it starts inside
+    /// quotes, and a comment may hold any number of quotes itself; and counted records: nothing
+    /// but the count before it tells where one starts.
     fn can_be_cut(&self, file: &SourceFile) -> bool {
-        let is_stream = file.is_stream() || file.compression != Compression::None;
+        let is_stream = file.is_stream() || !file.is_plain();
         let has_comments = self.format.is_delimited() && self.dialect.comment.is_some();
-        !(is_stream || has_comments || self.is_counted())
+        let is_whole = match self.format {
+            Format::Registered(format) => {
+                !format.reader().is_ok_and(|reader| reader.is_splittable())
+            }
+            other => other.is_batches(),
+        };
+        !(is_stream || has_comments || self.is_counted() || is_whole)
     }
 
     /// Fills in where the splits of cut files start, by one pass over those files with the
@@ -444,16 +565,32 @@ impl Source {
     }
 }
 
+/// What a file has for a column of the source.
+pub(crate) enum FileColumn<'a> {
+    /// Its folder's value, in all rows: the key's position.
+    Key(usize),
+    /// Nothing: it is null in all rows.
+    Missing,
+    /// A column of its own, among these.
+    Own {
+        /// The file's columns.
+        schema: &'a SchemaRef,
+        /// Whether its values are ordered as they will be in the source.
+        keeps_order: bool,
+    },
+}
+
 /// Gives the columns named in `wanted` the types it has for them.
-fn override_types(fields: &mut [FieldRef], wanted: &Schema) -> Result<()> {
+fn override_types(columns: &mut Columns, wanted: &Schema) -> Result<()> {
+    let fields = columns.fields.iter().enumerate();
     let places: HashMap<String, usize> =
-        fields.iter().enumerate().map(|(index, field)| (field.name().clone(), index)).collect();
+        fields.map(|(index, field)| (field.name().clone(), index)).collect();
     for field in wanted.fields() {
         let Some(&index) = places.get(field.name()) else {
-            let names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
+            let names: Vec<&str> = columns.fields.iter().map(|f| f.name().as_str()).collect();
             return Err(Error::usage(suggest::unknown("column", field.name(), &names)));
         };
-        fields[index] = Arc::new(Field::new(field.name(), field.data_type().clone(), true));
+        columns.settle(index, field.data_type());
     }
     Ok(())
 }

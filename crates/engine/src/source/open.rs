@@ -1,38 +1,68 @@
 //! Opening a source: from what the user said to files, format, columns and their types.
 
+use std::collections::HashMap;
 use std::io::Read;
 use std::sync::Arc;
 
-use arrow::datatypes::{Field, FieldRef, Schema};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use parking_lot::Mutex;
+use tidemill_text::sql_type;
 use tidemill_text::{cut, infer, json, logfmt, values};
 
+use super::batches::{self, Given};
 use super::blocks::{Blocks, Ends};
-use super::compression::{Compression, MAGIC_BYTES, decode};
+use super::columns::{Collected, Columns, Layouts, Shown, ShownBy};
+use super::compression::{Compression, MAGIC_BYTES, STORED_BUFFER_BYTES, decode};
 use super::decode;
 use super::format::{Dialect, Format};
 use super::input::{
-    Access, ByteInput, FileInput, Identity, JsonInput, OpenFile, ReaderInput, Watch,
+    Access, ByteInput, FileInput, Identity, JsonInput, OpenFile, ProgramInput, ProgramOutput,
+    ReaderInput, Watch,
 };
+use super::sample::{Header, SPREAD_FILES, Sample};
+use super::unify::can_be_read_as;
 use super::{
     Origin, Pending, Place, Source, SourceFile, SourceSpec, listing, override_types, parquet,
 };
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::remote::location::shown;
-use crate::suggest;
 
 pub(super) fn open(
     spec: &SourceSpec,
     stdin: Box<dyn Read + Send>,
     cancel: &Cancel,
 ) -> Result<Source> {
-    if spec.url == "-" {
-        return open_stdin(spec, stdin, cancel);
+    match (&spec.exec, spec.url.as_str()) {
+        (None, "-") => return open_stdin(spec, stdin, "standard input", cancel),
+        (Some(_), "-") => {
+            return Err(Error::usage_hint(
+                "standard input does not go through `exec`",
+                "pipe it through the program: program < input | tidemill …",
+            ));
+        }
+        (Some(program), "") => {
+            let output = Box::new(ProgramOutput::start(program, cancel)?);
+            let shown = format!("the output of `{}`", program.name());
+            return open_stdin(spec, output, &shown, cancel);
+        }
+        _ => {}
+    }
+    if let Some(given) = &spec.given {
+        return open_given(spec, given, cancel);
     }
     let found = listing::list(spec, cancel)?;
     let format = common_format(spec, &found)?;
+    if let Some(program) = &spec.exec
+        && format.is_typed()
+    {
+        return Err(Error::usage_hint(
+            format!("{format} cannot come from `{}`: it is no text", program.name()),
+            "`format` says what the program writes: csv, json, lines, …",
+        ));
+    }
     let dialect = spec.options.dialect(format)?;
+    check_layouts(spec, format)?;
     let mut key_fields = listing::key_fields(&found);
     // What a schema says of the folders' columns is not said of the files'.
     let mut own = spec.clone();
@@ -61,7 +91,7 @@ pub(super) fn open(
         .enumerate()
         .map(|(index, found)| {
             let compression = match format {
-                Format::Parquet => Compression::None,
+                format if format.is_typed() => Compression::None,
                 _ => Compression::strip_suffix(&found.name).1,
             };
             Arc::new(SourceFile {
@@ -69,10 +99,12 @@ pub(super) fn open(
                 shown: found.shown,
                 identity: found.identity,
                 compression,
+                program: spec.exec.clone(),
                 keys: found.keys,
                 index,
                 lines: Mutex::default(),
                 metadata: std::sync::OnceLock::new(),
+                chunked: std::sync::OnceLock::new(),
                 cancel: cancel.clone(),
             })
         })
@@ -83,23 +115,56 @@ pub(super) fn open(
     source(spec, format, dialect, files, columns, key_fields, None)
 }
 
-fn open_stdin(spec: &SourceSpec, reader: Box<dyn Read + Send>, cancel: &Cancel) -> Result<Source> {
-    let Some(format) = spec.format else {
+/// Rows that are in memory already.
+fn open_given(spec: &SourceSpec, given: &Arc<Given>, cancel: &Cancel) -> Result<Source> {
+    let format = Format::Arrow;
+    let dialect = spec.options.dialect(format)?;
+    let file = Arc::new(SourceFile {
+        place: Place::Given(Arc::clone(given)),
+        shown: spec.url.as_str().into(),
+        identity: Identity { device: 0, inode: 0, size: given.bytes().max(1), modified_ns: 0 },
+        compression: Compression::None,
+        program: None,
+        keys: Vec::new(),
+        index: 0,
+        lines: Mutex::default(),
+        metadata: std::sync::OnceLock::new(),
+        chunked: std::sync::OnceLock::new(),
+        cancel: cancel.clone(),
+    });
+    let files = vec![file];
+    let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
+    let mut sample = Sample { files: &files, format, dialect: &dialect, watch, stdin: None };
+    let columns = columns(spec, format, &mut sample)?;
+    source(spec, format, dialect, files, columns, Vec::new(), None)
+}
+
+/// What can be read once: standard input, or a program's output.
+fn open_stdin(
+    spec: &SourceSpec,
+    reader: Box<dyn Read + Send>,
+    shown: &str,
+    cancel: &Cancel,
+) -> Result<Source> {
+    // Of a program lines are expected, unless it is said what they are.
+    let format = spec.format.or_else(|| spec.exec.is_some().then_some(Format::Lines));
+    let Some(format) = format else {
         return Err(Error::usage_hint(
-            "standard input has no name that tells its format",
+            format!("{shown} has no name that tells its format"),
             format!(
                 "name it with --source-format (job file: source.format): {}",
-                Format::NAMES.join(", ")
+                Format::names().join(", ")
             ),
         ));
     };
-    if format == Format::Parquet {
+    if format.is_typed() {
         return Err(Error::usage_hint(
-            "Parquet cannot be read from standard input: it is read from its end",
+            format!("{format} cannot be read from {shown}: it is not read from front to back"),
             "write it to a file first",
         ));
     }
     let dialect = spec.options.dialect(format)?;
+    check_layouts(spec, format)?;
     let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
 
     // What the sample takes is kept, and read again first.
@@ -112,18 +177,20 @@ fn open_stdin(spec: &SourceSpec, reader: Box<dyn Read + Send>, cancel: &Cancel) 
             Ok(0) => break,
             Ok(count) => filled += count,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => cancel.check()?,
-            Err(error) => return Err(Error::io("read", "standard input", error)),
+            Err(error) => return Err(Error::io("read", shown, error)),
         }
     }
     let file = Arc::new(SourceFile {
         place: Place::Stdin,
-        shown: "standard input".into(),
+        shown: shown.into(),
         identity: Identity { device: 0, inode: 0, size: 0, modified_ns: 0 },
         compression: Compression::from_magic(&magic[..filled]),
+        program: None,
         keys: Vec::new(),
         index: 0,
         lines: Mutex::default(),
         metadata: std::sync::OnceLock::new(),
+        chunked: std::sync::OnceLock::new(),
         cancel: cancel.clone(),
     });
     let files = vec![file];
@@ -134,7 +201,7 @@ fn open_stdin(spec: &SourceSpec, reader: Box<dyn Read + Send>, cancel: &Cancel) 
     let columns = columns(spec, format, &mut sample)?;
     drop(sample);
     let pending = Arc::try_unwrap(shared)
-        .map_err(|_| Error::Internal("standard input is still being sampled".into()))?
+        .map_err(|_| Error::Internal(format!("{shown} is still being sampled")))?
         .into_inner();
     source(spec, format, dialect, files, columns, Vec::new(), Some(pending))
 }
@@ -159,12 +226,13 @@ fn common_format(spec: &SourceSpec, found: &[listing::Found]) -> Result<Format> 
     }
     let mut first: Option<(Format, &listing::Found)> = None;
     for file in found {
-        let Some(format) = Format::from_path(&file.name) else {
+        let told = Format::from_path(&file.name);
+        let Some(format) = told.or_else(|| spec.exec.is_some().then_some(Format::Lines)) else {
             return Err(Error::usage_hint(
                 format!("cannot tell the format of `{}` from its name", file.shown),
                 format!(
                     "name it with --source-format (job file: source.format): {}",
-                    Format::NAMES.join(", ")
+                    Format::names().join(", ")
                 ),
             ));
         };
@@ -186,10 +254,14 @@ fn common_format(spec: &SourceSpec, found: &[listing::Found]) -> Result<Format> 
     first.map(|(format, _)| format).ok_or_else(|| Error::Internal("no file was listed".into()))
 }
 
-/// The files' own columns, and which file they were taken from.
-struct Columns {
-    fields: Vec<FieldRef>,
-    file: usize,
+fn check_layouts(spec: &SourceSpec, format: Format) -> Result<()> {
+    if spec.layouts.is_some() && !format.is_delimited() && !format.is_typed() {
+        return Err(Error::usage_hint(
+            format!("option `layouts` has no meaning for format `{format}`"),
+            "it belongs to csv, tsv, parquet and rowfile",
+        ));
+    }
+    Ok(())
 }
 
 fn columns(spec: &SourceSpec, format: Format, sample: &mut Sample<'_>) -> Result<Columns> {
@@ -198,76 +270,105 @@ fn columns(spec: &SourceSpec, format: Format, sample: &mut Sample<'_>) -> Result
         Format::Json => json_columns(spec, sample)?,
         Format::Logfmt => logfmt_columns(spec, sample)?,
         Format::AccessLog | Format::Syslog | Format::Lines => {
-            Columns { fields: decode::fixed_columns(format).unwrap_or_default(), file: 0 }
+            Columns::uniform(decode::fixed_columns(format).unwrap_or_default())
         }
-        Format::Parquet => {
-            parquet::columns(sample.files).map(|(fields, file)| Columns { fields, file })?
+        Format::Parquet => parquet::columns(sample.files, spec.layouts.unwrap_or_default())?,
+        Format::Rowfile | Format::Arrow | Format::Registered(_) => {
+            batches::columns(sample.files, format, spec.layouts.unwrap_or_default())?
         }
     };
-    if let Some(wanted) = &spec.schema {
-        match format {
-            Format::Lines | Format::AccessLog | Format::Syslog | Format::Parquet => {
-                let own = Schema::new(columns.fields.clone());
-                for field in wanted.fields() {
-                    match own.field_with_name(field.name()) {
-                        Ok(found) if found.data_type() == field.data_type() => {}
-                        Ok(found) => {
-                            return Err(Error::usage_hint(
-                                format!(
-                                    "column `{}` is {} in {format} and cannot be read as {}",
-                                    field.name(),
-                                    found.data_type(),
-                                    field.data_type()
-                                ),
-                                "convert it in the query: CAST(column AS type)",
-                            ));
-                        }
-                        Err(_) => {
-                            let names: Vec<&str> =
-                                own.fields().iter().map(|f| f.name().as_str()).collect();
-                            return Err(Error::usage(suggest::unknown(
-                                "column",
-                                field.name(),
-                                &names,
-                            )));
-                        }
-                    }
+    let Some(wanted) = &spec.schema else { return Ok(columns) };
+    match format {
+        Format::Lines
+        | Format::AccessLog
+        | Format::Syslog
+        | Format::Parquet
+        | Format::Rowfile
+        | Format::Arrow
+        | Format::Registered(_) => {
+            check_types(&columns, wanted, format, sample.files)?;
+            override_types(&mut columns, wanted)?;
+        }
+        Format::Csv | Format::Tsv => {
+            rename_by_position(&mut columns.fields, wanted, sample.dialect);
+            override_types(&mut columns, wanted)?;
+            refuse_unreadable(&columns, format, values::is_supported)?;
+        }
+        Format::Json | Format::Logfmt => {
+            // A key may come only behind the sample.
+            for field in wanted.fields() {
+                if !columns.fields.iter().any(|own| own.name() == field.name()) {
+                    columns.push(field.clone());
                 }
             }
-            Format::Csv | Format::Tsv => {
-                rename_by_position(&mut columns.fields, wanted, sample.dialect);
-                override_types(&mut columns.fields, wanted)?;
-                for field in &columns.fields {
-                    if !values::is_supported(field.data_type()) {
-                        return Err(Error::usage(format!(
-                            "column `{}` cannot be of type {} in {format}",
-                            field.name(),
-                            field.data_type()
-                        )));
-                    }
-                }
-            }
-            Format::Json | Format::Logfmt => {
-                // A key may come only behind the sample.
-                for field in wanted.fields() {
-                    if !columns.fields.iter().any(|own| own.name() == field.name()) {
-                        columns.fields.push(field.clone());
-                    }
-                }
-                override_types(&mut columns.fields, wanted)?;
-                for field in &columns.fields {
-                    if !tidemill_text::is_readable(field.data_type()) {
-                        return Err(Error::usage(format!(
-                            "column `{}` cannot be of type {} in {format}",
-                            field.name(),
-                            field.data_type()
-                        )));
-                    }
-                }
-            }
+            override_types(&mut columns, wanted)?;
+            refuse_unreadable(&columns, format, tidemill_text::is_readable)?;
         }
     }
     Ok(columns)
+}
+
+/// Of formats whose columns have types of their own, a schema may only widen them.
+fn check_types(
+    columns: &Columns,
+    wanted: &Schema,
+    format: Format,
+    files: &[Arc<SourceFile>],
+) -> Result<()> {
+    for field in wanted.fields() {
+        let place = columns.fields.iter().position(|own| own.name() == field.name());
+        // An unknown one is for whoever takes the types over.
+        let Some(place) = place else { continue };
+        let own_types: Vec<DataType> = if format.is_typed() {
+            // One file of each layout tells of all.
+            let mut is_known = vec![false; columns.layouts.len()];
+            let own = files.iter().filter_map(|file| {
+                let layout = columns.layout_index(file.index);
+                let own = columns.layouts[layout].places[place]?;
+                let is_new = !std::mem::replace(&mut is_known[layout], true);
+                let schema = match file.chunked.get() {
+                    Some(chunked) => &chunked.schema,
+                    None => file.metadata.get()?.schema(),
+                };
+                let own = schema.fields().get(own).filter(|_| is_new)?;
+                Some(batches::plain(own).data_type().clone())
+            });
+            own.collect()
+        } else {
+            vec![columns.fields[place].data_type().clone()]
+        };
+        let can_be = |own: &DataType| match format {
+            format if format.is_typed() => can_be_read_as(own, field.data_type()),
+            _ => own == field.data_type(),
+        };
+        if let Some(own) = own_types.iter().find(|own| !can_be(own)) {
+            return Err(Error::usage_hint(
+                format!(
+                    "column `{}` is {} in {format} and cannot be read as {}",
+                    field.name(),
+                    sql_type(own),
+                    sql_type(field.data_type())
+                ),
+                "convert it in the query: CAST(column AS type)",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn refuse_unreadable(
+    columns: &Columns,
+    format: Format,
+    is_readable: impl Fn(&DataType) -> bool,
+) -> Result<()> {
+    match columns.fields.iter().find(|field| !is_readable(field.data_type())) {
+        Some(field) => Err(Error::usage(format!(
+            "column `{}` cannot be of type {} in {format}",
+            field.name(),
+            field.data_type()
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Without a header, a schema with as many columns as the file names them.
@@ -283,11 +384,12 @@ fn rename_by_position(fields: &mut [FieldRef], wanted: &Schema, dialect: &Dialec
 
 fn nothing_to_infer(spec: &SourceSpec, format: Format) -> Result<Columns> {
     match &spec.schema {
-        Some(schema) => Ok(Columns { fields: schema.fields().to_vec(), file: 0 }),
+        Some(schema) => Ok(Columns::uniform(schema.fields().to_vec())),
         None => Err(Error::Corrupt {
-            path: match spec.url.as_str() {
-                "-" => "standard input".into(),
-                url => shown(url),
+            path: match (spec.url.as_str(), &spec.exec) {
+                ("-", _) => "standard input".into(),
+                ("", Some(program)) => format!("the output of {}", program.name()),
+                (url, _) => shown(url),
             },
             offset: None,
             reason: format!("there is no {format} data to tell the columns from"),
@@ -298,29 +400,129 @@ fn nothing_to_infer(spec: &SourceSpec, format: Format) -> Result<Columns> {
 
 fn csv_columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
     let dialect = sample.dialect.clone();
-    let mut names: Option<(Vec<String>, usize)> = None;
-    let mut inference: Option<infer::csv::Inference> = None;
-    sample.each_block(cut::Grammar::delimited(&dialect), |file, is_first, mut block| {
-        if is_first && (dialect.header || names.is_none()) {
+    let grammar = cut::Grammar::delimited(&dialect);
+    let may_differ = sample.files.len() > 1 && spec.layouts.unwrap_or_default() == Layouts::Union;
+    let mut collected = Collected::default();
+    // What is known of the beginnings of files already.
+    let mut begun: HashMap<usize, infer::csv::Inference> = HashMap::new();
+    if may_differ && dialect.header {
+        let mut known: HashMap<Arc<Vec<String>>, usize> = HashMap::new();
+        for (file, header) in sample.headers(grammar)?.into_iter().enumerate() {
+            let Some(Header { names, records }) = header else { continue };
+            let layout = match known.get(&names) {
+                Some(layout) => *layout,
+                None => {
+                    let layout = collected.add(file, names.iter().map(String::as_str));
+                    known.insert(names, layout);
+                    layout
+                }
+            };
+            collected.set(file, layout);
+            begun.extend(records.map(|records| (file, records)));
+        }
+        refuse_stranger(&collected, sample.files)?;
+    }
+
+    let mut shown: Vec<Shown> = Vec::new();
+    let mut take = |collected: &Collected, file: usize, inference: &infer::csv::Inference| {
+        shown.resize(collected.names().len(), Shown::default());
+        for (column, (kind, values)) in collected.columns_of(file).iter().zip(inference.kinds()) {
+            shown[*column].add(file, kind, values);
+        }
+    };
+    // The beginning of the source.
+    let mut current: Option<(usize, infer::csv::Inference)> = None;
+    let looked_at = sample.each_block(grammar, |file, mut block| {
+        if current.as_ref().is_none_or(|(index, _)| *index != file.index) {
             let Some((fields, used)) = tidemill_text::csv::first_record(&dialect, block) else {
                 return Ok(0);
             };
-            if names.is_none() {
-                inference = Some(infer::csv::Inference::new(&dialect, fields.len()));
-                names = Some((column_names(&dialect, fields, &file.shown)?, file.index));
+            if let Some((index, inference)) = current.take() {
+                take(&collected, index, &inference);
             }
+            if collected.is_empty() {
+                let names = column_names(&dialect, fields, &file.shown)?;
+                collected.add(file.index, names.iter().map(String::as_str));
+            }
+            let fields = collected.columns_of(file.index).len();
+            current = Some((file.index, infer::csv::Inference::new(&dialect, fields)));
             if dialect.header {
                 block = &block[used..];
             }
         }
-        Ok(inference.as_mut().map_or(0, |inference| inference.add(block)))
+        Ok(current.as_mut().map_or(0, |(_, inference)| inference.add(block)))
     })?;
-    match (names, inference) {
-        (Some((names, file)), Some(inference)) => {
-            Ok(Columns { fields: inference.fields(&names), file })
-        }
-        _ => nothing_to_infer(spec, Format::Csv),
+    if let Some((index, inference)) = current.take() {
+        take(&collected, index, &inference);
     }
+    if collected.is_empty() {
+        return nothing_to_infer(spec, sample.format);
+    }
+    if may_differ {
+        // The beginnings of others.
+        let look = |file: &SourceFile, block: &[u8]| {
+            let fields = collected.columns_of(file.index).len();
+            let mut inference = infer::csv::Inference::new(&dialect, fields);
+            let records = match tidemill_text::csv::first_record(&dialect, block) {
+                Some((_, used)) if dialect.header => &block[used..],
+                _ => block,
+            };
+            inference.add(records);
+            Some(inference)
+        };
+        let mut chosen = sample.spread(looked_at);
+        let unread: Vec<usize> =
+            chosen.iter().copied().filter(|file| !begun.contains_key(file)).collect();
+        begun.extend(sample.beginnings(&unread, grammar, look)?);
+        for file in &chosen {
+            if let Some(inference) = begun.get(file) {
+                take(&collected, *file, inference);
+            }
+        }
+        // And of the first files with columns that nothing is known of yet.
+        let is_unknown = |column: &usize| shown.get(*column).is_none_or(|shown| !shown.is_seen());
+        let is_new = |file: &usize| *file >= looked_at && !chosen.contains(file);
+        let unknown = collected.layouts().filter(|(_, columns)| columns.iter().any(is_unknown));
+        chosen = unknown.map(|(file, _)| file).filter(is_new).take(SPREAD_FILES).collect();
+        for (file, inference) in sample.beginnings(&chosen, grammar, look)? {
+            for (column, (kind, values)) in collected.columns_of(file).iter().zip(inference.kinds())
+            {
+                shown[*column].add(file, kind, values);
+            }
+        }
+    }
+    shown.resize(collected.names().len(), Shown::default());
+    let fields = collected.names().iter().zip(&shown).map(|(name, shown)| shown.field(name));
+    let fields: Vec<FieldRef> = fields.collect();
+    let shown_by = shown.iter().map(Shown::file).collect();
+    let clashes = vec![None; fields.len()];
+    Ok(collected.finish(fields, shown_by, clashes))
+}
+
+/// Where a file's header has nothing in common with the others', it is most likely a record, whose
+/// values must not become columns.
+fn refuse_stranger(collected: &Collected, files: &[Arc<SourceFile>]) -> Result<()> {
+    let (Some((file, columns)), Some((first, _))) =
+        (collected.stranger(), collected.layouts().next())
+    else {
+        return Ok(());
+    };
+    let shown = |file: usize| files.get(file).map_or("", |file| file.shown()).to_owned();
+    let mut names: Vec<String> =
+        columns.iter().take(4).map(|column| format!("`{}`", collected.names()[*column])).collect();
+    if columns.len() > names.len() {
+        names.push("…".into());
+    }
+    Err(Error::Differ {
+        path: shown(file),
+        other: shown(first),
+        reason: format!("they have no column in common; its header is {}", names.join(", ")),
+        hint: Some(
+            "if it has no header, write one into it or make it a source of its own; --header=false \
+             is for sources of which no file has one"
+                .into(),
+        ),
+    })
 }
 
 /// The names in a header, or made-up ones; each must be there once.
@@ -363,11 +565,16 @@ pub(super) fn column_names(
 }
 
 fn json_columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
-    let mut inference = infer::json::Inference::new(&sample.dialect.nulls);
+    let nulls = sample.dialect.nulls.clone();
+    let mut inference = infer::json::Inference::new(&nulls);
+    let mut shown_by = ShownBy::default();
     let mut first_fault = None;
-    sample.each_block(cut::Grammar::LINES, |file, is_first, block| {
-        if is_first {
+    let mut current: Option<usize> = None;
+    let looked_at = sample.each_block(cut::Grammar::LINES, |file, block| {
+        if current != Some(file.index) {
             refuse_other_layouts(block, &file.shown)?;
+            note(&mut shown_by, current, || inference.fields());
+            current = Some(file.index);
         }
         let records = inference.add(block);
         if let (None, Some(fault)) = (&first_fault, inference.first_fault()) {
@@ -375,8 +582,20 @@ fn json_columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
         }
         Ok(records)
     })?;
+    note(&mut shown_by, current, || inference.fields());
+    inference.settle();
+    let chosen = sample.spread(looked_at);
+    let look = |_: &SourceFile, block: &[u8]| {
+        let mut inference = infer::json::Inference::new(&nulls);
+        inference.add(block);
+        Some(inference)
+    };
+    for (file, other) in sample.beginnings(&chosen, cut::Grammar::LINES, look)? {
+        inference.widen(&other);
+        shown_by.note(file, &inference.fields());
+    }
     match first_fault {
-        _ if inference.objects() > 0 => Ok(Columns { fields: inference.fields(), file: 0 }),
+        _ if inference.objects() > 0 => Ok(found_by_name(inference.fields(), &shown_by)),
         None => nothing_to_infer(spec, Format::Json),
         Some((path, reason)) => Err(Error::Corrupt {
             path,
@@ -389,11 +608,46 @@ fn json_columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
 
 fn logfmt_columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
     let mut inference = logfmt::Inference::default();
-    sample.each_block(cut::Grammar::LINES, |_, _, block| Ok(inference.add(block)))?;
+    let mut shown_by = ShownBy::default();
+    let mut current: Option<usize> = None;
+    let looked_at = sample.each_block(cut::Grammar::LINES, |file, block| {
+        if current != Some(file.index) {
+            note(&mut shown_by, current, || inference.fields());
+            current = Some(file.index);
+        }
+        Ok(inference.add(block))
+    })?;
+    note(&mut shown_by, current, || inference.fields());
+    inference.settle();
+    let chosen = sample.spread(looked_at);
+    let look = |_: &SourceFile, block: &[u8]| {
+        let mut inference = logfmt::Inference::default();
+        inference.add(block);
+        Some(inference)
+    };
+    for (file, other) in sample.beginnings(&chosen, cut::Grammar::LINES, look)? {
+        inference.widen(&other);
+        shown_by.note(file, &inference.fields());
+    }
     match inference.fields() {
         fields if fields.is_empty() => nothing_to_infer(spec, Format::Logfmt),
-        fields => Ok(Columns { fields, file: 0 }),
+        fields => Ok(found_by_name(fields, &shown_by)),
     }
+}
+
+/// Of so many files it is noted which showed what.
+const NOTED_FILES: usize = 256;
+
+fn note(shown_by: &mut ShownBy, file: Option<usize>, fields: impl FnOnce() -> Vec<FieldRef>) {
+    if let Some(file) = file.filter(|file| *file < NOTED_FILES) {
+        shown_by.note(file, &fields());
+    }
+}
+
+/// Columns that every file has by their names.
+fn found_by_name(fields: Vec<FieldRef>, shown_by: &ShownBy) -> Columns {
+    let shown_by = fields.iter().map(|field| shown_by.of(field)).collect();
+    Columns { shown_by, ..Columns::uniform(fields) }
 }
 
 /// Objects spread over lines are JSON but neither JSON lines nor an array.
@@ -411,75 +665,65 @@ fn refuse_other_layouts(block: &[u8], shown: &str) -> Result<()> {
     })
 }
 
-/// The beginning of the files, as whole records.
-struct Sample<'a> {
-    files: &'a [Arc<SourceFile>],
-    format: Format,
-    dialect: &'a Dialect,
-    watch: Watch,
-    stdin: Option<Box<dyn ByteInput>>,
+/// How much of a file is read.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Extent {
+    /// The records that start before this offset.
+    Until(u64),
+    /// Its beginning, as much of it as a sample takes.
+    Sample,
+    /// Its very beginning, in reads of so many bytes.
+    Beginning {
+        read_bytes: usize,
+        /// Whether an object that is read whole so may be kept.
+        keeps: bool,
+    },
 }
 
-impl Sample<'_> {
-    /// Calls `take` with blocks (and whether they are a file's first), which returns how many
-    /// records it took, until the sample is large enough.
-    fn each_block(
-        &mut self,
-        grammar: cut::Grammar,
-        mut take: impl FnMut(&SourceFile, bool, &[u8]) -> Result<u64>,
-    ) -> Result<()> {
-        let (mut records, mut bytes) = (0, 0);
-        for file in self.files {
-            if file.size() == 0 && !file.is_stream() {
-                continue;
-            }
-            let mut blocks =
-                stream(file, self.stdin.take(), self.format, grammar, self.watch.clone(), None)?.0;
-            let mut is_first = true;
-            while let Some(block) = blocks.next_block()? {
-                let block = blocks.bytes(block);
-                bytes += block.len() as u64;
-                records += take(file, is_first, block)?;
-                is_first = false;
-                if records >= infer::SAMPLE_RECORDS || bytes >= infer::SAMPLE_BYTES {
-                    return Ok(());
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A file's decoded bytes from its start, as blocks of records that start before `limit`,
-/// behind a byte-order mark; and the file itself, where there is one.
+/// A file's decoded bytes from its start, as blocks of records, behind a byte-order mark; and the
+/// file itself, where there is one.
 pub(super) fn stream(
     file: &SourceFile,
     stdin: Option<Box<dyn ByteInput>>,
     format: Format,
     ends: impl Into<Ends>,
     watch: Watch,
-    limit: Option<u64>,
+    extent: Extent,
 ) -> Result<(Blocks, Option<Arc<OpenFile>>)> {
+    let cancel = watch.cancel.clone();
+    let (access, limit) = match extent {
+        Extent::Until(end) => (Access::Until(end), Some(end)),
+        Extent::Sample => (Access::Sample, None),
+        Extent::Beginning { keeps, .. } => (Access::Beginning { keeps }, None),
+    };
     let (input, open): (Box<dyn ByteInput>, _) = match stdin {
         Some(input) => (input, None),
         None => {
-            let access = limit.map_or(Access::Sample, Access::Until);
             let open = Arc::new(OpenFile::open(file, access, &watch)?);
-            let counted_to = match file.compression {
-                Compression::None => limit.unwrap_or(file.size()),
+            let counted_to = match limit {
+                Some(limit) if file.is_plain() => limit,
                 _ => file.size(),
             };
             (Box::new(FileInput::new(open.clone(), 0, counted_to, watch)), Some(open))
         }
     };
-    let is_stored = file.compression == Compression::None;
-    let stored_bytes = (!file.is_stream()).then_some(file.size());
-    let mut input = decode(input, file.compression, &file.shown, stored_bytes)?;
+    let is_stored = file.is_plain();
+    let (buffer_bytes, stored_bytes) = match extent {
+        Extent::Beginning { read_bytes, .. } => (read_bytes, None),
+        _ => (STORED_BUFFER_BYTES, (!file.is_stream()).then_some(file.size())),
+    };
+    let mut input = decode(input, file.compression, &file.shown, buffer_bytes, stored_bytes)?;
+    if let Some(program) = &file.program {
+        input = Box::new(ProgramInput::start(program, input, &file.shown, &cancel)?);
+    }
     if format == Format::Json {
         input = Box::new(JsonInput::new(input, file.shown.clone()));
     }
     let limit = limit.filter(|_| is_stored && !file.is_stream());
     let mut blocks = Blocks::new(input, ends, file.shown.clone(), 0, limit);
+    if let Extent::Beginning { read_bytes, .. } = extent {
+        blocks.set_read_bytes(read_bytes);
+    }
     if !is_stored || file.is_stream() {
         blocks.count_lines(1);
     }
@@ -525,8 +769,7 @@ fn source(
         format,
         dialect,
         files,
-        file_fields: columns.fields,
-        schema_file: columns.file,
+        columns,
         origins,
         schema: Arc::new(Schema::new(fields)),
         stdin: Mutex::new(stdin),

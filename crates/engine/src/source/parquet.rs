@@ -14,7 +14,6 @@ use std::io::Read;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
-use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use bytes::{Buf, Bytes};
@@ -28,8 +27,10 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::reader::{ChunkReader, Length};
 
+use super::columns::{Columns, Gathered, Layouts};
 use super::input::{Access, OpenFile, Watch};
 use super::read::ReadOptions;
+use super::unify::adapted;
 use super::{Piece, Place, SourceFile};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
@@ -50,12 +51,13 @@ const FOOTER_BYTES: u64 = 64 << 10;
 /// So many footers are asked for at once.
 const FOOTERS_AT_ONCE: usize = 16;
 
-/// The columns of all files, which must agree, and the file they are taken from.
+/// The columns of all files.
 ///
 /// # Errors
-/// [`Error::Corrupt`] for a file that is no Parquet file, or whose columns are others.
-pub(super) fn columns(files: &[Arc<SourceFile>]) -> Result<(Vec<FieldRef>, usize)> {
-    let mut first: Option<(Vec<FieldRef>, &Arc<SourceFile>)> = None;
+/// [`Error::Corrupt`] for a file that is no Parquet file; [`Error::Differ`] for one whose columns
+/// are others, where they may not be.
+pub(super) fn columns(files: &[Arc<SourceFile>], layouts: Layouts) -> Result<Columns> {
+    let mut gathered = Gathered::default();
     let mut tails = Tails::new(files);
     for file in files {
         let tail = tails.next(file)?;
@@ -76,47 +78,9 @@ pub(super) fn columns(files: &[Arc<SourceFile>]) -> Result<(Vec<FieldRef>, usize
         let metadata = load(file, tail)?;
         let own: Vec<FieldRef> = metadata.schema().fields().iter().map(plain).collect();
         let _ = file.metadata.set(metadata);
-        match &first {
-            None => first = Some((own, file)),
-            Some((expected, of)) => {
-                if let Some(difference) = difference(expected, &own) {
-                    return Err(Error::Corrupt {
-                        path: file.shown.to_string(),
-                        offset: None,
-                        reason: format!(
-                            "its columns differ from those of `{}`: {difference}",
-                            of.shown
-                        ),
-                        hint: Some(
-                            "files of one source have the same columns in the same order; name \
-                             the others as a source of their own"
-                                .into(),
-                        ),
-                    });
-                }
-            }
-        }
+        gathered.add(file, own, layouts)?;
     }
-    first
-        .map(|(fields, file)| (fields, file.index))
-        .ok_or_else(|| Error::Internal("no file was listed".into()))
-}
-
-fn difference(expected: &[FieldRef], own: &[FieldRef]) -> Option<String> {
-    let kind = |field: &FieldRef| format!("`{}` {}", field.name(), field.data_type());
-    let differs = expected.iter().zip(own).enumerate().find(|(_, (expected, own))| {
-        expected.name() != own.name() || !expected.data_type().equals_datatype(own.data_type())
-    });
-    if let Some((index, (expected, own))) = differs {
-        return Some(format!(
-            "column {} is {} instead of {}",
-            index + 1,
-            kind(own),
-            kind(expected)
-        ));
-    }
-    (expected.len() != own.len())
-        .then(|| format!("it has {} columns instead of {}", own.len(), expected.len()))
+    Ok(gathered.finish())
 }
 
 /// A column as the source shows it: nullable, and without the writer's annotations.
@@ -236,12 +200,22 @@ pub(super) fn row_group_runs(
     Ok(runs)
 }
 
+/// A column that is read.
+pub(super) struct WantedColumn {
+    /// Its place in the file.
+    pub(super) place: usize,
+    /// What it becomes.
+    pub(super) field: FieldRef,
+    /// The file that has it of this type; none if the user wants it, rounded if need be.
+    pub(super) shown_by: Option<Arc<SourceFile>>,
+}
+
 /// Reads the wanted columns of some row groups.
 pub(super) struct ParquetReader {
     reader: ParquetRecordBatchReader,
     input: Positioned,
-    /// For each wanted column, which of the reader's columns it is, and what it becomes.
-    columns: Vec<(usize, FieldRef)>,
+    /// The wanted columns, their places being those among the reader's columns.
+    columns: Vec<WantedColumn>,
     schema: Arc<Schema>,
     watch: Watch,
     bytes: u64,
@@ -253,7 +227,7 @@ pub(super) struct ParquetReader {
 impl ParquetReader {
     pub(super) fn open(
         piece: &Piece,
-        columns: &[(usize, FieldRef)],
+        mut columns: Vec<WantedColumn>,
         options: &ReadOptions,
         watch: Watch,
     ) -> Result<Self> {
@@ -263,7 +237,7 @@ impl ParquetReader {
         };
         let open = Arc::new(OpenFile::open(file, Access::Random, &watch)?);
         let groups = piece.row_groups.clone().unwrap_or_default();
-        let mut read: Vec<usize> = columns.iter().map(|(index, _)| *index).collect();
+        let mut read: Vec<usize> = columns.iter().map(|column| column.place).collect();
         read.sort_unstable();
         read.dedup();
         let (mut bytes, mut rows) = (0, 0);
@@ -285,12 +259,11 @@ impl ParquetReader {
                 .with_batch_size(options.batch_rows);
         let reader =
             unwinding(|| builder.build()).map_err(|error| input.corrupt(&error, "a row group"))?;
-        let columns: Vec<(usize, FieldRef)> = columns
-            .iter()
-            .map(|(index, field)| (read.partition_point(|other| other < index), field.clone()))
-            .collect();
-        let schema =
-            Arc::new(Schema::new(columns.iter().map(|(_, f)| f.clone()).collect::<Vec<_>>()));
+        for column in &mut columns {
+            column.place = read.partition_point(|other| *other < column.place);
+        }
+        let fields: Vec<FieldRef> = columns.iter().map(|column| column.field.clone()).collect();
+        let schema = Arc::new(Schema::new(fields));
         Ok(Self { reader, input, columns, schema, watch, bytes, rows, rows_done: 0, bytes_told: 0 })
     }
 
@@ -310,14 +283,11 @@ impl ParquetReader {
         let columns = self
             .columns
             .iter()
-            .map(|(index, field)| {
-                let column = batch.column(*index);
-                if column.data_type() == field.data_type() {
-                    return Ok(column.clone());
-                }
-                // Another writer's annotations inside a nested type.
-                cast(column, field.data_type())
-                    .map_err(|error| Error::Internal(format!("column `{}`: {error}", field.name())))
+            .map(|wanted| {
+                let column = batch.column(wanted.place);
+                let exactly = wanted.shown_by.is_some();
+                adapted(column, wanted.field.data_type(), exactly)
+                    .map_err(|reason| misfit(wanted, self.input.open.path(), &reason))
             })
             .collect::<Result<Vec<ArrayRef>>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
@@ -333,6 +303,26 @@ impl ParquetReader {
         let bytes = u64::try_from(share).unwrap_or(self.bytes).min(self.bytes);
         self.watch.progress.add_bytes(bytes.saturating_sub(self.bytes_told));
         self.bytes_told = bytes.max(self.bytes_told);
+    }
+}
+
+/// A value that the type does not hold which the column has in another file, or by the schema.
+pub(super) fn misfit(column: &WantedColumn, path: &str, reason: &str) -> Error {
+    let name = column.field.name();
+    match &column.shown_by {
+        Some(other) => Error::Differ {
+            path: path.to_owned(),
+            other: other.shown.to_string(),
+            reason: format!("column `{name}`: {reason}"),
+            hint: Some(format!(
+                "--schema '{name} TEXT' reads it as text in every file; or make each kind of file \
+                 a source of its own"
+            )),
+        },
+        None => Error::usage_hint(
+            format!("column `{name}` of `{path}`: {reason}"),
+            "name another type in the schema",
+        ),
     }
 }
 

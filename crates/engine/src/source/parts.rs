@@ -52,7 +52,8 @@ pub fn narrowed(field: &FieldRef, parts: &Parts) -> Option<FieldRef> {
 pub struct Nulls(Vec<ArrayRef>);
 
 impl Nulls {
-    fn get(&mut self, data_type: &DataType, rows: usize) -> ArrayRef {
+    /// So many nulls of a type.
+    pub fn get(&mut self, data_type: &DataType, rows: usize) -> ArrayRef {
         let known =
             self.0.iter().find(|nulls| nulls.data_type() == data_type && nulls.len() >= rows);
         match known {

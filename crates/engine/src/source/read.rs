@@ -8,19 +8,20 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, StringViewArray, new_null_array};
-use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
+use arrow::array::ArrayRef;
+use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use tidemill_text::cut::{self, Cutter};
-use tidemill_text::{Bad, Decode, Decoded, Options, Predicate, values};
+use tidemill_text::{Bad, Decode, Decoded, FaultKind, Options, Predicate, Test};
 
+use super::batches::BatchReader;
 use super::blocks::{Block, Blocks, RECORD_BYTES_MAX};
-use super::compression::Compression;
+use super::columns::Layouts;
 use super::decode::{self, Fault};
 use super::format::{Format, Mismatch};
 use super::input::{Access, ByteInput, FileInput, OpenFile, ReaderInput, Watch};
-use super::open::{column_names, stream};
-use super::parquet::ParquetReader;
+use super::open::{Extent, column_names, stream};
+use super::parquet::{ParquetReader, WantedColumn};
 use super::parts::{self, Used};
 use super::reject::{KEPT_BYTES_MAX, MaxBad, Refused, Rejects};
 use super::{Origin, Piece, Place, Source, SourceFile, Split};
@@ -132,8 +133,10 @@ pub struct SplitReader {
     file_columns: Vec<(usize, FieldRef)>,
     /// By position among these.
     predicates: Vec<Predicate>,
-    /// What fills up columns of which only parts are read; none if there are none such.
-    nulls: Option<parts::Nulls>,
+    /// What fills up columns of which only parts are read, or that a file does not have.
+    nulls: parts::Nulls,
+    /// How a file is read that is like the last one.
+    found: Option<Found>,
     pieces: VecDeque<Piece>,
     decoder: Option<Box<dyn Decode>>,
     current: Option<Current>,
@@ -146,6 +149,19 @@ pub struct SplitReader {
     split: Split,
 }
 
+/// The columns that are read in files of one layout.
+struct Found {
+    layout: usize,
+    /// Per column that is read, which of the decoded ones it is; none if it is not there.
+    slots: Vec<Option<usize>>,
+    /// The decoded ones: their places in the file, and what they become.
+    decoded: Vec<(usize, FieldRef)>,
+    /// By position among the decoded ones.
+    predicates: Vec<Predicate>,
+    /// A predicate does not hold of a column that is not there: no row is wanted.
+    drops_all: bool,
+}
+
 struct Current {
     file: Arc<SourceFile>,
     is_whole: bool,
@@ -156,6 +172,7 @@ struct Current {
 enum Body {
     Text { blocks: Blocks, open: Option<Arc<OpenFile>>, header: bool },
     Parquet(Box<ParquetReader>),
+    Batches(Box<BatchReader>),
 }
 
 impl SplitReader {
@@ -166,8 +183,10 @@ impl SplitReader {
         let mut columns = Vec::with_capacity(projection.len());
         let mut file_columns = Vec::new();
         let mut predicates = Vec::new();
-        let mut is_narrowed = false;
         for &index in projection {
+            if let Some(refusal) = source.refusal(index) {
+                return Err(refusal);
+            }
             let (Some(field), Some(origin)) =
                 (source.schema.fields().get(index), source.origins.get(index))
             else {
@@ -184,7 +203,6 @@ impl SplitReader {
                     Some(parts) if source.format == Format::Json => parts::narrowed(field, parts),
                     _ => None,
                 };
-                is_narrowed |= narrowed.is_some();
                 file_columns.push((*place, narrowed.unwrap_or_else(|| field.clone())));
             }
         }
@@ -200,7 +218,8 @@ impl SplitReader {
             columns,
             file_columns,
             predicates,
-            nulls: is_narrowed.then(parts::Nulls::default),
+            nulls: parts::Nulls::default(),
+            found: None,
             pieces: split.pieces.iter().cloned().collect(),
             decoder: None,
             current: None,
@@ -262,6 +281,10 @@ impl SplitReader {
                     Some(batch) => self.ready.push_back(batch),
                     None => self.next_piece()?,
                 },
+                Body::Batches(reader) => match reader.next_batch()? {
+                    Some(batch) => self.ready.push_back(batch),
+                    None => self.next_piece()?,
+                },
                 Body::Text { blocks, header, .. } => match blocks.next_block()? {
                     Some(block) => self.decode(block)?,
                     None => {
@@ -302,11 +325,11 @@ impl SplitReader {
         };
         for next in self.pieces.iter().take(FILES_AHEAD) {
             if let Place::Object(object) = &next.file.place
-                && next.row_groups.is_none()
+                && !self.source.format.is_typed()
                 && next.is_whole_file()
                 && next.file.size() <= RANGE_BYTES
             {
-                object.fetch_early()?;
+                object.fetch_early(next.file.size())?;
             }
         }
         let watch = Watch {
@@ -314,9 +337,23 @@ impl SplitReader {
             progress: self.options.progress.clone(),
             ahead: self.options.ahead.clone(),
         };
+        let layout = self.source.columns.layout_index(piece.file.index);
+        if self.found.as_ref().is_none_or(|found| found.layout != layout) {
+            self.found = Some(self.placed(layout)?);
+            self.decoder = None;
+        }
         let body = if self.source.format == Format::Parquet {
-            let reader = ParquetReader::open(&piece, &self.file_columns, &self.options, watch)?;
+            let columns = self.wanted_columns();
+            let reader = ParquetReader::open(&piece, columns, &self.options, watch)?;
             Body::Parquet(Box::new(reader))
+        } else if self.source.format.is_batches() {
+            let columns = self.wanted_columns();
+            let Some(chunked) = piece.file.chunked.get() else {
+                return Err(Error::Internal(format!("`{}` was not looked at", piece.file.shown)));
+            };
+            let format = self.source.format;
+            let reader = BatchReader::open(&piece, format, chunked, columns, &self.options, watch)?;
+            Body::Batches(Box::new(reader))
         } else {
             self.open_text(&piece, watch)?
         };
@@ -325,7 +362,11 @@ impl SplitReader {
             .iter()
             .map(|column| match column {
                 Origin::File(_) => Ok(None),
-                Origin::Key(index) => self.key_column(&piece.file, *index).map(Some),
+                Origin::Key(index) => {
+                    // As often as the largest batch has rows.
+                    let rows = self.options.batch_rows;
+                    self.source.key_values(piece.file.index, *index, rows).map(Some)
+                }
             })
             .collect::<Result<_>>()?;
         let is_whole = piece.is_whole_file();
@@ -333,40 +374,53 @@ impl SplitReader {
         Ok(())
     }
 
-    /// A folder's value, as often as the largest batch has rows.
-    fn key_column(&self, file: &SourceFile, index: usize) -> Result<ArrayRef> {
-        let rows = self.options.batch_rows;
-        let data_type = self
-            .source
-            .origins
-            .iter()
-            .position(|origin| *origin == Origin::Key(index))
-            .map_or(DataType::Utf8View, |at| self.source.schema.field(at).data_type().clone());
-        let value = file.keys.get(index).and_then(|(_, value)| value.as_deref());
-        let repeated =
-            value.map(|text| StringViewArray::from_iter_values(std::iter::repeat_n(text, rows)));
-        let Some(repeated) = repeated else { return Ok(new_null_array(&data_type, rows)) };
-        values::typed(&repeated, &data_type).map_err(|_| {
-            Error::usage(format!(
-                "`{}`: the folder's value `{}` is not {}",
-                file.shown,
-                value.unwrap_or_default(),
-                values::describe(&data_type)
-            ))
-        })
+    /// Where the wanted columns are in files of a layout.
+    fn placed(&self, layout: usize) -> Result<Found> {
+        let Some(places) = self.source.columns.layouts.get(layout) else {
+            return Err(Error::Internal(format!("there is no layout {layout}")));
+        };
+        let (mut slots, mut decoded) = (Vec::new(), Vec::new());
+        for (index, field) in &self.file_columns {
+            let place = places.places.get(*index).copied().flatten();
+            slots.push(place.map(|_| decoded.len()));
+            decoded.extend(place.map(|place| (place, field.clone())));
+        }
+        let (mut predicates, mut drops_all) = (Vec::new(), false);
+        for predicate in &self.predicates {
+            match slots.get(predicate.column).copied().flatten() {
+                Some(slot) => predicates.push(Predicate { column: slot, ..predicate.clone() }),
+                // All of it is null, and so is a comparison with it.
+                None => drops_all |= predicate.test != Test::IsNull,
+            }
+        }
+        Ok(Found { layout, slots, decoded, predicates, drops_all })
+    }
+
+    fn wanted_columns(&self) -> Vec<WantedColumn> {
+        let Some(found) = &self.found else { return Vec::new() };
+        let present = self.file_columns.iter().zip(&found.slots).filter(|(_, slot)| slot.is_some());
+        let columns = present.zip(&found.decoded).map(|(((index, _), _), (place, field))| {
+            let shown_by = self.source.columns.shown_by.get(*index).copied().flatten();
+            let shown_by = shown_by.and_then(|file| self.source.files.get(file)).cloned();
+            WantedColumn { place: *place, field: field.clone(), shown_by }
+        });
+        columns.collect()
     }
 
     fn new_decoder(&self, file: &SourceFile) -> Result<Box<dyn Decode>> {
+        let Some(found) = &self.found else {
+            return Err(Error::Internal("columns are not found yet".into()));
+        };
         decode::decoder(
             self.source.format,
             &self.source.dialect,
-            self.source.file_fields.len(),
-            self.file_columns.clone(),
+            self.source.columns.layout(file.index).fields,
+            found.decoded.clone(),
             file.written_seconds(),
             self.source.spec.options.framing.unwrap_or_default(),
             Options {
                 batch_rows: self.options.batch_rows,
-                predicates: self.predicates.clone(),
+                predicates: found.predicates.clone(),
                 strict: self.source.spec.options.strict.unwrap_or(false),
                 mismatch_is_null: self.source.spec.options.mismatch == Some(Mismatch::Null),
             },
@@ -384,7 +438,7 @@ impl SplitReader {
             let stdin = if file.is_stdin() {
                 let Some(pending) = self.source.stdin.lock().take() else {
                     return Err(Error::usage_hint(
-                        "standard input can be read only once",
+                        format!("{} can be read only once", file.shown),
                         "a query that reads it twice needs a file",
                     ));
                 };
@@ -398,8 +452,8 @@ impl SplitReader {
             } else {
                 None
             };
-            let (blocks, open) =
-                stream(file, stdin, self.source.format, ends, watch, Some(piece.range.end))?;
+            let extent = Extent::Until(piece.range.end);
+            let (blocks, open) = stream(file, stdin, self.source.format, ends, watch, extent)?;
             self.stats.start.get_or_insert(0);
             let header = self.source.format.is_delimited() && self.source.dialect.header;
             return Ok(Body::Text { blocks, open, header });
@@ -411,7 +465,7 @@ impl SplitReader {
                 &open,
                 self.source.grammar(),
                 piece.range.start,
-                self.source.file_fields.len(),
+                self.source.columns.layout(file.index).fields,
             )?,
         };
         self.stats.start.get_or_insert(start);
@@ -464,11 +518,12 @@ impl SplitReader {
             let kept = &record[..record.len().min(KEPT_BYTES_MAX)];
             self.held_bytes += kept.len() + HELD_OVERHEAD_BYTES;
             self.stats.rejected += 1;
+            let other = shown_by(&self.source, file, &fault);
             self.stats.refused.push(Refused {
                 file: file.clone(),
                 offset: block.offset + start as u64,
                 line: counted.1,
-                fault: Fault::of(fault, self.source.format),
+                fault: Fault::of(fault, self.source.format, other),
                 bytes: kept.to_vec(),
                 truncated: kept.len() < record.len(),
             });
@@ -495,7 +550,11 @@ impl SplitReader {
 
     /// Takes over the batches that are full, and counts the rows that are in none.
     fn take_rows(&mut self) {
-        let dropped = std::mem::take(&mut self.scratch.dropped);
+        let mut dropped = std::mem::take(&mut self.scratch.dropped);
+        if self.found.as_ref().is_some_and(|found| found.drops_all) {
+            dropped +=
+                self.scratch.batches.drain(..).map(|batch| batch.num_rows() as u64).sum::<u64>();
+        }
         self.stats.rows += dropped;
         self.options.progress.add_rows(dropped);
         self.ready.extend(self.scratch.batches.drain(..));
@@ -516,24 +575,24 @@ impl SplitReader {
         Ok(())
     }
 
-    /// Adds the folders' columns.
+    /// Adds the folders' columns, and nulls for those that the file does not have.
     fn assemble(&mut self, batch: RecordBatch) -> Result<RecordBatch> {
-        let Some(current) = &self.current else {
+        let (Some(current), Some(found)) = (&self.current, &self.found) else {
             return Err(Error::Internal("a batch without a file".into()));
         };
         let rows = batch.num_rows();
-        let mut from_file = batch.columns().iter();
+        let mut slots = found.slots.iter();
         let mut columns = Vec::with_capacity(self.columns.len());
         for (key, field) in current.keys.iter().zip(self.schema.fields()) {
             columns.push(match key {
                 Some(key) => key.slice(0, rows.min(key.len())),
                 None => {
-                    let column = from_file.next().cloned();
-                    let column = match (&mut self.nulls, column) {
-                        (Some(nulls), Some(column)) => {
-                            parts::widened(&column, field.data_type(), nulls)
-                        }
-                        (_, column) => column,
+                    let column = match slots.next() {
+                        Some(None) => Some(self.nulls.get(field.data_type(), rows)),
+                        Some(Some(slot)) => batch.columns().get(*slot).and_then(|column| {
+                            parts::widened(column, field.data_type(), &mut self.nulls)
+                        }),
+                        None => None,
                     };
                     column.ok_or_else(|| Error::Internal("a batch lacks a column".into()))?
                 }
@@ -562,14 +621,32 @@ fn newlines(bytes: &[u8]) -> u64 {
     memchr::memchr_iter(b'\n', bytes).count() as u64
 }
 
-/// Every file's header must name the source's columns, in their order.
+/// Another file that shows the column at fault to be of its type.
+fn shown_by<'a>(
+    source: &'a Source,
+    file: &SourceFile,
+    fault: &tidemill_text::Fault,
+) -> Option<&'a str> {
+    let FaultKind::WrongType { .. } = fault.kind else { return None };
+    let path = fault.column.as_deref()?;
+    let fields = &source.columns.fields;
+    let place = |name: &str| fields.iter().position(|field| field.name() == name);
+    // Of a nested column the first key of its path.
+    let place = place(path).or_else(|| place(path.split(['.', '[']).next().unwrap_or(path)))?;
+    let other = source.columns.shown_by.get(place).copied().flatten()?;
+    (other != file.index).then(|| source.files.get(other).map(|file| file.shown())).flatten()
+}
+
+/// Where files may not differ, every file's header must name the first one's columns, in their
+/// order; where they may, headers are known already.
 fn check_header(source: &Source, file: &SourceFile, names: Vec<String>) -> Result<()> {
-    if file.index == source.schema_file {
+    let columns = &source.columns;
+    if source.spec.layouts != Some(Layouts::Same) || file.index == columns.schema_file {
         return Ok(());
     }
     let names = column_names(&source.dialect, names, &file.shown)?;
-    let expected = &source.file_fields;
-    let of = source.files.get(source.schema_file).map_or("the schema", |file| file.shown());
+    let expected = &columns.fields;
+    let of = source.files.get(columns.schema_file).map_or("the schema", |file| file.shown());
     let difference = if names.len() != expected.len() {
         Some(format!("it has {} columns instead of {}", names.len(), expected.len()))
     } else {
@@ -590,23 +667,23 @@ fn check_header(source: &Source, file: &SourceFile, names: Vec<String>) -> Resul
         .map(String::as_str)
         .filter(|name| !expected.iter().any(|field| field.name() == name))
         .collect();
-    let mut reason = format!("its header differs from that of `{of}`: {difference}");
+    let mut reason = format!("its header is another: {difference}");
     for (what, names) in [("missing", missing), ("added", added)] {
         if !names.is_empty() {
             reason.push_str(&format!("; {what}: {}", names.join(", ")));
         }
     }
-    Err(Error::Corrupt {
+    Err(Error::Differ {
         path: file.shown.to_string(),
-        offset: None,
+        other: of.to_owned(),
         reason,
-        hint: Some(
-            "files of one source have the same columns in the same order; name the others as a \
-             source of their own"
-                .into(),
-        ),
+        hint: Some(SAME_HINT.into()),
     })
 }
+
+/// What to do about files that differ where they may not.
+pub(super) const SAME_HINT: &str = "--layouts same (job file: source.layouts) asks for the same columns in the same order in \
+     every file; without it they are unified by name";
 
 /// The likeliest first record start at or behind `from`; the file's size if there is none.
 fn guess(open: &OpenFile, grammar: cut::Grammar, from: u64, fields: usize) -> Result<u64> {
@@ -645,7 +722,7 @@ pub(super) fn find_starts(source: &Source, splits: &mut [Split], cancel: &Cancel
         {
             at += 1;
         }
-        if file.compression != Compression::None || source.format == Format::Parquet {
+        if !file.is_plain() || source.format.is_typed() {
             continue;
         }
         let mut wanted = splits[first..at].iter_mut().filter(|s| s.pieces[0].range.start > 0);

@@ -14,7 +14,7 @@
 //! `"truncated":true` where a record is longer than 1 MiB.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, Seek, Write};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -173,6 +173,23 @@ impl Rejects {
         let mut all: Vec<_> = state.first.iter().cloned().chain(first).collect();
         all.truncate(FIRST);
         self.too_many(state.count + refused.len() as u64, all)
+    }
+
+    /// Forgets all, for a run that starts over.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the copies cannot be emptied.
+    pub(crate) fn start_over(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        state.flush(&self.folder)?;
+        state.count = 0;
+        state.first.clear();
+        if let (Some(copies), Some(folder)) = (&mut state.copies, &self.folder) {
+            let file = copies.get_mut();
+            let emptied = file.set_len(0).and_then(|()| file.rewind());
+            emptied.map_err(|error| Error::io("write to", folder, error))?;
+        }
+        Ok(())
     }
 
     fn too_many(&self, count: u64, first: Vec<BadRecord>) -> Error {

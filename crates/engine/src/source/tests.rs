@@ -5,12 +5,14 @@ use std::path::Path;
 
 use arrow::array::{Array, AsArray};
 use arrow::compute::cast;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field};
 use arrow::record_batch::RecordBatch;
 use proptest::prelude::*;
 
 use super::*;
 use crate::progress::Progress;
+
+mod layouts;
 
 /// Rows as text, null as `∅`.
 type Rows = Vec<Vec<String>>;
@@ -267,15 +269,6 @@ fn guesses_on_ordinary_data_are_right() {
     let (found, again) = read(&source, 4096, &ReadOptions::default()).unwrap();
     assert_eq!(found.len(), 2000);
     assert_eq!(again, 0);
-}
-
-#[test]
-fn a_header_that_differs_is_an_error_that_names_both_files() {
-    let folder = folder(&[("a.csv", b"x,y\n1,2\n"), ("b.csv", b"x,z\n1,2\n")]);
-    let message = message(read(&open(&folder, "*.csv").unwrap(), 1 << 20, &ReadOptions::default()));
-    for part in ["a.csv", "b.csv", "column 2 is `z` instead of `y`", "missing: y", "added: z"] {
-        assert!(message.contains(part), "{part}: {message}");
-    }
 }
 
 #[test]
@@ -538,26 +531,6 @@ fn damaged_parquet_files_are_errors_and_never_panics() {
     }
     assert!(refused > whole.len() / 4, "{refused} of {}", whole.len());
     let _ = expected;
-}
-
-#[test]
-fn parquet_files_that_differ_are_an_error_that_names_both_and_the_column() {
-    use arrow::array::{Float64Array, Int64Array};
-    let folder = folder(&[]);
-    let int = RecordBatch::try_from_iter([(
-        "a",
-        Arc::new(Int64Array::from(vec![1])) as arrow::array::ArrayRef,
-    )]);
-    let float = RecordBatch::try_from_iter([(
-        "a",
-        Arc::new(Float64Array::from(vec![1.0])) as arrow::array::ArrayRef,
-    )]);
-    parquet_file(&folder.path().join("a.parquet"), &int.unwrap(), 10);
-    parquet_file(&folder.path().join("b.parquet"), &float.unwrap(), 10);
-    let message = message(open(&folder, "*.parquet"));
-    for part in ["a.parquet", "b.parquet", "column 1 is `a` Float64 instead of `a` Int64"] {
-        assert!(message.contains(part), "{message}");
-    }
 }
 
 fn rejects(allowed: &str, folder: Option<&tempfile::TempDir>) -> ReadOptions {

@@ -2,7 +2,10 @@
 
 mod accounting;
 mod bad_input;
+mod batches;
 mod common;
+mod joins;
+mod layouts;
 mod merging;
 mod model;
 mod overflow;

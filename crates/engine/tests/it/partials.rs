@@ -162,9 +162,9 @@ fn a_newer_version_is_refused_by_name() {
     folder.write("a.csv", "k,x\na,1\n");
     let path = keep(&folder, "SELECT k, count(*) FROM source GROUP BY k", "a.csv", "a.part");
     let mut bytes = std::fs::read(path).unwrap();
-    bytes[8] = 2;
-    let message = refused(&folder, &bytes, "version 2");
-    assert!(message.contains("version 2") && message.contains("newer tidemill"), "{message}");
+    bytes[8] = 3;
+    let message = refused(&folder, &bytes, "version 3");
+    assert!(message.contains("version 3") && message.contains("newer tidemill"), "{message}");
     bytes[8] = 0;
     let message = refused(&folder, &bytes, "version 0");
     assert!(message.contains("version 0") && !message.contains("newer"), "{message}");

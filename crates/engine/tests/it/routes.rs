@@ -140,20 +140,20 @@ fn each_query_takes_its_path_and_answers() {
         ),
         (
             "SELECT name, count(*) AS n FROM '$/f.csv' JOIN '$/names.csv' USING (origin) GROUP BY name",
-            DATAFUSION,
-            "more than once",
+            TABLES,
+            "names.csv` held in memory beside it",
             &["Kennedy", "1"],
         ),
         (
             "SELECT origin FROM '$/f.csv' UNION ALL SELECT origin FROM '$/names.csv'",
             DATAFUSION,
-            "more than once",
+            "UNION",
             &["EWR"],
         ),
         (
             "SELECT origin FROM '$/f.csv' WHERE distance = (SELECT max(distance) FROM '$/f.csv')",
             DATAFUSION,
-            "more than once",
+            "neither per record nor one aggregation",
             &["EWR"],
         ),
         (

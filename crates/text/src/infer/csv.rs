@@ -28,6 +28,7 @@ pub struct Inference {
     dialect: Dialect,
     nulls: Nulls,
     kinds: Vec<TextKind>,
+    counts: Vec<u64>,
 }
 
 impl Inference {
@@ -38,6 +39,7 @@ impl Inference {
             dialect: dialect.clone(),
             nulls: Nulls::new(&dialect.nulls, true),
             kinds: vec![TextKind::default(); fields],
+            counts: vec![0; fields],
         }
     }
 
@@ -59,7 +61,8 @@ impl Inference {
             if fields.len() != self.kinds.len() {
                 continue;
             }
-            for (kind, field) in self.kinds.iter_mut().zip(&fields) {
+            let kinds = self.kinds.iter_mut().zip(&mut self.counts);
+            for ((kind, count), field) in kinds.zip(&fields) {
                 let mut value = &record[field.clone()];
                 if let Some(quote) = self.dialect.quote
                     && value.first() == Some(&quote)
@@ -72,9 +75,15 @@ impl Inference {
                     && !self.nulls.contains(text)
                 {
                     kind.add(text);
+                    *count += 1;
                 }
             }
         }
+    }
+
+    /// Per field, what its values have in common, and how many there were that are not null.
+    pub fn kinds(&self) -> impl Iterator<Item = (&TextKind, u64)> {
+        self.kinds.iter().zip(self.counts.iter().copied())
     }
 
     /// The columns.
@@ -103,6 +112,7 @@ mod tests {
         let found: Vec<_> =
             inference.fields(&names).iter().map(|f| f.data_type().to_string()).collect();
         assert_eq!(found, ["Int64", "Date32", "Utf8View"]);
+        assert_eq!(inference.kinds().map(|(_, count)| count).collect::<Vec<_>>(), [3, 1, 3]);
         assert_eq!(inference.add(b"x,,\n"), 1);
         assert_eq!(inference.fields(&names)[0].data_type(), &DataType::Utf8View);
         assert_eq!(Inference::new(&dialect, 1).fields(&names)[0].data_type(), &DataType::Utf8View);

@@ -46,6 +46,8 @@ struct Shape {
     text: Option<TextKind>,
     items: Option<Box<Shape>>,
     object: Option<Box<Object>>,
+    /// What it is is known: another sample may only widen it.
+    settled: bool,
 }
 
 /// Keys in the order of their first appearance.
@@ -215,6 +217,56 @@ impl Shape {
                 let place = own.place(&key.name);
                 own.keys[place].shape.merge(&key.shape);
             }
+        }
+    }
+
+    fn settle(&mut self) {
+        if let Some(items) = &mut self.items {
+            items.settle();
+        }
+        if let Some(object) = &mut self.object {
+            object.settle();
+        }
+        self.settled = self.is_scalar() || self.items.is_some() || self.object.is_some();
+    }
+
+    /// Takes what another sample shows; of what is settled only what leaves it what it is.
+    fn widen(&mut self, other: &Shape) {
+        if !self.settled {
+            return self.merge(other);
+        }
+        match (self.is_scalar(), &mut self.items, &mut self.object) {
+            (false, Some(items), None) => {
+                if let Some(other) = &other.items {
+                    items.widen(other);
+                }
+            }
+            (false, None, Some(object)) => {
+                if let Some(other) = &other.object {
+                    object.widen(other);
+                }
+            }
+            (true, None, None) if !self.boolean => match (self.is_number(), &mut self.text) {
+                (true, None) => {
+                    self.int |= other.int;
+                    self.negative |= other.negative;
+                    self.beyond_i64 |= other.beyond_i64;
+                    self.float |= other.float;
+                }
+                (false, Some(text)) => {
+                    let mut wider = *text;
+                    if let Some(other) = &other.text {
+                        wider.merge(other);
+                    }
+                    let is_mere =
+                        |kind: &TextKind| kind.temporal_type() == Some(DataType::Utf8View);
+                    if is_mere(text) || !is_mere(&wider) {
+                        *text = wider;
+                    }
+                }
+                _ => {}
+            },
+            _ => {}
         }
     }
 
@@ -448,6 +500,17 @@ impl Confirmation<'_> {
 }
 
 impl Object {
+    fn settle(&mut self) {
+        self.keys.iter_mut().for_each(|key| key.shape.settle());
+    }
+
+    fn widen(&mut self, other: &Object) {
+        for key in &other.keys {
+            let place = self.place(&key.name);
+            self.keys[place].shape.widen(&key.shape);
+        }
+    }
+
     fn data_type(&self) -> DataType {
         // A struct has at least one field.
         if self.keys.is_empty() {
@@ -555,6 +618,43 @@ impl Inference {
         let cursor = Cursor::new(line, true);
         let (nulls, buffer) = (&self.nulls[..], &mut self.buffer);
         Confirmation { cursor, nulls, buffer }.record(&mut self.columns)
+    }
+
+    /// Says that the sample so far is what types are taken from: what is
+    /// [widened](Self::widen) from now on only widens them.
+    pub fn settle(&mut self) {
+        self.columns.settle();
+    }
+
+    /// Takes what the beginning of another file shows: keys that are new here with all that they
+    /// are there, and of the others wider numbers, times beside dates, and new keys of objects.
+    /// What does not fit is left to the reading, which reports it.
+    ///
+    /// ```
+    /// use tidemill_text::infer::json::Inference;
+    ///
+    /// let of = |text: &str| {
+    ///     let mut inference = Inference::new(&[]);
+    ///     inference.add(text.as_bytes());
+    ///     inference
+    /// };
+    /// let mut first = of(r#"{"a": 1, "b": {"c": 1}, "d": 1}"#);
+    /// first.settle();
+    /// first.widen(&of(r#"{"a": 2.5, "b": {"e": true}, "d": "n/a", "f": 1}"#));
+    /// let types: Vec<_> = first.fields().iter().map(|f| f.data_type().to_string()).collect();
+    /// assert_eq!(types, ["Float64", r#"Struct("c": Int64, "e": Boolean)"#, "Int64", "Int64"]);
+    /// ```
+    pub fn widen(&mut self, other: &Inference) {
+        self.columns.widen(&other.columns);
+        self.objects += other.objects;
+    }
+
+    /// The keys that had a value other than null.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        let has_values =
+            |shape: &Shape| shape.is_scalar() || shape.items.is_some() || shape.object.is_some();
+        let keys = self.columns.keys.iter().filter(move |key| has_values(&key.shape));
+        keys.map(|key| key.name.as_str())
     }
 
     /// How many objects there were.

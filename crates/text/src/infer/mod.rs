@@ -4,6 +4,11 @@
 //! [`SAMPLE_RECORDS`] records or [`SAMPLE_BYTES`], if there is so much. A type is given only if
 //! every value of the sample can be read as it, by the parsers that will read it
 //! ([`values`]).
+//!
+//! Beginnings of further files are samples of their own, by which the first one is widened: a
+//! column that it did not show gets a type, numbers and times become wider, and nothing else
+//! changes. A column of numbers does not become text because a late file has `n/a` in it: that
+//! would change what comparisons mean, and is better reported where it stands.
 
 use arrow_schema::{DataType, TimeUnit};
 
@@ -153,6 +158,17 @@ impl TextKind {
         dates == before
     }
 
+    /// Takes what values elsewhere show, unless it would make text of what is none: numbers and
+    /// times become wider, and what does not fit them is left to the reading, which reports it.
+    pub fn widen(&mut self, other: &Self) {
+        let is_text = |kind: &Self| kind.data_type() == Some(DataType::Utf8View);
+        let mut wider = *self;
+        wider.merge(other);
+        if !self.seen || is_text(self) || !is_text(&wider) {
+            *self = wider;
+        }
+    }
+
     /// What values of both kinds have in common.
     pub fn merge(&mut self, other: &Self) {
         self.seen |= other.seen;
@@ -212,5 +228,35 @@ mod tests {
             }
         }
         assert_eq!(TextKind::default().data_type(), None);
+    }
+
+    #[test]
+    fn a_kind_is_widened_but_never_made_text() {
+        let micros = |zone: Option<&str>| {
+            Some(DataType::Timestamp(TimeUnit::Microsecond, zone.map(Into::into)))
+        };
+        for (own, other, expected) in [
+            (&["1"][..], &["2.5"][..], Some(DataType::Float64)),
+            (&["1"], &["x"], Some(DataType::Int64)),
+            (&["1"], &["2.5", "x"], Some(DataType::Int64)),
+            (&["1"], &[], Some(DataType::Int64)),
+            (&[], &["x"], Some(DataType::Utf8View)),
+            (&[], &["1"], Some(DataType::Int64)),
+            (&["x"], &["1"], Some(DataType::Utf8View)),
+            (&["NaN"], &["1"], Some(DataType::Float64)),
+            (&["true"], &["1"], Some(DataType::Boolean)),
+            (&["2013-01-01"], &["2013-01-01 10:00:00"], micros(None)),
+            (&["2013-01-01 10:00:00Z"], &["2013-01-01 10:00:00"], micros(Some("UTC"))),
+            (&[], &[], None),
+        ] {
+            let kind = |texts: &[&str]| {
+                let mut kind = TextKind::default();
+                texts.iter().for_each(|text| kind.add(text));
+                kind
+            };
+            let mut widened = kind(own);
+            widened.widen(&kind(other));
+            assert_eq!(widened.data_type(), expected, "{own:?} {other:?}");
+        }
     }
 }

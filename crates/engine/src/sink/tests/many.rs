@@ -37,6 +37,10 @@ fn rows_of(path: &Path, format: OutputFormat) -> Vec<String> {
             let reader = arrow::ipc::reader::StreamReader::try_new(file, None);
             reader.unwrap().map(Result::unwrap).collect()
         }
+        OutputFormat::Rowfile => {
+            let reader = tidemill_rowfile::Reader::open(path).unwrap();
+            reader.read(&Default::default()).unwrap().map(Result::unwrap).collect()
+        }
         other => panic!("{other}"),
     };
     batches.iter().flat_map(|batch| lines(OutputFormat::Json, batch)).collect()
@@ -60,6 +64,7 @@ proptest! {
             Just(OutputFormat::Json),
             Just(OutputFormat::Parquet),
             Just(OutputFormat::Arrow),
+            Just(OutputFormat::Rowfile),
         ],
     ) {
         let temp = quick();

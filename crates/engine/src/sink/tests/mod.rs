@@ -430,6 +430,7 @@ fn a_format_that_cannot_hold_the_schema_is_refused_before_any_work() {
         (OutputFormat::Parquet, false),
         (OutputFormat::Csv, true),
         (OutputFormat::Arrow, true),
+        (OutputFormat::Rowfile, false),
     ] {
         let spec = SinkSpec { format: Some(format), ..SinkSpec::new("-") };
         assert_eq!(describe(&spec, &schema).is_ok(), right, "{format}");
@@ -456,6 +457,7 @@ fn formats_are_told_from_names() {
         ("a.b.JSONL", Some(OutputFormat::Json)),
         (".parquet", Some(OutputFormat::Parquet)),
         ("a.arrows", Some(OutputFormat::Arrow)),
+        ("a.rowfile", Some(OutputFormat::Rowfile)),
         ("a.tsv", Some(OutputFormat::Tsv)),
         ("a.csv.gz", None),
         ("csv", None),

@@ -1,0 +1,427 @@
+//! Rows that come as batches already: objects of the program around, formats that it has
+//! registered, and rowfiles.
+//!
+//! What these have in common with Parquet is done as there: a file is a list of **chunks** (batches
+//! in memory, blocks of a rowfile) that splits take runs of, its columns are found by name, and
+//! each is made the type that it has in the source. Strings become views whatever layout they come
+//! in; categories become their values.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::Arc;
+
+use arrow::array::{Array, RecordBatch, RecordBatchOptions, RecordBatchReader};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+use parking_lot::Mutex;
+use tidemill_rowfile as rowfile;
+
+use super::columns::{Columns, Gathered, Layouts};
+use super::input::{Access, OpenFile, Watch};
+use super::parquet::{WantedColumn, misfit};
+use super::read::ReadOptions;
+use super::unify::adapted;
+use super::{Format, Piece, Place, SourceFile};
+use crate::error::{Error, Result};
+use crate::formats::{Batches, Registered};
+
+/// A table or a stream that the program around has in memory: a source that is no file.
+pub struct Given {
+    schema: SchemaRef,
+    rows: Rows,
+}
+
+enum Rows {
+    /// Can be read any number of times, by several threads.
+    Held(Vec<RecordBatch>),
+    /// Can be read once, from front to back.
+    Stream(Mutex<Option<Batches>>),
+}
+
+impl Given {
+    /// A table, which is shared and not copied.
+    pub fn table(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
+        Given { schema, rows: Rows::Held(batches) }
+    }
+
+    /// A stream, which can be read once.
+    pub fn stream(batches: Batches) -> Self {
+        Given { schema: batches.schema(), rows: Rows::Stream(Mutex::new(Some(batches))) }
+    }
+
+    /// Bytes in memory; 0 for a stream.
+    pub(super) fn bytes(&self) -> u64 {
+        match &self.rows {
+            Rows::Held(batches) => batches.iter().map(size).sum(),
+            Rows::Stream(_) => 0,
+        }
+    }
+
+    pub(super) fn is_stream(&self) -> bool {
+        matches!(self.rows, Rows::Stream(_))
+    }
+}
+
+impl std::fmt::Debug for Given {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Given").field("schema", &self.schema).finish_non_exhaustive()
+    }
+}
+
+fn size(batch: &RecordBatch) -> u64 {
+    // What slices share is counted for each of them, in proportion.
+    let size = |array: &dyn Array| {
+        array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size())
+    };
+    batch.columns().iter().map(|column| size(column.as_ref()) as u64).sum()
+}
+
+/// What is known of a file before its rows are read.
+#[derive(Debug)]
+pub(super) struct Chunked {
+    /// Its columns as they come, before they are made what the source has.
+    pub(super) schema: SchemaRef,
+    /// Per chunk, its rows and its bytes as stored.
+    pub(super) chunks: Vec<(u64, u64)>,
+}
+
+/// What is known of a file of such a format.
+///
+/// # Errors
+/// What its reader meets.
+pub(super) fn look(file: &SourceFile, format: Format) -> Result<Chunked> {
+    if let Place::Given(given) = &file.place {
+        let chunks = match &given.rows {
+            Rows::Held(batches) => {
+                batches.iter().map(|batch| (batch.num_rows() as u64, size(batch))).collect()
+            }
+            Rows::Stream(_) => Vec::new(),
+        };
+        return Ok(Chunked { schema: Arc::clone(&given.schema), chunks });
+    }
+    match format {
+        Format::Registered(registered) => {
+            let schema = registered.reader()?.schema(file.shown(), file.size());
+            let schema = schema.map_err(|e| registered.failed("read", file.shown(), e))?;
+            Ok(Chunked { schema, chunks: Vec::new() })
+        }
+        _ => {
+            let reader = open_rowfile(Stored::Closed(Box::new(file.twin())), file)?;
+            let schema = Arc::new(reader.schema().to_arrow(rowfile::Strings::default()));
+            let chunks = reader.blocks().iter();
+            let chunks = chunks.map(|block| (u64::from(block.rows), u64::from(block.bytes)));
+            Ok(Chunked { schema, chunks: chunks.collect() })
+        }
+    }
+}
+
+/// The columns of all files.
+///
+/// # Errors
+/// Those of [`look`]; [`Error::Differ`] for a file whose columns are others, where they may not be.
+pub(super) fn columns(
+    files: &[Arc<SourceFile>],
+    format: Format,
+    layouts: Layouts,
+) -> Result<Columns> {
+    let mut gathered = Gathered::default();
+    for file in files {
+        let chunked = look(file, format)?;
+        let own: Vec<FieldRef> = chunked.schema.fields().iter().map(plain).collect();
+        let _ = file.chunked.set(chunked);
+        // Columns are found by name.
+        let mut names = HashSet::new();
+        if let Some(twice) = own.iter().find(|field| !names.insert(field.name())) {
+            return Err(Error::usage_hint(
+                format!("`{}` has two columns `{}`", file.shown, twice.name()),
+                "rename one of them",
+            ));
+        }
+        gathered.add(file, own, layouts)?;
+    }
+    Ok(gathered.finish())
+}
+
+/// Runs of wanted chunks of about the target size, with their bytes.
+pub(super) fn chunk_runs(
+    file: &SourceFile,
+    chunked: &Chunked,
+    target: u64,
+    wanted: &mut dyn FnMut(usize, usize) -> bool,
+) -> Vec<(Vec<usize>, u64)> {
+    let mut runs: Vec<(Vec<usize>, u64)> = Vec::new();
+    for (index, (rows, bytes)) in chunked.chunks.iter().enumerate() {
+        if *rows == 0 || !wanted(file.index, index) {
+            continue;
+        }
+        match runs.last_mut() {
+            Some((chunks, total)) if *total + bytes <= target => {
+                chunks.push(index);
+                *total += bytes;
+            }
+            _ => runs.push((vec![index], *bytes)),
+        }
+    }
+    runs
+}
+
+/// The column as the source shows it, if nothing else is said: nullable, strings as views,
+/// categories as their values.
+pub(super) fn plain(field: &FieldRef) -> FieldRef {
+    let data_type = match field.data_type() {
+        DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
+        DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
+        DataType::Dictionary(_, values) => {
+            let values = Field::new(field.name(), values.as_ref().clone(), true);
+            return plain(&Arc::new(values));
+        }
+        DataType::RunEndEncoded(_, values) => {
+            let values = Field::new(field.name(), values.data_type().clone(), true);
+            return plain(&Arc::new(values));
+        }
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(plain).collect()),
+        DataType::List(item) => DataType::List(plain(item)),
+        DataType::LargeList(item) => DataType::LargeList(plain(item)),
+        DataType::FixedSizeList(item, size) => DataType::FixedSizeList(plain(item), *size),
+        DataType::Map(entries, sorted) => match entries.data_type() {
+            DataType::Struct(pair) if pair.len() == 2 => {
+                // Keys stay as they are: SQL compares them with Utf8 literals.
+                let pair: Fields = vec![pair[0].clone(), plain(&pair[1])].into();
+                let entries = entries.as_ref().clone().with_data_type(DataType::Struct(pair));
+                DataType::Map(Arc::new(entries), *sorted)
+            }
+            _ => field.data_type().clone(),
+        },
+        other => other.clone(),
+    };
+    Arc::new(Field::new(field.name(), data_type, true))
+}
+
+/// Reads the wanted columns of a piece.
+pub(super) struct BatchReader {
+    batches: Box<dyn Iterator<Item = Result<(RecordBatch, u64)>> + Send>,
+    columns: Vec<WantedColumn>,
+    /// What the file calls them.
+    names: Vec<String>,
+    schema: SchemaRef,
+    path: Arc<str>,
+    /// What is left of a batch that is larger than one of ours.
+    rest: Option<RecordBatch>,
+    batch_rows: usize,
+    watch: Watch,
+    /// Bytes of the piece that have not been told of.
+    untold: u64,
+}
+
+impl BatchReader {
+    pub(super) fn open(
+        piece: &Piece,
+        format: Format,
+        chunked: &Chunked,
+        columns: Vec<WantedColumn>,
+        options: &ReadOptions,
+        watch: Watch,
+    ) -> Result<Self> {
+        let file = &piece.file;
+        let names: Vec<String> = columns
+            .iter()
+            .filter_map(|column| chunked.schema.fields().get(column.place))
+            .map(|field| field.name().clone())
+            .collect();
+        let chunks = piece.row_groups.clone().unwrap_or_default();
+        let untold = match &piece.row_groups {
+            Some(_) => chunks.iter().map(|index| chunked.chunks[*index].1).sum(),
+            None => piece.range.end - piece.range.start,
+        };
+        let batches = match (&file.place, format) {
+            (Place::Given(given), _) => given_batches(given, chunks, file)?,
+            (_, Format::Registered(registered)) => registered_batches(registered, piece, &names)?,
+            _ => rowfile_batches(file, chunked, chunks, names.clone(), options, &watch)?,
+        };
+        let fields: Vec<FieldRef> = columns.iter().map(|column| column.field.clone()).collect();
+        Ok(Self {
+            batches,
+            columns,
+            names,
+            schema: Arc::new(Schema::new(fields)),
+            path: Arc::clone(&file.shown),
+            rest: None,
+            batch_rows: options.batch_rows,
+            watch,
+            untold,
+        })
+    }
+
+    pub(super) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        let batch = match self.rest.take() {
+            Some(rest) => rest,
+            None => match self.batches.next().transpose()? {
+                Some((batch, bytes)) => {
+                    let bytes = bytes.min(self.untold);
+                    self.untold -= bytes;
+                    self.watch.progress.add_bytes(bytes);
+                    batch
+                }
+                None => {
+                    self.watch.progress.add_bytes(std::mem::take(&mut self.untold));
+                    return Ok(None);
+                }
+            },
+        };
+        let rows = batch.num_rows().min(self.batch_rows);
+        if rows < batch.num_rows() {
+            self.rest = Some(batch.slice(rows, batch.num_rows() - rows));
+        }
+        self.assembled(&batch.slice(0, rows)).map(Some)
+    }
+
+    fn assembled(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let columns = self.columns.iter().zip(&self.names).map(|(wanted, name)| {
+            let Some(column) = batch.column_by_name(name) else {
+                return Err(Error::Corrupt {
+                    path: self.path.to_string(),
+                    offset: None,
+                    reason: format!(
+                        "its reader gave a batch without the column `{name}`, which its schema has"
+                    ),
+                    hint: None,
+                });
+            };
+            let exactly = wanted.shown_by.is_some();
+            adapted(column, wanted.field.data_type(), exactly)
+                .map_err(|reason| misfit(wanted, &self.path, &reason))
+        });
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
+    }
+}
+
+type Sized = Box<dyn Iterator<Item = Result<(RecordBatch, u64)>> + Send>;
+
+fn given_batches(given: &Arc<Given>, chunks: Vec<usize>, file: &SourceFile) -> Result<Sized> {
+    match &given.rows {
+        Rows::Held(_) => {
+            let given = Arc::clone(given);
+            Ok(Box::new(chunks.into_iter().filter_map(move |index| match &given.rows {
+                Rows::Held(batches) => {
+                    batches.get(index).map(|batch| Ok((batch.clone(), size(batch))))
+                }
+                Rows::Stream(_) => None,
+            })))
+        }
+        Rows::Stream(stream) => {
+            let Some(stream) = stream.lock().take() else {
+                return Err(Error::usage_hint(
+                    format!("`{}` is a stream and can be read only once", file.shown()),
+                    "give a table instead: pyarrow.table(stream)",
+                ));
+            };
+            let name = file.shown().to_owned();
+            Ok(Box::new(stream.map(move |batch| match batch {
+                Ok(batch) => {
+                    let bytes = size(&batch);
+                    Ok((batch, bytes))
+                }
+                Err(error) => Err(Error::Io {
+                    action: "read",
+                    path: name.clone(),
+                    source: io::Error::other(error.to_string()),
+                }),
+            })))
+        }
+    }
+}
+
+fn registered_batches(
+    registered: &'static Registered,
+    piece: &Piece,
+    names: &[String],
+) -> Result<Sized> {
+    let path = piece.file.shown().to_owned();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let batches = registered.reader()?.read(&path, piece.range.clone(), &names);
+    let batches = batches.map_err(|e| registered.failed("read", &path, e))?;
+    Ok(Box::new(batches.map(move |batch| match batch {
+        Ok(batch) => Ok((batch, 0)),
+        Err(arrow::error::ArrowError::ExternalError(error)) => {
+            Err(registered.failed("read", &path, error))
+        }
+        Err(error) => Err(registered.failed("read", &path, Box::new(error))),
+    })))
+}
+
+fn rowfile_batches(
+    file: &SourceFile,
+    chunked: &Chunked,
+    chunks: Vec<usize>,
+    names: Vec<String>,
+    options: &ReadOptions,
+    watch: &Watch,
+) -> Result<Sized> {
+    let open = OpenFile::open(file, Access::Random, watch)?;
+    let reader = open_rowfile(Stored::Open(open), file)?;
+    let bytes: u64 = chunks.iter().map(|index| chunked.chunks[*index].1).sum();
+    let rows: u64 = chunks.iter().map(|index| chunked.chunks[*index].0).sum();
+    let wanted = rowfile::ReadOptions {
+        columns: Some(names),
+        blocks: Some(chunks),
+        batch_rows: options.batch_rows,
+        ..rowfile::ReadOptions::default()
+    };
+    let path = file.shown().to_owned();
+    let batches = reader.read(&wanted).map_err(|error| from_rowfile(error, &path))?;
+    Ok(Box::new(batches.map(move |batch| {
+        let batch = batch.map_err(|error| from_rowfile(error, &path))?;
+        let share = u128::from(bytes) * batch.num_rows() as u128 / u128::from(rows.max(1));
+        Ok((batch, u64::try_from(share).unwrap_or(u64::MAX)))
+    })))
+}
+
+/// A rowfile's bytes, wherever they are.
+#[derive(Debug)]
+pub(super) enum Stored {
+    /// Opened for each read: of many files no more are open than are read.
+    Closed(Box<SourceFile>),
+    Open(OpenFile),
+}
+
+impl rowfile::ReadAt for Stored {
+    fn len(&self) -> io::Result<u64> {
+        Ok(match self {
+            Stored::Closed(file) => file.size(),
+            Stored::Open(open) => open.size(),
+        })
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        let read = match self {
+            Stored::Open(open) => open.read_at(into, offset),
+            Stored::Closed(file) => OpenFile::open(file, Access::Random, &file.watch())
+                .and_then(|open| open.read_at(into, offset)),
+        };
+        match read {
+            Ok(count) if count == into.len() => Ok(()),
+            Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+}
+
+fn open_rowfile(stored: Stored, file: &SourceFile) -> Result<rowfile::Reader<Stored>> {
+    rowfile::Reader::new(stored, file.shown()).map_err(|error| from_rowfile(error, file.shown()))
+}
+
+/// A rowfile's fault as ours.
+pub(crate) fn from_rowfile(error: rowfile::Error, path: &str) -> Error {
+    match error {
+        rowfile::Error::Io { error, .. } => Error::io("read", path, error),
+        other => {
+            let text = other.to_string();
+            let (reason, hint) = match text.split_once("\nhint: ") {
+                Some((reason, hint)) => (reason.to_owned(), Some(hint.to_owned())),
+                None => (text, None),
+            };
+            Error::Rowfile { path: path.to_owned(), reason, hint }
+        }
+    }
+}

@@ -1,0 +1,426 @@
+//! Rows that come as batches: objects in memory, formats that a program registers, rowfiles.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use arrow::array::{
+    ArrayRef, AsArray, DictionaryArray, Int32Array, Int64Array, LargeStringArray, NullArray,
+    RecordBatch, RecordBatchIterator, StringArray,
+};
+use arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef};
+use tidemill_engine::formats::{Batches, Failure, ReadFormat, WriteFormat, register};
+use tidemill_engine::sink::{Sink, SinkSpec};
+use tidemill_engine::source::{Given, SourceSpec};
+use tidemill_engine::{Error, NamedSource, Plan, Query, RunId};
+
+use crate::common::{Folder, Random, answered, ask, settings, text};
+
+fn given(name: &str, given: Given) -> NamedSource {
+    let given = Some(Arc::new(given));
+    NamedSource {
+        name: name.into(),
+        spec: SourceSpec { url: name.into(), given, ..SourceSpec::default() },
+    }
+}
+
+fn over(sources: Vec<NamedSource>, sql: &str) -> Query {
+    Query { sql: sql.into(), sources, ..Query::default() }
+}
+
+/// Numbers from `first` on, a category of each, and columns in layouts that files never have.
+fn events(first: i64, rows: i64) -> RecordBatch {
+    let names = ["ann", "bob", "eve"];
+    let name = |n: i64| names[(n % 3) as usize];
+    let keys: Int32Array = (0..rows).map(|n| Some(((first + n) % 3) as i32)).collect();
+    let category =
+        DictionaryArray::<Int32Type>::new(keys, Arc::new(StringArray::from(names.to_vec())));
+    RecordBatch::try_from_iter([
+        ("n", Arc::new(Int64Array::from_iter_values(first..first + rows)) as ArrayRef),
+        ("who", Arc::new(category)),
+        ("large", Arc::new(LargeStringArray::from_iter_values((first..first + rows).map(name)))),
+        ("nothing", Arc::new(NullArray::new(rows as usize))),
+    ])
+    .unwrap()
+}
+
+fn table() -> Given {
+    // More than one split, of batches larger and smaller than ours.
+    let sizes = [1, 20_000, 0, 3, 9000, 70_000];
+    let mut first = 0;
+    let batches: Vec<RecordBatch> = sizes
+        .map(|rows| {
+            first += rows;
+            events(first - rows, rows)
+        })
+        .into();
+    Given::table(batches[0].schema(), batches)
+}
+
+const ROWS: i64 = 1 + 20_000 + 3 + 9000 + 70_000;
+
+#[test]
+fn a_table_in_memory_is_asked_as_a_file_is() {
+    let ask = |sql: &str| ask(&over(vec![given("df", table())], sql), &settings()).unwrap();
+    let sql = "SELECT who, count(*) AS c, count(nothing) AS z, sum(n) AS s, unique(large) AS u \
+        FROM df GROUP BY who ORDER BY who";
+    let answer = ask(sql);
+    let expected: Vec<Vec<String>> = (0..3)
+        .map(|kind| {
+            let own: Vec<i64> = (0..ROWS).filter(|n| n % 3 == kind).collect();
+            let name = ["ann", "bob", "eve"][kind as usize];
+            let (count, sum) = (own.len().to_string(), own.iter().sum::<i64>().to_string());
+            vec![name.into(), count, "0".into(), sum, "1".into()]
+        })
+        .collect();
+    assert_eq!(answer.rows(), expected);
+    let coverage = answer.coverage;
+    assert!(coverage.complete && coverage.mergeable && coverage.splits.total > 1);
+    assert_eq!((coverage.rows.done, coverage.files), (ROWS as u64, 1));
+    assert_eq!(coverage.bytes.done, coverage.bytes.total);
+
+    assert_eq!(ask("SELECT count(*) FROM df").only(), ROWS.to_string());
+    let rows = ask("SELECT n, large FROM df").rows();
+    let in_order = rows.iter().enumerate().all(|(at, row)| row[0] == at.to_string());
+    assert!(in_order && rows.len() == ROWS as usize);
+    let some = ask("SELECT large, n FROM df WHERE who = 'bob' AND n > 98990 LIMIT 2").rows();
+    assert_eq!(some, text(&[&["bob", "98992"], &["bob", "98995"]]));
+    // Nulls alone take no memory, and are rows nevertheless.
+    let nulls: ArrayRef = Arc::new(NullArray::new(7));
+    let nulls = RecordBatch::try_from_iter([("x", nulls)]).unwrap();
+    let nulls = || given("nulls", Given::table(nulls.schema(), vec![nulls.clone()]));
+    let count = crate::common::ask(&over(vec![nulls()], "SELECT count(*) FROM nulls"), &settings());
+    assert_eq!(count.unwrap().only(), "7");
+}
+
+#[test]
+fn an_empty_table_has_its_columns() {
+    let batch = events(0, 0);
+    for batches in [vec![], vec![batch.clone()]] {
+        let source = given("df", Given::table(batch.schema(), batches));
+        let answer = ask(&over(vec![source], "SELECT count(*), max(who) FROM df"), &settings());
+        assert_eq!(answer.unwrap().rows(), text(&[&["0", "∅"]]));
+    }
+}
+
+#[test]
+fn a_table_is_joined_with_files_and_held_beside_them() {
+    let folder = Folder::new();
+    let mut events = String::from("who,page\n");
+    (0..3000)
+        .for_each(|n| events.push_str(&format!("{},{}\n", ["ann", "bob", "joe"][n % 3], n % 5)));
+    folder.write("events.csv", events);
+    let columns: [(&str, ArrayRef); 2] = [
+        ("who", Arc::new(StringArray::from(vec!["ann", "bob"]))),
+        ("city", Arc::new(StringArray::from(vec!["Rome", "Oslo"]))),
+    ];
+    let people = RecordBatch::try_from_iter(columns).unwrap();
+    let people = given("people", Given::table(people.schema(), vec![people]));
+    let sql = folder.sql(
+        "SELECT city, count(*) AS n FROM '$/events.csv' LEFT JOIN people USING (who) GROUP BY city \
+         ORDER BY city",
+    );
+    let plan = Plan::new(&over(vec![people], &sql), &settings()).unwrap();
+    let explain = plan.explain().unwrap();
+    assert_eq!(explain.path, "partial tables", "{}", explain.why);
+    assert!(explain.why.contains("`people` held in memory"), "{}", explain.why);
+    let rows = answered(plan.run().unwrap()).unwrap().rows();
+    assert_eq!(rows, text(&[&["Oslo", "1000"], &["Rome", "1000"], &["∅", "1000"]]));
+}
+
+#[test]
+fn a_stream_is_read_once_and_its_error_is_told() {
+    let stream = |batches: Vec<Result<RecordBatch, arrow::error::ArrowError>>| {
+        Given::stream(Box::new(RecordBatchIterator::new(batches, events(0, 0).schema())))
+    };
+    let three = || vec![Ok(events(0, 10)), Ok(events(10, 9000)), Ok(events(9010, 3))];
+    let source = given("s", stream(three()));
+    let answer =
+        ask(&over(vec![source.clone()], "SELECT who, count(*) FROM s GROUP BY who"), &settings());
+    assert_eq!(answer.unwrap().coverage.rows.done, 9013);
+    let again = ask(&over(vec![source], "SELECT n FROM s"), &settings()).err().unwrap();
+    assert!(again.to_string().contains("`s` is a stream and can be read only once"), "{again}");
+    let twice = given("s", stream(three()));
+    let sql = "SELECT count(*) FROM s a JOIN s b ON a.n = b.n";
+    assert!(ask(&over(vec![twice], sql), &settings()).is_err());
+
+    let failure = arrow::error::ArrowError::ExternalError("the producer broke".into());
+    let failing = given("s", stream(vec![Ok(events(0, 10)), Err(failure)]));
+    let error = ask(&over(vec![failing], "SELECT count(*) FROM s"), &settings()).err().unwrap();
+    assert!(error.to_string().contains("the producer broke"), "{error}");
+}
+
+#[test]
+fn columns_of_one_name_are_refused() {
+    let field = |name: &str| Field::new(name, DataType::Int64, true);
+    let schema = Arc::new(Schema::new(vec![field("a"), field("b"), field("a")]));
+    let source = given("df", Given::table(schema, vec![]));
+    let error = ask(&over(vec![source], "SELECT b FROM df"), &settings()).err().unwrap();
+    assert!(error.to_string().contains("`df` has two columns `a`"), "{error}");
+}
+
+/// Records of eight bytes, `NNNNN;K` and a line end: a number and a key.
+struct Fixed {
+    is_splittable: bool,
+    /// What was asked for.
+    asked: Arc<Mutex<Vec<(Range<u64>, Vec<String>)>>>,
+}
+
+fn fixed_schema() -> SchemaRef {
+    let field = |name: &str, kind: DataType| Field::new(name, kind, false);
+    Arc::new(Schema::new(vec![field("n", DataType::Int32), field("key", DataType::Utf8)]))
+}
+
+impl ReadFormat for Fixed {
+    fn schema(&self, path: &str, _: u64) -> Result<SchemaRef, Failure> {
+        match path.contains("broken") {
+            true => Err("no such luck".into()),
+            false => Ok(fixed_schema()),
+        }
+    }
+
+    fn read(&self, path: &str, bytes: Range<u64>, columns: &[&str]) -> Result<Batches, Failure> {
+        let columns = columns.iter().map(|column| (*column).to_owned()).collect();
+        self.asked.lock().unwrap().push((bytes.clone(), columns));
+        let data = std::fs::read(path)?;
+        let records =
+            data.chunks(8).enumerate().filter(|(at, _)| bytes.contains(&(*at as u64 * 8)));
+        let (mut numbers, mut keys) = (Vec::new(), Vec::new());
+        for (_, record) in records {
+            let record = std::str::from_utf8(record)?;
+            numbers.push(record[..5].parse::<i32>()?);
+            keys.push(record[6..7].to_owned());
+        }
+        let mut batches = Vec::new();
+        for at in (0..numbers.len()).step_by(10_000) {
+            let end = (at + 10_000).min(numbers.len());
+            let columns: Vec<ArrayRef> = vec![
+                Arc::new(Int32Array::from(numbers[at..end].to_vec())),
+                Arc::new(StringArray::from(keys[at..end].to_vec())),
+            ];
+            batches.push(Ok(RecordBatch::try_new(fixed_schema(), columns)?));
+        }
+        if path.contains("late") {
+            batches.push(Err(arrow::error::ArrowError::ExternalError("out of luck".into())));
+        }
+        if path.contains("lacking") {
+            let other: ArrayRef = Arc::new(NullArray::new(1));
+            batches.push(Ok(RecordBatch::try_from_iter([("other", other)])?));
+        }
+        Ok(Box::new(RecordBatchIterator::new(batches, fixed_schema())))
+    }
+
+    fn is_splittable(&self) -> bool {
+        self.is_splittable
+    }
+}
+
+impl WriteFormat for Fixed {
+    fn write(&self, path: &Path, batches: Batches) -> Result<(), Failure> {
+        if !self.is_splittable {
+            return Ok(());
+        }
+        let mut out = String::new();
+        for batch in batches {
+            let batch = batch?;
+            let numbers = batch.column(0).as_primitive::<Int32Type>();
+            let keys = batch.column(1).as_string_view();
+            for (number, key) in numbers.values().iter().zip(keys) {
+                if *number < 0 {
+                    return Err(format!("{number} is below zero").into());
+                }
+                out.push_str(&format!("{number:05};{}\n", key.unwrap_or("-")));
+            }
+        }
+        Ok(std::fs::write(path, out)?)
+    }
+}
+
+type Asked = Arc<Mutex<Vec<(Range<u64>, Vec<String>)>>>;
+
+fn fixed(name: &str, is_splittable: bool) -> Asked {
+    let asked = Asked::default();
+    let format = || Fixed { is_splittable, asked: Arc::clone(&asked) };
+    register(name, None, Some(Box::new(format())), Some(Box::new(format()))).unwrap();
+    asked
+}
+
+fn records(random: &mut Random, count: usize) -> (String, Vec<(i32, char)>) {
+    let records: Vec<(i32, char)> = (0..count)
+        .map(|_| (random.below(90_000) as i32, (b'a' + random.below(4) as u8) as char))
+        .collect();
+    (records.iter().map(|(n, key)| format!("{n:05};{key}\n")).collect(), records)
+}
+
+#[test]
+fn a_registered_format_is_read_by_ranges_and_summed_up_in_splits() {
+    let mut random = Random(3);
+    for (name, is_splittable) in [("fixed-ranges", true), ("fixed-whole", false)] {
+        let asked = fixed(name, is_splittable);
+        let folder = Folder::new();
+        let (one, mut all) = records(&mut random, 400_000);
+        let (two, more) = records(&mut random, 1000);
+        all.extend(more);
+        folder.write(&format!("day=1/one.{name}"), one);
+        folder.write(&format!("day=2/two.{name}"), two);
+        let answer = folder.ask(&format!(
+            "SELECT day, key, count(*) AS c, sum(n) AS s FROM '$/*/*.{name}' GROUP BY day, key \
+             ORDER BY day, key"
+        ));
+        let mut expected = Vec::new();
+        for (day, own) in [(1, &all[..400_000]), (2, &all[400_000..])] {
+            for key in 'a'..='d' {
+                let own: Vec<i64> =
+                    own.iter().filter(|(_, k)| *k == key).map(|(n, _)| i64::from(*n)).collect();
+                let sum = own.iter().sum::<i64>();
+                expected.push(vec![
+                    day.to_string(),
+                    key.into(),
+                    own.len().to_string(),
+                    sum.to_string(),
+                ]);
+            }
+        }
+        assert_eq!(answer.rows(), expected);
+        let splits = answer.coverage.splits.total;
+        assert_eq!(splits > 2, is_splittable, "{splits} splits");
+        assert_eq!(answer.coverage.rows.done, 401_000);
+        let numbers = folder.ask(&format!("SELECT n FROM '$/*/*.{name}'")).rows();
+        let in_order = numbers.iter().zip(&all).all(|(row, (n, _))| row[0] == n.to_string());
+        assert!(in_order && numbers.len() == all.len());
+        // Only what is wanted is asked for.
+        let asked = asked.lock().unwrap();
+        assert!(asked.iter().any(|(_, columns)| *columns == ["n"]), "{:?}", asked.last());
+        assert!(
+            asked.iter().any(|(_, columns)| *columns == ["key", "n"] || *columns == ["n", "key"])
+        );
+    }
+}
+
+#[test]
+fn what_a_registered_reader_cannot_do_names_the_file() {
+    fixed("fixed-bad", true);
+    let folder = Folder::new();
+    folder.write("broken.fixed-bad", "00001;a\n");
+    folder.write("late.fixed-bad", "00001;a\n");
+    folder.write("lacking.fixed-bad", "00001;a\n");
+    folder.write("odd.fixed-bad", "0000x;a\n");
+    for (file, part) in [
+        ("broken", "as `fixed-bad`: no such luck"),
+        ("late", "as `fixed-bad`: out of luck"),
+        ("lacking", "without the column `n`"),
+        ("odd", "invalid digit"),
+    ] {
+        let error = folder.refusal(&format!("SELECT sum(n) FROM '$/{file}.fixed-bad'"));
+        assert!(error.contains(part) && error.contains(&format!("{file}.fixed-bad`")), "{error}");
+    }
+    // Its columns are as strict as a file's.
+    let error = folder.refusal("SELECT m FROM '$/late.fixed-bad'");
+    assert!(error.contains("`m`"), "{error}");
+}
+
+fn written(folder: &Folder, url: &str, batch: &RecordBatch) -> Result<u64, Error> {
+    let spec = SinkSpec::new(folder.sql(url));
+    let mut sink = Sink::create(&spec, batch.schema(), &RunId::new(), 1 << 20)?;
+    sink.write(batch)?;
+    Ok(sink.commit()?.files)
+}
+
+fn batch(numbers: Vec<i32>) -> RecordBatch {
+    let keys = numbers.iter().map(|n| if n % 2 == 0 { "e" } else { "o" });
+    let columns: [(&str, ArrayRef); 2] = [
+        ("n", Arc::new(Int32Array::from(numbers.clone()))),
+        ("key", Arc::new(arrow::array::StringViewArray::from_iter_values(keys))),
+    ];
+    RecordBatch::try_from_iter(columns).unwrap()
+}
+
+#[test]
+fn a_registered_format_is_written_as_one_and_many_files() {
+    fixed("fixed-out", true);
+    let folder = Folder::new();
+    assert_eq!(written(&folder, "$/one.fixed-out", &batch(vec![3, 1, 2])).unwrap(), 1);
+    let text = std::fs::read_to_string(folder.path().join("one.fixed-out")).unwrap();
+    assert_eq!(text, "00003;o\n00001;o\n00002;e\n");
+    assert_eq!(written(&folder, "$/{key}/x.fixed-out", &batch((0..50_000).collect())).unwrap(), 2);
+    let back =
+        folder.ask("SELECT key, count(*), sum(n) FROM '$/?/x.fixed-out' GROUP BY 1 ORDER BY 1");
+    assert_eq!(back.rows()[0], ["e", "25000", "624975000"]);
+
+    let names = || {
+        let mut names: Vec<_> =
+            std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = names();
+    let error = written(&folder, "$/two.fixed-out", &batch(vec![1, -1, 2])).unwrap_err();
+    assert!(error.to_string().contains("-1 is below zero"), "{error}");
+    fixed("fixed-none", false);
+    let error = written(&folder, "$/two.fixed-none", &batch(vec![1])).unwrap_err();
+    assert!(error.to_string().contains("its writer has made no file"), "{error}");
+    assert_eq!(names(), before);
+}
+
+#[test]
+fn names_and_suffixes_of_formats_are_theirs_alone() {
+    let reader = || -> Option<Box<dyn ReadFormat>> {
+        Some(Box::new(Fixed { is_splittable: true, asked: Asked::default() }))
+    };
+    for (name, suffix, part) in [
+        ("csv", None, "is there already"),
+        ("text", None, "is there already"),
+        ("Pcap", None, "cannot name a format"),
+        ("", None, "cannot name a format"),
+        ("mine", Some("jsonl"), "suffix of format `json`"),
+        ("mine", Some("tar.x"), "cannot be a format's suffix"),
+    ] {
+        let error = register(name, suffix, reader(), None).unwrap_err().to_string();
+        assert!(error.contains(part), "{name}: {error}");
+    }
+    assert!(register("mine", None, None, None).is_err());
+    register("first", Some("own"), reader(), None).unwrap();
+    let error = register("second", Some("own"), reader(), None).unwrap_err().to_string();
+    assert!(error.contains("suffix of format `first`"), "{error}");
+    // Registered again it is replaced.
+    register("first", Some("own"), reader(), None).unwrap();
+    let folder = Folder::new();
+    let error = written(&folder, "$/x.own", &batch(vec![1])).unwrap_err().to_string();
+    assert!(error.contains("registered without a writer"), "{error}");
+}
+
+#[test]
+fn rowfiles_are_written_and_read_back() {
+    let folder = Folder::new();
+    let rows = events(0, 60_000);
+    let rows = rows.project(&[0, 1, 2]).unwrap();
+    assert_eq!(written(&folder, "$/{who}.rowfile", &rows).unwrap(), 3);
+    let sql = "SELECT who, count(*) AS c, sum(n) AS s, max(large) AS l FROM '$/*.rowfile' GROUP BY \
+        who ORDER BY who";
+    let answer = folder.ask(sql);
+    assert_eq!(answer.rows()[1], ["bob", "20000", "599990000", "bob"]);
+    assert!(answer.coverage.complete && answer.coverage.mergeable);
+    assert_eq!(folder.ask("SELECT count(*) FROM '$/*.rowfile'").only(), "60000");
+    let some = folder.ask("SELECT n FROM '$/ann.rowfile' WHERE n > 59990").rows();
+    assert_eq!(some, text(&[&["59991"], &["59994"], &["59997"]]));
+    // Files that differ are unified as others are.
+    let more = RecordBatch::try_from_iter([("n", Arc::new(Int32Array::from(vec![1])) as ArrayRef)]);
+    assert_eq!(written(&folder, "$/zoe.rowfile", &more.unwrap()).unwrap(), 1);
+    let nobody = folder.ask("SELECT n, who FROM '$/*.rowfile' WHERE who IS NULL").rows();
+    assert_eq!(nobody, text(&[&["1", "∅"]]));
+
+    let path = folder.path().join("ann.rowfile");
+    let sound = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &sound[..sound.len() - 10]).unwrap();
+    let error = folder.refusal(sql);
+    assert!(error.contains("ann.rowfile`") && error.contains("cut off"), "{error}");
+    let mut bytes = sound;
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let error = folder.refusal(sql);
+    assert!(error.contains("ann.rowfile`"), "{error}");
+    std::fs::write(&path, "n,who\n1,ann\n").unwrap();
+    let error = folder.refusal(sql);
+    assert!(error.contains("is not a rowfile"), "{error}");
+}

@@ -1,0 +1,406 @@
+//! Joins: which path they take, that the paths agree with nested loops, and what is held.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+
+use crate::common::{Folder, Random, answered, query, settings};
+use tidemill_engine::source::{MaxBad, SourceSpec};
+use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId, Settings};
+
+const TABLES: &str = "partial tables";
+const ROWS: &str = "rows";
+const DATAFUSION: &str = "datafusion";
+
+type Key = Option<u64>;
+
+/// `big.csv` of several splits and `small.csv`, keys of both among the same few, some null,
+/// some without a partner, some twice.
+struct Data {
+    folder: Folder,
+    big: Vec<(u64, Key)>,
+    small: Vec<(Key, u64)>,
+}
+
+fn data(seed: u64, rows: u64) -> Data {
+    let mut random = Random(seed);
+    let folder = Folder::new();
+    let mut key = |of: u64| Some(random.below(of)).filter(|key| *key > 0);
+    let big: Vec<(u64, Key)> = (0..rows).map(|id| (id, key(12))).collect();
+    let small: Vec<(Key, u64)> = (0..9).map(|rank| (key(9), rank)).collect();
+    let shown = |key: Key| key.map(|key| key.to_string()).unwrap_or_default();
+    let padding = "x".repeat(200);
+    let mut text = String::from("id,k,note\n");
+    for (id, k) in &big {
+        // Quoted line ends, so that where a split starts is guessed.
+        text.push_str(&format!("{id},{},\"a\n{padding}\"\n", shown(*k)));
+    }
+    folder.write("big.csv", text);
+    let mut text = String::from("k,rank\n");
+    small.iter().for_each(|(k, rank)| text.push_str(&format!("{},{rank}\n", shown(*k))));
+    folder.write("small.csv", text);
+    Data { folder, big, small }
+}
+
+impl Data {
+    /// What a nested loop gives: pairs of an id and a rank.
+    fn pairs(&self, matches: impl Fn(Key, Key) -> bool) -> Vec<(u64, u64)> {
+        let pairs = self.big.iter().flat_map(|(id, k)| {
+            let partners = self.small.iter().filter(|(other, _)| matches(*k, *other));
+            partners.map(|(_, rank)| (*id, *rank)).collect::<Vec<_>>()
+        });
+        pairs.collect()
+    }
+
+    fn check(&self, sql: &str, path: &str, expected: impl IntoIterator<Item = Vec<String>>) {
+        let sql = self.folder.sql(sql);
+        let plan = Plan::new(&query(&sql), &settings()).unwrap_or_else(|e| panic!("{sql}: {e}"));
+        let explain = plan.explain().unwrap();
+        assert_eq!(explain.path, path, "{sql}: {}", explain.why);
+        assert_eq!(explain.mergeable, path == TABLES);
+        let answer = answered(plan.run().unwrap()).unwrap_or_else(|e| panic!("{sql}: {e}"));
+        let mut expected: Vec<_> = expected.into_iter().collect();
+        let rows = match path {
+            // In the order of the stream; among the partners of one record in any.
+            ROWS => {
+                let ids = |rows: &[Vec<String>]| -> Vec<String> {
+                    rows.iter().map(|row| row[0].clone()).collect()
+                };
+                let (mut found, expected) = (ids(&answer.rows()), ids(&expected));
+                if sql.contains("LEFT") || sql.contains("RIGHT") {
+                    // Those without a partner come behind the others of their batch.
+                    assert!(found != expected, "{sql}: the order is kept, say so");
+                    found.sort_by_key(|id| id.parse::<u64>().unwrap());
+                }
+                assert!(found == expected, "{sql}: the order differs");
+                answer.sorted()
+            }
+            _ => answer.sorted(),
+        };
+        expected.sort();
+        assert!(rows == expected, "{sql}: {} rows for {}", rows.len(), expected.len());
+        let coverage = answer.coverage;
+        assert!(coverage.complete && coverage.splits.done == coverage.splits.total, "{sql}");
+        assert_eq!(coverage.mergeable, path == TABLES);
+        assert_eq!(coverage.files, 2);
+    }
+}
+
+fn row(values: &[u64]) -> Vec<String> {
+    values.iter().map(u64::to_string).collect()
+}
+
+/// Both numbers, the second perhaps null.
+fn outer(id: u64, rank: Option<u64>) -> Vec<String> {
+    vec![id.to_string(), rank.map_or("∅".into(), |rank| rank.to_string())]
+}
+
+fn counted(pairs: impl IntoIterator<Item = Option<u64>>) -> Vec<Vec<String>> {
+    let mut counts: BTreeMap<Option<u64>, u64> = BTreeMap::new();
+    pairs.into_iter().for_each(|rank| *counts.entry(rank).or_default() += 1);
+    let shown = |rank: Option<u64>| rank.map_or("∅".to_string(), |rank| rank.to_string());
+    counts.into_iter().map(|(rank, count)| vec![shown(rank), count.to_string()]).collect()
+}
+
+#[test]
+fn joins_with_a_small_table_are_made_per_split_and_agree_with_nested_loops() {
+    for seed in 0..3 {
+        let data = data(seed, 12_000);
+        let equal = data.pairs(|a, b| a.is_some() && a == b);
+        let less = data.pairs(|a, b| matches!((a, b), (Some(a), Some(b)) if a < b));
+        let has_partner = |id: u64| equal.binary_search_by_key(&id, |pair| pair.0).is_ok();
+        let left = || {
+            data.big.iter().flat_map(|(id, _)| {
+                let own: Vec<_> = equal.iter().filter(|pair| pair.0 == *id).collect();
+                match own.is_empty() {
+                    true => vec![(*id, None)],
+                    false => own.into_iter().map(|pair| (*id, Some(pair.1))).collect(),
+                }
+            })
+        };
+        let inner = "'$/big.csv' b JOIN '$/small.csv' s ON b.k = s.k";
+        let flipped = "'$/small.csv' s JOIN '$/big.csv' b ON b.k = s.k";
+        for from in [inner, flipped, "'$/big.csv' b, '$/small.csv' s WHERE b.k = s.k"] {
+            let pairs = equal.iter().map(|(id, rank)| row(&[*id, *rank]));
+            data.check(&format!("SELECT id, rank FROM {from}"), ROWS, pairs);
+            data.check(
+                &format!("SELECT rank, count(*) FROM {from} GROUP BY rank"),
+                TABLES,
+                counted(equal.iter().map(|pair| Some(pair.1))),
+            );
+        }
+        for from in [
+            "'$/big.csv' b LEFT JOIN '$/small.csv' s ON b.k = s.k",
+            "'$/small.csv' s RIGHT JOIN '$/big.csv' b ON b.k = s.k",
+        ] {
+            let pairs = left().map(|(id, rank)| outer(id, rank));
+            data.check(&format!("SELECT id, rank FROM {from}"), ROWS, pairs);
+            data.check(
+                &format!("SELECT rank, count(*) FROM {from} GROUP BY rank"),
+                TABLES,
+                counted(left().map(|pair| pair.1)),
+            );
+        }
+        data.check(
+            "SELECT rank, count(*) FROM '$/big.csv' b JOIN '$/small.csv' s ON b.k < s.k GROUP BY rank",
+            TABLES,
+            counted(less.iter().map(|pair| Some(pair.1))),
+        );
+        let ids = |wanted: &dyn Fn(u64) -> bool| -> Vec<Vec<String>> {
+            let ids = data.big.iter().filter(|(id, _)| wanted(*id));
+            ids.map(|(id, _)| row(&[*id])).collect()
+        };
+        let exists = "EXISTS (SELECT 1 FROM '$/small.csv' s WHERE s.k = b.k)";
+        for (condition, path, expected) in [
+            (exists.to_string(), ROWS, ids(&has_partner)),
+            ("k IN (SELECT k FROM '$/small.csv')".to_string(), ROWS, ids(&has_partner)),
+            (format!("NOT {exists}"), ROWS, ids(&|id| !has_partner(id))),
+            (format!("{exists} OR id % 7 = 0"), ROWS, ids(&|id| has_partner(id) || id % 7 == 0)),
+        ] {
+            data.check(&format!("SELECT id FROM '$/big.csv' b WHERE {condition}"), path, expected);
+        }
+    }
+}
+
+#[test]
+fn joins_that_need_all_splits_at_once_run_on_the_engine() {
+    let data = data(5, 3000);
+    let equal = data.pairs(|a, b| a.is_some() && a == b);
+    let matched: std::collections::BTreeSet<u64> = equal.iter().map(|pair| pair.1).collect();
+    let unmatched = data.small.len() - matched.len();
+    let (big, small) = ("'$/big.csv' b", "'$/small.csv' s ON b.k = s.k");
+    let alone = data.big.iter().filter(|(id, _)| !equal.iter().any(|pair| pair.0 == *id)).count();
+    for (from, count) in [
+        (format!("{big} FULL JOIN {small}"), equal.len() + alone + unmatched),
+        (format!("{big} RIGHT JOIN {small}"), equal.len() + unmatched),
+    ] {
+        let expected = [row(&[count as u64])];
+        data.check(&format!("SELECT count(*) FROM {from}"), DATAFUSION, expected);
+    }
+    // A null among the values makes `NOT IN` true of nothing.
+    let none = data.small.iter().any(|(k, _)| k.is_none());
+    let in_none = data
+        .big
+        .iter()
+        .filter(|(_, k)| !none && k.is_some() && !data.small.iter().any(|(other, _)| other == k));
+    data.check(
+        "SELECT count(*) FROM '$/big.csv' WHERE k NOT IN (SELECT k FROM '$/small.csv')",
+        DATAFUSION,
+        [row(&[in_none.count() as u64])],
+    );
+}
+
+#[test]
+fn several_small_tables_and_plans_of_their_own_are_held() {
+    let data = data(7, 6000);
+    data.folder.write("names.csv", "rank,name\n0,zero\n1,one\n2,two\n3,one\n");
+    let sql = "SELECT n.name, count(*) AS c, sum(best.most) AS m FROM '$/big.csv' b \
+        JOIN '$/small.csv' s ON b.k = s.k LEFT JOIN '$/names.csv' n USING (rank) \
+        JOIN (SELECT k, max(rank) AS most FROM '$/small.csv' GROUP BY k) best ON best.k = b.k \
+        GROUP BY n.name";
+    let plan = Plan::new(&query(data.folder.sql(sql)), &settings()).unwrap();
+    let explain = plan.explain().unwrap();
+    assert_eq!(explain.path, TABLES, "{}", explain.why);
+    let held = explain.steps.iter().filter(|(name, _)| name.starts_with("held")).count();
+    assert_eq!(held, 3, "{explain}");
+    assert!(explain.why.contains("big.csv`; `"), "{}", explain.why);
+
+    let mut expected: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for (_, k) in data.big.iter().filter(|(_, k)| k.is_some()) {
+        let own = data.small.iter().filter(|(other, _)| other == k);
+        let most = own.clone().map(|(_, rank)| *rank).max().unwrap_or(0);
+        for (_, rank) in own {
+            let name = ["zero", "one", "two", "one"].get(*rank as usize).unwrap_or(&"∅");
+            let entry = expected.entry(name).or_default();
+            *entry = (entry.0 + 1, entry.1 + most);
+        }
+    }
+    let expected: Vec<Vec<String>> = expected
+        .into_iter()
+        .map(|(name, (count, most))| vec![name.into(), count.to_string(), most.to_string()])
+        .collect();
+    let mut expected = expected;
+    expected.sort();
+    assert_eq!(answered(plan.run().unwrap()).unwrap().sorted(), expected);
+}
+
+#[test]
+fn what_is_joined_to_the_finished_table_leaves_the_table_as_it_is() {
+    let data = data(8, 3000);
+    let counts = counted(data.big.iter().map(|(_, k)| *k));
+    let expected = data.small.iter().filter_map(|(k, rank)| {
+        let k = (*k)?.to_string();
+        let count = counts.iter().find(|count| count[0] == k)?;
+        Some(vec![rank.to_string(), count[1].clone()])
+    });
+    let sql = "SELECT rank, n FROM (SELECT k, count(*) AS n FROM '$/big.csv' GROUP BY k) c \
+        JOIN '$/small.csv' s ON s.k = c.k";
+    data.check(sql, TABLES, expected);
+    let plan = Plan::new(&query(data.folder.sql(sql)), &settings()).unwrap();
+    let why = plan.explain().unwrap().why;
+    assert!(why.contains("small.csv` read for the finished table"), "{why}");
+    let out = data.folder.path().join("a.part");
+    let error = plan.run_partial(&out, false, &RunId::new()).unwrap_err().to_string();
+    assert!(error.contains("small.csv` is needed to finish the table"), "{error}");
+    assert!(!out.exists());
+}
+
+fn compressed(text: &str) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    encoder.write_all(text.as_bytes()).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn a_table_that_turns_out_too_large_to_be_held_is_joined_on_the_engine() {
+    let data = data(9, 100_000);
+    // Next to nothing as it is stored, and more than an eighth of the budget in memory.
+    let mut text = String::from("k,rank,note\n1,2,one,field,too,many\n");
+    let note = "y".repeat(40);
+    for rank in 0..500_000 {
+        text.push_str(&format!("{},{},{note}\n", 5 + rank % 4 * 100, rank % 2));
+    }
+    data.folder.write("dense.csv.gz", compressed(&text));
+    let sql = "SELECT rank, count(*), count(d.note) FROM '$/big.csv' b JOIN '$/dense.csv.gz' d \
+        ON b.k = d.k WHERE b.id < 60 GROUP BY rank";
+    let folder = data.folder.path().join("run");
+    let small = Settings {
+        memory_bytes: 128 << 20,
+        max_bad: MaxBad::Count(1),
+        rejected_folder: Some(folder.clone()),
+        ..settings()
+    };
+    let plan = Plan::new(&query(data.folder.sql(sql)), &small).unwrap();
+    let explain = plan.explain().unwrap();
+    assert_eq!(explain.path, TABLES);
+    assert!(explain.why.contains("dense.csv.gz` held in memory"), "{}", explain.why);
+    let answer = answered(plan.run().unwrap()).unwrap();
+    let of_five = data.big.iter().take(60).filter(|(_, k)| *k == Some(5)).count() as u64;
+    assert!(of_five > 0);
+    let expected: Vec<_> = [row(&[0, of_five * 125_000, of_five * 125_000])].into();
+    assert_eq!(answer.rows(), expected);
+    // Nothing is counted twice, and one path is told.
+    let coverage = answer.coverage;
+    assert!(!coverage.mergeable && coverage.complete);
+    assert_eq!((coverage.rows.done, coverage.rows.rejected), (600_000, 1));
+    let copies = std::fs::read_to_string(folder.join("rejected/1.jsonl")).unwrap();
+    assert_eq!(copies.lines().count(), 1, "{copies}");
+
+    let plan = Plan::new(&query(data.folder.sql(sql)), &small).unwrap();
+    let out = data.folder.path().join("a.part");
+    let error = plan.run_partial(&out, false, &RunId::new()).unwrap_err().to_string();
+    assert!(error.contains("dense.csv.gz` takes more than"), "{error}");
+    assert!(!out.exists());
+}
+
+#[test]
+fn two_tables_that_are_too_large_to_be_held_are_joined_on_the_engine() {
+    let data = data(10, 6000);
+    let small = Settings { memory_bytes: 2 << 20, threads: 2, ..settings() };
+    let sql = "SELECT count(*) FROM '$/big.csv' a JOIN '$/big.csv' b USING (id)";
+    let plan = Plan::new(&query(data.folder.sql(sql)), &small).unwrap();
+    let explain = plan.explain().unwrap();
+    assert_eq!(explain.path, DATAFUSION);
+    assert!(explain.why.contains("more than once"), "{}", explain.why);
+}
+
+fn job(folder: &Folder, events: &str) -> Query {
+    let source = |name: &str, file: &str| {
+        let spec = SourceSpec { url: folder.sql(&format!("$/{file}")), ..SourceSpec::default() };
+        NamedSource { name: name.into(), spec }
+    };
+    // The one that is read in splits is not the first.
+    let sources = vec![source("airports", "airports.csv"), source("events", events)];
+    let sql = "SELECT city, count(*) AS n, unique(who) AS u FROM events e JOIN airports a \
+        ON e.airport = a.code GROUP BY city HAVING count(*) > 1 ORDER BY n DESC, city";
+    Query { sql: sql.into(), sources, ..Query::default() }
+}
+
+fn events(folder: &Folder) -> [&'static str; 2] {
+    folder.write("airports.csv", "code,city\nJFK,New York\nLGA,New York\nBOS,Boston\n");
+    let mut one = String::from("airport,who\n");
+    let mut two = one.clone();
+    for at in 0..60 {
+        one.push_str(&format!("{},{}\n", ["JFK", "BOS", "XYZ"][at % 3], at % 7));
+        two.push_str(&format!("{},{}\n", ["LGA", "BOS"][at % 2], at % 11));
+    }
+    folder.write("one.csv", one);
+    folder.write("two.csv", two);
+    ["one.csv", "two.csv"]
+}
+
+#[test]
+fn tables_of_joined_sources_are_kept_and_merged() {
+    let folder = Folder::new();
+    let parts = events(&folder).map(|file| {
+        let plan = Plan::new(&job(&folder, file), &settings()).unwrap();
+        let out = folder.path().join(format!("{file}.part"));
+        plan.run_partial(&out, false, &RunId::new()).unwrap();
+        // The version that knows of joined sources.
+        assert_eq!(std::fs::read(&out).unwrap()[8], 2);
+        out
+    });
+    let whole = Plan::new(&job(&folder, "[ot]*.csv"), &settings()).unwrap().run().unwrap();
+    let whole = answered(whole).unwrap();
+    // The merge needs none of the sources.
+    std::fs::remove_file(folder.path().join("airports.csv")).unwrap();
+    let merged = answered(Merge::new(&parts, &settings()).unwrap().run().unwrap()).unwrap();
+    assert_eq!(merged.rows(), whole.rows());
+    assert_eq!(merged.rows()[0][..2], ["Boston".to_string(), "50".to_string()]);
+    let pair = folder.path().join("pair.part");
+    let two = Merge::new(&parts, &settings()).unwrap();
+    two.run_partial(&pair, false, &RunId::new()).unwrap();
+    let again = answered(Merge::new(&[pair], &settings()).unwrap().run().unwrap()).unwrap();
+    assert_eq!(again.batches, merged.batches);
+}
+
+#[test]
+fn no_damaged_byte_of_a_table_of_joined_sources_goes_unnoticed() {
+    let folder = Folder::new();
+    let [file, _] = events(&folder);
+    let path = folder.path().join("a.part");
+    let plan = Plan::new(&job(&folder, file), &settings()).unwrap();
+    plan.run_partial(&path, false, &RunId::new()).unwrap();
+    let sound = std::fs::read(&path).unwrap();
+    let damaged = folder.path().join("damaged.part");
+    let answer = |bytes: &[u8]| {
+        std::fs::write(&damaged, bytes).unwrap();
+        Merge::new(std::slice::from_ref(&damaged), &settings()).and_then(|m| answered(m.run()?))
+    };
+    answer(&sound).unwrap_or_else(|error| panic!("{error}"));
+    for at in (0..sound.len()).chain([8, 8]) {
+        let mut bytes = sound.clone();
+        bytes[at] ^= [0x01, 0x03, 0x80][at % 3];
+        assert!(answer(&bytes).is_err(), "byte {at}");
+    }
+    let mut bytes = sound.clone();
+    bytes[8] = 1;
+    assert!(answer(&bytes).is_err(), "an older version with a newer section");
+    for length in 0..sound.len() {
+        assert!(answer(&sound[..length]).is_err(), "cut to {length}");
+    }
+}
+
+#[test]
+fn rows_of_a_join_stop_at_their_limit() {
+    let data = data(11, 12_000);
+    let left = "'$/big.csv' b LEFT JOIN '$/small.csv' s ON b.k = s.k";
+    let inner = "'$/big.csv' b JOIN '$/small.csv' s ON b.k = s.k";
+    let few = "(SELECT * FROM '$/big.csv' LIMIT 3) b JOIN '$/small.csv' s ON true";
+    for (sql, path, count, is_cut_short) in [
+        (format!("SELECT id, rank FROM {left} LIMIT 5"), ROWS, 5, true),
+        (format!("SELECT id, rank FROM {left} LIMIT 5 OFFSET 7"), ROWS, 5, true),
+        (format!("SELECT id, rank FROM {inner} LIMIT 5"), ROWS, 5, true),
+        // A limit of the query's own below the join is not dropped.
+        (format!("SELECT id, rank FROM {few} LIMIT 100"), DATAFUSION, 27, false),
+        (format!("SELECT id, rank FROM {few}"), DATAFUSION, 27, false),
+    ] {
+        let plan = Plan::new(&query(data.folder.sql(&sql)), &settings()).unwrap();
+        assert_eq!(plan.explain().unwrap().path, path, "{sql}");
+        let answer = answered(plan.run().unwrap()).unwrap();
+        assert_eq!(answer.rows().len(), count, "{sql}");
+        if is_cut_short {
+            let splits = answer.coverage.splits;
+            assert!(splits.done < splits.total, "{sql}: {splits:?}");
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! How do rows that Python has reach the engine? As Arrow batches through the PyCapsule interface,
+//! without copying: tables and streams by name, and what readers and writers of formats give and
+//! take.
+//!
+//! The engine's threads take the interpreter's lock for the call of a function of the user's and
+//! for each object that it gives, and for nothing else. When the interpreter ends they must not be
+//! there any more, since it ends threads in a way that ends the process: see [`leave_python`].
+
+use std::mem::ManuallyDrop;
+use std::ops::Range;
+use std::path::Path;
+use std::time::Duration;
+
+use arrow::array::{RecordBatch, RecordBatchIterator, RecordBatchReader, StructArray};
+use arrow::datatypes::{Schema, SchemaRef};
+use arrow::error::ArrowError;
+use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
+use arrow::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
+use parking_lot::{Mutex, RwLock};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyIterator, PyTuple};
+use std::sync::Arc;
+use tidemill_engine::formats::{self, Batches, Failure, ReadFormat, WriteFormat};
+use tidemill_engine::source::{Given, SourceSpec};
+
+use crate::errors::raise;
+
+/// Whether the interpreter ends. Who calls into Python from a thread of the engine's reads it, and
+/// holds it as long as it is there.
+static IS_ENDING: RwLock<bool> = RwLock::new(false);
+
+/// How long the end of the interpreter waits for a function of the user's.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What `call` gives, which is Python's to compute; none once the interpreter ends.
+fn in_python<T>(call: impl FnOnce() -> T) -> Option<T> {
+    let is_ending = IS_ENDING.read_recursive();
+    (!*is_ending).then(call)
+}
+
+fn too_late() -> ArrowError {
+    ArrowError::ExternalError("the interpreter has ended".into())
+}
+
+/// Keeps the engine's threads out of Python from now on, and waits for those that are there: for
+/// the end of the interpreter.
+#[pyfunction]
+pub fn leave_python(py: Python<'_>) {
+    py.detach(|| {
+        if let Some(mut is_ending) = IS_ENDING.try_write_for(PATIENCE) {
+            *is_ending = true;
+        }
+    });
+}
+
+/// Batches that Python may compute, and that are let go of in Python.
+struct Foreign(ManuallyDrop<Batches>);
+
+impl Iterator for Foreign {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        in_python(|| self.0.next()).unwrap_or_else(|| Some(Err(too_late())))
+    }
+}
+
+impl RecordBatchReader for Foreign {
+    fn schema(&self) -> SchemaRef {
+        self.0.schema()
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        // SAFETY: nothing looks at it again. What is not let go of goes with the process.
+        in_python(|| unsafe { ManuallyDrop::drop(&mut self.0) });
+    }
+}
+
+fn foreign(batches: Batches) -> Batches {
+    Box::new(Foreign(ManuallyDrop::new(batches)))
+}
+
+/// A source that is an object, and the name that SQL knows it by.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Named {
+    pub name: String,
+    /// What exports an Arrow stream or array.
+    object: Py<PyAny>,
+    /// Whether it can be read any number of times, all of it being in memory.
+    is_table: bool,
+}
+
+impl Named {
+    /// Takes over the rows of a stream, or shares those of a table.
+    pub fn spec(self, py: Python<'_>) -> PyResult<(String, SourceSpec)> {
+        let batches = batches_of(self.object.bind(py))?;
+        let given = match self.is_table {
+            false => Given::stream(foreign(batches)),
+            true => {
+                let schema = batches.schema();
+                let held = py.detach(|| batches.collect::<Result<Vec<_>, _>>());
+                Given::table(
+                    schema,
+                    held.map_err(|error| PyValueError::new_err(error.to_string()))?,
+                )
+            }
+        };
+        let url = self.name.clone();
+        Ok((self.name, SourceSpec { url, given: Some(Arc::new(given)), ..SourceSpec::default() }))
+    }
+}
+
+/// The batches of an object that exports a stream, or an array of structs.
+fn batches_of(object: &Bound<'_, PyAny>) -> PyResult<Batches> {
+    if object.hasattr("__arrow_c_stream__")? {
+        let capsule = object.call_method0("__arrow_c_stream__")?.cast_into::<PyCapsule>()?;
+        let pointer = capsule.pointer_checked(Some(c"arrow_array_stream"))?;
+        // SAFETY: a capsule of this name holds a valid stream, which is moved out of it: what is
+        // left there has been released.
+        let stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.cast().as_ptr()) };
+        let reader = ArrowArrayStreamReader::try_new(stream);
+        return Ok(Box::new(reader.map_err(|error| PyValueError::new_err(error.to_string()))?));
+    }
+    if object.hasattr("__arrow_c_array__")? {
+        let batch = batch_of(object)?;
+        let schema = batch.schema();
+        return Ok(Box::new(RecordBatchIterator::new([Ok(batch)], schema)));
+    }
+    Err(PyTypeError::new_err(format!(
+        "a {} holds no Arrow data: it has neither `__arrow_c_stream__` nor `__arrow_c_array__`",
+        object.get_type().name()?
+    )))
+}
+
+fn batch_of(object: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
+    let pair = object.call_method0("__arrow_c_array__")?.cast_into::<PyTuple>()?;
+    let capsule = |index: usize| -> PyResult<Bound<'_, PyCapsule>> {
+        Ok(pair.get_item(index)?.cast_into::<PyCapsule>()?)
+    };
+    let (schema, array) = (capsule(0)?, capsule(1)?);
+    let schema = schema.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
+    let array = array.pointer_checked(Some(c"arrow_array"))?.cast::<FFI_ArrowArray>();
+    // SAFETY: capsules of these names hold a valid schema, which stays theirs, and a valid array,
+    // which is moved out.
+    let data = unsafe { from_ffi(FFI_ArrowArray::from_raw(array.as_ptr()), schema.as_ref()) };
+    // SAFETY: as above.
+    let fields = unsafe { Schema::try_from(schema.as_ref()) };
+    let in_python = |error: ArrowError| PyValueError::new_err(error.to_string());
+    let (data, fields) = (data.map_err(in_python)?, fields.map_err(in_python)?);
+    let batch = RecordBatch::from(StructArray::from(data));
+    RecordBatch::try_new(Arc::new(fields), batch.columns().to_vec()).map_err(in_python)
+}
+
+/// What a reader of the user's gave: a stream, or an iterable of batches.
+fn given_by_reader(given: Bound<'_, PyAny>) -> PyResult<Batches> {
+    if given.hasattr("__arrow_c_stream__")? || given.hasattr("__arrow_c_array__")? {
+        return batches_of(&given);
+    }
+    let mut objects = given.try_iter().map_err(|_| {
+        PyTypeError::new_err(format!(
+            "the reader gave a {}, which is neither an Arrow stream nor an iterable of batches",
+            given.get_type().name().map_or_else(|_| "value".to_owned(), |name| name.to_string())
+        ))
+    })?;
+    let Some(first) = objects.next() else {
+        return Err(PyValueError::new_err(
+            "the reader gave no batch, and so no columns: return a pyarrow.RecordBatchReader, \
+             which has a schema of its own, or an empty batch first",
+        ));
+    };
+    let current = batches_of(&first?)?;
+    Ok(Box::new(Iterated { schema: current.schema(), current, objects: objects.unbind() }))
+}
+
+/// The batches of an iterable's objects.
+struct Iterated {
+    schema: SchemaRef,
+    current: Batches,
+    objects: Py<PyIterator>,
+}
+
+impl Iterator for Iterated {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(batch) = self.current.next() {
+                return Some(batch);
+            }
+            let next = Python::attach(|py| {
+                let object = self.objects.bind(py).clone().next()?;
+                Some(object.and_then(|object| batches_of(&object)))
+            });
+            match next? {
+                Ok(batches) => self.current = batches,
+                Err(error) => return Some(Err(ArrowError::ExternalError(Box::new(error)))),
+            }
+        }
+    }
+}
+
+impl RecordBatchReader for Iterated {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+}
+
+/// A reader of the user's: `reader(path, start, end)`, and `columns` if it has a parameter of that
+/// name.
+struct Reader {
+    function: Py<PyAny>,
+    is_splittable: bool,
+    takes_columns: bool,
+}
+
+impl Reader {
+    fn call(
+        &self,
+        path: &str,
+        bytes: Range<u64>,
+        columns: Option<&[&str]>,
+    ) -> Result<Batches, Failure> {
+        let call = |py: Python<'_>| {
+            let options = pyo3::types::PyDict::new(py);
+            if self.takes_columns {
+                options.set_item("columns", columns)?;
+            }
+            let arguments = (path, bytes.start, bytes.end);
+            given_by_reader(self.function.bind(py).call(arguments, Some(&options))?)
+        };
+        match in_python(|| Python::attach(call)) {
+            Some(called) => called.map(foreign).map_err(|error: PyErr| Box::new(error) as Failure),
+            None => Err(Box::new(too_late())),
+        }
+    }
+}
+
+impl ReadFormat for Reader {
+    fn schema(&self, path: &str, bytes: u64) -> Result<SchemaRef, Failure> {
+        Ok(self.call(path, 0..bytes, None)?.schema())
+    }
+
+    fn read(&self, path: &str, bytes: Range<u64>, columns: &[&str]) -> Result<Batches, Failure> {
+        self.call(path, bytes, Some(columns))
+    }
+
+    fn is_splittable(&self) -> bool {
+        self.is_splittable
+    }
+}
+
+/// A writer of the user's: `writer(path, batches)`.
+struct Writer(Py<PyAny>);
+
+impl WriteFormat for Writer {
+    fn write(&self, path: &Path, batches: Batches) -> Result<(), Failure> {
+        let write = |py: Python<'_>| -> PyResult<()> {
+            let stream = RawStream { schema: batches.schema(), batches: Mutex::new(Some(batches)) };
+            let package = py.import("tidemill._formats")?;
+            let batches = package.getattr("Batches")?.call1((Bound::new(py, stream)?,))?;
+            self.0.bind(py).call1((path, batches))?;
+            Ok(())
+        };
+        match in_python(|| Python::attach(write)) {
+            Some(written) => written.map_err(|error| Box::new(error) as Failure),
+            None => Err(Box::new(too_late())),
+        }
+    }
+}
+
+/// Batches for a writer of the user's.
+#[pyclass(frozen, module = "tidemill._tidemill")]
+pub struct RawStream {
+    schema: SchemaRef,
+    batches: Mutex<Option<Batches>>,
+}
+
+#[pymethods]
+impl RawStream {
+    #[getter]
+    fn schema(&self) -> crate::result::RawSchema {
+        crate::result::RawSchema { schema: Arc::clone(&self.schema) }
+    }
+
+    /// The next batch; the engine's threads are waited for without the interpreter's lock.
+    fn next_batch(&self, py: Python<'_>) -> PyResult<Option<crate::result::RawBatch>> {
+        let batch = py.detach(|| self.batches.lock().as_mut()?.next());
+        match batch.transpose() {
+            Ok(batch) => Ok(batch.map(crate::result::RawBatch::new)),
+            Err(error) => Err(from_arrow(py, error)),
+        }
+    }
+
+    /// The rest of the batches as a capsule of an Arrow stream.
+    fn stream<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        let Some(batches) = self.batches.lock().take() else {
+            return Err(PyValueError::new_err("these batches have been handed over already"));
+        };
+        let stream = FFI_ArrowArrayStream::new(batches);
+        PyCapsule::new(py, stream, Some(c"arrow_array_stream".to_owned()))
+    }
+}
+
+/// An error in the stream as Python's: the engine's, or what its own code raised.
+fn from_arrow(py: Python<'_>, error: ArrowError) -> PyErr {
+    match error {
+        ArrowError::ExternalError(error) => match error.downcast::<tidemill_engine::Error>() {
+            Ok(error) => raise(py, *error),
+            Err(other) => PyValueError::new_err(other.to_string()),
+        },
+        other => PyValueError::new_err(other.to_string()),
+    }
+}
+
+/// Adds a format.
+#[pyfunction]
+#[pyo3(signature = (name, suffix, reader, writer, is_splittable, takes_columns))]
+pub fn register_format(
+    py: Python<'_>,
+    name: &str,
+    suffix: Option<&str>,
+    reader: Option<Py<PyAny>>,
+    writer: Option<Py<PyAny>>,
+    is_splittable: bool,
+    takes_columns: bool,
+) -> PyResult<()> {
+    let reader = reader.map(|function| {
+        Box::new(Reader { function, is_splittable, takes_columns }) as Box<dyn ReadFormat>
+    });
+    let writer = writer.map(|function| Box::new(Writer(function)) as Box<dyn WriteFormat>);
+    formats::register(name, suffix, reader, writer).map_err(|error| raise(py, error))
+}

@@ -1,0 +1,244 @@
+"""Objects as sources, and formats of the user's own."""
+
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+import threading
+
+import pandas
+import polars
+import pyarrow as pa
+import pytest
+
+import tidemill as tm
+
+PEOPLE = {"who": ["ann", "bob", None], "age": [31, 47, 5]}
+
+
+def events(folder):
+    lines = "".join(f"{who},{n}\n" for n, who in enumerate(["ann", "bob", "joe"] * 1000))
+    (folder / "events.csv").write_text(f"who,n\n{lines}")
+    return f"'{folder / 'events.csv'}'"
+
+
+def sorted_rows(result):
+    return sorted(result.to_pylist(), key=str)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pa.table,
+        lambda rows: pa.record_batch(rows),
+        lambda rows: pa.table(rows).to_reader(),
+        pandas.DataFrame,
+        polars.DataFrame,
+        lambda rows: polars.DataFrame(rows, schema_overrides={"who": polars.Categorical}),
+        lambda rows: pandas.DataFrame(rows).astype({"who": "category"}),
+        lambda rows: tm.query("SELECT * FROM t", t=pa.table(rows)),
+    ],
+    ids=["table", "batch", "reader", "pandas", "polars", "categories", "category", "result"],
+)
+def test_an_object_is_a_source_by_its_name(make):
+    sql = "SELECT who, max(age) AS age, count() AS n FROM df GROUP BY who"
+    result = tm.query(sql, df=make(PEOPLE))
+    assert sorted_rows(result) == [
+        {"who": "ann", "age": 31, "n": 1},
+        {"who": "bob", "age": 47, "n": 1},
+        {"who": None, "age": 5, "n": 1},
+    ]
+    assert result.coverage["mergeable"]
+    assert result.coverage["rows"]["done"] == 3
+
+
+def test_a_table_is_joined_with_a_file_and_may_be_named_twice(tmp_path):
+    people = polars.DataFrame(PEOPLE)
+    sql = f"SELECT age, count() AS n FROM {events(tmp_path)} JOIN p USING (who) GROUP BY age"
+    assert tm.explain(sql, p=people).path == "partial tables"
+    assert sorted_rows(tm.query(sql, p=people)) == [{"age": 31, "n": 1000}, {"age": 47, "n": 1000}]
+    twice = tm.query("SELECT a.age + b.age AS s FROM p a JOIN p b USING (who)", p=people)
+    assert sorted_rows(twice) == [{"s": 62}, {"s": 94}]
+
+
+def test_a_stream_is_read_once_and_not_gathered(tmp_path):
+    made = []
+
+    def batches():
+        for number in range(200):
+            made.append(number)
+            yield pa.record_batch({"n": list(range(number * 1000, number * 1000 + 1000))})
+
+    schema = pa.schema({"n": pa.int64()})
+    stream = pa.RecordBatchReader.from_batches(schema, batches())
+    result = tm.query("SELECT n FROM s", s=stream, memory="64M")
+    first = next(iter(result))
+    assert first.num_rows == 1000 and len(made) < 200
+    result = None
+    with pytest.raises(tm.UsageError, match="`s` is a stream and can be read only once"):
+        stream = pa.RecordBatchReader.from_batches(schema, iter([]))
+        tm.query("SELECT * FROM s a JOIN s b USING (n)", s=stream).to_pylist()
+
+
+def test_an_error_of_the_producer_is_told():
+    def batches():
+        yield pa.record_batch({"n": [1]})
+        raise ValueError("no more today")
+
+    stream = pa.RecordBatchReader.from_batches(pa.schema({"n": pa.int64()}), batches())
+    with pytest.raises(tm.TidemillError, match="no more today"):
+        tm.query("SELECT sum(n) FROM s", s=stream).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "part"),
+    [
+        ("thread", 2, "did you mean the option `threads`"),
+        ("df", {"a": [1]}, "`df` is a dict, which is no source"),
+        ("df", polars.DataFrame(PEOPLE).lazy(), r"collect it first: df=….collect\(\)"),
+        ("df", None, "`df` is a NoneType"),
+    ],
+)
+def test_what_is_no_source_is_refused(name, value, part):
+    if hasattr(type(value), "__arrow_c_stream__"):
+        pytest.skip("this version's lazy frames are streams")
+    with pytest.raises(tm.UsageError, match=part):
+        tm.query("SELECT 1 AS one", **{name: value})
+
+
+def test_two_columns_of_one_name_are_refused():
+    twice = pandas.DataFrame([[1, 2]], columns=["a", "a"])
+    with pytest.raises((tm.UsageError, ValueError), match="a"):
+        tm.query("SELECT * FROM df", df=twice).to_pylist()
+
+
+def write_counts(path, batches):
+    with open(path, "wb") as file:
+        for batch in batches:
+            for row in pa.record_batch(batch).to_pylist():
+                file.write(struct.pack("<2sI", row["state"].encode(), row["n"]))
+
+
+def read_counts(path, start, end, columns=None):
+    assert columns is None or set(columns) <= {"state", "n"}
+    data = pathlib.Path(path).read_bytes()
+    first = -(-start // 6)
+    rows = [struct.unpack_from("<2sI", data, at) for at in range(first * 6, end, 6)]
+    for at in range(0, max(len(rows), 1), 5000):
+        part = rows[at : at + 5000]
+        yield pa.record_batch(
+            {
+                "state": pa.array([state.decode() for state, _ in part], pa.string()),
+                "n": pa.array([n for _, n in part], pa.uint32()),
+            }
+        )
+
+
+def test_a_registered_format_is_read_and_written_like_any_other(tmp_path):
+    tm.register_format("counts", reader=read_counts, writer=write_counts, splittable=True)
+    rows = [{"state": ["TX", "NY", "CA"][n % 3], "n": n} for n in range(400_000)]
+    table = pa.Table.from_pylist(rows)
+    written = tm.query("SELECT * FROM t", t=table, output=tmp_path / "{state}.counts")
+    assert written.files == 3
+    assert (tmp_path / "TX.counts").stat().st_size == 6 * 133_334
+    job = {
+        "source": {"url": str(tmp_path / "*.counts")},
+        "tables": {"by": "state", "n": "sum(n)", "c": "count()"},
+    }
+    result = tm.run(job)
+    expected = {
+        state: sum(row["n"] for row in rows if row["state"] == state)
+        for state in ("CA", "NY", "TX")
+    }
+    assert {row["state"]: row["n"] for row in result.to_pylist()} == expected
+    assert result.coverage["splits"]["total"] > 1
+    assert tm.schema(tmp_path / "TX.counts").format == "counts"
+    assert tm.head(tmp_path / "TX.counts", rows=1).to_pylist() == [{"state": "TX", "n": 0}]
+
+
+def test_what_a_reader_or_writer_raises_is_the_cause(tmp_path):
+    def broken(path, start, end):
+        raise KeyError("the ninth field")
+
+    def picky(path, batches):
+        for _ in batches:
+            raise RuntimeError("not this one")
+
+    tm.register_format("picky", reader=broken, writer=picky)
+    (tmp_path / "a.picky").write_text("x")
+    with pytest.raises(tm.TidemillError, match=r"cannot read `.*a\.picky` as `picky`") as raised:
+        tm.query(f"SELECT * FROM '{tmp_path}/a.picky'").to_pylist()
+    assert isinstance(raised.value.__cause__, KeyError)
+    with pytest.raises(tm.TidemillError, match="not this one") as raised:
+        tm.query("SELECT 1 AS one", output=tmp_path / "b.picky")
+    assert isinstance(raised.value.__cause__, RuntimeError)
+    # Nor is a part of the rows taken for all of them.
+    tm.register_format("picky", writer=lambda path, batches: pathlib.Path(path).write_text("x"))
+    with pytest.raises(tm.TidemillError, match="before it had taken all batches"):
+        tm.query("SELECT 1 AS one", output=tmp_path / "b.picky")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.picky"]
+
+
+def test_a_reader_that_gives_nothing_or_nonsense_is_told_so(tmp_path):
+    (tmp_path / "a.odd").write_text("x")
+    for given, part in [
+        (iter([]), "gave no batch"),
+        (7, "gave a int"),
+        ([7], "holds no Arrow data"),
+    ]:
+        tm.register_format("odd", reader=lambda path, start, end, given=given: given)
+        with pytest.raises(tm.TidemillError, match=part):
+            tm.query(f"SELECT * FROM '{tmp_path}/a.odd'").to_pylist()
+
+
+def test_names_of_formats_are_checked():
+    for name, part in [("csv", "there already"), ("My Format", "cannot name a format")]:
+        with pytest.raises(tm.UsageError, match=part):
+            tm.register_format(name, reader=read_counts)
+    with pytest.raises(tm.UsageError, match="neither a reader nor a writer"):
+        tm.register_format("nothing")
+
+
+def test_readers_run_while_other_threads_do(tmp_path):
+    """The interpreter's lock is not held while rows are waited for."""
+    entered, left = threading.Event(), threading.Event()
+
+    def reader(path, start, end):
+        entered.set()
+        assert left.wait(60)
+        return pa.table({"n": [1]})
+
+    tm.register_format("slow", reader=reader)
+    (tmp_path / "a.slow").write_text("x")
+    found = []
+    sql = f"SELECT n FROM '{tmp_path}/a.slow'"
+    thread = threading.Thread(target=lambda: found.extend(tm.query(sql).to_pylist()))
+    thread.start()
+    assert entered.wait(60)
+    left.set()
+    thread.join()
+    assert found == [{"n": 1}]
+
+
+def test_a_program_that_ends_with_a_stream_open_ends():
+    script = """
+import pyarrow as pa, tidemill as tm
+def batches():
+    while True:
+        yield pa.record_batch({"n": list(range(1000))})
+stream = pa.RecordBatchReader.from_batches(pa.schema({"n": pa.int64()}), batches())
+result = tm.query("SELECT n FROM s", s=stream)
+print(next(iter(result)).num_rows)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120
+    )
+    assert (ended.returncode, ended.stdout) == (0, "1000\n"), ended.stderr
+
+
+def test_a_rowfile_is_written_and_read(tmp_path):
+    table = pa.table({"n": list(range(5000)), "s": [json.dumps({"x": n}) for n in range(5000)]})
+    tm.query("SELECT * FROM t", t=table, output=tmp_path / "a.rowfile")
+    result = tm.query(f"SELECT sum(n) AS n, max(s) AS s FROM '{tmp_path}/a.rowfile'")
+    assert result.to_pylist() == [{"n": 12497500, "s": '{"x": 9}'}]

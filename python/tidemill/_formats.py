@@ -1,0 +1,185 @@
+"""Formats of the user's own, and objects as sources."""
+
+from __future__ import annotations
+
+import atexit
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol, TypedDict
+
+from tidemill import _tidemill
+from tidemill._errors import UsageError
+from tidemill._result import Batch
+from tidemill._schema import Schema
+
+# The engine's threads must not be in a reader of the user's when the interpreter ends.
+atexit.register(_tidemill.leave_python)
+
+
+class _Stream(Protocol):
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+class _Array(Protocol):
+    def __arrow_c_array__(
+        self, requested_schema: object | None = None
+    ) -> tuple[object, object]: ...
+
+
+#: What exports Arrow data: a table or a stream.
+ArrowObject = _Stream | _Array
+
+
+class Batches:
+    """The batches of a file that a registered writer is to write.
+
+    Exports ``__arrow_c_stream__``, so that ``pyarrow.RecordBatchReader.from_stream(batches)`` and
+    ``polars.DataFrame(batches)`` work; or iterate over them. They can be read once.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, tidemill as tm
+    >>> def write(path, batches):
+    ...     rows = sum(len(batch) for batch in batches)
+    ...     _ = pathlib.Path(path).write_text(f"{batches.schema.names} {rows}")
+    >>> tm.register_format("tally", writer=write)
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "a.tally")
+    >>> _ = tm.query("SELECT 1 AS one UNION ALL SELECT 2", output=path)
+    >>> path.read_text()
+    "['one'] 2"
+    """
+
+    def __init__(self, raw: _tidemill.RawStream) -> None:
+        self._raw = raw
+
+    @property
+    def schema(self) -> Schema:
+        """The columns."""
+        return Schema(self._raw.schema)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Read the rows as batches."""
+        while (batch := self._raw.next_batch()) is not None:
+            yield Batch(batch)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Export the rows as an Arrow PyCapsule; they can be exported once."""
+        return self._raw.stream()
+
+
+def register_format(
+    name: str,
+    *,
+    reader: Callable[..., Any] | None = None,
+    writer: Callable[[str, Batches], None] | None = None,
+    suffix: str | None = None,
+    splittable: bool = False,
+) -> None:
+    r"""Add a format of your own, which then is as good as ``csv`` in every query and job.
+
+    Parameters
+    ----------
+    name : str
+        What it is called: lower-case letters, digits, ``-`` and ``_``. A format registered
+        before under this name is replaced.
+    reader : callable, optional
+        ``reader(path, start, end)`` gives the records of the file, or of those bytes of it, as an
+        Arrow stream (a ``pyarrow.Table`` or ``RecordBatchReader``, a ``polars.DataFrame``, …) or as
+        an iterable of such objects. If it has a parameter ``columns``, that is a list of the
+        columns that are wanted, or ``None`` for a look at the schema; giving others too is fine.
+        Several threads call it at once. For its columns every file is looked at beforehand by one
+        call, of which only the schema is used.
+    writer : callable, optional
+        ``writer(path, batches)`` makes the file ``path``, which is not there yet, of all
+        `Batches`. The file appears at its place with all others of its run.
+    suffix : str, optional
+        What the names of such files end in, without the dot. Default: ``name``.
+    splittable : bool, optional
+        Whether ``reader`` can be asked for a part of a file: the records that *begin* in the bytes
+        from ``start`` up to, not including, ``end``. Default: false, and it is asked for whole
+        files.
+
+    Raises
+    ------
+    UsageError
+        For a name or a suffix that another format has.
+
+    Examples
+    --------
+    A format of fixed-width records: two bytes of a state, four of a count.
+
+    >>> import pathlib, tempfile, pyarrow as pa, tidemill as tm
+    >>> def read(path, start, end):
+    ...     data = pathlib.Path(path).read_bytes()[start:end]
+    ...     records = [data[at : at + 6] for at in range(0, len(data), 6)]
+    ...     return pa.table({
+    ...         "state": [record[:2].decode() for record in records],
+    ...         "count": [int(record[2:]) for record in records],
+    ...     })
+    >>> tm.register_format("fixed", reader=read)
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "counts.fixed")
+    >>> _ = path.write_text("TX0003NY0004TX0005")
+    >>> sql = f"SELECT state, sum(count) AS n FROM '{path}' GROUP BY state ORDER BY state"
+    >>> tm.query(sql).to_pylist()
+    [{'state': 'NY', 'n': 4}, {'state': 'TX', 'n': 8}]
+    """
+    takes_columns = reader is not None and _takes_columns(reader)
+    _tidemill.register_format(name, suffix, reader, writer, splittable, takes_columns)
+
+
+def _takes_columns(reader: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(reader).parameters
+    except (TypeError, ValueError):
+        return False
+    return "columns" in parameters
+
+
+class NamedObject(TypedDict):
+    """An object that is a source."""
+
+    name: str
+    object: object
+    is_table: bool
+
+
+def objects(named: Mapping[str, object], options: frozenset[str]) -> list[NamedObject]:
+    """Say what objects are sources, by their names in SQL."""
+    return [_object(name, value, options) for name, value in named.items()]
+
+
+def _object(name: str, value: object, options: frozenset[str]) -> NamedObject:
+    kind = type(value)
+    if not (hasattr(kind, "__arrow_c_stream__") or hasattr(kind, "__arrow_c_array__")):
+        value = _converted(name, value, options)
+        kind = type(value)
+    # What is in memory as a whole can be read any number of times.
+    is_table = any(
+        hasattr(kind, attribute) for attribute in ("num_rows", "height", "iloc")
+    ) and not isinstance(value, Batches)
+    return {"name": name, "object": value, "is_table": is_table}
+
+
+def _converted(name: str, value: object, options: frozenset[str]) -> object:
+    kind = type(value)
+    if hasattr(kind, "iloc"):
+        # pandas before 2.2, which exports no streams.
+        import pyarrow
+
+        return pyarrow.Table.from_pandas(value, preserve_index=False)
+    hint = "give a pyarrow.Table, a DataFrame of pandas or Polars, or anything with Arrow's stream"
+    if hasattr(kind, "collect"):
+        hint = f"collect it first: {name}=….collect()"
+    near = _nearest(name, options)
+    if near is not None:
+        hint = f"did you mean the option `{near}`?"
+    raise UsageError(
+        f"`{name}` is a {kind.__name__}, which is no source: it holds no Arrow data\nhint: {hint}"
+    )
+
+
+def _nearest(name: str, options: frozenset[str]) -> str | None:
+    import difflib
+
+    near = difflib.get_close_matches(name, sorted(options), n=1)
+    return near[0] if near else None
