@@ -95,11 +95,11 @@ pub enum Error {
         source: crate::formats::Failure,
     },
     /// A rowfile that is damaged, or that this release does not read.
-    #[error("`{path}` cannot be read: {reason}{}", Hint(hint))]
+    #[error("{reason}{}", Hint(hint))]
     Rowfile {
         /// The file.
         path: String,
-        /// What is wrong, and where.
+        /// What is wrong, and where, with the file's name.
         reason: String,
         /// What to do about it.
         hint: Option<String>,
