@@ -1062,7 +1062,7 @@ threads = 2
             (
                 "[source]\nurl = 'a'\nformat = 'cvs'",
                 "job.toml:3: unknown format `cvs`; did you mean `csv`?\n\
-                 formats: csv, tsv, json, access-log, syslog, logfmt, parquet, lines",
+                 formats: csv, tsv, json, access-log, syslog, logfmt, parquet, rowfile, lines",
             ),
             (
                 "[source]\nurl = 's3://a'\n[source.storage_options]\nregoin = 'x'",
