@@ -115,6 +115,8 @@ pub struct Query {
     pub defaults: SourceSpec,
     /// A part of `sql` that has to be per record: a job's map. It is checked, not run.
     pub map: Option<String>,
+    /// Whether all of `sql` has to be per record: a conversion.
+    pub per_record: bool,
     /// Column types that override inference, as SQL has them: `id BIGINT, ts TIMESTAMP`. For
     /// sources without a schema of their own.
     pub schema: Option<String>,
@@ -144,7 +146,28 @@ impl Query {
             Some(columns) => columns.iter().map(item).collect::<Vec<_>>().join(", "),
             None => "*".into(),
         };
-        let mut sql = format!("SELECT {list} FROM source");
+        Self::of_source(spec, &list, condition)
+    }
+
+    /// The query that gives `select`, columns and expressions as SQL has them, or all columns, for
+    /// each record of one source where `condition` holds.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if the list is none, or the condition.
+    pub fn records(
+        spec: SourceSpec,
+        select: Option<&str>,
+        condition: Option<&str>,
+    ) -> Result<Self> {
+        if let Some(select) = select {
+            one_list(select)?;
+        }
+        let query = Self::of_source(spec, select.unwrap_or("*"), condition)?;
+        Ok(Query { per_record: true, ..query })
+    }
+
+    fn of_source(spec: SourceSpec, list: &str, condition: Option<&str>) -> Result<Self> {
+        let mut sql = format!("SELECT {list}\nFROM source");
         if let Some(condition) = condition {
             // By itself, so that what follows a condition in SQL is not taken for a part of it.
             one_condition(condition)?;
@@ -152,6 +175,27 @@ impl Query {
         }
         let sources = vec![NamedSource { name: "source".into(), spec }];
         Ok(Query { sql, sources, ..Query::default() })
+    }
+}
+
+/// Checks that a text is a list of columns and expressions.
+fn one_list(text: &str) -> Result<()> {
+    use datafusion::sql::sqlparser::{dialect::GenericDialect, parser::Parser, tokenizer::Token};
+    let refused = |reason: String| {
+        Error::usage_hint(
+            format!("`{text}` is not a list of columns: {reason}"),
+            "for example: day, origin, distance * 1.609 AS km",
+        )
+    };
+    let mut parser = Parser::new(&GenericDialect {})
+        .try_with_sql(text)
+        .map_err(|error| refused(error.to_string()))?;
+    parser
+        .parse_comma_separated(Parser::parse_select_item)
+        .map_err(|error| refused(error.to_string()))?;
+    match parser.peek_token().token {
+        Token::EOF => Ok(()),
+        other => Err(refused(format!("`{other}` comes after it"))),
     }
 }
 
@@ -236,6 +280,15 @@ impl Plan {
                 return Err(Error::usage_hint(
                     format!("the map's SQL has {step}, and a map sees one record at a time"),
                     "group in [tables]; order, limit and windows need a `tidemill query`",
+                ));
+            }
+        }
+        if query.per_record {
+            let planned = block_on(context.state().statement_to_plan(statement.clone()))?;
+            if let Some(step) = refusal_of_map(&planned) {
+                return Err(Error::usage_hint(
+                    format!("a conversion sees one record at a time, and this one has {step}"),
+                    "`tidemill query` groups and sorts, and writes every format too",
                 ));
             }
         }
