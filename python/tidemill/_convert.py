@@ -165,6 +165,15 @@ class Checked:
         Bytes behind the end, of an append that is under way or was killed; they do no harm.
     damages : list of Damage
         Each with ``offset``, in bytes, and ``reason``.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, tidemill as tm
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "one.rowfile")
+    >>> _ = tm.query("SELECT 1 AS one", output=path)
+    >>> [found] = tm.check(path)
+    >>> found.blocks, found.rows, found.codec, found.damages
+    (1, 1, 'zstd:1', [])
     """
 
     path: str
@@ -187,6 +196,14 @@ class Salvaged:
         Blocks that were whole, and their rows.
     damages : list of Damage
         What was not kept: each with ``offset``, in bytes, and ``reason``.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, tidemill as tm
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = tm.query("SELECT 1 AS one", output=folder / "one.rowfile")
+    >>> tm.salvage(folder / "one.rowfile", folder / "kept.rowfile")
+    Salvaged(blocks=1, rows=1, damages=[])
     """
 
     blocks: int

@@ -143,12 +143,15 @@ pub struct MergeArgs {
 /// braces make a file per value. With a folder as OUT, which ends with `/` or exists, each input
 /// is written to a file of its own. Formats are told from the suffixes.
 #[derive(Debug, Args)]
-#[command(override_usage = "tidemill convert [OPTIONS] <IN>... <OUT>", after_help = "\
+#[command(
+    override_usage = "tidemill convert [OPTIONS] <IN>... <OUT>",
+    after_help = "\
 Examples:
   tidemill convert flights.csv flights.rowfile --null NA
   tidemill convert 'logs/*.json.zst' logs.parquet --where 'status >= 500'
   tidemill convert events.rowfile small.csv --select 'day, user_id, length(url) AS n'
-  tidemill convert logs/ archive/ --format rowfile --skip-existing")]
+  tidemill convert logs/ archive/ --format rowfile --skip-existing"
+)]
 pub struct ConvertArgs {
     /// Files, patterns, folders, or `-`; and the file or folder to write, or `-`, last
     #[arg(value_names = ["IN", "OUT"], num_args = 2.., required = true)]

@@ -24,7 +24,7 @@ use crate::coverage::{Amount, Coverage, grouped};
 use crate::error::{Error, Result, panicked};
 use crate::home::RunId;
 use crate::partial::together;
-use crate::query::{Plan, Query, Results, Settings};
+use crate::query::{Plan, Query, Results, Settings, named};
 use crate::remote::Budget;
 use crate::remote::location::Location;
 use crate::running::Running;
@@ -162,7 +162,8 @@ impl Conversion {
     }
 
     fn query_of(&self, source: SourceSpec) -> Result<Query> {
-        Query::records(source, self.select.as_deref(), self.condition.as_deref())
+        let query = Query::records(source, self.select.as_deref(), self.condition.as_deref())?;
+        Ok(Query { keeps_columns: self.select.is_none() && self.sink.keeps_columns(), ..query })
     }
 
     /// Converts every input to a file of its own, in the folder that is the output.
@@ -180,10 +181,7 @@ impl Conversion {
         let Some(format) = self.sink.format else {
             return Err(Error::usage_hint(
                 format!("`{}` is a folder, which does not tell the format", self.sink.url),
-                format!(
-                    "give it with --format: {}",
-                    OutputFormat::names().join(", ")
-                ),
+                format!("give it with --format: {}", OutputFormat::names().join(", ")),
             ));
         };
         self.sink.check_exec()?;
@@ -226,7 +224,7 @@ impl Conversion {
             }
             for (shown, bytes, below) in files_of(&self.source, url, cancel)? {
                 if seen.insert(shown.clone()) {
-                    let target = named(&below, format);
+                    let target = output_name(&below, format);
                     tasks.push(Task { url: shown.to_string(), bytes, target });
                 }
             }
@@ -291,9 +289,7 @@ impl Conversion {
         let root = Path::new(&self.sink.url);
         let set = match self.bucket_url() {
             Some(_) => None,
-            None => {
-                Some(FileSet::create(root, &self.sink, format, run, limit, cancel, &mut wait)?)
-            }
+            None => Some(FileSet::create(root, &self.sink, format, run, limit, cancel, &mut wait)?),
         };
         let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         let results = Mutex::new(std::mem::take(all));
@@ -368,10 +364,12 @@ impl Conversion {
         run: &RunId,
         limit: usize,
     ) -> Result<(Coverage, Option<Written>)> {
-        let source =
-            SourceSpec { url: task.url.clone(), more: Vec::new(), ..self.source.clone() };
+        let source = SourceSpec { url: task.url.clone(), more: Vec::new(), ..self.source.clone() };
         let mut rows = match self.describe() {
-            None => Rows::Copy(Box::new(Copy::open(&source, settings)?)),
+            None => {
+                let keeps_columns = self.sink.keeps_columns();
+                Rows::Copy(Box::new(Copy::open(&source, settings, keeps_columns)?))
+            }
             Some(_) => Rows::Query(Box::new(Plan::new(&self.query_of(source)?, settings)?.run()?)),
         };
         let schema = rows.schema().clone();
@@ -416,7 +414,7 @@ impl Rows {
     fn schema(&self) -> &SchemaRef {
         match self {
             Rows::Query(results) => results.schema(),
-            Rows::Copy(copy) => copy.source.schema(),
+            Rows::Copy(copy) => &copy.schema,
         }
     }
 
@@ -438,6 +436,7 @@ impl Rows {
 /// A source read from its beginning to its end.
 struct Copy {
     source: Arc<Source>,
+    schema: SchemaRef,
     splits: std::vec::IntoIter<Split>,
     options: ReadOptions,
     reader: Option<SplitReader>,
@@ -446,7 +445,7 @@ struct Copy {
 }
 
 impl Copy {
-    fn open(spec: &SourceSpec, settings: &Settings) -> Result<Self> {
+    fn open(spec: &SourceSpec, settings: &Settings, keeps_columns: bool) -> Result<Self> {
         let cancel = &settings.cancel;
         let source = Arc::new(Source::open_with(spec, Box::new(std::io::empty()), cancel)?);
         if let Some(refusal) = (0..source.schema().fields().len()).find_map(|at| source.refusal(at))
@@ -471,7 +470,9 @@ impl Copy {
             ..ReadOptions::default()
         };
         let splits = splits.into_iter();
-        Ok(Copy { source, splits, options, reader: None, coverage, rejected_folder })
+        let own = if keeps_columns { source.own_columns() } else { None };
+        let schema = own.unwrap_or_else(|| source.schema().clone());
+        Ok(Copy { source, schema, splits, options, reader: None, coverage, rejected_folder })
     }
 
     fn next(&mut self) -> Result<Option<RecordBatch>> {
@@ -487,7 +488,7 @@ impl Copy {
                 },
             };
             if let Some(batch) = reader.next() {
-                return batch.map(Some);
+                return named(batch?, &self.schema).map(Some);
             }
             let Some(reader) = self.reader.take() else { continue };
             let mut stats = reader.into_stats();
@@ -535,7 +536,7 @@ fn naming(error: Error, url: &str) -> Error {
 }
 
 /// The output's name: the input's with another suffix.
-fn named(below: &str, format: OutputFormat) -> String {
+fn output_name(below: &str, format: OutputFormat) -> String {
     let (stem, _) = Compression::strip_suffix(below);
     let stem = match (Format::from_path(stem), stem.rsplit_once('.')) {
         (Some(_), Some((stem, _))) => stem,
@@ -551,7 +552,8 @@ fn named(below: &str, format: OutputFormat) -> String {
 /// What is said of the failures.
 pub(crate) fn unconverted(failed: u64, untried: u64, files: u64, first: &[String]) -> String {
     let s = if files == 1 { "" } else { "s" };
-    let mut text = format!("{} of {} file{s} could not be converted", grouped(failed), grouped(files));
+    let mut text =
+        format!("{} of {} file{s} could not be converted", grouped(failed), grouped(files));
     if untried > 0 {
         text.push_str(&format!(", and {} were not tried after that", grouped(untried)));
     }
@@ -580,8 +582,8 @@ mod tests {
             ("a.log.zst", "a.rowfile"),
             ("a.rowfile", "a.rowfile"),
         ] {
-            assert_eq!(named(below, OutputFormat::Rowfile), expected, "{below}");
+            assert_eq!(output_name(below, OutputFormat::Rowfile), expected, "{below}");
         }
-        assert_eq!(named("a.csv", OutputFormat::Text), "a.txt");
+        assert_eq!(output_name("a.csv", OutputFormat::Text), "a.txt");
     }
 }

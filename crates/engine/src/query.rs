@@ -117,6 +117,9 @@ pub struct Query {
     pub map: Option<String>,
     /// Whether all of `sql` has to be per record: a conversion.
     pub per_record: bool,
+    /// Whether the result's columns are what the source's files have, in every respect: required,
+    /// categories, with what is said of them. For `SELECT *` over one source.
+    pub keeps_columns: bool,
     /// Column types that override inference, as SQL has them: `id BIGINT, ts TIMESTAMP`. For
     /// sources without a schema of their own.
     pub schema: Option<String>,
@@ -309,7 +312,14 @@ impl Plan {
         let logical = block_on(state.statement_to_plan(statement))?;
         // The result's columns are named by the plan as written; optimising may rename.
         let names: Vec<&str> = tables.iter().map(|(name, _)| name.as_str()).collect();
-        let schema = Arc::new(result_schema(&logical, &names));
+        let mut schema = Arc::new(result_schema(&logical, &names));
+        if let (true, [(_, table)]) = (query.keeps_columns, tables.as_slice()) {
+            let own = table.source().and_then(|source| source.own_columns());
+            let is_same = |own: &SchemaRef| {
+                own.fields().iter().map(|f| f.name()).eq(schema.fields().iter().map(|f| f.name()))
+            };
+            schema = own.filter(is_same).unwrap_or(schema);
+        }
         let used = Arc::new(prune::used(&logical)?);
         tables.iter().for_each(|(_, table)| table.set_used(&used));
         let logical = state.optimize(&logical)?;
@@ -1075,7 +1085,9 @@ fn result_schema(plan: &LogicalPlan, tables: &[&str]) -> Schema {
             Some(table) => format!("{}.{}", table.table(), field.name()),
             None => field.name().clone(),
         };
-        field.as_ref().clone().with_name(name).with_metadata(Default::default())
+        let rows = field.metadata().get_key_value(tidemill_rowfile::keys::ROWS);
+        let kept = rows.map(|(key, schema)| (key.clone(), schema.clone())).into_iter().collect();
+        field.as_ref().clone().with_name(name).with_metadata(kept)
     });
     Schema::new(fields.collect::<Vec<_>>())
 }
@@ -1261,8 +1273,9 @@ impl Iterator for Results {
     }
 }
 
-/// The batch under the names that the query gave; the optimiser may have changed them.
-fn named(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+/// The batch under the names that the query gave, which the optimiser may have changed, and of
+/// its types.
+pub(crate) fn named(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     if batch.schema_ref() == schema {
         return Ok(batch);
     }

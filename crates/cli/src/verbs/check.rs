@@ -37,7 +37,10 @@ pub fn check(args: CheckArgs) -> anyhow::Result<Outcome> {
     if let Some(out) = &args.salvage {
         if files.count() > 1 {
             return Err(Error::usage_hint(
-                format!("--salvage is of one file, and these are {}", grouped(files.count() as u64)),
+                format!(
+                    "--salvage is of one file, and these are {}",
+                    grouped(files.count() as u64)
+                ),
                 "salvage them one by one, each to a name of its own",
             )
             .into());

@@ -41,10 +41,13 @@ pub fn schema(args: &SchemaArgs) -> anyhow::Result<Outcome> {
 fn compare(args: &SchemaArgs, defaults: &SourceSpec) -> anyhow::Result<Outcome> {
     let [old, new] = args.files.as_slice() else {
         return Err(Error::usage_hint(
-            format!("--check is of two files, and {} given", match args.files.len() {
-                1 => "one is".to_owned(),
-                count => format!("{count} are"),
-            }),
+            format!(
+                "--check is of two files, and {} given",
+                match args.files.len() {
+                    1 => "one is".to_owned(),
+                    count => format!("{count} are"),
+                }
+            ),
             "tidemill schema --check OLD NEW: does NEW's schema read OLD's data?",
         )
         .into());

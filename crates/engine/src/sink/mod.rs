@@ -112,6 +112,14 @@ impl SinkSpec {
         }
     }
 
+    /// Whether the format keeps what a schema says of its columns besides their names and values.
+    pub(crate) fn keeps_columns(&self) -> bool {
+        match self.parse() {
+            Ok((format, _)) => format.is_typed(),
+            Err(_) => self.format.is_some_and(OutputFormat::is_typed),
+        }
+    }
+
     /// Refuses a program for standard output.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use super::commit::{Entry, Staging};
 use super::files::Stage;
 use super::format::{RowWriter, Writing};
 use super::fs::{self, Output};
-use super::{OutputFormat, SinkSpec, Written, PATHS_SHOWN, below};
+use super::{OutputFormat, PATHS_SHOWN, SinkSpec, Written, below};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::home::RunId;

@@ -193,7 +193,14 @@ pub(super) fn plain(field: &FieldRef) -> FieldRef {
         },
         other => other.clone(),
     };
-    Arc::new(Field::new(field.name(), data_type, true))
+    let plain = Field::new(field.name(), data_type, true);
+    // Of what a field says, this is what its bytes cannot be read without.
+    Arc::new(match field.metadata().get(rowfile::keys::ROWS) {
+        Some(schema) => {
+            plain.with_metadata([(rowfile::keys::ROWS.to_owned(), schema.clone())].into())
+        }
+        None => plain,
+    })
 }
 
 /// Reads the wanted columns of a piece.

@@ -110,9 +110,8 @@ pub(crate) fn files_of(
             Place::Object(_) => file.shown.split('?').next().unwrap_or_default(),
             _ => &file.shown,
         };
-        let below = path.strip_prefix(&folder).unwrap_or_else(|| {
-            path.rsplit('/').next().unwrap_or(path)
-        });
+        let below =
+            path.strip_prefix(&folder).unwrap_or_else(|| path.rsplit('/').next().unwrap_or(path));
         (file.shown.clone(), file.identity.size, below.trim_start_matches('/').to_owned())
     });
     Ok(files.collect())

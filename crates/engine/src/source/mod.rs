@@ -82,10 +82,10 @@ pub use columns::Layouts;
 pub use compression::Compression;
 pub use format::{Dialect, Format, Mismatch, TextOptions, framing};
 pub use input::{Identity, standard_input};
+pub(crate) use listing::files_of;
 pub use promote::Promote;
 pub use read::{ReadOptions, SplitReader, SplitStats};
 pub use reject::{MaxBad, Rejects};
-pub(crate) use listing::files_of;
 pub use split::{Piece, Split};
 
 /// What a source is, as a job says it.
@@ -397,6 +397,31 @@ impl Source {
                 self.promoted.get(*index)?.refusal(self, self.schema.fields().get(column)?.name())
             }
         }
+    }
+
+    /// The columns as the files have them in every respect, if they all have the same: required,
+    /// categories, with what is said of them.
+    pub fn own_columns(&self) -> Option<SchemaRef> {
+        if self.layouts() > 1 || !self.promotions.is_empty() || self.spec.schema.is_some() {
+            return None;
+        }
+        let file = self.files.first()?;
+        let own = match (file.chunked.get(), file.metadata.get()) {
+            (Some(chunked), _) => &chunked.schema,
+            (None, metadata) => metadata?.schema(),
+        };
+        let places = &self.columns.layout(file.index).places;
+        let columns = self.origins.iter().zip(self.schema.fields());
+        let fields = columns.map(|(origin, field)| match origin {
+            Origin::File(index) => {
+                let place = places.get(*index).copied().flatten()?;
+                let own = own.fields().get(place)?;
+                let is_same = batches::plain(own).data_type() == field.data_type();
+                is_same.then(|| Arc::clone(own))
+            }
+            _ => Some(Arc::clone(field)),
+        });
+        Some(Arc::new(Schema::new(fields.collect::<Option<Vec<_>>>()?)))
     }
 
     /// Bytes of all files as stored; 0 for standard input.

@@ -19,8 +19,8 @@ use super::input::{
     Access, ByteInput, FileInput, Identity, JsonInput, OpenFile, ProgramInput, ProgramOutput,
     ReaderInput, Watch,
 };
-use super::sample::{Header, SPREAD_FILES, Sample};
 use super::promote::promote;
+use super::sample::{Header, SPREAD_FILES, Sample};
 use super::unify::can_be_read_as;
 use super::{
     Origin, Pending, Place, Source, SourceFile, SourceSpec, listing, override_types, parquet,
@@ -39,11 +39,7 @@ pub(super) fn open(
     if spec.promote.is_empty() { Ok(source) } else { promote(source, &spec.promote) }
 }
 
-fn open_files(
-    spec: &SourceSpec,
-    stdin: Box<dyn Read + Send>,
-    cancel: &Cancel,
-) -> Result<Source> {
+fn open_files(spec: &SourceSpec, stdin: Box<dyn Read + Send>, cancel: &Cancel) -> Result<Source> {
     if !spec.more.is_empty() && spec.urls().any(|url| url == "-") {
         return Err(Error::usage_hint(
             "standard input is not one of several files",

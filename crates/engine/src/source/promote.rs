@@ -17,16 +17,18 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryViewArray, BooleanArray, StringViewArray, StructArray, make_array,
-    new_null_array,
+    Array, ArrayRef, AsArray, BinaryViewArray, BooleanArray, StringViewArray, StructArray,
+    make_array, new_null_array,
 };
 use arrow::buffer::NullBuffer;
 use arrow::compute::{cast, concat_batches, is_not_null, kernels::zip::zip};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
+use tidemill_rowfile as rowfile;
 use tidemill_text::infer::{self, SAMPLE_BYTES, SAMPLE_RECORDS};
 use tidemill_text::json::JsonDecoder;
 use tidemill_text::{Bad, Decode, Decoded, Options, shown, sql_type};
 
+use super::batches::{from_rowfile, plain};
 use super::format::Mismatch;
 use super::read::ReadOptions;
 use super::unify::{adapted, unify};
@@ -76,6 +78,8 @@ enum Kind {
     Struct,
     /// JSON in a string, or in bytes.
     Json,
+    /// Rows of a rowfile in bytes, of the schema that the file's field has.
+    Rows,
 }
 
 /// A column that comes from a record, or from a file's own column.
@@ -109,9 +113,10 @@ impl Promoted {
         let has = |file: usize, column: usize| {
             source.columns.layout(file).places.get(column).copied().flatten().is_some()
         };
-        let both = source.files.iter().find(|file| {
-            has(file.index, own) && has(file.index, record.column)
-        })?;
+        let both = source
+            .files
+            .iter()
+            .find(|file| has(file.index, own) && has(file.index, record.column))?;
         Some(Error::usage_hint(
             format!(
                 "`{}` has a column `{name}`, and its `{}` has a field `{}`",
@@ -164,13 +169,20 @@ pub(super) fn promote(source: Source, wanted: &[Promote]) -> Result<Source> {
         }
         let (kind, fields) = match schema.field(index).data_type() {
             DataType::Struct(fields) => (Kind::Struct, fields.clone()),
+            DataType::BinaryView if has_rows(&source, &promote.column)? => {
+                (Kind::Rows, fields_of_rows(&source, column, &promote.column)?)
+            }
             DataType::Utf8View | DataType::BinaryView => {
                 (Kind::Json, sampled(&source, index, &promote.column)?)
             }
             other => {
                 return Err(Error::usage_hint(
-                    format!("column `{}` is {} and holds no record", promote.column, sql_type(other)),
-                    "what is promoted is a STRUCT, or JSON in a string",
+                    format!(
+                        "column `{}` is {} and holds no record",
+                        promote.column,
+                        sql_type(other)
+                    ),
+                    "what is promoted is a STRUCT, JSON in a string, or rows of a rowfile in bytes",
                 ));
             }
         };
@@ -273,6 +285,72 @@ fn arrange(source: &mut Source, promotions: Vec<(Promotion, String)>) -> Result<
     Ok(())
 }
 
+/// The schema of the rows that a file's column holds, if it says that it holds rows.
+fn rows_of(file: &SourceFile, name: &str) -> Result<Option<rowfile::Schema>> {
+    let schema = match (file.chunked.get(), file.metadata.get()) {
+        (Some(chunked), _) => &chunked.schema,
+        (None, Some(metadata)) => metadata.schema(),
+        (None, None) => return Ok(None),
+    };
+    let Ok(field) = schema.field_with_name(name) else { return Ok(None) };
+    rowfile::Schema::of_rows(field).map_err(|error| from_rowfile(error, &file.shown))
+}
+
+fn has_rows(source: &Source, name: &str) -> Result<bool> {
+    for file in &source.files {
+        if rows_of(file, name)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The fields of the rows that a column holds, those of all files by name.
+fn fields_of_rows(source: &Source, column: usize, name: &str) -> Result<Fields> {
+    let mut known: Option<(rowfile::Schema, usize)> = None;
+    let mut all = DataType::Struct(Fields::empty());
+    for file in &source.files {
+        if source.columns.layout(file.index).places.get(column).copied().flatten().is_none() {
+            continue;
+        }
+        let Some(schema) = rows_of(file, name)? else {
+            return Err(Error::usage_hint(
+                format!(
+                    "column `{name}` holds rows of a rowfile in other files, and in `{}` nothing \
+                     says of what schema they are",
+                    file.shown
+                ),
+                "make each kind of file a source of its own",
+            ));
+        };
+        if known.as_ref().is_some_and(|(other, _)| *other == schema) {
+            continue;
+        }
+        let own = schema.to_arrow(rowfile::Strings::default());
+        let own = DataType::Struct(own.fields().iter().map(plain).collect());
+        all = unify(&all, &own).map_err(|clash| {
+            let first = known.as_ref().map_or(0, |(_, first)| *first);
+            let other = source.files.get(first).map_or("", |file| file.shown());
+            Error::Differ {
+                path: file.shown.to_string(),
+                other: other.to_owned(),
+                reason: format!(
+                    "`{}` in the rows of column `{name}` is {}, not {}",
+                    clash.path.join("."),
+                    sql_type(&clash.two),
+                    sql_type(&clash.one)
+                ),
+                hint: Some("make each kind of file a source of its own".into()),
+            }
+        })?;
+        known.get_or_insert((schema, file.index));
+    }
+    match all {
+        DataType::Struct(fields) => Ok(fields),
+        _ => Err(Error::Internal("a record that is no struct".into())),
+    }
+}
+
 /// So many files are looked at.
 const SAMPLE_FILES: usize = 16;
 
@@ -331,7 +409,7 @@ fn sampled(source: &Arc<Source>, column: usize, name: &str) -> Result<Fields> {
         };
         return Err(Error::usage_hint(
             format!("column `{name}` holds no JSON objects: {reason}"),
-            "what is promoted is a STRUCT, or JSON in a string",
+            "what is promoted is a STRUCT, JSON in a string, or rows of a rowfile in bytes",
         ));
     }
     Ok(fields.into())
@@ -371,12 +449,22 @@ fn write_lines(values: &StringViewArray, every_row: bool, lines: &mut Vec<u8>) {
     }
 }
 
+/// How records are opened.
+enum How {
+    /// They are open.
+    Struct,
+    Json(Box<JsonDecoder>),
+    /// By the plan for the file of this position, once it is known.
+    Rows(Option<(usize, Box<rowfile::Plan>)>),
+}
+
 /// Opens the records of a column, some of whose fields are wanted.
 pub(super) struct Opener {
     name: String,
     hint: &'static str,
-    /// None where the records are structs.
-    json: Option<JsonDecoder>,
+    how: How,
+    /// The fields that are wanted.
+    wanted: Vec<String>,
     lines: Vec<u8>,
     out: Decoded,
 }
@@ -392,8 +480,9 @@ impl Opener {
         wanted: &[String],
         batch_rows: usize,
     ) -> Result<Self> {
-        let json = match promotion.kind {
-            Kind::Struct => None,
+        let how = match promotion.kind {
+            Kind::Struct => How::Struct,
+            Kind::Rows => How::Rows(None),
             Kind::Json => {
                 let fields = promotion.fields.iter().filter(|it| wanted.contains(it.name()));
                 let options = Options {
@@ -403,9 +492,9 @@ impl Opener {
                     ..Options::default()
                 };
                 let decoder = JsonDecoder::new(fields.cloned().collect(), &[], options);
-                Some(decoder.map_err(|field| {
+                How::Json(Box::new(decoder.map_err(|field| {
                     Error::Internal(format!("`{}` cannot be read from JSON", field.name()))
-                })?)
+                })?))
             }
         };
         let (lines, out) = (Vec::new(), Decoded::default());
@@ -416,7 +505,8 @@ impl Opener {
                  another type than elsewhere as null"
             }
         };
-        Ok(Opener { name: promotion.name.clone(), hint, json, lines, out })
+        let (name, wanted) = (promotion.name.clone(), wanted.to_vec());
+        Ok(Opener { name, hint, how, wanted, lines, out })
     }
 
     /// The records of a batch.
@@ -430,11 +520,27 @@ impl Opener {
             reason: format!("column `{}`: {reason}", self.name),
             hint: Some(self.hint.into()),
         };
-        let Some(decoder) = &mut self.json else {
-            return match column.as_struct_opt() {
-                Some(records) => Ok(records.clone()),
-                None => Err(Error::Internal(format!("`{}` is no struct", self.name))),
-            };
+        let decoder = match &mut self.how {
+            How::Struct => {
+                let records = column.as_struct_opt().cloned();
+                return records
+                    .ok_or_else(|| Error::Internal(format!("`{}` is no struct", self.name)));
+            }
+            How::Rows(plan) => {
+                if plan.as_ref().is_none_or(|(known, _)| *known != file.index) {
+                    *plan = Some((file.index, plan_of(file, &self.name, &self.wanted)?));
+                }
+                let Some((_, plan)) = plan else {
+                    return Err(Error::Internal("rows without a plan".into()));
+                };
+                return plan.decode_rows(column, &self.name).map_err(|error| Error::Corrupt {
+                    path: file.shown.to_string(),
+                    offset: None,
+                    reason: error.to_string(),
+                    hint: None,
+                });
+            }
+            How::Json(decoder) => decoder,
         };
         let Some(values) = text(column) else {
             return Err(corrupt("it is not UTF-8".into()));
@@ -463,6 +569,19 @@ impl Opener {
         let fields = schema.fields().clone();
         Ok(StructArray::try_new_with_length(fields, columns, None, values.len())?)
     }
+}
+
+/// The plan for the wanted fields of a file's rows.
+fn plan_of(file: &SourceFile, name: &str, wanted: &[String]) -> Result<Box<rowfile::Plan>> {
+    let failed = |error| from_rowfile(error, &file.shown);
+    let Some(schema) = rows_of(file, name)? else {
+        return Err(Error::Internal(format!("`{name}` holds no rows in `{}`", file.shown)));
+    };
+    let all = schema.to_arrow(rowfile::Strings::default());
+    let fields: Vec<FieldRef> =
+        all.fields().iter().filter(|field| wanted.contains(field.name())).cloned().collect();
+    let plan = rowfile::Plan::new(&schema, &Arc::new(Schema::new(fields)));
+    plan.map(Box::new).map_err(failed)
 }
 
 /// A field of records, null where the record is.

@@ -1,7 +1,10 @@
 //! Files converted: to one output, to a folder; rowfiles checked and salvaged; schemas compared.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use arrow::array::{ArrayRef, Date32Array, Int32Array, RecordBatch, StringArray};
+use arrow::compute::cast;
 use tidemill_engine::convert::{Conversion, Converted};
 use tidemill_engine::running::{Running, deliver};
 use tidemill_engine::sink::{SinkSpec, Written};
@@ -9,17 +12,14 @@ use tidemill_engine::source::SourceSpec;
 use tidemill_engine::source::compatible::conflicts;
 use tidemill_engine::source::whole::{Checked, Files, Kept};
 use tidemill_engine::{Cancel, Error, Progress, Result, RunId};
+use tidemill_rowfile as rowfile;
 
 use crate::common::{Folder, Random, settings, text};
 
 fn spec(folder: &Folder, names: &[&str]) -> SourceSpec {
     let path = |name: &&str| folder.path().join(name).display().to_string();
     let mut urls = names.iter().map(path);
-    SourceSpec {
-        url: urls.next().unwrap(),
-        more: urls.collect(),
-        ..SourceSpec::default()
-    }
+    SourceSpec { url: urls.next().unwrap(), more: urls.collect(), ..SourceSpec::default() }
 }
 
 fn conversion(folder: &Folder, names: &[&str], output: &str) -> Conversion {
@@ -313,4 +313,50 @@ fn schemas_are_compared_whatever_they_are_written_in() {
     let error = conflicts(&spec(&folder, &["old.csv"]), &spec(&folder, &["broken.schema.json"]));
     let message = error.unwrap_err().to_string();
     assert!(message.contains("broken.schema.json"), "{message}");
+}
+
+#[test]
+fn what_a_schema_says_of_its_columns_is_kept_between_formats_that_keep_it() {
+    let folder = Folder::new();
+    let schema = r#"{"fields": [
+        {"name": "id", "type": "int32", "aliases": ["old_id"], "doc": "who"},
+        {"name": "kind", "type": {"enum": {"symbols": ["a", "b", "c"]}}, "default": "b"},
+        {"name": "when", "type": "date", "nullable": true}
+    ]}"#;
+    let schema = match rowfile::Schema::parse(schema) {
+        Ok(schema) => schema,
+        Err(error) => panic!("{error}"),
+    };
+    let arrow = Arc::new(schema.to_arrow(rowfile::Strings::default()));
+    let kinds: ArrayRef = Arc::new(StringArray::from(vec!["c", "a", "c"]));
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int32Array::from(vec![1, 2, 3])),
+        cast(&kinds, arrow.field(1).data_type()).unwrap(),
+        Arc::new(Date32Array::from(vec![None, Some(5), Some(6)])),
+    ];
+    let batch = RecordBatch::try_new(arrow, columns).unwrap();
+    let file = std::fs::File::create(folder.path().join("a.rowfile")).unwrap();
+    let mut writer = rowfile::Writer::new(file, &schema, Default::default()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+
+    let rows = folder.ask("SELECT * FROM '$/a.rowfile'").rows();
+    to_one(&conversion(&folder, &["a.rowfile"], "b.rowfile")).unwrap();
+    let mut each = conversion(&folder, &["b.rowfile"], "each/");
+    each.sink.format = Some("rowfile".parse().unwrap());
+    assert!(to_folder(&each).unwrap().error().is_none());
+    let mut some = conversion(&folder, &["a.rowfile"], "some.rowfile");
+    some.condition = Some("id > 1".into());
+    to_one(&some).unwrap();
+    for name in ["b.rowfile", "each/b.rowfile", "some.rowfile"] {
+        let found = rowfile::Reader::open(&folder.path().join(name)).unwrap();
+        assert_eq!(*found.schema(), schema, "{name}");
+        let expected = if name.starts_with("some") { &rows[1..] } else { &rows[..] };
+        assert_eq!(folder.ask(&format!("SELECT * FROM '$/{name}'")).rows(), expected);
+    }
+    // By way of a format that keeps less, and one that keeps nothing.
+    for suffix in ["parquet", "csv"] {
+        to_one(&conversion(&folder, &["a.rowfile"], &format!("c.{suffix}"))).unwrap();
+        assert_eq!(folder.ask(&format!("SELECT * FROM '$/c.{suffix}'")).rows(), rows);
+    }
 }

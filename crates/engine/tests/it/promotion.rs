@@ -1,10 +1,17 @@
 //! Fields of nested records as columns, where files are of the old shape and of the new.
 
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, BinaryArray, Int32Array, Int64Array, RecordBatch, StringArray,
+};
+use arrow::datatypes::{DataType, Field, Schema};
 use tidemill_engine::convert::Conversion;
 use tidemill_engine::running::{Running, deliver};
 use tidemill_engine::sink::SinkSpec;
 use tidemill_engine::source::SourceSpec;
 use tidemill_engine::{NamedSource, Query, Result, RunId};
+use tidemill_rowfile as rowfile;
 
 use crate::common::{Answer, Folder, Random, ask, settings, text};
 
@@ -109,9 +116,12 @@ fn files_of_the_old_shape_and_of_the_new_are_one_table() {
     for suffix in ["json", "rowfile", "parquet"] {
         let names = [format!("old.{suffix}"), format!("new.{suffix}")];
         let (old, new) = (names[0].as_str(), names[1].as_str());
-        for (files, expected) in
-            [(vec![old], &old_rows), (vec![new], &new_rows), (vec![old, new], &both), (vec![new, old], &turned)]
-        {
+        for (files, expected) in [
+            (vec![old], &old_rows),
+            (vec![new], &new_rows),
+            (vec![old, new], &both),
+            (vec![new, old], &turned),
+        ] {
             let rows = read(spec(&folder, &files, &["input"]), ALL).rows();
             assert!(rows == *expected, "{files:?}");
             // Some columns, in another order, with a condition on each kind.
@@ -125,7 +135,8 @@ fn files_of_the_old_shape_and_of_the_new_are_one_table() {
             assert!(some == wanted, "{files:?}");
             let sql = "SELECT sum(geo.a) AS a, count() AS n FROM source";
             let sums = read(spec(&folder, &files, &["input"]), sql).rows();
-            let geo = |row: &Vec<String>| row[3].strip_prefix("{a: ")?.strip_suffix('}')?.parse().ok();
+            let geo =
+                |row: &Vec<String>| row[3].strip_prefix("{a: ")?.strip_suffix('}')?.parse().ok();
             let sum: u64 = expected.iter().filter_map(geo).sum();
             assert_eq!(sums, [[sum.to_string(), expected.len().to_string()]], "{files:?}");
         }
@@ -206,7 +217,10 @@ fn what_collides_is_refused_or_renamed() {
     let files = ["b.rowfile", "c.rowfile"];
     let message = refusal(spec(&folder, &files, &["input"]), "SELECT k FROM source");
     assert!(message.contains("BIGINT and TEXT"), "{message}");
-    assert_eq!(read(spec(&folder, &files, &["input=i_"]), "SELECT i_k, k FROM source").rows().len(), 2);
+    assert_eq!(
+        read(spec(&folder, &files, &["input=i_"]), "SELECT i_k, k FROM source").rows().len(),
+        2
+    );
 }
 
 #[test]
@@ -227,4 +241,79 @@ fn only_records_are_promoted() {
     assert_eq!(rows, text(&[&["1"]]));
     let rows = read(spec(&folder, &["a.json"], &["input", "in=b_"]), "SELECT * FROM source").rows();
     assert_eq!(rows, text(&[&["1", "3", "4"]]));
+}
+
+/// A rowfile whose column `input` holds whole rows.
+fn with_rows(path: &std::path::Path, first: i64, inputs: &RecordBatch) {
+    let schema = rowfile::Schema::from_arrow(&inputs.schema()).unwrap();
+    let rows = schema.encode_rows(inputs).unwrap();
+    let fields = vec![Field::new("n", DataType::Int64, false), schema.rows_field("input", true)];
+    // Every tenth event has no input.
+    let is_there = (0..rows.len()).map(|row| row % 10 != 9);
+    let rows: BinaryArray =
+        rows.iter().zip(is_there).map(|(row, is_there)| row.filter(|_| is_there)).collect();
+    let count = i64::try_from(rows.len()).unwrap();
+    let columns: Vec<ArrayRef> =
+        vec![Arc::new(Int64Array::from_iter_values(first..first + count)), Arc::new(rows)];
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
+    let schema = rowfile::Schema::from_arrow(&batch.schema()).unwrap();
+    let file = std::fs::File::create(path).unwrap();
+    let mut writer = rowfile::Writer::new(file, &schema, Default::default()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+}
+
+#[test]
+fn rows_in_bytes_are_records_too() {
+    let folder = Folder::new();
+    let users: Vec<i64> = (0..500).map(|n| n % 7).collect();
+    let urls: Vec<String> = (0..500).map(|n| format!("/{}", "x".repeat(n))).collect();
+    let one = RecordBatch::try_from_iter([
+        ("user", Arc::new(Int64Array::from(users.clone())) as ArrayRef),
+        ("url", Arc::new(StringArray::from(urls.clone()))),
+    ])
+    .unwrap();
+    // Another time, another schema.
+    let two = RecordBatch::try_from_iter([(
+        "user",
+        Arc::new(Int32Array::from_iter_values(users.iter().map(|user| *user as i32))) as ArrayRef,
+    )])
+    .unwrap();
+    with_rows(&folder.path().join("one.rowfile"), 0, &one);
+    with_rows(&folder.path().join("two.rowfile"), 500, &two);
+    let expected = |file: usize| -> Vec<Vec<String>> {
+        (0..500)
+            .map(|row| {
+                let is_there = row % 10 != 9;
+                let user = if is_there { users[row].to_string() } else { "∅".into() };
+                let url = if is_there && file == 0 { urls[row].clone() } else { "∅".into() };
+                vec![(500 * file + row).to_string(), user, url]
+            })
+            .collect()
+    };
+    let both: Vec<_> = expected(0).into_iter().chain(expected(1)).collect();
+    let sql = "SELECT n, \"user\", url FROM source";
+    let files = ["one.rowfile", "two.rowfile"];
+    assert!(read(spec(&folder, &files, &["input"]), sql).rows() == both);
+    // A file goes through other formats with its rows.
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    for name in ["copy.parquet", "copy.rowfile"] {
+        convert(spec(&folder, &["one.rowfile"], &[]), &at(name));
+        assert!(read(spec(&folder, &[name], &["input"]), sql).rows() == expected(0), "{name}");
+    }
+    convert(spec(&folder, &files, &["input"]), &at("flat.rowfile"));
+    assert!(read(spec(&folder, &["flat.rowfile"], &["input"]), sql).rows() == both);
+
+    // Bytes that are no row.
+    let fields =
+        vec![rowfile::Schema::from_arrow(&one.schema()).unwrap().rows_field("input", true)];
+    let wrong: ArrayRef = Arc::new(BinaryArray::from_iter_values([b"\x01no row"]));
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), vec![wrong]).unwrap();
+    let schema = rowfile::Schema::from_arrow(&batch.schema()).unwrap();
+    let file = std::fs::File::create(folder.path().join("wrong.rowfile")).unwrap();
+    let mut writer = rowfile::Writer::new(file, &schema, Default::default()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    let message = refusal(spec(&folder, &["wrong.rowfile"], &["input"]), "SELECT url FROM source");
+    assert!(message.contains("wrong.rowfile") && message.contains("row 0"), "{message}");
 }
