@@ -103,7 +103,6 @@ fn what_is_not_per_record_is_no_conversion() {
         (Some(""), None, "is not a list of columns"),
         (Some("m"), None, "unknown column `m`"),
         (None, Some("n = 1 ORDER BY n"), "is not a condition"),
-        (None, Some("n IN (SELECT max(n) FROM source)"), "sees one record at a time"),
     ] {
         let mut wanted = conversion(&folder, &["a.csv"], "b.csv");
         wanted.select = select.map(str::to_owned);

@@ -135,8 +135,9 @@ fn files_of_the_old_shape_and_of_the_new_are_one_table() {
             assert!(some == wanted, "{files:?}");
             let sql = "SELECT sum(geo.a) AS a, count() AS n FROM source";
             let sums = read(spec(&folder, &files, &["input"]), sql).rows();
-            let geo =
-                |row: &Vec<String>| row[3].strip_prefix("{a: ")?.strip_suffix('}')?.parse().ok();
+            let geo = |row: &Vec<String>| {
+                row[3].strip_prefix("{a: ")?.strip_suffix('}')?.parse::<u64>().ok()
+            };
             let sum: u64 = expected.iter().filter_map(geo).sum();
             assert_eq!(sums, [[sum.to_string(), expected.len().to_string()]], "{files:?}");
         }
