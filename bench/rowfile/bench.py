@@ -549,6 +549,8 @@ def tidemill_command(binary: Path, shape: str, source: Path, output: Path) -> li
     page, query, member = ("page", "query", "logged_in")
     if shape == "nested":
         page, query, member = (f"input['{name}']" for name in (page, query, member))
+        # A page is never null, so that SQL takes no notice of an input that is.
+        page = f"CASE WHEN input IS NOT NULL THEN {page} END"
     quoted = "'" + str(source).replace("'", "''") + "'"
     sql = (
         f"SELECT country, {page} AS page, count(*) AS events, count({query}) AS queries, "

@@ -145,7 +145,7 @@ impl Case {
         let mut found = None;
         let clock = Clock::start();
         for _ in 0..self.batches {
-            found = Some(std::hint::black_box(plan.decode_rows(&rows)?));
+            found = Some(std::hint::black_box(plan.decode_rows(&rows, "rows")?));
         }
         let decode_ns = clock.ns(count);
         if check && found.map(RecordBatch::from).as_ref() != Some(&self.batch) {
