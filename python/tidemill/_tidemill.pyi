@@ -14,6 +14,9 @@ __all__ = [
     "RawStream",
     "RawWritten",
     "__version__",
+    "check",
+    "check_schema",
+    "convert",
     "explain_job",
     "explain_query",
     "head",
@@ -27,6 +30,7 @@ __all__ = [
     "register_format",
     "run",
     "run_partial",
+    "salvage",
     "schema",
 ]
 

@@ -1075,7 +1075,10 @@ threads = 2
                 "job.toml:2: unknown key `ulr` in `[source]`; did you mean `url`?\nkeys: url",
             ),
             ("\n[source]\nformat = 'csv'", "job.toml:2: `[source]` needs `url`"),
-            ("[source]\nurl = 3", "job.toml:2: `url` in `[source]` must be a string, not a number"),
+            (
+                "[source]\nurl = 3",
+                "job.toml:2: `url` in `[source]` must be a string or a list of strings, not a number",
+            ),
             ("source = 'a.csv'", "job.toml:1: `source` must be a table, not a string"),
             (
                 "[source]\nurl = 'a'\nformat = 'cvs'",
