@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use arrow_array::{Array, RecordBatch};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tidemill_rowfile::{Error, Plan, ReadOptions, Reader, Schema, Strings, WriteOptions, Writer};
 
@@ -296,7 +297,7 @@ fn file_of_other() -> Reader<Vec<u8>> {
 /// Any value, as JSON has it; bytes as a list of numbers.
 struct Shown(Value);
 
-impl<'de> serde::Deserialize<'de> for Shown {
+impl<'de> Deserialize<'de> for Shown {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Show;
         macro_rules! plain {
