@@ -38,6 +38,7 @@ class SinkOptions(TypedDict):
 
     output: str | None
     format: str | None
+    compression: str | None
     overwrite: bool | None
     max_files: int | None
     sink_exec: list[str]
@@ -96,6 +97,7 @@ class Writing(TypedDict, total=False):
     """What goes with ``output``."""
 
     format: str | None
+    compression: str | None
     overwrite: bool | None
     max_files: int | None
     sink_exec: str | Sequence[str]
@@ -165,6 +167,7 @@ def sink(
     *,
     output: str | os.PathLike[str] | None = None,
     format: str | None = None,
+    compression: str | None = None,
     overwrite: bool | None = None,
     max_files: int | None = None,
     sink_exec: str | Sequence[str] = (),
@@ -177,6 +180,7 @@ def sink(
     if not has_output and output is None:
         given = {
             "format": format,
+            "compression": compression,
             "overwrite": overwrite,
             "max_files": max_files,
             "sink_exec": sink_exec or None,
@@ -190,6 +194,7 @@ def sink(
     return {
         "output": None if output is None else os.fspath(output),
         "format": format,
+        "compression": compression,
         "overwrite": overwrite,
         "max_files": max_files,
         "sink_exec": _words(sink_exec),

@@ -421,12 +421,22 @@ fn sink(root: &mut Section) -> Result<Option<SinkSpec>> {
     let mut section = root.section(node, "sink")?;
     let mut sink = SinkSpec::new(section.required_text("url", &place)?);
     sink.format = section.parsed_with("format", str::parse)?;
+    sink.compression = section.parsed_with("compression", str::parse)?;
     sink.overwrite = section.boolean("overwrite")?.unwrap_or(sink.overwrite);
     sink.max_files = section.count("max_files")?.unwrap_or(sink.max_files);
     sink.null = section.text("null")?;
     sink.exec = exec(&mut section)?;
     sink.storage_options = storage_options(&mut section, "sink.storage_options")?;
-    let known = ["url", "format", "overwrite", "max_files", "null", "exec", "storage_options"];
+    let known = [
+        "url",
+        "format",
+        "compression",
+        "overwrite",
+        "max_files",
+        "null",
+        "exec",
+        "storage_options",
+    ];
     section.finish(&known)?;
     Ok(Some(sink))
 }

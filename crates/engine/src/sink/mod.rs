@@ -8,6 +8,7 @@
 //! - `template`: which file is a value's? Paths with columns in braces.
 //! - `partition`: which rows go together?
 //! - `value`, `lines`, `text`, `format`: how is a value, a row, a file written?
+//! - `compression`: by what is a file compressed?
 //! - `registered`: how does a writer of the program's make one?
 //! - `files`: how are many files written within a memory budget?
 //! - `commit`: how do they appear, all or none? The staging folder and its recovery.
@@ -21,6 +22,7 @@
 
 mod bucket;
 mod commit;
+mod compression;
 mod files;
 mod format;
 mod fs;
@@ -47,12 +49,14 @@ use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
 
 pub use self::commit::{Recovered, recover};
+pub use self::compression::Compression;
 pub use self::format::{OutputFormat, RowWriter};
 pub use self::text::{cells, is_number};
 pub(crate) use self::value::civil_from_days;
 
 use self::bucket::{Remote, Shared};
 use self::commit::{Entry, Staging, below};
+use self::compression::Codec;
 use self::files::{Files, Stage};
 use self::format::Writing;
 use self::fs::Output;
@@ -80,6 +84,9 @@ pub struct SinkSpec {
     pub url: String,
     /// The format; told from the file's suffix if `None` (standard output: CSV).
     pub format: Option<OutputFormat>,
+    /// How files are compressed. Default: what the name tells of text, and what the format has by
+    /// default.
+    pub compression: Option<Compression>,
     /// Whether existing files may be replaced. Only names that this run writes are.
     pub overwrite: bool,
     /// How many files a template may name. Default: [`MAX_FILES`]. Each costs some 600 bytes of
@@ -101,6 +108,7 @@ impl SinkSpec {
         SinkSpec {
             url: url.into(),
             format: None,
+            compression: None,
             overwrite: false,
             max_files: MAX_FILES,
             null: None,
@@ -125,15 +133,19 @@ impl SinkSpec {
 
     /// Whether it may wait for a program or a writer of the user's for any length of time.
     pub(crate) fn waits_for_others(&self) -> bool {
-        let format = self.parse().map(|(format, _)| format);
+        let format = self.parse().map(|parsed| parsed.format);
         self.exec.is_some() || matches!(format, Ok(OutputFormat::Registered(_)))
     }
 
-    /// The format, and the template unless the output is standard output.
-    fn parse(&self) -> Result<(OutputFormat, Option<Template>)> {
+    /// What is to be made of it.
+    fn parse(&self) -> Result<Parsed> {
         self.check_exec()?;
+        let codec = |format, name: Option<&str>| {
+            Codec::of(self.compression.as_ref(), format, name, self.exec.is_some())
+        };
         if self.url == "-" {
-            return Ok((self.format.unwrap_or(OutputFormat::Csv), None));
+            let format = self.format.unwrap_or(OutputFormat::Csv);
+            return Ok(Parsed { format, codec: codec(format, None)?, template: None });
         }
         let template = Template::parse(&self.url)?;
         let format = match self.format.or_else(|| OutputFormat::from_path(template.suffix())) {
@@ -149,8 +161,17 @@ impl SinkSpec {
                 ));
             }
         };
-        Ok((format, Some(template)))
+        let codec = codec(format, Some(template.suffix()))?;
+        Ok(Parsed { format, codec, template: Some(template) })
     }
+}
+
+/// What a spec says.
+struct Parsed {
+    format: OutputFormat,
+    codec: Codec,
+    /// None for standard output.
+    template: Option<Template>,
 }
 
 /// What a run would write: the answer of [`describe`].
@@ -187,7 +208,7 @@ impl fmt::Display for Description {
 /// # Errors
 /// [`Error::Usage`] for everything that [`Sink::create`] refuses in a spec and a schema.
 pub fn describe(spec: &SinkSpec, schema: &SchemaRef) -> Result<Description> {
-    let (format, template) = spec.parse()?;
+    let Parsed { format, template, .. } = spec.parse()?;
     format.check(schema)?;
     if let Some(template) = &template {
         template.resolve(schema)?;
@@ -293,10 +314,21 @@ impl Sink {
         cancel: &Cancel,
         wait: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Sink> {
-        let (format, template) = spec.parse()?;
+        let Parsed { format, codec, template } = spec.parse()?;
         format.check(&schema)?;
+        let is_stream = match &template {
+            None => true,
+            Some(template) => {
+                template.suffix().to_ascii_lowercase().ends_with(".arrows")
+                    || (template.bucket.is_none()
+                        && !template.is_partitioned()
+                        && is_direct(&template.file()))
+            }
+        };
         let writing = Writing {
             format,
+            codec,
+            is_stream,
             null: spec.null.clone(),
             exec: spec.exec.clone(),
             name: spec.url.clone(),
@@ -533,6 +565,8 @@ pub fn stdout_writer<W: Write + Send>(
     format.check(&schema)?;
     let writing = Writing {
         format,
+        codec: Codec::of(None, format, None, false)?,
+        is_stream: true,
         null: null.map(str::to_owned),
         exec: None,
         name: "standard output".into(),
@@ -573,6 +607,15 @@ fn descriptor_copy(number: u32, url: &str) -> Result<OwnedFd> {
         _ => io::stderr().as_fd().try_clone_to_owned(),
     };
     copy.map_err(|e| Error::io("write", url, e))
+}
+
+/// Whether a path is of something that is written as it comes.
+fn is_direct(path: &Path) -> bool {
+    let is_special = |found: std::fs::Metadata| {
+        let kind = found.file_type();
+        kind.is_char_device() || kind.is_block_device() || kind.is_fifo()
+    };
+    descriptor(path).is_some() || std::fs::metadata(path).is_ok_and(is_special)
 }
 
 /// Opens what is not a file but can be written: a device, a pipe, a descriptor.

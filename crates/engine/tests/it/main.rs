@@ -4,6 +4,7 @@ mod accounting;
 mod bad_input;
 mod batches;
 mod common;
+mod formats;
 mod joins;
 mod layouts;
 mod merging;
