@@ -97,7 +97,7 @@ fn starts(bytes: &[u8], sync: &[u8]) -> Vec<u64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
     fn rows_come_back_as_they_were_and_in_any_pieces(seed: u64) {
@@ -138,6 +138,31 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn a_file_with_bytes_changed_added_or_gone_is_read_or_refused(seed: u64) {
+        let random = &mut Random::new(seed);
+        let schema = schema(random);
+        let batch = common::batch(random, &schema, 5);
+        let mut bytes = write(&schema, &[batch], Codec::Null, false);
+        for _ in 0..=random.below(3) {
+            let at = random.below(bytes.len());
+            match random.below(3) {
+                0 => bytes[at] = random.next() as u8,
+                1 => bytes.insert(at, random.next() as u8),
+                _ => drop(bytes.remove(at)),
+            }
+        }
+        match read(&bytes, 0, u64::MAX, None, 100) {
+            Ok(batches) => drop(texts(&batches)),
+            Err(Error::Damaged { .. } | Error::Unreadable { .. }) => {}
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
 fn small() -> RecordBatch {
     let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("a text of some length"), None]));
     let lists = ListArray::from_iter_primitive::<arrow_array::types::Int64Type, _, _>([
@@ -175,17 +200,15 @@ fn what_is_damaged_is_an_error_or_other_values_and_never_a_panic() {
         }
         let mut refused = 0;
         for at in 0..whole.len() {
-            for bit in 0..8 {
-                let mut bytes = whole.clone();
-                bytes[at] ^= 1 << bit;
-                match read(&bytes, 0, u64::MAX, None, 100) {
-                    Ok(batches) => drop(texts(&batches)),
-                    Err(Error::Damaged { .. } | Error::Unreadable { .. }) => refused += 1,
-                    Err(other) => panic!("byte {at}: {other}"),
-                }
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1 << (at % 8);
+            match read(&bytes, 0, u64::MAX, None, 100) {
+                Ok(batches) => drop(texts(&batches)),
+                Err(Error::Damaged { .. } | Error::Unreadable { .. }) => refused += 1,
+                Err(other) => panic!("byte {at}: {other}"),
             }
         }
-        assert!(refused > 4 * whole.len(), "{refused} of {}", 8 * whole.len());
+        assert!(refused > whole.len() / 2, "{refused} of {}", whole.len());
     }
 }
 

@@ -1072,7 +1072,8 @@ threads = 2
             (
                 "[source]\nurl = 'a'\nformat = 'cvs'",
                 "job.toml:3: unknown format `cvs`; did you mean `csv`?\n\
-                 formats: csv, tsv, json, access-log, syslog, logfmt, parquet, rowfile, lines",
+                 formats: csv, tsv, json, access-log, syslog, logfmt, parquet, arrow, avro, rowfile, \
+                 lines",
             ),
             (
                 "[source]\nurl = 's3://a'\n[source.storage_options]\nregoin = 'x'",

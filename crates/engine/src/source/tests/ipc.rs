@@ -50,7 +50,7 @@ fn every_type(from: i64, rows: i64) -> RecordBatch {
     let fixed = FixedSizeBinaryArray::try_from_sparse_iter_with_size(fixed, 3).unwrap();
     let pairs = numbers().map(|n| n.map(|n| [Some(n), None]));
     let bytes = || texts().map(|text| text.map(String::into_bytes));
-    RecordBatch::try_from_iter([
+    let columns: Vec<(&str, ArrayRef)> = vec![
         ("bool", Arc::new(numbers().map(|n| n.map(|n| n % 2 == 0)).collect::<BooleanArray>()) as _),
         ("i8", Arc::new(numbers().map(|n| n.map(|n| n as i8)).collect::<Int8Array>()) as ArrayRef),
         ("u16", Arc::new(numbers().map(|n| n.map(|n| n as u16)).collect::<UInt16Array>())),
@@ -108,8 +108,9 @@ fn every_type(from: i64, rows: i64) -> RecordBatch {
         ("map", Arc::new(map.finish())),
         ("nothing", Arc::new(NullArray::new(rows as usize))),
         ("last", Arc::new(Int64Array::from_iter_values(from..from + rows))),
-    ])
-    .unwrap()
+    ];
+    let columns = columns.into_iter().map(|(name, column)| (name, column, true));
+    RecordBatch::try_from_iter_with_nullable(columns).unwrap()
 }
 
 fn as_text(batch: &RecordBatch) -> Rows {
@@ -270,26 +271,26 @@ fn damaged_arrow_files_are_errors_and_never_panics() {
                 all(&source, 1, &ReadOptions::default())
             };
             let expected = read().unwrap();
-            for cut in 0..whole.len() {
+            // Every byte of one kind, and some of the others.
+            let step = if compression.is_none() { 1 } else { 7 };
+            for cut in (0..whole.len()).step_by(step) {
                 std::fs::write(&path, &whole[..cut]).unwrap();
                 let error = read().unwrap_err();
                 assert!(matches!(error, Error::Corrupt { .. }), "cut at {cut}: {error:?}");
             }
             let mut refused = 0;
             for at in 0..whole.len() {
-                for bits in [0xff, 0x01, 0x80] {
-                    let mut bytes = whole.clone();
-                    bytes[at] ^= bits;
-                    std::fs::write(&path, &bytes).unwrap();
-                    match read() {
-                        // There are no checksums: other values may come of it, and other names.
-                        Ok(rows) => assert!(rows.len() <= expected.len(), "{at}"),
-                        Err(Error::Corrupt { .. } | Error::Usage { .. }) => refused += 1,
-                        Err(other) => panic!("byte {at}: {other:?}"),
-                    }
+                let mut bytes = whole.clone();
+                bytes[at] ^= [0xff, 0x01, 0x80][at % 3];
+                std::fs::write(&path, &bytes).unwrap();
+                match read() {
+                    // There are no checksums: other values may come of it, and other names.
+                    Ok(rows) => assert!(rows.len() <= expected.len(), "{at}"),
+                    Err(Error::Corrupt { .. } | Error::Usage { .. }) => refused += 1,
+                    Err(other) => panic!("byte {at}: {other:?}"),
                 }
             }
-            assert!(refused > whole.len() / 4, "{refused} of {}", 3 * whole.len());
+            assert!(refused > whole.len() / 8, "{refused} of {}", whole.len());
         }
     }
 }
@@ -304,7 +305,7 @@ fn a_length_that_the_file_does_not_justify_is_refused_before_it_is_reserved() {
             as_stream(&[batch.clone()], Some(compression)),
         ] {
             let length = 1000_i64.to_le_bytes();
-            let at = whole.windows(8).position(|window| window == length).unwrap();
+            let at = whole.windows(8).rposition(|window| window == length).unwrap();
             let mut forged = whole.clone();
             forged[at..at + 8].copy_from_slice(&(1_i64 << 60).to_le_bytes());
             let folder = folder(&[("a.arrow", &forged)]);
