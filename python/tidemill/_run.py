@@ -29,6 +29,7 @@ def query(
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
+    promote: str | Sequence[str] = (),
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -54,6 +55,7 @@ def query(
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
+    promote: str | Sequence[str] = (),
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -86,6 +88,7 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
+    promote: str | Sequence[str] = (),
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -128,6 +131,9 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     layouts : str, optional
         Whether the files may have different columns: ``union`` (the default: they are unified by
         name) or ``same`` (only the first file is looked at beforehand).
+    promote : str or sequence of str, optional
+        Columns whose records' fields become columns: of a struct, or of JSON in a string;
+        ``"input=in_"`` puts ``in_`` before their names.
     null : str or sequence of str
         Strings that mean null, besides the empty field.
     header : bool, optional
@@ -216,6 +222,7 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         source_format=source_format,
         schema=schema,
         layouts=layouts,
+        promote=promote,
         null=null,
         header=header,
         delimiter=delimiter,
@@ -251,6 +258,7 @@ def read_text(
     format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
+    promote: str | Sequence[str] = (),
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -286,6 +294,8 @@ def read_text(
         the suffix does not tell.
     layouts : str, optional
         As in `query`.
+    promote : str or sequence of str, optional
+        As in `query`.
     schema, null, header, delimiter, quote, escape, comment, strict, mismatch, framing : optional
         As in `query`.
     source_exec : str or sequence of str, optional
@@ -313,6 +323,7 @@ def read_text(
         source_format=format,
         schema=schema,
         layouts=layouts,
+        promote=promote,
         null=null,
         header=header,
         delimiter=delimiter,
@@ -337,6 +348,7 @@ def head(
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
+    promote: str | Sequence[str] = (),
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -359,6 +371,8 @@ def head(
     rows : int
         How many at most.
     layouts : str, optional
+        As in `query`.
+    promote : str or sequence of str, optional
         As in `query`.
     source_format, schema, null, header, delimiter, quote, escape, comment, strict : optional
         As in `query`.
@@ -383,6 +397,7 @@ def head(
         source_format=source_format,
         schema=schema,
         layouts=layouts,
+        promote=promote,
         null=null,
         header=header,
         delimiter=delimiter,
@@ -405,6 +420,7 @@ def schema(
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
+    promote: str | Sequence[str] = (),
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -424,6 +440,8 @@ def schema(
     url : path or str
         A file, a URL, a pattern, a folder or ``-`` (standard input).
     layouts : str, optional
+        As in `query`.
+    promote : str or sequence of str, optional
         As in `query`.
     source_format, schema, null, header, delimiter, quote, escape, comment, strict : optional
         As in `query`.
@@ -450,6 +468,7 @@ def schema(
         source_format=source_format,
         schema=schema,
         layouts=layouts,
+        promote=promote,
         null=null,
         header=header,
         delimiter=delimiter,
@@ -472,6 +491,7 @@ def explain(
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
+    promote: str | Sequence[str] = (),
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -511,6 +531,7 @@ def explain(
         source_format=source_format,
         schema=schema,
         layouts=layouts,
+        promote=promote,
         null=null,
         header=header,
         delimiter=delimiter,

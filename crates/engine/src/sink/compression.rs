@@ -47,6 +47,11 @@ impl FromStr for Compression {
 }
 
 impl Compression {
+    /// The suffix of a name that tells it, if there is one.
+    pub(super) fn suffix(&self) -> &'static str {
+        source::Compression::suffix_of(self.name).unwrap_or_default()
+    }
+
     /// Whether it is that there be none.
     pub fn is_none(&self) -> bool {
         self.name == "none"

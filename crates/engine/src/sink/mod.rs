@@ -11,6 +11,7 @@
 //! - `compression`: by what is a file compressed?
 //! - `registered`: how does a writer of the program's make one?
 //! - `files`: how are many files written within a memory budget?
+//! - `set`: how do files of known names appear, so many at once?
 //! - `commit`: how do they appear, all or none? The staging folder and its recovery.
 //! - `bucket`: the same in a bucket, where nothing can be renamed.
 //! - `fs`: the file-system operations that the commit's promises rest on.
@@ -29,6 +30,7 @@ mod fs;
 mod lines;
 mod partition;
 mod registered;
+mod set;
 mod template;
 mod text;
 mod value;
@@ -51,6 +53,7 @@ use parking_lot::Mutex;
 pub use self::commit::{Recovered, recover};
 pub use self::compression::Compression;
 pub use self::format::{OutputFormat, RowWriter};
+pub(crate) use self::set::FileSet;
 pub use self::text::{cells, is_number};
 pub(crate) use self::value::civil_from_days;
 
@@ -114,6 +117,24 @@ impl SinkSpec {
             null: None,
             exec: None,
             storage_options: StorageOptions::default(),
+        }
+    }
+
+    /// Whether the format keeps what a schema says of its columns besides their names and values.
+    pub(crate) fn keeps_columns(&self) -> bool {
+        match self.parse() {
+            Ok(parsed) => parsed.format.is_typed(),
+            Err(_) => self.format.is_some_and(OutputFormat::is_typed),
+        }
+    }
+
+    /// What the names of files in a format end in, behind the format's own suffix.
+    pub(crate) fn compression_suffix(&self, format: OutputFormat) -> &'static str {
+        match &self.compression {
+            Some(compression) if !format.is_compressed_inside() && self.exec.is_none() => {
+                compression.suffix()
+            }
+            _ => "",
         }
     }
 
@@ -692,6 +713,11 @@ impl StagedFile {
         let staged = staging.path("0");
         let output = fs::create_new(&staged).map_err(|e| Error::io("create", &staged, e))?;
         Ok(StagedFile { output: Output::new(output), staging, name, overwrite })
+    }
+
+    /// Bytes written so far.
+    pub fn bytes(&self) -> u64 {
+        self.output.bytes
     }
 
     /// Makes the file visible.

@@ -64,7 +64,7 @@ fn columns(rows: i64) -> Vec<(&'static str, ArrayRef)> {
         ("duration", Arc::new(numbers().collect::<DurationSecondArray>())),
         ("list", Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(items))),
         ("map", Arc::new(map.finish())),
-        ("struct", Arc::new(StructArray::from(inner))),
+        ("record", Arc::new(StructArray::from(inner))),
     ]
 }
 
@@ -118,7 +118,7 @@ fn every_column_that_a_format_takes_comes_back_with_its_type_and_values() {
         write(folder.path(), &file, &whole).unwrap();
         assert!(folder.ask(&format!("SELECT * FROM '$/{file}'")).rows() == rows_of(&whole));
         // The last column alone, and none.
-        let last = folder.ask(&format!("SELECT struct FROM '$/{file}' WHERE n % 1000 = 7"));
+        let last = folder.ask(&format!("SELECT record FROM '$/{file}' WHERE n % 1000 = 7"));
         assert_eq!(last.rows().len(), 3);
         assert_eq!(folder.ask(&format!("SELECT count(*) FROM '$/{file}'")).only(), "3000");
     }
