@@ -439,12 +439,22 @@ fn sink(root: &mut Section) -> Result<Option<SinkSpec>> {
     let mut section = root.section(node, "sink")?;
     let mut sink = SinkSpec::new(section.required_text("url", &place)?);
     sink.format = section.parsed_with("format", str::parse)?;
+    sink.compression = section.parsed_with("compression", str::parse)?;
     sink.overwrite = section.boolean("overwrite")?.unwrap_or(sink.overwrite);
     sink.max_files = section.count("max_files")?.unwrap_or(sink.max_files);
     sink.null = section.text("null")?;
     sink.exec = exec(&mut section)?;
     sink.storage_options = storage_options(&mut section, "sink.storage_options")?;
-    let known = ["url", "format", "overwrite", "max_files", "null", "exec", "storage_options"];
+    let known = [
+        "url",
+        "format",
+        "compression",
+        "overwrite",
+        "max_files",
+        "null",
+        "exec",
+        "storage_options",
+    ];
     section.finish(&known)?;
     Ok(Some(sink))
 }
@@ -1083,7 +1093,8 @@ threads = 2
             (
                 "[source]\nurl = 'a'\nformat = 'cvs'",
                 "job.toml:3: unknown format `cvs`; did you mean `csv`?\n\
-                 formats: csv, tsv, json, access-log, syslog, logfmt, parquet, rowfile, lines",
+                 formats: csv, tsv, json, access-log, syslog, logfmt, parquet, arrow, avro, rowfile, \
+                 lines",
             ),
             (
                 "[source]\nurl = 's3://a'\n[source.storage_options]\nregoin = 'x'",

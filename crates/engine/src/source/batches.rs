@@ -1,5 +1,5 @@
 //! Rows that come as batches already: objects of the program around, formats that it has
-//! registered, and rowfiles.
+//! registered, rowfiles, Arrow IPC and Avro.
 //!
 //! What these have in common with Parquet is done as there: a file is a list of **chunks** (batches
 //! in memory, blocks of a rowfile) that splits take runs of, its columns are found by name, and
@@ -15,8 +15,10 @@ use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use parking_lot::Mutex;
 use tidemill_rowfile as rowfile;
 
+use super::avro;
 use super::columns::{Columns, Gathered, Layouts};
-use super::input::{Access, OpenFile, Watch};
+use super::input::{Access, ByteInput, OpenFile, Watch};
+use super::ipc;
 use super::parquet::{WantedColumn, misfit};
 use super::read::ReadOptions;
 use super::unify::adapted;
@@ -80,15 +82,29 @@ fn size(batch: &RecordBatch) -> u64 {
 pub(super) struct Chunked {
     /// Its columns as they come, before they are made what the source has.
     pub(super) schema: SchemaRef,
-    /// Per chunk, its rows and its bytes as stored.
+    /// Per chunk, its rows and its bytes as stored; 1 row where only reading it tells.
     pub(super) chunks: Vec<(u64, u64)>,
+    pub(super) inside: Inside,
+}
+
+/// What a format keeps of a file for reading it.
+#[derive(Debug)]
+pub(super) enum Inside {
+    /// Nothing.
+    Unknown,
+    Arrow(ipc::Layout),
+    Avro(tidemill_avro::Header),
 }
 
 /// What is known of a file of such a format.
 ///
 /// # Errors
 /// What its reader meets.
-pub(super) fn look(file: &SourceFile, format: Format) -> Result<Chunked> {
+pub(super) fn look(
+    file: &SourceFile,
+    format: Format,
+    stdin: Option<Box<dyn ByteInput>>,
+) -> Result<Chunked> {
     if let Place::Given(given) = &file.place {
         let chunks = match &given.rows {
             Rows::Held(batches) => {
@@ -96,20 +112,32 @@ pub(super) fn look(file: &SourceFile, format: Format) -> Result<Chunked> {
             }
             Rows::Stream(_) => Vec::new(),
         };
-        return Ok(Chunked { schema: Arc::clone(&given.schema), chunks });
+        let schema = Arc::clone(&given.schema);
+        return Ok(Chunked { schema, chunks, inside: Inside::Unknown });
     }
     match format {
         Format::Registered(registered) => {
             let schema = registered.reader()?.schema(file.shown(), file.size());
             let schema = schema.map_err(|e| registered.failed("read", file.shown(), e))?;
-            Ok(Chunked { schema, chunks: Vec::new() })
+            Ok(Chunked { schema, chunks: Vec::new(), inside: Inside::Unknown })
+        }
+        Format::Arrow => {
+            let layout = ipc::look(file, stdin)?;
+            let schema = Arc::clone(&layout.schema);
+            let chunks = layout.batch_bytes().map(|bytes| (1, bytes)).collect();
+            Ok(Chunked { schema, chunks, inside: Inside::Arrow(layout) })
+        }
+        Format::Avro => {
+            let header = avro::look(file, stdin)?;
+            let schema = Arc::clone(header.schema());
+            Ok(Chunked { schema, chunks: Vec::new(), inside: Inside::Avro(header) })
         }
         _ => {
             let reader = open_rowfile_of(file)?;
             let schema = Arc::new(reader.schema().to_arrow(rowfile::Strings::default()));
             let chunks = reader.blocks().iter();
             let chunks = chunks.map(|block| (u64::from(block.rows), u64::from(block.bytes)));
-            Ok(Chunked { schema, chunks: chunks.collect() })
+            Ok(Chunked { schema, chunks: chunks.collect(), inside: Inside::Unknown })
         }
     }
 }
@@ -122,10 +150,11 @@ pub(super) fn columns(
     files: &[Arc<SourceFile>],
     format: Format,
     layouts: Layouts,
+    stdin: &mut Option<Box<dyn ByteInput>>,
 ) -> Result<Columns> {
     let mut gathered = Gathered::default();
     for file in files {
-        let chunked = look(file, format)?;
+        let chunked = look(file, format, stdin.take())?;
         let own: Vec<FieldRef> = chunked.schema.fields().iter().map(plain).collect();
         let _ = file.chunked.set(chunked);
         // Columns are found by name.
@@ -217,6 +246,8 @@ pub(super) struct BatchReader {
     watch: Watch,
     /// Bytes of the piece that have not been told of.
     untold: u64,
+    /// Where its blocks are, of a file that may be cut between any two of them.
+    blocks_at: Option<avro::Places>,
 }
 
 impl BatchReader {
@@ -227,6 +258,7 @@ impl BatchReader {
         columns: Vec<WantedColumn>,
         options: &ReadOptions,
         watch: Watch,
+        stdin: Option<Box<dyn ByteInput>>,
     ) -> Result<Self> {
         let file = &piece.file;
         let names: Vec<String> = columns
@@ -239,9 +271,27 @@ impl BatchReader {
             Some(_) => chunks.iter().map(|index| chunked.chunks[*index].1).sum(),
             None => piece.range.end - piece.range.start,
         };
-        let batches = match (&file.place, format) {
+        let places = || columns.iter().map(|column| column.place).collect();
+        let mut blocks_at = None;
+        let batches: Sized = match (&file.place, format) {
             (Place::Given(given), _) => given_batches(given, chunks, file)?,
             (_, Format::Registered(registered)) => registered_batches(registered, piece, &names)?,
+            (_, Format::Arrow) => match &chunked.inside {
+                Inside::Arrow(layout) => {
+                    ipc::batches(file, layout, chunks, places(), stdin, &watch)?
+                }
+                _ => return Err(Error::Internal(format!("`{}` has no layout", file.shown))),
+            },
+            (_, Format::Avro) => {
+                let Inside::Avro(header) = &chunked.inside else {
+                    return Err(Error::Internal(format!("`{}` has no header", file.shown)));
+                };
+                let (rows, start) = (options.batch_rows, options.exact_start);
+                let blocks =
+                    avro::Blocks::open(piece, header, places(), rows, start, stdin, &watch)?;
+                blocks_at = Some(blocks.places());
+                Box::new(blocks)
+            }
             _ => rowfile_batches(file, chunked, chunks, &columns, options, &watch)?,
         };
         let fields: Vec<FieldRef> = columns.iter().map(|column| column.field.clone()).collect();
@@ -255,7 +305,18 @@ impl BatchReader {
             batch_rows: options.batch_rows,
             watch,
             untold,
+            blocks_at,
         })
+    }
+
+    /// Where the first block of the piece begins.
+    pub(super) fn start(&self) -> Option<u64> {
+        self.blocks_at.as_ref().map(|places| places.start)
+    }
+
+    /// Where the first block behind the piece begins, once it is read.
+    pub(super) fn end(&self) -> Option<u64> {
+        self.blocks_at.as_ref().map(avro::Places::end)
     }
 
     pub(super) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {

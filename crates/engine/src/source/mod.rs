@@ -55,6 +55,7 @@ use crate::remote::StorageOptions;
 use crate::remote::object::Object;
 use crate::suggest;
 
+mod avro;
 mod batches;
 mod blocks;
 mod columns;
@@ -63,6 +64,7 @@ pub mod compression;
 pub mod decode;
 pub mod format;
 mod input;
+mod ipc;
 mod listing;
 mod open;
 mod parquet;
@@ -435,9 +437,12 @@ impl Source {
     }
 
     /// Whether a split's first record can be found without having read what comes before:
-    /// true but for delimited text with quoting.
+    /// true but for delimited text with quoting, and Avro.
     pub fn starts_are_exact(&self) -> bool {
-        !self.format.is_delimited() || self.dialect.quote.is_none()
+        match self.format {
+            Format::Avro => false,
+            format => !format.is_delimited() || self.dialect.quote.is_none(),
+        }
     }
 
     /// Whether records begin with the count of their bytes.
@@ -464,6 +469,14 @@ impl Source {
         file: usize,
     ) -> Option<&Arc<::parquet::file::metadata::ParquetMetaData>> {
         self.files.get(file)?.metadata.get().map(|metadata| metadata.metadata())
+    }
+
+    /// What an Avro file begins with.
+    fn avro_header<'a>(&self, file: &'a SourceFile) -> Option<&'a tidemill_avro::Header> {
+        match &file.chunked.get()?.inside {
+            batches::Inside::Avro(header) => Some(header),
+            _ => None,
+        }
     }
 
     /// What a Parquet file has for a column of the schema, for judging its statistics.
@@ -602,6 +615,7 @@ impl Source {
             Format::Registered(format) => {
                 !format.reader().is_ok_and(|reader| reader.is_splittable())
             }
+            Format::Avro => false,
             other => other.is_batches(),
         };
         !(is_stream || has_comments || self.is_counted() || is_whole)
