@@ -1279,6 +1279,7 @@ impl Account {
                 .filter(|_| rejected > 0)
                 .map(|folder| folder.display().to_string()),
             estimates: self.estimates.lock().clone(),
+            salvaged: Vec::new(),
         }
     }
 }

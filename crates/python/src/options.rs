@@ -168,7 +168,7 @@ impl JobText {
 }
 
 /// The settings of stores, checked.
-fn storage(pairs: &[(String, String)]) -> tidemill_engine::Result<StorageOptions> {
+pub fn storage(pairs: &[(String, String)]) -> tidemill_engine::Result<StorageOptions> {
     let mut options = StorageOptions::default();
     for (name, value) in pairs {
         options.set(name, value.clone())?;

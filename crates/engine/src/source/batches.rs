@@ -415,6 +415,20 @@ fn open_rowfile(stored: Stored, file: &SourceFile) -> Result<rowfile::Reader<Sto
 pub(crate) fn from_rowfile(error: rowfile::Error, path: &str) -> Error {
     match error {
         rowfile::Error::Io { error, .. } => Error::io("read", path, error),
+        rowfile::Error::CutOff { blocks, rows, .. } => {
+            let text = error.to_string();
+            let reason = text.split("\nhint: ").next().unwrap_or_default().to_owned();
+            let hint = format!("--salvage reads the {blocks} whole blocks, which have {rows} rows");
+            Error::Rowfile { path: path.to_owned(), reason, hint: Some(hint) }
+        }
+        // It is not the file that is at fault, but what is wanted of it.
+        rowfile::Error::Incompatible(conflicts) => Error::usage(format!("`{path}`: {conflicts}")),
+        rowfile::Error::Value { .. } | rowfile::Error::Schema { .. } => {
+            Error::usage(error.to_string())
+        }
+        rowfile::Error::Unsupported { .. } | rowfile::Error::Mismatch { .. } => {
+            Error::usage(error.to_string())
+        }
         other => {
             let text = other.to_string();
             let (reason, hint) = match text.split_once("\nhint: ") {

@@ -67,6 +67,7 @@ mod parquet;
 pub mod parts;
 mod read;
 pub mod reject;
+pub mod rowfiles;
 mod sample;
 pub mod split;
 #[cfg(test)]
