@@ -203,7 +203,7 @@ impl Lengths {
         rows: usize,
         spans: &mut [(u32, u32)],
     ) -> Result<u64, Fault> {
-        let behind = || Fault::damaged("a row goes on behind the end of its block");
+        let behind = || Fault::damaged("a row goes on behind the end of its bytes");
         let mut at = start + self.fixed;
         if at > end {
             return Err(behind());
@@ -286,7 +286,7 @@ impl Rows<'_> {
             let found =
                 lengths.walk(self.bytes, (*start).into(), end, row, rows, &mut places.spans)?;
             if found != end {
-                return Err(Fault::damaged("an encoded row is longer than it says"));
+                return Err(Fault::damaged(format!("it has {} bytes too many", end - found)));
             }
             places.starts.push(*start);
         }

@@ -397,9 +397,70 @@ fn totals<'a>(sizes: &'a [u32], offsets: &'a [u32]) -> impl Iterator<Item = u32>
 /// What each row would take if nothing were left out; at least what it will take in any block.
 pub(crate) fn sizes_max(record: &Record, columns: &Columns) -> Result<Vec<u32>> {
     let limit = |found| Error::TooLarge { what: "a row", found, limit: BLOCK_BYTES_MAX };
-    let layout = Layout::plain(record).map_err(limit)?;
+    let layout = Layout::plain(record, 4).map_err(limit)?;
     let sizes = Sizes::new(record, &layout, columns, &(0..columns.rows));
     Ok(sizes.map_err(|TooWide(found)| limit(found))?.rows)
+}
+
+/// For each row the width, 1, 2 or 4, that all its lengths fit in when it is encoded alone.
+pub(crate) fn length_widths(record: &Record, columns: &Columns) -> Result<Vec<u8>> {
+    let limit = |found| Error::TooLarge { what: "a row", found, limit: BLOCK_BYTES_MAX };
+    let rows = 0..columns.rows;
+    let mut widths = vec![4; columns.rows];
+    for width in [1_u8, 2] {
+        let layout = Layout::plain(record, width.into()).map_err(limit)?;
+        let sizes = Sizes::new(record, &layout, columns, &rows);
+        let sizes = sizes.map_err(|TooWide(found)| limit(found))?;
+        let longest = longest(record, columns, &rows, &sizes);
+        let mut is_done = true;
+        for (found, longest) in widths.iter_mut().zip(longest) {
+            match longest >> (8 * width) {
+                0 => *found = (*found).min(width),
+                _ => is_done = false,
+            }
+        }
+        if is_done {
+            break;
+        }
+    }
+    Ok(widths)
+}
+
+/// The largest length in each row, those in its items included.
+fn longest(record: &Record, columns: &Columns, rows: &Range<usize>, sizes: &Sizes) -> Vec<u32> {
+    let mut longest = vec![0; rows.len()];
+    for (leaf, column) in record.leaves.iter().zip(&columns.leaves) {
+        match (&column.values, leaf.kind) {
+            (Values::Bytes { lengths, .. }, _) => {
+                let lengths = lengths.get(rows.clone()).unwrap_or_default();
+                for (longest, length) in longest.iter_mut().zip(lengths) {
+                    *longest = (*longest).max(*length);
+                }
+            }
+            (Values::List { offsets, items }, LeafKind::List { bytes, child, .. }) => {
+                let (Some(record), Some(sizes)) =
+                    (record.children.get(child), sizes.children.get(child))
+                else {
+                    continue;
+                };
+                let offsets = &offsets[rows.start..=rows.end];
+                let inner = self::longest(record, items, &range_of(offsets), sizes);
+                let first = offsets.first().copied().unwrap_or_default();
+                let totals = totals(&sizes.rows, offsets);
+                for ((longest, pair), total) in
+                    longest.iter_mut().zip(offsets.windows(2)).zip(totals)
+                {
+                    let &[start, end] = pair else { continue };
+                    let inner = inner.get((start - first) as usize..(end - first) as usize);
+                    let items = inner.unwrap_or_default().iter().max().copied().unwrap_or_default();
+                    let bytes = if bytes.is_some() { total } else { 0 };
+                    *longest = (*longest).max(end - start).max(items).max(bytes);
+                }
+            }
+            _ => {}
+        }
+    }
+    longest
 }
 
 /// Appends the layout and the rows of a block, which consists of `parts`: columns and the rows
@@ -431,21 +492,50 @@ pub(crate) fn rows(
     out: &mut Vec<u8>,
 ) -> Result<()> {
     for (columns, rows) in parts {
-        let sizes = Sizes::new(record, layout, columns, rows).map_err(too_large)?;
-        let mut starts = Vec::with_capacity(sizes.rows.len());
-        let mut at = out.len() as u64;
-        for size in &sizes.rows {
-            starts.push(u32::try_from(at).map_err(|_| too_large(TooWide(at)))?);
-            at += u64::from(*size);
-        }
-        if at > BLOCK_BYTES_MAX {
-            return Err(too_large(TooWide(at)));
-        }
-        let end = usize::try_from(at).map_err(|_| too_large(TooWide(at)))?;
-        out.resize(end, 0);
-        Write { record, layout, columns, sizes: &sizes }.all(rows.clone(), &starts, out);
+        headed(record, layout, columns, rows, None, out)?;
     }
     Ok(())
+}
+
+/// Appends all rows of some columns, each with `head` before it. Returns their sizes without it.
+pub(crate) fn rows_alone(
+    record: &Record,
+    layout: &Layout,
+    columns: &Columns,
+    head: u8,
+    out: &mut Vec<u8>,
+) -> Result<Vec<u32>> {
+    Ok(headed(record, layout, columns, &(0..columns.rows), Some(head), out)?.rows)
+}
+
+fn headed(
+    record: &Record,
+    layout: &Layout,
+    columns: &Columns,
+    rows: &Range<usize>,
+    head: Option<u8>,
+    out: &mut Vec<u8>,
+) -> Result<Sizes> {
+    let sizes = Sizes::new(record, layout, columns, rows).map_err(too_large)?;
+    let mut starts = Vec::with_capacity(sizes.rows.len());
+    let mut at = out.len() as u64;
+    for size in &sizes.rows {
+        at += u64::from(head.is_some());
+        starts.push(u32::try_from(at).map_err(|_| too_large(TooWide(at)))?);
+        at += u64::from(*size);
+    }
+    if at > BLOCK_BYTES_MAX {
+        return Err(too_large(TooWide(at)));
+    }
+    let end = usize::try_from(at).map_err(|_| too_large(TooWide(at)))?;
+    out.resize(end, 0);
+    if let Some(head) = head {
+        for start in &starts {
+            out[*start as usize - 1] = head;
+        }
+    }
+    Write { record, layout, columns, sizes: &sizes }.all(rows.clone(), &starts, out);
+    Ok(sizes)
 }
 
 /// The layout of a block: from the innermost items outwards, since the bytes of a list's items

@@ -85,6 +85,20 @@ pub enum Error {
         reason: String,
     },
 
+    /// Bytes that were to be a row that was encoded alone, and are not.
+    #[error(
+        "`{name}`: row {row} is no encoded row: {reason}\n\
+         hint: rows are decoded with the schema that they were encoded with"
+    )]
+    Row {
+        /// What the column was called.
+        name: String,
+        /// The row of the column, the first being 0.
+        row: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+
     /// Data of the writer's schema cannot be read with the reader's.
     #[error("{0}")]
     Incompatible(Conflicts),
@@ -198,8 +212,6 @@ pub enum Part {
     Block(Option<usize>),
     /// A footer.
     Footer,
-    /// A row that was encoded alone.
-    Row,
 }
 
 impl fmt::Display for Part {
@@ -209,7 +221,6 @@ impl fmt::Display for Part {
             Self::Block(Some(number)) => write!(f, "block {number}"),
             Self::Block(None) => f.write_str("a block"),
             Self::Footer => f.write_str("the footer"),
-            Self::Row => f.write_str("an encoded row"),
         }
     }
 }

@@ -274,9 +274,10 @@ impl Layout {
         Ok(Self { bits, slots, children: children.collect::<Result<_, _>>()?, fixed })
     }
 
-    /// The layout of a row that is encoded alone: nothing is left out of it.
-    pub(crate) fn plain(record: &Record) -> Result<Self, u64> {
-        Self::new(record, &Extent::plain(record))
+    /// The layout of a row that is encoded alone, in which lengths have `lengths` bytes: nothing
+    /// is left out of it.
+    pub(crate) fn plain(record: &Record, lengths: u32) -> Result<Self, u64> {
+        Self::new(record, &Extent::plain(record, lengths))
     }
 
     /// Appends the layout's bytes.
@@ -315,7 +316,7 @@ impl Extent {
         }
     }
 
-    fn plain(record: &Record) -> Self {
+    fn plain(record: &Record, lengths: u32) -> Self {
         let slot = |kind: &SlotKind| match *kind {
             SlotKind::Integer { bytes, signed: true } => {
                 (i64::MIN.wrapping_shr(64 - 8 * u32::from(bytes)).cast_unsigned(), u32::from(bytes))
@@ -324,12 +325,12 @@ impl Extent {
             | SlotKind::Wide { bytes }
             | SlotKind::Float { bytes } => (0, u32::from(bytes)),
             SlotKind::Fixed { bytes } => (0, bytes),
-            SlotKind::Length | SlotKind::Prefix => (0, 4),
+            SlotKind::Length | SlotKind::Prefix => (0, lengths),
         };
         Self {
             bits: vec![(true, true); record.bits],
             slots: record.slots.iter().map(slot).collect(),
-            children: record.children.iter().map(Self::plain).collect(),
+            children: record.children.iter().map(|child| Self::plain(child, lengths)).collect(),
         }
     }
 

@@ -1,127 +1,320 @@
 //! Rows that are encoded alone: to be kept in a binary column, a message, a key-value store.
 //!
-//! Such a row is in the layout that leaves nothing out, which follows from the schema alone.
+//! ```text
+//!   value = ┌ head: the width of lengths ┬ the row, in the plain layout with that width ┐
+//! ```
+//!
+//! The plain layout leaves nothing out, and so follows from the schema: it is made once for a
+//! batch, and a column is decoded as a block is. Of lengths most are below 256, and with 4 bytes
+//! for each an event of short strings would be a quarter longer, so that each row says which of
+//! three widths it has. It is the smallest that fits this row, not its batch: a row has the same
+//! bytes in whatever company it was encoded.
 
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch, StructArray, UInt32Array};
 use arrow_buffer::{Buffer, OffsetBuffer};
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Fields};
 
 use crate::columns::Columns;
 use crate::decode::Rows;
 use crate::encode;
-use crate::error::{Error, Fault, Part, Result};
+use crate::error::{Error, Fault, Result};
 use crate::layout::{BLOCK_BYTES_MAX, Layout, Record, SLACK};
 use crate::resolve::Plan;
-use crate::schema::Schema;
+use crate::schema::{Schema, keys};
 
-/// What messages call rows that are in no file.
-const NAME: &str = "encoded rows";
+/// The widths that lengths may have, each of which is the head of its rows.
+const WIDTHS: [u8; 3] = [1, 2, 4];
+
+fn too_large(found: u64) -> Error {
+    Error::TooLarge { what: "a batch of encoded rows", found, limit: BLOCK_BYTES_MAX }
+}
 
 impl Schema {
     /// Each row of a batch as bytes by itself. Whoever has them and this schema can
-    /// [decode](Plan::decode_rows) them.
+    /// [decode](Plan::decode_rows) them, and [`rows_field`](Self::rows_field) sees to it that a
+    /// column of them comes with its schema.
     ///
     /// ```
     /// # use std::sync::Arc;
     /// # use arrow_array::{ArrayRef, Int64Array, RecordBatch};
-    /// # use tidemill_rowfile::{Plan, Schema};
+    /// # use tidemill_rowfile::{Plan, Schema, Strings};
     /// let ids: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
-    /// let batch = RecordBatch::try_from_iter([("id", ids)])?;
-    /// let schema = Schema::from_arrow(&batch.schema())?;
-    /// let rows = schema.encode_rows(&batch)?;
-    /// assert_eq!(rows.value(0).len(), 8);
+    /// let inputs = RecordBatch::try_from_iter([("id", ids)])?;
+    /// let schema = Schema::from_arrow(&inputs.schema())?;
     ///
-    /// let plan = Plan::new(&schema, &batch.schema())?;
-    /// assert_eq!(RecordBatch::from(plan.decode_rows(&rows)?), batch);
+    /// // A column of whole rows, as it may stand in any file that keeps fields' metadata …
+    /// let field = schema.rows_field("input", false);
+    /// let column = schema.encode_rows(&inputs)?;
+    /// assert_eq!(column.value(0).len(), 9);
+    ///
+    /// // … and what a reader makes of it that knows nothing else.
+    /// let schema = Schema::of_rows(&field)?.expect("a column of rows");
+    /// let plan = Plan::new(&schema, &Arc::new(schema.to_arrow(Strings::default())))?;
+    /// assert_eq!(RecordBatch::from(plan.decode_rows(&column, "input")?), inputs);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     /// If the batch has other fields than the schema; if the rows take 2 GiB or more.
     pub fn encode_rows(&self, batch: &RecordBatch) -> Result<BinaryArray> {
-        self.check()?;
-        let found = Self::from_arrow(&batch.schema())?;
-        crate::writer::same_fields(&self.fields, &found.fields, "")?;
-        let record = Record::new(self);
-        let columns = Columns::new(&record, &self.fields, batch.columns(), batch.num_rows())?;
-        let sizes = encode::sizes_max(&record, &columns)?;
-        let total: u64 = sizes.iter().map(|size| u64::from(*size)).sum();
-        let limit = |found| Error::TooLarge { what: "a batch", found, limit: BLOCK_BYTES_MAX };
-        if total > BLOCK_BYTES_MAX {
-            return Err(limit(total));
-        }
-        let layout = Layout::plain(&record).map_err(limit)?;
-        let mut bytes = Vec::new();
-        encode::rows(&record, &layout, &[(&columns, 0..batch.num_rows())], &mut bytes)?;
-        let offsets = OffsetBuffer::from_lengths(sizes.iter().map(|size| *size as usize));
-        Ok(BinaryArray::try_new(offsets, Buffer::from_vec(bytes), None)?)
+        self.encode(batch.schema().fields(), batch.columns(), batch.num_rows())
     }
-}
 
-impl Plan {
-    /// Decodes rows that were [encoded](Schema::encode_rows) alone, out of a binary column of
-    /// any of Arrow's layouts. A null in it is a null of the struct.
+    /// Each struct of an array as the bytes of a row, and a null as null. As
+    /// [`encode_rows`](Self::encode_rows) otherwise.
     ///
     /// # Errors
-    /// If a row is damaged, or a value is not what the reader's schema allows; rows are counted in the
-    /// column.
-    pub fn decode_rows(&self, rows: &dyn Array) -> Result<StructArray> {
-        let values: Vec<Option<&[u8]>> = match rows.data_type() {
-            DataType::Binary => rows.as_binary::<i32>().iter().collect(),
-            DataType::LargeBinary => rows.as_binary::<i64>().iter().collect(),
-            DataType::BinaryView => rows.as_binary_view().iter().collect(),
-            other => {
-                return Err(Error::Mismatch {
-                    column: String::new(),
-                    expected: "binary".into(),
-                    found: other.to_string(),
-                });
-            }
+    /// As [`encode_rows`](Self::encode_rows).
+    pub fn encode_structs(&self, structs: &StructArray) -> Result<BinaryArray> {
+        let Some(nulls) = structs.nulls().filter(|nulls| nulls.null_count() > 0) else {
+            return self.encode(structs.fields(), structs.columns(), structs.len());
         };
-        let total: usize = values.iter().flatten().map(|row| row.len()).sum();
-        let limit = |found| Error::TooLarge { what: "a batch", found, limit: BLOCK_BYTES_MAX };
-        if total as u64 > BLOCK_BYTES_MAX {
-            return Err(limit(total as u64));
-        }
-        let mut bytes = Vec::with_capacity(total + SLACK);
-        let mut spans = Vec::with_capacity(values.len());
-        let narrow = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
-        for row in values.iter().flatten() {
-            spans.push((narrow(bytes.len()), narrow(row.len())));
-            bytes.extend_from_slice(row);
-        }
-        bytes.resize(total + SLACK, 0);
-        let layout = Layout::plain(&self.record).map_err(limit)?;
-        let decoder = Rows { record: &self.record, layout: &layout, bytes: &bytes, end: total };
-        let columns = decoder.scattered(&self.rows, &spans).map_err(|fault| {
-            // Rows are counted with those that are null.
-            let fault = match fault {
-                Fault::Value { row, column, reason } => {
-                    let mut valid = (0..values.len())
-                        .filter(|row| values.get(*row).is_some_and(Option::is_some));
-                    Fault::Value { row: valid.nth(row).unwrap_or(row), column, reason }
-                }
-                other => other,
-            };
-            fault.at(NAME, Part::Row, 0, 0)
-        })?;
-        let fields = self.schema.fields().clone();
-        let found = StructArray::try_new_with_length(fields, columns, None, spans.len())?;
-        if spans.len() == values.len() {
-            return Ok(found);
-        }
+        // What is null has values all the same, which may be anything.
+        let valid: UInt32Array =
+            (0..).zip(nulls).filter(|(_, is_valid)| *is_valid).map(|(row, _)| Some(row)).collect();
+        let columns = arrow_select::take::take_arrays(structs.columns(), &valid, None)?;
+        let found = self.encode(structs.fields(), &columns, valid.len())?;
         let mut next = 0;
-        let at = values.iter().map(|row| {
-            row.map(|_| {
+        let at = nulls.iter().map(|is_valid| {
+            is_valid.then(|| {
                 next += 1;
                 next - 1
             })
         });
-        let indices = UInt32Array::from_iter(at);
-        let found: ArrayRef = Arc::new(found);
-        Ok(arrow_select::take::take(&found, &indices, None)?.as_struct().clone())
+        let at: UInt32Array = at.collect();
+        Ok(arrow_select::take::take(&found, &at, None)?.as_binary().clone())
     }
+
+    /// The Arrow field of a column of such rows: binary, with this schema in its metadata under
+    /// [`keys::ROWS`].
+    #[must_use]
+    pub fn rows_field(&self, name: &str, nullable: bool) -> arrow_schema::Field {
+        let metadata = [(keys::ROWS.to_owned(), self.to_json())].into();
+        arrow_schema::Field::new(name, DataType::Binary, nullable).with_metadata(metadata)
+    }
+
+    /// The schema of the rows in a binary column, if its field [says](Self::rows_field) that it
+    /// holds rows.
+    ///
+    /// # Errors
+    /// If what the field says is no schema.
+    pub fn of_rows(field: &arrow_schema::Field) -> Result<Option<Self>> {
+        let is_binary = matches!(
+            field.data_type(),
+            DataType::Binary | DataType::LargeBinary | DataType::BinaryView
+        );
+        let Some(json) = field.metadata().get(keys::ROWS).filter(|_| is_binary) else {
+            return Ok(None);
+        };
+        Self::parse(json).map(Some).map_err(|error| Error::Schema {
+            column: field.name().clone(),
+            reason: format!("`{}` in its metadata is no schema: {error}", keys::ROWS),
+        })
+    }
+
+    fn encode(&self, fields: &Fields, arrays: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
+        self.check()?;
+        let found = Self::from_arrow(&arrow_schema::Schema::new(fields.clone()))?;
+        crate::writer::same_fields(&self.fields, &found.fields, "")?;
+        let record = Record::new(self);
+        let columns = Columns::new(&record, &self.fields, arrays, rows)?;
+        let widths = encode::length_widths(&record, &columns)?;
+        let first = widths.first().copied().unwrap_or(1);
+        if widths.iter().all(|width| *width == first) {
+            return of_width(&record, &columns, first);
+        }
+        // Each width by itself, and the rows back in their order.
+        let (mut parts, mut places) = (Vec::new(), vec![(0, 0); rows]);
+        let mut total = 0;
+        for width in WIDTHS {
+            let wanted = || widths.iter().enumerate().filter(move |(_, found)| **found == width);
+            for (at, (row, _)) in wanted().enumerate() {
+                if let Some(place) = places.get_mut(row) {
+                    *place = (parts.len(), at);
+                }
+            }
+            let rows = wanted().map(|(row, _)| u32::try_from(row).ok());
+            let rows: UInt32Array = rows.collect();
+            let arrays = arrow_select::take::take_arrays(arrays, &rows, None)?;
+            let columns = Columns::new(&record, &self.fields, &arrays, rows.len())?;
+            let part = of_width(&record, &columns, width)?;
+            total += part.value_data().len() as u64;
+            parts.push(part);
+        }
+        if total > BLOCK_BYTES_MAX {
+            return Err(too_large(total));
+        }
+        let parts: Vec<&dyn Array> = parts.iter().map(|part| part as &dyn Array).collect();
+        Ok(arrow_select::interleave::interleave(&parts, &places)?.as_binary().clone())
+    }
+}
+
+/// Rows whose lengths all fit in a width.
+fn of_width(record: &Record, columns: &Columns, width: u8) -> Result<BinaryArray> {
+    let layout = Layout::plain(record, width.into()).map_err(too_large)?;
+    let mut bytes = Vec::new();
+    let sizes = encode::rows_alone(record, &layout, columns, width, &mut bytes)?;
+    let offsets = OffsetBuffer::from_lengths(sizes.iter().map(|size| *size as usize + 1));
+    Ok(BinaryArray::try_new(offsets, Buffer::from_vec(bytes), None)?)
+}
+
+/// Rows with the same head.
+#[derive(Default)]
+struct Class {
+    /// Where they are in the bytes, without their heads.
+    spans: Vec<(u32, u32)>,
+    /// Which they are of the column's.
+    rows: Vec<usize>,
+}
+
+impl Plan {
+    /// Decodes rows that were [encoded](Schema::encode_rows) alone, out of a binary column of
+    /// any of Arrow's layouts. A null in it is a null of the struct. Messages call the column
+    /// `name`.
+    ///
+    /// # Errors
+    /// [`Error::Row`] if bytes are no row of the writer's schema, [`Error::Value`] if a value is
+    /// not what the reader's schema allows; both name the row, counted in the column. If the
+    /// column is not binary or has 2 GiB or more.
+    pub fn decode_rows(&self, rows: &dyn Array, name: &str) -> Result<StructArray> {
+        let (bytes, spans) = together(rows, name)?;
+        let mut classes: [Class; WIDTHS.len()] = Default::default();
+        for (row, span) in spans.iter().enumerate() {
+            let Some((start, length)) = *span else { continue };
+            let wrong = |reason: String| Error::Row { name: name.into(), row: row as u64, reason };
+            let Some(rest) = length.checked_sub(1) else {
+                return Err(wrong("it has no bytes".into()));
+            };
+            let head = bytes.get(start as usize).copied().unwrap_or_default();
+            let class = WIDTHS.iter().position(|width| *width == head);
+            let Some(class) = class.and_then(|class| classes.get_mut(class)) else {
+                return Err(wrong(format!("it begins with {head}, not with 1, 2 or 4")));
+            };
+            class.spans.push((start + 1, rest));
+            class.rows.push(row);
+        }
+        let mut parts = Vec::new();
+        // Where each row is in the parts one behind another.
+        let mut places: Vec<Option<u32>> = vec![None; spans.len()];
+        let mut next = 0;
+        for (class, width) in classes.iter().zip(WIDTHS) {
+            if class.rows.is_empty() {
+                continue;
+            }
+            parts.push(self.decode_class(class, width, &bytes, name)?);
+            for row in &class.rows {
+                if let Some(place) = places.get_mut(*row) {
+                    *place = Some(next);
+                    next += 1;
+                }
+            }
+        }
+        let found = match parts.as_slice() {
+            [] => return Ok(StructArray::new_null(self.schema.fields().clone(), spans.len())),
+            [one] if one.len() == spans.len() => return Ok(one.clone()),
+            [one] => Arc::new(one.clone()) as ArrayRef,
+            many => {
+                let many: Vec<&dyn Array> = many.iter().map(|part| part as &dyn Array).collect();
+                arrow_select::concat::concat(&many)?
+            }
+        };
+        let places = UInt32Array::from(places);
+        Ok(arrow_select::take::take(&found, &places, None)?.as_struct().clone())
+    }
+
+    fn decode_class(
+        &self,
+        class: &Class,
+        width: u8,
+        bytes: &[u8],
+        name: &str,
+    ) -> Result<StructArray> {
+        let layout = Layout::plain(&self.record, width.into()).map_err(too_large)?;
+        let end = bytes.len().saturating_sub(SLACK);
+        let decoder = Rows { record: &self.record, layout: &layout, bytes, end };
+        let columns = decoder.scattered(&self.rows, &class.spans).map_err(|fault| {
+            let of = |at: usize| class.rows.get(at).copied().unwrap_or_default() as u64;
+            match fault {
+                Fault::Value { row, column, reason } => {
+                    Error::Value { file: name.into(), row: of(row), column, reason }
+                }
+                Fault::Damaged(reason) => {
+                    // Which one it is nobody has kept: the first that is damaged by itself.
+                    let alone = |span: &(u32, u32)| {
+                        let fault = decoder.scattered(&self.rows, &[*span]).err()?;
+                        matches!(fault, Fault::Damaged(_)).then_some(())
+                    };
+                    let at = class.spans.iter().position(|span| alone(span).is_some());
+                    Error::Row { name: name.into(), row: of(at.unwrap_or_default()), reason }
+                }
+                Fault::Other(error) => error,
+            }
+        })?;
+        let fields = self.schema.fields().clone();
+        Ok(StructArray::try_new_with_length(fields, columns, None, class.rows.len())?)
+    }
+}
+
+/// The bytes of a binary column and [`SLACK`] bytes, and where each row's are among them.
+type Together = (Vec<u8>, Vec<Option<(u32, u32)>>);
+
+fn together(rows: &dyn Array, name: &str) -> Result<Together> {
+    /// All of it in one go, what is null included.
+    fn packed<O: arrow_array::OffsetSizeTrait>(
+        array: &arrow_array::GenericBinaryArray<O>,
+    ) -> Result<Together> {
+        let offsets = array.value_offsets();
+        let at = |offset: Option<&O>| offset.map_or(0, |offset| offset.as_usize());
+        let (first, last) = (at(offsets.first()), at(offsets.last()));
+        let values = array.value_data().get(first..last).unwrap_or_default();
+        let mut bytes = with_room(values.len())?;
+        bytes.extend_from_slice(values);
+        bytes.resize(values.len() + SLACK, 0);
+        let spans = offsets.windows(2).enumerate().map(|(row, pair)| match pair {
+            [start, end] if array.is_valid(row) => {
+                let narrow = |at: usize| u32::try_from(at - first).unwrap_or(u32::MAX);
+                let (start, end) = (narrow(start.as_usize()), narrow(end.as_usize()));
+                Some((start, end - start))
+            }
+            _ => None,
+        });
+        let spans = spans.collect();
+        Ok((bytes, spans))
+    }
+    match rows.data_type() {
+        DataType::Binary => packed(rows.as_binary::<i32>()),
+        DataType::LargeBinary => packed(rows.as_binary::<i64>()),
+        DataType::BinaryView => {
+            let array = rows.as_binary_view();
+            // Views may share bytes: each is counted.
+            let total: u64 = array.iter().flatten().map(|row| row.len() as u64).sum();
+            let total = usize::try_from(total).map_err(|_| too_large(total))?;
+            let mut bytes = with_room(total)?;
+            let narrow = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+            let spans = array.iter().map(|row| {
+                let row = row?;
+                let start = narrow(bytes.len());
+                bytes.extend_from_slice(row);
+                Some((start, narrow(row.len())))
+            });
+            let spans = spans.collect();
+            bytes.resize(total + SLACK, 0);
+            Ok((bytes, spans))
+        }
+        other => Err(Error::Mismatch {
+            column: name.into(),
+            expected: "binary".into(),
+            found: other.to_string(),
+        }),
+    }
+}
+
+fn with_room(bytes: usize) -> Result<Vec<u8>> {
+    if bytes as u64 > BLOCK_BYTES_MAX {
+        return Err(too_large(bytes as u64));
+    }
+    Ok(Vec::with_capacity(bytes + SLACK))
 }

@@ -26,6 +26,9 @@ pub mod keys {
     pub const SYMBOLS: &str = "rowfile.enum.symbols";
     /// The symbol that stands for those that the reader does not know.
     pub const SYMBOL_DEFAULT: &str = "rowfile.enum.default";
+    /// The schema, as JSON, of the rows that a binary column holds; see
+    /// [`Schema::rows_field`](super::Schema::rows_field).
+    pub const ROWS: &str = "rowfile.rows";
 }
 
 /// Types may be nested this deep.

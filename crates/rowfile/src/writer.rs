@@ -433,11 +433,18 @@ impl Writer<File> {
     /// If the system fails; what was added is not there then.
     pub fn close(mut self) -> Result<()> {
         self.flush()?;
-        let io = |name: &str, error| Error::Io { file: name.into(), error };
+        let failed = |name: &str, error| Error::Io { file: name.into(), error };
         // The blocks before the footer that says that they are there.
-        self.sink.sync_data().map_err(|error| io(&self.name, error))?;
+        self.sink.sync_data().map_err(|error| failed(&self.name, error))?;
         self.end()?;
-        self.sink.sync_data().map_err(|error| io(&self.name, error))
+        self.sink.sync_data().map_err(|error| failed(&self.name, error))?;
+        // Closing a file does not free it while a process that is just being forked has it too.
+        match self.sink.unlock() {
+            Err(error) if error.kind() != io::ErrorKind::Unsupported => {
+                Err(failed(&self.name, error))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::Arc;
 
-use arrow_array::{Array, RecordBatch, StructArray, UInt32Array};
+use arrow_array::{Array, RecordBatch};
 use arrow_select::concat::concat_batches;
 use common::Random;
 use proptest::prelude::*;
@@ -103,28 +103,6 @@ proptest! {
             from = to;
         }
         same(&schema, &batches, &found);
-    }
-
-    #[test]
-    fn rows_that_are_encoded_alone_come_back(seed: u64) {
-        let random = &mut Random::new(seed);
-        let schema = common::schema(random);
-        let rows = random.below(100);
-        let batch = common::batch(random, &schema, rows);
-        let own = Schema::from_arrow(&schema).unwrap();
-        let encoded = own.encode_rows(&batch).unwrap();
-        let plan = tidemill_rowfile::Plan::new(&own, &schema).unwrap();
-        // With nulls between them.
-        let at = UInt32Array::from_iter((0..2 * rows).map(|row| (row % 2 == 0).then_some(row as u32 / 2)));
-        let encoded = arrow_select::take::take(&encoded, &at, None).unwrap();
-        let found = plan.decode_rows(&encoded).unwrap();
-        prop_assert_eq!(found.null_count(), rows);
-        let expected = StructArray::try_new_with_length(
-            schema.fields().clone(), batch.columns().to_vec(), None, rows,
-        ).unwrap();
-        let back = UInt32Array::from_iter_values((0..rows as u32).map(|row| 2 * row));
-        let found = arrow_select::take::take(&found, &back, None).unwrap();
-        prop_assert_eq!(found.as_ref(), &expected as &dyn Array);
     }
 
     #[test]

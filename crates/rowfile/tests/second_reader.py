@@ -6,7 +6,7 @@
 
 Standard library only; LZ4 is decoded here, Zstandard with the `zstandard` or `pyzstd` package or
 Python's own `compression.zstd`, if there is one. Bytes are shown in hexadecimal, floats by their bits, decimals,
-dates and times as the integers that they are kept as.
+dates and times as the integers that they are kept as; rows in a binary field as what they hold.
 """
 
 import json
@@ -74,6 +74,7 @@ class Record:
 
     def __init__(self, fields):
         self.bits, self.slots, self.inner, self.count = 0, [], [], 0
+        self.plain = []  # of each slot: its width in a row by itself, or none for lengths; its base
         self.is_variable = False
         self.fields = [self.field(field) for field in fields]
 
@@ -81,8 +82,9 @@ class Record:
         self.bits += 1
         return self.bits - 1
 
-    def slot(self, kind):
+    def slot(self, kind, width=None, base=0):
         self.slots.append(kind)
+        self.plain.append((width, base))
         return len(self.slots) - 1
 
     def field(self, field):
@@ -105,37 +107,55 @@ class Record:
             how = (record, number, self.slot("length") if record.is_variable else None)
         elif kind in ("string", "binary"):
             self.is_variable = True
-            how = self.slot("prefix")
+            rows = field.get("metadata", {}).get("rowfile.rows") if kind == "binary" else None
+            how = (self.slot("prefix"), Record(json.loads(rows)["fields"]) if rows else None)
         elif kind == "fixed":
-            how = self.slot(options)
+            how = self.slot(options, options)
         elif kind in FLOATS:
-            how = (self.slot("float"), FLOATS[kind])
+            how = (self.slot("float", FLOATS[kind]), FLOATS[kind])
         else:
             signed = kind not in UNSIGNED and kind != "enum"
-            how = (self.slot("number"), signed, kind, options)
+            width = 8
+            if kind == "decimal":
+                width = options["bits"] // 8
+            elif kind == "enum" or kind == "time" and options in ("s", "ms"):
+                width = 4
+            width = WIDTHS.get(kind, UNSIGNED.get(kind, width))
+            base = -1 << 8 * width - 1 if signed and width <= 8 else 0
+            how = (self.slot("number", width, base % (1 << 64)), signed, kind, options)
         return field["name"], null, "number" if isinstance(how, tuple) and len(how) == 4 else kind, how
 
     def layout(self, data, at):
         states, at = data[at : at + self.bits], at + self.bits
+        slots = []
+        for kind in self.slots:
+            if isinstance(kind, int):
+                slots.append((kind, 0))
+            else:
+                slots.append(struct.unpack_from("<BQ", data, at))
+                at += 9
+        inner = {}
+        for record in self.inner:
+            inner[record], at = record.layout(data, at)
+        return self.places(states, slots, inner), at
+
+    def alone(self, lengths):
+        """The layout of a row by itself."""
+        slots = [(lengths if width is None else width, base) for width, base in self.plain]
+        inner = {record: record.alone(lengths) for record in self.inner}
+        return self.places(bytes([2] * self.bits), slots, inner)
+
+    def places(self, states, widths, inner):
         bit_at, count = [], 0
         for state in states:
             bit_at.append(count if state == 2 else None)
             count += state == 2
         place = (count + 7) // 8
         slots = []
-        for kind in self.slots:
-            if isinstance(kind, int):
-                width, base = kind, 0
-            else:
-                width, base = struct.unpack_from("<BQ", data, at)
-                at += 9
+        for kind, (width, base) in zip(self.slots, widths):
             slots.append((place, width, base))
             place += 0 if kind == "prefix" else width
-        fixed = max(place, (self.count + 15) // 16, 1)
-        inner = {}
-        for record in self.inner:
-            inner[record], at = record.layout(data, at)
-        return (states, bit_at, slots, fixed, inner), at
+        return states, bit_at, slots, max(place, (self.count + 15) // 16, 1), inner
 
     def row(self, layout, data, start):
         """The values of the row at `start`, and where it ends."""
@@ -170,12 +190,20 @@ class Record:
                     size, _, base = slot(size)
                     assert end - first == size + base, "items of another size"
             elif kind in ("string", "binary"):
+                how, record = how
                 _, width, base = slots[how]
                 length = base + int.from_bytes(data[end : end + width], "little")
                 end += width + length
                 assert end <= len(data), "a string behind the end"
                 found = data[end - length : end]
-                found = found.decode() if kind == "string" and not (null is not None and bit(null)) else found.hex()
+                if null is not None and bit(null):
+                    return None
+                if record and found:
+                    assert found[0] in (1, 2, 4), "no row by itself"
+                    row, behind = record.row(record.alone(found[0]), found, 1)
+                    assert behind == len(found), "bytes behind a row by itself"
+                    return row
+                found = found.decode() if kind == "string" else found.hex()
             elif kind == "fixed":
                 at, width, _ = slots[how]
                 found = data[start + at : start + at + width].hex()

@@ -3,11 +3,14 @@
 mod common;
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, RecordBatch, StructArray};
+use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Field};
 use common::Random;
 use serde_json::{Map, Value, json};
@@ -93,6 +96,20 @@ fn is_comparable(field: &Field) -> bool {
     }
 }
 
+/// What the second reader prints of a file.
+fn second_reader(path: &Path, about: &str) -> Vec<Value> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/second_reader.py");
+    let done = Command::new("python3").arg(script).arg(path).output().unwrap();
+    assert!(done.status.success(), "{about}: {}", String::from_utf8_lossy(&done.stderr));
+    let found = String::from_utf8(done.stdout).unwrap();
+    found.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn structs(batch: &RecordBatch, nulls: Option<NullBuffer>) -> StructArray {
+    let (fields, rows) = (batch.schema().fields().clone(), batch.num_rows());
+    StructArray::try_new_with_length(fields, batch.columns().to_vec(), nulls, rows).unwrap()
+}
+
 #[test]
 fn a_reader_made_from_the_document_reads_the_same() {
     let folder = tempfile::tempdir().unwrap();
@@ -114,25 +131,10 @@ fn a_reader_made_from_the_document_reads_the_same() {
             let batch = common::batch(random, &schema, rows);
             writer.write(&batch).unwrap();
             writer.close().unwrap();
-            let batch = arrow_array::StructArray::try_new_with_length(
-                schema.fields().clone(),
-                batch.columns().to_vec(),
-                None,
-                rows,
-            );
-            let batch = batch.unwrap();
+            let batch = structs(&batch, None);
             expected.extend((0..rows).map(|row| value(&batch, row)));
         }
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/second_reader.py");
-        let done = Command::new("python3").arg(script).arg(&path).output().unwrap();
-        assert!(
-            done.status.success(),
-            "seed {seed}: {}\n{schema}",
-            String::from_utf8_lossy(&done.stderr)
-        );
-        let found = String::from_utf8(done.stdout).unwrap();
-        let mut found: Vec<Value> =
-            found.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let mut found = second_reader(&path, &format!("seed {seed}\n{schema}"));
         assert_eq!(found.len(), expected.len(), "seed {seed}");
         for (row, (found, expected)) in found.iter_mut().zip(&mut expected).enumerate() {
             for field in schema.fields() {
@@ -140,6 +142,38 @@ fn a_reader_made_from_the_document_reads_the_same() {
                     let name = field.name();
                     assert_eq!(found[name], expected[name], "seed {seed}, row {row}: {field}");
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reader_made_from_the_document_reads_rows_in_a_binary_field() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("test.rows");
+    for seed in 100..120 {
+        let random = &mut Random::new(seed);
+        let schema = common::schema(random);
+        let batch = common::batch(random, &schema, 30);
+        let nulls = common::nulls(random, &Field::new("", DataType::Null, true), 30);
+        let inputs = structs(&batch, nulls);
+        let inner = Schema::from_arrow(&schema).unwrap();
+        let rows: ArrayRef = Arc::new(inner.encode_structs(&inputs).unwrap());
+        let outer = Arc::new(arrow_schema::Schema::new(vec![inner.rows_field("input", true)]));
+        let batch = RecordBatch::try_new(outer.clone(), vec![rows]).unwrap();
+        let options = WriteOptions { codec: Codec::None, ..WriteOptions::default() };
+        let own = Schema::from_arrow(&outer).unwrap();
+        let mut writer = Writer::new(Vec::new(), &own, options).unwrap();
+        writer.write(&batch).unwrap();
+        std::fs::write(&path, writer.finish().unwrap()).unwrap();
+        let found = second_reader(&path, &format!("seed {seed}\n{schema}"));
+        assert_eq!(found.len(), 30);
+        for (row, found) in found.iter().enumerate() {
+            let (found, expected) = (&found["input"], value(&inputs, row));
+            assert_eq!(found.is_null(), inputs.is_null(row), "seed {seed}, row {row}");
+            for field in schema.fields().iter().filter(|field| is_comparable(field)) {
+                let name = field.name();
+                assert_eq!(found[name], expected[name], "seed {seed}, row {row}: {field}");
             }
         }
     }

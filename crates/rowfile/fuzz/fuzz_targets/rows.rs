@@ -1,4 +1,4 @@
-//! Any bytes as a row that was encoded alone.
+//! Any bytes as rows that were encoded alone.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

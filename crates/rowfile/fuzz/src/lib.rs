@@ -160,19 +160,27 @@ pub fn schema(bytes: &[u8]) {
     assert_eq!(reader.rows(), 0);
 }
 
-/// Any bytes as a row that was encoded alone: a schema's number, then the row.
+/// Any bytes as rows that were encoded alone: a schema's number, where to cut, then the rows.
+///
+/// Each row may be of another width of lengths, and there is a null between them.
 pub fn rows(bytes: &[u8]) {
-    let [schema, row @ ..] = bytes else { return };
+    let [schema, cut, rows @ ..] = bytes else { return };
     let schema = Schema::parse(SCHEMAS[usize::from(*schema) % SCHEMAS.len()]).expect("a schema");
     let arrow = Arc::new(schema.to_arrow(Strings::View));
     let plan = Plan::new(&schema, &arrow).expect("its own schema");
-    let row = BinaryArray::from(vec![Some(row), None]);
-    if let Ok(found) = plan.decode_rows(&row) {
-        found.to_data().validate_full().expect("arrays are sound");
-        let batch = RecordBatch::from(found.slice(0, 1));
-        let once = schema.encode_rows(&batch).expect("what was read is of the schema");
-        let again = plan.decode_rows(&once).expect("what was written is read");
-        let again = schema.encode_rows(&RecordBatch::from(again)).expect("the same again");
-        assert_eq!(once, again);
+    let (first, second) = rows.split_at(rows.len().min(usize::from(*cut)));
+    let taken = |row: &[u8]| plan.decode_rows(&BinaryArray::from(vec![row]), "fuzz").is_ok();
+    let rows = BinaryArray::from(vec![Some(first), None, Some(second)]);
+    match plan.decode_rows(&rows, "fuzz") {
+        Ok(found) => {
+            found.to_data().validate_full().expect("arrays are sound");
+            let once = schema.encode_structs(&found).expect("what was read is of the schema");
+            let again = plan.decode_rows(&once, "fuzz").expect("what was written is read");
+            assert_eq!(once, schema.encode_structs(&again).expect("the same again"));
+        }
+        Err(Error::Row { row: 0, .. }) => assert!(!taken(first)),
+        Err(Error::Row { row: 2, .. }) => assert!(!taken(second)),
+        Err(Error::Value { row, .. }) => assert!(!taken(if row == 0 { first } else { second })),
+        Err(error) => panic!("{error}"),
     }
 }

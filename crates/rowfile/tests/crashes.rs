@@ -1,0 +1,280 @@
+//! Disks that are full and processes that are killed, for real.
+//!
+//! A test that needs a process of its own starts itself again, with what that is to do in an
+//! environment variable. What is killed says how far it has come, so that nobody waits for a time.
+
+mod common;
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use common::Random;
+use tidemill_rowfile::{Codec, Error, ReadOptions, Reader, Schema, WriteOptions, Writer, salvage};
+
+/// The variable that says what the process is to do, and where.
+const CHILD: &str = "ROWFILE_CHILD";
+/// Rows that are written at a time.
+const ROWS: usize = 50;
+
+/// The rows from `first` on: numbers, and a text that follows from each.
+fn rows(first: usize, count: usize) -> RecordBatch {
+    let numbers = first..first + count;
+    let texts = numbers.clone().map(|number| format!("{number} ").repeat(number % 40));
+    let texts: ArrayRef = Arc::new(StringArray::from_iter_values(texts));
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(numbers.map(|n| n as i64)));
+    RecordBatch::try_from_iter([("n", numbers), ("text", texts)]).unwrap()
+}
+
+fn schema() -> Schema {
+    Schema::from_arrow(&rows(0, 0).schema()).unwrap()
+}
+
+fn options() -> WriteOptions {
+    WriteOptions { codec: Codec::None, block_bytes: 3000, ..WriteOptions::default() }
+}
+
+/// Asserts that a file has the rows from 0 on, and returns how many.
+fn assert_rows(reader: &Reader<impl tidemill_rowfile::ReadAt>) -> usize {
+    let strings = tidemill_rowfile::Strings::Small;
+    let options = ReadOptions { strings, ..ReadOptions::default() };
+    let mut found = 0;
+    for batch in reader.read(&options).unwrap() {
+        let batch = batch.unwrap();
+        assert_eq!(batch, rows(found, batch.num_rows()));
+        found += batch.num_rows();
+    }
+    assert_eq!(found as u64, reader.rows());
+    found
+}
+
+/// Asserts that a file is refused as cut off behind its last whole block, of which all rows are
+/// salvaged. Returns how many.
+fn assert_cut_off(path: &Path) -> usize {
+    let error = Reader::open(path).expect_err("a file without an end");
+    let Error::CutOff { end, blocks, rows: found, .. } = &error else { panic!("{error}") };
+    if *blocks > 0 {
+        let (last, offset) = end.block.unwrap();
+        assert_eq!(last + 1, *blocks);
+        let named = format!("the last whole block is block {last} at byte {offset}");
+        assert!(error.to_string().contains(&named), "{error}");
+    }
+    let Ok((saved, report)) = salvage(File::open(path).unwrap(), "test.rows", Vec::new()) else {
+        assert_eq!(*blocks, 0);
+        return 0;
+    };
+    assert_eq!((report.blocks, report.rows), (*blocks, *found));
+    assert_rows(&Reader::new(saved, "saved").unwrap())
+}
+
+/// This test again, in a process of its own.
+fn again(test: &str) -> [OsString; 4] {
+    let program = std::env::current_exe().unwrap();
+    [program.into(), "--exact".into(), test.into(), "--nocapture".into()]
+}
+
+/// Where this process is to do what the test is about, if it was started for that.
+fn child() -> Option<PathBuf> {
+    std::env::var_os(CHILD).map(Into::into)
+}
+
+#[test]
+fn the_device_that_is_always_full_is_an_error_that_says_so() {
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    match Writer::new(full, &schema(), options()) {
+        Err(Error::Io { error, .. }) => assert_eq!(error.kind(), ErrorKind::StorageFull),
+        other => panic!("{:?}", other.map(drop)),
+    }
+}
+
+/// Writes to a disk that has room for less, then appends to what was written before.
+fn fill(folder: &Path) {
+    let is_full = |error: &Error| {
+        let Error::Io { error, file } = error else { panic!("{error}") };
+        assert!(file.ends_with(".rows"), "{file}");
+        assert!(
+            matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::FileTooLarge),
+            "{error}"
+        );
+    };
+    let write_until_full = |mut writer: Writer<File>, mut first: usize| {
+        loop {
+            match writer.write(&rows(first, ROWS)) {
+                Ok(()) => first += ROWS,
+                Err(error) => {
+                    is_full(&error);
+                    break;
+                }
+            }
+            assert!(first < 1_000_000, "the disk is not full yet");
+        }
+        assert!(matches!(writer.write(&rows(first, ROWS)), Err(Error::Poisoned { .. })));
+        assert!(matches!(writer.close(), Err(Error::Poisoned { .. })));
+        first
+    };
+    let small = folder.join("small.rows");
+    let mut writer = Writer::create(&small, &schema(), options()).unwrap();
+    writer.write(&rows(0, ROWS)).unwrap();
+    writer.close().unwrap();
+
+    let large = folder.join("large.rows");
+    let given = write_until_full(Writer::create(&large, &schema(), options()).unwrap(), 0);
+    let kept = assert_cut_off(&large);
+    // Of the rows that were given last some may be there.
+    assert!(kept > 0 && kept < given + ROWS, "{kept} of {given}");
+    // Room for a few blocks more, which is not enough.
+    let length = std::fs::metadata(&large).unwrap().len();
+    File::options().write(true).open(&large).unwrap().set_len(length - 40_000).unwrap();
+
+    write_until_full(Writer::append(&small, 3000).unwrap(), ROWS);
+    let reader = Reader::open(&small).unwrap();
+    assert!(reader.unfinished_bytes() > 0);
+    assert_eq!(assert_rows(&reader), ROWS);
+    // What was given up goes, and makes room.
+    std::fs::remove_file(&large).unwrap();
+    let mut writer = Writer::append(&small, 3000).unwrap();
+    writer.write(&rows(ROWS, ROWS)).unwrap();
+    writer.close().unwrap();
+    let reader = Reader::open(&small).unwrap();
+    reader.verify().unwrap();
+    assert_eq!((assert_rows(&reader), reader.unfinished_bytes()), (2 * ROWS, 0));
+}
+
+#[test]
+fn a_disk_that_is_full_leaves_what_can_be_salvaged_and_the_old_end_of_what_was_there() {
+    if let Some(folder) = child() {
+        return fill(&folder);
+    }
+    let name = "a_disk_that_is_full_leaves_what_can_be_salvaged_and_the_old_end_of_what_was_there";
+    // A file system of its own, which nobody else sees and which goes with the process; and a
+    // limit of a file's size, where that is not allowed. The limit is in units of 512 bytes or of
+    // 1024.
+    let mount = "mount -t tmpfs -o size=300k tmpfs \"$ROWFILE_CHILD\"";
+    let is_mounted = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", mount])
+        .env(CHILD, tempfile::tempdir().unwrap().path())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    let limit = "trap '' XFSZ; ulimit -f 300; exec \"$@\"";
+    let mut ways = vec![vec!["sh", "-c", limit, "sh"]];
+    let mounted = format!("{mount} && exec \"$@\"");
+    if is_mounted {
+        ways.push(vec![
+            "unshare",
+            "--user",
+            "--map-root-user",
+            "--mount",
+            "sh",
+            "-c",
+            &mounted,
+            "sh",
+        ]);
+    }
+    for way in ways {
+        let folder = tempfile::tempdir().unwrap();
+        let done = Command::new(way[0])
+            .args(&way[1..])
+            .args(again(name))
+            .env(CHILD, folder.path())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&done.stdout).into_owned();
+        let error = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success() && said.contains("1 passed"), "{way:?}\n{said}\n{error}");
+    }
+}
+
+/// Starts the test again, kills it when it has said `lines` times that it has come further, and
+/// returns how far it had come.
+fn kill_after(test: &str, path: &Path, lines: usize) -> usize {
+    let program = again(test);
+    let mut child = Command::new(&program[0])
+        .args(&program[1..])
+        .env(CHILD, path)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut reached = 0;
+    for _ in 0..lines {
+        // The test's harness has lines of its own.
+        let line = said
+            .by_ref()
+            .map(Result::unwrap)
+            .find_map(|line| line.strip_prefix("rows ").map(|rows| rows.parse().unwrap()));
+        reached = line.expect("it goes on until it is killed");
+    }
+    child.kill().unwrap();
+    let status = child.wait().unwrap();
+    assert_eq!(status.signal(), Some(9), "{status}");
+    reached
+}
+
+fn say(rows: usize) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "\nrows {rows}").and_then(|()| out.flush()).unwrap();
+}
+
+#[test]
+fn a_writer_that_is_killed_leaves_a_file_that_is_refused_and_every_whole_block() {
+    let name = "a_writer_that_is_killed_leaves_a_file_that_is_refused_and_every_whole_block";
+    if let Some(path) = child() {
+        let mut writer = Writer::create(&path, &schema(), options()).unwrap();
+        for first in (0..).step_by(ROWS) {
+            writer.write(&rows(first, ROWS)).unwrap();
+            writer.flush().unwrap();
+            say(first + ROWS);
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let random = &mut Random::new(9);
+    for round in 0..25 {
+        let path = folder.path().join(format!("{round}.rows"));
+        let reached = kill_after(name, &path, 1 + random.below(60));
+        let kept = assert_cut_off(&path);
+        assert!(kept >= reached, "{kept} of {reached}");
+        assert!(matches!(Writer::append(&path, 3000), Err(Error::CutOff { .. })));
+    }
+}
+
+#[test]
+fn an_appender_that_is_killed_leaves_the_old_end_or_the_new() {
+    let name = "an_appender_that_is_killed_leaves_the_old_end_or_the_new";
+    if let Some(path) = child() {
+        let mut first = Reader::open(&path).unwrap().rows() as usize;
+        loop {
+            let mut writer = Writer::append(&path, 3000).unwrap();
+            for _ in 0..4 {
+                writer.write(&rows(first, ROWS)).unwrap();
+                first += ROWS;
+            }
+            writer.close().unwrap();
+            say(first);
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("test.rows");
+    let mut writer = Writer::create(&path, &schema(), options()).unwrap();
+    writer.write(&rows(0, 4 * ROWS)).unwrap();
+    writer.close().unwrap();
+    let random = &mut Random::new(10);
+    let mut unfinished = 0;
+    for _ in 0..25 {
+        let reached = kill_after(name, &path, 1 + random.below(5));
+        let reader = Reader::open(&path).unwrap();
+        reader.verify().unwrap();
+        unfinished += usize::from(reader.unfinished_bytes() > 0);
+        let found = assert_rows(&reader);
+        assert!(found >= reached && found % (4 * ROWS) == 0, "{found} of {reached}");
+        let (saved, report) = salvage(File::open(&path).unwrap(), "test.rows", Vec::new()).unwrap();
+        assert!(report.rows >= found as u64);
+        assert_rows(&Reader::new(saved, "saved").unwrap());
+    }
+    assert!(unfinished > 0, "it was never killed in the middle of an append");
+}
