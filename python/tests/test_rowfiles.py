@@ -131,9 +131,11 @@ def a_field(rng, name, depth):
         said = {"struct": fields}
     if rng.random() < 0.5:
         return {"name": name, "type": said}, make
-    return {"name": name, "type": said, "nullable": True}, lambda rng: (
-        None if rng.random() < 0.3 else make(rng)
-    )
+    return {
+        "name": name,
+        "type": said,
+        "nullable": True,
+    }, lambda rng: None if rng.random() < 0.3 else make(rng)
 
 
 def a_row(rng, count, depth=2):
@@ -196,7 +198,10 @@ def test_arrow_types_come_back_as_a_readers_schema_has_them(tmp_path):
     )
     path = write(tmp_path / "a.rowfile", table)
     wanted = pa.schema(
-        [field.with_type(pa.string()) if field.name == "category" else field for field in table.schema]
+        [
+            field.with_type(pa.string()) if field.name == "category" else field
+            for field in table.schema
+        ]
     )
     read = tm.read_rowfile(path, schema=wanted).to_arrow()
     assert read.schema == wanted
@@ -416,7 +421,15 @@ MISFITS = [
     ({"list": {"name": "item", "type": "int8"}}, [1, None]),
     ({"list": {"name": "item", "type": "string"}}, "abc"),
     ({"list": {"name": "item", "type": "int8"}}, {1, 2}),
-    ({"map": {"key": {"name": "key", "type": "string"}, "value": {"name": "value", "type": "int8"}}}, {1: 1}),
+    (
+        {
+            "map": {
+                "key": {"name": "key", "type": "string"},
+                "value": {"name": "value", "type": "int8"},
+            }
+        },
+        {1: 1},
+    ),
     ({"struct": [{"name": "a", "type": "int8"}]}, {"a": 1, "b": 2}),
     ({"struct": [{"name": "a", "type": "int8"}]}, {}),
     ({"struct": [{"name": "a", "type": "int8"}]}, 7),
@@ -449,7 +462,7 @@ def test_a_value_that_does_not_fit_is_refused_by_row_and_field_and_the_others_st
 def test_rows_are_named_that_are_none(tmp_path):
     path = tmp_path / "a.rowfile"
     with tm.RowFileWriter(path, IDS) as writer:
-        with pytest.raises(tm.UsageError, match="unknown field `ID`; did you mean `id`?"):
+        with pytest.raises(tm.UsageError, match=r"unknown field `ID`; did you mean `id`\?"):
             writer.write({"ID": 1})
         with pytest.raises(tm.UsageError, match="row 0: expected a dict or an instance"):
             writer.write([7])
@@ -634,7 +647,9 @@ def test_a_file_that_was_cut_off_is_refused_or_read_up_to_its_last_whole_block(t
             continue
         blocks = sum(end <= length for end in ends)
         assert "was cut off" in str(raised.value)
-        assert f"recover=True reads the {blocks} whole blocks" in str(raised.value)
+        assert "recover=True reads " in str(raised.value) and f"{blocks} whole block" in str(
+            raised.value
+        )
         result = tm.read_rowfile(path, recover=True)
         assert result.to_pylist() == [{"id": number} for number in range(10 * blocks)]
         assert not result.coverage["complete"]
@@ -718,7 +733,7 @@ def test_every_conflict_of_two_schemas_is_listed(tmp_path):
     for column in ("id", "user", "required"):
         assert f"column `{column}`: " in said
     assert "column `ms`" not in said
-    with pytest.raises(tm.UsageError, match="unknown column `usr`; did you mean `user`?"):
+    with pytest.raises(tm.UsageError, match=r"unknown column `usr`; did you mean `user`\?"):
         tm.read_rowfile(path, columns=["usr"])
     with pytest.raises(tm.UsageError, match="must be a list"):
         tm.read_rowfile(path, columns="id")
@@ -745,8 +760,10 @@ def test_files_of_two_shapes_are_one_table_under_one_schema(tmp_path):
     assert tm.read_rowfile(paths, schema=schema).to_pylist() == wanted
     assert tm.read_rowfile(str(tmp_path / "*.rowfile"), schema=schema).to_pylist() == wanted
     assert tm.read_rowfile(tmp_path, schema=schema).to_pylist() == wanted
-    with pytest.raises(tm.UsageError, match="2.rowfile.*\n.*column `input`") as raised:
-        tm.read_rowfile(paths, schema=pa.schema([pa.field("input", nested.schema.field(0).type, False)]))
+    with pytest.raises(tm.UsageError, match=r"2\.rowfile.*\n.*column `input`") as raised:
+        tm.read_rowfile(
+            paths, schema=pa.schema([pa.field("input", nested.schema.field(0).type, False)])
+        )
     assert "no such field" in str(raised.value)
 
 
@@ -875,7 +892,7 @@ def test_statistics_hold_what_is_in_each_block(seed, tmp_path):
             here = [value for value in found if value is not None]
             assert all(known["min"] <= value <= known["max"] for value in here), column
     assert file.statistics("colour") is None
-    with pytest.raises(tm.UsageError, match="unknown column `user.aged`; did you mean `user.age`?"):
+    with pytest.raises(tm.UsageError, match=r"unknown column `user\.aged`; did you mean"):
         file.statistics("user.aged")
 
 
@@ -926,9 +943,10 @@ def test_an_interrupt_ends_reading_and_writing():
 
         attempt(endless)
         print(list(folder.iterdir()))
-        with tm.RowFileWriter(folder / "b.rowfile", schema, compression="none", block_bytes=1000) as writer:
+        path = folder / "b.rowfile"
+        with tm.RowFileWriter(path, schema, compression="none", block_bytes=1000) as writer:
             writer.write({"id": n * n * n} for n in range(100_000))
-        data = (folder / "b.rowfile").read_bytes()
+        data = path.read_bytes()
         print(len(data) > 100_000)
         attempt(lambda: tm.read_rowfile(Stuck(data), recover=True))
         attempt(lambda: tm.read_rowfile(Stuck(data)).to_pylist())
@@ -1007,3 +1025,18 @@ def test_a_files_looks(tmp_path):
     assert str(file).startswith(f"{path}: RowFile(3 rows") and str(file).endswith(" B")
     assert "<table>" in result._repr_html_()
     assert result.coverage["complete"] is True and result.coverage["salvaged"] == []
+
+
+def test_queries_and_jobs_recover_too(tmp_path):
+    path = blocks_of_ten(tmp_path / "a.rowfile", 3)
+    path.write_bytes(path.read_bytes()[:-70])
+    sql = f"SELECT count(*) AS n FROM '{path}'"
+    with pytest.raises(tm.CorruptFileError, match="recover=True"):
+        tm.query(sql)
+    result = tm.query(sql, recover=True)
+    assert result.to_pylist() == [{"n": 30}]
+    assert not result.coverage["complete"] and len(result.coverage["salvaged"]) == 1
+    assert len(tm.head(path, recover=True).to_pylist()) == 10
+    assert tm.schema(path, recover=True).names == ["id"]
+    job = tm.Job(source={"url": path, "recover": True}, tables={"n": "count()"})
+    assert job.run().to_pylist() == [{"n": 30}]

@@ -112,8 +112,8 @@ class RowFile:
         -------
         Batch or None
             The columns ``min`` (no value is smaller), ``max`` (no value is larger; both null
-            where nothing is known) and ``nulls`` (how many values are null). ``None`` for a column without
-            an order, and if the writer kept none.
+            where nothing is known) and ``nulls`` (how many values are null). ``None`` for a column
+            without an order, and if the writer kept none.
 
         Raises
         ------
@@ -224,17 +224,18 @@ def read_rowfile(
         What to read the rows as, by the names of its fields: fields that only the file has are
         skipped, ones that only the schema has take their default or null, and types widen. A
         dataclass stands for its fields (their defaults are the defaults, and `rows` gives its
-        instances); a dict is a schema as the header of a file has it. In a ``pyarrow.Schema``
-        a field's metadata say more: ``rowfile.aliases``, ``rowfile.default`` (both JSON) and others;
-        see :doc:`/rowfile`. Default: that of the first file.
+        instances); a dict is a schema as the header of a file has it. In a ``pyarrow.Schema`` a
+        field's metadata say more: ``rowfile.aliases`` and ``rowfile.default``, both JSON; see
+        ``docs/rowfile.md``. Default: that of the first file.
     recover : bool, optional
-        Whether to read every whole block of a file that is damaged or was cut off. What was
-        left out is said by `Result.coverage`, which is not complete then. Default: such a file is an error.
+        Whether to read every whole block of a file that is damaged or was cut off. What was left
+        out is said by `Result.coverage`, which is not complete then. Default: such a file is an
+        error.
     blocks : sequence of int, optional
         The blocks wanted of the one file, the first being 0.
     byte_range : tuple of int, optional
-        Only blocks of the one file that begin in these bytes: ``(start, end)``. Ranges that follow one
-        another read every row once.
+        Only blocks of the one file that begin in these bytes: ``(start, end)``. Ranges that follow
+        one another read every row once.
     batch_rows : int, optional
         Rows of a batch at most.
     storage_options : mapping, optional
@@ -310,7 +311,7 @@ def _file(file: Path | IO[bytes]) -> tuple[str, object | None]:
         return name if isinstance(name, str) else f"<{type(file).__name__}>", file
     raise UsageError(
         f"a {type(file).__name__} is no file to read\n"
-        "hint: give a path, a URL, a file opened with \"rb\", or several of these"
+        'hint: give a path, a URL, a file opened with "rb", or several of these'
     )
 
 
@@ -336,8 +337,8 @@ class RowFileWriter:
     metadata : dict of str, optional
         What the header says besides.
     append : bool, optional
-        Whether to add to the file if there is one. Readers see what is added when the writer is closed, and
-        nothing of it before. One writer at a time may append.
+        Whether to add to the file if there is one. Readers see what is added when the writer is
+        closed, and nothing of it before. One writer at a time may append.
     overwrite : bool, optional
         Whether to replace the file if there is one.
     block_bytes : int, optional
@@ -432,8 +433,8 @@ class RowFileWriter:
         ----------
         rows : object
             Arrow data: a batch, a table, a reader, a result, a data frame of Polars or pandas
-            (without its index). Or one row: a ``dict``, or an instance of a dataclass. Or an iterable of any of
-            these.
+            (without its index). Or one row: a ``dict``, or an instance of a dataclass. Or an
+            iterable of any of these.
 
         Raises
         ------
@@ -468,7 +469,7 @@ class RowFileWriter:
         else:
             raise UsageError(
                 f"a {type(rows).__name__} is no rows\n"
-                "hint: write Arrow data, a dict, an instance of a dataclass, or an iterable of these"
+                "hint: write Arrow data, a dict, a dataclass's instance, or an iterable of these"
             )
 
     def _write_rows(
@@ -534,9 +535,7 @@ class RowFileWriter:
 
 def _is_arrow(value: object) -> bool:
     kind = type(value)
-    return any(
-        hasattr(kind, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "iloc")
-    )
+    return any(hasattr(kind, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "iloc"))
 
 
 def _arrow(value: object) -> object:

@@ -66,9 +66,10 @@ def given(schema: object) -> str | object:
         return json.dumps(dict(schema))
     if hasattr(schema, "__arrow_c_schema__"):
         return schema
+    kind = type(schema).__name__
     raise UsageError(
-        f"`schema` must be a schema of Arrow's, a dataclass or a dict, not {type(schema).__name__}\n"
-        "hint: schema=pyarrow.schema([(\"id\", pyarrow.int64())])"
+        f"`schema` must be a schema of Arrow's, a dataclass or a dict, not {kind}\n"
+        'hint: schema=pyarrow.schema([("id", pyarrow.int64())])'
     )
 
 
@@ -97,9 +98,10 @@ def _field(
     made |= _type(hints[field.name], place, (*within, kind), said.get("type"))
     if said.get("aliases"):
         made["aliases"] = list(said["aliases"])
-    default = field.default
-    if field.default_factory in (list, dict, tuple):
-        default = field.default_factory()  # type: ignore[misc]  # pyright: ignore
+    default: Any = field.default
+    factory: Any = field.default_factory
+    if factory in (list, dict, tuple):
+        default = factory()
     if default is not dataclasses.MISSING:
         made["default"] = _default(default, made["type"], place)
     if said.get("doc"):
@@ -191,7 +193,9 @@ def _default(value: Any, kind: Json, place: str) -> Json:
     if isinstance(value, int | str) or (isinstance(value, float) and value - value == 0):
         return value
     if isinstance(value, datetime.datetime):
-        return _ticks(value.replace(tzinfo=None) - (value.utcoffset() or _EPOCH - _EPOCH) - _EPOCH, kind)
+        return _ticks(
+            value.replace(tzinfo=None) - (value.utcoffset() or _EPOCH - _EPOCH) - _EPOCH, kind
+        )
     if isinstance(value, datetime.date):
         return (value - _EPOCH.date()).days
     if isinstance(value, datetime.time):
@@ -234,9 +238,9 @@ def maker(kind: type) -> _Make:
     given = {field.name for field in dataclasses.fields(kind) if field.init}
 
     def make(row: dict[str, Any]) -> Any:
-        for name, make in inner.items():
+        for name, made in inner.items():
             if row.get(name) is not None:
-                row[name] = make(row[name])
+                row[name] = made(row[name])
         return kind(**{name: value for name, value in row.items() if name in given})
 
     return make
@@ -255,19 +259,21 @@ def _maker(hint: Any) -> _Make | None:
         item = _maker(arguments[0])
         return None if item is None else lambda items: [item(each) for each in items]
     if origin is tuple and arguments:
-        one = _maker(arguments[0]) or (lambda each: each)
+        one = _maker(arguments[0]) or _same
         return lambda items: tuple(one(each) for each in items)
     if origin in _MAPPINGS and arguments:
-        key = _maker(arguments[0]) or (lambda each: each)
-        value = _maker(arguments[1])
-        if value is None and _maker(arguments[0]) is None:
+        key, value = _maker(arguments[0]) or _same, _maker(arguments[1]) or _same
+        if key is _same and value is _same:
             return None
-        made = value or (lambda each: each)
-        return lambda pairs: {key(name): made(each) for name, each in pairs.items()}
+        return lambda pairs: {key(name): value(each) for name, each in pairs.items()}
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         symbols = _symbols(hint)
         return lambda symbol: symbols[symbol]
     return maker(hint) if is_dataclass(hint) else None
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def _unless_none(make: _Make) -> _Make:

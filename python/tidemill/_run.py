@@ -29,6 +29,7 @@ def query(
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
+    recover: bool = False,
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -54,6 +55,7 @@ def query(
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
+    recover: bool = False,
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -85,6 +87,7 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
+    recover: bool = False,
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -126,6 +129,9 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     layouts : str, optional
         Whether the files may have different columns: ``union`` (the default: they are unified by
         name) or ``same`` (only the first file is looked at beforehand).
+    recover : bool, optional
+        Whether to read every whole block of a rowfile that is damaged or was cut off; the coverage
+        is not complete then, and says what was left out. Default: such a file is an error.
     null : str or sequence of str
         Strings that mean null, besides the empty field.
     header : bool, optional
@@ -209,6 +215,7 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         source_format=source_format,
         schema=schema,
         layouts=layouts,
+        recover=recover,
         null=null,
         header=header,
         delimiter=delimiter,
@@ -305,6 +312,7 @@ def read_text(
         source_format=format,
         schema=schema,
         layouts=layouts,
+        recover=False,
         null=null,
         header=header,
         delimiter=delimiter,
@@ -329,6 +337,7 @@ def head(
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
+    recover: bool = False,
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -350,7 +359,7 @@ def head(
         A file, a URL, a pattern, a folder or ``-`` (standard input).
     rows : int
         How many at most.
-    layouts : str, optional
+    layouts, recover : optional
         As in `query`.
     source_format, schema, null, header, delimiter, quote, escape, comment, strict : optional
         As in `query`.
@@ -375,6 +384,7 @@ def head(
         source_format=source_format,
         schema=schema,
         layouts=layouts,
+        recover=recover,
         null=null,
         header=header,
         delimiter=delimiter,
@@ -397,6 +407,7 @@ def schema(
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
+    recover: bool = False,
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -415,7 +426,7 @@ def schema(
     ----------
     url : path or str
         A file, a URL, a pattern, a folder or ``-`` (standard input).
-    layouts : str, optional
+    layouts, recover : optional
         As in `query`.
     source_format, schema, null, header, delimiter, quote, escape, comment, strict : optional
         As in `query`.
@@ -442,6 +453,7 @@ def schema(
         source_format=source_format,
         schema=schema,
         layouts=layouts,
+        recover=recover,
         null=null,
         header=header,
         delimiter=delimiter,
@@ -464,6 +476,7 @@ def explain(
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
+    recover: bool = False,
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -503,6 +516,7 @@ def explain(
         source_format=source_format,
         schema=schema,
         layouts=layouts,
+        recover=recover,
         null=null,
         header=header,
         delimiter=delimiter,

@@ -27,9 +27,9 @@ use crate::job::Limits;
 use crate::jobs::{About, Ending, Recorder};
 use crate::memory;
 use crate::query::{Merge, Plan, Query, Results, Settings};
+use crate::rowfiles::Rowfiles;
 use crate::sink::{Sink, SinkSpec, Written};
 use crate::source::MaxBad;
-use crate::source::rowfiles::Rowfiles;
 
 /// How long a cancelled run may take to end by itself before its owner lets go of it.
 pub const GRACE: Duration = Duration::from_millis(500);

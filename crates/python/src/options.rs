@@ -21,6 +21,7 @@ pub struct SourceOptions {
     /// The columns of a schema that was found before, instead of their text.
     columns: Option<Py<RawSchema>>,
     layouts: Option<String>,
+    recover: bool,
     null: Vec<String>,
     header: Option<bool>,
     delimiter: Option<u8>,
@@ -66,6 +67,7 @@ impl SourceOptions {
             layouts: self.layouts.as_deref().map(str::parse).transpose()?,
             exec: program(self.source_exec)?,
             storage_options: storage(&self.storage_options)?,
+            recover: self.recover,
             given: None,
         })
     }

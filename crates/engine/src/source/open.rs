@@ -63,6 +63,12 @@ pub(super) fn open(
     }
     let dialect = spec.options.dialect(format)?;
     check_layouts(spec, format)?;
+    if spec.recover && format != Format::Rowfile {
+        return Err(Error::usage_hint(
+            format!("option `recover` has no meaning for format `{format}`"),
+            "it belongs to rowfile; elsewhere --max-bad skips malformed records",
+        ));
+    }
     let mut key_fields = listing::key_fields(&found);
     // What a schema says of the folders' columns is not said of the files'.
     let mut own = spec.clone();
@@ -105,6 +111,7 @@ pub(super) fn open(
                 lines: Mutex::default(),
                 metadata: std::sync::OnceLock::new(),
                 chunked: std::sync::OnceLock::new(),
+                recover: spec.recover,
                 cancel: cancel.clone(),
             })
         })
@@ -130,6 +137,7 @@ fn open_given(spec: &SourceSpec, given: &Arc<Given>, cancel: &Cancel) -> Result<
         lines: Mutex::default(),
         metadata: std::sync::OnceLock::new(),
         chunked: std::sync::OnceLock::new(),
+        recover: spec.recover,
         cancel: cancel.clone(),
     });
     let files = vec![file];
@@ -191,6 +199,7 @@ fn open_stdin(
         lines: Mutex::default(),
         metadata: std::sync::OnceLock::new(),
         chunked: std::sync::OnceLock::new(),
+        recover: spec.recover,
         cancel: cancel.clone(),
     });
     let files = vec![file];

@@ -13,4 +13,5 @@ mod partials;
 mod quoted;
 mod routes;
 mod row_order;
+mod rowfiles;
 mod text;

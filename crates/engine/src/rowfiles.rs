@@ -5,34 +5,22 @@
 //! Blocks are dealt to threads in turn, and what they become is handed over in the order of the
 //! rows: so many blocks are in memory as there are threads, three times over.
 
-use std::fs::File;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
-use parking_lot::Mutex;
 use tidemill_rowfile as rowfile;
 use tidemill_rowfile::ReadAt;
 
-use super::batches::{Stored, from_rowfile};
-use super::compression::Compression;
-use super::input::{Access, OpenFile, Watch};
-use super::listing::{self, Found};
-use super::{Format, Place, SourceFile, SourceSpec};
 use crate::cancel::Cancel;
 use crate::coverage::{self, Amount, Coverage, RowAmount, Salvaged};
 use crate::error::{Error, Result, caught};
 use crate::progress::Progress;
 use crate::remote::StorageOptions;
-
-/// Of more files than this none is kept open between two reads.
-const OPEN_MAX: usize = 64;
-
-/// Bytes that a rowfile is read from.
-pub type Bytes = Arc<dyn ReadAt>;
+use crate::source::from_rowfile;
+use crate::source::stored::{self, Bytes};
 
 /// What is read.
 pub enum Input {
@@ -115,19 +103,6 @@ impl ReadAt for Watched {
     }
 }
 
-/// A file that is opened for each read.
-struct Reopened(PathBuf);
-
-impl ReadAt for Reopened {
-    fn len(&self) -> std::io::Result<u64> {
-        Ok(std::fs::metadata(&self.0)?.len())
-    }
-
-    fn read_at(&self, offset: u64, into: &mut [u8]) -> std::io::Result<()> {
-        ReadAt::read_at(&File::open(&self.0)?, offset, into)
-    }
-}
-
 impl Rowfiles {
     /// Finds the files, and reads their headers and footers; with `recover`, all of their bytes.
     ///
@@ -140,17 +115,8 @@ impl Rowfiles {
             match input {
                 Input::Given(name, bytes) => found.push((name.clone(), Arc::clone(bytes))),
                 Input::Url(url) => {
-                    let spec = SourceSpec {
-                        url: url.clone(),
-                        format: Some(Format::Rowfile),
-                        storage_options: request.storage_options.clone(),
-                        ..SourceSpec::default()
-                    };
-                    let listed = listing::list(&spec, cancel)?;
-                    let is_many = found.len() + listed.len() > OPEN_MAX;
-                    for file in listed {
-                        found.push(stored(file, is_many, cancel)?);
-                    }
+                    let others = request.inputs.len();
+                    found.extend(stored::list(url, &request.storage_options, others, cancel)?);
                 }
             }
         }
@@ -343,7 +309,8 @@ impl Rowfiles {
     fn salvaged(&self, tasks: &[Task], failed: &[(usize, String)]) -> Vec<Salvaged> {
         let of = |(index, file): (usize, &Rowfile)| {
             let failed = failed.iter().filter(|(task, _)| tasks[*task].file == index);
-            salvaged(&file.name, &file.reader, failed.map(|(task, why)| (tasks[*task].block, why)))
+            let failed = failed.map(|(task, why)| (tasks[*task].block, why));
+            stored::salvaged(&file.name, &file.reader, failed)
         };
         self.files.iter().enumerate().filter_map(of).collect()
     }
@@ -352,34 +319,6 @@ impl Rowfiles {
 /// A rowfile's fault as the engine's error.
 pub fn error(error: rowfile::Error, path: &str) -> Error {
     from_rowfile(error, path)
-}
-
-/// What was left out of a file, of which these blocks were whole and could not be decoded; none if
-/// nothing was.
-pub(crate) fn salvaged<'a, S: ReadAt>(
-    name: &str,
-    reader: &rowfile::Reader<S>,
-    failed: impl Iterator<Item = (usize, &'a String)>,
-) -> Option<Salvaged> {
-    let blocks = reader.blocks();
-    let mut damages: Vec<(u64, String)> = reader.damages().to_vec();
-    let (mut whole, mut bytes) = (blocks.len() as u64, reader.skipped_bytes());
-    for (block, reason) in failed {
-        let Some(block) = blocks.get(block) else { continue };
-        whole -= 1;
-        bytes += u64::from(block.bytes);
-        damages.push((block.offset, reason.clone()));
-    }
-    damages.sort_by_key(|(offset, _)| *offset);
-    let (offset, reason) = damages.first()?.clone();
-    Some(Salvaged {
-        path: name.to_owned(),
-        blocks: whole,
-        bytes_left_out: bytes,
-        places: damages.len() as u64,
-        offset,
-        reason,
-    })
 }
 
 /// A block to read.
@@ -415,7 +354,7 @@ fn whole_block(
 }
 
 /// Whether it is the file's bytes that are wrong, and not what is wanted of them.
-pub(crate) fn is_damage(error: &rowfile::Error) -> bool {
+fn is_damage(error: &rowfile::Error) -> bool {
     matches!(error, rowfile::Error::Damaged { .. })
 }
 
@@ -448,39 +387,4 @@ fn blocks(reader: &rowfile::Reader<Watched>, name: &str, request: &Request) -> R
         )));
     }
     Ok(blocks.iter().copied().filter(is_wanted).collect())
-}
-
-/// The bytes of a file that was found. What is on this machine may be appended to meanwhile: its
-/// old end is read then.
-fn stored(found: Found, is_many: bool, cancel: &Cancel) -> Result<(String, Bytes)> {
-    let name = found.shown.to_string();
-    if let Place::Local(path) = &found.place {
-        let bytes: Bytes = match is_many {
-            true => Arc::new(Reopened(path.clone())),
-            false => Arc::new(File::open(path).map_err(|error| Error::io("read", &name, error))?),
-        };
-        return Ok((name, bytes));
-    }
-    let file = SourceFile {
-        place: found.place,
-        shown: found.shown,
-        identity: found.identity,
-        compression: Compression::None,
-        program: None,
-        keys: Vec::new(),
-        index: 0,
-        lines: Mutex::default(),
-        metadata: std::sync::OnceLock::new(),
-        chunked: std::sync::OnceLock::new(),
-        cancel: cancel.clone(),
-    };
-    if file.is_stream() {
-        return Err(Error::usage_hint(
-            format!("`{name}` cannot be read as a rowfile: its server has no ranges"),
-            "a rowfile is read from its end; fetch the file first and read it from disk",
-        ));
-    }
-    let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
-    let open = OpenFile::open(&file, Access::Random, &watch)?;
-    Ok((name, Arc::new(Stored::Open(open))))
 }
