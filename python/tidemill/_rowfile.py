@@ -357,17 +357,16 @@ class RowFileWriter:
     --------
     Dataclasses, whose types say what the columns are:
 
-    >>> import dataclasses, datetime, pathlib, tempfile, tidemill as tm
+    >>> import dataclasses, pathlib, tempfile, tidemill as tm
     >>> @dataclasses.dataclass
     ... class Visit:
     ...     user: str
-    ...     day: datetime.date
     ...     pages: list[str]
     ...     seconds: float | None = None
     >>> path = pathlib.Path(tempfile.mkdtemp(), "visits.rowfile")
     >>> with tm.RowFileWriter(path) as writer:
-    ...     writer.write(Visit("ann", datetime.date(2026, 11, 1), ["/", "/buy"], 12.5))
-    ...     writer.write([Visit("bob", datetime.date(2026, 11, 2), [])])
+    ...     writer.write(Visit("ann", ["/", "/buy"], 12.5))
+    ...     writer.write([Visit("bob", [])])
     >>> tm.query(f"SELECT user, seconds FROM '{path}'").to_pylist()
     [{'user': 'ann', 'seconds': 12.5}, {'user': 'bob', 'seconds': None}]
 
