@@ -12,6 +12,7 @@ Results go without copying into whatever speaks Arrow:
 [{'one': 1, 'letter': 'a'}]
 """
 
+from tidemill._convert import Checked, Salvaged, check, check_schema, convert, salvage
 from tidemill._coverage import Coverage
 from tidemill._errors import (
     BadRecordError,
@@ -46,6 +47,7 @@ __all__ = [
     "BadRecordError",
     "Batch",
     "Batches",
+    "Checked",
     "CorruptFileError",
     "Coverage",
     "Explain",
@@ -58,6 +60,7 @@ __all__ = [
     "OutOfRangeError",
     "OutputExistsError",
     "Result",
+    "Salvaged",
     "RowFile",
     "RowFileBlock",
     "RowFileResult",
@@ -68,6 +71,9 @@ __all__ = [
     "UsageError",
     "Written",
     "__version__",
+    "check",
+    "check_schema",
+    "convert",
     "explain",
     "head",
     "jobs",
@@ -77,5 +83,6 @@ __all__ = [
     "read_text",
     "register_format",
     "run",
+    "salvage",
     "schema",
 ]

@@ -18,6 +18,7 @@ class SourceOptions(TypedDict):
     source_format: str | None
     schema: str | None
     layouts: str | None
+    promote: list[str]
     recover: bool
     columns: RawSchema | None
     null: list[str]
@@ -79,6 +80,7 @@ class Reading(Limits, total=False):
     source_format: str | None
     schema: str | Mapping[str, str] | Schema | None
     layouts: str | None
+    promote: str | Sequence[str]
     recover: bool
     null: str | Sequence[str]
     header: bool | None
@@ -125,6 +127,7 @@ def source(
     source_format: str | None,
     schema: str | Mapping[str, str] | Schema | None,
     layouts: str | None,
+    promote: str | Sequence[str],
     recover: bool,
     null: str | Sequence[str],
     header: bool | None,
@@ -148,6 +151,7 @@ def source(
         "source_format": source_format,
         "schema": schema,
         "layouts": layouts,
+        "promote": _words(promote),
         "recover": recover,
         "columns": columns,
         "null": [null] if isinstance(null, str) else list(null),

@@ -29,6 +29,7 @@ def query(
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
+    promote: str | Sequence[str] = (),
     recover: bool = False,
     null: str | Sequence[str] = (),
     header: bool | None = None,
@@ -55,6 +56,7 @@ def query(
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
+    promote: str | Sequence[str] = (),
     recover: bool = False,
     null: str | Sequence[str] = (),
     header: bool | None = None,
@@ -87,6 +89,7 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
+    promote: str | Sequence[str] = (),
     recover: bool = False,
     null: str | Sequence[str] = (),
     header: bool | None = None,
@@ -129,6 +132,9 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     layouts : str, optional
         Whether the files may have different columns: ``union`` (the default: they are unified by
         name) or ``same`` (only the first file is looked at beforehand).
+    promote : str or sequence of str, optional
+        Columns whose records' fields become columns: of a struct, or of JSON in a string;
+        ``"input=in_"`` puts ``in_`` before their names.
     recover : bool, optional
         Whether to read every whole block of a rowfile that is damaged or was cut off; the coverage
         is not complete then, and says what was left out. Default: such a file is an error.
@@ -215,6 +221,7 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         source_format=source_format,
         schema=schema,
         layouts=layouts,
+        promote=promote,
         recover=recover,
         null=null,
         header=header,
@@ -250,6 +257,7 @@ def read_text(
     format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
+    promote: str | Sequence[str] = (),
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -285,6 +293,8 @@ def read_text(
         the suffix does not tell.
     layouts : str, optional
         As in `query`.
+    promote : str or sequence of str, optional
+        As in `query`.
     schema, null, header, delimiter, quote, escape, comment, strict, mismatch, framing : optional
         As in `query`.
     source_exec : str or sequence of str, optional
@@ -312,6 +322,7 @@ def read_text(
         source_format=format,
         schema=schema,
         layouts=layouts,
+        promote=promote,
         recover=False,
         null=null,
         header=header,
@@ -337,6 +348,7 @@ def head(
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
+    promote: str | Sequence[str] = (),
     recover: bool = False,
     null: str | Sequence[str] = (),
     header: bool | None = None,
@@ -361,6 +373,8 @@ def head(
         How many at most.
     layouts, recover : optional
         As in `query`.
+    promote : str or sequence of str, optional
+        As in `query`.
     source_format, schema, null, header, delimiter, quote, escape, comment, strict : optional
         As in `query`.
     mismatch, framing, source_exec, storage_options, progress : optional
@@ -384,6 +398,7 @@ def head(
         source_format=source_format,
         schema=schema,
         layouts=layouts,
+        promote=promote,
         recover=recover,
         null=null,
         header=header,
@@ -407,6 +422,7 @@ def schema(
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
+    promote: str | Sequence[str] = (),
     recover: bool = False,
     null: str | Sequence[str] = (),
     header: bool | None = None,
@@ -427,6 +443,8 @@ def schema(
     url : path or str
         A file, a URL, a pattern, a folder or ``-`` (standard input).
     layouts, recover : optional
+        As in `query`.
+    promote : str or sequence of str, optional
         As in `query`.
     source_format, schema, null, header, delimiter, quote, escape, comment, strict : optional
         As in `query`.
@@ -453,6 +471,7 @@ def schema(
         source_format=source_format,
         schema=schema,
         layouts=layouts,
+        promote=promote,
         recover=recover,
         null=null,
         header=header,
@@ -476,6 +495,7 @@ def explain(
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
+    promote: str | Sequence[str] = (),
     recover: bool = False,
     null: str | Sequence[str] = (),
     header: bool | None = None,
@@ -516,6 +536,7 @@ def explain(
         source_format=source_format,
         schema=schema,
         layouts=layouts,
+        promote=promote,
         recover=recover,
         null=null,
         header=header,

@@ -33,6 +33,8 @@ pub struct SourceOptions {
     strict: Option<bool>,
     mismatch: Option<String>,
     framing: Option<String>,
+    /// Columns whose records' fields are columns.
+    promote: Vec<String>,
     /// A program's words; none for no program.
     source_exec: Vec<String>,
     storage_options: Vec<(String, String)>,
@@ -43,6 +45,7 @@ impl SourceOptions {
     pub fn spec(self, url: String) -> tidemill_engine::Result<SourceSpec> {
         Ok(SourceSpec {
             url,
+            more: Vec::new(),
             format: self.source_format.as_deref().map(str::parse).transpose()?,
             options: TextOptions {
                 header: self.header,
@@ -65,6 +68,11 @@ impl SourceOptions {
                 (None, None) => None,
             },
             layouts: self.layouts.as_deref().map(str::parse).transpose()?,
+            promote: self
+                .promote
+                .iter()
+                .map(|text| text.parse())
+                .collect::<tidemill_engine::Result<_>>()?,
             exec: program(self.source_exec)?,
             storage_options: storage(&self.storage_options)?,
             recover: self.recover,

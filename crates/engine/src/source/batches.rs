@@ -111,7 +111,7 @@ pub(super) fn look(file: &SourceFile, format: Format) -> Result<Chunked> {
             Ok(Chunked { schema, chunks: Vec::new(), rowfile: None })
         }
         _ => {
-            let reader = look_at_rowfile(file)?;
+            let reader = open_rowfile_of(file)?;
             let schema = Arc::new(reader.schema().to_arrow(rowfile::Strings::default()));
             let chunks = reader.blocks().iter();
             let chunks = chunks.map(|block| (u64::from(block.rows), u64::from(block.bytes)));
@@ -202,7 +202,14 @@ pub(super) fn plain(field: &FieldRef) -> FieldRef {
         },
         other => other.clone(),
     };
-    Arc::new(Field::new(field.name(), data_type, true))
+    let plain = Field::new(field.name(), data_type, true);
+    // Of what a field says, this is what its bytes cannot be read without.
+    Arc::new(match field.metadata().get(rowfile::keys::ROWS) {
+        Some(schema) => {
+            plain.with_metadata([(rowfile::keys::ROWS.to_owned(), schema.clone())].into())
+        }
+        None => plain,
+    })
 }
 
 /// Reads the wanted columns of a piece.
@@ -244,7 +251,7 @@ impl BatchReader {
         let batches = match (&file.place, format) {
             (Place::Given(given), _) => given_batches(given, chunks, file)?,
             (_, Format::Registered(registered)) => registered_batches(registered, piece, &names)?,
-            _ => rowfile_batches(file, chunked, chunks, names.clone(), options, &watch)?,
+            _ => rowfile_batches(file, chunked, chunks, &columns, options, &watch)?,
         };
         let fields: Vec<FieldRef> = columns.iter().map(|column| column.field.clone()).collect();
         Ok(Self {
@@ -363,7 +370,7 @@ fn rowfile_batches(
     file: &SourceFile,
     chunked: &Chunked,
     chunks: Vec<usize>,
-    names: Vec<String>,
+    columns: &[WantedColumn],
     options: &ReadOptions,
     watch: &Watch,
 ) -> Result<Sized> {
@@ -374,8 +381,13 @@ fn rowfile_batches(
     };
     let bytes: u64 = chunks.iter().map(|index| chunked.chunks[*index].1).sum();
     let rows: u64 = chunks.iter().map(|index| chunked.chunks[*index].0).sum();
+    let own = |column: &WantedColumn| {
+        let own = chunked.schema.fields().get(column.place)?;
+        Some(narrowed(own, column.field.data_type()))
+    };
+    let fields: Vec<FieldRef> = columns.iter().filter_map(own).collect();
     let wanted = rowfile::ReadOptions {
-        columns: Some(names),
+        schema: Some(Arc::new(Schema::new(fields))),
         blocks: Some(chunks),
         batch_rows: options.batch_rows,
         ..rowfile::ReadOptions::default()
@@ -387,6 +399,24 @@ fn rowfile_batches(
         let share = u128::from(bytes) * batch.num_rows() as u128 / u128::from(rows.max(1));
         Ok((batch, u64::try_from(share).unwrap_or(u64::MAX)))
     })))
+}
+
+/// A file's field with only those parts that are wanted of it.
+fn narrowed(own: &FieldRef, wanted: &DataType) -> FieldRef {
+    let (DataType::Struct(fields), DataType::Struct(parts)) = (own.data_type(), wanted) else {
+        return Arc::clone(own);
+    };
+    let kept: Vec<FieldRef> = fields
+        .iter()
+        .filter_map(|field| {
+            let (_, part) = parts.find(field.name())?;
+            Some(narrowed(field, part.data_type()))
+        })
+        .collect();
+    if kept.is_empty() {
+        return Arc::clone(own);
+    }
+    Arc::new(own.as_ref().clone().with_data_type(DataType::Struct(kept.into())))
 }
 
 /// A rowfile's bytes, wherever they are.
@@ -419,16 +449,17 @@ impl rowfile::ReadAt for Stored {
     }
 }
 
+/// A rowfile that is opened for each read.
+pub(super) fn open_rowfile_of(file: &SourceFile) -> Result<rowfile::Reader<Stored>> {
+    open_rowfile(Stored::Closed(Box::new(file.twin())), file)
+}
+
 fn open_rowfile(stored: Stored, file: &SourceFile) -> Result<rowfile::Reader<Stored>> {
     let reader = match file.recover {
         true => rowfile::Reader::salvaging(stored, file.shown()),
         false => rowfile::Reader::new(stored, file.shown()),
     };
     reader.map_err(|error| from_rowfile(error, file.shown()))
-}
-
-fn look_at_rowfile(file: &SourceFile) -> Result<rowfile::Reader<Stored>> {
-    open_rowfile(Stored::Closed(Box::new(file.twin())), file)
 }
 
 /// What was left out of a file, if it is not whole.
@@ -450,7 +481,7 @@ impl BlockStatistics {
         match (&chunked.rowfile, &file.place) {
             (Some(reader), _) => Some(Self(reader.clone())),
             (None, Place::Given(_)) => None,
-            (None, _) => look_at_rowfile(file).ok().map(Self),
+            (None, _) => open_rowfile_of(file).ok().map(Self),
         }
     }
 

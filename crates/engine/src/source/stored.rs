@@ -7,7 +7,6 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use tidemill_rowfile as rowfile;
 use tidemill_rowfile::ReadAt;
 
@@ -15,7 +14,8 @@ use super::batches::Stored;
 use super::compression::Compression;
 use super::input::{Access, OpenFile, Watch};
 use super::listing::{self, Found};
-use super::{Format, Place, SourceFile, SourceSpec};
+use super::open::source_file;
+use super::{Format, Place, SourceSpec};
 use crate::cancel::Cancel;
 use crate::coverage::Salvaged;
 use crate::error::{Error, Result};
@@ -98,20 +98,7 @@ fn stored(found: Found, is_many: bool, cancel: &Cancel) -> Result<(String, Bytes
         };
         return Ok((name, bytes));
     }
-    let file = SourceFile {
-        place: found.place,
-        shown: found.shown,
-        identity: found.identity,
-        compression: Compression::None,
-        program: None,
-        keys: Vec::new(),
-        index: 0,
-        lines: Mutex::default(),
-        metadata: std::sync::OnceLock::new(),
-        chunked: std::sync::OnceLock::new(),
-        recover: false,
-        cancel: cancel.clone(),
-    };
+    let file = source_file(found, 0, Compression::None, &SourceSpec::default(), cancel);
     if file.is_stream() {
         return Err(Error::usage_hint(
             format!("`{name}` cannot be read as a rowfile: its server has no ranges"),

@@ -17,8 +17,8 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule};
 use tidemill_engine::job::Limits;
-use tidemill_engine::running::{Running, prepare};
 use tidemill_engine::rowfiles::{self, Input, Request, Rowfiles};
+use tidemill_engine::running::{Running, prepare};
 use tidemill_engine::{Cancel, Error, suggest};
 use tidemill_rowfile::{self as rowfile, Field, Schema, Strings, Type};
 
