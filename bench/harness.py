@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib.util
 import json
 import os
 import platform
@@ -69,6 +70,14 @@ class Settings:
 
 
 # ------------------------------------------------------------------ programs
+
+
+def load(name: str):
+    """A benchmark's `bench.py`."""
+    spec = importlib.util.spec_from_file_location(f"bench_{name}", BENCH / name / "bench.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def tidemill_binaries(settings: Settings) -> dict[str, Path]:
@@ -165,6 +174,23 @@ def limits_program(settings: Settings) -> Path | None:
             raise Failure(f"`{source.relative_to(ROOT)}` does not compile (see above)")
         partial.rename(program)
     return program
+
+
+def cargo_program(folder: Path, name: str, what: str) -> Path:
+    """The program `peers` of a Cargo workspace of its own, built for this machine."""
+    target = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").absolute() / name
+    say(f"building {what} (some minutes the first time) ...")
+    # In its folder, for the sake of its `.cargo/config.toml`. Not `--locked`: a dependency that
+    # the measured crate gains is added to the lock file, in which the peers stay where they are.
+    command = ["cargo", "build", "--release", "--target-dir", target]
+    environment = {name: value for name, value in os.environ.items() if name != "RUSTFLAGS"}
+    try:
+        done = subprocess.run([str(word) for word in command], cwd=folder, env=environment)
+    except OSError as error:
+        raise Failure(f"no `cargo`: {what} cannot be built") from error
+    if done.returncode != 0:
+        raise Failure(f"`{folder.relative_to(ROOT)}` does not compile (see above)")
+    return target / "release" / "peers"
 
 
 # ------------------------------------------------------------------- machine
@@ -318,6 +344,8 @@ class Engine:
     output: Path | None = None
     ours: bool = False
     limit: bool = False
+    # Its own form of the case's input, if it has one.
+    input: Path | None = None
 
 
 @dataclasses.dataclass
@@ -383,7 +411,7 @@ def warm(path: Path) -> None:
 
 def run_checked(case: Case, name: str, settings: Settings) -> Run:
     engine = case.engines[name]
-    warm(case.input)
+    warm(engine.input or case.input)
     if engine.output:
         engine.output.unlink(missing_ok=True)
     run = measure(engine.command, settings)

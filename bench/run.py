@@ -5,7 +5,6 @@ See bench/README.md for what is measured and how to read the tables.
 """
 
 import argparse
-import importlib.util
 import os
 import shlex
 import signal
@@ -79,13 +78,6 @@ def also(values: list[str]) -> dict[str, Path]:
     return binaries
 
 
-def load(name: str):
-    spec = importlib.util.spec_from_file_location(f"bench_{name}", BENCH / name / "bench.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     args = arguments()
@@ -113,7 +105,7 @@ def main() -> int:
             say(f"warning: the machine is busy (load {load_before}): these figures will not compare")
         report.print(f"`{command}`\n{harness.machine_line(report.content['machine'])}")
     for name in args.benchmarks or BENCHMARKS:
-        load(name).run(settings, report)
+        harness.load(name).run(settings, report)
     if measuring:
         steal = report.content["machine"].get("steal_s")
         if steal:

@@ -56,23 +56,6 @@ def samples() -> Path:
     return Path(os.environ.get("TIDEMILL_LOGS") or ROOT.parent / "shared" / "data" / "logs")
 
 
-def build() -> Path:
-    """The program with the parsers, built for this machine."""
-    target = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").absolute() / "bench-text"
-    say("building the parsers (three minutes the first time) ...")
-    # In its folder, for the sake of its `.cargo/config.toml`. Not `--locked`: a dependency that
-    # `crates/text` gains is added to the lock file, in which the peers stay where they are.
-    command = ["cargo", "build", "--release", "--target-dir", target]
-    environment = {name: value for name, value in os.environ.items() if name != "RUSTFLAGS"}
-    try:
-        done = subprocess.run([str(w) for w in command], cwd=HERE / "peers", env=environment)
-    except OSError as error:
-        raise Failure("no `cargo`: the parsers cannot be built") from error
-    if done.returncode != 0:
-        raise Failure("`bench/text/peers` does not compile (see above)")
-    return target / "release" / "peers"
-
-
 def prepare(settings: Settings, program: Path) -> Path:
     """Makes the data that is missing, of what can be made. Returns its folder."""
     size = max(1_000_000, min(BYTES, BYTES * settings.rows // FULL_ROWS))
@@ -334,7 +317,7 @@ def run(settings: Settings, report: Report) -> None:
         return
     binaries = {} if settings.prepare_only else harness.tidemill_binaries(settings)
     harness.peers_python()
-    program = build()
+    program = harness.cargo_program(HERE / "peers", "bench-text", "the parsers")
     folder = prepare(settings, program)
     if settings.prepare_only:
         return

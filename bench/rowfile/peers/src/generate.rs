@@ -12,7 +12,7 @@ use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 
 use crate::Result;
 
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -23,7 +23,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, end: usize) -> usize {
+    pub fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
 
@@ -183,17 +183,12 @@ fn input() -> Fields {
 }
 
 /// `rows` events in batches.
-pub fn batches(rows: usize, batch_rows: usize) -> Result<Vec<RecordBatch>> {
-    let random = &mut Random(0x7469_6465_6d69_6c6c);
+pub fn batches(rows: usize, batch_rows: usize) -> impl Iterator<Item = Result<RecordBatch>> {
+    let mut random = Random(0x7469_6465_6d69_6c6c);
     let mut micros = 1_793_577_600_000_000;
-    let mut all = Vec::new();
-    let mut left = rows;
-    while left > 0 {
-        let count = left.min(batch_rows);
-        all.push(batch(random, &mut micros, count)?);
-        left -= count;
-    }
-    Ok(all)
+    (0..rows)
+        .step_by(batch_rows)
+        .map(move |first| batch(&mut random, &mut micros, batch_rows.min(rows - first)))
 }
 
 fn batch(random: &mut Random, micros: &mut i64, rows: usize) -> Result<RecordBatch> {

@@ -1,18 +1,31 @@
-//! Formats for rows, side by side in memory.
+//! Formats for rows, side by side.
 //!
 //! ```text
-//! peers generate wide ROWS FILE                       write events as an Arrow IPC file
-//! peers measure ROUNDS FILE CODEC FORMAT,FORMAT...    encode, decode all, decode 3 columns
+//! peers generate wide ROWS FILE         write events as an Arrow IPC file
+//! peers promotion ROWS FOLDER           write events with their input in four shapes
+//! peers strings ROUNDS                  encode and decode columns of strings
+//! peers serve FILE COLUMN,COLUMN,...    do what standard input asks for
 //! ```
 //!
-//! `measure` reads the batches of an Arrow IPC file into memory and hands them to each format in
-//! turn, once unmeasured, when what comes back is compared value by value, and then ROUNDS
-//! times. One JSON object per line: `{"format", "codec", "round", "step", "rows", "bytes", "work_s",
-//! "cpu_s"}`, in which `bytes` is the size of the encoded file, or `{"format", "failed"}`.
+//! `serve` reads the batches of an Arrow IPC file into memory and answers each line of standard
+//! input with one JSON object. A line is `STEP FORMAT CODEC PATH`, in which PATH is `-` for
+//! memory:
+//!
+//! - `check`: encode and decode, all and the named columns, and compare every value; `{}`
+//! - `encode`: to memory, or to PATH and on to the disk;
+//!   `{"rows", "bytes", "work_s", "cpu_s"}`, in which `bytes` is the encoded size
+//! - `decode`, `few`: what `encode` wrote last, all columns or the named ones; the same.
+//!
+//! What goes wrong is `{"failed"}`.
 
 mod formats;
 mod generate;
+mod promotion;
+mod strings;
 
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -20,13 +33,22 @@ use std::time::Instant;
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
-use serde_json::json;
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::formats::{Rows, Source, Wanted};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Rows of a batch, for formats that want to know.
 const BATCH_ROWS: usize = 8192;
+
+/// Rows of a batch that is generated.
+const GENERATED_ROWS: usize = 1024;
+
+/// Bytes of a buffer between a format and a file.
+const BUFFER_BYTES: usize = 1 << 20;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -42,99 +64,126 @@ fn main() -> ExitCode {
 fn run(args: &[&str]) -> Result<()> {
     match args {
         ["generate", "wide", rows, file] => {
-            let batches = generate::batches(rows.parse()?, 1024)?;
-            let file = std::fs::File::create(file)?;
+            let file = File::create(file)?;
             let mut writer = arrow_ipc::writer::FileWriter::try_new(file, &generate::schema())?;
-            for batch in &batches {
-                writer.write(batch)?;
+            for batch in generate::batches(rows.parse()?, GENERATED_ROWS) {
+                writer.write(&batch?)?;
             }
             Ok(writer.finish()?)
         }
-        ["measure", rounds, file, codec, names] => {
-            let names: Vec<&str> = names.split(',').collect();
-            measure(rounds.parse()?, Path::new(file), codec, &names)
+        ["promotion", rows, folder] => promotion::write(rows.parse()?, Path::new(folder)),
+        ["strings", rounds] => strings::measure(rounds.parse()?),
+        ["serve", file, columns] => serve(Path::new(file), columns),
+        _ => {
+            Err("usage: peers generate wide ROWS FILE | promotion ROWS FOLDER | strings ROUNDS | \
+                  serve FILE COLUMNS"
+                .into())
         }
-        _ => Err("usage: peers generate wide ROWS FILE | \
-                  peers measure ROUNDS FILE CODEC FORMATS"
-            .into()),
     }
 }
 
-fn measure(rounds: usize, path: &Path, codec: &str, names: &[&str]) -> Result<()> {
-    let file =
-        std::fs::File::open(path).map_err(|error| format!("`{}`: {error}", path.display()))?;
+fn serve(path: &Path, columns: &str) -> Result<()> {
+    let file = File::open(path).map_err(|error| format!("`{}`: {error}", path.display()))?;
     let reader = arrow_ipc::reader::FileReader::try_new(file, None)?;
     let schema = reader.schema();
     let batches: Vec<RecordBatch> = reader.collect::<Result<_, _>>()?;
-    let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
-    // The first, a middle one and the last column but one.
-    let last = schema.fields().len() - 2;
-    let few = [0, last / 2, last];
-    let mut names: Vec<&str> = names.to_vec();
-    // The memory that is written to is there before: page faults are not the formats' doing.
-    let mut spare: std::collections::HashMap<&str, Vec<u8>> = std::collections::HashMap::new();
-    for round in 0..=rounds {
-        names.retain(|name| {
-            let done = (|| -> Result<bool> {
-                let Some(format) = formats::format(name, codec)? else { return Ok(false) };
-                let mut out = spare.remove(name).unwrap_or_default();
-                out.clear();
-                let clock = Clock::start();
-                let bytes = format.encode(&schema, &batches, out)?;
-                let encode = clock.stop();
-                let mut found = Vec::new();
-                let clock = Clock::start();
-                let mut count = 0;
-                format.decode(&schema, &bytes, None, &mut |batch| {
-                    count += batch.num_rows();
-                    if round == 0 {
-                        found.push(batch);
-                    }
-                })?;
-                let decode = clock.stop();
-                let mut found_few = Vec::new();
-                let clock = Clock::start();
-                format.decode(&schema, &bytes, Some(&few), &mut |batch| {
-                    if round == 0 {
-                        found_few.push(batch);
-                    }
-                })?;
-                let decode_few = clock.stop();
-                if round == 0 {
-                    if *name != "copy" {
-                        compare(&schema, &batches, &found, None)?;
-                        compare(&schema, &batches, &found_few, Some(&few))?;
-                    }
-                    spare.insert(name, bytes);
-                    return Ok(true);
-                }
-                if count != rows && *name != "copy" {
-                    return Err(format!("{count} rows, expected {rows}").into());
-                }
-                for (step, (work_s, cpu_s)) in
-                    [("encode", encode), ("decode", decode), ("decode-few", decode_few)]
-                {
-                    println!(
-                        "{}",
-                        json!({
-                            "format": name, "codec": codec, "round": round, "step": step,
-                            "rows": rows, "bytes": bytes.len(), "work_s": work_s, "cpu_s": cpu_s,
-                        })
-                    );
-                }
-                spare.insert(name, bytes);
-                Ok(true)
-            })();
-            if let Err(error) = &done {
-                println!(
-                    "{}",
-                    json!({"format": name, "codec": codec, "failed": error.to_string()})
-                );
+    let few = columns.split(',').map(|name| schema.index_of(name)).collect::<Result<_, _>>()?;
+    let mut server = Server { rows: Rows { schema, batches }, few, encoded: HashMap::new() };
+    let mut out = std::io::stdout().lock();
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        let words: Vec<&str> = line.splitn(4, ' ').collect();
+        let answer = match words[..] {
+            [step, format, codec, "-"] => server.answer(step, format, codec, None),
+            [step, format, codec, path] => {
+                server.answer(step, format, codec, Some(Path::new(path)))
             }
-            done.unwrap_or(false)
-        });
+            _ => Err(format!("`{line}` is no request").into()),
+        };
+        let answer = answer.unwrap_or_else(|error| json!({"failed": error.to_string()}));
+        writeln!(out, "{answer}")?;
+        out.flush()?;
     }
     Ok(())
+}
+
+struct Server {
+    rows: Rows,
+    /// The positions of the columns that `few` decodes.
+    few: Vec<usize>,
+    /// What was encoded in memory, by format and codec.
+    encoded: HashMap<String, Bytes>,
+}
+
+impl Server {
+    fn answer(
+        &mut self,
+        step: &str,
+        name: &str,
+        codec: &str,
+        path: Option<&Path>,
+    ) -> Result<Value> {
+        let key = format!("{name} {codec}");
+        let format = formats::format(name, codec)?;
+        if step == "encode" || step == "check" {
+            // The memory that is written to is there before: page faults are not the formats' doing.
+            let mut bytes = Vec::from(self.encoded.remove(&key).unwrap_or_default());
+            bytes.clear();
+            let clock = Clock::start();
+            match path {
+                Some(path) => {
+                    let mut file = BufWriter::with_capacity(BUFFER_BYTES, File::create(path)?);
+                    format.encode(&self.rows, &mut file)?;
+                    file.into_inner()?.sync_all()?;
+                }
+                None => format.encode(&self.rows, &mut bytes)?,
+            }
+            let answer = clock.answer(self.rows.count());
+            self.encoded.insert(key.clone(), bytes.into());
+            if step == "encode" {
+                return self.with_bytes(answer, &key, path);
+            }
+        }
+        let source = match path {
+            Some(path) => Source::File(path),
+            None => Source::Memory(self.encoded.get(&key).ok_or("nothing has been encoded")?),
+        };
+        let schema = &self.rows.schema;
+        if step == "check" {
+            for columns in [None, Some(&self.few[..])] {
+                let found = format
+                    .decode(&Wanted { schema, columns }, source)?
+                    .collect::<Result<Vec<_>>>()?;
+                if name != "copy" {
+                    compare(schema, &self.rows.batches, &found, columns)?;
+                }
+            }
+            return Ok(json!({}));
+        }
+        let columns = match step {
+            "decode" => None,
+            "few" => Some(&self.few[..]),
+            _ => return Err(format!("no step `{step}`").into()),
+        };
+        let clock = Clock::start();
+        let mut count = 0;
+        for batch in format.decode(&Wanted { schema, columns }, source)? {
+            count += batch?.num_rows();
+        }
+        let answer = clock.answer(self.rows.count());
+        if count != self.rows.count() && name != "copy" {
+            return Err(format!("{count} rows, expected {}", self.rows.count()).into());
+        }
+        self.with_bytes(answer, &key, path)
+    }
+
+    fn with_bytes(&self, mut answer: Value, key: &str, path: Option<&Path>) -> Result<Value> {
+        answer["bytes"] = match path {
+            Some(path) => path.metadata()?.len().into(),
+            None => self.encoded.get(key).map_or(0, Bytes::len).into(),
+        };
+        Ok(answer)
+    }
 }
 
 /// Whether what came back is what went in, whichever layout strings have.
@@ -171,8 +220,14 @@ impl Clock {
         Self { wall: Instant::now(), cpu_s: cpu_s() }
     }
 
-    fn stop(&self) -> (f64, f64) {
-        (self.wall.elapsed().as_secs_f64(), cpu_s() - self.cpu_s)
+    fn answer(&self, rows: usize) -> Value {
+        let (work_s, cpu_s) = (self.wall.elapsed().as_secs_f64(), cpu_s() - self.cpu_s);
+        json!({"rows": rows, "work_s": work_s, "cpu_s": cpu_s})
+    }
+
+    /// Nanoseconds of processor time for each of so many.
+    fn ns(&self, count: usize) -> f64 {
+        1e9 * (cpu_s() - self.cpu_s) / count as f64
     }
 }
 
