@@ -12,6 +12,7 @@ Results go without copying into whatever speaks Arrow:
 [{'one': 1, 'letter': 'a'}]
 """
 
+from tidemill._convert import Checked, Salvaged, check, check_schema, convert, salvage
 from tidemill._coverage import Coverage
 from tidemill._errors import (
     BadRecordError,
@@ -39,6 +40,7 @@ __all__ = [
     "BadRecordError",
     "Batch",
     "Batches",
+    "Checked",
     "CorruptFileError",
     "Coverage",
     "Explain",
@@ -51,12 +53,16 @@ __all__ = [
     "OutOfRangeError",
     "OutputExistsError",
     "Result",
+    "Salvaged",
     "Schema",
     "SourceSchema",
     "TidemillError",
     "UsageError",
     "Written",
     "__version__",
+    "check",
+    "check_schema",
+    "convert",
     "explain",
     "head",
     "jobs",
@@ -65,5 +71,6 @@ __all__ = [
     "read_text",
     "register_format",
     "run",
+    "salvage",
     "schema",
 ]

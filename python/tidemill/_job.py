@@ -41,11 +41,12 @@ class _NeedsUrl(TypedDict):
 class SourceSection(TypedDict, total=False):
     """``[source]``: what a job reads; a ``url``, an ``exec``, or both."""
 
-    url: str | os.PathLike[str] | None
+    url: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None
     name: str | None
     format: str | None
     schema: str | None
     layouts: str | None
+    promote: str | Sequence[str] | None
     exec: str | Sequence[str] | None
     options: TextOptions | None
     storage_options: Mapping[str, object] | None
@@ -87,8 +88,8 @@ class Job:
     name : str, optional
         What people call it.
     source : mapping or sequence of mappings, optional
-        ``url``, and ``name``, ``format``, ``schema``, ``layouts``, ``exec`` (a list),
-        ``options`` (a mapping: ``header``, ``delimiter``, ``null``, …) and
+        ``url`` (one, or a list), and ``name``, ``format``, ``schema``, ``layouts``, ``promote``
+        and ``exec`` (lists), ``options`` (a mapping: ``header``, ``delimiter``, ``null``, …) and
         ``storage_options``. Each of several needs a ``name``.
     map : mapping, optional
         ``sql``. Default: every row of the only source as it is.
@@ -122,7 +123,7 @@ class Job:
     >>> tm.Job(source={"url": "hits.csv", "fromat": "csv"})
     Traceback (most recent call last):
     tidemill._errors.UsageError: job: unknown key `fromat` in `[source]`; did you mean `format`?
-    keys: name, url, format, schema, layouts, exec, options, storage_options
+    keys: name, url, format, schema, layouts, promote, exec, options, storage_options
     """
 
     def __init__(

@@ -18,6 +18,7 @@ class SourceOptions(TypedDict):
     source_format: str | None
     schema: str | None
     layouts: str | None
+    promote: list[str]
     columns: RawSchema | None
     null: list[str]
     header: bool | None
@@ -78,6 +79,7 @@ class Reading(Limits, total=False):
     source_format: str | None
     schema: str | Mapping[str, str] | Schema | None
     layouts: str | None
+    promote: str | Sequence[str]
     null: str | Sequence[str]
     header: bool | None
     delimiter: str | None
@@ -123,6 +125,7 @@ def source(
     source_format: str | None,
     schema: str | Mapping[str, str] | Schema | None,
     layouts: str | None,
+    promote: str | Sequence[str],
     null: str | Sequence[str],
     header: bool | None,
     delimiter: str | None,
@@ -145,6 +148,7 @@ def source(
         "source_format": source_format,
         "schema": schema,
         "layouts": layouts,
+        "promote": _words(promote),
         "columns": columns,
         "null": [null] if isinstance(null, str) else list(null),
         "header": header,

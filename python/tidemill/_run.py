@@ -29,6 +29,7 @@ def query(
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
+    promote: str | Sequence[str] = (),
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -54,6 +55,7 @@ def query(
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
+    promote: str | Sequence[str] = (),
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -85,6 +87,7 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
+    promote: str | Sequence[str] = (),
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -126,6 +129,9 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     layouts : str, optional
         Whether the files may have different columns: ``union`` (the default: they are unified by
         name) or ``same`` (only the first file is looked at beforehand).
+    promote : str or sequence of str, optional
+        Columns whose records' fields become columns: of a struct, or of JSON in a string;
+        ``"input=in_"`` puts ``in_`` before their names.
     null : str or sequence of str
         Strings that mean null, besides the empty field.
     header : bool, optional
@@ -209,6 +215,7 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         source_format=source_format,
         schema=schema,
         layouts=layouts,
+        promote=promote,
         null=null,
         header=header,
         delimiter=delimiter,
@@ -243,6 +250,7 @@ def read_text(
     format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
+    promote: str | Sequence[str] = (),
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -278,6 +286,8 @@ def read_text(
         the suffix does not tell.
     layouts : str, optional
         As in `query`.
+    promote : str or sequence of str, optional
+        As in `query`.
     schema, null, header, delimiter, quote, escape, comment, strict, mismatch, framing : optional
         As in `query`.
     source_exec : str or sequence of str, optional
@@ -305,6 +315,7 @@ def read_text(
         source_format=format,
         schema=schema,
         layouts=layouts,
+        promote=promote,
         null=null,
         header=header,
         delimiter=delimiter,
@@ -329,6 +340,7 @@ def head(
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
+    promote: str | Sequence[str] = (),
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -351,6 +363,8 @@ def head(
     rows : int
         How many at most.
     layouts : str, optional
+        As in `query`.
+    promote : str or sequence of str, optional
         As in `query`.
     source_format, schema, null, header, delimiter, quote, escape, comment, strict : optional
         As in `query`.
@@ -375,6 +389,7 @@ def head(
         source_format=source_format,
         schema=schema,
         layouts=layouts,
+        promote=promote,
         null=null,
         header=header,
         delimiter=delimiter,
@@ -397,6 +412,7 @@ def schema(
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
+    promote: str | Sequence[str] = (),
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -416,6 +432,8 @@ def schema(
     url : path or str
         A file, a URL, a pattern, a folder or ``-`` (standard input).
     layouts : str, optional
+        As in `query`.
+    promote : str or sequence of str, optional
         As in `query`.
     source_format, schema, null, header, delimiter, quote, escape, comment, strict : optional
         As in `query`.
@@ -442,6 +460,7 @@ def schema(
         source_format=source_format,
         schema=schema,
         layouts=layouts,
+        promote=promote,
         null=null,
         header=header,
         delimiter=delimiter,
@@ -464,6 +483,7 @@ def explain(
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
+    promote: str | Sequence[str] = (),
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -503,6 +523,7 @@ def explain(
         source_format=source_format,
         schema=schema,
         layouts=layouts,
+        promote=promote,
         null=null,
         header=header,
         delimiter=delimiter,

@@ -121,6 +121,22 @@ def merge(
 def merge_partial(
     partials: list[str], out: str, overwrite: bool, limits: LimitOptions
 ) -> RawWritten: ...
+def convert(
+    urls: list[str],
+    select: str | None,
+    condition: str | None,
+    skip_existing: bool,
+    source: SourceOptions,
+    sink: SinkOptions,
+    limits: LimitOptions,
+) -> tuple[RawWritten, int]: ...
+def check(urls: list[str], storage_options: list[tuple[str, str]]) -> list[str]: ...
+def salvage(
+    url: str, out: str, overwrite: bool, storage_options: list[tuple[str, str]]
+) -> str: ...
+def check_schema(
+    old: str, new: str, old_options: SourceOptions, new_options: SourceOptions
+) -> list[tuple[str, str]]: ...
 def schema(url: str, source: SourceOptions) -> RawSource: ...
 def explain_query(
     sql: str, source: SourceOptions, limits: LimitOptions, objects: list[NamedObject]

@@ -43,6 +43,8 @@ pub enum Verb {
     Query(QueryArgs),
     Run(RunArgs),
     Merge(MergeArgs),
+    Convert(ConvertArgs),
+    Check(CheckArgs),
     Schema(SchemaArgs),
     Head(HeadArgs),
     Jobs(JobsArgs),
@@ -135,19 +137,108 @@ pub struct MergeArgs {
     pub limits: LimitArgs,
 }
 
+/// Converts files from one format to another, record by record.
+///
+/// With a file as OUT all inputs are one table, whose rows are written in their order; columns in
+/// braces make a file per value. With a folder as OUT, which ends with `/` or exists, each input
+/// is written to a file of its own. Formats are told from the suffixes.
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "tidemill convert [OPTIONS] <IN>... <OUT>",
+    after_help = "\
+Examples:
+  tidemill convert flights.csv flights.rowfile --null NA
+  tidemill convert 'logs/*.json.zst' logs.parquet --where 'status >= 500'
+  tidemill convert events.rowfile small.csv --select 'day, user_id, length(url) AS n'
+  tidemill convert logs/ archive/ --format rowfile --skip-existing"
+)]
+pub struct ConvertArgs {
+    /// Files, patterns, folders, or `-`; and the file or folder to write, or `-`, last
+    #[arg(value_names = ["IN", "OUT"], num_args = 2.., required = true)]
+    pub files: Vec<String>,
+    /// Columns and expressions to write, as SQL has them behind SELECT [default: all columns]
+    #[arg(long, value_name = "LIST")]
+    pub select: Option<String>,
+    /// Which records to write, as SQL has it behind WHERE [default: all]
+    #[arg(long = "where", value_name = "CONDITION")]
+    pub condition: Option<String>,
+    /// Leave inputs whose output exists in the folder, as after a conversion that was stopped
+    #[arg(long, conflicts_with = "overwrite")]
+    pub skip_existing: bool,
+    #[command(flatten)]
+    pub source: SourceArgs,
+    #[command(flatten)]
+    pub sink: ConvertSinkArgs,
+    #[command(flatten)]
+    pub limits: LimitArgs,
+}
+
+/// How a conversion's output is written.
+#[derive(Debug, Args, Default)]
+#[command(next_help_heading = "Writing")]
+pub struct ConvertSinkArgs {
+    /// text, csv, tsv, json, parquet, arrow or rowfile [default: the file's suffix]
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<String>,
+    /// Replace existing files of the names that are written
+    #[arg(long)]
+    pub overwrite: bool,
+    /// The most files that a name with columns may stand for [default: 10000]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub max_files: Option<usize>,
+    /// A program that each file's bytes go through once they are in the format (repeatable: the
+    /// program, then each of its arguments)
+    #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
+    pub sink_exec: Vec<String>,
+}
+
+/// Checks that rowfiles are whole: reads every byte, looks at every checksum.
+///
+/// The exit status is 1 if one is damaged. With --salvage the whole blocks of a damaged file are
+/// written to a new one, and the exit status is 3 if that is not all of it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tidemill check events/*.rowfile
+  tidemill check broken.rowfile --salvage kept.rowfile")]
+pub struct CheckArgs {
+    /// Files, patterns, folders
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<String>,
+    /// Write every whole block of the file to a new one
+    #[arg(long, value_name = "OUT")]
+    pub salvage: Option<PathBuf>,
+    /// Replace an existing file of that name
+    #[arg(long, requires = "salvage")]
+    pub overwrite: bool,
+    /// How to show what was found
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Plain,
+    #[command(flatten)]
+    pub storage: StorageArgs,
+}
+
 /// Shows the columns of files and their types, as --schema takes them.
+///
+/// With --check: whether a reader with the schema of NEW reads the data of OLD (exit status 0), or
+/// not and why (1). Both are data of any format, or schemas of rowfiles (.schema.json).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   tidemill schema flights.csv --null NA
-  tidemill schema 'logs/*.json.zst' --format json")]
+  tidemill schema 'logs/*.json.zst' --format json
+  tidemill schema events.rowfile --format rowfile > events.schema.json
+  tidemill schema --check events.schema.json new.rowfile")]
 pub struct SchemaArgs {
     /// Files, patterns, folders, or `-`
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<String>,
-    /// How to show them
+    /// Tell whether the second file's schema reads the first one's data
+    #[arg(long)]
+    pub check: bool,
+    /// How to show them; rowfile: as a rowfile's schema, which --check takes
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: Plain,
+    pub format: SchemaForm,
     #[command(flatten)]
     pub source: SourceArgs,
 }
@@ -319,6 +410,10 @@ pub struct SourceArgs {
     /// the first file is looked at beforehand [default: union]
     #[arg(long, value_name = "union|same")]
     pub layouts: Option<String>,
+    /// Make the fields of a column's records columns of their own: of a STRUCT, or of JSON in a
+    /// string; COLUMN=PREFIX puts a prefix before their names (repeatable)
+    #[arg(long, value_name = "COLUMN")]
+    pub promote: Vec<String>,
     /// A string that means null, besides the empty field (repeatable)
     #[arg(long, value_name = "STRING")]
     pub null: Vec<String>,
@@ -407,6 +502,14 @@ pub struct LimitArgs {
 pub enum Plain {
     Text,
     Json,
+}
+
+/// A form of a schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SchemaForm {
+    Text,
+    Json,
+    Rowfile,
 }
 
 fn key_value(text: &str) -> Result<(String, String), String> {

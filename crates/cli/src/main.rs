@@ -49,6 +49,7 @@ fn main() -> ExitCode {
     match verbs::perform(cli.verb) {
         Ok(verbs::Outcome::Complete) => ExitCode::SUCCESS,
         Ok(verbs::Outcome::Incomplete) => ExitCode::from(3),
+        Ok(verbs::Outcome::No) => ExitCode::FAILURE,
         Err(error) => match error.downcast_ref::<Error>() {
             // The reader has what it wanted.
             Some(Error::ClosedPipe) => ExitCode::SUCCESS,

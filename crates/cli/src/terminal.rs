@@ -104,6 +104,14 @@ impl Bar {
         bar.tick();
     }
 
+    /// Takes the bar away while something else is written.
+    pub fn pause<T>(&mut self, write: impl FnOnce() -> T) -> T {
+        match &self.bar {
+            Some(bar) => bar.suspend(write),
+            None => write(),
+        }
+    }
+
     /// Takes the bar away, for good.
     pub fn clear(&mut self) {
         if let Some(bar) = self.bar.take() {

@@ -66,6 +66,24 @@ pub struct Estimate {
     pub error: f64,
 }
 
+impl Default for Coverage {
+    /// Of nothing, and so complete.
+    fn default() -> Self {
+        Coverage {
+            version: VERSION,
+            complete: true,
+            mergeable: false,
+            files: 0,
+            splits: Amount::default(),
+            bytes: Amount::default(),
+            rows: RowAmount::default(),
+            stopped: None,
+            rejected_copy: None,
+            estimates: Vec::new(),
+        }
+    }
+}
+
 impl Coverage {
     /// One line for people: what was read, what was not.
     pub fn one_line(&self) -> String {

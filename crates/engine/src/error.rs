@@ -174,6 +174,18 @@ pub enum Error {
         /// The other run's identifier.
         run: String,
     },
+    /// Some of many files were not converted; the others were.
+    #[error("{}", crate::convert::unconverted(*.failed, *.untried, *.files, first))]
+    Unconverted {
+        /// How many were not.
+        failed: u64,
+        /// How many were not tried after too many failures.
+        untried: u64,
+        /// How many there are.
+        files: u64,
+        /// Why the first few were not.
+        first: Vec<String>,
+    },
     /// A result does not fit its type.
     #[error("{message}{}", Hint(hint))]
     Overflow {

@@ -18,7 +18,7 @@ use crate::program::Program;
 use crate::query::{NamedSource, Query, schema_from_sql};
 use crate::remote::StorageOptions;
 use crate::sink::SinkSpec;
-use crate::source::{SourceSpec, TextOptions};
+use crate::source::{Promote, SourceSpec, TextOptions};
 use crate::suggest;
 
 /// The name by which SQL knows a job's only source.
@@ -249,16 +249,21 @@ fn sources(root: &mut Section) -> Result<Vec<NamedSource>> {
         let mut section = root.section(node, "source")?;
         let name = section.text("name")?;
         let exec = exec(&mut section)?;
-        let spec = SourceSpec {
+        let mut urls = section.texts("url")?.unwrap_or_default().into_iter();
+        let url = match (urls.next(), &exec) {
+            (Some(url), _) => url,
             // A program may give its bytes without being given any.
-            url: match &exec {
-                Some(_) => section.text("url")?.unwrap_or_default(),
-                None => section.required_text("url", &place)?,
-            },
+            (None, Some(_)) => String::new(),
+            (None, None) => section.required_text("url", &place)?,
+        };
+        let spec = SourceSpec {
+            url,
+            more: urls.collect(),
             exec,
             format: section.parsed_with("format", str::parse)?,
             schema: section.parsed_with("schema", schema_from_sql)?,
             layouts: section.parsed_with("layouts", str::parse)?,
+            promote: promote(&mut section)?,
             options: match section.take("options") {
                 Some(node) => options(section.section(node, "source.options")?)?,
                 None => TextOptions::default(),
@@ -272,6 +277,7 @@ fn sources(root: &mut Section) -> Result<Vec<NamedSource>> {
             "format",
             "schema",
             "layouts",
+            "promote",
             "exec",
             "options",
             "storage_options",
@@ -290,6 +296,18 @@ fn sources(root: &mut Section) -> Result<Vec<NamedSource>> {
         sources.push(NamedSource { name, spec });
     }
     Ok(sources)
+}
+
+/// The columns whose records' fields are columns.
+fn promote(section: &mut Section) -> Result<Vec<Promote>> {
+    let Some(place) = section.tree.get("promote").map(|node| node.place.clone()) else {
+        return Ok(Vec::new());
+    };
+    let texts = section.texts("promote")?.unwrap_or_default();
+    texts.iter().map(|text| text.parse()).collect::<Result<_>>().map_err(|error| match error {
+        Error::Usage { message, hint } => section.error_at(&place, message, hint.as_deref()),
+        other => other,
+    })
 }
 
 /// The program that bytes go through.
@@ -1045,7 +1063,7 @@ threads = 2
             (
                 "[source]\nurl = 'a.csv'\n\nfromat = 'csv'",
                 "job.toml:4: unknown key `fromat` in `[source]`; did you mean `format`?\n\
-                 keys: name, url, format, schema, layouts, exec, options, storage_options",
+                 keys: name, url, format, schema, layouts, promote, exec, options, storage_options",
             ),
             (
                 "source.url = 'a'\n[tabels]\nn = 'count()'",
@@ -1163,7 +1181,7 @@ threads = 2
                 "source.fromat",
                 "csv",
                 "--set source.fromat=csv: unknown key `fromat` in `[source]`; did you mean \
-                 `format`?\nkeys: name, url, format, schema, layouts, exec, options, storage_options",
+                 `format`?\nkeys: name, url, format, schema, layouts, promote, exec, options, storage_options",
             ),
             (text, "name.x", "1", "--set name.x=1: `name` must be a string, not a table"),
             (text, "source.url.x", "1", "--set `source.url.x`: `url` is a string, not a table"),

@@ -11,6 +11,7 @@
 //! is an iterator of Arrow record batches with a [`Coverage`].
 
 pub mod cancel;
+pub mod convert;
 pub mod coverage;
 pub mod error;
 pub mod formats;
@@ -42,6 +43,7 @@ mod tables;
 pub mod types;
 
 pub use cancel::Cancel;
+pub use convert::{Conversion, Converted};
 pub use coverage::Coverage;
 pub use error::{BadRecord, Error, Kind, Result};
 pub use home::{Home, RunDir, RunId};

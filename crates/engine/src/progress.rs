@@ -10,7 +10,11 @@ use parking_lot::Mutex;
 /// Bytes are those of the files as stored (compressed bytes of a compressed file), so that
 /// `bytes_done / bytes_total` is a fraction that never falls.
 #[derive(Debug, Clone, Default)]
-pub struct Progress(Arc<Counters>);
+pub struct Progress {
+    counters: Arc<Counters>,
+    /// Whether it is of a part of the work, the total of which is known.
+    is_part: bool,
+}
 
 #[derive(Debug, Default)]
 struct Counters {
@@ -95,73 +99,81 @@ impl Progress {
         Self::default()
     }
 
+    /// The same counters for a part of the work, which does not change the total.
+    #[must_use]
+    pub fn part(&self) -> Self {
+        Progress { counters: Arc::clone(&self.counters), is_part: true }
+    }
+
     /// States how many stored bytes the plan will read.
     pub fn set_bytes_total(&self, bytes: u64) {
-        self.0.bytes_total.store(bytes, Ordering::Relaxed);
+        if !self.is_part {
+            self.counters.bytes_total.store(bytes, Ordering::Relaxed);
+        }
     }
 
     /// Adds stored bytes that were read.
     pub fn add_bytes(&self, bytes: u64) {
-        self.0.bytes_done.fetch_add(bytes, Ordering::Relaxed);
+        self.counters.bytes_done.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Adds rows that were decoded.
     pub fn add_rows(&self, rows: u64) {
-        self.0.rows_done.fetch_add(rows, Ordering::Relaxed);
+        self.counters.rows_done.fetch_add(rows, Ordering::Relaxed);
     }
 
     /// Adds bytes of tables that went to disk because they did not fit memory.
     pub fn add_spilled(&self, bytes: u64) {
-        self.0.spilled_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.counters.spilled_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// States how large the partial table is that was written.
     pub fn set_partial_bytes(&self, bytes: u64) {
-        self.0.partial_bytes.store(bytes, Ordering::Relaxed);
+        self.counters.partial_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// The size of the partial table that was written; 0 without one.
     pub fn partial_bytes(&self) -> u64 {
-        self.0.partial_bytes.load(Ordering::Relaxed)
+        self.counters.partial_bytes.load(Ordering::Relaxed)
     }
 
     /// States how the run goes.
     pub fn set_planned(&self, path: &'static str, tables: Option<String>) {
-        *self.0.planned.lock() = Planned { path: Some(path), tables };
+        *self.counters.planned.lock() = Planned { path: Some(path), tables };
     }
 
     /// How the run goes, as far as is known.
     pub fn planned(&self) -> Planned {
-        self.0.planned.lock().clone()
+        self.counters.planned.lock().clone()
     }
 
     /// What the map has done.
     pub fn map(&self) -> &StepCounters {
-        &self.0.map
+        &self.counters.map
     }
 
     /// What the tables have done, their merging and finishing included.
     pub fn tables(&self) -> &StepCounters {
-        &self.0.tables
+        &self.counters.tables
     }
 
     /// Stored bytes that the plan will read; 0 until known.
     pub fn bytes_total(&self) -> u64 {
-        self.0.bytes_total.load(Ordering::Relaxed)
+        self.counters.bytes_total.load(Ordering::Relaxed)
     }
 
     /// Stored bytes read so far.
     pub fn bytes_done(&self) -> u64 {
-        self.0.bytes_done.load(Ordering::Relaxed)
+        self.counters.bytes_done.load(Ordering::Relaxed)
     }
 
     /// Rows decoded so far.
     pub fn rows_done(&self) -> u64 {
-        self.0.rows_done.load(Ordering::Relaxed)
+        self.counters.rows_done.load(Ordering::Relaxed)
     }
 
     /// Bytes of tables that went to disk so far, each as often as it was written.
     pub fn spilled_bytes(&self) -> u64 {
-        self.0.spilled_bytes.load(Ordering::Relaxed)
+        self.counters.spilled_bytes.load(Ordering::Relaxed)
     }
 }

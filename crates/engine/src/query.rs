@@ -115,6 +115,11 @@ pub struct Query {
     pub defaults: SourceSpec,
     /// A part of `sql` that has to be per record: a job's map. It is checked, not run.
     pub map: Option<String>,
+    /// Whether all of `sql` has to be per record: a conversion.
+    pub per_record: bool,
+    /// Whether the result's columns are what the source's files have, in every respect: required,
+    /// categories, with what is said of them. For `SELECT *` over one source.
+    pub keeps_columns: bool,
     /// Column types that override inference, as SQL has them: `id BIGINT, ts TIMESTAMP`. For
     /// sources without a schema of their own.
     pub schema: Option<String>,
@@ -144,7 +149,28 @@ impl Query {
             Some(columns) => columns.iter().map(item).collect::<Vec<_>>().join(", "),
             None => "*".into(),
         };
-        let mut sql = format!("SELECT {list} FROM source");
+        Self::of_source(spec, &list, condition)
+    }
+
+    /// The query that gives `select`, columns and expressions as SQL has them, or all columns, for
+    /// each record of one source where `condition` holds.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if the list is none, or the condition.
+    pub fn records(
+        spec: SourceSpec,
+        select: Option<&str>,
+        condition: Option<&str>,
+    ) -> Result<Self> {
+        if let Some(select) = select {
+            one_list(select)?;
+        }
+        let query = Self::of_source(spec, select.unwrap_or("*"), condition)?;
+        Ok(Query { per_record: true, ..query })
+    }
+
+    fn of_source(spec: SourceSpec, list: &str, condition: Option<&str>) -> Result<Self> {
+        let mut sql = format!("SELECT {list}\nFROM source");
         if let Some(condition) = condition {
             // By itself, so that what follows a condition in SQL is not taken for a part of it.
             one_condition(condition)?;
@@ -152,6 +178,27 @@ impl Query {
         }
         let sources = vec![NamedSource { name: "source".into(), spec }];
         Ok(Query { sql, sources, ..Query::default() })
+    }
+}
+
+/// Checks that a text is a list of columns and expressions.
+fn one_list(text: &str) -> Result<()> {
+    use datafusion::sql::sqlparser::{dialect::GenericDialect, parser::Parser, tokenizer::Token};
+    let refused = |reason: String| {
+        Error::usage_hint(
+            format!("`{text}` is not a list of columns: {reason}"),
+            "for example: day, origin, distance * 1.609 AS km",
+        )
+    };
+    let mut parser = Parser::new(&GenericDialect {})
+        .try_with_sql(text)
+        .map_err(|error| refused(error.to_string()))?;
+    parser
+        .parse_comma_separated(Parser::parse_select_item)
+        .map_err(|error| refused(error.to_string()))?;
+    match parser.peek_token().token {
+        Token::EOF => Ok(()),
+        other => Err(refused(format!("`{other}` comes after it"))),
     }
 }
 
@@ -239,6 +286,15 @@ impl Plan {
                 ));
             }
         }
+        if query.per_record {
+            let planned = block_on(context.state().statement_to_plan(statement.clone()))?;
+            if let Some(step) = refusal_of_map(&planned) {
+                return Err(Error::usage_hint(
+                    format!("a conversion sees one record at a time, and this one has {step}"),
+                    "`tidemill query` groups and sorts, and writes every format too",
+                ));
+            }
+        }
         Self::with_tables(query, settings, rejects, context, statement, tables, None)
     }
 
@@ -256,7 +312,14 @@ impl Plan {
         let logical = block_on(state.statement_to_plan(statement))?;
         // The result's columns are named by the plan as written; optimising may rename.
         let names: Vec<&str> = tables.iter().map(|(name, _)| name.as_str()).collect();
-        let schema = Arc::new(result_schema(&logical, &names));
+        let mut schema = Arc::new(result_schema(&logical, &names));
+        if let (true, [(_, table)]) = (query.keeps_columns, tables.as_slice()) {
+            let own = table.source().and_then(|source| source.own_columns());
+            let is_same = |own: &SchemaRef| {
+                own.fields().iter().map(|f| f.name()).eq(schema.fields().iter().map(|f| f.name()))
+            };
+            schema = own.filter(is_same).unwrap_or(schema);
+        }
         let used = Arc::new(prune::used(&logical)?);
         tables.iter().for_each(|(_, table)| table.set_used(&used));
         let logical = state.optimize(&logical)?;
@@ -1022,7 +1085,9 @@ fn result_schema(plan: &LogicalPlan, tables: &[&str]) -> Schema {
             Some(table) => format!("{}.{}", table.table(), field.name()),
             None => field.name().clone(),
         };
-        field.as_ref().clone().with_name(name).with_metadata(Default::default())
+        let rows = field.metadata().get_key_value(tidemill_rowfile::keys::ROWS);
+        let kept = rows.map(|(key, schema)| (key.clone(), schema.clone())).into_iter().collect();
+        field.as_ref().clone().with_name(name).with_metadata(kept)
     });
     Schema::new(fields.collect::<Vec<_>>())
 }
@@ -1208,8 +1273,9 @@ impl Iterator for Results {
     }
 }
 
-/// The batch under the names that the query gave; the optimiser may have changed them.
-fn named(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+/// The batch under the names that the query gave, which the optimiser may have changed, and of
+/// its types.
+pub(crate) fn named(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     if batch.schema_ref() == schema {
         return Ok(batch);
     }

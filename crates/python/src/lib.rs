@@ -5,11 +5,13 @@
 //! - `result`: how do a run's rows reach Python?
 //! - `objects`: how do rows that Python has reach the engine?
 //! - `values`: which Python object is a value?
+//! - `convert`: how are files converted and checked?
 //! - `errors`: which Python exception is an engine's error?
 //!
 //! Options arrive as the Python package has checked them, and what is a dictionary in Python
 //! (the coverage, a job, a plan) crosses as JSON text.
 
+mod convert;
 mod errors;
 mod objects;
 mod options;
@@ -361,6 +363,24 @@ impl Begun {
         Waiter::new(self.preparation.settings.cancel.clone(), self.display.clone())
     }
 
+    /// Waits for a run that has no rows to give.
+    fn drain(&mut self, py: Python<'_>) -> PyResult<()> {
+        let mut waiter = self.waiter();
+        let running = &mut self.running;
+        let done = py.detach(|| running.drain(|_| Ok(()), || waiter.look()));
+        let ending = self.running.take_warning();
+        let done = waiter.done(py, done);
+        if let Some(warning) = ending {
+            warn(py, &warning)?;
+        }
+        done
+    }
+
+    /// What the run's result rests on.
+    fn coverage(&self) -> Option<&Coverage> {
+        self.running.coverage()
+    }
+
     /// The rows, to be read.
     fn into_result(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let cancel = self.preparation.settings.cancel;
@@ -414,15 +434,7 @@ fn keep(
         let cancel = settings.cancel.clone();
         Running::without_rows(cancel, move || work(&Prepared { id, settings }))
     })?;
-    let mut waiter = begun.waiter();
-    let running = &mut begun.running;
-    let done = py.detach(|| running.drain(|_| Ok(()), || waiter.look()));
-    let ending = begun.running.take_warning();
-    let done = waiter.done(py, done);
-    if let Some(warning) = ending {
-        warn(py, &warning)?;
-    }
-    done?;
+    begun.drain(py)?;
     let (coverage, coverage_line) = told(begun.running.coverage());
     Ok(RawWritten {
         files: 1,
@@ -489,6 +501,10 @@ fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(run_partial, module)?)?;
     module.add_function(wrap_pyfunction!(merge, module)?)?;
     module.add_function(wrap_pyfunction!(merge_partial, module)?)?;
+    module.add_function(wrap_pyfunction!(convert::convert, module)?)?;
+    module.add_function(wrap_pyfunction!(convert::check, module)?)?;
+    module.add_function(wrap_pyfunction!(convert::salvage, module)?)?;
+    module.add_function(wrap_pyfunction!(convert::check_schema, module)?)?;
     module.add_function(wrap_pyfunction!(schema, module)?)?;
     module.add_function(wrap_pyfunction!(explain_query, module)?)?;
     module.add_function(wrap_pyfunction!(explain_job, module)?)?;

@@ -32,6 +32,8 @@ pub struct SourceOptions {
     strict: Option<bool>,
     mismatch: Option<String>,
     framing: Option<String>,
+    /// Columns whose records' fields are columns.
+    promote: Vec<String>,
     /// A program's words; none for no program.
     source_exec: Vec<String>,
     storage_options: Vec<(String, String)>,
@@ -42,6 +44,7 @@ impl SourceOptions {
     pub fn spec(self, url: String) -> tidemill_engine::Result<SourceSpec> {
         Ok(SourceSpec {
             url,
+            more: Vec::new(),
             format: self.source_format.as_deref().map(str::parse).transpose()?,
             options: TextOptions {
                 header: self.header,
@@ -64,6 +67,11 @@ impl SourceOptions {
                 (None, None) => None,
             },
             layouts: self.layouts.as_deref().map(str::parse).transpose()?,
+            promote: self
+                .promote
+                .iter()
+                .map(|text| text.parse())
+                .collect::<tidemill_engine::Result<_>>()?,
             exec: program(self.source_exec)?,
             storage_options: storage(&self.storage_options)?,
             given: None,
@@ -168,7 +176,7 @@ impl JobText {
 }
 
 /// The settings of stores, checked.
-fn storage(pairs: &[(String, String)]) -> tidemill_engine::Result<StorageOptions> {
+pub fn storage(pairs: &[(String, String)]) -> tidemill_engine::Result<StorageOptions> {
     let mut options = StorageOptions::default();
     for (name, value) in pairs {
         options.set(name, value.clone())?;

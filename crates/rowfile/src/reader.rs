@@ -294,8 +294,7 @@ impl<S: ReadAt> Reader<S> {
     /// # Errors
     /// The first damage.
     pub fn verify(&self) -> Result<()> {
-        let scanned = Self::salvaging_ref(&self.inner)?;
-        match scanned.first() {
+        match self.damage()?.first() {
             Some((offset, reason)) => Err(Error::Damaged {
                 file: self.inner.name.clone(),
                 part: Part::Block(self.inner.blocks.iter().position(|it| it.offset == *offset)),
@@ -306,7 +305,13 @@ impl<S: ReadAt> Reader<S> {
         }
     }
 
-    fn salvaging_ref(inner: &Inner<S>) -> Result<Vec<(u64, String)>> {
+    /// Reads every byte and looks at every checksum: all that is damaged, where it begins and what
+    /// is wrong with it.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn damage(&self) -> Result<Vec<(u64, String)>> {
+        let inner = &self.inner;
         let mut open = Open::new(&inner.source, &inner.name)?;
         open.length = inner.end;
         open.scan()?;

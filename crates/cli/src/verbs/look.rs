@@ -6,27 +6,77 @@ use serde_json::json;
 use tidemill_engine::job::Limits;
 use tidemill_engine::running::{Running, prepare};
 use tidemill_engine::sink::{OutputFormat, SinkSpec};
-use tidemill_engine::source::{Source, SourceSpec};
+use tidemill_engine::source::{Source, SourceSpec, compatible};
 use tidemill_engine::types::sql_type;
 use tidemill_engine::{Error, NamedSource, Query, Result, coverage};
 
 use super::output::{CoverageSink, Say, finish};
 use super::{Outcome, print};
-use crate::args::{HeadArgs, Plain, SchemaArgs};
+use crate::args::{HeadArgs, SchemaArgs, SchemaForm};
 use crate::terminal;
 
 /// `tidemill schema FILE…`.
 pub fn schema(args: &SchemaArgs) -> anyhow::Result<Outcome> {
     let defaults = args.source.spec()?;
+    if args.check {
+        return compare(args, &defaults);
+    }
     for url in &args.files {
+        if args.format == SchemaForm::Rowfile {
+            let spec = SourceSpec { url: url.clone(), ..defaults.clone() };
+            print(format!("{}\n", compatible::schema_of(&spec)?.to_json()).as_bytes())?;
+            continue;
+        }
         let source = Source::open(&SourceSpec { url: url.clone(), ..defaults.clone() })?;
         let text = match args.format {
-            Plain::Json => schema_json(url, &source)?,
-            Plain::Text => schema_text(url, &source),
+            SchemaForm::Json => schema_json(url, &source)?,
+            SchemaForm::Text | SchemaForm::Rowfile => schema_text(url, &source),
         };
         print(text.as_bytes())?;
     }
     Ok(Outcome::Complete)
+}
+
+/// `tidemill schema --check OLD NEW`.
+fn compare(args: &SchemaArgs, defaults: &SourceSpec) -> anyhow::Result<Outcome> {
+    let [old, new] = args.files.as_slice() else {
+        return Err(Error::usage_hint(
+            format!(
+                "--check is of two files, and {} given",
+                match args.files.len() {
+                    1 => "one is".to_owned(),
+                    count => format!("{count} are"),
+                }
+            ),
+            "tidemill schema --check OLD NEW: does NEW's schema read OLD's data?",
+        )
+        .into());
+    };
+    let spec = |url: &String| SourceSpec { url: url.clone(), ..defaults.clone() };
+    let conflicts = compatible::conflicts(&spec(old), &spec(new))?;
+    let text = match args.format {
+        SchemaForm::Json => {
+            let reasons = conflicts.iter();
+            let reasons = reasons.map(|it| json!({"column": it.column, "reason": it.reason}));
+            let described = json!({
+                "old": old,
+                "new": new,
+                "reads": conflicts.is_empty(),
+                "conflicts": reasons.collect::<Vec<_>>(),
+            });
+            format!("{described}\n")
+        }
+        _ if conflicts.is_empty() => format!("the schema of {new} reads the data of {old}\n"),
+        _ => {
+            let mut text = format!("the schema of {new} does not read the data of {old}:\n");
+            for conflict in &conflicts {
+                text.push_str(&format!("  column `{}`: {}\n", conflict.column, conflict.reason));
+            }
+            text
+        }
+    };
+    print(text.as_bytes())?;
+    Ok(if conflicts.is_empty() { Outcome::Complete } else { Outcome::No })
 }
 
 fn schema_text(url: &str, source: &Source) -> String {

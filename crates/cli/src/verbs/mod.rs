@@ -1,5 +1,7 @@
 //! What each verb does.
 
+mod check;
+mod convert;
 mod jobs;
 mod look;
 mod output;
@@ -24,6 +26,8 @@ pub enum Outcome {
     Complete,
     /// Less than all of the input, as allowed.
     Incomplete,
+    /// What was asked is not so: a file is not whole, a schema does not fit.
+    No,
 }
 
 /// Does what was asked.
@@ -32,6 +36,8 @@ pub fn perform(verb: Verb) -> anyhow::Result<Outcome> {
         Verb::Query(args) => query::query(&args),
         Verb::Run(args) => query::run(&args),
         Verb::Merge(args) => query::merge(args),
+        Verb::Convert(args) => convert::convert(args),
+        Verb::Check(args) => check::check(args),
         Verb::Schema(args) => look::schema(&args),
         Verb::Head(args) => look::head(&args),
         Verb::Jobs(args) => jobs::jobs(args),
@@ -76,6 +82,7 @@ impl SourceArgs {
     fn spec(&self) -> Result<SourceSpec> {
         Ok(SourceSpec {
             url: String::new(),
+            more: Vec::new(),
             format: self.source_format.as_deref().map(str::parse).transpose()?,
             options: TextOptions {
                 header: self.header,
@@ -97,6 +104,7 @@ impl SourceArgs {
                 .as_deref()
                 .map(tidemill_engine::query::schema_from_sql)
                 .transpose()?,
+            promote: self.promote.iter().map(|text| text.parse()).collect::<Result<_>>()?,
             exec: program(&self.source_exec)?,
             layouts: self.layouts.as_deref().map(str::parse).transpose()?,
             storage_options: self.storage.options()?,

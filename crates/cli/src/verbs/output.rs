@@ -70,7 +70,8 @@ impl<'a> CoverageSink<'a> {
         Ok(CoverageSink(flag))
     }
 
-    fn write(&self, coverage: &Coverage) -> Result<()> {
+    /// Writes it, if it is asked for.
+    pub fn write(&self, coverage: &Coverage) -> Result<()> {
         let Some(path) = self.0 else { return Ok(()) };
         let json = serde_json::to_string_pretty(coverage)
             .map_err(|error| Error::Internal(format!("coverage as JSON: {error}")))?;
@@ -130,12 +131,7 @@ pub fn finish(
 }
 
 /// Waits for a run that gives no rows.
-pub fn finish_without_rows(
-    mut running: Running,
-    preparation: &Preparation,
-    target: &str,
-    coverage: &CoverageSink<'_>,
-) -> anyhow::Result<Outcome> {
+pub fn wait(mut running: Running, preparation: &Preparation) -> anyhow::Result<Running> {
     let mut bar = Bar::new(&preparation.settings.progress);
     let ended = running.drain(
         |_| Ok(()),
@@ -149,6 +145,17 @@ pub fn finish_without_rows(
         terminal::warn(&warning);
     }
     ended?;
+    Ok(running)
+}
+
+/// Waits for a run that writes a partial table.
+pub fn finish_without_rows(
+    running: Running,
+    preparation: &Preparation,
+    target: &str,
+    coverage: &CoverageSink<'_>,
+) -> anyhow::Result<Outcome> {
+    let running = wait(running, preparation)?;
     let found = running
         .coverage()
         .ok_or_else(|| Error::Internal("a run that has ended without a coverage".to_owned()))?;

@@ -105,7 +105,7 @@ fn prepare(own: &Limits, job: &Limits) -> anyhow::Result<Preparation> {
 }
 
 /// The same for a run that is recorded in the job log.
-fn begin(own: &Limits, job: &Limits, about: About) -> anyhow::Result<(Preparation, Recorder)> {
+pub fn begin(own: &Limits, job: &Limits, about: About) -> anyhow::Result<(Preparation, Recorder)> {
     let mut preparation = running::prepare(own, job)?;
     let recorder = preparation.recorder(About { via: "command line", ..about })?;
     watch(&preparation)?;

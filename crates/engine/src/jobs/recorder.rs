@@ -61,7 +61,7 @@ impl About {
                     false => format!("by {}: {columns}", tables.by.join(", ")),
                 }
             }),
-            sources: job.sources.iter().map(|source| source.spec.url.clone()).collect(),
+            sources: job.sources.iter().flat_map(|source| source.spec.urls().cloned()).collect(),
             output,
             ..About::default()
         }

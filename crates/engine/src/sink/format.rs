@@ -93,6 +93,11 @@ impl OutputFormat {
         }
     }
 
+    /// Whether it keeps what a schema says of its columns besides their names and values.
+    pub(super) fn is_typed(self) -> bool {
+        matches!(self, OutputFormat::Parquet | OutputFormat::Arrow | OutputFormat::Rowfile)
+    }
+
     /// The line format with its null text, for the formats that are lines.
     pub(super) fn lines(self, null: Option<&str>) -> Option<LineFormat> {
         let null = || null.unwrap_or_default().to_owned();

@@ -10,6 +10,7 @@
 //! - `value`, `lines`, `text`, `format`: how is a value, a row, a file written?
 //! - `registered`: how does a writer of the program's make one?
 //! - `files`: how are many files written within a memory budget?
+//! - `set`: how do files of known names appear, so many at once?
 //! - `commit`: how do they appear, all or none? The staging folder and its recovery.
 //! - `bucket`: the same in a bucket, where nothing can be renamed.
 //! - `fs`: the file-system operations that the commit's promises rest on.
@@ -27,6 +28,7 @@ mod fs;
 mod lines;
 mod partition;
 mod registered;
+mod set;
 mod template;
 mod text;
 mod value;
@@ -48,6 +50,7 @@ use parking_lot::Mutex;
 
 pub use self::commit::{Recovered, recover};
 pub use self::format::{OutputFormat, RowWriter};
+pub(crate) use self::set::FileSet;
 pub use self::text::{cells, is_number};
 pub(crate) use self::value::civil_from_days;
 
@@ -106,6 +109,14 @@ impl SinkSpec {
             null: None,
             exec: None,
             storage_options: StorageOptions::default(),
+        }
+    }
+
+    /// Whether the format keeps what a schema says of its columns besides their names and values.
+    pub(crate) fn keeps_columns(&self) -> bool {
+        match self.parse() {
+            Ok((format, _)) => format.is_typed(),
+            Err(_) => self.format.is_some_and(OutputFormat::is_typed),
         }
     }
 
@@ -649,6 +660,11 @@ impl StagedFile {
         let staged = staging.path("0");
         let output = fs::create_new(&staged).map_err(|e| Error::io("create", &staged, e))?;
         Ok(StagedFile { output: Output::new(output), staging, name, overwrite })
+    }
+
+    /// Bytes written so far.
+    pub fn bytes(&self) -> u64 {
+        self.output.bytes
     }
 
     /// Makes the file visible.

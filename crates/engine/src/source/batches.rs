@@ -105,7 +105,7 @@ pub(super) fn look(file: &SourceFile, format: Format) -> Result<Chunked> {
             Ok(Chunked { schema, chunks: Vec::new() })
         }
         _ => {
-            let reader = open_rowfile(Stored::Closed(Box::new(file.twin())), file)?;
+            let reader = open_rowfile_of(file)?;
             let schema = Arc::new(reader.schema().to_arrow(rowfile::Strings::default()));
             let chunks = reader.blocks().iter();
             let chunks = chunks.map(|block| (u64::from(block.rows), u64::from(block.bytes)));
@@ -193,7 +193,14 @@ pub(super) fn plain(field: &FieldRef) -> FieldRef {
         },
         other => other.clone(),
     };
-    Arc::new(Field::new(field.name(), data_type, true))
+    let plain = Field::new(field.name(), data_type, true);
+    // Of what a field says, this is what its bytes cannot be read without.
+    Arc::new(match field.metadata().get(rowfile::keys::ROWS) {
+        Some(schema) => {
+            plain.with_metadata([(rowfile::keys::ROWS.to_owned(), schema.clone())].into())
+        }
+        None => plain,
+    })
 }
 
 /// Reads the wanted columns of a piece.
@@ -235,7 +242,7 @@ impl BatchReader {
         let batches = match (&file.place, format) {
             (Place::Given(given), _) => given_batches(given, chunks, file)?,
             (_, Format::Registered(registered)) => registered_batches(registered, piece, &names)?,
-            _ => rowfile_batches(file, chunked, chunks, names.clone(), options, &watch)?,
+            _ => rowfile_batches(file, chunked, chunks, &columns, options, &watch)?,
         };
         let fields: Vec<FieldRef> = columns.iter().map(|column| column.field.clone()).collect();
         Ok(Self {
@@ -354,7 +361,7 @@ fn rowfile_batches(
     file: &SourceFile,
     chunked: &Chunked,
     chunks: Vec<usize>,
-    names: Vec<String>,
+    columns: &[WantedColumn],
     options: &ReadOptions,
     watch: &Watch,
 ) -> Result<Sized> {
@@ -362,8 +369,13 @@ fn rowfile_batches(
     let reader = open_rowfile(Stored::Open(open), file)?;
     let bytes: u64 = chunks.iter().map(|index| chunked.chunks[*index].1).sum();
     let rows: u64 = chunks.iter().map(|index| chunked.chunks[*index].0).sum();
+    let own = |column: &WantedColumn| {
+        let own = chunked.schema.fields().get(column.place)?;
+        Some(narrowed(own, column.field.data_type()))
+    };
+    let fields: Vec<FieldRef> = columns.iter().filter_map(own).collect();
     let wanted = rowfile::ReadOptions {
-        columns: Some(names),
+        schema: Some(Arc::new(Schema::new(fields))),
         blocks: Some(chunks),
         batch_rows: options.batch_rows,
         ..rowfile::ReadOptions::default()
@@ -375,6 +387,24 @@ fn rowfile_batches(
         let share = u128::from(bytes) * batch.num_rows() as u128 / u128::from(rows.max(1));
         Ok((batch, u64::try_from(share).unwrap_or(u64::MAX)))
     })))
+}
+
+/// A file's field with only those parts that are wanted of it.
+fn narrowed(own: &FieldRef, wanted: &DataType) -> FieldRef {
+    let (DataType::Struct(fields), DataType::Struct(parts)) = (own.data_type(), wanted) else {
+        return Arc::clone(own);
+    };
+    let kept: Vec<FieldRef> = fields
+        .iter()
+        .filter_map(|field| {
+            let (_, part) = parts.find(field.name())?;
+            Some(narrowed(field, part.data_type()))
+        })
+        .collect();
+    if kept.is_empty() {
+        return Arc::clone(own);
+    }
+    Arc::new(own.as_ref().clone().with_data_type(DataType::Struct(kept.into())))
 }
 
 /// A rowfile's bytes, wherever they are.
@@ -405,6 +435,11 @@ impl rowfile::ReadAt for Stored {
             Err(error) => Err(io::Error::other(error)),
         }
     }
+}
+
+/// A rowfile that is opened for each read.
+pub(super) fn open_rowfile_of(file: &SourceFile) -> Result<rowfile::Reader<Stored>> {
+    open_rowfile(Stored::Closed(Box::new(file.twin())), file)
 }
 
 fn open_rowfile(stored: Stored, file: &SourceFile) -> Result<rowfile::Reader<Stored>> {

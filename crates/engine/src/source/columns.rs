@@ -343,7 +343,12 @@ impl Unified {
             return;
         };
         match unify(known.data_type(), field.data_type()) {
-            Ok(data_type) if data_type == *known.data_type() => {}
+            Ok(data_type) if data_type == *known.data_type() => {
+                // Rows of two schemas in one column are bytes.
+                if known.metadata() != field.metadata() {
+                    *known = Arc::new(Field::new(field.name(), data_type, true));
+                }
+            }
             Ok(data_type) => {
                 *known = Arc::new(Field::new(field.name(), data_type, true));
                 self.shown_by[index] = Some(file);

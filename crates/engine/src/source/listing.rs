@@ -59,23 +59,80 @@ fn from_home(path: String) -> String {
     }
 }
 
-/// Lists the files that a source's URL means; never an empty list.
+/// Lists the files that a source's URLs mean; never an empty list. A file that two of them mean
+/// is there once.
 ///
 /// # Errors
 /// [`Error::NotFound`], [`Error::Usage`], [`Error::Io`] and [`Error::Remote`], each naming the
 /// path at fault.
 pub(crate) fn list(spec: &SourceSpec, cancel: &Cancel) -> Result<Vec<Found>> {
+    let mut found = list_one(&spec.url, spec, cancel)?;
+    if !spec.more.is_empty() {
+        let mut seen: HashSet<Arc<str>> = found.iter().map(|file| file.shown.clone()).collect();
+        for url in &spec.more {
+            cancel.check()?;
+            let more = list_one(url, spec, cancel)?.into_iter();
+            found.extend(more.filter(|file| seen.insert(file.shown.clone())));
+        }
+    }
+    same_keys(found)
+}
+
+/// The files that one of a source's URLs means: path or URL, bytes, and the path below the folder
+/// that the URL names, in full or up to its first pattern.
+pub(crate) fn files_of(
+    spec: &SourceSpec,
+    url: &str,
+    cancel: &Cancel,
+) -> Result<Vec<(Arc<str>, u64, String)>> {
+    let found = list_one(url, spec, cancel)?;
+    let folder = match Location::parse(url)? {
+        None => {
+            let path = from_home(local_path(url)?);
+            match Path::new(&path).is_dir() {
+                true => format!("{}/", path.trim_end_matches('/')),
+                false if Path::new(&path).exists() => folder_of(&path).to_owned(),
+                false => folder_of(literal_prefix(&path)).to_owned(),
+            }
+        }
+        // A key without a pattern may be a folder; no file has the name of a folder.
+        Some(Location::S3 { .. }) => match literal_prefix(url) {
+            prefix if prefix.len() < url.len() => folder_of(prefix).to_owned(),
+            _ if found.len() == 1 && *found[0].shown == *url => folder_of(url).to_owned(),
+            _ => format!("{}/", url.trim_end_matches('/')),
+        },
+        Some(Location::Http(url)) => {
+            folder_of(&literal_prefix(&url[..url.find('?').unwrap_or(url.len())])).to_owned()
+        }
+    };
+    let files = found.into_iter().map(|file| {
+        let path = match &file.place {
+            Place::Object(_) => file.shown.split('?').next().unwrap_or_default(),
+            _ => &file.shown,
+        };
+        let below =
+            path.strip_prefix(&folder).unwrap_or_else(|| path.rsplit('/').next().unwrap_or(path));
+        (file.shown.clone(), file.identity.size, below.trim_start_matches('/').to_owned())
+    });
+    Ok(files.collect())
+}
+
+/// A path up to its last `/`.
+fn folder_of(path: &str) -> &str {
+    path.rfind('/').map_or("", |at| &path[..=at])
+}
+
+fn list_one(url: &str, spec: &SourceSpec, cancel: &Cancel) -> Result<Vec<Found>> {
     // If the format is known, files in folders need not be told from their suffixes.
     let any_suffix = spec.format.is_some();
-    let found = match Location::parse(&spec.url)? {
-        None => list_local(&spec.url, any_suffix)?,
+    match Location::parse(url)? {
+        None => list_local(url, any_suffix),
         Some(Location::S3 { bucket, key }) => {
             let bucket = Bucket::open(&bucket, &spec.storage_options, cancel)?;
-            list_bucket(&bucket, &key, any_suffix, cancel)?
+            list_bucket(&bucket, &key, any_suffix, cancel)
         }
-        Some(Location::Http(url)) => list_web(&url, spec, cancel)?,
-    };
-    same_keys(found)
+        Some(Location::Http(url)) => list_web(&url, spec, cancel),
+    }
 }
 
 fn list_local(url: &str, any_suffix: bool) -> Result<Vec<Found>> {

@@ -46,6 +46,7 @@ use tidemill_text::{cut, values};
 use batches::Chunked;
 use blocks::Ends;
 use columns::Columns;
+use promote::{Promoted, Promotion};
 
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
@@ -57,6 +58,7 @@ use crate::suggest;
 mod batches;
 mod blocks;
 mod columns;
+pub mod compatible;
 pub mod compression;
 pub mod decode;
 pub mod format;
@@ -65,6 +67,7 @@ mod listing;
 mod open;
 mod parquet;
 pub mod parts;
+mod promote;
 mod read;
 pub mod reject;
 mod sample;
@@ -72,12 +75,15 @@ pub mod split;
 #[cfg(test)]
 mod tests;
 mod unify;
+pub mod whole;
 
 pub use batches::Given;
 pub use columns::Layouts;
 pub use compression::Compression;
 pub use format::{Dialect, Format, Mismatch, TextOptions, framing};
 pub use input::{Identity, standard_input};
+pub(crate) use listing::files_of;
+pub use promote::Promote;
 pub use read::{ReadOptions, SplitReader, SplitStats};
 pub use reject::{MaxBad, Rejects};
 pub use split::{Piece, Split};
@@ -88,6 +94,8 @@ pub struct SourceSpec {
     /// A path, a URL (`file://`, `s3://`, `http://`, `https://`), a pattern, a folder, or `-`
     /// for standard input.
     pub url: String,
+    /// More paths, URLs and patterns, whose files come behind those of the first, in this order.
+    pub more: Vec<String>,
     /// The format, if suffixes do not tell it.
     pub format: Option<Format>,
     /// How text is written.
@@ -96,6 +104,8 @@ pub struct SourceSpec {
     pub schema: Option<SchemaRef>,
     /// Whether files may have different columns. Default: they may.
     pub layouts: Option<Layouts>,
+    /// Columns whose records' fields are columns of the source. Default: none.
+    pub promote: Vec<Promote>,
     /// A program that each file's bytes go through, decompressed, before they are read as the
     /// format; without a URL, one whose output is the source. Default: none.
     pub exec: Option<Program>,
@@ -103,6 +113,13 @@ pub struct SourceSpec {
     pub storage_options: StorageOptions,
     /// Rows in memory, instead of any file; the URL is what messages call them. Default: none.
     pub given: Option<Arc<Given>>,
+}
+
+impl SourceSpec {
+    /// All its URLs.
+    pub fn urls(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.url).chain(&self.more)
+    }
 }
 
 /// Where a file's bytes are.
@@ -271,6 +288,8 @@ pub(crate) enum Origin {
     File(usize),
     /// The folder key of this position.
     Key(usize),
+    /// The promoted column of this position.
+    Promoted(usize),
 }
 
 /// Standard input before it is read.
@@ -290,6 +309,10 @@ pub struct Source {
     columns: Columns,
     /// Per column of `schema`, where its values come from.
     origins: Vec<Origin>,
+    /// Columns of the files whose records' fields are columns of the source …
+    promotions: Vec<Promotion>,
+    /// … and these columns.
+    promoted: Vec<Promoted>,
     schema: SchemaRef,
     stdin: Mutex<Option<Pending>>,
 }
@@ -370,7 +393,35 @@ impl Source {
         match self.origins.get(column)? {
             Origin::File(place) => self.columns.refusal(*place, &self.files),
             Origin::Key(_) => None,
+            Origin::Promoted(index) => {
+                self.promoted.get(*index)?.refusal(self, self.schema.fields().get(column)?.name())
+            }
         }
+    }
+
+    /// The columns as the files have them in every respect, if they all have the same: required,
+    /// categories, with what is said of them.
+    pub fn own_columns(&self) -> Option<SchemaRef> {
+        if self.layouts() > 1 || !self.promotions.is_empty() || self.spec.schema.is_some() {
+            return None;
+        }
+        let file = self.files.first()?;
+        let own = match (file.chunked.get(), file.metadata.get()) {
+            (Some(chunked), _) => &chunked.schema,
+            (None, metadata) => metadata?.schema(),
+        };
+        let places = &self.columns.layout(file.index).places;
+        let columns = self.origins.iter().zip(self.schema.fields());
+        let fields = columns.map(|(origin, field)| match origin {
+            Origin::File(index) => {
+                let place = places.get(*index).copied().flatten()?;
+                let own = own.fields().get(place)?;
+                let is_same = batches::plain(own).data_type() == field.data_type();
+                is_same.then(|| Arc::clone(own))
+            }
+            _ => Some(Arc::clone(field)),
+        });
+        Some(Arc::new(Schema::new(fields.collect::<Option<Vec<_>>>()?)))
     }
 
     /// Bytes of all files as stored; 0 for standard input.
@@ -418,19 +469,31 @@ impl Source {
     /// What a Parquet file has for a column of the schema, for judging its statistics.
     pub(crate) fn column_of(&self, file: usize, column: usize) -> Option<FileColumn<'_>> {
         let found = self.files.get(file)?;
-        match *self.origins.get(column)? {
-            Origin::Key(index) => Some(FileColumn::Key(index)),
-            Origin::File(index) => match *self.columns.layout(file).places.get(index)? {
-                None => Some(FileColumn::Missing),
-                Some(place) => {
-                    let schema = found.metadata.get()?.schema();
-                    let keeps_order = unify::keeps_order(
-                        schema.fields().get(place)?.data_type(),
-                        self.columns.fields[index].data_type(),
-                    );
-                    Some(FileColumn::Own { schema, keeps_order })
+        let places = &self.columns.layout(file).places;
+        let index = match *self.origins.get(column)? {
+            Origin::Key(index) => return Some(FileColumn::Key(index)),
+            Origin::File(index) => index,
+            Origin::Promoted(index) => {
+                let promoted = self.promoted.get(index)?;
+                let record = self.promotions.get(promoted.promotion)?.column;
+                match (places.get(record).copied().flatten(), promoted.own) {
+                    // Nothing is known of what is inside of a record.
+                    (Some(_), _) => return None,
+                    (None, None) => return Some(FileColumn::Missing),
+                    (None, Some(own)) => own,
                 }
-            },
+            }
+        };
+        match *places.get(index)? {
+            None => Some(FileColumn::Missing),
+            Some(place) => {
+                let schema = found.metadata.get()?.schema();
+                let keeps_order = unify::keeps_order(
+                    schema.fields().get(place)?.data_type(),
+                    self.schema.fields().get(column)?.data_type(),
+                );
+                Some(FileColumn::Own { schema, keeps_order })
+            }
         }
     }
 

@@ -19,6 +19,7 @@ use super::input::{
     Access, ByteInput, FileInput, Identity, JsonInput, OpenFile, ProgramInput, ProgramOutput,
     ReaderInput, Watch,
 };
+use super::promote::promote;
 use super::sample::{Header, SPREAD_FILES, Sample};
 use super::unify::can_be_read_as;
 use super::{
@@ -26,6 +27,7 @@ use super::{
 };
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
+use crate::program::Program;
 use crate::remote::location::shown;
 
 pub(super) fn open(
@@ -33,6 +35,17 @@ pub(super) fn open(
     stdin: Box<dyn Read + Send>,
     cancel: &Cancel,
 ) -> Result<Source> {
+    let source = open_files(spec, stdin, cancel)?;
+    if spec.promote.is_empty() { Ok(source) } else { promote(source, &spec.promote) }
+}
+
+fn open_files(spec: &SourceSpec, stdin: Box<dyn Read + Send>, cancel: &Cancel) -> Result<Source> {
+    if !spec.more.is_empty() && spec.urls().any(|url| url == "-") {
+        return Err(Error::usage_hint(
+            "standard input is not one of several files",
+            "write it to a file first, or read it alone",
+        ));
+    }
     match (&spec.exec, spec.url.as_str()) {
         (None, "-") => return open_stdin(spec, stdin, "standard input", cancel),
         (Some(_), "-") => {
@@ -94,25 +107,36 @@ pub(super) fn open(
                 format if format.is_typed() => Compression::None,
                 _ => Compression::strip_suffix(&found.name).1,
             };
-            Arc::new(SourceFile {
-                place: found.place,
-                shown: found.shown,
-                identity: found.identity,
-                compression,
-                program: spec.exec.clone(),
-                keys: found.keys,
-                index,
-                lines: Mutex::default(),
-                metadata: std::sync::OnceLock::new(),
-                chunked: std::sync::OnceLock::new(),
-                cancel: cancel.clone(),
-            })
+            source_file(found, index, compression, spec.exec.clone(), cancel)
         })
         .collect();
     let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
     let mut sample = Sample { files: &files, format, dialect: &dialect, watch, stdin: None };
     let columns = columns(&own, format, &mut sample)?;
     source(spec, format, dialect, files, columns, key_fields, None)
+}
+
+/// A file that was found, of which nothing more is known yet.
+pub(super) fn source_file(
+    found: listing::Found,
+    index: usize,
+    compression: Compression,
+    program: Option<Program>,
+    cancel: &Cancel,
+) -> Arc<SourceFile> {
+    Arc::new(SourceFile {
+        place: found.place,
+        shown: found.shown,
+        identity: found.identity,
+        compression,
+        program,
+        keys: found.keys,
+        index,
+        lines: Mutex::default(),
+        metadata: std::sync::OnceLock::new(),
+        chunked: std::sync::OnceLock::new(),
+        cancel: cancel.clone(),
+    })
 }
 
 /// Rows that are in memory already.
@@ -771,6 +795,8 @@ fn source(
         files,
         columns,
         origins,
+        promotions: Vec::new(),
+        promoted: Vec::new(),
         schema: Arc::new(Schema::new(fields)),
         stdin: Mutex::new(stdin),
     })

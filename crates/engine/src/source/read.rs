@@ -5,7 +5,7 @@
 //!                        └─────► bad records ── held until the split is accepted
 //! ```
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
@@ -22,7 +22,8 @@ use super::format::{Format, Mismatch};
 use super::input::{Access, ByteInput, FileInput, OpenFile, ReaderInput, Watch};
 use super::open::{Extent, column_names, stream};
 use super::parquet::{ParquetReader, WantedColumn};
-use super::parts::{self, Used};
+use super::parts::{self, Parts, Used};
+use super::promote::{self, Opener};
 use super::reject::{KEPT_BYTES_MAX, MaxBad, Refused, Rejects};
 use super::{Origin, Piece, Place, Source, SourceFile, Split};
 use crate::cancel::Cancel;
@@ -128,9 +129,11 @@ pub struct SplitReader {
     source: Arc<Source>,
     schema: SchemaRef,
     options: ReadOptions,
-    columns: Vec<Origin>,
-    /// Columns of the files that are read, in the order in which `columns` names them.
+    columns: Vec<Column>,
+    /// Columns of the files that are read.
     file_columns: Vec<(usize, FieldRef)>,
+    /// What opens the records among them, by their positions.
+    openers: Vec<(usize, Opener)>,
     /// By position among these.
     predicates: Vec<Predicate>,
     /// What fills up columns of which only parts are read, or that a file does not have.
@@ -147,6 +150,21 @@ pub struct SplitReader {
     exact: bool,
     failed: bool,
     split: Split,
+}
+
+/// Where a column of the batches comes from.
+enum Column {
+    /// The folder key of this position.
+    Key(usize),
+    /// What is read of the file, by its position among that.
+    File(usize),
+    /// A field of a record, and a column of the file: positions as those.
+    Promoted { record: usize, field: String, own: Option<usize> },
+}
+
+/// Whether some fields of a nested column can be read without the others.
+fn reads_parts(format: Format) -> bool {
+    matches!(format, Format::Json | Format::Rowfile)
 }
 
 /// The columns that are read in files of one layout.
@@ -181,8 +199,10 @@ impl SplitReader {
         let projection = options.projection.as_deref().unwrap_or(&all);
         let mut fields = Vec::with_capacity(projection.len());
         let mut columns = Vec::with_capacity(projection.len());
-        let mut file_columns = Vec::new();
+        let mut file_columns: Vec<(usize, FieldRef)> = Vec::new();
         let mut predicates = Vec::new();
+        // Per promotion, the column that is read and the fields that are wanted.
+        let mut records: BTreeMap<usize, (usize, BTreeMap<String, Parts>)> = BTreeMap::new();
         for &index in projection {
             if let Some(refusal) = source.refusal(index) {
                 return Err(refusal);
@@ -193,14 +213,34 @@ impl SplitReader {
                 return Err(Error::Internal(format!("the source has no column {index}")));
             };
             fields.push(field.clone());
-            columns.push(*origin);
+            let parts = options.used.as_ref().and_then(|used| used.get(field.name()));
+            let next = file_columns.len();
+            columns.push(match origin {
+                Origin::Key(index) => Column::Key(*index),
+                Origin::File(_) => Column::File(next),
+                Origin::Promoted(index) => {
+                    let promoted = &source.promoted[*index];
+                    let record = source.promotions[promoted.promotion].column;
+                    let (at, wanted) = records.entry(promoted.promotion).or_insert_with(|| {
+                        file_columns.push((record, source.columns.fields[record].clone()));
+                        (next, BTreeMap::new())
+                    });
+                    let parts = parts.cloned().unwrap_or(Parts::Whole);
+                    wanted.insert(promoted.field.clone(), parts);
+                    let (record, field) = (*at, promoted.field.clone());
+                    let own = promoted.own.map(|own| {
+                        file_columns.push((own, source.columns.fields[own].clone()));
+                        file_columns.len() - 1
+                    });
+                    Column::Promoted { record, field, own }
+                }
+            });
             if let Origin::File(place) = origin {
                 let own = options.predicates.iter().filter(|predicate| predicate.column == index);
                 predicates
                     .extend(own.map(|own| Predicate { column: file_columns.len(), ..own.clone() }));
-                let parts = options.used.as_ref().and_then(|used| used.get(field.name()));
                 let narrowed = match parts {
-                    Some(parts) if source.format == Format::Json => parts::narrowed(field, parts),
+                    Some(parts) if reads_parts(source.format) => parts::narrowed(field, parts),
                     _ => None,
                 };
                 file_columns.push((*place, narrowed.unwrap_or_else(|| field.clone())));
@@ -208,6 +248,18 @@ impl SplitReader {
         }
         let mut options = options.clone();
         options.batch_rows = options.batch_rows.max(1);
+        let mut openers = Vec::with_capacity(records.len());
+        for (promotion, (at, wanted)) in records {
+            let names: Vec<String> = wanted.keys().cloned().collect();
+            let (_, field) = &mut file_columns[at];
+            if reads_parts(source.format)
+                && let Some(narrowed) = parts::narrowed(field, &Parts::Fields(wanted))
+            {
+                *field = narrowed;
+            }
+            let promotion = &source.promotions[promotion];
+            openers.push((at, Opener::new(&source, promotion, &names, options.batch_rows)?));
+        }
         options.exact_start = options.exact_start.or(split.exact_start);
         let exact = options.exact_start.is_some()
             || source.starts_are_exact()
@@ -217,6 +269,7 @@ impl SplitReader {
             source,
             columns,
             file_columns,
+            openers,
             predicates,
             nulls: parts::Nulls::default(),
             found: None,
@@ -361,8 +414,8 @@ impl SplitReader {
             .columns
             .iter()
             .map(|column| match column {
-                Origin::File(_) => Ok(None),
-                Origin::Key(index) => {
+                Column::File(_) | Column::Promoted { .. } => Ok(None),
+                Column::Key(index) => {
                     // As often as the largest batch has rows.
                     let rows = self.options.batch_rows;
                     self.source.key_values(piece.file.index, *index, rows).map(Some)
@@ -581,20 +634,40 @@ impl SplitReader {
             return Err(Error::Internal("a batch without a file".into()));
         };
         let rows = batch.num_rows();
-        let mut slots = found.slots.iter();
+        let lacking = || Error::Internal("a batch lacks a column".into());
+        // What the file has for a column that is read; none if it has nothing.
+        let own = |at: usize| -> Result<Option<&ArrayRef>> {
+            match found.slots.get(at) {
+                Some(Some(slot)) => batch.columns().get(*slot).map(Some).ok_or_else(lacking),
+                Some(None) => Ok(None),
+                None => Err(lacking()),
+            }
+        };
+        let mut records = Vec::with_capacity(self.openers.len());
+        for (at, opener) in &mut self.openers {
+            let column = own(*at)?;
+            let opened = column.map(|column| opener.open(column, &current.file)).transpose()?;
+            records.push((*at, opened));
+        }
         let mut columns = Vec::with_capacity(self.columns.len());
-        for (key, field) in current.keys.iter().zip(self.schema.fields()) {
-            columns.push(match key {
-                Some(key) => key.slice(0, rows.min(key.len())),
-                None => {
-                    let column = match slots.next() {
-                        Some(None) => Some(self.nulls.get(field.data_type(), rows)),
-                        Some(Some(slot)) => batch.columns().get(*slot).and_then(|column| {
-                            parts::widened(column, field.data_type(), &mut self.nulls)
-                        }),
-                        None => None,
-                    };
-                    column.ok_or_else(|| Error::Internal("a batch lacks a column".into()))?
+        for ((column, key), field) in
+            self.columns.iter().zip(&current.keys).zip(self.schema.fields())
+        {
+            columns.push(match (column, key) {
+                (Column::Key(_), Some(key)) => key.slice(0, rows.min(key.len())),
+                (Column::Key(_), None) => return Err(lacking()),
+                (Column::File(at), _) => match own(*at)? {
+                    None => self.nulls.get(field.data_type(), rows),
+                    Some(column) => parts::widened(column, field.data_type(), &mut self.nulls)
+                        .ok_or_else(lacking)?,
+                },
+                (Column::Promoted { record, field: name, own: column }, _) => {
+                    let opened = records.iter().find(|(at, _)| at == record);
+                    let inner = opened
+                        .and_then(|(_, opened)| opened.as_ref())
+                        .and_then(|opened| promote::field(opened, name));
+                    let column = column.map(own).transpose()?.flatten().cloned();
+                    promote::joined(inner, column, field, rows, &current.file)?
                 }
             });
         }

@@ -1,0 +1,183 @@
+//! `check`: are rowfiles whole?
+
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use serde_json::json;
+use tidemill_engine::coverage::{grouped, human_bytes};
+use tidemill_engine::job::Limits;
+use tidemill_engine::running::prepare;
+use tidemill_engine::sink::StagedFile;
+use tidemill_engine::source::SourceSpec;
+use tidemill_engine::source::whole::{Checked, Damage, Files, Kept};
+use tidemill_engine::{Error, Result, RunId};
+
+use super::{Outcome, print};
+use crate::args::{CheckArgs, Plain};
+use crate::terminal::{self, Bar};
+
+/// Of a file's damages so many are shown.
+const SHOWN: usize = 10;
+
+/// `tidemill check FILE…`.
+pub fn check(args: CheckArgs) -> anyhow::Result<Outcome> {
+    let preparation = prepare(&Limits::default(), &Limits::default())?;
+    let settings = preparation.settings;
+    terminal::watch_signals(&settings.cancel)?;
+    let mut urls = args.files.into_iter();
+    let spec = SourceSpec {
+        url: urls.next().unwrap_or_default(),
+        more: urls.collect(),
+        storage_options: args.storage.options()?,
+        ..SourceSpec::default()
+    };
+    let files = Files::list(&spec, &settings.cancel, &settings.progress)?;
+    let mut bar = Bar::new(&settings.progress);
+    if let Some(out) = &args.salvage {
+        if files.count() > 1 {
+            return Err(Error::usage_hint(
+                format!(
+                    "--salvage is of one file, and these are {}",
+                    grouped(files.count() as u64)
+                ),
+                "salvage them one by one, each to a name of its own",
+            )
+            .into());
+        }
+        let kept = beside(&mut bar, || salvage(&files, out, args.overwrite, &preparation.id));
+        bar.clear();
+        return say_kept(&kept?, out, args.format);
+    }
+    let mut bad = 0u64;
+    for index in 0..files.count() {
+        let checked = beside(&mut bar, || files.check(index));
+        match checked {
+            Ok(found) => {
+                bad += u64::from(!found.whole);
+                let text = match args.format {
+                    Plain::Text => describe(&found),
+                    Plain::Json => format!("{}\n", serde_json::to_string(&found)?),
+                };
+                bar.pause(|| print(text.as_bytes()))?;
+            }
+            Err(error @ (Error::Interrupted | Error::ClosedPipe)) => return Err(error.into()),
+            // The others are looked at all the same.
+            Err(error) if files.count() > 1 => {
+                bad += 1;
+                bar.pause(|| terminal::complain(&error.into()));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    bar.clear();
+    if files.count() > 1 {
+        let count = grouped(files.count() as u64);
+        terminal::note(&match bad {
+            0 => format!("all {count} files are whole"),
+            bad => format!("{} of {count} files are damaged", grouped(bad)),
+        });
+    }
+    Ok(if bad == 0 { Outcome::Complete } else { Outcome::No })
+}
+
+/// What `work` returns, done on a thread of its own while the bar moves.
+fn beside<T: Send>(bar: &mut Bar, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    std::thread::scope(|scope| {
+        let (done, wait) = channel();
+        let worker = std::thread::Builder::new().name("check".into());
+        worker
+            .spawn_scoped(scope, move || {
+                // Whoever waits is there until this has been sent.
+                let _ = done.send(work());
+            })
+            .map_err(|error| Error::io("start", "a thread", error))?;
+        loop {
+            match wait.recv_timeout(Duration::from_millis(50)) {
+                Ok(result) => return result,
+                Err(RecvTimeoutError::Timeout) => bar.look(),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Error::Internal("a check ended without an answer".to_owned()));
+                }
+            }
+        }
+    })
+}
+
+fn salvage(files: &Files, out: &Path, overwrite: bool, run: &RunId) -> Result<(Kept, u64)> {
+    let file = StagedFile::create(out, overwrite, run)?;
+    let (file, kept) = files.salvage(0, file, &out.display().to_string())?;
+    let bytes = file.bytes();
+    file.commit(bytes)?;
+    Ok((kept, bytes))
+}
+
+fn say_kept((kept, bytes): &(Kept, u64), out: &Path, format: Plain) -> anyhow::Result<Outcome> {
+    let out = out.display().to_string();
+    match format {
+        Plain::Json => {
+            let mut described = json!(kept);
+            described["path"] = out.into();
+            described["bytes"] = (*bytes).into();
+            print(format!("{described}\n").as_bytes())?;
+        }
+        Plain::Text => {
+            let mut text = format!(
+                "{out}: {} block{}, {} row{}, {}\n",
+                grouped(kept.blocks),
+                s(kept.blocks),
+                grouped(kept.rows),
+                s(kept.rows),
+                human_bytes(*bytes)
+            );
+            if !kept.damages.is_empty() {
+                text.push_str("not kept:\n");
+                push_damages(&mut text, &kept.damages);
+            }
+            print(text.as_bytes())?;
+        }
+    }
+    Ok(if kept.damages.is_empty() { Outcome::Complete } else { Outcome::Incomplete })
+}
+
+fn s(count: u64) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+fn describe(found: &Checked) -> String {
+    let blocks = format!(
+        "{} block{}, {} row{}",
+        grouped(found.blocks),
+        s(found.blocks),
+        grouped(found.rows),
+        s(found.rows)
+    );
+    let path = &found.path;
+    if !found.whole {
+        let mut text = format!("{path}: DAMAGED; whole are {blocks}\n");
+        push_damages(&mut text, &found.damages);
+        text.push_str(&format!(
+            "hint: tidemill check {path} --salvage OUT writes what is whole to a new file\n"
+        ));
+        return text;
+    }
+    let codec = found.codec.as_deref().map_or(String::new(), |codec| format!(", {codec}"));
+    let mut text = format!("{path}: whole; {blocks}, {}{codec}\n", human_bytes(found.bytes));
+    if found.unfinished_bytes > 0 {
+        text.push_str(&format!(
+            "  behind its end are {} of an append that is under way or was killed; they are not \
+             read\n",
+            human_bytes(found.unfinished_bytes)
+        ));
+    }
+    text
+}
+
+fn push_damages(text: &mut String, damages: &[Damage]) {
+    for damage in damages.iter().take(SHOWN) {
+        text.push_str(&format!("  at byte {}: {}\n", damage.offset, damage.reason));
+    }
+    if damages.len() > SHOWN {
+        text.push_str(&format!("  … and {} more\n", grouped((damages.len() - SHOWN) as u64)));
+    }
+}

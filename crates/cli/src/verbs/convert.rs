@@ -1,0 +1,84 @@
+//! `convert`: files of one format to files of another.
+
+use tidemill_engine::convert::Conversion;
+use tidemill_engine::jobs::About;
+use tidemill_engine::running::Running;
+use tidemill_engine::source::SourceSpec;
+use tidemill_engine::{Error, coverage};
+
+use super::Outcome;
+use super::output::{CoverageSink, Say, finish, wait};
+use super::query::begin;
+use crate::args::{ConvertArgs, SinkArgs};
+use crate::terminal;
+
+/// `tidemill convert IN… OUT`.
+pub fn convert(args: ConvertArgs) -> anyhow::Result<Outcome> {
+    let mut inputs = args.files;
+    let output = inputs.pop().unwrap_or_default();
+    let mut inputs = inputs.into_iter();
+    let (url, more) = (inputs.next().unwrap_or_default(), inputs.collect::<Vec<_>>());
+    let source = SourceSpec { url, more, ..args.source.spec()? };
+    let sink = SinkArgs {
+        output: Some(output),
+        format: args.sink.format,
+        overwrite: args.sink.overwrite,
+        max_files: args.sink.max_files,
+        sink_exec: args.sink.sink_exec,
+    };
+    let mut sink = sink.sink(None)?;
+    sink.storage_options = source.storage_options.clone();
+    let conversion = Conversion {
+        source,
+        select: args.select,
+        condition: args.condition,
+        sink,
+        skip_existing: args.skip_existing,
+    };
+    let sources = conversion.source.urls().cloned().collect();
+    let url = conversion.sink.url.clone();
+    let about = About {
+        verb: "convert",
+        mapper: conversion.describe(),
+        sources,
+        output: Some(url.clone()),
+        ..About::default()
+    };
+    let limits = args.limits.limits();
+    let coverage_sink = CoverageSink::new(args.limits.coverage.as_deref(), Some(&url))?;
+    if !conversion.is_to_folder() {
+        conversion.check_one()?;
+        let query = conversion.query()?;
+        let (preparation, recorder) = begin(&limits, &Default::default(), about)?;
+        let running = Running::query(query, preparation.settings.clone())?.recorded(recorder);
+        return finish(running, &preparation, &conversion.sink, &coverage_sink, Say::All);
+    }
+    let (preparation, recorder) = begin(&limits, &Default::default(), about)?;
+    let (running, converted) = conversion.start(&preparation.settings, &preparation.id)?;
+    let running = wait(running.recorded(recorder), &preparation)?;
+    let found = running
+        .coverage()
+        .ok_or_else(|| Error::Internal("a run that has ended without a coverage".to_owned()))?;
+    let converted = std::mem::take(&mut *converted.lock());
+    if let Some(warning) = &converted.written.warning {
+        terminal::warn(warning);
+    }
+    let skipped = match converted.skipped {
+        0 => String::new(),
+        count => format!("; left {} that were there already", coverage::grouped(count)),
+    };
+    terminal::note(&format!(
+        "wrote {} file{} in `{url}`: {} rows, {}{skipped}",
+        coverage::grouped(converted.written.files),
+        if converted.written.files == 1 { "" } else { "s" },
+        coverage::grouped(converted.written.rows),
+        coverage::human_bytes(converted.written.bytes),
+    ));
+    terminal::note(&found.one_line());
+    coverage_sink.write(found)?;
+    match converted.error() {
+        Some(error) => Err(error.into()),
+        None if found.complete => Ok(Outcome::Complete),
+        None => Ok(Outcome::Incomplete),
+    }
+}

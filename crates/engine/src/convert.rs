@@ -1,0 +1,589 @@
+//! Conversion: files of one format to files of another, record by record.
+//!
+//! ```text
+//!   one output   all inputs as one table ── select · where ──► a sink
+//!   a folder     each input ── select · where ──► a file of its own, a set of them at a time
+//! ```
+//!
+//! With one output a conversion is a query without grouping, whose rows come in the order of the
+//! input. With a folder every input has an output of its own, named as it is below what was asked
+//! for; the files appear in sets, each all at once, and an input that cannot be converted is
+//! told of in the end and does not keep the others.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use parking_lot::Mutex;
+
+use crate::cancel::Cancel;
+use crate::coverage::{Amount, Coverage, grouped};
+use crate::error::{Error, Result, panicked};
+use crate::home::RunId;
+use crate::partial::together;
+use crate::query::{Plan, Query, Results, Settings, named};
+use crate::remote::Budget;
+use crate::remote::location::Location;
+use crate::running::Running;
+use crate::sink::{FileSet, OutputFormat, Sink, SinkSpec, Written};
+use crate::source::{
+    Compression, Format, ReadOptions, Rejects, Source, SourceSpec, Split, SplitReader, files_of,
+};
+
+/// A set ends with so many files …
+const SET_FILES: usize = 1000;
+/// … or once its inputs have so many bytes.
+const SET_BYTES: u64 = 1 << 30;
+/// After so many inputs that cannot be converted no more are tried.
+const FAILURES_MAX: usize = 100;
+/// How many of them are named.
+const FAILURES_SHOWN: usize = 5;
+/// How many paths [`Written`] lists.
+const PATHS_SHOWN: usize = 5;
+
+/// What to convert, and to what.
+#[derive(Debug, Clone)]
+pub struct Conversion {
+    /// The inputs, and how they are read.
+    pub source: SourceSpec,
+    /// Columns and expressions, as SQL has them behind SELECT. Default: all columns.
+    pub select: Option<String>,
+    /// Which records are kept, as SQL has it behind WHERE. Default: all.
+    pub condition: Option<String>,
+    /// The output: a file, a template with columns in braces, or a folder.
+    pub sink: SinkSpec,
+    /// Whether an output that exists is left as it is, where the output is a folder. Default:
+    /// it is an error.
+    pub skip_existing: bool,
+}
+
+/// What came of a conversion to a folder.
+#[derive(Debug, Default)]
+pub struct Converted {
+    /// What was written.
+    pub written: Written,
+    /// What it rests on.
+    pub coverage: Coverage,
+    /// Outputs that were there already, and were left.
+    pub skipped: u64,
+    /// Why inputs were not converted.
+    pub failures: Vec<Error>,
+    /// Inputs that were not tried, after too many failures.
+    pub untried: u64,
+}
+
+impl Converted {
+    /// The failures as one error, if there are any.
+    pub fn error(&self) -> Option<Error> {
+        if self.failures.is_empty() {
+            return None;
+        }
+        let files = self.written.files + self.skipped + self.failures.len() as u64 + self.untried;
+        let shown = self.failures.iter().take(FAILURES_SHOWN);
+        Some(Error::Unconverted {
+            failed: self.failures.len() as u64,
+            untried: self.untried,
+            files,
+            first: shown.map(|error| error.to_string().replace('\n', "\n  ")).collect(),
+        })
+    }
+}
+
+/// An input and where it goes.
+struct Task {
+    url: String,
+    bytes: u64,
+    /// Below the folder, with `/`.
+    target: String,
+}
+
+impl Conversion {
+    /// What is done to each record, in words; none if nothing is.
+    pub fn describe(&self) -> Option<String> {
+        match (&self.select, &self.condition) {
+            (None, None) => None,
+            (Some(select), None) => Some(format!("SELECT {select}")),
+            (None, Some(condition)) => Some(format!("WHERE {condition}")),
+            (Some(select), Some(condition)) => Some(format!("SELECT {select} WHERE {condition}")),
+        }
+    }
+
+    /// Refuses what only a folder as the output can have.
+    ///
+    /// # Errors
+    /// [`Error::Usage`].
+    pub fn check_one(&self) -> Result<()> {
+        match self.skip_existing {
+            true => Err(Error::usage_hint(
+                format!("`{}` is no folder, in which outputs could be left", self.sink.url),
+                "--skip-existing is for a folder as the output: its name ends with `/`",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Begins to convert every input to a file of its own, on a thread; what came of it is there
+    /// once the run has ended.
+    ///
+    /// # Errors
+    /// As [`Running::query`].
+    pub fn start(
+        self,
+        settings: &Settings,
+        run: &RunId,
+    ) -> Result<(Running, Arc<Mutex<Converted>>)> {
+        let (settings, run) = (settings.clone(), run.clone());
+        let converted = Arc::new(Mutex::new(Converted::default()));
+        let result = Arc::clone(&converted);
+        let running = Running::without_rows(settings.cancel.clone(), move || {
+            let all = self.run_to_folder(&settings, &run)?;
+            let coverage = all.coverage.clone();
+            *result.lock() = all;
+            Ok(coverage)
+        })?;
+        Ok((running, converted))
+    }
+
+    /// Whether the output is a folder: it exists as one, or its name ends with `/`.
+    pub fn is_to_folder(&self) -> bool {
+        let url = &self.sink.url;
+        url.ends_with('/') || (url != "-" && !url.contains("://") && Path::new(url).is_dir())
+    }
+
+    /// The conversion as a query, for one output.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if `select` is no list or `condition` no condition.
+    pub fn query(&self) -> Result<Query> {
+        self.query_of(self.source.clone())
+    }
+
+    fn query_of(&self, source: SourceSpec) -> Result<Query> {
+        let query = Query::records(source, self.select.as_deref(), self.condition.as_deref())?;
+        Ok(Query { keeps_columns: self.select.is_none() && self.sink.keeps_columns(), ..query })
+    }
+
+    /// Converts every input to a file of its own, in the folder that is the output.
+    ///
+    /// Cost: each input is listed, planned and read by itself, some milliseconds besides its
+    /// bytes. Memory: a few hundred bytes for each input, and a share of the budget for each
+    /// thread.
+    ///
+    /// # Errors
+    /// What is wrong with the request as a whole: [`Error::Usage`], [`Error::NotFound`],
+    /// [`Error::Exists`]; and [`Error::Interrupted`]. What is wrong with one input is among
+    /// [`Converted::failures`].
+    pub fn run_to_folder(&self, settings: &Settings, run: &RunId) -> Result<Converted> {
+        self.query()?;
+        let Some(format) = self.sink.format else {
+            return Err(Error::usage_hint(
+                format!("`{}` is a folder, which does not tell the format", self.sink.url),
+                format!("give it with --format: {}", OutputFormat::names().join(", ")),
+            ));
+        };
+        self.sink.check_exec()?;
+        let mut tasks = self.tasks(format, &settings.cancel)?;
+        let skipped = self.look_for_existing(&mut tasks)?;
+        settings.progress.set_bytes_total(tasks.iter().map(|task| task.bytes).sum());
+        settings.progress.set_planned("rows", None);
+        let mut all = Converted { skipped, ..Converted::default() };
+        let mut rest = tasks.as_slice();
+        while !rest.is_empty() {
+            if all.failures.len() >= FAILURES_MAX {
+                all.untried = rest.len() as u64;
+                break;
+            }
+            let mut bytes = 0;
+            let full = rest.iter().take(SET_FILES).position(|task| {
+                bytes += task.bytes;
+                bytes >= SET_BYTES
+            });
+            let count = full.map_or(rest.len().min(SET_FILES), |last| last + 1);
+            let (set, others) = rest.split_at(count);
+            self.convert_set(set, format, settings, run, &mut all)?;
+            rest = others;
+        }
+        all.coverage.complete &= all.failures.is_empty();
+        all.coverage.mergeable = false;
+        Ok(all)
+    }
+
+    /// The inputs, each with the name of its output.
+    fn tasks(&self, format: OutputFormat, cancel: &Cancel) -> Result<Vec<Task>> {
+        let mut tasks = Vec::new();
+        let mut seen: HashSet<Arc<str>> = HashSet::new();
+        for url in self.source.urls() {
+            if url == "-" {
+                return Err(Error::usage_hint(
+                    "standard input has no name for a file in a folder",
+                    "name the output's file",
+                ));
+            }
+            for (shown, bytes, below) in files_of(&self.source, url, cancel)? {
+                if seen.insert(shown.clone()) {
+                    let target = output_name(&below, format);
+                    tasks.push(Task { url: shown.to_string(), bytes, target });
+                }
+            }
+        }
+        let mut by_target: HashMap<&str, &Task> = HashMap::with_capacity(tasks.len());
+        for task in &tasks {
+            if let Some(other) = by_target.insert(&task.target, task) {
+                return Err(Error::usage_hint(
+                    format!(
+                        "`{}` and `{}` would both be written to `{}`",
+                        other.url, task.url, task.target
+                    ),
+                    "name the folder above them as the input, or convert them one by one",
+                ));
+            }
+        }
+        Ok(tasks)
+    }
+
+    /// Leaves out what exists already, if it may be left; returns how much that was.
+    fn look_for_existing(&self, tasks: &mut Vec<Task>) -> Result<u64> {
+        if self.sink.overwrite || self.bucket_url().is_some() {
+            return Ok(0);
+        }
+        let root = Path::new(&self.sink.url);
+        let exists = |task: &Task| root.join(&task.target).symlink_metadata().is_ok();
+        let before = tasks.len();
+        if self.skip_existing {
+            tasks.retain(|task| !exists(task));
+            return Ok((before - tasks.len()) as u64);
+        }
+        let mut there = tasks.iter().filter(|task| exists(task));
+        match there.next() {
+            None => Ok(0),
+            Some(first) => {
+                let path = root.join(&first.target).display().to_string();
+                Err(Error::Exists { path, more: there.count() })
+            }
+        }
+    }
+
+    /// The output's URL, if it is in a bucket.
+    fn bucket_url(&self) -> Option<&str> {
+        let is_bucket = matches!(Location::parse(&self.sink.url), Ok(Some(Location::S3 { .. })));
+        is_bucket.then_some(self.sink.url.as_str())
+    }
+
+    fn convert_set(
+        &self,
+        tasks: &[Task],
+        format: OutputFormat,
+        settings: &Settings,
+        run: &RunId,
+        all: &mut Converted,
+    ) -> Result<()> {
+        let workers = settings.threads.min(tasks.len()).max(1);
+        let threads = (settings.threads / workers).max(1);
+        let memory_bytes = settings.memory_bytes / workers as u64;
+        let limit = usize::try_from(memory_bytes / 8).unwrap_or(usize::MAX);
+        let cancel = &settings.cancel;
+        let mut wait = || cancel.check();
+        let root = Path::new(&self.sink.url);
+        let set = match self.bucket_url() {
+            Some(_) => None,
+            None => Some(FileSet::create(root, &self.sink, format, run, limit, cancel, &mut wait)?),
+        };
+        let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let results = Mutex::new(std::mem::take(all));
+        let work = || {
+            while !stop.load(Ordering::Relaxed) {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(task) = tasks.get(index) else { break };
+                let own = Settings {
+                    threads,
+                    memory_bytes,
+                    progress: settings.progress.part(),
+                    rejected_folder: settings
+                        .rejected_folder
+                        .as_ref()
+                        .map(|folder| folder.join(task.target.replace('/', "-"))),
+                    ..settings.clone()
+                };
+                let done = self.convert_one(task, &own, set.as_ref(), run, limit);
+                let mut all = results.lock();
+                match done {
+                    Ok((coverage, written)) => {
+                        let has_copy = all.coverage.rejected_copy.is_some()
+                            || coverage.rejected_copy.is_some();
+                        let folder = settings.rejected_folder.as_ref().filter(|_| has_copy);
+                        let rejected_copy = folder.map(|folder| folder.display().to_string());
+                        all.coverage = Coverage {
+                            rejected_copy,
+                            ..together(&[std::mem::take(&mut all.coverage), coverage])
+                        };
+                        if let Some(written) = written {
+                            all.written = sum(std::mem::take(&mut all.written), written);
+                        }
+                    }
+                    Err(Error::Interrupted) => stop.store(true, Ordering::Relaxed),
+                    Err(error) => {
+                        all.failures.push(naming(error, &task.url));
+                        if all.failures.len() >= FAILURES_MAX {
+                            stop.store(true, Ordering::Relaxed);
+                        }
+                    }
+                }
+            }
+        };
+        std::thread::scope(|scope| -> Result<()> {
+            let threads: Vec<_> = (0..workers)
+                .map(|_| {
+                    let thread = std::thread::Builder::new().name("convert".into());
+                    thread.spawn_scoped(scope, work).map_err(|e| Error::io("start", "a thread", e))
+                })
+                .collect::<Result<_>>()?;
+            for thread in threads {
+                thread.join().map_err(|panic| panicked(panic.as_ref()))?;
+            }
+            Ok(())
+        })?;
+        *all = results.into_inner();
+        cancel.check()?;
+        let tried = next.into_inner().min(tasks.len());
+        all.untried += (tasks.len() - tried) as u64;
+        if let Some(set) = set {
+            let written = set.commit(root, self.sink.overwrite, &mut wait)?;
+            all.written = sum(std::mem::take(&mut all.written), written);
+        }
+        Ok(())
+    }
+
+    fn convert_one(
+        &self,
+        task: &Task,
+        settings: &Settings,
+        set: Option<&FileSet>,
+        run: &RunId,
+        limit: usize,
+    ) -> Result<(Coverage, Option<Written>)> {
+        let source = SourceSpec { url: task.url.clone(), more: Vec::new(), ..self.source.clone() };
+        let mut rows = match self.describe() {
+            None => {
+                let keeps_columns = self.sink.keeps_columns();
+                Rows::Copy(Box::new(Copy::open(&source, settings, keeps_columns)?))
+            }
+            Some(_) => Rows::Query(Box::new(Plan::new(&self.query_of(source)?, settings)?.run()?)),
+        };
+        let schema = rows.schema().clone();
+        let cancel = &settings.cancel;
+        if let Some(set) = set {
+            let mut file = set.begin(task.target.clone(), schema)?;
+            while let Some(batch) = rows.next()? {
+                file.write(&batch)?;
+            }
+            set.end(file)?;
+            return Ok((rows.coverage(), None));
+        }
+        let mut wait = || cancel.check();
+        // Braces in a name are no columns.
+        let target = task.target.replace('{', "{{").replace('}', "}}");
+        let url = format!("{}/{target}", self.sink.url.trim_end_matches('/'));
+        let spec = SinkSpec { url, ..self.sink.clone() };
+        let mut sink = match Sink::create_with(&spec, schema, run, limit, cancel, &mut wait) {
+            Err(Error::Exists { .. }) if self.skip_existing => {
+                return Ok((Coverage::default(), None));
+            }
+            other => other?,
+        };
+        while let Some(batch) = rows.next()? {
+            sink.write_with(&batch, &mut wait)?;
+        }
+        let written = sink.commit_with(&mut wait)?;
+        Ok((rows.coverage(), Some(written)))
+    }
+}
+
+/// What is written of an input.
+enum Rows {
+    /// What SQL makes of its records.
+    Query(Box<Results>),
+    /// Its records as they are. Planning takes a millisecond or two, which for a small file is
+    /// most of the work.
+    Copy(Box<Copy>),
+}
+
+impl Rows {
+    fn schema(&self) -> &SchemaRef {
+        match self {
+            Rows::Query(results) => results.schema(),
+            Rows::Copy(copy) => &copy.schema,
+        }
+    }
+
+    fn next(&mut self) -> Result<Option<RecordBatch>> {
+        match self {
+            Rows::Query(results) => results.next().transpose(),
+            Rows::Copy(copy) => copy.next(),
+        }
+    }
+
+    fn coverage(&self) -> Coverage {
+        match self {
+            Rows::Query(results) => results.coverage(),
+            Rows::Copy(copy) => copy.coverage.clone(),
+        }
+    }
+}
+
+/// A source read from its beginning to its end.
+struct Copy {
+    source: Arc<Source>,
+    schema: SchemaRef,
+    splits: std::vec::IntoIter<Split>,
+    options: ReadOptions,
+    reader: Option<SplitReader>,
+    coverage: Coverage,
+    rejected_folder: Option<PathBuf>,
+}
+
+impl Copy {
+    fn open(spec: &SourceSpec, settings: &Settings, keeps_columns: bool) -> Result<Self> {
+        let cancel = &settings.cancel;
+        let source = Arc::new(Source::open_with(spec, Box::new(std::io::empty()), cancel)?);
+        if let Some(refusal) = (0..source.schema().fields().len()).find_map(|at| source.refusal(at))
+        {
+            return Err(refusal);
+        }
+        let mut splits = source.splits()?;
+        source.exact_splits(&mut splits, cancel)?;
+        let coverage = Coverage {
+            files: source.files().len() as u64,
+            splits: Amount { done: 0, total: splits.len() as u64, left_out: 0 },
+            bytes: Amount { done: 0, total: source.total_bytes(), left_out: 0 },
+            ..Coverage::default()
+        };
+        let rejected_folder = settings.rejected_folder.clone();
+        let rejects = Arc::new(Rejects::new(settings.max_bad, rejected_folder.clone()));
+        let options = ReadOptions {
+            cancel: cancel.clone(),
+            progress: settings.progress.clone(),
+            rejects,
+            ahead: Budget::new(settings.memory_bytes / 16),
+            ..ReadOptions::default()
+        };
+        let splits = splits.into_iter();
+        let own = if keeps_columns { source.own_columns() } else { None };
+        let schema = own.unwrap_or_else(|| source.schema().clone());
+        Ok(Copy { source, schema, splits, options, reader: None, coverage, rejected_folder })
+    }
+
+    fn next(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            let reader = match &mut self.reader {
+                Some(reader) => reader,
+                none => match self.splits.next() {
+                    Some(split) => none.insert(self.source.read(&split, &self.options)?),
+                    None => {
+                        self.options.rejects.finish(self.coverage.rows.done)?;
+                        return Ok(None);
+                    }
+                },
+            };
+            if let Some(batch) = reader.next() {
+                return named(batch?, &self.schema).map(Some);
+            }
+            let Some(reader) = self.reader.take() else { continue };
+            let mut stats = reader.into_stats();
+            stats.accept(&self.options.rejects)?;
+            let coverage = &mut self.coverage;
+            coverage.splits.done += 1;
+            coverage.bytes.done += stats.bytes;
+            coverage.bytes.total = coverage.bytes.total.max(coverage.bytes.done);
+            coverage.rows.done += stats.rows;
+            coverage.rows.rejected += stats.rejected;
+            if coverage.rows.rejected > 0 {
+                let folder = self.rejected_folder.as_ref();
+                coverage.rejected_copy = folder.map(|folder| folder.display().to_string());
+            }
+        }
+    }
+}
+
+fn sum(one: Written, two: Written) -> Written {
+    let mut paths = one.paths;
+    paths.extend(two.paths);
+    paths.truncate(PATHS_SHOWN);
+    Written {
+        files: one.files + two.files,
+        rows: one.rows + two.rows,
+        bytes: one.bytes + two.bytes,
+        paths,
+        root: if one.root.is_empty() { two.root } else { one.root },
+        warning: one.warning.or(two.warning),
+    }
+}
+
+/// The error with its input's name, if it does not say it.
+fn naming(error: Error, url: &str) -> Error {
+    if error.to_string().contains(url) {
+        return error;
+    }
+    match error {
+        Error::Usage { message, hint } => {
+            Error::Usage { message: format!("`{url}`: {message}"), hint }
+        }
+        Error::Query(message) => Error::Query(format!("`{url}`: {message}")),
+        other => other,
+    }
+}
+
+/// The output's name: the input's with another suffix.
+fn output_name(below: &str, format: OutputFormat) -> String {
+    let (stem, _) = Compression::strip_suffix(below);
+    let stem = match (Format::from_path(stem), stem.rsplit_once('.')) {
+        (Some(_), Some((stem, _))) => stem,
+        _ => stem,
+    };
+    let suffix = match format {
+        OutputFormat::Text => "txt",
+        other => other.name(),
+    };
+    format!("{stem}.{suffix}")
+}
+
+/// What is said of the failures.
+pub(crate) fn unconverted(failed: u64, untried: u64, files: u64, first: &[String]) -> String {
+    let s = if files == 1 { "" } else { "s" };
+    let mut text =
+        format!("{} of {} file{s} could not be converted", grouped(failed), grouped(files));
+    if untried > 0 {
+        text.push_str(&format!(", and {} were not tried after that", grouped(untried)));
+    }
+    text.push(':');
+    for line in first {
+        text.push_str("\n  ");
+        text.push_str(line);
+    }
+    if failed > first.len() as u64 {
+        text.push_str(&format!("\n  … and {} more", grouped(failed - first.len() as u64)));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_is_named_as_its_input_with_another_suffix() {
+        for (below, expected) in [
+            ("a.csv", "a.rowfile"),
+            ("x/a.json.gz", "x/a.rowfile"),
+            ("x.y/access", "x.y/access.rowfile"),
+            ("2013.01", "2013.01.rowfile"),
+            ("a.log.zst", "a.rowfile"),
+            ("a.rowfile", "a.rowfile"),
+        ] {
+            assert_eq!(output_name(below, OutputFormat::Rowfile), expected, "{below}");
+        }
+        assert_eq!(output_name("a.csv", OutputFormat::Text), "a.txt");
+    }
+}

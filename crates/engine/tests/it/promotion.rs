@@ -1,0 +1,320 @@
+//! Fields of nested records as columns, where files are of the old shape and of the new.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, BinaryArray, Int32Array, Int64Array, RecordBatch, StringArray,
+};
+use arrow::datatypes::{DataType, Field, Schema};
+use tidemill_engine::convert::Conversion;
+use tidemill_engine::running::{Running, deliver};
+use tidemill_engine::sink::SinkSpec;
+use tidemill_engine::source::SourceSpec;
+use tidemill_engine::{NamedSource, Query, Result, RunId};
+use tidemill_rowfile as rowfile;
+
+use crate::common::{Answer, Folder, Random, ask, settings, text};
+
+fn spec(folder: &Folder, names: &[&str], promote: &[&str]) -> SourceSpec {
+    let path = |name: &&str| folder.path().join(name).display().to_string();
+    let mut urls = names.iter().map(path);
+    SourceSpec {
+        url: urls.next().unwrap(),
+        more: urls.collect(),
+        promote: promote.iter().map(|text| text.parse().unwrap()).collect(),
+        ..SourceSpec::default()
+    }
+}
+
+fn try_read(spec: SourceSpec, sql: &str) -> Result<Answer> {
+    let sources = vec![NamedSource { name: "source".into(), spec }];
+    ask(&Query { sql: sql.into(), sources, ..Query::default() }, &settings())
+}
+
+fn read(spec: SourceSpec, sql: &str) -> Answer {
+    try_read(spec, sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
+}
+
+fn refusal(spec: SourceSpec, sql: &str) -> String {
+    match try_read(spec, sql) {
+        Ok(answer) => panic!("{sql} was answered: {:?}", answer.rows()),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn convert(source: SourceSpec, output: &str) {
+    let conversion = Conversion {
+        source,
+        select: None,
+        condition: None,
+        sink: SinkSpec::new(output),
+        skip_existing: false,
+    };
+    let settings = settings();
+    let query = conversion.query().unwrap();
+    let mut running = Running::query(query, settings.clone()).unwrap();
+    deliver(&mut running, &conversion.sink, &RunId::new(), settings.memory_bytes, |_| Ok(()))
+        .unwrap();
+}
+
+/// Events with their input as a record in JSON; the same with the record's fields as their own;
+/// and their rows.
+fn shapes(seed: u64, count: u64) -> (String, String, Vec<Vec<String>>) {
+    let mut random = Random(seed);
+    let (mut nested, mut flat, mut rows) = (String::new(), String::new(), Vec::new());
+    for n in 0..count {
+        let day = format!("2013-01-{:02}", 1 + random.below(28));
+        let mut fields: Vec<(&str, String, String)> = Vec::new();
+        if random.below(5) > 0 {
+            let id = random.below(1000);
+            fields.push(("user", id.to_string(), id.to_string()));
+        }
+        if random.below(5) > 0 {
+            let url = ["/", "/a b", "/\"q\"", "/ü"][random.below(4) as usize];
+            fields.push(("url", format!("{:?}", url), url.to_owned()));
+        }
+        if random.below(5) > 0 {
+            let a = random.below(9);
+            fields.push(("geo", format!("{{\"a\": {a}}}"), format!("{{a: {a}}}")));
+        }
+        let members: Vec<String> =
+            fields.iter().map(|(name, json, _)| format!("{name:?}: {json}")).collect();
+        let members = members.join(", ");
+        let record = if random.below(10) == 0 && fields.is_empty() {
+            "null".to_owned()
+        } else {
+            format!("{{{members}}}")
+        };
+        nested.push_str(&format!("{{\"n\": {n}, \"input\": {record}, \"day\": \"{day}\"}}\n"));
+        let comma = if members.is_empty() { "" } else { ", " };
+        flat.push_str(&format!("{{\"n\": {n}{comma}{members}, \"day\": \"{day}\"}}\n"));
+        let value = |wanted: &str| {
+            let found = fields.iter().find(|(name, _, _)| *name == wanted);
+            found.map_or("∅".to_owned(), |(_, _, shown)| shown.clone())
+        };
+        rows.push(vec![n.to_string(), value("user"), value("url"), value("geo"), day]);
+    }
+    (nested, flat, rows)
+}
+
+const ALL: &str = "SELECT n, \"user\", url, geo, day FROM source";
+
+#[test]
+fn files_of_the_old_shape_and_of_the_new_are_one_table() {
+    let folder = Folder::new();
+    let (nested, _, old_rows) = shapes(1, 3000);
+    let (_, flat, new_rows) = shapes(2, 2000);
+    folder.write("old.json", nested);
+    folder.write("new.json", flat);
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    for suffix in ["rowfile", "parquet"] {
+        convert(spec(&folder, &["old.json"], &[]), &at(&format!("old.{suffix}")));
+        convert(spec(&folder, &["new.json"], &[]), &at(&format!("new.{suffix}")));
+    }
+    let both: Vec<Vec<String>> = old_rows.iter().chain(&new_rows).cloned().collect();
+    let turned: Vec<Vec<String>> = new_rows.iter().chain(&old_rows).cloned().collect();
+    for suffix in ["json", "rowfile", "parquet"] {
+        let names = [format!("old.{suffix}"), format!("new.{suffix}")];
+        let (old, new) = (names[0].as_str(), names[1].as_str());
+        for (files, expected) in [
+            (vec![old], &old_rows),
+            (vec![new], &new_rows),
+            (vec![old, new], &both),
+            (vec![new, old], &turned),
+        ] {
+            let rows = read(spec(&folder, &files, &["input"]), ALL).rows();
+            assert!(rows == *expected, "{files:?}");
+            // Some columns, in another order, with a condition on each kind.
+            let sql = "SELECT url, n FROM source WHERE \"user\" > 500 AND n % 2 = 0";
+            let some = read(spec(&folder, &files, &["input"]), sql).rows();
+            let wanted = expected.iter().filter(|row| {
+                row[1].parse::<u64>().is_ok_and(|user| user > 500)
+                    && row[0].parse::<u64>().unwrap() % 2 == 0
+            });
+            let wanted: Vec<_> = wanted.map(|row| vec![row[2].clone(), row[0].clone()]).collect();
+            assert!(some == wanted, "{files:?}");
+            let sql = "SELECT sum(geo.a) AS a, count() AS n FROM source";
+            let sums = read(spec(&folder, &files, &["input"]), sql).rows();
+            let geo = |row: &Vec<String>| {
+                row[3].strip_prefix("{a: ")?.strip_suffix('}')?.parse::<u64>().ok()
+            };
+            let sum: u64 = expected.iter().filter_map(geo).sum();
+            assert_eq!(sums, [[sum.to_string(), expected.len().to_string()]], "{files:?}");
+        }
+        // Once it is converted, nothing has to be promoted, and promoting is no harm.
+        let promoted = format!("promoted.{suffix}");
+        convert(spec(&folder, &[old, new], &["input"]), &at(&promoted));
+        for promote in [&[][..], &["input"]] {
+            assert!(read(spec(&folder, &[&promoted], promote), ALL).rows() == both, "{suffix}");
+        }
+    }
+}
+
+#[test]
+fn json_in_a_string_is_a_record_too() {
+    let folder = Folder::new();
+    let (nested, _, rows) = shapes(3, 4000);
+    // The record as text, in a CSV field and in files of other formats.
+    let mut csv = String::from("n,input,day\n");
+    for line in nested.lines() {
+        let (n, rest) = line.strip_prefix("{\"n\": ").unwrap().split_once(", \"input\": ").unwrap();
+        let (record, day) = rest.rsplit_once(", \"day\": \"").unwrap();
+        let record = if record == "null" { String::new() } else { record.replace('"', "\"\"") };
+        let day = day.trim_end_matches("\"}");
+        csv.push_str(&format!("{n},\"{record}\",{day}\n"));
+    }
+    folder.write("old.csv", csv);
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    convert(spec(&folder, &["old.csv"], &[]), &at("old.rowfile"));
+    convert(spec(&folder, &["old.csv"], &[]), &at("old.json"));
+    convert(spec(&folder, &["old.csv"], &["input"]), &at("new.rowfile"));
+    for files in [&["old.csv"][..], &["old.rowfile"], &["old.json"], &["new.rowfile"]] {
+        let found = read(spec(&folder, files, &["input"]), ALL).rows();
+        assert!(found == rows, "{files:?}");
+    }
+    let both = read(spec(&folder, &["old.rowfile", "new.rowfile"], &["input"]), ALL).rows();
+    assert!(both.len() == 8000 && both[..4000] == rows && both[4000..] == rows);
+
+    folder.write("bad.csv", "n,input\n1,\"{\"\"a\"\": 1}\"\n2,\"{\"\"a\"\": 1\"\n");
+    let message = refusal(spec(&folder, &["bad.csv"], &["input"]), "SELECT a FROM source");
+    assert!(message.contains("bad.csv") && message.contains("`{\"a\": 1`"), "{message}");
+    folder.write("list.csv", "n,input\n1,[1]\n");
+    let message = refusal(spec(&folder, &["list.csv"], &["input"]), "SELECT n FROM source");
+    assert!(message.contains("holds no JSON objects"), "{message}");
+    // Spread over lines, as people write it.
+    folder.write("lines.csv", "n,input\n1,\"{\r\n  \"\"a\"\":\n 7\n}\"\n2, \n");
+    let rows = read(spec(&folder, &["lines.csv"], &["input"]), "SELECT n, a FROM source").rows();
+    assert_eq!(rows, text(&[&["1", "7"], &["2", "∅"]]));
+}
+
+#[test]
+fn what_collides_is_refused_or_renamed() {
+    let folder = Folder::new();
+    folder.write("a.json", "{\"id\": 1, \"input\": {\"id\": 2, \"x\": 3}}\n");
+    let promoted = |promote: &[&str]| spec(&folder, &["a.json"], promote);
+    let message = refusal(promoted(&["input"]), "SELECT id FROM source");
+    assert!(message.contains("two values, `1` of its own and `2` in the record"), "{message}");
+    let renamed = read(promoted(&["input=in_"]), "SELECT * FROM source");
+    assert_eq!(renamed.columns(), ["id", "in_id", "in_x"]);
+    assert_eq!(renamed.rows(), text(&[&["1", "2", "3"]]));
+    // The other fields can be read all the same.
+    assert_eq!(read(promoted(&["input"]), "SELECT x FROM source").only(), "3");
+
+    let at = folder.path().join("a.rowfile").display().to_string();
+    convert(promoted(&[]), &at);
+    let typed = |promote: &[&str]| spec(&folder, &["a.rowfile"], promote);
+    let message = refusal(typed(&["input"]), "SELECT id FROM source");
+    assert!(message.contains("has a column `id`, and its `input` has a field `id`"), "{message}");
+    assert!(message.contains("--promote input=input_"), "{message}");
+
+    folder.write("b.json", "{\"input\": {\"k\": \"word\"}}\n");
+    folder.write("c.json", "{\"k\": 5}\n");
+    let both = |name: &str| {
+        let at = folder.path().join(name.replace("json", "rowfile")).display().to_string();
+        convert(spec(&folder, &[name], &[]), &at);
+    };
+    both("b.json");
+    both("c.json");
+    let files = ["b.rowfile", "c.rowfile"];
+    let message = refusal(spec(&folder, &files, &["input"]), "SELECT k FROM source");
+    assert!(message.contains("BIGINT and TEXT"), "{message}");
+    assert_eq!(
+        read(spec(&folder, &files, &["input=i_"]), "SELECT i_k, k FROM source").rows().len(),
+        2
+    );
+}
+
+#[test]
+fn only_records_are_promoted() {
+    let folder = Folder::new();
+    folder.write("a.json", "{\"n\": 1, \"input\": {\"x\": 3}, \"in\": {\"x\": 4}}\n");
+    for (promote, expected) in [
+        (&["n"][..], "is BIGINT and holds no record"),
+        (&["inptu"], "did you mean `input`?"),
+        (&["input", "input"], "is promoted twice"),
+        (&["input", "in"], "both give a column `x`"),
+    ] {
+        let message = refusal(spec(&folder, &["a.json"], promote), "SELECT * FROM source");
+        assert!(message.contains(expected), "{promote:?}: {message}");
+    }
+    // Once every file is of the new shape there is nothing left to do.
+    let rows = read(spec(&folder, &["a.json"], &["elsewhere"]), "SELECT n FROM source").rows();
+    assert_eq!(rows, text(&[&["1"]]));
+    let rows = read(spec(&folder, &["a.json"], &["input", "in=b_"]), "SELECT * FROM source").rows();
+    assert_eq!(rows, text(&[&["1", "3", "4"]]));
+}
+
+/// A rowfile whose column `input` holds whole rows.
+fn with_rows(path: &std::path::Path, first: i64, inputs: &RecordBatch) {
+    let schema = rowfile::Schema::from_arrow(&inputs.schema()).unwrap();
+    let rows = schema.encode_rows(inputs).unwrap();
+    let fields = vec![Field::new("n", DataType::Int64, false), schema.rows_field("input", true)];
+    // Every tenth event has no input.
+    let is_there = (0..rows.len()).map(|row| row % 10 != 9);
+    let rows: BinaryArray =
+        rows.iter().zip(is_there).map(|(row, is_there)| row.filter(|_| is_there)).collect();
+    let count = i64::try_from(rows.len()).unwrap();
+    let columns: Vec<ArrayRef> =
+        vec![Arc::new(Int64Array::from_iter_values(first..first + count)), Arc::new(rows)];
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
+    let schema = rowfile::Schema::from_arrow(&batch.schema()).unwrap();
+    let file = std::fs::File::create(path).unwrap();
+    let mut writer = rowfile::Writer::new(file, &schema, Default::default()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+}
+
+#[test]
+fn rows_in_bytes_are_records_too() {
+    let folder = Folder::new();
+    let users: Vec<i64> = (0..500).map(|n| n % 7).collect();
+    let urls: Vec<String> = (0..500).map(|n| format!("/{}", "x".repeat(n))).collect();
+    let one = RecordBatch::try_from_iter([
+        ("user", Arc::new(Int64Array::from(users.clone())) as ArrayRef),
+        ("url", Arc::new(StringArray::from(urls.clone()))),
+    ])
+    .unwrap();
+    // Another time, another schema.
+    let two = RecordBatch::try_from_iter([(
+        "user",
+        Arc::new(Int32Array::from_iter_values(users.iter().map(|user| *user as i32))) as ArrayRef,
+    )])
+    .unwrap();
+    with_rows(&folder.path().join("one.rowfile"), 0, &one);
+    with_rows(&folder.path().join("two.rowfile"), 500, &two);
+    let expected = |file: usize| -> Vec<Vec<String>> {
+        (0..500)
+            .map(|row| {
+                let is_there = row % 10 != 9;
+                let user = if is_there { users[row].to_string() } else { "∅".into() };
+                let url = if is_there && file == 0 { urls[row].clone() } else { "∅".into() };
+                vec![(500 * file + row).to_string(), user, url]
+            })
+            .collect()
+    };
+    let both: Vec<_> = expected(0).into_iter().chain(expected(1)).collect();
+    let sql = "SELECT n, \"user\", url FROM source";
+    let files = ["one.rowfile", "two.rowfile"];
+    assert!(read(spec(&folder, &files, &["input"]), sql).rows() == both);
+    // A file goes through other formats with its rows.
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    for name in ["copy.parquet", "copy.rowfile"] {
+        convert(spec(&folder, &["one.rowfile"], &[]), &at(name));
+        assert!(read(spec(&folder, &[name], &["input"]), sql).rows() == expected(0), "{name}");
+    }
+    convert(spec(&folder, &files, &["input"]), &at("flat.rowfile"));
+    assert!(read(spec(&folder, &["flat.rowfile"], &["input"]), sql).rows() == both);
+
+    // Bytes that are no row.
+    let fields =
+        vec![rowfile::Schema::from_arrow(&one.schema()).unwrap().rows_field("input", true)];
+    let wrong: ArrayRef = Arc::new(BinaryArray::from_iter_values([b"\x01no row"]));
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), vec![wrong]).unwrap();
+    let schema = rowfile::Schema::from_arrow(&batch.schema()).unwrap();
+    let file = std::fs::File::create(folder.path().join("wrong.rowfile")).unwrap();
+    let mut writer = rowfile::Writer::new(file, &schema, Default::default()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    let message = refusal(spec(&folder, &["wrong.rowfile"], &["input"]), "SELECT url FROM source");
+    assert!(message.contains("wrong.rowfile") && message.contains("row 0"), "{message}");
+}

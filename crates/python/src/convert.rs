@@ -1,0 +1,168 @@
+//! `convert`, `check` and `check_schema`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use tidemill_engine::convert::{Conversion, Converted};
+use tidemill_engine::job::Limits;
+use tidemill_engine::jobs::About;
+use tidemill_engine::running::{Running, prepare};
+use tidemill_engine::sink::{SinkSpec, StagedFile};
+use tidemill_engine::source::whole::Files;
+use tidemill_engine::source::{SourceSpec, compatible};
+use tidemill_engine::{Cancel, Error, Progress, Result, RunId};
+
+use crate::errors::{raise, warn};
+use crate::options::{LimitOptions, SinkOptions, SourceOptions, storage};
+use crate::wait::on_a_thread;
+use crate::{Begun, RawWritten, run_query, told};
+
+fn json(value: impl serde::Serialize) -> Result<String> {
+    serde_json::to_string(&value)
+        .map_err(|error| Error::Internal(format!("a report as JSON: {error}")))
+}
+
+fn spec(source: SourceOptions, urls: Vec<String>) -> Result<SourceSpec> {
+    let mut urls = urls.into_iter();
+    let url = urls.next().unwrap_or_default();
+    Ok(SourceSpec { more: urls.collect(), ..source.spec(url)? })
+}
+
+/// Converts files to a file or a folder: what was written, and how many outputs were left.
+#[pyfunction]
+#[pyo3(signature = (urls, select, condition, skip_existing, source, sink, limits))]
+#[expect(clippy::too_many_arguments, reason = "what Python gives by name")]
+pub fn convert<'py>(
+    py: Python<'py>,
+    urls: Vec<String>,
+    select: Option<String>,
+    condition: Option<String>,
+    skip_existing: bool,
+    source: SourceOptions,
+    sink: SinkOptions,
+    limits: LimitOptions,
+) -> PyResult<(Bound<'py, PyAny>, u64)> {
+    let conversion = py.detach(|| -> Result<Conversion> {
+        let source = spec(source, urls)?;
+        let sink = sink.over(None)?.unwrap_or_else(|| SinkSpec::new("-"));
+        Ok(Conversion { source, select, condition, sink, skip_existing })
+    });
+    let conversion = conversion.map_err(|error| raise(py, error))?;
+    let about = About {
+        verb: "convert",
+        mapper: conversion.describe(),
+        sources: conversion.source.urls().cloned().collect(),
+        output: Some(conversion.sink.url.clone()),
+        ..About::default()
+    };
+    if !conversion.is_to_folder() {
+        let query = conversion.check_one().and_then(|()| conversion.query());
+        let query = query.map_err(|error| raise(py, error))?;
+        let sink = Some(conversion.sink);
+        let written = run_query(py, query, sink, limits, &Limits::default(), about)?;
+        return Ok((written, 0));
+    }
+    let (limits, display) = limits.split();
+    let preparation = py.detach(|| prepare(&limits, &Limits::default()));
+    let preparation = preparation.map_err(|error| raise(py, error))?;
+    let id = preparation.id.clone();
+    let found: Arc<Mutex<Option<Arc<Mutex<Converted>>>>> = Arc::default();
+    let slot = Arc::clone(&found);
+    let mut begun = Begun::new(py, preparation, Some(about), display, move |settings| {
+        let (running, converted) = conversion.start(&settings, &id)?;
+        *slot.lock() = Some(converted);
+        Ok::<Running, Error>(running)
+    })?;
+    begun.drain(py)?;
+    let converted = found.lock().take();
+    let converted = converted.map(|it| std::mem::take(&mut *it.lock())).unwrap_or_default();
+    if let Some(warning) = &converted.written.warning {
+        warn(py, warning)?;
+    }
+    if let Some(error) = converted.error() {
+        return Err(raise(py, error));
+    }
+    let (coverage, coverage_line) = told(begun.coverage());
+    let written = converted.written;
+    let raw = RawWritten {
+        files: written.files,
+        rows: written.rows,
+        bytes: written.bytes,
+        paths: written.paths,
+        root: written.root,
+        coverage,
+        coverage_line,
+    };
+    Ok((Bound::new(py, raw)?.into_any(), converted.skipped))
+}
+
+/// What was found of each rowfile, as JSON.
+#[pyfunction]
+pub fn check(
+    py: Python<'_>,
+    urls: Vec<String>,
+    storage_options: Vec<(String, String)>,
+) -> PyResult<Vec<String>> {
+    let cancel = Cancel::new();
+    let flag = cancel.clone();
+    on_a_thread(py, cancel, move || {
+        let files = files(urls, &storage_options, &flag)?;
+        (0..files.count()).map(|index| json(files.check(index)?)).collect()
+    })
+}
+
+/// Writes what is whole of a rowfile to another: what was kept, as JSON.
+#[pyfunction]
+pub fn salvage(
+    py: Python<'_>,
+    url: String,
+    out: PathBuf,
+    overwrite: bool,
+    storage_options: Vec<(String, String)>,
+) -> PyResult<String> {
+    let cancel = Cancel::new();
+    let flag = cancel.clone();
+    on_a_thread(py, cancel, move || {
+        let files = files(vec![url], &storage_options, &flag)?;
+        if files.count() > 1 {
+            return Err(Error::usage_hint(
+                format!("one file is salvaged at a time, and these are {}", files.count()),
+                "salvage each to a name of its own",
+            ));
+        }
+        let file = StagedFile::create(&out, overwrite, &RunId::new())?;
+        let (file, kept) = files.salvage(0, file, &out.display().to_string())?;
+        let bytes = file.bytes();
+        file.commit(bytes)?;
+        json(kept)
+    })
+}
+
+fn files(urls: Vec<String>, options: &[(String, String)], cancel: &Cancel) -> Result<Files> {
+    let mut urls = urls.into_iter();
+    let spec = SourceSpec {
+        url: urls.next().unwrap_or_default(),
+        more: urls.collect(),
+        storage_options: storage(options)?,
+        ..SourceSpec::default()
+    };
+    Files::list(&spec, cancel, &Progress::new())
+}
+
+/// Why the schema of `new` does not read the data of `old`: columns and reasons.
+#[pyfunction]
+pub fn check_schema(
+    py: Python<'_>,
+    old: String,
+    new: String,
+    old_options: SourceOptions,
+    new_options: SourceOptions,
+) -> PyResult<Vec<(String, String)>> {
+    on_a_thread(py, Cancel::new(), move || {
+        let (old, new) = (old_options.spec(old)?, new_options.spec(new)?);
+        let conflicts = compatible::conflicts(&old, &new)?.into_iter();
+        Ok(conflicts.map(|conflict| (conflict.column, conflict.reason)).collect())
+    })
+}
