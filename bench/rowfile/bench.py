@@ -478,14 +478,16 @@ def measure_strings(chosen: "Chosen", program: Path, settings: Settings) -> dict
         prefix = "utf" if name == "write-utf" else "flink"
         command = [*java_command(settings, FLINK.get(name, FLINK["flink-2.3.0"])), "org.openjdk.jmh.Main"]
         command += [f"tidemill.bench.Strings.{prefix}", "-foe", "true", "-f", 2]
-        command += ["-wi", 4, "-w", "50ms", "-i", 4, "-r", "50ms", "-rf", "json", "-rff", output]
+        command += ["-wi", 4, "-w", "80ms", "-i", 5, "-r", "80ms", "-rf", "json", "-rff", output]
         harness.measure(command, settings)
         for result in json.loads(output.read_text()):
             step = "encode" if result["benchmark"].endswith("Write") else "decode"
             alphabet, length = result["params"]["alphabet"], int(result["params"]["length"])
-            for fork in result["primaryMetric"]["rawData"]:
-                for ns in fork:
-                    add(alphabet, length, f"{step} {name}", ns / string_count(alphabet, length))
+            cost = result["secondaryMetrics"]
+            for forks in zip(cost["cpuNs"]["rawData"], cost["operations"]["rawData"]):
+                for cpu_ns, operations in zip(*forks):
+                    ns = cpu_ns / operations / string_count(alphabet, length)
+                    add(alphabet, length, f"{step} {name}", ns)
     return found
 
 
@@ -579,7 +581,7 @@ def promotion_tables(result: dict, case: Case, rows: int) -> str:
     head = ["", "input", "file MB", "bytes/event", "CPU s", "wall s", "work s"]
     text = harness.table(head, table, 2)
     peers = [name for name in result["runs"] if SHAPES[name.split()[0]] in "ab"]
-    ours = [name for name in result["runs"] if name.split()[0] == "promoted"]
+    ours = [name for name in result["runs"] if SHAPES[name.split()[0]] == "d"]
     if not peers or not ours:
         return text
 
