@@ -19,6 +19,7 @@ class SourceOptions(TypedDict):
     schema: str | None
     layouts: str | None
     promote: list[str]
+    recover: bool
     columns: RawSchema | None
     null: list[str]
     header: bool | None
@@ -80,6 +81,7 @@ class Reading(Limits, total=False):
     schema: str | Mapping[str, str] | Schema | None
     layouts: str | None
     promote: str | Sequence[str]
+    recover: bool
     null: str | Sequence[str]
     header: bool | None
     delimiter: str | None
@@ -126,6 +128,7 @@ def source(
     schema: str | Mapping[str, str] | Schema | None,
     layouts: str | None,
     promote: str | Sequence[str],
+    recover: bool,
     null: str | Sequence[str],
     header: bool | None,
     delimiter: str | None,
@@ -149,6 +152,7 @@ def source(
         "schema": schema,
         "layouts": layouts,
         "promote": _words(promote),
+        "recover": recover,
         "columns": columns,
         "null": [null] if isinstance(null, str) else list(null),
         "header": header,

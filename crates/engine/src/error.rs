@@ -428,11 +428,13 @@ impl From<datafusion::error::DataFusionError> for Error {
                 Ok(inner) => inner.into(),
                 Err(shared) => match shared.find_root() {
                     // Several readers of one stream hear of the same end.
-                    Df::External(source)
-                        if matches!(source.downcast_ref(), Some(Error::Interrupted)) =>
-                    {
-                        Error::Interrupted
-                    }
+                    Df::External(source) => match source.downcast_ref() {
+                        Some(Error::Interrupted) => Error::Interrupted,
+                        Some(Error::Usage { message, hint }) => {
+                            Error::Usage { message: message.clone(), hint: hint.clone() }
+                        }
+                        _ => Error::Query(source.to_string()),
+                    },
                     _ => Error::Query(shared.strip_backtrace()),
                 },
             },

@@ -269,6 +269,7 @@ fn sources(root: &mut Section) -> Result<Vec<NamedSource>> {
                 None => TextOptions::default(),
             },
             storage_options: storage_options(&mut section, "source.storage_options")?,
+            recover: section.boolean("recover")?.unwrap_or_default(),
             given: None,
         };
         section.finish(&[
@@ -278,6 +279,7 @@ fn sources(root: &mut Section) -> Result<Vec<NamedSource>> {
             "schema",
             "layouts",
             "promote",
+            "recover",
             "exec",
             "options",
             "storage_options",
@@ -1063,7 +1065,7 @@ threads = 2
             (
                 "[source]\nurl = 'a.csv'\n\nfromat = 'csv'",
                 "job.toml:4: unknown key `fromat` in `[source]`; did you mean `format`?\n\
-                 keys: name, url, format, schema, layouts, promote, exec, options, storage_options",
+                 keys: name, url, format, schema, layouts, promote, recover, exec, options, storage_options",
             ),
             (
                 "source.url = 'a'\n[tabels]\nn = 'count()'",
@@ -1181,7 +1183,7 @@ threads = 2
                 "source.fromat",
                 "csv",
                 "--set source.fromat=csv: unknown key `fromat` in `[source]`; did you mean \
-                 `format`?\nkeys: name, url, format, schema, layouts, promote, exec, options, storage_options",
+                 `format`?\nkeys: name, url, format, schema, layouts, promote, recover, exec, options, storage_options",
             ),
             (text, "name.x", "1", "--set name.x=1: `name` must be a string, not a table"),
             (text, "source.url.x", "1", "--set `source.url.x`: `url` is a string, not a table"),

@@ -48,6 +48,7 @@ fn check(writer: Value, value: Value, reader: Value, expected: Result<Value, &st
 
 #[test]
 fn types_widen_and_do_not_narrow() {
+    check(json!("date"), json!(19_000), json!("date64"), Ok(json!(1_641_600_000_000_i64)));
     let no = |reason| Err(reason);
     for (from, to) in [
         ("int8", "int16"),
