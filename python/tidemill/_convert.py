@@ -25,6 +25,7 @@ def convert(
     recover: bool = False,
     skip_existing: bool = False,
     format: str | None = None,
+    compression: str | None = None,
     overwrite: bool | None = None,
     max_files: int | None = None,
     sink_exec: str | Sequence[str] = (),
@@ -70,6 +71,8 @@ def convert(
         Default: false.
     format : str, optional
         How ``output`` is written. Default: what its suffix says; a folder needs it.
+    compression : str, optional
+        As in `query`. The names of compressed text in a folder end so: ``a.csv.gz``.
     overwrite : bool, optional
         Replace existing files of the names that are written. Default: false.
     max_files : int, optional
@@ -130,6 +133,7 @@ def convert(
     sink = _options.sink(
         output=output,
         format=format,
+        compression=compression,
         overwrite=overwrite,
         max_files=max_files,
         sink_exec=sink_exec,

@@ -63,6 +63,7 @@ class SinkSection(_NeedsUrl, total=False):
     """``[sink]``: where the result goes."""
 
     format: str | None
+    compression: str | None
     overwrite: bool | None
     max_files: int | None
     null: str | None
@@ -97,8 +98,8 @@ class Job:
     tables : mapping, optional
         ``by``: the columns to group by, and for each computed column its expression.
     sink : mapping, optional
-        ``url``, and ``format``, ``overwrite``, ``max_files``, ``null``, ``exec`` and
-        ``storage_options``.
+        ``url``, and ``format``, ``compression``, ``overwrite``, ``max_files``, ``null``,
+        ``exec`` and ``storage_options``.
     run : mapping, optional
         ``memory``, ``threads`` and ``max_bad``.
 
@@ -267,6 +268,7 @@ class Job:
         set: Mapping[str, Any] | None = None,
         output: str | os.PathLike[str] | None = None,
         format: str | None = None,
+        compression: str | None = None,
         overwrite: bool | None = None,
         max_files: int | None = None,
         sink_exec: str | Sequence[str] = (),
@@ -291,6 +293,7 @@ class Job:
             set=set,
             output=output,
             format=format,
+            compression=compression,
             overwrite=overwrite,
             max_files=max_files,
             sink_exec=sink_exec,
@@ -308,6 +311,7 @@ class Job:
         set: Mapping[str, Any] | None = None,
         output: str | os.PathLike[str] | None = None,
         format: str | None = None,
+        compression: str | None = None,
         overwrite: bool | None = None,
         max_files: int | None = None,
         sink_exec: str | Sequence[str] = (),
@@ -334,6 +338,7 @@ class Job:
             _options.sink(
                 output=output,
                 format=format,
+                compression=compression,
                 overwrite=overwrite,
                 max_files=max_files,
                 sink_exec=sink_exec,
@@ -476,6 +481,7 @@ def carry_out(
     set: Mapping[str, Any] | None,
     output: str | os.PathLike[str] | None,
     format: str | None,
+    compression: str | None,
     overwrite: bool | None,
     max_files: int | None,
     sink_exec: str | Sequence[str],
@@ -490,12 +496,13 @@ def carry_out(
     text = text_of(job, set=set, storage_options=storage_options)
     limits = _options.limits(memory, threads, max_bad, progress)
     if partial is not None:
-        only_partial(output, format, max_files, sink_exec)
+        only_partial(output, format, compression, max_files, sink_exec)
         written = _tidemill.run_partial(text, os.fspath(partial), bool(overwrite), limits)
         return Written._of(written)
     sink = _options.sink(
         output=output,
         format=format,
+        compression=compression,
         overwrite=overwrite,
         max_files=max_files,
         sink_exec=sink_exec,
@@ -512,6 +519,7 @@ def result_or_written(done: _tidemill.RawResult | _tidemill.RawWritten) -> Resul
 def only_partial(
     output: str | os.PathLike[str] | None,
     format: str | None,
+    compression: str | None,
     max_files: int | None,
     sink_exec: str | Sequence[str],
 ) -> None:
@@ -519,6 +527,7 @@ def only_partial(
     given = {
         "output": output,
         "format": format,
+        "compression": compression,
         "max_files": max_files,
         "sink_exec": sink_exec or None,
     }

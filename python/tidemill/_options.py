@@ -40,6 +40,7 @@ class SinkOptions(TypedDict):
 
     output: str | None
     format: str | None
+    compression: str | None
     overwrite: bool | None
     max_files: int | None
     sink_exec: list[str]
@@ -100,6 +101,7 @@ class Writing(TypedDict, total=False):
     """What goes with ``output``."""
 
     format: str | None
+    compression: str | None
     overwrite: bool | None
     max_files: int | None
     sink_exec: str | Sequence[str]
@@ -173,6 +175,7 @@ def sink(
     *,
     output: str | os.PathLike[str] | None = None,
     format: str | None = None,
+    compression: str | None = None,
     overwrite: bool | None = None,
     max_files: int | None = None,
     sink_exec: str | Sequence[str] = (),
@@ -185,6 +188,7 @@ def sink(
     if not has_output and output is None:
         given = {
             "format": format,
+            "compression": compression,
             "overwrite": overwrite,
             "max_files": max_files,
             "sink_exec": sink_exec or None,
@@ -198,6 +202,7 @@ def sink(
     return {
         "output": None if output is None else os.fspath(output),
         "format": format,
+        "compression": compression,
         "overwrite": overwrite,
         "max_files": max_files,
         "sink_exec": _words(sink_exec),

@@ -74,6 +74,7 @@ def query(
     max_bad: str | int | None = None,
     output: Path,
     format: str | None = None,
+    compression: str | None = None,
     overwrite: bool | None = None,
     max_files: int | None = None,
     sink_exec: str | Sequence[str] = (),
@@ -107,6 +108,7 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     max_bad: str | int | None = None,
     output: Path | None = None,
     format: str | None = None,
+    compression: str | None = None,
     overwrite: bool | None = None,
     max_files: int | None = None,
     sink_exec: str | Sequence[str] = (),
@@ -124,8 +126,8 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         single quotes where SQL has a table: ``FROM 'logs/*.json.zst'``,
         ``FROM 's3://bucket/logs/*.csv'``.
     source_format : str, optional
-        ``csv``, ``tsv``, ``json``, ``access-log``, ``syslog``, ``logfmt``, ``parquet`` or
-        ``lines`` where the suffix does not tell.
+        ``csv``, ``tsv``, ``json``, ``access-log``, ``syslog``, ``logfmt``, ``parquet``,
+        ``arrow``, ``avro``, ``rowfile`` or ``lines`` where the suffix does not tell.
     schema : str, mapping or Schema, optional
         Column types that override the inferred ones: ``"id BIGINT, ts TIMESTAMP"``, or
         ``{"id": "BIGINT"}``.
@@ -167,8 +169,13 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         Write the result to a file, or to one file per value with columns in braces:
         ``"out/{day}.csv"``.
     format : str, optional
-        How ``output`` is written: ``csv``, ``tsv``, ``json``, ``parquet``, ``arrow`` or
-        ``text``. Default: what its suffix says.
+        How ``output`` is written: ``csv``, ``tsv``, ``json``, ``parquet``, ``arrow``, ``avro``,
+        ``rowfile`` or ``text``. Default: what its suffix says.
+    compression : str, optional
+        How ``output`` is compressed, as far as its format has it: ``none``, ``gzip``, ``zstd``,
+        ``bzip2``, ``xz``, ``snappy``, ``brotli``, ``lz4`` or ``deflate``, with a level if wanted:
+        ``zstd:9``. Default: what the suffix says of text (``out.csv.gz``), zstd in Parquet and
+        rowfiles, deflate in Avro.
     overwrite : bool, optional
         Replace existing files of the names that are written. Default: false.
     max_files : int, optional
@@ -238,6 +245,7 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     sink = _options.sink(
         output=output,
         format=format,
+        compression=compression,
         overwrite=overwrite,
         max_files=max_files,
         sink_exec=sink_exec,
@@ -587,6 +595,7 @@ def run(
     set: Mapping[str, Any] | None = None,
     output: Path | None = None,
     format: str | None = None,
+    compression: str | None = None,
     overwrite: bool | None = None,
     max_files: int | None = None,
     sink_exec: str | Sequence[str] = (),
@@ -608,7 +617,7 @@ def run(
         Keys of the job to replace: ``{"source.url": "logs/2026-12-*"}``.
     output : path or str, optional
         Where the result goes instead of the job's ``sink.url``.
-    format, overwrite, max_files, sink_exec : optional
+    format, compression, overwrite, max_files, sink_exec : optional
         As in the job's ``[sink]``.
     partial : path or str, optional
         Write the partial table to this file, for `merge`, instead of the result.
@@ -645,6 +654,7 @@ def run(
         set=set,
         output=output,
         format=format,
+        compression=compression,
         overwrite=overwrite,
         max_files=max_files,
         sink_exec=sink_exec,
@@ -688,6 +698,7 @@ def merge(
     *,
     output: Path | None = None,
     format: str | None = None,
+    compression: str | None = None,
     overwrite: bool | None = None,
     max_files: int | None = None,
     sink_exec: str | Sequence[str] = (),
@@ -703,7 +714,7 @@ def merge(
     ----------
     partials : path or sequence of paths
         What ``run(job, partial=…)`` or ``tidemill run JOB --partial`` has written.
-    output, format, overwrite, max_files, sink_exec, storage_options : optional
+    output, format, compression, overwrite, max_files, sink_exec, storage_options : optional
         As in `query`.
     partial : path or str, optional
         Write one partial table of them all to this file, instead of the result.
@@ -740,12 +751,13 @@ def merge(
     paths = [os.fspath(path) for path in several]
     limits = _options.limits(memory, threads, progress=progress)
     if partial is not None:
-        _job.only_partial(output, format, max_files, sink_exec)
+        _job.only_partial(output, format, compression, max_files, sink_exec)
         written = _tidemill.merge_partial(paths, os.fspath(partial), bool(overwrite), limits)
         return Written._of(written)
     sink = _options.sink(
         output=output,
         format=format,
+        compression=compression,
         overwrite=overwrite,
         max_files=max_files,
         sink_exec=sink_exec,

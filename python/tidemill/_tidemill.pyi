@@ -16,6 +16,9 @@ __all__ = [
     "RawStream",
     "RawWritten",
     "__version__",
+    "check",
+    "check_schema",
+    "convert",
     "explain_job",
     "explain_query",
     "head",
@@ -30,6 +33,7 @@ __all__ = [
     "register_format",
     "run",
     "run_partial",
+    "salvage",
     "schema",
 ]
 

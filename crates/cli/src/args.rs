@@ -54,7 +54,7 @@ pub enum Verb {
 /// Answers SQL straight over files.
 ///
 /// A file, a pattern, a folder or `-` (standard input) stands in single quotes where SQL has a
-/// table. Formats are csv, tsv, json (lines), parquet, access-log, syslog, logfmt and lines, told
+/// table. Formats are csv, tsv, json (lines), parquet, arrow, avro, rowfile, access-log, syslog, logfmt and lines, told
 /// from the suffix where it tells, under gzip, zstd, bzip2 or xz; folders named key=value are
 /// columns.
 #[derive(Debug, Args)]
@@ -104,7 +104,7 @@ pub struct RunArgs {
     #[arg(long, visible_alias = "explain")]
     pub dry_run: bool,
     /// Write the partial table, to be merged later, instead of the result
-    #[arg(long, value_name = "OUT", conflicts_with_all = ["output", "format", "max_files", "sink_exec"])]
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["output", "format", "compression", "max_files", "sink_exec"])]
     pub partial: Option<PathBuf>,
     /// Read every whole block of a rowfile that is damaged or was cut off, and say what is left out;
     /// the exit status is 3 then
@@ -131,7 +131,7 @@ pub struct MergeArgs {
     #[arg(value_name = "PARTIAL", required = true)]
     pub partials: Vec<PathBuf>,
     /// Write one partial table of them all, instead of the result
-    #[arg(long, value_name = "OUT", conflicts_with_all = ["output", "format", "max_files", "sink_exec"])]
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["output", "format", "compression", "max_files", "sink_exec"])]
     pub partial: Option<PathBuf>,
     #[command(flatten)]
     pub sink: SinkArgs,
@@ -181,9 +181,14 @@ pub struct ConvertArgs {
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "Writing")]
 pub struct ConvertSinkArgs {
-    /// text, csv, tsv, json, parquet, arrow or rowfile [default: the file's suffix]
+    /// text, csv, tsv, json, parquet, arrow, avro or rowfile [default: the file's suffix]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
+    /// How it is compressed: none, gzip, zstd, bzip2, xz, snappy, brotli, lz4 or deflate, as far as the
+    /// format has it, with a level if wanted: zstd:9 [default: what the name's suffix tells of text;
+    /// zstd in parquet and rowfile, deflate in avro]
+    #[arg(long, value_name = "CODEC[:LEVEL]")]
+    pub compression: Option<String>,
     /// Replace existing files of the names that are written
     #[arg(long)]
     pub overwrite: bool,
@@ -404,7 +409,8 @@ pub struct StorageArgs {
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "Reading")]
 pub struct SourceArgs {
-    /// The files' format where the suffix does not tell: csv, tsv, json, access-log, syslog, logfmt, parquet, lines
+    /// The files' format where the suffix does not tell: csv, tsv, json, access-log, syslog,
+    /// logfmt, parquet, arrow, avro, rowfile, lines
     #[arg(long, value_name = "FORMAT")]
     pub source_format: Option<String>,
     /// Column types that override the inferred ones: 'id BIGINT, ts TIMESTAMP'
@@ -470,10 +476,15 @@ pub struct SinkArgs {
     /// Write to a file, or to one file per value with columns in braces: 'out/{day}.csv'
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<String>,
-    /// text, csv, tsv, json, parquet, arrow or rowfile [default: the file's suffix; text on a terminal,
-    /// else csv]
+    /// text, csv, tsv, json, parquet, arrow, avro or rowfile [default: the file's suffix; text on a
+    /// terminal, else csv]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
+    /// How it is compressed: none, gzip, zstd, bzip2, xz, snappy, brotli, lz4 or deflate, as far as the
+    /// format has it, with a level if wanted: zstd:9 [default: what the name's suffix tells of text;
+    /// zstd in parquet and rowfile, deflate in avro]
+    #[arg(long, value_name = "CODEC[:LEVEL]")]
+    pub compression: Option<String>,
     /// Replace existing files of the names that this run writes
     #[arg(long)]
     pub overwrite: bool,

@@ -224,7 +224,8 @@ impl Conversion {
             }
             for (shown, bytes, below) in files_of(&self.source, url, cancel)? {
                 if seen.insert(shown.clone()) {
-                    let target = output_name(&below, format);
+                    let compression = self.sink.compression_suffix(format);
+                    let target = output_name(&below, format) + compression;
                     tasks.push(Task { url: shown.to_string(), bytes, target });
                 }
             }
@@ -539,7 +540,7 @@ fn naming(error: Error, url: &str) -> Error {
     }
 }
 
-/// The output's name: the input's with another suffix.
+/// The output's name: the input's with another suffix, its compression aside.
 fn output_name(below: &str, format: OutputFormat) -> String {
     let (stem, _) = Compression::strip_suffix(below);
     let stem = match (Format::from_path(stem), stem.rsplit_once('.')) {

@@ -441,12 +441,22 @@ fn sink(root: &mut Section) -> Result<Option<SinkSpec>> {
     let mut section = root.section(node, "sink")?;
     let mut sink = SinkSpec::new(section.required_text("url", &place)?);
     sink.format = section.parsed_with("format", str::parse)?;
+    sink.compression = section.parsed_with("compression", str::parse)?;
     sink.overwrite = section.boolean("overwrite")?.unwrap_or(sink.overwrite);
     sink.max_files = section.count("max_files")?.unwrap_or(sink.max_files);
     sink.null = section.text("null")?;
     sink.exec = exec(&mut section)?;
     sink.storage_options = storage_options(&mut section, "sink.storage_options")?;
-    let known = ["url", "format", "overwrite", "max_files", "null", "exec", "storage_options"];
+    let known = [
+        "url",
+        "format",
+        "compression",
+        "overwrite",
+        "max_files",
+        "null",
+        "exec",
+        "storage_options",
+    ];
     section.finish(&known)?;
     Ok(Some(sink))
 }
@@ -1077,12 +1087,16 @@ threads = 2
                 "job.toml:2: unknown key `ulr` in `[source]`; did you mean `url`?\nkeys: url",
             ),
             ("\n[source]\nformat = 'csv'", "job.toml:2: `[source]` needs `url`"),
-            ("[source]\nurl = 3", "job.toml:2: `url` in `[source]` must be a string, not a number"),
+            (
+                "[source]\nurl = 3",
+                "job.toml:2: `url` in `[source]` must be a string or a list of strings, not a number",
+            ),
             ("source = 'a.csv'", "job.toml:1: `source` must be a table, not a string"),
             (
                 "[source]\nurl = 'a'\nformat = 'cvs'",
                 "job.toml:3: unknown format `cvs`; did you mean `csv`?\n\
-                 formats: csv, tsv, json, access-log, syslog, logfmt, parquet, rowfile, lines",
+                 formats: csv, tsv, json, access-log, syslog, logfmt, parquet, arrow, avro, rowfile, \
+                 lines",
             ),
             (
                 "[source]\nurl = 's3://a'\n[source.storage_options]\nregoin = 'x'",

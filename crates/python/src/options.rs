@@ -110,6 +110,7 @@ impl LimitOptions {
 pub struct SinkOptions {
     output: Option<String>,
     format: Option<String>,
+    compression: Option<String>,
     overwrite: Option<bool>,
     max_files: Option<usize>,
     sink_exec: Vec<String>,
@@ -120,13 +121,18 @@ impl SinkOptions {
     /// These over what the job says; none if neither names an output.
     pub fn over(self, job: Option<&SinkSpec>) -> tidemill_engine::Result<Option<SinkSpec>> {
         let mut spec = match (self.output, job) {
-            (Some(url), Some(job)) => SinkSpec { url, format: None, ..job.clone() },
+            (Some(url), Some(job)) => {
+                SinkSpec { url, format: None, compression: None, ..job.clone() }
+            }
             (Some(url), None) => SinkSpec::new(url),
             (None, Some(job)) => job.clone(),
             (None, None) => return Ok(None),
         };
         if let Some(format) = self.format {
             spec.format = Some(format.parse()?);
+        }
+        if let Some(compression) = self.compression {
+            spec.compression = Some(compression.parse()?);
         }
         if let Some(program) = program(self.sink_exec)? {
             spec.exec = Some(program);

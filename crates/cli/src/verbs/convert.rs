@@ -22,6 +22,7 @@ pub fn convert(args: ConvertArgs) -> anyhow::Result<Outcome> {
     let sink = SinkArgs {
         output: Some(output),
         format: args.sink.format,
+        compression: args.sink.compression,
         overwrite: args.sink.overwrite,
         max_files: args.sink.max_files,
         sink_exec: args.sink.sink_exec,

@@ -16,13 +16,16 @@ impl SinkArgs {
         let mut sink = match (&self.output, job) {
             (Some(url), Some(job)) => {
                 // Another file may have another suffix: the job's format was for its own.
-                SinkSpec { url: url.clone(), format: None, ..job.clone() }
+                SinkSpec { url: url.clone(), format: None, compression: None, ..job.clone() }
             }
             (None, Some(job)) => job.clone(),
             (url, None) => SinkSpec::new(url.as_deref().unwrap_or("-")),
         };
         if let Some(format) = &self.format {
             sink.format = Some(format.parse()?);
+        }
+        if let Some(compression) = &self.compression {
+            sink.compression = Some(compression.parse()?);
         }
         if let Some(count) = self.max_files {
             sink.max_files = count;
@@ -38,14 +41,14 @@ impl SinkArgs {
                 true => OutputFormat::Text,
                 false => OutputFormat::Csv,
             });
-            if terminal
-                && matches!(
-                    format,
-                    OutputFormat::Parquet | OutputFormat::Arrow | OutputFormat::Rowfile
-                )
-            {
+            let is_compressed = sink.compression.as_ref().is_some_and(|codec| !codec.is_none());
+            if terminal && (format.is_binary() || is_compressed) {
+                let what = match format.is_binary() {
+                    true => format!("format `{}`", format.name()),
+                    false => format!("compressed {}", format.name()),
+                };
                 return Err(Error::usage_hint(
-                    format!("format `{}` is not for a terminal", format.name()),
+                    format!("{what} is not for a terminal"),
                     "name a file with --output, or pipe it into a program that reads it",
                 ));
             }

@@ -17,7 +17,10 @@ fn every_format_that_is_read_gives_back_the_rows_that_were_written() {
     trips(&place);
     let expected = place.ok(&["query", SQL, "--null", "NA"]);
     assert_eq!(expected, "day,who,km\n1,ann,2.5\n1,\"b\"\"o\"\"b\",\n2,\"a,b\",4.0\n");
-    for format in ["csv", "tsv", "json", "parquet"] {
+    for format in [
+        "csv", "tsv", "json", "parquet", "arrow", "arrows", "feather", "avro", "rowfile", "csv.gz",
+        "tsv.zst", "json.bz2", "jsonl.xz",
+    ] {
         let file = format!("copy.{format}");
         assert_eq!(place.ok(&["query", SQL, "--null", "NA", "-o", &file]), "");
         let copied = place.ok(&["query", &format!("SELECT * FROM '{file}'")]);
@@ -36,6 +39,8 @@ fn standard_output_takes_every_format() {
         ("json", b"{\"day\":1,"),
         ("parquet", b"PAR1"),
         ("arrow", b"\xff\xff\xff\xff"),
+        ("avro", b"Obj\x01"),
+        ("rowfile", b"TIDEROWS"),
     ] {
         let output = place.run(&["query", SQL, "--null", "NA", "--format", format]);
         assert!(output.status.success(), "{format}");

@@ -6,8 +6,9 @@
 //! - The line formats are encoded at once, and each path has a buffer of bytes. The largest
 //!   buffers are appended to their files until half of the budget is free: on skewed data few
 //!   large writes, on even data one write per path for each quarter of the budget. (The last
-//!   quarter is what the allocator loses between buffers that grow.)
-//! - Parquet, Arrow and text cannot be appended to. The batches themselves are held, gathered by
+//!   quarter is what the allocator loses between buffers that grow.) Where they are compressed, what
+//!   is appended is a member of its own.
+//! - Parquet, Arrow, Avro and text cannot be appended to. The batches themselves are held, gathered by
 //!   path, and past the budget every path's rows go to its `N.spool`, one Arrow stream per
 //!   move. In the end files are written one by one from spool and memory. Without pressure
 //!   there is no spool.
@@ -26,6 +27,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 
+use super::compression::Codec;
 use super::format::{RowWriter, Writing, from_arrow};
 use super::fs::{self, Output};
 use super::lines::LineFormat;
@@ -63,6 +65,7 @@ enum Waiting {
 
 struct Lines {
     format: LineFormat,
+    codec: Codec,
     /// Encoded bytes that wait, and how many have been written already, per file.
     buffers: Vec<(Vec<u8>, u64)>,
     /// The buffers' capacity.
@@ -94,7 +97,10 @@ struct Piece {
 impl Files {
     pub(super) fn new(writing: Writing, schema: SchemaRef) -> Self {
         let kind = match writing.lines() {
-            Some(format) => Waiting::Lines(Lines { format, buffers: Vec::new(), held: 0 }),
+            Some(format) => {
+                let codec = writing.codec;
+                Waiting::Lines(Lines { format, codec, buffers: Vec::new(), held: 0 })
+            }
             None => Waiting::Spooled(Spooled {
                 unrouted: Vec::new(),
                 unrouted_rows: 0,
@@ -262,8 +268,11 @@ impl Lines {
         }
         let path = staging.path(&file.to_string());
         let mut output = fs::append(&path).map_err(|e| Error::io("create", &path, e))?;
-        fs::write_all(&mut output, buffer).map_err(|e| Error::io("write", url, e))?;
-        *written += buffer.len() as u64;
+        let mut compressed = Vec::new();
+        let bytes = self.codec.member(buffer, &mut compressed);
+        let bytes = bytes.map_err(|e| Error::io("compress", url, e))?;
+        fs::write_all(&mut output, bytes).map_err(|e| Error::io("write", url, e))?;
+        *written += bytes.len() as u64;
         self.held -= buffer.capacity();
         // Gives the memory back: the next to grow may be another one.
         *buffer = Vec::new();

@@ -7,14 +7,17 @@ use std::sync::Arc;
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
-use arrow::ipc::writer::StreamWriter;
+use arrow::ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
+use arrow_ipc::CompressionType;
 use parking_lot::Mutex;
 use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, ZstdLevel};
+use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
+use tidemill_avro as avro;
 use tidemill_rowfile as rowfile;
 
+use super::compression::{Codec, Compressed};
 use super::lines::LineFormat;
 use super::registered::RegisteredWriter;
 use super::text::TextTable;
@@ -23,6 +26,7 @@ use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::formats::{self, Registered};
 use crate::program::{Program, Through};
+use crate::source;
 use crate::suggest;
 
 /// How results are written.
@@ -36,11 +40,15 @@ pub enum OutputFormat {
     Tsv,
     /// JSON lines: one object per row with every key, nulls as `null`.
     Json,
-    /// Parquet, zstd-compressed.
+    /// Parquet, zstd-compressed unless told otherwise.
     Parquet,
-    /// Arrow's IPC stream format.
+    /// Arrow IPC: its file format, or its stream format where the output is no file or its name
+    /// ends in `.arrows`.
     Arrow,
-    /// Rows whose schema stands once (`docs/formats/rowfile.md`), zstd-compressed.
+    /// An Avro object container file, deflated unless told otherwise.
+    Avro,
+    /// Rows whose schema stands once (`docs/formats/rowfile.md`), zstd-compressed unless told
+    /// otherwise.
     Rowfile,
     /// A format that the program around has added.
     Registered(&'static Registered),
@@ -48,13 +56,14 @@ pub enum OutputFormat {
 
 impl OutputFormat {
     /// Every format, in the order in which messages list them.
-    pub const ALL: [OutputFormat; 7] = [
+    pub const ALL: [OutputFormat; 8] = [
         OutputFormat::Text,
         OutputFormat::Csv,
         OutputFormat::Tsv,
         OutputFormat::Json,
         OutputFormat::Parquet,
         OutputFormat::Arrow,
+        OutputFormat::Avro,
         OutputFormat::Rowfile,
     ];
 
@@ -73,21 +82,25 @@ impl OutputFormat {
             OutputFormat::Json => "json",
             OutputFormat::Parquet => "parquet",
             OutputFormat::Arrow => "arrow",
+            OutputFormat::Avro => "avro",
             OutputFormat::Rowfile => "rowfile",
             OutputFormat::Registered(format) => format.name(),
         }
     }
 
     /// The format that a file's suffix stands for, in any case of letters: `.csv`, `.tsv`,
-    /// `.json`, `.jsonl`, `.ndjson`, `.parquet`, `.arrow`, `.arrows`, `.rowfile`.
+    /// `.json`, `.jsonl`, `.ndjson`, `.parquet`, `.arrow`, `.feather`, `.ipc`, `.arrows`,
+    /// `.avro`, `.rowfile`; a suffix of compression behind it is set aside.
     pub fn from_path(path: &str) -> Option<Self> {
-        let (_, suffix) = path.rsplit_once('.')?;
+        let (stem, _) = source::Compression::strip_suffix(path);
+        let (_, suffix) = stem.rsplit_once('.')?;
         match suffix.to_ascii_lowercase().as_str() {
             "csv" => Some(OutputFormat::Csv),
             "tsv" => Some(OutputFormat::Tsv),
             "json" | "jsonl" | "ndjson" => Some(OutputFormat::Json),
             "parquet" => Some(OutputFormat::Parquet),
-            "arrow" | "arrows" => Some(OutputFormat::Arrow),
+            "arrow" | "arrows" | "feather" | "ipc" => Some(OutputFormat::Arrow),
+            "avro" => Some(OutputFormat::Avro),
             "rowfile" => Some(OutputFormat::Rowfile),
             other => formats::with_suffix(other).map(OutputFormat::Registered),
         }
@@ -108,9 +121,29 @@ impl OutputFormat {
             OutputFormat::Text
             | OutputFormat::Parquet
             | OutputFormat::Arrow
+            | OutputFormat::Avro
             | OutputFormat::Rowfile
             | OutputFormat::Registered(_) => None,
         }
+    }
+
+    /// Whether compression is a part of the format, and not around it.
+    pub(super) fn is_compressed_inside(self) -> bool {
+        match self {
+            OutputFormat::Text | OutputFormat::Csv | OutputFormat::Tsv | OutputFormat::Json => {
+                false
+            }
+            OutputFormat::Parquet
+            | OutputFormat::Arrow
+            | OutputFormat::Avro
+            | OutputFormat::Rowfile
+            | OutputFormat::Registered(_) => true,
+        }
+    }
+
+    /// Whether it is for programs and not for people.
+    pub fn is_binary(self) -> bool {
+        self.is_compressed_inside()
     }
 
     /// Refuses a schema that the format cannot hold, before any work.
@@ -139,6 +172,14 @@ impl OutputFormat {
                 })?;
             }
             OutputFormat::Arrow => {}
+            OutputFormat::Avro => avro::check(schema).map_err(|error| match error {
+                avro::Error::Unwritable { column, reason, hint } => {
+                    let message =
+                        format!("avro cannot hold this result: column `{column}` {reason}");
+                    Error::usage_hint(message, hint)
+                }
+                other => Error::usage(format!("avro cannot hold this result: {other}")),
+            })?,
             OutputFormat::Registered(format) => {
                 format.writer()?;
             }
@@ -204,6 +245,10 @@ const ROW_GROUP_BYTES: usize = 128 << 20;
 #[derive(Clone)]
 pub(super) struct Writing {
     pub(super) format: OutputFormat,
+    /// Whether nothing can be put behind the rows: Arrow is written as a stream.
+    pub(super) is_stream: bool,
+    /// What bytes are compressed by, of text or inside the format.
+    pub(super) codec: Codec,
     /// What a null looks like in text.
     pub(super) null: Option<String>,
     /// What the encoded bytes go through.
@@ -224,7 +269,7 @@ impl Writing {
     }
 }
 
-/// Where encoded bytes go.
+/// Where encoded and compressed bytes go.
 enum Encoded<W: Write> {
     Plain(W),
     Through(Box<Through<W>>),
@@ -270,7 +315,7 @@ impl<W: Write> Write for Encoded<W> {
 ///
 /// Made by [`stdout_writer`](super::stdout_writer).
 pub struct RowWriter<W: Write + Send> {
-    inner: Inner<Encoded<W>>,
+    inner: Inner<Compressed<Encoded<W>>>,
     schema: SchemaRef,
     /// What errors call the output.
     name: String,
@@ -282,7 +327,9 @@ enum Inner<W: Write + Send> {
     Lines { format: LineFormat, buffer: Vec<u8>, out: W },
     Text(TextTable<BufWriter<W>>),
     Parquet { writer: Box<ArrowWriter<Watched<W>>>, failure: Failure },
-    Arrow(StreamWriter<BufWriter<W>>),
+    ArrowStream(Box<StreamWriter<BufWriter<W>>>),
+    ArrowFile(Box<FileWriter<BufWriter<W>>>),
+    Avro(Box<avro::Writer<W>>),
     Rowfile(Box<rowfile::Writer<W>>),
     Registered(Box<RegisteredWriter<W>>),
 }
@@ -292,7 +339,13 @@ impl<W: Write + Send> RowWriter<W> {
     pub(super) fn new(out: W, writing: &Writing, schema: SchemaRef) -> Result<Self> {
         let (format, null) = (writing.format, writing.null.as_deref());
         let (name, memory_limit) = (writing.name.as_str(), writing.memory_limit);
-        let out = Encoded::new(out, writing)?;
+        let codec = writing.codec;
+        let own = match format.is_compressed_inside() {
+            true => Codec::None,
+            false => codec,
+        };
+        let out = Compressed::new(Encoded::new(out, writing)?, own)
+            .map_err(|error| Error::io("compress", name, error))?;
         let inner = match format {
             OutputFormat::Text => Inner::Text(TextTable::new(buffered(out), &schema, null)),
             OutputFormat::Csv | OutputFormat::Tsv | OutputFormat::Json => {
@@ -304,9 +357,9 @@ impl<W: Write + Send> RowWriter<W> {
                 Inner::Lines { format, buffer, out }
             }
             OutputFormat::Parquet => {
-                let level = ZstdLevel::try_new(1).map_err(|e| Error::Internal(e.to_string()))?;
+                let codec = parquet_codec(codec).map_err(|e| Error::Internal(e.to_string()))?;
                 let properties = WriterProperties::builder()
-                    .set_compression(Compression::ZSTD(level))
+                    .set_compression(codec)
                     .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
                     .set_created_by(concat!("tidemill ", env!("CARGO_PKG_VERSION")).to_owned())
                     .build();
@@ -316,19 +369,45 @@ impl<W: Write + Send> RowWriter<W> {
                 let writer = Box::new(writer.map_err(|e| from_parquet(&e, &failure, name))?);
                 Inner::Parquet { writer, failure }
             }
+            OutputFormat::Arrow if writing.is_stream => {
+                let options = ipc_options(codec).map_err(|e| from_arrow(e, name))?;
+                let writer = StreamWriter::try_new_with_options(buffered(out), &schema, options);
+                Inner::ArrowStream(Box::new(writer.map_err(|e| from_arrow(e, name))?))
+            }
             OutputFormat::Arrow => {
-                let writer = StreamWriter::try_new(buffered(out), &schema);
-                Inner::Arrow(writer.map_err(|e| from_arrow(e, name))?)
+                let options = ipc_options(codec).map_err(|e| from_arrow(e, name))?;
+                let writer = FileWriter::try_new_with_options(buffered(out), &schema, options);
+                Inner::ArrowFile(Box::new(writer.map_err(|e| from_arrow(e, name))?))
             }
             OutputFormat::Registered(format) => {
                 let schema = Arc::clone(&schema);
                 let writer = RegisteredWriter::start(out, format, schema, name, &writing.cancel)?;
                 Inner::Registered(Box::new(writer))
             }
+            OutputFormat::Avro => {
+                let codec = match codec {
+                    Codec::None => avro::Codec::Null,
+                    Codec::Deflate(level) => avro::Codec::Deflate(level),
+                    Codec::Snappy => avro::Codec::Snappy,
+                    Codec::Zstd(level) => avro::Codec::Zstandard(Codec::signed(level)),
+                    Codec::Bzip2(level) => avro::Codec::Bzip2(level),
+                    Codec::Xz(level) => avro::Codec::Xz(level),
+                    _ => return Err(Error::Internal(format!("avro with {codec:?}"))),
+                };
+                let writer = avro::Writer::new(out, &schema, codec);
+                Inner::Avro(Box::new(writer.map_err(|e| from_avro(e, name))?))
+            }
             OutputFormat::Rowfile => {
                 let rows =
                     rowfile::Schema::from_arrow(&schema).map_err(|e| from_rowfile(e, name))?;
-                let writer = rowfile::Writer::new(out, &rows, rowfile::WriteOptions::default());
+                let codec = match codec {
+                    Codec::None => rowfile::Codec::None,
+                    Codec::Lz4 => rowfile::Codec::Lz4,
+                    Codec::Zstd(level) => rowfile::Codec::Zstd(Codec::signed(level)),
+                    _ => return Err(Error::Internal(format!("rowfile with {codec:?}"))),
+                };
+                let options = rowfile::WriteOptions { codec, ..rowfile::WriteOptions::default() };
+                let writer = rowfile::Writer::new(out, &rows, options);
                 Inner::Rowfile(Box::new(writer.map_err(|e| from_rowfile(e, name))?))
             }
         };
@@ -363,7 +442,9 @@ impl<W: Write + Send> RowWriter<W> {
                     writer.flush().map_err(|e| from_parquet(&e, failure, name))?;
                 }
             }
-            Inner::Arrow(writer) => writer.write(&batch).map_err(|e| from_arrow(e, name))?,
+            Inner::ArrowStream(writer) => writer.write(&batch).map_err(|e| from_arrow(e, name))?,
+            Inner::ArrowFile(writer) => writer.write(&batch).map_err(|e| from_arrow(e, name))?,
+            Inner::Avro(writer) => writer.write(&batch).map_err(|e| from_avro(e, name))?,
             Inner::Rowfile(writer) => writer.write(&batch).map_err(|e| from_rowfile(e, name))?,
             Inner::Registered(writer) => writer.write(&batch)?,
         }
@@ -386,7 +467,9 @@ impl<W: Write + Send> RowWriter<W> {
             }
             Inner::Text(table) => table.get_mut().flush().map_err(|e| Error::io("write", name, e)),
             Inner::Parquet { .. } => Ok(()),
-            Inner::Arrow(writer) => writer.flush().map_err(|e| from_arrow(e, name)),
+            Inner::ArrowStream(writer) => writer.flush().map_err(|e| from_arrow(e, name)),
+            Inner::ArrowFile(writer) => writer.flush().map_err(|e| from_arrow(e, name)),
+            Inner::Avro(writer) => writer.flush().map_err(|e| from_avro(e, name)),
             Inner::Rowfile(writer) => writer.flush().map_err(|e| from_rowfile(e, name)),
             Inner::Registered(_) => Ok(()),
         }
@@ -416,15 +499,22 @@ impl<W: Write + Send> RowWriter<W> {
                 let watched = writer.into_inner();
                 watched.map_err(|e| from_parquet(&e, &failure, name))?.out
             }
-            Inner::Arrow(mut writer) => {
+            Inner::ArrowStream(mut writer) => {
                 writer.finish().map_err(|e| from_arrow(e, name))?;
                 let out = writer.into_inner().map_err(|e| from_arrow(e, name))?;
                 unbuffered(out).map_err(|e| Error::io("write", name, e))?
             }
+            Inner::ArrowFile(mut writer) => {
+                writer.finish().map_err(|e| from_arrow(e, name))?;
+                let out = writer.into_inner().map_err(|e| from_arrow(e, name))?;
+                unbuffered(out).map_err(|e| Error::io("write", name, e))?
+            }
+            Inner::Avro(writer) => writer.finish().map_err(|e| from_avro(e, name))?,
             Inner::Rowfile(writer) => writer.finish().map_err(|e| from_rowfile(e, name))?,
             Inner::Registered(writer) => writer.finish()?,
         };
         out.flush().map_err(|e| Error::io("write", name, e))?;
+        let out = out.finish().map_err(|e| Error::io("write", name, e))?;
         let mut out = out.finish()?;
         out.flush().map_err(|e| Error::io("write", name, e))?;
         Ok(out)
@@ -457,6 +547,40 @@ pub(super) fn from_arrow(error: ArrowError, name: &str) -> Error {
     match error {
         ArrowError::IoError(_, source) => Error::io("write", name, source),
         other => Error::Internal(format!("cannot encode `{name}`: {other}")),
+    }
+}
+
+fn from_avro(error: avro::Error, name: &str) -> Error {
+    match error {
+        avro::Error::Io(error) => Error::io("write", name, error),
+        other => Error::usage_hint(
+            format!("`{name}` cannot be written: {other}"),
+            "`parquet` and `arrow` have other limits",
+        ),
+    }
+}
+
+fn parquet_codec(codec: Codec) -> Result<Compression, ParquetError> {
+    Ok(match codec {
+        Codec::None => Compression::UNCOMPRESSED,
+        Codec::Snappy => Compression::SNAPPY,
+        Codec::Gzip(level) => Compression::GZIP(GzipLevel::try_new(level)?),
+        Codec::Brotli(level) => Compression::BROTLI(BrotliLevel::try_new(level)?),
+        // The other one of Parquet's two is not the same everywhere.
+        Codec::Lz4 => Compression::LZ4_RAW,
+        Codec::Zstd(level) => Compression::ZSTD(ZstdLevel::try_new(Codec::signed(level))?),
+        _ => return Err(ParquetError::General(format!("parquet with {codec:?}"))),
+    })
+}
+
+fn ipc_options(codec: Codec) -> Result<IpcWriteOptions, ArrowError> {
+    let options = IpcWriteOptions::default();
+    match codec {
+        Codec::Lz4 => options.try_with_compression(Some(CompressionType::LZ4_FRAME)),
+        Codec::Zstd(level) => options
+            .try_with_compression(Some(CompressionType::ZSTD))?
+            .try_with_compression_level(Some(Codec::signed(level))),
+        _ => Ok(options),
     }
 }
 

@@ -8,6 +8,7 @@
 //! - `template`: which file is a value's? Paths with columns in braces.
 //! - `partition`: which rows go together?
 //! - `value`, `lines`, `text`, `format`: how is a value, a row, a file written?
+//! - `compression`: by what is a file compressed?
 //! - `registered`: how does a writer of the program's make one?
 //! - `files`: how are many files written within a memory budget?
 //! - `set`: how do files of known names appear, so many at once?
@@ -22,6 +23,7 @@
 
 mod bucket;
 mod commit;
+mod compression;
 mod files;
 mod format;
 mod fs;
@@ -49,6 +51,7 @@ use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
 
 pub use self::commit::{Recovered, recover};
+pub use self::compression::Compression;
 pub use self::format::{OutputFormat, RowWriter};
 pub(crate) use self::set::FileSet;
 pub use self::text::{cells, is_number};
@@ -56,6 +59,7 @@ pub(crate) use self::value::civil_from_days;
 
 use self::bucket::{Remote, Shared};
 use self::commit::{Entry, Staging, below};
+use self::compression::Codec;
 use self::files::{Files, Stage};
 use self::format::Writing;
 use self::fs::Output;
@@ -83,6 +87,9 @@ pub struct SinkSpec {
     pub url: String,
     /// The format; told from the file's suffix if `None` (standard output: CSV).
     pub format: Option<OutputFormat>,
+    /// How files are compressed. Default: what the name tells of text, and what the format has by
+    /// default.
+    pub compression: Option<Compression>,
     /// Whether existing files may be replaced. Only names that this run writes are.
     pub overwrite: bool,
     /// How many files a template may name. Default: [`MAX_FILES`]. Each costs some 600 bytes of
@@ -104,6 +111,7 @@ impl SinkSpec {
         SinkSpec {
             url: url.into(),
             format: None,
+            compression: None,
             overwrite: false,
             max_files: MAX_FILES,
             null: None,
@@ -115,8 +123,18 @@ impl SinkSpec {
     /// Whether the format keeps what a schema says of its columns besides their names and values.
     pub(crate) fn keeps_columns(&self) -> bool {
         match self.parse() {
-            Ok((format, _)) => format.is_typed(),
+            Ok(parsed) => parsed.format.is_typed(),
             Err(_) => self.format.is_some_and(OutputFormat::is_typed),
+        }
+    }
+
+    /// What the names of files in a format end in, behind the format's own suffix.
+    pub(crate) fn compression_suffix(&self, format: OutputFormat) -> &'static str {
+        match &self.compression {
+            Some(compression) if !format.is_compressed_inside() && self.exec.is_none() => {
+                compression.suffix()
+            }
+            _ => "",
         }
     }
 
@@ -136,15 +154,19 @@ impl SinkSpec {
 
     /// Whether it may wait for a program or a writer of the user's for any length of time.
     pub(crate) fn waits_for_others(&self) -> bool {
-        let format = self.parse().map(|(format, _)| format);
+        let format = self.parse().map(|parsed| parsed.format);
         self.exec.is_some() || matches!(format, Ok(OutputFormat::Registered(_)))
     }
 
-    /// The format, and the template unless the output is standard output.
-    fn parse(&self) -> Result<(OutputFormat, Option<Template>)> {
+    /// What is to be made of it.
+    fn parse(&self) -> Result<Parsed> {
         self.check_exec()?;
+        let codec = |format, name: Option<&str>| {
+            Codec::of(self.compression.as_ref(), format, name, self.exec.is_some())
+        };
         if self.url == "-" {
-            return Ok((self.format.unwrap_or(OutputFormat::Csv), None));
+            let format = self.format.unwrap_or(OutputFormat::Csv);
+            return Ok(Parsed { format, codec: codec(format, None)?, template: None });
         }
         let template = Template::parse(&self.url)?;
         let format = match self.format.or_else(|| OutputFormat::from_path(template.suffix())) {
@@ -160,8 +182,17 @@ impl SinkSpec {
                 ));
             }
         };
-        Ok((format, Some(template)))
+        let codec = codec(format, Some(template.suffix()))?;
+        Ok(Parsed { format, codec, template: Some(template) })
     }
+}
+
+/// What a spec says.
+struct Parsed {
+    format: OutputFormat,
+    codec: Codec,
+    /// None for standard output.
+    template: Option<Template>,
 }
 
 /// What a run would write: the answer of [`describe`].
@@ -198,7 +229,7 @@ impl fmt::Display for Description {
 /// # Errors
 /// [`Error::Usage`] for everything that [`Sink::create`] refuses in a spec and a schema.
 pub fn describe(spec: &SinkSpec, schema: &SchemaRef) -> Result<Description> {
-    let (format, template) = spec.parse()?;
+    let Parsed { format, template, .. } = spec.parse()?;
     format.check(schema)?;
     if let Some(template) = &template {
         template.resolve(schema)?;
@@ -304,10 +335,21 @@ impl Sink {
         cancel: &Cancel,
         wait: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Sink> {
-        let (format, template) = spec.parse()?;
+        let Parsed { format, codec, template } = spec.parse()?;
         format.check(&schema)?;
+        let is_stream = match &template {
+            None => true,
+            Some(template) => {
+                template.suffix().to_ascii_lowercase().ends_with(".arrows")
+                    || (template.bucket.is_none()
+                        && !template.is_partitioned()
+                        && is_direct(&template.file()))
+            }
+        };
         let writing = Writing {
             format,
+            codec,
+            is_stream,
             null: spec.null.clone(),
             exec: spec.exec.clone(),
             name: spec.url.clone(),
@@ -544,6 +586,8 @@ pub fn stdout_writer<W: Write + Send>(
     format.check(&schema)?;
     let writing = Writing {
         format,
+        codec: Codec::of(None, format, None, false)?,
+        is_stream: true,
         null: null.map(str::to_owned),
         exec: None,
         name: "standard output".into(),
@@ -584,6 +628,15 @@ fn descriptor_copy(number: u32, url: &str) -> Result<OwnedFd> {
         _ => io::stderr().as_fd().try_clone_to_owned(),
     };
     copy.map_err(|e| Error::io("write", url, e))
+}
+
+/// Whether a path is of something that is written as it comes.
+fn is_direct(path: &Path) -> bool {
+    let is_special = |found: std::fs::Metadata| {
+        let kind = found.file_type();
+        kind.is_char_device() || kind.is_block_device() || kind.is_fifo()
+    };
+    descriptor(path).is_some() || std::fs::metadata(path).is_ok_and(is_special)
 }
 
 /// Opens what is not a file but can be written: a device, a pipe, a descriptor.

@@ -10,6 +10,7 @@ use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
 
 use super::commit::{Entry, Staging};
+use super::compression::Codec;
 use super::files::Stage;
 use super::format::{RowWriter, Writing};
 use super::fs::{self, Output};
@@ -48,10 +49,13 @@ impl FileSet {
         cancel: &Cancel,
         wait: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Self> {
+        let codec = Codec::of(spec.compression.as_ref(), format, None, spec.exec.is_some())?;
         // Two runs that write other names of one format to a folder are told apart by nothing.
         let staging = Staging::open(root, &format!("*.{format}"), run, wait)?;
         let writing = Writing {
             format,
+            codec,
+            is_stream: false,
             null: spec.null.clone(),
             exec: spec.exec.clone(),
             name: spec.url.clone(),

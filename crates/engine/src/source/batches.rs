@@ -1,5 +1,5 @@
 //! Rows that come as batches already: objects of the program around, formats that it has
-//! registered, and rowfiles.
+//! registered, rowfiles, Arrow IPC and Avro.
 //!
 //! What these have in common with Parquet is done as there: a file is a list of **chunks** (batches
 //! in memory, blocks of a rowfile) that splits take runs of, its columns are found by name, and
@@ -15,8 +15,10 @@ use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use parking_lot::Mutex;
 use tidemill_rowfile as rowfile;
 
+use super::avro;
 use super::columns::{Columns, Gathered, Layouts};
-use super::input::{Access, OpenFile, Watch};
+use super::input::{Access, ByteInput, OpenFile, Watch};
+use super::ipc;
 use super::parquet::{WantedColumn, misfit};
 use super::read::ReadOptions;
 use super::unify::adapted;
@@ -81,10 +83,29 @@ fn size(batch: &RecordBatch) -> u64 {
 pub(super) struct Chunked {
     /// Its columns as they come, before they are made what the source has.
     pub(super) schema: SchemaRef,
-    /// Per chunk, its rows and its bytes as stored.
+    /// Per chunk, its rows and its bytes as stored; 1 row where only reading it tells.
     pub(super) chunks: Vec<(u64, u64)>,
-    /// A rowfile whose footers need not be read again.
-    rowfile: Option<rowfile::Reader<Stored>>,
+    pub(super) inside: Inside,
+}
+
+/// What a format keeps of a file for reading it.
+#[derive(Debug)]
+pub(super) enum Inside {
+    /// Nothing.
+    Unknown,
+    Arrow(ipc::Layout),
+    Avro(tidemill_avro::Header),
+    /// A rowfile, whose footers need not be read again.
+    Rowfile(rowfile::Reader<Stored>),
+}
+
+impl Chunked {
+    fn rowfile(&self) -> Option<&rowfile::Reader<Stored>> {
+        match &self.inside {
+            Inside::Rowfile(reader) => Some(reader),
+            _ => None,
+        }
+    }
 }
 
 /// Of so many rowfiles footers are kept between planning and reading.
@@ -94,7 +115,11 @@ const KEPT_MAX: usize = 1024;
 ///
 /// # Errors
 /// What its reader meets.
-pub(super) fn look(file: &SourceFile, format: Format) -> Result<Chunked> {
+pub(super) fn look(
+    file: &SourceFile,
+    format: Format,
+    stdin: Option<Box<dyn ByteInput>>,
+) -> Result<Chunked> {
     if let Place::Given(given) = &file.place {
         let chunks = match &given.rows {
             Rows::Held(batches) => {
@@ -102,20 +127,32 @@ pub(super) fn look(file: &SourceFile, format: Format) -> Result<Chunked> {
             }
             Rows::Stream(_) => Vec::new(),
         };
-        return Ok(Chunked { schema: Arc::clone(&given.schema), chunks, rowfile: None });
+        let schema = Arc::clone(&given.schema);
+        return Ok(Chunked { schema, chunks, inside: Inside::Unknown });
     }
     match format {
         Format::Registered(registered) => {
             let schema = registered.reader()?.schema(file.shown(), file.size());
             let schema = schema.map_err(|e| registered.failed("read", file.shown(), e))?;
-            Ok(Chunked { schema, chunks: Vec::new(), rowfile: None })
+            Ok(Chunked { schema, chunks: Vec::new(), inside: Inside::Unknown })
+        }
+        Format::Arrow => {
+            let layout = ipc::look(file, stdin)?;
+            let schema = Arc::clone(&layout.schema);
+            let chunks = layout.batch_bytes().map(|bytes| (1, bytes)).collect();
+            Ok(Chunked { schema, chunks, inside: Inside::Arrow(layout) })
+        }
+        Format::Avro => {
+            let header = avro::look(file, stdin)?;
+            let schema = Arc::clone(header.schema());
+            Ok(Chunked { schema, chunks: Vec::new(), inside: Inside::Avro(header) })
         }
         _ => {
             let reader = open_rowfile_of(file)?;
             let schema = Arc::new(reader.schema().to_arrow(rowfile::Strings::default()));
             let chunks = reader.blocks().iter();
             let chunks = chunks.map(|block| (u64::from(block.rows), u64::from(block.bytes)));
-            Ok(Chunked { schema, chunks: chunks.collect(), rowfile: Some(reader) })
+            Ok(Chunked { schema, chunks: chunks.collect(), inside: Inside::Rowfile(reader) })
         }
     }
 }
@@ -128,12 +165,13 @@ pub(super) fn columns(
     files: &[Arc<SourceFile>],
     format: Format,
     layouts: Layouts,
+    stdin: &mut Option<Box<dyn ByteInput>>,
 ) -> Result<Columns> {
     let mut gathered = Gathered::default();
     for file in files {
-        let mut chunked = look(file, format)?;
-        if files.len() > KEPT_MAX && !file.recover {
-            chunked.rowfile = None;
+        let mut chunked = look(file, format, stdin.take())?;
+        if files.len() > KEPT_MAX && !file.recover && format == Format::Rowfile {
+            chunked.inside = Inside::Unknown;
         }
         let own: Vec<FieldRef> = chunked.schema.fields().iter().map(plain).collect();
         let _ = file.chunked.set(chunked);
@@ -226,6 +264,8 @@ pub(super) struct BatchReader {
     watch: Watch,
     /// Bytes of the piece that have not been told of.
     untold: u64,
+    /// Where its blocks are, of a file that may be cut between any two of them.
+    blocks_at: Option<avro::Places>,
 }
 
 impl BatchReader {
@@ -236,6 +276,7 @@ impl BatchReader {
         columns: Vec<WantedColumn>,
         options: &ReadOptions,
         watch: Watch,
+        stdin: Option<Box<dyn ByteInput>>,
     ) -> Result<Self> {
         let file = &piece.file;
         let names: Vec<String> = columns
@@ -248,9 +289,27 @@ impl BatchReader {
             Some(_) => chunks.iter().map(|index| chunked.chunks[*index].1).sum(),
             None => piece.range.end - piece.range.start,
         };
-        let batches = match (&file.place, format) {
+        let places = || columns.iter().map(|column| column.place).collect();
+        let mut blocks_at = None;
+        let batches: Sized = match (&file.place, format) {
             (Place::Given(given), _) => given_batches(given, chunks, file)?,
             (_, Format::Registered(registered)) => registered_batches(registered, piece, &names)?,
+            (_, Format::Arrow) => match &chunked.inside {
+                Inside::Arrow(layout) => {
+                    ipc::batches(file, layout, chunks, places(), stdin, &watch)?
+                }
+                _ => return Err(Error::Internal(format!("`{}` has no layout", file.shown))),
+            },
+            (_, Format::Avro) => {
+                let Inside::Avro(header) = &chunked.inside else {
+                    return Err(Error::Internal(format!("`{}` has no header", file.shown)));
+                };
+                let (rows, start) = (options.batch_rows, options.exact_start);
+                let blocks =
+                    avro::Blocks::open(piece, header, places(), rows, start, stdin, &watch)?;
+                blocks_at = Some(blocks.places());
+                Box::new(blocks)
+            }
             _ => rowfile_batches(file, chunked, chunks, &columns, options, &watch)?,
         };
         let fields: Vec<FieldRef> = columns.iter().map(|column| column.field.clone()).collect();
@@ -264,7 +323,18 @@ impl BatchReader {
             batch_rows: options.batch_rows,
             watch,
             untold,
+            blocks_at,
         })
+    }
+
+    /// Where the first block of the piece begins.
+    pub(super) fn start(&self) -> Option<u64> {
+        self.blocks_at.as_ref().map(|places| places.start)
+    }
+
+    /// Where the first block behind the piece begins, once it is read.
+    pub(super) fn end(&self) -> Option<u64> {
+        self.blocks_at.as_ref().map(avro::Places::end)
     }
 
     pub(super) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
@@ -374,7 +444,7 @@ fn rowfile_batches(
     options: &ReadOptions,
     watch: &Watch,
 ) -> Result<Sized> {
-    let reader = match &chunked.rowfile {
+    let reader = match chunked.rowfile() {
         // To find its blocks again would be to read all of it again.
         Some(reader) if file.recover => reader.clone(),
         _ => open_rowfile(Stored::Open(OpenFile::open(file, Access::Random, watch)?), file)?,
@@ -464,7 +534,7 @@ fn open_rowfile(stored: Stored, file: &SourceFile) -> Result<rowfile::Reader<Sto
 
 /// What was left out of a file, if it is not whole.
 pub(super) fn salvaged(file: &SourceFile) -> Option<Salvaged> {
-    let reader = file.chunked.get()?.rowfile.as_ref()?;
+    let reader = file.chunked.get()?.rowfile()?;
     super::stored::salvaged(file.shown(), reader, std::iter::empty())
 }
 
@@ -478,7 +548,7 @@ impl BlockStatistics {
         if chunked.chunks.is_empty() {
             return None;
         }
-        match (&chunked.rowfile, &file.place) {
+        match (chunked.rowfile(), &file.place) {
             (Some(reader), _) => Some(Self(reader.clone())),
             (None, Place::Given(_)) => None,
             (None, _) => open_rowfile_of(file).ok().map(Self),

@@ -76,6 +76,24 @@ impl Compression {
         }
     }
 
+    /// The suffix that tells it, and its name as one of outputs; none of what is not compressed.
+    pub(crate) fn codec(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Compression::None => None,
+            Compression::Gzip => Some((".gz", "gzip")),
+            Compression::Zstd => Some((".zst", "zstd")),
+            Compression::Bzip2 => Some((".bz2", "bzip2")),
+            Compression::Xz => Some((".xz", "xz")),
+        }
+    }
+
+    /// The suffix of what is compressed so.
+    pub(crate) fn suffix_of(name: &str) -> Option<&'static str> {
+        let all = [Compression::Gzip, Compression::Zstd, Compression::Bzip2, Compression::Xz];
+        let codecs = all.into_iter().filter_map(Compression::codec);
+        codecs.into_iter().find(|(_, own)| *own == name).map(|(suffix, _)| suffix)
+    }
+
     fn name(self) -> &'static str {
         match self {
             Compression::None => "plain",

@@ -136,7 +136,12 @@ pub(crate) fn decoder(
             let columns = columns.into_iter().map(|(_, field)| field).collect();
             Box::new(LinesDecoder::new(columns, options).map_err(refused)?)
         }
-        Format::Parquet | Format::Rowfile | Format::Arrow | Format::Registered(_) => {
+        Format::Parquet
+        | Format::Rowfile
+        | Format::Arrow
+        | Format::Avro
+        | Format::Memory
+        | Format::Registered(_) => {
             return Err(Error::Internal(format!("{format} is not text")));
         }
     })

@@ -35,16 +35,31 @@ pub enum Format {
     Lines,
     /// Rows whose schema stands once (`docs/formats/rowfile.md`).
     Rowfile,
-    /// Arrow batches that the program around has in memory.
+    /// Arrow IPC, files and streams.
     Arrow,
+    /// Avro object container files.
+    Avro,
+    /// Batches that the program around has in memory.
+    Memory,
     /// A format that the program around has added.
     Registered(&'static Registered),
 }
 
 impl Format {
     /// The names users write, in the order messages list them.
-    pub const NAMES: &'static [&'static str] =
-        &["csv", "tsv", "json", "access-log", "syslog", "logfmt", "parquet", "rowfile", "lines"];
+    pub const NAMES: &'static [&'static str] = &[
+        "csv",
+        "tsv",
+        "json",
+        "access-log",
+        "syslog",
+        "logfmt",
+        "parquet",
+        "arrow",
+        "avro",
+        "rowfile",
+        "lines",
+    ];
 
     /// These, and those of the formats that were added.
     pub fn names() -> Vec<&'static str> {
@@ -69,6 +84,8 @@ impl Format {
             "tsv" | "tab" => Format::Tsv,
             "json" | "jsonl" | "ndjson" => Format::Json,
             "parquet" | "pq" => Format::Parquet,
+            "arrow" | "arrows" | "feather" | "ipc" => Format::Arrow,
+            "avro" => Format::Avro,
             "rowfile" => Format::Rowfile,
             "logfmt" => Format::Logfmt,
             "txt" | "log" | "text" => Format::Lines,
@@ -89,6 +106,8 @@ impl Format {
             Format::Lines => "lines",
             Format::Rowfile => "rowfile",
             Format::Arrow => "arrow",
+            Format::Avro => "avro",
+            Format::Memory => "memory",
             Format::Registered(format) => format.name(),
         }
     }
@@ -101,9 +120,17 @@ impl Format {
         }
     }
 
+    /// Whether what can only be read from front to back can be of it.
+    pub(crate) fn is_read_forwards(self) -> bool {
+        !self.is_typed() || matches!(self, Format::Arrow | Format::Avro)
+    }
+
     /// Whether its rows come as batches that no parser of ours makes.
     pub(crate) fn is_batches(self) -> bool {
-        matches!(self, Format::Rowfile | Format::Arrow | Format::Registered(_))
+        matches!(
+            self,
+            Format::Rowfile | Format::Arrow | Format::Avro | Format::Memory | Format::Registered(_)
+        )
     }
 
     /// Whether records are delimited text with a [`Dialect`].
@@ -137,6 +164,8 @@ impl FromStr for Format {
             "syslog" => Format::Syslog,
             "logfmt" => Format::Logfmt,
             "parquet" => Format::Parquet,
+            "arrow" => Format::Arrow,
+            "avro" => Format::Avro,
             "lines" => Format::Lines,
             "rowfile" => Format::Rowfile,
             other => match formats::named(other) {
@@ -303,6 +332,11 @@ mod tests {
             ("a.tab.xz", Some(Format::Tsv)),
             ("a.jsonl.zst", Some(Format::Json)),
             ("a.pq", Some(Format::Parquet)),
+            ("a.arrow", Some(Format::Arrow)),
+            ("a.arrows", Some(Format::Arrow)),
+            ("a.feather", Some(Format::Arrow)),
+            ("a.ipc", Some(Format::Arrow)),
+            ("a.avro", Some(Format::Avro)),
             ("access.log.bz2", Some(Format::Lines)),
             ("access.log.1", None),
             ("a.gz", None),

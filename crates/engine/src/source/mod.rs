@@ -58,6 +58,7 @@ use crate::remote::StorageOptions;
 use crate::remote::object::Object;
 use crate::suggest;
 
+mod avro;
 mod batches;
 mod blocks;
 mod columns;
@@ -66,6 +67,7 @@ pub mod compression;
 pub mod decode;
 pub mod format;
 mod input;
+mod ipc;
 mod listing;
 mod open;
 mod parquet;
@@ -445,9 +447,12 @@ impl Source {
     }
 
     /// Whether a split's first record can be found without having read what comes before:
-    /// true but for delimited text with quoting.
+    /// true but for delimited text with quoting, and Avro.
     pub fn starts_are_exact(&self) -> bool {
-        !self.format.is_delimited() || self.dialect.quote.is_none()
+        match self.format {
+            Format::Avro => false,
+            format => !format.is_delimited() || self.dialect.quote.is_none(),
+        }
     }
 
     /// Whether records begin with the count of their bytes.
@@ -474,6 +479,14 @@ impl Source {
         file: usize,
     ) -> Option<&Arc<::parquet::file::metadata::ParquetMetaData>> {
         self.files.get(file)?.metadata.get().map(|metadata| metadata.metadata())
+    }
+
+    /// What an Avro file begins with.
+    fn avro_header<'a>(&self, file: &'a SourceFile) -> Option<&'a tidemill_avro::Header> {
+        match &file.chunked.get()?.inside {
+            batches::Inside::Avro(header) => Some(header),
+            _ => None,
+        }
     }
 
     /// What the footers of a rowfile know of its blocks, for leaving out those that a filter rules
@@ -635,6 +648,7 @@ impl Source {
             Format::Registered(format) => {
                 !format.reader().is_ok_and(|reader| reader.is_splittable())
             }
+            Format::Avro => false,
             other => other.is_batches(),
         };
         !(is_stream || has_comments || self.is_counted() || is_whole)

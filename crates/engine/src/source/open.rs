@@ -147,7 +147,7 @@ pub(super) fn source_file(
 
 /// Rows that are in memory already.
 fn open_given(spec: &SourceSpec, given: &Arc<Given>, cancel: &Cancel) -> Result<Source> {
-    let format = Format::Arrow;
+    let format = Format::Memory;
     let dialect = spec.options.dialect(format)?;
     let file = Arc::new(SourceFile {
         place: Place::Given(Arc::clone(given)),
@@ -188,7 +188,7 @@ fn open_stdin(
             ),
         ));
     };
-    if format.is_typed() {
+    if !format.is_read_forwards() {
         return Err(Error::usage_hint(
             format!("{format} cannot be read from {shown}: it is not read from front to back"),
             "write it to a file first",
@@ -215,7 +215,10 @@ fn open_stdin(
         place: Place::Stdin,
         shown: shown.into(),
         identity: Identity { device: 0, inode: 0, size: 0, modified_ns: 0 },
-        compression: Compression::from_magic(&magic[..filled]),
+        compression: match format.is_typed() {
+            true => Compression::None,
+            false => Compression::from_magic(&magic[..filled]),
+        },
         program: None,
         keys: Vec::new(),
         index: 0,
@@ -290,7 +293,7 @@ fn check_layouts(spec: &SourceSpec, format: Format) -> Result<()> {
     if spec.layouts.is_some() && !format.is_delimited() && !format.is_typed() {
         return Err(Error::usage_hint(
             format!("option `layouts` has no meaning for format `{format}`"),
-            "it belongs to csv, tsv, parquet and rowfile",
+            "it belongs to csv, tsv, parquet, arrow, avro and rowfile",
         ));
     }
     Ok(())
@@ -305,8 +308,9 @@ fn columns(spec: &SourceSpec, format: Format, sample: &mut Sample<'_>) -> Result
             Columns::uniform(decode::fixed_columns(format).unwrap_or_default())
         }
         Format::Parquet => parquet::columns(sample.files, spec.layouts.unwrap_or_default())?,
-        Format::Rowfile | Format::Arrow | Format::Registered(_) => {
-            batches::columns(sample.files, format, spec.layouts.unwrap_or_default())?
+        Format::Rowfile | Format::Arrow | Format::Avro | Format::Memory | Format::Registered(_) => {
+            let layouts = spec.layouts.unwrap_or_default();
+            batches::columns(sample.files, format, layouts, &mut sample.stdin)?
         }
     };
     let Some(wanted) = &spec.schema else { return Ok(columns) };
@@ -317,6 +321,8 @@ fn columns(spec: &SourceSpec, format: Format, sample: &mut Sample<'_>) -> Result
         | Format::Parquet
         | Format::Rowfile
         | Format::Arrow
+        | Format::Avro
+        | Format::Memory
         | Format::Registered(_) => {
             check_types(&columns, wanted, format, sample.files)?;
             override_types(&mut columns, wanted)?;

@@ -14,6 +14,7 @@ use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use tidemill_text::cut::{self, Cutter};
 use tidemill_text::{Bad, Decode, Decoded, FaultKind, Options, Predicate, Test};
 
+use super::avro;
 use super::batches::BatchReader;
 use super::blocks::{Block, Blocks, RECORD_BYTES_MAX};
 use super::columns::Layouts;
@@ -336,7 +337,12 @@ impl SplitReader {
                 },
                 Body::Batches(reader) => match reader.next_batch()? {
                     Some(batch) => self.ready.push_back(batch),
-                    None => self.next_piece()?,
+                    None => {
+                        if let Some(end) = reader.end() {
+                            self.stats.end = Some(end);
+                        }
+                        self.next_piece()?;
+                    }
                 },
                 Body::Text { blocks, header, .. } => match blocks.next_block()? {
                     Some(block) => self.decode(block)?,
@@ -405,7 +411,13 @@ impl SplitReader {
                 return Err(Error::Internal(format!("`{}` was not looked at", piece.file.shown)));
             };
             let format = self.source.format;
-            let reader = BatchReader::open(&piece, format, chunked, columns, &self.options, watch)?;
+            let stdin = self.standard_input(&piece.file, &watch)?;
+            let options = &self.options;
+            let reader =
+                BatchReader::open(&piece, format, chunked, columns, options, watch, stdin)?;
+            if let Some(start) = reader.start() {
+                self.stats.start.get_or_insert(start);
+            }
             Body::Batches(Box::new(reader))
         } else {
             self.open_text(&piece, watch)?
@@ -480,6 +492,26 @@ impl SplitReader {
         )
     }
 
+    /// Standard input from its beginning; none for a file.
+    fn standard_input(
+        &self,
+        file: &SourceFile,
+        watch: &Watch,
+    ) -> Result<Option<Box<dyn ByteInput>>> {
+        if !file.is_stdin() {
+            return Ok(None);
+        }
+        let Some(pending) = self.source.stdin.lock().take() else {
+            return Err(Error::usage_hint(
+                format!("{} can be read only once", file.shown),
+                "a query that reads it twice needs a file",
+            ));
+        };
+        let (taken, reader, watch) = (pending.taken, pending.reader, watch.clone());
+        let input = ReaderInput::new(taken, reader, file.shown.clone(), watch);
+        Ok(Some(Box::new(input)))
+    }
+
     fn open_text(&mut self, piece: &Piece, watch: Watch) -> Result<Body> {
         let file = &piece.file;
         // What a system log's dates mean depends on the file.
@@ -488,23 +520,7 @@ impl SplitReader {
         }
         let ends = self.source.ends();
         if piece.range.start == 0 {
-            let stdin = if file.is_stdin() {
-                let Some(pending) = self.source.stdin.lock().take() else {
-                    return Err(Error::usage_hint(
-                        format!("{} can be read only once", file.shown),
-                        "a query that reads it twice needs a file",
-                    ));
-                };
-                let input = ReaderInput::new(
-                    pending.taken,
-                    pending.reader,
-                    file.shown.clone(),
-                    watch.clone(),
-                );
-                Some(Box::new(input) as Box<dyn ByteInput>)
-            } else {
-                None
-            };
+            let stdin = self.standard_input(file, &watch)?;
             let extent = Extent::Until(piece.range.end);
             let (blocks, open) = stream(file, stdin, self.source.format, ends, watch, extent)?;
             self.stats.start.get_or_insert(0);
@@ -794,6 +810,10 @@ pub(super) fn find_starts(source: &Source, splits: &mut [Split], cancel: &Cancel
             && splits[at].pieces.first().is_some_and(|piece| piece.file.index == file.index)
         {
             at += 1;
+        }
+        if source.format == Format::Avro {
+            avro::find_starts(source, &mut splits[first..at], cancel)?;
+            continue;
         }
         if !file.is_plain() || source.format.is_typed() {
             continue;

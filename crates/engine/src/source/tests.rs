@@ -12,6 +12,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::progress::Progress;
 
+mod avro;
+mod ipc;
 mod layouts;
 
 /// Rows as text, null as `∅`.

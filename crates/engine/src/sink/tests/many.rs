@@ -1,6 +1,7 @@
 //! Many files within little memory hold exactly their rows, in order.
 
 use std::collections::HashMap;
+use std::io::Read;
 
 use proptest::prelude::*;
 
@@ -10,7 +11,7 @@ use super::*;
 fn batch(rows: &[(Option<String>, i64)], first: u64) -> RecordBatch {
     let names: StringArray = rows.iter().map(|(name, _)| name.as_deref()).collect();
     let numbers = Int64Array::from_iter_values(rows.iter().map(|(_, number)| *number));
-    let counts = UInt64Array::from_iter_values((0..rows.len() as u64).map(|i| first + i));
+    let counts = Int64Array::from_iter_values((0..rows.len() as i64).map(|i| first as i64 + i));
     RecordBatch::try_from_iter_with_nullable([
         ("name", Arc::new(names) as ArrayRef, true),
         ("number", Arc::new(numbers), true),
@@ -23,7 +24,7 @@ fn batch(rows: &[(Option<String>, i64)], first: u64) -> RecordBatch {
 fn rows_of(path: &Path, format: OutputFormat) -> Vec<String> {
     let batches: Vec<RecordBatch> = match format {
         OutputFormat::Json => {
-            let text = std::fs::read_to_string(path).unwrap();
+            let text = String::from_utf8(decoded(std::fs::read(path).unwrap())).unwrap();
             return text.lines().map(str::to_owned).collect();
         }
         OutputFormat::Parquet => {
@@ -34,8 +35,24 @@ fn rows_of(path: &Path, format: OutputFormat) -> Vec<String> {
         }
         OutputFormat::Arrow => {
             let file = std::fs::File::open(path).unwrap();
-            let reader = arrow::ipc::reader::StreamReader::try_new(file, None);
+            let reader = arrow::ipc::reader::FileReader::try_new(file, None);
             reader.unwrap().map(Result::unwrap).collect()
+        }
+        OutputFormat::Avro => {
+            let bytes = std::fs::read(path).unwrap();
+            let header = tidemill_avro::Header::read(&mut &bytes[..]).unwrap();
+            let start = header.length();
+            let blocks = &bytes[start as usize..];
+            let reader = tidemill_avro::Reader::new(
+                blocks,
+                &header,
+                start,
+                u64::MAX,
+                None,
+                &[0, 1, 2],
+                8192,
+            );
+            reader.unwrap().map(|batch| batch.unwrap().0).collect()
         }
         OutputFormat::Rowfile => {
             let reader = tidemill_rowfile::Reader::open(path).unwrap();
@@ -44,6 +61,21 @@ fn rows_of(path: &Path, format: OutputFormat) -> Vec<String> {
         other => panic!("{other}"),
     };
     batches.iter().flat_map(|batch| lines(OutputFormat::Json, batch)).collect()
+}
+
+/// All members of what may be compressed.
+fn decoded(bytes: Vec<u8>) -> Vec<u8> {
+    use crate::source::Compression::{Bzip2, Gzip, None, Xz, Zstd};
+    let mut out = Vec::new();
+    match crate::source::Compression::from_magic(&bytes) {
+        None => return bytes,
+        Gzip => flate2::bufread::MultiGzDecoder::new(&bytes[..]).read_to_end(&mut out),
+        Zstd => zstd::stream::read::Decoder::new(&bytes[..]).unwrap().read_to_end(&mut out),
+        Bzip2 => bzip2::bufread::MultiBzDecoder::new(&bytes[..]).read_to_end(&mut out),
+        Xz => liblzma::bufread::XzDecoder::new_multi_decoder(&bytes[..]).read_to_end(&mut out),
+    }
+    .unwrap();
+    out
 }
 
 fn lines(format: OutputFormat, batch: &RecordBatch) -> Vec<String> {
@@ -60,12 +92,20 @@ proptest! {
             1..12,
         ),
         memory in prop_oneof![Just(0_usize), Just(1_000), Just(20_000), Just(1 << 20)],
-        format in prop_oneof![
-            Just(OutputFormat::Json),
-            Just(OutputFormat::Parquet),
-            Just(OutputFormat::Arrow),
-            Just(OutputFormat::Rowfile),
-        ],
+        (format, compression) in prop::sample::select(vec![
+            (OutputFormat::Json, None),
+            (OutputFormat::Json, Some("gzip")),
+            (OutputFormat::Json, Some("zstd:1")),
+            (OutputFormat::Json, Some("bzip2:1")),
+            (OutputFormat::Json, Some("xz:0")),
+            (OutputFormat::Parquet, Some("brotli:2")),
+            (OutputFormat::Parquet, Some("lz4")),
+            (OutputFormat::Arrow, None),
+            (OutputFormat::Arrow, Some("zstd:2")),
+            (OutputFormat::Avro, None),
+            (OutputFormat::Avro, Some("zstd")),
+            (OutputFormat::Rowfile, Some("lz4")),
+        ]),
     ) {
         let temp = quick();
         let mut first = 0;
@@ -79,7 +119,11 @@ proptest! {
             }
             written.push(batch);
         }
-        let spec = SinkSpec { format: Some(format), ..template(&temp, "{name}/{number}.x") };
+        let spec = SinkSpec {
+            format: Some(format),
+            compression: compression.map(|text| text.parse().unwrap()),
+            ..template(&temp, "{name}/{number}.x")
+        };
         let result = run(&spec, &written, memory).unwrap();
         prop_assert_eq!(result.files, expected.len() as u64);
         prop_assert_eq!(result.rows, first);

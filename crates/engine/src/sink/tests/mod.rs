@@ -431,6 +431,7 @@ fn a_format_that_cannot_hold_the_schema_is_refused_before_any_work() {
         (OutputFormat::Csv, true),
         (OutputFormat::Arrow, true),
         (OutputFormat::Rowfile, false),
+        (OutputFormat::Avro, false),
     ] {
         let spec = SinkSpec { format: Some(format), ..SinkSpec::new("-") };
         assert_eq!(describe(&spec, &schema).is_ok(), right, "{format}");
@@ -457,9 +458,12 @@ fn formats_are_told_from_names() {
         ("a.b.JSONL", Some(OutputFormat::Json)),
         (".parquet", Some(OutputFormat::Parquet)),
         ("a.arrows", Some(OutputFormat::Arrow)),
+        ("a.feather", Some(OutputFormat::Arrow)),
+        ("a.avro", Some(OutputFormat::Avro)),
         ("a.rowfile", Some(OutputFormat::Rowfile)),
         ("a.tsv", Some(OutputFormat::Tsv)),
-        ("a.csv.gz", None),
+        ("a.csv.gz", Some(OutputFormat::Csv)),
+        ("a.gz", None),
         ("csv", None),
     ] {
         assert_eq!(OutputFormat::from_path(path), expected, "{path}");

@@ -1,0 +1,506 @@
+//! Arrow's arrays as rows of Avro, and the schema of them.
+//!
+//! | Arrow | Avro |
+//! | --- | --- |
+//! | integers up to 32 bits | `int`; unsigned ones of 32 bits `long` |
+//! | integers of 64 bits | `long`; unsigned ones are refused |
+//! | floats of 16 and 32 bits, of 64 | `float`, `double` |
+//! | text, bytes, bytes of fixed length | `string`, `bytes`, `fixed` |
+//! | decimals of a scale that is not below zero | `bytes` with `decimal` |
+//! | dates, times and timestamps | the logical types; of seconds those of milliseconds |
+//! | timestamps of a zone | the instant: Avro keeps no zone |
+//! | intervals of months, days and nanoseconds | `duration` |
+//! | lists, maps with text as keys, structs | `array`, `map`, `record` |
+//! | categories | what they stand for |
+//! | what may be null | a union of `null` and it |
+
+use std::collections::HashSet;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type,
+    Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    IntervalMonthDayNanoType, Time32MillisecondType, Time32SecondType, Time64MicrosecondType,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type,
+};
+use arrow_array::{
+    Array, ArrayRef, ArrowPrimitiveType, BinaryArray, BinaryViewArray, BooleanArray,
+    FixedSizeBinaryArray, LargeBinaryArray, LargeStringArray, RecordBatch, StringArray,
+    StringViewArray,
+};
+use arrow_buffer::{IntervalMonthDayNano, NullBuffer, i256};
+use arrow_schema::{DataType, Field, Fields, IntervalUnit, TimeUnit};
+use serde_json::{Value, json};
+
+use crate::error::{Error, Result};
+
+type Half = <Float16Type as ArrowPrimitiveType>::Native;
+
+const MILLIS_OF_DAY: i64 = 86_400_000;
+
+/// The Avro schema of columns, as JSON.
+pub(crate) fn schema(columns: &Fields) -> Result<Value> {
+    Names::default().record("row", columns, &[])
+}
+
+/// Finds names for the types that have to have one.
+#[derive(Default)]
+struct Names {
+    taken: HashSet<String>,
+}
+
+impl Names {
+    fn record(&mut self, name: &str, fields: &Fields, path: &[&str]) -> Result<Value> {
+        let name = self.unused(name);
+        let mut seen = HashSet::new();
+        let mut list = Vec::with_capacity(fields.len());
+        for field in fields {
+            let path: Vec<&str> = path.iter().copied().chain([field.name().as_str()]).collect();
+            if !is_name(field.name()) {
+                return Err(refused(
+                    &path,
+                    "has a name that Avro does not take: letters, digits and `_`, and no digit \
+                     first",
+                    "name it otherwise with AS",
+                ));
+            }
+            if !seen.insert(field.name()) {
+                return Err(refused(&path, "is there twice", "name one of them otherwise with AS"));
+            }
+            let mut entry = json!({"name": field.name(), "type": self.nullable(field, &path)?});
+            if field.is_nullable() {
+                entry["default"] = Value::Null;
+            }
+            list.push(entry);
+        }
+        Ok(json!({"type": "record", "name": name, "fields": list}))
+    }
+
+    fn unused(&mut self, name: &str) -> String {
+        let mut unused = name.to_owned();
+        for number in 2.. {
+            if self.taken.insert(unused.clone()) {
+                break;
+            }
+            unused = format!("{name}_{number}");
+        }
+        unused
+    }
+
+    fn nullable(&mut self, field: &Field, path: &[&str]) -> Result<Value> {
+        let kind = self.kind(field.data_type(), path)?;
+        Ok(match field.is_nullable() && *field.data_type() != DataType::Null {
+            true => json!(["null", kind]),
+            false => kind,
+        })
+    }
+
+    fn kind(&mut self, data_type: &DataType, path: &[&str]) -> Result<Value> {
+        use DataType as D;
+        let named = || path.join("_").replace(|c: char| !c.is_ascii_alphanumeric(), "_");
+        let logical = |base: &str, name: &str| json!({"type": base, "logicalType": name});
+        Ok(match data_type {
+            D::Null => json!("null"),
+            D::Boolean => json!("boolean"),
+            D::Int8 | D::Int16 | D::Int32 | D::UInt8 | D::UInt16 => json!("int"),
+            D::Int64 | D::UInt32 => json!("long"),
+            D::UInt64 => {
+                return Err(refused(
+                    path,
+                    "has unsigned integers of 64 bits, which Avro does not have",
+                    "CAST(column AS DECIMAL(20, 0)) keeps them, CAST(column AS BIGINT) checks that \
+                     they fit",
+                ));
+            }
+            D::Float16 | D::Float32 => json!("float"),
+            D::Float64 => json!("double"),
+            D::Utf8 | D::LargeUtf8 | D::Utf8View => json!("string"),
+            D::Binary | D::LargeBinary | D::BinaryView => json!("bytes"),
+            D::FixedSizeBinary(size) => {
+                json!({"type": "fixed", "name": self.unused(&named()), "size": size})
+            }
+            D::Date32 | D::Date64 => logical("int", "date"),
+            D::Time32(_) => logical("int", "time-millis"),
+            D::Time64(TimeUnit::Microsecond) => logical("long", "time-micros"),
+            D::Timestamp(unit, zone) => {
+                let unit = match unit {
+                    TimeUnit::Second | TimeUnit::Millisecond => "timestamp-millis",
+                    TimeUnit::Microsecond => "timestamp-micros",
+                    TimeUnit::Nanosecond => "timestamp-nanos",
+                };
+                match zone {
+                    Some(_) => logical("long", unit),
+                    None => logical("long", &format!("local-{unit}")),
+                }
+            }
+            D::Decimal32(precision, scale)
+            | D::Decimal64(precision, scale)
+            | D::Decimal128(precision, scale)
+            | D::Decimal256(precision, scale)
+                if *scale >= 0 =>
+            {
+                let mut kind = logical("bytes", "decimal");
+                kind["precision"] = json!(precision);
+                kind["scale"] = json!(scale);
+                kind
+            }
+            D::Interval(IntervalUnit::MonthDayNano) => json!({
+                "type": "fixed", "name": self.unused(&named()), "size": 12,
+                "logicalType": "duration",
+            }),
+            D::List(item) | D::LargeList(item) | D::FixedSizeList(item, _) => {
+                let path: Vec<&str> = path.iter().copied().chain(["item"]).collect();
+                json!({"type": "array", "items": self.nullable(item, &path)?})
+            }
+            D::Map(entries, _) => match entries.data_type() {
+                D::Struct(pair) if pair.len() == 2 && is_text(pair[0].data_type()) => {
+                    let path: Vec<&str> = path.iter().copied().chain(["value"]).collect();
+                    json!({"type": "map", "values": self.nullable(&pair[1], &path)?})
+                }
+                _ => {
+                    return Err(refused(
+                        path,
+                        "is a map whose keys are not text",
+                        "Avro has maps from text alone; write `parquet` or `arrow`",
+                    ));
+                }
+            },
+            D::Struct(fields) => self.record(&named(), fields, path)?,
+            D::Dictionary(_, values) => self.kind(values, path)?,
+            other => {
+                return Err(refused(
+                    path,
+                    &format!("is of type {other}, which Avro does not have"),
+                    "cast the column (durations to BIGINT, times to TEXT), or write `parquet` or \
+                     `arrow`",
+                ));
+            }
+        })
+    }
+}
+
+fn refused(path: &[&str], reason: &str, hint: &str) -> Error {
+    Error::Unwritable { column: path.join("."), reason: reason.into(), hint: hint.into() }
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+fn is_name(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    bytes.next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// The columns of a batch, ready to be written row by row.
+pub(crate) struct Rows<'a>(Vec<(&'a str, Column<'a>)>);
+
+impl<'a> Rows<'a> {
+    pub(crate) fn new(batch: &'a RecordBatch) -> Result<Self> {
+        let fields = batch.schema_ref().fields().iter().zip(batch.columns());
+        let columns = fields.map(|(field, array)| {
+            Ok((field.name().as_str(), Column::new(array, field.is_nullable())?))
+        });
+        columns.collect::<Result<Vec<_>>>().map(Rows)
+    }
+
+    /// Appends a row.
+    pub(crate) fn encode(&self, row: usize, out: &mut Vec<u8>) -> Result<()> {
+        for (name, column) in &self.0 {
+            column.encode(row, out).map_err(|reason| Error::Value {
+                column: (*name).to_owned(),
+                reason: reason.to_owned(),
+            })?;
+        }
+        Ok(())
+    }
+}
+
+struct Column<'a> {
+    nullable: bool,
+    nulls: Option<NullBuffer>,
+    values: Values<'a>,
+}
+
+enum Values<'a> {
+    Null,
+    Boolean(&'a BooleanArray),
+    I8(&'a [i8]),
+    I16(&'a [i16]),
+    I32(&'a [i32]),
+    I64(&'a [i64]),
+    U8(&'a [u8]),
+    U16(&'a [u16]),
+    U32(&'a [u32]),
+    /// Seconds, written as milliseconds.
+    Seconds32(&'a [i32]),
+    Seconds64(&'a [i64]),
+    /// Milliseconds, written as days.
+    Days(&'a [i64]),
+    F16(&'a [Half]),
+    F32(&'a [f32]),
+    F64(&'a [f64]),
+    Text(&'a StringArray),
+    LargeText(&'a LargeStringArray),
+    TextView(&'a StringViewArray),
+    Bytes(&'a BinaryArray),
+    LargeBytes(&'a LargeBinaryArray),
+    BytesView(&'a BinaryViewArray),
+    Fixed(&'a FixedSizeBinaryArray),
+    D32(&'a [i32]),
+    D64(&'a [i64]),
+    D128(&'a [i128]),
+    D256(&'a [i256]),
+    Interval(&'a [IntervalMonthDayNano]),
+    List(&'a [i32], Box<Column<'a>>),
+    LargeList(&'a [i64], Box<Column<'a>>),
+    FixedList(usize, Box<Column<'a>>),
+    Map(&'a [i32], Box<Column<'a>>, Box<Column<'a>>),
+    Struct(Vec<Column<'a>>),
+    /// Positions among values.
+    Dictionary(Vec<usize>, Box<Column<'a>>),
+}
+
+impl<'a> Column<'a> {
+    fn new(array: &'a ArrayRef, nullable: bool) -> Result<Self> {
+        use DataType as D;
+        let child = |array: &'a ArrayRef, field: &Field| {
+            Column::new(array, field.is_nullable()).map(Box::new)
+        };
+        let values = match array.data_type() {
+            D::Null => Values::Null,
+            D::Boolean => Values::Boolean(array.as_boolean()),
+            D::Int8 => Values::I8(array.as_primitive::<Int8Type>().values()),
+            D::Int16 => Values::I16(array.as_primitive::<Int16Type>().values()),
+            D::Int32 => Values::I32(array.as_primitive::<Int32Type>().values()),
+            D::Int64 => Values::I64(array.as_primitive::<Int64Type>().values()),
+            D::UInt8 => Values::U8(array.as_primitive::<UInt8Type>().values()),
+            D::UInt16 => Values::U16(array.as_primitive::<UInt16Type>().values()),
+            D::UInt32 => Values::U32(array.as_primitive::<UInt32Type>().values()),
+            D::Float16 => Values::F16(array.as_primitive::<Float16Type>().values()),
+            D::Float32 => Values::F32(array.as_primitive::<Float32Type>().values()),
+            D::Float64 => Values::F64(array.as_primitive::<Float64Type>().values()),
+            D::Utf8 => Values::Text(array.as_string()),
+            D::LargeUtf8 => Values::LargeText(array.as_string()),
+            D::Utf8View => Values::TextView(array.as_string_view()),
+            D::Binary => Values::Bytes(array.as_binary()),
+            D::LargeBinary => Values::LargeBytes(array.as_binary()),
+            D::BinaryView => Values::BytesView(array.as_binary_view()),
+            D::FixedSizeBinary(_) => Values::Fixed(array.as_fixed_size_binary()),
+            D::Date32 => Values::I32(array.as_primitive::<Date32Type>().values()),
+            D::Date64 => Values::Days(array.as_primitive::<Date64Type>().values()),
+            D::Time32(TimeUnit::Second) => {
+                Values::Seconds32(array.as_primitive::<Time32SecondType>().values())
+            }
+            D::Time32(_) => Values::I32(array.as_primitive::<Time32MillisecondType>().values()),
+            D::Time64(TimeUnit::Microsecond) => {
+                Values::I64(array.as_primitive::<Time64MicrosecondType>().values())
+            }
+            D::Timestamp(unit, _) => match unit {
+                TimeUnit::Second => {
+                    Values::Seconds64(array.as_primitive::<TimestampSecondType>().values())
+                }
+                TimeUnit::Millisecond => {
+                    Values::I64(array.as_primitive::<TimestampMillisecondType>().values())
+                }
+                TimeUnit::Microsecond => {
+                    Values::I64(array.as_primitive::<TimestampMicrosecondType>().values())
+                }
+                TimeUnit::Nanosecond => {
+                    Values::I64(array.as_primitive::<TimestampNanosecondType>().values())
+                }
+            },
+            D::Decimal32(..) => Values::D32(array.as_primitive::<Decimal32Type>().values()),
+            D::Decimal64(..) => Values::D64(array.as_primitive::<Decimal64Type>().values()),
+            D::Decimal128(..) => Values::D128(array.as_primitive::<Decimal128Type>().values()),
+            D::Decimal256(..) => Values::D256(array.as_primitive::<Decimal256Type>().values()),
+            D::Interval(IntervalUnit::MonthDayNano) => {
+                Values::Interval(array.as_primitive::<IntervalMonthDayNanoType>().values())
+            }
+            D::List(item) => {
+                let list = array.as_list::<i32>();
+                Values::List(list.value_offsets(), child(list.values(), item)?)
+            }
+            D::LargeList(item) => {
+                let list = array.as_list::<i64>();
+                Values::LargeList(list.value_offsets(), child(list.values(), item)?)
+            }
+            D::FixedSizeList(item, size) => {
+                let list = array.as_fixed_size_list();
+                let size = usize::try_from(*size).unwrap_or(0);
+                Values::FixedList(size, child(list.values(), item)?)
+            }
+            D::Map(entries, _) => {
+                let map = array.as_map();
+                let D::Struct(pair) = entries.data_type() else { return Err(unlike(array)) };
+                let (keys, values) = (child(map.keys(), &pair[0])?, child(map.values(), &pair[1])?);
+                Values::Map(map.value_offsets(), keys, values)
+            }
+            D::Struct(fields) => {
+                let columns = fields.iter().zip(array.as_struct().columns());
+                let columns = columns.map(|(field, array)| Column::new(array, field.is_nullable()));
+                Values::Struct(columns.collect::<Result<_>>()?)
+            }
+            D::Dictionary(..) => {
+                let Some(dictionary) = array.as_any_dictionary_opt() else {
+                    return Err(unlike(array));
+                };
+                let keys = match dictionary.values().is_empty() {
+                    true => vec![0; array.len()],
+                    false => dictionary.normalized_keys(),
+                };
+                Values::Dictionary(keys, Box::new(Column::new(dictionary.values(), false)?))
+            }
+            _ => return Err(unlike(array)),
+        };
+        Ok(Column { nullable, nulls: array.logical_nulls(), values })
+    }
+
+    fn encode(&self, row: usize, out: &mut Vec<u8>) -> Result<(), &'static str> {
+        let is_null = self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
+        if let Values::Null = self.values {
+            return Ok(());
+        }
+        if self.nullable {
+            out.push(if is_null { 0 } else { 2 });
+            if is_null {
+                return Ok(());
+            }
+        } else if is_null {
+            return Err("a null where its type has none");
+        }
+        self.values.encode(row, out)
+    }
+}
+
+impl Values<'_> {
+    #[inline]
+    fn encode(&self, row: usize, out: &mut Vec<u8>) -> Result<(), &'static str> {
+        match self {
+            Values::Null => {}
+            Values::Boolean(values) => out.push(u8::from(values.value(row))),
+            Values::I8(values) => long(values[row].into(), out),
+            Values::I16(values) => long(values[row].into(), out),
+            Values::I32(values) => long(values[row].into(), out),
+            Values::I64(values) => long(values[row], out),
+            Values::U8(values) => long(values[row].into(), out),
+            Values::U16(values) => long(values[row].into(), out),
+            Values::U32(values) => long(values[row].into(), out),
+            Values::Seconds32(values) => match values[row].checked_mul(1000) {
+                Some(millis) => long(millis.into(), out),
+                None => return Err("a time beyond a day"),
+            },
+            Values::Seconds64(values) => match values[row].checked_mul(1000) {
+                Some(millis) => long(millis, out),
+                None => return Err("a timestamp that is too far away for milliseconds"),
+            },
+            Values::Days(values) => match values[row] % MILLIS_OF_DAY {
+                0 => long(values[row] / MILLIS_OF_DAY, out),
+                _ => return Err("a date with a time of day"),
+            },
+            Values::F16(values) => out.extend_from_slice(&values[row].to_f32().to_le_bytes()),
+            Values::F32(values) => out.extend_from_slice(&values[row].to_le_bytes()),
+            Values::F64(values) => out.extend_from_slice(&values[row].to_le_bytes()),
+            Values::Text(values) => bytes(values.value(row).as_bytes(), out),
+            Values::LargeText(values) => bytes(values.value(row).as_bytes(), out),
+            Values::TextView(values) => bytes(values.value(row).as_bytes(), out),
+            Values::Bytes(values) => bytes(values.value(row), out),
+            Values::LargeBytes(values) => bytes(values.value(row), out),
+            Values::BytesView(values) => bytes(values.value(row), out),
+            Values::Fixed(values) => out.extend_from_slice(values.value(row)),
+            Values::D32(values) => decimal(&values[row].to_be_bytes(), out),
+            Values::D64(values) => decimal(&values[row].to_be_bytes(), out),
+            Values::D128(values) => decimal(&values[row].to_be_bytes(), out),
+            Values::D256(values) => decimal(&values[row].to_be_bytes(), out),
+            Values::Interval(values) => interval(values[row], out)?,
+            Values::List(offsets, item) => {
+                let (from, to) = (offsets[row], offsets[row + 1]);
+                items(from.into(), to.into(), out, |row, out| item.encode(row, out))?;
+            }
+            Values::LargeList(offsets, item) => {
+                items(offsets[row], offsets[row + 1], out, |row, out| item.encode(row, out))?;
+            }
+            Values::FixedList(size, item) => {
+                let from = (row * size) as i64;
+                items(from, from + *size as i64, out, |row, out| item.encode(row, out))?;
+            }
+            Values::Map(offsets, keys, values) => {
+                let (from, to) = (offsets[row], offsets[row + 1]);
+                items(from.into(), to.into(), out, |row, out| {
+                    keys.values.encode(row, out)?;
+                    values.encode(row, out)
+                })?;
+            }
+            Values::Struct(columns) => {
+                columns.iter().try_for_each(|column| column.encode(row, out))?;
+            }
+            Values::Dictionary(keys, values) => values.values.encode(keys[row], out)?,
+        }
+        Ok(())
+    }
+}
+
+fn unlike(array: &ArrayRef) -> Error {
+    Error::Unwritable {
+        column: String::new(),
+        reason: format!("is of type {}, which Avro does not have", array.data_type()),
+        hint: "cast it".into(),
+    }
+}
+
+#[inline]
+pub(crate) fn long(value: i64, out: &mut Vec<u8>) {
+    let mut rest = ((value << 1) ^ (value >> 63)).cast_unsigned();
+    while rest >= 0x80 {
+        out.push((rest & 0x7f) as u8 | 0x80);
+        rest >>= 7;
+    }
+    out.push((rest & 0x7f) as u8);
+}
+
+#[inline]
+pub(crate) fn bytes(value: &[u8], out: &mut Vec<u8>) {
+    long(value.len() as i64, out);
+    out.extend_from_slice(value);
+}
+
+/// Big-endian bytes, as few as keep the sign.
+fn decimal(value: &[u8], out: &mut Vec<u8>) {
+    let mut value = value;
+    while let [sign @ (0 | 0xff), next, ..] = value
+        && (*next >= 0x80) == (*sign == 0xff)
+    {
+        value = &value[1..];
+    }
+    bytes(value, out);
+}
+
+fn interval(value: IntervalMonthDayNano, out: &mut Vec<u8>) -> Result<(), &'static str> {
+    let millis = (value.nanoseconds % 1_000_000 == 0).then_some(value.nanoseconds / 1_000_000);
+    let parts = [i64::from(value.months), i64::from(value.days), millis.unwrap_or(-1)];
+    for part in parts {
+        let part = u32::try_from(part);
+        let part = part.map_err(|_| "an interval that is below zero or finer than milliseconds")?;
+        out.extend_from_slice(&part.to_le_bytes());
+    }
+    Ok(())
+}
+
+/// Items of an array or a map: their number, themselves, and no more of them.
+fn items(
+    from: i64,
+    to: i64,
+    out: &mut Vec<u8>,
+    mut item: impl FnMut(usize, &mut Vec<u8>) -> Result<(), &'static str>,
+) -> Result<(), &'static str> {
+    if to > from {
+        long(to - from, out);
+        for row in from..to {
+            item(usize::try_from(row).unwrap_or(usize::MAX), out)?;
+        }
+    }
+    out.push(0);
+    Ok(())
+}

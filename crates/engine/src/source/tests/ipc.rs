@@ -1,0 +1,337 @@
+//! Arrow IPC: files with a footer, and streams.
+
+use std::io::Cursor;
+
+use arrow::array::{
+    ArrayRef, BinaryArray, BinaryViewArray, BooleanArray, Date32Array, Date64Array,
+    Decimal128Array, Decimal256Array, DictionaryArray, DurationMillisecondArray,
+    FixedSizeBinaryArray, FixedSizeListArray, Float32Array, Float64Array, Int8Array, Int32Array,
+    Int64Array, IntervalMonthDayNanoArray, LargeBinaryArray, LargeListArray, LargeStringArray,
+    ListArray, MapBuilder, NullArray, RunArray, StringArray, StringBuilder, StringViewArray,
+    StructArray, Time32SecondArray, Time64NanosecondArray, TimestampMicrosecondArray,
+    TimestampNanosecondArray, UInt16Array, UInt64Array,
+};
+use arrow::datatypes::{Int32Type, Int64Type, i256};
+use arrow::ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
+use arrow_ipc::CompressionType;
+
+use super::*;
+
+/// A column of every type, with nulls, of which `from` tells where it begins.
+fn every_type(from: i64, rows: i64) -> RecordBatch {
+    let numbers = || (from..from + rows).map(|n| (n % 5 != 3).then_some(n));
+    let texts = || numbers().map(|n| n.map(|n| format!("{n} of a text that is not short at all")));
+    let kinds: Int32Array = numbers().map(|n| n.map(|n| (n % 3) as i32)).collect();
+    let categories = Arc::new(StringArray::from(vec!["red", "green", "blue"]));
+    let items = || numbers().map(|n| n.map(|n| (0..n % 4).map(move |k| (k != 1).then_some(n + k))));
+    let ends = Int32Array::from_iter_values(
+        (1..=rows as i32).filter(|end| end % 2 == 1 || *end == rows as i32),
+    );
+    let runs = Int64Array::from_iter_values((0..ends.len() as i64).map(|n| from + n));
+    let mut map = MapBuilder::new(None, StringBuilder::new(), StringBuilder::new());
+    for n in numbers() {
+        for key in 0..n.unwrap_or(0) % 3 {
+            map.keys().append_value(format!("k{key}"));
+            map.values().append_option((key != 1).then_some("v"));
+        }
+        map.append(n.is_some()).unwrap();
+    }
+    let inner: [(Arc<Field>, ArrayRef); 2] = [
+        (
+            Arc::new(Field::new("deep", DataType::Utf8, true)),
+            Arc::new(texts().collect::<StringArray>()),
+        ),
+        (
+            Arc::new(Field::new("n", DataType::Int64, true)),
+            Arc::new(numbers().collect::<Int64Array>()),
+        ),
+    ];
+    let fixed = numbers().map(|n| n.map(|n| [n as u8, 1, 2]));
+    let fixed = FixedSizeBinaryArray::try_from_sparse_iter_with_size(fixed, 3).unwrap();
+    let pairs = numbers().map(|n| n.map(|n| [Some(n), None]));
+    let bytes = || texts().map(|text| text.map(String::into_bytes));
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("bool", Arc::new(numbers().map(|n| n.map(|n| n % 2 == 0)).collect::<BooleanArray>()) as _),
+        ("i8", Arc::new(numbers().map(|n| n.map(|n| n as i8)).collect::<Int8Array>()) as ArrayRef),
+        ("u16", Arc::new(numbers().map(|n| n.map(|n| n as u16)).collect::<UInt16Array>())),
+        ("i64", Arc::new(numbers().collect::<Int64Array>())),
+        ("u64", Arc::new(numbers().map(|n| n.map(|n| n as u64)).collect::<UInt64Array>())),
+        ("f32", Arc::new(numbers().map(|n| n.map(|n| n as f32 / 4.0)).collect::<Float32Array>())),
+        ("f64", Arc::new(numbers().map(|n| n.map(|n| n as f64 / 8.0)).collect::<Float64Array>())),
+        ("d128", {
+            let values: Decimal128Array = numbers().map(|n| n.map(i128::from)).collect();
+            Arc::new(values.with_precision_and_scale(20, 3).unwrap())
+        }),
+        ("d256", {
+            let values: Decimal256Array = numbers().map(|n| n.map(|n| i256::from(n))).collect();
+            Arc::new(values.with_precision_and_scale(50, 3).unwrap())
+        }),
+        ("text", Arc::new(texts().collect::<StringArray>())),
+        ("large", Arc::new(texts().collect::<LargeStringArray>())),
+        ("view", Arc::new(texts().collect::<StringViewArray>())),
+        (
+            "short",
+            Arc::new(numbers().map(|n| n.map(|n| n.to_string())).collect::<StringViewArray>()),
+        ),
+        ("bytes", Arc::new(bytes().collect::<BinaryArray>())),
+        ("large_bytes", Arc::new(bytes().collect::<LargeBinaryArray>())),
+        ("view_bytes", Arc::new(bytes().collect::<BinaryViewArray>())),
+        ("fixed", Arc::new(fixed)),
+        ("date", Arc::new(numbers().map(|n| n.map(|n| n as i32)).collect::<Date32Array>())),
+        ("date64", {
+            Arc::new(numbers().map(|n| n.map(|n| n * 86_400_000)).collect::<Date64Array>())
+        }),
+        ("time", {
+            Arc::new(
+                numbers().map(|n| n.map(|n| (n % 86_400) as i32)).collect::<Time32SecondArray>(),
+            )
+        }),
+        ("nanos", Arc::new(numbers().collect::<Time64NanosecondArray>())),
+        ("stamp", Arc::new(numbers().collect::<TimestampMicrosecondArray>())),
+        ("zoned", {
+            let values: TimestampNanosecondArray = numbers().collect();
+            Arc::new(values.with_timezone("Europe/Berlin"))
+        }),
+        ("duration", Arc::new(numbers().collect::<DurationMillisecondArray>())),
+        ("interval", {
+            let of = |n: i64| arrow::datatypes::IntervalMonthDayNano::new(n as i32, 1, n);
+            Arc::new(numbers().map(|n| n.map(of)).collect::<IntervalMonthDayNanoArray>())
+        }),
+        ("kind", Arc::new(DictionaryArray::<Int32Type>::new(kinds, categories))),
+        ("runs", Arc::new(RunArray::try_new(&ends, &runs).unwrap())),
+        ("list", Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(items()))),
+        ("large_list", Arc::new(LargeListArray::from_iter_primitive::<Int64Type, _, _>(items()))),
+        ("pair", {
+            Arc::new(FixedSizeListArray::from_iter_primitive::<Int64Type, _, _>(pairs, 2))
+        }),
+        ("struct", Arc::new(StructArray::from(inner.to_vec()))),
+        ("map", Arc::new(map.finish())),
+        ("nothing", Arc::new(NullArray::new(rows as usize))),
+        ("last", Arc::new(Int64Array::from_iter_values(from..from + rows))),
+    ];
+    let columns = columns.into_iter().map(|(name, column)| (name, column, true));
+    RecordBatch::try_from_iter_with_nullable(columns).unwrap()
+}
+
+fn as_text(batch: &RecordBatch) -> Rows {
+    let options = arrow::util::display::FormatOptions::default().with_null("∅");
+    let columns = batch.columns().iter().map(|column| {
+        let format = arrow::util::display::ArrayFormatter::try_new(column, &options).unwrap();
+        (0..column.len()).map(|row| format.value(row).to_string()).collect::<Vec<_>>()
+    });
+    let columns: Vec<Vec<String>> = columns.collect();
+    (0..batch.num_rows()).map(|row| columns.iter().map(|c| c[row].clone()).collect()).collect()
+}
+
+fn options(compression: Option<CompressionType>) -> IpcWriteOptions {
+    IpcWriteOptions::default().try_with_compression(compression).unwrap()
+}
+
+fn as_file(batches: &[RecordBatch], compression: Option<CompressionType>) -> Vec<u8> {
+    let schema = batches[0].schema();
+    let mut writer =
+        FileWriter::try_new_with_options(Vec::new(), &schema, options(compression)).unwrap();
+    batches.iter().for_each(|batch| writer.write(batch).unwrap());
+    writer.into_inner().unwrap()
+}
+
+fn as_stream(batches: &[RecordBatch], compression: Option<CompressionType>) -> Vec<u8> {
+    let schema = batches[0].schema();
+    let mut writer =
+        StreamWriter::try_new_with_options(Vec::new(), &schema, options(compression)).unwrap();
+    batches.iter().for_each(|batch| writer.write(batch).unwrap());
+    writer.into_inner().unwrap()
+}
+
+const KINDS: [Option<CompressionType>; 3] =
+    [None, Some(CompressionType::LZ4_FRAME), Some(CompressionType::ZSTD)];
+
+fn all(source: &Arc<Source>, target: u64, options: &ReadOptions) -> Result<Rows> {
+    let mut rows = Vec::new();
+    for split in source.splits_of(target, &mut |_, _| true)? {
+        for batch in source.read(&split, options)? {
+            rows.extend(as_text(&batch?));
+        }
+    }
+    Ok(rows)
+}
+
+fn piped(bytes: &[u8]) -> Result<Arc<Source>> {
+    let spec = SourceSpec { url: "-".into(), format: Some(Format::Arrow), ..SourceSpec::default() };
+    let input = Box::new(Cursor::new(bytes.to_vec()));
+    Source::open_with(&spec, input, &Cancel::new()).map(Arc::new)
+}
+
+#[test]
+fn batches_become_splits_and_each_column_is_read_by_itself() {
+    let sizes = [1, 0, 2000, 3, 9000, 1];
+    let mut from = 0;
+    let batches = sizes.map(|rows| {
+        from += rows;
+        every_type(from - rows, rows)
+    });
+    let expected: Rows = batches.iter().flat_map(as_text).collect();
+    for compression in KINDS {
+        for (name, bytes) in [
+            ("a.arrow", as_file(&batches, compression)),
+            ("a.arrows", as_stream(&batches, compression)),
+        ] {
+            let folder = folder(&[(name, &bytes)]);
+            let source = open(&folder, name).unwrap();
+            assert_eq!(source.format(), Format::Arrow);
+            let splits = source.splits_of(1, &mut |_, _| true).unwrap();
+            assert_eq!(splits.len(), if name == "a.arrow" { 6 } else { 1 });
+            let progress = Progress::new();
+            let options = ReadOptions { progress: progress.clone(), ..ReadOptions::default() };
+            assert_eq!(all(&source, 1, &options).unwrap(), expected, "{name}");
+            let bytes: u64 = splits.iter().map(|split| split.bytes).sum();
+            assert_eq!((progress.rows_done(), progress.bytes_done()), (11_005, bytes));
+            for column in 0..expected[0].len() {
+                let projection = vec![column, expected[0].len() - 1 - column];
+                let options =
+                    ReadOptions { projection: Some(projection), ..ReadOptions::default() };
+                let found = all(&source, 1 << 30, &options).unwrap();
+                let wanted = expected
+                    .iter()
+                    .map(|row| vec![row[column].clone(), row[row.len() - 1 - column].clone()]);
+                assert!(found.into_iter().eq(wanted), "{name}: {}", source.schema().field(column));
+            }
+            let options = ReadOptions { projection: Some(vec![]), ..ReadOptions::default() };
+            assert_eq!(all(&source, 1, &options).unwrap().len(), 11_005);
+        }
+    }
+}
+
+#[test]
+fn a_pipe_gives_a_stream_or_the_stream_in_a_file() {
+    let batches = [every_type(0, 700), every_type(700, 20)];
+    let expected: Rows = batches.iter().flat_map(as_text).collect();
+    for compression in KINDS {
+        for bytes in [as_file(&batches, compression), as_stream(&batches, compression)] {
+            let source = piped(&bytes).unwrap();
+            assert_eq!(all(&source, 1, &ReadOptions::default()).unwrap(), expected);
+            let cut = piped(&bytes[..bytes.len() - 1]).unwrap();
+            let error = message(all(&cut, 1, &ReadOptions::default()));
+            assert!(error.contains("`standard input` is damaged at byte"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn files_and_streams_of_different_columns_are_one_table() {
+    let batch = |columns: Vec<(&str, ArrayRef)>| RecordBatch::try_from_iter(columns).unwrap();
+    let ints: ArrayRef = Arc::new(Int32Array::from(vec![1, 2]));
+    let longs: ArrayRef = Arc::new(Int64Array::from(vec![1 << 40]));
+    let words: ArrayRef = Arc::new(StringArray::from(vec!["x", "y"]));
+    let keys = Int32Array::from(vec![0]);
+    let kinds: ArrayRef =
+        Arc::new(DictionaryArray::new(keys, Arc::new(StringArray::from(vec!["k"]))));
+    let one = as_file(&[batch(vec![("n", ints), ("word", words)])], None);
+    let two = as_stream(&[batch(vec![("word", kinds), ("n", longs)])], None);
+    let folder = folder(&[("1.arrow", &one), ("2.arrow", &two)]);
+    let source = open(&folder, "*.arrow").unwrap();
+    let expected = [("n".to_owned(), DataType::Int64), ("word".to_owned(), DataType::Utf8View)];
+    assert_eq!(types(&source), expected);
+    assert_eq!(source.layouts(), 2);
+    assert_eq!(rows(&source), text(&[&["1", "x"], &["2", "y"], &["1099511627776", "k"]]));
+    let same = SourceSpec { layouts: Some(Layouts::Same), ..spec(&folder, "*.arrow") };
+    let source = Source::open(&same).map(Arc::new);
+    let error = message(source.and_then(|source| all(&source, 1, &ReadOptions::default())));
+    assert!(error.contains("2.arrow` does not go with"), "{error}");
+    let wide = SourceSpec {
+        schema: Some(Arc::new(Schema::new(vec![Field::new("n", DataType::Float64, true)]))),
+        ..spec(&folder, "*.arrow")
+    };
+    let source = Arc::new(Source::open(&wide).unwrap());
+    assert_eq!(rows(&source)[2][0], "1099511627776.0");
+}
+
+/// A file or a stream that is small enough to be damaged in every place.
+fn small() -> RecordBatch {
+    let keys: Int32Array = [Some(0), None, Some(1)].into_iter().collect();
+    let kinds = DictionaryArray::new(keys, Arc::new(StringArray::from(vec!["some", "kinds"])));
+    let lists = [Some(vec![Some(1), None]), None, Some(vec![])];
+    RecordBatch::try_from_iter([
+        ("n", Arc::new(Int64Array::from(vec![Some(1), None, Some(3)])) as ArrayRef),
+        ("kind", Arc::new(kinds)),
+        ("list", Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(lists))),
+        ("view", Arc::new(StringViewArray::from(vec!["a text beyond twelve bytes", "b", ""]))),
+    ])
+    .unwrap()
+}
+
+#[test]
+fn damaged_arrow_files_are_errors_and_never_panics() {
+    for compression in KINDS {
+        for whole in [as_file(&[small()], compression), as_stream(&[small()], compression)] {
+            let folder = folder(&[("a.arrow", &whole)]);
+            let path = folder.path().join("a.arrow");
+            let read = || {
+                let source = open(&folder, "a.arrow")?;
+                all(&source, 1, &ReadOptions::default())
+            };
+            let expected = read().unwrap();
+            // Every byte of one kind, and some of the others.
+            let step = if compression.is_none() { 1 } else { 7 };
+            for cut in (0..whole.len()).step_by(step) {
+                std::fs::write(&path, &whole[..cut]).unwrap();
+                let error = read().unwrap_err();
+                assert!(matches!(error, Error::Corrupt { .. }), "cut at {cut}: {error:?}");
+            }
+            let mut refused = 0;
+            for at in 0..whole.len() {
+                let mut bytes = whole.clone();
+                bytes[at] ^= [0xff, 0x01, 0x80][at % 3];
+                std::fs::write(&path, &bytes).unwrap();
+                match read() {
+                    // There are no checksums: other values may come of it, and other names.
+                    Ok(rows) => assert!(rows.len() <= expected.len(), "{at}"),
+                    Err(Error::Corrupt { .. } | Error::Usage { .. }) => refused += 1,
+                    Err(other) => panic!("byte {at}: {other:?}"),
+                }
+            }
+            assert!(refused > whole.len() / 8, "{refused} of {}", whole.len());
+        }
+    }
+}
+
+#[test]
+fn a_length_that_the_file_does_not_justify_is_refused_before_it_is_reserved() {
+    let text: ArrayRef = Arc::new(StringArray::from(vec!["a".repeat(1000)]));
+    let batch = RecordBatch::try_from_iter([("text", text)]).unwrap();
+    for compression in [CompressionType::LZ4_FRAME, CompressionType::ZSTD] {
+        for whole in [
+            as_file(&[batch.clone()], Some(compression)),
+            as_stream(&[batch.clone()], Some(compression)),
+        ] {
+            let length = 1000_i64.to_le_bytes();
+            let at = whole.windows(8).rposition(|window| window == length).unwrap();
+            let mut forged = whole.clone();
+            forged[at..at + 8].copy_from_slice(&(1_i64 << 60).to_le_bytes());
+            let folder = folder(&[("a.arrow", &forged)]);
+            let source = open(&folder, "a.arrow").unwrap();
+            let error = message(all(&source, 1, &ReadOptions::default()));
+            assert!(error.contains("is said to become 1152921504606846976 bytes"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_whole_stream_is_told_apart() {
+    let stream = as_stream(&[small()], None);
+    let twice = [stream.clone(), stream.clone()].concat();
+    let unended = &stream[..stream.len() - 8];
+    for (bytes, expected) in [
+        (&b"FEA1 and so on"[..], "Feather file of version 1"),
+        (b"n,word\n1,x\n", "begins neither as an Arrow file nor as an Arrow stream"),
+        (b"", "it is empty"),
+        (&twice, "something follows its end mark"),
+        (unended, "without the end mark of a stream"),
+    ] {
+        let folder = folder(&[("a.arrows", bytes)]);
+        let read =
+            open(&folder, "a.arrows").and_then(|source| all(&source, 1, &ReadOptions::default()));
+        let error = message(read);
+        assert!(error.contains(expected) && error.contains("a.arrows"), "{error}");
+    }
+}
