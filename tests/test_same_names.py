@@ -14,6 +14,7 @@ REPOSITORY = pathlib.Path(__file__).parents[1]
 
 # What Python has in another way.
 SOMEWHERE_ELSE = {
+    "check": "check_schema",
     "coverage": "Result.coverage, Written.coverage",
     "dry_run": "Job.explain",
     "explain": "explain",
@@ -21,6 +22,7 @@ SOMEWHERE_ELSE = {
     "format": "schema() and jobs() give objects, and so does a result without an output",
     "help": "help()",
     "max_bad": "merge reads no records",
+    "salvage": "recover, and in a job that of its source",
     "storage_option": "storage_options",
     "version": "__version__",
 }
@@ -51,7 +53,7 @@ def test_every_verb_is_a_function(helped):
     assert sorted(verb for verb in verbs if not callable(getattr(tm, verb, None))) == []
 
 
-@pytest.mark.parametrize("verb", ["query", "run", "merge", "schema", "head"])
+@pytest.mark.parametrize("verb", ["query", "run", "merge", "convert", "schema", "head"])
 def test_every_flag_is_a_parameter(verb, helped):
     wanted = flags(helped(verb))
     assert "help" in wanted and len(wanted) > 5

@@ -32,6 +32,21 @@ def results(sql: str, path: pathlib.Path) -> None:
         assert_type(same, tm.Result)
 
 
+def rowfiles(path: pathlib.Path, columns: dict[str, Any]) -> None:
+    with tm.RowFileWriter(path, columns, compression="lz4", metadata={"a": "b"}) as writer:
+        assert_type(writer, tm.RowFileWriter)
+        writer.write([{"id": 1}])
+        assert_type(writer.schema, tm.Schema | None)
+        assert_type(writer.num_rows, int)
+    with path.open("rb") as file:
+        tm.read_rowfile([path, "b.rowfile", file], columns=["id"], byte_range=(0, 100))
+    result = tm.read_rowfile(path, schema=tm.schema(path), blocks=[0], recover=True)
+    assert_type(result, tm.RowFileResult)
+    assert_type(result.files[0].metadata, dict[str, str])
+    assert_type(result.files[0].blocks[0].first_row, int)
+    assert_type(result.files[0].statistics("id"), tm.Batch | None)
+
+
 def jobs(path: pathlib.Path, dynamic: Mapping[str, Any]) -> None:
     job = tm.Job(
         name="visitors",

@@ -32,6 +32,13 @@ from tidemill._formats import Batches, register_format
 from tidemill._job import Job
 from tidemill._jobs import jobs
 from tidemill._result import Batch, Result, Written
+from tidemill._rowfile import (
+    RowFile,
+    RowFileBlock,
+    RowFileResult,
+    RowFileWriter,
+    read_rowfile,
+)
 from tidemill._run import explain, head, merge, query, read_text, run, schema
 from tidemill._schema import Schema, SourceSchema
 from tidemill._tidemill import __version__
@@ -53,7 +60,15 @@ __all__ = [
     "OutOfRangeError",
     "OutputExistsError",
     "Result",
+    "RowFile",
+    "RowFileBlock",
+    "RowFileResult",
+    "RowFileWriter",
     "Salvaged",
+    "RowFile",
+    "RowFileBlock",
+    "RowFileResult",
+    "RowFileWriter",
     "Schema",
     "SourceSchema",
     "TidemillError",
@@ -68,6 +83,7 @@ __all__ = [
     "jobs",
     "merge",
     "query",
+    "read_rowfile",
     "read_text",
     "register_format",
     "run",

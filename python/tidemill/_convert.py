@@ -22,6 +22,7 @@ def convert(
     select: str | None = None,
     where: str | None = None,
     promote: str | Sequence[str] = (),
+    recover: bool = False,
     skip_existing: bool = False,
     format: str | None = None,
     compression: str | None = None,
@@ -63,7 +64,7 @@ def convert(
         Columns and expressions to write, as SQL has them behind ``SELECT``. Default: all columns.
     where : str, optional
         Which records to write, as SQL has it behind ``WHERE``. Default: all.
-    promote : str or sequence of str, optional
+    promote, recover : optional
         As in `query`.
     skip_existing : bool
         Leave inputs whose output exists in the folder, as after a conversion that was stopped.
@@ -116,6 +117,7 @@ def convert(
         schema=schema,
         layouts=layouts,
         promote=promote,
+        recover=recover,
         null=null,
         header=header,
         delimiter=delimiter,
@@ -336,6 +338,7 @@ def check_schema(
             schema=None,
             layouts=None,
             promote=(),
+            recover=False,
             null=(),
             header=None,
             delimiter=None,

@@ -30,6 +30,17 @@ class Estimate(TypedDict):
     error: float
 
 
+class Salvaged(TypedDict):
+    """What was read of a file that is not whole."""
+
+    path: str
+    blocks: int
+    bytes_left_out: int
+    places: int
+    offset: int
+    reason: str
+
+
 class Coverage(TypedDict):
     """What a result rests on; ``docs/coverage.md`` says what each key means.
 
@@ -52,3 +63,4 @@ class Coverage(TypedDict):
     stopped: str | None
     rejected_copy: str | None
     estimates: list[Estimate]
+    salvaged: list[Salvaged]

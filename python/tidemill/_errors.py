@@ -88,6 +88,7 @@ def in_python(message: str) -> str:
     'hint: overwrite=True replaces it'
     """
     message = message.replace("--overwrite", "overwrite=True")
+    message = message.replace("--salvage", "recover=True")
     return re.sub(
         r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)[ =]?",
         lambda found: found[1].replace("-", "_") + "=",

@@ -47,6 +47,7 @@ class SourceSection(TypedDict, total=False):
     schema: str | None
     layouts: str | None
     promote: str | Sequence[str] | None
+    recover: bool | None
     exec: str | Sequence[str] | None
     options: TextOptions | None
     storage_options: Mapping[str, object] | None
@@ -90,7 +91,7 @@ class Job:
         What people call it.
     source : mapping or sequence of mappings, optional
         ``url`` (one, or a list), and ``name``, ``format``, ``schema``, ``layouts``, ``promote``
-        and ``exec`` (lists), ``options`` (a mapping: ``header``, ``delimiter``, ``null``, …) and
+        and ``exec`` (lists), ``recover``, ``options`` (a mapping: ``header``, ``delimiter``, …) and
         ``storage_options``. Each of several needs a ``name``.
     map : mapping, optional
         ``sql``. Default: every row of the only source as it is.
@@ -124,7 +125,7 @@ class Job:
     >>> tm.Job(source={"url": "hits.csv", "fromat": "csv"})
     Traceback (most recent call last):
     tidemill._errors.UsageError: job: unknown key `fromat` in `[source]`; did you mean `format`?
-    keys: name, url, format, schema, layouts, promote, exec, options, storage_options
+    keys: name, url, format, schema, layouts, promote, recover, exec, options, storage_options
     """
 
     def __init__(

@@ -19,6 +19,7 @@ class SourceOptions(TypedDict):
     schema: str | None
     layouts: str | None
     promote: list[str]
+    recover: bool
     columns: RawSchema | None
     null: list[str]
     header: bool | None
@@ -81,6 +82,7 @@ class Reading(Limits, total=False):
     schema: str | Mapping[str, str] | Schema | None
     layouts: str | None
     promote: str | Sequence[str]
+    recover: bool
     null: str | Sequence[str]
     header: bool | None
     delimiter: str | None
@@ -128,6 +130,7 @@ def source(
     schema: str | Mapping[str, str] | Schema | None,
     layouts: str | None,
     promote: str | Sequence[str],
+    recover: bool,
     null: str | Sequence[str],
     header: bool | None,
     delimiter: str | None,
@@ -151,6 +154,7 @@ def source(
         "schema": schema,
         "layouts": layouts,
         "promote": _words(promote),
+        "recover": recover,
         "columns": columns,
         "null": [null] if isinstance(null, str) else list(null),
         "header": header,

@@ -304,7 +304,8 @@ class Result:
     def __repr__(self) -> str:
         """Show the columns; no row is computed for it."""
         columns = ", ".join(f"{name} {kind}" for name, kind in self.schema)
-        return f"Result({columns}{'' if self._raw.is_open else '; its rows have been taken'})"
+        name = type(self).__name__
+        return f"{name}({columns}{'' if self._raw.is_open else '; its rows have been taken'})"
 
     def _repr_html_(self) -> str:
         """Show the first rows in a notebook; they stay in the result."""

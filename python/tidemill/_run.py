@@ -30,6 +30,7 @@ def query(
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
     promote: str | Sequence[str] = (),
+    recover: bool = False,
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -56,6 +57,7 @@ def query(
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
     promote: str | Sequence[str] = (),
+    recover: bool = False,
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -89,6 +91,7 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
     promote: str | Sequence[str] = (),
+    recover: bool = False,
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -134,6 +137,9 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     promote : str or sequence of str, optional
         Columns whose records' fields become columns: of a struct, or of JSON in a string;
         ``"input=in_"`` puts ``in_`` before their names.
+    recover : bool, optional
+        Whether to read every whole block of a rowfile that is damaged or was cut off; the coverage
+        is not complete then, and says what was left out. Default: such a file is an error.
     null : str or sequence of str
         Strings that mean null, besides the empty field.
     header : bool, optional
@@ -223,6 +229,7 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         schema=schema,
         layouts=layouts,
         promote=promote,
+        recover=recover,
         null=null,
         header=header,
         delimiter=delimiter,
@@ -324,6 +331,7 @@ def read_text(
         schema=schema,
         layouts=layouts,
         promote=promote,
+        recover=False,
         null=null,
         header=header,
         delimiter=delimiter,
@@ -349,6 +357,7 @@ def head(
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
     promote: str | Sequence[str] = (),
+    recover: bool = False,
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -370,7 +379,7 @@ def head(
         A file, a URL, a pattern, a folder or ``-`` (standard input).
     rows : int
         How many at most.
-    layouts : str, optional
+    layouts, recover : optional
         As in `query`.
     promote : str or sequence of str, optional
         As in `query`.
@@ -398,6 +407,7 @@ def head(
         schema=schema,
         layouts=layouts,
         promote=promote,
+        recover=recover,
         null=null,
         header=header,
         delimiter=delimiter,
@@ -421,6 +431,7 @@ def schema(
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
     promote: str | Sequence[str] = (),
+    recover: bool = False,
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -439,7 +450,7 @@ def schema(
     ----------
     url : path or str
         A file, a URL, a pattern, a folder or ``-`` (standard input).
-    layouts : str, optional
+    layouts, recover : optional
         As in `query`.
     promote : str or sequence of str, optional
         As in `query`.
@@ -469,6 +480,7 @@ def schema(
         schema=schema,
         layouts=layouts,
         promote=promote,
+        recover=recover,
         null=null,
         header=header,
         delimiter=delimiter,
@@ -492,6 +504,7 @@ def explain(
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
     promote: str | Sequence[str] = (),
+    recover: bool = False,
     null: str | Sequence[str] = (),
     header: bool | None = None,
     delimiter: str | None = None,
@@ -532,6 +545,7 @@ def explain(
         schema=schema,
         layouts=layouts,
         promote=promote,
+        recover=recover,
         null=null,
         header=header,
         delimiter=delimiter,

@@ -1,6 +1,6 @@
 """The native module; use the `tidemill` package instead."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, final
 
 from tidemill._formats import NamedObject
@@ -9,11 +9,16 @@ from tidemill._options import JobText, LimitOptions, SinkOptions, SourceOptions
 __all__ = [
     "RawBatch",
     "RawResult",
+    "RawRowfile",
+    "RawRowfileWriter",
     "RawSchema",
     "RawSource",
     "RawStream",
     "RawWritten",
     "__version__",
+    "check",
+    "check_schema",
+    "convert",
     "explain_job",
     "explain_query",
     "head",
@@ -23,10 +28,12 @@ __all__ = [
     "merge_partial",
     "query",
     "read_job",
+    "read_rowfile",
     "read_text",
     "register_format",
     "run",
     "run_partial",
+    "salvage",
     "schema",
 ]
 
@@ -69,6 +76,57 @@ class RawStream:
     def schema(self) -> RawSchema: ...
     def next_batch(self) -> RawBatch | None: ...
     def stream(self) -> object: ...
+
+@final
+class RawRowfile:
+    @property
+    def path(self) -> str: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def num_rows(self) -> int: ...
+    @property
+    def schema(self) -> RawSchema: ...
+    @property
+    def schema_json(self) -> str: ...
+    @property
+    def metadata(self) -> dict[str, str]: ...
+    @property
+    def compression(self) -> str: ...
+    @property
+    def blocks(self) -> list[tuple[int, int, int, int]]: ...
+    @property
+    def unfinished_bytes(self) -> int: ...
+    @property
+    def damages(self) -> list[tuple[int, str]]: ...
+    def statistics(self, column: str) -> RawBatch | None: ...
+
+@final
+class RawRowfileWriter:
+    def __new__(
+        cls,
+        path: str,
+        schema: object | None,
+        compression: str | None,
+        metadata: dict[str, str] | None,
+        append: bool,
+        block_bytes: int,
+        overwrite: bool,
+    ) -> RawRowfileWriter: ...
+    @property
+    def schema(self) -> RawSchema | None: ...
+    @property
+    def num_rows(self) -> int: ...
+    @property
+    def has_schema(self) -> bool: ...
+    @property
+    def is_waiting(self) -> bool: ...
+    def declare(self, schema: object) -> None: ...
+    def write_arrow(self, object: object) -> None: ...
+    def write_rows(self, objects: Iterable[object]) -> None: ...
+    def flush(self) -> None: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
 
 @final
 class RawWritten:
@@ -144,6 +202,17 @@ def explain_query(
 def explain_job(job: JobText, sink: SinkOptions, limits: LimitOptions) -> tuple[str, str]: ...
 def read_job(job: JobText) -> tuple[str, str]: ...
 def jobs(what: str, runs: list[str], since: str | None, name: str | None, last: int) -> str: ...
+def read_rowfile(
+    files: list[tuple[str, object | None]],
+    columns: list[str] | None,
+    schema: object | None,
+    blocks: list[int] | None,
+    byte_range: tuple[int, int] | None,
+    batch_rows: int,
+    recover: bool,
+    storage_options: list[tuple[str, str]],
+    limits: LimitOptions,
+) -> tuple[RawResult, list[RawRowfile], int]: ...
 def leave_python() -> None: ...
 def register_format(
     name: str,

@@ -106,6 +106,10 @@ pub struct RunArgs {
     /// Write the partial table, to be merged later, instead of the result
     #[arg(long, value_name = "OUT", conflicts_with_all = ["output", "format", "compression", "max_files", "sink_exec"])]
     pub partial: Option<PathBuf>,
+    /// Read every whole block of a rowfile that is damaged or was cut off, and say what is left out;
+    /// the exit status is 3 then
+    #[arg(long)]
+    pub salvage: bool,
     #[command(flatten)]
     pub sink: SinkArgs,
     #[command(flatten)]
@@ -420,6 +424,10 @@ pub struct SourceArgs {
     /// string; COLUMN=PREFIX puts a prefix before their names (repeatable)
     #[arg(long, value_name = "COLUMN")]
     pub promote: Vec<String>,
+    /// Read every whole block of a rowfile that is damaged or was cut off, and say what is left out;
+    /// the exit status is 3 then
+    #[arg(long)]
+    pub salvage: bool,
     /// A string that means null, besides the empty field (repeatable)
     #[arg(long, value_name = "STRING")]
     pub null: Vec<String>,

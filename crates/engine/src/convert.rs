@@ -455,10 +455,14 @@ impl Copy {
         }
         let mut splits = source.splits()?;
         source.exact_splits(&mut splits, cancel)?;
+        let salvaged = source.salvaged();
+        let left_out = salvaged.iter().map(|file| file.bytes_left_out).sum();
         let coverage = Coverage {
+            complete: salvaged.is_empty(),
             files: source.files().len() as u64,
             splits: Amount { done: 0, total: splits.len() as u64, left_out: 0 },
-            bytes: Amount { done: 0, total: source.total_bytes(), left_out: 0 },
+            bytes: Amount { done: 0, total: source.total_bytes(), left_out },
+            salvaged,
             ..Coverage::default()
         };
         let rejected_folder = settings.rejected_folder.clone();

@@ -29,6 +29,27 @@ pub struct Coverage {
     pub rejected_copy: Option<String>,
     /// How good the estimates are, one entry per estimated column.
     pub estimates: Vec<Estimate>,
+    /// Files that are damaged or were cut off and of which only the whole parts were read, because
+    /// that was asked for.
+    #[serde(default)]
+    pub salvaged: Vec<Salvaged>,
+}
+
+/// What was read of a file that is not whole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Salvaged {
+    /// The file.
+    pub path: String,
+    /// Its whole blocks.
+    pub blocks: u64,
+    /// Bytes that belong to none of them.
+    pub bytes_left_out: u64,
+    /// How many places are damaged.
+    pub places: u64,
+    /// Where the first of them is, in bytes.
+    pub offset: u64,
+    /// What is wrong there.
+    pub reason: String,
 }
 
 /// How much of a known total was read.
@@ -80,6 +101,7 @@ impl Default for Coverage {
             stopped: None,
             rejected_copy: None,
             estimates: Vec::new(),
+            salvaged: Vec::new(),
         }
     }
 }
@@ -109,6 +131,20 @@ impl Coverage {
         }
         if let Some(why) = &self.stopped {
             line.push_str(&format!(", {why}"));
+        }
+        if let Some(first) = self.salvaged.first() {
+            let (of, and_more) = match self.salvaged.len() {
+                1 => (String::new(), String::new()),
+                files => (format!(" of {} files", grouped(files as u64)), " and others".to_owned()),
+            };
+            let bytes = self.salvaged.iter().map(|file| file.bytes_left_out).sum();
+            line.push_str(&format!(
+                ", {}{of} left out (`{}` from byte {}: {}{and_more})",
+                human_bytes(bytes),
+                first.path,
+                first.offset,
+                first.reason,
+            ));
         }
         for estimate in self.estimates.iter().filter(|estimate| !estimate.exact) {
             line.push_str(&format!(", {} {}", estimate.column, estimate.interval));

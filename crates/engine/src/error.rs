@@ -363,6 +363,56 @@ impl Error {
     }
 }
 
+impl Error {
+    /// The same again, for whoever else hears of it; none for what is told by its message alone.
+    fn copy(&self) -> Option<Self> {
+        Some(match self {
+            Error::Usage { message, hint } => {
+                Error::Usage { message: message.clone(), hint: hint.clone() }
+            }
+            Error::NotFound { path, hint } => {
+                Error::NotFound { path: path.clone(), hint: hint.clone() }
+            }
+            Error::Io { action, path, source } => Error::Io {
+                action: *action,
+                path: path.clone(),
+                source: std::io::Error::new(source.kind(), source.to_string()),
+            },
+            Error::Remote { action, url, offset, status, reason, hint } => Error::Remote {
+                action: *action,
+                url: url.clone(),
+                offset: *offset,
+                status: *status,
+                reason: reason.clone(),
+                hint: hint.clone(),
+            },
+            Error::Rowfile { path, reason, hint } => {
+                Error::Rowfile { path: path.clone(), reason: reason.clone(), hint: hint.clone() }
+            }
+            Error::Corrupt { path, offset, reason, hint } => Error::Corrupt {
+                path: path.clone(),
+                offset: *offset,
+                reason: reason.clone(),
+                hint: hint.clone(),
+            },
+            Error::Differ { path, other, reason, hint } => Error::Differ {
+                path: path.clone(),
+                other: other.clone(),
+                reason: reason.clone(),
+                hint: hint.clone(),
+            },
+            Error::BadRecords { count, allowed, first } => {
+                Error::BadRecords { count: *count, allowed: allowed.clone(), first: first.clone() }
+            }
+            Error::Changed { path, reason } => {
+                Error::Changed { path: path.clone(), reason: reason.clone() }
+            }
+            Error::Interrupted => Error::Interrupted,
+            _ => return None,
+        })
+    }
+}
+
 /// What `run` returns; a panic inside it as [`Error::Internal`], so that whoever waits for the
 /// thread learns of it.
 pub(crate) fn caught<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
@@ -426,15 +476,14 @@ impl From<datafusion::error::DataFusionError> for Error {
             Df::Context(_, inner) | Df::Diagnostic(_, inner) => (*inner).into(),
             Df::Shared(inner) => match std::sync::Arc::try_unwrap(inner) {
                 Ok(inner) => inner.into(),
-                Err(shared) => match shared.find_root() {
-                    // Several readers of one stream hear of the same end.
-                    Df::External(source)
-                        if matches!(source.downcast_ref(), Some(Error::Interrupted)) =>
-                    {
-                        Error::Interrupted
-                    }
-                    _ => Error::Query(shared.strip_backtrace()),
-                },
+                // Several readers of one stream hear of the same end.
+                Err(shared) => {
+                    let ours = match shared.find_root() {
+                        Df::External(source) => source.downcast_ref().and_then(Error::copy),
+                        _ => None,
+                    };
+                    ours.unwrap_or_else(|| Error::Query(shared.strip_backtrace()))
+                }
             },
             Df::Collection(mut errors) if !errors.is_empty() => errors.swap_remove(0).into(),
             Df::IoError(source) => Error::io("read or write", "a stream", source),

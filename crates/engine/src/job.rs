@@ -269,6 +269,7 @@ fn sources(root: &mut Section) -> Result<Vec<NamedSource>> {
                 None => TextOptions::default(),
             },
             storage_options: storage_options(&mut section, "source.storage_options")?,
+            recover: section.boolean("recover")?.unwrap_or_default(),
             given: None,
         };
         section.finish(&[
@@ -278,6 +279,7 @@ fn sources(root: &mut Section) -> Result<Vec<NamedSource>> {
             "schema",
             "layouts",
             "promote",
+            "recover",
             "exec",
             "options",
             "storage_options",
@@ -1073,7 +1075,7 @@ threads = 2
             (
                 "[source]\nurl = 'a.csv'\n\nfromat = 'csv'",
                 "job.toml:4: unknown key `fromat` in `[source]`; did you mean `format`?\n\
-                 keys: name, url, format, schema, layouts, promote, exec, options, storage_options",
+                 keys: name, url, format, schema, layouts, promote, recover, exec, options, storage_options",
             ),
             (
                 "source.url = 'a'\n[tabels]\nn = 'count()'",
@@ -1085,7 +1087,10 @@ threads = 2
                 "job.toml:2: unknown key `ulr` in `[source]`; did you mean `url`?\nkeys: url",
             ),
             ("\n[source]\nformat = 'csv'", "job.toml:2: `[source]` needs `url`"),
-            ("[source]\nurl = 3", "job.toml:2: `url` in `[source]` must be a string, not a number"),
+            (
+                "[source]\nurl = 3",
+                "job.toml:2: `url` in `[source]` must be a string or a list of strings, not a number",
+            ),
             ("source = 'a.csv'", "job.toml:1: `source` must be a table, not a string"),
             (
                 "[source]\nurl = 'a'\nformat = 'cvs'",
@@ -1192,7 +1197,7 @@ threads = 2
                 "source.fromat",
                 "csv",
                 "--set source.fromat=csv: unknown key `fromat` in `[source]`; did you mean \
-                 `format`?\nkeys: name, url, format, schema, layouts, promote, exec, options, storage_options",
+                 `format`?\nkeys: name, url, format, schema, layouts, promote, recover, exec, options, storage_options",
             ),
             (text, "name.x", "1", "--set name.x=1: `name` must be a string, not a table"),
             (text, "source.url.x", "1", "--set `source.url.x`: `url` is a string, not a table"),

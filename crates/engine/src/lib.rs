@@ -30,6 +30,7 @@ pub mod query;
 #[cfg(test)]
 mod reference;
 pub mod remote;
+pub mod rowfiles;
 mod rows;
 pub mod running;
 pub mod scan;

@@ -350,5 +350,6 @@ pub fn together(coverages: &[Coverage]) -> Coverage {
         stopped: coverages.iter().find_map(|coverage| coverage.stopped.clone()),
         rejected_copy: None,
         estimates: Vec::new(),
+        salvaged: coverages.iter().flat_map(|coverage| coverage.salvaged.clone()).collect(),
     }
 }

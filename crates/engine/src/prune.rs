@@ -1,16 +1,19 @@
-//! What need not be read: Parquet row groups that their statistics rule out, rows of text that
-//! a comparison with constants drops before they are built, and fields of nested columns that
-//! the query does not name.
+//! What need not be read: row groups of Parquet and blocks of rowfiles that their statistics rule
+//! out, rows of text that a comparison with constants drops before they are built, and fields of
+//! nested columns that the query does not name.
+//!
+//! A field of a struct is judged as a column of its own: where a filter names one, it is planned over
+//! a schema that has that as well.
 //!
 //! Filters are inexact here: the filter itself is applied to what is left.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, UInt64Array, new_null_array};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::pruning::PruningStatistics;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, ScalarValue};
 use datafusion::error::Result as PlanResult;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
@@ -23,22 +26,25 @@ use tidemill_text::{Comparison, Constant, Predicate, Test};
 
 use crate::error::Result;
 use crate::source::parts::{Parts, Used};
-use crate::source::{FileColumn, Source, Split};
+use crate::source::{BlockStatistics, FileColumn, Source, Split};
 
 /// The source's splits without the row groups that `filters` rule out.
 ///
 /// # Errors
 /// As [`Source::splits`].
 pub fn splits(source: &Source, filters: &[Expr]) -> Result<Vec<Split>> {
-    let Some(predicate) = predicate(source.schema(), filters) else {
+    let Some((predicate, nested)) = predicate(source.schema(), filters) else {
         return source.splits();
     };
     let mut kept_of_file: Vec<Option<Vec<bool>>> = Vec::new();
     for file in 0..source.files().len() {
-        let kept = source.parquet_metadata(file).and_then(|metadata| {
-            // Where statistics cannot be judged, everything is read.
-            predicate.prune(&RowGroups { source, file, metadata }).ok()
-        });
+        // Where statistics cannot be judged, everything is read.
+        let kept = match source.parquet_metadata(file) {
+            Some(metadata) => predicate.prune(&RowGroups { source, file, metadata }).ok(),
+            None => source.block_statistics(file).and_then(|known| {
+                predicate.prune(&Blocks { source, file, known, nested: &nested }).ok()
+            }),
+        };
         kept_of_file.push(kept);
     }
     source.splits_where(&mut |file, group| {
@@ -47,18 +53,57 @@ pub fn splits(source: &Source, filters: &[Expr]) -> Result<Vec<Split>> {
     })
 }
 
-fn predicate(schema: &SchemaRef, filters: &[Expr]) -> Option<PruningPredicate> {
+/// Fields of structs that a filter names, by the names that they have in the predicate.
+type Nested = HashMap<String, NestedField>;
+
+struct NestedField {
+    /// The column's name, then the fields' that lead to it.
+    path: Vec<String>,
+    data_type: DataType,
+}
+
+fn predicate(schema: &SchemaRef, filters: &[Expr]) -> Option<(PruningPredicate, Nested)> {
     let filter = conjunction(filters.iter().cloned())?;
     // The filters name columns by the table's name in the query; the files know no such name.
-    let filter = unqualified(filter)?;
-    let physical = logical2physical(&filter, schema);
-    let builder = PruningPredicateBuilder::new().with_file_schema(Arc::clone(schema));
+    let (filter, nested) = flat(unqualified(filter)?, schema)?;
+    let fields = nested
+        .iter()
+        .map(|(name, field)| Arc::new(Field::new(name, field.data_type.clone(), true)));
+    let fields: Vec<_> = schema.fields().iter().cloned().chain(fields).collect();
+    let schema = Arc::new(Schema::new(fields));
+    let physical = logical2physical(&filter, &schema);
+    let builder = PruningPredicateBuilder::new().with_file_schema(schema);
     let predicate = builder.try_build(physical).ok()?;
-    (!predicate.always_true()).then_some(predicate)
+    (!predicate.always_true()).then_some((predicate, nested))
+}
+
+/// The filter with fields of structs as columns of their own.
+fn flat(filter: Expr, schema: &SchemaRef) -> Option<(Expr, Nested)> {
+    let mut nested = Nested::new();
+    let flat = filter.transform_down(|expr| {
+        let Some((column, fields)) = path(&expr).filter(|(_, fields)| !fields.is_empty()) else {
+            return Ok(Transformed::no(expr));
+        };
+        let found = schema.field_with_name(&column).ok().and_then(|field| {
+            fields.iter().try_fold(field.data_type(), |data_type, name| match data_type {
+                DataType::Struct(inner) => Some(inner.find(name)?.1.data_type()),
+                _ => None,
+            })
+        });
+        let Some(data_type) = found.filter(|data_type| !data_type.is_nested()).cloned() else {
+            return Ok(Transformed::no(expr));
+        };
+        let path: Vec<String> = std::iter::once(column).chain(fields).collect();
+        // No file has a column of such a name that SQL could mean.
+        let name = format!("\0{}", path.join("\0"));
+        nested.insert(name.clone(), NestedField { path, data_type });
+        let column = Expr::Column(Column::new_unqualified(name));
+        Ok(Transformed::new(column, true, TreeNodeRecursion::Jump))
+    });
+    flat.ok().map(|flat| (flat.data, nested))
 }
 
 fn unqualified(filter: Expr) -> Option<Expr> {
-    use datafusion::common::tree_node::{Transformed, TreeNode};
     let renamed = filter.transform(|expr| match expr {
         Expr::Column(column) => {
             Ok(Transformed::yes(Expr::Column(Column::new_unqualified(column.name))))
@@ -272,6 +317,91 @@ impl PruningStatistics for RowGroups<'_> {
         let rows = self.metadata.row_groups().iter();
         let counts = rows.map(|group| u64::try_from(group.num_rows()).ok());
         Some(Arc::new(counts.collect::<UInt64Array>()))
+    }
+
+    fn contained(&self, _: &Column, _: &HashSet<ScalarValue>) -> Option<BooleanArray> {
+        None
+    }
+}
+
+/// A rowfile's blocks as containers with statistics, judged as row groups are.
+struct Blocks<'a> {
+    source: &'a Source,
+    file: usize,
+    known: BlockStatistics,
+    nested: &'a Nested,
+}
+
+/// What a rowfile knows of something that a filter names.
+enum Known {
+    /// It is this in all rows.
+    Same(ArrayRef),
+    /// It is null in all rows.
+    Null(DataType),
+    /// It lies within these bounds, as the type that it has in the source.
+    Within { min: ArrayRef, max: ArrayRef, nulls: UInt64Array },
+}
+
+impl Blocks<'_> {
+    fn known(&self, column: &Column) -> Option<Known> {
+        let nested = self.nested.get(&column.name);
+        let path: Vec<&str> = match nested {
+            Some(nested) => nested.path.iter().map(String::as_str).collect(),
+            None => vec![column.name.as_str()],
+        };
+        let index = self.source.schema().index_of(path.first()?).ok()?;
+        let own = self.source.schema().field(index).data_type();
+        let data_type = nested.map_or(own, |nested| &nested.data_type);
+        match self.source.column_of(self.file, index)? {
+            FileColumn::Key(key) => {
+                let value = self.source.key_values(self.file, key, self.num_containers()).ok()?;
+                Some(Known::Same(value))
+            }
+            FileColumn::Missing => Some(Known::Null(data_type.clone())),
+            FileColumn::Own { .. } => {
+                let found = self.known.column(&path)?;
+                Some(Known::Within {
+                    min: Source::part_in_source(&found.min, data_type)?,
+                    max: Source::part_in_source(&found.max, data_type)?,
+                    nulls: found.nulls,
+                })
+            }
+        }
+    }
+}
+
+impl PruningStatistics for Blocks<'_> {
+    fn min_values(&self, column: &Column) -> Option<ArrayRef> {
+        Some(match self.known(column)? {
+            Known::Same(value) => value,
+            Known::Null(data_type) => new_null_array(&data_type, self.num_containers()),
+            Known::Within { min, .. } => min,
+        })
+    }
+
+    fn max_values(&self, column: &Column) -> Option<ArrayRef> {
+        Some(match self.known(column)? {
+            Known::Same(value) => value,
+            Known::Null(data_type) => new_null_array(&data_type, self.num_containers()),
+            Known::Within { max, .. } => max,
+        })
+    }
+
+    fn num_containers(&self) -> usize {
+        self.known.blocks()
+    }
+
+    fn null_counts(&self, column: &Column) -> Option<ArrayRef> {
+        match self.known(column)? {
+            Known::Null(_) => self.row_counts(),
+            Known::Same(value) if value.null_count() > 0 => self.row_counts(),
+            Known::Same(_) => Some(Arc::new(UInt64Array::from(vec![0; self.num_containers()]))),
+            Known::Within { nulls, .. } => Some(Arc::new(nulls)),
+        }
+    }
+
+    fn row_counts(&self) -> Option<ArrayRef> {
+        Some(Arc::new(self.known.rows().collect::<UInt64Array>()))
     }
 
     fn contained(&self, _: &Column, _: &HashSet<ScalarValue>) -> Option<BooleanArray> {

@@ -1325,9 +1325,13 @@ impl Account {
             _ => None,
         };
         let rejected = self.scans().map(|scan| scan.rejected_count()).sum();
+        let sources = self.tables.iter().filter_map(|table| table.source());
+        let salvaged: Vec<_> = sources.flat_map(|source| source.salvaged()).collect();
+        let mut bytes = sum(Scan::byte_amount);
+        bytes.left_out += salvaged.iter().map(|file| file.bytes_left_out).sum::<u64>();
         Coverage {
             version: coverage::VERSION,
-            complete: ended,
+            complete: ended && salvaged.is_empty(),
             mergeable: self.mergeable,
             files: self
                 .tables
@@ -1336,7 +1340,7 @@ impl Account {
                 .map(|source| source.files().len() as u64)
                 .sum(),
             splits,
-            bytes: sum(Scan::byte_amount),
+            bytes,
             rows: RowAmount { done: self.rows(), rejected },
             stopped,
             rejected_copy: self
@@ -1345,6 +1349,7 @@ impl Account {
                 .filter(|_| rejected > 0)
                 .map(|folder| folder.display().to_string()),
             estimates: self.estimates.lock().clone(),
+            salvaged,
         }
     }
 }

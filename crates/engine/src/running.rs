@@ -11,6 +11,7 @@
 //! the thread is stuck in.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
@@ -26,6 +27,7 @@ use crate::job::Limits;
 use crate::jobs::{About, Ending, Recorder};
 use crate::memory;
 use crate::query::{Merge, Plan, Query, Results, Settings};
+use crate::rowfiles::Rowfiles;
 use crate::sink::{Sink, SinkSpec, Written};
 use crate::source::MaxBad;
 
@@ -170,6 +172,19 @@ impl Running {
         Running::spawn(settings.cancel.clone(), move |messages| {
             let merge = Merge::new(&partials, &settings)?;
             hand_over(messages, merge.schema().clone(), || merge.run())
+        })
+    }
+
+    /// Reads rowfiles as what they are.
+    ///
+    /// # Errors
+    /// As [`Running::query`].
+    pub fn rowfiles(files: Arc<Rowfiles>, settings: Settings) -> Result<Running> {
+        Running::spawn(settings.cancel.clone(), move |messages| {
+            let send = |message| messages.send(message).map_err(|_| Error::Interrupted);
+            send(Message::Schema(Arc::clone(files.schema())))?;
+            let Settings { threads, cancel, progress, .. } = &settings;
+            files.read(*threads, cancel, progress, |batch| send(Message::Batch(batch)))
         })
     }
 

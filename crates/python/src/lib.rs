@@ -6,6 +6,7 @@
 //! - `objects`: how do rows that Python has reach the engine?
 //! - `values`: which Python object is a value?
 //! - `convert`: how are files converted and checked?
+//! - `rowfile`: how do rowfiles reach Python, and come from there?
 //! - `errors`: which Python exception is an engine's error?
 //!
 //! Options arrive as the Python package has checked them, and what is a dictionary in Python
@@ -16,6 +17,7 @@ mod errors;
 mod objects;
 mod options;
 mod result;
+mod rowfile;
 mod values;
 mod wait;
 
@@ -494,6 +496,8 @@ fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<RawSchema>()?;
     module.add_class::<result::RawBatch>()?;
     module.add_class::<objects::RawStream>()?;
+    module.add_class::<rowfile::RawRowfile>()?;
+    module.add_class::<rowfile::writer::RawRowfileWriter>()?;
     module.add_function(wrap_pyfunction!(query, module)?)?;
     module.add_function(wrap_pyfunction!(read_text, module)?)?;
     module.add_function(wrap_pyfunction!(head, module)?)?;
@@ -510,6 +514,7 @@ fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(explain_job, module)?)?;
     module.add_function(wrap_pyfunction!(read_job, module)?)?;
     module.add_function(wrap_pyfunction!(job_log, module)?)?;
+    module.add_function(wrap_pyfunction!(rowfile::read_rowfile, module)?)?;
     module.add_function(wrap_pyfunction!(objects::register_format, module)?)?;
     module.add_function(wrap_pyfunction!(objects::leave_python, module)?)?;
     Ok(())

@@ -34,7 +34,7 @@ static IS_ENDING: RwLock<bool> = RwLock::new(false);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What `call` gives, which is Python's to compute; none once the interpreter ends.
-fn in_python<T>(call: impl FnOnce() -> T) -> Option<T> {
+pub fn in_python<T>(call: impl FnOnce() -> T) -> Option<T> {
     let is_ending = IS_ENDING.read_recursive();
     (!*is_ending).then(call)
 }
@@ -114,7 +114,7 @@ impl Named {
 }
 
 /// The batches of an object that exports a stream, or an array of structs.
-fn batches_of(object: &Bound<'_, PyAny>) -> PyResult<Batches> {
+pub fn batches_of(object: &Bound<'_, PyAny>) -> PyResult<Batches> {
     if object.hasattr("__arrow_c_stream__")? {
         let capsule = object.call_method0("__arrow_c_stream__")?.cast_into::<PyCapsule>()?;
         let pointer = capsule.pointer_checked(Some(c"arrow_array_stream"))?;
@@ -300,7 +300,7 @@ impl RawStream {
             return Err(PyValueError::new_err("these batches have been handed over already"));
         };
         let stream = FFI_ArrowArrayStream::new(batches);
-        PyCapsule::new(py, stream, Some(c"arrow_array_stream".to_owned()))
+        PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }
 }
 

@@ -21,6 +21,7 @@ pub struct SourceOptions {
     /// The columns of a schema that was found before, instead of their text.
     columns: Option<Py<RawSchema>>,
     layouts: Option<String>,
+    recover: bool,
     null: Vec<String>,
     header: Option<bool>,
     delimiter: Option<u8>,
@@ -74,6 +75,7 @@ impl SourceOptions {
                 .collect::<tidemill_engine::Result<_>>()?,
             exec: program(self.source_exec)?,
             storage_options: storage(&self.storage_options)?,
+            recover: self.recover,
             given: None,
         })
     }

@@ -127,6 +127,7 @@ impl<'py> Makers<'py> {
             DataType::UInt16 => number!(UInt16Type),
             DataType::UInt32 => number!(UInt32Type),
             DataType::UInt64 => number!(UInt64Type),
+            DataType::Float16 => self.values_as(array, &DataType::Float32),
             DataType::Float32 => number!(Float32Type),
             DataType::Float64 => number!(Float64Type),
             DataType::Decimal32(precision, scale) => decimal!(Decimal32Type, precision, scale),

@@ -401,17 +401,20 @@ impl Bytes {
     }
 
     fn lengths(&self, nulls: Option<&NullBuffer>) -> Result<Vec<u32>> {
-        /// The lengths, and the largest of them.
-        #[expect(clippy::cast_possible_truncation, reason = "the largest is looked at")]
-        fn of_offsets<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> (Vec<u32>, u64) {
-            let ends = offsets.iter().skip(1);
-            let lengths =
-                || ends.clone().zip(offsets.iter()).map(|(end, start)| (*end - *start).as_usize());
-            (lengths().map(|length| length as u32).collect(), lengths().max().unwrap_or(0) as u64)
-        }
-        let (mut lengths, largest) = match self {
-            Self::Small(offsets, _) => of_offsets(offsets),
-            Self::Large(offsets, _) => of_offsets(offsets),
+        let (mut lengths, largest): (Vec<u32>, u64) = match self {
+            // None of them can be too large.
+            Self::Small(offsets, _) => {
+                let pairs = offsets.iter().zip(offsets.iter().skip(1));
+                (pairs.map(|(start, end)| (end - start).cast_unsigned()).collect(), 0)
+            }
+            Self::Large(offsets, _) => {
+                let pairs = offsets.iter().zip(offsets.iter().skip(1));
+                let lengths = pairs.map(|(start, end)| (end - start).cast_unsigned());
+                let largest = lengths.clone().max().unwrap_or_default();
+                #[expect(clippy::cast_possible_truncation, reason = "the largest is looked at")]
+                let lengths = lengths.map(|length| length as u32).collect();
+                (lengths, largest)
+            }
             #[expect(clippy::cast_possible_truncation, reason = "a view's lowest four bytes")]
             Self::View(views, _) => {
                 let lengths: Vec<u32> = views.iter().map(|view| *view as u32).collect();
@@ -431,10 +434,10 @@ impl Bytes {
             for (lengths, valid) in
                 lengths.chunks_mut(64).zip(nulls.inner().bit_chunks().iter_padded())
             {
-                if valid != u64::MAX {
-                    for (bit, length) in lengths.iter_mut().enumerate() {
-                        *length = if valid >> bit & 1 == 1 { *length } else { 0 };
-                    }
+                let mut nulls = !valid;
+                while let Some(length) = lengths.get_mut(nulls.trailing_zeros() as usize) {
+                    *length = 0;
+                    nulls &= nulls - 1;
                 }
             }
         }

@@ -12,12 +12,9 @@
 use std::sync::Arc;
 
 use arrow_array::types::{
-    ArrowPrimitiveType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type,
-    Decimal256Type, DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType,
-    DurationSecondType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, Time32MillisecondType, Time32SecondType, Time64MicrosecondType,
-    Time64NanosecondType, TimestampMicrosecondType, TimestampMillisecondType,
-    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    ArrowPrimitiveType, Date64Type, Decimal128Type, Decimal256Type, Float16Type, Float32Type,
+    Float64Type, Int32Type, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType, TimestampSecondType, UInt32Type,
 };
 use arrow_array::{
     ArrayRef, BooleanArray, DictionaryArray, FixedSizeBinaryArray, GenericByteArray,
@@ -32,6 +29,7 @@ use arrow_schema::{DataType, FieldRef, TimeUnit};
 use crate::encode::COPY_BYTES;
 use crate::error::Fault;
 use crate::layout::{Bit, Layout, LeafKind, Record, Slot};
+use crate::values::with_integer_type;
 
 /// What to make of the rows of a record.
 #[derive(Debug, Clone, Default)]
@@ -532,7 +530,19 @@ impl Rows<'_> {
                     }
                 }
             }
-            return timestamp(values.into(), nulls, data_type);
+            return match data_type {
+                DataType::Date64 => primitive::<Date64Type>(values.into(), nulls, data_type),
+                DataType::Timestamp(TimeUnit::Second, _) => {
+                    primitive::<TimestampSecondType>(values.into(), nulls, data_type)
+                }
+                DataType::Timestamp(TimeUnit::Millisecond, _) => {
+                    primitive::<TimestampMillisecondType>(values.into(), nulls, data_type)
+                }
+                DataType::Timestamp(TimeUnit::Microsecond, _) => {
+                    primitive::<TimestampMicrosecondType>(values.into(), nulls, data_type)
+                }
+                _ => primitive::<TimestampNanosecondType>(values.into(), nulls, data_type),
+            };
         }
         /// As another type, of which the value is known to be.
         macro_rules! as_type {
@@ -553,27 +563,8 @@ impl Rows<'_> {
                 primitive::<$arrow>(values, nulls, data_type)
             }};
         }
+        with_integer_type!(data_type, Arrow => return as_type!(Arrow), _ => {});
         match data_type {
-            DataType::Int8 => as_type!(Int8Type),
-            DataType::Int16 => as_type!(Int16Type),
-            DataType::Int32 => as_type!(Int32Type),
-            DataType::Int64 => as_type!(Int64Type),
-            DataType::UInt8 => as_type!(UInt8Type),
-            DataType::UInt16 => as_type!(UInt16Type),
-            DataType::UInt32 => as_type!(UInt32Type),
-            DataType::UInt64 => as_type!(UInt64Type),
-            DataType::Date32 => as_type!(Date32Type),
-            DataType::Date64 => as_type!(Date64Type),
-            DataType::Time32(TimeUnit::Second) => as_type!(Time32SecondType),
-            DataType::Time32(_) => as_type!(Time32MillisecondType),
-            DataType::Time64(TimeUnit::Microsecond) => as_type!(Time64MicrosecondType),
-            DataType::Time64(_) => as_type!(Time64NanosecondType),
-            DataType::Duration(TimeUnit::Second) => as_type!(DurationSecondType),
-            DataType::Duration(TimeUnit::Millisecond) => as_type!(DurationMillisecondType),
-            DataType::Duration(TimeUnit::Microsecond) => as_type!(DurationMicrosecondType),
-            DataType::Duration(TimeUnit::Nanosecond) => as_type!(DurationNanosecondType),
-            DataType::Decimal32(..) => as_type!(Decimal32Type),
-            DataType::Decimal64(..) => as_type!(Decimal64Type),
             DataType::Decimal128(..) => {
                 let values =
                     integers(self.bytes, slot, starts, |value| i128::from(value.cast_signed()));
@@ -584,10 +575,6 @@ impl Rows<'_> {
                     i256::from_i128(slot.get(self.bytes, start).cast_signed().into())
                 });
                 primitive::<Decimal256Type>(values, nulls, data_type)
-            }
-            DataType::Timestamp(..) => {
-                let values = integers(self.bytes, slot, starts, u64::cast_signed);
-                timestamp(values, nulls, data_type)
             }
             DataType::Float32 => {
                 let values = integers(self.bytes, slot, starts, |value| {
@@ -881,25 +868,6 @@ fn primitive<T: ArrowPrimitiveType>(
     } else {
         array.with_data_type(data_type.clone())
     }))
-}
-
-fn timestamp(
-    values: ScalarBuffer<i64>,
-    nulls: Option<NullBuffer>,
-    data_type: &DataType,
-) -> Result<ArrayRef, Fault> {
-    match data_type {
-        DataType::Timestamp(TimeUnit::Second, _) => {
-            primitive::<TimestampSecondType>(values, nulls, data_type)
-        }
-        DataType::Timestamp(TimeUnit::Millisecond, _) => {
-            primitive::<TimestampMillisecondType>(values, nulls, data_type)
-        }
-        DataType::Timestamp(TimeUnit::Microsecond, _) => {
-            primitive::<TimestampMicrosecondType>(values, nulls, data_type)
-        }
-        _ => primitive::<TimestampNanosecondType>(values, nulls, data_type),
-    }
 }
 
 /// A list or map of items.

@@ -110,6 +110,7 @@ struct Inner<S> {
     /// Bytes behind that, of an append that is not done.
     unfinished: u64,
     damages: Vec<(u64, String)>,
+    skipped: u64,
 }
 
 impl<S> std::fmt::Debug for Inner<S> {
@@ -193,6 +194,12 @@ impl<S: ReadAt> Reader<S> {
     #[must_use]
     pub fn damages(&self) -> &[(u64, String)] {
         &self.inner.damages
+    }
+
+    /// Bytes that [`salvaging`](Self::salvaging) skipped because they are of nothing whole.
+    #[must_use]
+    pub fn skipped_bytes(&self) -> u64 {
+        self.inner.skipped
     }
 
     pub(crate) fn for_append(&self) -> (Header, u32, u64) {
@@ -459,6 +466,7 @@ struct Open<S> {
     /// Found without a footer.
     scanned: Vec<BlockInfo>,
     damages: Vec<(u64, String)>,
+    skipped: u64,
 }
 
 impl<S: ReadAt> Open<S> {
@@ -503,6 +511,7 @@ impl<S: ReadAt> Open<S> {
             footers: Vec::new(),
             scanned: Vec::new(),
             damages: Vec::new(),
+            skipped: 0,
         })
     }
 
@@ -649,16 +658,14 @@ impl<S: ReadAt> Open<S> {
             let section = match self.section(at) {
                 Ok(section) => section.filter(|section| section.end() <= self.length),
                 Err(Error::Damaged { reason, .. }) => {
-                    self.damages.push((at, reason));
-                    at = self.search(at + 1)?;
+                    at = self.skip(at, at + 1, reason)?;
                     continue;
                 }
                 Err(error) => return Err(error),
             };
             has_end = false;
             let Some(section) = section else {
-                self.damages.push((at, "it is cut off".into()));
-                at = self.search(at + 1)?;
+                at = self.skip(at, at + 1, "it is cut off".into())?;
                 continue;
             };
             let stored = self.read(at + SECTION_BYTES as u64, u64::from(section.stored))?;
@@ -668,11 +675,10 @@ impl<S: ReadAt> Open<S> {
                     Error::Damaged { reason, .. } => reason,
                     other => other.to_string(),
                 };
-                self.damages.push((at, reason));
-                at = section.end();
-                if section.kind == Kind::Footer {
-                    at = self.search(at)?;
-                }
+                at = match section.kind {
+                    Kind::Block => self.skip_to(at, section.end(), reason),
+                    Kind::Footer => self.skip(at, section.end(), reason)?,
+                };
                 continue;
             }
             match section.kind {
@@ -693,8 +699,8 @@ impl<S: ReadAt> Open<S> {
                         has_end = true;
                         at = end;
                     } else {
-                        self.damages.push((at, "its trailer is not what its checksum says".into()));
-                        at = self.search(section.end())?;
+                        let reason = "its trailer is not what its checksum says";
+                        at = self.skip(at, section.end(), reason.into())?;
                     }
                 }
             }
@@ -703,6 +709,18 @@ impl<S: ReadAt> Open<S> {
             self.damages.push((self.length, "it has no footer".into()));
         }
         Ok(())
+    }
+
+    /// Notes that what is at `at` is damaged, and goes on where the next section may begin.
+    fn skip(&mut self, at: u64, from: u64, reason: String) -> Result<u64> {
+        let next = self.search(from)?;
+        Ok(self.skip_to(at, next, reason))
+    }
+
+    fn skip_to(&mut self, at: u64, next: u64, reason: String) -> u64 {
+        self.damages.push((at, reason));
+        self.skipped += next - at;
+        next
     }
 
     /// The next place from `from` on where a section may begin; the end of the file if there is none.
@@ -748,6 +766,7 @@ impl<S: ReadAt> Open<S> {
             last_footer: self.last_footer,
             end: self.end,
             damages: self.damages,
+            skipped: self.skipped,
         };
         Reader { inner: Arc::new(inner) }
     }

@@ -155,8 +155,7 @@ impl Schema {
 /// Rows whose lengths all fit in a width.
 fn of_width(record: &Record, columns: &Columns, width: u8) -> Result<BinaryArray> {
     let layout = Layout::plain(record, width.into()).map_err(too_large)?;
-    let mut bytes = Vec::new();
-    let sizes = encode::rows_alone(record, &layout, columns, width, &mut bytes)?;
+    let (bytes, sizes) = encode::rows_alone(record, &layout, columns, width)?;
     let offsets = OffsetBuffer::from_lengths(sizes.iter().map(|size| *size as usize + 1));
     Ok(BinaryArray::try_new(offsets, Buffer::from_vec(bytes), None)?)
 }

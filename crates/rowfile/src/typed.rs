@@ -525,6 +525,14 @@ impl Serialize for Default<'_> {
     }
 }
 
+macro_rules! integers {
+    ($($name:ident: $native:ty,)*) => {
+        $(fn $name(self, value: $native) -> Result<()> {
+            self.integer(value.into())
+        })*
+    };
+}
+
 impl<'a> ser::Serializer for &'a mut Column {
     type Ok = ();
     type Error = Wrong;
@@ -545,40 +553,13 @@ impl<'a> ser::Serializer for &'a mut Column {
         Ok(())
     }
 
-    fn serialize_i8(self, value: i8) -> Result<()> {
-        self.integer(value.into())
-    }
-
-    fn serialize_i16(self, value: i16) -> Result<()> {
-        self.integer(value.into())
-    }
-
-    fn serialize_i32(self, value: i32) -> Result<()> {
-        self.integer(value.into())
-    }
-
-    fn serialize_i64(self, value: i64) -> Result<()> {
-        self.integer(value.into())
+    integers! {
+        serialize_i8: i8, serialize_i16: i16, serialize_i32: i32, serialize_i64: i64,
+        serialize_u8: u8, serialize_u16: u16, serialize_u32: u32, serialize_u64: u64,
     }
 
     fn serialize_i128(self, value: i128) -> Result<()> {
         self.integer(value)
-    }
-
-    fn serialize_u8(self, value: u8) -> Result<()> {
-        self.integer(value.into())
-    }
-
-    fn serialize_u16(self, value: u16) -> Result<()> {
-        self.integer(value.into())
-    }
-
-    fn serialize_u32(self, value: u32) -> Result<()> {
-        self.integer(value.into())
-    }
-
-    fn serialize_u64(self, value: u64) -> Result<()> {
-        self.integer(value.into())
     }
 
     fn serialize_f32(self, value: f32) -> Result<()> {
@@ -729,43 +710,27 @@ impl Items<'_> {
     }
 }
 
-impl ser::SerializeSeq for Items<'_> {
-    type Ok = ();
-    type Error = Wrong;
+/// To serde lists, tuples and structs without names are three things.
+macro_rules! sequences {
+    ($($sequence:ident, $element:ident;)*) => {
+        $(impl ser::$sequence for Items<'_> {
+            type Ok = ();
+            type Error = Wrong;
 
-    fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
-        self.push(value)
-    }
+            fn $element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
+                self.push(value)
+            }
 
-    fn end(self) -> Result<()> {
-        self.done()
-    }
+            fn end(self) -> Result<()> {
+                self.done()
+            }
+        })*
+    };
 }
-
-impl ser::SerializeTuple for Items<'_> {
-    type Ok = ();
-    type Error = Wrong;
-
-    fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
-        self.push(value)
-    }
-
-    fn end(self) -> Result<()> {
-        self.done()
-    }
-}
-
-impl ser::SerializeTupleStruct for Items<'_> {
-    type Ok = ();
-    type Error = Wrong;
-
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
-        self.push(value)
-    }
-
-    fn end(self) -> Result<()> {
-        self.done()
-    }
+sequences! {
+    SerializeSeq, serialize_element;
+    SerializeTuple, serialize_element;
+    SerializeTupleStruct, serialize_field;
 }
 
 /// The fields of a struct, or the pairs of a map.

@@ -3,12 +3,8 @@
 use std::sync::Arc;
 
 use arrow_array::types::{
-    ArrowPrimitiveType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type,
-    Decimal256Type, DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType,
-    DurationSecondType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, Time32MillisecondType, Time32SecondType, Time64MicrosecondType,
-    Time64NanosecondType, TimestampMicrosecondType, TimestampMillisecondType,
-    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    ArrowPrimitiveType, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, Float16Type,
+    Float32Type, Float64Type, UInt64Type,
 };
 use arrow_array::{
     Array, ArrayRef, BinaryArray, BinaryViewArray, BooleanArray, DictionaryArray,
@@ -21,6 +17,45 @@ use arrow_schema::{DataType, FieldRef, TimeUnit};
 use serde_json::Value;
 
 use crate::schema::{Field, Type};
+
+/// Evaluates `$body` with `$arrow` as the Arrow type of a data type whose values are integers of
+/// at most 64 bits, whatever they stand for; for other data types `$other`.
+macro_rules! with_integer_type {
+    (@with $type:ident, $arrow:ident, $body:expr) => {{
+        type $arrow = arrow_array::types::$type;
+        $body
+    }};
+    ($data_type:expr, $arrow:ident => $body:expr, _ => $other:expr) => {
+        match $data_type {
+            DataType::Int8 => with_integer_type!(@with Int8Type, $arrow, $body),
+            DataType::Int16 => with_integer_type!(@with Int16Type, $arrow, $body),
+            DataType::Int32 => with_integer_type!(@with Int32Type, $arrow, $body),
+            DataType::Int64 => with_integer_type!(@with Int64Type, $arrow, $body),
+            DataType::UInt8 => with_integer_type!(@with UInt8Type, $arrow, $body),
+            DataType::UInt16 => with_integer_type!(@with UInt16Type, $arrow, $body),
+            DataType::UInt32 => with_integer_type!(@with UInt32Type, $arrow, $body),
+            DataType::UInt64 => with_integer_type!(@with UInt64Type, $arrow, $body),
+            DataType::Date32 => with_integer_type!(@with Date32Type, $arrow, $body),
+            DataType::Date64 => with_integer_type!(@with Date64Type, $arrow, $body),
+            DataType::Time32(TimeUnit::Second) => with_integer_type!(@with Time32SecondType, $arrow, $body),
+            DataType::Time32(_) => with_integer_type!(@with Time32MillisecondType, $arrow, $body),
+            DataType::Time64(TimeUnit::Microsecond) => with_integer_type!(@with Time64MicrosecondType, $arrow, $body),
+            DataType::Time64(_) => with_integer_type!(@with Time64NanosecondType, $arrow, $body),
+            DataType::Timestamp(TimeUnit::Second, _) => with_integer_type!(@with TimestampSecondType, $arrow, $body),
+            DataType::Timestamp(TimeUnit::Millisecond, _) => with_integer_type!(@with TimestampMillisecondType, $arrow, $body),
+            DataType::Timestamp(TimeUnit::Microsecond, _) => with_integer_type!(@with TimestampMicrosecondType, $arrow, $body),
+            DataType::Timestamp(TimeUnit::Nanosecond, _) => with_integer_type!(@with TimestampNanosecondType, $arrow, $body),
+            DataType::Duration(TimeUnit::Second) => with_integer_type!(@with DurationSecondType, $arrow, $body),
+            DataType::Duration(TimeUnit::Millisecond) => with_integer_type!(@with DurationMillisecondType, $arrow, $body),
+            DataType::Duration(TimeUnit::Microsecond) => with_integer_type!(@with DurationMicrosecondType, $arrow, $body),
+            DataType::Duration(TimeUnit::Nanosecond) => with_integer_type!(@with DurationNanosecondType, $arrow, $body),
+            DataType::Decimal32(..) => with_integer_type!(@with Decimal32Type, $arrow, $body),
+            DataType::Decimal64(..) => with_integer_type!(@with Decimal64Type, $arrow, $body),
+            _ => $other,
+        }
+    };
+}
+pub(crate) use with_integer_type;
 
 /// An array of the one value that `json` says.
 pub(crate) fn from_json(field: &Field, arrow: &FieldRef, json: &Value) -> Result<ArrayRef, String> {
@@ -43,36 +78,13 @@ pub(crate) fn from_json(field: &Field, arrow: &FieldRef, json: &Value) -> Result
             Ok(one::<$arrow>(value, data_type))
         }};
     }
+    if !matches!(field.kind, Type::Decimal { .. }) {
+        with_integer_type!(data_type, Arrow => return integer_of!(Arrow), _ => {});
+    }
     match (&field.kind, data_type) {
         (_, DataType::Boolean) => {
             Ok(Arc::new(BooleanArray::from(vec![json.as_bool().ok_or_else(wrong)?])))
         }
-        (_, DataType::Int8) => integer_of!(Int8Type),
-        (_, DataType::Int16) => integer_of!(Int16Type),
-        (_, DataType::Int32) => integer_of!(Int32Type),
-        (_, DataType::Int64) => integer_of!(Int64Type),
-        (_, DataType::UInt8) => integer_of!(UInt8Type),
-        (_, DataType::UInt16) => integer_of!(UInt16Type),
-        (_, DataType::UInt32) => integer_of!(UInt32Type),
-        (_, DataType::UInt64) => integer_of!(UInt64Type),
-        (_, DataType::Date32) => integer_of!(Date32Type),
-        (_, DataType::Date64) => integer_of!(Date64Type),
-        (_, DataType::Time32(TimeUnit::Second)) => integer_of!(Time32SecondType),
-        (_, DataType::Time32(_)) => integer_of!(Time32MillisecondType),
-        (_, DataType::Time64(TimeUnit::Microsecond)) => integer_of!(Time64MicrosecondType),
-        (_, DataType::Time64(_)) => integer_of!(Time64NanosecondType),
-        (_, DataType::Timestamp(unit, _)) => match unit {
-            TimeUnit::Second => integer_of!(TimestampSecondType),
-            TimeUnit::Millisecond => integer_of!(TimestampMillisecondType),
-            TimeUnit::Microsecond => integer_of!(TimestampMicrosecondType),
-            TimeUnit::Nanosecond => integer_of!(TimestampNanosecondType),
-        },
-        (_, DataType::Duration(unit)) => match unit {
-            TimeUnit::Second => integer_of!(DurationSecondType),
-            TimeUnit::Millisecond => integer_of!(DurationMillisecondType),
-            TimeUnit::Microsecond => integer_of!(DurationMicrosecondType),
-            TimeUnit::Nanosecond => integer_of!(DurationNanosecondType),
-        },
         (_, DataType::Float16) => {
             type Half = <Float16Type as ArrowPrimitiveType>::Native;
             Ok(one::<Float16Type>(Half::from_f64(float(json).ok_or_else(wrong)?), data_type))
@@ -294,37 +306,17 @@ pub(crate) fn from_bounds<'a>(
             })
         };
     }
+    if data_type == DataType::UInt64 {
+        return Some(primitive!(UInt64Type, |bound: &[u8]| {
+            Some(u64::from_le_bytes(*bound.first_chunk()?))
+        }));
+    }
+    with_integer_type!(&data_type, Arrow => return Some(integer!(Arrow)), _ => {});
     Some(match &data_type {
         DataType::Boolean => {
             let values = bounds.map(|bound| bound.and_then(|bound| Some(*bound.first()? != 0)));
             Arc::new(values.collect::<BooleanArray>())
         }
-        DataType::Int8 => integer!(Int8Type),
-        DataType::Int16 => integer!(Int16Type),
-        DataType::Int32 => integer!(Int32Type),
-        DataType::Int64 => integer!(Int64Type),
-        DataType::UInt8 => integer!(UInt8Type),
-        DataType::UInt16 => integer!(UInt16Type),
-        DataType::UInt32 => integer!(UInt32Type),
-        DataType::UInt64 => {
-            primitive!(UInt64Type, |bound: &[u8]| Some(u64::from_le_bytes(*bound.first_chunk()?)))
-        }
-        DataType::Date32 => integer!(Date32Type),
-        DataType::Date64 => integer!(Date64Type),
-        DataType::Time32(TimeUnit::Second) => integer!(Time32SecondType),
-        DataType::Time32(_) => integer!(Time32MillisecondType),
-        DataType::Time64(TimeUnit::Microsecond) => integer!(Time64MicrosecondType),
-        DataType::Time64(_) => integer!(Time64NanosecondType),
-        DataType::Timestamp(TimeUnit::Second, _) => integer!(TimestampSecondType),
-        DataType::Timestamp(TimeUnit::Millisecond, _) => integer!(TimestampMillisecondType),
-        DataType::Timestamp(TimeUnit::Microsecond, _) => integer!(TimestampMicrosecondType),
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => integer!(TimestampNanosecondType),
-        DataType::Duration(TimeUnit::Second) => integer!(DurationSecondType),
-        DataType::Duration(TimeUnit::Millisecond) => integer!(DurationMillisecondType),
-        DataType::Duration(TimeUnit::Microsecond) => integer!(DurationMicrosecondType),
-        DataType::Duration(TimeUnit::Nanosecond) => integer!(DurationNanosecondType),
-        DataType::Decimal32(..) => integer!(Decimal32Type),
-        DataType::Decimal64(..) => integer!(Decimal64Type),
         DataType::Decimal128(..) => primitive!(Decimal128Type, |bound: &[u8]| {
             i256::from_le_bytes(*bound.first_chunk()?).to_i128()
         }),

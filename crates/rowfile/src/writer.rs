@@ -92,7 +92,7 @@ pub struct Writer<W: Write> {
     typed: RowBuilder,
     /// The schema of the last batch, if it has been looked at.
     checked: Option<SchemaRef>,
-    /// A block before compression, and as it is written.
+    /// Memory for a section before compression, and as it is written.
     raw: Vec<u8>,
     stored: Vec<u8>,
     is_poisoned: bool,
@@ -219,21 +219,26 @@ impl<W: Write> Writer<W> {
         let sizes = encode::sizes_max(&self.record, &columns)?;
         let columns = Arc::new(columns);
         let mut first = 0;
+        let mut full = self.pending_bytes_max();
         for (row, size) in sizes.iter().enumerate() {
-            // What it can take at most, by what that turned out to be in earlier blocks.
             let size = u64::from(*size);
-            let (taken, estimate) = self.taken;
-            let full = u128::from(self.pending_bytes + size) * u128::from(taken)
-                > u128::from(self.block_bytes) * u128::from(estimate);
-            if (full || self.pending_bytes + size > BLOCK_BYTES_MAX) && self.pending_bytes > 0 {
+            if self.pending_bytes + size > full && self.pending_bytes > 0 {
                 self.pend(&columns, first..row);
                 first = row;
                 self.flush_pending()?;
+                full = self.pending_bytes_max();
             }
             self.pending_bytes += size;
         }
         self.pend(&columns, first..sizes.len());
         Ok(())
+    }
+
+    /// What pending rows may take at most, going by what that turned out to be in earlier blocks.
+    fn pending_bytes_max(&self) -> u64 {
+        let (taken, estimate) = self.taken;
+        let full = u128::from(self.block_bytes) * u128::from(estimate) / u128::from(taken.max(1));
+        u64::try_from(full).unwrap_or(u64::MAX).min(BLOCK_BYTES_MAX)
     }
 
     fn pend(&mut self, columns: &Arc<Columns>, rows: Range<usize>) {
@@ -278,9 +283,8 @@ impl<W: Write> Writer<W> {
         }
         let parts: Vec<(&Columns, Range<usize>)> =
             pending.iter().map(|part| (&*part.columns, part.rows.clone())).collect();
-        self.begin();
-        let ranges = encode::block(&self.record, &parts, &mut self.raw)?;
-        self.taken = (self.taken.0 + self.raw.len() as u64, self.taken.1 + estimate);
+        let (ranges, end) = encode::block(&self.record, &parts, &mut self.raw, SECTION_BYTES)?;
+        self.taken = (self.taken.0 + end as u64, self.taken.1 + estimate);
         let rows: usize = parts.iter().map(|(_, rows)| rows.len()).sum();
         let rows = u32::try_from(rows).map_err(|_| Error::TooLarge {
             what: "a block's rows",
@@ -294,15 +298,16 @@ impl<W: Write> Writer<W> {
             statistics::BlockStatistics::default()
         };
         let offset = self.offset;
-        self.section(Kind::Block, rows)?;
+        self.section(Kind::Block, rows, end)?;
         let bytes = u32::try_from(self.offset - offset).unwrap_or(u32::MAX);
         self.footer.entries.push(Entry { offset, bytes, rows, statistics });
         self.rows += u64::from(rows);
         Ok(())
     }
 
-    /// Writes what is in `raw`, and behind a footer the trailer, in one go.
-    fn section(&mut self, kind: Kind, count: u32) -> Result<()> {
+    /// Writes what is in `raw` up to `end`, the place of a section's head first, and behind a
+    /// footer the trailer, in one go.
+    fn section(&mut self, kind: Kind, count: u32, end: usize) -> Result<()> {
         let narrow = |length: usize| {
             u32::try_from(length).ok().filter(|it| u64::from(*it) <= BLOCK_BYTES_MAX).ok_or(
                 Error::TooLarge { what: "a block", found: length as u64, limit: BLOCK_BYTES_MAX },
@@ -310,17 +315,21 @@ impl<W: Write> Writer<W> {
         };
         self.stored.clear();
         self.stored.resize(SECTION_BYTES, 0);
-        let raw = self.raw.get(SECTION_BYTES..).unwrap_or_default();
+        let raw = self.raw.get(SECTION_BYTES..end).unwrap_or_default();
         let raw_bytes = narrow(raw.len())?;
         let codec = self
             .compressor
             .compress(raw, &mut self.stored)
             .map_err(|error| Error::Io { file: self.name.clone(), error })?;
-        let mut section = match codec {
-            Some(_) => std::mem::take(&mut self.stored),
-            None => std::mem::take(&mut self.raw),
+        let (mut section, mut end) = match codec {
+            Some(_) => {
+                let stored = std::mem::take(&mut self.stored);
+                let end = stored.len();
+                (stored, end)
+            }
+            None => (std::mem::take(&mut self.raw), end),
         };
-        let content = section.get(SECTION_BYTES..).unwrap_or_default();
+        let content = section.get(SECTION_BYTES..end).unwrap_or_default();
         let head = Section {
             kind,
             offset: self.offset,
@@ -335,23 +344,18 @@ impl<W: Write> Writer<W> {
             *to = head.to_bytes(self.file);
         }
         if kind == Kind::Footer {
-            let end = head.end() + TRAILER_BYTES as u64;
-            let trailer = Trailer { footer: head.offset, end };
+            let trailer = Trailer { footer: head.offset, end: head.end() + TRAILER_BYTES as u64 };
+            section.truncate(end);
             section.extend_from_slice(&trailer.to_bytes(self.file));
+            end = section.len();
         }
-        let result = self.put(&section);
+        let result = self.put(section.get(..end).unwrap_or_default());
         // The memory is used again.
         match codec {
             Some(_) => self.stored = section,
             None => self.raw = section,
         }
         result
-    }
-
-    /// Empties `raw` but for the place of a section's head.
-    fn begin(&mut self) {
-        self.raw.clear();
-        self.raw.resize(SECTION_BYTES, 0);
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
@@ -374,10 +378,11 @@ impl<W: Write> Writer<W> {
 
     fn end(&mut self) -> Result<()> {
         self.flush()?;
-        self.begin();
+        self.raw.clear();
+        self.raw.resize(SECTION_BYTES, 0);
         self.footer.write(&mut self.raw);
         let count = u32::try_from(self.footer.entries.len()).unwrap_or(u32::MAX);
-        self.section(Kind::Footer, count)?;
+        self.section(Kind::Footer, count, self.raw.len())?;
         self.sink.flush().map_err(|error| Error::Io { file: self.name.clone(), error })
     }
 }

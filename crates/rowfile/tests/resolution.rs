@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use arrow_array::{Array, RecordBatch};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tidemill_rowfile::{Error, Plan, ReadOptions, Reader, Schema, Strings, WriteOptions, Writer};
 
@@ -48,6 +49,7 @@ fn check(writer: Value, value: Value, reader: Value, expected: Result<Value, &st
 
 #[test]
 fn types_widen_and_do_not_narrow() {
+    check(json!("date"), json!(19_000), json!("date64"), Ok(json!(1_641_600_000_000_i64)));
     let no = |reason| Err(reason);
     for (from, to) in [
         ("int8", "int16"),
@@ -291,4 +293,118 @@ fn a_plan_serves_files_of_one_schema() {
 
 fn file_of_other() -> Reader<Vec<u8>> {
     file(&json!([{"name": "m", "type": "int32"}]), &[json!({"m": 1})])
+}
+
+/// Any value, as JSON has it; bytes as a list of numbers.
+struct Shown(Value);
+
+impl<'de> Deserialize<'de> for Shown {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Show;
+        macro_rules! plain {
+            ($($visit:ident: $kind:ty),*) => {
+                $(fn $visit<E>(self, value: $kind) -> Result<Value, E> {
+                    Ok(json!(value))
+                })*
+            };
+        }
+        impl<'de> serde::de::Visitor<'de> for Show {
+            type Value = Value;
+
+            plain!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64);
+            plain!(visit_str: &str, visit_bytes: &[u8]);
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a value")
+            }
+
+            fn visit_unit<E>(self) -> Result<Value, E> {
+                Ok(Value::Null)
+            }
+
+            fn visit_none<E>(self) -> Result<Value, E> {
+                Ok(Value::Null)
+            }
+
+            fn visit_some<D: serde::Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
+                Shown::deserialize(from).map(|shown| shown.0)
+            }
+
+            fn visit_seq<A: serde::de::SeqAccess<'de>>(
+                self,
+                mut from: A,
+            ) -> Result<Value, A::Error> {
+                let mut items = Vec::new();
+                while let Some(Shown(item)) = from.next_element()? {
+                    items.push(item);
+                }
+                Ok(items.into())
+            }
+
+            fn visit_map<A: serde::de::MapAccess<'de>>(
+                self,
+                mut from: A,
+            ) -> Result<Value, A::Error> {
+                let mut members = serde_json::Map::new();
+                while let Some((name, Shown(value))) = from.next_entry()? {
+                    members.insert(name, value);
+                }
+                Ok(members.into())
+            }
+        }
+        from.deserialize_any(Show).map(Shown)
+    }
+}
+
+/// What comes of a documented case: the row as it is read, or why it is not.
+fn outcome(fields: &Value, row: &Value, reader: &Value) -> String {
+    let file = file(fields, std::slice::from_ref(row));
+    let schema = Arc::new(schema(reader).to_arrow(Strings::View));
+    let options = ReadOptions { schema: Some(schema), ..ReadOptions::default() };
+    let said = |error: Error| {
+        let text = error.to_string();
+        let reason = match &error {
+            Error::Incompatible(conflicts) => conflicts.0[0].reason.clone(),
+            Error::Value { reason, .. } => reason.clone(),
+            _ => text,
+        };
+        reason.replace('|', "\\|")
+    };
+    let rows = match file.rows_as::<Shown>(&options) {
+        Ok(rows) => rows,
+        Err(error) => return format!("refused: {}", said(error)),
+    };
+    match rows.collect::<Result<Vec<Shown>, Error>>() {
+        Ok(rows) => format!("`{}`", rows[0].0),
+        Err(error) => format!("the row is refused: {}", said(error)),
+    }
+}
+
+#[test]
+fn every_documented_case_comes_out_as_documented() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema-change.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let (mut now, mut cases) = (String::new(), 0);
+    for line in page.lines() {
+        let cells: Vec<&str> = line.split(" | ").collect();
+        let json = |cell: &str| serde_json::from_str(cell.trim_matches('`')).ok();
+        let parsed = match cells.as_slice() {
+            [_, fields, row, reader, _, _] => (json(fields), json(row), json(reader)),
+            _ => (None, None, None),
+        };
+        match parsed {
+            (Some(fields), Some(row), Some(reader)) => {
+                let found = outcome(&fields, &row, &reader);
+                now.push_str(&format!("{} | {found} |\n", cells[..5].join(" | ")));
+                cases += 1;
+            }
+            _ => now.push_str(&format!("{line}\n")),
+        }
+    }
+    assert!(cases >= 45, "{cases} cases");
+    if std::env::var_os("TIDEMILL_GOLDEN").is_some() {
+        std::fs::write(&path, &now).unwrap();
+    } else {
+        assert!(page == now, "TIDEMILL_GOLDEN=write rewrites {}:\n{now}", path.display());
+    }
 }

@@ -2,87 +2,16 @@
 
 mod common;
 
-use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, RecordBatch, StructArray};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Field};
-use common::Random;
-use serde_json::{Map, Value, json};
+use common::{Random, value};
+use serde_json::Value;
 use tidemill_rowfile::{Codec, Schema, WriteOptions, Writer};
-
-fn hex(bytes: &[u8]) -> Value {
-    let mut text = String::new();
-    bytes.iter().for_each(|byte| write!(text, "{byte:02x}").unwrap());
-    text.into()
-}
-
-/// A value as the second reader prints it: what it is kept as, nothing interpreted.
-fn value(array: &dyn Array, row: usize) -> Value {
-    if array.is_null(row) || array.data_type() == &DataType::Null {
-        return Value::Null;
-    }
-    let items = |array: ArrayRef| (0..array.len()).map(|row| value(&array, row)).collect::<Value>();
-    match array.data_type() {
-        DataType::Boolean => array.as_boolean().value(row).into(),
-        DataType::UInt8 => array.as_primitive::<UInt8Type>().value(row).into(),
-        DataType::UInt16 => array.as_primitive::<UInt16Type>().value(row).into(),
-        DataType::UInt32 => array.as_primitive::<UInt32Type>().value(row).into(),
-        DataType::UInt64 => array.as_primitive::<UInt64Type>().value(row).into(),
-        DataType::Float16 => hex(&array.as_primitive::<Float16Type>().value(row).to_le_bytes()),
-        DataType::Float32 => hex(&array.as_primitive::<Float32Type>().value(row).to_le_bytes()),
-        DataType::Float64 => hex(&array.as_primitive::<Float64Type>().value(row).to_le_bytes()),
-        DataType::Decimal128(..) => {
-            let text = array.as_primitive::<Decimal128Type>().value(row).to_string();
-            serde_json::from_str(&format!("[{text}]")).map(|it: Value| it[0].clone()).unwrap()
-        }
-        DataType::Decimal256(..) => {
-            let text = array.as_primitive::<Decimal256Type>().value(row).to_string();
-            serde_json::from_str(&format!("[{text}]")).map(|it: Value| it[0].clone()).unwrap()
-        }
-        DataType::Utf8 => array.as_string::<i32>().value(row).into(),
-        DataType::LargeUtf8 => array.as_string::<i64>().value(row).into(),
-        DataType::Utf8View => array.as_string_view().value(row).into(),
-        DataType::Binary => hex(array.as_binary::<i32>().value(row)),
-        DataType::LargeBinary => hex(array.as_binary::<i64>().value(row)),
-        DataType::BinaryView => hex(array.as_binary_view().value(row)),
-        DataType::FixedSizeBinary(_) => hex(array.as_fixed_size_binary().value(row)),
-        DataType::Dictionary(..) => {
-            let array = array.as_dictionary::<Int32Type>();
-            value(array.values(), array.keys().value(row) as usize)
-        }
-        DataType::List(_) => items(array.as_list::<i32>().value(row)),
-        DataType::LargeList(_) => items(array.as_list::<i64>().value(row)),
-        DataType::Map(..) => {
-            let pairs = array.as_map().value(row);
-            (0..pairs.len())
-                .map(|row| json!([value(pairs.column(0), row), value(pairs.column(1), row)]))
-                .collect()
-        }
-        DataType::Struct(fields) => {
-            let columns = array.as_struct().columns().iter();
-            let pairs = fields
-                .iter()
-                .zip(columns)
-                .map(|(field, column)| (field.name().clone(), value(column, row)));
-            Value::Object(pairs.collect::<Map<_, _>>())
-        }
-        other => {
-            let data = array.to_data();
-            match other.primitive_width() {
-                Some(1) => data.buffer::<i8>(0)[row].into(),
-                Some(2) => data.buffer::<i16>(0)[row].into(),
-                Some(4) => data.buffer::<i32>(0)[row].into(),
-                _ => data.buffer::<i64>(0)[row].into(),
-            }
-        }
-    }
-}
 
 /// Numbers past 64 bits are floats to `serde_json`: such fields are compared in other tests.
 fn is_comparable(field: &Field) -> bool {

@@ -5,7 +5,6 @@
 //! json-CODEC.parquet       JSON in a string
 //! nested-CODEC.rowfile     a struct
 //! promoted-CODEC.rowfile   columns of the event
-//! promoted-CODEC.parquet   the same
 //! expected.csv             the answer
 //! ```
 
@@ -37,11 +36,10 @@ pub fn write(rows: usize, folder: &Path) -> Result<()> {
     let json = with_input(&plain, DataType::Utf8)?;
     let nested = tidemill_rowfile::Schema::from_arrow(&plain)?;
     let promoted = nested.promote(INPUT)?;
-    let promoted_arrow = Arc::new(promoted.to_arrow(Strings::Small));
 
     let file = File::create(folder.join("plain.arrow"))?;
     let mut plain_file = arrow_ipc::writer::FileWriter::try_new(file, &plain)?;
-    let mut json_files = parquet_writers(folder, "json", &json)?;
+    let mut json_files = json_writers(folder, &json)?;
     let mut nested_files = rowfile_writers(folder, "nested", &nested)?;
     let mut groups = BTreeMap::new();
     for batch in generate::batches(rows, GENERATED_ROWS) {
@@ -63,19 +61,15 @@ pub fn write(rows: usize, folder: &Path) -> Result<()> {
     nested_files.into_iter().try_for_each(Writer::close)?;
 
     let mut promoted_files = rowfile_writers(folder, "promoted", &promoted)?;
-    let mut promoted_parquet = parquet_writers(folder, "promoted", &promoted_arrow)?;
-    let options = ReadOptions { schema: Some(promoted_arrow), ..ReadOptions::default() };
+    let schema = Some(Arc::new(promoted.to_arrow(Strings::Small)));
+    let options = ReadOptions { schema, ..ReadOptions::default() };
     for batch in Reader::open(&folder.join("nested-none.rowfile"))?.read(&options)? {
         let batch = batch?;
         for writer in &mut promoted_files {
             writer.write(&batch)?;
         }
-        for writer in &mut promoted_parquet {
-            writer.write(&batch)?;
-        }
     }
     promoted_files.into_iter().try_for_each(Writer::close)?;
-    promoted_parquet.into_iter().try_for_each(|writer| writer.close().map(drop))?;
 
     let mut expected = File::create(folder.join("expected.csv"))?;
     writeln!(expected, "country,page,events,queries,members")?;
@@ -105,13 +99,9 @@ fn rowfile_writers(
     ROWFILE_CODECS.into_iter().map(create).collect()
 }
 
-fn parquet_writers(
-    folder: &Path,
-    shape: &str,
-    schema: &SchemaRef,
-) -> Result<Vec<ArrowWriter<File>>> {
+fn json_writers(folder: &Path, schema: &SchemaRef) -> Result<Vec<ArrowWriter<File>>> {
     let create = |(name, codec)| {
-        let file = File::create(folder.join(format!("{shape}-{name}.parquet")))?;
+        let file = File::create(folder.join(format!("json-{name}.parquet")))?;
         let properties = WriterProperties::builder()
             .set_compression(codec)
             .set_max_row_group_row_count(Some(100_000))

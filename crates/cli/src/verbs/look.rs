@@ -149,6 +149,7 @@ pub fn head(args: &HeadArgs) -> anyhow::Result<Outcome> {
     terminal::watch_signals(&preparation.settings.cancel)?;
     // Rows are wanted from the start of the input; more threads would only read ahead.
     preparation.settings.threads = 1;
+    let mut outcome = Outcome::Complete;
     for (position, url) in args.files.iter().enumerate() {
         if args.files.len() > 1 && format == OutputFormat::Text {
             let gap = if position > 0 { "\n" } else { "" };
@@ -163,9 +164,12 @@ pub fn head(args: &HeadArgs) -> anyhow::Result<Outcome> {
         let mut sink = SinkSpec::new("-");
         sink.format = Some(format);
         let running = Running::query(query, preparation.settings.clone())?;
-        finish(running, &preparation, &sink, &CoverageSink::new(None, None)?, Say::Faults)?;
+        let coverage = CoverageSink::new(None, None)?;
+        if let Outcome::Incomplete = finish(running, &preparation, &sink, &coverage, Say::Faults)? {
+            outcome = Outcome::Incomplete;
+        }
     }
-    Ok(Outcome::Complete)
+    Ok(outcome)
 }
 
 fn check_format(format: OutputFormat, files: usize) -> Result<()> {

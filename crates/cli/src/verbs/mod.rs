@@ -108,6 +108,7 @@ impl SourceArgs {
             exec: program(&self.source_exec)?,
             layouts: self.layouts.as_deref().map(str::parse).transpose()?,
             storage_options: self.storage.options()?,
+            recover: self.salvage,
             given: None,
         })
     }

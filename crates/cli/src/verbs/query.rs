@@ -43,6 +43,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
     let storage = args.storage.options()?;
     for source in &mut job.sources {
         source.spec.storage_options = source.spec.storage_options.with(&storage);
+        source.spec.recover |= args.salvage;
     }
     let query = job.query();
     if let Some(out) = &args.partial {

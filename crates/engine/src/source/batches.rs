@@ -23,6 +23,7 @@ use super::parquet::{WantedColumn, misfit};
 use super::read::ReadOptions;
 use super::unify::adapted;
 use super::{Format, Piece, Place, SourceFile};
+use crate::coverage::{Salvaged, grouped};
 use crate::error::{Error, Result};
 use crate::formats::{Batches, Registered};
 
@@ -94,7 +95,21 @@ pub(super) enum Inside {
     Unknown,
     Arrow(ipc::Layout),
     Avro(tidemill_avro::Header),
+    /// A rowfile, whose footers need not be read again.
+    Rowfile(rowfile::Reader<Stored>),
 }
+
+impl Chunked {
+    fn rowfile(&self) -> Option<&rowfile::Reader<Stored>> {
+        match &self.inside {
+            Inside::Rowfile(reader) => Some(reader),
+            _ => None,
+        }
+    }
+}
+
+/// Of so many rowfiles footers are kept between planning and reading.
+const KEPT_MAX: usize = 1024;
 
 /// What is known of a file of such a format.
 ///
@@ -137,7 +152,7 @@ pub(super) fn look(
             let schema = Arc::new(reader.schema().to_arrow(rowfile::Strings::default()));
             let chunks = reader.blocks().iter();
             let chunks = chunks.map(|block| (u64::from(block.rows), u64::from(block.bytes)));
-            Ok(Chunked { schema, chunks: chunks.collect(), inside: Inside::Unknown })
+            Ok(Chunked { schema, chunks: chunks.collect(), inside: Inside::Rowfile(reader) })
         }
     }
 }
@@ -154,7 +169,10 @@ pub(super) fn columns(
 ) -> Result<Columns> {
     let mut gathered = Gathered::default();
     for file in files {
-        let chunked = look(file, format, stdin.take())?;
+        let mut chunked = look(file, format, stdin.take())?;
+        if files.len() > KEPT_MAX && !file.recover && format == Format::Rowfile {
+            chunked.inside = Inside::Unknown;
+        }
         let own: Vec<FieldRef> = chunked.schema.fields().iter().map(plain).collect();
         let _ = file.chunked.set(chunked);
         // Columns are found by name.
@@ -426,8 +444,11 @@ fn rowfile_batches(
     options: &ReadOptions,
     watch: &Watch,
 ) -> Result<Sized> {
-    let open = OpenFile::open(file, Access::Random, watch)?;
-    let reader = open_rowfile(Stored::Open(open), file)?;
+    let reader = match chunked.rowfile() {
+        // To find its blocks again would be to read all of it again.
+        Some(reader) if file.recover => reader.clone(),
+        _ => open_rowfile(Stored::Open(OpenFile::open(file, Access::Random, watch)?), file)?,
+    };
     let bytes: u64 = chunks.iter().map(|index| chunked.chunks[*index].1).sum();
     let rows: u64 = chunks.iter().map(|index| chunked.chunks[*index].0).sum();
     let own = |column: &WantedColumn| {
@@ -504,13 +525,85 @@ pub(super) fn open_rowfile_of(file: &SourceFile) -> Result<rowfile::Reader<Store
 }
 
 fn open_rowfile(stored: Stored, file: &SourceFile) -> Result<rowfile::Reader<Stored>> {
-    rowfile::Reader::new(stored, file.shown()).map_err(|error| from_rowfile(error, file.shown()))
+    let reader = match file.recover {
+        true => rowfile::Reader::salvaging(stored, file.shown()),
+        false => rowfile::Reader::new(stored, file.shown()),
+    };
+    reader.map_err(|error| from_rowfile(error, file.shown()))
+}
+
+/// What was left out of a file, if it is not whole.
+pub(super) fn salvaged(file: &SourceFile) -> Option<Salvaged> {
+    let reader = file.chunked.get()?.rowfile()?;
+    super::stored::salvaged(file.shown(), reader, std::iter::empty())
+}
+
+/// What the footers of a rowfile know of its blocks.
+pub(crate) struct BlockStatistics(rowfile::Reader<Stored>);
+
+impl BlockStatistics {
+    /// None for what is no rowfile, or was not looked at.
+    pub(super) fn of(file: &SourceFile) -> Option<Self> {
+        let chunked = file.chunked.get()?;
+        if chunked.chunks.is_empty() {
+            return None;
+        }
+        match (chunked.rowfile(), &file.place) {
+            (Some(reader), _) => Some(Self(reader.clone())),
+            (None, Place::Given(_)) => None,
+            (None, _) => open_rowfile_of(file).ok().map(Self),
+        }
+    }
+
+    /// How many blocks there are.
+    pub(crate) fn blocks(&self) -> usize {
+        self.0.blocks().len()
+    }
+
+    /// The rows of each block.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = u64> + '_ {
+        self.0.blocks().iter().map(|block| block.rows.into())
+    }
+
+    /// What is known of a column, or of a field of a struct; none where its name might be another's.
+    pub(crate) fn column(&self, path: &[&str]) -> Option<rowfile::ColumnStatistics> {
+        fn is_plain(fields: &[rowfile::Field]) -> bool {
+            fields.iter().all(|field| {
+                !field.name.contains('.')
+                    && match &field.kind {
+                        rowfile::Type::Struct(inner) => is_plain(inner),
+                        _ => true,
+                    }
+            })
+        }
+        // A path is written with dots.
+        is_plain(&self.0.schema().fields).then(|| self.0.statistics(&path.join(".")))?
+    }
 }
 
 /// A rowfile's fault as ours.
 pub(crate) fn from_rowfile(error: rowfile::Error, path: &str) -> Error {
     match error {
         rowfile::Error::Io { error, .. } => Error::io("read", path, error),
+        rowfile::Error::CutOff { blocks, rows, .. } => {
+            let text = error.to_string();
+            let reason = text.split("\nhint: ").next().unwrap_or_default().to_owned();
+            let count = |count: u64, what: &str| match count {
+                1 => format!("1 {what}"),
+                count => format!("{} {what}s", grouped(count)),
+            };
+            let (blocks, rows) = (count(blocks as u64, "whole block"), count(rows, "row"));
+            let hint = format!("--salvage reads the {blocks} before that, with {rows}");
+            Error::Rowfile { path: path.to_owned(), reason, hint: Some(hint) }
+        }
+        // It is not the file that is at fault, but what is wanted of it.
+        rowfile::Error::Incompatible(conflicts) => Error::usage(format!("`{path}`: {conflicts}")),
+        rowfile::Error::Value { .. } | rowfile::Error::Schema { .. } => {
+            Error::usage(error.to_string())
+        }
+        rowfile::Error::Unsupported { .. } | rowfile::Error::Mismatch { .. } => {
+            Error::usage(error.to_string())
+        }
         other => {
             let text = other.to_string();
             let (reason, hint) = match text.split_once("\nhint: ") {

@@ -43,12 +43,15 @@ use parking_lot::Mutex;
 use tidemill_text::syslog::Framing;
 use tidemill_text::{cut, values};
 
+pub(crate) use batches::BlockStatistics;
 use batches::Chunked;
+pub(crate) use batches::from_rowfile;
 use blocks::Ends;
 use columns::Columns;
 use promote::{Promoted, Promotion};
 
 use crate::cancel::Cancel;
+use crate::coverage::Salvaged;
 use crate::error::{Error, Result};
 use crate::program::Program;
 use crate::remote::StorageOptions;
@@ -74,6 +77,7 @@ mod read;
 pub mod reject;
 mod sample;
 pub mod split;
+pub mod stored;
 #[cfg(test)]
 mod tests;
 mod unify;
@@ -113,6 +117,9 @@ pub struct SourceSpec {
     pub exec: Option<Program>,
     /// How stores are reached, beyond what the environment says. Default: nothing.
     pub storage_options: StorageOptions,
+    /// Whether every whole block of a rowfile that is damaged or was cut off is read, and the rest
+    /// left out, instead of an error. Default: an error.
+    pub recover: bool,
     /// Rows in memory, instead of any file; the URL is what messages call them. Default: none.
     pub given: Option<Arc<Given>>,
 }
@@ -152,6 +159,8 @@ pub struct SourceFile {
     metadata: OnceLock<::parquet::arrow::arrow_reader::ArrowReaderMetadata>,
     /// What is known of a file whose rows come as batches.
     chunked: OnceLock<Chunked>,
+    /// Whether its whole blocks are read if it is damaged.
+    recover: bool,
     /// The run's.
     cancel: Cancel,
 }
@@ -206,6 +215,7 @@ impl SourceFile {
             lines: Mutex::default(),
             metadata: OnceLock::new(),
             chunked: OnceLock::new(),
+            recover: self.recover,
             cancel: self.cancel.clone(),
         }
     }
@@ -479,7 +489,18 @@ impl Source {
         }
     }
 
-    /// What a Parquet file has for a column of the schema, for judging its statistics.
+    /// What the footers of a rowfile know of its blocks, for leaving out those that a filter rules
+    /// out; none for other formats.
+    pub(crate) fn block_statistics(&self, file: usize) -> Option<BlockStatistics> {
+        BlockStatistics::of(self.files.get(file)?)
+    }
+
+    /// What was left out of the files that are not whole.
+    pub(crate) fn salvaged(&self) -> Vec<Salvaged> {
+        self.files.iter().filter_map(|file| batches::salvaged(file)).collect()
+    }
+
+    /// What a file of typed columns has for a column of the schema, for judging its statistics.
     pub(crate) fn column_of(&self, file: usize, column: usize) -> Option<FileColumn<'_>> {
         let found = self.files.get(file)?;
         let places = &self.columns.layout(file).places;
@@ -500,7 +521,10 @@ impl Source {
         match *places.get(index)? {
             None => Some(FileColumn::Missing),
             Some(place) => {
-                let schema = found.metadata.get()?.schema();
+                let schema = match found.metadata.get() {
+                    Some(metadata) => metadata.schema(),
+                    None => &found.chunked.get()?.schema,
+                };
                 let keeps_order = unify::keeps_order(
                     schema.fields().get(place)?.data_type(),
                     self.schema.fields().get(column)?.data_type(),
@@ -538,6 +562,15 @@ impl Source {
         unify::adapted(values, wanted, false).ok()
     }
 
+    /// Statistics of a part of a file's column as the type that it has in the source; none where the
+    /// order of values is another then.
+    pub(crate) fn part_in_source(values: &ArrayRef, wanted: &DataType) -> Option<ArrayRef> {
+        if !unify::keeps_order(values.data_type(), wanted) {
+            return None;
+        }
+        unify::adapted(values, wanted, false).ok()
+    }
+
     /// Cuts the source into splits.
     ///
     /// # Errors
@@ -546,7 +579,7 @@ impl Source {
         self.splits_where(&mut |_, _| true)
     }
 
-    /// The same, leaving out the Parquet row groups `(file, row group)` that `wanted` refuses.
+    /// The same, leaving out the row groups or blocks `(file, row group)` that `wanted` refuses.
     ///
     /// # Errors
     /// [`Error::Internal`] only.

@@ -27,7 +27,6 @@ use super::{
 };
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
-use crate::program::Program;
 use crate::remote::location::shown;
 
 pub(super) fn open(
@@ -76,6 +75,12 @@ fn open_files(spec: &SourceSpec, stdin: Box<dyn Read + Send>, cancel: &Cancel) -
     }
     let dialect = spec.options.dialect(format)?;
     check_layouts(spec, format)?;
+    if spec.recover && format != Format::Rowfile {
+        return Err(Error::usage_hint(
+            format!("option `recover` has no meaning for format `{format}`"),
+            "it belongs to rowfile; elsewhere --max-bad skips malformed records",
+        ));
+    }
     let mut key_fields = listing::key_fields(&found);
     // What a schema says of the folders' columns is not said of the files'.
     let mut own = spec.clone();
@@ -107,7 +112,7 @@ fn open_files(spec: &SourceSpec, stdin: Box<dyn Read + Send>, cancel: &Cancel) -
                 format if format.is_typed() => Compression::None,
                 _ => Compression::strip_suffix(&found.name).1,
             };
-            source_file(found, index, compression, spec.exec.clone(), cancel)
+            source_file(found, index, compression, spec, cancel)
         })
         .collect();
     let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
@@ -121,7 +126,7 @@ pub(super) fn source_file(
     found: listing::Found,
     index: usize,
     compression: Compression,
-    program: Option<Program>,
+    spec: &SourceSpec,
     cancel: &Cancel,
 ) -> Arc<SourceFile> {
     Arc::new(SourceFile {
@@ -129,12 +134,13 @@ pub(super) fn source_file(
         shown: found.shown,
         identity: found.identity,
         compression,
-        program,
+        program: spec.exec.clone(),
         keys: found.keys,
         index,
         lines: Mutex::default(),
         metadata: std::sync::OnceLock::new(),
         chunked: std::sync::OnceLock::new(),
+        recover: spec.recover,
         cancel: cancel.clone(),
     })
 }
@@ -154,6 +160,7 @@ fn open_given(spec: &SourceSpec, given: &Arc<Given>, cancel: &Cancel) -> Result<
         lines: Mutex::default(),
         metadata: std::sync::OnceLock::new(),
         chunked: std::sync::OnceLock::new(),
+        recover: spec.recover,
         cancel: cancel.clone(),
     });
     let files = vec![file];
@@ -218,6 +225,7 @@ fn open_stdin(
         lines: Mutex::default(),
         metadata: std::sync::OnceLock::new(),
         chunked: std::sync::OnceLock::new(),
+        recover: spec.recover,
         cancel: cancel.clone(),
     });
     let files = vec![file];

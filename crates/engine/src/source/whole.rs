@@ -97,7 +97,7 @@ impl Files {
         let spec = SourceSpec { format: Some(Format::Rowfile), ..spec.clone() };
         let found = listing::list(&spec, cancel)?.into_iter().enumerate();
         let files: Vec<Arc<SourceFile>> = found
-            .map(|(index, found)| source_file(found, index, Compression::None, None, cancel))
+            .map(|(index, found)| source_file(found, index, Compression::None, &spec, cancel))
             .collect();
         progress.set_bytes_total(files.iter().map(|file| file.size()).sum());
         let watch =

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::common::{Folder, settings};
 use tidemill_engine::Settings;
-use tidemill_engine::coverage::{Amount, Coverage, Estimate, RowAmount};
+use tidemill_engine::coverage::{Amount, Coverage, Estimate, RowAmount, Salvaged};
 use tidemill_engine::source::MaxBad;
 
 #[test]
@@ -30,6 +30,7 @@ fn a_whole_result_is_complete_in_one_line_and_in_json() {
             "bytes": {"done": 10, "total": 10, "left_out": 0},
             "rows": {"done": 3, "rejected": 0},
             "stopped": null, "rejected_copy": null, "estimates": [],
+            "salvaged": [],
         });
         assert_eq!(json, expected, "{sql}");
         let back: Coverage = serde_json::from_value(json).unwrap();
@@ -104,10 +105,19 @@ fn what_is_left_out_is_in_the_line() {
             interval: "±1.6 % (95 %)".into(),
             error: 0.008,
         }],
+        salvaged: vec![Salvaged {
+            path: "a.rowfile".into(),
+            blocks: 7,
+            bytes_left_out: 1_200,
+            places: 1,
+            offset: 4_096,
+            reason: "it is cut off".into(),
+        }],
     };
     assert_eq!(
         coverage.one_line(),
         "INCOMPLETE: 10,103,280 rows from 1 file (932 MB), 8/10 splits, 2 splits left out, \
-         12 records rejected (kept in runs/1/rejected), deadline reached, users ±1.6 % (95 %)"
+         12 records rejected (kept in runs/1/rejected), deadline reached, 1.20 kB left out (`a.rowfile` from byte \
+         4096: it is cut off), users ±1.6 % (95 %)"
     );
 }

@@ -16,4 +16,5 @@ mod promotion;
 mod quoted;
 mod routes;
 mod row_order;
+mod rowfiles;
 mod text;

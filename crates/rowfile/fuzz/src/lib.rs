@@ -50,6 +50,48 @@ pub fn file(bytes: &[u8]) {
     }
 }
 
+/// Any bytes as a file whose checksums are put right: what they are of, header, blocks, footers
+/// and trailers, may be anything.
+pub fn mended(bytes: &[u8]) {
+    let mut bytes = bytes.to_vec();
+    mend(&mut bytes);
+    file(&bytes);
+}
+
+/// Puts right what can be, up to where the bytes end.
+fn mend(bytes: &mut [u8]) -> Option<()> {
+    let number = |bytes: &[u8], at: usize| {
+        bytes.get(at..at + 4).map(|it| u32::from_le_bytes(it.try_into().expect("4 bytes")) as usize)
+    };
+    let header = 16 + number(bytes, 12)?;
+    let file = checksum(bytes, header, 0..header)?.to_le_bytes();
+    let mut at = header + 4;
+    while at < bytes.len() {
+        let end = at + 48 + number(bytes, at + 32)?;
+        checksum(bytes, at + 40, at + 48..end)?;
+        bytes[at + 4..at + 8].copy_from_slice(&file);
+        bytes[at + 8..at + 16].copy_from_slice(&(at as u64).to_le_bytes());
+        checksum(bytes, at + 44, at..at + 44)?;
+        let is_footer = bytes[at..].starts_with(b"TEND");
+        at = end;
+        if is_footer {
+            let behind = (at as u64 + 32).to_le_bytes();
+            bytes.get_mut(at + 8..at + 16)?.copy_from_slice(&behind);
+            bytes.get_mut(at + 16..at + 20)?.copy_from_slice(&file);
+            checksum(bytes, at + 20, at..at + 20)?;
+            at += 32;
+        }
+    }
+    Some(())
+}
+
+/// Puts the checksum of some bytes at `at`, if all of that is there.
+fn checksum(bytes: &mut [u8], at: usize, of: std::ops::Range<usize>) -> Option<u32> {
+    let checksum = crc32c::crc32c(bytes.get(of)?);
+    bytes.get_mut(at..at + 4)?.copy_from_slice(&checksum.to_le_bytes());
+    Some(checksum)
+}
+
 /// Schemas that rows are forged for.
 const SCHEMAS: [&str; 4] = [
     r#"{"fields": [{"name": "n", "type": "int64"}, {"name": "s", "type": "string", "nullable": true},
@@ -84,8 +126,7 @@ pub fn forged(bytes: &[u8]) {
         // What could be read can be written; and from then on it stays as it is, byte for byte.
         let write = |batches: &[RecordBatch]| {
             let options = WriteOptions { codec: Codec::None, ..WriteOptions::default() };
-            let mut writer =
-                Writer::new(Vec::new(), reader.schema(), options).expect("a schema");
+            let mut writer = Writer::new(Vec::new(), reader.schema(), options).expect("a schema");
             for batch in batches {
                 writer.write(batch).expect("what was read is of the schema");
             }

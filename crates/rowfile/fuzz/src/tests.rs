@@ -1,8 +1,53 @@
-//! The targets on every seed, and on changed ones: `ROUNDS=500` of each.
+//! The targets on every seed, and on changed ones: `ROUNDS=500` of each, or all of them for
+//! `CPU_SECONDS=3600`.
 
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::fmt::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Mutex;
 
 use tidemill_rowfile::{Codec, Schema, Strings, WriteOptions, Writer};
+
+/// Counts what a thread has allocated.
+struct Counting;
+
+thread_local! {
+    static NOW: Cell<isize> = const { Cell::new(0) };
+    static MOST: Cell<isize> = const { Cell::new(0) };
+}
+
+// SAFETY: all is done by the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let now = NOW.get() + layout.size() as isize;
+        NOW.set(now);
+        MOST.set(MOST.get().max(now));
+        // SAFETY: the caller's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        NOW.set(NOW.get() - layout.size() as isize);
+        // SAFETY: the caller's.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Runs a target, which may allocate what its input justifies: a header and a block that is decompressed
+/// before it is known how large it is, and the columns of fields that share a byte of a row.
+fn bounded(target: fn(&[u8]), bytes: &[u8]) {
+    let before = NOW.get();
+    MOST.set(before);
+    target(bytes);
+    let most = MOST.get() - before;
+    let justified = (32 << 20) + 4096 * bytes.len() as isize;
+    assert!(most <= justified, "{most} bytes allocated for {}", bytes.len());
+}
 
 struct Random(u64);
 
@@ -16,6 +61,7 @@ impl Random {
 }
 
 fn seeds(target: &str) -> Vec<Vec<u8>> {
+    let target = if target == "mended" { "file" } else { target };
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target);
     let mut paths: Vec<_> = std::fs::read_dir(&folder)
         .expect("a folder of seeds")
@@ -45,12 +91,12 @@ fn change(random: &mut Random, bytes: &mut Vec<u8>) {
 fn run(target: &str, body: fn(&[u8])) {
     let rounds = std::env::var("ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(300);
     for seed in seeds(target) {
-        body(&seed);
+        bounded(body, &seed);
         let random = &mut Random(0x1234_5678_9ABC_DEF1);
         for _ in 0..rounds {
             let mut bytes = seed.clone();
             change(random, &mut bytes);
-            body(&bytes);
+            bounded(body, &bytes);
         }
     }
 }
@@ -63,6 +109,11 @@ fn any_file_is_read_or_refused() {
 #[test]
 fn any_content_under_right_checksums_is_read_or_refused() {
     run("forged", crate::forged);
+}
+
+#[test]
+fn any_file_whose_checksums_are_right_is_read_or_refused() {
+    run("mended", crate::mended);
 }
 
 #[test]
@@ -132,8 +183,107 @@ fn write_seeds() {
         for batch in reader.read(&options).expect("a plan") {
             let encoded = schema.encode_rows(&batch.expect("rows")).expect("rows");
             let cut = encoded.value(0).len() as u8;
-            let both = [encoded.value(0), encoded.value(encoded.len() - 1)].concat();
+            let both = [encoded.value(0), encoded.value(rows.len() - 1)].concat();
             write("rows", number.to_string(), &[&[number as u8, cut], &both[..]].concat());
         }
     }
+}
+
+/// What a target has been through.
+#[derive(Default)]
+struct Done {
+    inputs: u64,
+    nanoseconds: u64,
+    findings: u64,
+}
+
+/// The processor time of this thread.
+fn nanoseconds() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
+    text.split(' ').next().and_then(|text| text.parse().ok()).expect("a number")
+}
+
+/// All targets in turn, `THREADS=2` at a time, until they have had `CPU_SECONDS` together. What is found
+/// is kept in `artifacts/`; the table, which is printed every now and then, goes into `LOG.md`.
+#[test]
+fn a_long_run_finds_nothing() {
+    let variable = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let Some(seconds) = variable("CPU_SECONDS") else { return };
+    type Target = Box<dyn Fn(&mut Random) + Sync>;
+    let changed = |name: &'static str, body: fn(&[u8])| -> (&'static str, Target) {
+        let seeds = seeds(name);
+        let artifacts = Path::new(env!("CARGO_MANIFEST_DIR")).join("artifacts").join(name);
+        let run = move |random: &mut Random| {
+            let mut bytes = seeds[random.below(seeds.len())].clone();
+            for _ in 0..1 + random.below(8) {
+                change(random, &mut bytes);
+            }
+            if catch_unwind(|| bounded(body, &bytes)).is_err() {
+                std::fs::create_dir_all(&artifacts).expect("a folder");
+                let name = format!("{:016x}", random.below(usize::MAX));
+                std::fs::write(artifacts.join(name), &bytes).expect("a file");
+                panic!("see `{}`", artifacts.display());
+            }
+        };
+        (name, Box::new(run))
+    };
+    let resolution: Target = Box::new(|random| {
+        crate::avro::compare(random.below(usize::MAX) as u64, &mut Default::default());
+    });
+    let targets = [
+        changed("file", crate::file),
+        changed("mended", crate::mended),
+        changed("forged", crate::forged),
+        changed("schema", crate::schema),
+        changed("rows", crate::rows),
+        ("resolution", resolution),
+    ];
+    let done: [Mutex<Done>; 6] = Default::default();
+    let total = || done.iter().map(|done| done.lock().expect("sound").nanoseconds).sum::<u64>();
+    let print = || {
+        let mut table =
+            String::from("| target | inputs | CPU s | findings |\n| --- | --- | --- | --- |\n");
+        for ((name, _), done) in targets.iter().zip(&done) {
+            let Done { inputs, nanoseconds, findings } = &*done.lock().expect("sound");
+            let seconds = *nanoseconds as f64 / 1e9;
+            let _ = writeln!(table, "| {name} | {inputs} | {seconds:.0} | {findings} |");
+        }
+        println!("{table}");
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..variable("THREADS").unwrap_or(1) {
+            let (targets, done, total, print) = (&targets, &done, &total, &print);
+            scope.spawn(move || {
+                let seed = variable("SEED").unwrap_or(1).wrapping_add(thread << 32);
+                let random = &mut Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+                for round in 0.. {
+                    if total() >= seconds * 1_000_000_000 {
+                        break;
+                    }
+                    // The one that has had the least so far.
+                    let had = |at: &usize| done[*at].lock().expect("sound").nanoseconds;
+                    let at = (0..targets.len()).min_by_key(had).expect("six");
+                    let before = nanoseconds();
+                    let (mut inputs, mut findings) = (0, 0);
+                    while nanoseconds() < before + 1_000_000_000 {
+                        for _ in 0..20 {
+                            inputs += 1;
+                            let run = AssertUnwindSafe(|| (targets[at].1)(random));
+                            findings += u64::from(catch_unwind(run).is_err());
+                        }
+                    }
+                    let mut done = done[at].lock().expect("sound");
+                    done.inputs += inputs;
+                    done.findings += findings;
+                    done.nanoseconds += nanoseconds() - before;
+                    drop(done);
+                    if round % 120 == 119 {
+                        print();
+                    }
+                }
+            });
+        }
+    });
+    print();
+    assert!(done.iter().all(|done| done.lock().expect("sound").findings == 0));
 }

@@ -5,18 +5,24 @@ import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
+import java.util.SplittableRandom;
 import java.util.concurrent.TimeUnit;
 import org.apache.flink.core.memory.DataInputDeserializer;
 import org.apache.flink.core.memory.DataOutputSerializer;
 import org.apache.flink.types.StringValue;
+import org.openjdk.jmh.annotations.AuxCounters;
 import org.openjdk.jmh.annotations.Benchmark;
 import org.openjdk.jmh.annotations.BenchmarkMode;
+import org.openjdk.jmh.annotations.Level;
 import org.openjdk.jmh.annotations.Mode;
 import org.openjdk.jmh.annotations.OutputTimeUnit;
 import org.openjdk.jmh.annotations.Param;
 import org.openjdk.jmh.annotations.Scope;
 import org.openjdk.jmh.annotations.Setup;
 import org.openjdk.jmh.annotations.State;
+import org.openjdk.jmh.annotations.TearDown;
 import org.openjdk.jmh.infra.Blackhole;
 
 /**
@@ -30,6 +36,30 @@ public class Strings {
     private static final int BATCH_BYTES = 256 << 10;
     private static final int STRINGS_MIN = 16;
     private static final int STRINGS_MAX = 4096;
+
+    private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
+
+    /** What an iteration cost: on a busy machine the clock says little. */
+    @State(Scope.Thread)
+    @AuxCounters(AuxCounters.Type.EVENTS)
+    public static class Cost {
+        public long cpuNs;
+        public long operations;
+        private long started;
+        private long done;
+
+        @Setup(Level.Iteration)
+        public void start() {
+            done = 0;
+            started = THREADS.getCurrentThreadCpuTime();
+        }
+
+        @TearDown(Level.Iteration)
+        public void stop() {
+            cpuNs = THREADS.getCurrentThreadCpuTime() - started;
+            operations = done;
+        }
+    }
 
     @Param({"ascii", "cyrillic", "chinese"})
     public String alphabet;
@@ -57,7 +87,7 @@ public class Strings {
         };
         int size = length * (first < 0x80 ? 1 : first < 0x800 ? 2 : 3);
         strings = new String[count(size)];
-        java.util.SplittableRandom random = new java.util.SplittableRandom(1);
+        SplittableRandom random = new SplittableRandom(1);
         for (int at = 0; at < strings.length; at++) {
             StringBuilder string = new StringBuilder();
             for (int character = 0; character < length; character++) {
@@ -84,7 +114,12 @@ public class Strings {
     }
 
     @Benchmark
-    public DataOutputSerializer flinkWrite() throws IOException {
+    public DataOutputSerializer flinkWrite(Cost cost) throws IOException {
+        cost.done++;
+        return flinkWrite();
+    }
+
+    private DataOutputSerializer flinkWrite() throws IOException {
         flinkOut.clear();
         for (String string : strings) {
             StringValue.writeString(string, flinkOut);
@@ -93,7 +128,8 @@ public class Strings {
     }
 
     @Benchmark
-    public void flinkRead(Blackhole sink) throws IOException {
+    public void flinkRead(Blackhole sink, Cost cost) throws IOException {
+        cost.done++;
         DataInputDeserializer in = new DataInputDeserializer(flinkBytes);
         for (int at = 0; at < strings.length; at++) {
             sink.consume(StringValue.readString(in));
@@ -101,7 +137,12 @@ public class Strings {
     }
 
     @Benchmark
-    public ByteArrayOutputStream utfWrite() throws IOException {
+    public ByteArrayOutputStream utfWrite(Cost cost) throws IOException {
+        cost.done++;
+        return utfWrite();
+    }
+
+    private ByteArrayOutputStream utfWrite() throws IOException {
         utfOut.reset();
         DataOutputStream out = new DataOutputStream(utfOut);
         for (String string : strings) {
@@ -111,7 +152,8 @@ public class Strings {
     }
 
     @Benchmark
-    public void utfRead(Blackhole sink) throws IOException {
+    public void utfRead(Blackhole sink, Cost cost) throws IOException {
+        cost.done++;
         DataInputStream in = new DataInputStream(new ByteArrayInputStream(utfBytes));
         for (int at = 0; at < strings.length; at++) {
             sink.consume(in.readUTF());

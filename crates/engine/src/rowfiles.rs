@@ -1,0 +1,390 @@
+//! Rowfiles read as what they are: each type as the file has it, or as a reader's schema does.
+//!
+//! A query sees files as one table of SQL's types. Here batches come as the format's own
+//! resolution makes them, with enums, decimals of any width and fields that may not be null.
+//! Blocks are dealt to threads in turn, and what they become is handed over in the order of the
+//! rows: so many blocks are in memory as there are threads, three times over.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Schema, SchemaRef};
+use tidemill_rowfile as rowfile;
+use tidemill_rowfile::ReadAt;
+
+use crate::cancel::Cancel;
+use crate::coverage::{self, Amount, Coverage, RowAmount, Salvaged};
+use crate::error::{Error, Result, caught};
+use crate::progress::Progress;
+use crate::remote::StorageOptions;
+use crate::source::from_rowfile;
+use crate::source::stored::{self, Bytes};
+
+/// What is read.
+pub enum Input {
+    /// What a source's URL may be: a path, a URL, a pattern, a folder.
+    Url(String),
+    /// Bytes that the program around has, and what messages call them.
+    Given(String, Bytes),
+}
+
+/// What to read, and as what.
+pub struct Request {
+    /// The files, in this order.
+    pub inputs: Vec<Input>,
+    /// How stores are reached.
+    pub storage_options: StorageOptions,
+    /// The schema to read all files as. Default: the first one's.
+    pub schema: Option<SchemaRef>,
+    /// Names of the columns wanted, in this order. Default: all.
+    pub columns: Option<Vec<String>>,
+    /// Only these blocks of the one file. Default: all.
+    pub blocks: Option<Vec<usize>>,
+    /// Only blocks that begin in these bytes of the one file. Default: all.
+    pub range: Option<Range<u64>>,
+    /// Rows of a batch at most.
+    pub batch_rows: usize,
+    /// Whether every whole block of a file that is damaged or was cut off is read, instead of an
+    /// error.
+    pub recover: bool,
+}
+
+/// A file that is open.
+pub struct Rowfile {
+    name: String,
+    bytes: u64,
+    reader: rowfile::Reader<Watched>,
+    plan: Arc<rowfile::Plan>,
+    /// The blocks that are wanted.
+    blocks: Vec<usize>,
+}
+
+impl Rowfile {
+    /// What messages call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// What its header and footer say.
+    pub fn reader(&self) -> &rowfile::Reader<Watched> {
+        &self.reader
+    }
+}
+
+/// Files that are open, and what is wanted of them.
+pub struct Rowfiles {
+    files: Vec<Rowfile>,
+    schema: SchemaRef,
+    batch_rows: usize,
+    recover: bool,
+}
+
+/// Bytes whose reading can be stopped.
+pub struct Watched {
+    bytes: Bytes,
+    cancel: Cancel,
+}
+
+impl ReadAt for Watched {
+    fn len(&self) -> std::io::Result<u64> {
+        self.bytes.len()
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> std::io::Result<()> {
+        self.cancel.check().map_err(std::io::Error::other)?;
+        self.bytes.read_at(offset, into)
+    }
+}
+
+impl Rowfiles {
+    /// Finds the files, and reads their headers and footers; with `recover`, all of their bytes.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; [`Error::Rowfile`] for what is no rowfile or not whole;
+    /// [`Error::Usage`] with every conflict for a schema that the data cannot be read with.
+    pub fn open(request: &Request, cancel: &Cancel) -> Result<Self> {
+        let mut found: Vec<(String, Bytes)> = Vec::new();
+        for input in &request.inputs {
+            match input {
+                Input::Given(name, bytes) => found.push((name.clone(), Arc::clone(bytes))),
+                Input::Url(url) => {
+                    let others = request.inputs.len();
+                    found.extend(stored::list(url, &request.storage_options, others, cancel)?);
+                }
+            }
+        }
+        let is_part = request.blocks.is_some() || request.range.is_some();
+        if is_part && found.len() != 1 {
+            return Err(Error::usage(format!(
+                "blocks are chosen of one file, and these are {}",
+                found.len()
+            )));
+        }
+        let mut files: Vec<Rowfile> = Vec::with_capacity(found.len());
+        let mut wanted = request.schema.clone().map(|schema| projected(&schema, request));
+        for (name, bytes) in found {
+            cancel.check()?;
+            let watched = Watched { bytes, cancel: cancel.clone() };
+            let size = watched.len().map_err(|error| Error::io("read", &name, error))?;
+            let reader = match request.recover {
+                true => rowfile::Reader::salvaging(watched, &name),
+                false => rowfile::Reader::new(watched, &name),
+            };
+            let reader = reader.map_err(|error| from_rowfile(error, &name))?;
+            let schema = wanted.get_or_insert_with(|| {
+                projected(&reader.schema().to_arrow(rowfile::Strings::default()), request)
+            });
+            let schema = match schema {
+                Ok(schema) => Arc::clone(schema),
+                // It is said once, by the first file.
+                Err(error) => return Err(std::mem::replace(error, Error::Interrupted)),
+            };
+            let plan = match files.last() {
+                Some(last) if last.plan.writer() == reader.schema() => Arc::clone(&last.plan),
+                _ => {
+                    let plan = rowfile::Plan::new(reader.schema(), &schema);
+                    Arc::new(plan.map_err(|error| from_rowfile(error, &name))?)
+                }
+            };
+            let blocks = blocks(&reader, &name, request)?;
+            files.push(Rowfile { name, bytes: size, reader, plan, blocks });
+        }
+        let Some(first) = files.first() else {
+            return Err(Error::usage("no files to read"));
+        };
+        let schema = Arc::clone(first.plan.schema());
+        let batch_rows = request.batch_rows.max(1);
+        Ok(Self { files, schema, batch_rows, recover: request.recover })
+    }
+
+    /// The columns of the batches.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The files, in the order in which they are read.
+    pub fn files(&self) -> &[Rowfile] {
+        &self.files
+    }
+
+    /// The rows that are wanted.
+    pub fn rows(&self) -> u64 {
+        let rows = |file: &Rowfile| -> u64 {
+            let blocks = file.reader.blocks();
+            let wanted = file.blocks.iter().filter_map(|block| blocks.get(*block));
+            wanted.map(|block| u64::from(block.rows)).sum()
+        };
+        self.files.iter().map(rows).sum()
+    }
+
+    /// Reads what is wanted, and calls `take` with it in the order of the rows.
+    ///
+    /// # Errors
+    /// [`Error::Rowfile`] for a damaged block, unless blocks are recovered; [`Error::Usage`] for a
+    /// value that the schema does not take; what `take` returns.
+    pub(crate) fn read(
+        &self,
+        threads: usize,
+        cancel: &Cancel,
+        progress: &Progress,
+        mut take: impl FnMut(RecordBatch) -> Result<()>,
+    ) -> Result<Coverage> {
+        let of = |(index, file): (usize, &Rowfile)| -> Vec<Task> {
+            let blocks = file.reader.blocks();
+            let tasks = file.blocks.iter().filter_map(|number| {
+                let block = blocks.get(*number)?;
+                Some(Task { file: index, block: *number, rows: block.rows, bytes: block.bytes })
+            });
+            tasks.collect()
+        };
+        let tasks: Vec<Task> = self.files.iter().enumerate().flat_map(of).collect();
+        let total: u64 = tasks.iter().map(|task| u64::from(task.bytes)).sum();
+        progress.set_bytes_total(total);
+        let threads = threads.clamp(1, tasks.len().max(1));
+        let mut done = (Amount { total: tasks.len() as u64, ..Amount::default() }, 0, 0);
+        let mut failed: Vec<(usize, String)> = Vec::new();
+        std::thread::scope(|scope| -> Result<()> {
+            let mut workers = Vec::with_capacity(threads);
+            for worker in 0..threads {
+                let (sender, receiver) = sync_channel(1);
+                let mine: Vec<Task> = tasks.iter().skip(worker).step_by(threads).copied().collect();
+                let work = move || {
+                    let worked = caught(|| self.work(&mine, cancel, &sender));
+                    if let Err(error) = worked {
+                        // Nobody listens any more if the reading was given up.
+                        let _ = sender.send(Err(error));
+                    }
+                };
+                let thread = std::thread::Builder::new().name("rowfile".into());
+                thread
+                    .spawn_scoped(scope, work)
+                    .map_err(|source| Error::io("start", "a thread", source))?;
+                workers.push(receiver);
+            }
+            for (index, task) in tasks.iter().enumerate() {
+                cancel.check()?;
+                let Ok(decoded) = workers[index % threads].recv() else {
+                    return Err(Error::Internal("a reader ended without an answer".to_owned()));
+                };
+                progress.add_bytes(task.bytes.into());
+                match decoded? {
+                    Decoded::Whole(batches) => {
+                        for batch in batches {
+                            done.2 += batch.num_rows() as u64;
+                            progress.add_rows(batch.num_rows() as u64);
+                            take(batch)?;
+                        }
+                        done.0.done += 1;
+                        done.1 += u64::from(task.bytes);
+                    }
+                    Decoded::Damaged(reason) => failed.push((index, reason)),
+                }
+            }
+            Ok(())
+        })?;
+        let salvaged = self.salvaged(&tasks, &failed);
+        let left_out = salvaged.iter().map(|file| file.bytes_left_out).sum();
+        Ok(Coverage {
+            version: coverage::VERSION,
+            complete: salvaged.is_empty(),
+            mergeable: false,
+            files: self.files.len() as u64,
+            splits: Amount { left_out: failed.len() as u64, ..done.0 },
+            bytes: Amount { done: done.1, total, left_out },
+            rows: RowAmount { done: done.2, rejected: 0 },
+            stopped: None,
+            rejected_copy: None,
+            estimates: Vec::new(),
+            salvaged,
+        })
+    }
+
+    fn work(
+        &self,
+        tasks: &[Task],
+        cancel: &Cancel,
+        done: &SyncSender<Result<Decoded>>,
+    ) -> Result<()> {
+        for of_file in tasks.chunk_by(|one, next| one.file == next.file) {
+            let file = &self.files[of_file[0].file];
+            let mut left = of_file;
+            while !left.is_empty() {
+                let options = rowfile::ReadOptions {
+                    blocks: Some(left.iter().map(|task| task.block).collect()),
+                    batch_rows: self.batch_rows,
+                    ..rowfile::ReadOptions::default()
+                };
+                let batches = file.reader.read_with(Arc::clone(&file.plan), &options);
+                let mut batches = batches.map_err(|error| from_rowfile(error, &file.name))?;
+                while let Some((task, rest)) = left.split_first() {
+                    cancel.check()?;
+                    left = rest;
+                    let (decoded, has_failed) = match whole_block(&mut batches, task.rows) {
+                        Ok(whole) => (Decoded::Whole(whole), false),
+                        Err(error) if self.recover && is_damage(&error) => {
+                            (Decoded::Damaged(error.to_string()), true)
+                        }
+                        Err(error) => return Err(from_rowfile(error, &file.name)),
+                    };
+                    if done.send(Ok(decoded)).is_err() {
+                        return Ok(());
+                    }
+                    if has_failed {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What was left out of each file that is not whole.
+    fn salvaged(&self, tasks: &[Task], failed: &[(usize, String)]) -> Vec<Salvaged> {
+        let of = |(index, file): (usize, &Rowfile)| {
+            let failed = failed.iter().filter(|(task, _)| tasks[*task].file == index);
+            let failed = failed.map(|(task, why)| (tasks[*task].block, why));
+            stored::salvaged(&file.name, &file.reader, failed)
+        };
+        self.files.iter().enumerate().filter_map(of).collect()
+    }
+}
+
+/// A rowfile's fault as the engine's error.
+pub fn error(error: rowfile::Error, path: &str) -> Error {
+    from_rowfile(error, path)
+}
+
+/// A block to read.
+#[derive(Clone, Copy)]
+struct Task {
+    file: usize,
+    block: usize,
+    rows: u32,
+    bytes: u32,
+}
+
+/// What became of a block.
+enum Decoded {
+    Whole(Vec<RecordBatch>),
+    /// Why it is left out.
+    Damaged(String),
+}
+
+/// The batches of the next block.
+fn whole_block(
+    batches: &mut rowfile::Batches<Watched>,
+    rows: u32,
+) -> rowfile::Result<Vec<RecordBatch>> {
+    let (mut whole, mut left) = (Vec::new(), rows as usize);
+    loop {
+        let Some(batch) = batches.next().transpose()? else { return Ok(whole) };
+        left = left.saturating_sub(batch.num_rows());
+        whole.push(batch);
+        if left == 0 {
+            return Ok(whole);
+        }
+    }
+}
+
+/// Whether it is the file's bytes that are wrong, and not what is wanted of them.
+fn is_damage(error: &rowfile::Error) -> bool {
+    matches!(error, rowfile::Error::Damaged { .. })
+}
+
+fn projected(schema: &Schema, request: &Request) -> Result<SchemaRef> {
+    let Some(columns) = &request.columns else { return Ok(Arc::new(schema.clone())) };
+    let field = |name: &String| {
+        let found = schema.fields().find(name).map(|(_, field)| Arc::clone(field));
+        found.ok_or_else(|| {
+            let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
+            Error::usage(crate::suggest::unknown("column", name, &names))
+        })
+    };
+    let fields = columns.iter().map(field).collect::<Result<Vec<_>>>()?;
+    Ok(Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone())))
+}
+
+fn blocks(reader: &rowfile::Reader<Watched>, name: &str, request: &Request) -> Result<Vec<usize>> {
+    let all = reader.blocks();
+    let is_wanted = |block: &usize| {
+        let range = request.range.as_ref();
+        all.get(*block).is_some_and(|block| range.is_none_or(|range| range.contains(&block.offset)))
+    };
+    let Some(blocks) = &request.blocks else {
+        return Ok((0..all.len()).filter(is_wanted).collect());
+    };
+    if let Some(unknown) = blocks.iter().find(|block| **block >= all.len()) {
+        return Err(Error::usage(format!(
+            "`{name}` has no block {unknown}: it has {}, the first being 0",
+            all.len()
+        )));
+    }
+    Ok(blocks.iter().copied().filter(is_wanted).collect())
+}

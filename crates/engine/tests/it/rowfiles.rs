@@ -1,0 +1,414 @@
+//! Rowfiles as sources: blocks that a filter rules out are not read, and of damaged files what is whole.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array,
+    Int32Array, Int64Array, RecordBatch, StringArray, StructArray, TimestampMicrosecondArray,
+    TimestampMillisecondArray, UInt64Array,
+};
+use arrow::datatypes::{DataType, Field};
+use tidemill_engine::source::SourceSpec;
+use tidemill_engine::{Merge, NamedSource, Plan, Query, Result, RunId};
+use tidemill_rowfile::{Reader, Schema, WriteOptions, Writer};
+
+use crate::common::{Answer, Folder, Random, answered, ask, settings, text};
+
+/// Writes a file of blocks of so many rows.
+fn write(folder: &Folder, name: &str, columns: Vec<(&str, ArrayRef)>, rows: usize) -> PathBuf {
+    write_with(folder, name, columns, rows, WriteOptions::default())
+}
+
+fn write_with(
+    folder: &Folder,
+    name: &str,
+    columns: Vec<(&str, ArrayRef)>,
+    rows: usize,
+    options: WriteOptions,
+) -> PathBuf {
+    let columns = columns.into_iter().map(|(name, array)| (name, array, true));
+    let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
+    let schema = Schema::from_arrow(&batch.schema()).unwrap();
+    let mut writer = Writer::new(Vec::new(), &schema, options).unwrap();
+    for first in (0..batch.num_rows()).step_by(rows) {
+        writer.write(&batch.slice(first, rows.min(batch.num_rows() - first))).unwrap();
+        writer.flush().unwrap();
+    }
+    folder.write(name, writer.finish().unwrap())
+}
+
+fn ints(values: &[i64]) -> ArrayRef {
+    Arc::new(Int64Array::from(values.to_vec()))
+}
+
+/// What a query answers, and how many rows it read for it.
+fn found(folder: &Folder, filter: &str) -> (String, u64) {
+    let sql = format!("SELECT count(*) FROM '$/**/*.rowfile' WHERE {filter}");
+    let answer = folder.ask(&sql);
+    (answer.only(), answer.coverage.rows.done)
+}
+
+#[test]
+fn blocks_of_files_that_differ_are_skipped_by_what_they_hold() {
+    let folder = Folder::new();
+    let noon = 1_357_041_600_000;
+    let user = |names: &[&str]| -> ArrayRef {
+        let names: ArrayRef = Arc::new(StringArray::from(names.to_vec()));
+        Arc::new(StructArray::from(vec![(
+            Arc::new(Field::new("name", DataType::Utf8, true)),
+            names,
+        )]))
+    };
+    write(
+        &folder,
+        "a.rowfile",
+        vec![
+            ("id", Arc::new(Int32Array::from(vec![1, 2, 3])) as ArrayRef),
+            ("t", Arc::new(TimestampMillisecondArray::from(vec![noon, noon + 1, noon + 2]))),
+            ("user", user(&["ann", "bob", "joe"])),
+        ],
+        1,
+    );
+    write(
+        &folder,
+        "b.rowfile",
+        vec![
+            ("extra", ints(&[7, 8])),
+            ("t", Arc::new(TimestampMicrosecondArray::from(vec![noon * 1000, noon * 1000 + 5]))),
+            ("id", ints(&[1 << 40, 2])),
+        ],
+        1,
+    );
+    for (filter, expected, rows) in [
+        ("id = 2", "2", 2),
+        ("id > 3", "1", 1),
+        ("2 >= id", "3", 3),
+        ("id IN (1, 3)", "2", 2),
+        ("id BETWEEN 3 AND 4", "1", 1),
+        ("id <> 2", "3", 3),
+        ("NOT id > 1", "1", 1),
+        ("extra = 7", "1", 1),
+        ("extra > 0", "2", 2),
+        ("extra IS NULL", "3", 3),
+        ("extra IS NOT NULL", "2", 2),
+        ("extra = 7 OR id = 3", "2", 2),
+        ("coalesce(extra, 0) = 0", "3", 5),
+        ("t = TIMESTAMP '2013-01-01 12:00:00'", "2", 2),
+        ("t > TIMESTAMP '2013-01-01 12:00:00.001'", "1", 1),
+        ("t > TIMESTAMP '2013-01-01 12:00:00' AND t < TIMESTAMP '2013-01-01 12:00:00.001'", "1", 1),
+        ("\"user\".name = 'bob'", "1", 1),
+        ("\"user\".name > 'bob' OR id > 3", "2", 2),
+        ("\"user\".name = 'eve'", "0", 0),
+        ("\"user\".name IS NULL", "2", 2),
+        ("\"user\" IS NULL", "2", 5),
+    ] {
+        assert_eq!(found(&folder, filter), (expected.to_owned(), rows), "{filter}");
+    }
+}
+
+#[test]
+fn a_folders_value_is_judged_and_not_the_rowfiles_column_of_its_name() {
+    let folder = Folder::new();
+    write(&folder, "day=1/a.rowfile", vec![("day", ints(&[9])), ("n", ints(&[1]))], 1);
+    write(&folder, "day=2/b.rowfile", vec![("n", ints(&[2])), ("day", ints(&[1]))], 1);
+    write(&folder, "day=2/c.rowfile", vec![("n", ints(&[3]))], 1);
+    for (filter, expected, rows) in [
+        ("day = 1", "1", 1),
+        ("day = 2", "2", 2),
+        ("day = 9", "0", 0),
+        ("day = 2 AND n = 3", "1", 1),
+        ("day IS NULL", "0", 0),
+    ] {
+        assert_eq!(found(&folder, filter), (expected.to_owned(), rows), "{filter}");
+    }
+}
+
+#[test]
+fn names_with_dots_are_not_mistaken_for_paths() {
+    let folder = Folder::new();
+    let inner: ArrayRef = ints(&[1, 2]);
+    let field = Arc::new(Field::new("b", DataType::Int64, true));
+    let columns = vec![
+        ("a.b", ints(&[100, 200])),
+        ("a", Arc::new(StructArray::from(vec![(field, inner)])) as ArrayRef),
+    ];
+    write(&folder, "x.rowfile", columns, 1);
+    assert_eq!(found(&folder, "a.b = 1 OR \"a.b\" = 200").0, "2");
+    assert_eq!(found(&folder, "\"a.b\" = 100").0, "1");
+    assert_eq!(found(&folder, "a.b = 2 AND \"a.b\" = 200").0, "1");
+}
+
+/// Columns of every type that compares, some of their values null.
+fn columns(random: &mut Random, rows: usize, narrow: bool) -> Vec<(&'static str, ArrayRef)> {
+    fn some<T>(
+        random: &mut Random,
+        rows: usize,
+        make: impl Fn(&mut Random) -> T,
+    ) -> Vec<Option<T>> {
+        // Blocks of nulls alone, and without any, are there too.
+        let share = [0, 10, 50, 100][random.below(4) as usize];
+        (0..rows).map(|_| (random.below(100) >= share).then(|| make(random))).collect()
+    }
+    let near = |random: &mut Random| random.below(20) as i64 - 10;
+    let word = |random: &mut Random| {
+        let tail = ["", "e", "é", "z", "\u{10FFFF}"][random.below(5) as usize];
+        let long = ["", "a prefix of more than thirty-two bytes in all "][random.below(2) as usize];
+        format!("{long}{}{tail}", ["a", "b", "ab", ""][random.below(4) as usize])
+    };
+    let float = |random: &mut Random| match random.below(12) {
+        0 => -0.0,
+        1 => 0.0,
+        2 => f64::NAN,
+        3 => f64::INFINITY,
+        other => (other as f64 - 6.0) / 2.0,
+    };
+    let whole = some(random, rows, near);
+    let whole: ArrayRef = match narrow {
+        true => Arc::new(whole.iter().map(|n| n.map(|n| n as i32)).collect::<Int32Array>()),
+        false => Arc::new(Int64Array::from(whole)),
+    };
+    let unsigned: UInt64Array =
+        some(random, rows, |random| u64::MAX - random.below(5)).into_iter().collect();
+    let floats = some(random, rows, float);
+    let floats: ArrayRef = match narrow {
+        true => Arc::new(floats.iter().map(|x| x.map(|x| x as f32)).collect::<Float32Array>()),
+        false => Arc::new(Float64Array::from(floats)),
+    };
+    let decimals: Decimal128Array =
+        some(random, rows, |random| i128::from(near(random)) * 25).into_iter().collect();
+    let dates: Date32Array = some(random, rows, |random| near(random) as i32).into_iter().collect();
+    let hours = |random: &mut Random| near(random) * 3_600_000;
+    let times = some(random, rows, hours);
+    let times: ArrayRef = match narrow {
+        true => Arc::new(TimestampMillisecondArray::from(times)),
+        false => {
+            let micros = times.iter().map(|time| time.map(|time| time * 1000));
+            Arc::new(micros.collect::<TimestampMicrosecondArray>())
+        }
+    };
+    let texts: StringArray = some(random, rows, word).into_iter().collect();
+    let bytes = some(random, rows, |random| word(random).into_bytes());
+    let bytes: BinaryArray = bytes.iter().map(Option::as_deref).collect();
+    let bits: BooleanArray =
+        some(random, rows, |random| random.below(2) == 0).into_iter().collect();
+    let names: StringArray = some(random, rows, word).into_iter().collect();
+    let ages: Int64Array = some(random, rows, near).into_iter().collect();
+    let fields = vec![
+        Arc::new(Field::new("name", DataType::Utf8, true)),
+        Arc::new(Field::new("age", DataType::Int64, true)),
+    ];
+    let nulls = some(random, rows, |_| ()).iter().map(Option::is_some).collect::<Vec<_>>();
+    let arrays: Vec<ArrayRef> = vec![Arc::new(names), Arc::new(ages)];
+    let user = StructArray::new(fields.into(), arrays, Some(nulls.into()));
+    let mut all: Vec<(&str, ArrayRef)> = vec![
+        ("whole", whole),
+        ("unsigned", Arc::new(unsigned)),
+        ("float", floats),
+        ("exact", Arc::new(decimals.with_precision_and_scale(10, 2).unwrap())),
+        ("day", Arc::new(dates)),
+        ("at", times),
+        ("word", Arc::new(texts)),
+        ("raw", Arc::new(bytes)),
+        ("bit", Arc::new(bits)),
+        ("person", Arc::new(user)),
+    ];
+    // Files lack columns, and have them in another order.
+    all.retain(|(name, _)| *name == "word" || random.below(5) > 0);
+    let count = all.len();
+    all.rotate_left(random.below(count as u64) as usize);
+    all
+}
+
+fn comparison(random: &mut Random) -> String {
+    let n = random.below(20) as i64 - 10;
+    let word = ["a", "b", "ab", "", "aé", "a prefix of more than thirty-two bytes in all b"]
+        [random.below(6) as usize];
+    let (column, constant) = match random.below(11) {
+        0 => ("whole", n.to_string()),
+        1 => ("unsigned", (u64::MAX - random.below(5)).to_string()),
+        2 => ("float", ["0.0", "-1.5", "2.0", "'NaN'::DOUBLE"][random.below(4) as usize].into()),
+        3 => ("exact", format!("{}", n as f64 / 4.0)),
+        4 if n < 0 => ("day", format!("DATE '1969-12-{}'", 32 + n)),
+        4 => ("day", format!("DATE '1970-01-{:02}'", n + 1)),
+        5 => ("at", format!("TIMESTAMP '1970-01-01 {:02}:00:00'", n.abs())),
+        6 => ("word", format!("'{word}'")),
+        7 => ("raw", format!("CAST('{word}' AS BYTEA)")),
+        8 => ("bit", ["true", "false"][random.below(2) as usize].into()),
+        9 => ("person.name", format!("'{word}'")),
+        _ => ("person.age", n.to_string()),
+    };
+    match random.below(10) {
+        0 => format!("{column} IS NULL"),
+        1 => format!("{column} IS NOT NULL"),
+        2 => format!("{column} IN ({constant}, {constant})"),
+        3 => format!("NOT {column} = {constant}"),
+        4 => format!("{column} IS DISTINCT FROM {constant}"),
+        _ => {
+            let operator = ["=", "<>", "<", "<=", ">", ">="][random.below(6) as usize];
+            format!("{column} {operator} {constant}")
+        }
+    }
+}
+
+#[test]
+fn a_filter_answers_the_same_whether_blocks_are_skipped_or_not() {
+    let (mut skipped, mut asked) = (0, 0);
+    for seed in 0..12 {
+        let mut random = Random(seed);
+        let (with, without) = (Folder::new(), Folder::new());
+        for file in 0..3 {
+            let rows = 1 + random.below(60) as usize;
+            let narrow = random.below(2) == 0;
+            let columns = columns(&mut random, rows, narrow);
+            let block = 1 + random.below(6) as usize;
+            let name = format!("{file}.rowfile");
+            let options = WriteOptions { statistics: false, ..WriteOptions::default() };
+            write(&with, &name, columns.clone(), block);
+            write_with(&without, &name, columns, block, options);
+        }
+        for _ in 0..40 {
+            let mut filter = comparison(&mut random);
+            for _ in 0..random.below(3) {
+                let joined = ["AND", "OR"][random.below(2) as usize];
+                filter = format!("({filter}) {joined} ({})", comparison(&mut random));
+            }
+            let sql =
+                format!("SELECT word, count(*) FROM '$/*.rowfile' WHERE {filter} GROUP BY word");
+            let (one, two) = (with.try_ask(&sql, &settings()), without.try_ask(&sql, &settings()));
+            match (one, two) {
+                (Ok(one), Ok(two)) => {
+                    assert_eq!(one.rows(), two.rows(), "seed {seed}: {filter}");
+                    asked += 1;
+                    skipped += u64::from(one.coverage.bytes.total < two.coverage.bytes.total);
+                }
+                // A column that none of the files has.
+                (one, two) => {
+                    let (one, two) = (one.err().unwrap(), two.err().unwrap());
+                    assert!(one.to_string().contains("unknown column"), "{filter}: {one}");
+                    assert!(two.to_string().contains("unknown column"), "{filter}: {two}");
+                }
+            }
+        }
+    }
+    assert!(asked > 350 && skipped > 100, "{skipped} of {asked}");
+}
+
+#[test]
+fn a_damaged_block_that_a_filter_rules_out_is_not_read() {
+    let folder = Folder::new();
+    let columns = vec![("id", ints(&(0..100).collect::<Vec<_>>()))];
+    let path = write(&folder, "a.rowfile", columns, 10);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let block = Reader::open(&path).unwrap().blocks()[3].clone();
+    *bytes.get_mut(block.offset as usize + block.bytes as usize - 1).unwrap() ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    for (filter, expected, rows) in
+        [("id < 30", "30", 30), ("id >= 40", "60", 60), ("id = 77", "1", 10)]
+    {
+        assert_eq!(found(&folder, filter), (expected.to_owned(), rows), "{filter}");
+    }
+    for filter in ["id < 31", "id >= 39", "id = 35", "true"] {
+        let sql = format!("SELECT count(*) FROM '$/a.rowfile' WHERE {filter}");
+        let refusal = folder.refusal(&sql);
+        assert!(refusal.contains("a.rowfile` is damaged: block 3 at byte"), "{refusal}");
+    }
+}
+
+// Recovery
+
+fn recovering(folder: &Folder, url: &str, sql: &str) -> Result<Answer> {
+    let spec = SourceSpec { url: folder.sql(url), recover: true, ..SourceSpec::default() };
+    let sources = vec![NamedSource { name: "t".into(), spec }];
+    ask(&Query { sql: sql.into(), sources, ..Query::default() }, &settings())
+}
+
+#[test]
+fn a_file_that_was_cut_off_is_read_up_to_its_last_whole_block_if_that_is_asked_for() {
+    let folder = Folder::new();
+    let columns = vec![("id", ints(&(0..50).collect::<Vec<_>>()))];
+    let path = write(&folder, "a.rowfile", columns, 10);
+    let whole = std::fs::read(&path).unwrap();
+    let blocks = Reader::open(&path).unwrap().blocks().to_vec();
+    let end = |block: usize| (blocks[block].offset + u64::from(blocks[block].bytes)) as usize;
+    folder.write("b.rowfile", &whole);
+    for (length, rows, left) in
+        [(end(4), 50, 0), (end(3) + 7, 40, 7), (end(0), 10, 0), (end(0) - 1, 0, end(0) - 1)]
+    {
+        std::fs::write(&path, &whole[..length]).unwrap();
+        let refusal = folder.refusal("SELECT sum(id) FROM '$/a.rowfile'");
+        let blocks_left = rows / 10;
+        assert!(refusal.contains("a.rowfile` was cut off: "), "{refusal}");
+        let hint = format!("hint: --salvage reads the {blocks_left} whole block");
+        assert!(refusal.contains(&hint), "{refusal}");
+
+        let answer = recovering(&folder, "$/a.rowfile", "SELECT count(*), sum(id) FROM t").unwrap();
+        let sum = (0..rows).sum::<usize>().to_string();
+        let sum = if rows == 0 { "∅" } else { &sum };
+        assert_eq!(answer.rows(), text(&[&[&rows.to_string(), sum]]));
+        let coverage = answer.coverage;
+        let salvaged = &coverage.salvaged[0];
+        assert!(!coverage.complete && salvaged.path.ends_with("a.rowfile"));
+        assert_eq!(salvaged.blocks, blocks_left as u64);
+        let left = if rows == 0 { left as u64 - blocks[0].offset } else { left as u64 };
+        assert_eq!((salvaged.bytes_left_out, coverage.bytes.left_out), (left, left));
+        let line = coverage.one_line();
+        assert!(
+            line.starts_with("INCOMPLETE: ") && line.contains("a.rowfile` from byte"),
+            "{line}"
+        );
+        // One that is whole has nothing to be said of.
+        let both = recovering(&folder, "$/*.rowfile", "SELECT count(*) FROM t").unwrap();
+        assert_eq!(both.only(), (rows + 50).to_string());
+        assert_eq!(both.coverage.salvaged.len(), 1);
+        let one = recovering(&folder, "$/b.rowfile", "SELECT id FROM t ORDER BY id DESC").unwrap();
+        assert!(one.rows().len() == 50 && one.coverage.complete);
+    }
+}
+
+#[test]
+fn damage_in_the_middle_is_left_out_on_every_route_and_said() {
+    let folder = Folder::new();
+    let columns = vec![("id", ints(&(0..50).collect::<Vec<_>>()))];
+    let path = write(&folder, "a.rowfile", columns, 10);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let block = Reader::open(&path).unwrap().blocks()[2].clone();
+    *bytes.get_mut(block.offset as usize + 60).unwrap() ^= 4;
+    std::fs::write(&path, bytes).unwrap();
+    let routes: BTreeMap<&str, usize> = [
+        ("SELECT id FROM t WHERE id <> 7", 39),
+        ("SELECT id, count(*) FROM t GROUP BY id", 40),
+        ("SELECT id FROM t ORDER BY id DESC", 40),
+    ]
+    .into();
+    for (sql, rows) in routes {
+        let answer = recovering(&folder, "$/a.rowfile", sql).unwrap();
+        assert_eq!(answer.rows().len(), rows, "{sql}");
+        let salvaged = answer.coverage.salvaged;
+        assert!(!answer.coverage.complete, "{sql}");
+        assert_eq!((salvaged[0].offset, salvaged[0].places), (block.offset, 1), "{sql}");
+        assert_eq!(salvaged[0].bytes_left_out, u64::from(block.bytes), "{sql}");
+    }
+    // What is merged later knows it still.
+    let spec = SourceSpec { url: folder.sql("$/a.rowfile"), recover: true, ..Default::default() };
+    let sources = vec![NamedSource { name: "t".into(), spec }];
+    let sql = "SELECT count(*) AS n FROM t".into();
+    let plan = Plan::new(&Query { sql, sources, ..Query::default() }, &settings()).unwrap();
+    let part = folder.path().join("a.part");
+    plan.run_partial(&part, false, &RunId::new()).unwrap();
+    let merged = answered(Merge::new(&[part], &settings()).unwrap().run().unwrap()).unwrap();
+    assert_eq!(merged.only(), "40");
+    assert!(!merged.coverage.complete && merged.coverage.salvaged.len() == 1);
+}
+
+#[test]
+fn only_rowfiles_are_recovered() {
+    let folder = Folder::new();
+    folder.write("a.csv", "x\n1\n");
+    let refused = recovering(&folder, "$/a.csv", "SELECT x FROM t").err().unwrap().to_string();
+    assert!(refused.contains("`recover` has no meaning for format `csv`"), "{refused}");
+    folder.write("b.rowfile", "x\n1\n");
+    let refused = recovering(&folder, "$/b.rowfile", "SELECT * FROM t").err().unwrap().to_string();
+    assert!(refused.contains("is not a rowfile"), "{refused}");
+}

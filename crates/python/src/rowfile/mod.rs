@@ -1,0 +1,301 @@
+//! How do rowfiles reach Python and come from there? As what they are: see also `rows` (which
+//! value is an object) and `writer`.
+
+pub mod rows;
+pub mod writer;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::{Schema as ArrowSchema, SchemaRef};
+use arrow::ffi::FFI_ArrowSchema;
+use parking_lot::Mutex;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyCapsule};
+use tidemill_engine::job::Limits;
+use tidemill_engine::rowfiles::{self, Input, Request, Rowfiles};
+use tidemill_engine::running::{Running, prepare};
+use tidemill_engine::{Cancel, Error, suggest};
+use tidemill_rowfile::{self as rowfile, Field, Schema, Strings, Type};
+
+use crate::errors::raise;
+use crate::objects::in_python;
+use crate::options::{LimitOptions, storage};
+use crate::result::{RawBatch, RawResult, RawSchema};
+use crate::wait::{Display, on_a_thread};
+
+/// A schema: its JSON, or an object that exports Arrow's.
+#[derive(FromPyObject)]
+pub enum GivenSchema {
+    Json(String),
+    Arrow(Py<PyAny>),
+}
+
+impl GivenSchema {
+    /// The schema of a reader.
+    fn arrow(&self, py: Python<'_>) -> PyResult<SchemaRef> {
+        let object = match self {
+            GivenSchema::Json(json) => {
+                let schema = Schema::parse(json).map_err(|error| raise(py, wrong_schema(error)))?;
+                return Ok(Arc::new(schema.to_arrow(Strings::default())));
+            }
+            GivenSchema::Arrow(object) => object.bind(py),
+        };
+        let capsule = object.call_method0("__arrow_c_schema__")?.cast_into::<PyCapsule>()?;
+        let pointer = capsule.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
+        // SAFETY: a capsule of this name holds a valid schema, and outlives this borrow of it.
+        let schema = ArrowSchema::try_from(unsafe { pointer.as_ref() });
+        let schema = schema.map_err(|error| PyTypeError::new_err(error.to_string()))?;
+        Ok(Arc::new(schema))
+    }
+
+    /// The schema of a writer.
+    fn rows(&self, py: Python<'_>) -> PyResult<Schema> {
+        let schema = match self {
+            GivenSchema::Json(json) => Schema::parse(json),
+            GivenSchema::Arrow(_) => Schema::from_arrow(&*self.arrow(py)?),
+        };
+        schema.map_err(|error| raise(py, wrong_schema(error)))
+    }
+}
+
+fn wrong_schema(error: rowfile::Error) -> Error {
+    match error {
+        rowfile::Error::Schema { column, reason } if column.is_empty() => {
+            Error::usage(format!("the schema: {reason}"))
+        }
+        other => Error::usage(format!("the schema: {other}")),
+    }
+}
+
+/// A fault of writing as the engine's error.
+fn failed(error: rowfile::Error, path: &Path) -> Error {
+    match error {
+        rowfile::Error::Io { error, .. } => Error::io("write", path, error),
+        rowfile::Error::Locked { .. } => {
+            let reason = "somebody else is writing it\n\
+                          hint: one writer at a time may append; try again when it is done";
+            Error::Io {
+                action: "append to",
+                path: path.display().to_string(),
+                source: io::Error::new(io::ErrorKind::WouldBlock, reason),
+            }
+        }
+        rowfile::Error::TooLarge { .. } | rowfile::Error::Serde(_) => {
+            Error::usage(error.to_string())
+        }
+        other => rowfiles::error(other, &path.display().to_string()),
+    }
+}
+
+/// A file to read: its path or URL, or what it is called and an object with `read` and `seek`.
+#[derive(FromPyObject)]
+pub struct GivenFile(String, Option<Py<PyAny>>);
+
+impl GivenFile {
+    fn input(self, py: Python<'_>) -> PyResult<Input> {
+        let Some(object) = self.1 else { return Ok(Input::Url(self.0)) };
+        let length = object.bind(py).call_method1("seek", (0, 2))?.extract()?;
+        Ok(Input::Given(self.0, Arc::new(FileObject { object, length, place: Mutex::new(()) })))
+    }
+}
+
+/// A file object. Its place is one for all who read it.
+struct FileObject {
+    object: Py<PyAny>,
+    length: u64,
+    place: Mutex<()>,
+}
+
+impl FileObject {
+    fn read(&self, py: Python<'_>, offset: u64, into: &mut [u8]) -> PyResult<()> {
+        let object = self.object.bind(py);
+        object.call_method1("seek", (offset,))?;
+        let mut filled = 0;
+        while filled < into.len() {
+            let piece = object.call_method1("read", (into.len() - filled,))?;
+            let piece = piece.cast::<PyBytes>().map_err(|_| {
+                PyTypeError::new_err("it does not read bytes: open it in binary mode, \"rb\"")
+            })?;
+            let piece = piece.as_bytes();
+            let Some(to) = into.get_mut(filled..filled + piece.len()) else {
+                return Err(PyTypeError::new_err("it reads more bytes than it is asked for"));
+            };
+            if piece.is_empty() {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            }
+            to.copy_from_slice(piece);
+            filled += piece.len();
+        }
+        Ok(())
+    }
+}
+
+impl rowfile::ReadAt for FileObject {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.length)
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        let _place = self.place.lock();
+        match in_python(|| Python::attach(|py| self.read(py, offset, into))) {
+            Some(read) => read.map_err(io::Error::other),
+            None => Err(io::Error::other("the interpreter has ended")),
+        }
+    }
+}
+
+/// Reads rowfiles: the rows, the files, and how many rows there are.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "those of the Python function")]
+#[pyo3(signature = (files, columns, schema, blocks, byte_range, batch_rows, recover, storage_options, limits))]
+pub fn read_rowfile(
+    py: Python<'_>,
+    files: Vec<GivenFile>,
+    columns: Option<Vec<String>>,
+    schema: Option<GivenSchema>,
+    blocks: Option<Vec<usize>>,
+    byte_range: Option<(u64, u64)>,
+    batch_rows: usize,
+    recover: bool,
+    storage_options: Vec<(String, String)>,
+    limits: LimitOptions,
+) -> PyResult<(RawResult, Vec<RawRowfile>, u64)> {
+    let inputs = files.into_iter().map(|file| file.input(py)).collect::<PyResult<_>>()?;
+    let request = Request {
+        inputs,
+        storage_options: storage(&storage_options).map_err(|error| raise(py, error))?,
+        schema: schema.map(|schema| schema.arrow(py)).transpose()?,
+        columns,
+        blocks,
+        range: byte_range.map(|(start, end)| start..end),
+        batch_rows,
+        recover,
+    };
+    let (limits, display) = limits.split();
+    let preparation = prepare(&limits, &Limits::default()).map_err(|error| raise(py, error))?;
+    let cancel = preparation.settings.cancel.clone();
+    let flag: Cancel = cancel.clone();
+    let opened = on_a_thread(py, cancel.clone(), move || Rowfiles::open(&request, &flag))?;
+    let opened = Arc::new(opened);
+    let display = Display::new(display, &preparation.settings.progress);
+    let running = Running::rowfiles(Arc::clone(&opened), preparation.settings);
+    let running = running.map_err(|error| raise(py, error))?;
+    let result = RawResult::new(py, running, cancel, display)?;
+    let files = 0..opened.files().len();
+    let files = files.map(|index| RawRowfile { all: Arc::clone(&opened), index }).collect();
+    Ok((result, files, opened.rows()))
+}
+
+/// What the header and the footer of a file say.
+#[pyclass(frozen, module = "tidemill._tidemill")]
+pub struct RawRowfile {
+    all: Arc<Rowfiles>,
+    index: usize,
+}
+
+impl RawRowfile {
+    fn file(&self) -> &rowfiles::Rowfile {
+        &self.all.files()[self.index]
+    }
+}
+
+#[pymethods]
+impl RawRowfile {
+    #[getter]
+    fn path(&self) -> &str {
+        self.file().name()
+    }
+
+    #[getter]
+    fn bytes(&self) -> u64 {
+        self.file().bytes()
+    }
+
+    #[getter]
+    fn num_rows(&self) -> u64 {
+        self.file().reader().rows()
+    }
+
+    #[getter]
+    fn schema(&self) -> RawSchema {
+        RawSchema { schema: Arc::new(self.file().reader().schema().to_arrow(Strings::default())) }
+    }
+
+    /// The schema as the file has it, in JSON.
+    #[getter]
+    fn schema_json(&self) -> String {
+        self.file().reader().schema().to_json()
+    }
+
+    #[getter]
+    fn metadata(&self) -> BTreeMap<String, String> {
+        self.file().reader().metadata().clone()
+    }
+
+    #[getter]
+    fn compression(&self) -> String {
+        writer::codec_name(self.file().reader().codec())
+    }
+
+    /// Of each block where it begins, its bytes, its rows and the rows before it.
+    #[getter]
+    fn blocks(&self) -> Vec<(u64, u32, u32, u64)> {
+        let blocks = self.file().reader().blocks().iter();
+        blocks.map(|block| (block.offset, block.bytes, block.rows, block.first_row)).collect()
+    }
+
+    /// Bytes of an append that has not ended.
+    #[getter]
+    fn unfinished_bytes(&self) -> u64 {
+        self.file().reader().unfinished_bytes()
+    }
+
+    /// What is damaged, where it was looked for: where, and what is wrong.
+    #[getter]
+    fn damages(&self) -> Vec<(u64, String)> {
+        self.file().reader().damages().to_vec()
+    }
+
+    /// Of each block the least value of a column, the largest one, and how many are null; none where
+    /// nothing is known.
+    fn statistics(&self, py: Python<'_>, column: &str) -> PyResult<Option<RawBatch>> {
+        let reader = self.file().reader();
+        let Some(found) = reader.statistics(column) else {
+            let mut paths = Vec::new();
+            leaves(&reader.schema().fields, "", &mut paths);
+            if paths.iter().any(|path| path == column) {
+                return Ok(None);
+            }
+            let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+            let error = Error::usage(suggest::unknown("column", column, &paths));
+            return Err(raise(py, error));
+        };
+        let nulls: ArrayRef = Arc::new(found.nulls);
+        let columns = [("min", found.min), ("max", found.max), ("nulls", nulls)];
+        match RecordBatch::try_from_iter_with_nullable(
+            columns.into_iter().map(|(name, array)| (name, array, true)),
+        ) {
+            Ok(batch) => Ok(Some(RawBatch::new(batch))),
+            Err(error) => Err(raise(py, Error::Internal(error.to_string()))),
+        }
+    }
+}
+
+/// The paths of all columns that are in no list or map.
+fn leaves(fields: &[Field], outer: &str, paths: &mut Vec<String>) {
+    for field in fields {
+        let path = match outer {
+            "" => field.name.clone(),
+            outer => format!("{outer}.{}", field.name),
+        };
+        if let Type::Struct(inner) = &field.kind {
+            leaves(inner, &path, paths);
+        }
+        paths.push(path);
+    }
+}

@@ -1,0 +1,1097 @@
+//! Which value of a rowfile is a Python object? Rows are gathered column by column, and become a
+//! batch many at a time.
+//!
+//! A value is taken if nothing of it is lost: no float for an integer, no time of day for a date, no
+//! microseconds for a column of seconds.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::types::{
+    ArrowPrimitiveType, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, Float16Type,
+    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
+};
+use arrow::array::{
+    Array, ArrayRef, BooleanArray, DictionaryArray, FixedSizeBinaryArray, LargeBinaryArray,
+    LargeStringArray, ListArray, MapArray, NullArray, PrimitiveArray, RecordBatch,
+    RecordBatchOptions, StringArray, StructArray, make_array,
+};
+use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
+use arrow::datatypes::{DataType, FieldRef, SchemaRef, i256};
+use arrow::error::ArrowError;
+use pyo3::exceptions::PyAttributeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{
+    PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple,
+    PyType,
+};
+use serde_json::Value;
+use tidemill_rowfile::{Field, Schema, Strings, Type, Unit};
+
+/// Why an object is no value of its column.
+pub enum Fault {
+    /// The column's path, from the innermost name on, and what is wrong.
+    Wrong(Vec<String>, String),
+    /// What Python raised meanwhile.
+    Raised(PyErr),
+}
+
+impl From<PyErr> for Fault {
+    fn from(error: PyErr) -> Self {
+        Fault::Raised(error)
+    }
+}
+
+type Done = Result<(), Fault>;
+
+/// Python's classes and functions.
+struct Kit {
+    datetime: Py<PyAny>,
+    date: Py<PyAny>,
+    time: Py<PyAny>,
+    timedelta: Py<PyAny>,
+    decimal: Py<PyAny>,
+    member: Py<PyAny>,
+    fields: Py<PyAny>,
+    is_dataclass: Py<PyAny>,
+    epoch: Py<PyAny>,
+    epoch_utc: Py<PyAny>,
+}
+
+impl Kit {
+    fn new(py: Python<'_>) -> PyResult<Self> {
+        let datetime = py.import("datetime")?;
+        let dataclasses = py.import("dataclasses")?;
+        let utc = datetime.getattr("timezone")?.getattr("utc")?;
+        let new = datetime.getattr("datetime")?;
+        Ok(Kit {
+            date: datetime.getattr("date")?.unbind(),
+            time: datetime.getattr("time")?.unbind(),
+            timedelta: datetime.getattr("timedelta")?.unbind(),
+            decimal: py.import("decimal")?.getattr("Decimal")?.unbind(),
+            member: py.import("enum")?.getattr("Enum")?.unbind(),
+            fields: dataclasses.getattr("fields")?.unbind(),
+            is_dataclass: dataclasses.getattr("is_dataclass")?.unbind(),
+            epoch: new.call1((1970, 1, 1))?.unbind(),
+            epoch_utc: new.call1((1970, 1, 1, 0, 0, 0, 0, utc))?.unbind(),
+            datetime: new.unbind(),
+        })
+    }
+}
+
+/// The day number of 1970-01-01 as `date.toordinal` counts.
+const EPOCH_ORDINAL: i64 = 719_163;
+
+/// Rows that wait to become a batch.
+pub struct Rows {
+    kit: Kit,
+    schema: SchemaRef,
+    fields: Fields,
+    count: usize,
+    /// Bytes of strings and the like.
+    bytes: usize,
+}
+
+impl Rows {
+    pub fn new(py: Python<'_>, schema: &Schema) -> PyResult<Self> {
+        let arrow = Arc::new(schema.to_arrow(Strings::Large));
+        let fields = Fields::new(py, &schema.fields, arrow.fields());
+        Ok(Rows { kit: Kit::new(py)?, schema: arrow, fields, count: 0, bytes: 0 })
+    }
+
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Adds a row: a dictionary, a mapping or a dataclass's instance. After a fault it is as if it had not
+    /// been given.
+    pub fn push(&mut self, object: &Bound<'_, PyAny>) -> Done {
+        let pushed = self.fields.push(&self.kit, object, &mut self.bytes);
+        match pushed {
+            Ok(()) => self.count += 1,
+            Err(_) => self.fields.truncate(self.count),
+        }
+        pushed
+    }
+
+    /// The rows so far, which are forgotten.
+    pub fn take(&mut self) -> Result<RecordBatch, ArrowError> {
+        let rows = std::mem::take(&mut self.count);
+        self.bytes = 0;
+        let columns = self.fields.take()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
+    }
+}
+
+/// The columns of a row, or of a struct.
+struct Fields {
+    columns: Vec<Column>,
+    names: Vec<Py<PyString>>,
+    known: HashMap<String, usize>,
+    /// Dataclasses that were looked at, and which of the columns they have.
+    classes: Vec<(Py<PyType>, Vec<bool>)>,
+}
+
+struct Column {
+    name: String,
+    arrow: FieldRef,
+    field: Field,
+    valid: Vec<bool>,
+    kind: Kind,
+}
+
+enum Kind {
+    Null,
+    Boolean(Vec<bool>),
+    Integer { values: Vec<i64>, min: i64, max: i64 },
+    Unsigned(Vec<u64>),
+    Float(Vec<f64>),
+    Decimal { values: Vec<i256>, precision: u8, scale: i8 },
+    Text { ends: Vec<i64>, bytes: Vec<u8> },
+    Binary { ends: Vec<i64>, bytes: Vec<u8> },
+    Fixed { size: usize, bytes: Vec<u8> },
+    Date(Vec<i64>),
+    Time { values: Vec<i64>, unit: Unit },
+    Timestamp { values: Vec<i64>, unit: Unit, has_zone: bool },
+    Duration { values: Vec<i64>, unit: Unit },
+    Enum(Symbols),
+    List { ends: Vec<usize>, items: Box<Column> },
+    Map { ends: Vec<usize>, keys: Box<Column>, values: Box<Column> },
+    Struct(Fields),
+}
+
+struct Symbols {
+    values: Vec<i32>,
+    names: Vec<String>,
+    known: HashMap<String, i32>,
+    /// Enumerations that were looked at, and whether it is their values that are the symbols.
+    classes: Vec<(Py<PyType>, bool)>,
+}
+
+impl Fields {
+    fn new(py: Python<'_>, fields: &[Field], arrow: &arrow::datatypes::Fields) -> Self {
+        let names = fields.iter().map(|field| PyString::intern(py, &field.name).unbind());
+        let columns = fields.iter().zip(arrow).map(|(field, arrow)| Column::new(py, field, arrow));
+        Fields {
+            columns: columns.collect(),
+            names: names.collect(),
+            known: fields.iter().map(|field| field.name.clone()).zip(0..).collect(),
+            classes: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, kit: &Kit, object: &Bound<'_, PyAny>, bytes: &mut usize) -> Done {
+        let py = object.py();
+        if let Ok(row) = object.cast::<PyDict>() {
+            return self.push_dict(kit, row, bytes);
+        }
+        let class = object.get_type();
+        let known = self.classes.iter().position(|(known, _)| known.is(&class));
+        let at = match known {
+            Some(at) => at,
+            None if kit.is_dataclass.bind(py).call1((&class,))?.is_truthy()? => {
+                let has = self.fields_of(kit, &class)?;
+                self.classes.push((class.unbind(), has));
+                self.classes.len() - 1
+            }
+            None => {
+                if object.cast::<PyMapping>().is_ok() {
+                    let row = PyDict::new(py);
+                    row.update(object.cast::<PyMapping>().map_err(PyErr::from)?)?;
+                    return self.push_dict(kit, &row, bytes);
+                }
+                return Err(Fault::Wrong(
+                    Vec::new(),
+                    format!(
+                        "expected a dict or an instance of a dataclass, found {}",
+                        described(object)
+                    ),
+                ));
+            }
+        };
+        let has = &self.classes[at].1;
+        for ((column, name), has) in self.columns.iter_mut().zip(&self.names).zip(has) {
+            match has {
+                true => match object.getattr(name.bind(py)) {
+                    Ok(value) => column.push(kit, &value, bytes)?,
+                    Err(error) if error.is_instance_of::<PyAttributeError>(py) => {
+                        column.push_missing()?;
+                    }
+                    Err(error) => return Err(error.into()),
+                },
+                false => column.push_missing()?,
+            }
+        }
+        Ok(())
+    }
+
+    fn push_dict(&mut self, kit: &Kit, row: &Bound<'_, PyDict>, bytes: &mut usize) -> Done {
+        let py = row.py();
+        let mut found = 0;
+        for (column, name) in self.columns.iter_mut().zip(&self.names) {
+            match row.get_item(name.bind(py))? {
+                Some(value) => {
+                    found += 1;
+                    column.push(kit, &value, bytes)?;
+                }
+                None => match column.push_missing() {
+                    Ok(()) => {}
+                    // One that is there by another name says more.
+                    Err(missing) => return self.check_names(row).and(Err(missing)),
+                },
+            }
+        }
+        if found == row.len() { Ok(()) } else { self.check_names(row) }
+    }
+
+    fn check_names(&self, row: &Bound<'_, PyDict>) -> Done {
+        for key in row.keys() {
+            let name: Option<String> = key.extract().ok();
+            if name.as_ref().is_none_or(|name| !self.known.contains_key(name)) {
+                let name = name.unwrap_or_else(|| described(&key));
+                return Err(Fault::Wrong(Vec::new(), self.unknown(&name)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Which of the columns a dataclass has; it has no others.
+    fn fields_of(&self, kit: &Kit, class: &Bound<'_, PyType>) -> Result<Vec<bool>, Fault> {
+        let py = class.py();
+        let mut has = vec![false; self.columns.len()];
+        for field in kit.fields.bind(py).call1((class,))?.try_iter()? {
+            let name: String = field?.getattr(intern!(py, "name"))?.extract()?;
+            match self.known.get(&name) {
+                Some(at) => has[*at] = true,
+                None => return Err(Fault::Wrong(Vec::new(), self.unknown(&name))),
+            }
+        }
+        Ok(has)
+    }
+
+    fn unknown(&self, name: &str) -> String {
+        let names: Vec<&str> = self.columns.iter().map(|column| column.name.as_str()).collect();
+        tidemill_engine::suggest::unknown("field", name, &names)
+    }
+
+    fn pad(&mut self) {
+        for column in &mut self.columns {
+            column.pad();
+            column.valid.push(!column.field.nullable);
+        }
+    }
+
+    fn truncate(&mut self, rows: usize) {
+        self.columns.iter_mut().for_each(|column| column.truncate(rows));
+    }
+
+    fn take(&mut self) -> Result<Vec<ArrayRef>, ArrowError> {
+        self.columns.iter_mut().map(Column::take).collect()
+    }
+}
+
+/// A value for people: its text, cut where it is long, and its type.
+fn described(object: &Bound<'_, PyAny>) -> String {
+    const CHARS_MAX: usize = 60;
+    let class = object.get_type().name().map_or_else(|_| "object".into(), |name| name.to_string());
+    let text = object.repr().map(|text| text.to_string()).unwrap_or_default();
+    if text.chars().count() > CHARS_MAX {
+        let cut: String = text.chars().take(CHARS_MAX).collect();
+        return format!("{cut}… ({class})");
+    }
+    format!("{text} ({class})")
+}
+
+impl Column {
+    fn new(py: Python<'_>, field: &Field, arrow: &FieldRef) -> Self {
+        Column {
+            name: field.name.clone(),
+            arrow: Arc::clone(arrow),
+            field: field.clone(),
+            valid: Vec::new(),
+            kind: Kind::new(py, &field.kind, arrow.data_type()),
+        }
+    }
+
+    fn wrong(&self, found: impl std::fmt::Display) -> Done {
+        let expected = &self.field.kind;
+        Err(Fault::Wrong(vec![self.name.clone()], format!("expected {expected}, found {found}")))
+    }
+
+    fn reason(&self, reason: impl Into<String>) -> Done {
+        Err(Fault::Wrong(vec![self.name.clone()], reason.into()))
+    }
+
+    fn within(&self, done: Done) -> Done {
+        done.map_err(|fault| match fault {
+            Fault::Wrong(mut path, reason) => {
+                path.push(self.name.clone());
+                Fault::Wrong(path, reason)
+            }
+            other => other,
+        })
+    }
+
+    fn push_null(&mut self) -> Done {
+        if !self.field.nullable {
+            return self.wrong("None");
+        }
+        self.pad();
+        self.valid.push(false);
+        Ok(())
+    }
+
+    /// The value of a field that the row does not have.
+    fn push_missing(&mut self) -> Done {
+        match self.field.default.clone() {
+            Some(default) => self.push_json(&default),
+            None if self.field.nullable => self.push_null(),
+            None => self.reason("the row has no such field, which may not be null"),
+        }
+    }
+
+    /// Adds a value that nobody sees.
+    fn pad(&mut self) {
+        match &mut self.kind {
+            Kind::Null => {}
+            Kind::Boolean(values) => values.push(false),
+            Kind::Integer { values, .. }
+            | Kind::Date(values)
+            | Kind::Time { values, .. }
+            | Kind::Timestamp { values, .. }
+            | Kind::Duration { values, .. } => values.push(0),
+            Kind::Unsigned(values) => values.push(0),
+            Kind::Float(values) => values.push(0.0),
+            Kind::Decimal { values, .. } => values.push(i256::ZERO),
+            Kind::Text { ends, bytes } | Kind::Binary { ends, bytes } => {
+                ends.push(bytes.len() as i64);
+            }
+            Kind::Fixed { size, bytes } => bytes.resize(bytes.len() + *size, 0),
+            Kind::Enum(symbols) => symbols.values.push(0),
+            Kind::List { ends, items } => ends.push(items.valid.len()),
+            Kind::Map { ends, keys, .. } => ends.push(keys.valid.len()),
+            Kind::Struct(fields) => fields.pad(),
+        }
+    }
+
+    fn truncate(&mut self, rows: usize) {
+        self.valid.truncate(rows);
+        fn cut<T: Copy + Default>(ends: &mut Vec<T>, rows: usize) -> T {
+            ends.truncate(rows);
+            ends.last().copied().unwrap_or_default()
+        }
+        match &mut self.kind {
+            Kind::Null => {}
+            Kind::Boolean(values) => values.truncate(rows),
+            Kind::Integer { values, .. }
+            | Kind::Date(values)
+            | Kind::Time { values, .. }
+            | Kind::Timestamp { values, .. }
+            | Kind::Duration { values, .. } => values.truncate(rows),
+            Kind::Unsigned(values) => values.truncate(rows),
+            Kind::Float(values) => values.truncate(rows),
+            Kind::Decimal { values, .. } => values.truncate(rows),
+            Kind::Text { ends, bytes } | Kind::Binary { ends, bytes } => {
+                bytes.truncate(usize::try_from(cut(ends, rows)).unwrap_or_default());
+            }
+            Kind::Fixed { size, bytes } => bytes.truncate(rows * *size),
+            Kind::Enum(symbols) => symbols.values.truncate(rows),
+            Kind::List { ends, items } => items.truncate(cut(ends, rows)),
+            Kind::Map { ends, keys, values } => {
+                let end = cut(ends, rows);
+                keys.truncate(end);
+                values.truncate(end);
+            }
+            Kind::Struct(fields) => fields.truncate(rows),
+        }
+    }
+
+    fn push(&mut self, kit: &Kit, object: &Bound<'_, PyAny>, bytes_seen: &mut usize) -> Done {
+        let py = object.py();
+        if object.is_none() {
+            return self.push_null();
+        }
+        let is_a = |class: &Py<PyAny>| object.is_instance(class.bind(py));
+        match &mut self.kind {
+            Kind::Null => return self.wrong(described(object)),
+            Kind::Boolean(values) => match object.extract::<bool>() {
+                Ok(value) => values.push(value),
+                Err(_) => return self.wrong(described(object)),
+            },
+            Kind::Integer { values, min, max } => match integer(object) {
+                Some(value) if (*min..=*max).contains(&value) => values.push(value),
+                _ => return self.wrong(described(object)),
+            },
+            Kind::Unsigned(values) => match unsigned(object) {
+                Some(value) => values.push(value),
+                None => return self.wrong(described(object)),
+            },
+            Kind::Float(values) => match float(object, kit)? {
+                Some(value) if fits(value, &self.field.kind) => values.push(value),
+                _ => return self.wrong(described(object)),
+            },
+            Kind::Decimal { values, precision, scale } => {
+                let is_number = is_a(&kit.decimal)?
+                    || (object.is_instance_of::<PyInt>() && !object.is_instance_of::<PyBool>());
+                let text = if is_number { Some(object.str()?.to_string()) } else { None };
+                match text.and_then(|text| decimal(&text, *precision, *scale)) {
+                    Some(value) => values.push(value),
+                    None => return self.wrong(described(object)),
+                }
+            }
+            Kind::Text { ends, bytes } => {
+                let Ok(text) = object.cast::<PyString>() else {
+                    return self.wrong(described(object));
+                };
+                match text.to_str() {
+                    Ok(text) => {
+                        bytes.extend_from_slice(text.as_bytes());
+                        *bytes_seen += text.len();
+                    }
+                    Err(_) => {
+                        return self.wrong(format!("a lone surrogate: {}", described(object)));
+                    }
+                }
+                ends.push(bytes.len() as i64);
+            }
+            Kind::Binary { ends, bytes } => {
+                let before = bytes.len();
+                if !append_bytes(object, bytes)? {
+                    return self.wrong(described(object));
+                }
+                ends.push(bytes.len() as i64);
+                *bytes_seen += bytes.len() - before;
+            }
+            Kind::Fixed { size, bytes } => {
+                let (before, size) = (bytes.len(), *size);
+                let is_taken = append_bytes(object, bytes)?;
+                let found = bytes.len() - before;
+                if !is_taken || found != size {
+                    bytes.truncate(before);
+                    return match is_taken {
+                        true => self.wrong(format!("{found} bytes")),
+                        false => self.wrong(described(object)),
+                    };
+                }
+                *bytes_seen += size;
+            }
+            Kind::Date(values) => {
+                if !is_a(&kit.date)? || is_a(&kit.datetime)? {
+                    return self.wrong(described(object));
+                }
+                let ordinal: i64 = object.call_method0(intern!(py, "toordinal"))?.extract()?;
+                let day = ordinal - EPOCH_ORDINAL;
+                let is_days = self.field.kind == Type::Date;
+                values.push(if is_days { day } else { day * 86_400_000 });
+            }
+            Kind::Time { values, unit } => {
+                if !is_a(&kit.time)? {
+                    return self.wrong(described(object));
+                }
+                if !object.getattr(intern!(py, "tzinfo"))?.is_none() {
+                    return self.wrong(format!("a time with a zone: {}", described(object)));
+                }
+                let part = |name| -> PyResult<i64> { object.getattr(name)?.extract() };
+                let (hour, minute) = (part(intern!(py, "hour"))?, part(intern!(py, "minute"))?);
+                let seconds = (hour * 60 + minute) * 60 + part(intern!(py, "second"))?;
+                match ticks(seconds, part(intern!(py, "microsecond"))?, 0, *unit) {
+                    Some(value) => values.push(value),
+                    None => return self.finer(object),
+                }
+            }
+            Kind::Timestamp { values, unit, has_zone } => {
+                if !is_a(&kit.datetime)? {
+                    return self.wrong(described(object));
+                }
+                let is_local = object.getattr(intern!(py, "tzinfo"))?.is_none();
+                if is_local == *has_zone {
+                    let what = if is_local { "without" } else { "with" };
+                    return self.wrong(format!("a time {what} a zone: {}", described(object)));
+                }
+                let epoch = if is_local { &kit.epoch } else { &kit.epoch_utc };
+                let (seconds, micros) = match delta(&object.sub(epoch.bind(py))?) {
+                    Ok(parts) => parts,
+                    Err(_) => return self.wrong(described(object)),
+                };
+                // pandas' own kind of it.
+                let is_other = !object.get_type().is(&kit.datetime);
+                let nanos: i64 = match is_other {
+                    true => match object.getattr_opt(intern!(py, "nanosecond"))? {
+                        Some(nanos) => nanos.extract()?,
+                        None => 0,
+                    },
+                    false => 0,
+                };
+                match ticks(seconds, micros, nanos, *unit) {
+                    Some(value) => values.push(value),
+                    None => return self.finer(object),
+                }
+            }
+            Kind::Duration { values, unit } => {
+                if !is_a(&kit.timedelta)? {
+                    return self.wrong(described(object));
+                }
+                let Ok((seconds, micros)) = delta(object) else {
+                    return self.wrong(described(object));
+                };
+                let nanos: i64 = match object.getattr_opt(intern!(py, "nanoseconds"))? {
+                    Some(nanos) => nanos.extract()?,
+                    None => 0,
+                };
+                match ticks(seconds, micros, nanos, *unit) {
+                    Some(value) => values.push(value),
+                    None => return self.finer(object),
+                }
+            }
+            Kind::Enum(symbols) => match symbols.find(kit, object)? {
+                Some(symbol) => symbols.values.push(symbol),
+                None => {
+                    let names = symbols.names.join(", ");
+                    let found = described(object);
+                    return self.reason(format!("expected one of {names}, found {found}"));
+                }
+            },
+            Kind::List { ends, items } => {
+                let mut pushed = Ok(());
+                if let Ok(list) = object.cast::<PyList>() {
+                    for item in list.iter() {
+                        pushed = items.push(kit, &item, bytes_seen);
+                        if pushed.is_err() {
+                            break;
+                        }
+                    }
+                } else if is_sequence(object)? {
+                    for item in object.try_iter()? {
+                        pushed = items.push(kit, &item?, bytes_seen);
+                        if pushed.is_err() {
+                            break;
+                        }
+                    }
+                } else {
+                    return self.wrong(described(object));
+                }
+                if pushed.is_err() {
+                    return self.within(pushed);
+                }
+                if items.valid.len() > i32::MAX as usize {
+                    return self.reason("a batch of rows has more items than fit");
+                }
+                ends.push(items.valid.len());
+            }
+            Kind::Map { ends, keys, values } => {
+                let copy;
+                let map = match object.cast::<PyDict>() {
+                    Ok(map) => map,
+                    Err(_) => match object.cast::<PyMapping>() {
+                        Ok(map) => {
+                            copy = PyDict::new(py);
+                            copy.update(map)?;
+                            &copy
+                        }
+                        Err(_) => return self.wrong(described(object)),
+                    },
+                };
+                let mut pushed = Ok(());
+                for (key, value) in map.iter() {
+                    pushed = keys.push(kit, &key, bytes_seen);
+                    if pushed.is_ok() {
+                        pushed = values.push(kit, &value, bytes_seen);
+                    }
+                    if pushed.is_err() {
+                        break;
+                    }
+                }
+                if pushed.is_err() {
+                    return self.within(pushed);
+                }
+                if keys.valid.len() > i32::MAX as usize {
+                    return self.reason("a batch of rows has more pairs than fit");
+                }
+                ends.push(keys.valid.len());
+            }
+            Kind::Struct(fields) => {
+                let pushed = fields.push(kit, object, bytes_seen);
+                if pushed.is_err() {
+                    return self.within(pushed);
+                }
+            }
+        }
+        self.valid.push(true);
+        Ok(())
+    }
+
+    fn finer(&self, object: &Bound<'_, PyAny>) -> Done {
+        self.wrong(format!("{}, which does not fit its unit", described(object)))
+    }
+
+    /// Adds the value of a default, as the format writes it.
+    fn push_json(&mut self, json: &Value) -> Done {
+        let wrong = |column: &Self| {
+            column.reason(format!("its default {json} is no {}", column.field.kind))
+        };
+        if json.is_null() {
+            return self.push_null();
+        }
+        let pushed = match (&mut self.kind, json) {
+            (Kind::Boolean(values), Value::Bool(value)) => {
+                values.push(*value);
+                true
+            }
+            (Kind::Integer { values, min, max }, Value::Number(number)) => {
+                let value = number.as_i64().filter(|value| (*min..=*max).contains(value));
+                values.extend(value);
+                value.is_some()
+            }
+            (
+                Kind::Date(values)
+                | Kind::Time { values, .. }
+                | Kind::Timestamp { values, .. }
+                | Kind::Duration { values, .. },
+                Value::Number(number),
+            ) => {
+                values.extend(number.as_i64());
+                number.is_i64()
+            }
+            (Kind::Unsigned(values), Value::Number(number)) => {
+                values.extend(number.as_u64());
+                number.is_u64()
+            }
+            (Kind::Float(values), Value::Number(number)) => {
+                values.extend(number.as_f64());
+                number.as_f64().is_some()
+            }
+            (Kind::Decimal { values, precision, scale }, Value::String(_) | Value::Number(_)) => {
+                let text = json.as_str().map_or_else(|| json.to_string(), str::to_owned);
+                let value = decimal(&text, *precision, *scale);
+                values.extend(value);
+                value.is_some()
+            }
+            (Kind::Text { ends, bytes }, Value::String(text)) => {
+                bytes.extend_from_slice(text.as_bytes());
+                ends.push(bytes.len() as i64);
+                true
+            }
+            (Kind::Binary { ends, bytes }, Value::String(text)) => {
+                let value: Option<Vec<u8>> = latin(text);
+                let is_taken = value.is_some();
+                bytes.extend(value.unwrap_or_default());
+                if is_taken {
+                    ends.push(bytes.len() as i64);
+                }
+                is_taken
+            }
+            (Kind::Fixed { size, bytes }, Value::String(text)) => {
+                let value = latin(text).filter(|value| value.len() == *size);
+                let is_taken = value.is_some();
+                bytes.extend(value.unwrap_or_default());
+                is_taken
+            }
+            (Kind::Enum(symbols), Value::String(text)) => {
+                let symbol = symbols.known.get(text).copied();
+                symbols.values.extend(symbol);
+                symbol.is_some()
+            }
+            (Kind::List { ends, items }, Value::Array(values)) => {
+                for value in values {
+                    items.push_json(value)?;
+                }
+                ends.push(items.valid.len());
+                true
+            }
+            (Kind::Map { ends, keys, values }, Value::Object(pairs)) => {
+                for (key, value) in pairs {
+                    keys.push_json(&Value::String(key.clone()))?;
+                    values.push_json(value)?;
+                }
+                ends.push(keys.valid.len());
+                true
+            }
+            (Kind::Struct(fields), Value::Object(pairs)) => {
+                for column in &mut fields.columns {
+                    match pairs.get(&column.name) {
+                        Some(value) => column.push_json(value)?,
+                        None => column.push_missing()?,
+                    }
+                }
+                true
+            }
+            _ => false,
+        };
+        if !pushed {
+            return wrong(self);
+        }
+        self.valid.push(true);
+        Ok(())
+    }
+
+    fn take(&mut self) -> Result<ArrayRef, ArrowError> {
+        let data_type = self.arrow.data_type();
+        let valid = std::mem::take(&mut self.valid);
+        let rows = valid.len();
+        let nulls = valid.contains(&false).then(|| NullBuffer::from(valid));
+        fn offsets(ends: &[usize]) -> OffsetBuffer<i32> {
+            let starts = std::iter::once(&0).chain(ends);
+            OffsetBuffer::from_lengths(ends.iter().zip(starts).map(|(end, start)| end - start))
+        }
+        fn large(ends: &[i64]) -> OffsetBuffer<i64> {
+            let all: Vec<i64> = std::iter::once(0).chain(ends.iter().copied()).collect();
+            OffsetBuffer::new(all.into())
+        }
+        /// Integers in the width of their type; they were looked at when pushed.
+        macro_rules! integers {
+            ($arrow:ty, $values:expr) => {{
+                let values = $values.into_iter().map(|value| value as _);
+                let array = PrimitiveArray::<$arrow>::new(values.collect::<Vec<_>>().into(), nulls);
+                let data = array.into_data().into_builder().data_type(data_type.clone());
+                make_array(data.build()?)
+            }};
+        }
+        Ok(match &mut self.kind {
+            Kind::Null => Arc::new(NullArray::new(rows)),
+            Kind::Boolean(values) => {
+                Arc::new(BooleanArray::new(std::mem::take(values).into(), nulls))
+            }
+            Kind::Integer { values, min, .. } => {
+                let values = std::mem::take(values);
+                match (data_type.primitive_width(), *min < 0) {
+                    (Some(1), true) => integers!(Int8Type, values),
+                    (Some(2), true) => integers!(Int16Type, values),
+                    (Some(4), true) => integers!(Int32Type, values),
+                    (_, true) => integers!(Int64Type, values),
+                    (Some(1), false) => integers!(UInt8Type, values),
+                    (Some(2), false) => integers!(UInt16Type, values),
+                    (_, false) => integers!(UInt32Type, values),
+                }
+            }
+            Kind::Date(values)
+            | Kind::Time { values, .. }
+            | Kind::Timestamp { values, .. }
+            | Kind::Duration { values, .. } => {
+                let values = std::mem::take(values);
+                match data_type.primitive_width() {
+                    Some(4) => integers!(Int32Type, values),
+                    _ => integers!(Int64Type, values),
+                }
+            }
+            Kind::Unsigned(values) => integers!(UInt64Type, std::mem::take(values)),
+            Kind::Float(values) => {
+                let values = std::mem::take(values).into_iter();
+                match data_type {
+                    DataType::Float16 => {
+                        type Half = <Float16Type as ArrowPrimitiveType>::Native;
+                        let values: Vec<Half> = values.map(Half::from_f64).collect();
+                        Arc::new(PrimitiveArray::<Float16Type>::new(values.into(), nulls))
+                    }
+                    DataType::Float32 => {
+                        let values: Vec<f32> = values.map(|value| value as f32).collect();
+                        Arc::new(PrimitiveArray::<Float32Type>::new(values.into(), nulls))
+                    }
+                    _ => {
+                        let values: Vec<f64> = values.collect();
+                        Arc::new(PrimitiveArray::<Float64Type>::new(values.into(), nulls))
+                    }
+                }
+            }
+            Kind::Decimal { values, .. } => {
+                let values = std::mem::take(values);
+                let narrow = values.iter().map(|value| value.as_i128());
+                macro_rules! decimals {
+                    ($arrow:ty, $values:expr) => {{
+                        let array = PrimitiveArray::<$arrow>::new($values.into(), nulls);
+                        Arc::new(array.with_data_type(data_type.clone()))
+                    }};
+                }
+                match data_type {
+                    DataType::Decimal32(..) => {
+                        decimals!(Decimal32Type, narrow.map(|it| it as i32).collect::<Vec<_>>())
+                    }
+                    DataType::Decimal64(..) => {
+                        decimals!(Decimal64Type, narrow.map(|it| it as i64).collect::<Vec<_>>())
+                    }
+                    DataType::Decimal128(..) => {
+                        decimals!(Decimal128Type, narrow.collect::<Vec<_>>())
+                    }
+                    _ => decimals!(Decimal256Type, values),
+                }
+            }
+            Kind::Text { ends, bytes } => {
+                let bytes = Buffer::from(std::mem::take(bytes));
+                let ends = large(&std::mem::take(ends));
+                Arc::new(LargeStringArray::try_new(ends, bytes, nulls)?)
+            }
+            Kind::Binary { ends, bytes } => {
+                let bytes = Buffer::from(std::mem::take(bytes));
+                let ends = large(&std::mem::take(ends));
+                Arc::new(LargeBinaryArray::try_new(ends, bytes, nulls)?)
+            }
+            Kind::Fixed { size, bytes } => {
+                let size = i32::try_from(*size).unwrap_or(i32::MAX);
+                let bytes = std::mem::take(bytes);
+                Arc::new(FixedSizeBinaryArray::try_new_with_len(size, bytes.into(), nulls, rows)?)
+            }
+            Kind::Enum(symbols) => {
+                let keys = std::mem::take(&mut symbols.values);
+                let keys = PrimitiveArray::<Int32Type>::try_new(keys.into(), nulls)?;
+                let names = StringArray::from_iter_values(symbols.names.iter());
+                Arc::new(DictionaryArray::try_new(keys, Arc::new(names))?)
+            }
+            Kind::List { ends, items } => {
+                let DataType::List(item) = data_type else { return Err(mistaken(data_type)) };
+                let ends = std::mem::take(ends);
+                let items = items.take()?;
+                Arc::new(ListArray::try_new(Arc::clone(item), offsets(&ends), items, nulls)?)
+            }
+            Kind::Map { ends, keys, values } => {
+                let DataType::Map(entries, sorted) = data_type else {
+                    return Err(mistaken(data_type));
+                };
+                let DataType::Struct(pair) = entries.data_type() else {
+                    return Err(mistaken(data_type));
+                };
+                let ends = std::mem::take(ends);
+                let pairs = vec![keys.take()?, values.take()?];
+                let pairs = StructArray::try_new(pair.clone(), pairs, None)?;
+                let entries = Arc::clone(entries);
+                Arc::new(MapArray::try_new(entries, offsets(&ends), pairs, nulls, *sorted)?)
+            }
+            Kind::Struct(inner) => {
+                let DataType::Struct(fields) = data_type else { return Err(mistaken(data_type)) };
+                let arrays = inner.take()?;
+                Arc::new(StructArray::try_new_with_length(fields.clone(), arrays, nulls, rows)?)
+            }
+        })
+    }
+}
+
+fn mistaken(data_type: &DataType) -> ArrowError {
+    ArrowError::InvalidArgumentError(format!("a column of {data_type} was built as another type"))
+}
+
+impl Kind {
+    fn new(py: Python<'_>, kind: &Type, arrow: &DataType) -> Self {
+        let integer = |min: i64, max: i64| Kind::Integer { values: Vec::new(), min, max };
+        match (kind, arrow) {
+            (Type::Boolean, _) => Kind::Boolean(Vec::new()),
+            (Type::Int8, _) => integer(i8::MIN.into(), i8::MAX.into()),
+            (Type::Int16, _) => integer(i16::MIN.into(), i16::MAX.into()),
+            (Type::Int32, _) => integer(i32::MIN.into(), i32::MAX.into()),
+            (Type::Int64, _) => integer(i64::MIN, i64::MAX),
+            (Type::Uint8, _) => integer(0, u8::MAX.into()),
+            (Type::Uint16, _) => integer(0, u16::MAX.into()),
+            (Type::Uint32, _) => integer(0, u32::MAX.into()),
+            (Type::Uint64, _) => Kind::Unsigned(Vec::new()),
+            (Type::Float16 | Type::Float32 | Type::Float64, _) => Kind::Float(Vec::new()),
+            (Type::Decimal { precision, scale, .. }, _) => {
+                Kind::Decimal { values: Vec::new(), precision: *precision, scale: *scale }
+            }
+            (Type::String, _) => Kind::Text { ends: Vec::new(), bytes: Vec::new() },
+            (Type::Binary, _) => Kind::Binary { ends: Vec::new(), bytes: Vec::new() },
+            (Type::Fixed(size), _) => Kind::Fixed { size: *size as usize, bytes: Vec::new() },
+            (Type::Date | Type::Date64, _) => Kind::Date(Vec::new()),
+            (Type::Time(unit), _) => Kind::Time { values: Vec::new(), unit: *unit },
+            (Type::Timestamp { unit, zone }, _) => {
+                Kind::Timestamp { values: Vec::new(), unit: *unit, has_zone: zone.is_some() }
+            }
+            (Type::Duration(unit), _) => Kind::Duration { values: Vec::new(), unit: *unit },
+            (Type::Enum { symbols, .. }, _) => Kind::Enum(Symbols {
+                values: Vec::new(),
+                names: symbols.clone(),
+                known: symbols.iter().cloned().zip(0..).collect(),
+                classes: Vec::new(),
+            }),
+            (Type::List(item), DataType::List(inner)) => {
+                Kind::List { ends: Vec::new(), items: Box::new(Column::new(py, item, inner)) }
+            }
+            (Type::Map { key, value, .. }, DataType::Map(entries, _)) => {
+                match entries.data_type() {
+                    DataType::Struct(pair) if pair.len() == 2 => Kind::Map {
+                        ends: Vec::new(),
+                        keys: Box::new(Column::new(py, key, &pair[0])),
+                        values: Box::new(Column::new(py, value, &pair[1])),
+                    },
+                    _ => Kind::Null,
+                }
+            }
+            (Type::Struct(fields), DataType::Struct(inner)) => {
+                Kind::Struct(Fields::new(py, fields, inner))
+            }
+            _ => Kind::Null,
+        }
+    }
+}
+
+impl Symbols {
+    /// The number of a symbol, which is a text, or a member of an enumeration: of one whose values are all
+    /// texts they are the symbols, else its names.
+    fn find(&mut self, kit: &Kit, object: &Bound<'_, PyAny>) -> Result<Option<i32>, Fault> {
+        let py = object.py();
+        if !object.is_instance(kit.member.bind(py))? {
+            let Ok(text) = object.cast::<PyString>() else { return Ok(None) };
+            return Ok(text.to_str().ok().and_then(|text| self.known.get(text).copied()));
+        }
+        let class = object.get_type();
+        let by_value = match self.classes.iter().find(|(known, _)| known.is(&class)) {
+            Some((_, by_value)) => *by_value,
+            None => {
+                let mut by_value = true;
+                for member in class.try_iter()? {
+                    let value = member?.getattr(intern!(py, "value"))?;
+                    by_value &= value.is_instance_of::<PyString>();
+                }
+                self.classes.push((class.unbind(), by_value));
+                by_value
+            }
+        };
+        let name = if by_value { intern!(py, "value") } else { intern!(py, "name") };
+        let text: String = object.getattr(name)?.extract()?;
+        Ok(self.known.get(&text).copied())
+    }
+}
+
+/// A whole number; a truth value is none.
+fn integer(object: &Bound<'_, PyAny>) -> Option<i64> {
+    if object.is_instance_of::<PyBool>() {
+        return None;
+    }
+    object.extract().ok()
+}
+
+fn unsigned(object: &Bound<'_, PyAny>) -> Option<u64> {
+    if object.is_instance_of::<PyBool>() {
+        return None;
+    }
+    object.extract().ok()
+}
+
+/// A float, or a whole number that is one exactly.
+fn float(object: &Bound<'_, PyAny>, kit: &Kit) -> PyResult<Option<f64>> {
+    let py = object.py();
+    if let Ok(value) = object.cast::<PyFloat>() {
+        return Ok(Some(value.value()));
+    }
+    if object.is_instance_of::<PyBool>() || object.is_instance(kit.decimal.bind(py))? {
+        return Ok(None);
+    }
+    let Ok(value) = object.extract::<f64>() else { return Ok(None) };
+    let is_exact =
+        !object.is_instance_of::<PyInt>() || PyFloat::new(py, value).into_any().eq(object)?;
+    Ok(is_exact.then_some(value))
+}
+
+/// Whether a float stays finite in its type.
+fn fits(value: f64, kind: &Type) -> bool {
+    type Half = <Float16Type as ArrowPrimitiveType>::Native;
+    !value.is_finite()
+        || match kind {
+            Type::Float16 => Half::from_f64(value).is_finite(),
+            Type::Float32 => (value as f32).is_finite(),
+            _ => true,
+        }
+}
+
+/// Appends bytes, if the object is of bytes.
+fn append_bytes(object: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<bool> {
+    if let Ok(bytes) = object.cast::<PyBytes>() {
+        out.extend_from_slice(bytes.as_bytes());
+        return Ok(true);
+    }
+    if let Ok(bytes) = object.cast::<PyByteArray>() {
+        out.extend_from_slice(&bytes.to_vec());
+        return Ok(true);
+    }
+    if object.get_type().name()?.to_str()? == "memoryview" {
+        let bytes = object.call_method0(intern!(object.py(), "tobytes"))?;
+        out.extend_from_slice(bytes.cast::<PyBytes>().map_err(PyErr::from)?.as_bytes());
+        return Ok(true);
+    }
+    Ok(false)
+}
+
+/// What has its items in an order: a tuple, an array.
+fn is_sequence(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if object.is_instance_of::<PyTuple>() {
+        return Ok(true);
+    }
+    let is_one_value = object.is_instance_of::<PyString>()
+        || object.is_instance_of::<PyBytes>()
+        || object.is_instance_of::<PyByteArray>()
+        || object.cast::<PyMapping>().is_ok();
+    Ok(!is_one_value && object.hasattr("__getitem__")? && object.hasattr("__len__")?)
+}
+
+/// The seconds and microseconds of a length of time.
+fn delta(object: &Bound<'_, PyAny>) -> PyResult<(i64, i64)> {
+    let py = object.py();
+    let days: i64 = object.getattr(intern!(py, "days"))?.extract()?;
+    let seconds: i64 = object.getattr(intern!(py, "seconds"))?.extract()?;
+    let micros: i64 = object.getattr(intern!(py, "microseconds"))?.extract()?;
+    Ok((days * 86_400 + seconds, micros))
+}
+
+/// A time in its unit; none if some of it would be lost or it does not fit.
+fn ticks(seconds: i64, micros: i64, nanos: i64, unit: Unit) -> Option<i64> {
+    let per_second = match unit {
+        Unit::Second => 1,
+        Unit::Millisecond => 1_000,
+        Unit::Microsecond => 1_000_000,
+        Unit::Nanosecond => 1_000_000_000,
+    };
+    let nanos =
+        i128::from(seconds) * 1_000_000_000 + i128::from(micros) * 1_000 + i128::from(nanos);
+    let per_tick = 1_000_000_000 / per_second;
+    (nanos % per_tick == 0).then(|| i64::try_from(nanos / per_tick).ok()).flatten()
+}
+
+/// A decimal as a whole number of its last digit's worth; none if digits would be lost.
+fn decimal(text: &str, precision: u8, scale: i8) -> Option<i256> {
+    /// More than any decimal has.
+    const DIGITS_MAX: i64 = 100;
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(rest) => ("-", rest),
+        None => ("", text),
+    };
+    let (digits, exponent) = match digits.split_once(['E', 'e']) {
+        Some((digits, exponent)) => (digits, exponent.parse::<i64>().ok()?),
+        None => (digits, 0),
+    };
+    let (whole, behind) = digits.split_once('.').unwrap_or((digits, ""));
+    let mut all = format!("{whole}{behind}");
+    if all.is_empty() || !all.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    if all.bytes().all(|byte| byte == b'0') {
+        return Some(i256::ZERO);
+    }
+    let behind = i64::try_from(behind.len()).ok()?;
+    let missing = i64::from(scale).checked_sub(behind)?.checked_add(exponent)?;
+    if missing > DIGITS_MAX {
+        return None;
+    }
+    match usize::try_from(missing) {
+        Ok(missing) => all.push_str(&"0".repeat(missing)),
+        Err(_) => {
+            let kept = all.len().checked_sub(usize::try_from(-missing).ok()?)?;
+            if all[kept..].bytes().any(|byte| byte != b'0') {
+                return None;
+            }
+            all.truncate(kept);
+        }
+    }
+    let all = all.trim_start_matches('0');
+    if all.len() > usize::from(precision) {
+        return None;
+    }
+    i256::from_string(&format!("{sign}{all}"))
+}
+
+/// Bytes that are written as characters up to U+00FF.
+fn latin(text: &str) -> Option<Vec<u8>> {
+    text.chars().map(|char| u8::try_from(u32::from(char)).ok()).collect()
+}

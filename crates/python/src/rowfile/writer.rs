@@ -1,0 +1,547 @@
+//! How are rowfiles written from Python? A file appears at its place when it is whole: until then it has
+//! a name beside it that folders and patterns skip. What is appended counts once its footer is
+//! written; what was begun is cut off again if it is given up.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::Schema as ArrowSchema;
+use arrow::error::ArrowError;
+use parking_lot::Mutex;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use tidemill_engine::{Error, Result};
+use tidemill_rowfile::{self as rowfile, Codec, Schema, Strings, WriteOptions, Writer};
+
+use super::rows::{Fault, Rows};
+use super::{GivenSchema, failed};
+use crate::errors::raise;
+use crate::objects::batches_of;
+use crate::result::RawSchema;
+
+/// Rows of Python objects that become a batch.
+const ROWS_MAX: usize = 8192;
+/// Bytes of strings and the like in them.
+const BYTES_MAX: usize = 8 << 20;
+/// Rows of a batch that are written between two looks at signals.
+const STEP_ROWS: usize = 65_536;
+
+/// Writes a rowfile.
+#[pyclass(frozen, module = "tidemill._tidemill")]
+pub struct RawRowfileWriter {
+    path: PathBuf,
+    state: Mutex<State>,
+    /// The process that writes it.
+    process: u32,
+}
+
+enum State {
+    /// Nothing has said yet what the columns are.
+    Waiting(Box<Options>),
+    Open(Box<Open>),
+    Closed(u64),
+}
+
+struct Options {
+    compression: Codec,
+    metadata: BTreeMap<String, String>,
+    block_bytes: usize,
+    overwrite: bool,
+}
+
+struct Open {
+    writer: Option<Writer<File>>,
+    rows: Rows,
+    target: Target,
+}
+
+enum Target {
+    /// A new file, which is not at its place yet.
+    New { staged: PathBuf, overwrite: bool },
+    /// A file that ended here.
+    Grown(u64),
+}
+
+#[pymethods]
+impl RawRowfileWriter {
+    #[new]
+    #[pyo3(signature = (path, schema, compression, metadata, append, block_bytes, overwrite))]
+    #[expect(clippy::too_many_arguments, reason = "those of the Python class")]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        schema: Option<GivenSchema>,
+        compression: Option<&str>,
+        metadata: Option<BTreeMap<String, String>>,
+        append: bool,
+        block_bytes: usize,
+        overwrite: bool,
+    ) -> PyResult<Self> {
+        let schema = schema.map(|schema| schema.rows(py)).transpose()?;
+        let codec = compression.map(codec).transpose().map_err(|error| raise(py, error))?;
+        let exists = py.detach(|| path.symlink_metadata().is_ok());
+        let state = if append && exists {
+            let schema = schema.as_ref();
+            let begun = py.detach(|| grown(&path, schema, codec, metadata.is_some(), block_bytes));
+            let (writer, target) = begun.map_err(|error| raise(py, error))?;
+            let rows = Rows::new(py, writer.schema())?;
+            State::Open(Box::new(Open { writer: Some(writer), rows, target }))
+        } else {
+            let options = Options {
+                compression: codec.unwrap_or_default(),
+                metadata: metadata.unwrap_or_default(),
+                block_bytes,
+                overwrite,
+            };
+            if exists && !overwrite {
+                let path = path.display().to_string();
+                return Err(raise(py, Error::Exists { path, more: 0 }));
+            }
+            match schema {
+                None => State::Waiting(Box::new(options)),
+                Some(schema) => State::Open(Box::new(Open::new(py, &path, &schema, options)?)),
+            }
+        };
+        Ok(Self { path, state: Mutex::new(state), process: std::process::id() })
+    }
+
+    /// The columns; none before they are known.
+    #[getter]
+    fn schema(&self, py: Python<'_>) -> PyResult<Option<RawSchema>> {
+        self.with(py, |state| {
+            Ok(match state {
+                State::Open(open) => open.writer.as_ref().map(|writer| {
+                    let schema = writer.schema().to_arrow(Strings::default());
+                    RawSchema { schema: schema.into() }
+                }),
+                _ => None,
+            })
+        })
+    }
+
+    /// Rows of the file so far.
+    #[getter]
+    fn num_rows(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |state| {
+            Ok(match state {
+                State::Waiting(_) => 0,
+                State::Open(open) => open.count(),
+                State::Closed(rows) => *rows,
+            })
+        })
+    }
+
+    /// Whether the columns are known.
+    #[getter]
+    fn has_schema(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |state| Ok(!matches!(state, State::Waiting(_))))
+    }
+
+    /// Says what the columns are.
+    fn declare(&self, py: Python<'_>, schema: GivenSchema) -> PyResult<()> {
+        let schema = schema.rows(py)?;
+        self.with(py, |state| self.open(py, state, || Ok(schema)).map(|_| ()))
+    }
+
+    /// Adds the rows of an object that holds Arrow data.
+    fn write_arrow(&self, py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<()> {
+        let mut batches = batches_of(object)?;
+        let schema = batches.schema();
+        self.with(py, |state| {
+            let open = self.open(py, state, || {
+                Schema::from_arrow(&schema).map_err(|error| failed(error, &self.path))
+            })?;
+            py.detach(|| open.flush_rows(&self.path)).map_err(|error| raise(py, error))?;
+            let order = open.order(&schema);
+            loop {
+                py.check_signals()?;
+                let batch = py.detach(|| batches.next());
+                let Some(batch) = batch.transpose().map_err(of_arrow)? else { return Ok(()) };
+                let batch = match &order {
+                    Some(order) => batch.project(order).map_err(of_arrow)?,
+                    None => batch,
+                };
+                for first in (0..batch.num_rows()).step_by(STEP_ROWS) {
+                    py.check_signals()?;
+                    let part = batch.slice(first, STEP_ROWS.min(batch.num_rows() - first));
+                    let before = open.count();
+                    py.detach(|| open.write(&part, &self.path))
+                        .map_err(|error| raise(py, in_rows(error, before)))?;
+                }
+            }
+        })
+    }
+
+    /// Adds rows that are Python objects.
+    fn write_rows(&self, py: Python<'_>, objects: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.with(py, |state| {
+            let open = self.open(py, state, || {
+                Err(Error::usage_hint(
+                    "what the columns are is not known before the first row",
+                    "give `schema=`, or write an instance of a dataclass first",
+                ))
+            })?;
+            for object in objects.try_iter()? {
+                let object = object?;
+                match open.rows.push(&object) {
+                    Ok(()) => {}
+                    Err(Fault::Raised(error)) => return Err(error),
+                    Err(Fault::Wrong(mut path, reason)) => {
+                        path.reverse();
+                        let place = match path.is_empty() {
+                            true => String::new(),
+                            false => format!(", field `{}`", path.join(".")),
+                        };
+                        let error = Error::usage(format!("row {}{place}: {reason}", open.count()));
+                        return Err(raise(py, error));
+                    }
+                }
+                if open.rows.count() >= ROWS_MAX || open.rows.bytes() >= BYTES_MAX {
+                    py.check_signals()?;
+                    py.detach(|| open.flush_rows(&self.path)).map_err(|error| raise(py, error))?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Writes the rows that wait as a block.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |state| {
+            let State::Open(open) = state else { return Ok(()) };
+            let flushed = py.detach(|| {
+                open.flush_rows(&self.path)?;
+                open.writer()?.flush().map_err(|error| failed(error, &self.path))
+            });
+            flushed.map_err(|error| raise(py, error))
+        })
+    }
+
+    /// Makes the file whole and puts it at its place; nothing is left of one that cannot be.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |state| {
+            let rows = match state {
+                State::Closed(_) => return Ok(()),
+                State::Waiting(_) => {
+                    *state = State::Closed(0);
+                    let error = Error::usage_hint(
+                        format!(
+                            "`{}` would have no columns: nothing was written",
+                            shown(&self.path)
+                        ),
+                        "give `schema=` for a file without rows",
+                    );
+                    return Err(raise(py, error));
+                }
+                State::Open(open) => open.count(),
+            };
+            let State::Open(open) = std::mem::replace(state, State::Closed(rows)) else {
+                return Ok(());
+            };
+            py.detach(|| open.close(&self.path)).map_err(|error| raise(py, error))
+        })
+    }
+
+    /// Gives the file up: nothing is left of a new one, and one that was there is as it was.
+    fn abort(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |state| {
+            if let State::Open(open) = std::mem::replace(state, State::Closed(0)) {
+                py.detach(|| open.abort(&self.path));
+            }
+            Ok(())
+        })
+    }
+
+    /// Whether it is neither closed nor given up.
+    #[getter]
+    fn is_waiting(&self) -> bool {
+        let state = self.state.try_lock();
+        self.process == std::process::id()
+            && state.is_some_and(|state| !matches!(*state, State::Closed(_)))
+    }
+}
+
+impl RawRowfileWriter {
+    /// Does something with what is written.
+    fn with<T>(&self, py: Python<'_>, work: impl FnOnce(&mut State) -> PyResult<T>) -> PyResult<T> {
+        if self.process != std::process::id() {
+            let error = Error::usage_hint(
+                "this writer belongs to another process",
+                "a writer does not survive a fork: open it in the process that writes",
+            );
+            return Err(raise(py, error));
+        }
+        let Some(mut state) = self.state.try_lock() else {
+            let error = Error::usage_hint(
+                format!("another thread is writing `{}`", shown(&self.path)),
+                "one thread at a time may use a writer",
+            );
+            return Err(raise(py, error));
+        };
+        work(&mut state)
+    }
+
+    /// What is open; opened with the columns that `schema` says, if none are known yet.
+    fn open<'a>(
+        &self,
+        py: Python<'_>,
+        state: &'a mut State,
+        schema: impl FnOnce() -> Result<Schema>,
+    ) -> PyResult<&'a mut Open> {
+        if let State::Waiting(options) = state {
+            let schema = schema().map_err(|error| raise(py, error))?;
+            let options = Options { metadata: options.metadata.clone(), ..**options };
+            *state = State::Open(Box::new(Open::new(py, &self.path, &schema, options)?));
+        }
+        match state {
+            State::Open(open) => Ok(open),
+            _ => Err(raise(py, Error::usage(format!("`{}` is closed", shown(&self.path))))),
+        }
+    }
+}
+
+impl Drop for RawRowfileWriter {
+    fn drop(&mut self) {
+        let state = std::mem::replace(self.state.get_mut(), State::Closed(0));
+        if self.process != std::process::id() {
+            // A copy that a fork has made: the file is another process's.
+            std::mem::forget(state);
+        } else if let State::Open(open) = state {
+            open.abort(&self.path);
+        }
+    }
+}
+
+impl Open {
+    fn new(py: Python<'_>, path: &Path, schema: &Schema, options: Options) -> PyResult<Self> {
+        let rows = Rows::new(py, schema)?;
+        let overwrite = options.overwrite;
+        let created = py.detach(|| created(path, schema, options));
+        let (writer, staged) = created.map_err(|error| raise(py, error))?;
+        Ok(Self { writer: Some(writer), rows, target: Target::New { staged, overwrite } })
+    }
+
+    fn writer(&mut self) -> Result<&mut Writer<File>> {
+        self.writer.as_mut().ok_or_else(|| Error::Internal("a writer that is gone".to_owned()))
+    }
+
+    fn count(&self) -> u64 {
+        self.writer.as_ref().map_or(0, Writer::rows) + self.rows.count() as u64
+    }
+
+    /// Where the file's columns are among others of the same names; none if they are as they are.
+    fn order(&self, schema: &ArrowSchema) -> Option<Vec<usize>> {
+        let fields = &self.writer.as_ref()?.schema().fields;
+        let is_same = fields.len() == schema.fields().len()
+            && fields.iter().zip(schema.fields()).all(|(own, other)| own.name == *other.name());
+        if is_same || fields.len() != schema.fields().len() {
+            return None;
+        }
+        fields.iter().map(|field| schema.index_of(&field.name).ok()).collect()
+    }
+
+    fn write(&mut self, batch: &RecordBatch, path: &Path) -> Result<()> {
+        self.writer()?.write(batch).map_err(|error| failed(error, path))
+    }
+
+    /// Makes a batch of the rows that wait as objects.
+    fn flush_rows(&mut self, path: &Path) -> Result<()> {
+        if self.rows.count() == 0 {
+            return Ok(());
+        }
+        let batch = self.rows.take()?;
+        self.write(&batch, path)
+    }
+
+    fn close(mut self: Box<Self>, path: &Path) -> Result<()> {
+        let finished = self
+            .flush_rows(path)
+            .and_then(|()| self.writer()?.flush().map_err(|error| failed(error, path)));
+        if let Err(error) = finished {
+            self.abort(path);
+            return Err(error);
+        }
+        let Some(writer) = self.writer.take() else { return Ok(()) };
+        match &self.target {
+            Target::Grown(_) => writer.close().map_err(|error| failed(error, path)),
+            Target::New { staged, overwrite } => {
+                let placed = match writer.close() {
+                    Ok(()) => place(staged, path, *overwrite),
+                    Err(error) => Err(failed(error, path)),
+                };
+                if placed.is_err() {
+                    // It cannot be helped if even that fails.
+                    let _ = fs::remove_file(staged);
+                }
+                placed
+            }
+        }
+    }
+
+    fn abort(mut self: Box<Self>, path: &Path) {
+        // The writer's lock is held until it is dropped. What fails here is the next append's to cut off.
+        match &self.target {
+            Target::New { staged, .. } => drop(fs::remove_file(staged)),
+            Target::Grown(end) => {
+                if let Ok(file) = OpenOptions::new().write(true).open(path) {
+                    let _ = file.set_len(*end);
+                }
+            }
+        }
+        self.writer = None;
+    }
+}
+
+/// A new file beside its place.
+fn created(path: &Path, schema: &Schema, options: Options) -> Result<(Writer<File>, PathBuf)> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let Some(name) = path.file_name() else {
+        return Err(Error::usage(format!("`{}` names no file", shown(path))));
+    };
+    let wanted = WriteOptions {
+        codec: options.compression,
+        block_bytes: options.block_bytes,
+        metadata: options.metadata,
+        ..WriteOptions::default()
+    };
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let mut staged = std::ffi::OsString::from(".");
+        staged.push(name);
+        staged.push(format!(".{}-{number}.unfinished", std::process::id()));
+        let staged = path.with_file_name(staged);
+        match Writer::create(&staged, schema, wanted.clone()) {
+            Ok(writer) => return Ok((writer, staged)),
+            // Of a process of the same number that was killed.
+            Err(rowfile::Error::Io { error, .. })
+                if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(rowfile::Error::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
+                let folder = path.parent().map(shown).unwrap_or_default();
+                return Err(Error::NotFound { path: folder, hint: None });
+            }
+            Err(rowfile::Error::Io { error, .. }) => {
+                return Err(Error::io("create", path, error));
+            }
+            Err(error) => return Err(failed(error, path)),
+        }
+    }
+}
+
+/// A file that is there, to be added to.
+fn grown(
+    path: &Path,
+    schema: Option<&Schema>,
+    codec: Option<Codec>,
+    has_metadata: bool,
+    block_bytes: usize,
+) -> Result<(Writer<File>, Target)> {
+    let writer = Writer::append(path, block_bytes).map_err(|error| match error {
+        rowfile::Error::Io { error, .. } => Error::io("append to", path, error),
+        other => failed(other, path),
+    })?;
+    let end = writer.bytes();
+    let name = shown(path);
+    if let Some(schema) = schema
+        && *schema != *writer.schema()
+    {
+        let why =
+            schema.reads(writer.schema()).err().map_or(String::new(), |why| format!(": {why}"));
+        return Err(Error::usage_hint(
+            format!("`{name}` was written with another schema{why}"),
+            "leave `schema` out to append with the file's own, or write a file of its own",
+        ));
+    }
+    if has_metadata {
+        return Err(Error::usage_hint(
+            format!("`{name}` is there, and its metadata stay what they are"),
+            "leave `metadata` out",
+        ));
+    }
+    let own = rowfile::Reader::open(path).map_err(|error| failed(error, path))?.codec();
+    if codec.is_some_and(|codec| codec != own) {
+        return Err(Error::usage_hint(
+            format!("`{name}` is there, and compressed with `{}`", codec_name(own)),
+            "leave `compression` out",
+        ));
+    }
+    Ok((writer, Target::Grown(end)))
+}
+
+/// Gives a file its name, durably.
+fn place(staged: &Path, path: &Path, overwrite: bool) -> Result<()> {
+    let renamed = match overwrite {
+        true => fs::rename(staged, path),
+        // A second name is refused where there is one; some file systems know no second names.
+        false => match fs::hard_link(staged, path) {
+            Ok(()) => fs::remove_file(staged),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+            Err(_) if path.symlink_metadata().is_ok() => Err(io::ErrorKind::AlreadyExists.into()),
+            Err(_) => fs::rename(staged, path),
+        },
+    };
+    renamed.map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => Error::Exists { path: shown(path), more: 0 },
+        _ => Error::io("create", path, error),
+    })?;
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    // Some file systems have no such operation on folders.
+    let _ = File::open(folder).and_then(|folder| folder.sync_all());
+    Ok(())
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// The error of a batch whose rows begin at `first` of the file.
+fn in_rows(error: Error, first: u64) -> Error {
+    match error {
+        Error::Usage { message, hint } => {
+            Error::Usage { message: format!("rows from {first} on: {message}"), hint }
+        }
+        other => other,
+    }
+}
+
+fn of_arrow(error: ArrowError) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+/// A codec by its name: `none`, `lz4`, `zstd` or `zstd:LEVEL`.
+fn codec(name: &str) -> Result<Codec> {
+    let wrong = || {
+        Error::usage(format!(
+            "unknown compression `{name}`\ncompressions: none, lz4, zstd, zstd:1 … zstd:22"
+        ))
+    };
+    match name.split_once(':') {
+        None => match name {
+            "none" => Ok(Codec::None),
+            "lz4" => Ok(Codec::Lz4),
+            "zstd" => Ok(Codec::default()),
+            _ => Err(wrong()),
+        },
+        Some(("zstd", level)) => match level.parse() {
+            Ok(level @ 1..=22) => Ok(Codec::Zstd(level)),
+            _ => Err(wrong()),
+        },
+        Some(_) => Err(wrong()),
+    }
+}
+
+/// The name of a codec.
+pub fn codec_name(codec: Codec) -> String {
+    match codec {
+        Codec::None => "none".to_owned(),
+        Codec::Lz4 => "lz4".to_owned(),
+        Codec::Zstd(level) => format!("zstd:{level}"),
+        other => format!("{other:?}"),
+    }
+}
