@@ -198,9 +198,17 @@ fn is_name(name: &str) -> bool {
 pub(crate) struct Rows<'a>(Vec<(&'a str, Column<'a>)>);
 
 impl<'a> Rows<'a> {
-    pub(crate) fn new(batch: &'a RecordBatch) -> Result<Self> {
-        let fields = batch.schema_ref().fields().iter().zip(batch.columns());
-        let columns = fields.map(|(field, array)| {
+    /// The columns as the file has them: a batch may say otherwise which of them may be null.
+    pub(crate) fn new(batch: &'a RecordBatch, fields: &'a Fields) -> Result<Self> {
+        let pairs = fields.iter().zip(batch.columns());
+        let unlike = pairs.clone().find(|(field, array)| field.data_type() != array.data_type());
+        if unlike.is_some() || fields.len() != batch.num_columns() {
+            return Err(Error::Value {
+                column: unlike.map(|(field, _)| field.name().clone()).unwrap_or_default(),
+                reason: "a batch has other columns than its file".into(),
+            });
+        }
+        let columns = pairs.map(|(field, array)| {
             Ok((field.name().as_str(), Column::new(array, field.is_nullable())?))
         });
         columns.collect::<Result<Vec<_>>>().map(Rows)

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use arrow_array::RecordBatch;
-use arrow_schema::Schema;
+use arrow_schema::{Fields, Schema};
 use md5::{Digest, Md5};
 
 use crate::codec::{Codec, Compressor};
@@ -25,6 +25,7 @@ pub fn check(schema: &Schema) -> Result<()> {
 /// Writes batches as one file.
 pub struct Writer<W> {
     out: W,
+    fields: Fields,
     json: String,
     codec: Codec,
     compressor: Compressor,
@@ -44,6 +45,7 @@ impl<W: Write> Writer<W> {
     pub fn new(out: W, schema: &Schema, codec: Codec) -> Result<Self> {
         Ok(Self {
             out,
+            fields: schema.fields().clone(),
             json: encode::schema(schema.fields())?.to_string(),
             codec,
             compressor: Compressor::new(codec)?,
@@ -60,7 +62,8 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// [`Error::Value`](crate::Error::Value), and those of writing.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        let rows = Rows::new(batch)?;
+        let fields = self.fields.clone();
+        let rows = Rows::new(batch, &fields)?;
         for row in 0..batch.num_rows() {
             rows.encode(row, &mut self.block)?;
             self.rows += 1;

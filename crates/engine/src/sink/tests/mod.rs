@@ -556,7 +556,8 @@ fn a_wrong_destination_is_refused_by_name() {
         ("file/a/{day}.csv", "cannot write to the folder"),
         ("out/{user}.csv", "unknown column `user`; did you mean `users`?"),
         ("out/x", "cannot tell the output's format"),
-        ("out/x.csv.gz", "cannot tell the output's format"),
+        ("out/x.gz", "cannot tell the output's format"),
+        ("out/x.parquet.gz", "a name that ends in `.gz` is not one of parquet"),
     ] {
         let spec = SinkSpec { overwrite: true, ..template(&temp, url) };
         let error = run(&spec, &[flights()], 1 << 20).unwrap_err().to_string();

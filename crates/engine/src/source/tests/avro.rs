@@ -19,9 +19,9 @@ const CODECS: [Codec; 6] = [
 fn numbered(from: i64, rows: i64) -> RecordBatch {
     let numbers = from..from + rows;
     let text = numbers.clone().map(|n| (n % 5 != 2).then(|| format!("a text with the number {n}")));
-    RecordBatch::try_from_iter([
-        ("n", Arc::new(Int64Array::from_iter_values(numbers)) as ArrayRef),
-        ("text", Arc::new(text.collect::<StringArray>())),
+    RecordBatch::try_from_iter_with_nullable([
+        ("n", Arc::new(Int64Array::from_iter_values(numbers)) as ArrayRef, true),
+        ("text", Arc::new(text.collect::<StringArray>()), true),
     ])
     .unwrap()
 }
