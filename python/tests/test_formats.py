@@ -185,9 +185,11 @@ def test_compressed_text_is_what_python_reads(tmp_path, table, suffix, opened):
     tm.query(sql, t=table, output=tmp_path / f"a.csv.{suffix}")
     with opened(tmp_path / f"a.csv.{suffix}", "rb") as file:
         assert file.read() == (tmp_path / "plain.csv").read_bytes()
-    # Little memory for many files: some have several members.
+    # Little memory for many files: some have several members. (What repeats itself is what bzip2
+    # is slowest with, by far.)
+    times = 200 if suffix == "gz" else 2
     written = tm.query(
-        "SELECT n % 50 AS k, repeat(word, 200) AS w FROM t, unnest(range(0, 40)) AS u(i)",
+        f"SELECT n % 50 AS k, repeat(word, {times}) AS w FROM t, unnest(range(0, 40)) AS u(i)",
         t=table,
         output=tmp_path / f"many/{{k}}.json.{suffix}",
         memory="64M",

@@ -21,7 +21,7 @@ use super::input::{Access, ByteInput, OpenFile, Watch};
 use super::ipc;
 use super::parquet::{WantedColumn, misfit};
 use super::read::ReadOptions;
-use super::unify::adapted;
+use super::unify::{adapted, with_nulls_within};
 use super::{Format, Piece, Place, SourceFile};
 use crate::coverage::{Salvaged, grouped};
 use crate::error::{Error, Result};
@@ -373,7 +373,12 @@ impl BatchReader {
                 });
             };
             let exactly = wanted.shown_by.is_some();
-            adapted(column, wanted.field.data_type(), exactly)
+            // What readers of batches give is anything below a null.
+            let column = match column.data_type().is_nested() {
+                true => with_nulls_within(column)?,
+                false => column.clone(),
+            };
+            adapted(&column, wanted.field.data_type(), exactly)
                 .map_err(|reason| misfit(wanted, &self.path, &reason))
         });
         let columns = columns.collect::<Result<Vec<_>>>()?;

@@ -18,9 +18,8 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryViewArray, BooleanArray, StringViewArray, StructArray,
-    make_array, new_null_array,
+    new_null_array,
 };
-use arrow::buffer::NullBuffer;
 use arrow::compute::{cast, concat_batches, is_not_null, kernels::zip::zip};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
 use tidemill_rowfile as rowfile;
@@ -31,7 +30,7 @@ use tidemill_text::{Bad, Decode, Decoded, Options, shown, sql_type};
 use super::batches::{from_rowfile, plain};
 use super::format::Mismatch;
 use super::read::ReadOptions;
-use super::unify::{adapted, unify};
+use super::unify::{adapted, masked, unify};
 use super::{MaxBad, Origin, Rejects, Source, SourceFile, Split};
 use crate::error::{Error, Result};
 use crate::progress::Progress;
@@ -590,10 +589,8 @@ pub(super) fn field(records: &StructArray, name: &str) -> Option<ArrayRef> {
     let Some(outer) = records.nulls().filter(|_| column.data_type() != &DataType::Null) else {
         return Some(column.clone());
     };
-    let nulls = NullBuffer::union(Some(outer), column.nulls());
-    let data = column.to_data().into_builder().nulls(nulls);
     // The nulls are as many as the values.
-    data.build().ok().map(make_array)
+    masked(column, outer).ok()
 }
 
 /// A promoted column from what a file has for it.

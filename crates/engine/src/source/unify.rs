@@ -26,8 +26,9 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait,
-    StructArray, new_null_array,
+    StructArray, make_array, new_null_array,
 };
+use arrow::buffer::NullBuffer;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Int64Type, TimeUnit, UInt64Type};
 use arrow::error::ArrowError;
@@ -269,6 +270,52 @@ pub(super) fn adapted(
         };
         format!("it cannot be read as {}: {}", sql_type(wanted), lower(&text))
     })
+}
+
+/// The column with what a null struct holds null too: whoever takes a field of a struct looks at the
+/// field's nulls alone.
+pub(super) fn with_nulls_within(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    use DataType::{LargeList, List, Struct};
+    let found: ArrayRef = match column.data_type() {
+        Struct(fields) => {
+            let own = column.as_struct();
+            let columns = own.columns().iter().map(|inner| {
+                let inner = match own.nulls().filter(|nulls| nulls.null_count() > 0) {
+                    Some(outer) if inner.data_type() != &DataType::Null => masked(inner, outer)?,
+                    _ => inner.clone(),
+                };
+                with_nulls_within(&inner)
+            });
+            let columns = columns.collect::<Result<Vec<_>, _>>()?;
+            let fields = fields.iter().zip(&columns);
+            let fields: Fields =
+                fields.map(|(field, inner)| nullable(field, inner.data_type().clone())).collect();
+            let nulls = own.nulls().cloned();
+            Arc::new(StructArray::try_new_with_length(fields, columns, nulls, own.len())?)
+        }
+        List(item) if item.data_type().is_nested() => {
+            let own = column.as_list::<i32>();
+            let values = with_nulls_within(own.values())?;
+            let item = nullable(item, values.data_type().clone());
+            let (offsets, nulls) = (own.offsets().clone(), own.nulls().cloned());
+            Arc::new(GenericListArray::try_new(item, offsets, values, nulls)?)
+        }
+        LargeList(item) if item.data_type().is_nested() => {
+            let own = column.as_list::<i64>();
+            let values = with_nulls_within(own.values())?;
+            let item = nullable(item, values.data_type().clone());
+            let (offsets, nulls) = (own.offsets().clone(), own.nulls().cloned());
+            Arc::new(GenericListArray::try_new(item, offsets, values, nulls)?)
+        }
+        _ => column.clone(),
+    };
+    Ok(found)
+}
+
+/// The array with the nulls of what it is in.
+pub(super) fn masked(inner: &ArrayRef, outer: &NullBuffer) -> Result<ArrayRef, ArrowError> {
+    let nulls = NullBuffer::union(Some(outer), inner.nulls());
+    Ok(make_array(inner.to_data().into_builder().nulls(nulls).build()?))
 }
 
 fn lower(text: &str) -> String {

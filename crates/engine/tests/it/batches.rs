@@ -5,9 +5,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use arrow::array::{
-    ArrayRef, AsArray, DictionaryArray, Int32Array, Int64Array, LargeStringArray, NullArray,
-    RecordBatch, RecordBatchIterator, StringArray,
+    Array, ArrayRef, AsArray, DictionaryArray, Int32Array, Int64Array, LargeStringArray, ListArray,
+    NullArray, RecordBatch, RecordBatchIterator, StringArray, StructArray,
 };
+use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef};
 use tidemill_engine::formats::{Batches, Failure, ReadFormat, WriteFormat, register};
 use tidemill_engine::sink::{Sink, SinkSpec};
@@ -423,4 +424,45 @@ fn rowfiles_are_written_and_read_back() {
     std::fs::write(&path, "n,who\n1,ann\n").unwrap();
     let error = folder.refusal(sql);
     assert!(error.contains("is not a rowfile"), "{error}");
+}
+
+#[test]
+fn what_is_in_a_null_struct_is_null() {
+    let folder = Folder::new();
+    let inner = Arc::new(Field::new("x", DataType::Int64, false));
+    let values: ArrayRef = Arc::new(Int64Array::from(vec![1, 0, 3]));
+    let nulls = NullBuffer::from(vec![true, false, true]);
+    let column = StructArray::new(vec![inner].into(), vec![values], Some(nulls));
+    let lists = ListArray::new(
+        Arc::new(Field::new("item", column.data_type().clone(), true)),
+        OffsetBuffer::from_lengths([2, 1, 0]),
+        Arc::new(column.clone()),
+        None,
+    );
+    let batch = RecordBatch::try_from_iter([
+        ("s", Arc::new(column) as ArrayRef),
+        ("items", Arc::new(lists)),
+    ])
+    .unwrap();
+    let answers = |query: &Query| {
+        let answer = ask(query, &settings()).unwrap();
+        assert_eq!(answer.rows(), text(&[&["2", "1", "1", "∅"]]));
+    };
+    let sql = "SELECT count(s.x) AS n, count(*) FILTER (WHERE s.x IS NULL) AS gone, \
+        min(s.x) AS least, min(items[2].x) AS other FROM df";
+    let table = Given::table(batch.schema(), vec![batch.clone()]);
+    answers(&over(vec![given("df", table)], sql));
+    for name in ["a.rowfile", "a.arrow", "a.parquet"] {
+        let path = folder.path().join(name);
+        let mut sink = Sink::create(
+            &SinkSpec::new(path.display().to_string()),
+            batch.schema(),
+            &RunId::new(),
+            1 << 20,
+        )
+        .unwrap();
+        sink.write(&batch).unwrap();
+        sink.commit().unwrap();
+        answers(&over(vec![], &sql.replace("FROM df", &format!("FROM '{}'", path.display()))));
+    }
 }
