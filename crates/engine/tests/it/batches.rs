@@ -449,7 +449,7 @@ fn what_is_in_a_null_struct_is_null() {
         assert_eq!(answer.rows(), text(&[&["2", "1", "1", "∅"]]));
     };
     let sql = "SELECT count(s.x) AS n, count(*) FILTER (WHERE s.x IS NULL) AS gone, \
-        min(s.x) AS least, min(items[2].x) AS other FROM df";
+        min(s.x) AS least, min(items[2]['x']) AS other FROM df";
     let table = Given::table(batch.schema(), vec![batch.clone()]);
     answers(&over(vec![given("df", table)], sql));
     for name in ["a.rowfile", "a.arrow", "a.parquet"] {

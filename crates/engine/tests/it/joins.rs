@@ -264,7 +264,7 @@ fn a_table_that_turns_out_too_large_to_be_held_is_joined_on_the_engine() {
         ON b.k = d.k WHERE b.id < 60 GROUP BY rank";
     let folder = data.folder.path().join("run");
     let small = Settings {
-        memory_bytes: 128 << 20,
+        memory_bytes: 224 << 20,
         max_bad: MaxBad::Count(1),
         rejected_folder: Some(folder.clone()),
         ..settings()
