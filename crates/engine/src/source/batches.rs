@@ -374,10 +374,7 @@ impl BatchReader {
             };
             let exactly = wanted.shown_by.is_some();
             // What readers of batches give is anything below a null.
-            let column = match column.data_type().is_nested() {
-                true => with_nulls_within(column)?,
-                false => column.clone(),
-            };
+            let column = with_nulls_within(column)?;
             adapted(&column, wanted.field.data_type(), exactly)
                 .map_err(|reason| misfit(wanted, &self.path, &reason))
         });

@@ -14,7 +14,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
-use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
+use arrow::datatypes::{DataType, FieldRef, Fields, Schema};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use bytes::{Buf, Bytes};
 use parking_lot::Mutex;
@@ -27,10 +27,11 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::reader::{ChunkReader, Length};
 
+use super::batches::plain;
 use super::columns::{Columns, Gathered, Layouts};
 use super::input::{Access, OpenFile, Watch};
 use super::read::ReadOptions;
-use super::unify::adapted;
+use super::unify::{adapted, with_nulls_within};
 use super::{Piece, Place, SourceFile};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
@@ -81,11 +82,6 @@ pub(super) fn columns(files: &[Arc<SourceFile>], layouts: Layouts) -> Result<Col
         gathered.add(file, own, layouts)?;
     }
     Ok(gathered.finish())
-}
-
-/// A column as the source shows it: nullable, and without the writer's annotations.
-fn plain(field: &FieldRef) -> FieldRef {
-    Arc::new(Field::new(field.name(), field.data_type().clone(), true))
 }
 
 /// The ends of files that are elsewhere, on their way before they are wanted.
@@ -284,9 +280,10 @@ impl ParquetReader {
             .columns
             .iter()
             .map(|wanted| {
-                let column = batch.column(wanted.place);
+                // A field that may not be null comes without the nulls of the struct that it is in.
+                let column = with_nulls_within(batch.column(wanted.place))?;
                 let exactly = wanted.shown_by.is_some();
-                adapted(column, wanted.field.data_type(), exactly)
+                adapted(&column, wanted.field.data_type(), exactly)
                     .map_err(|reason| misfit(wanted, self.input.open.path(), &reason))
             })
             .collect::<Result<Vec<ArrayRef>>>()?;
