@@ -148,6 +148,8 @@ pub struct SplitReader {
     scratch: Decoded,
     stats: SplitStats,
     held_bytes: usize,
+    /// Of blocks that could not be decoded, where these are left out.
+    left_out_bytes: u64,
     exact: bool,
     failed: bool,
     split: Split,
@@ -281,6 +283,7 @@ impl SplitReader {
             scratch: Decoded::default(),
             stats: SplitStats::default(),
             held_bytes: 0,
+            left_out_bytes: 0,
             exact,
             failed: false,
             split: split.clone(),
@@ -341,6 +344,7 @@ impl SplitReader {
                         if let Some(end) = reader.end() {
                             self.stats.end = Some(end);
                         }
+                        self.left_out_bytes += reader.left_out_bytes();
                         self.next_piece()?;
                     }
                 },
@@ -379,7 +383,7 @@ impl SplitReader {
         }
         self.current = None;
         let Some(piece) = self.pieces.pop_front() else {
-            self.stats.bytes = self.split.bytes;
+            self.stats.bytes = self.split.bytes.saturating_sub(self.left_out_bytes);
             return Ok(());
         };
         for next in self.pieces.iter().take(FILES_AHEAD) {
