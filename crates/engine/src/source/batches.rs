@@ -22,6 +22,7 @@ use super::input::{Access, ByteInput, OpenFile, Watch};
 use super::ipc;
 use super::parquet::{WantedColumn, misfit};
 use super::read::ReadOptions;
+use super::split::numbered;
 use super::stored::{self, Decodable, LeftOut, Undecodable};
 use super::unify::{adapted, with_nulls_within};
 use super::{Format, Piece, Place, SourceFile};
@@ -106,6 +107,29 @@ impl Chunked {
         match &self.inside {
             Inside::Rowfile(reader, undecodable) => Some((reader, undecodable)),
             _ => None,
+        }
+    }
+
+    /// For each chunk the rows of the file before it, and its own; none where only reading tells.
+    pub(super) fn rows(&self) -> Option<Vec<(u64, u64)>> {
+        match &self.inside {
+            Inside::Arrow(_) => None,
+            // Of a damaged file blocks may be missing.
+            Inside::Rowfile(reader, _) => {
+                let blocks = reader.blocks().iter();
+                Some(blocks.map(|block| (block.first_row, u64::from(block.rows))).collect())
+            }
+            Inside::Unknown | Inside::Avro(_) => {
+                Some(numbered(self.chunks.iter().map(|(rows, _)| *rows)))
+            }
+        }
+    }
+
+    /// Where a chunk begins in the file; 0 for the first one, and where that is not known.
+    pub(super) fn offset(&self, chunk: usize) -> u64 {
+        match &self.inside {
+            Inside::Arrow(layout) => layout.batch_offset(chunk),
+            _ => 0,
         }
     }
 }
@@ -268,6 +292,9 @@ pub(super) struct BatchReader {
     watch: Watch,
     /// Bytes of the piece that have not been told of.
     untold: u64,
+    piece: Piece,
+    /// Rows of the piece before the last batch, and with it.
+    rows: (u64, u64),
     /// Where its blocks are, of a file that may be cut between any two of them.
     blocks_at: Option<avro::Places>,
     /// What was found not to be decodable, where that is left out.
@@ -330,9 +357,17 @@ impl BatchReader {
             batch_rows: options.batch_rows,
             watch,
             untold,
+            piece: piece.clone(),
+            rows: (0, 0),
             blocks_at,
             left_out,
         })
+    }
+
+    /// The number of a row of the last batch, and from which byte of the file on they are numbered.
+    pub(super) fn row_number(&self, row: usize) -> (u64, u64) {
+        let left_out = self.left_out.rows.load(Ordering::Relaxed);
+        self.piece.row_number(self.rows.0 + left_out + row as u64)
     }
 
     /// Bytes of the blocks that were left out.
@@ -370,6 +405,7 @@ impl BatchReader {
         if rows < batch.num_rows() {
             self.rest = Some(batch.slice(rows, batch.num_rows() - rows));
         }
+        self.rows = (self.rows.1, self.rows.1 + rows as u64);
         self.assembled(&batch.slice(0, rows)).map(Some)
     }
 

@@ -215,7 +215,10 @@ pub(super) struct ParquetReader {
     schema: Arc<Schema>,
     watch: Watch,
     bytes: u64,
+    piece: Piece,
     rows: u64,
+    /// Rows before the last batch, and with it.
+    rows_before: u64,
     rows_done: u64,
     bytes_told: u64,
 }
@@ -260,7 +263,24 @@ impl ParquetReader {
         }
         let fields: Vec<FieldRef> = columns.iter().map(|column| column.field.clone()).collect();
         let schema = Arc::new(Schema::new(fields));
-        Ok(Self { reader, input, columns, schema, watch, bytes, rows, rows_done: 0, bytes_told: 0 })
+        Ok(Self {
+            reader,
+            input,
+            columns,
+            schema,
+            watch,
+            bytes,
+            piece: piece.clone(),
+            rows,
+            rows_before: 0,
+            rows_done: 0,
+            bytes_told: 0,
+        })
+    }
+
+    /// The number of a row of the last batch, and from which byte of the file on they are numbered.
+    pub(super) fn row_number(&self, row: usize) -> (u64, u64) {
+        self.piece.row_number(self.rows_before + row as u64)
     }
 
     pub(super) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
@@ -274,6 +294,7 @@ impl ParquetReader {
             self.input.open.verify()?;
             return Ok(None);
         };
+        self.rows_before = self.rows_done;
         self.rows_done += batch.num_rows() as u64;
         self.tell(self.rows_done);
         let columns = self

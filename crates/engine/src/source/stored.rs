@@ -135,6 +135,7 @@ pub(super) type Undecodable = Arc<Mutex<BTreeMap<usize, String>>>;
 #[derive(Debug, Default)]
 pub(super) struct LeftOut {
     pub(super) bytes: AtomicU64,
+    pub(super) rows: AtomicU64,
 }
 
 /// The rows of those blocks that can be decoded.
@@ -171,6 +172,7 @@ impl Decodable {
                 self.current = Some(batches.map_err(|error| from_rowfile(error, &self.path))?);
             } else if let Some(info) = self.reader.blocks().get(block) {
                 self.left_out.bytes.fetch_add(info.bytes.into(), Ordering::Relaxed);
+                self.left_out.rows.fetch_add(info.rows.into(), Ordering::Relaxed);
             }
         }
     }
