@@ -106,6 +106,13 @@ def test_schemas_are_compared(tmp_path: Path) -> None:
     assert column == "n"
     assert reason
 
+    avro = {"type": "record", "name": "E", "fields": [{"name": "n", "type": "double"}]}
+    (tmp_path / "new.avsc").write_text(json.dumps(avro))
+    assert tm.check_schema(old, tmp_path / "new.avsc") == []
+    avro["fields"].append({"name": "more", "type": "string"})
+    (tmp_path / "new.avsc").write_text(json.dumps(avro))
+    assert [column for column, _ in tm.check_schema(old, tmp_path / "new.avsc")] == ["more"]
+
 
 def test_json_that_is_no_record_is_a_malformed_record(tmp_path: Path) -> None:
     path = tmp_path / "torn.csv"

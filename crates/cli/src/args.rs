@@ -207,7 +207,8 @@ pub struct CheckArgs {
 /// Shows the columns of files and their types, as --schema takes them.
 ///
 /// With --check: whether a reader with the schema of NEW reads the data of OLD (exit status 0), or
-/// not and why (1). Both are data of any format, or schemas of rowfiles (.schema.json).
+/// not and why (1). Both are data of any format, or schemas: of rowfiles (.schema.json) or of Avro
+/// (.avsc).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
