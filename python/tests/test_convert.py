@@ -119,7 +119,7 @@ def test_json_that_is_no_record_is_a_malformed_record(tmp_path: Path) -> None:
     path.write_text('n,input\n1,"{""user"": ""ann""}"\n2,"{"\n')
     sql = f"SELECT n, \"user\" FROM '{path}'"
     with pytest.raises(tm.BadRecordError, match="column `input`: ") as caught:
-        tm.query(sql, promote="input")
+        tm.query(sql, promote="input").to_pylist()
     [record] = caught.value.records
     assert (record["line"], record["row"], record["offset"]) == (3, None, 32)
     result = tm.query(sql, promote="input", max_bad=1)
@@ -127,5 +127,5 @@ def test_json_that_is_no_record_is_a_malformed_record(tmp_path: Path) -> None:
     assert result.coverage["rows"] == {"done": 1, "rejected": 1}
     tm.convert(path, tmp_path / "torn.parquet")
     with pytest.raises(tm.BadRecordError, match=r"torn.parquet: row 2, ") as caught:
-        tm.query(sql.replace("torn.csv", "torn.parquet"), promote="input")
+        tm.query(sql.replace("torn.csv", "torn.parquet"), promote="input").to_pylist()
     assert (caught.value.records[0]["line"], caught.value.records[0]["row"]) == (None, 2)

@@ -673,6 +673,46 @@ def test_a_changed_byte_is_found_wherever_it_is_and_other_blocks_are_recovered(t
         assert result.coverage["salvaged"][0]["offset"] <= at
 
 
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+    return (crc ^ 0xFFFFFFFF).to_bytes(4, "little")
+
+
+def test_a_block_that_is_whole_and_cannot_be_decoded_is_left_out(tmp_path):
+    path = tmp_path / "a.rowfile"
+    schema = {"fields": [{"name": "id", "type": "int64"}, {"name": "name", "type": "string"}]}
+    with tm.RowFileWriter(path, schema, compression="none") as writer:
+        for block in range(3):
+            writer.write({"id": n, "name": f"name-{n}"} for n in range(block * 10, block * 10 + 10))
+            writer.flush()
+    block = tm.read_rowfile(path).files[0].blocks[1]
+    whole = path.read_bytes()
+    section = bytearray(whole[block.offset : block.offset + block.bytes])
+    section[section.index(b"name-15")] = 0xFF
+    section[40:44] = crc32c(section[48:])
+    section[44:48] = crc32c(section[:44])
+    path.write_bytes(whole[: block.offset] + section + whole[block.offset + block.bytes :])
+    with pytest.raises(tm.TidemillError, match="row 15, column `name`"):
+        tm.read_rowfile(path).to_pylist()
+    wanted = [n for n in range(30) if n // 10 != 1]
+    sql = f"SELECT id FROM '{path}'"
+    # All of it is left out, whatever is read.
+    for result in (
+        tm.read_rowfile(path, recover=True),
+        tm.read_rowfile(path, columns=["id"], recover=True),
+        tm.query(sql, recover=True),
+    ):
+        assert [row["id"] for row in result.to_pylist()] == wanted
+        (said,) = result.coverage["salvaged"]
+        assert (said["offset"], said["blocks"]) == (block.offset, 2)
+        assert said["reason"] == "row 15, column `name`: it is not valid UTF-8"
+        assert not result.coverage["complete"]
+
+
 def test_damage_in_the_middle_is_raised_by_whoever_reads_that_far(tmp_path):
     path = blocks_of_ten(tmp_path / "a.rowfile", 30)
     whole = bytearray(path.read_bytes())
