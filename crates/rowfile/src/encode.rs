@@ -28,6 +28,9 @@ const TILE_BYTES: usize = 128 << 10;
 /// Rows of a tile at most: the lines that they are written to stay in the first cache.
 const TILE_ROWS: usize = 256;
 
+/// Bytes that are cleared at the beginning of a row in one go.
+const CLEARED_BYTES: usize = 64;
+
 /// What the values of a block lie between.
 #[derive(Debug, Clone)]
 pub(crate) struct Ranges {
@@ -322,41 +325,38 @@ impl Sizes {
         columns: &Columns,
         rows: &Range<usize>,
     ) -> Result<Self, TooWide> {
-        let fixed = u32::try_from(layout.fixed).map_err(|_| TooWide(layout.fixed as u64))?;
-        let mut sizes = Self { rows: vec![fixed; rows.len()], children: Vec::new() };
+        let prefixes = record.leaves.iter().filter_map(|leaf| match leaf.kind {
+            LeafKind::Bytes { slot } => layout.slots.get(slot).map(|slot| slot.width as usize),
+            _ => None,
+        });
+        let least = layout.fixed + prefixes.sum::<usize>();
+        let least = u32::try_from(least).map_err(|_| TooWide(least as u64))?;
+        let strings = columns.string_bytes.get(rows.clone()).unwrap_or_default();
+        let sizes = strings.iter().map(|bytes| bytes.saturating_add(least)).collect();
+        let mut sizes = Self { rows: sizes, children: Vec::new() };
         for (leaf, column) in record.leaves.iter().zip(&columns.leaves) {
-            match (&column.values, leaf.kind) {
-                (Values::Bytes { lengths, .. }, LeafKind::Bytes { slot }) => {
-                    let lengths = lengths.get(rows.clone()).unwrap_or_default();
-                    let width = layout.slots.get(slot).map_or(0, |slot| slot.width);
-                    for (size, length) in sizes.rows.iter_mut().zip(lengths) {
-                        // Lengths are below 2^31.
-                        *size = size.saturating_add(length + width);
-                    }
+            if let (Values::List { offsets, items }, LeafKind::List { child, .. }) =
+                (&column.values, leaf.kind)
+            {
+                let offsets = &offsets[rows.start..=rows.end];
+                let range = range_of(offsets);
+                let (Some(record), Some(layout)) =
+                    (record.children.get(child), layout.children.get(child))
+                else {
+                    continue;
+                };
+                let inner = Self::new(record, layout, items, &range)?;
+                for (size, total) in sizes.rows.iter_mut().zip(totals(&inner.rows, offsets)) {
+                    *size = size.saturating_add(total);
                 }
-                (Values::List { offsets, items }, LeafKind::List { child, .. }) => {
-                    let offsets = &offsets[rows.start..=rows.end];
-                    let range = range_of(offsets);
-                    let (Some(record), Some(layout)) =
-                        (record.children.get(child), layout.children.get(child))
-                    else {
-                        continue;
-                    };
-                    let inner = Self::new(record, layout, items, &range)?;
-                    for (size, total) in sizes.rows.iter_mut().zip(totals(&inner.rows, offsets)) {
-                        *size = size.saturating_add(total);
-                    }
-                    sizes.children.push(inner);
-                }
-                _ => {}
+                sizes.children.push(inner);
             }
         }
-        match sizes.rows.iter().max() {
-            Some(&largest) if u64::from(largest) > BLOCK_BYTES_MAX => {
-                Err(TooWide(u64::from(largest)))
-            }
-            _ => Ok(sizes),
+        let largest = sizes.rows.iter().fold(0, |max: u32, size| max.max(*size));
+        if u64::from(largest) > BLOCK_BYTES_MAX {
+            return Err(TooWide(u64::from(largest)));
         }
+        Ok(sizes)
     }
 }
 
@@ -586,9 +586,18 @@ impl Write<'_> {
             let last = (first + tile).min(rows.len());
             let tile = Tile { first, rows: rows.start + first..rows.start + last };
             let starts = &starts[first..last];
-            for start in starts {
+            if self.layout.fixed > 0 {
                 // Bits are set, nulls left out, and padding is 0.
-                out[*start as usize..*start as usize + self.layout.fixed].fill(0);
+                for (start, size) in starts.iter().zip(&self.sizes.rows[first..last]) {
+                    let row = &mut out[*start as usize..(start + size) as usize];
+                    match row.first_chunk_mut() {
+                        // What is too much is overwritten; to clear as much as is needed would be a call.
+                        Some(head) if self.layout.fixed <= CLEARED_BYTES => {
+                            *head = [0; CLEARED_BYTES];
+                        }
+                        _ => row[..self.layout.fixed].fill(0),
+                    }
+                }
             }
             self.fixed(&tile, starts, &mut numbers, out);
             self.variable(&tile, starts, &mut cursors, &mut inner, out);
@@ -798,14 +807,10 @@ impl Write<'_> {
                     let slot = self.slot(slot);
                     match source {
                         Bytes::Small(offsets, bytes) => {
-                            let starts = offsets[tile.rows.clone()].iter();
-                            let starts = starts.map(|start| start.as_usize());
-                            copy(slot, bytes, starts, lengths, cursors, out);
+                            copy(slot, bytes, &offsets[tile.rows.clone()], lengths, cursors, out);
                         }
                         Bytes::Large(offsets, bytes) => {
-                            let starts = offsets[tile.rows.clone()].iter();
-                            let starts = starts.map(|start| start.as_usize());
-                            copy(slot, bytes, starts, lengths, cursors, out);
+                            copy(slot, bytes, &offsets[tile.rows.clone()], lengths, cursors, out);
                         }
                         Bytes::View(views, buffers) => {
                             let views = &views[tile.rows.clone()];
@@ -854,68 +859,75 @@ fn put<const WIDTH: usize>(slot: Slot, starts: &[u32], numbers: &[u64], out: &mu
 /// Strings are copied in units of this.
 pub(crate) const COPY_BYTES: usize = 16;
 
-/// Copies the first `length` bytes; of short ones some that follow, too, where there are any on
-/// both sides.
+/// Bytes of a string's prefix at most.
+const PREFIX_BYTES_MAX: usize = 4;
+
+/// Writes a string's prefix and bytes to the beginning of what is left of a row. As long as there
+/// are so many bytes on both sides, 4 and `N` are copied, whatever the length: nobody can tell it
+/// beforehand, and what is too much is overwritten by what follows in the row.
 #[inline(always)]
-fn copy_one(from: &[u8], length: usize, to: &mut [u8]) {
-    /// The first `N` bytes and the last, which may be some of the same.
-    #[inline(always)]
-    fn ends<const N: usize>(from: &[u8], length: usize, to: &mut [u8]) {
-        let (from, to) = (&from[..length], &mut to[..length]);
-        if let (Some(head), Some(to)) = (from.first_chunk::<N>(), to.first_chunk_mut()) {
-            *to = *head;
-        }
-        if let (Some(tail), Some(to)) = (from.last_chunk::<N>(), to.last_chunk_mut()) {
-            *to = *tail;
-        }
-    }
-    // No loop: compilers make a call of one.
-    if length <= COPY_BYTES
-        && let Some(from) = from.first_chunk::<COPY_BYTES>()
-        && let Some(to) = to.first_chunk_mut()
+fn string<const N: usize>(slot: Slot, from: &[u8], start: usize, length: u32, row: &mut [u8]) {
+    let width = (slot.width as usize).min(PREFIX_BYTES_MAX);
+    if length as usize <= N
+        && row.len() >= PREFIX_BYTES_MAX + N
+        && let Some(from) = from.get(start..).and_then(<[u8]>::first_chunk::<N>)
     {
-        *to = *from;
-    } else if (COPY_BYTES..=2 * COPY_BYTES).contains(&length) {
-        ends::<COPY_BYTES>(from, length, to);
-    } else if (2 * COPY_BYTES..=4 * COPY_BYTES).contains(&length) {
-        ends::<{ 2 * COPY_BYTES }>(from, length, to);
+        let prefix = u64::from(length).wrapping_sub(slot.base).to_le_bytes();
+        row[..PREFIX_BYTES_MAX].copy_from_slice(&prefix[..PREFIX_BYTES_MAX]);
+        row[width..width + N].copy_from_slice(from);
     } else {
-        to[..length].copy_from_slice(&from[..length]);
+        exactly(slot, from, start, length, row);
     }
 }
 
-/// Writes the prefix of a string and returns where its bytes go.
-#[inline(always)]
-fn prefix(slot: Slot, length: u32, to: usize, limit: usize, out: &mut [u8]) -> usize {
-    let bytes = u64::from(length).wrapping_sub(slot.base).to_le_bytes();
-    let width = slot.width as usize;
-    // What is too much is overwritten by what follows in the row.
-    if to + 4 <= limit {
-        out[to..to + 4].copy_from_slice(&bytes[..4]);
-    } else {
-        out[to..to + width].copy_from_slice(&bytes[..width]);
+/// Writes a string's prefix and bytes and nothing more.
+#[inline(never)]
+fn exactly(slot: Slot, from: &[u8], start: usize, length: u32, row: &mut [u8]) {
+    let width = (slot.width as usize).min(PREFIX_BYTES_MAX);
+    let prefix = u64::from(length).wrapping_sub(slot.base).to_le_bytes();
+    row[..width].copy_from_slice(&prefix[..width]);
+    let bytes = length as usize;
+    if bytes > 0 {
+        row[width..width + bytes].copy_from_slice(&from[start..start + bytes]);
     }
-    to + width
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "blocks are smaller than 2^31")]
-fn copy(
+/// Writes the strings of a column, one to each row, in the loop that suits their lengths.
+fn copy<O: ArrowNativeType>(
     slot: Slot,
     from: &[u8],
-    starts: impl Iterator<Item = usize>,
+    starts: &[O],
     lengths: &[u32],
     cursors: &mut [(u32, u32)],
     out: &mut [u8],
 ) {
-    for ((start, length), (cursor, end)) in starts.zip(lengths).zip(cursors) {
-        let (limit, bytes) = (*end as usize, *length as usize);
-        let to = prefix(slot, *length, *cursor as usize, limit, out);
-        copy_one(&from[start..], bytes, &mut out[to..limit]);
-        *cursor = (to + bytes) as u32;
+    // Not `max`, which goes through them one by one.
+    match lengths.iter().fold(0, |max: u32, length| max.max(*length)) as usize {
+        0..=COPY_BYTES => strings::<O, COPY_BYTES>(slot, from, starts, lengths, cursors, out),
+        ..=32 => strings::<O, 32>(slot, from, starts, lengths, cursors, out),
+        _ => strings::<O, 64>(slot, from, starts, lengths, cursors, out),
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "parts of a view; blocks are below 2^31")]
+/// A loop of its own, for which there are registers enough.
+#[inline(never)]
+fn strings<O: ArrowNativeType, const N: usize>(
+    slot: Slot,
+    from: &[u8],
+    starts: &[O],
+    lengths: &[u32],
+    cursors: &mut [(u32, u32)],
+    out: &mut [u8],
+) {
+    for ((start, length), (cursor, end)) in starts.iter().zip(lengths).zip(cursors) {
+        let row = &mut out[*cursor as usize..*end as usize];
+        string::<N>(slot, from, start.as_usize(), *length, row);
+        *cursor += slot.width + length;
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "parts of a view")]
+#[inline(never)]
 fn copy_views(
     slot: Slot,
     views: &[u128],
@@ -925,22 +937,16 @@ fn copy_views(
     out: &mut [u8],
 ) {
     for ((view, length), (cursor, end)) in views.iter().zip(lengths).zip(cursors) {
-        let (limit, bytes) = (*end as usize, *length as usize);
-        let to = prefix(slot, *length, *cursor as usize, limit, out);
-        *cursor = (to + bytes) as u32;
-        if bytes == 0 {
-            continue;
-        }
-        if bytes <= 12 {
-            let inline = view.to_le_bytes();
-            if to + 12 <= limit {
-                out[to..to + 12].copy_from_slice(&inline[4..]);
-            } else {
-                out[to..to + bytes].copy_from_slice(&inline[4..4 + bytes]);
-            }
+        let row = &mut out[*cursor as usize..*end as usize];
+        if *length <= 12 {
+            // Its bytes are in the view, behind its length.
+            let mut inline = [0; COPY_BYTES];
+            inline[..12].copy_from_slice(&view.to_le_bytes()[4..]);
+            string::<COPY_BYTES>(slot, &inline, 0, *length, row);
         } else {
             let buffer = &buffers[(view >> 64) as u32 as usize];
-            copy_one(&buffer[(view >> 96) as usize..], bytes, &mut out[to..limit]);
+            string::<64>(slot, buffer, (view >> 96) as u32 as usize, *length, row);
         }
+        *cursor += slot.width + length;
     }
 }
