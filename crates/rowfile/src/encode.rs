@@ -28,8 +28,9 @@ const TILE_BYTES: usize = 128 << 10;
 /// Rows of a tile at most: the lines that they are written to stay in the first cache.
 const TILE_ROWS: usize = 256;
 
-/// Bytes that are cleared at the beginning of a row in one go.
-const CLEARED_BYTES: usize = 64;
+/// Bytes that a string with its prefix takes at most when more than it are copied, and that there
+/// are behind a block for it.
+const STRING_BYTES: usize = 4 + 64;
 
 /// What the values of a block lie between.
 #[derive(Debug, Clone)]
@@ -483,7 +484,8 @@ pub(crate) fn rows_alone(
 ) -> Result<(Vec<u8>, Vec<u32>)> {
     let mut out = Vec::new();
     let rows = 0..columns.rows;
-    let (sizes, _) = rows_at(record, layout, columns, &rows, Some(head), &mut out, 0)?;
+    let (sizes, end) = rows_at(record, layout, columns, &rows, Some(head), &mut out, 0)?;
+    out.truncate(end);
     Ok((out, sizes.rows))
 }
 
@@ -498,26 +500,35 @@ fn rows_at(
     at: usize,
 ) -> Result<(Sizes, usize)> {
     let sizes = Sizes::new(record, layout, columns, rows).map_err(too_large)?;
-    let mut starts = Vec::with_capacity(sizes.rows.len());
-    let mut at = at as u64;
-    for size in &sizes.rows {
-        at += u64::from(head.is_some());
-        starts.push(u32::try_from(at).map_err(|_| too_large(TooWide(at)))?);
-        at += u64::from(*size);
+    let gap = u32::from(head.is_some());
+    let all: u64 = sizes.rows.iter().map(|size| u64::from(*size)).sum();
+    let end = at as u64 + all + u64::from(gap) * sizes.rows.len() as u64;
+    if end > BLOCK_BYTES_MAX {
+        return Err(too_large(TooWide(end)));
     }
-    if at > BLOCK_BYTES_MAX {
-        return Err(too_large(TooWide(at)));
+    // No block is as large as 4 GiB, and hence no place in it.
+    let mut next = u32::try_from(at).map_err(|_| too_large(TooWide(end)))?;
+    let starts = sizes.rows.iter().map(|size| {
+        let start = next + gap;
+        next = start + size;
+        start
+    });
+    let starts: Vec<u32> = starts.collect();
+    let end = usize::try_from(end).map_err(|_| too_large(TooWide(end)))?;
+    if out.len() < end + STRING_BYTES {
+        out.resize(end + STRING_BYTES, 0);
     }
-    let end = usize::try_from(at).map_err(|_| too_large(TooWide(at)))?;
-    if out.len() < end {
-        out.resize(end, 0);
-    }
+    Write { record, layout, columns, sizes: &sizes, is_inner: false }.all(
+        rows.clone(),
+        &starts,
+        out,
+    );
     if let Some(head) = head {
+        // Only now: before, strings may have been written over them.
         for start in &starts {
             out[*start as usize - 1] = head;
         }
     }
-    Write { record, layout, columns, sizes: &sizes }.all(rows.clone(), &starts, out);
     Ok((sizes, end))
 }
 
@@ -568,6 +579,8 @@ struct Write<'a> {
     layout: &'a Layout,
     columns: &'a Columns,
     sizes: &'a Sizes,
+    /// Whether they are a list's items, between which is what has been written.
+    is_inner: bool,
 }
 
 impl Write<'_> {
@@ -581,26 +594,23 @@ impl Write<'_> {
             self.sizes.children.iter().map(|sizes| Vec::with_capacity(sizes.rows.len())).collect();
         let mut cursors = Vec::with_capacity(tile);
         let mut numbers = Vec::with_capacity(tile);
+        let has_one_string = self.record.has_one_string() && !self.is_inner;
         let mut first = 0;
         while first < rows.len() {
             let last = (first + tile).min(rows.len());
             let tile = Tile { first, rows: rows.start + first..rows.start + last };
             let starts = &starts[first..last];
-            if self.layout.fixed > 0 {
-                // Bits are set, nulls left out, and padding is 0.
-                for (start, size) in starts.iter().zip(&self.sizes.rows[first..last]) {
-                    let row = &mut out[*start as usize..(start + size) as usize];
-                    match row.first_chunk_mut() {
-                        // What is too much is overwritten; to clear as much as is needed would be a call.
-                        Some(head) if self.layout.fixed <= CLEARED_BYTES => {
-                            *head = [0; CLEARED_BYTES];
-                        }
-                        _ => row[..self.layout.fixed].fill(0),
-                    }
-                }
+            if has_one_string {
+                // What a string is too long is overwritten by the next row, whose fixed part is
+                // written after it.
+                self.variable(&tile, starts, out.len(), &mut cursors, &mut inner, out);
+                self.clear(starts, out);
+                self.fixed(&tile, starts, &mut numbers, out);
+            } else {
+                self.clear(starts, out);
+                self.fixed(&tile, starts, &mut numbers, out);
+                self.variable(&tile, starts, 0, &mut cursors, &mut inner, out);
             }
-            self.fixed(&tile, starts, &mut numbers, out);
-            self.variable(&tile, starts, &mut cursors, &mut inner, out);
             first = last;
         }
         for (leaf, column) in self.record.leaves.iter().zip(&self.columns.leaves) {
@@ -614,7 +624,21 @@ impl Write<'_> {
                 )
             {
                 let range = range_of(&offsets[rows.start..=rows.end]);
-                Write { record, layout, columns: items, sizes }.all(range, starts, out);
+                Write { record, layout, columns: items, sizes, is_inner: true }
+                    .all(range, starts, out);
+            }
+        }
+    }
+
+    /// Clears the fixed parts: bits are set, nulls left out, and padding is 0.
+    fn clear(&self, starts: &[u32], out: &mut [u8]) {
+        match self.layout.fixed {
+            // A call of its own for each row takes as long as writing a short string.
+            1 => starts.iter().for_each(|start| out[*start as usize] = 0),
+            fixed => {
+                for start in starts {
+                    out[*start as usize..*start as usize + fixed].fill(0);
+                }
             }
         }
     }
@@ -783,11 +807,13 @@ impl Write<'_> {
         }
     }
 
-    /// What is behind the fixed parts; where list items begin goes to `inner`.
+    /// What is behind the fixed parts; where list items begin goes to `inner`. What is behind a row
+    /// may be overwritten up to `limit`.
     fn variable(
         &self,
         tile: &Tile,
         starts: &[u32],
+        limit: usize,
         cursors: &mut Vec<(u32, u32)>,
         inner: &mut [Vec<u32>],
         out: &mut [u8],
@@ -799,7 +825,10 @@ impl Write<'_> {
         let fixed = self.layout.fixed as u32;
         let sizes = &self.sizes.rows[tile.first..];
         cursors.clear();
-        cursors.extend(starts.iter().zip(sizes).map(|(start, size)| (start + fixed, start + size)));
+        #[expect(clippy::cast_possible_truncation, reason = "blocks are smaller than 2^31")]
+        let limit = limit as u32;
+        let of_rows = starts.iter().zip(sizes);
+        cursors.extend(of_rows.map(|(start, size)| (start + fixed, (start + size).max(limit))));
         for (leaf, column) in self.record.leaves.iter().zip(&self.columns.leaves) {
             match (leaf.kind, &column.values) {
                 (LeafKind::Bytes { slot }, Values::Bytes { lengths, source }) => {

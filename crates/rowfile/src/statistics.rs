@@ -177,7 +177,8 @@ fn bounds(
             let (mut min, mut max): (Option<&[u8]>, Option<&[u8]>) = (None, None);
             for (column, rows) in columns {
                 let Values::Bytes { lengths, source } = &column.values else { return None };
-                let found = extremes.of(source, lengths, column.nulls.as_ref(), rows.clone(), may_be_empty);
+                let found =
+                    extremes.of(source, lengths, column.nulls.as_ref(), rows.clone(), may_be_empty);
                 if let Some((least, greatest)) = found {
                     min = Some(min.map_or(least, |min| min.min(least)));
                     max = max.max(Some(greatest));
