@@ -292,13 +292,13 @@ struct Keys {
 /// What keys lie between.
 #[derive(Clone, Copy)]
 struct Spread {
-    /// The least that is of any bytes.
+    /// The least that is of any bytes, or the largest number of all.
     smallest: u64,
     largest: u64,
 }
 
 impl Extremes {
-    /// The smallest and the largest of some strings, or others that begin with the same 32 bytes.
+    /// The smallest and the largest of some strings, or others that begin with the same 33 bytes.
     /// None if all are null.
     fn of<'a>(
         &mut self,
@@ -341,7 +341,7 @@ impl Extremes {
         Some((least, greatest))
     }
 
-    /// The best of the strings with the key `best`, by their first 32 bytes.
+    /// The best of the strings with the key `best`, by their first 33 bytes.
     fn settle<'a>(
         &self,
         source: &'a Bytes,
@@ -350,7 +350,8 @@ impl Extremes {
         best: u64,
         is_better: impl Fn(&[u8], &[u8]) -> bool,
     ) -> Option<&'a [u8]> {
-        let bound = |bytes: &'a [u8]| bytes.get(..BOUND_BYTES_MAX).unwrap_or(bytes);
+        // One more byte tells those that go on from those that do not.
+        let bound = |bytes: &'a [u8]| bytes.get(..=BOUND_BYTES_MAX).unwrap_or(bytes);
         let mut found = None;
         let mut first = rows.start;
         let keys = self.0.all.get(..self.0.rows).unwrap_or_default();
@@ -422,7 +423,9 @@ impl Keys {
                 largest = largest.max(key);
                 *to = key;
             }
-            self.chunks.push(Spread { smallest: smallest.wrapping_add(1), largest });
+            // A key is never that large.
+            let smallest = if largest > 0 { smallest.wrapping_add(1) } else { u64::MAX };
+            self.chunks.push(Spread { smallest, largest });
         }
     }
 }
