@@ -449,10 +449,10 @@ fn rowfile_batches(
     options: &ReadOptions,
     watch: &Watch,
 ) -> Result<Sized> {
+    let stored = Stored::Open(OpenFile::open(file, Access::Random, watch)?);
     let reader = match chunked.rowfile() {
-        // To find its blocks again would be to read all of it again.
-        Some(reader) if file.recover => reader.clone(),
-        _ => open_rowfile(Stored::Open(OpenFile::open(file, Access::Random, watch)?), file)?,
+        Some(reader) => reader.over(stored),
+        None => open_rowfile(stored, file)?,
     };
     let bytes: u64 = chunks.iter().map(|index| chunked.chunks[*index].1).sum();
     let rows: u64 = chunks.iter().map(|index| chunked.chunks[*index].0).sum();
