@@ -105,3 +105,27 @@ def test_schemas_are_compared(tmp_path: Path) -> None:
     [(column, reason)] = tm.check_schema(new, old)
     assert column == "n"
     assert reason
+
+    avro = {"type": "record", "name": "E", "fields": [{"name": "n", "type": "double"}]}
+    (tmp_path / "new.avsc").write_text(json.dumps(avro))
+    assert tm.check_schema(old, tmp_path / "new.avsc") == []
+    avro["fields"].append({"name": "more", "type": "string"})
+    (tmp_path / "new.avsc").write_text(json.dumps(avro))
+    assert [column for column, _ in tm.check_schema(old, tmp_path / "new.avsc")] == ["more"]
+
+
+def test_json_that_is_no_record_is_a_malformed_record(tmp_path: Path) -> None:
+    path = tmp_path / "torn.csv"
+    path.write_text('n,input\n1,"{""user"": ""ann""}"\n2,"{"\n')
+    sql = f"SELECT n, \"user\" FROM '{path}'"
+    with pytest.raises(tm.BadRecordError, match="column `input`: ") as caught:
+        tm.query(sql, promote="input")
+    [record] = caught.value.records
+    assert (record["line"], record["row"], record["offset"]) == (3, None, 32)
+    result = tm.query(sql, promote="input", max_bad=1)
+    assert result.to_pylist() == [{"n": 1, "user": "ann"}]
+    assert result.coverage["rows"] == {"done": 1, "rejected": 1}
+    tm.convert(path, tmp_path / "torn.parquet")
+    with pytest.raises(tm.BadRecordError, match=r"torn.parquet: row 2, ") as caught:
+        tm.query(sql.replace("torn.csv", "torn.parquet"), promote="input")
+    assert (caught.value.records[0]["line"], caught.value.records[0]["row"]) == (None, 2)

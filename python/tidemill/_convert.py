@@ -309,7 +309,7 @@ def check_schema(
     Parameters
     ----------
     old, new : path or str
-        Data of any format, or schemas of rowfiles (``.schema.json``).
+        Data of any format, or schemas: of rowfiles (``.schema.json``) or of Avro (``.avsc``).
     source_format : str, optional
         The format of both, where the suffix does not tell.
     storage_options : mapping, optional

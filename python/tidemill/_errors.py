@@ -57,7 +57,9 @@ class BadRecordError(TidemillError, ValueError):
     Attributes
     ----------
     records : list of dict
-        The first few, each with ``path``, ``line``, ``offset``, ``column`` and ``reason``.
+        The first few, each with ``path``, ``line``, ``row``, ``offset``, ``column`` and ``reason``.
+        In formats that have no lines ``line`` is None, and ``row`` the number of the row; elsewhere
+        ``row`` is.
     """
 
     records: list[dict[str, Any]]

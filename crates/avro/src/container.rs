@@ -96,6 +96,11 @@ impl Header {
         self.schema.arrow()
     }
 
+    /// The columns as the schema declares them: see [`Schema::declared`].
+    pub fn declared(&self) -> arrow_schema::Schema {
+        self.schema.declared()
+    }
+
     /// The schema as the file has it.
     pub fn json(&self) -> &[u8] {
         &self.json

@@ -43,11 +43,12 @@ struct Step {
 
 impl Decoder {
     pub(crate) fn new(schema: &Schema, columns: &[usize]) -> Self {
-        let steps = schema.fields.iter().enumerate().map(|(index, Named { name, kind })| Step {
-            name: name.clone(),
-            kind: kind.clone(),
-            values: columns.contains(&index).then(|| Values::new(kind)),
-        });
+        let steps =
+            schema.fields.iter().enumerate().map(|(index, Named { name, kind, .. })| Step {
+                name: name.clone(),
+                kind: kind.clone(),
+                values: columns.contains(&index).then(|| Values::new(kind)),
+            });
         let fields = columns.iter().filter_map(|column| schema.arrow().fields().get(*column));
         let fields: Vec<FieldRef> = fields.cloned().collect();
         let least = |sum: usize, field: &Named| sum.saturating_add(field.kind.bytes_min());

@@ -41,5 +41,5 @@ mod writer;
 pub use codec::Codec;
 pub use container::{Header, Reader, SYNC_BYTES, block_bytes};
 pub use error::{Error, Result};
-pub use schema::Schema;
+pub use schema::{Schema, keys};
 pub use writer::{Writer, check};

@@ -23,6 +23,16 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
 
+/// Keys of a column's metadata in [`Schema::declared`].
+pub mod keys {
+    /// Other names of the field, as a JSON array of strings.
+    pub const ALIASES: &str = "avro.aliases";
+    /// The value where the data has no such field, as the schema's JSON has it.
+    pub const DEFAULT: &str = "avro.default";
+    /// What the field is, in words.
+    pub const DOC: &str = "avro.doc";
+}
+
 /// Types within types.
 const DEPTH_MAX: usize = 64;
 /// All types together, references counted as what they stand for.
@@ -42,7 +52,11 @@ pub struct Schema {
 pub(crate) struct Named {
     pub(crate) name: String,
     pub(crate) kind: Type,
+    /// What a schema says of it besides, under [`keys`].
+    said: Said,
 }
+
+type Said = HashMap<String, String>;
 
 /// A type as it is read.
 #[derive(Debug, Clone)]
@@ -82,7 +96,7 @@ impl Schema {
     ///
     /// # Errors
     /// What is wrong with it, in words; [`Error::Unreadable`] if no table can have it.
-    pub(crate) fn parse(json: &[u8]) -> Result<Self> {
+    pub fn parse(json: &[u8]) -> Result<Self> {
         let json: Value = serde_json::from_slice(json).map_err(|error| {
             let reason = format!("its schema is not JSON ({error})");
             Error::Damaged { offset: 0, reason }
@@ -93,7 +107,7 @@ impl Schema {
         let fields = match root {
             Type::Record(fields) => fields,
             // Rows that are one value each.
-            kind => vec![Named { name: "value".into(), kind }],
+            kind => vec![Named { name: "value".into(), kind, said: Said::new() }],
         };
         let columns: Vec<FieldRef> =
             fields.iter().map(|field| field_of(&field.name, &field.kind)).collect();
@@ -104,6 +118,24 @@ impl Schema {
     pub fn arrow(&self) -> &arrow_schema::SchemaRef {
         &self.arrow
     }
+
+    /// The columns as the schema declares them, for comparing schemas and not for reading: what is
+    /// within one may be null only where the schema says so, and what it says of a field besides
+    /// is in the field's metadata, under [`keys`]. A default of a union of several types is left out.
+    pub fn declared(&self) -> arrow_schema::Schema {
+        arrow_schema::Schema::new(self.fields.iter().map(declared).collect::<Fields>())
+    }
+}
+
+/// A field as its schema declares it.
+fn declared(field: &Named) -> FieldRef {
+    let said = field.said.clone();
+    Arc::new(said_of(&field.name, &field.kind).with_metadata(said))
+}
+
+fn said_of(name: &str, kind: &Type) -> Field {
+    let is_nullable = matches!(kind, Type::Null | Type::Nullable(..) | Type::Union(_));
+    Field::new(name, kind.declared(), is_nullable)
 }
 
 /// The column that a type becomes.
@@ -137,6 +169,28 @@ impl Type {
             Type::Record(fields) => DataType::Struct(fields_of(fields)),
             Type::Nullable(kind, _) => kind.arrow(),
             Type::Union(branches) => DataType::Struct(union_fields(branches)),
+        }
+    }
+
+    /// The same with what is within it as the schema declares it.
+    fn declared(&self) -> DataType {
+        match self {
+            Type::Array(item) => DataType::List(Arc::new(said_of("item", item))),
+            Type::Map(value) => {
+                let pair =
+                    vec![Field::new("keys", DataType::Utf8, false), said_of("values", value)];
+                let entries = Field::new("entries", DataType::Struct(pair.into()), false);
+                DataType::Map(Arc::new(entries), false)
+            }
+            Type::Record(fields) => DataType::Struct(fields.iter().map(declared).collect()),
+            Type::Nullable(kind, _) => kind.declared(),
+            // All branches but one are null.
+            Type::Union(branches) => {
+                let named = branches.iter().filter(|one| !matches!(one.kind, Type::Null));
+                let fields = named.map(|one| said_of(&one.name, &one.kind).with_nullable(true));
+                DataType::Struct(fields.collect())
+            }
+            other => other.arrow(),
         }
     }
 
@@ -304,7 +358,8 @@ impl<'a> Parser<'a> {
                         return Err(wrong(reason));
                     };
                     let kind = self.resolve(kind, &inner, depth + 1)?;
-                    fields.push(Named { name: own.to_owned(), kind });
+                    let said = said(field, &kind);
+                    fields.push(Named { name: own.to_owned(), kind, said });
                 }
                 self.within.pop();
                 Type::Record(fields)
@@ -349,7 +404,7 @@ impl<'a> Parser<'a> {
         let mut kinds = Vec::with_capacity(branches.len());
         for branch in branches {
             let kind = self.resolve(branch, namespace, depth + 1)?;
-            kinds.push(Named { name: branch_name(branch), kind });
+            kinds.push(Named { name: branch_name(branch), kind, said: Said::new() });
         }
         let is_null = |branch: &Named| matches!(branch.kind, Type::Null);
         match kinds.as_slice() {
@@ -371,6 +426,24 @@ impl<'a> Parser<'a> {
         }
         Ok(Type::Union(kinds))
     }
+}
+
+/// What a field's JSON says of it besides its name and type.
+fn said(field: &Value, kind: &Type) -> Said {
+    let aliases = field.get("aliases").filter(|aliases| {
+        let aliases = aliases.as_array();
+        aliases.is_some_and(|all| all.iter().all(Value::is_string))
+    });
+    // Which of its types the default of a union is of is not what its column's default would be.
+    let is_clear = |default: &&Value| default.is_null() || !matches!(kind, Type::Union(_));
+    let default = field.get("default").filter(is_clear);
+    let doc = field.get("doc").and_then(Value::as_str);
+    let all = [
+        (keys::ALIASES, aliases.map(Value::to_string)),
+        (keys::DEFAULT, default.map(Value::to_string)),
+        (keys::DOC, doc.map(str::to_owned)),
+    ];
+    all.into_iter().filter_map(|(key, said)| Some((key.to_owned(), said?))).collect()
 }
 
 /// What a branch of a union is called: its type, or the name that this has.
@@ -544,6 +617,35 @@ mod tests {
             assert_eq!(one(json).unwrap(), (expected, nullable), "{json}");
         }
         assert_eq!(columns(r#""string""#).unwrap(), [("value".into(), Utf8View, false)]);
+    }
+
+    #[test]
+    fn what_a_schema_declares_is_kept_apart_from_what_is_read() {
+        let json = r#"{"type":"record","name":"R","fields":[
+            {"name":"a","type":"int","default":7,"aliases":["b","c"],"doc":"a number"},
+            {"name":"s","type":["null",{"type":"record","name":"S","fields":[
+                {"name":"x","type":"long"},{"name":"y","type":["null","long"],"default":null}]}]},
+            {"name":"l","type":{"type":"array","items":"string"},"default":[]},
+            {"name":"u","type":["int","string"],"default":1},
+            {"name":"odd","type":"int","aliases":7,"doc":7}]}"#;
+        let declared = Schema::parse(json.as_bytes()).unwrap().declared();
+        let field = |name: &str| declared.field_with_name(name).unwrap();
+        let said = |name: &str, key: &str| field(name).metadata().get(key).cloned();
+        assert_eq!(said("a", keys::DEFAULT).as_deref(), Some("7"));
+        assert_eq!(said("a", keys::ALIASES).as_deref(), Some(r#"["b","c"]"#));
+        assert_eq!(said("a", keys::DOC).as_deref(), Some("a number"));
+        assert_eq!(said("l", keys::DEFAULT).as_deref(), Some("[]"));
+        assert!(field("u").metadata().is_empty() && field("odd").metadata().is_empty());
+        assert!(field("s").is_nullable() && !field("l").is_nullable());
+        let DataType::Struct(inner) = field("s").data_type() else { panic!("no struct") };
+        assert!(!inner[0].is_nullable() && inner[1].is_nullable());
+        assert_eq!(inner[1].metadata().get(keys::DEFAULT).map(String::as_str), Some("null"));
+        let DataType::List(item) = field("l").data_type() else { panic!("no list") };
+        assert!(!item.is_nullable());
+        // What is read is null below what is null.
+        let read = Schema::parse(json.as_bytes()).unwrap().arrow().field(1).clone();
+        let DataType::Struct(inner) = read.data_type() else { panic!("no struct") };
+        assert!(inner[0].is_nullable() && read.metadata().is_empty());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::styling::{Style, Styles};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Arg, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 const STYLES: Styles = Styles::styled()
@@ -149,6 +149,7 @@ pub struct MergeArgs {
 #[derive(Debug, Args)]
 #[command(
     override_usage = "tidemill convert [OPTIONS] <IN>... <OUT>",
+    mut_args(of_conversion),
     after_help = "\
 Examples:
   tidemill convert flights.csv flights.rowfile --null NA
@@ -172,33 +173,9 @@ pub struct ConvertArgs {
     #[command(flatten)]
     pub source: SourceArgs,
     #[command(flatten)]
-    pub sink: ConvertSinkArgs,
+    pub sink: WriteArgs,
     #[command(flatten)]
     pub limits: LimitArgs,
-}
-
-/// How a conversion's output is written.
-#[derive(Debug, Args, Default)]
-#[command(next_help_heading = "Writing")]
-pub struct ConvertSinkArgs {
-    /// text, csv, tsv, json, parquet, arrow, avro or rowfile [default: the file's suffix]
-    #[arg(long, value_name = "FORMAT")]
-    pub format: Option<String>,
-    /// How it is compressed: none, gzip, zstd, bzip2, xz, snappy, brotli, lz4 or deflate, as far as the
-    /// format has it, with a level if wanted: zstd:9 [default: what the name's suffix tells of text;
-    /// zstd in parquet and rowfile, deflate in avro]
-    #[arg(long, value_name = "CODEC[:LEVEL]")]
-    pub compression: Option<String>,
-    /// Replace existing files of the names that are written
-    #[arg(long)]
-    pub overwrite: bool,
-    /// The most files that a name with columns may stand for [default: 10000]
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
-    pub max_files: Option<usize>,
-    /// A program that each file's bytes go through once they are in the format (repeatable: the
-    /// program, then each of its arguments)
-    #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
-    pub sink_exec: Vec<String>,
 }
 
 /// Checks that rowfiles are whole: reads every byte, looks at every checksum.
@@ -230,7 +207,8 @@ pub struct CheckArgs {
 /// Shows the columns of files and their types, as --schema takes them.
 ///
 /// With --check: whether a reader with the schema of NEW reads the data of OLD (exit status 0), or
-/// not and why (1). Both are data of any format, or schemas of rowfiles (.schema.json).
+/// not and why (1). Both are data of any format, or schemas: of rowfiles (.schema.json) or of Avro
+/// (.avsc).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -476,6 +454,14 @@ pub struct SinkArgs {
     /// Write to a file, or to one file per value with columns in braces: 'out/{day}.csv'
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<String>,
+    #[command(flatten)]
+    pub write: WriteArgs,
+}
+
+/// How files are written.
+#[derive(Debug, Args, Default)]
+#[command(next_help_heading = "Writing")]
+pub struct WriteArgs {
     /// text, csv, tsv, json, parquet, arrow, avro or rowfile [default: the file's suffix; text on a
     /// terminal, else csv]
     #[arg(long, value_name = "FORMAT")]
@@ -514,6 +500,17 @@ pub struct LimitArgs {
     /// Write what the result rests on as JSON to a file, or `-` for standard output
     #[arg(long, value_name = "FILE")]
     pub coverage: Option<String>,
+}
+
+/// A shared flag as a conversion, whose output has a name, explains it.
+fn of_conversion(flag: Arg) -> Arg {
+    match flag.get_id().as_str() {
+        "format" => flag.help(
+            "text, csv, tsv, json, parquet, arrow, avro or rowfile [default: the file's suffix]",
+        ),
+        "overwrite" => flag.help("Replace existing files of the names that are written"),
+        _ => flag,
+    }
 }
 
 /// A form for people or for programs.

@@ -455,14 +455,10 @@ impl Copy {
         }
         let mut splits = source.splits()?;
         source.exact_splits(&mut splits, cancel)?;
-        let salvaged = source.salvaged();
-        let left_out = salvaged.iter().map(|file| file.bytes_left_out).sum();
         let coverage = Coverage {
-            complete: salvaged.is_empty(),
             files: source.files().len() as u64,
             splits: Amount { done: 0, total: splits.len() as u64, left_out: 0 },
-            bytes: Amount { done: 0, total: source.total_bytes(), left_out },
-            salvaged,
+            bytes: Amount { done: 0, total: source.total_bytes(), left_out: 0 },
             ..Coverage::default()
         };
         let rejected_folder = settings.rejected_folder.clone();
@@ -488,6 +484,12 @@ impl Copy {
                     Some(split) => none.insert(self.source.read(&split, &self.options)?),
                     None => {
                         self.options.rejects.finish(self.coverage.rows.done)?;
+                        // Only reading shows all of it.
+                        let salvaged = self.source.salvaged();
+                        let left_out = salvaged.iter().map(|file| file.bytes_left_out).sum();
+                        self.coverage.bytes.left_out = left_out;
+                        self.coverage.complete = salvaged.is_empty();
+                        self.coverage.salvaged = salvaged;
                         return Ok(None);
                     }
                 },

@@ -223,9 +223,12 @@ pub enum Error {
 pub struct BadRecord {
     /// The file's path or URL.
     pub path: String,
-    /// Line number, the first line being 1.
-    pub line: u64,
-    /// Byte offset of the record's first byte in the (uncompressed) file.
+    /// Line number, the first line being 1; none in formats that have no lines.
+    pub line: Option<u64>,
+    /// The number of the row, the first being 1, in formats that have no lines.
+    pub row: Option<u64>,
+    /// Byte offset of the record's first byte in the (uncompressed) file. Of a row: from where on
+    /// rows are numbered, which is not the file's beginning where nothing tells how many are before.
     pub offset: u64,
     /// The column, where one is at fault.
     pub column: Option<String>,
@@ -237,7 +240,13 @@ pub struct BadRecord {
 
 impl fmt::Display for BadRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: line {} (byte {})", self.path, self.line, self.offset)?;
+        match (self.row, self.line) {
+            (Some(row), _) if self.offset == 0 => write!(f, "{}: row {row}", self.path)?,
+            (Some(row), _) => write!(f, "{}: row {row} from byte {} on", self.path, self.offset)?,
+            (None, line) => {
+                write!(f, "{}: line {} (byte {})", self.path, line.unwrap_or(0), self.offset)?;
+            }
+        }
         if let Some(column) = &self.column {
             write!(f, ", column `{column}`")?;
         }

@@ -274,30 +274,35 @@ impl Rowfiles {
     ) -> Result<()> {
         for of_file in tasks.chunk_by(|one, next| one.file == next.file) {
             let file = &self.files[of_file[0].file];
-            let mut left = of_file;
-            while !left.is_empty() {
+            let failed = |error| from_rowfile(error, &file.name);
+            // Where blocks may be left out each is read by itself.
+            let at_once = if self.recover { 1 } else { of_file.len() };
+            let all = rowfile::ReadOptions::default();
+            let all = Arc::new(file.reader.plan(&all).map_err(failed)?);
+            for tasks in of_file.chunks(at_once) {
+                if self.recover {
+                    let block = tasks[0].block;
+                    let reason =
+                        stored::undecodable(&file.reader, &file.name, &all, block, cancel)?;
+                    if let Some(reason) = reason {
+                        if done.send(Ok(Decoded::Damaged(reason))).is_err() {
+                            return Ok(());
+                        }
+                        continue;
+                    }
+                }
                 let options = rowfile::ReadOptions {
-                    blocks: Some(left.iter().map(|task| task.block).collect()),
+                    blocks: Some(tasks.iter().map(|task| task.block).collect()),
                     batch_rows: self.batch_rows,
                     ..rowfile::ReadOptions::default()
                 };
                 let batches = file.reader.read_with(Arc::clone(&file.plan), &options);
-                let mut batches = batches.map_err(|error| from_rowfile(error, &file.name))?;
-                while let Some((task, rest)) = left.split_first() {
+                let mut batches = batches.map_err(failed)?;
+                for task in tasks {
                     cancel.check()?;
-                    left = rest;
-                    let (decoded, has_failed) = match whole_block(&mut batches, task.rows) {
-                        Ok(whole) => (Decoded::Whole(whole), false),
-                        Err(error) if self.recover && is_damage(&error) => {
-                            (Decoded::Damaged(error.to_string()), true)
-                        }
-                        Err(error) => return Err(from_rowfile(error, &file.name)),
-                    };
-                    if done.send(Ok(decoded)).is_err() {
+                    let whole = whole_block(&mut batches, task.rows).map_err(failed)?;
+                    if done.send(Ok(Decoded::Whole(whole))).is_err() {
                         return Ok(());
-                    }
-                    if has_failed {
-                        break;
                     }
                 }
             }
@@ -351,11 +356,6 @@ fn whole_block(
             return Ok(whole);
         }
     }
-}
-
-/// Whether it is the file's bytes that are wrong, and not what is wanted of them.
-fn is_damage(error: &rowfile::Error) -> bool {
-    matches!(error, rowfile::Error::Damaged { .. })
 }
 
 fn projected(schema: &Schema, request: &Request) -> Result<SchemaRef> {

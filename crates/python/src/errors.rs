@@ -65,6 +65,7 @@ fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
             let fields = PyDict::new(py);
             fields.set_item("path", &record.path)?;
             fields.set_item("line", record.line)?;
+            fields.set_item("row", record.row)?;
             fields.set_item("offset", record.offset)?;
             fields.set_item("column", &record.column)?;
             fields.set_item("reason", &record.reason)?;

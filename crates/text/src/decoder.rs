@@ -69,6 +69,10 @@ pub trait Decode: Send {
     /// Gives the rows that were kept back.
     fn finish(&mut self, out: &mut Decoded);
 
+    /// The first record of `block` at or behind `at`, which is where a record starts, with its line
+    /// end; blank lines and comments are none. Behind the last one an empty range.
+    fn next_record(&self, block: &[u8], at: usize) -> Range<usize>;
+
     /// Decodes `block` and keeps nothing back.
     fn decode(&mut self, block: &[u8], out: &mut Decoded) {
         self.push(block, out);
@@ -135,6 +139,10 @@ macro_rules! decodes {
 
             fn finish(&mut self, out: &mut $crate::decoder::Decoded) {
                 self.decoder.finish(out);
+            }
+
+            fn next_record(&self, block: &[u8], at: usize) -> std::ops::Range<usize> {
+                self.decoder.next_record(block, at)
             }
         }
     };
@@ -314,6 +322,10 @@ impl<T: Tokenizer> Decode for Decoder<T> {
 
     fn finish(&mut self, out: &mut Decoded) {
         self.flush(out);
+    }
+
+    fn next_record(&self, block: &[u8], at: usize) -> Range<usize> {
+        self.tokenizer.next(block, at)
     }
 
     fn push(&mut self, block: &[u8], out: &mut Decoded) {

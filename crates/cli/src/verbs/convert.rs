@@ -9,7 +9,7 @@ use tidemill_engine::{Error, coverage};
 use super::Outcome;
 use super::output::{CoverageSink, Say, finish, wait};
 use super::query::begin;
-use crate::args::{ConvertArgs, SinkArgs};
+use crate::args::ConvertArgs;
 use crate::terminal;
 
 /// `tidemill convert IN… OUT`.
@@ -19,15 +19,7 @@ pub fn convert(args: ConvertArgs) -> anyhow::Result<Outcome> {
     let mut inputs = inputs.into_iter();
     let (url, more) = (inputs.next().unwrap_or_default(), inputs.collect::<Vec<_>>());
     let source = SourceSpec { url, more, ..args.source.spec()? };
-    let sink = SinkArgs {
-        output: Some(output),
-        format: args.sink.format,
-        compression: args.sink.compression,
-        overwrite: args.sink.overwrite,
-        max_files: args.sink.max_files,
-        sink_exec: args.sink.sink_exec,
-    };
-    let mut sink = sink.sink(None)?;
+    let mut sink = args.sink.sink(Some(&output), None)?;
     sink.storage_options = source.storage_options.clone();
     let conversion = Conversion {
         source,

@@ -7,19 +7,26 @@ use tidemill_engine::sink::{OutputFormat, SinkSpec, Written};
 use tidemill_engine::{Coverage, Error, Result, coverage};
 
 use super::{Outcome, print, program};
-use crate::args::SinkArgs;
+use crate::args::{SinkArgs, WriteArgs};
 use crate::terminal::{self, Bar};
 
 impl SinkArgs {
     /// The flags over what a job file says.
     pub fn sink(&self, job: Option<&SinkSpec>) -> Result<SinkSpec> {
-        let mut sink = match (&self.output, job) {
+        self.write.sink(self.output.as_deref(), job)
+    }
+}
+
+impl WriteArgs {
+    /// The flags over what a job file says, for a file that is named or the job's.
+    pub fn sink(&self, output: Option<&str>, job: Option<&SinkSpec>) -> Result<SinkSpec> {
+        let mut sink = match (output, job) {
             (Some(url), Some(job)) => {
                 // Another file may have another suffix: the job's format was for its own.
-                SinkSpec { url: url.clone(), format: None, compression: None, ..job.clone() }
+                SinkSpec { url: url.to_owned(), format: None, compression: None, ..job.clone() }
             }
             (None, Some(job)) => job.clone(),
-            (url, None) => SinkSpec::new(url.as_deref().unwrap_or("-")),
+            (url, None) => SinkSpec::new(url.unwrap_or("-")),
         };
         if let Some(format) = &self.format {
             sink.format = Some(format.parse()?);

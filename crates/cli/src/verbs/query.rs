@@ -25,7 +25,7 @@ pub fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     let query = Query { sql, defaults: args.source.spec()?, ..Query::default() };
     if args.explain {
         let preparation = prepare(&args.limits.limits(), &Limits::default())?;
-        let format = args.sink.format.as_deref();
+        let format = args.sink.write.format.as_deref();
         return explain(&query, &preparation, None, format);
     }
     let mut sink = args.sink.sink(None)?;
@@ -55,7 +55,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
         let about = About::job(&job, Some(out.display().to_string()));
         let (preparation, recorder) = begin(&args.limits.limits(), &job.limits, about)?;
         let (settings, id) = (preparation.settings.clone(), preparation.id.clone());
-        let (target, overwrite) = (out.clone(), args.sink.overwrite);
+        let (target, overwrite) = (out.clone(), args.sink.write.overwrite);
         let running = Running::without_rows(settings.cancel.clone(), move || {
             Plan::new(&query, &settings)?.run_partial(&target, overwrite, &id)
         })?
@@ -82,7 +82,7 @@ pub fn merge(args: MergeArgs) -> anyhow::Result<Outcome> {
         let about = About::merge(&args.partials, Some(out.display().to_string()));
         let (preparation, recorder) = begin(&args.limits.limits(), &Limits::default(), about)?;
         let (settings, id) = (preparation.settings.clone(), preparation.id.clone());
-        let (target, overwrite) = (out.display().to_string(), args.sink.overwrite);
+        let (target, overwrite) = (out.display().to_string(), args.sink.write.overwrite);
         let running = Running::without_rows(settings.cancel.clone(), move || {
             Merge::new(&args.partials, &settings)?.run_partial(&out, overwrite, &id)
         })?

@@ -9,6 +9,7 @@
 use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use arrow::array::{Array, RecordBatch, RecordBatchOptions, RecordBatchReader};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
@@ -21,6 +22,8 @@ use super::input::{Access, ByteInput, OpenFile, Watch};
 use super::ipc;
 use super::parquet::{WantedColumn, misfit};
 use super::read::ReadOptions;
+use super::split::numbered;
+use super::stored::{self, Decodable, LeftOut, Undecodable};
 use super::unify::{adapted, with_nulls_within};
 use super::{Format, Piece, Place, SourceFile};
 use crate::coverage::{Salvaged, grouped};
@@ -96,14 +99,37 @@ pub(super) enum Inside {
     Arrow(ipc::Layout),
     Avro(tidemill_avro::Header),
     /// A rowfile, whose footers need not be read again.
-    Rowfile(rowfile::Reader<Stored>),
+    Rowfile(rowfile::Reader<Stored>, Undecodable),
 }
 
 impl Chunked {
-    fn rowfile(&self) -> Option<&rowfile::Reader<Stored>> {
+    fn rowfile(&self) -> Option<(&rowfile::Reader<Stored>, &Undecodable)> {
         match &self.inside {
-            Inside::Rowfile(reader) => Some(reader),
+            Inside::Rowfile(reader, undecodable) => Some((reader, undecodable)),
             _ => None,
+        }
+    }
+
+    /// For each chunk the rows of the file before it, and its own; none where only reading tells.
+    pub(super) fn rows(&self) -> Option<Vec<(u64, u64)>> {
+        match &self.inside {
+            Inside::Arrow(_) => None,
+            // Of a damaged file blocks may be missing.
+            Inside::Rowfile(reader, _) => {
+                let blocks = reader.blocks().iter();
+                Some(blocks.map(|block| (block.first_row, u64::from(block.rows))).collect())
+            }
+            Inside::Unknown | Inside::Avro(_) => {
+                Some(numbered(self.chunks.iter().map(|(rows, _)| *rows)))
+            }
+        }
+    }
+
+    /// Where a chunk begins in the file; 0 for the first one, and where that is not known.
+    pub(super) fn offset(&self, chunk: usize) -> u64 {
+        match &self.inside {
+            Inside::Arrow(layout) => layout.batch_offset(chunk),
+            _ => 0,
         }
     }
 }
@@ -152,7 +178,9 @@ pub(super) fn look(
             let schema = Arc::new(reader.schema().to_arrow(rowfile::Strings::default()));
             let chunks = reader.blocks().iter();
             let chunks = chunks.map(|block| (u64::from(block.rows), u64::from(block.bytes)));
-            Ok(Chunked { schema, chunks: chunks.collect(), inside: Inside::Rowfile(reader) })
+            let (chunks, inside) =
+                (chunks.collect(), Inside::Rowfile(reader, Undecodable::default()));
+            Ok(Chunked { schema, chunks, inside })
         }
     }
 }
@@ -264,8 +292,13 @@ pub(super) struct BatchReader {
     watch: Watch,
     /// Bytes of the piece that have not been told of.
     untold: u64,
+    piece: Piece,
+    /// Rows of the piece before the last batch, and with it.
+    rows: (u64, u64),
     /// Where its blocks are, of a file that may be cut between any two of them.
     blocks_at: Option<avro::Places>,
+    /// What was found not to be decodable, where that is left out.
+    left_out: Arc<LeftOut>,
 }
 
 impl BatchReader {
@@ -291,6 +324,7 @@ impl BatchReader {
         };
         let places = || columns.iter().map(|column| column.place).collect();
         let mut blocks_at = None;
+        let left_out = Arc::new(LeftOut::default());
         let batches: Sized = match (&file.place, format) {
             (Place::Given(given), _) => given_batches(given, chunks, file)?,
             (_, Format::Registered(registered)) => registered_batches(registered, piece, &names)?,
@@ -310,7 +344,7 @@ impl BatchReader {
                 blocks_at = Some(blocks.places());
                 Box::new(blocks)
             }
-            _ => rowfile_batches(file, chunked, chunks, &columns, options, &watch)?,
+            _ => rowfile_batches(file, chunked, chunks, &columns, options, &watch, &left_out)?,
         };
         let fields: Vec<FieldRef> = columns.iter().map(|column| column.field.clone()).collect();
         Ok(Self {
@@ -323,8 +357,22 @@ impl BatchReader {
             batch_rows: options.batch_rows,
             watch,
             untold,
+            piece: piece.clone(),
+            rows: (0, 0),
             blocks_at,
+            left_out,
         })
+    }
+
+    /// The number of a row of the last batch, and from which byte of the file on they are numbered.
+    pub(super) fn row_number(&self, row: usize) -> (u64, u64) {
+        let left_out = self.left_out.rows.load(Ordering::Relaxed);
+        self.piece.row_number(self.rows.0 + left_out + row as u64)
+    }
+
+    /// Bytes of the blocks that were left out.
+    pub(super) fn left_out_bytes(&self) -> u64 {
+        self.left_out.bytes.load(Ordering::Relaxed)
     }
 
     /// Where the first block of the piece begins.
@@ -357,6 +405,7 @@ impl BatchReader {
         if rows < batch.num_rows() {
             self.rest = Some(batch.slice(rows, batch.num_rows() - rows));
         }
+        self.rows = (self.rows.1, self.rows.1 + rows as u64);
         self.assembled(&batch.slice(0, rows)).map(Some)
     }
 
@@ -374,10 +423,7 @@ impl BatchReader {
             };
             let exactly = wanted.shown_by.is_some();
             // What readers of batches give is anything below a null.
-            let column = match column.data_type().is_nested() {
-                true => with_nulls_within(column)?,
-                false => column.clone(),
-            };
+            let column = with_nulls_within(column)?;
             adapted(&column, wanted.field.data_type(), exactly)
                 .map_err(|reason| misfit(wanted, &self.path, &reason))
         });
@@ -448,12 +494,8 @@ fn rowfile_batches(
     columns: &[WantedColumn],
     options: &ReadOptions,
     watch: &Watch,
+    left_out: &Arc<LeftOut>,
 ) -> Result<Sized> {
-    let stored = Stored::Open(OpenFile::open(file, Access::Random, watch)?);
-    let reader = match chunked.rowfile() {
-        Some(reader) => reader.over(stored),
-        None => open_rowfile(stored, file)?,
-    };
     let bytes: u64 = chunks.iter().map(|index| chunked.chunks[*index].1).sum();
     let rows: u64 = chunks.iter().map(|index| chunked.chunks[*index].0).sum();
     let own = |column: &WantedColumn| {
@@ -463,14 +505,38 @@ fn rowfile_batches(
     let fields: Vec<FieldRef> = columns.iter().filter_map(own).collect();
     let wanted = rowfile::ReadOptions {
         schema: Some(Arc::new(Schema::new(fields))),
-        blocks: Some(chunks),
         batch_rows: options.batch_rows,
         ..rowfile::ReadOptions::default()
     };
     let path = file.shown().to_owned();
-    let batches = reader.read(&wanted).map_err(|error| from_rowfile(error, &path))?;
+    let failed = |error| from_rowfile(error, file.shown());
+    let batches: Box<dyn Iterator<Item = Result<RecordBatch>> + Send> = match chunked.rowfile() {
+        // To find its blocks again would be to read all of it again.
+        Some((reader, undecodable)) if file.recover => Box::new(Decodable {
+            reader: reader.clone(),
+            plan: Arc::new(reader.plan(&wanted).map_err(failed)?),
+            all: Arc::new(reader.plan(&rowfile::ReadOptions::default()).map_err(failed)?),
+            blocks: chunks.into_iter(),
+            batch_rows: options.batch_rows,
+            current: None,
+            undecodable: Arc::clone(undecodable),
+            left_out: Arc::clone(left_out),
+            cancel: watch.cancel.clone(),
+            path,
+        }),
+        known => {
+            let stored = Stored::Open(OpenFile::open(file, Access::Random, watch)?);
+            let reader = match known {
+                Some((reader, _)) => reader.over(stored),
+                None => open_rowfile(stored, file)?,
+            };
+            let wanted = rowfile::ReadOptions { blocks: Some(chunks), ..wanted };
+            let batches = reader.read(&wanted).map_err(failed)?;
+            Box::new(batches.map(move |batch| batch.map_err(|error| from_rowfile(error, &path))))
+        }
+    };
     Ok(Box::new(batches.map(move |batch| {
-        let batch = batch.map_err(|error| from_rowfile(error, &path))?;
+        let batch = batch?;
         let share = u128::from(bytes) * batch.num_rows() as u128 / u128::from(rows.max(1));
         Ok((batch, u64::try_from(share).unwrap_or(u64::MAX)))
     })))
@@ -539,8 +605,10 @@ fn open_rowfile(stored: Stored, file: &SourceFile) -> Result<rowfile::Reader<Sto
 
 /// What was left out of a file, if it is not whole.
 pub(super) fn salvaged(file: &SourceFile) -> Option<Salvaged> {
-    let reader = file.chunked.get()?.rowfile()?;
-    super::stored::salvaged(file.shown(), reader, std::iter::empty())
+    let (reader, undecodable) = file.chunked.get()?.rowfile()?;
+    let undecodable = undecodable.lock();
+    let failed = undecodable.iter().map(|(block, reason)| (*block, reason));
+    stored::salvaged(file.shown(), reader, failed)
 }
 
 /// What the footers of a rowfile know of its blocks.
@@ -554,7 +622,7 @@ impl BlockStatistics {
             return None;
         }
         match (chunked.rowfile(), &file.place) {
-            (Some(reader), _) => Some(Self(reader.clone())),
+            (Some((reader, _)), _) => Some(Self(reader.clone())),
             (None, Place::Given(_)) => None,
             (None, _) => open_rowfile_of(file).ok().map(Self),
         }

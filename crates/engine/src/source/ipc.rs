@@ -95,6 +95,12 @@ impl Layout {
     pub(super) fn batch_bytes(&self) -> impl Iterator<Item = u64> {
         self.footer.iter().flat_map(|footer| &footer.batches).map(Place::bytes)
     }
+
+    /// Where a batch begins; 0 for the first one, and where that is not known.
+    pub(super) fn batch_offset(&self, index: usize) -> u64 {
+        let batch = self.footer.as_ref().and_then(|footer| footer.batches.get(index));
+        batch.filter(|_| index > 0).map_or(0, |batch| batch.offset)
+    }
 }
 
 /// Looks at a file: its footer, or the first message of a stream.

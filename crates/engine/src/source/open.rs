@@ -145,24 +145,34 @@ pub(super) fn source_file(
     })
 }
 
+/// What is a source by itself and no file: rows in memory, standard input.
+fn only_file(
+    place: Place,
+    shown: &str,
+    size: u64,
+    compression: Compression,
+    spec: &SourceSpec,
+    cancel: &Cancel,
+) -> Arc<SourceFile> {
+    let shown: Arc<str> = shown.into();
+    let found = listing::Found {
+        place,
+        name: Arc::clone(&shown),
+        shown,
+        identity: Identity { device: 0, inode: 0, size, modified_ns: 0 },
+        keys: Vec::new(),
+    };
+    // A program gives what is read here, and does not take it.
+    let spec = SourceSpec { recover: spec.recover, ..SourceSpec::default() };
+    source_file(found, 0, compression, &spec, cancel)
+}
+
 /// Rows that are in memory already.
 fn open_given(spec: &SourceSpec, given: &Arc<Given>, cancel: &Cancel) -> Result<Source> {
     let format = Format::Memory;
     let dialect = spec.options.dialect(format)?;
-    let file = Arc::new(SourceFile {
-        place: Place::Given(Arc::clone(given)),
-        shown: spec.url.as_str().into(),
-        identity: Identity { device: 0, inode: 0, size: given.bytes().max(1), modified_ns: 0 },
-        compression: Compression::None,
-        program: None,
-        keys: Vec::new(),
-        index: 0,
-        lines: Mutex::default(),
-        metadata: std::sync::OnceLock::new(),
-        chunked: std::sync::OnceLock::new(),
-        recover: spec.recover,
-        cancel: cancel.clone(),
-    });
+    let (place, size) = (Place::Given(Arc::clone(given)), given.bytes().max(1));
+    let file = only_file(place, &spec.url, size, Compression::None, spec, cancel);
     let files = vec![file];
     let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
     let mut sample = Sample { files: &files, format, dialect: &dialect, watch, stdin: None };
@@ -211,23 +221,11 @@ fn open_stdin(
             Err(error) => return Err(Error::io("read", shown, error)),
         }
     }
-    let file = Arc::new(SourceFile {
-        place: Place::Stdin,
-        shown: shown.into(),
-        identity: Identity { device: 0, inode: 0, size: 0, modified_ns: 0 },
-        compression: match format.is_typed() {
-            true => Compression::None,
-            false => Compression::from_magic(&magic[..filled]),
-        },
-        program: None,
-        keys: Vec::new(),
-        index: 0,
-        lines: Mutex::default(),
-        metadata: std::sync::OnceLock::new(),
-        chunked: std::sync::OnceLock::new(),
-        recover: spec.recover,
-        cancel: cancel.clone(),
-    });
+    let compression = match format.is_typed() {
+        true => Compression::None,
+        false => Compression::from_magic(&magic[..filled]),
+    };
+    let file = only_file(Place::Stdin, shown, 0, compression, spec, cancel);
     let files = vec![file];
     let input =
         ReaderInput::new(magic[..filled].to_vec(), tap, files[0].shown.clone(), watch.clone());

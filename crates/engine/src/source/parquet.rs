@@ -14,7 +14,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
-use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
+use arrow::datatypes::{DataType, FieldRef, Fields, Schema};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use bytes::{Buf, Bytes};
 use parking_lot::Mutex;
@@ -27,10 +27,11 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::reader::{ChunkReader, Length};
 
+use super::batches::plain;
 use super::columns::{Columns, Gathered, Layouts};
 use super::input::{Access, OpenFile, Watch};
 use super::read::ReadOptions;
-use super::unify::adapted;
+use super::unify::{adapted, with_nulls_within};
 use super::{Piece, Place, SourceFile};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
@@ -81,11 +82,6 @@ pub(super) fn columns(files: &[Arc<SourceFile>], layouts: Layouts) -> Result<Col
         gathered.add(file, own, layouts)?;
     }
     Ok(gathered.finish())
-}
-
-/// A column as the source shows it: nullable, and without the writer's annotations.
-fn plain(field: &FieldRef) -> FieldRef {
-    Arc::new(Field::new(field.name(), field.data_type().clone(), true))
 }
 
 /// The ends of files that are elsewhere, on their way before they are wanted.
@@ -219,7 +215,10 @@ pub(super) struct ParquetReader {
     schema: Arc<Schema>,
     watch: Watch,
     bytes: u64,
+    piece: Piece,
     rows: u64,
+    /// Rows before the last batch, and with it.
+    rows_before: u64,
     rows_done: u64,
     bytes_told: u64,
 }
@@ -264,7 +263,24 @@ impl ParquetReader {
         }
         let fields: Vec<FieldRef> = columns.iter().map(|column| column.field.clone()).collect();
         let schema = Arc::new(Schema::new(fields));
-        Ok(Self { reader, input, columns, schema, watch, bytes, rows, rows_done: 0, bytes_told: 0 })
+        Ok(Self {
+            reader,
+            input,
+            columns,
+            schema,
+            watch,
+            bytes,
+            piece: piece.clone(),
+            rows,
+            rows_before: 0,
+            rows_done: 0,
+            bytes_told: 0,
+        })
+    }
+
+    /// The number of a row of the last batch, and from which byte of the file on they are numbered.
+    pub(super) fn row_number(&self, row: usize) -> (u64, u64) {
+        self.piece.row_number(self.rows_before + row as u64)
     }
 
     pub(super) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
@@ -278,15 +294,17 @@ impl ParquetReader {
             self.input.open.verify()?;
             return Ok(None);
         };
+        self.rows_before = self.rows_done;
         self.rows_done += batch.num_rows() as u64;
         self.tell(self.rows_done);
         let columns = self
             .columns
             .iter()
             .map(|wanted| {
-                let column = batch.column(wanted.place);
+                // A field that may not be null comes without the nulls of the struct that it is in.
+                let column = with_nulls_within(batch.column(wanted.place))?;
                 let exactly = wanted.shown_by.is_some();
-                adapted(column, wanted.field.data_type(), exactly)
+                adapted(&column, wanted.field.data_type(), exactly)
                     .map_err(|reason| misfit(wanted, self.input.open.path(), &reason))
             })
             .collect::<Result<Vec<ArrayRef>>>()?;

@@ -10,15 +10,16 @@
 //! has that. Who reads can so move first, and who writes later. The record is a struct, JSON in a
 //! string, or a row in bytes whose schema is with the column (`docs/formats/rowfile.md`).
 //!
-//! A row that has a value in both places is an error: neither can be said to be the right one.
+//! A row that has a value in both places is an error: neither can be said to be the right one. A row
+//! whose JSON is no record is a malformed one, as a line is whose own JSON is none.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryViewArray, BooleanArray, StringViewArray, StructArray,
-    new_null_array,
+    Array, ArrayRef, AsArray, BinaryViewArray, BooleanArray, StructArray, new_null_array,
 };
 use arrow::compute::{cast, concat_batches, is_not_null, kernels::zip::zip};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
@@ -28,6 +29,7 @@ use tidemill_text::json::JsonDecoder;
 use tidemill_text::{Bad, Decode, Decoded, Options, shown, sql_type};
 
 use super::batches::{from_rowfile, plain};
+use super::decode::Fault;
 use super::format::Mismatch;
 use super::read::ReadOptions;
 use super::unify::{adapted, masked, unify};
@@ -414,20 +416,17 @@ fn sampled(source: &Arc<Source>, column: usize, name: &str) -> Result<Fields> {
     Ok(fields.into())
 }
 
-/// Text, or bytes that are text.
-fn text(values: &ArrayRef) -> Option<StringViewArray> {
+/// Text, or bytes that are to be text.
+fn text(values: &ArrayRef) -> Option<BinaryViewArray> {
     match values.data_type() {
-        DataType::Utf8View => Some(values.as_string_view().clone()),
-        DataType::BinaryView => {
-            let bytes: &BinaryViewArray = values.as_binary_view();
-            bytes.clone().to_string_view().ok()
-        }
+        DataType::Utf8View => Some(values.as_string_view().clone().to_binary_view()),
+        DataType::BinaryView => Some(values.as_binary_view().clone()),
         _ => None,
     }
 }
 
 /// A line for each value; for what is null or blank an empty object, if every row has to have one.
-fn write_lines(values: &StringViewArray, every_row: bool, lines: &mut Vec<u8>) {
+fn write_lines(values: &BinaryViewArray, every_row: bool, lines: &mut Vec<u8>) {
     for value in values {
         let value = value.unwrap_or_default().trim_ascii();
         if value.is_empty() {
@@ -437,7 +436,7 @@ fn write_lines(values: &StringViewArray, every_row: bool, lines: &mut Vec<u8>) {
             continue;
         }
         let start = lines.len();
-        lines.extend_from_slice(value.as_bytes());
+        lines.extend_from_slice(value);
         // Between the parts of a value a line end is a blank; within a string it may not stand.
         for byte in &mut lines[start..] {
             if matches!(byte, b'\n' | b'\r') {
@@ -455,6 +454,22 @@ enum How {
     Json(Box<JsonDecoder>),
     /// By the plan for the file of this position, once it is known.
     Rows(Option<(usize, Box<rowfile::Plan>)>),
+}
+
+/// What became of a column's values.
+pub(super) enum Opened {
+    Records(StructArray),
+    /// Those that are no records, in order.
+    Bad(Vec<BadValue>),
+}
+
+/// A value that is no record.
+pub(super) struct BadValue {
+    /// Its row, the column's first being 0.
+    pub(super) row: usize,
+    fault: tidemill_text::Fault,
+    /// Where it is in the opener's lines.
+    line: Range<usize>,
 }
 
 /// Opens the records of a column, some of whose fields are wanted.
@@ -498,30 +513,33 @@ impl Opener {
         };
         let (lines, out) = (Vec::new(), Decoded::default());
         let hint = match source.format.is_typed() {
-            true => "every value has to be one JSON object, or null",
+            true => {
+                "every value has to be one JSON object, or null; --max-bad N or N% skips rows with \
+                 others, counts them and keeps a copy"
+            }
             false => {
                 "every value has to be one JSON object, or null; --mismatch null reads what is of \
-                 another type than elsewhere as null"
+                 another type than elsewhere as null; --max-bad N or N% skips rows with others, \
+                 counts them and keeps a copy"
             }
         };
         let (name, wanted) = (promotion.name.clone(), wanted.to_vec());
         Ok(Opener { name, hint, how, wanted, lines, out })
     }
 
-    /// The records of a batch.
+    /// Whether its values may turn out to be no records.
+    pub(super) fn may_refuse(&self) -> bool {
+        matches!(self.how, How::Json(_))
+    }
+
+    /// The records of a batch, or which of its values are none.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a value that is no record.
-    pub(super) fn open(&mut self, column: &ArrayRef, file: &SourceFile) -> Result<StructArray> {
-        let corrupt = |reason: String| Error::Corrupt {
-            path: file.shown.to_string(),
-            offset: None,
-            reason: format!("column `{}`: {reason}", self.name),
-            hint: Some(self.hint.into()),
-        };
+    /// [`Error::Corrupt`] for bytes that are no row of a rowfile.
+    pub(super) fn open(&mut self, column: &ArrayRef, file: &SourceFile) -> Result<Opened> {
         let decoder = match &mut self.how {
             How::Struct => {
-                let records = column.as_struct_opt().cloned();
+                let records = column.as_struct_opt().cloned().map(Opened::Records);
                 return records
                     .ok_or_else(|| Error::Internal(format!("`{}` is no struct", self.name)));
             }
@@ -532,7 +550,8 @@ impl Opener {
                 let Some((_, plan)) = plan else {
                     return Err(Error::Internal("rows without a plan".into()));
                 };
-                return plan.decode_rows(column, &self.name).map_err(|error| Error::Corrupt {
+                let records = plan.decode_rows(column, &self.name);
+                return records.map(Opened::Records).map_err(|error| Error::Corrupt {
                     path: file.shown.to_string(),
                     offset: None,
                     reason: error.to_string(),
@@ -542,16 +561,14 @@ impl Opener {
             How::Json(decoder) => decoder,
         };
         let Some(values) = text(column) else {
-            return Err(corrupt("it is not UTF-8".into()));
+            return Err(Error::Internal(format!("`{}` is no text", self.name)));
         };
         self.lines.clear();
         write_lines(&values, true, &mut self.lines);
         self.out.clear();
         decoder.decode(&self.lines, &mut self.out);
-        if let Some(Bad { range, fault }) = self.out.bad.first() {
-            let value = self.lines.get(range.clone()).unwrap_or_default();
-            let value = String::from_utf8_lossy(value);
-            return Err(corrupt(format!("{fault}, in `{}`", shown(value.trim()))));
+        if !self.out.bad.is_empty() {
+            return Ok(Opened::Bad(bad_values(&self.lines, self.out.bad.drain(..))));
         }
         let schema = decoder.schema().clone();
         let batch = concat_batches(&schema, &self.out.batches)?;
@@ -566,8 +583,44 @@ impl Opener {
         self.out.clear();
         let columns = batch.columns().to_vec();
         let fields = schema.fields().clone();
-        Ok(StructArray::try_new_with_length(fields, columns, None, values.len())?)
+        let records = StructArray::try_new_with_length(fields, columns, None, values.len())?;
+        Ok(Opened::Records(records))
     }
+
+    /// A value of the batch that was opened last.
+    pub(super) fn value(&self, bad: &BadValue) -> &[u8] {
+        self.lines.get(bad.line.clone()).unwrap_or_default().trim_ascii()
+    }
+
+    /// Why it is refused.
+    pub(super) fn fault(&self, bad: &BadValue) -> Fault {
+        let column = match &bad.fault.column {
+            Some(within) => format!("{}.{within}", self.name),
+            None => self.name.clone(),
+        };
+        let value = shown(&String::from_utf8_lossy(self.value(bad)));
+        Fault {
+            column: Some(column),
+            reason: format!("{}, in `{value}`", bad.fault),
+            hint: Some(self.hint.into()),
+        }
+    }
+}
+
+/// Which values are no records, each value being a line.
+fn bad_values(lines: &[u8], bad: impl Iterator<Item = Bad>) -> Vec<BadValue> {
+    let (mut values, mut row, mut at) = (Vec::new(), 0, 0);
+    for Bad { range, fault } in bad {
+        row += memchr::memchr_iter(b'\n', &lines[at..range.start]).count();
+        at = range.start;
+        // What is too long to be read is refused in one.
+        for line in lines[range].split_inclusive(|byte| *byte == b'\n') {
+            values.push(BadValue { row, fault: fault.clone(), line: at..at + line.len() });
+            row += 1;
+            at += line.len();
+        }
+    }
+    values
 }
 
 /// The plan for the wanted fields of a file's rows.

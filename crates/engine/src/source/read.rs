@@ -1,14 +1,21 @@
 //! Reading a split: its bytes to record batches, with what was refused on the way.
 //!
 //! ```text
-//!   piece ── Blocks ── Decode ─► batch of file columns ── + key columns ──►
-//!                        └─────► bad records ── held until the split is accepted
+//!   piece ── Blocks ── Decode ─► batch of file columns ── Opener ─► … ── + key columns ──►
+//!                        └─────► bad records ◄──────────────┘
+//!                                     └─ held until the split is accepted
 //! ```
+//!
+//! An opener makes records of JSON in a column that is promoted ([`promote`]). A row whose JSON is no
+//! record is found there, when nothing tells any more where in the file the row is; so the block's
+//! records are then counted off, which costs only files that have such rows.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
+use arrow::array::{ArrayRef, BooleanArray, StructArray};
+use arrow::compute::filter_record_batch;
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use tidemill_text::cut::{self, Cutter};
@@ -24,7 +31,7 @@ use super::input::{Access, ByteInput, FileInput, OpenFile, ReaderInput, Watch};
 use super::open::{Extent, column_names, stream};
 use super::parquet::{ParquetReader, WantedColumn};
 use super::parts::{self, Parts, Used};
-use super::promote::{self, Opener};
+use super::promote::{self, BadValue, Opened, Opener};
 use super::reject::{KEPT_BYTES_MAX, MaxBad, Refused, Rejects};
 use super::{Origin, Piece, Place, Source, SourceFile, Split};
 use crate::cancel::Cancel;
@@ -144,13 +151,29 @@ pub struct SplitReader {
     pieces: VecDeque<Piece>,
     decoder: Option<Box<dyn Decode>>,
     current: Option<Current>,
-    ready: VecDeque<RecordBatch>,
+    ready: VecDeque<(RecordBatch, Records)>,
     scratch: Decoded,
     stats: SplitStats,
     held_bytes: usize,
+    /// Of blocks that could not be decoded, where these are left out.
+    left_out_bytes: u64,
     exact: bool,
     failed: bool,
     split: Split,
+}
+
+/// The opened records of a batch, by the positions of their columns; none where a file has none.
+type Records = Vec<(usize, Option<StructArray>)>;
+
+/// The block of text that batches are of.
+struct OfBlock {
+    block: Block,
+    /// Where its records begin: behind the header.
+    at: usize,
+    /// Rows of it in the batches before.
+    rows: usize,
+    /// Where the records are that became rows, once that is asked for.
+    records: Option<Vec<Range<usize>>>,
 }
 
 /// Where a column of the batches comes from.
@@ -179,6 +202,21 @@ struct Found {
     predicates: Vec<Predicate>,
     /// A predicate does not hold of a column that is not there: no row is wanted.
     drops_all: bool,
+}
+
+impl Found {
+    /// What a file has for a column that is read; none if it has nothing.
+    fn column<'a>(&self, batch: &'a RecordBatch, at: usize) -> Result<Option<&'a ArrayRef>> {
+        match self.slots.get(at) {
+            Some(Some(slot)) => batch.columns().get(*slot).map(Some).ok_or_else(lacking),
+            Some(None) => Ok(None),
+            None => Err(lacking()),
+        }
+    }
+}
+
+fn lacking() -> Error {
+    Error::Internal("a batch lacks a column".into())
 }
 
 struct Current {
@@ -281,6 +319,7 @@ impl SplitReader {
             scratch: Decoded::default(),
             stats: SplitStats::default(),
             held_bytes: 0,
+            left_out_bytes: 0,
             exact,
             failed: false,
             split: split.clone(),
@@ -322,8 +361,8 @@ impl SplitReader {
 
     fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         loop {
-            if let Some(batch) = self.ready.pop_front() {
-                let batch = self.assemble(batch)?;
+            if let Some((batch, records)) = self.ready.pop_front() {
+                let batch = self.assemble(&batch, &records)?;
                 self.stats.rows += batch.num_rows() as u64;
                 self.options.progress.add_rows(batch.num_rows() as u64);
                 return Ok(Some(batch));
@@ -332,15 +371,16 @@ impl SplitReader {
             self.options.cancel.check()?;
             match &mut current.body {
                 Body::Parquet(reader) => match reader.next_batch()? {
-                    Some(batch) => self.ready.push_back(batch),
+                    Some(batch) => self.open_records(batch, None)?,
                     None => self.next_piece()?,
                 },
                 Body::Batches(reader) => match reader.next_batch()? {
-                    Some(batch) => self.ready.push_back(batch),
+                    Some(batch) => self.open_records(batch, None)?,
                     None => {
                         if let Some(end) = reader.end() {
                             self.stats.end = Some(end);
                         }
+                        self.left_out_bytes += reader.left_out_bytes();
                         self.next_piece()?;
                     }
                 },
@@ -362,7 +402,7 @@ impl SplitReader {
                         if let Some(decoder) = &mut self.decoder {
                             decoder.finish(&mut self.scratch);
                         }
-                        self.take_rows();
+                        self.take_rows(None)?;
                         if self.ready.is_empty() {
                             self.next_piece()?;
                         }
@@ -379,7 +419,7 @@ impl SplitReader {
         }
         self.current = None;
         let Some(piece) = self.pieces.pop_front() else {
-            self.stats.bytes = self.split.bytes;
+            self.stats.bytes = self.split.bytes.saturating_sub(self.left_out_bytes);
             return Ok(());
         };
         for next in self.pieces.iter().take(FILES_AHEAD) {
@@ -571,13 +611,16 @@ impl SplitReader {
         }
         let out = &mut self.scratch;
         decoder.push(&bytes[at..], out);
+        // Once a batch has rows of several blocks, nothing tells where one of them is.
+        let may_refuse = self.openers.iter().any(|(_, opener)| opener.may_refuse());
+        if may_refuse {
+            decoder.finish(out);
+        }
         let mut counted = (0, block.line);
         for Bad { range, fault } in out.bad.drain(..) {
             let (mut start, end) = (at + range.start, at + range.end);
             if self.source.format == Format::Json {
-                // An item of an array may begin with the line end of the one before it.
-                let blank = bytes[start..end].iter().take_while(|b| b.is_ascii_whitespace());
-                start += blank.count();
+                start += leading_blank(&bytes[start..end]);
             }
             if let Some(line) = &mut counted.1 {
                 *line += newlines(&bytes[counted.0..start]);
@@ -592,33 +635,39 @@ impl SplitReader {
                 file: file.clone(),
                 offset: block.offset + start as u64,
                 line: counted.1,
+                row: None,
                 fault: Fault::of(fault, self.source.format, other),
                 bytes: kept.to_vec(),
                 truncated: kept.len() < record.len(),
             });
         }
-        self.take_rows();
-        if !self.stats.refused.is_empty() {
-            let rejects = self.options.rejects.clone();
-            let too_many = rejects.would_exceed(self.stats.refused.len() as u64);
-            let too_large = self.held_bytes > HELD_BYTES_MAX;
-            if too_many {
-                // They are counted when the split is accepted: it may not be, past a limit.
-                return Err(rejects.exceeded_by(&self.stats.refused));
+        let text = may_refuse.then_some(OfBlock { block, at, rows: 0, records: None });
+        self.take_rows(text)?;
+        self.settle_refused()
+    }
+
+    /// Looks whether what was refused is too much, and hands it over if it is too much to hold.
+    fn settle_refused(&mut self) -> Result<()> {
+        if self.stats.refused.is_empty() {
+            return Ok(());
+        }
+        let rejects = self.options.rejects.clone();
+        if rejects.would_exceed(self.stats.refused.len() as u64) {
+            // They are counted when the split is accepted: it may not be, past a limit.
+            return Err(rejects.exceeded_by(&self.stats.refused));
+        }
+        if self.held_bytes > HELD_BYTES_MAX {
+            if !self.exact {
+                self.confirm_start()?;
             }
-            if too_large {
-                if !self.exact {
-                    self.confirm_start()?;
-                }
-                self.held_bytes = 0;
-                rejects.add(std::mem::take(&mut self.stats.refused))?;
-            }
+            self.held_bytes = 0;
+            rejects.add(std::mem::take(&mut self.stats.refused))?;
         }
         Ok(())
     }
 
     /// Takes over the batches that are full, and counts the rows that are in none.
-    fn take_rows(&mut self) {
+    fn take_rows(&mut self, mut text: Option<OfBlock>) -> Result<()> {
         let mut dropped = std::mem::take(&mut self.scratch.dropped);
         if self.found.as_ref().is_some_and(|found| found.drops_all) {
             dropped +=
@@ -626,8 +675,144 @@ impl SplitReader {
         }
         self.stats.rows += dropped;
         self.options.progress.add_rows(dropped);
-        self.ready.extend(self.scratch.batches.drain(..));
+        let mut batches = std::mem::take(&mut self.scratch.batches);
         self.scratch.clear();
+        for batch in batches.drain(..) {
+            let rows = batch.num_rows();
+            self.open_records(batch, text.as_mut())?;
+            if let Some(text) = &mut text {
+                text.rows += rows;
+            }
+        }
+        self.scratch.batches = batches;
+        Ok(())
+    }
+
+    /// Opens the records of a batch; rows with a value that is none are left out and refused.
+    fn open_records(&mut self, batch: RecordBatch, mut text: Option<&mut OfBlock>) -> Result<()> {
+        let (records, bad) = self.opened(&batch)?;
+        if bad.is_empty() {
+            self.ready.push_back((batch, records));
+            return Ok(());
+        }
+        let mut keep = vec![true; batch.num_rows()];
+        for (opener, bad) in bad {
+            // A row is refused once, whatever else is wrong with it.
+            if keep.get_mut(bad.row).is_some_and(std::mem::take) {
+                self.refuse(opener, &bad, text.as_deref_mut())?;
+            }
+        }
+        self.settle_refused()?;
+        let batch = filter_record_batch(&batch, &BooleanArray::from(keep))?;
+        if batch.num_rows() > 0 {
+            let (records, bad) = self.opened(&batch)?;
+            if !bad.is_empty() {
+                return Err(Error::Internal("a record is none that was one".into()));
+            }
+            self.ready.push_back((batch, records));
+        }
+        Ok(())
+    }
+
+    /// The records of a batch; and the values that are none, each with its opener.
+    fn opened(&mut self, batch: &RecordBatch) -> Result<(Records, Vec<(usize, BadValue)>)> {
+        let (mut records, mut bad) = (Vec::with_capacity(self.openers.len()), Vec::new());
+        if self.openers.is_empty() {
+            return Ok((records, bad));
+        }
+        let (Some(current), Some(found)) = (&self.current, &self.found) else {
+            return Err(Error::Internal("a batch without a file".into()));
+        };
+        for (index, (at, opener)) in self.openers.iter_mut().enumerate() {
+            let column = found.column(batch, *at)?;
+            let opened = column.map(|column| opener.open(column, &current.file)).transpose()?;
+            let opened = match opened {
+                Some(Opened::Records(opened)) => Some(opened),
+                Some(Opened::Bad(values)) => {
+                    bad.extend(values.into_iter().map(|value| (index, value)));
+                    None
+                }
+                None => None,
+            };
+            records.push((*at, opened));
+        }
+        Ok((records, bad))
+    }
+
+    /// Refuses the row of a value, which is of the batch that was opened last.
+    fn refuse(&mut self, opener: usize, bad: &BadValue, text: Option<&mut OfBlock>) -> Result<()> {
+        let (Some(current), Some((_, opener))) = (&self.current, self.openers.get(opener)) else {
+            return Err(Error::Internal("a value without an opener".into()));
+        };
+        let fault = opener.fault(bad);
+        let place = match (&current.body, text) {
+            (Body::Text { blocks, .. }, Some(text)) => {
+                let records = match &mut text.records {
+                    Some(records) => records,
+                    none => none.insert(self.records_of(text.block, text.at)?),
+                };
+                let bytes = blocks.bytes(text.block);
+                records.get(text.rows + bad.row).map(|record| {
+                    let blank = match self.source.format {
+                        Format::Json => leading_blank(&bytes[record.clone()]),
+                        _ => 0,
+                    };
+                    let start = record.start + blank;
+                    let line = text.block.line.map(|line| line + newlines(&bytes[..start]));
+                    (text.block.offset + start as u64, line, None, &bytes[start..record.end])
+                })
+            }
+            (Body::Text { .. }, None) => None,
+            (Body::Parquet(reader), _) => {
+                let (row, offset) = reader.row_number(bad.row);
+                Some((offset, None, Some(row), opener.value(bad)))
+            }
+            (Body::Batches(reader), _) => {
+                let (row, offset) = reader.row_number(bad.row);
+                Some((offset, None, Some(row), opener.value(bad)))
+            }
+        };
+        let Some((offset, line, row, record)) = place else {
+            return Err(Error::Internal("a row is of no record".into()));
+        };
+        let kept = &record[..record.len().min(KEPT_BYTES_MAX)];
+        self.held_bytes += kept.len() + HELD_OVERHEAD_BYTES;
+        self.stats.rejected += 1;
+        self.stats.refused.push(Refused {
+            file: current.file.clone(),
+            offset,
+            line,
+            row,
+            fault,
+            bytes: kept.to_vec(),
+            truncated: kept.len() < record.len(),
+        });
+        if self.held_bytes > HELD_BYTES_MAX {
+            self.settle_refused()?;
+        }
+        Ok(())
+    }
+
+    /// Where those records of a block are that become rows: each is read by itself.
+    fn records_of(&self, block: Block, at: usize) -> Result<Vec<Range<usize>>> {
+        let Some(Current { file, body: Body::Text { blocks, .. }, .. }) = &self.current else {
+            return Err(Error::Internal("there is no text to look at".into()));
+        };
+        let bytes = &blocks.bytes(block)[at..];
+        let mut decoder = self.new_decoder(file)?;
+        let (mut out, mut found, mut next) = (Decoded::default(), Vec::new(), 0);
+        loop {
+            let record = decoder.next_record(bytes, next);
+            if record.is_empty() {
+                return Ok(found);
+            }
+            next = record.end;
+            out.clear();
+            decoder.decode(&bytes[record.clone()], &mut out);
+            if !out.batches.is_empty() {
+                found.push(at + record.start..at + record.end);
+            }
+        }
     }
 
     /// Finds out whether the start was guessed rightly, so that what is held can be handed over.
@@ -645,26 +830,16 @@ impl SplitReader {
     }
 
     /// Adds the folders' columns, and nulls for those that the file does not have.
-    fn assemble(&mut self, batch: RecordBatch) -> Result<RecordBatch> {
+    fn assemble(
+        &mut self,
+        batch: &RecordBatch,
+        records: &[(usize, Option<StructArray>)],
+    ) -> Result<RecordBatch> {
         let (Some(current), Some(found)) = (&self.current, &self.found) else {
             return Err(Error::Internal("a batch without a file".into()));
         };
         let rows = batch.num_rows();
-        let lacking = || Error::Internal("a batch lacks a column".into());
-        // What the file has for a column that is read; none if it has nothing.
-        let own = |at: usize| -> Result<Option<&ArrayRef>> {
-            match found.slots.get(at) {
-                Some(Some(slot)) => batch.columns().get(*slot).map(Some).ok_or_else(lacking),
-                Some(None) => Ok(None),
-                None => Err(lacking()),
-            }
-        };
-        let mut records = Vec::with_capacity(self.openers.len());
-        for (at, opener) in &mut self.openers {
-            let column = own(*at)?;
-            let opened = column.map(|column| opener.open(column, &current.file)).transpose()?;
-            records.push((*at, opened));
-        }
+        let own = |at: usize| found.column(batch, at);
         let mut columns = Vec::with_capacity(self.columns.len());
         for ((column, key), field) in
             self.columns.iter().zip(&current.keys).zip(self.schema.fields())
@@ -704,6 +879,11 @@ impl Iterator for SplitReader {
         self.failed = matches!(next, Some(Err(_)));
         next
     }
+}
+
+/// An item of an array may begin with the line end of the one before it.
+fn leading_blank(record: &[u8]) -> usize {
+    record.len() - record.trim_ascii_start().len()
 }
 
 fn newlines(bytes: &[u8]) -> u64 {

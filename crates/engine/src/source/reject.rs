@@ -11,7 +11,8 @@
 //! ```
 //!
 //! with `record_hex` in place of `record` where the bytes are not UTF-8, and
-//! `"truncated":true` where a record is longer than 1 MiB.
+//! `"truncated":true` where a record is longer than 1 MiB. In formats that have no lines it is `row`
+//! in place of `line`, the row's number, and the record is the value that is at fault.
 
 use std::fs::File;
 use std::io::{BufWriter, Seek, Write};
@@ -78,6 +79,8 @@ pub struct Refused {
     pub(crate) offset: u64,
     /// Known for inputs that cannot be read twice; found in the file when needed otherwise.
     pub(crate) line: Option<u64>,
+    /// The row's number, in place of a line, in formats that have none.
+    pub(crate) row: Option<u64>,
     pub(crate) fault: Fault,
     pub(crate) bytes: Vec<u8>,
     pub(crate) truncated: bool,
@@ -140,16 +143,12 @@ impl Rejects {
         }
         let mut state = self.state.lock();
         for record in refused {
-            let line = match record.line {
-                Some(line) => line,
-                None => record.file.line_at(record.offset)?,
-            };
-            let located = locate(&record, line);
+            let located = locate(&record)?;
             state.count += 1;
             if let Some(folder) = &self.folder {
                 state.copy(folder, &located, &record)?;
             }
-            let key = |bad: &BadRecord| (bad.path.clone(), bad.offset);
+            let key = |bad: &BadRecord| (bad.path.clone(), bad.offset, bad.row);
             let at = state.first.partition_point(|other| key(other) <= key(&located));
             if at < FIRST {
                 state.first.insert(at, located);
@@ -165,10 +164,8 @@ impl Rejects {
 
     /// The failure of a reader that holds more than are allowed, before anything is counted.
     pub(crate) fn exceeded_by(&self, refused: &[Refused]) -> Error {
-        let first = refused.iter().take(FIRST).map(|record| {
-            let line = record.line.or_else(|| record.file.line_at(record.offset).ok());
-            locate(record, line.unwrap_or(0))
-        });
+        // That a file can no longer be read is said by whoever reads on.
+        let first = refused.iter().take(FIRST).filter_map(|record| locate(record).ok());
         let state = self.state.lock();
         let mut all: Vec<_> = state.first.iter().cloned().chain(first).collect();
         all.truncate(FIRST);
@@ -215,15 +212,21 @@ impl Rejects {
     }
 }
 
-fn locate(record: &Refused, line: u64) -> BadRecord {
-    BadRecord {
+fn locate(record: &Refused) -> Result<BadRecord> {
+    let line = match (record.row, record.line) {
+        (Some(_), _) => None,
+        (None, Some(line)) => Some(line),
+        (None, None) => Some(record.file.line_at(record.offset)?),
+    };
+    Ok(BadRecord {
         path: record.file.shown().to_string(),
         line,
+        row: record.row,
         offset: record.offset,
         column: record.fault.column.clone(),
         reason: record.fault.reason.clone(),
         hint: record.fault.hint.clone(),
-    }
+    })
 }
 
 impl State {
@@ -245,8 +248,12 @@ impl State {
             }
         }
         let Some(copies) = &mut self.copies else { return Ok(()) };
+        let (place, number) = match bad.row {
+            Some(row) => ("row", Some(row)),
+            None => ("line", bad.line),
+        };
         let mut line = serde_json::json!({
-            "path": bad.path, "line": bad.line, "offset": bad.offset, "column": bad.column,
+            "path": bad.path, place: number, "offset": bad.offset, "column": bad.column,
             "reason": bad.reason,
         });
         match std::str::from_utf8(&record.bytes) {

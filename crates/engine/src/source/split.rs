@@ -31,6 +31,45 @@ impl Piece {
     pub fn is_whole_file(&self) -> bool {
         self.range == (0..self.file.size())
     }
+
+    /// The number of a row of the piece in the file, the first being 1, and from which byte on rows
+    /// are numbered: not from the beginning where nothing tells how many are before.
+    pub(super) fn row_number(&self, index: u64) -> (u64, u64) {
+        let Some(parts) = &self.row_groups else { return (index + 1, self.range.start) };
+        let rows = match (self.file.chunked.get(), self.file.metadata.get()) {
+            (Some(chunked), _) => chunked.rows(),
+            (None, Some(metadata)) => {
+                let rows = metadata.metadata().row_groups().iter();
+                Some(numbered(rows.map(|group| u64::try_from(group.num_rows()).unwrap_or(0))))
+            }
+            (None, None) => None,
+        };
+        let Some(rows) = rows else {
+            let part = parts.first().copied().unwrap_or(0);
+            let chunked = self.file.chunked.get();
+            return (index + 1, chunked.map_or(0, |chunked| chunked.offset(part)));
+        };
+        let mut left = index;
+        for part in parts {
+            let Some((before, rows)) = rows.get(*part) else { break };
+            if left < *rows {
+                return (before.saturating_add(left + 1), 0);
+            }
+            left -= rows;
+        }
+        (index + 1, 0)
+    }
+}
+
+/// For each of some parts that follow one another the rows before it, and its own.
+pub(super) fn numbered(rows: impl Iterator<Item = u64>) -> Vec<(u64, u64)> {
+    let mut before: u64 = 0;
+    let with_before = |rows: u64| {
+        let part = (before, rows);
+        before = before.saturating_add(rows);
+        part
+    };
+    rows.map(with_before).collect()
 }
 
 /// What one task reads.

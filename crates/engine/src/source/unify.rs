@@ -315,6 +315,10 @@ pub(super) fn with_nulls_within(column: &ArrayRef) -> Result<ArrayRef, ArrowErro
 /// The array with the nulls of what it is in.
 pub(super) fn masked(inner: &ArrayRef, outer: &NullBuffer) -> Result<ArrayRef, ArrowError> {
     let nulls = NullBuffer::union(Some(outer), inner.nulls());
+    // Most writers have null what is in something null, and to build an array is to check it.
+    if nulls.as_ref().map_or(0, NullBuffer::null_count) == inner.null_count() {
+        return Ok(inner.clone());
+    }
     Ok(make_array(inner.to_data().into_builder().nulls(nulls).build()?))
 }
 

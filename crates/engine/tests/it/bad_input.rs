@@ -42,7 +42,7 @@ fn too_many_bad_records_fail_the_run_on_every_path_and_say_where_they_are() {
             assert!(first[0].path.ends_with("bad.csv"), "{error}");
             assert_eq!(
                 (first[0].line, first[0].column.as_deref()),
-                (4, Some("x")),
+                (Some(4), Some("x")),
                 "{sql}: {error}"
             );
             assert_eq!(first[0].offset, 4 + 4 + 4);

@@ -452,7 +452,7 @@ fn what_is_in_a_null_struct_is_null() {
         min(s.x) AS least, min(items[2]['x']) AS other FROM df";
     let table = Given::table(batch.schema(), vec![batch.clone()]);
     answers(&over(vec![given("df", table)], sql));
-    for name in ["a.rowfile", "a.arrow"] {
+    for name in ["a.rowfile", "a.arrow", "a.parquet"] {
         let path = folder.path().join(name);
         let mut sink = Sink::create(
             &SinkSpec::new(path.display().to_string()),

@@ -315,6 +315,81 @@ fn schemas_are_compared_whatever_they_are_written_in() {
 }
 
 #[test]
+fn schemas_of_avro_are_compared_by_what_they_declare() {
+    let folder = Folder::new();
+    folder.write("old.csv", "n,word,gone\n1,x,true\n");
+    to_one(&conversion(&folder, &["old.csv"], "old.avro")).unwrap();
+    let write = |name: &str, fields: &str| {
+        let json = format!(r#"{{"type": "record", "name": "Event", "fields": [{fields}]}}"#);
+        folder.write(name, json);
+    };
+    let found = |old: &str, new: &str| -> Vec<String> {
+        let found = conflicts(&spec(&folder, &[old]), &spec(&folder, &[new])).unwrap();
+        found.into_iter().map(|conflict| conflict.column).collect()
+    };
+    let n = r#"{"name": "n", "type": ["null", "long"], "default": null}"#;
+    let word = r#"{"name": "word", "type": ["null", "string"]}"#;
+    let gone = r#"{"name": "gone", "type": ["null", "boolean"]}"#;
+    write("all.avsc", &format!("{n}, {word}, {gone}"));
+    for (fields, expected) in [
+        (r#"{"name": "n", "type": ["null", "double"]}"#, &[][..]),
+        (r#"{"name": "n", "type": ["null", "int"]}"#, &["n"]),
+        // Whether a value is null is seen when it is read.
+        (r#"{"name": "n", "type": "long"}"#, &[]),
+        (r#"{"name": "number", "type": ["null", "long"], "aliases": ["n"]}"#, &[]),
+        (r#"{"name": "more", "type": "int"}"#, &["more"]),
+        (r#"{"name": "more", "type": "int", "default": 3}"#, &[]),
+        (r#"{"name": "more", "type": "int", "default": "x"}"#, &["more"]),
+        (r#"{"name": "more", "type": ["null", "int", "string"], "default": null}"#, &[]),
+        (r#"{"name": "more", "type": ["int", "string"], "default": 3}"#, &[]),
+        (r#"{"name": "more", "type": {"type": "map", "values": "int"}, "default": {}}"#, &[]),
+        (
+            r#"{"name": "more", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9,
+                "scale": 2}, "default": "\u00ff\u0038"}"#,
+            &[],
+        ),
+        (
+            r#"{"name": "more", "type": {"type": "enum", "name": "E", "symbols": ["a", "b"]},
+                "default": "a"}"#,
+            &[],
+        ),
+    ] {
+        write("new.avsc", &format!("{fields}, {word}"));
+        for old in ["old.csv", "old.avro", "all.avsc"] {
+            assert_eq!(found(old, "new.avsc"), expected, "{old}: {fields}");
+        }
+    }
+    assert_eq!(found("all.avsc", "old.csv"), [""; 0]);
+    // Within a record, too.
+    let within = |fields: &str| {
+        let record = format!(r#"{{"type": "record", "name": "S", "fields": [{fields}]}}"#);
+        format!(r#"{{"name": "s", "type": ["null", {record}]}}"#)
+    };
+    let (x, y) = (r#"{"name": "x", "type": "long"}"#, r#"{"name": "y", "type": "long"}"#);
+    let default = r#"{"name": "y", "type": "long", "default": 0}"#;
+    write("x.avsc", &within(x));
+    write("xy.avsc", &within(&format!("{x}, {y}")));
+    write("default.avsc", &within(&format!("{x}, {default}")));
+    assert_eq!(found("x.avsc", "xy.avsc"), ["s.y"]);
+    assert_eq!(found("x.avsc", "default.avsc"), [""; 0]);
+    assert_eq!(found("xy.avsc", "x.avsc"), [""; 0]);
+
+    for (json, expected) in [
+        ("{", "its schema is not JSON"),
+        (r#"{"type": "record", "name": "R"}"#, "has no fields"),
+        (
+            r#"{"type": "record", "name": "R", "fields": [{"name": "x", "type": "R"}]}"#,
+            "holds itself",
+        ),
+    ] {
+        folder.write("broken.avsc", json);
+        let error = conflicts(&spec(&folder, &["old.csv"]), &spec(&folder, &["broken.avsc"]));
+        let message = error.unwrap_err().to_string();
+        assert!(message.contains("broken.avsc`") && message.contains(expected), "{message}");
+    }
+}
+
+#[test]
 fn what_a_schema_says_of_its_columns_is_kept_between_formats_that_keep_it() {
     let folder = Folder::new();
     let schema = r#"{"fields": [

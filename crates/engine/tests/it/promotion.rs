@@ -1,16 +1,18 @@
 //! Fields of nested records as columns, where files are of the old shape and of the new.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, BinaryArray, Int32Array, Int64Array, RecordBatch, StringArray,
 };
 use arrow::datatypes::{DataType, Field, Schema};
+use serde_json::json;
 use tidemill_engine::convert::Conversion;
 use tidemill_engine::running::{Running, deliver};
 use tidemill_engine::sink::SinkSpec;
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::{NamedSource, Query, Result, RunId};
+use tidemill_engine::{Error, NamedSource, Query, Result, RunId, Settings};
 use tidemill_rowfile as rowfile;
 
 use crate::common::{Answer, Folder, Random, ask, settings, text};
@@ -185,6 +187,115 @@ fn json_in_a_string_is_a_record_too() {
     folder.write("lines.csv", "n,input\n1,\"{\r\n  \"\"a\"\":\n 7\n}\"\n2, \n");
     let rows = read(spec(&folder, &["lines.csv"], &["input"]), "SELECT n, a FROM source").rows();
     assert_eq!(rows, text(&[&["1", "7"], &["2", "∅"]]));
+}
+
+/// Asks for the promoted fields of `input`, of which so many may be none.
+fn lenient(folder: &Folder, name: &str, sql: &str, max_bad: &str) -> Result<Answer> {
+    let sources =
+        vec![NamedSource { name: "source".into(), spec: spec(folder, &[name], &["input"]) }];
+    let rejected_folder = Some(folder.path().join(format!("run-{name}-{max_bad}")));
+    let settings = Settings { max_bad: max_bad.parse().unwrap(), rejected_folder, ..settings() };
+    ask(&Query { sql: sql.into(), sources, ..Query::default() }, &settings)
+}
+
+#[test]
+fn json_that_is_no_record_is_a_malformed_record() {
+    let folder = Folder::new();
+    let bad: BTreeMap<usize, &str> =
+        [(7, "{\"\"user\"\": "), (9_999, "[1]"), (20_000, "{\"\"user\"\": \"\"x\"\"}")].into();
+    let (mut csv, mut places) = (String::from("n,input\n"), Vec::new());
+    for n in 0..30_000 {
+        match bad.get(&n) {
+            Some(record) => {
+                places.push((csv.lines().count() + 1, csv.len()));
+                csv.push_str(&format!("{n},\"{record}\"\n"));
+            }
+            // Over two lines, so that rows and lines are not one.
+            None if n == 5 => csv.push_str("5,\"{\"\"user\"\":\n5}\"\n"),
+            None => csv.push_str(&format!("{n},\"{{\"\"user\"\": {n}}}\"\n")),
+        }
+    }
+    folder.write("a.csv", &csv);
+    let suffixes = ["json", "rowfile", "parquet", "arrow", "avro"];
+    for suffix in suffixes {
+        let at = folder.path().join(format!("a.{suffix}"));
+        convert(spec(&folder, &["a.csv"], &[]), &at.display().to_string());
+    }
+    let sum = (0..30_000).filter(|n| !bad.contains_key(n)).sum::<usize>().to_string();
+    for suffix in ["csv"].iter().chain(&suffixes) {
+        let name = &format!("a.{suffix}");
+        let sql = "SELECT sum(\"user\") AS s, sum(n) AS n, count(*) AS c FROM source";
+        for max_bad in ["3", "1%"] {
+            let answer = lenient(&folder, name, sql, max_bad).unwrap();
+            assert_eq!(answer.rows(), text(&[&[&sum, &sum, "29997"]]), "{name}");
+            let rows = answer.coverage.rows;
+            assert_eq!((rows.done, rows.rejected), (29_997, 3), "{name}");
+            assert!(answer.coverage.complete, "{name}");
+        }
+        for max_bad in ["0", "2", "0.001%"] {
+            let error = lenient(&folder, name, sql, max_bad).err().unwrap();
+            assert!(matches!(error, Error::BadRecords { .. }), "{name}: {error}");
+            let message = error.to_string();
+            let first = match *suffix {
+                "csv" => format!("{name}: line {} (byte {}), ", places[0].0, places[0].1),
+                "json" => format!("{name}: line 8 (byte "),
+                _ => format!("{name}: row 8, "),
+            };
+            assert!(message.contains(&first), "{max_bad}: {message}");
+            assert!(message.contains("column `input`: "), "{message}");
+            assert!(message.contains(", in `{\"user\":`"), "{message}");
+            assert!(message.contains("--max-bad N or N% skips rows with others"), "{message}");
+        }
+        // Each is kept: all of it in text, else the value.
+        let copies = folder.path().join(format!("run-{name}-3/rejected/1.jsonl"));
+        let copies = std::fs::read_to_string(copies).unwrap();
+        let copies: Vec<serde_json::Value> =
+            copies.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(copies.len(), 3, "{name}");
+        for ((copy, (line, offset)), (row, record)) in copies.iter().zip(&places).zip(&bad) {
+            if *suffix == "csv" {
+                assert_eq!((&copy["line"], &copy["offset"]), (&json!(line), &json!(offset)));
+                assert_eq!(copy["record"], format!("{row},\"{record}\""));
+            } else if *suffix == "json" {
+                assert_eq!(copy["line"], row + 1);
+            } else {
+                assert_eq!(copy["row"], row + 1, "{name}");
+                assert_eq!(copy["record"], record.replace("\"\"", "\"").trim());
+            }
+        }
+        assert_eq!(copies[2]["column"], "input.user", "{name}");
+        // A column that is not read is not looked at.
+        let all = lenient(&folder, name, "SELECT count(n) FROM source", "0").unwrap();
+        assert_eq!((all.only().as_str(), all.coverage.rows.rejected), ("30000", 0), "{name}");
+    }
+
+    // Read in several splits, the rows are numbered all the same; a row with two faults is one.
+    let large: String = (0..60_000)
+        .map(|n| match n {
+            50_000 => "{\"n\": 50000, \"input\": \"{\", \"more\": \"[\"}\n".to_owned(),
+            _ => format!("{{\"n\": {n}, \"input\": \"{{\\\"a\\\": {n}}}\", \"more\": \"{{\\\"b\\\": 1}}\"}}\n"),
+        })
+        .collect();
+    folder.write("large.json", large);
+    for suffix in ["json", "rowfile", "parquet"] {
+        let name = format!("large.{suffix}");
+        if suffix != "json" {
+            let at = folder.path().join(&name).display().to_string();
+            convert(spec(&folder, &["large.json"], &[]), &at);
+        }
+        let spec = spec(&folder, &[&name], &["input", "more"]);
+        let message = refusal(spec, "SELECT sum(a), sum(b) FROM source");
+        let place =
+            if suffix == "json" { "line 50001 (byte " } else { "row 50001, column `input`" };
+        assert!(message.contains("1 malformed record, 0 allowed"), "{message}");
+        assert!(message.contains(&format!("{name}: {place}")), "{message}");
+    }
+    // An item of an array is where it begins.
+    let array = "[{\"input\": \"{}\"},\n {\"input\": \"{\\\"a\\\": 1}\"},\n {\"input\": \"no\"}]\n";
+    folder.write("array.json", array);
+    let message = refusal(spec(&folder, &["array.json"], &["input"]), "SELECT a FROM source");
+    let place = format!("line 3 (byte {}), column `input`", array.rfind('{').unwrap());
+    assert!(message.contains(&format!("array.json: {place}")), "{message}");
 }
 
 #[test]

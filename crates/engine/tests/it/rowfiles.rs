@@ -10,9 +10,11 @@ use arrow::array::{
     TimestampMillisecondArray, UInt64Array,
 };
 use arrow::datatypes::{DataType, Field};
+use tidemill_engine::convert::Conversion;
+use tidemill_engine::sink::{OutputFormat, SinkSpec};
 use tidemill_engine::source::SourceSpec;
 use tidemill_engine::{Merge, NamedSource, Plan, Query, Result, RunId};
-use tidemill_rowfile::{Reader, Schema, WriteOptions, Writer};
+use tidemill_rowfile::{BlockInfo, Codec, Reader, Schema, WriteOptions, Writer};
 
 use crate::common::{Answer, Folder, Random, answered, ask, settings, text};
 
@@ -400,6 +402,96 @@ fn damage_in_the_middle_is_left_out_on_every_route_and_said() {
     let merged = answered(Merge::new(&[part], &settings()).unwrap().run().unwrap()).unwrap();
     assert_eq!(merged.only(), "40");
     assert!(!merged.coverage.complete && merged.coverage.salvaged.len() == 1);
+}
+
+fn crc32c(bytes: &[u8]) -> [u8; 4] {
+    let crc = bytes.iter().fold(!0u32, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| match crc & 1 {
+            1 => (crc >> 1) ^ 0x82f6_3b78,
+            _ => crc >> 1,
+        })
+    });
+    (!crc).to_le_bytes()
+}
+
+/// Changes a byte of a block, with its checksums put right.
+fn forge(bytes: &mut [u8], block: &BlockInfo, text: &[u8]) {
+    let at = block.offset as usize;
+    let section = &mut bytes[at..at + block.bytes as usize];
+    let place = section.windows(text.len()).position(|window| window == text).unwrap();
+    section[place] = 0xff;
+    let checksum = crc32c(&section[48..]);
+    section[40..44].copy_from_slice(&checksum);
+    let checksum = crc32c(&section[..44]);
+    section[44..48].copy_from_slice(&checksum);
+}
+
+#[test]
+fn a_block_whose_rows_cannot_be_decoded_is_left_out_as_a_damaged_one_is() {
+    let folder = Folder::new();
+    let names: Vec<String> = (0..50).map(|n| format!("name-{n:02}")).collect();
+    let columns = vec![
+        ("id", ints(&(0..50).collect::<Vec<_>>())),
+        ("name", Arc::new(StringArray::from(names)) as ArrayRef),
+    ];
+    let options = WriteOptions { codec: Codec::None, ..WriteOptions::default() };
+    let path = write_with(&folder, "a.rowfile", columns, 10, options);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let blocks = Reader::open(&path).unwrap().blocks().to_vec();
+    forge(&mut bytes, &blocks[2], b"name-25");
+    std::fs::write(&path, &bytes).unwrap();
+    let refusal = folder.refusal("SELECT max(name) FROM '$/a.rowfile'");
+    let expected = "a.rowfile`: row 25, column `name`: it is not valid UTF-8";
+    assert!(refusal.contains(expected), "{refusal}");
+
+    // All of its rows are gone, whatever is read of them.
+    for (sql, rows) in [
+        ("SELECT id FROM t WHERE id <> 7", 39),
+        ("SELECT name FROM t", 40),
+        ("SELECT id, count(*) FROM t GROUP BY id", 40),
+        ("SELECT id FROM t ORDER BY id DESC", 40),
+    ] {
+        let answer = recovering(&folder, "$/a.rowfile", sql).unwrap();
+        assert_eq!(answer.rows().len(), rows, "{sql}");
+        let coverage = answer.coverage;
+        assert!(!coverage.complete, "{sql}");
+        let [salvaged] = coverage.salvaged.as_slice() else { panic!("{sql}: {coverage:?}") };
+        assert_eq!((salvaged.offset, salvaged.places), (blocks[2].offset, 1), "{sql}");
+        assert_eq!(salvaged.bytes_left_out, u64::from(blocks[2].bytes), "{sql}");
+        assert!(salvaged.blocks == 4 && salvaged.reason.contains("UTF-8"), "{salvaged:?}");
+        let bytes = coverage.bytes;
+        assert_eq!((bytes.done + bytes.left_out, coverage.rows.done), (bytes.total, 40), "{sql}");
+    }
+    let count = recovering(&folder, "$/a.rowfile", "SELECT count(*) FROM t").unwrap();
+    assert_eq!(count.only(), "40");
+    let twice = "SELECT count(*) FROM t AS a JOIN t AS b ON a.id = b.id";
+    assert_eq!(recovering(&folder, "$/a.rowfile", twice).unwrap().only(), "40");
+
+    // What is merged later knows it still, and so does a conversion.
+    let spec = SourceSpec { url: folder.sql("$/a.rowfile"), recover: true, ..Default::default() };
+    let sources = vec![NamedSource { name: "t".into(), spec: spec.clone() }];
+    let sql = "SELECT sum(id) AS n FROM t".into();
+    let plan = Plan::new(&Query { sql, sources, ..Query::default() }, &settings()).unwrap();
+    let part = folder.path().join("a.part");
+    plan.run_partial(&part, false, &RunId::new()).unwrap();
+    let merged = answered(Merge::new(&[part], &settings()).unwrap().run().unwrap()).unwrap();
+    assert_eq!(merged.only(), (0..50).filter(|n| n / 10 != 2).sum::<u32>().to_string());
+    assert!(!merged.coverage.complete && merged.coverage.salvaged.len() == 1);
+    let mut sink = SinkSpec::new(format!("{}/", folder.path().join("csv").display()));
+    sink.format = Some(OutputFormat::Csv);
+    let (select, condition) = (None, None);
+    let conversion = Conversion { source: spec, select, condition, sink, skip_existing: false };
+    let converted = conversion.run_to_folder(&settings(), &RunId::new()).unwrap();
+    assert_eq!(converted.written.rows, 40);
+    assert!(!converted.coverage.complete && converted.coverage.salvaged.len() == 1);
+
+    // Beside a block that is damaged.
+    bytes[blocks[4].offset as usize + 60] ^= 4;
+    std::fs::write(&path, &bytes).unwrap();
+    let answer = recovering(&folder, "$/a.rowfile", "SELECT sum(id) FROM t").unwrap();
+    assert_eq!(answer.only(), (0..40).filter(|n| n / 10 != 2).sum::<u32>().to_string());
+    let salvaged = &answer.coverage.salvaged[0];
+    assert_eq!((salvaged.offset, salvaged.places, salvaged.blocks), (blocks[2].offset, 2, 3));
 }
 
 #[test]
