@@ -25,6 +25,8 @@ pub(crate) struct Columns {
     pub rows: usize,
     /// One for each leaf of the record.
     pub leaves: Vec<Column>,
+    /// What all strings of a row take together, or [`u32::MAX`] if that is more.
+    pub string_bytes: Vec<u32>,
 }
 
 #[derive(Debug)]
@@ -112,8 +114,17 @@ impl Columns {
         arrays: &[ArrayRef],
         rows: usize,
     ) -> Result<Self> {
-        let mut columns = Self { rows, leaves: Vec::with_capacity(record.leaves.len()) };
+        let leaves = Vec::with_capacity(record.leaves.len());
+        let mut columns = Self { rows, leaves, string_bytes: vec![0; rows] };
         columns.bind(record, fields, arrays, None)?;
+        for column in &columns.leaves {
+            if let Values::Bytes { lengths, .. } = &column.values {
+                for (bytes, length) in columns.string_bytes.iter_mut().zip(lengths) {
+                    // Each is below 2^31, so that a sum that is too large shows here.
+                    *bytes = bytes.saturating_add(*length);
+                }
+            }
+        }
         Ok(columns)
     }
 
@@ -404,11 +415,11 @@ impl Bytes {
         let (mut lengths, largest): (Vec<u32>, u64) = match self {
             // None of them can be too large.
             Self::Small(offsets, _) => {
-                let pairs = offsets.iter().zip(offsets.iter().skip(1));
+                let pairs = offsets.iter().zip(offsets.get(1..).unwrap_or_default());
                 (pairs.map(|(start, end)| (end - start).cast_unsigned()).collect(), 0)
             }
             Self::Large(offsets, _) => {
-                let pairs = offsets.iter().zip(offsets.iter().skip(1));
+                let pairs = offsets.iter().zip(offsets.get(1..).unwrap_or_default());
                 let lengths = pairs.map(|(start, end)| (end - start).cast_unsigned());
                 let largest = lengths.clone().max().unwrap_or_default();
                 #[expect(clippy::cast_possible_truncation, reason = "the largest is looked at")]

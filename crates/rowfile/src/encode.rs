@@ -28,6 +28,10 @@ const TILE_BYTES: usize = 128 << 10;
 /// Rows of a tile at most: the lines that they are written to stay in the first cache.
 const TILE_ROWS: usize = 256;
 
+/// Bytes that a string with its prefix takes at most when more than it are copied, and that there
+/// are behind a block for it.
+const STRING_BYTES: usize = 4 + 64;
+
 /// What the values of a block lie between.
 #[derive(Debug, Clone)]
 pub(crate) struct Ranges {
@@ -322,41 +326,38 @@ impl Sizes {
         columns: &Columns,
         rows: &Range<usize>,
     ) -> Result<Self, TooWide> {
-        let fixed = u32::try_from(layout.fixed).map_err(|_| TooWide(layout.fixed as u64))?;
-        let mut sizes = Self { rows: vec![fixed; rows.len()], children: Vec::new() };
+        let prefixes = record.leaves.iter().filter_map(|leaf| match leaf.kind {
+            LeafKind::Bytes { slot } => layout.slots.get(slot).map(|slot| slot.width as usize),
+            _ => None,
+        });
+        let least = layout.fixed + prefixes.sum::<usize>();
+        let least = u32::try_from(least).map_err(|_| TooWide(least as u64))?;
+        let strings = columns.string_bytes.get(rows.clone()).unwrap_or_default();
+        let sizes = strings.iter().map(|bytes| bytes.saturating_add(least)).collect();
+        let mut sizes = Self { rows: sizes, children: Vec::new() };
         for (leaf, column) in record.leaves.iter().zip(&columns.leaves) {
-            match (&column.values, leaf.kind) {
-                (Values::Bytes { lengths, .. }, LeafKind::Bytes { slot }) => {
-                    let lengths = lengths.get(rows.clone()).unwrap_or_default();
-                    let width = layout.slots.get(slot).map_or(0, |slot| slot.width);
-                    for (size, length) in sizes.rows.iter_mut().zip(lengths) {
-                        // Lengths are below 2^31.
-                        *size = size.saturating_add(length + width);
-                    }
+            if let (Values::List { offsets, items }, LeafKind::List { child, .. }) =
+                (&column.values, leaf.kind)
+            {
+                let offsets = &offsets[rows.start..=rows.end];
+                let range = range_of(offsets);
+                let (Some(record), Some(layout)) =
+                    (record.children.get(child), layout.children.get(child))
+                else {
+                    continue;
+                };
+                let inner = Self::new(record, layout, items, &range)?;
+                for (size, total) in sizes.rows.iter_mut().zip(totals(&inner.rows, offsets)) {
+                    *size = size.saturating_add(total);
                 }
-                (Values::List { offsets, items }, LeafKind::List { child, .. }) => {
-                    let offsets = &offsets[rows.start..=rows.end];
-                    let range = range_of(offsets);
-                    let (Some(record), Some(layout)) =
-                        (record.children.get(child), layout.children.get(child))
-                    else {
-                        continue;
-                    };
-                    let inner = Self::new(record, layout, items, &range)?;
-                    for (size, total) in sizes.rows.iter_mut().zip(totals(&inner.rows, offsets)) {
-                        *size = size.saturating_add(total);
-                    }
-                    sizes.children.push(inner);
-                }
-                _ => {}
+                sizes.children.push(inner);
             }
         }
-        match sizes.rows.iter().max() {
-            Some(&largest) if u64::from(largest) > BLOCK_BYTES_MAX => {
-                Err(TooWide(u64::from(largest)))
-            }
-            _ => Ok(sizes),
+        let largest = sizes.rows.iter().fold(0, |max: u32, size| max.max(*size));
+        if u64::from(largest) > BLOCK_BYTES_MAX {
+            return Err(TooWide(u64::from(largest)));
         }
+        Ok(sizes)
     }
 }
 
@@ -483,7 +484,8 @@ pub(crate) fn rows_alone(
 ) -> Result<(Vec<u8>, Vec<u32>)> {
     let mut out = Vec::new();
     let rows = 0..columns.rows;
-    let (sizes, _) = rows_at(record, layout, columns, &rows, Some(head), &mut out, 0)?;
+    let (sizes, end) = rows_at(record, layout, columns, &rows, Some(head), &mut out, 0)?;
+    out.truncate(end);
     Ok((out, sizes.rows))
 }
 
@@ -498,26 +500,35 @@ fn rows_at(
     at: usize,
 ) -> Result<(Sizes, usize)> {
     let sizes = Sizes::new(record, layout, columns, rows).map_err(too_large)?;
-    let mut starts = Vec::with_capacity(sizes.rows.len());
-    let mut at = at as u64;
-    for size in &sizes.rows {
-        at += u64::from(head.is_some());
-        starts.push(u32::try_from(at).map_err(|_| too_large(TooWide(at)))?);
-        at += u64::from(*size);
+    let gap = u32::from(head.is_some());
+    let all: u64 = sizes.rows.iter().map(|size| u64::from(*size)).sum();
+    let end = at as u64 + all + u64::from(gap) * sizes.rows.len() as u64;
+    if end > BLOCK_BYTES_MAX {
+        return Err(too_large(TooWide(end)));
     }
-    if at > BLOCK_BYTES_MAX {
-        return Err(too_large(TooWide(at)));
+    // No block is as large as 4 GiB, and hence no place in it.
+    let mut next = u32::try_from(at).map_err(|_| too_large(TooWide(end)))?;
+    let starts = sizes.rows.iter().map(|size| {
+        let start = next + gap;
+        next = start + size;
+        start
+    });
+    let starts: Vec<u32> = starts.collect();
+    let end = usize::try_from(end).map_err(|_| too_large(TooWide(end)))?;
+    if out.len() < end + STRING_BYTES {
+        out.resize(end + STRING_BYTES, 0);
     }
-    let end = usize::try_from(at).map_err(|_| too_large(TooWide(at)))?;
-    if out.len() < end {
-        out.resize(end, 0);
-    }
+    Write { record, layout, columns, sizes: &sizes, is_inner: false }.all(
+        rows.clone(),
+        &starts,
+        out,
+    );
     if let Some(head) = head {
+        // Only now: before, strings may have been written over them.
         for start in &starts {
             out[*start as usize - 1] = head;
         }
     }
-    Write { record, layout, columns, sizes: &sizes }.all(rows.clone(), &starts, out);
     Ok((sizes, end))
 }
 
@@ -568,6 +579,8 @@ struct Write<'a> {
     layout: &'a Layout,
     columns: &'a Columns,
     sizes: &'a Sizes,
+    /// Whether they are a list's items, between which is what has been written.
+    is_inner: bool,
 }
 
 impl Write<'_> {
@@ -581,17 +594,23 @@ impl Write<'_> {
             self.sizes.children.iter().map(|sizes| Vec::with_capacity(sizes.rows.len())).collect();
         let mut cursors = Vec::with_capacity(tile);
         let mut numbers = Vec::with_capacity(tile);
+        let has_one_string = self.record.has_one_string() && !self.is_inner;
         let mut first = 0;
         while first < rows.len() {
             let last = (first + tile).min(rows.len());
             let tile = Tile { first, rows: rows.start + first..rows.start + last };
             let starts = &starts[first..last];
-            for start in starts {
-                // Bits are set, nulls left out, and padding is 0.
-                out[*start as usize..*start as usize + self.layout.fixed].fill(0);
+            if has_one_string {
+                // What a string is too long is overwritten by the next row, whose fixed part is
+                // written after it.
+                self.variable(&tile, starts, out.len(), &mut cursors, &mut inner, out);
+                self.clear(starts, out);
+                self.fixed(&tile, starts, &mut numbers, out);
+            } else {
+                self.clear(starts, out);
+                self.fixed(&tile, starts, &mut numbers, out);
+                self.variable(&tile, starts, 0, &mut cursors, &mut inner, out);
             }
-            self.fixed(&tile, starts, &mut numbers, out);
-            self.variable(&tile, starts, &mut cursors, &mut inner, out);
             first = last;
         }
         for (leaf, column) in self.record.leaves.iter().zip(&self.columns.leaves) {
@@ -605,7 +624,21 @@ impl Write<'_> {
                 )
             {
                 let range = range_of(&offsets[rows.start..=rows.end]);
-                Write { record, layout, columns: items, sizes }.all(range, starts, out);
+                Write { record, layout, columns: items, sizes, is_inner: true }
+                    .all(range, starts, out);
+            }
+        }
+    }
+
+    /// Clears the fixed parts: bits are set, nulls left out, and padding is 0.
+    fn clear(&self, starts: &[u32], out: &mut [u8]) {
+        match self.layout.fixed {
+            // A call of its own for each row takes as long as writing a short string.
+            1 => starts.iter().for_each(|start| out[*start as usize] = 0),
+            fixed => {
+                for start in starts {
+                    out[*start as usize..*start as usize + fixed].fill(0);
+                }
             }
         }
     }
@@ -774,11 +807,13 @@ impl Write<'_> {
         }
     }
 
-    /// What is behind the fixed parts; where list items begin goes to `inner`.
+    /// What is behind the fixed parts; where list items begin goes to `inner`. What is behind a row
+    /// may be overwritten up to `limit`.
     fn variable(
         &self,
         tile: &Tile,
         starts: &[u32],
+        limit: usize,
         cursors: &mut Vec<(u32, u32)>,
         inner: &mut [Vec<u32>],
         out: &mut [u8],
@@ -790,7 +825,10 @@ impl Write<'_> {
         let fixed = self.layout.fixed as u32;
         let sizes = &self.sizes.rows[tile.first..];
         cursors.clear();
-        cursors.extend(starts.iter().zip(sizes).map(|(start, size)| (start + fixed, start + size)));
+        #[expect(clippy::cast_possible_truncation, reason = "blocks are smaller than 2^31")]
+        let limit = limit as u32;
+        let of_rows = starts.iter().zip(sizes);
+        cursors.extend(of_rows.map(|(start, size)| (start + fixed, (start + size).max(limit))));
         for (leaf, column) in self.record.leaves.iter().zip(&self.columns.leaves) {
             match (leaf.kind, &column.values) {
                 (LeafKind::Bytes { slot }, Values::Bytes { lengths, source }) => {
@@ -798,14 +836,10 @@ impl Write<'_> {
                     let slot = self.slot(slot);
                     match source {
                         Bytes::Small(offsets, bytes) => {
-                            let starts = offsets[tile.rows.clone()].iter();
-                            let starts = starts.map(|start| start.as_usize());
-                            copy(slot, bytes, starts, lengths, cursors, out);
+                            copy(slot, bytes, &offsets[tile.rows.clone()], lengths, cursors, out);
                         }
                         Bytes::Large(offsets, bytes) => {
-                            let starts = offsets[tile.rows.clone()].iter();
-                            let starts = starts.map(|start| start.as_usize());
-                            copy(slot, bytes, starts, lengths, cursors, out);
+                            copy(slot, bytes, &offsets[tile.rows.clone()], lengths, cursors, out);
                         }
                         Bytes::View(views, buffers) => {
                             let views = &views[tile.rows.clone()];
@@ -854,68 +888,75 @@ fn put<const WIDTH: usize>(slot: Slot, starts: &[u32], numbers: &[u64], out: &mu
 /// Strings are copied in units of this.
 pub(crate) const COPY_BYTES: usize = 16;
 
-/// Copies the first `length` bytes; of short ones some that follow, too, where there are any on
-/// both sides.
+/// Bytes of a string's prefix at most.
+const PREFIX_BYTES_MAX: usize = 4;
+
+/// Writes a string's prefix and bytes to the beginning of what is left of a row. As long as there
+/// are so many bytes on both sides, 4 and `N` are copied, whatever the length: nobody can tell it
+/// beforehand, and what is too much is overwritten by what follows in the row.
 #[inline(always)]
-fn copy_one(from: &[u8], length: usize, to: &mut [u8]) {
-    /// The first `N` bytes and the last, which may be some of the same.
-    #[inline(always)]
-    fn ends<const N: usize>(from: &[u8], length: usize, to: &mut [u8]) {
-        let (from, to) = (&from[..length], &mut to[..length]);
-        if let (Some(head), Some(to)) = (from.first_chunk::<N>(), to.first_chunk_mut()) {
-            *to = *head;
-        }
-        if let (Some(tail), Some(to)) = (from.last_chunk::<N>(), to.last_chunk_mut()) {
-            *to = *tail;
-        }
-    }
-    // No loop: compilers make a call of one.
-    if length <= COPY_BYTES
-        && let Some(from) = from.first_chunk::<COPY_BYTES>()
-        && let Some(to) = to.first_chunk_mut()
+fn string<const N: usize>(slot: Slot, from: &[u8], start: usize, length: u32, row: &mut [u8]) {
+    let width = (slot.width as usize).min(PREFIX_BYTES_MAX);
+    if length as usize <= N
+        && row.len() >= PREFIX_BYTES_MAX + N
+        && let Some(from) = from.get(start..).and_then(<[u8]>::first_chunk::<N>)
     {
-        *to = *from;
-    } else if (COPY_BYTES..=2 * COPY_BYTES).contains(&length) {
-        ends::<COPY_BYTES>(from, length, to);
-    } else if (2 * COPY_BYTES..=4 * COPY_BYTES).contains(&length) {
-        ends::<{ 2 * COPY_BYTES }>(from, length, to);
+        let prefix = u64::from(length).wrapping_sub(slot.base).to_le_bytes();
+        row[..PREFIX_BYTES_MAX].copy_from_slice(&prefix[..PREFIX_BYTES_MAX]);
+        row[width..width + N].copy_from_slice(from);
     } else {
-        to[..length].copy_from_slice(&from[..length]);
+        exactly(slot, from, start, length, row);
     }
 }
 
-/// Writes the prefix of a string and returns where its bytes go.
-#[inline(always)]
-fn prefix(slot: Slot, length: u32, to: usize, limit: usize, out: &mut [u8]) -> usize {
-    let bytes = u64::from(length).wrapping_sub(slot.base).to_le_bytes();
-    let width = slot.width as usize;
-    // What is too much is overwritten by what follows in the row.
-    if to + 4 <= limit {
-        out[to..to + 4].copy_from_slice(&bytes[..4]);
-    } else {
-        out[to..to + width].copy_from_slice(&bytes[..width]);
+/// Writes a string's prefix and bytes and nothing more.
+#[inline(never)]
+fn exactly(slot: Slot, from: &[u8], start: usize, length: u32, row: &mut [u8]) {
+    let width = (slot.width as usize).min(PREFIX_BYTES_MAX);
+    let prefix = u64::from(length).wrapping_sub(slot.base).to_le_bytes();
+    row[..width].copy_from_slice(&prefix[..width]);
+    let bytes = length as usize;
+    if bytes > 0 {
+        row[width..width + bytes].copy_from_slice(&from[start..start + bytes]);
     }
-    to + width
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "blocks are smaller than 2^31")]
-fn copy(
+/// Writes the strings of a column, one to each row, in the loop that suits their lengths.
+fn copy<O: ArrowNativeType>(
     slot: Slot,
     from: &[u8],
-    starts: impl Iterator<Item = usize>,
+    starts: &[O],
     lengths: &[u32],
     cursors: &mut [(u32, u32)],
     out: &mut [u8],
 ) {
-    for ((start, length), (cursor, end)) in starts.zip(lengths).zip(cursors) {
-        let (limit, bytes) = (*end as usize, *length as usize);
-        let to = prefix(slot, *length, *cursor as usize, limit, out);
-        copy_one(&from[start..], bytes, &mut out[to..limit]);
-        *cursor = (to + bytes) as u32;
+    // Not `max`, which goes through them one by one.
+    match lengths.iter().fold(0, |max: u32, length| max.max(*length)) as usize {
+        0..=COPY_BYTES => strings::<O, COPY_BYTES>(slot, from, starts, lengths, cursors, out),
+        ..=32 => strings::<O, 32>(slot, from, starts, lengths, cursors, out),
+        _ => strings::<O, 64>(slot, from, starts, lengths, cursors, out),
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "parts of a view; blocks are below 2^31")]
+/// A loop of its own, for which there are registers enough.
+#[inline(never)]
+fn strings<O: ArrowNativeType, const N: usize>(
+    slot: Slot,
+    from: &[u8],
+    starts: &[O],
+    lengths: &[u32],
+    cursors: &mut [(u32, u32)],
+    out: &mut [u8],
+) {
+    for ((start, length), (cursor, end)) in starts.iter().zip(lengths).zip(cursors) {
+        let row = &mut out[*cursor as usize..*end as usize];
+        string::<N>(slot, from, start.as_usize(), *length, row);
+        *cursor += slot.width + length;
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "parts of a view")]
+#[inline(never)]
 fn copy_views(
     slot: Slot,
     views: &[u128],
@@ -925,22 +966,16 @@ fn copy_views(
     out: &mut [u8],
 ) {
     for ((view, length), (cursor, end)) in views.iter().zip(lengths).zip(cursors) {
-        let (limit, bytes) = (*end as usize, *length as usize);
-        let to = prefix(slot, *length, *cursor as usize, limit, out);
-        *cursor = (to + bytes) as u32;
-        if bytes == 0 {
-            continue;
-        }
-        if bytes <= 12 {
-            let inline = view.to_le_bytes();
-            if to + 12 <= limit {
-                out[to..to + 12].copy_from_slice(&inline[4..]);
-            } else {
-                out[to..to + bytes].copy_from_slice(&inline[4..4 + bytes]);
-            }
+        let row = &mut out[*cursor as usize..*end as usize];
+        if *length <= 12 {
+            // Its bytes are in the view, behind its length.
+            let mut inline = [0; COPY_BYTES];
+            inline[..12].copy_from_slice(&view.to_le_bytes()[4..]);
+            string::<COPY_BYTES>(slot, &inline, 0, *length, row);
         } else {
             let buffer = &buffers[(view >> 64) as u32 as usize];
-            copy_one(&buffer[(view >> 96) as usize..], bytes, &mut out[to..limit]);
+            string::<64>(slot, buffer, (view >> 96) as u32 as usize, *length, row);
         }
+        *cursor += slot.width + length;
     }
 }

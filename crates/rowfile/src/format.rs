@@ -214,6 +214,11 @@ impl Section {
     }
 
     /// Looks whether `stored` is what the section says.
+    /// Whether its content is stored as it is.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.codec == Codec::None.number() && self.stored == self.raw
+    }
+
     pub(crate) fn verify(&self, stored: &[u8]) -> Result<(), Fault> {
         let found = crc32c::crc32c(stored);
         if found != self.checksum {

@@ -184,6 +184,15 @@ impl Record {
             .iter()
             .any(|leaf| matches!(leaf.kind, LeafKind::Bytes { .. } | LeafKind::List { .. }))
     }
+
+    /// Whether rows end with their only string, and have no lists.
+    pub(crate) fn has_one_string(&self) -> bool {
+        let count = |is_it: fn(&LeafKind) -> bool| {
+            self.leaves.iter().filter(|leaf| is_it(&leaf.kind)).count()
+        };
+        count(|kind| matches!(kind, LeafKind::Bytes { .. })) == 1
+            && count(|kind| matches!(kind, LeafKind::List { .. })) == 0
+    }
 }
 
 /// What the rows of one block have in common.

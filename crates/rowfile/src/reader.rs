@@ -1,5 +1,6 @@
 //! A file to batches: all of it, some columns, some blocks, as another schema.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
@@ -82,19 +83,19 @@ pub struct ColumnStatistics {
 }
 
 /// An open rowfile. Cloning is cheap, and clones can be used by several threads.
-#[derive(Debug)]
 pub struct Reader<S: ReadAt> {
-    inner: Arc<Inner<S>>,
+    source: Arc<S>,
+    about: Arc<About>,
 }
 
 impl<S: ReadAt> Clone for Reader<S> {
     fn clone(&self) -> Self {
-        Self { inner: self.inner.clone() }
+        Self { source: self.source.clone(), about: self.about.clone() }
     }
 }
 
-struct Inner<S> {
-    source: S,
+/// What is known of a file from its header and its footers.
+struct About {
     name: String,
     header: Header,
     /// The checksum of the header.
@@ -113,9 +114,9 @@ struct Inner<S> {
     skipped: u64,
 }
 
-impl<S> std::fmt::Debug for Inner<S> {
+impl<S: ReadAt> std::fmt::Debug for Reader<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Rowfile").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Reader").field("name", &self.about.name).finish_non_exhaustive()
     }
 }
 
@@ -157,61 +158,68 @@ impl<S: ReadAt> Reader<S> {
     /// The schema that the file was written with.
     #[must_use]
     pub fn schema(&self) -> &Schema {
-        &self.inner.header.schema
+        &self.about.header.schema
     }
 
     /// What the writer said about it.
     #[must_use]
     pub fn metadata(&self) -> &std::collections::BTreeMap<String, String> {
-        &self.inner.header.metadata
+        &self.about.header.metadata
     }
 
     /// How its blocks are compressed, unless that made them larger.
     #[must_use]
     pub fn codec(&self) -> crate::Codec {
-        self.inner.header.codec
+        self.about.header.codec
     }
 
     /// The blocks.
     #[must_use]
     pub fn blocks(&self) -> &[BlockInfo] {
-        &self.inner.blocks
+        &self.about.blocks
     }
 
     /// All rows.
     #[must_use]
     pub fn rows(&self) -> u64 {
-        self.inner.blocks.iter().map(|block| u64::from(block.rows)).sum()
+        self.about.blocks.iter().map(|block| u64::from(block.rows)).sum()
     }
 
     /// Bytes at the end of an append that is under way, or was killed. They are not read.
     #[must_use]
     pub fn unfinished_bytes(&self) -> u64 {
-        self.inner.unfinished
+        self.about.unfinished
     }
 
     /// What [`salvaging`](Self::salvaging) found damaged: where, and what is wrong with it.
     #[must_use]
     pub fn damages(&self) -> &[(u64, String)] {
-        &self.inner.damages
+        &self.about.damages
     }
 
     /// Bytes that [`salvaging`](Self::salvaging) skipped because they are of nothing whole.
     #[must_use]
     pub fn skipped_bytes(&self) -> u64 {
-        self.inner.skipped
+        self.about.skipped
+    }
+
+    /// The same file behind another source, which is taken to be that file: neither header nor
+    /// footers are read again.
+    #[must_use]
+    pub fn over<T: ReadAt>(&self, source: T) -> Reader<T> {
+        Reader { source: Arc::new(source), about: self.about.clone() }
     }
 
     pub(crate) fn for_append(&self) -> (Header, u32, u64) {
-        (self.inner.header.clone(), self.inner.file, self.inner.end)
+        (self.about.header.clone(), self.about.file, self.about.end)
     }
 
     pub(crate) fn last_footer(&self) -> u64 {
-        self.inner.last_footer
+        self.about.last_footer
     }
 
     pub(crate) fn has_statistics(&self) -> bool {
-        !self.inner.leaves.is_empty() || self.inner.header.schema.fields.is_empty()
+        !self.about.leaves.is_empty() || self.about.header.schema.fields.is_empty()
     }
 
     /// What the footers know of a column of the file, which is named by its path: `user.id`. None
@@ -219,13 +227,13 @@ impl<S: ReadAt> Reader<S> {
     /// statistics.
     #[must_use]
     pub fn statistics(&self, column: &str) -> Option<ColumnStatistics> {
-        let schema = &self.inner.header.schema;
+        let schema = &self.about.header.schema;
         let record = crate::layout::Record::new(schema);
         let leaf = record.leaves.iter().position(|leaf| leaf.path == column)?;
-        let at = self.inner.leaves.iter().position(|known| *known as usize == leaf)?;
+        let at = self.about.leaves.iter().position(|known| *known as usize == leaf)?;
         let fields = leaf_fields(&schema.fields);
         let field = fields.get(leaf)?;
-        let all: Vec<_> = self.inner.statistics.iter().map(|block| block.0.get(at)).collect();
+        let all: Vec<_> = self.about.statistics.iter().map(|block| block.0.get(at)).collect();
         let bounds = |is_max: bool| {
             let bounds = all.iter().map(|found| {
                 let (min, max) = found.as_ref()?.bounds.as_ref()?;
@@ -277,20 +285,19 @@ impl<S: ReadAt> Reader<S> {
             });
         }
         let is_wanted = |block: &usize| {
-            let offset = self.inner.blocks.get(*block).map(|block| block.offset);
+            let offset = self.about.blocks.get(*block).map(|block| block.offset);
             offset.is_some_and(|at| options.range.as_ref().is_none_or(|range| range.contains(&at)))
         };
         let blocks: Vec<usize> = match &options.blocks {
             Some(blocks) => blocks.iter().copied().filter(is_wanted).collect(),
-            None => (0..self.inner.blocks.len()).filter(is_wanted).collect(),
+            None => (0..self.about.blocks.len()).filter(is_wanted).collect(),
         };
         Ok(Batches {
             reader: self.clone(),
             plan,
             blocks: blocks.into_iter(),
             batch_rows: options.batch_rows.max(1),
-            stored: Vec::new(),
-            raw: Vec::new(),
+            buffers: KEPT.take().unwrap_or_default(),
             decompressor: Decompressor::new(),
             current: None,
         })
@@ -303,8 +310,8 @@ impl<S: ReadAt> Reader<S> {
     pub fn verify(&self) -> Result<()> {
         match self.damage()?.first() {
             Some((offset, reason)) => Err(Error::Damaged {
-                file: self.inner.name.clone(),
-                part: Part::Block(self.inner.blocks.iter().position(|it| it.offset == *offset)),
+                file: self.about.name.clone(),
+                part: Part::Block(self.about.blocks.iter().position(|it| it.offset == *offset)),
                 offset: *offset,
                 reason: reason.clone(),
             }),
@@ -318,9 +325,8 @@ impl<S: ReadAt> Reader<S> {
     /// # Errors
     /// If the file cannot be read.
     pub fn damage(&self) -> Result<Vec<(u64, String)>> {
-        let inner = &self.inner;
-        let mut open = Open::new(&inner.source, &inner.name)?;
-        open.length = inner.end;
+        let mut open = Open::new(&*self.source, &self.about.name)?;
+        open.length = self.about.end;
         open.scan()?;
         Ok(open.damages)
     }
@@ -332,16 +338,52 @@ pub struct Batches<S: ReadAt> {
     plan: Arc<Plan>,
     blocks: std::vec::IntoIter<usize>,
     batch_rows: usize,
-    stored: Vec<u8>,
-    raw: Vec<u8>,
+    buffers: Buffers,
     decompressor: Decompressor,
     current: Option<Current>,
+}
+
+/// A block as it is stored, and as it was before it was compressed.
+#[derive(Default)]
+struct Buffers {
+    /// As long as the longest that there was, and [`SLACK`].
+    stored: Vec<u8>,
+    raw: Vec<u8>,
+}
+
+/// Memory that a thread keeps for its next reader at most: readers of a few blocks each would
+/// otherwise have the system clear as much for each of them as the file is long.
+const KEPT_BYTES_MAX: usize = 4 << 20;
+
+thread_local! {
+    static KEPT: Cell<Option<Buffers>> = const { Cell::new(None) };
+}
+
+impl Buffers {
+    fn of(&self, from: Option<usize>) -> &[u8] {
+        match from {
+            Some(from) => self.stored.get(from..).unwrap_or_default(),
+            None => &self.raw,
+        }
+    }
+}
+
+impl<S: ReadAt> Drop for Batches<S> {
+    fn drop(&mut self) {
+        let buffers = std::mem::take(&mut self.buffers);
+        if buffers.stored.capacity() + buffers.raw.capacity() <= KEPT_BYTES_MAX {
+            // Where the thread is about to end nothing is kept.
+            let _ = KEPT.try_with(|kept| kept.set(Some(buffers)));
+        }
+    }
 }
 
 /// A block of which some rows are to come.
 struct Current {
     block: usize,
     layout: Layout,
+    /// Where it begins in what was read; none if it was decompressed.
+    from: Option<usize>,
     /// Where its next row begins, and where its last ends.
     at: usize,
     end: usize,
@@ -358,49 +400,64 @@ impl<S: ReadAt> Batches<S> {
     }
 
     fn load(&mut self, block: usize) -> Result<()> {
-        let inner = &self.reader.inner;
-        let Some(info) = inner.blocks.get(block) else { return Ok(()) };
+        let about = &*self.reader.about;
+        let Some(info) = about.blocks.get(block) else { return Ok(()) };
         let fault = |fault: Fault| {
-            fault.at(&inner.name, Part::Block(Some(block)), info.offset, info.first_row)
+            fault.at(&about.name, Part::Block(Some(block)), info.offset, info.first_row)
         };
-        self.stored.clear();
-        self.stored.resize(info.bytes as usize, 0);
-        inner.read(info.offset, &mut self.stored)?;
-        let section = Section::parse(&self.stored, inner.file, info.offset).map_err(fault)?;
+        let Buffers { stored, raw } = &mut self.buffers;
+        let bytes = info.bytes as usize;
+        if stored.len() < bytes + SLACK {
+            // Nothing of it is needed any more, so that it need not be copied to where there is room.
+            *stored = vec![0; bytes + SLACK];
+        }
+        let section = stored.get_mut(..bytes).unwrap_or_default();
+        let read = self.reader.source.read_at(info.offset, section);
+        read.map_err(|error| Error::Io { file: about.name.clone(), error })?;
+        let content = section.get(SECTION_BYTES..).unwrap_or_default();
+        let section = Section::parse(section, about.file, info.offset).map_err(fault)?;
         let is_same = section.kind == Kind::Block
             && section.count == info.rows
             && section.first_row == info.first_row
             && section.end() == info.offset + u64::from(info.bytes);
-        if !is_same && inner.damages.is_empty() {
+        if !is_same && about.damages.is_empty() {
             return Err(fault(Fault::damaged("it is not the block that the footer lists")));
         }
-        let stored = self.stored.get(SECTION_BYTES..).unwrap_or_default();
-        section.verify(stored).map_err(fault)?;
-        self.decompressor
-            .decompress(section.codec, stored, section.raw as usize, SLACK, &mut self.raw)
-            .map_err(fault)?;
-        let end = self.raw.len() - SLACK;
-        let mut rest = self.raw.get(..end).unwrap_or_default();
-        let layout = Layout::read(&self.plan.record, &mut rest).map_err(fault)?;
-        let at = end - rest.len();
+        section.verify(content).map_err(fault)?;
+        let size = section.raw as usize;
+        let from = if section.is_plain() && size == content.len() {
+            // It is decoded where it was read to.
+            if let Some(slack) = stored.get_mut(bytes..bytes + SLACK) {
+                slack.fill(0);
+            }
+            Some(SECTION_BYTES)
+        } else {
+            self.decompressor
+                .decompress(section.codec, content, size, SLACK, raw)
+                .map_err(fault)?;
+            None
+        };
         let rows = section.count as usize;
-        self.current = Some(Current { block, layout, at, end, done: 0, rows });
+        let mut rest = self.buffers.of(from).get(..size).unwrap_or_default();
+        let layout = Layout::read(&self.plan.record, &mut rest).map_err(fault)?;
+        let at = size - rest.len();
+        self.current = Some(Current { block, layout, from, at, end: size, done: 0, rows });
         Ok(())
     }
 
     fn decode(&mut self) -> Result<Option<RecordBatch>> {
         let Some(current) = &mut self.current else { return Ok(None) };
-        let inner = &self.reader.inner;
-        let Some(info) = inner.blocks.get(current.block) else { return Ok(None) };
+        let about = &*self.reader.about;
+        let Some(info) = about.blocks.get(current.block) else { return Ok(None) };
         let first_row = info.first_row + current.done as u64;
         let fault = |fault: Fault| {
-            fault.at(&inner.name, Part::Block(Some(current.block)), info.offset, first_row)
+            fault.at(&about.name, Part::Block(Some(current.block)), info.offset, first_row)
         };
         let rows = (current.rows - current.done).min(self.batch_rows);
         let block = Rows {
             record: &self.plan.record,
             layout: &current.layout,
-            bytes: &self.raw,
+            bytes: self.buffers.of(current.from),
             end: current.end,
         };
         let (columns, at) = block.next(&self.plan.rows, current.at, rows).map_err(fault)?;
@@ -440,14 +497,6 @@ impl<S: ReadAt> Iterator for Batches<S> {
             self.current = None;
         }
         step.transpose()
-    }
-}
-
-impl<S: ReadAt> Inner<S> {
-    fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
-        self.source
-            .read_at(offset, into)
-            .map_err(|error| Error::Io { file: self.name.clone(), error })
     }
 }
 
@@ -754,9 +803,8 @@ impl<S: ReadAt> Open<S> {
                 first_row += u64::from(rows);
             }
         }
-        let inner = Inner {
+        let about = About {
             unfinished: self.length - self.end,
-            source: self.source,
             name: self.name,
             header: self.header,
             file: self.file,
@@ -768,7 +816,7 @@ impl<S: ReadAt> Open<S> {
             damages: self.damages,
             skipped: self.skipped,
         };
-        Reader { inner: Arc::new(inner) }
+        Reader { source: Arc::new(self.source), about: Arc::new(about) }
     }
 }
 

@@ -3,15 +3,15 @@
 //!
 //! Integers, booleans and dates come with the block's layout for nothing. Strings are compared by
 //! *keys*: 7 bytes as one big-endian integer, and in the lowest byte how many there are, up to 8.
-//! One pass without branches finds the least and the greatest key of a column; where it says
-//! that there is more than 7 bytes, those with the same key are compared by the next 7. After
-//! 32 bytes nothing more is kept in a bound, so that there are 5 rounds at most, and one for columns of
-//! short or of random strings. (Comparing each string with the extremes so far took a third of
-//! the time of encoding.)
+//! One pass without branches finds the least and the greatest key of each chunk of a column; only
+//! strings that have one of these, and more bytes than it, are compared with each other. Where
+//! all begin alike the next 7 bytes are looked at; after 32 nothing more is kept in a bound, so that
+//! there are 5 passes at most, and one for most columns. (Comparing each string with the extremes
+//! so far took a third of the time of encoding.)
 
 use std::ops::Range;
 
-use arrow_buffer::{ArrowNativeType, NullBuffer, i256};
+use arrow_buffer::{ArrowNativeType, Buffer, NullBuffer, i256};
 
 use crate::columns::{Bytes, Column, Columns, Values};
 use crate::encode::{Ranges, Span};
@@ -172,11 +172,13 @@ fn bounds(
         }
         LeafKind::Float { .. } => floats(columns),
         LeafKind::Fixed { .. } => None,
-        LeafKind::Bytes { .. } => {
+        LeafKind::Bytes { slot } => {
+            let may_be_empty = matches!(ranges.slots.get(slot), Some(Span::Unsigned(0, _)));
             let (mut min, mut max): (Option<&[u8]>, Option<&[u8]>) = (None, None);
             for (column, rows) in columns {
                 let Values::Bytes { lengths, source } = &column.values else { return None };
-                let found = extremes.of(source, lengths, column.nulls.as_ref(), rows.clone());
+                let found =
+                    extremes.of(source, lengths, column.nulls.as_ref(), rows.clone(), may_be_empty);
                 if let Some((least, greatest)) = found {
                     min = Some(min.map_or(least, |min| min.min(least)));
                     max = max.max(Some(greatest));
@@ -237,19 +239,33 @@ const KEY_BITS: [u64; 9] = [
 
 /// A number for the `length` bytes at `start` that compares as they do, but is the same for all
 /// that are longer than 7 and begin alike.
-#[inline]
+#[inline(always)]
 fn key(bytes: &[u8], start: usize, length: usize) -> u64 {
     let count = length.min(KEY_BYTES + 1);
     let head = match bytes.get(start..).and_then(|bytes| bytes.first_chunk()) {
         Some(head) => u64::from_be_bytes(*head),
-        None => {
-            let mut head = [0; 8];
-            let bytes = bytes.get(start..start + count).unwrap_or_default();
-            head.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
-            u64::from_be_bytes(head)
-        }
+        None => head_at_end(bytes, start, count),
     };
     head & KEY_BITS.get(count).copied().unwrap_or_default() | count as u64
+}
+
+/// The first `count` bytes where there are less than 8.
+#[cold]
+#[inline(never)]
+fn head_at_end(bytes: &[u8], start: usize, count: usize) -> u64 {
+    let mut head = [0; 8];
+    let bytes = bytes.get(start..start + count).unwrap_or_default();
+    head.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+    u64::from_be_bytes(head)
+}
+
+/// The key of the bytes that a view has itself, from `depth` on, where `length` are left.
+#[inline]
+fn inline_key(view: u128, depth: usize, length: usize) -> u64 {
+    let count = length.min(KEY_BYTES + 1);
+    #[expect(clippy::cast_possible_truncation, reason = "the next 8 bytes")]
+    let head = view.checked_shr(32 + 8 * depth as u32).unwrap_or_default() as u64;
+    head.swap_bytes() & KEY_BITS.get(count).copied().unwrap_or_default() | count as u64
 }
 
 /// Whether a key is of more bytes than it has.
@@ -257,17 +273,32 @@ fn is_part(key: u64) -> bool {
     key & 0xFF > KEY_BYTES as u64
 }
 
+/// Rows whose keys are looked at together: only those among which the best is are looked at again.
+const CHUNK_ROWS: usize = 64;
+
 /// Finds the smallest and the largest of strings, with memory that is used again.
 #[derive(Default)]
-struct Extremes {
-    keys: Vec<u64>,
-    /// Rows that are still in question, and their keys.
-    left: Vec<usize>,
-    deeper: Vec<u64>,
+struct Extremes(Keys);
+
+/// The keys of rows, and what those of each chunk lie between.
+#[derive(Default)]
+struct Keys {
+    /// As many as there ever were; the first `rows` count.
+    all: Vec<u64>,
+    rows: usize,
+    chunks: Vec<Spread>,
+}
+
+/// What keys lie between.
+#[derive(Clone, Copy)]
+struct Spread {
+    /// The least that is of any bytes, or the largest number of all.
+    smallest: u64,
+    largest: u64,
 }
 
 impl Extremes {
-    /// The smallest and the largest of some strings, or others that begin with the same 32 bytes.
+    /// The smallest and the largest of some strings, or others that begin with the same 33 bytes.
     /// None if all are null.
     fn of<'a>(
         &mut self,
@@ -275,6 +306,7 @@ impl Extremes {
         lengths: &[u32],
         nulls: Option<&NullBuffer>,
         rows: Range<usize>,
+        may_be_empty: bool,
     ) -> Option<(&'a [u8], &'a [u8])> {
         let nulls = nulls.map_or(0, |nulls| nulls.slice(rows.start, rows.len()).null_count());
         if nulls == rows.len() {
@@ -282,129 +314,147 @@ impl Extremes {
         }
         let mut depth = 0;
         let (smallest, largest) = loop {
-            let found = source.keys(lengths, rows.clone(), depth, &mut self.keys);
-            // A null is an empty string here, which makes no difference to the largest.
-            let smallest = if found.empty > nulls { 0 } else { found.smallest };
+            source.keys(lengths, rows.clone(), depth, &mut self.0);
+            let chunks = self.0.chunks.iter();
+            let found = chunks.copied().reduce(|one, other| Spread {
+                smallest: one.smallest.min(other.smallest),
+                largest: one.largest.max(other.largest),
+            })?;
             depth += KEY_BYTES;
             // Where all begin alike, nobody is out of the question.
-            if smallest != found.largest || !is_part(smallest) || depth >= BOUND_BYTES_MAX {
-                break (smallest, found.largest);
+            if found.smallest != found.largest
+                || !is_part(found.smallest)
+                || depth >= BOUND_BYTES_MAX
+            {
+                break (found.smallest, found.largest);
             }
         };
-        let least = self.settle(source, lengths, &rows, depth, smallest, u64::min)?;
-        let greatest = self.settle(source, lengths, &rows, depth, largest, u64::max)?;
-        Some((source.value(least, lengths)?, source.value(greatest, lengths)?))
+        // A null has the key of an empty string, which makes no difference to the largest.
+        let lengths_here = lengths.get(rows.clone()).unwrap_or_default();
+        let is_empty = |length: &&u32| **length == 0;
+        let least = if may_be_empty && lengths_here.iter().filter(is_empty).count() > nulls {
+            &[]
+        } else {
+            self.settle(source, lengths, &rows, smallest, |one, other| one < other)?
+        };
+        let greatest = self.settle(source, lengths, &rows, largest, |one, other| one > other)?;
+        Some((least, greatest))
     }
 
-    /// The row with the best of the strings with the key `best`, which are alike up to `depth`.
-    fn settle(
-        &mut self,
-        source: &Bytes,
+    /// The best of the strings with the key `best`, by their first 33 bytes.
+    fn settle<'a>(
+        &self,
+        source: &'a Bytes,
         lengths: &[u32],
         rows: &Range<usize>,
-        mut depth: usize,
-        mut best: u64,
-        better: impl Fn(u64, u64) -> u64,
-    ) -> Option<usize> {
-        let is_settled = |best, depth| !is_part(best) || depth >= BOUND_BYTES_MAX;
-        if is_settled(best, depth) {
-            return self.keys.iter().position(|key| *key == best).map(|at| rows.start + at);
+        best: u64,
+        is_better: impl Fn(&[u8], &[u8]) -> bool,
+    ) -> Option<&'a [u8]> {
+        // One more byte tells those that go on from those that do not.
+        let bound = |bytes: &'a [u8]| bytes.get(..=BOUND_BYTES_MAX).unwrap_or(bytes);
+        let mut found = None;
+        let mut first = rows.start;
+        let keys = self.0.all.get(..self.0.rows).unwrap_or_default();
+        for (keys, spread) in keys.chunks(CHUNK_ROWS).zip(&self.0.chunks) {
+            // The least of a chunk leaves out those of nothing, which are the greatest if all are.
+            if best == 0 || (spread.smallest..=spread.largest).contains(&best) {
+                if !is_part(best)
+                    && let Some(at) = keys.iter().position(|key| *key == best)
+                {
+                    return source.value(first + at, lengths);
+                }
+                // Each row is written down, and stays if it is one: nobody can tell beforehand.
+                let (mut with_best, mut count) = ([0; CHUNK_ROWS], 0);
+                for (at, key) in keys.iter().enumerate() {
+                    with_best[count % CHUNK_ROWS] = at;
+                    count += usize::from(*key == best);
+                }
+                for at in with_best.get(..count).unwrap_or_default() {
+                    let value = source.value(first + at, lengths)?;
+                    if found.is_none_or(|found| is_better(bound(value), bound(found))) {
+                        found = Some(value);
+                    }
+                }
+            }
+            first += keys.len();
         }
-        self.left.clear();
-        self.left.extend(rows.clone());
-        keep(&mut self.left, &self.keys, best);
-        while !is_settled(best, depth) && self.left.len() > 1 {
-            source.keys_of(lengths, &self.left, depth, &mut self.deeper);
-            best = self.deeper.iter().copied().reduce(&better)?;
-            keep(&mut self.left, &self.deeper, best);
-            depth += KEY_BYTES;
-        }
-        self.left.first().copied()
+        found
     }
 }
 
-/// Keeps the rows with a key.
-fn keep(rows: &mut Vec<usize>, keys: &[u64], wanted: u64) {
-    // Each is written, and stays if it is one: nobody can tell beforehand.
-    let mut count = 0;
-    for (at, key) in keys.iter().enumerate() {
-        let row = rows.get(at).copied().unwrap_or_default();
-        if let Some(next) = rows.get_mut(count) {
-            *next = row;
+impl Keys {
+    /// Takes down the keys of strings behind offsets.
+    fn of_offsets<O: ArrowNativeType>(
+        &mut self,
+        offsets: &[O],
+        bytes: &[u8],
+        lengths: &[u32],
+        depth: usize,
+    ) {
+        if depth == 0 {
+            // The usual case has a loop of its own.
+            self.fill(offsets, lengths, move |offset, length| {
+                key(bytes, offset.as_usize(), length as usize)
+            });
+        } else {
+            self.fill(offsets, lengths, move |offset, length| {
+                key(bytes, offset.as_usize() + depth, (length as usize).saturating_sub(depth))
+            });
         }
-        count += usize::from(*key == wanted);
     }
-    rows.truncate(count);
-}
 
-/// What keys lie between.
-struct Spread {
-    /// The least that is of any bytes.
-    smallest: u64,
-    largest: u64,
-    /// How many are of none.
-    empty: usize,
-}
-
-/// Takes keys down, and what they lie between.
-fn spread(found: impl Iterator<Item = u64>, keys: &mut Vec<u64>) -> Spread {
-    let (mut smallest, mut largest, mut empty) = (u64::MAX, 0, 0);
-    keys.clear();
-    // Not `inspect`, with which nobody knows how many there are: it takes half as long again.
-    keys.extend(found.map(|key| {
-        // The key of nothing is 0, and the largest here.
-        smallest = smallest.min(key.wrapping_sub(1));
-        largest = largest.max(key);
-        empty += usize::from(key == 0);
-        key
-    }));
-    Spread { smallest: smallest.wrapping_add(1), largest, empty }
+    /// Takes down the keys that `key` makes of starts and lengths.
+    #[inline(always)]
+    fn fill<T: Copy>(&mut self, starts: &[T], lengths: &[u32], key: impl Fn(T, u32) -> u64) {
+        self.chunks.clear();
+        self.rows = lengths.len();
+        if self.all.len() < self.rows {
+            self.all.resize(self.rows, 0);
+        }
+        let starts = starts.chunks(CHUNK_ROWS);
+        let lengths = lengths.chunks(CHUNK_ROWS);
+        for ((keys, starts), lengths) in self.all.chunks_mut(CHUNK_ROWS).zip(starts).zip(lengths) {
+            let (mut smallest, mut largest) = (u64::MAX, 0);
+            // No closure over the two, which would then be in memory.
+            for ((to, start), length) in keys.iter_mut().zip(starts).zip(lengths) {
+                let key = key(*start, *length);
+                // The key of nothing is 0, and the largest here.
+                smallest = smallest.min(key.wrapping_sub(1));
+                largest = largest.max(key);
+                *to = key;
+            }
+            // A key is never that large.
+            let smallest = if largest > 0 { smallest.wrapping_add(1) } else { u64::MAX };
+            self.chunks.push(Spread { smallest, largest });
+        }
+    }
 }
 
 impl Bytes {
-    /// The keys of a range of rows from `depth` on, and what they lie between.
-    fn keys(
-        &self,
-        lengths: &[u32],
-        rows: Range<usize>,
-        depth: usize,
-        keys: &mut Vec<u64>,
-    ) -> Spread {
-        let lengths = lengths.get(rows.clone()).unwrap_or_default().iter();
-        let lengths = lengths.map(|length| (*length as usize).saturating_sub(depth));
+    /// The keys of a range of rows from `depth` on.
+    fn keys(&self, lengths: &[u32], rows: Range<usize>, depth: usize, keys: &mut Keys) {
+        let lengths = lengths.get(rows.clone()).unwrap_or_default();
+        let rest = move |length: u32| (length as usize).saturating_sub(depth);
         match self {
             Self::Small(offsets, bytes) => {
-                let offsets = offsets.get(rows).unwrap_or_default().iter();
-                let starts = offsets.map(|offset| offset.as_usize() + depth);
-                spread(starts.zip(lengths).map(|(start, length)| key(bytes, start, length)), keys)
+                keys.of_offsets(offsets.get(rows).unwrap_or_default(), bytes, lengths, depth);
             }
             Self::Large(offsets, bytes) => {
-                let offsets = offsets.get(rows).unwrap_or_default().iter();
-                let starts = offsets.map(|offset| offset.as_usize() + depth);
-                spread(starts.zip(lengths).map(|(start, length)| key(bytes, start, length)), keys)
+                keys.of_offsets(offsets.get(rows).unwrap_or_default(), bytes, lengths, depth);
             }
-            Self::View(..) => {
-                let found = rows.zip(lengths).map(|(row, length)| {
-                    match self.place(row, if length > 0 { length + depth } else { 0 }) {
-                        Some((bytes, start)) => key(bytes, start + depth, length),
+            Self::View(views, buffers) => {
+                let views = views.get(rows).unwrap_or_default();
+                keys.fill(views, lengths, move |view, length| {
+                    if length <= 12 {
+                        return inline_key(view, depth, rest(length));
+                    }
+                    match place(view, buffers) {
+                        Some((bytes, start)) => key(bytes, start + depth, rest(length)),
                         None => 0,
                     }
                 });
-                spread(found, keys)
             }
         }
-    }
-
-    /// The keys of some rows from `depth` on.
-    fn keys_of(&self, lengths: &[u32], rows: &[usize], depth: usize, keys: &mut Vec<u64>) {
-        keys.clear();
-        keys.extend(rows.iter().map(|row| {
-            let length = lengths.get(*row).map_or(0, |length| *length as usize);
-            match self.place(*row, length) {
-                Some((bytes, start)) => key(bytes, start + depth, length.saturating_sub(depth)),
-                None => 0,
-            }
-        }));
     }
 
     fn value(&self, row: usize, lengths: &[u32]) -> Option<&[u8]> {
@@ -423,13 +473,16 @@ impl Bytes {
                 let views: &[u8] = views.inner();
                 (views, row * 16 + 4)
             }
-            Self::View(views, buffers) => {
-                let view = views.get(row)?;
-                let buffer = usize::try_from(view >> 64 & 0xFFFF_FFFF).ok()?;
-                (buffers.get(buffer)?, usize::try_from(view >> 96).ok()?)
-            }
+            Self::View(views, buffers) => place(*views.get(row)?, buffers)?,
         })
     }
+}
+
+/// Where the bytes are of a view that has none itself.
+#[inline]
+fn place(view: u128, buffers: &[Buffer]) -> Option<(&[u8], usize)> {
+    let buffer = usize::try_from(view >> 64 & 0xFFFF_FFFF).ok()?;
+    Some((buffers.get(buffer)?, usize::try_from(view >> 96).ok()?))
 }
 
 /// The longest prefix of whole characters that is short enough.

@@ -21,6 +21,9 @@ use crate::schema::{Field, Schema, Type};
 use crate::statistics;
 use crate::typed::RowBuilder;
 
+/// Rows that are put into a block together if there is room for all of them.
+const CHUNK_ROWS: usize = 64;
+
 /// Typed rows that become a batch.
 const TYPED_ROWS: usize = 1024;
 
@@ -220,15 +223,22 @@ impl<W: Write> Writer<W> {
         let columns = Arc::new(columns);
         let mut first = 0;
         let mut full = self.pending_bytes_max();
-        for (row, size) in sizes.iter().enumerate() {
-            let size = u64::from(*size);
-            if self.pending_bytes + size > full && self.pending_bytes > 0 {
-                self.pend(&columns, first..row);
-                first = row;
-                self.flush_pending()?;
-                full = self.pending_bytes_max();
+        for (at, sizes) in sizes.chunks(CHUNK_ROWS).enumerate() {
+            let all: u64 = sizes.iter().map(|size| u64::from(*size)).sum();
+            if self.pending_bytes + all <= full {
+                self.pending_bytes += all;
+                continue;
             }
-            self.pending_bytes += size;
+            for (row, size) in (at * CHUNK_ROWS..).zip(sizes) {
+                let size = u64::from(*size);
+                if self.pending_bytes + size > full && self.pending_bytes > 0 {
+                    self.pend(&columns, first..row);
+                    first = row;
+                    self.flush_pending()?;
+                    full = self.pending_bytes_max();
+                }
+                self.pending_bytes += size;
+            }
         }
         self.pend(&columns, first..sizes.len());
         Ok(())

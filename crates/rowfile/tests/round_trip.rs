@@ -4,7 +4,11 @@ mod common;
 
 use std::sync::Arc;
 
-use arrow_array::{Array, RecordBatch};
+use arrow_array::cast::AsArray;
+use arrow_array::{
+    Array, ArrayRef, Int32Array, LargeStringArray, RecordBatch, StringArray, StringViewArray,
+};
+use arrow_schema::{DataType, Field};
 use arrow_select::concat::concat_batches;
 use common::Random;
 use proptest::prelude::*;
@@ -103,6 +107,74 @@ proptest! {
             from = to;
         }
         same(&schema, &batches, &found);
+    }
+
+    /// Short and long, alike for as long as may be, empty and null, in every layout; alone in its
+    /// row and not.
+    #[test]
+    fn strings_come_back_and_lie_between_their_bounds(seed: u64) {
+        let random = &mut Random::new(seed);
+        let kind = random.pick(&[DataType::Utf8, DataType::LargeUtf8, DataType::Utf8View]).clone();
+        let longest = *random.pick(&[1, 7, 8, 13, 32, 33, 70, 300]);
+        let prefix = "https://shop.example.com/product?item="[..random.below(39)].to_owned();
+        let distinct: Vec<String> = (0..1 + random.below(300))
+            .map(|_| {
+                let text = (0..random.below(longest + 1)).map(|_| *random.pick(&['a', 'b', '\0', 'é']));
+                let text: String = text.collect();
+                if random.chance(50) { text } else { format!("{prefix}{text}") }
+            })
+            .collect();
+        let nulls = *random.pick(&[0, 2, 10]);
+        let mut column = || {
+            let values = (0..random.below(700))
+                .map(|_| (nulls == 0 || !random.chance(nulls)).then(|| random.pick(&distinct).clone()));
+            match kind {
+                DataType::Utf8 => Arc::new(values.collect::<StringArray>()) as ArrayRef,
+                DataType::LargeUtf8 => Arc::new(values.collect::<LargeStringArray>()),
+                _ => Arc::new(values.collect::<StringViewArray>()),
+            }
+        };
+        let columns: Vec<ArrayRef> = (0..3).map(|_| column()).collect();
+        let (alone, block_bytes) = (random.chance(2), *random.pick(&[1_000, 5_000, 1 << 20]));
+        let mut fields = vec![Field::new("s", kind.clone(), nulls > 0)];
+        if !alone {
+            fields.push(Field::new("n", DataType::Int32, false));
+        }
+        let schema = Arc::new(arrow_schema::Schema::new(fields));
+        let batches: Vec<RecordBatch> = columns
+            .into_iter()
+            .map(|strings| {
+                let mut columns = vec![strings.clone()];
+                if !alone {
+                    columns.push(Arc::new(Int32Array::from_iter_values(0..strings.len() as i32)));
+                }
+                RecordBatch::try_new(schema.clone(), columns).unwrap()
+            })
+            .collect();
+        let bytes = write(&schema, &batches, WriteOptions { block_bytes, ..WriteOptions::default() });
+        let wanted = ReadOptions { schema: Some(schema.clone()), ..ReadOptions::default() };
+        same(&schema, &batches, &read(&bytes, &wanted));
+
+        let reader = Reader::new(bytes, "test").unwrap();
+        let bounds = reader.statistics("s").unwrap();
+        let (mins, maxes) = (bounds.min.as_string_view(), bounds.max.as_string_view());
+        for block in 0..reader.blocks().len() {
+            let one = ReadOptions { blocks: Some(vec![block]), ..ReadOptions::default() };
+            let found: Vec<RecordBatch> =
+                reader.read(&one).unwrap().collect::<Result<_, _>>().unwrap();
+            let values: Vec<&str> =
+                found.iter().flat_map(|batch| batch.column(0).as_string_view().iter().flatten()).collect();
+            let Some(least) = values.iter().min() else { continue };
+            let greatest = values.iter().max().unwrap();
+            let bound = |array: &StringViewArray| array.is_valid(block).then(|| array.value(block).to_owned());
+            let (min, max) = (bound(mins), bound(maxes));
+            if values.iter().all(|value| value.len() <= 32) {
+                prop_assert_eq!((min.as_deref(), max.as_deref()), (Some(*least), Some(*greatest)));
+            } else {
+                prop_assert!(min.is_none_or(|min| min.as_str() <= *least));
+                prop_assert!(max.is_none_or(|max| max.as_str() >= *greatest));
+            }
+        }
     }
 
     #[test]

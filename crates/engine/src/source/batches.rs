@@ -524,10 +524,14 @@ fn rowfile_batches(
             cancel: watch.cancel.clone(),
             path,
         }),
-        _ => {
+        known => {
             let stored = Stored::Open(OpenFile::open(file, Access::Random, watch)?);
+            let reader = match known {
+                Some((reader, _)) => reader.over(stored),
+                None => open_rowfile(stored, file)?,
+            };
             let wanted = rowfile::ReadOptions { blocks: Some(chunks), ..wanted };
-            let batches = open_rowfile(stored, file)?.read(&wanted).map_err(failed)?;
+            let batches = reader.read(&wanted).map_err(failed)?;
             Box::new(batches.map(move |batch| batch.map_err(|error| from_rowfile(error, &path))))
         }
     };
