@@ -316,7 +316,7 @@ fn what_avro_cannot_hold_is_refused_with_the_column() {
 #[test]
 fn a_file_without_rows_has_its_columns() {
     let batch = small().slice(0, 0);
-    let bytes = write(batch.schema_ref(), &[batch.clone()], Codec::Deflate(6), false);
+    let bytes = write(batch.schema_ref(), std::slice::from_ref(&batch), Codec::Deflate(6), false);
     let header = Header::read(&mut &bytes[..]).unwrap();
     assert_eq!(header.length(), bytes.len() as u64);
     assert_eq!(header.schema().fields().len(), 4);

@@ -932,10 +932,13 @@ fn copy<O: ArrowNativeType>(
     out: &mut [u8],
 ) {
     // Not `max`, which goes through them one by one.
-    match lengths.iter().fold(0, |max: u32, length| max.max(*length)) as usize {
-        0..=COPY_BYTES => strings::<O, COPY_BYTES>(slot, from, starts, lengths, cursors, out),
-        ..=32 => strings::<O, 32>(slot, from, starts, lengths, cursors, out),
-        _ => strings::<O, 64>(slot, from, starts, lengths, cursors, out),
+    let longest = lengths.iter().fold(0, |max: u32, length| max.max(*length)) as usize;
+    if longest <= COPY_BYTES {
+        strings::<O, COPY_BYTES>(slot, from, starts, lengths, cursors, out);
+    } else if longest <= 32 {
+        strings::<O, 32>(slot, from, starts, lengths, cursors, out);
+    } else {
+        strings::<O, 64>(slot, from, starts, lengths, cursors, out);
     }
 }
 

@@ -271,7 +271,7 @@ fn an_appender_that_is_killed_leaves_the_old_end_or_the_new() {
         reader.verify().unwrap();
         unfinished += usize::from(reader.unfinished_bytes() > 0);
         let found = assert_rows(&reader);
-        assert!(found >= reached && found % (4 * ROWS) == 0, "{found} of {reached}");
+        assert!(found >= reached && found.is_multiple_of(4 * ROWS), "{found} of {reached}");
         let (saved, report) = salvage(File::open(&path).unwrap(), "test.rows", Vec::new()).unwrap();
         assert!(report.rows >= found as u64);
         assert_rows(&Reader::new(saved, "saved").unwrap());
