@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
-use arrow_schema::{DataType, SchemaRef};
+use arrow_schema::SchemaRef;
 
 use crate::codec::Decompressor;
 use crate::decode::Rows;
@@ -818,18 +818,4 @@ impl<S: ReadAt> Open<S> {
         };
         Reader { source: Arc::new(self.source), about: Arc::new(about) }
     }
-}
-
-/// A column's type, as its statistics come.
-pub(crate) fn bound_type(kind: &crate::Type) -> DataType {
-    let field = crate::Field {
-        name: String::new(),
-        kind: kind.clone(),
-        nullable: true,
-        aliases: Vec::new(),
-        default: None,
-        doc: None,
-        metadata: std::collections::BTreeMap::new(),
-    };
-    crate::schema::to_arrow_field(&field, Strings::View).data_type().clone()
 }

@@ -1,5 +1,7 @@
-//! Arrays of one value from JSON: the defaults of fields that the data does not have.
+//! Arrays from what is no row: defaults of fields that the data does not have, from JSON, and the
+//! bounds of columns.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::types::{
@@ -16,7 +18,7 @@ use arrow_buffer::{OffsetBuffer, i256};
 use arrow_schema::{DataType, FieldRef, TimeUnit};
 use serde_json::Value;
 
-use crate::schema::{Field, Type};
+use crate::schema::{Field, Strings, Type, to_arrow_field};
 
 /// Evaluates `$body` with `$arrow` as the Arrow type of a data type whose values are integers of
 /// at most 64 bits, whatever they stand for; for other data types `$other`.
@@ -290,7 +292,7 @@ pub(crate) fn from_bounds<'a>(
     kind: &Type,
     bounds: impl Iterator<Item = Option<&'a [u8]>>,
 ) -> Option<ArrayRef> {
-    let data_type = crate::reader::bound_type(kind);
+    let data_type = bound_type(kind);
     macro_rules! primitive {
         ($arrow:ty, $get:expr) => {{
             let values = bounds.map(|bound| bound.and_then($get));
@@ -339,4 +341,18 @@ pub(crate) fn from_bounds<'a>(
         DataType::BinaryView => Arc::new(bounds.collect::<BinaryViewArray>()),
         _ => return None,
     })
+}
+
+/// A column's type, as its statistics come.
+fn bound_type(kind: &Type) -> DataType {
+    let field = Field {
+        name: String::new(),
+        kind: kind.clone(),
+        nullable: true,
+        aliases: Vec::new(),
+        default: None,
+        doc: None,
+        metadata: BTreeMap::new(),
+    };
+    to_arrow_field(&field, Strings::View).data_type().clone()
 }
