@@ -379,8 +379,8 @@ pub struct CompletionsArgs {
 pub struct StorageArgs {
     /// A setting of s3://, http:// or https://: region=eu-west-1, endpoint_url=…, timeout=10s
     /// (repeatable) [env: AWS_*]
-    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
-    pub storage_option: Vec<(String, String)>,
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub storage_option: Vec<String>,
 }
 
 /// How files are read.

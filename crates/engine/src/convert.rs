@@ -26,7 +26,7 @@ use crate::home::RunId;
 use crate::partial::together;
 use crate::query::{Plan, Query, Results, Settings, named};
 use crate::remote::Budget;
-use crate::remote::location::Location;
+use crate::remote::location::{Location, shown};
 use crate::running::Running;
 use crate::sink::{FileSet, OutputFormat, Sink, SinkSpec, Written};
 use crate::source::{
@@ -222,11 +222,11 @@ impl Conversion {
                     "name the output's file",
                 ));
             }
-            for (shown, bytes, below) in files_of(&self.source, url, cancel)? {
-                if seen.insert(shown.clone()) {
+            for (url, bytes, below) in files_of(&self.source, url, cancel)? {
+                if seen.insert(url.clone()) {
                     let compression = self.sink.compression_suffix(format);
                     let target = output_name(&below, format) + compression;
-                    tasks.push(Task { url: shown.to_string(), bytes, target });
+                    tasks.push(Task { url: url.to_string(), bytes, target });
                 }
             }
         }
@@ -326,7 +326,7 @@ impl Conversion {
                     }
                     Err(Error::Interrupted) => stop.store(true, Ordering::Relaxed),
                     Err(error) => {
-                        all.failures.push(naming(error, &task.url));
+                        all.failures.push(naming(error, &shown(&task.url)));
                         if all.failures.len() >= FAILURES_MAX {
                             stop.store(true, Ordering::Relaxed);
                         }

@@ -13,6 +13,7 @@
 pub mod cancel;
 pub mod convert;
 pub mod coverage;
+pub mod coverage_file;
 pub mod error;
 pub mod formats;
 pub mod functions;

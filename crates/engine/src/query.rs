@@ -444,6 +444,13 @@ impl Plan {
         said
     }
 
+    /// What the user should be told of the sources, whatever becomes of the query.
+    pub fn warning(&self) -> Option<String> {
+        let sources = self.tables.iter().filter_map(|(_, table)| table.source());
+        let warnings: Vec<String> = sources.filter_map(|source| source.warning()).collect();
+        (!warnings.is_empty()).then(|| warnings.join("\n"))
+    }
+
     /// Those of the tables that are sources.
     fn sources_of<'a>(&self, tables: &'a [TableReference]) -> impl Iterator<Item = &'a str> {
         let is_source = |table: &&str| self.tables.iter().any(|(name, _)| name == table);

@@ -47,11 +47,11 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
     }
     let query = job.query();
     if let Some(out) = &args.partial {
-        let coverage = CoverageSink::new(args.limits.coverage.as_deref(), None)?;
         if args.dry_run {
             let preparation = prepare(&args.limits.limits(), &job.limits)?;
             return explain(&query, &preparation, None, None);
         }
+        let coverage = CoverageSink::new(args.limits.coverage.as_deref(), out.to_str())?;
         let about = About::job(&job, Some(out.display().to_string()));
         let (preparation, recorder) = begin(&args.limits.limits(), &job.limits, about)?;
         let (settings, id) = (preparation.settings.clone(), preparation.id.clone());
@@ -78,7 +78,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
 /// `tidemill merge PARTIAL…`.
 pub fn merge(args: MergeArgs) -> anyhow::Result<Outcome> {
     if let Some(out) = args.partial {
-        let coverage = CoverageSink::new(args.limits.coverage.as_deref(), None)?;
+        let coverage = CoverageSink::new(args.limits.coverage.as_deref(), out.to_str())?;
         let about = About::merge(&args.partials, Some(out.display().to_string()));
         let (preparation, recorder) = begin(&args.limits.limits(), &Limits::default(), about)?;
         let (settings, id) = (preparation.settings.clone(), preparation.id.clone());

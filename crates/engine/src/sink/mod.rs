@@ -245,6 +245,28 @@ pub fn describe(spec: &SinkSpec, schema: &SchemaRef) -> Result<Description> {
     })
 }
 
+/// Whether an output may be written to `path`: it is its file, or one that its template may name.
+/// False for what is no template, and for what is elsewhere.
+pub(crate) fn may_write(url: &str, path: &Path) -> bool {
+    match Template::parse(url) {
+        Ok(template) if url != "-" && template.bucket.is_none() => {
+            let file = (!template.is_partitioned()).then(|| template.file());
+            // Through symbolic links, the last one's target need not exist.
+            let real = |path: &Path| {
+                let (root, name) = resolved(path).ok()?;
+                Some(std::fs::canonicalize(root).ok()?.join(name))
+            };
+            let Some(path) = real(path) else { return false };
+            match file {
+                Some(file) => real(&file) == Some(path),
+                None => std::fs::canonicalize(&template.root)
+                    .is_ok_and(|root| path.strip_prefix(root).is_ok_and(|below| template.may_name(below))),
+            }
+        }
+        _ => false,
+    }
+}
+
 /// What a committed sink has written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Written {
@@ -395,6 +417,7 @@ impl Sink {
             return Ok(sink(Target::Direct(writer(Output::new(file), schema)?)));
         }
         let (root, name) = resolved(&shown)?;
+        template::refuse_staging(&root.join(&name).display().to_string())?;
         let path = below(&root, &name);
         check_absent(&path, spec.overwrite)?;
         let staging = Staging::open(&root, &template::literal(&name), run, wait)?;
@@ -491,7 +514,7 @@ impl Sink {
             }
             Target::One { writer, staging, name, shown } => {
                 let bytes = writer.finish()?.bytes;
-                let entry = Entry { staged: "0".into(), target: name, bytes, replaces: false };
+                let entry = Entry::new("0", name, bytes);
                 staging.commit(vec![entry], overwrite, wait)?;
                 let root = shown.parent().filter(|root| !root.as_os_str().is_empty());
                 Ok(Written {
@@ -509,7 +532,7 @@ impl Sink {
                 let targets = template::assign(&template, router.keys(), folds)?;
                 let mut entries = Vec::with_capacity(targets.len());
                 for (i, (target, bytes)) in targets.into_iter().zip(sizes).enumerate() {
-                    entries.push(Entry { staged: i.to_string(), target, bytes, replaces: false });
+                    entries.push(Entry::new(i.to_string(), target, bytes));
                 }
                 entries.sort_by(|a, b| a.target.cmp(&b.target));
                 let shown = entries.iter().take(PATHS_SHOWN);
@@ -706,6 +729,7 @@ impl StagedFile {
             ));
         }
         let (root, name) = resolved(path)?;
+        template::refuse_staging(&root.join(&name).display().to_string())?;
         let path = below(&root, &name);
         check_absent(&path, overwrite)?;
         let staging = Staging::open(&root, &name, run, &mut || Ok(()))?;
@@ -728,7 +752,7 @@ impl StagedFile {
         let StagedFile { mut output, staging, name, overwrite } = self;
         output.flush().map_err(|e| Error::io("write", &name, e))?;
         drop(output);
-        let entry = Entry { staged: "0".into(), target: name, bytes, replaces: false };
+        let entry = Entry::new("0", name, bytes);
         staging.commit(vec![entry], overwrite, &mut || Ok(()))
     }
 }

@@ -5,6 +5,7 @@ mod bad_input;
 mod batches;
 mod common;
 mod conversion;
+mod first_bytes;
 mod formats;
 mod joins;
 mod layouts;
