@@ -48,7 +48,7 @@ def test_a_flipped_bit_is_found_and_located(tmp_path, version, codec, dictionary
             try:
                 # In the header of a page there are bytes that say nothing of its values.
                 assert tidemill.query(sql).to_pylist() == expected, at
-            except tidemill.Error as error:
+            except tidemill.TidemillError as error:
                 name = column.path_in_schema
                 located += f"a page of column `{name}`" in str(error) and "at byte" in str(error)
     assert located > 60

@@ -202,7 +202,18 @@ def test_a_redirect_to_another_host_takes_no_secret_along_and_is_told(tidemill):
         for request in there.requests:
             assert "hush" not in repr(request)
             assert not {"authorization", "referer", "cookie"} & set(request.headers)
-        status, _, err = both(tidemill.start("schema", url))
+        for words in (
+            ("schema", url),
+            ("head", url),
+            ("convert", url, "one.json"),
+            ("convert", url, "all/", "--format", "json"),
+            ("convert", url, "some/", "--format", "json", "--where", "n < 5"),
+        ):
+            status, _, err = both(tidemill.start(*words))
+            assert status == 0 and "is read from" in err, words
+        job = tidemill.folder / "job.toml"
+        job.write_text(f"source.url = '{url}'\ntables.c = 'count()'\n")
+        status, _, err = both(tidemill.start("run", "job.toml", "--partial", "x.part"))
         assert status == 0 and "is read from" in err
         there.rules = [always(Status(403, body=b""))]
         status, _, err = both(tidemill.start("query", sql))

@@ -320,9 +320,7 @@ impl Conversion {
                             rejected_copy,
                             ..together(&[std::mem::take(&mut all.coverage), coverage])
                         };
-                        if let Some(written) = written {
-                            all.written = sum(std::mem::take(&mut all.written), written);
-                        }
+                        all.written = sum(std::mem::take(&mut all.written), written);
                     }
                     Err(Error::Interrupted) => stop.store(true, Ordering::Relaxed),
                     Err(error) => {
@@ -364,14 +362,19 @@ impl Conversion {
         set: Option<&FileSet>,
         run: &RunId,
         limit: usize,
-    ) -> Result<(Coverage, Option<Written>)> {
+    ) -> Result<(Coverage, Written)> {
         let source = SourceSpec { url: task.url.clone(), more: Vec::new(), ..self.source.clone() };
-        let mut rows = match self.describe() {
+        let (mut rows, warning) = match self.describe() {
             None => {
-                let keeps_columns = self.sink.keeps_columns();
-                Rows::Copy(Box::new(Copy::open(&source, settings, keeps_columns)?))
+                let copy = Copy::open(&source, settings, self.sink.keeps_columns())?;
+                let warning = copy.source.warning();
+                (Rows::Copy(Box::new(copy)), warning)
             }
-            Some(_) => Rows::Query(Box::new(Plan::new(&self.query_of(source)?, settings)?.run()?)),
+            Some(_) => {
+                let plan = Plan::new(&self.query_of(source)?, settings)?;
+                let warning = plan.warning();
+                (Rows::Query(Box::new(plan.run()?)), warning)
+            }
         };
         let schema = rows.schema().clone();
         let cancel = &settings.cancel;
@@ -381,7 +384,7 @@ impl Conversion {
                 file.write(&batch)?;
             }
             set.end(file)?;
-            return Ok((rows.coverage(), None));
+            return Ok((rows.coverage(), Written { warning, ..Written::default() }));
         }
         let mut wait = || cancel.check();
         // Braces in a name are no columns.
@@ -390,7 +393,7 @@ impl Conversion {
         let spec = SinkSpec { url, ..self.sink.clone() };
         let mut sink = match Sink::create_with(&spec, schema, run, limit, cancel, &mut wait) {
             Err(Error::Exists { .. }) if self.skip_existing => {
-                return Ok((Coverage::default(), None));
+                return Ok((Coverage::default(), Written::default()));
             }
             other => other?,
         };
@@ -398,7 +401,7 @@ impl Conversion {
             sink.write_with(&batch, &mut wait)?;
         }
         let written = sink.commit_with(&mut wait)?;
-        Ok((rows.coverage(), Some(written)))
+        Ok((rows.coverage(), Written { warning: warning.or(written.warning), ..written }))
     }
 }
 

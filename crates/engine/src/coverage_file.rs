@@ -29,6 +29,12 @@ impl CoverageFile {
     /// [`Error::Usage`] if the output may be written to that name, and if what has it is no
     /// coverage; [`Error::Io`] if it cannot be written.
     pub fn create(path: &str, output: Option<&str>) -> Result<Self> {
+        if path.is_empty() || path.ends_with('/') {
+            return Err(Error::usage_hint(
+                format!("--coverage `{path}` names no file"),
+                "name a file, or `-` for standard output",
+            ));
+        }
         let file = CoverageFile { path: path.into() };
         if let Some(output) = output
             && sink::may_write(output, &file.path)
@@ -39,6 +45,15 @@ impl CoverageFile {
             ));
         }
         file.check()?;
+        // The run makes the folder of its output.
+        let parent = sink::settled(&file.path).parent().map(Path::to_owned);
+        let will_be_made = parent.is_some_and(|parent| {
+            !parent.exists()
+                && output.and_then(sink::folder_of).is_some_and(|made| made.starts_with(&parent))
+        });
+        if will_be_made {
+            return Ok(file);
+        }
         if file.is_direct() {
             // Opened to write, without touching it.
             let opened = OpenOptions::new().write(true).open(&file.path);
@@ -66,6 +81,10 @@ impl CoverageFile {
             return file.write_all(json.as_bytes()).map_err(error);
         }
         let hidden = self.hidden();
+        if let Some(parent) = hidden.parent() {
+            // The output's folder, of an output without a file.
+            std::fs::create_dir_all(parent).map_err(error)?;
+        }
         let written = File::create_new(&hidden)
             .and_then(|mut file| file.write_all(json.as_bytes()))
             .and_then(|()| std::fs::rename(&hidden, self.target()));
@@ -77,7 +96,7 @@ impl CoverageFile {
 
     /// Where it is once symbolic links are followed.
     fn target(&self) -> PathBuf {
-        std::fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone())
+        sink::settled(&self.path)
     }
 
     /// Whether it is a device or a pipe, to which there is nothing to rename.
@@ -179,6 +198,29 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_that_the_output_will_make_need_not_be_there() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().display();
+        for (output, path, fine) in [
+            ("a/{k}.csv", "a/c.json", true),
+            ("b/d/{k}.csv", "b/c.json", true),
+            ("e/x.csv", "e/c.json", true),
+            ("f/", "f/c.json", true),
+            ("g/{k}.csv", "h/c.json", false),
+            ("i/{k}.csv", "i/j/c.json", false),
+            ("k/{k}.csv", "k/1.csv", false),
+        ] {
+            let (output, path) = (format!("{root}/{output}"), format!("{root}/{path}"));
+            let file = CoverageFile::create(&path, Some(&output));
+            assert_eq!(file.is_ok(), fine, "{output} {path}");
+            if let Ok(file) = file {
+                assert!(!Path::new(&path).parent().unwrap().exists());
+                file.write(&Coverage::default()).unwrap();
+            }
+        }
+    }
+
+    #[test]
     fn the_outputs_own_name_is_refused_however_it_is_written() {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path();
@@ -202,7 +244,6 @@ mod tests {
             ("out/{k}.csv", "out/1/1.csv", false),
             ("out/{{k}}.csv", "out/{k}.csv", true),
         ] {
-            // A coverage's folder has to be there for anything else to be looked at.
             let _ = std::fs::create_dir_all(format!("{root}/out/k=1"));
             let _ = std::fs::create_dir_all(format!("{root}/out/1"));
             let result =

@@ -57,7 +57,11 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
         let (settings, id) = (preparation.settings.clone(), preparation.id.clone());
         let (target, overwrite) = (out.clone(), args.sink.write.overwrite);
         let running = Running::without_rows(settings.cancel.clone(), move || {
-            Plan::new(&query, &settings)?.run_partial(&target, overwrite, &id)
+            let plan = Plan::new(&query, &settings)?;
+            if let Some(warning) = plan.warning() {
+                terminal::warn(&warning);
+            }
+            plan.run_partial(&target, overwrite, &id)
         })?
         .recorded(recorder);
         return finish_without_rows(running, &preparation, &out.display().to_string(), &coverage);

@@ -248,23 +248,53 @@ pub fn describe(spec: &SinkSpec, schema: &SchemaRef) -> Result<Description> {
 /// Whether an output may be written to `path`: it is its file, or one that its template may name.
 /// False for what is no template, and for what is elsewhere.
 pub(crate) fn may_write(url: &str, path: &Path) -> bool {
-    match Template::parse(url) {
-        Ok(template) if url != "-" && template.bucket.is_none() => {
-            let file = (!template.is_partitioned()).then(|| template.file());
-            // Through symbolic links, the last one's target need not exist.
-            let real = |path: &Path| {
-                let (root, name) = resolved(path).ok()?;
-                Some(std::fs::canonicalize(root).ok()?.join(name))
-            };
-            let Some(path) = real(path) else { return false };
-            match file {
-                Some(file) => real(&file) == Some(path),
-                None => std::fs::canonicalize(&template.root)
-                    .is_ok_and(|root| path.strip_prefix(root).is_ok_and(|below| template.may_name(below))),
+    let Some(template) = local_template(url) else { return false };
+    let path = settled(path);
+    match template.is_partitioned() {
+        false => settled(&template.file()) == path,
+        true => path
+            .strip_prefix(settled(&template.root))
+            .is_ok_and(|below| template.may_name(below)),
+    }
+}
+
+/// The folder on this machine that an output goes to, which may not be there yet.
+pub(crate) fn folder_of(url: &str) -> Option<PathBuf> {
+    match local_template(url) {
+        Some(template) => Some(settled(&template.root)),
+        None if url.ends_with('/') && !url.contains("://") => Some(settled(Path::new(url))),
+        None => None,
+    }
+}
+
+fn local_template(url: &str) -> Option<Template> {
+    let template = if url == "-" { None } else { Template::parse(url).ok() };
+    template.filter(|template| template.bucket.is_none())
+}
+
+/// A path without links, `.` and `..`, as far as what it names is there; absolute in any case.
+pub(crate) fn settled(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    // A link to what is not there yet leads there all the same.
+    for _ in 0..40 {
+        let Ok(link) = std::fs::read_link(&path) else { break };
+        path = path.parent().unwrap_or(Path::new("")).join(link);
+    }
+    let path = std::path::absolute(&path).unwrap_or(path);
+    let mut settled = PathBuf::new();
+    for part in path.components() {
+        match part {
+            std::path::Component::ParentDir => drop(settled.pop()),
+            std::path::Component::CurDir => {}
+            part => {
+                settled.push(part);
+                if let Ok(real) = std::fs::canonicalize(&settled) {
+                    settled = real;
+                }
             }
         }
-        _ => false,
     }
+    settled
 }
 
 /// What a committed sink has written.
