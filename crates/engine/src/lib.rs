@@ -39,6 +39,7 @@ mod sides;
 pub mod sink;
 pub mod source;
 pub mod suggest;
+mod sums;
 pub mod table;
 mod tables;
 pub mod types;

@@ -13,8 +13,8 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::executor::block_on;
 
 use crate::error::Result;
-use crate::functions;
 use crate::scan::{BATCH_ROWS, ScanMode};
+use crate::{functions, sums};
 
 /// How many consumers a message about exhausted memory names.
 const CONSUMERS_NAMED: std::num::NonZeroUsize = std::num::NonZeroUsize::MIN.saturating_add(4);
@@ -46,11 +46,13 @@ pub fn open(budget_bytes: usize, threads: usize, spill_folder: &Path) -> Result<
         .with_config(config)
         .with_runtime_env(runtime(budget_bytes, spill_folder)?)
         .with_default_features()
+        .with_optimizer_rules(sums::optimizer_rules())
         .build();
     let context = SessionContext::new_with_state(state);
     for function in functions::all() {
         context.register_udaf((*function).clone());
     }
+    sums::all().for_each(|function| context.register_udaf(function));
     Ok(context)
 }
 

@@ -17,4 +17,5 @@ mod quoted;
 mod routes;
 mod row_order;
 mod rowfiles;
+mod sums;
 mod text;
