@@ -1,9 +1,11 @@
 //! The engine through its public interface: SQL over files that the tests write.
 
 mod accounting;
+mod arithmetic;
 mod bad_input;
 mod batches;
 mod common;
+mod comparisons;
 mod conversion;
 mod formats;
 mod joins;
@@ -19,3 +21,4 @@ mod row_order;
 mod rowfiles;
 mod sums;
 mod text;
+mod unions;
