@@ -10,7 +10,9 @@
 //! [`query::Plan`] is the way in: SQL over files, planned, explained and run. What comes out
 //! is an iterator of Arrow record batches with a [`Coverage`].
 
+mod arithmetic;
 pub mod cancel;
+mod coercion;
 pub mod convert;
 pub mod coverage;
 pub mod coverage_file;
@@ -40,8 +42,10 @@ mod sides;
 pub mod sink;
 pub mod source;
 pub mod suggest;
+mod sums;
 pub mod table;
 mod tables;
+mod times;
 pub mod types;
 
 pub use cancel::Cancel;

@@ -16,8 +16,8 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::Session;
-use datafusion::common::TableReference;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, TableReference};
 use datafusion::datasource::{TableProvider, TableType};
 use datafusion::error::Result as PlanResult;
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
@@ -52,7 +52,9 @@ use crate::sink::StagedFile;
 use crate::source::{MaxBad, Rejects, Source, SourceSpec, standard_input};
 use crate::table::Table;
 use crate::table::merge::{Merged, Merger, Parked};
+use crate::table::value::EXACTLY;
 use crate::tables::{self, Work};
+use crate::types::sql_type;
 use crate::{names, session, suggest};
 
 /// How a query is run: the same for the command line, a job file and Python.
@@ -266,7 +268,7 @@ impl Plan {
                 spec.url.clone_from(url);
             }
             if let (None, Some(schema)) = (&spec.schema, &query.schema) {
-                spec.schema = Some(parse_schema(&context, schema)?);
+                spec.schema = Some(schema_from_sql(schema)?);
             }
             let source = Arc::new(Source::open_with(&spec, standard_input(), &settings.cancel)?);
             let table = Arc::new(SourceTable::new(source, run.clone()));
@@ -310,9 +312,14 @@ impl Plan {
     ) -> Result<Self> {
         let state = context.state();
         let logical = block_on(state.statement_to_plan(statement))?;
-        // The result's columns are named by the plan as written; optimising may rename.
+        // The result's columns are named by the plan as written; optimising may rename. Their
+        // types are settled by then: a UNION's, say, are not before.
         let names: Vec<&str> = tables.iter().map(|(name, _)| name.as_str()).collect();
-        let mut schema = Arc::new(result_schema(&logical, &names));
+        let named = result_schema(&logical, &names);
+        let used = Arc::new(prune::used(&logical)?);
+        tables.iter().for_each(|(_, table)| table.set_used(&used));
+        let logical = state.optimize(&logical)?;
+        let mut schema = Arc::new(settled(&named, logical.schema()));
         if let (true, [(_, table)]) = (query.keeps_columns, tables.as_slice()) {
             let own = table.source().and_then(|source| source.own_columns());
             let is_same = |own: &SchemaRef| {
@@ -320,9 +327,6 @@ impl Plan {
             };
             schema = own.filter(is_same).unwrap_or(schema);
         }
-        let used = Arc::new(prune::used(&logical)?);
-        tables.iter().for_each(|(_, table)| table.set_used(&used));
-        let logical = state.optimize(&logical)?;
         let scanned = sides::scanned(&logical)?;
         let table_of = |name: &TableReference| {
             let found = tables.iter().find(|(table, _)| table == name.table());
@@ -1099,6 +1103,15 @@ fn result_schema(plan: &LogicalPlan, tables: &[&str]) -> Schema {
     Schema::new(fields.collect::<Vec<_>>())
 }
 
+/// The columns by their names, of the types that the optimised plan gives them.
+fn settled(named: &Schema, plan: &DFSchema) -> Schema {
+    let fields = named.fields().iter().zip(plan.fields()).map(|(field, found)| {
+        let nullable = field.is_nullable() || found.is_nullable();
+        field.as_ref().clone().with_data_type(found.data_type().clone()).with_nullable(nullable)
+    });
+    Schema::new(fields.collect::<Vec<_>>())
+}
+
 /// Which columns the query itself names, with `AS`.
 fn given_names(plan: &LogicalPlan) -> Vec<bool> {
     match plan {
@@ -1295,7 +1308,14 @@ pub(crate) fn named(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatc
             if column.data_type() == field.data_type() {
                 return Ok(Arc::clone(column));
             }
-            Ok(arrow::compute::cast(column, field.data_type())?)
+            arrow::compute::cast_with_options(column, field.data_type(), &EXACTLY).map_err(|e| {
+                let (from, to) = (sql_type(column.data_type()), sql_type(field.data_type()));
+                Error::Query(format!(
+                    "a {from} of column `{}` does not fit {to}: {}",
+                    field.name(),
+                    Error::from(e)
+                ))
+            })
         })
         .collect::<Result<_>>()?;
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)

@@ -8,13 +8,16 @@ use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::optimizer::{Analyzer, AnalyzerRule};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::executor::block_on;
 
+use crate::arithmetic::CheckedArithmetic;
+use crate::coercion::{self, CommonTypes, SqlTypes};
 use crate::error::Result;
-use crate::functions;
 use crate::scan::{BATCH_ROWS, ScanMode};
+use crate::{functions, sums, times};
 
 /// How many consumers a message about exhausted memory names.
 const CONSUMERS_NAMED: std::num::NonZeroUsize = std::num::NonZeroUsize::MIN.saturating_add(4);
@@ -46,12 +49,28 @@ pub fn open(budget_bytes: usize, threads: usize, spill_folder: &Path) -> Result<
         .with_config(config)
         .with_runtime_env(runtime(budget_bytes, spill_folder)?)
         .with_default_features()
+        .with_type_planner(Arc::new(SqlTypes))
+        .with_analyzer_rules(analyzer_rules())
+        .with_optimizer_rules(sums::optimizer_rules())
         .build();
     let context = SessionContext::new_with_state(state);
     for function in functions::all() {
         context.register_udaf((*function).clone());
     }
+    sums::all().for_each(|function| context.register_udaf(function));
+    coercion::functions().for_each(|function| context.register_udf(function));
+    context.register_udf(times::date_trunc());
+    context.register_udf(times::date_bin());
     Ok(context)
+}
+
+/// DataFusion's rules, with ours before and after: the first settles types where its own choice loses
+/// values, the last needs all types settled.
+fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
+    let mut rules = Analyzer::new().rules;
+    rules.insert(0, Arc::new(CommonTypes));
+    rules.push(Arc::new(CheckedArithmetic));
+    rules
 }
 
 /// The same session for what is asked of a finished table, and for what is held in memory

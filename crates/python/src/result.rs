@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::{Array, RecordBatch, RecordBatchReader, StructArray};
-use arrow::compute::cast;
+use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema, to_ffi};
@@ -422,7 +422,10 @@ fn conformed(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Arr
         return Ok(batch.clone());
     }
     let columns = batch.columns().iter().zip(schema.fields());
-    let columns = columns.map(|(column, field)| cast(column, field.data_type()));
+    // Not `safe`, which is Arrow's word for nulls instead of errors.
+    let exactly = CastOptions { safe: false, ..CastOptions::default() };
+    let columns =
+        columns.map(|(column, field)| cast_with_options(column, field.data_type(), &exactly));
     RecordBatch::try_new(schema.clone(), columns.collect::<Result<_, _>>()?)
 }
 

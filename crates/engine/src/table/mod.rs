@@ -10,7 +10,7 @@ pub mod merge;
 pub mod spec;
 mod spill;
 pub mod state;
-mod value;
+pub(crate) mod value;
 
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,7 @@ use arrow::array::{
     new_empty_array,
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
-use arrow::compute::{cast, interleave, take};
+use arrow::compute::{interleave, take};
 use arrow::datatypes::{DataType, Decimal128Type, Field, FieldRef, Float64Type, Int64Type, Schema};
 use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
@@ -27,6 +27,7 @@ use tidemill_sketch::{FloatSum, Hll, Quantiles, TopK};
 use super::spec::{Aggregate, Function};
 use super::value;
 use crate::error::{Error, Result};
+use crate::types::sql_type;
 
 /// Rows for [`StateColumn::update`].
 pub struct Rows<'a> {
@@ -426,9 +427,10 @@ impl IntegerSum {
     }
 }
 
-fn overflow(name: &str, output: &DataType) -> Error {
+/// A sum or mean that its answer's type cannot hold.
+pub(crate) fn overflow(name: &str, output: &DataType) -> Error {
     Error::Overflow {
-        message: format!("`{name}` does not fit {output}"),
+        message: format!("`{name}` does not fit {}", sql_type(output)),
         hint: Some("cast the argument to DOUBLE, or to a wider type".into()),
     }
 }
@@ -452,7 +454,7 @@ impl StateColumn for IntegerSum {
             DataType::Int64 => add!(values.as_primitive::<Int64Type>()),
             DataType::Decimal128(_, _) => add!(values.as_primitive::<Decimal128Type>()),
             _ => {
-                let wide = cast(values, &DataType::Int64)?;
+                let wide = value::cast_to(values, &DataType::Int64)?;
                 add!(wide.as_primitive::<Int64Type>());
             }
         }
@@ -606,7 +608,7 @@ impl Mean {
 
 /// The mean of `count` decimals of scale `from` and sum `sum`, rounded half away from zero to
 /// scale `to`; none where it has more than `precision` digits.
-fn decimal_mean(sum: i128, count: i128, from: i8, to: i8, precision: u8) -> Option<i128> {
+pub(crate) fn decimal_mean(sum: i128, count: i128, from: i8, to: i8, precision: u8) -> Option<i128> {
     let shift = u32::try_from(i32::from(to) - i32::from(from)).ok()?;
     let scale = 10_i128.checked_pow(shift)?;
     // Divided before it is scaled: the scaled sum may need more than 128 bits, the mean not.

@@ -14,7 +14,7 @@ use arrow::array::{
     StructArray, UInt64Array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::compute::cast;
+use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{
     ByteViewType, DataType, Float32Type, Float64Type, Int64Type, TimeUnit, UInt64Type,
 };
@@ -23,12 +23,20 @@ use tidemill_sketch::{hash_bytes, hash_f64, hash_i64};
 
 use crate::error::{Error, Result};
 
+/// A cast that fails where a value does not fit, instead of making it null.
+pub const EXACTLY: CastOptions<'static> =
+    CastOptions { safe: false, format_options: FormatOptions::new() };
+
 /// `array` as type `to`; the same array where it is that already.
 ///
 /// # Errors
-/// As Arrow's `cast`.
+/// As Arrow's `cast`; where a value has no place in the type.
 pub fn cast_to(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
-    if array.data_type() == to { Ok(Arc::clone(array)) } else { Ok(cast(array, to)?) }
+    if array.data_type() == to { Ok(Arc::clone(array)) } else { cast(array, to) }
+}
+
+fn cast(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+    Ok(cast_with_options(array, to, &EXACTLY)?)
 }
 
 /// An array without the bytes of strings that it does not refer to.

@@ -1,9 +1,11 @@
 //! The engine through its public interface: SQL over files that the tests write.
 
 mod accounting;
+mod arithmetic;
 mod bad_input;
 mod batches;
 mod common;
+mod comparisons;
 mod conversion;
 mod first_bytes;
 mod formats;
@@ -18,4 +20,6 @@ mod quoted;
 mod routes;
 mod row_order;
 mod rowfiles;
+mod sums;
 mod text;
+mod unions;
