@@ -10,10 +10,14 @@
 //! [`query::Plan`] is the way in: SQL over files, planned, explained and run. What comes out
 //! is an iterator of Arrow record batches with a [`Coverage`].
 
+mod approximate;
 pub mod cancel;
 pub mod convert;
 pub mod coverage;
+mod distinct;
 pub mod error;
+mod estimates;
+mod floats;
 pub mod formats;
 pub mod functions;
 pub mod home;
@@ -50,4 +54,4 @@ pub use error::{BadRecord, Error, Kind, Result};
 pub use home::{Home, RunDir, RunId};
 pub use job::Job;
 pub use progress::Progress;
-pub use query::{Explain, Merge, NamedSource, Plan, Query, Results, Settings};
+pub use query::{Explain, Merge, NamedSource, Plan, Query, Repeats, Results, Settings};

@@ -8,11 +8,15 @@ use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::optimizer::Optimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::executor::block_on;
 
+use crate::distinct::{self, DistinctCounts};
 use crate::error::Result;
+use crate::estimates::Precisions;
+use crate::floats::OneOrder;
 use crate::functions;
 use crate::scan::{BATCH_ROWS, ScanMode};
 
@@ -37,19 +41,42 @@ fn runtime(budget_bytes: usize, spill_folder: &Path) -> Result<Arc<RuntimeEnv>> 
 /// # Errors
 /// As DataFusion's runtime.
 pub fn open(budget_bytes: usize, threads: usize, spill_folder: &Path) -> Result<SessionContext> {
+    open_with(budget_bytes, threads, spill_folder, false)
+}
+
+/// The same; `counts_as_before` plans distinct counts beside other aggregates as earlier releases did,
+/// for their partial tables.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_with(
+    budget_bytes: usize,
+    threads: usize,
+    spill_folder: &Path,
+    counts_as_before: bool,
+) -> Result<SessionContext> {
+    let precisions = Arc::new(Precisions::default());
     let config = SessionConfig::new()
         .with_target_partitions(threads)
         .with_batch_size(BATCH_ROWS)
         .with_information_schema(false)
-        .with_extension(Arc::new(ScanMode::Pooled(threads)));
+        .with_extension(Arc::new(ScanMode::Pooled(threads)))
+        .with_extension(Arc::clone(&precisions));
+    let rules = Optimizer::new().rules.into_iter().map(|rule| match rule.name() {
+        distinct::REPLACED if !counts_as_before => Arc::new(DistinctCounts::default()) as _,
+        _ => rule,
+    });
     let state = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime(budget_bytes, spill_folder)?)
         .with_default_features()
+        .with_optimizer_rules(rules.collect())
         .build();
     let context = SessionContext::new_with_state(state);
-    for function in functions::all() {
-        context.register_udaf((*function).clone());
+    // After types are coerced: what is cast to a float then is compared as one.
+    context.add_analyzer_rule(Arc::new(OneOrder));
+    for function in functions::all(&precisions) {
+        context.register_udaf(function);
     }
     Ok(context)
 }

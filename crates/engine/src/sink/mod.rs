@@ -24,6 +24,7 @@
 mod bucket;
 mod commit;
 mod compression;
+mod days;
 mod files;
 mod format;
 mod fs;
