@@ -130,6 +130,9 @@ pub struct MergeArgs {
     /// Partial tables
     #[arg(value_name = "PARTIAL", required = true)]
     pub partials: Vec<PathBuf>,
+    /// Count the rows of a run as often as it is given; otherwise that is an error
+    #[arg(long)]
+    pub allow_repeats: bool,
     /// Write one partial table of them all, instead of the result
     #[arg(long, value_name = "OUT", conflicts_with_all = ["output", "format", "compression", "max_files", "sink_exec"])]
     pub partial: Option<PathBuf>,

@@ -10,13 +10,17 @@
 //! [`query::Plan`] is the way in: SQL over files, planned, explained and run. What comes out
 //! is an iterator of Arrow record batches with a [`Coverage`].
 
+mod approximate;
 mod arithmetic;
 pub mod cancel;
 mod coercion;
 pub mod convert;
 pub mod coverage;
 pub mod coverage_file;
+mod distinct;
 pub mod error;
+mod estimates;
+mod floats;
 pub mod formats;
 pub mod functions;
 pub mod home;
@@ -55,4 +59,4 @@ pub use error::{BadRecord, Error, Kind, Result};
 pub use home::{Home, RunDir, RunId};
 pub use job::Job;
 pub use progress::Progress;
-pub use query::{Explain, Merge, NamedSource, Plan, Query, Results, Settings};
+pub use query::{Explain, Merge, NamedSource, Plan, Query, Repeats, Results, Settings};

@@ -26,7 +26,7 @@ use crate::home::{Home, RunId};
 use crate::job::Limits;
 use crate::jobs::{About, Ending, Recorder};
 use crate::memory;
-use crate::query::{Merge, Plan, Query, Results, Settings};
+use crate::query::{Merge, Plan, Query, Repeats, Results, Settings};
 use crate::rowfiles::Rowfiles;
 use crate::sink::{Sink, SinkSpec, Written};
 use crate::source::MaxBad;
@@ -173,9 +173,9 @@ impl Running {
     ///
     /// # Errors
     /// As [`Running::query`].
-    pub fn merge(partials: Vec<PathBuf>, settings: Settings) -> Result<Running> {
+    pub fn merge(partials: Vec<PathBuf>, repeats: Repeats, settings: Settings) -> Result<Running> {
         Running::spawn(settings.cancel.clone(), move |messages| {
-            let merge = Merge::new(&partials, &settings)?;
+            let merge = Merge::with_repeats(&partials, repeats, &settings)?;
             hand_over(messages, merge.schema().clone(), || merge.run())
         })
     }

@@ -8,14 +8,17 @@ use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::optimizer::{Analyzer, AnalyzerRule};
+use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::executor::block_on;
 
 use crate::arithmetic::CheckedArithmetic;
 use crate::coercion::{self, CommonTypes, SqlTypes};
+use crate::distinct::{self, DistinctCounts};
 use crate::error::Result;
+use crate::estimates::Precisions;
+use crate::floats::OneOrder;
 use crate::scan::{BATCH_ROWS, ScanMode};
 use crate::{functions, sums, times};
 
@@ -40,22 +43,42 @@ fn runtime(budget_bytes: usize, spill_folder: &Path) -> Result<Arc<RuntimeEnv>> 
 /// # Errors
 /// As DataFusion's runtime.
 pub fn open(budget_bytes: usize, threads: usize, spill_folder: &Path) -> Result<SessionContext> {
+    open_with(budget_bytes, threads, spill_folder, false)
+}
+
+/// The same; `counts_as_before` plans distinct counts beside other aggregates as earlier releases did,
+/// for their partial tables.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_with(
+    budget_bytes: usize,
+    threads: usize,
+    spill_folder: &Path,
+    counts_as_before: bool,
+) -> Result<SessionContext> {
+    let precisions = Arc::new(Precisions::default());
     let config = SessionConfig::new()
         .with_target_partitions(threads)
         .with_batch_size(BATCH_ROWS)
         .with_information_schema(false)
-        .with_extension(Arc::new(ScanMode::Pooled(threads)));
+        .with_extension(Arc::new(ScanMode::Pooled(threads)))
+        .with_extension(Arc::clone(&precisions));
+    let rules = Optimizer::new().rules.into_iter().map(|rule| match rule.name() {
+        distinct::REPLACED if !counts_as_before => Arc::new(DistinctCounts::default()) as _,
+        _ => rule,
+    });
     let state = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime(budget_bytes, spill_folder)?)
         .with_default_features()
         .with_type_planner(Arc::new(SqlTypes))
         .with_analyzer_rules(analyzer_rules())
-        .with_optimizer_rules(sums::optimizer_rules())
+        .with_optimizer_rules(rules.collect())
         .build();
     let context = SessionContext::new_with_state(state);
-    for function in functions::all() {
-        context.register_udaf((*function).clone());
+    for function in functions::all(&precisions) {
+        context.register_udaf(function);
     }
     sums::all().for_each(|function| context.register_udaf(function));
     coercion::functions().for_each(|function| context.register_udf(function));
@@ -65,10 +88,11 @@ pub fn open(budget_bytes: usize, threads: usize, spill_folder: &Path) -> Result<
 }
 
 /// DataFusion's rules, with ours before and after: the first settles types where its own choice loses
-/// values, the last needs all types settled.
+/// values, the last two need all types settled: what is cast to a float by then is compared as one.
 fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules = Analyzer::new().rules;
     rules.insert(0, Arc::new(CommonTypes));
+    rules.push(Arc::new(OneOrder));
     rules.push(Arc::new(CheckedArithmetic));
     rules
 }

@@ -15,26 +15,20 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Int64Array, ListArray, new_null_array,
-};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, ListArray, new_null_array};
 use arrow::compute::{cast_with_options, filter, not, nullif, prep_null_mask_filter};
 use arrow::datatypes::{
     DataType, Decimal128Type, Field, FieldRef, Float64Type, Int64Type, UInt64Type, i256,
 };
-use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Result as PlanResult, ScalarValue};
 use datafusion::functions_aggregate::average::avg_udaf;
 use datafusion::functions_aggregate::sum::sum_udaf;
-use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::{AggregateOrderSensitivity, format_state_name};
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Coercion, Documentation, EmitTo,
-    GroupsAccumulator, LogicalPlan, ReversedUDAF, Signature, TypeSignature, TypeSignatureClass,
-    Volatility,
+    GroupsAccumulator, ReversedUDAF, Signature, TypeSignature, TypeSignatureClass, Volatility,
 };
-use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
 use tidemill_sketch::FloatSum;
 
 use crate::error::{Error, Result};
@@ -444,7 +438,7 @@ impl Total {
         Ok(())
     }
 
-    /// The sum of integers in 128 bits.
+    /// A sum in 128 bits, which all answers but means of decimals fit.
     fn narrow(&self, sum: i256) -> Result<i128> {
         sum.to_i128().ok_or_else(|| self.overflow())
     }
@@ -466,18 +460,22 @@ impl Total {
                 let value = if is_mean { sum / self.count as f64 } else { sum };
                 return Ok(ScalarValue::Float64(Some(value)));
             }
-            Exact::Integers(sum) => self.narrow(*sum)?,
+            Exact::Integers(sum) => *sum,
         };
+        if let (DataType::Decimal128(precision, to), DataType::Decimal128(_, from), true) =
+            (answer, &self.aggregate.argument_type, is_mean)
+        {
+            let count = i64::try_from(self.count).map_err(|_| self.overflow())?;
+            let mean = state::decimal_mean(sum, count, *from, *to, *precision);
+            let mean = mean.ok_or_else(|| self.overflow())?;
+            return Ok(ScalarValue::Decimal128(Some(mean), *precision, *to));
+        }
+        let sum = self.narrow(sum)?;
         let fitted = match (answer, &self.aggregate.argument_type) {
-            (DataType::Decimal128(precision, to), DataType::Decimal128(_, from)) => {
-                let value = match is_mean {
-                    true => state::decimal_mean(sum, self.count.into(), *from, *to, *precision),
-                    false => {
-                        let limit = 10_u128.checked_pow((*precision).into());
-                        limit.is_none_or(|limit| sum.unsigned_abs() < limit).then_some(sum)
-                    }
-                };
-                value.map(|value| ScalarValue::Decimal128(Some(value), *precision, *to))
+            (DataType::Decimal128(precision, to), DataType::Decimal128(_, _)) => {
+                let limit = 10_u128.checked_pow((*precision).into());
+                let fits = limit.is_none_or(|limit| sum.unsigned_abs() < limit);
+                fits.then_some(ScalarValue::Decimal128(Some(sum), *precision, *to))
             }
             (DataType::Float64, _) => {
                 Some(ScalarValue::Float64(Some(sum as f64 / self.count as f64)))
@@ -496,10 +494,10 @@ impl Total {
             return state::column(&self.aggregate)?.take(1);
         }
         let sum = match &self.sum {
-            Exact::Integers(sum) => {
-                let sum = Decimal128Array::from(vec![self.narrow(*sum)?]);
-                States::Array(Arc::new(sum.with_precision_and_scale(38, 0)?))
-            }
+            Exact::Integers(sum) => States::Array(state::sum_state(
+                *sum,
+                matches!(self.aggregate.argument_type, DataType::Decimal128(_, _)),
+            )),
             Exact::Floats { finite, nan, up, down } => {
                 let mut sum = finite.clone();
                 // How many there are of them does not matter to a sum that only grows.
@@ -529,10 +527,8 @@ impl Total {
         };
         let seen = match (&mut self.sum, sums) {
             (Exact::Integers(sum), States::Array(array)) => {
-                let array = array.as_primitive_opt::<Decimal128Type>().ok_or_else(unexpected)?;
-                for value in array.iter().flatten() {
-                    *sum = sum.wrapping_add(i256::from_i128(value));
-                }
+                let sums = state::whole_sums(array).into_iter().flatten();
+                sums.for_each(|more| *sum = sum.wrapping_add(more));
                 (array.len() - array.null_count()) as u64
             }
             (Exact::Floats { finite, .. }, States::FloatSum(sums)) => {
@@ -626,7 +622,7 @@ impl Distinct {
         values: &ArrayRef,
         mut take: impl FnMut(ScalarValue) -> PlanResult<()>,
     ) -> PlanResult<()> {
-        let values = crate::table::value::one_zero_one_nan(values);
+        let values = crate::floats::settled(values);
         for row in (0..values.len()).filter(|row| values.is_valid(*row)) {
             take(ScalarValue::try_from_array(&values, row)?)?;
         }
@@ -691,63 +687,5 @@ impl Accumulator for Distinct {
             self.update_batch(&[list])?;
         }
         Ok(())
-    }
-}
-
-// ── the optimiser ────────────────────────────────────────────────────────────────────────
-
-/// The optimiser's rules, of which one is kept from sums.
-///
-/// `count(DISTINCT k), sum(v)` is made a grouping by `k` and a sum of sums above it, and a sum of
-/// answers is not the answer: one of them may not fit its type where the whole does, and floats
-/// would be rounded twice.
-pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
-    let rules = Optimizer::new().rules.into_iter();
-    rules
-        .map(|rule| match rule.name() {
-            SINGLE_DISTINCT => Arc::new(NotOfSums(rule)) as Arc<dyn OptimizerRule + Send + Sync>,
-            _ => rule,
-        })
-        .collect()
-}
-
-const SINGLE_DISTINCT: &str = "single_distinct_aggregation_to_group_by";
-
-#[derive(Debug)]
-struct NotOfSums(Arc<dyn OptimizerRule + Send + Sync>);
-
-impl OptimizerRule for NotOfSums {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        self.0.apply_order()
-    }
-
-    fn supports_rewrite(&self) -> bool {
-        true
-    }
-
-    fn rewrite(
-        &self,
-        plan: LogicalPlan,
-        config: &dyn OptimizerConfig,
-    ) -> PlanResult<Transformed<LogicalPlan>> {
-        let sums_beside = match &plan {
-            LogicalPlan::Aggregate(aggregate) => aggregate.aggr_expr.iter().any(|expr| {
-                let expr = match expr {
-                    Expr::Alias(alias) => alias.expr.as_ref(),
-                    other => other,
-                };
-                matches!(expr, Expr::AggregateFunction(call)
-                    if call.func.name() == "sum" && !call.params.distinct)
-            }),
-            _ => false,
-        };
-        match sums_beside {
-            true => Ok(Transformed::no(plan)),
-            false => self.0.rewrite(plan, config),
-        }
     }
 }

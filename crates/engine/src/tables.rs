@@ -174,6 +174,8 @@ impl Runner<'_> {
             self.work.cancel.check()?;
             tables.add_cpu(&mut clock);
         }
+        drop(batches);
+        self.work.scan.read_unasked(index)?;
         map.add_cpu(&mut clock);
         if table.group_count() > 0 {
             chunks.push(self.merger.park(self.merger.deal(table.take()?)?)?);

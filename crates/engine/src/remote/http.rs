@@ -662,10 +662,7 @@ fn refused(
 ) -> Error {
     let hint = match status {
         404 | 410 => {
-            return Error::NotFound {
-                path: shown(url),
-                hint: Some(reason),
-            };
+            return Error::NotFound { path: shown(url), hint: Some(reason) };
         }
         401 | 403 => {
             "the server wants credentials or does not take these: https://NAME:PASSWORD@host/…, or \

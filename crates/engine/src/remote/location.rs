@@ -74,8 +74,7 @@ pub fn shown(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let is = |name: &str| scheme.eq_ignore_ascii_case(name);
     let is_pattern = is("file") || is("s3") || is("s3a");
-    let is_word =
-        |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
     if is("file") || scheme.is_empty() || !scheme.chars().all(is_word) {
         return url.to_owned();
     }

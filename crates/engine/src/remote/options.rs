@@ -390,8 +390,7 @@ pub(super) fn seconds(name: &str, value: &str) -> Result<Duration> {
             }
         }
     };
-    parsed()
-        .ok_or_else(|| Error::usage(format!("storage option `{name}` is a time such as `30s`")))
+    parsed().ok_or_else(|| Error::usage(format!("storage option `{name}` is a time such as `30s`")))
 }
 
 #[cfg(test)]

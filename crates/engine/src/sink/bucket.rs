@@ -666,9 +666,8 @@ async fn take_back(
         Some(Outcome { ours: false, .. }) => return Ok(()),
         Some(Outcome { e_tag: Some(written), .. }) => {
             let seen = Arc::clone(&bucket).look(object.key.clone()).await?;
-            let is_there = seen
-                .and_then(|seen| seen.e_tag)
-                .is_some_and(|tag| plain(&tag) == plain(written));
+            let is_there =
+                seen.and_then(|seen| seen.e_tag).is_some_and(|tag| plain(&tag) == plain(written));
             return if is_there { bucket.remove(object.key).await } else { Ok(()) };
         }
         _ => {}
@@ -689,9 +688,7 @@ async fn take_back(
             offset: None,
             status: None,
             reason: "nothing tells whether this run wrote it or somebody else".into(),
-            hint: Some(
-                "remove it or rename it by hand if it is not to stay, and run again".into(),
-            ),
+            hint: Some("remove it or rename it by hand if it is not to stay, and run again".into()),
         });
     }
     Ok(())

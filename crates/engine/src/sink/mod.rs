@@ -24,6 +24,7 @@
 mod bucket;
 mod commit;
 mod compression;
+mod days;
 mod files;
 mod format;
 mod fs;
@@ -252,9 +253,9 @@ pub(crate) fn may_write(url: &str, path: &Path) -> bool {
     let path = settled(path);
     match template.is_partitioned() {
         false => settled(&template.file()) == path,
-        true => path
-            .strip_prefix(settled(&template.root))
-            .is_ok_and(|below| template.may_name(below)),
+        true => {
+            path.strip_prefix(settled(&template.root)).is_ok_and(|below| template.may_name(below))
+        }
     }
 }
 

@@ -279,15 +279,14 @@ impl Blocks {
     }
 
     fn hand_out(&mut self, end: usize, unclosed: bool) -> Block {
-        let block =
-            Block {
-                offset: self.position(),
-                line: self.line,
-                unclosed,
-                is_cut: false,
-                start: self.start,
-                end,
-            };
+        let block = Block {
+            offset: self.position(),
+            line: self.line,
+            unclosed,
+            is_cut: false,
+            start: self.start,
+            end,
+        };
         self.start = end;
         if let Some(line) = &mut self.line {
             *line += memchr::memchr_iter(b'\n', &self.buffer[block.start..end]).count() as u64;

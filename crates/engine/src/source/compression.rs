@@ -293,8 +293,7 @@ pub(crate) fn decode(
         Compression::Xz => Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(stored)),
     };
     let path_shown = path.clone();
-    let decoded =
-        Decoded { decoder, state, path: path_shown, compression, window_bytes, empty };
+    let decoded = Decoded { decoder, state, path: path_shown, compression, window_bytes, empty };
     Ok(match stored_bytes {
         Some(bytes) if bytes < AHEAD_BYTES_MIN => Box::new(decoded),
         _ => Box::new(Ahead::start(decoded, path)?),

@@ -390,9 +390,9 @@ impl Positioned {
     fn bad_page(&self, error: &ParquetError) -> Error {
         let at = self.last_page.load(Ordering::Relaxed);
         let columns = self.metadata.iter().flat_map(|metadata| metadata.row_groups());
-        let column = columns.flat_map(|group| group.columns()).find(|column| {
-            extent(column).is_some_and(|(start, end)| (start..end).contains(&at))
-        });
+        let column = columns
+            .flat_map(|group| group.columns())
+            .find(|column| extent(column).is_some_and(|(start, end)| (start..end).contains(&at)));
         let Some(column) = column else { return self.corrupt(error, "a page") };
         let name = column.column_path().parts().join(".");
         match self.corrupt(error, &format!("a page of column `{name}`")) {
@@ -400,7 +400,9 @@ impl Positioned {
                 path,
                 offset: Some(at),
                 reason,
-                hint: Some("its bytes are not those that were written; write or fetch it again".into()),
+                hint: Some(
+                    "its bytes are not those that were written; write or fetch it again".into(),
+                ),
             },
             other => other,
         }

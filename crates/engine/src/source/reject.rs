@@ -235,8 +235,7 @@ impl State {
     fn copy(&mut self, folder: &std::path::Path, bad: &BadRecord, record: &Refused) -> Result<()> {
         let folder = folder.join("rejected");
         if self.copies.is_none() {
-            create_private(&folder)
-                .map_err(|error| Error::io("create", &folder, error))?;
+            create_private(&folder).map_err(|error| Error::io("create", &folder, error))?;
             for number in 1.. {
                 let path = folder.join(format!("{number}.jsonl"));
                 let mut options = OpenOptions::new();

@@ -155,8 +155,10 @@ fn a_file_put_in_place_of_a_committed_one_is_not_taken_back() {
         let (root, _) = destination(&temp);
         let reached =
             fault::with(n, Fault::Crash, || work(&root, "{folder}/{n}.csv", false, &rows)).1;
-        let given: Vec<PathBuf> =
-            (1..5).map(|n| root.join(format!("{}/{n}.csv", n % 2))).filter(|p| p.exists()).collect();
+        let given: Vec<PathBuf> = (1..5)
+            .map(|n| root.join(format!("{}/{n}.csv", n % 2)))
+            .filter(|p| p.exists())
+            .collect();
         // Somebody takes the last name, so that the commit has to be taken back, and puts a file of
         // the same length where one of its own was: over it, or written into it.
         if reached && !given.is_empty() && !root.join("1/5.csv").exists() {
