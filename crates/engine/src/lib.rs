@@ -10,7 +10,9 @@
 //! [`query::Plan`] is the way in: SQL over files, planned, explained and run. What comes out
 //! is an iterator of Arrow record batches with a [`Coverage`].
 
+mod amplify;
 pub mod cancel;
+mod compact;
 pub mod convert;
 pub mod coverage;
 pub mod error;
@@ -19,10 +21,12 @@ pub mod functions;
 pub mod home;
 pub mod job;
 pub mod jobs;
+mod large_limits;
 pub mod memory;
 mod names;
 pub mod partial;
 pub mod plan;
+mod pool;
 pub mod program;
 pub mod progress;
 mod prune;
@@ -38,6 +42,7 @@ mod session;
 mod sides;
 pub mod sink;
 pub mod source;
+mod spills;
 pub mod suggest;
 pub mod table;
 mod tables;
