@@ -10,10 +10,12 @@
 //! [`query::Plan`] is the way in: SQL over files, planned, explained and run. What comes out
 //! is an iterator of Arrow record batches with a [`Coverage`].
 
+mod amplify;
 mod approximate;
 mod arithmetic;
 pub mod cancel;
 mod coercion;
+mod compact;
 pub mod convert;
 pub mod coverage;
 pub mod coverage_file;
@@ -26,10 +28,12 @@ pub mod functions;
 pub mod home;
 pub mod job;
 pub mod jobs;
+mod large_limits;
 pub mod memory;
 mod names;
 pub mod partial;
 pub mod plan;
+mod pool;
 pub mod program;
 pub mod progress;
 mod prune;
@@ -45,6 +49,7 @@ mod session;
 mod sides;
 pub mod sink;
 pub mod source;
+mod spills;
 pub mod suggest;
 mod sums;
 pub mod table;

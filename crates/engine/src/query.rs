@@ -36,6 +36,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::cancel::Cancel;
+use crate::compact;
 use crate::coverage::{self, Amount, Coverage, Estimate, RowAmount};
 use crate::error::{Error, Result, panicked};
 use crate::estimates::{self, Call, Precisions};
@@ -251,8 +252,7 @@ impl Plan {
 
     fn planned(query: &Query, settings: &Settings) -> Result<Self> {
         let rejects = Arc::new(Rejects::new(settings.max_bad, settings.rejected_folder.clone()));
-        let context =
-            session::open(settings.share(1, 2), settings.threads, &settings.spill_folder)?;
+        let context = session::open(settings.share(1, 2), settings)?;
         let mut statement = one_select(&query.sql)?;
         let mut urls = HashMap::new();
         hide_secrets(&mut statement, &mut urls);
@@ -507,10 +507,7 @@ impl Plan {
             }
             Route::Engine { .. } => Inner::Engine(Background::start(
                 match self.joins_large {
-                    true => {
-                        let bytes = self.settings.share(1, 2);
-                        session::joining_by_sorting(&self.context.state(), bytes)
-                    }
+                    true => session::joining_by_sorting(&self.context.state()),
                     false => self.context.state(),
                 },
                 self.logical.clone(),
@@ -538,7 +535,7 @@ impl Plan {
         let mut held_bytes = 0u64;
         for side in sides {
             let bytes = settings.share(1, 4);
-            let state = session::in_order(&self.context.state(), bytes, &settings.spill_folder)?;
+            let state = session::in_order(&self.context.state(), bytes, settings)?;
             let mut rows = Background::start(state, side.plan.clone(), 1, &settings.cancel)?;
             let mut batches = Vec::new();
             while let Some(batch) = rows.next(&settings.cancel)? {
@@ -630,8 +627,7 @@ impl Plan {
         let finish = parts.finish(&self.logical, finished)?;
         let cancel = self.settings.cancel.clone();
         let bytes = self.settings.share(1, 4);
-        let folder = &self.settings.spill_folder;
-        let state = session::in_order(&self.context.state(), bytes, folder)?;
+        let state = session::in_order(&self.context.state(), bytes, &self.settings)?;
         let inner = Background::start(state, finish, 1, &cancel)?;
         let schema = Arc::clone(&self.schema);
         let inner = Inner::Engine(inner);
@@ -876,8 +872,7 @@ impl Merge {
         let query = Query { sql: first.sql.clone(), ..Query::default() };
         let over_headers = |counts_as_before: bool, mut statement: Statement| -> Result<Plan> {
             let rejects = Arc::new(Rejects::new(settings.max_bad, None));
-            let (memory, folder) = (settings.share(1, 2), &settings.spill_folder);
-            let context = session::open_with(memory, settings.threads, folder, counts_as_before)?;
+            let context = session::open_with(settings.share(1, 2), settings, counts_as_before)?;
             let run = RunState {
                 cancel: settings.cancel.clone(),
                 progress: settings.progress.clone(),
@@ -1672,8 +1667,9 @@ impl PartitionStream for Finished {
         &self.schema
     }
 
-    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+    fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
         let schema = Arc::clone(&self.schema);
+        let batch_rows = context.session_config().batch_size();
         let answers = self.answers.lock().take().unwrap_or_else(|| {
             let error = Error::Internal("a finished table was read twice".into());
             Box::new(std::iter::once(Err(error)))
@@ -1681,24 +1677,27 @@ impl PartitionStream for Finished {
         let batches = answers.flat_map(move |answer| {
             let schema = Arc::clone(&schema);
             let answer = answer.and_then(|answer| named(answer, &schema)).map_err(external);
-            in_batches(answer)
+            in_batches(answer, batch_rows)
         });
         let schema = Arc::clone(&self.schema);
         Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::iter(batches)))
     }
 }
 
-/// A large batch as slices of the usual size.
+/// A large batch as parts of at most `step` rows.
 fn in_batches(
     answer: PlanResult<RecordBatch>,
+    step: usize,
 ) -> impl Iterator<Item = PlanResult<RecordBatch>> + Send {
     let rows = answer.as_ref().map_or(1, RecordBatch::num_rows);
-    let step = crate::scan::BATCH_ROWS;
     let mut answer = Some(answer);
     (0..rows.div_ceil(step).max(1)).map_while(move |index| match answer.as_ref()? {
+        Ok(batch) if batch.num_rows() <= step => Some(Ok(batch.clone())),
         Ok(batch) => {
             let start = index * step;
-            Some(Ok(batch.slice(start, step.min(batch.num_rows() - start))))
+            // A slice keeps the whole batch alive, and counts as such where it is held.
+            let slice = batch.slice(start, step.min(batch.num_rows() - start));
+            Some(compact::compacted(&slice).map_err(Into::into))
         }
         Err(_) => answer.take(),
     })

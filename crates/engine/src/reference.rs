@@ -33,7 +33,7 @@ struct Entry {
 }
 
 fn context() -> SessionContext {
-    session::open(64 << 20, 1, &std::env::temp_dir()).unwrap()
+    session::open(64 << 20, &crate::Settings::new(128 << 20)).unwrap()
 }
 
 #[test]

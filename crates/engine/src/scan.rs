@@ -39,6 +39,14 @@ use crate::source::{ReadOptions, Rejects, Source, Split, SplitReader, SplitStats
 /// Rows of a batch at most, everywhere.
 pub const BATCH_ROWS: usize = 8192;
 
+/// What a batch of many columns may take, at sixteen bytes a value: it has fewer rows then.
+const BATCH_BYTES: usize = 16 << 20;
+
+/// Rows of a batch of so many columns, where operators take `rows_max`.
+fn batch_rows(columns: usize, rows_max: usize) -> usize {
+    (BATCH_BYTES / 16 / columns.max(1)).clamp(64, BATCH_ROWS).min(rows_max)
+}
+
 /// How tables of a session are scanned; an extension of its configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScanMode {
@@ -182,6 +190,7 @@ impl TableProvider for SourceTable {
             slots: splits.iter().map(|_| Mutex::default()).collect(),
             splits,
             total_bytes,
+            batch_rows: batch_rows(schema.fields().len(), state.config().batch_size()),
             done: Done::default(),
             is_void: RwLock::default(),
             reads_all: self.reads_all.load(Ordering::Relaxed),
@@ -229,6 +238,8 @@ pub struct Scan {
     splits: Vec<Split>,
     slots: Vec<Mutex<Slot>>,
     total_bytes: u64,
+    /// A sort that spills counts the text of a larger batch several times.
+    batch_rows: usize,
     done: Done,
     /// Whether it was forgotten: what it reads is not counted.
     is_void: RwLock<bool>,
@@ -390,7 +401,7 @@ impl Scan {
             projection: self.projection.clone(),
             predicates: self.predicates.clone(),
             used: self.used.clone(),
-            batch_rows: BATCH_ROWS,
+            batch_rows: self.batch_rows,
             exact_start,
             cancel: self.stop.clone(),
             progress,

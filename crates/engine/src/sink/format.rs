@@ -25,6 +25,7 @@ use super::registered::RegisteredWriter;
 use super::text::TextTable;
 use super::value;
 use crate::cancel::Cancel;
+use crate::compact;
 use crate::error::{Error, Result};
 use crate::formats::{self, Registered};
 use crate::program::{Program, Through};
@@ -456,8 +457,13 @@ impl<W: Write + Send> RowWriter<W> {
                     writer.flush().map_err(|e| from_parquet(&e, failure, name))?;
                 }
             }
-            Inner::ArrowStream(writer) => writer.write(&batch).map_err(|e| from_arrow(e, name))?,
-            Inner::ArrowFile(writer) => writer.write(&batch).map_err(|e| from_arrow(e, name))?,
+            // Views are written with all that they could point into.
+            Inner::ArrowStream(writer) => compact::compacted(&batch)
+                .and_then(|batch| writer.write(&batch))
+                .map_err(|e| from_arrow(e, name))?,
+            Inner::ArrowFile(writer) => compact::compacted(&batch)
+                .and_then(|batch| writer.write(&batch))
+                .map_err(|e| from_arrow(e, name))?,
             Inner::Avro(writer) => writer.write(&batch).map_err(|e| from_avro(e, name))?,
             Inner::Rowfile(writer) => writer.write(&batch).map_err(|e| from_rowfile(e, name))?,
             Inner::Registered(writer) => writer.write(&batch)?,

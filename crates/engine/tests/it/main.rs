@@ -20,6 +20,7 @@ mod overflow;
 mod partials;
 mod promotion;
 mod quoted;
+mod resources;
 mod routes;
 mod row_order;
 mod rowfiles;
