@@ -52,6 +52,30 @@ def test_an_object_is_a_source_by_its_name(make):
     assert result.coverage["mergeable"]
     assert result.coverage["rows"]["done"] == 3
 
+def nested(count):
+    """Rows with records in records, in lists, and with nulls at each level."""
+    records = [
+        None if n % 7 == 0 else {"i": n, "in": None if n % 5 == 0 else {"x": n, "y": [{"z": n}] * (n % 3)}}
+        for n in range(count)
+    ]
+    return {"n": list(range(count)), "r": records, "l": [[record] for record in records]}
+
+
+@pytest.mark.parametrize("offset, length", [(0, 3), (1, 1), (3, 40), (99, 1), (50, 0), (13, 87)])
+def test_a_slice_of_records_in_records_is_read_as_its_rows(offset, length):
+    table = pa.table(nested(100))
+    sliced = table.slice(offset, length)
+    expected = sliced.to_pylist()
+    assert tm.query("SELECT * FROM t", t=sliced).to_pylist() == expected
+    assert tm.query("SELECT * FROM t", t=sliced.to_reader(max_chunksize=7)).to_pylist() == expected
+    batches = sliced.to_batches()
+    if batches:
+        # A batch, and a slice of a slice.
+        assert tm.query("SELECT * FROM t", t=batches[0]).to_pylist() == expected
+        assert tm.query("SELECT * FROM t", t=batches[0].slice(1)).to_pylist() == expected[1:]
+        array = batches[0].to_struct_array().slice(1)
+        assert tm.query("SELECT * FROM t", t=array).to_pylist() == expected[1:]
+
 
 def test_a_table_is_joined_with_a_file_and_may_be_named_twice(tmp_path):
     people = polars.DataFrame(PEOPLE)

@@ -14,6 +14,7 @@
 
 mod convert;
 mod errors;
+mod imported;
 mod objects;
 mod options;
 mod result;

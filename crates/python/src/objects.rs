@@ -11,11 +11,11 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-use arrow::array::{RecordBatch, RecordBatchIterator, RecordBatchReader, StructArray};
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
-use arrow::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
+use arrow::ffi_stream::FFI_ArrowArrayStream;
 use parking_lot::{Mutex, RwLock};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -25,6 +25,7 @@ use tidemill_engine::formats::{self, Batches, Failure, ReadFormat, WriteFormat};
 use tidemill_engine::source::{Given, SourceSpec};
 
 use crate::errors::raise;
+use crate::imported;
 
 /// Whether the interpreter ends. Who calls into Python from a thread of the engine's reads it, and
 /// holds it as long as it is there.
@@ -121,8 +122,8 @@ pub fn batches_of(object: &Bound<'_, PyAny>) -> PyResult<Batches> {
         // SAFETY: a capsule of this name holds a valid stream, which is moved out of it: what is
         // left there has been released.
         let stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.cast().as_ptr()) };
-        let reader = ArrowArrayStreamReader::try_new(stream);
-        return Ok(Box::new(reader.map_err(|error| PyValueError::new_err(error.to_string()))?));
+        let stream = imported::Stream::new(stream);
+        return Ok(Box::new(stream.map_err(|error| PyValueError::new_err(error.to_string()))?));
     }
     if object.hasattr("__arrow_c_array__")? {
         let batch = batch_of(object)?;
@@ -150,8 +151,12 @@ fn batch_of(object: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
     let fields = unsafe { Schema::try_from(schema.as_ref()) };
     let in_python = |error: ArrowError| PyValueError::new_err(error.to_string());
     let (data, fields) = (data.map_err(in_python)?, fields.map_err(in_python)?);
-    let batch = RecordBatch::from(StructArray::from(data));
-    RecordBatch::try_new(Arc::new(fields), batch.columns().to_vec()).map_err(in_python)
+    if !matches!(data.data_type(), DataType::Struct(_)) {
+        return Err(PyTypeError::new_err(
+            "an array of values is no table: give it a column's name",
+        ));
+    }
+    imported::batch(data, &Arc::new(fields)).map_err(in_python)
 }
 
 /// What a reader of the user's gave: a stream, or an iterable of batches.

@@ -13,7 +13,8 @@
 //! | null | `__HIVE_DEFAULT_PARTITION__`, as Hive has it |
 //! | the string `__HIVE_DEFAULT_PARTITION__` | its first `_` as `%5F` |
 //! | the empty string | `%empty` (an escape has two hexadecimal digits, so nothing decodes to it) |
-//! | `/`, `%`, control characters; a `.` that would begin a name | percent-encoded as UTF-8 |
+//! | `/`, `%`, control characters; a `.` that would begin a name; `=` in a folder's name, which would make a key of what stands before it | percent-encoded as UTF-8 |
+//! | what would make a name that folders leave out when they are read, `_SUCCESS` and the like | its first character percent-encoded |
 //! | a name longer than 255 bytes | each value that takes more than its share is cut and ends in `%~` and 32 hexadecimal digits of the whole value's hash |
 //!
 //! **Ambiguity.** Two different sets of values can still give one name: `{a}-{b}` with
@@ -33,6 +34,7 @@ use hashbrown::HashMap;
 use super::commit::below;
 use crate::error::{Error, Result};
 use crate::remote::location::Location;
+use crate::source::is_left_out;
 use crate::suggest;
 
 /// What null is called in a path.
@@ -381,7 +383,10 @@ impl Template {
             if rule.hard {
                 (c.is_ascii_lowercase() || c.is_ascii_digit()) && !separators.contains(&c)
             } else {
-                !(c == '/' || c == '%' || c.is_control() || (rule.ascii && !c.is_ascii()))
+                !(matches!(c, '/' | '%')
+                    || c.is_control()
+                    || (rule.folder && c == '=')
+                    || (rule.ascii && !c.is_ascii()))
             }
         };
         let mut texts: Vec<String> = Vec::with_capacity(component.len());
@@ -390,6 +395,17 @@ impl Template {
                 Part::Literal(text) => text.clone(),
                 Part::Column(index) => encode(key[*index].as_deref(), i == 0, keep),
             });
+        }
+        let name = texts.concat();
+        if is_left_out(&name) && !name.starts_with('.') {
+            // What is written is read again. Such a name is all ASCII.
+            let mut parts = component.iter().zip(&mut texts);
+            let column = parts.find(|(part, _)| matches!(part, Part::Column(_)));
+            if let Some((_, text)) = column
+                && let Some(first) = text.bytes().next()
+            {
+                *text = format!("%{first:02X}{}", &text[1..]);
+            }
         }
         if texts.iter().map(String::len).sum::<usize>() > NAME_BYTES_MAX {
             self.cut(component, key, &mut texts);
@@ -437,6 +453,8 @@ struct Rule {
     ascii: bool,
     /// Only lower-case letters and digits stay.
     hard: bool,
+    /// The name is a folder's, where `key=value` is a column.
+    folder: bool,
 }
 
 /// The relative paths of a run's keys, all different, also to a file system that `folds` names.
@@ -446,12 +464,13 @@ struct Rule {
 /// same 128-bit hash.
 pub(super) fn assign(template: &Template, keys: &[Key], folds: bool) -> Result<Vec<String>> {
     let fold = |text: &str| if folds { text.to_ascii_lowercase() } else { text.to_owned() };
-    let plain = Rule { ascii: folds, hard: false };
     let mut paths = vec![String::new(); keys.len()];
     // Keys of one group have the same values in all columns so far, and the same folder.
     let mut groups = vec![0_usize; keys.len()];
     let mut seen = vec![false; template.columns.len()];
     for (depth, component) in template.components.iter().enumerate() {
+        let folder = depth + 1 < template.components.len();
+        let plain = Rule { ascii: folds, hard: false, folder };
         for part in component {
             if let Part::Column(index) = part {
                 seen[*index] = true;

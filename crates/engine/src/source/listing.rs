@@ -4,8 +4,9 @@
 //! and `{a,b}` alternatives) or a folder, which stands for all data files beneath it. Files are
 //! sorted by the bytes of their path, so that every run over the same files is the same run.
 //! The web has no listing: of `http://` and `https://` only alternatives are understood. In
-//! folders and for `*`, names that start with `.` are skipped, and in folders those that
-//! start with `_` too (`_SUCCESS`, `_temporary`), as Hive and Spark have it.
+//! folders and for `*`, names that start with `.` are skipped, and in folders those that other
+//! programs keep their books in ([`is_left_out`]). Other names that start with `_` are data: our own
+//! sinks write `__HIVE_DEFAULT_PARTITION__.csv`.
 //!
 //! Components of the form `key=value` give every row of the file a column `key`: Hive's
 //! layout. Values are percent-decoded, `__HIVE_DEFAULT_PARTITION__` is null, and `%empty`
@@ -48,6 +49,14 @@ pub(crate) struct Found {
 const HIVE_NULL: &str = "__HIVE_DEFAULT_PARTITION__";
 /// What our own sinks write for an empty value; no percent-encoding gives it.
 const EMPTY: &str = "%empty";
+
+/// What Hadoop, Spark, Parquet's and Delta Lake's writers leave beside data.
+const BOOKS: [&str; 5] = ["_SUCCESS", "_metadata", "_common_metadata", "_temporary", "_delta_log"];
+
+/// Whether a file or folder of this name is no data where its folder is read.
+pub(crate) fn is_left_out(name: &str) -> bool {
+    name.starts_with('.') || BOOKS.contains(&name)
+}
 
 /// `~/logs` as a shell reads it, which it does not inside quotes.
 fn from_home(path: String) -> String {
@@ -285,7 +294,7 @@ fn bucket_expand(
     let found_any = !listed.is_empty();
     for meta in listed {
         let Some(below) = meta.location.as_ref().strip_prefix(&prefix) else { continue };
-        if below.split('/').any(|part| part.starts_with(['.', '_'])) || is_folder_marker(&meta) {
+        if below.split('/').any(is_left_out) || is_folder_marker(&meta) {
             continue;
         }
         if !any_suffix && Format::from_path(below).is_none() {
@@ -481,8 +490,8 @@ fn expand(path: &str, any_suffix: bool, paths: &mut Vec<PathBuf>) -> Result<()> 
     Ok(())
 }
 
-const NO_DATA_FILES: &str =
-    "the folder holds no data files (hidden files and names that start with `_` do not count)";
+const NO_DATA_FILES: &str = "the folder holds no data files (names that start with a `.` do not count, nor do `_SUCCESS`, \
+     `_metadata`, `_common_metadata`, `_temporary` and `_delta_log`)";
 
 fn unknown_format(path: &str, folder: &str) -> Error {
     Error::usage_hint(
@@ -510,7 +519,7 @@ fn walk(
     entries.sort_unstable_by_key(std::fs::DirEntry::file_name);
     for entry in entries {
         let name = entry.file_name();
-        if matches!(name.as_bytes().first(), Some(b'.' | b'_')) {
+        if is_left_out(&name.to_string_lossy()) {
             continue;
         }
         let path = entry.path();
@@ -543,10 +552,13 @@ fn found(path: PathBuf) -> Result<Found> {
 }
 
 /// Keys and values, outermost first.
-type Keys = Vec<(String, Option<String>)>;
+pub(crate) type Keys = Vec<(String, Option<String>)>;
 
 /// The `key=value` folders among a path's components, of which the last is the file's name.
-fn partition_keys<'a>(components: impl Iterator<Item = &'a str>, shown: &str) -> Result<Keys> {
+pub(crate) fn partition_keys<'a>(
+    components: impl Iterator<Item = &'a str>,
+    shown: &str,
+) -> Result<Keys> {
     let mut keys = Keys::new();
     let mut components = components.peekable();
     while let Some(component) = components.next() {
@@ -667,18 +679,52 @@ mod tests {
             "b/2.csv",
             "a/1.csv",
             "a/.hidden.csv",
-            "a/_SUCCESS.csv",
+            "a/_SUCCESS",
+            "a/_temporary/0/5.csv",
+            "a/_delta_log/6.json",
+            "a/_mine/7.csv",
+            "a/__HIVE_DEFAULT_PARTITION__.csv",
             "a/deep/3.csv",
             "a-b/4.csv",
             "odd[1].csv",
         ]);
         for (pattern, expected) in [
-            ("a/*.csv", &["a/1.csv", "a/_SUCCESS.csv"][..]),
+            ("a/*.csv", &["a/1.csv", "a/__HIVE_DEFAULT_PARTITION__.csv"][..]),
             ("{b,a}/?.csv", &["a/1.csv", "b/2.csv"]),
-            ("{a,b/2.csv}", &["a/1.csv", "a/deep/3.csv", "b/2.csv"]),
-            ("[a]/**/*.csv", &["a/1.csv", "a/_SUCCESS.csv", "a/deep/3.csv"]),
+            (
+                "{a,b/2.csv}",
+                &[
+                    "a/1.csv",
+                    "a/__HIVE_DEFAULT_PARTITION__.csv",
+                    "a/_mine/7.csv",
+                    "a/deep/3.csv",
+                    "b/2.csv",
+                ],
+            ),
+            // A pattern is taken at its word.
+            (
+                "[a]/**/*.csv",
+                &[
+                    "a/1.csv",
+                    "a/__HIVE_DEFAULT_PARTITION__.csv",
+                    "a/_mine/7.csv",
+                    "a/_temporary/0/5.csv",
+                    "a/deep/3.csv",
+                ],
+            ),
             ("odd[1].csv", &["odd[1].csv"]),
-            ("", &["a-b/4.csv", "a/1.csv", "a/deep/3.csv", "b/2.csv", "odd[1].csv"]),
+            (
+                "",
+                &[
+                    "a-b/4.csv",
+                    "a/1.csv",
+                    "a/__HIVE_DEFAULT_PARTITION__.csv",
+                    "a/_mine/7.csv",
+                    "a/deep/3.csv",
+                    "b/2.csv",
+                    "odd[1].csv",
+                ],
+            ),
         ] {
             assert_eq!(names(&folder, pattern).unwrap(), expected, "{pattern}");
         }
@@ -688,7 +734,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_answered_with_what_is_near() {
-        let folder = folder(&["logs/flights.csv", "notes/x.md", "empty/_x"]);
+        let folder = folder(&["logs/flights.csv", "notes/x.md", "empty/_SUCCESS", "empty/.x.csv"]);
         for (pattern, expected) in [
             ("logs/fligths.csv", "did you mean"),
             ("logz/flights.csv", "logs`?"),

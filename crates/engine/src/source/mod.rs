@@ -89,7 +89,9 @@ pub use columns::Layouts;
 pub use compression::Compression;
 pub use format::{Dialect, Format, Mismatch, TextOptions, framing};
 pub use input::{Identity, standard_input};
-pub(crate) use listing::files_of;
+#[cfg(test)]
+pub(crate) use listing::partition_keys;
+pub(crate) use listing::{files_of, is_left_out};
 pub use promote::Promote;
 pub use read::{ReadOptions, SplitReader, SplitStats};
 pub use reject::{MaxBad, Rejects};

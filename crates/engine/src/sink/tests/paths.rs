@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::super::template::{Key, NULL_NAME, Template, assign};
+use crate::source::{is_left_out, partition_keys};
 
 fn key(values: &[Option<&str>]) -> Key {
     values.iter().map(|value| value.map(Box::from)).collect()
@@ -38,6 +39,19 @@ fn a_value_is_encoded_only_where_it_must_be() {
 #[test]
 fn a_dot_is_encoded_only_where_it_would_begin_a_name() {
     assert_eq!(names("v-{x}/{x}.csv", &[&[Some(".5")]], false), ["v-.5/%2E5.csv"]);
+}
+
+#[test]
+fn a_folder_of_a_value_is_neither_a_key_nor_left_out() {
+    let check = |value: &str, expected: &str| {
+        assert_eq!(names("o/{x}/{x}", &[&[Some(value)]], false), [expected], "{value}");
+    };
+    check("a=b", "a%3Db/a=b");
+    check("_SUCCESS", "%5FSUCCESS/%5FSUCCESS");
+    check("_temporary", "%5Ftemporary/%5Ftemporary");
+    check("_SUCCESS.", "_SUCCESS./_SUCCESS.");
+    assert_eq!(names("o/k={x}/_{x}.csv", &[&[Some("a=b")]], false), ["k=a%3Db/_a=b.csv"]);
+    assert_eq!(names("o/_{x}/y.csv", &[&[Some("metadata")]], false), ["_%6Detadata/y.csv"]);
 }
 
 #[test]
@@ -198,7 +212,25 @@ proptest! {
     }
 
     #[test]
-    fn percent_decoding_a_folder_reads_the_value_back(value in "[a-zA-Z./%\u{e9} -]{1,20}", folds: bool) {
+    fn folders_are_read_as_the_keys_that_were_written(
+        a in prop_oneof![value(), "[=a_]{0,4}".prop_map(Some), Just(Some("_SUCCESS".into()))],
+        b in prop_oneof![value(), "[=a_]{0,4}".prop_map(Some), Just(Some("_temporary".into()))],
+        folds: bool,
+    ) {
+        // A cut value cannot be read back.
+        let is_short = |value: &Option<String>| value.as_ref().is_none_or(|v| v.len() < 60);
+        prop_assume!(is_short(&a) && is_short(&b));
+        let template = Template::parse("o/{b}/x={a}/-{a}/y{b}z/{b}").unwrap();
+        let keys = [key(&[b.as_deref(), a.as_deref()])];
+        let path = assign(&template, &keys, folds).unwrap().remove(0);
+        let found = partition_keys(path.split('/'), &path).unwrap();
+        prop_assert_eq!(found.len(), 1, "{}", path);
+        prop_assert_eq!(&found[0], &("x".to_owned(), a));
+        prop_assert!(!path.split('/').any(is_left_out), "{}", path);
+    }
+
+    #[test]
+    fn percent_decoding_a_folder_reads_the_value_back(value in "[a-zA-Z./%=\u{e9} -]{1,20}", folds: bool) {
         let template = Template::parse("o/x={a}/y.csv").unwrap();
         let upper = value.to_uppercase();
         let mut keys = vec![key(&[Some(&value)])];
