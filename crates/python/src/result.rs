@@ -5,6 +5,8 @@
 //! other Python threads go on and Ctrl-C ends the run. A consumer can only pass on an error's
 //! text, so what a signal's handler has raised takes the place of the consumer's error as soon as
 //! that reaches Python code (see `_interrupts.py`), and is kept for our own methods to raise.
+//! On a thread that the consumer has started itself, as DuckDB does, Python looks at no signals:
+//! Ctrl-C comes out when the consumer's own call looks at them.
 //!
 //! No lock is waited for while the interpreter's is held: the thread that has it may be waiting
 //! for the interpreter's.
