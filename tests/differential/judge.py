@@ -29,7 +29,7 @@ from .grammar import E, Grammar, Joined, Select, Statement
 from .intended import explained
 from .known import known
 from .values import Table
-from .ways import FORMATS, Place, Way, beside, connect, random_way, tables_of
+from .ways import FORMATS, NOT_IN_AVRO, Place, Way, beside, connect, random_way, tables_of
 
 
 @dataclass(frozen=True)
@@ -323,7 +323,7 @@ def cases(seed: int, count: int) -> Iterator[Case]:
             hops = [name for name in FORMATS if name != "object"]
             if tables["t0"].kinds() & set(values.NESTED):
                 hops = [name for name in hops if name not in ("csv", "tsv")]
-            if "ubig" in tables["t0"].kinds():
+            if tables["t0"].kinds() & NOT_IN_AVRO:
                 hops = [name for name in hops if name != "avro"]
             one, two = chance.choice(hops), chance.choice(hops)
             select = Select((E("calm", "1"),), (Joined("t0", "a"),))

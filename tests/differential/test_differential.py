@@ -67,4 +67,4 @@ def test_a_wrong_answer_is_found_and_made_small(judge, monkeypatch):
     small, _ = minimise.minimised(judge, case, says)
     assert sum(len(table.rows) for table in small.tables.values()) <= 2
     assert len(small.statement.items) == 1
-    assert "differential --show" in minimise.command(judge, small)
+    assert "tidemill query" in minimise.command(judge, small)

@@ -22,6 +22,8 @@ import tidemill as tm
 from .grammar import DUCKDB, TIDEMILL, Compound, E, Select, Statement
 from .values import NESTED, PER_SECOND, TIMES, Table
 
+# Avro has no unsigned numbers of 64 bits, and is written without nanoseconds.
+NOT_IN_AVRO = {"ubig", "at_ns"}
 FORMATS = ("parquet", "csv", "tsv", "json", "arrow", "avro", "rowfile", "object")
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 
@@ -69,7 +71,7 @@ def random_way(chance: random.Random, statement: Statement, tables: dict[str, Ta
     kinds = set().union(*(tables[name].kinds() for name in used))
     if kinds & set(NESTED):
         formats = [name for name in formats if name not in ("csv", "tsv")]
-    if kinds & {"ubig"}:
+    if kinds & NOT_IN_AVRO:
         formats = [name for name in formats if name != "avro"]
     way = Way(
         format=chance.choice(formats),
