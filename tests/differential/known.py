@@ -26,6 +26,8 @@ KNOWN: list[tuple[str, str, str]] = [
     ("count(DISTINCT) of -0.0 and 0.0", r"count\(DISTINCT", r": \d+ and \d+ "),
     ("JSON has null for inf and NaN", r"", r"^converted.*None and (inf|-inf|nan).*json"),
     ("CASE WHEN NULL takes the first branch's type", r"CASE WHEN CAST\(NULL", r"."),
+    ("nullif of 0.0 and -0.0", r"nullif", r": -?0\.0 and None"),
+    ("min and max of NaN by path", r"(min|max)\(", r"\bnan\b|inf\b"),
     ("integer arithmetic wraps", r"[-+*]", r"refuses: .*[Oo]verflow"),
 ]
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from differential.__main__ import judged
 from differential.judge import Case, Judge, cases
+from differential.runs import judged
 
 SEEDS = range(1, 81)
 STATEMENTS = 12
