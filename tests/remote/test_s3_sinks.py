@@ -138,7 +138,7 @@ def test_an_object_of_the_same_shape_is_not_taken_for_ours(s3, proxy, through_pr
     proxy.rules = [always(fault, completes)]
     process = through_proxy.start("query", LARGE, "--output", "s3://logs/a.csv", "--overwrite")
     if isinstance(fault, Stall):
-        assert proxy.stalled.wait(60)
+        assert proxy.stalled.wait(600)
         process.kill()
     process.communicate()
     assert process.returncode != 0
@@ -316,7 +316,7 @@ def test_an_input_that_fails_leaves_nothing(s3, tidemill):
 def test_an_interrupt_leaves_nothing_or_what_the_next_run_ends(s3, proxy, through_proxy, when):
     proxy.rules = [always(Stall(), when)]
     process = through_proxy.start("query", LARGE, "--output", "s3://logs/a.csv")
-    assert proxy.stalled.wait(60)
+    assert proxy.stalled.wait(600)
     process.send_signal(signal.SIGINT)
     process.communicate()
     assert process.returncode == 130
@@ -329,7 +329,7 @@ def test_an_interrupt_leaves_nothing_or_what_the_next_run_ends(s3, proxy, throug
 def kill_at(proxy, tidemill, rule, sql, url):
     proxy.rules = [rule]
     process = tidemill.start("query", sql, "--output", url)
-    assert proxy.stalled.wait(60)
+    assert proxy.stalled.wait(600)
     process.kill()
     process.communicate()
     proxy.rules = []
@@ -366,7 +366,7 @@ def test_a_run_killed_while_it_commits_is_finished_by_the_next(
     if number < 3:
         proxy.rules = [rule]
         process = through_proxy.start("query", sql, "--output", "s3://logs/out/{k}.csv", *flags)
-        assert proxy.stalled.wait(60)
+        assert proxy.stalled.wait(600)
         process.kill()
         process.communicate()
         proxy.rules = []
@@ -399,7 +399,7 @@ def test_a_dead_commit_whose_name_was_taken_is_taken_back(s3, proxy, through_pro
 def test_two_live_runs_do_not_write_one_name(s3, proxy, through_proxy):
     proxy.rules = [always(Stall(), sends_part)]
     process = through_proxy.start("query", LARGE, "--output", "s3://logs/a.csv")
-    assert proxy.stalled.wait(60)
+    assert proxy.stalled.wait(600)
     message = through_proxy.query(SMALL, "--output", "s3://logs/a.csv", expect=1)
     assert "is writing to `s3://logs/a.csv`" in message
     # Another name is no hindrance, and the live run's upload is left alone.

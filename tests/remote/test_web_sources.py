@@ -139,7 +139,7 @@ def test_a_stalled_answer_is_given_up_and_asked_for_again(web, tidemill):
 def test_an_interrupt_ends_a_run_that_waits(web, tidemill):
     web.rules = [always(Stall())]
     process = tidemill.start("query", totals(web, "/a.csv"))
-    assert web.stalled.wait(60)
+    assert web.stalled.wait(600)
     process.send_signal(signal.SIGINT)
     process.communicate()
     assert process.returncode == 130

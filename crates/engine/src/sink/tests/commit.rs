@@ -392,13 +392,17 @@ fn a_run_killed_at_any_operation_leaves_all_or_nothing() {
     assert!(finished > 5 && removed > 10, "{finished} finished, {removed} removed");
 }
 
+/// Kills land where they land: `make soak` repeats it for a given time.
 #[test]
-fn a_run_killed_from_outside_leaves_all_or_nothing() {
+#[ignore = "kills from outside: make soak repeats it for a given time"]
+fn soak_a_run_killed_from_outside() {
     use std::io::BufRead;
     let temp = quick();
     let root = temp.path().join("out");
     let mut whole = false;
-    for kill in 0..40_u64 {
+    let seconds = std::env::var("SOAK_SECONDS").map_or(0, |text| text.parse().unwrap());
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(seconds);
+    for kill in 0_u64.. {
         let mut child = child(&root, None).stdout(std::process::Stdio::piped()).spawn().unwrap();
         let lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
         let begun = lines.map_while(std::io::Result::ok).find(|line| line.contains("round"));
@@ -413,6 +417,10 @@ fn a_run_killed_from_outside_leaves_all_or_nothing() {
         whole |= tree(temp.path()).keys().any(|name| name != "out/");
         if whole {
             round_of(&temp);
+        }
+        if kill >= 39 && std::time::Instant::now() >= end {
+            println!("{} rounds", kill + 1);
+            return;
         }
     }
 }
