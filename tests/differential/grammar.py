@@ -262,8 +262,15 @@ _LITERALS = {
 class Grammar:
     """Statements over tables, whose columns it is told, from a source of chance."""
 
-    def __init__(self, chance: random.Random, tables: dict[str, tuple[tuple[str, str], ...]]):
+    def __init__(
+        self,
+        chance: random.Random,
+        tables: dict[str, tuple[tuple[str, str], ...]],
+        joins_max: int = 2,
+    ):
         self.chance = chance
+        # Each multiplies the rows, whose keys are few.
+        self.joins_max = joins_max
         self.tables = tables
         self.count = 0
 
@@ -633,7 +640,9 @@ class Grammar:
             ]
         first, scope = self.table("t0" if pick < 0.8 else None)
         sources = [first]
-        while len(sources) < 3 and self.chance.random() < 0.22 and len(self.tables) > 1:
+        while (
+            len(sources) <= self.joins_max and self.chance.random() < 0.22 and len(self.tables) > 1
+        ):
             source, more = self.table()
             kind = self.chance.choice(("calm", "word", "calm", "word", "int", "at", "day", "text"))
             left, right = self.columns(scope, kind), self.columns(more, kind)

@@ -313,7 +313,8 @@ def cases(seed: int, count: int) -> Iterator[Case]:
         tables["t0"] = values.table(chance, 5000, nested=False)
     columns = {name: table.columns for name, table in tables.items()}
     for _ in range(count):
-        words = Grammar(chance, columns)
+        rows = max(len(table.rows) for table in tables.values())
+        words = Grammar(chance, columns, joins_max=2 if rows < 100 else int(rows < 1000))
         pick = chance.random()
         if pick < 0.07:
             statement: Statement = words.mergeable()
