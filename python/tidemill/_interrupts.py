@@ -1,4 +1,4 @@
-"""How does what a signal's handler raises come out of somebody else's call?
+"""What a signal's handler raises comes out of somebody else's call.
 
 Whoever reads a result as an Arrow stream (PyArrow, Polars, ...) calls our code from C, and that
 can give it nothing but a number and a text: the reader raises an error of its own, and Python

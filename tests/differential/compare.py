@@ -118,7 +118,7 @@ def same_cell(one: object, two: object, exactly: bool = False) -> bool:
         return len(one) == len(two) and all(
             same_cell(a, b, exactly) for a, b in zip(one, two, strict=True)
         )
-    return type(one) is type(two) and one == two or _whole(one) == _whole(two) is not None
+    return (type(one) is type(two) and one == two) or _whole(one) == _whole(two) is not None
 
 
 def _whole(cell: object) -> object:

@@ -247,7 +247,8 @@ _LITERALS = {
             "'9999999.99'::decimal(9, 2)", "'0.000001'::decimal(18, 6)"),
     "wide": ("'123456789012345678.1234567890'::decimal(38, 10)", "'0'::decimal(38, 10)"),
     "whole": ("'99999999999999999999999999999999999999'::decimal(38, 0)", "'1'::decimal(38, 0)"),
-    "text": ("''", "'a'", "'ab'", "'A'", "'é'", "'日本語'", "'it''s'", "'a\nb'", "' '", "'\"'", "'%'"),
+    "text": ("''", "'a'", "'ab'", "'A'", "'é'", "'日本語'", "'it''s'",
+             "'a\nb'", "' '", "'\"'", "'%'"),
     "word": ("'ann'", "'a'", "''", "'rome'"),
     "day": ("DATE '2026-11-22'", "DATE '1970-01-01'", "DATE '0001-01-01'", "DATE '9999-12-31'",
             "DATE '2024-02-29'", "DATE '1677-09-20'", "DATE '2262-04-12'"),
@@ -261,8 +262,15 @@ _LITERALS = {
 class Grammar:
     """Statements over tables, whose columns it is told, from a source of chance."""
 
-    def __init__(self, chance: random.Random, tables: dict[str, tuple[tuple[str, str], ...]]):
+    def __init__(
+        self,
+        chance: random.Random,
+        tables: dict[str, tuple[tuple[str, str], ...]],
+        joins_max: int = 2,
+    ):
         self.chance = chance
+        # Each multiplies the rows, whose keys are few.
+        self.joins_max = joins_max
         self.tables = tables
         self.count = 0
 
@@ -330,9 +338,7 @@ class Grammar:
         ]
         if self.columns(scope, "day"):
             part = self.chance.choice(("year", "month", "day", "quarter", "dow", "doy"))
-            ways.append(
-                lambda: E("calm", f"CAST(date_part('{part}', {{0}}) AS BIGINT)", (day(),))
-            )
+            ways.append(lambda: E("calm", f"CAST(date_part('{part}', {{0}}) AS BIGINT)", (day(),)))
         if self.columns(scope, "at"):
             part = self.chance.choice(("year", "month", "day", "hour", "minute"))
             ways.append(
@@ -535,7 +541,9 @@ class Grammar:
         kinds = sorted({self._class(kind) for _, kind in scope} - {"nums", "record", "records"})
         kind = self.chance.choice(kinds)
         part = (
-            self.expression(kind, scope, 1) if self.chance.random() < 0.4 else self.leaf(kind, scope)
+            self.expression(kind, scope, 1)
+            if self.chance.random() < 0.4
+            else self.leaf(kind, scope)
         )
         calm = self.leaf("calm", scope)
         tame = self.leaf("tame", scope)
@@ -578,7 +586,9 @@ class Grammar:
         by = f"{alias}.id"
         word = self.leaf("word", scope).form
         calm = self.leaf("calm", scope)
-        kinds = [self._class(kind) for _, kind in scope if kind not in ("nums", "record", "records")]
+        kinds = [
+            self._class(kind) for _, kind in scope if kind not in ("nums", "record", "records")
+        ]
         any_kind = self.chance.choice(kinds)
         any_part = self.leaf(any_kind, scope)
         descending = self.chance.choice(("", " DESC"))
@@ -630,7 +640,9 @@ class Grammar:
             ]
         first, scope = self.table("t0" if pick < 0.8 else None)
         sources = [first]
-        while len(sources) < 3 and self.chance.random() < 0.22 and len(self.tables) > 1:
+        while (
+            len(sources) <= self.joins_max and self.chance.random() < 0.22 and len(self.tables) > 1
+        ):
             source, more = self.table()
             kind = self.chance.choice(("calm", "word", "calm", "word", "int", "at", "day", "text"))
             left, right = self.columns(scope, kind), self.columns(more, kind)
@@ -662,7 +674,8 @@ class Grammar:
                 self.chance.choice(self.columns(scope, kind)) if self.chance.random() < 0.7
                 and self.columns(scope, kind) else self.expression(kind, scope, 1)
                 for kind in (self.chance.choice(
-                    [kind for kind in kinds if kind not in ("nums", "record", "records")] or ["calm"]
+                    [kind for kind in kinds if kind not in ("nums", "record", "records")]
+                    or ["calm"]
                 ) for _ in range(self.chance.randrange(3)))
             ]  # fmt: skip
             aggregates = [self.aggregate(scope) for _ in range(self.chance.randint(1, 3))]

@@ -31,6 +31,8 @@ from .known import known
 from .values import Table
 from .ways import FORMATS, NOT_IN_AVRO, Place, Way, beside, connect, random_way, tables_of
 
+PARQUET = Way()
+
 
 @dataclass(frozen=True)
 class Case:
@@ -40,7 +42,7 @@ class Case:
     tables: dict[str, Table]
     statement: Statement
     way: Way
-    other: Way = Way()
+    other: Way = PARQUET
 
     def smaller(self) -> Iterator[Case]:
         """Simpler ones: ways, statement, rows, columns."""
@@ -181,9 +183,7 @@ class Judge:
         other = self._ours(place, case.statement, case.other)
         return self._compared(case, ours, other, str(case.other), exactly=True)
 
-    def _compared(
-        self, case: Case, ours: Any, theirs: Any, who: str, exactly: bool
-    ) -> str | None:
+    def _compared(self, case: Case, ours: Any, theirs: Any, who: str, exactly: bool) -> str | None:
         ordered = case.statement.ordered and case.way.path == "own"
         if isinstance(ours, Exception) and isinstance(theirs, Exception):
             self.counts["both refuse"] += 1
@@ -269,7 +269,9 @@ class Judge:
             told = {}
             if path.suffix in (".csv", ".tsv", ".json"):
                 told["schema"] = place.schema("t0")
-            back = compare.rows(tm.query(f"SELECT * FROM '{path}'", progress=False, **told).to_arrow())
+            back = compare.rows(
+                tm.query(f"SELECT * FROM '{path}'", progress=False, **told).to_arrow()
+            )
         except (tm.TidemillError, ValueError, pa.ArrowException) as error:
             return f"error: {error}"
         if {"csv", "tsv"} & set(hops):
@@ -282,7 +284,10 @@ class Judge:
 def _job(statement: Select) -> dict[str, Any]:
     """A job whose table is this statement."""
     alias = statement.sources[0].alias
-    items = [f"{key.sql(grammar.TIDEMILL)} AS c{at}" for at, key in enumerate(statement.items[: statement.keys])]
+    items = [
+        f"{key.sql(grammar.TIDEMILL)} AS c{at}"
+        for at, key in enumerate(statement.items[: statement.keys])
+    ]
     tables: dict[str, Any] = {}
     if statement.keys:
         tables["by"] = [f"c{at}" for at in range(statement.keys)]
@@ -308,7 +313,8 @@ def cases(seed: int, count: int) -> Iterator[Case]:
         tables["t0"] = values.table(chance, 5000, nested=False)
     columns = {name: table.columns for name, table in tables.items()}
     for _ in range(count):
-        words = Grammar(chance, columns)
+        rows = max(len(table.rows) for table in tables.values())
+        words = Grammar(chance, columns, joins_max=2 if rows < 100 else int(rows < 1000))
         pick = chance.random()
         if pick < 0.07:
             statement: Statement = words.mergeable()

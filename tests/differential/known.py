@@ -12,8 +12,11 @@ import re
 # (name, pattern of the statement, pattern of the difference)
 KNOWN: list[tuple[str, str, str]] = [
     ("a UNION takes the first branch's type", r" (UNION|INTERSECT|EXCEPT) ", r""),
-    ("times beyond nanoseconds fail", r"", 
-     r"to Nanosecond|nanoseconds have to be|to Timestamp\(ns\)|Timestamp -?\d+ out of range"),
+    (
+        "times beyond nanoseconds fail",
+        r"",
+        r"to Nanosecond|nanoseconds have to be|to Timestamp\(ns\)|Timestamp -?\d+ out of range",
+    ),
     ("two spellings of one key are refused", r"", r"unique expression names"),
     ("sorts at 64M", r"", r"Additional allocation failed"),
     ("DOUBLE against DECIMAL", r"", r"Cannot cast to Decimal|too large to store in a Decimal"),

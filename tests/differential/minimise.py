@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import shlex
 from dataclasses import replace
 
@@ -85,5 +84,3 @@ def report(judge: Judge, case: Case, says: str) -> str:
             lines.append(f"  {who}: {_shown(ask(place, case.statement, case.way))}")
     lines.append(f"  $ {command(judge, case)}")
     return "\n".join(lines)
-
-

@@ -37,7 +37,9 @@ def judged(judge: Judge, seed: int, count: int, shrink: bool) -> list[str]:
     return found
 
 
-def worker(number: int, arguments: argparse.Namespace, results: multiprocessing.SimpleQueue) -> None:
+def worker(
+    number: int, arguments: argparse.Namespace, results: multiprocessing.SimpleQueue
+) -> None:
     """Judges seed after seed until the time is over."""
     end = time.monotonic() + arguments.seconds
     seed = arguments.seed + number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import io
 import json
 import math
@@ -134,7 +135,10 @@ def as_csv(table: Table, delimiter: str) -> bytes:
         if value is None:
             return ""
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        if any(sign in text for sign in ('"', "\n", "\r", delimiter)) or text[:1] in (" ", "\ufeff"):
+        if any(sign in text for sign in ('"', "\n", "\r", delimiter)) or text[:1] in (
+            " ",
+            "\ufeff",
+        ):
             return '"' + text.replace('"', '""') + '"'
         return text
 
@@ -152,9 +156,13 @@ def as_json(table: Table) -> bytes:
         pieces = []
         for cell, (name, kind) in zip(row, table.columns, strict=True):
             plain = _plain(cell, kind)
-            is_number = cell is not None and kind not in NESTED and not isinstance(
-                cell, (bool, str)
-            ) and kind != "day" and kind not in TIMES and plain not in ("NaN", "inf", "-inf")  # fmt: skip
+            is_number = (
+                isinstance(cell, (int, float, decimal.Decimal))
+                and not isinstance(cell, bool)
+                and kind != "day"
+                and kind not in TIMES
+                and plain not in ("NaN", "inf", "-inf")
+            )
             text = plain if is_number else json.dumps(plain, ensure_ascii=False)
             pieces.append(f'"{name}":{text}')
         lines.append("{" + ",".join(pieces) + "}\n")
@@ -179,7 +187,11 @@ class Place:
         arrow = self.arrow[name].slice(rows.start, len(rows))
         if format in ("csv", "tsv", "json"):
             part = replace(table, rows=table.rows[rows.start : rows.stop])
-            text = as_json(part) if format == "json" else as_csv(part, "," if format == "csv" else "\t")
+            text = (
+                as_json(part)
+                if format == "json"
+                else as_csv(part, "," if format == "csv" else "\t")
+            )
             path.write_bytes(text)
         elif format == "arrow":
             with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, arrow.schema) as writer:
@@ -214,7 +226,9 @@ class Place:
         text = (asked or statement).sql(TIDEMILL)
         for name in self.tables:
             if f"{{{name}}}" in text:
-                place = name if way.format == "object" else f"'{self.path(name, way.format, way.cuts)}'"
+                place = (
+                    name if way.format == "object" else f"'{self.path(name, way.format, way.cuts)}'"
+                )
                 text = text.replace(f"{{{name}}}", place)
         return text
 
@@ -262,7 +276,9 @@ class Place:
         with pa.ipc.open_stream(done.stdout) as reader:
             return reader.read_all()
 
-    def oracle(self, statement: Statement, way: Way, connection: duckdb.DuckDBPyConnection) -> pa.Table:
+    def oracle(
+        self, statement: Statement, way: Way, connection: duckdb.DuckDBPyConnection
+    ) -> pa.Table:
         """DuckDB's answer."""
         tables = self.without_empty if way.format in ("csv", "tsv") else self.arrow
         text = statement.sql(DUCKDB)
