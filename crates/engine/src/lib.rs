@@ -11,9 +11,11 @@
 //! is an iterator of Arrow record batches with a [`Coverage`].
 
 pub mod cancel;
+mod casts;
 pub mod convert;
 pub mod coverage;
 pub mod error;
+mod fit;
 pub mod formats;
 pub mod functions;
 pub mod home;
@@ -21,6 +23,7 @@ pub mod job;
 pub mod jobs;
 pub mod memory;
 mod names;
+mod panics;
 pub mod partial;
 pub mod plan;
 pub mod program;
@@ -39,6 +42,7 @@ mod sides;
 pub mod sink;
 pub mod source;
 pub mod suggest;
+mod syntax;
 pub mod table;
 mod tables;
 pub mod types;

@@ -3,6 +3,7 @@
 mod accounting;
 mod bad_input;
 mod batches;
+mod clauses;
 mod common;
 mod conversion;
 mod formats;
@@ -14,6 +15,7 @@ mod overflow;
 mod partials;
 mod promotion;
 mod quoted;
+mod random_sql;
 mod routes;
 mod row_order;
 mod rowfiles;
