@@ -103,15 +103,16 @@ def test_prefixes_patterns_and_folders_find_keys(s3, tidemill):
     def keys(url):
         return tidemill.query(f"SELECT key FROM '{url}'").split()[1:]
 
+    own = ["x/2026-11-01/_tmp.csv"]
     november = ["x/2026-11-01/a.csv", "x/2026-11-02/b.csv"]
     december = ["x/2026-12-01/c.csv"]
     for url, expected in {
-        "s3://logs/x": november + december,
-        "s3://logs/x/": november + december,
+        "s3://logs/x": own + november + december,
+        "s3://logs/x/": own + november + december,
         "s3://logs/x/2026-11-*/[ab].csv": november,
         "s3://logs/x/**/?.csv": november[:1] + november[1:] + december + ["x/_temporary/d.csv"],
         "s3://logs/x/{2026-11-02,2026-12-01}": november[1:] + december,
-        "s3://logs/x/2026-11-01/_tmp.csv": ["x/2026-11-01/_tmp.csv"],
+        "s3://logs/x/2026-11-01/_tmp.csv": own,
         "s3a://logs/xy/e.csv": ["xy/e.csv"],
     }.items():
         assert keys(url) == expected, url

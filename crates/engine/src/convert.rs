@@ -336,6 +336,10 @@ impl Conversion {
             let threads: Vec<_> = (0..workers)
                 .map(|_| {
                     let thread = std::thread::Builder::new().name("convert".into());
+                    let work = || {
+                        crate::panics::all_are_caught();
+                        work();
+                    };
                     thread.spawn_scoped(scope, work).map_err(|e| Error::io("start", "a thread", e))
                 })
                 .collect::<Result<_>>()?;

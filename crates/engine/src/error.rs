@@ -440,8 +440,7 @@ impl Error {
 /// thread learns of it.
 pub(crate) fn caught<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
     // What `run` changed is not looked at again after a panic: the run fails.
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run))
-        .unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
+    crate::panics::catch(run).unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
 }
 
 /// A panic's message as an error.
@@ -503,6 +502,9 @@ impl From<datafusion::error::DataFusionError> for Error {
                 Err(shared) => {
                     let ours = match shared.find_root() {
                         Df::External(source) => source.downcast_ref().and_then(Error::copy),
+                        Df::ResourcesExhausted(message) => {
+                            Some(Df::ResourcesExhausted(message.clone()).into())
+                        }
                         _ => None,
                     };
                     ours.unwrap_or_else(|| Error::Query(shared.strip_backtrace()))
@@ -543,11 +545,22 @@ impl From<datafusion::error::DataFusionError> for Error {
                 })
             }
             Df::Execution(message) => Error::Query(message),
+            Df::Internal(message) if REFUSALS.iter().any(|part| message.contains(part)) => {
+                plan_error(&message)
+            }
             Df::Internal(message) => Error::Internal(message),
             other => Error::Query(other.strip_backtrace()),
         }
     }
 }
+
+/// What the planner calls faults of its own, and is a mistake in the query.
+const REFUSALS: [&str; 4] = [
+    "failed to match any signature",
+    "Failed to coerce types",
+    "Cannot run range queries on datatype",
+    "unnest on struct can only be applied",
+];
 
 const UNKNOWN_FUNCTION: &str = "Invalid function '";
 
@@ -677,6 +690,25 @@ fn plan_error(message: &str) -> Error {
         return Error::usage_hint(
             format!("`{column}` is neither in GROUP BY nor in an aggregate function"),
             format!("GROUP BY {column}, or take one value of each group: min({column})"),
+        );
+    }
+    if message.starts_with("In/Exist/SetComparison subquery can only be used in") {
+        return Error::usage_hint(
+            "`IN (SELECT …)`, `EXISTS`, `ANY` and `ALL` cannot stand in ORDER BY or LIMIT",
+            "WHERE takes it; a LEFT JOIN with what the subquery selects gives its columns",
+        );
+    }
+    // What follows is the expression as the planner writes it for itself.
+    if let Some(expression) =
+        message.strip_prefix("Physical plan does not support logical expression ")
+    {
+        let name = expression.split(['(', ' ']).next().unwrap_or_default();
+        return Error::usage(format!("the query has an expression that cannot be run: {name}"));
+    }
+    if message.contains("unnest on struct can only be applied") {
+        return Error::usage_hint(
+            "`unnest` of a struct is a column by itself",
+            "SELECT unnest(s) gives its fields; s.field is one of them",
         );
     }
     let message =

@@ -9,7 +9,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
 use arrow::datatypes::{DataType, Schema};
-use datafusion::sql::sqlparser::ast::{Expr, Ident, Statement, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{
+    ExcludeSelectItem, Expr, Ident, ObjectName, ObjectNamePart, Select, SelectItem, Statement,
+    VisitMut, VisitorMut,
+};
 
 /// Respells the unquoted names of `statement` after the columns of `schemas`.
 pub fn respell<'a>(statement: &mut Statement, schemas: impl Iterator<Item = &'a Schema>) {
@@ -80,6 +83,42 @@ impl VisitorMut for Respell<'_> {
         }
         ControlFlow::Continue(())
     }
+
+    /// The names behind a `*`, which the planner takes letter by letter.
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        let fold = |ident: &mut Ident| {
+            self.respell(ident);
+            if ident.quote_style.is_none() {
+                ident.value = ident.value.to_lowercase();
+            }
+        };
+        for item in &mut select.projection {
+            let (SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options)) = item
+            else {
+                continue;
+            };
+            if let Some(except) = &mut options.opt_except {
+                fold(&mut except.first_element);
+                except.additional_elements.iter_mut().for_each(fold);
+            }
+            let excluded = match &mut options.opt_exclude {
+                Some(ExcludeSelectItem::Single(name)) => std::slice::from_mut(name),
+                Some(ExcludeSelectItem::Multiple(names)) => names.as_mut_slice(),
+                None => &mut [],
+            };
+            for ObjectName(parts) in excluded {
+                for part in parts {
+                    if let ObjectNamePart::Identifier(ident) = part {
+                        fold(ident);
+                    }
+                }
+            }
+            for item in options.opt_replace.iter_mut().flat_map(|replace| &mut replace.items) {
+                fold(&mut item.column_name);
+            }
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 #[cfg(test)]
@@ -115,6 +154,14 @@ mod tests {
     #[test]
     fn of_several_spellings_the_exact_one_counts() {
         check("SELECT Total, TOTAL, total FROM t", "SELECT \"Total\", \"TOTAL\", total FROM t");
+    }
+
+    #[test]
+    fn names_behind_a_star_are_respelled_too() {
+        check(
+            "SELECT * EXCEPT (userid, Day), * EXCLUDE (USERID) REPLACE (1 AS DAY) FROM t",
+            "SELECT * EXCEPT (\"userId\", day), * EXCLUDE (\"userId\") REPLACE (1 AS day) FROM t",
+        );
     }
 
     #[test]

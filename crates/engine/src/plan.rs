@@ -171,6 +171,84 @@ pub fn refusal_of_map(plan: &LogicalPlan) -> Option<&'static str> {
     walked.is_ok().then_some(refusal).flatten()
 }
 
+/// Checks a plan for expressions that stand where the planner lets them through and nothing can run
+/// them: a window by way of its alias in `GROUP BY`, `IN (SELECT …)` in a select list.
+///
+/// # Errors
+/// [`Error::Usage`] that names the first.
+pub fn misplaced(plan: &LogicalPlan) -> Result<()> {
+    refuse(plan, |node, expr| match (expr, node) {
+        (Expr::WindowFunction(_), LogicalPlan::Window(_)) => None,
+        (Expr::WindowFunction(call), _) => {
+            Some((format!("the window function `{}`", call.fun.name()), IN_A_SUBQUERY))
+        }
+        (Expr::Unnest(_), _) => Some(("`unnest`".into(), "it stands in a select list")),
+        // There the optimiser makes joins of them, or says that it cannot.
+        (_, LogicalPlan::Filter(_)) => None,
+        (expr, _) => Some((subquery_of(expr)?.into(), JOIN_WITH_IT)),
+    })
+}
+
+/// Checks an optimised plan for what should not be left in it, as there is no way to run it.
+///
+/// # Errors
+/// [`Error::Usage`] that names the first.
+pub fn not_run(plan: &LogicalPlan) -> Result<()> {
+    refuse(plan, |_, expr| match expr {
+        Expr::ScalarSubquery(subquery) if !subquery.outer_ref_columns.is_empty() => {
+            Some(("a subquery for each row".into(), JOIN_WITH_IT))
+        }
+        Expr::OuterReferenceColumn(_, column) => Some((
+            format!("`{}` of the query around a subquery", column.name),
+            "write the subquery as a join",
+        )),
+        expr => Some((subquery_of(expr)?.into(), JOIN_WITH_IT)),
+    })
+}
+
+const IN_A_SUBQUERY: &str = "take it in a subquery, and name its column";
+const JOIN_WITH_IT: &str =
+    "WHERE takes it; a LEFT JOIN with what the subquery selects gives its columns";
+
+fn subquery_of(expr: &Expr) -> Option<&'static str> {
+    match expr {
+        Expr::InSubquery(_) => Some("`IN (SELECT …)`"),
+        Expr::Exists(_) => Some("`EXISTS (SELECT …)`"),
+        Expr::SetComparison(_) => Some("`ANY (SELECT …)` or `ALL (SELECT …)`"),
+        _ => None,
+    }
+}
+
+/// Refuses what `says` something of: what it is, and what to do about it.
+fn refuse(
+    plan: &LogicalPlan,
+    says: impl Fn(&LogicalPlan, &Expr) -> Option<(String, &'static str)>,
+) -> Result<()> {
+    let mut refusal = None;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                let Some((what, hint)) = says(node, expr) else {
+                    return Ok(TreeNodeRecursion::Continue);
+                };
+                let place = match node {
+                    LogicalPlan::Aggregate(_) => "in GROUP BY or an aggregate function",
+                    LogicalPlan::Filter(_) | LogicalPlan::TableScan(_) => "in WHERE or HAVING",
+                    LogicalPlan::Join(_) => "in JOIN … ON",
+                    LogicalPlan::Projection(_) => "in a select list",
+                    LogicalPlan::Window(_) => "in a window",
+                    LogicalPlan::Sort(_) => "in ORDER BY",
+                    _ => "where it does",
+                };
+                let message = format!("{what} cannot stand {place}");
+                refusal = Some(Error::usage_hint(message, hint));
+                Ok(TreeNodeRecursion::Stop)
+            })
+        })
+    })?;
+    refusal.map_or(Ok(()), Err)
+}
+
 /// The map and the spec of an aggregation, or why our states cannot hold it.
 /// `input` is the aggregation's input as it is read.
 fn spec_of(

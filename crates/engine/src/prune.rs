@@ -19,11 +19,13 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Float16Type, Float32Type, Float64Type, Schema, SchemaRef};
 use datafusion::common::pruning::PruningStatistics;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, ScalarValue};
+use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::error::Result as PlanResult;
+use datafusion::logical_expr::execution_props::ExecutionProps;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
-use datafusion::physical_expr::planner::logical2physical;
+use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::file::metadata::ParquetMetaData;
@@ -77,10 +79,17 @@ fn predicate(schema: &SchemaRef, filters: &[Expr]) -> Option<(PruningPredicate, 
         .map(|(name, field)| Arc::new(Field::new(name, field.data_type.clone(), true)));
     let fields: Vec<_> = schema.fields().iter().cloned().chain(fields).collect();
     let schema = Arc::new(Schema::new(fields));
-    let physical = logical2physical(&filter, &schema);
+    // A subquery that is still in a filter has no value yet.
+    let physical = physical(&filter, &schema)?;
     let builder = PruningPredicateBuilder::new().with_file_schema(schema);
     let predicate = builder.try_build(physical).ok()?;
     (!predicate.always_true()).then_some((predicate, nested))
+}
+
+fn physical(filter: &Expr, schema: &SchemaRef) -> Option<Arc<dyn PhysicalExpr>> {
+    let schema = DFSchema::try_from(schema.as_ref().clone()).ok()?;
+    let props = ExecutionProps::new();
+    create_physical_expr(filter, &schema, &props, &PhysicalPlanningContext::default()).ok()
 }
 
 /// The filter with fields of structs as columns of their own.

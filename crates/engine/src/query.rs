@@ -38,11 +38,11 @@ use serde::Serialize;
 use crate::cancel::Cancel;
 use crate::compact;
 use crate::coverage::{self, Amount, Coverage, Estimate, RowAmount};
-use crate::error::{Error, Result, panicked};
+use crate::error::{Error, Result, caught, panicked};
 use crate::estimates::{self, Call, Precisions};
 use crate::home::RunId;
 use crate::partial::{self, Header, PartialReader, PartialRun, PartialSource, PartialWriter};
-use crate::plan::{Route, Tables, refusal_of_map, route};
+use crate::plan::{Route, Tables, misplaced, not_run, refusal_of_map, route};
 use crate::progress::{Progress, ThreadClock};
 use crate::prune;
 use crate::remote::Budget;
@@ -57,7 +57,7 @@ use crate::table::merge::{Merged, Merger, Parked};
 use crate::table::value::EXACTLY;
 use crate::tables::{self, Work};
 use crate::types::sql_type;
-use crate::{names, session, suggest};
+use crate::{casts, fit, names, panics, session, suggest, syntax};
 
 /// How a query is run: the same for the command line, a job file and Python.
 #[derive(Debug, Clone)]
@@ -257,6 +257,7 @@ impl Plan {
         let mut urls = HashMap::new();
         hide_secrets(&mut statement, &mut urls);
         let query = &Query { sql: shown_sql(&query.sql, &statement, &urls), ..query.clone() };
+        honoured(&statement, &context)?;
         let run = RunState {
             cancel: settings.cancel.clone(),
             progress: settings.progress.clone(),
@@ -264,11 +265,28 @@ impl Plan {
             ahead: Budget::new(settings.memory_bytes / 16),
         };
         let mut tables: Vec<(String, Arc<SourceTable>)> = Vec::new();
-        for reference in context.state().resolve_table_references(&statement)? {
-            let (name, mut spec) = find(query, &reference)?;
-            if let Some(url) = urls.get(&name) {
-                spec.url.clone_from(url);
-            }
+        let references = context.state().resolve_table_references(&statement)?;
+        let mut found = references
+            .iter()
+            .map(|reference| {
+                let (name, mut spec) = find(query, reference)?;
+                if let Some(url) = urls.get(&name) {
+                    spec.url.clone_from(url);
+                }
+                let is_named = query.sources.iter().any(|source| source.name == name);
+                Ok((name, spec, is_named))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let mut files: Vec<&mut SourceSpec> = found
+            .iter_mut()
+            .filter_map(|(_, spec, is_named)| (!*is_named).then_some(spec))
+            .collect();
+        if files.len() > 1 {
+            let paths: Vec<&str> = files.iter().map(|spec| spec.url.as_str()).collect();
+            let fitted = fit::fit(&query.defaults, &paths, &settings.cancel)?;
+            files.iter_mut().zip(fitted).for_each(|(spec, fitted)| **spec = fitted);
+        }
+        for (reference, (name, mut spec, _)) in references.into_iter().zip(found) {
             if let (None, Some(schema)) = (&spec.schema, &query.schema) {
                 spec.schema = Some(schema_from_sql(schema)?);
             }
@@ -281,8 +299,9 @@ impl Plan {
         if let Some(map) = &query.map {
             let mut map = one_select(map)?;
             hide_secrets(&mut map, &mut urls);
+            honoured(&map, &context)?;
             respell(&mut map, &tables);
-            let planned = block_on(context.state().statement_to_plan(map))?;
+            let planned = casts::planned(&context.state(), map)?;
             if let Some(step) = refusal_of_map(&planned) {
                 return Err(Error::usage_hint(
                     format!("the map's SQL has {step}, and a map sees one record at a time"),
@@ -291,7 +310,7 @@ impl Plan {
             }
         }
         if query.per_record {
-            let planned = block_on(context.state().statement_to_plan(statement.clone()))?;
+            let planned = casts::planned(&context.state(), statement.clone())?;
             if let Some(step) = refusal_of_map(&planned) {
                 return Err(Error::usage_hint(
                     format!("a conversion sees one record at a time, and this one has {step}"),
@@ -313,14 +332,24 @@ impl Plan {
         stream: Option<&str>,
     ) -> Result<Self> {
         let state = context.state();
-        let logical = block_on(state.statement_to_plan(statement))?;
+        let replaced = only_replaced(&statement);
+        let plan = |state: &SessionState, statement| {
+            let logical = block_on(state.statement_to_plan(statement))?;
+            misplaced(&logical).map_err(external)?;
+            let optimised = state.optimize(&logical)?;
+            Ok((logical, optimised))
+        };
+        let (logical, optimised) = casts::told_apart(&state, statement, plan)?;
+        if let Some(replaced) = replaced {
+            found_replaced(casts::planned(&state, replaced))?;
+        }
         // The result's columns are named by the plan as written; optimising may rename. Their
         // types are settled by then: a UNION's, say, are not before.
         let names: Vec<&str> = tables.iter().map(|(name, _)| name.as_str()).collect();
         let named = result_schema(&logical, &names);
         let used = Arc::new(prune::used(&logical)?);
         tables.iter().for_each(|(_, table)| table.set_used(&used));
-        let logical = state.optimize(&logical)?;
+        let logical = optimised;
         let mut schema = Arc::new(settled(&named, logical.schema()));
         if let (true, [(_, table)]) = (query.keeps_columns, tables.as_slice()) {
             let own = table.source().and_then(|source| source.own_columns());
@@ -329,6 +358,7 @@ impl Plan {
             };
             schema = own.filter(is_same).unwrap_or(schema);
         }
+        not_run(&logical)?;
         if !has_limit(&logical)? {
             tables.iter().for_each(|(_, table)| table.set_reads_all());
         }
@@ -891,6 +921,7 @@ impl Merge {
                 )?;
                 tables.push((name.clone(), empty));
             }
+            honoured(&statement, &context)?;
             respell(&mut statement, &tables);
             let stream = Some(first.source.as_str());
             Plan::with_tables(&query, settings, rejects, context, statement, tables, stream)
@@ -1027,7 +1058,7 @@ pub(crate) const RUN_STACK_BYTES: usize = 16 << 20;
 fn on_large_stack<T: Send>(bytes: usize, run: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("plan".into()).stack_size(bytes);
-        let thread = thread.spawn_scoped(scope, run).map_err(|e| Error::Io {
+        let thread = thread.spawn_scoped(scope, || caught(run)).map_err(|e| Error::Io {
             action: "start",
             path: "a thread".into(),
             source: e,
@@ -1066,9 +1097,10 @@ fn one_select(sql: &str) -> Result<Statement> {
     // A chain of operators is as deep as it is long, and dropping it takes stack.
     let bytes = PLAN_STACK_BYTES.saturating_add(sql.len().saturating_mul(512));
     on_large_stack(bytes, || {
-        let statement = parsed(sql)?;
+        let mut statement = parsed(sql)?;
         let mut depth = Depth::default();
-        if let Statement::Statement(statement) = &statement {
+        if let Statement::Statement(statement) = &mut statement {
+            syntax::complete(statement);
             // It never breaks off.
             let _ = statement.visit(&mut depth);
         }
@@ -1107,6 +1139,46 @@ fn parsed(sql: &str) -> Result<Statement> {
             Err(Error::usage_hint("EXPLAIN is not run here", "--explain shows how a query runs"))
         }
         (Some(_), true) => refused("a statement that changes something"),
+    }
+}
+
+/// Checks that all that a statement says is honoured.
+fn honoured(statement: &Statement, context: &SessionContext) -> Result<()> {
+    match statement {
+        Statement::Statement(statement) => syntax::check(statement, &context.state()),
+        _ => Err(Error::Internal("a statement that is no SELECT".into())),
+    }
+}
+
+/// The statement with each `* REPLACE (x AS a)` as `* EXCEPT (a), x AS a`, if it has one.
+fn only_replaced(statement: &Statement) -> Option<Statement> {
+    let Statement::Statement(statement) = statement else { return None };
+    let mut statement = statement.clone();
+    syntax::replace_by_except(&mut statement).then_some(Statement::Statement(statement))
+}
+
+/// The planner passes over a column to be replaced that there is not; one to be left out it
+/// looks for. `plan` is of [`only_replaced`].
+fn found_replaced(plan: PlanResult<LogicalPlan>) -> Result<()> {
+    use datafusion::common::SchemaError;
+    use datafusion::error::DataFusionError as Df;
+    match plan {
+        Err(error) => match error.find_root() {
+            Df::SchemaError(cause, _)
+                if matches!(cause.as_ref(), SchemaError::FieldNotFound { .. }) =>
+            {
+                Err(error.into())
+            }
+            Df::Plan(message) if message.contains("duplicate column names") => {
+                Err(Error::usage_hint(
+                    "`* REPLACE` names a column that is left out, or one twice",
+                    "name each column once",
+                ))
+            }
+            // The order of the columns is another; what depends on it is of no interest.
+            _ => Ok(()),
+        },
+        Ok(_) => Ok(()),
     }
 }
 
@@ -1190,6 +1262,9 @@ fn parse_schema(context: &SessionContext, text: &str) -> Result<SchemaRef> {
     let mut statements = DFParser::parse_sql(&sql).map_err(|e| refused(e.into()))?;
     let statement = statements.pop_front().filter(|_| statements.is_empty());
     let statement = statement.ok_or_else(|| refused(Error::usage("it holds a `;`")))?;
+    if let Statement::Statement(statement) = &statement {
+        syntax::only_columns(statement)?;
+    }
     let mut state = context.state();
     // What a zone's times are read as; without it the zone would be forgotten.
     state.config_mut().options_mut().execution.time_zone = Some("UTC".into());
@@ -1560,6 +1635,7 @@ impl Background {
             .worker_threads(threads)
             .thread_name("engine")
             .thread_stack_size(RUN_STACK_BYTES)
+            .on_thread_start(panics::all_are_caught)
             .build()
             .map_err(|e| Error::Io { action: "start", path: "threads".into(), source: e })?;
         let (sender, batches) = std::sync::mpsc::sync_channel(2);
@@ -1701,4 +1777,28 @@ fn in_batches(
         }
         Err(_) => answer.take(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_runs_behind_a_query_ends_when_nobody_listens_any_more() {
+        for sql in [
+            "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n FROM t) SELECT count(*) FROM t",
+            "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t) SELECT n FROM t",
+            "WITH RECURSIVE t AS (SELECT 1 AS n UNION SELECT 3 - n FROM t) SELECT count(*) FROM t AS a",
+        ] {
+            let settings = Settings { threads: 2, ..Settings::new(64 << 20) };
+            let query = Query { sql: sql.into(), ..Query::default() };
+            let plan = Plan::new(&query, &settings).unwrap();
+            let state = plan.context.state();
+            let mut background =
+                Background::start(state, plan.logical.clone(), 2, &settings.cancel).unwrap();
+            background.runtime.take().unwrap().shutdown_background();
+            // The other end goes with the work, which is let go of where it waits next.
+            while background.batches.recv().is_ok() {}
+        }
+    }
 }

@@ -212,7 +212,7 @@ impl Running {
         std::thread::Builder::new()
             .name("run".to_owned())
             .spawn(move || {
-                let end = work(&sender).map(Box::new);
+                let end = caught(|| work(&sender)).map(Box::new);
                 // Nobody listening is how a run that was let go of ends.
                 let _ = sender.send(Message::End(end));
             })

@@ -32,6 +32,7 @@ use arrow::datatypes::{ArrowNativeType as _, DataType, IntervalUnit, TimeUnit};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
 use crate::error::{Error, Result};
+use crate::types::is_possible;
 
 /// One column of a batch, ready to be written value by value.
 pub(super) struct Column {
@@ -84,7 +85,7 @@ impl Column {
 
 /// Whether a type can be written at all.
 pub(super) fn supported(data_type: &DataType) -> bool {
-    Column::new(&arrow::array::new_empty_array(data_type)).is_ok()
+    is_possible(data_type) && Column::new(&arrow::array::new_empty_array(data_type)).is_ok()
 }
 
 fn cell(array: &ArrayRef) -> Result<(Box<dyn Cell>, bool)> {

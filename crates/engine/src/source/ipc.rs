@@ -33,6 +33,7 @@ use arrow_ipc::{CompressionType, Message, MessageHeader, MetadataVersion};
 use super::SourceFile;
 use super::input::{Access, ByteInput, FileInput, OpenFile, Watch};
 use crate::error::{Error, Result};
+use crate::types::is_possible;
 
 const MAGIC: &[u8; 6] = b"ARROW1";
 /// A writer aligns by at most so much.
@@ -202,12 +203,20 @@ fn readable(schema: arrow_ipc::Schema<'_>, path: &str, offset: u64) -> Result<Sc
     }
     let schema = unwinding(|| Ok(fb_to_schema(schema)))
         .map_err(|_| corrupt(path, Some(offset), "its schema has a type that is not known"))?;
-    Ok(Arc::new(schema))
+    match schema.fields().iter().find(|field| !is_possible(field.data_type())) {
+        None => Ok(Arc::new(schema)),
+        Some(field) => {
+            let (name, data_type) = (field.name(), field.data_type());
+            let reason =
+                format!("column `{name}` is of a type that no value can have: {data_type}");
+            Err(corrupt(path, Some(offset), reason))
+        }
+    }
 }
 
 /// Arrow's decoder panics on some damaged messages: that is the file's fault, not ours.
 fn unwinding<T>(work: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, ArrowError> {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(work))
+    crate::panics::catch(work)
         .unwrap_or_else(|_| Err(ArrowError::IpcError("the decoder gave up".into())))
 }
 

@@ -138,7 +138,7 @@ fn load(file: &SourceFile, tail: Option<(u64, Bytes)>) -> Result<ArrowReaderMeta
 /// Arrow's Parquet reader panics on some damaged pages: that is the file's fault, not ours.
 /// A reader that has panicked is not used again.
 fn unwinding<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(work))
+    crate::panics::catch(work)
         .unwrap_or_else(|_| Err(ParquetError::General("the decoder gave up".into())))
 }
 

@@ -250,7 +250,14 @@ impl Sample<'_> {
         let threads = (files.len() / FILES_PER_THREAD).clamp(1, THREADS_MAX);
         let mut found =
             std::thread::scope(|scope| {
-                let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+                let others: Vec<_> = (1..threads)
+                    .map(|_| {
+                        scope.spawn(|| {
+                            crate::panics::all_are_caught();
+                            work()
+                        })
+                    })
+                    .collect();
                 let mut found = work();
                 for other in others {
                     found.extend(other.join().map_err(|_| {

@@ -161,9 +161,9 @@ fn a_question_that_is_wrong_is_answered_with_what_is_right() {
         ("SELECT quantile('a', 0.5) FROM '$/f.csv'", "`quantile` takes numbers"),
         (
             "SELECT collect(day, 2 ORDER BY day) FROM '$/f.csv'",
-            "`collect` does not take ORDER BY; array_agg(x ORDER BY y) does",
+            "`collect(… ORDER BY …)` is not supported",
         ),
-        ("SELECT collect(DISTINCT day, 2) FROM '$/f.csv'", "`collect` does not take DISTINCT"),
+        ("SELECT collect(DISTINCT day, 2) FROM '$/f.csv'", "`collect(DISTINCT …)` is not"),
         ("SELECT collect(day) FROM '$/f.csv'", "collect(x, limit)"),
         ("SELECT collect(day, -1) FROM '$/f.csv'", "the limit of `collect`"),
         ("SELECT sum('a') FROM '$/f.csv'", "`sum` does not take an argument of type TEXT"),

@@ -1,0 +1,196 @@
+//! What SQL says is carried out or refused: through the whole of the engine.
+
+use tidemill_engine::{Cancel, Error, Plan, Settings};
+
+use crate::common::{Folder, query, settings, text};
+
+fn folder() -> Folder {
+    let folder = Folder::new();
+    folder.write(
+        "f.csv",
+        "ts,k,v\n2026-11-20T01:00:00,a,1\n2026-11-20T02:00:00,b,2\n2026-11-21T02:00:00,a,3\n",
+    );
+    folder
+}
+
+#[test]
+fn a_from_alone_gives_all_columns_of_all_rows() {
+    let folder = folder();
+    let whole = folder.ask("SELECT * FROM '$/f.csv'");
+    for sql in ["FROM '$/f.csv'", "SELECT * FROM (FROM '$/f.csv') AS t"] {
+        let answer = folder.ask(sql);
+        assert_eq!((answer.columns(), answer.rows()), (whole.columns(), whole.rows()), "{sql}");
+    }
+    assert_eq!(folder.ask("FROM '$/f.csv' ORDER BY v DESC LIMIT 1").rows()[0][2], "3");
+    assert_eq!(
+        folder.ask("FROM '$/f.csv' |> WHERE k = 'a' |> SELECT v").rows(),
+        text(&[&["1"], &["3"]])
+    );
+}
+
+#[test]
+fn a_clause_that_is_not_honoured_is_refused_wherever_it_stands() {
+    let folder = folder();
+    for (sql, expected) in [
+        ("SELECT count(*) FROM '$/f.csv' TABLESAMPLE BERNOULLI (10)", "`TABLESAMPLE` is not"),
+        ("SELECT v FROM '$/f.csv' PREWHERE v > 1", "`PREWHERE` is not supported"),
+        ("SELECT k, sum(v) FROM '$/f.csv' GROUP BY k WITH ROLLUP", "`WITH ROLLUP` is not"),
+        ("SELECT * ILIKE 'k%' FROM '$/f.csv'", "`* ILIKE 'k%'` is not supported"),
+        ("SELECT v FROM '$/f.csv' PARTITION (p0)", "`PARTITION (p0)` is not supported"),
+        ("SELECT * REPLACE (1 AS w) FROM '$/f.csv'", "unknown column `w`"),
+        ("SELECT * EXCEPT (v) REPLACE (1 AS v) FROM '$/f.csv'", "`* REPLACE` names a column"),
+        ("SELECT v IN (SELECT TOP 1 v FROM '$/f.csv') FROM '$/f.csv'", "`TOP 1` is not"),
+        ("WITH t AS (SELECT v FROM '$/f.csv' FOR UPDATE) SELECT * FROM t", "`FOR UPDATE` is not"),
+        ("SELECT count(DISTINCT *) FROM '$/f.csv'", "`count(DISTINCT *)` is not"),
+    ] {
+        let message = folder.refusal(sql);
+        assert!(message.starts_with(expected), "{sql}\n{message}");
+    }
+    let replaced = folder.ask("SELECT * REPLACE (v * 10 AS V) FROM '$/f.csv' WHERE v = 2");
+    assert_eq!(replaced.rows()[0][2], "20");
+}
+
+#[test]
+fn maps_are_held_to_the_same() {
+    let folder = folder();
+    let mut query = query(folder.sql("SELECT * FROM '$/f.csv'"));
+    query.map = Some(folder.sql("SELECT v FROM '$/f.csv' PREWHERE v > 1"));
+    let error = Plan::new(&query, &settings()).err().unwrap().to_string();
+    assert!(error.starts_with("`PREWHERE` is not supported"), "{error}");
+}
+
+#[test]
+fn a_column_and_its_cast_are_two_columns() {
+    let folder = folder();
+    let by_day =
+        "SELECT ts, CAST(ts AS DATE) AS day, count(*) AS n FROM '$/f.csv' GROUP BY ts, day";
+    assert_eq!(
+        folder.ask(by_day).rows(),
+        text(&[
+            &["2026-11-20T01:00:00", "2026-11-20", "1"],
+            &["2026-11-20T02:00:00", "2026-11-20", "1"],
+            &["2026-11-21T02:00:00", "2026-11-21", "1"],
+        ])
+    );
+    let plan = Plan::new(&query(folder.sql(by_day)), &settings()).unwrap();
+    assert_eq!(plan.explain().unwrap().path, "partial tables");
+    let sums = folder.ask("SELECT sum(v) AS a, sum(CAST(v AS DOUBLE)) AS b FROM '$/f.csv'");
+    assert_eq!(sums.rows(), text(&[&["6", "6.0"]]));
+    let both =
+        folder.ask("SELECT k, CAST(k AS TEXT), TRY_CAST(k AS BIGINT) FROM '$/f.csv' LIMIT 1");
+    assert_eq!(both.columns(), ["k", "CAST(k AS TEXT)", "TRY_CAST(k AS BIGINT)"]);
+    assert_eq!(both.rows(), text(&[&["a", "a", "∅"]]));
+    let nested =
+        "SELECT count(v) a, count(v::TEXT) b FROM '$/f.csv' HAVING sum(v::DOUBLE) > sum(v) - 1";
+    assert_eq!(folder.ask(nested).rows(), text(&[&["3", "3"]]));
+}
+
+#[test]
+fn what_cannot_be_run_where_it_stands_is_refused_in_sql_words() {
+    let folder = folder();
+    let hint = "\nhint: WHERE takes it";
+    for (sql, expected) in [
+        (
+            "SELECT v IN (SELECT v FROM '$/f.csv') FROM '$/f.csv'",
+            "`IN (SELECT …)` cannot stand in a select list",
+        ),
+        (
+            "SELECT v, EXISTS (SELECT 1) FROM '$/f.csv'",
+            "`EXISTS (SELECT …)` cannot stand in a select list",
+        ),
+        ("SELECT v > ANY (SELECT v FROM '$/f.csv') FROM '$/f.csv'", "`ANY (SELECT …)` or `ALL"),
+        (
+            "SELECT sum(v) FROM '$/f.csv' GROUP BY v IN (SELECT 1)",
+            "`IN (SELECT …)` cannot stand in",
+        ),
+        ("SELECT v FROM '$/f.csv' ORDER BY v IN (SELECT 1)", "`IN (SELECT …)` cannot stand in"),
+        ("SELECT sum(v) FILTER (WHERE v IN (SELECT 1)) FROM '$/f.csv'", "`IN (SELECT …)` cannot"),
+        (
+            "SELECT a.v, (SELECT max(b.v) FROM '$/f.csv' b WHERE b.v < a.v) FROM '$/f.csv' a",
+            "a subquery for each row cannot stand in a select list",
+        ),
+    ] {
+        let message = folder.refusal(sql);
+        assert!(message.starts_with(expected) && message.contains(hint), "{sql}\n{message}");
+    }
+    for (sql, expected) in [
+        (
+            "SELECT v FROM '$/f.csv' WHERE rank() OVER (ORDER BY v) = 1",
+            "the window function `rank` cannot stand in WHERE",
+        ),
+        (
+            "SELECT * FROM '$/f.csv' a JOIN '$/f.csv' b ON rank() OVER (ORDER BY a.v) = b.v",
+            "the window function `rank` cannot stand in JOIN … ON",
+        ),
+        (
+            "SELECT rank() OVER (ORDER BY v) r FROM '$/f.csv' GROUP BY r",
+            "the window function `rank` cannot stand in GROUP BY",
+        ),
+        (
+            "SELECT unnest([1]) FROM '$/f.csv' WHERE unnest([1]) = 1",
+            "`unnest` cannot stand in WHERE",
+        ),
+        ("SELECT * FROM '$/f.csv' a, LATERAL (SELECT a.v + 1 AS w) b", "`v` of the query around"),
+    ] {
+        let message = folder.refusal(sql);
+        assert!(message.starts_with(expected), "{sql}\n{message}");
+    }
+    let joined = "SELECT a.v FROM '$/f.csv' a JOIN '$/f.csv' b ON a.v = b.v AND a.v IN (SELECT 1)";
+    assert!(folder.refusal(joined).starts_with("`IN (SELECT …)` cannot stand in JOIN … ON"));
+    let kept = "SELECT v FROM '$/f.csv' WHERE v IN (SELECT max(v) FROM '$/f.csv') OR v = 1";
+    assert_eq!(folder.ask(kept).sorted(), text(&[&["1"], &["3"]]));
+}
+
+/// Tables that never end.
+const ENDLESS: [&str; 4] = [
+    "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n FROM t) SELECT count(*) FROM t",
+    "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t) SELECT n FROM t WHERE n < 0",
+    "WITH RECURSIVE t AS (SELECT v AS n FROM '$/f.csv' UNION ALL SELECT n + 1 FROM t) \
+     SELECT n, count(*) FROM t GROUP BY n ORDER BY n LIMIT 3",
+    "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n FROM t) \
+     SELECT f.v FROM '$/f.csv' f JOIN t ON f.v = t.n + 1",
+];
+
+#[test]
+fn a_recursion_without_end_stops_when_it_is_told_to() {
+    let folder = folder();
+    let endless =
+        "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t) SELECT n FROM t";
+    let cancel = Cancel::new();
+    let own = Settings { cancel: cancel.clone(), ..settings() };
+    let mut results = Plan::new(&query(endless), &own).unwrap().run().unwrap();
+    for _ in 0..3 {
+        results.next().unwrap().unwrap();
+    }
+    cancel.cancel();
+    assert!(matches!(results.next(), Some(Err(Error::Interrupted))));
+    // Of these nothing comes before they are told; whenever that is, they end.
+    for sql in ENDLESS {
+        let cancel = Cancel::new();
+        let own = Settings { cancel: cancel.clone(), ..settings() };
+        let sql = folder.sql(sql);
+        std::thread::scope(|scope| {
+            let run = scope.spawn(|| {
+                let mut results = Plan::new(&query(sql.as_str()), &own)?.run()?;
+                results.next().transpose()
+            });
+            cancel.cancel();
+            assert!(matches!(run.join().unwrap(), Err(Error::Interrupted)), "{sql}");
+        });
+    }
+}
+
+#[test]
+fn a_recursion_without_end_meets_the_memory_limit() {
+    let folder = folder();
+    for sql in [
+        "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT t.n FROM t, (VALUES (1), (2)) AS u) \
+         SELECT count(*) FROM t",
+        "WITH RECURSIVE t AS (SELECT repeat('x', 100000) AS s UNION SELECT s || 'x' FROM t) \
+         SELECT count(*) FROM t",
+    ] {
+        let small = Settings { memory_bytes: 32 << 20, ..settings() };
+        let error = folder.try_ask(sql, &small).err().unwrap();
+        assert!(matches!(error, Error::Memory { .. }), "{sql}\n{error}");
+    }
+}
