@@ -49,8 +49,18 @@ fn distinct_counts_beside_other_aggregates_are_exact_and_merge() {
             (format!("SELECT {counts} FROM source"), "?.csv"),
             (format!("SELECT {counts} FROM source"), "none.csv"),
             (format!("SELECT k, {counts} FROM source GROUP BY k ORDER BY k"), "?.csv"),
-            (format!("SELECT upper(k) AS k, x % 3 AS y, {counts} FROM source GROUP BY upper(k), x % 3 ORDER BY k, y"), "?.csv"),
-            (format!("SELECT k, {counts} FROM source GROUP BY k HAVING count(DISTINCT x) > 3 ORDER BY k"), "?.csv"),
+            (
+                format!(
+                    "SELECT upper(k) AS k, x % 3 AS y, {counts} FROM source GROUP BY upper(k), x % 3 ORDER BY k, y"
+                ),
+                "?.csv",
+            ),
+            (
+                format!(
+                    "SELECT k, {counts} FROM source GROUP BY k HAVING count(DISTINCT x) > 3 ORDER BY k"
+                ),
+                "?.csv",
+            ),
         ] {
             let ask = |sql: &str, pattern: &str, settings: &Settings| {
                 let plan = Plan::new(&job(&folder, sql, pattern), settings);
@@ -135,7 +145,10 @@ fn what_says_that_it_merges_does() {
         ("SELECT k, count(*) FROM '$/a.csv' GROUP BY k", true),
         ("SELECT k, count(DISTINCT x), stddev(x) FROM '$/a.csv' GROUP BY k", false),
         // The table is finished by asking another source.
-        ("SELECT k, count(*) AS n FROM '$/a.csv' GROUP BY k HAVING count(*) > (SELECT count(*) FROM '$/names.csv')", false),
+        (
+            "SELECT k, count(*) AS n FROM '$/a.csv' GROUP BY k HAVING count(*) > (SELECT count(*) FROM '$/names.csv')",
+            false,
+        ),
     ] {
         let plan = || Plan::new(&query(folder.sql(sql)), &settings()).unwrap();
         assert_eq!(plan().explain().unwrap().mergeable, expected, "{sql}");

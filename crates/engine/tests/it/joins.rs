@@ -56,7 +56,8 @@ impl Data {
         let plan = Plan::new(&query(&sql), &settings()).unwrap_or_else(|e| panic!("{sql}: {e}"));
         let explain = plan.explain().unwrap();
         assert_eq!(explain.path, path, "{sql}: {}", explain.why);
-        assert_eq!(explain.mergeable, path == TABLES);
+        // What is joined to the finished table is not there where tables are merged.
+        assert!(!explain.mergeable || path == TABLES, "{sql}");
         let answer = answered(plan.run().unwrap()).unwrap_or_else(|e| panic!("{sql}: {e}"));
         let mut expected: Vec<_> = expected.into_iter().collect();
         let rows = match path {
