@@ -333,7 +333,8 @@ fn groups_distinct_values_windows_and_joins_know_one_zero_and_one_nan() {
             );
             // For each row its value's rows, by a subquery that is correlated.
             check(
-                "SELECT sum((SELECT count(*) FROM FILE AS b WHERE b.f = a.f)) FROM FILE AS a",
+                "SELECT sum(n) FROM (SELECT (SELECT count(*) FROM FILE AS b WHERE b.f = a.f) AS n \
+                 FROM FILE AS a)",
                 pairs,
             );
             let most = rows.iter().filter_map(|row| row.f).max_by(|a, b| order(*a, *b));

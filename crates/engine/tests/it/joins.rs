@@ -81,7 +81,7 @@ impl Data {
         assert!(rows == expected, "{sql}: {} rows for {}", rows.len(), expected.len());
         let coverage = answer.coverage;
         assert!(coverage.complete && coverage.splits.done == coverage.splits.total, "{sql}");
-        assert_eq!(coverage.mergeable, path == TABLES);
+        assert_eq!(coverage.mergeable, explain.mergeable, "{sql}");
         assert_eq!(coverage.files, 2);
     }
 }
