@@ -64,7 +64,7 @@ impl OptimizerRule for DistinctCounts {
             aggregate.aggr_expr.iter().map(aggregate_call).collect();
         let Some(calls) = calls.filter(|calls| calls.iter().any(|call| counts_distinct(call)))
         else {
-            return Ok(Transformed::no(plan));
+            return self.0.rewrite(plan, config);
         };
         let has_sets = aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_)));
         if has_sets {
@@ -74,7 +74,7 @@ impl OptimizerRule for DistinctCounts {
         let others_merge =
             calls.iter().all(|call| counts_distinct(call) || function_of(call).is_ok());
         if !others_merge {
-            return Ok(Transformed::no(plan));
+            return self.0.rewrite(plan, config);
         }
         taken_apart(aggregate).map(Transformed::yes)
     }

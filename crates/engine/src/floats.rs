@@ -17,7 +17,7 @@ use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, FixedSizeListArray, GenericListArray, MapArray,
     OffsetSizeTrait, PrimitiveArray, StructArray,
 };
-use arrow::datatypes::{DataType, FieldRef, Float16Type, Float32Type, Float64Type};
+use arrow::datatypes::{DataType, FieldRef, Float16Type, Float32Type, Float64Type, Int64Type};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue, exec_err};
@@ -26,7 +26,7 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::utils::{conjunction, merge_schema, split_conjunction_owned};
 use datafusion::logical_expr::{
-    Aggregate, BinaryExpr, ColumnarValue, Distinct, Expr, ExprSchemable, Filter, LogicalPlan,
+    Aggregate, BinaryExpr, Cast, ColumnarValue, Distinct, Expr, ExprSchemable, Filter, LogicalPlan,
     LogicalPlanBuilder, Operator, RecursiveQuery, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, Subquery, Volatility, when,
 };
@@ -498,6 +498,130 @@ fn correlated(filter: Filter) -> PlanResult<Transformed<LogicalPlan>> {
 /// No file has a column of such a name that SQL could mean.
 fn added_name(place: usize) -> String {
     format!("\0{NAME}_{place}")
+}
+
+/// A plan for DataFusion in which the smallest and largest floats of groups are those of the order:
+/// its accumulators compare as processors do, and forget a NaN or all but it. They are given integers
+/// that order as the floats do. Tables of ours have no need of it.
+///
+/// # Errors
+/// As DataFusion's plan builder.
+pub fn with_right_extremes(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+    Ok(plan.transform_up_with_subqueries(extremes)?.data)
+}
+
+fn extremes(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
+    let LogicalPlan::Aggregate(aggregate) = &plan else { return Ok(Transformed::no(plan)) };
+    let inner = aggregate.input.schema();
+    let mut changed = Vec::with_capacity(aggregate.aggr_expr.len());
+    let mut calls = Vec::with_capacity(aggregate.aggr_expr.len());
+    for expr in &aggregate.aggr_expr {
+        let name = expr.qualified_name().1;
+        let call = match expr {
+            Expr::Alias(alias) => alias.expr.as_ref(),
+            other => other,
+        };
+        let call = match call {
+            Expr::AggregateFunction(call) if matches!(call.func.name(), "min" | "max") => call,
+            _ => {
+                changed.push(None);
+                calls.push(expr.clone());
+                continue;
+            }
+        };
+        let of = match call.params.args.first() {
+            Some(argument) => argument.get_type(inner)?,
+            None => DataType::Null,
+        };
+        if !of.is_floating() {
+            changed.push(None);
+            calls.push(expr.clone());
+            continue;
+        }
+        let mut call = call.clone();
+        for argument in &mut call.params.args {
+            let float = std::mem::take(argument).cast_to(&DataType::Float64, inner)?;
+            *argument = Expr::ScalarFunction(ScalarFunction::new_udf(ordered(true), vec![float]));
+        }
+        calls.push(Expr::AggregateFunction(call).alias(name));
+        changed.push(Some(of));
+    }
+    if changed.iter().all(Option::is_none) {
+        return Ok(Transformed::no(plan));
+    }
+    let keys = aggregate.schema.fields().len() - calls.len();
+    let input = Arc::clone(&aggregate.input);
+    let ordered_groups = Aggregate::try_new(input, aggregate.group_expr.clone(), calls)?;
+    let mut shown = Vec::with_capacity(aggregate.schema.fields().len());
+    for (index, (qualifier, field)) in aggregate.schema.iter().enumerate() {
+        let (from, column) = ordered_groups.schema.qualified_field(index);
+        let column = Expr::Column(Column::new(from.cloned(), column.name()));
+        let of = index.checked_sub(keys).and_then(|call| changed[call].as_ref());
+        shown.push(match of {
+            Some(of) => {
+                let float = ScalarFunction::new_udf(ordered(false), vec![column]);
+                let float = Expr::ScalarFunction(float);
+                let float = match of {
+                    DataType::Float64 => float,
+                    other => Expr::Cast(Cast::new(Box::new(float), other.clone())),
+                };
+                float.alias_qualified(qualifier.cloned(), field.name())
+            }
+            None => column,
+        });
+    }
+    let plan = LogicalPlanBuilder::from(LogicalPlan::Aggregate(ordered_groups));
+    Ok(Transformed::yes(plan.project(shown)?.build()?))
+}
+
+fn ordered(is_key: bool) -> Arc<ScalarUDF> {
+    let signature = Signature::any(1, Volatility::Immutable);
+    Arc::new(ScalarUDF::from(Ordered { is_key, signature }))
+}
+
+/// Floats as integers that order as they do, and back.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Ordered {
+    /// From floats to integers.
+    is_key: bool,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Ordered {
+    fn name(&self) -> &str {
+        if self.is_key { "place_of_float" } else { "float_at_place" }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
+        Ok(if self.is_key { DataType::Int64 } else { DataType::Float64 })
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        // The same both ways: of negative floats all bits but the sign are turned.
+        let turn = |bits: i64| if bits < 0 { bits ^ i64::MAX } else { bits };
+        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
+        let Some(array) = arrays.first() else { return exec_err!("it takes one argument") };
+        let turned: ArrayRef = match self.is_key {
+            true => {
+                let floats = settled(array);
+                let floats = floats.as_primitive::<Float64Type>();
+                let places: PrimitiveArray<Int64Type> =
+                    floats.unary(|value| turn(value.to_bits().cast_signed()));
+                Arc::new(places)
+            }
+            false => {
+                let places = array.as_primitive::<Int64Type>();
+                let floats: PrimitiveArray<Float64Type> =
+                    places.unary(|place| f64::from_bits(turn(place).cast_unsigned()));
+                Arc::new(floats)
+            }
+        };
+        Ok(ColumnarValue::Array(turned))
+    }
 }
 
 /// The function that plans have where floats are compared.

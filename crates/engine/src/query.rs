@@ -40,6 +40,7 @@ use crate::compact;
 use crate::coverage::{self, Amount, Coverage, Estimate, RowAmount};
 use crate::error::{Error, Result, caught, panicked};
 use crate::estimates::{self, Call, Precisions};
+use crate::floats;
 use crate::home::RunId;
 use crate::partial::{self, Header, PartialReader, PartialRun, PartialSource, PartialWriter};
 use crate::plan::{Route, Tables, misplaced, not_run, refusal_of_map, route};
@@ -1657,6 +1658,7 @@ impl Background {
         plan: LogicalPlan,
         sender: &SyncSender<PlanResult<Option<RecordBatch>>>,
     ) -> PlanResult<()> {
+        let plan = floats::with_right_extremes(plan)?;
         let physical = state.query_planner().create_physical_plan(&plan, &state).await?;
         let mut stream = execute_stream(physical, state.task_ctx())?;
         while let Some(batch) = stream.next().await {

@@ -56,7 +56,8 @@ impl Data {
         let plan = Plan::new(&query(&sql), &settings()).unwrap_or_else(|e| panic!("{sql}: {e}"));
         let explain = plan.explain().unwrap();
         assert_eq!(explain.path, path, "{sql}: {}", explain.why);
-        assert_eq!(explain.mergeable, path == TABLES);
+        // What is joined to the finished table is not there where tables are merged.
+        assert!(!explain.mergeable || path == TABLES, "{sql}");
         let answer = answered(plan.run().unwrap()).unwrap_or_else(|e| panic!("{sql}: {e}"));
         let mut expected: Vec<_> = expected.into_iter().collect();
         let rows = match path {
@@ -80,7 +81,7 @@ impl Data {
         assert!(rows == expected, "{sql}: {} rows for {}", rows.len(), expected.len());
         let coverage = answer.coverage;
         assert!(coverage.complete && coverage.splits.done == coverage.splits.total, "{sql}");
-        assert_eq!(coverage.mergeable, path == TABLES);
+        assert_eq!(coverage.mergeable, explain.mergeable, "{sql}");
         assert_eq!(coverage.files, 2);
     }
 }
