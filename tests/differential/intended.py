@@ -51,3 +51,9 @@ def _(text: str, way: Way, ours: Outcome, theirs: Outcome) -> bool:
     return (_says(ours, r"(?i)overflow|out of range") and "+" in text + "*-") or _says(
         theirs, errors
     )
+
+
+@rule("parts of nanoseconds before 1970")
+def _(text: str, way: Way, ours: Outcome, theirs: Outcome) -> bool:
+    # The last nanosecond before 1970 is in 1970 there, and the first and last of all are infinite.
+    return re.search(r"(date_part\([^()]*|CAST\([^()]*)at_ns", text) is not None
