@@ -47,9 +47,11 @@ def _(text: str, way: Way, ours: Outcome, theirs: Outcome) -> bool:
 @rule("which rows an error is found in")
 def _(text: str, way: Way, ours: Outcome, theirs: Outcome) -> bool:
     """Whether an operand that overflows is computed at all depends on the order of a plan."""
-    errors = r"(?i)overflow|out of range|cannot|could not|conversion"
-    return (_says(ours, r"(?i)overflow|out of range") and "+" in text + "*-") or _says(
-        theirs, errors
+    if _says(theirs, "(?i)overflow"):
+        # Arithmetic that wraps is a fault, not a matter of order.
+        return False
+    return _says(ours, r"(?i)overflow|out of range") or _says(
+        theirs, r"(?i)out of range|cannot|could not|conversion"
     )
 
 
