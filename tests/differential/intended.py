@@ -47,8 +47,8 @@ def _(text: str, way: Way, ours: Outcome, theirs: Outcome) -> bool:
 @rule("which rows an error is found in")
 def _(text: str, way: Way, ours: Outcome, theirs: Outcome) -> bool:
     """Whether an operand that overflows is computed at all depends on the order of a plan."""
-    if _says(theirs, "(?i)overflow"):
-        # Arithmetic that wraps is a fault, not a matter of order.
+    if _says(theirs, "(?i)overflow") or _says(ours, "(?i)nanosecond|timestamp"):
+        # Arithmetic that wraps is a fault, not a matter of order, and so are times out of reach.
         return False
     return _says(ours, r"(?i)overflow|out of range") or _says(
         theirs, r"(?i)out of range|cannot|could not|conversion"
