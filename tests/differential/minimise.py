@@ -14,7 +14,7 @@ from .judge import Case, Judge, name_of
 from .ways import as_csv, as_json, tables_of
 
 
-def minimised(judge: Judge, case: Case, says: str, tries: int = 1500) -> tuple[Case, str]:
+def minimised(judge: Judge, case: Case, says: str, tries: int = 800) -> tuple[Case, str]:
     """The smallest case found in so many tries that shows what the first one did."""
     name = name_of(case, says)
     is_error = says.startswith("error")
