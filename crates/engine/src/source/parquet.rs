@@ -416,7 +416,9 @@ impl Positioned {
             return error;
         }
         let text = error.to_string();
-        let text = text.strip_prefix("Parquet error: ").unwrap_or(&text);
+        // Its errors go through Arrow's and back.
+        let text = text.strip_prefix("Parquet argument error: ").unwrap_or(&text);
+        let text = text.strip_prefix("Parquet error: ").unwrap_or(text);
         Error::Corrupt {
             path: self.open.path().to_string(),
             offset: None,
