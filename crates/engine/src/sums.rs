@@ -26,7 +26,6 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Result as PlanResult, ScalarValue};
 use datafusion::functions_aggregate::average::avg_udaf;
 use datafusion::functions_aggregate::sum::sum_udaf;
-use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::{AggregateOrderSensitivity, format_state_name};
 use datafusion::logical_expr::{
@@ -34,6 +33,7 @@ use datafusion::logical_expr::{
     GroupsAccumulator, LogicalPlan, ReversedUDAF, Signature, TypeSignature, TypeSignatureClass,
     Volatility,
 };
+use datafusion::logical_expr::{Expr, ExprSchemable};
 use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
 use tidemill_sketch::FloatSum;
 
@@ -699,8 +699,9 @@ impl Accumulator for Distinct {
 /// The optimiser's rules, of which one is kept from sums.
 ///
 /// `count(DISTINCT k), sum(v)` is made a grouping by `k` and a sum of sums above it, and a sum of
-/// answers is not the answer: one of them may not fit its type where the whole does, and floats
-/// would be rounded twice.
+/// answers is not the answer: floats would be rounded twice, and a sum of decimals may not fit its
+/// type where the whole does. Sums of integers are let through, since such a table can be merged:
+/// theirs are exact, or an error where the sum of one `k` does not fit.
 pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let rules = Optimizer::new().rules.into_iter();
     rules
@@ -741,7 +742,12 @@ impl OptimizerRule for NotOfSums {
                     other => other,
                 };
                 matches!(expr, Expr::AggregateFunction(call)
-                    if call.func.name() == "sum" && !call.params.distinct)
+                if call.func.name() == "sum"
+                    && !call.params.distinct
+                    && !call.params.args.iter().all(|argument| {
+                        let of = argument.get_type(aggregate.input.schema());
+                        of.is_ok_and(|of| of.is_integer())
+                    }))
             }),
             _ => false,
         };
