@@ -122,8 +122,8 @@ pub fn open_with(
 fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules = Analyzer::new().rules;
     rules.insert(0, Arc::new(CommonTypes));
-    rules.push(Arc::new(OneOrder));
     rules.push(Arc::new(CheckedArithmetic));
+    rules.push(Arc::new(OneOrder));
     rules
 }
 
