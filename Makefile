@@ -4,10 +4,13 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
+# How long `make soak` looks for faults: `make soak SECONDS_TOTAL=86400`; an hour by default.
+SECONDS_TOTAL ?= 3600
+
 # Benchmarks to run with `make bench`: `make bench WHAT=flights`; all of them by default.
 WHAT ?=
 
-.PHONY: help build demo test lint bench docs format clean
+.PHONY: help build demo test soak lint bench docs format clean
 
 help: ## what each verb does
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +23,9 @@ demo: ## unique aircraft, delays and destinations by airport and day, from 336,7
 
 test: ## every test: Rust, the built binary, Python
 	@scripts/test.sh
+
+soak: ## what never ends: random queries, kills and fuzzing, for SECONDS_TOTAL seconds
+	@scripts/soak.sh $(SECONDS_TOTAL)
 
 lint: ## formatting, clippy, Python, and the rules of the dependency tree
 	@scripts/lint.sh

@@ -71,3 +71,28 @@ build_binary() {
     cargo build --release --locked --package tidemill-cli
     say "built $target/release/tidemill in $((SECONDS - started)) s"
 }
+
+# build_package: the Python package as `pip install .` builds it, with what its tests need, in
+# `venv`; fails where it cannot be built.
+build_package() {
+    venv="$target/venv"
+    say "the Python package: pip install . into $venv"
+    if ! "$venv/bin/python" -c 'import pip' 2> /dev/null; then
+        rm -rf "$venv"
+        "$python" -m venv "$venv" || {
+            echo "error: Python's venv module is missing; install python3-venv with your package manager" >&2
+            return 1
+        }
+    fi
+    # Build isolation would fetch maturin again for each build; it is the version that
+    # pyproject.toml pins.
+    local maturin
+    maturin=$(sed -n 's/^requires = \["\(maturin==[0-9.]*\)"\]$/\1/p' pyproject.toml)
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+        --requirement python/tests/requirements.txt "$maturin" &&
+        PATH="$venv/bin:$PATH" "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+            --no-build-isolation --no-deps --force-reinstall . || {
+        echo "error: the Python package could not be built and installed" >&2
+        return 1
+    }
+}

@@ -38,31 +38,12 @@ if [ "$passed" -eq 0 ]; then
     finish
 fi
 
-say "the Python package: pip install . into $target/venv"
-venv="$target/venv"
-if ! "$venv/bin/python" -c 'import pip' 2> /dev/null; then
-    rm -rf "$venv"
-    "$python" -m venv "$venv" || {
-        echo "error: Python's venv module is missing; install python3-venv with your package manager" >&2
-        failed=$((failed + 1))
-        finish
-    }
-fi
-# Build isolation would fetch maturin again for each build; it is the version that
-# pyproject.toml pins.
-maturin=$(sed -n 's/^requires = \["\(maturin==[0-9.]*\)"\]$/\1/p' pyproject.toml)
-status=0
-{
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-        --requirement python/tests/requirements.txt "$maturin" &&
-        PATH="$venv/bin:$PATH" "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-            --no-build-isolation --no-deps --force-reinstall .
-} || {
-    echo "error: the Python package could not be built and installed" >&2
+if ! build_package; then
     failed=$((failed + 1))
     finish
-}
+fi
 
+status=0
 say "Python tests"
 "$venv/bin/python" -m pytest python/tests tests 2>&1 | tee "$logs/python.log" || status=$?
 counts=$(tail -n 1 "$logs/python.log" | awk '{

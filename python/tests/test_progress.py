@@ -56,7 +56,7 @@ def in_a_terminal(script, until, **environment):
     os.close(terminal)
     said = process.stdout.read().decode()
     process.stdout.close()
-    assert process.wait(60) == 0, shown
+    assert process.wait(600) == 0, shown
     return said, shown.decode()
 
 
@@ -127,7 +127,7 @@ def kernel():
     manager.start_kernel(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     client = manager.client()
     client.start_channels()
-    client.wait_for_ready(timeout=60)
+    client.wait_for_ready(timeout=600)
     yield manager, client
     client.stop_channels()
     manager.shutdown_kernel(now=True)
@@ -138,7 +138,7 @@ def messages(client, code, react):
     request = client.execute(code)
     found = []
     while True:
-        message = client.get_iopub_msg(timeout=60)
+        message = client.get_iopub_msg(timeout=600)
         if message["parent_header"].get("msg_id") != request:
             continue
         kind, content = message["msg_type"], message["content"]

@@ -956,12 +956,13 @@ def test_compressions_are_those_that_there_are(tmp_path):
 # Ctrl-C, threads, forks
 
 
-def test_an_interrupt_ends_reading_and_writing():
+def test_an_interrupt_ends_reading_and_writing(tmp_path):
     done = run_script(
         """
         PIPE
-        import io, itertools, pathlib, tempfile, time
-        folder = pathlib.Path(tempfile.mkdtemp())
+        import io, itertools, pathlib
+        folder = pathlib.Path("rows")
+        folder.mkdir()
         schema = {"fields": [{"name": "id", "type": "int64"}]}
 
         class Stuck(io.BytesIO):
@@ -970,18 +971,25 @@ def test_an_interrupt_ends_reading_and_writing():
                     threading.Event().wait()
                 return super().read(count)
 
-        def attempt(what):
-            interrupt()
+        def attempt(what, when=None):
             try:
+                interrupt(when)
                 what()
             except KeyboardInterrupt:
                 print("interrupted")
 
+        written = 0
+
+        def rows():
+            global written
+            for written in itertools.count():
+                yield {"id": written}
+
         def endless():
             with tm.RowFileWriter(folder / "a.rowfile", schema) as writer:
-                writer.write({"id": n} for n in itertools.count())
+                writer.write(rows())
 
-        attempt(endless)
+        attempt(endless, lambda: written > 1000)
         print(list(folder.iterdir()))
         path = folder / "b.rowfile"
         with tm.RowFileWriter(path, schema, compression="none", block_bytes=1000) as writer:
@@ -992,7 +1000,8 @@ def test_an_interrupt_ends_reading_and_writing():
         attempt(lambda: tm.read_rowfile(Stuck(data)).to_pylist())
         os._exit(0)
         """,
-        timeout=60,
+        cwd=tmp_path,
+        timeout=600,
     )
     assert done.stdout == "interrupted\n[]\nTrue\ninterrupted\ninterrupted\n", done.stderr
 

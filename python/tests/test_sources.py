@@ -230,7 +230,7 @@ def test_readers_run_while_other_threads_do(tmp_path):
 
     def reader(path, start, end):
         entered.set()
-        assert left.wait(60)
+        assert left.wait(600)
         return pa.table({"n": [1]})
 
     tm.register_format("slow", reader=reader)
@@ -239,7 +239,7 @@ def test_readers_run_while_other_threads_do(tmp_path):
     sql = f"SELECT n FROM '{tmp_path}/a.slow'"
     thread = threading.Thread(target=lambda: found.extend(tm.query(sql).to_pylist()))
     thread.start()
-    assert entered.wait(60)
+    assert entered.wait(600)
     left.set()
     thread.join()
     assert found == [{"n": 1}]
@@ -256,7 +256,7 @@ result = tm.query("SELECT n FROM s", s=stream)
 print(next(iter(result)).num_rows)
 """
     ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=600
     )
     assert (ended.returncode, ended.stdout) == (0, "1000\n"), ended.stderr
 

@@ -6,6 +6,7 @@ import json
 import math
 import operator
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypedDict, cast, overload
 
@@ -359,8 +360,26 @@ class Job:
         return hash(_canonical(self._tree))
 
     def __repr__(self) -> str:
-        """Show what the job says, as Python."""
-        return f"Job({', '.join(f'{key}={value!r}' for key, value in self._tree.items())})"
+        """Show what the job says, as Python, but for what may be secret in it."""
+        shown = without_secrets(self._tree)
+        return f"Job({', '.join(f'{key}={value!r}' for key, value in shown.items())})"
+
+
+def without_secrets(value: Any) -> Any:
+    """Leave out the values of storage options, and what may be secret in a URL."""
+    if isinstance(value, Mapping):
+        return {
+            key: dict.fromkeys(inner, "***")
+            if key == "storage_options" and isinstance(inner, Mapping)
+            else without_secrets(inner)
+            for key, inner in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [without_secrets(inner) for inner in value]
+    if isinstance(value, str):
+        value = re.sub(r"(?<=://)[^\s'\"`/?#]*@", "", value)
+        return re.sub(r"(https?://[^\s'\"`?#]*)[?#][^\s'\"`]*", r"\1?…", value)
+    return value
 
 
 def text_of(

@@ -673,6 +673,7 @@ def merge(
     *,
     output: None = None,
     partial: None = None,
+    allow_repeats: bool = False,
     **options: Unpack[_options.Limits],
 ) -> Result: ...
 @overload
@@ -681,6 +682,7 @@ def merge(
     *,
     output: Path,
     partial: None = None,
+    allow_repeats: bool = False,
     **options: Unpack[_options.MergeWriting],
 ) -> Written: ...
 @overload
@@ -689,6 +691,7 @@ def merge(
     *,
     output: None = None,
     partial: Path,
+    allow_repeats: bool = False,
     **options: Unpack[_options.MergeWriting],
 ) -> Written: ...
 
@@ -703,6 +706,7 @@ def merge(
     max_files: int | None = None,
     sink_exec: str | Sequence[str] = (),
     partial: Path | None = None,
+    allow_repeats: bool = False,
     storage_options: Mapping[str, object] | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
@@ -718,6 +722,8 @@ def merge(
         As in `query`.
     partial : path or str, optional
         Write one partial table of them all to this file, instead of the result.
+    allow_repeats : bool, default False
+        Whether the rows of one run may be in several of the tables, and count as often.
     memory, threads, progress : optional
         As in `query`.
 
@@ -729,7 +735,7 @@ def merge(
     Raises
     ------
     UsageError
-        If two are not of the same job.
+        If two are not of the same job, or hold the rows of one run.
     CorruptFileError
         If a file is no partial table.
 
@@ -752,7 +758,9 @@ def merge(
     limits = _options.limits(memory, threads, progress=progress)
     if partial is not None:
         _job.only_partial(output, format, compression, max_files, sink_exec)
-        written = _tidemill.merge_partial(paths, os.fspath(partial), bool(overwrite), limits)
+        written = _tidemill.merge_partial(
+            paths, bool(allow_repeats), os.fspath(partial), bool(overwrite), limits
+        )
         return Written._of(written)
     sink = _options.sink(
         output=output,
@@ -764,4 +772,4 @@ def merge(
         storage_options=storage_options,
         has_output=False,
     )
-    return _job.result_or_written(_tidemill.merge(paths, sink, limits))
+    return _job.result_or_written(_tidemill.merge(paths, bool(allow_repeats), sink, limits))

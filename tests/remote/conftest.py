@@ -90,7 +90,7 @@ class Tidemill:
     def run(self, *arguments, expect=0, **environment):
         process = self.start(*arguments, **environment)
         # Far more than it takes: a run that hangs is a failure that says so.
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=600)
         assert process.returncode == expect, f"{process.returncode}\n{out}\n{err}"
         assert "hush" not in out + err, "a secret is shown"
         return out if expect == 0 else err

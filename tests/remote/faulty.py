@@ -44,6 +44,14 @@ class Cut:
     after: int
 
 
+@dataclass
+class After:
+    """Waits until a request has been answered, and then does `then`, or what was asked."""
+
+    when: callable
+    then: object = None
+
+
 class Lost:
     """Does what is asked and closes the connection without an answer."""
 
@@ -100,6 +108,8 @@ class Server:
     def __init__(self):
         self.rules = []
         self.requests = []
+        self.answered = []
+        self.told = threading.Condition()
         self.stalled = threading.Event()
         self.released = threading.Event()
         self.lock = threading.Lock()
@@ -136,6 +146,18 @@ class Server:
         sent = handler.rfile.read(length)
         request = handler.parsed(len(self.requests))
         action = self.action(request)
+        if isinstance(action, After):
+            with self.told:
+                self.told.wait_for(lambda: any(map(action.when, self.answered)))
+            action = action.then
+        try:
+            self.carry_out(action, handler, request, sent)
+        finally:
+            with self.told:
+                self.answered.append(request)
+                self.told.notify_all()
+
+    def carry_out(self, action, handler, request, sent):
         if isinstance(action, Stall):
             self.stalled.set()
             self.released.wait()

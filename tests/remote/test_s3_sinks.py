@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from faulty import Cut, Lost, Stall, Status, always, before, first
+from faulty import After, Cut, Lost, Stall, Status, always, before, first
 
 ROWS = 700_000
 PART = 8 << 20
@@ -138,7 +138,7 @@ def test_an_object_of_the_same_shape_is_not_taken_for_ours(s3, proxy, through_pr
     proxy.rules = [always(fault, completes)]
     process = through_proxy.start("query", LARGE, "--output", "s3://logs/a.csv", "--overwrite")
     if isinstance(fault, Stall):
-        assert proxy.stalled.wait(60)
+        assert proxy.stalled.wait(600)
         process.kill()
     process.communicate()
     assert process.returncode != 0
@@ -160,6 +160,112 @@ def test_a_commit_that_meets_anothers_object_is_taken_back(s3, proxy, through_pr
     assert "`s3://logs/2.csv` exists already" in message
     assert body(s3, "2.csv") == b"theirs"
     is_clean(s3, through_proxy, ["2.csv"])
+
+
+def test_files_are_converted_into_a_bucket_by_several_threads(s3, tidemill):
+    folder = tidemill.folder / "in"
+    (folder / "deep").mkdir(parents=True)
+    names = [f"{n}.csv" for n in range(20)] + ["deep/0.csv", "deep/large.csv"]
+    for name in names:
+        rows = ROWS if "large" in name else 10
+        (folder / name).write_text("n\n" + "".join(f"{n:025d}\n" for n in range(rows)))
+    keys = sorted("out/" + name.replace(".csv", ".json") for name in names)
+    for overwrite in ((), ("--overwrite",)):
+        words = ("--format", "json", "--threads", "4", *overwrite)
+        tidemill.run("convert", "in", "s3://logs/out/", *words)
+        is_clean(s3, tidemill, keys)
+    assert len(body(s3, "out/deep/large.json").splitlines()) == ROWS
+    message = tidemill.run("convert", "in", "s3://logs/out/", *words[:4], expect=1)
+    assert "exists already" in message
+    is_clean(s3, tidemill, keys)
+
+
+def test_a_failed_commit_waits_for_what_is_under_way_before_it_takes_back(
+    s3, proxy, through_proxy
+):
+    refused = lambda r: puts(r) and r.path == "/logs/2.csv"  # noqa: E731
+    late = lambda r: puts(r) and r.path != "/logs/2.csv"  # noqa: E731
+    # The others are carried out once the client knows of the failure.
+    proxy.rules = [always(Status(403, "AccessDenied"), refused), always(After(refused), late)]
+    message = through_proxy.query(SMALL, "--output", "s3://logs/{k}.csv", expect=1)
+    assert "cannot write `s3://logs/2.csv`" in message
+    is_clean(s3, through_proxy)
+    order = [r for r in proxy.answered if late(r) or (r.method == "HEAD" and r.path != "/logs/2.csv")]
+    # The look at the names before the commit, the two puts, the look at what is to be taken back.
+    assert [r.method for r in order] == ["HEAD", "HEAD", "PUT", "PUT", "HEAD", "HEAD"]
+
+
+def test_the_very_same_object_of_somebody_else_is_not_taken_back(s3, proxy, through_proxy):
+    # Two objects of several parts.
+    sql = "SELECT k % 2 AS h, n, n AS m FROM 'n.csv'"
+    through_proxy.query(sql, "--output", "here/{h}.csv")
+    content = (through_proxy.folder / "here" / "0.csv").read_bytes()
+    assert len(content) > PART
+
+    def write():
+        upload = s3.create_multipart_upload(Bucket="logs", Key="0.csv")["UploadId"]
+        parts = []
+        for number, start in enumerate(range(0, len(content), PART), 1):
+            part = s3.upload_part(
+                Bucket="logs",
+                Key="0.csv",
+                UploadId=upload,
+                PartNumber=number,
+                Body=content[start : start + PART],
+            )
+            parts.append({"PartNumber": number, "ETag": part["ETag"]})
+        s3.complete_multipart_upload(
+            Bucket="logs", Key="0.csv", UploadId=upload, MultipartUpload={"Parts": parts}
+        )
+
+    theirs = lambda r: completes(r) and r.path == "/logs/0.csv"  # noqa: E731
+    ours = lambda r: completes(r) and r.path == "/logs/1.csv"  # noqa: E731
+    aborts = lambda r: r.method == "DELETE" and r.path == "/logs/0.csv"  # noqa: E731
+    proxy.rules = [
+        before(0, write, theirs),
+        always(After(aborts, Status(403, "AccessDenied")), ours),
+    ]
+    message = through_proxy.query(sql, "--output", "s3://logs/{h}.csv", expect=1)
+    assert "cannot write `s3://logs/1.csv`" in message
+    assert body(s3, "0.csv") == content
+    is_clean(s3, through_proxy, ["0.csv"])
+
+
+def test_an_object_that_replaced_ours_is_not_taken_back(s3, proxy, through_proxy):
+    put = lambda key: lambda r: puts(r) and r.path == key  # noqa: E731
+
+    def replace():
+        size = len(body(s3, "0.csv"))
+        s3.put_object(Bucket="logs", Key="0.csv", Body=b"?" * size)
+
+    seen = []
+
+    def rule(request):
+        if put("/logs/2.csv")(request):
+            return After(put("/logs/1.csv"), Status(403, "AccessDenied"))
+        if put("/logs/1.csv")(request):
+            return After(put("/logs/0.csv"))
+        if request.method == "HEAD" and any(map(put("/logs/2.csv"), proxy.answered)) and not seen:
+            seen.append(1)
+            replace()
+        return None
+
+    proxy.rules = [rule]
+    through_proxy.query(SMALL, "--output", "s3://logs/{k}.csv", expect=1)
+    assert seen and set(body(s3, "0.csv")) == {ord("?")}
+    is_clean(s3, through_proxy, ["0.csv"])
+
+
+def test_what_is_kept_of_a_run_is_for_nobody_else(s3, proxy, through_proxy):
+    proxy.rules = [always(Stall(), puts)]
+    process = through_proxy.start("query", SMALL, "--output", "s3://logs/a.csv")
+    assert proxy.stalled.wait(60)
+    process.kill()
+    process.communicate()
+    home = pathlib.Path(through_proxy.environment["TIDEMILL_HOME"])
+    folders = [home, home / "uploads", *(home / "uploads").iterdir()]
+    assert len(folders) == 3
+    assert all(folder.stat().st_mode & 0o077 == 0 for folder in folders)
 
 
 # Faults
@@ -210,7 +316,7 @@ def test_an_input_that_fails_leaves_nothing(s3, tidemill):
 def test_an_interrupt_leaves_nothing_or_what_the_next_run_ends(s3, proxy, through_proxy, when):
     proxy.rules = [always(Stall(), when)]
     process = through_proxy.start("query", LARGE, "--output", "s3://logs/a.csv")
-    assert proxy.stalled.wait(60)
+    assert proxy.stalled.wait(600)
     process.send_signal(signal.SIGINT)
     process.communicate()
     assert process.returncode == 130
@@ -223,7 +329,7 @@ def test_an_interrupt_leaves_nothing_or_what_the_next_run_ends(s3, proxy, throug
 def kill_at(proxy, tidemill, rule, sql, url):
     proxy.rules = [rule]
     process = tidemill.start("query", sql, "--output", url)
-    assert proxy.stalled.wait(60)
+    assert proxy.stalled.wait(600)
     process.kill()
     process.communicate()
     proxy.rules = []
@@ -260,7 +366,7 @@ def test_a_run_killed_while_it_commits_is_finished_by_the_next(
     if number < 3:
         proxy.rules = [rule]
         process = through_proxy.start("query", sql, "--output", "s3://logs/out/{k}.csv", *flags)
-        assert proxy.stalled.wait(60)
+        assert proxy.stalled.wait(600)
         process.kill()
         process.communicate()
         proxy.rules = []
@@ -293,7 +399,7 @@ def test_a_dead_commit_whose_name_was_taken_is_taken_back(s3, proxy, through_pro
 def test_two_live_runs_do_not_write_one_name(s3, proxy, through_proxy):
     proxy.rules = [always(Stall(), sends_part)]
     process = through_proxy.start("query", LARGE, "--output", "s3://logs/a.csv")
-    assert proxy.stalled.wait(60)
+    assert proxy.stalled.wait(600)
     message = through_proxy.query(SMALL, "--output", "s3://logs/a.csv", expect=1)
     assert "is writing to `s3://logs/a.csv`" in message
     # Another name is no hindrance, and the live run's upload is left alone.

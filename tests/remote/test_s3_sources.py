@@ -307,7 +307,7 @@ def test_an_interrupt_ends_a_run_that_waits_for_the_network(s3, proxy, through_p
     put(s3, "a.csv", csv)
     proxy.rules = [always(Stall())]
     process = through_proxy.start("query", totals("a.csv"))
-    assert proxy.stalled.wait(60)
+    assert proxy.stalled.wait(600)
     process.send_signal(signal.SIGINT)
     process.communicate()
     assert process.returncode == 130

@@ -139,7 +139,7 @@ def test_a_stalled_answer_is_given_up_and_asked_for_again(web, tidemill):
 def test_an_interrupt_ends_a_run_that_waits(web, tidemill):
     web.rules = [always(Stall())]
     process = tidemill.start("query", totals(web, "/a.csv"))
-    assert web.stalled.wait(60)
+    assert web.stalled.wait(600)
     process.send_signal(signal.SIGINT)
     process.communicate()
     assert process.returncode == 130
@@ -172,3 +172,162 @@ def test_a_server_that_lies_about_its_ranges_is_found_out(web, tidemill, lie):
     web.rules = [always(answer, lambda r: len(web.requests) > 1)]
     message = tidemill.query(totals(web, "/a.csv"), expect=1)
     assert "cannot read" in message or "changed while it was read" in message
+
+
+# Redirects and encodings
+
+
+def redirect(target, status=302):
+    return Status(status, body=b"", headers={"Location": target})
+
+
+def both(process):
+    out, err = process.communicate(timeout=120)
+    assert "hush" not in out + err
+    return process.returncode, out, err
+
+
+def test_a_redirect_to_another_host_takes_no_secret_along_and_is_told(tidemill):
+    with Web({"/b.csv": CSV}) as there, Web({}) as here:
+        here.rules = [always(redirect(f"{there.url}/b.csv?own=1"))]
+        host = here.url.removeprefix("http://")
+        url = f"http://me:hush@{host}/a.csv?sig=hush"
+        sql = f"SELECT count(), sum(n) FROM '{url}'"
+        status, out, err = both(tidemill.start("query", sql))
+        assert (status, out) == (0, TOTALS)
+        other = there.url.removeprefix("http://")
+        assert f"warning: `http://{host}/a.csv?…` is read from `{other}`" in err
+        assert all("authorization" in r.headers for r in here.requests)
+        assert here.requests and there.requests
+        for request in there.requests:
+            assert "hush" not in repr(request)
+            assert not {"authorization", "referer", "cookie"} & set(request.headers)
+        for words in (
+            ("schema", url),
+            ("head", url),
+            ("convert", url, "one.json"),
+            ("convert", url, "all/", "--format", "json"),
+            ("convert", url, "some/", "--format", "json", "--where", "n < 5"),
+        ):
+            status, _, err = both(tidemill.start(*words))
+            assert status == 0 and "is read from" in err, words
+        job = tidemill.folder / "job.toml"
+        job.write_text(f"source.url = '{url}'\ntables.c = 'count()'\n")
+        status, _, err = both(tidemill.start("run", "job.toml", "--partial", "x.part"))
+        assert status == 0 and "is read from" in err
+        there.rules = [always(Status(403, body=b""))]
+        status, _, err = both(tidemill.start("query", sql))
+        assert status == 1 and f"`{other}`, where its server points to, answered 403" in err
+
+
+def test_a_redirect_on_the_same_host_keeps_the_credentials(tidemill):
+    with Web({"/b/c.csv": b"n\n7\n"}) as web:
+        first_step = always(redirect("b/"), lambda r: r.path == "/a.csv")
+        web.rules = [first_step, always(redirect("c.csv", 308), lambda r: r.path == "/b/")]
+        host = web.url.removeprefix("http://")
+        status, out, err = both(
+            tidemill.start("query", f"SELECT n FROM 'http://me:hush@{host}/a.csv'")
+        )
+        assert (status, out, err) == (0, "n\n7\n", "")
+        assert {r.path for r in web.requests} == {"/a.csv", "/b/", "/b/c.csv"}
+        assert all("authorization" in r.headers for r in web.requests)
+        assert not any("referer" in r.headers for r in web.requests)
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("/a.csv", "points elsewhere more than 10 times"),
+        ("ftp://other/a.csv", "points to what is no URL of a web server"),
+        ("file:///etc/passwd", "points to what is no URL of a web server"),
+    ],
+)
+def test_redirects_that_lead_nowhere_are_refused(tidemill, target, expected):
+    with Web({}) as web:
+        web.rules = [always(redirect(target))]
+        message = tidemill.query(totals(web, "/a.csv"), expect=1)
+        assert expected in message and "AWS" not in message
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_text_is_decoded_by_what_the_server_sends(tidemill, ranges):
+    packed = gzip.compress(CSV)
+    files = {"/a.csv": packed, "/b.csv.gz": CSV, "/c.csv.gz": gzip.compress(packed)}
+    with Web(files, ranges=ranges) as web:
+        for path in files:
+            assert tidemill.query(totals(web, path)) == TOTALS, path
+        assert all(r.headers["accept-encoding"] == "identity" for r in web.requests)
+
+
+def test_what_a_server_says_of_its_encoding_is_believed_of_text_alone(tidemill):
+    small = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table({"n": [1, 2]}), small)
+
+    def answer(body, encoding):
+        return always(Status(200, body=body, headers={"Content-Encoding": encoding}))
+
+    with Web({}) as web:
+        web.rules = [answer(gzip.compress(CSV), "gzip")]
+        assert tidemill.query(totals(web, "/a.csv")) == TOTALS
+        web.rules = [answer(b"\x8b\x02\x80n\n1\n\x03", "br")]
+        message = tidemill.query(totals(web, "/a.csv"), expect=1)
+        assert "the server sends it encoded by `br`" in message
+        web.rules = [answer(gzip.compress(small.getvalue()), "gzip")]
+        message = tidemill.query(totals(web, "/a.parquet"), expect=1)
+        assert "the server sends it encoded by `gzip`" in message
+
+
+def test_hints_of_web_errors_are_about_the_web(tidemill):
+    quick = ("--storage-option", "max_retries=0", "--storage-option", "timeout=1s")
+    with Web({"/a.csv": CSV}) as web:
+        url = web.url
+    # Nobody listens there any more.
+    message = tidemill.query(f"SELECT * FROM '{url}/a.csv'", *quick, expect=1)
+    assert "hint: " in message and "AWS" not in message and "bucket" not in message
+
+
+def test_no_look_at_a_url_shows_its_secrets(tidemill):
+    with Web({"/a.csv": b"n\n1\n", "/b.csv": b"n\n2\n"}) as web:
+        host = web.url.removeprefix("http://")
+        url = f"http://me:hush@{host}/a.csv?sig=hush"
+        other = f"http://me:hush@{host}/b.csv?sig=hush"
+        for words in (
+            ("schema", url),
+            ("schema", url, "--format", "json"),
+            ("schema", url, other, "--check"),
+            ("schema", url, other, "--check", "--format", "json"),
+            ("head", url, other, "--format", "text"),
+            ("head", url, "--format", "csv"),
+            ("query", f"SELECT * FROM '{url}'", "--explain"),
+            ("query", f"SELECT * FROM '{url}'", "--coverage", "c.json"),
+            ("query", f"SELECT max(m) FROM '{url}'"),
+            ("query", f"SELECT * FROM '{url}x'"),
+            ("convert", url, other, "out/", "--format", "json"),
+            ("convert", url, "one.json"),
+            ("check", url),
+            ("jobs", "--format", "json"),
+            ("jobs",),
+        ):
+            status, out, err = both(tidemill.start(*words))
+            assert status in (0, 1, 2) and "panic" not in err, words
+        # Signed URLs are converted by what they are, not by what is shown of them.
+        assert (tidemill.folder / "out" / "b.json").read_text() == '{"n":2}\n'
+        assert (tidemill.folder / "one.json").read_text() == '{"n":1}\n'
+        kept = [path for path in tidemill.folder.rglob("*") if path.is_file()]
+        assert kept and not any(b"hush" in path.read_bytes() for path in kept)
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["hush", "=hush", "hush/hush+hush=", "Hushhush=", "timeout=hush", "allow_http=hush"]
+    + ["region=hush-hush", "endpoint_url=hush", "max_retries=hush", "acces_key=hush"]
+    + ["server_side_encryption=hush-hush", "checksum_algorithm=hush-hush", "proxy_url=hush-hush"],
+)
+def test_the_value_of_a_mistaken_storage_option_is_nowhere(tidemill, option):
+    for url in ("http://127.0.0.1:9/a.csv", "s3://logs/a.csv"):
+        words = ["query", f"SELECT * FROM '{url}'", "--storage-option", option]
+        words += ["--storage-option", "max_retries=0"] if "max_retries" not in option else []
+        status, _, err = both(tidemill.start(*words))
+        assert status in (1, 2) and "error: " in err
+    kept = [path for path in tidemill.folder.rglob("*") if path.is_file()]
+    assert not any(b"hush" in path.read_bytes().lower() for path in kept)

@@ -130,6 +130,9 @@ pub struct MergeArgs {
     /// Partial tables
     #[arg(value_name = "PARTIAL", required = true)]
     pub partials: Vec<PathBuf>,
+    /// Count the rows of a run as often as it is given; otherwise that is an error
+    #[arg(long)]
+    pub allow_repeats: bool,
     /// Write one partial table of them all, instead of the result
     #[arg(long, value_name = "OUT", conflicts_with_all = ["output", "format", "compression", "max_files", "sink_exec"])]
     pub partial: Option<PathBuf>,
@@ -379,8 +382,8 @@ pub struct CompletionsArgs {
 pub struct StorageArgs {
     /// A setting of s3://, http:// or https://: region=eu-west-1, endpoint_url=…, timeout=10s
     /// (repeatable) [env: AWS_*]
-    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
-    pub storage_option: Vec<(String, String)>,
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub storage_option: Vec<String>,
 }
 
 /// How files are read.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use tidemill_engine::coverage::{grouped, human_bytes};
-use tidemill_engine::{Cancel, Progress};
+use tidemill_engine::{Cancel, Error, Progress};
 
 /// The exit status after an interrupt.
 const INTERRUPTED: i32 = 130;
@@ -51,7 +51,12 @@ pub fn warn(text: &str) {
 /// An error and its hints on standard error.
 pub fn complain(error: &anyhow::Error) {
     let label = if colours() { "\x1b[1;31merror:\x1b[0m" } else { "error:" };
-    note(&format!("{label} {error:#}"));
+    // An error of ours has its cause in its words.
+    let text = match error.downcast_ref::<Error>() {
+        Some(ours) => ours.to_string(),
+        None => format!("{error:#}"),
+    };
+    note(&format!("{label} {text}"));
 }
 
 /// The progress bar of a run, on standard error if that is a terminal.

@@ -26,7 +26,7 @@ use crate::home::RunId;
 use crate::partial::together;
 use crate::query::{Plan, Query, Results, Settings, named};
 use crate::remote::Budget;
-use crate::remote::location::Location;
+use crate::remote::location::{Location, shown};
 use crate::running::Running;
 use crate::sink::{FileSet, OutputFormat, Sink, SinkSpec, Written};
 use crate::source::{
@@ -222,11 +222,11 @@ impl Conversion {
                     "name the output's file",
                 ));
             }
-            for (shown, bytes, below) in files_of(&self.source, url, cancel)? {
-                if seen.insert(shown.clone()) {
+            for (url, bytes, below) in files_of(&self.source, url, cancel)? {
+                if seen.insert(url.clone()) {
                     let compression = self.sink.compression_suffix(format);
                     let target = output_name(&below, format) + compression;
-                    tasks.push(Task { url: shown.to_string(), bytes, target });
+                    tasks.push(Task { url: url.to_string(), bytes, target });
                 }
             }
         }
@@ -320,13 +320,11 @@ impl Conversion {
                             rejected_copy,
                             ..together(&[std::mem::take(&mut all.coverage), coverage])
                         };
-                        if let Some(written) = written {
-                            all.written = sum(std::mem::take(&mut all.written), written);
-                        }
+                        all.written = sum(std::mem::take(&mut all.written), written);
                     }
                     Err(Error::Interrupted) => stop.store(true, Ordering::Relaxed),
                     Err(error) => {
-                        all.failures.push(naming(error, &task.url));
+                        all.failures.push(naming(error, &shown(&task.url)));
                         if all.failures.len() >= FAILURES_MAX {
                             stop.store(true, Ordering::Relaxed);
                         }
@@ -368,14 +366,19 @@ impl Conversion {
         set: Option<&FileSet>,
         run: &RunId,
         limit: usize,
-    ) -> Result<(Coverage, Option<Written>)> {
+    ) -> Result<(Coverage, Written)> {
         let source = SourceSpec { url: task.url.clone(), more: Vec::new(), ..self.source.clone() };
-        let mut rows = match self.describe() {
+        let (mut rows, warning) = match self.describe() {
             None => {
-                let keeps_columns = self.sink.keeps_columns();
-                Rows::Copy(Box::new(Copy::open(&source, settings, keeps_columns)?))
+                let copy = Copy::open(&source, settings, self.sink.keeps_columns())?;
+                let warning = copy.source.warning();
+                (Rows::Copy(Box::new(copy)), warning)
             }
-            Some(_) => Rows::Query(Box::new(Plan::new(&self.query_of(source)?, settings)?.run()?)),
+            Some(_) => {
+                let plan = Plan::new(&self.query_of(source)?, settings)?;
+                let warning = plan.warning();
+                (Rows::Query(Box::new(plan.run()?)), warning)
+            }
         };
         let schema = rows.schema().clone();
         let cancel = &settings.cancel;
@@ -385,7 +388,7 @@ impl Conversion {
                 file.write(&batch)?;
             }
             set.end(file)?;
-            return Ok((rows.coverage(), None));
+            return Ok((rows.coverage(), Written { warning, ..Written::default() }));
         }
         let mut wait = || cancel.check();
         // Braces in a name are no columns.
@@ -394,7 +397,7 @@ impl Conversion {
         let spec = SinkSpec { url, ..self.sink.clone() };
         let mut sink = match Sink::create_with(&spec, schema, run, limit, cancel, &mut wait) {
             Err(Error::Exists { .. }) if self.skip_existing => {
-                return Ok((Coverage::default(), None));
+                return Ok((Coverage::default(), Written::default()));
             }
             other => other?,
         };
@@ -402,7 +405,7 @@ impl Conversion {
             sink.write_with(&batch, &mut wait)?;
         }
         let written = sink.commit_with(&mut wait)?;
-        Ok((rows.coverage(), Some(written)))
+        Ok((rows.coverage(), Written { warning: warning.or(written.warning), ..written }))
     }
 }
 

@@ -45,7 +45,7 @@ pub enum Error {
         hint: Option<String>,
     },
     /// The operating system refused.
-    #[error("cannot {action} `{path}`: {source}")]
+    #[error("cannot {action} `{path}`: {source}{}", SpillHint(action))]
     Io {
         /// The attempted action, as an infinitive: `read`, `create`.
         action: &'static str,
@@ -261,6 +261,20 @@ impl fmt::Display for Hint<'_> {
         match self.0 {
             Some(hint) => write!(f, "\nhint: {hint}"),
             None => Ok(()),
+        }
+    }
+}
+
+struct SpillHint<'a>(&'a str);
+
+impl fmt::Display for SpillHint<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            "spill to" => f.write_str(
+                "\nhint: TMPDIR names the folder that takes what does not fit memory; --memory \
+                 says how much fits",
+            ),
+            _ => Ok(()),
         }
     }
 }
@@ -525,14 +539,10 @@ impl From<datafusion::error::DataFusionError> for Error {
                 plan_error(&message)
             }
             Df::ResourcesExhausted(message) => {
-                let hint = match message.contains("JoinInput") {
-                    true => {
-                        "a join holds one side in memory: give --memory more, or join fewer \
-                             rows or columns"
-                    }
-                    false => "give --memory more, or group by fewer columns",
-                };
-                Error::Memory { message, hint: Some(hint.into()) }
+                crate::pool::in_message(&message).unwrap_or_else(|| Error::Memory {
+                    message,
+                    hint: Some("give --memory more".into()),
+                })
             }
             Df::Execution(message) => Error::Query(message),
             Df::Internal(message) if REFUSALS.iter().any(|part| message.contains(part)) => {

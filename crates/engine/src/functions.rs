@@ -1,8 +1,9 @@
 //! The aggregate functions that SQL gains: `unique`, `top_k`, `quantile`, `collect`.
 //!
-//! Here they are declared to DataFusion, which plans and type-checks them. On the
-//! partial-table path the planner takes them over ([`Function`]); elsewhere (under a join, in a
-//! window) DataFusion calls the accumulator below, which keeps the very same states.
+//! Here they are declared to DataFusion, which plans and type-checks them, also by the names that it
+//! has for some of them ([`Standard`]). On the partial-table path the planner takes them over
+//! ([`Function`]); elsewhere (beside other aggregates, in a window) DataFusion calls the accumulator
+//! below, which keeps the very same states, and says how good its answers are.
 
 use std::sync::{Arc, LazyLock};
 
@@ -10,7 +11,7 @@ use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{Result as PlanResult, ScalarValue, plan_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::utils::format_state_name;
+use datafusion::logical_expr::utils::{AggregateOrderSensitivity, format_state_name};
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, DocSection, Documentation, Signature, Volatility,
 };
@@ -18,8 +19,10 @@ use datafusion::physical_expr::expressions::Literal;
 use parking_lot::Mutex;
 use tidemill_sketch::{Hll, HllParams, Quantiles};
 
+use crate::approximate::Standard;
 use crate::coverage::grouped;
 use crate::error::Error;
+use crate::estimates::Precisions;
 use crate::table::{Aggregate, Function, state, top_k_type};
 
 /// How many different values `top_k` counts exactly per group, at least.
@@ -250,33 +253,69 @@ pub fn parse_ranks(parameters: &[ScalarValue]) -> Result<Vec<f64>, String> {
     parameters.iter().map(rank).collect()
 }
 
-/// The functions as DataFusion wants them registered.
-pub fn all() -> impl Iterator<Item = Arc<AggregateUDF>> {
-    Added::ALL.into_iter().map(|added| {
-        Arc::new(AggregateUDF::from(Declared {
-            added,
-            signature: Signature::variadic_any(Volatility::Immutable),
-        }))
-    })
+/// The functions as DataFusion wants them registered, for a run that wants to know how good their
+/// answers are.
+pub fn all(precisions: &Arc<Precisions>) -> impl Iterator<Item = AggregateUDF> {
+    let declared = |added, standard, signature| {
+        let precisions = Arc::clone(precisions);
+        AggregateUDF::from(Declared { added, standard, signature, precisions })
+    };
+    let added = Added::ALL.into_iter();
+    let added =
+        added.map(move |added| (added, None, Signature::variadic_any(Volatility::Immutable)));
+    let standard = Standard::ALL.into_iter();
+    let standard =
+        standard.map(|standard| (standard.added(), Some(standard), standard.signature()));
+    added
+        .chain(standard)
+        .map(move |(added, standard, signature)| declared(added, standard, signature))
 }
 
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone)]
 struct Declared {
     added: Added,
+    /// The name that DataFusion has for it, where it is called by that.
+    standard: Option<Standard>,
     signature: Signature,
+    /// Told of every answer.
+    precisions: Arc<Precisions>,
+}
+
+impl PartialEq for Declared {
+    fn eq(&self, other: &Self) -> bool {
+        (self.added, self.standard) == (other.added, other.standard)
+    }
+}
+
+impl Eq for Declared {}
+
+impl std::hash::Hash for Declared {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        (self.added, self.standard).hash(state);
+    }
 }
 
 impl AggregateUDFImpl for Declared {
     fn name(&self) -> &str {
-        self.added.name()
+        self.standard.map_or(self.added.name(), Standard::name)
     }
 
     fn signature(&self) -> &Signature {
         &self.signature
     }
 
+    fn supports_within_group_clause(&self) -> bool {
+        self.standard == Some(Standard::ApproxPercentileCont)
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        // What is called with an order that matters is refused.
+        AggregateOrderSensitivity::Insensitive
+    }
+
     fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
-        self.added.output(arguments)
+        let output = self.added.output(arguments)?;
+        Ok(self.standard.map_or(output, Standard::output))
     }
 
     fn is_nullable(&self) -> bool {
@@ -302,7 +341,7 @@ impl AggregateUDFImpl for Declared {
     }
 
     fn documentation(&self) -> Option<&Documentation> {
-        Some(self.added.documentation())
+        Some(self.standard.map_or(self.added.documentation(), Standard::documentation))
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> PlanResult<Box<dyn Accumulator>> {
@@ -310,10 +349,15 @@ impl AggregateUDFImpl for Declared {
             .iter()
             .map(|expr| match expr.downcast_ref::<Literal>() {
                 Some(literal) => Ok(literal.value().clone()),
-                None => plan_err!("the parameters of `{}` are constants", self.added.name()),
+                None => plan_err!("the parameters of `{}` are constants", self.name()),
             })
             .collect::<PlanResult<Vec<_>>>()?;
-        let function = match self.added.with_parameters(&parameters) {
+        let is_descending = args.order_bys.iter().any(|sort| sort.options.descending);
+        let function = match self.standard {
+            Some(standard) => standard.function(&parameters, is_descending),
+            None => self.added.with_parameters(&parameters),
+        };
+        let function = match function {
             Ok(function) => function,
             Err(message) => return plan_err!("{message}"),
         };
@@ -323,24 +367,26 @@ impl AggregateUDFImpl for Declared {
             argument_type: args.expr_fields[0].data_type().clone(),
             filter: None,
             output: Arc::clone(&args.return_field),
-            udf: Arc::new(AggregateUDF::from(Declared {
-                added: self.added,
-                signature: self.signature.clone(),
-            })),
+            udf: Arc::new(AggregateUDF::from(self.clone())),
         };
         let is_distinct = args.is_distinct;
         if is_distinct && self.added != Added::Unique {
-            return plan_err!("`{}` does not take DISTINCT", self.added.name());
+            return plan_err!("`{}` does not take DISTINCT", self.name());
         }
-        if !args.order_bys.is_empty() {
+        if !args.order_bys.is_empty() && !self.supports_within_group_clause() {
             // The rows would come in any order all the same.
             return plan_err!(
                 "`{}` does not take ORDER BY; array_agg(x ORDER BY y) does",
-                self.added.name()
+                self.name()
             );
         }
         let column = state::column(&aggregate).map_err(external)?;
-        Ok(Box::new(OneGroup { aggregate, column: Mutex::new(column) }))
+        Ok(Box::new(OneGroup {
+            aggregate,
+            column: Mutex::new(column),
+            call: args.name.to_owned(),
+            precisions: Arc::clone(&self.precisions),
+        }))
     }
 }
 
@@ -353,6 +399,9 @@ struct OneGroup {
     aggregate: Aggregate,
     /// In a mutex because an accumulator is `Sync`; nobody else holds it.
     column: Mutex<Box<dyn state::StateColumn>>,
+    /// What the plan calls it.
+    call: String,
+    precisions: Arc<Precisions>,
 }
 
 impl std::fmt::Debug for OneGroup {
@@ -386,6 +435,9 @@ impl Accumulator for OneGroup {
         let all = state::Routes { rows: &[0], groups: &[0], group_count: 1 };
         answer.merge(&states, &all).map_err(external)?;
         self.absorb(&states, 1)?;
+        if let Some(precision) = answer.precision(&self.aggregate) {
+            self.precisions.add(&self.call, &self.aggregate.function, precision);
+        }
         ScalarValue::try_from_array(&answer.finish(1).map_err(external)?, 0)
     }
 

@@ -9,6 +9,8 @@
 //!     └── 20261120T212055-1a2b3c4d/     one folder per run that had something to keep
 //!         └── rejected/
 //! ```
+//!
+//! Nobody but the user may look into what is made here.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -97,7 +99,7 @@ impl Home {
                            this run keeps no records";
             return (None, Some(warning.to_owned()));
         };
-        let writable = std::fs::create_dir_all(&root).and_then(|()| {
+        let writable = create_private(&root).and_then(|()| {
             use rustix::fs::Access;
             Ok(rustix::fs::access(&root, Access::WRITE_OK | Access::EXEC_OK)?)
         });
@@ -138,6 +140,16 @@ impl Home {
     }
 }
 
+/// Makes a folder and those above it that are missing, for nobody else to look into: what is kept of
+/// runs are records of the user's data, and what they were asked.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn create_private(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
 /// An absolute path from the first variable that has one.
 fn locate(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -168,7 +180,7 @@ impl RunDir {
     /// [`Error::Io`] if it cannot be made.
     pub fn create(&self, folder: &str) -> Result<PathBuf> {
         let path = if folder.is_empty() { self.path.clone() } else { self.path.join(folder) };
-        std::fs::create_dir_all(&path).map_err(|e| Error::io("create the folder", &path, e))?;
+        create_private(&path).map_err(|e| Error::io("create the folder", &path, e))?;
         Ok(path)
     }
 }
@@ -214,7 +226,13 @@ mod tests {
         assert_eq!(warning, None);
         let run = home.unwrap().run(&RunId::new());
         assert!(!run.path().exists());
-        assert!(run.create("rejected").unwrap().is_dir());
+        let rejected = run.create("rejected").unwrap();
+        assert!(rejected.is_dir());
+        for folder in [rejected.as_path(), run.path(), &root] {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = std::fs::metadata(folder).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o700, "{folder:?}");
+        }
     }
 
     #[test]

@@ -10,22 +10,33 @@
 //! [`query::Plan`] is the way in: SQL over files, planned, explained and run. What comes out
 //! is an iterator of Arrow record batches with a [`Coverage`].
 
+mod amplify;
+mod approximate;
+mod arithmetic;
 pub mod cancel;
 mod casts;
+mod coercion;
+mod compact;
 pub mod convert;
 pub mod coverage;
+pub mod coverage_file;
+mod distinct;
 pub mod error;
+mod estimates;
 mod fit;
+mod floats;
 pub mod formats;
 pub mod functions;
 pub mod home;
 pub mod job;
 pub mod jobs;
+mod large_limits;
 pub mod memory;
 mod names;
 mod panics;
 pub mod partial;
 pub mod plan;
+mod pool;
 pub mod program;
 pub mod progress;
 mod prune;
@@ -41,10 +52,13 @@ mod session;
 mod sides;
 pub mod sink;
 pub mod source;
+mod spills;
 pub mod suggest;
+mod sums;
 mod syntax;
 pub mod table;
 mod tables;
+mod times;
 pub mod types;
 
 pub use cancel::Cancel;
@@ -54,4 +68,4 @@ pub use error::{BadRecord, Error, Kind, Result};
 pub use home::{Home, RunDir, RunId};
 pub use job::Job;
 pub use progress::Progress;
-pub use query::{Explain, Merge, NamedSource, Plan, Query, Results, Settings};
+pub use query::{Explain, Merge, NamedSource, Plan, Query, Repeats, Results, Settings};

@@ -3,12 +3,12 @@
 //! A partial table holds the query it belongs to, the schemas of the sources it was planned
 //! against, the groups with their states, and the coverage of the run that made it. Merging
 //! plans the query again over that schema, with no files, and so finds the same spec and the
-//! same finish; states of another spec are refused. The layout, byte by byte, is in
-//! `docs/formats/partial.md`:
+//! same finish; states of another spec are refused. It also knows the runs whose rows are in it, so
+//! that none is counted twice. The layout, byte by byte, is in `docs/formats/partial.md`:
 //!
 //! ```text
 //!   "TIDEPART"  version
-//!   section: 'H' length crc32 │ Arrow IPC stream: the source's schema, the query in its metadata
+//!   section: 'H' length crc32 │ Arrow IPC stream: the source's schema, query and runs in its metadata
 //!   section: 'S' length crc32 │ Arrow IPC stream: the schema of a source that was joined     (any number)
 //!   section: 'G' length crc32 │ Arrow IPC stream: one batch of keys and states        (any number)
 //!   section: 'E' length crc32 │ JSON: the coverage                                    (the end)
@@ -27,6 +27,8 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
+use md5::{Digest, Md5};
+use serde::{Deserialize, Serialize};
 
 use crate::coverage::{Amount, Coverage, RowAmount};
 use crate::error::{Error, Result};
@@ -35,9 +37,8 @@ use crate::table::merge::slices;
 
 const MAGIC: &[u8; 8] = b"TIDEPART";
 
-/// The version of the layout. A table without joined sources is written as version 1, which
-/// has no 'S' section and is otherwise the same.
-pub const VERSION: u32 = 2;
+/// The version of the layout. Version 2 does not know its runs; version 1 has no 'S' section either.
+pub const VERSION: u32 = 3;
 
 const HEADER: u8 = b'H';
 const JOINED: u8 = b'S';
@@ -57,6 +58,28 @@ pub struct Header {
     pub others: Vec<(String, SchemaRef)>,
     /// A line per key and state.
     pub tables: Vec<String>,
+    /// The runs whose rows are in it; none is known where an earlier release wrote it.
+    pub runs: Vec<PartialRun>,
+}
+
+/// A run whose rows are in a partial table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartialRun {
+    /// The run's name; of a table that does not know it, `table-` and a digest of the table.
+    pub run: String,
+    /// What it read.
+    pub sources: Vec<PartialSource>,
+}
+
+/// A source that a run read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartialSource {
+    /// Its name in the query.
+    pub name: String,
+    /// How many files it had.
+    pub files: u64,
+    /// Their bytes, as stored.
+    pub bytes: u64,
 }
 
 /// A partial table in writing.
@@ -74,13 +97,15 @@ impl<W: Write> PartialWriter<W> {
     pub fn new(out: W, path: &Path, header: &Header) -> Result<Self> {
         let mut writer = PartialWriter { out, bytes: 0, path: path.display().to_string() };
         let mut start = MAGIC.to_vec();
-        let version = if header.others.is_empty() { 1 } else { VERSION };
-        start.extend(version.to_le_bytes());
+        start.extend(VERSION.to_le_bytes());
         writer.put(&start)?;
+        let runs = serde_json::to_string(&header.runs)
+            .map_err(|e| Error::Internal(format!("a table's runs are no JSON: {e}")))?;
         let metadata = HashMap::from([
             ("tidemill.sql".to_string(), header.sql.clone()),
             ("tidemill.source".to_string(), header.source.clone()),
             ("tidemill.tables".to_string(), header.tables.join("\n")),
+            ("tidemill.runs".to_string(), runs),
         ]);
         writer.schema(HEADER, &header.schema, metadata)?;
         for (name, schema) in &header.others {
@@ -156,7 +181,10 @@ pub struct PartialReader {
     file: BufReader<File>,
     left: u64,
     at: u64,
+    version: u32,
     header: Header,
+    /// Of what was read so far, by the checksums of its sections.
+    digest: Md5,
     /// The section behind the header, which was read to see that it is no schema.
     ahead: Option<(u8, Vec<u8>)>,
     coverage: Option<Coverage>,
@@ -177,11 +205,21 @@ impl PartialReader {
             schema: Arc::new(Schema::empty()),
             others: Vec::new(),
             tables: Vec::new(),
+            runs: Vec::new(),
         };
         let file = BufReader::with_capacity(1 << 20, file);
         let path = path.to_path_buf();
-        let mut reader =
-            PartialReader { path, file, left, at: 0, header, ahead: None, coverage: None };
+        let mut reader = PartialReader {
+            path,
+            file,
+            left,
+            at: 0,
+            version: 0,
+            header,
+            digest: Md5::new(),
+            ahead: None,
+            coverage: None,
+        };
         let mut start = [0; 12];
         if reader.left < start.len() as u64 {
             return Err(reader.corrupt("it is too short for a partial table"));
@@ -197,6 +235,7 @@ impl PartialReader {
             let hint = (version > VERSION).then_some("use a newer tidemill");
             return Err(reader.corrupt_with(&reason, hint));
         }
+        reader.version = version;
         let (kind, content) = reader.section()?;
         if kind != HEADER {
             return Err(reader.corrupt("its header is missing"));
@@ -221,6 +260,22 @@ impl PartialReader {
     /// The coverage of the run that made it; known once all groups were read.
     pub fn coverage(&self) -> Option<&Coverage> {
         self.coverage.as_ref()
+    }
+
+    /// The runs whose rows are in it; known for certain once all groups were read. A table that does
+    /// not know them is itself one, by its content.
+    pub fn runs(&self) -> Vec<PartialRun> {
+        if !self.header.runs.is_empty() || self.coverage.is_none() {
+            return self.header.runs.clone();
+        }
+        let digest = self.digest.clone().finalize();
+        let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        vec![PartialRun { run: format!("table-{digits}"), sources: Vec::new() }]
+    }
+
+    /// Whether an earlier release wrote it, which did not keep a table's runs.
+    pub fn is_of_unknown_run(&self) -> bool {
+        self.version < 3
     }
 
     /// The next groups, encoded; none at the end.
@@ -260,7 +315,16 @@ impl PartialReader {
     fn parse_header(&self, content: &[u8]) -> Result<Header> {
         let (entries, schema) = self.parse_schema(content)?;
         let tables = self.entry(&entries, "tidemill.tables")?;
+        let runs = match self.is_of_unknown_run() {
+            true if entries.contains_key("tidemill.runs") => {
+                return Err(self.corrupt("its version is not that of its header"));
+            }
+            true => Vec::new(),
+            false => serde_json::from_str(&self.entry(&entries, "tidemill.runs")?)
+                .map_err(|e| self.corrupt(&format!("its runs cannot be read: {e}")))?,
+        };
         Ok(Header {
+            runs,
             sql: self.entry(&entries, "tidemill.sql")?,
             source: self.entry(&entries, "tidemill.source")?,
             schema,
@@ -302,6 +366,7 @@ impl PartialReader {
         if checksum(&head[..9], &content) != sum {
             return Err(self.corrupt("the checksum of a section does not hold"));
         }
+        self.digest.update(head);
         Ok((head[0], content))
     }
 

@@ -19,10 +19,11 @@ use datafusion::logical_expr::{
     Aggregate as AggregateNode, Expr, ExprSchemable, FetchType, LogicalPlan, LogicalPlanBuilder,
     SkipType,
 };
-use tidemill_sketch::HllParams;
 
+use crate::approximate::Standard;
 use crate::error::{Error, Result};
-use crate::functions::{Added, parse_ranks};
+use crate::floats;
+use crate::functions::Added;
 use crate::sides::{Side, Sides};
 use crate::table::{Aggregate, Function, TableSpec, supports};
 
@@ -259,7 +260,7 @@ fn spec_of(
     if core.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_))) {
         return Ok(Err("the query has GROUPING SETS, CUBE or ROLLUP".into()));
     }
-    let mut columns: Vec<Expr> = core.group_expr.clone();
+    let mut columns: Vec<Expr> = core.group_expr.iter().map(unsettled).collect();
     let mut column_of = |expr: &Expr| {
         // Keys are looked at too: `count(day)` beside `GROUP BY day` needs no second column.
         columns.iter().position(|known| known == expr).unwrap_or_else(|| {
@@ -287,7 +288,7 @@ fn spec_of(
         };
         let aggregate = Aggregate {
             function,
-            argument: argument.as_ref().map(&mut column_of),
+            argument: argument.as_ref().map(|argument| column_of(&unsettled(argument))),
             argument_type,
             filter: call.params.filter.as_deref().map(&mut column_of),
             output: Arc::clone(field),
@@ -315,6 +316,14 @@ fn spec_of(
     Ok(Ok((map, Arc::new(TableSpec::new(keys, aggregates)))))
 }
 
+/// A key or an argument as it is, without the floats of it being settled: tables do that themselves.
+fn unsettled(expr: &Expr) -> Expr {
+    match expr {
+        Expr::Alias(alias) if floats::inside(&alias.expr).is_some() => unsettled(&alias.expr),
+        other => floats::inside(other).unwrap_or(other).clone(),
+    }
+}
+
 /// The integers below the cast to floats that `avg` asks for: their exact sum takes less time
 /// and memory than that of floats, and is of the integers as they are.
 fn uncast(argument: Expr, schema: &DFSchema) -> Result<Expr> {
@@ -327,7 +336,7 @@ fn uncast(argument: Expr, schema: &DFSchema) -> Result<Expr> {
     Ok(argument)
 }
 
-fn aggregate_call(expr: &Expr) -> Option<&AggregateFunction> {
+pub(crate) fn aggregate_call(expr: &Expr) -> Option<&AggregateFunction> {
     match expr {
         Expr::AggregateFunction(call) => Some(call),
         Expr::Alias(Alias { expr, .. }) => aggregate_call(expr),
@@ -335,8 +344,17 @@ fn aggregate_call(expr: &Expr) -> Option<&AggregateFunction> {
     }
 }
 
+/// What an aggregate estimates by, if it does.
+pub(crate) fn estimate_of(expr: &Expr) -> Option<Function> {
+    let (function, _) = function_of(aggregate_call(expr)?).ok()?;
+    match function {
+        Function::Unique(_) | Function::Quantile { .. } | Function::TopK { .. } => Some(function),
+        _ => None,
+    }
+}
+
 /// Our function for a call, and its argument; or why there is none.
-fn function_of(call: &AggregateFunction) -> Result<(Function, Option<Expr>), String> {
+pub(crate) fn function_of(call: &AggregateFunction) -> Result<(Function, Option<Expr>), String> {
     let name = call.func.name();
     let params = &call.params;
     let other = || format!("no mergeable state for `{name}`");
@@ -356,19 +374,24 @@ fn function_of(call: &AggregateFunction) -> Result<(Function, Option<Expr>), Str
             params.args[1..].iter().map(literal).collect::<Result<Vec<ScalarValue>, _>>()?;
         return Ok((added.with_parameters(&parameters)?, Some(first()?)));
     }
-    // A percentile's value arrives as its ORDER BY and as its first argument.
-    if name == "approx_percentile_cont" && params.args.len() == 2 && !params.distinct {
-        let ascending = params.order_by.iter().all(|sort| sort.asc);
-        if !ascending {
-            return Err(format!("`{name}` is called with a descending order"));
+    if let Some(standard) = Standard::find(name) {
+        // A percentile's value arrives as its ORDER BY and as its first argument.
+        if !params.order_by.is_empty() && standard != Standard::ApproxPercentileCont {
+            return Err(format!("`{name}` is called with ORDER BY"));
         }
-        let ranks = parse_ranks(&[literal(&params.args[1])?])?;
-        return Ok((Function::Quantile { ranks, list: false }, Some(first()?)));
+        if params.distinct && standard != Standard::ApproxDistinct {
+            return Err(format!("`{name}` is called with DISTINCT"));
+        }
+        let value = first()?;
+        let parameters =
+            params.args[1..].iter().map(literal).collect::<Result<Vec<ScalarValue>, _>>()?;
+        let is_descending = params.order_by.iter().any(|sort| !sort.asc);
+        return Ok((standard.function(&parameters, is_descending)?, Some(value)));
     }
     if !params.order_by.is_empty() {
         return Err(format!("`{name}` is called with ORDER BY"));
     }
-    let distinct_is_harmless = matches!(name, "min" | "max" | "approx_distinct");
+    let distinct_is_harmless = matches!(name, "min" | "max");
     if params.distinct && !distinct_is_harmless {
         return Err(format!("`{name}` is called with DISTINCT"));
     }
@@ -380,12 +403,6 @@ fn function_of(call: &AggregateFunction) -> Result<(Function, Option<Expr>), Str
         ("avg", [value]) => Ok((Function::Mean, Some(value.clone()))),
         ("min", [value]) => Ok((Function::Min, Some(value.clone()))),
         ("max", [value]) => Ok((Function::Max, Some(value.clone()))),
-        ("approx_distinct", [value]) => {
-            Ok((Function::Unique(HllParams::default()), Some(value.clone())))
-        }
-        ("approx_median", [value]) => {
-            Ok((Function::Quantile { ranks: vec![0.5], list: false }, Some(value.clone())))
-        }
         _ => Err(other()),
     }
 }
@@ -418,6 +435,12 @@ impl Tables {
             return Err(Error::Internal("the aggregation vanished from its plan".into()));
         }
         Ok(finish.data)
+    }
+
+    /// Whether the aggregate of this name is one of the tables'.
+    pub fn computes(&self, name: &str) -> bool {
+        let fields = &self.core.schema.fields()[self.core.group_expr.len()..];
+        fields.iter().any(|field| field.name() == name)
     }
 
     /// What the aggregates are called in the result: by their aliases, else as the plan has
@@ -459,7 +482,7 @@ impl Tables {
 }
 
 /// The name that an expression gives the column `name`, if it is that column by an alias.
-fn alias_of(expr: &Expr, name: &str) -> Option<String> {
+pub(crate) fn alias_of(expr: &Expr, name: &str) -> Option<String> {
     let Expr::Alias(alias) = expr else { return None };
     match alias.expr.as_ref() {
         Expr::Column(column) if column.name == name => Some(alias.name.clone()),

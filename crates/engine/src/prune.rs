@@ -6,12 +6,17 @@
 //! a schema that has that as well.
 //!
 //! Filters are inexact here: the filter itself is applied to what is left.
+//!
+//! A filter compares floats that are settled (see [`floats`]). Bounds are of floats as they are
+//! stored, so that only what keeps their order may stand between: a column, a field or a cast of it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BooleanArray, UInt64Array, new_null_array};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, PrimitiveArray, UInt64Array, new_null_array,
+};
+use arrow::datatypes::{DataType, Field, Float16Type, Float32Type, Float64Type, Schema, SchemaRef};
 use datafusion::common::pruning::PruningStatistics;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, ScalarValue};
@@ -27,6 +32,7 @@ use parquet::file::metadata::ParquetMetaData;
 use tidemill_text::{Comparison, Constant, Predicate, Test};
 
 use crate::error::Result;
+use crate::floats::{self, has_floats};
 use crate::source::parts::{Parts, Used};
 use crate::source::{BlockStatistics, FileColumn, Source, Split};
 
@@ -67,7 +73,7 @@ struct NestedField {
 fn predicate(schema: &SchemaRef, filters: &[Expr]) -> Option<(PruningPredicate, Nested)> {
     let filter = conjunction(filters.iter().cloned())?;
     // The filters name columns by the table's name in the query; the files know no such name.
-    let (filter, nested) = flat(unqualified(filter)?, schema)?;
+    let (filter, nested) = flat(unsettled(unqualified(filter)?)?, schema)?;
     let fields = nested
         .iter()
         .map(|(name, field)| Arc::new(Field::new(name, field.data_type.clone(), true)));
@@ -122,6 +128,39 @@ fn unqualified(filter: Expr) -> Option<Expr> {
     renamed.ok().map(|renamed| renamed.data)
 }
 
+/// The filter on floats as they are stored, where bounds of these are bounds of settled ones.
+fn unsettled(filter: Expr) -> Option<Expr> {
+    fn keeps_order(expr: &Expr) -> bool {
+        match expr {
+            Expr::Cast(cast) => keeps_order(&cast.expr),
+            Expr::TryCast(cast) => keeps_order(&cast.expr),
+            other => path(other).is_some(),
+        }
+    }
+    let bare = filter.transform_up(|expr| match floats::inside(&expr) {
+        Some(inner) if keeps_order(inner) => Ok(Transformed::yes(inner.clone())),
+        _ => Ok(Transformed::no(expr)),
+    });
+    bare.ok().map(|bare| bare.data)
+}
+
+/// The floats that are numbers; a writer that took a NaN for its smallest value knows none.
+fn numbers(bounds: &ArrayRef) -> ArrayRef {
+    macro_rules! numbers {
+        ($t:ty) => {{
+            let values = bounds.as_primitive::<$t>().iter();
+            let numbers = values.map(|value| value.filter(|value| !value.is_nan()));
+            Arc::new(numbers.collect::<PrimitiveArray<$t>>())
+        }};
+    }
+    match bounds.data_type() {
+        DataType::Float16 => numbers!(Float16Type),
+        DataType::Float32 => numbers!(Float32Type),
+        DataType::Float64 => numbers!(Float64Type),
+        other => new_null_array(other, bounds.len()),
+    }
+}
+
 /// The conjuncts of `filters` that can be settled on text, by the column's position in `schema`.
 pub fn text_predicates(schema: &SchemaRef, filters: &[Expr]) -> Vec<Predicate> {
     let conjuncts = filters.iter().flat_map(split_conjunction);
@@ -129,7 +168,7 @@ pub fn text_predicates(schema: &SchemaRef, filters: &[Expr]) -> Vec<Predicate> {
 }
 
 fn text_predicate(schema: &SchemaRef, filter: &Expr) -> Option<Predicate> {
-    let place = |expr: &Expr| match expr {
+    let place = |expr: &Expr| match floats::inside(expr).unwrap_or(expr) {
         Expr::Column(column) => schema.index_of(&column.name).ok(),
         _ => None,
     };
@@ -252,6 +291,13 @@ struct RowGroups<'a> {
     metadata: &'a ParquetMetaData,
 }
 
+/// Which of a column's bounds.
+#[derive(Clone, Copy)]
+enum Bound {
+    Least,
+    Greatest,
+}
+
 impl RowGroups<'_> {
     fn column(&self, column: &Column) -> Option<(usize, FileColumn<'_>)> {
         let index = self.source.schema().index_of(&column.name).ok()?;
@@ -272,11 +318,13 @@ impl RowGroups<'_> {
     fn bounds(
         &self,
         column: &Column,
+        bound: Bound,
         of: impl Fn(&StatisticsConverter<'_>) -> Option<ArrayRef>,
     ) -> Option<ArrayRef> {
         match self.column(column)? {
             (_, FileColumn::Key(key)) => {
-                self.source.key_values(self.file, key, self.num_containers()).ok()
+                let values = self.source.key_values(self.file, key, self.num_containers()).ok()?;
+                Some(floats::settled(&values))
             }
             (index, FileColumn::Missing) => {
                 let data_type = self.source.schema().field(index).data_type();
@@ -284,7 +332,13 @@ impl RowGroups<'_> {
             }
             (_, FileColumn::Own { keeps_order: false, .. }) => None,
             (index, FileColumn::Own { schema, .. }) => {
-                let found = of(&self.converter(column, schema)?)?;
+                let own = schema.field_with_name(&column.name).ok()?.data_type();
+                let found = match (has_floats(own), bound) {
+                    // Writers leave NaN, the largest float, out of their bounds without a word.
+                    (true, Bound::Greatest) => new_null_array(own, self.num_containers()),
+                    (true, Bound::Least) => numbers(&of(&self.converter(column, schema)?)?),
+                    (false, _) => of(&self.converter(column, schema)?)?,
+                };
                 self.source.as_in_source(index, &found)
             }
         }
@@ -293,11 +347,13 @@ impl RowGroups<'_> {
 
 impl PruningStatistics for RowGroups<'_> {
     fn min_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.bounds(column, |own| own.row_group_mins(self.metadata.row_groups()).ok())
+        self.bounds(column, Bound::Least, |own| own.row_group_mins(self.metadata.row_groups()).ok())
     }
 
     fn max_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.bounds(column, |own| own.row_group_maxes(self.metadata.row_groups()).ok())
+        self.bounds(column, Bound::Greatest, |own| {
+            own.row_group_maxes(self.metadata.row_groups()).ok()
+        })
     }
 
     fn num_containers(&self) -> usize {
@@ -364,7 +420,7 @@ impl Blocks<'_> {
         match self.source.column_of(self.file, index)? {
             FileColumn::Key(key) => {
                 let value = self.source.key_values(self.file, key, self.num_containers()).ok()?;
-                Some(Known::Same(value))
+                Some(Known::Same(floats::settled(&value)))
             }
             FileColumn::Missing => Some(Known::Null(data_type.clone())),
             FileColumn::Own { .. } => {

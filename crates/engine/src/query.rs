@@ -16,8 +16,8 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::Session;
-use datafusion::common::TableReference;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, TableReference};
 use datafusion::datasource::{TableProvider, TableType};
 use datafusion::error::Result as PlanResult;
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
@@ -36,10 +36,12 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::cancel::Cancel;
+use crate::compact;
 use crate::coverage::{self, Amount, Coverage, Estimate, RowAmount};
 use crate::error::{Error, Result, caught, panicked};
+use crate::estimates::{self, Call, Precisions};
 use crate::home::RunId;
-use crate::partial::{self, Header, PartialReader, PartialWriter};
+use crate::partial::{self, Header, PartialReader, PartialRun, PartialSource, PartialWriter};
 use crate::plan::{Route, Tables, misplaced, not_run, refusal_of_map, route};
 use crate::progress::{Progress, ThreadClock};
 use crate::prune;
@@ -52,7 +54,9 @@ use crate::sink::StagedFile;
 use crate::source::{MaxBad, Rejects, Source, SourceSpec, standard_input};
 use crate::table::Table;
 use crate::table::merge::{Merged, Merger, Parked};
+use crate::table::value::EXACTLY;
 use crate::tables::{self, Work};
+use crate::types::sql_type;
 use crate::{casts, fit, names, panics, session, suggest, syntax};
 
 /// How a query is run: the same for the command line, a job file and Python.
@@ -248,12 +252,12 @@ impl Plan {
 
     fn planned(query: &Query, settings: &Settings) -> Result<Self> {
         let rejects = Arc::new(Rejects::new(settings.max_bad, settings.rejected_folder.clone()));
-        let context =
-            session::open(settings.share(1, 2), settings.threads, &settings.spill_folder)?;
+        let context = session::open(settings.share(1, 2), settings)?;
         let mut statement = one_select(&query.sql)?;
         let mut urls = HashMap::new();
         hide_secrets(&mut statement, &mut urls);
         honoured(&statement, &context)?;
+        let query = &Query { sql: shown_sql(&query.sql, &statement, &urls), ..query.clone() };
         let run = RunState {
             cancel: settings.cancel.clone(),
             progress: settings.progress.clone(),
@@ -284,7 +288,7 @@ impl Plan {
         }
         for (reference, (name, mut spec, _)) in references.into_iter().zip(found) {
             if let (None, Some(schema)) = (&spec.schema, &query.schema) {
-                spec.schema = Some(parse_schema(&context, schema)?);
+                spec.schema = Some(schema_from_sql(schema)?);
             }
             let source = Arc::new(Source::open_with(&spec, standard_input(), &settings.cancel)?);
             let table = Arc::new(SourceTable::new(source, run.clone()));
@@ -339,9 +343,14 @@ impl Plan {
         if let Some(replaced) = replaced {
             found_replaced(casts::planned(&state, replaced))?;
         }
-        // The result's columns are named by the plan as written; optimising may rename.
+        // The result's columns are named by the plan as written; optimising may rename. Their
+        // types are settled by then: a UNION's, say, are not before.
         let names: Vec<&str> = tables.iter().map(|(name, _)| name.as_str()).collect();
-        let mut schema = Arc::new(result_schema(&logical, &names));
+        let named = result_schema(&logical, &names);
+        let used = Arc::new(prune::used(&logical)?);
+        tables.iter().for_each(|(_, table)| table.set_used(&used));
+        let logical = optimised;
+        let mut schema = Arc::new(settled(&named, logical.schema()));
         if let (true, [(_, table)]) = (query.keeps_columns, tables.as_slice()) {
             let own = table.source().and_then(|source| source.own_columns());
             let is_same = |own: &SchemaRef| {
@@ -349,10 +358,10 @@ impl Plan {
             };
             schema = own.filter(is_same).unwrap_or(schema);
         }
-        let used = Arc::new(prune::used(&logical)?);
-        tables.iter().for_each(|(_, table)| table.set_used(&used));
-        let logical = optimised;
         not_run(&logical)?;
+        if !has_limit(&logical)? {
+            tables.iter().for_each(|(_, table)| table.set_reads_all());
+        }
         let scanned = sides::scanned(&logical)?;
         let table_of = |name: &TableReference| {
             let found = tables.iter().find(|(table, _)| table == name.table());
@@ -448,7 +457,7 @@ impl Plan {
         Ok(Explain {
             path: path.to_string(),
             why,
-            mergeable: matches!(self.route, Route::Tables(_)),
+            mergeable: self.mergeable().is_ok(),
             memory_bytes: self.settings.memory_bytes,
             threads: self.settings.threads as u64,
             sources,
@@ -472,6 +481,13 @@ impl Plan {
             said.push_str(&format!("; {} read for the finished table", in_backticks(late)));
         }
         said
+    }
+
+    /// What the user should be told of the sources, whatever becomes of the query.
+    pub fn warning(&self) -> Option<String> {
+        let sources = self.tables.iter().filter_map(|(_, table)| table.source());
+        let warnings: Vec<String> = sources.filter_map(|source| source.warning()).collect();
+        (!warnings.is_empty()).then(|| warnings.join("\n"))
     }
 
     /// Those of the tables that are sources.
@@ -521,10 +537,7 @@ impl Plan {
             }
             Route::Engine { .. } => Inner::Engine(Background::start(
                 match self.joins_large {
-                    true => {
-                        let bytes = self.settings.share(1, 2);
-                        session::joining_by_sorting(&self.context.state(), bytes)
-                    }
+                    true => session::joining_by_sorting(&self.context.state()),
                     false => self.context.state(),
                 },
                 self.logical.clone(),
@@ -552,7 +565,7 @@ impl Plan {
         let mut held_bytes = 0u64;
         for side in sides {
             let bytes = settings.share(1, 4);
-            let state = session::in_order(&self.context.state(), bytes, &settings.spill_folder)?;
+            let state = session::in_order(&self.context.state(), bytes, settings)?;
             let mut rows = Background::start(state, side.plan.clone(), 1, &settings.cancel)?;
             let mut batches = Vec::new();
             while let Some(batch) = rows.next(&settings.cancel)? {
@@ -577,6 +590,7 @@ impl Plan {
     fn start_over(&mut self, why: String) -> Result<()> {
         self.tables.iter().for_each(|(_, table)| table.forget_scans());
         self.rejects.start_over()?;
+        self.precisions().clear();
         self.route = Route::Engine { why };
         self.joins_large = true;
         Ok(())
@@ -599,11 +613,27 @@ impl Plan {
             merged,
             tables: self.tables.iter().map(|(_, table)| Arc::clone(table)).collect(),
             rejects: Arc::clone(&self.rejects),
-            mergeable: matches!(self.route, Route::Tables(_)),
+            mergeable: self.mergeable().is_ok(),
             rejected_folder: self.settings.rejected_folder.clone(),
             estimates: Arc::default(),
+            precisions: self.precisions(),
+            calls: self.calls(),
             cut_short: false,
         }
+    }
+
+    /// What accumulators say of their answers.
+    fn precisions(&self) -> Arc<Precisions> {
+        self.context.state().config().get_extension::<Precisions>().unwrap_or_default()
+    }
+
+    /// The aggregates that DataFusion computes.
+    fn calls(&self) -> Vec<Call> {
+        let mut calls = estimates::calls(&self.logical, |name| self.short(name));
+        if let Route::Tables(parts) = &self.route {
+            calls.retain(|call| !parts.computes(call.name()));
+        }
+        calls
     }
 
     /// The answers of a whole table, through what the query asks on top of them.
@@ -627,8 +657,7 @@ impl Plan {
         let finish = parts.finish(&self.logical, finished)?;
         let cancel = self.settings.cancel.clone();
         let bytes = self.settings.share(1, 4);
-        let folder = &self.settings.spill_folder;
-        let state = session::in_order(&self.context.state(), bytes, folder)?;
+        let state = session::in_order(&self.context.state(), bytes, &self.settings)?;
         let inner = Background::start(state, finish, 1, &cancel)?;
         let schema = Arc::clone(&self.schema);
         let inner = Inner::Engine(inner);
@@ -675,7 +704,14 @@ impl Plan {
             return Err(not_mergeable(&why));
         }
         let merged = self.fold(parts)?;
-        self.keep(parts, merged, out, file, None)
+        let sources = self.tables.iter().filter_map(|(name, table)| Some((name, table.source()?)));
+        let sources = sources.map(|(name, source)| PartialSource {
+            name: name.clone(),
+            files: source.files().len() as u64,
+            bytes: source.total_bytes(),
+        });
+        let run = PartialRun { run: run.to_string(), sources: sources.collect() };
+        self.keep(parts, merged, out, file, (None, vec![run]))
     }
 
     fn keep(
@@ -684,7 +720,7 @@ impl Plan {
         mut merged: Merged,
         out: &Path,
         file: StagedFile,
-        of: Option<Coverage>,
+        (of, runs): (Option<Coverage>, Vec<PartialRun>),
     ) -> Result<Coverage> {
         let named = |(name, table): &(String, Arc<SourceTable>)| (name.clone(), table.schema());
         let (streams, others): (Vec<_>, Vec<_>) =
@@ -694,7 +730,7 @@ impl Plan {
             .next()
             .ok_or_else(|| Error::Internal("an aggregation without a source".into()))?;
         let (sql, tables) = (self.query.sql.clone(), parts.spec.describe());
-        let header = Header { sql, source, schema, others, tables };
+        let header = Header { sql, source, schema, others, tables, runs };
         let mut writer = PartialWriter::new(file, out, &header)?;
         while let Some(chunk) = merged.next_chunk()? {
             if chunk.group_count() > 0 {
@@ -702,7 +738,8 @@ impl Plan {
                 writer.write(&chunk)?;
             }
         }
-        let coverage = self.account(of).coverage(true);
+        // Nothing is estimated before the table is finished.
+        let coverage = Account { calls: Vec::new(), ..self.account(of) }.coverage(true);
         let (file, bytes) = writer.finish(&coverage)?;
         self.settings.progress.set_partial_bytes(bytes);
         file.commit(bytes)?;
@@ -741,6 +778,10 @@ impl Plan {
             progress: &self.settings.progress,
         };
         let merged = tables::run(&work)?;
+        self.tables
+            .iter()
+            .flat_map(|(_, table)| table.scans())
+            .try_for_each(|scan| scan.read_rest())?;
         let rows = self.tables.iter().flat_map(|(_, table)| table.scans());
         self.rejects.finish(rows.map(|scan| scan.row_count()).sum())?;
         Ok(merged)
@@ -751,6 +792,48 @@ impl Plan {
 pub struct Merge {
     plan: Plan,
     partials: Vec<PathBuf>,
+    repeats: Repeats,
+}
+
+/// Whether the rows of one run may be in several of the tables that are merged, and count as often.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Repeats {
+    /// It is an error.
+    #[default]
+    Refused,
+    /// They may.
+    Allowed,
+}
+
+/// The runs that were met so far, each with the first table that holds it.
+#[derive(Default)]
+struct Met(Vec<(PartialRun, PathBuf)>);
+
+impl Met {
+    fn add(&mut self, path: &Path, runs: Vec<PartialRun>, repeats: Repeats) -> Result<()> {
+        for run in runs {
+            match self.0.iter().find(|(known, _)| known.run == run.run) {
+                None => self.0.push((run, path.to_path_buf())),
+                Some((_, first)) if repeats == Repeats::Refused => {
+                    let both = match first == path {
+                        true => format!("`{}` is given twice", path.display()),
+                        false => format!(
+                            "`{}` and `{}` both hold the rows of run `{}`",
+                            first.display(),
+                            path.display(),
+                            run.run
+                        ),
+                    };
+                    return Err(Error::usage_hint(
+                        format!("{both}, which would count twice"),
+                        "merge each table once; --allow-repeats counts it as often as it is given",
+                    ));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Merge {
@@ -758,18 +841,45 @@ impl Merge {
     ///
     /// # Errors
     /// [`Error::Corrupt`] for a file that is no partial table; [`Error::Usage`] where two are
-    /// not of the same query.
+    /// not of the same query, or hold rows of the same run.
     pub fn new(partials: &[PathBuf], settings: &Settings) -> Result<Self> {
-        on_large_stack(PLAN_STACK_BYTES, || Self::planned(partials, settings))
+        Self::with_repeats(partials, Repeats::Refused, settings)
     }
 
-    fn planned(partials: &[PathBuf], settings: &Settings) -> Result<Self> {
+    /// The same, where rows of one run may be in several tables.
+    ///
+    /// # Errors
+    /// As [`Merge::new`].
+    pub fn with_repeats(
+        partials: &[PathBuf],
+        repeats: Repeats,
+        settings: &Settings,
+    ) -> Result<Self> {
+        on_large_stack(PLAN_STACK_BYTES, || Self::planned(partials, repeats, settings))
+    }
+
+    fn planned(partials: &[PathBuf], repeats: Repeats, settings: &Settings) -> Result<Self> {
         let Some(first_path) = partials.first() else {
             return Err(Error::usage("there is nothing to merge"));
         };
-        let first = PartialReader::open(first_path)?.header().clone();
+        let mut oldest = None;
+        let mut header = |path: &PathBuf| -> Result<(Statement, Header)> {
+            let reader = PartialReader::open(path)?;
+            let mut header = reader.header().clone();
+            if !reader.is_of_unknown_run() {
+                return Ok((one_select(&header.sql)?, header));
+            }
+            // Earlier releases kept what may be secret.
+            oldest.get_or_insert_with(|| path.clone());
+            let (statement, sql) = without_secrets(&header.sql)?;
+            header.sql = sql;
+            Ok((statement, header))
+        };
+        let (statement, first) = header(first_path)?;
+        let mut met = Met::default();
+        met.add(first_path, first.runs.clone(), repeats)?;
         for path in &partials[1..] {
-            let other = PartialReader::open(path)?.header().clone();
+            let (_, other) = header(path)?;
             let differs = if other.sql != first.sql {
                 Some(("queries", first.sql.clone(), other.sql))
             } else if other.tables != first.tables {
@@ -787,34 +897,42 @@ impl Merge {
                     "merge partial tables of one job; `schema` in its [source] settles types",
                 ));
             }
+            met.add(path, other.runs, repeats)?;
         }
-        let query = Query { sql: first.sql, ..Query::default() };
-        let rejects = Arc::new(Rejects::new(settings.max_bad, None));
-        let context =
-            session::open(settings.share(1, 2), settings.threads, &settings.spill_folder)?;
-        let run = RunState {
-            cancel: settings.cancel.clone(),
-            progress: settings.progress.clone(),
-            rejects: Arc::clone(&rejects),
-            ahead: Budget::default(),
+        let query = Query { sql: first.sql.clone(), ..Query::default() };
+        let over_headers = |counts_as_before: bool, mut statement: Statement| -> Result<Plan> {
+            let rejects = Arc::new(Rejects::new(settings.max_bad, None));
+            let context = session::open_with(settings.share(1, 2), settings, counts_as_before)?;
+            let run = RunState {
+                cancel: settings.cancel.clone(),
+                progress: settings.progress.clone(),
+                rejects: Arc::clone(&rejects),
+                ahead: Budget::default(),
+            };
+            let sources = [(&first.source, &first.schema)].into_iter();
+            let sources = sources.chain(first.others.iter().map(|(name, schema)| (name, schema)));
+            let mut tables = Vec::with_capacity(1 + first.others.len());
+            for (name, schema) in sources {
+                let schema = Arc::clone(schema);
+                let empty = Arc::new(SourceTable::without_files(schema, run.clone()));
+                context.register_table(
+                    TableReference::bare(name.as_str()),
+                    Arc::clone(&empty) as Arc<dyn TableProvider>,
+                )?;
+                tables.push((name.clone(), empty));
+            }
+            honoured(&statement, &context)?;
+            respell(&mut statement, &tables);
+            let stream = Some(first.source.as_str());
+            Plan::with_tables(&query, settings, rejects, context, statement, tables, stream)
         };
-        let mut tables = Vec::with_capacity(1 + first.others.len());
-        for (name, schema) in [(first.source.clone(), first.schema)].into_iter().chain(first.others)
-        {
-            let empty = Arc::new(SourceTable::without_files(schema, run.clone()));
-            context.register_table(
-                TableReference::bare(name.as_str()),
-                Arc::clone(&empty) as Arc<dyn TableProvider>,
-            )?;
-            tables.push((name, empty));
+        let mut plan = over_headers(false, statement.clone())?;
+        let mut found = plan.mergeable()?.spec.describe();
+        if found != first.tables && oldest.is_some() {
+            // Earlier releases took some distinct counts apart in another way.
+            plan = over_headers(true, statement)?;
+            found = plan.mergeable()?.spec.describe();
         }
-        let mut statement = one_select(&query.sql)?;
-        honoured(&statement, &context)?;
-        respell(&mut statement, &tables);
-        let stream = Some(first.source.as_str());
-        let plan =
-            Plan::with_tables(&query, settings, rejects, context, statement, tables, stream)?;
-        let found = plan.mergeable()?.spec.describe();
         if found != first.tables {
             return Err(Error::Corrupt {
                 path: first_path.display().to_string(),
@@ -823,7 +941,17 @@ impl Merge {
                 hint: Some("make it again with this release".into()),
             });
         }
-        Ok(Merge { plan, partials: partials.to_vec() })
+        if let (Some(path), true) = (oldest, plan.mergeable()?.spec.cuts_nanoseconds()) {
+            return Err(Error::usage_hint(
+                format!(
+                    "`{}` is of an earlier release, whose `unique` and `top_k` cut nanoseconds to \
+                     microseconds",
+                    path.display()
+                ),
+                "make it again with this release",
+            ));
+        }
+        Ok(Merge { plan, partials: partials.to_vec(), repeats })
     }
 
     /// The result's columns.
@@ -831,7 +959,7 @@ impl Merge {
         self.plan.schema()
     }
 
-    fn fold(&self) -> Result<(Merged, Coverage)> {
+    fn fold(&self) -> Result<(Merged, Coverage, Vec<PartialRun>)> {
         let parts = self.plan.mergeable()?;
         self.plan.tell_progress();
         let settings = &self.plan.settings;
@@ -846,6 +974,7 @@ impl Merge {
         )?;
         let decoder = Table::new(&parts.spec)?;
         let mut coverages = Vec::with_capacity(self.partials.len());
+        let mut met = Met::default();
         for path in &self.partials {
             let mut reader = PartialReader::open(path)?;
             while let Some(groups) = reader.next_groups()? {
@@ -855,10 +984,12 @@ impl Merge {
                 merger.work(0)?;
             }
             coverages.extend(reader.coverage().cloned());
+            met.add(path, reader.runs(), self.repeats)?;
         }
         let merged = merger.finish()?;
         settings.progress.tables().add_cpu(&mut clock);
-        Ok((merged, partial::together(&coverages)))
+        let runs = met.0.into_iter().map(|(run, _)| run).collect();
+        Ok((merged, partial::together(&coverages), runs))
     }
 
     /// Merges and finishes.
@@ -866,7 +997,7 @@ impl Merge {
     /// # Errors
     /// [`Error::Corrupt`] for a damaged file; else as [`Plan::run`].
     pub fn run(self) -> Result<Results> {
-        let (merged, coverage) = self.fold()?;
+        let (merged, coverage, _) = self.fold()?;
         let account = self.plan.account(Some(coverage));
         self.plan.finish(self.plan.mergeable()?, merged, account)
     }
@@ -877,8 +1008,8 @@ impl Merge {
     /// As [`Merge::run`] and [`StagedFile::create`].
     pub fn run_partial(self, out: &Path, overwrite: bool, run: &RunId) -> Result<Coverage> {
         let file = StagedFile::create(out, overwrite, run)?;
-        let (merged, coverage) = self.fold()?;
-        self.plan.keep(self.plan.mergeable()?, merged, out, file, Some(coverage))
+        let (merged, coverage, runs) = self.fold()?;
+        self.plan.keep(self.plan.mergeable()?, merged, out, file, (Some(coverage), runs))
     }
 }
 
@@ -1074,6 +1205,21 @@ fn hide_secrets(statement: &mut Statement, urls: &mut HashMap<String, String>) {
     });
 }
 
+/// The SQL as partial tables keep it and messages show it: as it was written, or, if that holds what
+/// may be secret, as it was understood without it.
+fn shown_sql(sql: &str, statement: &Statement, hidden: &HashMap<String, String>) -> String {
+    if hidden.is_empty() { sql.to_string() } else { statement.to_string() }
+}
+
+/// The statement without what may be secret, and its text.
+fn without_secrets(sql: &str) -> Result<(Statement, String)> {
+    let mut statement = one_select(sql)?;
+    let mut hidden = HashMap::new();
+    hide_secrets(&mut statement, &mut hidden);
+    let shown = shown_sql(sql, &statement, &hidden);
+    Ok((statement, shown))
+}
+
 /// What a table in the SQL is: a named source or a file.
 fn find(query: &Query, reference: &TableReference) -> Result<(String, SourceSpec)> {
     let name = reference.table();
@@ -1131,6 +1277,20 @@ fn parse_schema(context: &SessionContext, text: &str) -> Result<SchemaRef> {
     }
 }
 
+/// Whether a plan may want no more rows of a source than it has.
+fn has_limit(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        found |= match node {
+            LogicalPlan::Limit(_) => true,
+            LogicalPlan::TableScan(scan) => scan.fetch.is_some(),
+            _ => false,
+        };
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
+
 /// The plan's schema with `sum(distance)` for `sum(flights.csv.distance)`.
 fn result_schema(plan: &LogicalPlan, tables: &[&str]) -> Schema {
     let mut qualifiers: Vec<String> = tables.iter().map(|table| (*table).to_string()).collect();
@@ -1163,6 +1323,15 @@ fn result_schema(plan: &LogicalPlan, tables: &[&str]) -> Schema {
         let rows = field.metadata().get_key_value(tidemill_rowfile::keys::ROWS);
         let kept = rows.map(|(key, schema)| (key.clone(), schema.clone())).into_iter().collect();
         field.as_ref().clone().with_name(name).with_metadata(kept)
+    });
+    Schema::new(fields.collect::<Vec<_>>())
+}
+
+/// The columns by their names, of the types that the optimised plan gives them.
+fn settled(named: &Schema, plan: &DFSchema) -> Schema {
+    let fields = named.fields().iter().zip(plan.fields()).map(|(field, found)| {
+        let nullable = field.is_nullable() || found.is_nullable();
+        field.as_ref().clone().with_data_type(found.data_type().clone()).with_nullable(nullable)
     });
     Schema::new(fields.collect::<Vec<_>>())
 }
@@ -1301,7 +1470,11 @@ struct Account {
     rejects: Arc<Rejects>,
     mergeable: bool,
     rejected_folder: Option<PathBuf>,
+    /// Of the partial tables' columns.
     estimates: Arc<Mutex<Vec<Estimate>>>,
+    /// Of the others, by the calls that they come from.
+    precisions: Arc<Precisions>,
+    calls: Vec<Call>,
     cut_short: bool,
 }
 
@@ -1329,6 +1502,7 @@ impl Results {
         if let Inner::Rows(rows) = &self.inner {
             self.account.cut_short = rows.is_cut_short();
         }
+        self.account.scans().try_for_each(|scan| scan.read_rest())?;
         self.account.rejects.finish(self.account.rows())?;
         Ok(None)
     }
@@ -1363,7 +1537,14 @@ pub(crate) fn named(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatc
             if column.data_type() == field.data_type() {
                 return Ok(Arc::clone(column));
             }
-            Ok(arrow::compute::cast(column, field.data_type())?)
+            arrow::compute::cast_with_options(column, field.data_type(), &EXACTLY).map_err(|e| {
+                let (from, to) = (sql_type(column.data_type()), sql_type(field.data_type()));
+                Error::Query(format!(
+                    "a {from} of column `{}` does not fit {to}: {}",
+                    field.name(),
+                    Error::from(e)
+                ))
+            })
         })
         .collect::<Result<_>>()?;
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
@@ -1378,14 +1559,16 @@ impl Account {
         self.scans().map(|scan| scan.row_count()).sum()
     }
 
+    fn estimates(&self) -> Vec<Estimate> {
+        let mut estimates = self.estimates.lock().clone();
+        estimates.extend(self.precisions.estimates(&self.calls));
+        estimates
+    }
+
     fn coverage(&self, ended: bool) -> Coverage {
         if let Some(merged) = &self.merged {
             let complete = merged.complete && ended;
-            return Coverage {
-                complete,
-                estimates: self.estimates.lock().clone(),
-                ..merged.clone()
-            };
+            return Coverage { complete, estimates: self.estimates(), ..merged.clone() };
         }
         let sum = |of: fn(&Scan) -> Amount| {
             self.scans().map(|scan| of(&scan)).fold(Amount::default(), |a, b| Amount {
@@ -1423,7 +1606,7 @@ impl Account {
                 .as_ref()
                 .filter(|_| rejected > 0)
                 .map(|folder| folder.display().to_string()),
-            estimates: self.estimates.lock().clone(),
+            estimates: self.estimates(),
             salvaged,
         }
     }
@@ -1560,8 +1743,9 @@ impl PartitionStream for Finished {
         &self.schema
     }
 
-    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+    fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
         let schema = Arc::clone(&self.schema);
+        let batch_rows = context.session_config().batch_size();
         let answers = self.answers.lock().take().unwrap_or_else(|| {
             let error = Error::Internal("a finished table was read twice".into());
             Box::new(std::iter::once(Err(error)))
@@ -1569,24 +1753,27 @@ impl PartitionStream for Finished {
         let batches = answers.flat_map(move |answer| {
             let schema = Arc::clone(&schema);
             let answer = answer.and_then(|answer| named(answer, &schema)).map_err(external);
-            in_batches(answer)
+            in_batches(answer, batch_rows)
         });
         let schema = Arc::clone(&self.schema);
         Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::iter(batches)))
     }
 }
 
-/// A large batch as slices of the usual size.
+/// A large batch as parts of at most `step` rows.
 fn in_batches(
     answer: PlanResult<RecordBatch>,
+    step: usize,
 ) -> impl Iterator<Item = PlanResult<RecordBatch>> + Send {
     let rows = answer.as_ref().map_or(1, RecordBatch::num_rows);
-    let step = crate::scan::BATCH_ROWS;
     let mut answer = Some(answer);
     (0..rows.div_ceil(step).max(1)).map_while(move |index| match answer.as_ref()? {
+        Ok(batch) if batch.num_rows() <= step => Some(Ok(batch.clone())),
         Ok(batch) => {
             let start = index * step;
-            Some(Ok(batch.slice(start, step.min(batch.num_rows() - start))))
+            // A slice keeps the whole batch alive, and counts as such where it is held.
+            let slice = batch.slice(start, step.min(batch.num_rows() - start));
+            Some(compact::compacted(&slice).map_err(Into::into))
         }
         Err(_) => answer.take(),
     })

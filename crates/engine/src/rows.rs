@@ -354,6 +354,10 @@ impl Shared {
                 return Ok(());
             }
         }
+        drop(batches);
+        if !self.is_stopped() {
+            self.scan.read_unasked(index)?;
+        }
         self.progress.map().add_cpu(&mut clock);
         Ok(())
     }

@@ -26,7 +26,7 @@ use crate::home::{Home, RunId};
 use crate::job::Limits;
 use crate::jobs::{About, Ending, Recorder};
 use crate::memory;
-use crate::query::{Merge, Plan, Query, Results, Settings};
+use crate::query::{Merge, Plan, Query, Repeats, Results, Settings};
 use crate::rowfiles::Rowfiles;
 use crate::sink::{Sink, SinkSpec, Written};
 use crate::source::MaxBad;
@@ -124,6 +124,8 @@ fn hand_over(
 enum Message {
     Schema(SchemaRef),
     Batch(RecordBatch),
+    /// What the user should be told, whatever becomes of the run.
+    Warning(String),
     End(Result<Box<Coverage>>),
 }
 
@@ -160,6 +162,9 @@ impl Running {
     pub fn query(query: Query, settings: Settings) -> Result<Running> {
         Running::spawn(settings.cancel.clone(), move |messages| {
             let plan = Plan::new(&query, &settings)?;
+            if let Some(warning) = plan.warning() {
+                messages.send(Message::Warning(warning)).map_err(|_| Error::Interrupted)?;
+            }
             hand_over(messages, plan.schema().clone(), || plan.run())
         })
     }
@@ -168,9 +173,9 @@ impl Running {
     ///
     /// # Errors
     /// As [`Running::query`].
-    pub fn merge(partials: Vec<PathBuf>, settings: Settings) -> Result<Running> {
+    pub fn merge(partials: Vec<PathBuf>, repeats: Repeats, settings: Settings) -> Result<Running> {
         Running::spawn(settings.cancel.clone(), move |messages| {
-            let merge = Merge::new(&partials, &settings)?;
+            let merge = Merge::with_repeats(&partials, repeats, &settings)?;
             hand_over(messages, merge.schema().clone(), || merge.run())
         })
     }
@@ -232,7 +237,8 @@ impl Running {
         self
     }
 
-    /// Why the run could not be recorded, if it could not; said once.
+    /// What the user should be told besides the result, such as why the run could not be recorded;
+    /// said once.
     pub fn take_warning(&mut self) -> Option<String> {
         self.warning.take()
     }
@@ -240,7 +246,19 @@ impl Running {
     /// Closes the run's record, if it is still open.
     fn record(&mut self, ending: Ending<'_>) {
         if let Some(recorder) = self.recorder.take() {
-            self.warning = recorder.end(ending);
+            let warning = recorder.end(ending);
+            self.warn(warning);
+        }
+    }
+
+    fn warn(&mut self, warning: Option<String>) {
+        let Some(warning) = warning else { return };
+        match &mut self.warning {
+            Some(first) => {
+                first.push('\n');
+                first.push_str(&warning);
+            }
+            none => *none = Some(warning),
         }
     }
 
@@ -255,7 +273,7 @@ impl Running {
             }
             look()?;
             match self.receive(LOOK)? {
-                None | Some(Message::Schema(_)) => {}
+                None | Some(Message::Schema(_) | Message::Warning(_)) => {}
                 Some(Message::Batch(_) | Message::End(_)) => {
                     return Err(Error::Internal("a run without a schema".to_owned()));
                 }
@@ -274,7 +292,7 @@ impl Running {
         match self.receive(limit)? {
             Some(Message::Batch(batch)) => Ok(Next::Batch(batch)),
             Some(Message::End(_)) => Ok(Next::End),
-            Some(Message::Schema(_)) | None => Ok(Next::Waiting),
+            Some(Message::Schema(_) | Message::Warning(_)) | None => Ok(Next::Waiting),
         }
     }
 
@@ -325,6 +343,10 @@ impl Running {
             }
         }
         match self.messages.recv_timeout(limit) {
+            Ok(Message::Warning(warning)) => {
+                self.warn(Some(warning.clone()));
+                Ok(Some(Message::Warning(warning)))
+            }
             Ok(Message::Schema(schema)) => {
                 self.schema = Some(schema.clone());
                 Ok(Some(Message::Schema(schema)))

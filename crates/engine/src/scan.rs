@@ -8,7 +8,8 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -23,7 +24,7 @@ use datafusion::physical_plan::stream::{
     RecordBatchReceiverStreamBuilder, RecordBatchStreamAdapter,
 };
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Condvar, Mutex, RwLock};
 use tidemill_text::Predicate;
 
 use crate::cancel::Cancel;
@@ -37,6 +38,14 @@ use crate::source::{ReadOptions, Rejects, Source, Split, SplitReader, SplitStats
 
 /// Rows of a batch at most, everywhere.
 pub const BATCH_ROWS: usize = 8192;
+
+/// What a batch of many columns may take, at sixteen bytes a value: it has fewer rows then.
+const BATCH_BYTES: usize = 16 << 20;
+
+/// Rows of a batch of so many columns, where operators take `rows_max`.
+fn batch_rows(columns: usize, rows_max: usize) -> usize {
+    (BATCH_BYTES / 16 / columns.max(1)).clamp(64, BATCH_ROWS).min(rows_max)
+}
 
 /// How tables of a session are scanned; an extension of its configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +79,8 @@ pub struct SourceTable {
     scans: Mutex<Vec<Arc<Scan>>>,
     /// What the query uses of the columns; none until it is planned.
     used: Mutex<Option<Arc<Used>>>,
+    /// Whether all records are to be read, whoever wants their rows.
+    reads_all: AtomicBool,
 }
 
 impl SourceTable {
@@ -82,12 +93,20 @@ impl SourceTable {
             run,
             scans: Mutex::default(),
             used: Mutex::default(),
+            reads_all: AtomicBool::default(),
         }
     }
 
     /// A table to plan over, whose rows are not here.
     pub fn without_files(schema: SchemaRef, run: RunState) -> Self {
-        SourceTable { schema, source: None, run, scans: Mutex::default(), used: Mutex::default() }
+        SourceTable {
+            schema,
+            source: None,
+            run,
+            scans: Mutex::default(),
+            used: Mutex::default(),
+            reads_all: AtomicBool::default(),
+        }
     }
 
     /// The source, if there is one to read.
@@ -98,6 +117,12 @@ impl SourceTable {
     /// Says what is used of the columns: scans planned from now on read no more of them.
     pub fn set_used(&self, used: &Arc<Used>) {
         *self.used.lock() = Some(Arc::clone(used));
+    }
+
+    /// Says that all records are read, also where a join turns out to want no more rows of them: the
+    /// query has no limit, and what is malformed is to be known.
+    pub fn set_reads_all(&self) {
+        self.reads_all.store(true, Ordering::Relaxed);
     }
 
     /// Forgets what was read, for a run that starts over. Whoever still reads is stopped, and
@@ -165,8 +190,11 @@ impl TableProvider for SourceTable {
             slots: splits.iter().map(|_| Mutex::default()).collect(),
             splits,
             total_bytes,
+            batch_rows: batch_rows(schema.fields().len(), state.config().batch_size()),
             done: Done::default(),
             is_void: RwLock::default(),
+            reads_all: self.reads_all.load(Ordering::Relaxed),
+            queue: Queue::default(),
         });
         self.run.progress.set_bytes_total(self.run.progress.bytes_total() + total_bytes);
         self.scans.lock().push(Arc::clone(&scan));
@@ -177,10 +205,9 @@ impl TableProvider for SourceTable {
                 .collect(),
             mode => {
                 let wanted = if let Some(ScanMode::Pooled(count)) = mode { *count } else { 1 };
-                let queue =
-                    Arc::new(Queue { scan, splits: Mutex::default(), next: AtomicUsize::new(0) });
-                (0..wanted.clamp(1, queue.scan.splits.len().max(1)))
-                    .map(|_| Arc::new(Pulled { queue: Arc::clone(&queue) }) as _)
+                scan.queue.is_used.store(true, Ordering::Relaxed);
+                (0..wanted.clamp(1, scan.splits.len().max(1)))
+                    .map(|_| Arc::new(Pulled { scan: Arc::clone(&scan) }) as _)
                     .collect()
             }
         };
@@ -211,9 +238,14 @@ pub struct Scan {
     splits: Vec<Split>,
     slots: Vec<Mutex<Slot>>,
     total_bytes: u64,
+    /// A sort that spills counts the text of a larger batch several times.
+    batch_rows: usize,
     done: Done,
     /// Whether it was forgotten: what it reads is not counted.
     is_void: RwLock<bool>,
+    /// Whether all of it is read, whoever wants its rows.
+    reads_all: bool,
+    queue: Queue,
 }
 
 impl fmt::Debug for Scan {
@@ -271,6 +303,21 @@ impl Scan {
     /// What came of the last reading of split `index`; given out once.
     pub fn outcome(&self, index: usize) -> Option<Outcome> {
         self.slots[index].lock().outcome.take()
+    }
+
+    /// Reads split `index` for what there is to count, if nobody did: a join that holds no rows
+    /// asks for none, and what is malformed in them is to be known all the same.
+    ///
+    /// # Errors
+    /// As reading.
+    pub fn read_unasked(self: &Arc<Self>, index: usize) -> Result<()> {
+        if self.slots[index].lock().outcome.is_some() {
+            return Ok(());
+        }
+        let scan = Arc::clone(self);
+        let mut batches = SplitBatches { scan, index, reader: None, ended: false };
+        batches.try_for_each(|batch| batch.map(drop))?;
+        Ok(())
     }
 
     /// Counts a split whose rows were taken.
@@ -354,7 +401,7 @@ impl Scan {
             projection: self.projection.clone(),
             predicates: self.predicates.clone(),
             used: self.used.clone(),
-            batch_rows: BATCH_ROWS,
+            batch_rows: self.batch_rows,
             exact_start,
             cancel: self.stop.clone(),
             progress,
@@ -453,67 +500,128 @@ impl Drop for SplitBatches {
 }
 
 /// Splits that several partitions take from.
+#[derive(Default)]
 struct Queue {
-    scan: Arc<Scan>,
+    /// Whether the scan's partitions take from it.
+    is_used: AtomicBool,
     /// With exact starts, found at the first pull: nothing here can be read a second time.
     splits: Mutex<Option<Arc<Vec<Split>>>>,
     next: AtomicUsize,
+    /// How many are reading a split of it.
+    readers: Mutex<usize>,
+    changed: Condvar,
 }
 
-impl Queue {
-    fn splits(&self) -> Result<Arc<Vec<Split>>> {
-        let mut splits = self.splits.lock();
+/// Counts a reader while it lives, whatever ends it.
+struct Reading<'a>(&'a Queue);
+
+impl<'a> Reading<'a> {
+    fn new(queue: &'a Queue) -> Self {
+        *queue.readers.lock() += 1;
+        Reading(queue)
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        *self.0.readers.lock() -= 1;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Scan {
+    fn queued(&self) -> Result<Arc<Vec<Split>>> {
+        let mut splits = self.queue.splits.lock();
         if let Some(splits) = &*splits {
             return Ok(Arc::clone(splits));
         }
-        let mut exact = self.scan.splits.clone();
-        self.scan.source.exact_splits(&mut exact, &self.scan.run.cancel)?;
+        let mut exact = self.splits.clone();
+        self.source.exact_splits(&mut exact, &self.run.cancel)?;
         Ok(Arc::clone(splits.insert(Arc::new(exact))))
     }
 
-    fn pull(&self, mut send: impl FnMut(Result<RecordBatch>) -> bool) -> Result<()> {
-        let splits = self.splits()?;
+    /// Takes splits and sends their rows until no more are wanted.
+    fn pull(&self, send: impl FnMut(Result<RecordBatch>) -> bool) -> Result<()> {
+        let _reading = Reading::new(&self.queue);
+        self.pull_all(send)
+    }
+
+    fn pull_all(&self, mut send: impl FnMut(Result<RecordBatch>) -> bool) -> Result<()> {
+        let splits = self.queued()?;
         loop {
-            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            let index = self.queue.next.fetch_add(1, Ordering::Relaxed);
             let Some(split) = splits.get(index) else { return Ok(()) };
             let mut reader =
-                self.scan.open_split(split, split.exact_start, self.scan.run.progress.clone())?;
+                self.open_split(split, split.exact_start, self.run.progress.clone())?;
+            let mut is_wanted = true;
             while let Some(batch) = reader.next() {
                 let is_bad = batch.is_err();
-                if !send(batch) || is_bad {
+                is_wanted = is_wanted && send(batch);
+                if is_bad || !is_wanted && !self.reads_all {
                     let stats = reader.into_stats();
                     let so_far = SoFar { rows: stats.rows, rejected: stats.rejected };
-                    return self.scan.accept_part(stats, so_far);
+                    return self.accept_part(stats, so_far);
                 }
             }
-            self.scan.accept(reader.into_stats())?;
+            self.accept(reader.into_stats())?;
+            if !is_wanted {
+                return Ok(());
+            }
         }
+    }
+
+    /// Reads what nobody wanted of a scan that is to be read as a whole: once one side of a join has
+    /// ended, DataFusion asks for no more of the other.
+    ///
+    /// # Errors
+    /// As reading.
+    pub fn read_rest(&self) -> Result<()> {
+        if !self.reads_all || !self.queue.is_used.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut readers = self.queue.readers.lock();
+        while *readers > 0 {
+            self.run.cancel.check()?;
+            self.queue.changed.wait_for(&mut readers, LOOK);
+        }
+        drop(readers);
+        let mut failed = None;
+        self.pull(|batch| match batch {
+            Ok(_) => true,
+            Err(error) => {
+                failed.get_or_insert(error);
+                false
+            }
+        })?;
+        failed.map_or(Ok(()), Err)
     }
 }
 
+/// How often who waits for readers looks whether the run was stopped.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// One of the partitions that share a queue.
 struct Pulled {
-    queue: Arc<Queue>,
+    scan: Arc<Scan>,
 }
 
 impl fmt::Debug for Pulled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.queue.scan.fmt(f)
+        self.scan.fmt(f)
     }
 }
 
 impl PartitionStream for Pulled {
     fn schema(&self) -> &SchemaRef {
-        &self.queue.scan.schema
+        &self.scan.schema
     }
 
     fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let mut builder =
-            RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.queue.scan.schema), 2);
+        let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.scan.schema), 2);
         let sender = builder.tx();
-        let queue = Arc::clone(&self.queue);
+        let scan = Arc::clone(&self.scan);
         builder.spawn_blocking(move || {
-            let sent = queue.pull(|batch| sender.blocking_send(batch.map_err(external)).is_ok());
+            let sent = scan.pull(|batch| sender.blocking_send(batch.map_err(external)).is_ok());
             sent.map_err(external)
         });
         builder.build()

@@ -1,57 +1,130 @@
 //! The DataFusion session of a query: our functions, our tables, our memory limit.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
-use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
+use datafusion::execution::disk_manager::DiskManagerBuilder;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::executor::block_on;
 
+use crate::amplify::{self, CutForAmplifiers};
+use crate::arithmetic::CheckedArithmetic;
+use crate::coercion::{self, CommonTypes, SqlTypes};
+use crate::distinct::{self, DistinctCounts};
 use crate::error::Result;
-use crate::functions;
+use crate::estimates::Precisions;
+use crate::floats::OneOrder;
+use crate::large_limits::LargeLimits;
+use crate::query::Settings;
 use crate::scan::{BATCH_ROWS, ScanMode};
+use crate::spills::SpillSpace;
+use crate::{functions, pool, sums, times};
 
-/// How many consumers a message about exhausted memory names.
-const CONSUMERS_NAMED: std::num::NonZeroUsize = std::num::NonZeroUsize::MIN.saturating_add(4);
-
-/// DataFusion's sort reserves 10 MB for the merge of what it spilled.
+/// The least that the steps above a finished table have.
 const FINISH_BYTES_MIN: usize = 16 << 20;
 
-fn runtime(budget_bytes: usize, spill_folder: &Path) -> Result<Arc<RuntimeEnv>> {
-    let pool = TrackConsumersPool::new(FairSpillPool::new(budget_bytes), CONSUMERS_NAMED);
+/// With less for each partition, a sort's runs are too short and their merges too narrow: fewer
+/// threads then sort more each.
+const PARTITION_BYTES_MIN: usize = 32 << 20;
+
+/// What a run of a plan may take.
+fn runtime(budget_bytes: usize, settings: &Settings) -> Result<Arc<RuntimeEnv>> {
+    let space = SpillSpace::new(&settings.spill_folder, &settings.progress);
     let disk = DiskManagerBuilder::default()
-        .with_mode(DiskManagerMode::Directories(vec![spill_folder.to_path_buf()]));
+        .with_temp_file_factory(Arc::new(space))
+        .with_max_temp_directory_size(u64::MAX);
     Ok(RuntimeEnvBuilder::new()
-        .with_memory_pool(Arc::new(pool))
+        .with_memory_pool(pool::shared(budget_bytes, settings.memory_bytes, &settings.progress))
         .with_disk_manager_builder(disk)
         .build_arc()?)
 }
 
-/// A session without tables.
+/// Fits what operators take at a time to what there is for all of them.
+fn fitted(config: SessionConfig, budget_bytes: usize, threads: usize) -> SessionConfig {
+    let partitions = (budget_bytes / PARTITION_BYTES_MIN).clamp(1, threads.max(1));
+    let each = budget_bytes / partitions;
+    // A merge reads four batches of each run: with little memory, small batches keep it wide.
+    let batch_rows = match each >> 20 {
+        0..64 => BATCH_ROWS / 8,
+        64..256 => BATCH_ROWS / 2,
+        _ => BATCH_ROWS,
+    };
+    let mut config = config.with_target_partitions(partitions).with_batch_size(batch_rows);
+    let options = config.options_mut();
+    // What is sorted in one piece counts its text once for each batch of the result.
+    options.execution.sort_in_place_threshold_bytes = match each >> 20 {
+        0..256 => 0,
+        _ => 1 << 20,
+    };
+    options.execution.sort_spill_reservation_bytes = (each / 32).min(10 << 20);
+    config
+}
+
+/// A session without tables, for plans that may take `budget_bytes`.
 ///
 /// # Errors
 /// As DataFusion's runtime.
-pub fn open(budget_bytes: usize, threads: usize, spill_folder: &Path) -> Result<SessionContext> {
+pub fn open(budget_bytes: usize, settings: &Settings) -> Result<SessionContext> {
+    open_with(budget_bytes, settings, false)
+}
+
+/// The same; `counts_as_before` plans distinct counts beside other aggregates as earlier releases did,
+/// for their partial tables.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_with(
+    budget_bytes: usize,
+    settings: &Settings,
+    counts_as_before: bool,
+) -> Result<SessionContext> {
+    let precisions = Arc::new(Precisions::default());
     let config = SessionConfig::new()
-        .with_target_partitions(threads)
-        .with_batch_size(BATCH_ROWS)
         .with_information_schema(false)
-        .with_extension(Arc::new(ScanMode::Pooled(threads)));
+        .with_extension(Arc::new(ScanMode::Pooled(settings.threads)))
+        .with_extension(Arc::clone(&precisions));
+    let config = fitted(config, budget_bytes, settings.threads);
+    let limits = LargeLimits { bytes_max: budget_bytes / 16 };
+    let portions = CutForAmplifiers { bytes_max: settings.memory_bytes / 16 };
+    let rules = Optimizer::new().rules.into_iter().map(|rule| match rule.name() {
+        distinct::REPLACED if !counts_as_before => Arc::new(DistinctCounts::default()) as _,
+        _ => rule,
+    });
     let state = SessionStateBuilder::new()
         .with_config(config)
-        .with_runtime_env(runtime(budget_bytes, spill_folder)?)
+        .with_runtime_env(runtime(budget_bytes, settings)?)
         .with_default_features()
+        .with_type_planner(Arc::new(SqlTypes))
+        .with_analyzer_rules(analyzer_rules())
+        .with_optimizer_rules(rules.collect())
+        .with_physical_optimizer_rule(Arc::new(limits))
+        .with_physical_optimizer_rule(Arc::new(portions))
         .build();
+    let amplifiers = amplify::limited(state.scalar_functions().values(), settings.memory_bytes);
     let context = SessionContext::new_with_state(state);
-    for function in functions::all() {
-        context.register_udaf((*function).clone());
+    amplifiers.into_iter().for_each(|function| context.register_udf(function));
+    for function in functions::all(&precisions) {
+        context.register_udaf(function);
     }
+    sums::all().for_each(|function| context.register_udaf(function));
+    coercion::functions().for_each(|function| context.register_udf(function));
+    context.register_udf(times::date_trunc());
+    context.register_udf(times::date_bin());
     Ok(context)
+}
+
+/// DataFusion's rules, with ours before and after: the first settles types where its own choice loses
+/// values, the last two need all types settled: what is cast to a float by then is compared as one.
+fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
+    let mut rules = Analyzer::new().rules;
+    rules.insert(0, Arc::new(CommonTypes));
+    rules.push(Arc::new(OneOrder));
+    rules.push(Arc::new(CheckedArithmetic));
+    rules
 }
 
 /// The same session for what is asked of a finished table, and for what is held in memory
@@ -63,14 +136,16 @@ pub fn open(budget_bytes: usize, threads: usize, spill_folder: &Path) -> Result<
 pub fn in_order(
     state: &SessionState,
     budget_bytes: usize,
-    spill_folder: &Path,
+    settings: &Settings,
 ) -> Result<SessionState> {
-    let runtime = runtime(budget_bytes.max(FINISH_BYTES_MIN), spill_folder)?;
+    let budget_bytes = budget_bytes.max(FINISH_BYTES_MIN);
+    let runtime = runtime(budget_bytes, settings)?;
     let mut state =
         SessionStateBuilder::new_from_existing(state.clone()).with_runtime_env(runtime).build();
+    let config = std::mem::take(state.config_mut());
+    *state.config_mut() = fitted(config, budget_bytes, 1);
     state.config_mut().set_extension(Arc::new(ScanMode::Pooled(1)));
     let options = state.config_mut().options_mut();
-    options.execution.target_partitions = 1;
     options.optimizer.enable_round_robin_repartition = false;
     Ok(state)
 }
@@ -79,6 +154,8 @@ pub fn in_order(
 pub fn per_split(state: &SessionState) -> SessionState {
     let mut state = state.clone();
     let config = state.config_mut();
+    // Nothing is sorted here.
+    *config = std::mem::take(config).with_batch_size(BATCH_ROWS);
     config.set_extension(Arc::new(ScanMode::PerSplit));
     // Partitions are splits here: none may be added, joined or dealt anew.
     let options = config.options_mut();
@@ -93,17 +170,12 @@ pub fn per_split(state: &SessionState) -> SessionState {
 }
 
 /// The same session for joins of which no side may fit in memory: by sorting, which spills.
-pub fn joining_by_sorting(state: &SessionState, budget_bytes: usize) -> SessionState {
+pub fn joining_by_sorting(state: &SessionState) -> SessionState {
     let mut state = state.clone();
     let options = state.config_mut().options_mut();
     options.optimizer.prefer_hash_join = false;
     // With one partition DataFusion holds a side whatever is preferred.
     options.execution.target_partitions = options.execution.target_partitions.max(2);
-    // Both sides are sorted by every thread, and each sort keeps so much back for its merge:
-    // an eighth of the budget for all of them.
-    let sorts = 2 * options.execution.target_partitions.max(1);
-    let kept = &mut options.execution.sort_spill_reservation_bytes;
-    *kept = (*kept).min(budget_bytes / 8 / sorts);
     state
 }
 

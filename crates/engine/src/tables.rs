@@ -3,18 +3,20 @@
 //! Workers take splits in order, each fills a table of its own per split, and hands it over
 //! as chunks. A gate lets splits through in split order. There the guess of where a split's
 //! first record starts is checked against where the split before it ended; a split that
-//! guessed wrong is read again, and nothing of its first reading has been counted.
+//! guessed wrong is read again, and nothing of its first reading has been counted. What waits at
+//! the gate is bounded: a worker begins a split only a few behind the one that passes next.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
 use futures::StreamExt;
 use futures::executor::block_on;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::cancel::Cancel;
 use crate::error::{Error, Result, caught};
@@ -46,6 +48,9 @@ pub struct Work<'a> {
     pub progress: &'a Progress,
 }
 
+/// How often a worker that waits looks whether the run has ended.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// Runs the map over all splits and merges what comes of them, in split order.
 ///
 /// # Errors
@@ -62,6 +67,8 @@ pub fn run(work: &Work<'_>) -> Result<Merged> {
         work,
         merger: &merger,
         gate: Mutex::default(),
+        passed: Condvar::new(),
+        ahead_max: 4 * threads,
         next: AtomicUsize::new(0),
         failed: AtomicBool::new(false),
         worker_bytes,
@@ -103,6 +110,10 @@ struct Runner<'a> {
     work: &'a Work<'a>,
     merger: &'a Merger,
     gate: Mutex<Gate>,
+    /// Told when the gate moves on.
+    passed: Condvar,
+    /// How many splits may be read beyond the one that passes next.
+    ahead_max: usize,
     next: AtomicUsize,
     failed: AtomicBool,
     worker_bytes: usize,
@@ -142,12 +153,29 @@ impl Runner<'_> {
             if index >= self.work.scan.splits().len() || self.failed.load(Ordering::Relaxed) {
                 return Ok(());
             }
+            if !self.may_begin(index)? {
+                return Ok(());
+            }
             let read = self.read(index);
             self.pass(index, read, seat)?;
             let mut clock = ThreadClock::start();
             self.merger.work(seat)?;
             self.work.progress.tables().add_cpu(&mut clock);
         }
+    }
+
+    /// Waits until a split is near enough to the gate; false where the run has failed. The split
+    /// that passes next is always begun already, or may be.
+    fn may_begin(&self, index: usize) -> Result<bool> {
+        let mut gate = self.gate.lock();
+        while index > gate.next + self.ahead_max {
+            self.work.cancel.check()?;
+            if self.failed.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            self.passed.wait_for(&mut gate, LOOK);
+        }
+        Ok(true)
     }
 
     /// Reads a split into chunks. Its error is part of the outcome: it may be void.
@@ -174,6 +202,8 @@ impl Runner<'_> {
             self.work.cancel.check()?;
             tables.add_cpu(&mut clock);
         }
+        drop(batches);
+        self.work.scan.read_unasked(index)?;
         map.add_cpu(&mut clock);
         if table.group_count() > 0 {
             chunks.push(self.merger.park(self.merger.deal(table.take()?)?)?);
@@ -205,6 +235,7 @@ impl Runner<'_> {
                 return Ok(());
             }
             gate.next += 1;
+            self.passed.notify_all();
         }
     }
 

@@ -32,7 +32,7 @@ use tidemill_engine::running::{Preparation, Running, deliver, prepare};
 use tidemill_engine::sink::{self, SinkSpec};
 use tidemill_engine::source::{Source, standard_input};
 use tidemill_engine::{
-    Cancel, Coverage, Error, Home, Merge, NamedSource, Plan, Query, Result, Settings,
+    Cancel, Coverage, Error, Home, Merge, NamedSource, Plan, Query, Repeats, Result, Settings,
 };
 
 use crate::errors::{raise, warn};
@@ -177,13 +177,18 @@ fn run_partial(
 fn merge<'py>(
     py: Python<'py>,
     partials: Vec<PathBuf>,
+    allow_repeats: bool,
     sink: SinkOptions,
     limits: LimitOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
     let sink = sink.over(None).map_err(|error| raise(py, error))?;
     let about = About::merge(&partials, sink.as_ref().map(|sink| sink.url.clone()));
-    let begin = move |settings| Running::merge(partials, settings);
+    let begin = move |settings| Running::merge(partials, repeats(allow_repeats), settings);
     run_or_write(py, sink, limits, &Limits::default(), about, begin)
+}
+
+fn repeats(are_allowed: bool) -> Repeats {
+    if are_allowed { Repeats::Allowed } else { Repeats::Refused }
 }
 
 /// Merges partial tables into one.
@@ -191,13 +196,15 @@ fn merge<'py>(
 fn merge_partial(
     py: Python<'_>,
     partials: Vec<PathBuf>,
+    allow_repeats: bool,
     out: PathBuf,
     overwrite: bool,
     limits: LimitOptions,
 ) -> PyResult<RawWritten> {
     let about = About::merge(&partials, Some(out.display().to_string()));
     keep(py, limits, &Limits::default(), about, &out.clone(), move |preparation| {
-        let merge = Merge::new(&partials, &preparation.settings)?;
+        let repeats = repeats(allow_repeats);
+        let merge = Merge::with_repeats(&partials, repeats, &preparation.settings)?;
         merge.run_partial(&out, overwrite, &preparation.id)
     })
 }

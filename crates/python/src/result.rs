@@ -3,8 +3,10 @@
 //! The consumer of a stream (PyArrow, Polars, DuckDB) may call with or without the
 //! interpreter's lock. Each wait for rows releases it and looks at signals in between, so that
 //! other Python threads go on and Ctrl-C ends the run. A consumer can only pass on an error's
-//! text, so the signal is raised once more for the interpreter to see when the consumer
-//! returns to it, and what was raised is kept for our own methods to raise instead.
+//! text, so what a signal's handler has raised takes the place of the consumer's error as soon as
+//! that reaches Python code (see `_interrupts.py`), and is kept for our own methods to raise.
+//! On a thread that the consumer has started itself, as DuckDB does, Python looks at no signals:
+//! Ctrl-C comes out when the consumer's own call looks at them.
 //!
 //! No lock is waited for while the interpreter's is held: the thread that has it may be waiting
 //! for the interpreter's.
@@ -14,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::{Array, RecordBatch, RecordBatchReader, StructArray};
-use arrow::compute::cast;
+use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema, to_ffi};
@@ -335,6 +337,20 @@ impl RawResult {
     }
 }
 
+/// Has the Python code that a consumer was called from raise what a signal's handler has raised.
+fn raise_soon(py: Python<'_>, error: &PyErr) {
+    let raise_soon = || -> PyResult<bool> {
+        let module = py.import("tidemill._interrupts")?;
+        module.call_method1("raise_soon", (error.value(py),))?.extract()
+    };
+    let is_heard = raise_soon().unwrap_or(false);
+    if !is_heard && error.is_instance_of::<PyKeyboardInterrupt>(py) {
+        // A thread of the consumer's own: the main thread hears of it as of another Ctrl-C.
+        // SAFETY: it only notes the signal, and may be called from any thread.
+        unsafe { pyo3::ffi::PyErr_SetInterrupt() };
+    }
+}
+
 /// The rows of a result, pulled by whoever holds the C stream.
 struct Stream {
     rows: Box<Rows>,
@@ -349,9 +365,11 @@ impl Stream {
     fn pull(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
         let mut waiter = Waiter::new(self.cancel.clone(), self.display.clone());
         let rows = &mut self.rows;
+        let mut is_raised = false;
         // Held or not, the interpreter's lock is free during the wait.
         let next = Python::try_attach(|py| {
             let next = py.detach(|| rows.next(&mut waiter));
+            is_raised = waiter.is_raised();
             // What is shown stays until the stream ends: pulls follow one another.
             match waiter.raised() {
                 Some(raised) => Err(raised),
@@ -362,12 +380,13 @@ impl Stream {
         let batch = next.map_err(|error| {
             self.cancel.cancel();
             let text = Python::try_attach(|py| {
-                let text = match error.is_instance_of::<PyKeyboardInterrupt>(py) {
-                    true => {
-                        // SAFETY: it only notes the signal, and may be called from any thread.
-                        unsafe { pyo3::ffi::PyErr_SetInterrupt() };
-                        Error::Interrupted.to_string()
-                    }
+                if is_raised {
+                    // First: what is set for the next Python code is not for the display's.
+                    self.clear();
+                    raise_soon(py, &error);
+                }
+                let text = match is_raised || error.is_instance_of::<PyKeyboardInterrupt>(py) {
+                    true => Error::Interrupted.to_string(),
                     false => error.value(py).to_string(),
                 };
                 *self.failure.lock() = Some(error);
@@ -398,10 +417,17 @@ impl Iterator for Stream {
 
 impl Stream {
     fn clear(&self) {
-        if let Some(display) = &self.display {
-            // There is nobody to tell of a signal here; the interpreter has noted it.
-            let _ = Python::try_attach(|py| display.clear(py));
-        }
+        let Some(display) = &self.display else { return };
+        Python::try_attach(|py| {
+            // A stream that is let go of because its consumer fails: what it fails with waits.
+            let pending = PyErr::take(py);
+            if let Err(raised) = display.clear(py) {
+                raise_soon(py, &raised);
+            }
+            if let Some(pending) = pending {
+                pending.restore(py);
+            }
+        });
     }
 }
 
@@ -422,7 +448,10 @@ fn conformed(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Arr
         return Ok(batch.clone());
     }
     let columns = batch.columns().iter().zip(schema.fields());
-    let columns = columns.map(|(column, field)| cast(column, field.data_type()));
+    // Not `safe`, which is Arrow's word for nulls instead of errors.
+    let exactly = CastOptions { safe: false, ..CastOptions::default() };
+    let columns =
+        columns.map(|(column, field)| cast_with_options(column, field.data_type(), &exactly));
     RecordBatch::try_new(schema.clone(), columns.collect::<Result<_, _>>()?)
 }
 

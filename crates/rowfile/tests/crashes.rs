@@ -1,7 +1,9 @@
 //! Disks that are full and processes that are killed, for real.
 //!
 //! A test that needs a process of its own starts itself again, with what that is to do in an
-//! environment variable. What is killed says how far it has come, so that nobody waits for a time.
+//! environment variable. Where it dies is chosen: the kernel ends it at a given byte of the file
+//! (`RLIMIT_FSIZE`), with nothing run afterwards. Kills from outside, which land where they land,
+//! are for `make soak`; they are sent when the process has said how far it has come.
 
 mod common;
 
@@ -19,6 +21,8 @@ use tidemill_rowfile::{Codec, Error, ReadOptions, Reader, Schema, WriteOptions, 
 
 /// The variable that says what the process is to do, and where.
 const CHILD: &str = "ROWFILE_CHILD";
+/// The variable that says at which byte of its file the process is to end.
+const LIMIT: &str = "ROWFILE_LIMIT";
 /// Rows that are written at a time.
 const ROWS: usize = 50;
 
@@ -190,12 +194,51 @@ fn a_disk_that_is_full_leaves_what_can_be_salvaged_and_the_old_end_of_what_was_t
     }
 }
 
-/// Starts the test again, kills it when it has said `lines` times that it has come further, and
-/// returns how far it had come.
+/// What a process of this test has come to.
+struct Ended {
+    /// The rows that it said it had written.
+    said: usize,
+    /// The signal that ended it.
+    signal: Option<i32>,
+}
+
+/// Starts the test again for a file, which the kernel ends once the file would grow past so many
+/// bytes: the write under way goes as far as that byte, and nothing runs after it.
+fn killed_at(test: &str, path: &Path, bytes: usize) -> Ended {
+    let program = again(test);
+    let done = Command::new(&program[0])
+        .args(&program[1..])
+        .env(CHILD, path)
+        .env(LIMIT, bytes.to_string())
+        .stderr(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(done.stdout).unwrap();
+    let said = said.lines().rev().find_map(|line| line.strip_prefix("rows "));
+    Ended { said: said.map_or(0, |rows| rows.parse().unwrap()), signal: done.status.signal() }
+}
+
+/// In a process of its own: has the kernel end it at the first byte past the limit.
+fn limit_files() {
+    let bytes: libc::rlim_t = std::env::var(LIMIT).unwrap().parse().unwrap();
+    let size = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+    let no_dump = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: both are given what they read; the signal's default, which may have been inherited
+    // as ignored, is to end the process.
+    unsafe {
+        assert_eq!(libc::setrlimit(libc::RLIMIT_CORE, &no_dump), 0);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &size), 0);
+        assert_ne!(libc::signal(libc::SIGXFSZ, libc::SIG_DFL), libc::SIG_ERR);
+    }
+}
+
+/// Starts the test again, kills it from outside when it has said `lines` times that it has come
+/// further, and returns how far it had come.
 fn kill_after(test: &str, path: &Path, lines: usize) -> usize {
     let program = again(test);
     let mut child = Command::new(&program[0])
         .args(&program[1..])
+        .arg("--ignored")
         .env(CHILD, path)
         .stdout(Stdio::piped())
         .spawn()
@@ -216,14 +259,121 @@ fn kill_after(test: &str, path: &Path, lines: usize) -> usize {
     reached
 }
 
+/// In a process of its own: says how far it has come.
 fn say(rows: usize) {
+    if child().is_none() {
+        return;
+    }
     let mut out = std::io::stdout().lock();
     writeln!(out, "\nrows {rows}").and_then(|()| out.flush()).unwrap();
 }
 
+/// Where a process is to end: every so many bytes, and on either side of each block's beginning.
+fn kill_points(whole: &[u8], from: usize) -> Vec<usize> {
+    let reader = Reader::new(whole.to_vec(), "whole").unwrap();
+    let blocks = reader.blocks().iter().map(|block| block.offset as usize);
+    let mut points: Vec<usize> = blocks
+        .flat_map(|offset| [offset - 1, offset, offset + 1])
+        .chain((from..whole.len()).step_by(677))
+        .chain([from + 1, whole.len() - 1])
+        .filter(|point| (from..whole.len()).contains(point))
+        .collect();
+    points.sort_unstable();
+    points.dedup();
+    points
+}
+
+/// Writes four times [`ROWS`] rows, each of them down before it says so, and the end.
+fn write_on(mut writer: Writer<File>, first: usize) {
+    for first in (first..).step_by(ROWS).take(4) {
+        writer.write(&rows(first, ROWS)).unwrap();
+        writer.flush().unwrap();
+        say(first + ROWS);
+    }
+    writer.close().unwrap();
+}
+
 #[test]
-fn a_writer_that_is_killed_leaves_a_file_that_is_refused_and_every_whole_block() {
-    let name = "a_writer_that_is_killed_leaves_a_file_that_is_refused_and_every_whole_block";
+fn a_writer_that_is_killed_at_any_byte_leaves_a_file_that_is_refused_and_every_whole_block() {
+    let name =
+        "a_writer_that_is_killed_at_any_byte_leaves_a_file_that_is_refused_and_every_whole_block";
+    if let Some(path) = child() {
+        limit_files();
+        return write_on(Writer::create(&path, &schema(), options()).unwrap(), 0);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let whole = folder.path().join("whole.rows");
+    write_on(Writer::create(&whole, &schema(), options()).unwrap(), 0);
+    let whole = std::fs::read(whole).unwrap();
+    let path = folder.path().join("test.rows");
+    for point in kill_points(&whole, 0) {
+        let ended = killed_at(name, &path, point);
+        assert_eq!(ended.signal, Some(libc::SIGXFSZ), "at byte {point}");
+        assert!(std::fs::read(&path).unwrap() == whole[..point], "at byte {point}");
+        if point == 0 {
+            assert!(matches!(Reader::open(&path), Err(Error::NotARowfile { .. })));
+        } else {
+            let kept = assert_cut_off(&path);
+            assert!(kept >= ended.said, "at byte {point}: {kept} of {}", ended.said);
+            assert!(matches!(Writer::append(&path, 3000), Err(Error::CutOff { .. })));
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
+fn an_appender_that_is_killed_at_any_byte_leaves_the_old_end_or_the_new() {
+    let name = "an_appender_that_is_killed_at_any_byte_leaves_the_old_end_or_the_new";
+    if let Some(path) = child() {
+        limit_files();
+        return write_on(Writer::append(&path, 3000).unwrap(), 4 * ROWS);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("test.rows");
+    write_on(Writer::create(&path, &schema(), options()).unwrap(), 0);
+    let before = std::fs::read(&path).unwrap();
+    write_on(Writer::append(&path, 3000).unwrap(), 4 * ROWS);
+    let after = std::fs::read(&path).unwrap();
+    for point in kill_points(&after, before.len()) {
+        std::fs::write(&path, &before).unwrap();
+        let ended = killed_at(name, &path, point);
+        assert_eq!(ended.signal, Some(libc::SIGXFSZ), "at byte {point}");
+        assert!(std::fs::read(&path).unwrap() == after[..point], "at byte {point}");
+        let reader = Reader::open(&path).unwrap();
+        reader.verify().unwrap();
+        assert_eq!(reader.unfinished_bytes(), (point - before.len()) as u64);
+        assert_eq!(assert_rows(&reader), 4 * ROWS);
+        let (saved, report) = salvage(File::open(&path).unwrap(), "test.rows", Vec::new()).unwrap();
+        assert!(report.rows as usize >= ended.said.max(4 * ROWS), "at byte {point}");
+        assert_rows(&Reader::new(saved, "saved").unwrap());
+        // The next one goes on from the old end.
+        write_on(Writer::append(&path, 3000).unwrap(), 4 * ROWS);
+        let reader = Reader::open(&path).unwrap();
+        assert_eq!((assert_rows(&reader), reader.unfinished_bytes()), (8 * ROWS, 0));
+    }
+    // One that is killed behind its last byte has appended.
+    std::fs::write(&path, &before).unwrap();
+    let ended = killed_at(name, &path, after.len());
+    assert_eq!((ended.said, ended.signal), (8 * ROWS, None));
+    assert!(std::fs::read(&path).unwrap() == after);
+}
+
+/// Repeats a round until the time that `make soak` gives is over; once without it.
+fn soak(mut round: impl FnMut(u64)) {
+    let seconds = std::env::var("SOAK_SECONDS").map_or(0, |text| text.parse().unwrap());
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(seconds);
+    for seed in 0.. {
+        round(seed);
+        if std::time::Instant::now() >= end {
+            println!("{} rounds", seed + 1);
+            return;
+        }
+    }
+}
+
+#[test]
+#[ignore = "kills from outside: make soak repeats it for a given time"]
+fn soak_a_writer_that_is_killed() {
     if let Some(path) = child() {
         let mut writer = Writer::create(&path, &schema(), options()).unwrap();
         for first in (0..).step_by(ROWS) {
@@ -233,19 +383,20 @@ fn a_writer_that_is_killed_leaves_a_file_that_is_refused_and_every_whole_block()
         }
     }
     let folder = tempfile::tempdir().unwrap();
-    let random = &mut Random::new(9);
-    for round in 0..25 {
-        let path = folder.path().join(format!("{round}.rows"));
-        let reached = kill_after(name, &path, 1 + random.below(60));
+    let path = folder.path().join("test.rows");
+    soak(|seed| {
+        let lines = 1 + Random::new(seed).below(60);
+        let reached = kill_after("soak_a_writer_that_is_killed", &path, lines);
         let kept = assert_cut_off(&path);
         assert!(kept >= reached, "{kept} of {reached}");
         assert!(matches!(Writer::append(&path, 3000), Err(Error::CutOff { .. })));
-    }
+        std::fs::remove_file(&path).unwrap();
+    });
 }
 
 #[test]
-fn an_appender_that_is_killed_leaves_the_old_end_or_the_new() {
-    let name = "an_appender_that_is_killed_leaves_the_old_end_or_the_new";
+#[ignore = "kills from outside: make soak repeats it for a given time"]
+fn soak_an_appender_that_is_killed() {
     if let Some(path) = child() {
         let mut first = Reader::open(&path).unwrap().rows() as usize;
         loop {
@@ -260,21 +411,21 @@ fn an_appender_that_is_killed_leaves_the_old_end_or_the_new() {
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test.rows");
-    let mut writer = Writer::create(&path, &schema(), options()).unwrap();
-    writer.write(&rows(0, 4 * ROWS)).unwrap();
-    writer.close().unwrap();
-    let random = &mut Random::new(10);
-    let mut unfinished = 0;
-    for _ in 0..25 {
-        let reached = kill_after(name, &path, 1 + random.below(5));
+    soak(|seed| {
+        // A file that has grown large is begun anew.
+        if seed % 50 == 0 {
+            let mut writer = Writer::create(&path, &schema(), options()).unwrap();
+            writer.write(&rows(0, 4 * ROWS)).unwrap();
+            writer.close().unwrap();
+        }
+        let lines = 1 + Random::new(seed).below(5);
+        let reached = kill_after("soak_an_appender_that_is_killed", &path, lines);
         let reader = Reader::open(&path).unwrap();
         reader.verify().unwrap();
-        unfinished += usize::from(reader.unfinished_bytes() > 0);
         let found = assert_rows(&reader);
         assert!(found >= reached && found.is_multiple_of(4 * ROWS), "{found} of {reached}");
         let (saved, report) = salvage(File::open(&path).unwrap(), "test.rows", Vec::new()).unwrap();
         assert!(report.rows >= found as u64);
         assert_rows(&Reader::new(saved, "saved").unwrap());
-    }
-    assert!(unfinished > 0, "it was never killed in the middle of an append");
+    });
 }

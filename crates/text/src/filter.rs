@@ -63,8 +63,7 @@ pub enum Constant {
     Text(String),
     /// An integer.
     Int(i64),
-    /// A float; no NaN. Compared by IEEE 754's total order, as Arrow does: -0.0 is less than
-    /// 0.0, and NaN is above all.
+    /// A float. -0.0 equals 0.0; a NaN equals any other and is the largest.
     Float(f64),
 }
 
@@ -75,7 +74,7 @@ impl Predicate {
         let fits = |constant: &Constant| match constant {
             Constant::Text(_) => matches!(data_type, DataType::Utf8 | DataType::Utf8View),
             Constant::Int(_) => data_type.is_signed_integer(),
-            Constant::Float(float) => *data_type == DataType::Float64 && !float.is_nan(),
+            Constant::Float(_) => *data_type == DataType::Float64,
         };
         match &self.test {
             Test::Compare(_, constant) => fits(constant),
@@ -97,6 +96,11 @@ impl Comparison {
             Comparison::GreaterOrEqual => order.is_ge(),
         }
     }
+}
+
+/// With one zero and one NaN, which the total order has at its end.
+fn settled(float: f64) -> f64 {
+    if float.is_nan() { f64::NAN } else { float + 0.0 }
 }
 
 /// Reads an integer as a column spells it.
@@ -189,7 +193,7 @@ fn test(test: &Test, text: &[u8], span: Span, context: &Context, read: ReadInt) 
         Constant::Float(wanted) => {
             let value = fast::float(&value, 0, value.len())
                 .or_else(|| values::float(std::str::from_utf8(&value).ok()?))?;
-            Some(value.total_cmp(wanted))
+            Some(settled(value).total_cmp(&settled(*wanted)))
         }
     };
     match test {

@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 
 use serde_json::json;
 use tidemill_engine::job::Limits;
+use tidemill_engine::remote::shown;
 use tidemill_engine::running::{Running, prepare};
 use tidemill_engine::sink::{OutputFormat, SinkSpec};
 use tidemill_engine::source::{Source, SourceSpec, compatible};
@@ -28,6 +29,10 @@ pub fn schema(args: &SchemaArgs) -> anyhow::Result<Outcome> {
             continue;
         }
         let source = Source::open(&SourceSpec { url: url.clone(), ..defaults.clone() })?;
+        if let Some(warning) = source.warning() {
+            terminal::warn(&warning);
+        }
+        let url = &shown(url);
         let text = match args.format {
             SchemaForm::Json => schema_json(url, &source)?,
             SchemaForm::Text | SchemaForm::Rowfile => schema_text(url, &source),
@@ -54,6 +59,7 @@ fn compare(args: &SchemaArgs, defaults: &SourceSpec) -> anyhow::Result<Outcome> 
     };
     let spec = |url: &String| SourceSpec { url: url.clone(), ..defaults.clone() };
     let conflicts = compatible::conflicts(&spec(old), &spec(new))?;
+    let (old, new) = (&shown(old), &shown(new));
     let text = match args.format {
         SchemaForm::Json => {
             let reasons = conflicts.iter();
@@ -153,7 +159,7 @@ pub fn head(args: &HeadArgs) -> anyhow::Result<Outcome> {
     for (position, url) in args.files.iter().enumerate() {
         if args.files.len() > 1 && format == OutputFormat::Text {
             let gap = if position > 0 { "\n" } else { "" };
-            print(format!("{gap}==> {url} <==\n").as_bytes())?;
+            print(format!("{gap}==> {} <==\n", shown(url)).as_bytes())?;
         }
         let source = NamedSource {
             name: "source".to_owned(),

@@ -118,7 +118,9 @@ impl StorageArgs {
     /// The settings, checked.
     fn options(&self) -> Result<StorageOptions> {
         let mut options = StorageOptions::default();
-        for (name, value) in &self.storage_option {
+        for text in &self.storage_option {
+            // Told here and not where words are parsed, which would show what may be a secret.
+            let (name, value) = text.split_once('=').unwrap_or_default();
             options.set(name, value)?;
         }
         Ok(options)

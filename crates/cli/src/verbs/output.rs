@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 
+use tidemill_engine::coverage_file::CoverageFile;
 use tidemill_engine::running::{Preparation, Running, deliver};
 use tidemill_engine::sink::{OutputFormat, SinkSpec, Written};
 use tidemill_engine::{Coverage, Error, Result, coverage};
@@ -66,29 +67,36 @@ impl WriteArgs {
 }
 
 /// Where the coverage goes as JSON.
-pub struct CoverageSink<'a>(Option<&'a str>);
+pub enum CoverageSink {
+    Nowhere,
+    StandardOutput,
+    File(CoverageFile),
+}
 
-impl<'a> CoverageSink<'a> {
-    /// Checks that the coverage and the result do not both want standard output.
-    pub fn new(flag: Option<&'a str>, result_url: Option<&str>) -> Result<Self> {
-        if flag == Some("-") && result_url == Some("-") {
-            return Err(Error::usage_hint(
+impl CoverageSink {
+    /// Checks that the coverage can be written, and that the result does not go to the same place.
+    pub fn new(flag: Option<&str>, result_url: Option<&str>) -> Result<Self> {
+        match flag {
+            None => Ok(CoverageSink::Nowhere),
+            Some("-") if result_url == Some("-") => Err(Error::usage_hint(
                 "--coverage - and the result both want standard output",
                 "give --coverage a file, or name the result's file with --output",
-            ));
+            )),
+            Some("-") => Ok(CoverageSink::StandardOutput),
+            Some(path) => Ok(CoverageSink::File(CoverageFile::create(path, result_url)?)),
         }
-        Ok(CoverageSink(flag))
     }
 
     /// Writes it, if it is asked for.
     pub fn write(&self, coverage: &Coverage) -> Result<()> {
-        let Some(path) = self.0 else { return Ok(()) };
-        let json = serde_json::to_string_pretty(coverage)
-            .map_err(|error| Error::Internal(format!("coverage as JSON: {error}")))?;
-        let json = format!("{json}\n");
-        match path {
-            "-" => print(json.as_bytes()),
-            path => std::fs::write(path, json).map_err(|error| Error::io("write", path, error)),
+        match self {
+            CoverageSink::Nowhere => Ok(()),
+            CoverageSink::File(file) => file.write(coverage),
+            CoverageSink::StandardOutput => {
+                let json = serde_json::to_string_pretty(coverage)
+                    .map_err(|error| Error::Internal(format!("coverage as JSON: {error}")))?;
+                print(format!("{json}\n").as_bytes())
+            }
         }
     }
 }
@@ -109,7 +117,7 @@ pub fn finish(
     mut running: Running,
     preparation: &Preparation,
     sink: &SinkSpec,
-    coverage: &CoverageSink<'_>,
+    coverage: &CoverageSink,
     how: Say,
 ) -> anyhow::Result<Outcome> {
     let settings = &preparation.settings;
@@ -163,7 +171,7 @@ pub fn finish_without_rows(
     running: Running,
     preparation: &Preparation,
     target: &str,
-    coverage: &CoverageSink<'_>,
+    coverage: &CoverageSink,
 ) -> anyhow::Result<Outcome> {
     let running = wait(running, preparation)?;
     let found = running

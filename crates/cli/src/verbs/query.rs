@@ -6,7 +6,7 @@ use tidemill_engine::job::{Job, Limits};
 use tidemill_engine::jobs::{About, Recorder};
 use tidemill_engine::running::{self, Preparation, Running};
 use tidemill_engine::sink::{self, SinkSpec};
-use tidemill_engine::{Error, Merge, Plan, Query};
+use tidemill_engine::{Error, Merge, Plan, Query, Repeats};
 
 use super::output::{CoverageSink, Say, finish, finish_without_rows};
 use super::{Outcome, print, read_text};
@@ -47,17 +47,21 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
     }
     let query = job.query();
     if let Some(out) = &args.partial {
-        let coverage = CoverageSink::new(args.limits.coverage.as_deref(), None)?;
         if args.dry_run {
             let preparation = prepare(&args.limits.limits(), &job.limits)?;
             return explain(&query, &preparation, None, None);
         }
+        let coverage = CoverageSink::new(args.limits.coverage.as_deref(), out.to_str())?;
         let about = About::job(&job, Some(out.display().to_string()));
         let (preparation, recorder) = begin(&args.limits.limits(), &job.limits, about)?;
         let (settings, id) = (preparation.settings.clone(), preparation.id.clone());
         let (target, overwrite) = (out.clone(), args.sink.write.overwrite);
         let running = Running::without_rows(settings.cancel.clone(), move || {
-            Plan::new(&query, &settings)?.run_partial(&target, overwrite, &id)
+            let plan = Plan::new(&query, &settings)?;
+            if let Some(warning) = plan.warning() {
+                terminal::warn(&warning);
+            }
+            plan.run_partial(&target, overwrite, &id)
         })?
         .recorded(recorder);
         return finish_without_rows(running, &preparation, &out.display().to_string(), &coverage);
@@ -77,14 +81,16 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
 
 /// `tidemill merge PARTIAL…`.
 pub fn merge(args: MergeArgs) -> anyhow::Result<Outcome> {
+    let repeats = if args.allow_repeats { Repeats::Allowed } else { Repeats::Refused };
     if let Some(out) = args.partial {
-        let coverage = CoverageSink::new(args.limits.coverage.as_deref(), None)?;
+        let coverage = CoverageSink::new(args.limits.coverage.as_deref(), out.to_str())?;
         let about = About::merge(&args.partials, Some(out.display().to_string()));
         let (preparation, recorder) = begin(&args.limits.limits(), &Limits::default(), about)?;
         let (settings, id) = (preparation.settings.clone(), preparation.id.clone());
         let (target, overwrite) = (out.display().to_string(), args.sink.write.overwrite);
         let running = Running::without_rows(settings.cancel.clone(), move || {
-            Merge::new(&args.partials, &settings)?.run_partial(&out, overwrite, &id)
+            let merge = Merge::with_repeats(&args.partials, repeats, &settings)?;
+            merge.run_partial(&out, overwrite, &id)
         })?
         .recorded(recorder);
         return finish_without_rows(running, &preparation, &target, &coverage);
@@ -94,7 +100,8 @@ pub fn merge(args: MergeArgs) -> anyhow::Result<Outcome> {
     let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
     let about = About::merge(&args.partials, Some(sink.url.clone()));
     let (preparation, recorder) = begin(&args.limits.limits(), &Limits::default(), about)?;
-    let running = Running::merge(args.partials, preparation.settings.clone())?.recorded(recorder);
+    let running = Running::merge(args.partials, repeats, preparation.settings.clone())?;
+    let running = running.recorded(recorder);
     finish(running, &preparation, &sink, &coverage, Say::Coverage)
 }
 

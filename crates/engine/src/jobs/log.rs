@@ -107,7 +107,7 @@ impl JobLog {
         let bytes = record
             .encode()
             .ok_or_else(|| Error::Internal("a job log's record is no JSON".to_owned()))?;
-        std::fs::create_dir_all(&self.folder)
+        crate::home::create_private(&self.folder)
             .map_err(|e| Error::io("create the folder", &self.folder, e))?;
         let segment_bytes = self.limit_bytes / SEGMENTS;
         let segments = self.segments()?;

@@ -47,13 +47,23 @@ pub fn text(text: &str) -> String {
 /// The words of a command line with their credentials hidden.
 pub fn words<S: AsRef<str>>(words: &[S]) -> Vec<String> {
     let mut hidden = Vec::with_capacity(words.len());
-    let mut is_value_next = false;
+    let (mut is_value_next, mut is_option_next) = (false, false);
     for word in words {
         let word = word.as_ref();
         if std::mem::take(&mut is_value_next) && !word.starts_with('-') {
             hidden.push(HIDDEN.to_owned());
             continue;
         }
+        // What is given to a store may be a secret in the wrong place, or without its name.
+        if std::mem::take(&mut is_option_next) {
+            hidden.push(option(word));
+            continue;
+        }
+        if let Some(value) = word.strip_prefix("--storage-option=") {
+            hidden.push(format!("--storage-option={}", option(value)));
+            continue;
+        }
+        is_option_next = word == "--storage-option";
         is_value_next = word.starts_with('-') && !word.contains('=') && is_secret(word);
         match word.split_once('=') {
             // A whole word KEY=VALUE: the value may hold blanks, quotes, anything.
@@ -70,6 +80,15 @@ pub fn words<S: AsRef<str>>(words: &[S]) -> Vec<String> {
     hidden
 }
 
+/// A store's option without its value.
+fn option(word: &str) -> String {
+    let is_plain = |name: &&str| name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    match word.split_once('=').map(|(name, _)| name).filter(is_plain) {
+        Some(name) => format!("{name}={HIDDEN}"),
+        None => HIDDEN.to_owned(),
+    }
+}
+
 /// Hides `user:password@` after `://`.
 fn urls(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -81,7 +100,15 @@ fn urls(text: &str) -> String {
             .find(|c: char| c.is_whitespace() || matches!(c, '/' | '?' | '#' | '\'' | '"' | '`'))
             .unwrap_or(after.len());
         // A password may itself hold an `@`: the host is what follows the last.
-        rest = match after[..end].rfind('@') {
+        let host = after[..end].rfind('@').or_else(|| {
+            // A password with a `/` or a `?` in it: what looks like a port is none.
+            let (_, port) = after[..end].rsplit_once(':')?;
+            let is_port = port.ends_with(']') || port.bytes().all(|byte| byte.is_ascii_digit());
+            let quote = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`');
+            let word = &after[..after.find(quote).unwrap_or(after.len())];
+            (!is_port).then(|| word.rfind('@')).flatten()
+        });
+        rest = match host {
             Some(host) => {
                 shown.push_str(HIDDEN);
                 &after[host..]
@@ -151,6 +178,8 @@ mod tests {
             ("s3://bucket/day.csv", "s3://bucket/day.csv"),
             ("https://ann:pa@ss@host/x", "https://***@host/x"),
             ("FROM 's3://AKIA:x/y' z", "FROM 's3://AKIA:x/y' z"),
+            ("https://ann:pa/ss?x@host/y z@w", "https://***@host/y z@w"),
+            ("http://[::1]/x@y http://h:80/x@y", "http://[::1]/x@y http://h:80/x@y"),
             ("https://h/x?a=1&X-Amz-Signature=ab12&b=2", "https://h/x?a=1&X-Amz-Signature=***&b=2"),
             ("https://h/x?X-Amz-Credential=AK/20/s3", "https://h/x?X-Amz-Credential=***"),
             ("https://h/x?sig=a%2Fb&se=1", "https://h/x?sig=***&se=1"),
@@ -186,6 +215,10 @@ mod tests {
             (&["--password", "hunter2", "x"], &["--password", "***", "x"]),
             (&["--api-key=abc"], &["--api-key=***"]),
             (&["--token", "--other"], &["--token", "--other"]),
+            (&["--storage-option", "region=hush"], &["--storage-option", "region=***"]),
+            (&["--storage-option=acces_key=hush", "x"], &["--storage-option=acces_key=***", "x"]),
+            (&["--storage-option", "hush"], &["--storage-option", "***"]),
+            (&["--storage-option", "wJal/hu+sh="], &["--storage-option", "***"]),
             (&["https://a:b@h/x"], &["https://***@h/x"]),
         ] {
             assert_eq!(words(given), expected);

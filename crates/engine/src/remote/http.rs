@@ -5,6 +5,14 @@
 //! schema is told from; `200` says that the server has no ranges, and with a short body holds
 //! the whole file already. A `HEAD` would tell less, and is refused for signed URLs.
 //!
+//! **Redirects** are followed as `curl -L` does: up to [`REDIRECTS_MAX`], never from `https://` to
+//! `http://`, with the URL's name and password on the same scheme, host and port alone, and without a
+//! `Referer`, which would show a signed URL to whoever it points to. Who reads from another host than
+//! was named is told so ([`Resource::elsewhere`]), and errors say which host answered.
+//!
+//! **Encodings.** Bytes are asked for as they are (`Accept-Encoding: identity`). What a server has
+//! stored compressed it sends so all the same; text is decoded by its first bytes, whatever is said.
+//!
 //! A server that names no version (neither `ETag` nor `Last-Modified`) is read whole, too:
 //! two ranges could be of two versions, one answer cannot.
 
@@ -19,21 +27,23 @@ use chrono::DateTime;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody,
-    HttpResponse, ReqwestConnector,
+    HttpClient, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse,
 };
-use object_store::{ClientConfigKey, HeaderValue, RetryConfig};
+use object_store::{ClientConfigKey, ClientOptions, HeaderValue, RetryConfig};
 
 use super::Fetch;
+use super::client::client;
 use super::location::shown;
 use super::object::Object;
 use super::options::{StorageOptions, seconds};
-use super::s3::{cause_hint, root_cause};
+use super::s3::{network_hint, root_cause};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 
 /// What the first request asks for.
 const PROBE_BYTES: u64 = 1 << 20;
+/// So many times a server may point elsewhere.
+const REDIRECTS_MAX: usize = 10;
 /// A body without ranges is handed on in pieces of about this size.
 const PIECE_BYTES: usize = 1 << 20;
 /// How long an answer, or the next piece of one, is waited for unless told otherwise.
@@ -55,19 +65,15 @@ impl Web {
     /// # Errors
     /// [`Error::Usage`] for options that make no sense.
     pub(crate) fn open(options: &StorageOptions, plain: bool) -> Result<Web> {
-        let client = options.client(plain)?;
-        let timeout = match client.get_config_value(&ClientConfigKey::Timeout) {
+        let own = options.client(plain)?;
+        let timeout = match own.get_config_value(&ClientConfigKey::Timeout) {
             Some(text) => seconds("timeout", &text)?,
             None => TIMEOUT,
         };
-        let connect = |options| {
-            ReqwestConnector::default().connect(&options).map_err(|error| {
-                Error::usage(format!("the storage options make no client: {}", root_cause(&error)))
-            })
-        };
+        let connect = |options: ClientOptions| client(&options).map(HttpClient::new);
         Ok(Web {
-            patient: connect(client.clone().with_timeout_disabled())?,
-            client: connect(client.with_timeout(timeout))?,
+            patient: connect(own.clone().with_timeout_disabled())?,
+            client: connect(own.with_timeout(timeout))?,
             timeout,
             retry: options.retry()?,
         })
@@ -87,6 +93,8 @@ impl Web {
             ranges,
             e_tag: answer.and_then(|answer| header(answer, "etag")),
             modified: answer.and_then(|answer| header(answer, "last-modified")),
+            elsewhere: answer.and_then(elsewhere),
+            encoding: answer.and_then(|answer| header(answer, "content-encoding")),
         };
         loop {
             let asked = self.send(&address, Some(0..PROBE_BYTES), &[]).await;
@@ -107,7 +115,7 @@ impl Web {
                 200 => resource(length, false, Some(&answer)),
                 // An empty file has no first byte.
                 416 => return Ok(Object::found(resource(Some(0), true, None), Some(Bytes::new()))),
-                _ => return Err(refused("read", &url, None, status, 0)),
+                _ => return Err(refused_by("read", &url, None, &answer)),
             };
             let keeps = found.ranges || length.is_some_and(|length| length <= PROBE_BYTES);
             if !keeps {
@@ -135,38 +143,79 @@ impl Web {
         range: Option<Range<u64>>,
         headers: &[(&'static str, &str)],
     ) -> Result<HttpResponse, Failure> {
-        let mut request = HttpRequest::new(HttpRequestBody::empty());
-        *request.uri_mut() = address.url.parse().map_err(|_| Failure {
-            cause: "not a valid URL".into(),
-            again: false,
-            status: None,
-        })?;
-        if let Some(authorization) = &address.authorization {
-            request.headers_mut().insert("authorization", authorization.clone());
-        }
         let client = if range.is_some() { &self.client } else { &self.patient };
         let range = range.map(|range| format!("bytes={}-{}", range.start, range.end - 1));
         let range = range.as_deref().map(|range| ("range", range));
-        for (name, value) in range.into_iter().chain(headers.iter().copied()) {
+        let headers: Vec<(&'static str, &str)> =
+            range.into_iter().chain(headers.iter().copied()).collect();
+        let first = host_of(&address.url);
+        let mut address = address.clone();
+        for _ in 0..=REDIRECTS_MAX {
+            let mut answer = self.send_once(client, &address, &headers).await?;
+            let host = host_of(&address.url);
+            let is_elsewhere = host != first;
+            let status = answer.status().as_u16();
+            if let (301 | 302 | 303 | 307 | 308, Some(target)) =
+                (status, header(&answer, "location"))
+            {
+                address = address.redirected(&target).map_err(Failure::for_good)?;
+                continue;
+            }
+            if matches!(status, 408 | 429 | 500..=599) {
+                let who = if is_elsewhere { host.as_str() } else { "the server" };
+                return Err(Failure {
+                    cause: answered(who, status),
+                    again: true,
+                    status: Some(status),
+                });
+            }
+            if is_elsewhere {
+                answer.extensions_mut().insert(Elsewhere(host));
+            }
+            return Ok(answer);
+        }
+        Err(Failure::for_good(format!("it points elsewhere more than {REDIRECTS_MAX} times")))
+    }
+
+    async fn send_once(
+        &self,
+        client: &HttpClient,
+        address: &Address,
+        headers: &[(&'static str, &str)],
+    ) -> Result<HttpResponse, Failure> {
+        let mut request = HttpRequest::new(HttpRequestBody::empty());
+        let url = address.url.parse();
+        *request.uri_mut() = url.map_err(|_| Failure::for_good("not a valid URL".into()))?;
+        if let Some(authorization) = &address.authorization {
+            request.headers_mut().insert("authorization", authorization.clone());
+        }
+        let identity = [("accept-encoding", "identity")];
+        for (name, value) in headers.iter().chain(&identity) {
             if let Ok(value) = HeaderValue::from_str(value) {
-                request.headers_mut().insert(name, value);
+                request.headers_mut().insert(*name, value);
             }
         }
-        let sent = tokio::time::timeout(self.timeout, client.execute(request)).await;
-        let answer = match sent {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => return Err(Failure::of(&error)),
-            Err(_) => return Err(Failure::slow()),
-        };
-        match answer.status().as_u16() {
-            status @ (408 | 429 | 500..=599) => Err(Failure {
-                cause: format!("the server answered {status}"),
-                again: true,
-                status: Some(status),
-            }),
-            _ => Ok(answer),
+        match tokio::time::timeout(self.timeout, client.execute(request)).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(Failure::of(&error)),
+            Err(_) => Err(Failure::slow()),
         }
     }
+}
+
+/// The host that an answer is of, where it is not the one that was asked.
+#[derive(Debug, Clone)]
+struct Elsewhere(String);
+
+fn elsewhere(answer: &HttpResponse) -> Option<String> {
+    answer.extensions().get().map(|Elsewhere(host)| host.clone())
+}
+
+/// A URL's host, and its port if it is not its scheme's.
+fn host_of(url: &str) -> String {
+    let Ok(url) = url::Url::parse(url) else { return String::new() };
+    let host = url.host_str().unwrap_or_default();
+    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
 /// A URL without what is secret in front of its host.
@@ -211,6 +260,24 @@ impl Address {
         }
         Ok(Address { given: given.to_owned(), url: url.into(), authorization })
     }
+
+    /// Where a server points to. What is secret goes to where it was meant for, and nowhere else.
+    fn redirected(&self, target: &str) -> Result<Address, String> {
+        let invalid = || "it points to what is no URL of a web server".to_owned();
+        let own = url::Url::parse(&self.url).map_err(|_| invalid())?;
+        let mut next = own.join(target).map_err(|_| invalid())?;
+        if !matches!(next.scheme(), "http" | "https") {
+            return Err(invalid());
+        }
+        if (own.scheme(), next.scheme()) == ("https", "http") {
+            let host = host_of(next.as_str());
+            return Err(format!("it points to `http://{host}`, without encryption"));
+        }
+        next.set_fragment(None);
+        next.set_username("").and_then(|()| next.set_password(None)).map_err(|()| invalid())?;
+        let authorization = self.authorization.clone().filter(|_| own.origin() == next.origin());
+        Ok(Address { given: self.given.clone(), url: next.into(), authorization })
+    }
 }
 
 /// One version of a file on a web server.
@@ -222,6 +289,10 @@ pub(crate) struct Resource {
     ranges: bool,
     e_tag: Option<String>,
     modified: Option<String>,
+    /// The host that it is on, if that is not the URL's.
+    elsewhere: Option<String>,
+    /// What the server says that it is encoded by.
+    encoding: Option<String>,
 }
 
 impl Resource {
@@ -232,6 +303,14 @@ impl Resource {
 
     pub(super) fn size(&self) -> Option<u64> {
         self.size
+    }
+
+    pub(super) fn elsewhere(&self) -> Option<&str> {
+        self.elsewhere.as_deref()
+    }
+
+    pub(super) fn encoding(&self) -> Option<&str> {
+        self.encoding.as_deref().filter(|encoding| !encoding.eq_ignore_ascii_case("identity"))
     }
 
     pub(super) fn has_ranges(&self) -> bool {
@@ -317,7 +396,7 @@ impl Resource {
             412 => return Err(self.changed("it has been replaced since it was listed")),
             416 => return Err(self.changed("it has become shorter since it was listed")),
             404 | 410 => return Err(self.changed("it has been removed since it was listed")),
-            status => return Err(refused("read", url, Some(from), status, 0)),
+            _ => return Err(refused_by("read", url, Some(from), answer)),
         }
         self.same_version(answer)?;
         match header(answer, "content-range").as_deref().and_then(content_range) {
@@ -355,9 +434,8 @@ impl Resource {
                     Err(failure) => retries.wait(failure, "read", url, Some(0)).await?,
                 }
             };
-            let status = answer.status().as_u16();
-            if status != 200 {
-                return Err(refused("read", url, Some(0), status, 0));
+            if answer.status().as_u16() != 200 {
+                return Err(refused_by("read", url, Some(0), &answer));
             }
             resource.same_version(&answer)?;
             let pieces = answer.into_body().bytes_stream();
@@ -473,6 +551,10 @@ impl Failure {
         Failure { again: !cause.contains("not allowed"), cause, status: None }
     }
 
+    fn for_good(cause: String) -> Failure {
+        Failure { cause, again: false, status: None }
+    }
+
     fn cut(bytes: usize) -> Failure {
         let cause = format!("the answer was cut off after {bytes} bytes");
         Failure { cause, again: true, status: None }
@@ -511,7 +593,7 @@ impl<'a> Retries<'a> {
         let spent = self.count >= config.max_retries || self.since.elapsed() > config.retry_timeout;
         if spent || !failure.again {
             if let Some(status) = failure.status {
-                return Err(refused(action, url, offset, status, self.count));
+                return Err(refused(action, url, offset, status, failure.cause, self.count));
             }
             return Err(Error::Remote {
                 action,
@@ -542,20 +624,45 @@ fn with_retries(reason: String, retries: usize) -> String {
     }
 }
 
+fn answered(who: &str, status: u16) -> String {
+    match who {
+        "the server" => format!("the server answered {status}"),
+        host => format!("`{host}`, where its server points to, answered {status}"),
+    }
+}
+
+/// What can be done about a request that had no answer.
+fn cause_hint(cause: &str) -> Option<String> {
+    if cause.contains("points") {
+        return Some("name the URL of the file itself".into());
+    }
+    network_hint(cause).or_else(|| Some("is the network there, and the URL right?".into()))
+}
+
+/// An answer's refusal in words.
+fn refused_by(
+    action: &'static str,
+    url: &str,
+    offset: Option<u64>,
+    answer: &HttpResponse,
+) -> Error {
+    let (status, host) = (answer.status().as_u16(), elsewhere(answer));
+    let reason = answered(host.as_deref().unwrap_or("the server"), status);
+    refused(action, url, offset, status, reason, 0)
+}
+
 /// A server's refusal in words.
 fn refused(
     action: &'static str,
     url: &str,
     offset: Option<u64>,
     status: u16,
+    reason: String,
     retries: usize,
 ) -> Error {
     let hint = match status {
         404 | 410 => {
-            return Error::NotFound {
-                path: shown(url),
-                hint: Some(format!("the server answered {status}")),
-            };
+            return Error::NotFound { path: shown(url), hint: Some(reason) };
         }
         401 | 403 => {
             "the server wants credentials or does not take these: https://NAME:PASSWORD@host/…, or \
@@ -565,7 +672,7 @@ fn refused(
             "the server is overloaded or broken; try again later, or with more patience: storage \
              options max_retries, retry_timeout"
         }
-        300..=399 => "it points elsewhere; name that URL",
+        300..=399 => "it points elsewhere and does not say where; name that URL",
         _ => "is it the right URL?",
     };
     Error::Remote {
@@ -573,7 +680,7 @@ fn refused(
         url: shown(url),
         offset,
         status: Some(status),
-        reason: with_retries(format!("the server answered {status}"), retries),
+        reason: with_retries(reason, retries),
         hint: Some(hint.to_owned()),
     }
 }
@@ -624,6 +731,28 @@ mod tests {
         ] {
             assert_eq!(content_range(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_redirect_takes_credentials_to_their_own_host_alone() {
+        let from = Address::parse("https://me:pass@h:8443/a/b.csv?sig=s").unwrap();
+        for (target, url, keeps) in [
+            ("/c.csv", "https://h:8443/c.csv", true),
+            ("c.csv?x=1#f", "https://h:8443/a/c.csv?x=1", true),
+            ("https://h:8443/c", "https://h:8443/c", true),
+            ("https://h/c", "https://h/c", false),
+            ("//other/c", "https://other/c", false),
+            ("https://me:pass@other/c", "https://other/c", false),
+        ] {
+            let next = from.redirected(target).unwrap();
+            assert_eq!((next.url.as_str(), next.authorization.is_some()), (url, keeps), "{target}");
+        }
+        for target in ["http://h:8443/c", "ftp://h/c", "file:///etc/passwd", "https://"] {
+            let reason = from.redirected(target).unwrap_err();
+            assert!(!reason.contains("pass") && reason.contains("points"), "{reason}");
+        }
+        let plain = Address::parse("http://h/a").unwrap();
+        assert_eq!(plain.redirected("https://h/a").unwrap().url, "https://h/a");
     }
 
     #[test]

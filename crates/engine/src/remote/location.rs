@@ -48,7 +48,7 @@ impl Location {
                 let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
                 if bucket.is_empty() || !bucket.chars().all(is_name) {
                     return Err(Error::usage_hint(
-                        format!("`{url}` names no bucket"),
+                        format!("`{}` names no bucket", shown(url)),
                         "an S3 URL is s3://bucket/key; patterns are for keys",
                     ));
                 }
@@ -68,21 +68,39 @@ impl Location {
     }
 }
 
-/// A URL as messages show it: without a user's name and password, and without the values of
-/// its query, which may be a signature.
-pub(crate) fn shown(url: &str) -> String {
+/// A URL as messages show it: without a user's name and password, whatever its scheme, and without
+/// the values of its query, which may be a signature, unless it is a pattern's (`s3://b/a?.csv`).
+pub fn shown(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
+    let is = |name: &str| scheme.eq_ignore_ascii_case(name);
+    let is_pattern = is("file") || is("s3") || is("s3a");
+    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    if is("file") || scheme.is_empty() || !scheme.chars().all(is_word) {
         return url.to_owned();
     }
-    let rest = rest.split('#').next().unwrap_or_default();
-    let (path, query) = match rest.split_once('?') {
-        Some((path, _)) => (path, "?…"),
-        None => (rest, ""),
+    let is_end = |c: char| c == '/' || (!is_pattern && matches!(c, '?' | '#'));
+    let authority = &rest[..rest.find(is_end).unwrap_or(rest.len())];
+    let rest = match (authority.rfind('@'), authority.rsplit_once(':')) {
+        (Some(at), _) => &rest[at + 1..],
+        // A password with a `/` or a `?` in it, which belong encoded: what looks like a port is none.
+        (None, Some((_, port)))
+            if !port.ends_with(']') && port.bytes().any(|byte| !byte.is_ascii_digit()) =>
+        {
+            match rest.rfind('@') {
+                Some(at) => &rest[at + 1..],
+                None => "…",
+            }
+        }
+        _ => rest,
     };
-    let (host, tail) = path.split_at(path.find('/').unwrap_or(path.len()));
-    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
-    format!("{scheme}://{host}{tail}{query}")
+    if is_pattern {
+        return format!("{scheme}://{rest}");
+    }
+    let rest = rest.split('#').next().unwrap_or_default();
+    match rest.split_once('?') {
+        Some((path, _)) => format!("{scheme}://{path}?…"),
+        None => format!("{scheme}://{rest}"),
+    }
 }
 
 /// The path of a web URL, decoded: what tells the format.
@@ -131,6 +149,17 @@ mod tests {
             ("https://h/a@b", "https://h/a@b"),
             ("http://u@h", "http://h"),
             ("s3://b/a?b", "s3://b/a?b"),
+            ("s3://b/a#@b:c", "s3://b/a#@b:c"),
+            ("s3://KEY:SECRET@b/a", "s3://b/a"),
+            ("gs://b/a?sig=s", "gs://b/a?…"),
+            ("postgres://u:p@h:5432/db?password=x", "postgres://h:5432/db?…"),
+            ("http://u:p/q@h/x", "http://h/x"),
+            ("http://u:p?q@h/x?y", "http://h/x?…"),
+            ("http://u:pw/q", "http://…"),
+            ("http://[::1]/x", "http://[::1]/x"),
+            ("http://[::1]:80/x", "http://[::1]:80/x"),
+            ("http://h:80/x@y", "http://h:80/x@y"),
+            ("no scheme://u:p@h", "no scheme://u:p@h"),
             ("a?b", "a?b"),
         ] {
             assert_eq!(shown(url), expected);

@@ -11,6 +11,7 @@
 //! [`Cancel`] flag 20 times a second. No thread of ours ever blocks inside a runtime, so it
 //! does not matter which thread asks.
 //!
+//! - `client`: what does a request do by itself? Nothing.
 //! - `options`: which settings are there, and which of them are secret?
 //! - `location`: what does a URL name?
 //! - `s3`, `http`: how is one asked, and what do its refusals mean?
@@ -28,6 +29,7 @@
 //! carries its ETag as `If-Match`, and every answer's ETag and size are compared with it. An
 //! object replaced in the middle of a run is an error, never a mixture.
 
+mod client;
 pub(crate) mod http;
 pub(crate) mod location;
 pub(crate) mod object;
@@ -47,6 +49,7 @@ use tokio::task::AbortHandle;
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 
+pub use location::shown;
 pub use options::StorageOptions;
 pub use reader::Budget;
 

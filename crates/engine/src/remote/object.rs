@@ -75,6 +75,14 @@ impl Object {
         &self.shown
     }
 
+    /// The URL by which it is asked for, secrets and all.
+    pub(crate) fn url(&self) -> Arc<str> {
+        match &self.at {
+            At::Http(resource) => resource.given_url().into(),
+            At::S3 { .. } => Arc::clone(&self.shown),
+        }
+    }
+
     /// Its bytes; 0 if nobody said.
     pub(crate) fn size(&self) -> u64 {
         self.size
@@ -87,6 +95,22 @@ impl Object {
     /// Whether it can only be read whole, front to back.
     pub(crate) fn is_stream(&self) -> bool {
         matches!(&self.at, At::Http(resource) if !resource.has_ranges())
+    }
+
+    /// The host that its server points to, if that is another one.
+    pub(crate) fn elsewhere(&self) -> Option<&str> {
+        match &self.at {
+            At::Http(resource) => resource.elsewhere(),
+            At::S3 { .. } => None,
+        }
+    }
+
+    /// How its server says that it has encoded it, if it does.
+    pub(crate) fn encoding(&self) -> Option<&str> {
+        match &self.at {
+            At::Http(resource) => resource.encoding(),
+            At::S3 { .. } => None,
+        }
     }
 
     /// Asks for its first bytes, to be read soon.

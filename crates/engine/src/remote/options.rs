@@ -142,20 +142,36 @@ impl StorageOptions {
     /// Sets an option; the last of several with one name counts.
     ///
     /// # Errors
-    /// [`Error::Usage`] for an unknown name, with the nearest known one.
+    /// [`Error::Usage`] for an unknown name, with the nearest known one, and for a value that its
+    /// option cannot have, which is not shown: it may be a secret in the wrong place.
     pub fn set(&mut self, name: &str, value: impl Into<String>) -> Result<()> {
+        if name.trim().is_empty() || !is_plain(name.trim()) {
+            return Err(Error::usage_hint(
+                "a storage option is written as NAME=VALUE, and what was given has no name in it",
+                "such as region=eu-west-1 or timeout=10s",
+            ));
+        }
         let name = name.trim().to_ascii_lowercase();
         let key: Key = name.parse()?;
         let value = value.into();
-        match key {
-            Key::MaxRetries => drop(retries(&value)?),
-            Key::RetryTimeout => drop(seconds(RETRY_TIMEOUT, &value)?),
-            Key::S3(_) | Key::Client(_) => {}
-        }
+        check(&name, &key, &value)?;
         // `aws_region` and `region` are one option.
         self.0.retain(|other, _| other.parse::<Key>().is_ok_and(|other| other != key));
         self.0.insert(name, value);
         Ok(())
+    }
+
+    /// A text without the values of these options and of the environment's.
+    pub(super) fn hidden_in(&self, text: &str) -> String {
+        let own = self.0.values().cloned();
+        let environment = std::env::vars_os()
+            .filter(|(name, _)| name.to_string_lossy().to_ascii_uppercase().starts_with("AWS_"))
+            .filter_map(|(_, value)| value.into_string().ok());
+        // `1` and `true` are no secrets, and parts of many words.
+        let mut values: Vec<String> =
+            own.chain(environment).filter(|value| value.len() > 4).collect();
+        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        values.iter().fold(text.to_owned(), |text, value| text.replace(value.as_str(), "…"))
     }
 
     /// Whether none is set.
@@ -263,7 +279,7 @@ impl S3Settings {
         use AmazonS3ConfigKey as K;
         let truthy = |key| {
             let value = self.builder.get_config_value(&key).unwrap_or_default();
-            matches!(value.to_ascii_lowercase().as_str(), "1" | "true" | "on" | "yes" | "y")
+            is_true(&value) == Some(true)
         };
         !(self.is_set(K::AccessKeyId)
             || self.is_set(K::SecretAccessKey)
@@ -274,29 +290,107 @@ impl S3Settings {
     }
 }
 
-fn retries(value: &str) -> Result<usize> {
-    value.trim().parse().map_err(|_| {
-        Error::usage(format!("storage option `{MAX_RETRIES}` is a number, not `{value}`"))
-    })
+/// Whether a word is a name and not, say, a key that was given without one.
+fn is_plain(name: &str) -> bool {
+    let is_one_case = !name.bytes().any(|b| b.is_ascii_lowercase())
+        || !name.bytes().any(|b| b.is_ascii_uppercase());
+    name.len() <= 48
+        && is_one_case
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
-/// `30`, `30s`, `500ms`, `2m`.
-pub(super) fn seconds(name: &str, value: &str) -> Result<Duration> {
-    let text = value.trim();
-    let (number, unit) =
-        text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
-    let factor = match unit.trim() {
-        "" | "s" => 1.0,
-        "ms" => 1e-3,
-        "m" => 60.0,
-        _ => -1.0,
-    };
-    let seconds = number.trim().parse::<f64>().map_or(-1.0, |number| number * factor);
-    if (0.0..1e6).contains(&seconds) {
-        Ok(Duration::from_secs_f64(seconds))
-    } else {
-        Err(Error::usage(format!("storage option `{name}` is a time such as `30s`, not `{value}`")))
+/// Refuses a value that an option cannot have.
+fn check(name: &str, key: &Key, value: &str) -> Result<()> {
+    use AmazonS3ConfigKey as S3;
+    use ClientConfigKey as C;
+    match key {
+        Key::MaxRetries => drop(retries(value)?),
+        Key::RetryTimeout => drop(seconds(RETRY_TIMEOUT, value)?),
+        Key::Client(
+            C::Timeout
+            | C::ConnectTimeout
+            | C::PoolIdleTimeout
+            | C::Http2KeepAliveInterval
+            | C::Http2KeepAliveTimeout,
+        ) => drop(seconds(name, value)?),
+        Key::Client(C::PoolMaxIdlePerHost | C::Http2MaxFrameSize)
+            if value.trim().parse::<u32>().is_err() =>
+        {
+            return Err(Error::usage(format!("storage option `{name}` is a number")));
+        }
+        Key::Client(
+            C::AllowHttp
+            | C::AllowInvalidCertificates
+            | C::Http1Only
+            | C::Http2Only
+            | C::Http2KeepAliveWhileIdle
+            | C::RandomizeAddresses,
+        )
+        | Key::S3(
+            S3::VirtualHostedStyleRequest
+            | S3::SkipSignature
+            | S3::UnsignedPayload
+            | S3::ImdsV1Fallback
+            | S3::DisableTagging
+            | S3::RequestPayer
+            | S3::S3Express,
+        ) if is_true(value).is_none() => {
+            return Err(Error::usage(format!("storage option `{name}` is `true` or `false`")));
+        }
+        Key::S3(S3::Endpoint | S3::S3Endpoint) | Key::Client(C::ProxyUrl)
+            if url::Url::parse(value).is_err() =>
+        {
+            return Err(Error::usage_hint(
+                format!("storage option `{name}` is a URL, and what was given is none"),
+                "such as https://storage.example.com:9000",
+            ));
+        }
+        _ => {}
     }
+    Ok(())
+}
+
+/// A truth value, as `object_store` writes them.
+pub(super) fn is_true(value: &str) -> Option<bool> {
+    match value.trim().to_ascii_lowercase().as_str() {
+        "1" | "true" | "on" | "yes" | "y" => Some(true),
+        "0" | "false" | "off" | "no" | "n" => Some(false),
+        _ => None,
+    }
+}
+
+fn retries(value: &str) -> Result<usize> {
+    let count = value.trim().parse();
+    count.map_err(|_| Error::usage(format!("storage option `{MAX_RETRIES}` is a number")))
+}
+
+/// `30`, `30s`, `500ms`, `1m 30s`, `1h`.
+pub(super) fn seconds(name: &str, value: &str) -> Result<Duration> {
+    let parsed = || {
+        let (mut rest, mut total) = (value.trim(), 0.0);
+        loop {
+            let end = rest.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(rest.len());
+            let (number, tail) = rest.split_at(end);
+            let end = tail.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(tail.len());
+            let (unit, tail) = tail.split_at(end);
+            let factor = match unit {
+                "" | "s" | "sec" | "second" | "seconds" => 1.0,
+                "ms" => 1e-3,
+                "us" => 1e-6,
+                "ns" => 1e-9,
+                "m" | "min" | "minute" | "minutes" => 60.0,
+                "h" | "hour" | "hours" => 3600.0,
+                "d" | "day" | "days" => 86_400.0,
+                _ => return None,
+            };
+            total += number.trim().parse::<f64>().ok()? * factor;
+            rest = tail.trim_start();
+            if rest.is_empty() {
+                return (0.0..1e6).contains(&total).then_some(Duration::from_secs_f64(total));
+            }
+        }
+    };
+    parsed().ok_or_else(|| Error::usage(format!("storage option `{name}` is a time such as `30s`")))
 }
 
 #[cfg(test)]
@@ -344,8 +438,32 @@ mod tests {
         let mut options = StorageOptions::default();
         options.set("region", "x").unwrap();
         assert!(options.client(true).unwrap_err().to_string().contains("`region`"));
-        assert!(options.set("max_retries", "many").is_err());
-        assert!(options.set("retry_timeout", "soon").is_err());
+        for (name, value) in [
+            ("max_retries", "hush-hush"),
+            ("retry_timeout", "hush-hush"),
+            ("timeout", "hush-hush"),
+            ("pool_idle_timeout", "-1s hush-hush"),
+            ("pool_max_idle_per_host", "hush-hush"),
+            ("allow_http", "hush-hush"),
+            ("skip_signature", "hush-hush"),
+            ("endpoint_url", "hush-hush"),
+            ("proxy_url", "hush-hush"),
+            // What stands before a `=` may be the secret itself.
+            ("wJalrXUtnFEMI/hush-hush", ""),
+            ("wJalrXUtnFEMIhush-hush", ""),
+            ("hush-hush hush-hush", "x"),
+            ("", "hush-hush"),
+        ] {
+            let message = options.set(name, value).unwrap_err().to_string();
+            assert!(!message.contains("hush-hush"), "{message}");
+        }
+        for (value, expected) in
+            [("30", 30_000), ("1m 30s", 90_000), ("1h", 3_600_000), ("2min", 120_000), ("5ms", 5)]
+        {
+            let found = seconds("timeout", value).unwrap();
+            assert_eq!(found, Duration::from_millis(expected), "{value}");
+        }
+        assert_eq!(options.hidden_in("a hush"), "a hush");
         options.set("retry_timeout", "1500ms").unwrap();
         assert_eq!(options.retry().unwrap().retry_timeout, Duration::from_millis(1500));
     }

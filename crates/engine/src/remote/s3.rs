@@ -11,6 +11,7 @@ use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt};
 
+use super::client::Connector;
 use super::upload::OnlyNew;
 use super::{Fetch, StorageOptions};
 use crate::cancel::Cancel;
@@ -58,15 +59,16 @@ impl Bucket {
         let (endpoint, asks) = (settings.endpoint(), settings.asks_the_machine());
         let build = |builder: AmazonS3Builder| {
             builder.build().map_err(|error| {
+                let cause = options.hidden_in(&root_cause(&error));
                 Error::usage_hint(
-                    format!("`s3://{name}` cannot be reached so: {}", root_cause(&error)),
+                    format!("`s3://{name}` cannot be reached so: {cause}"),
                     "check --storage-option, storage_options and the AWS_* environment",
                 )
             })
         };
         let builder = settings.builder.with_bucket_name(name);
         let only_new = build(builder.clone().with_http_connector(OnlyNew))?;
-        let store = build(builder)?;
+        let store = build(builder.with_http_connector(Connector))?;
         let bucket = Arc::new(Bucket { name: name.to_owned(), store, only_new, endpoint });
         if asks {
             let asked = Arc::clone(&bucket);
@@ -294,22 +296,41 @@ impl Refusal {
     }
 }
 
-/// What can be done about a request that had no answer.
-pub(super) fn cause_hint(cause: &str) -> Option<String> {
+/// What can be done about a request to a bucket that had no answer.
+fn cause_hint(cause: &str) -> Option<String> {
     let hint = if cause.contains("redirect") {
         "the bucket is in another region: AWS_REGION (storage option: region)"
     } else if cause.contains("scheme is not allowed") {
         "http:// without TLS has to be allowed: AWS_ALLOW_HTTP=true (storage option: allow_http)"
-    } else if cause.contains("timed out") {
-        "the server is too slow or not there; storage options timeout and connect_timeout say how \
-         long it is waited for"
-    } else if cause.contains("certificate") {
-        "the server's certificate is not trusted by this machine"
     } else {
-        "is the network there, and the endpoint right? (AWS_ENDPOINT_URL, storage option \
-         endpoint_url)"
+        return network_hint(cause).or_else(|| {
+            Some(
+                "is the network there, and the endpoint right? (AWS_ENDPOINT_URL, storage option \
+                 endpoint_url)"
+                    .into(),
+            )
+        });
     };
     Some(hint.to_owned())
+}
+
+/// What can be done about a request to any server that had no answer, if its cause is known.
+pub(super) fn network_hint(cause: &str) -> Option<String> {
+    if cause.contains("timed out") {
+        Some(
+            "the server is too slow or not there; storage options timeout and connect_timeout say \
+             how long it is waited for"
+                .into(),
+        )
+    } else if cause.contains("certificate") {
+        Some(
+            "the server's certificate is not trusted by this machine (storage option \
+             allow_invalid_certificates=true trusts any)"
+                .into(),
+        )
+    } else {
+        None
+    }
 }
 
 /// The last in the chain of an error's causes, without addresses.

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
+    HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService,
 };
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::{
@@ -30,6 +30,7 @@ use object_store::{
 };
 
 use super::Fetch;
+use super::client::Connector;
 use super::s3::{Bucket, Refusal};
 use crate::error::{Error, Result};
 
@@ -44,10 +45,10 @@ const IN_FLIGHT: usize = 4;
 const RUN_ATTRIBUTE: &str = "tidemill-run";
 
 /// What a request that makes an object visible came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Published {
-    /// It is there.
-    Done,
+    /// It is there, in the version that the server tells.
+    Done(Option<String>),
     /// Something else has the name.
     Exists,
     /// The parts are gone: put together before, or thrown away.
@@ -108,7 +109,10 @@ impl Bucket {
         if !replaces && matches!(&done, Err(error) if Refusal::of(error).status == Some(501)) {
             done = self.store.complete_multipart(&path, &id, parts()).await;
         }
-        let Err(error) = done else { return Ok(Published::Done) };
+        let error = match done {
+            Ok(done) => return Ok(Published::Done(done.e_tag)),
+            Err(error) => error,
+        };
         let refusal = Refusal::of(&error);
         match (refusal.status, refusal.code.as_deref()) {
             (Some(409 | 412), _) => Ok(Published::Exists),
@@ -144,7 +148,7 @@ impl Bucket {
             put = self.store.put_opts(&path, payload(), options(PutMode::Overwrite)).await;
         }
         match put {
-            Ok(_) => Ok(Published::Done),
+            Ok(done) => Ok(Published::Done(done.e_tag)),
             Err(object_store::Error::AlreadyExists { .. }) => Ok(Published::Exists),
             Err(error) => Err(self.refused("write", &key, None, &error)),
         }
@@ -213,7 +217,7 @@ pub(super) struct OnlyNew;
 
 impl HttpConnector for OnlyNew {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(Conditional(ReqwestConnector::default().connect(options)?)))
+        Ok(HttpClient::new(Conditional(Connector.connect(options)?)))
     }
 }
 

@@ -12,8 +12,12 @@
 //!     ├── 0  1  2 …        files that are written at the end; objects of at most 8 MiB
 //!     ├── manifest.tmp     the manifest before it is durable
 //!     ├── manifest.json    from the moment it has this name, the output is committed
+//!     ├── published.jsonl  what the server has answered about each object of the manifest
 //!     └── undo.json        the manifest of a commit that is being taken back
 //! ```
+//!
+//! A run that writes several outputs at once has a folder for each; all but the first have names of
+//! the same form that are nobody's run.
 //!
 //! **Commit.**
 //! 1. every part of every large object is uploaded; small objects are whole in the folder;
@@ -29,6 +33,12 @@
 //! is there; a small object carries its run's name. If somebody has taken a name in
 //! between, the commit is taken back, unless it has replaced an object already.
 //!
+//! **Taking back** waits until every request that is under way has its answer, since the server
+//! may do what it was asked after we have looked. What is removed is what this run wrote, and
+//! nothing that looks like it: an object whose version is the one that the server answered with,
+//! one that carries the run's name, or, where an answer was lost, one whose tag is that of the
+//! parts. Where nothing tells it from somebody else's, it stays and the user is asked.
+//!
 //! **What remains.** A run that is killed between the server's answer to "begin an upload" and
 //! the line that notes it, a few milliseconds, leaves an upload without parts that nobody knows;
 //! so does a machine that never runs again. Only a lifecycle rule of the bucket
@@ -36,12 +46,14 @@
 //!
 //! `docs/formats/staging.md` has the files' contents.
 
+use std::collections::HashMap;
 use std::fs::{File, TryLockError};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::stream::FuturesUnordered;
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -50,7 +62,7 @@ use super::commit::{Lock, Recovered, to_json};
 use super::files::Stage;
 use super::fs;
 use crate::error::{Error, Result};
-use crate::home::{Home, RunId};
+use crate::home::{Home, RunId, create_private};
 use crate::remote::Fetch;
 use crate::remote::s3::Bucket;
 use crate::remote::upload::{Finished, Journal, PART_BYTES, Published, Upload, e_tag_of};
@@ -61,6 +73,7 @@ const UPLOADS: &str = "uploads.jsonl";
 const MANIFEST: &str = "manifest.json";
 const MANIFEST_NEW: &str = "manifest.tmp";
 const UNDO: &str = "undo.json";
+const PUBLISHED: &str = "published.jsonl";
 /// So many objects are looked at or made visible at once.
 const AT_ONCE: usize = 16;
 /// How long throwing uploads away may take when a run ends before its time.
@@ -118,6 +131,16 @@ enum How {
     Staged(String),
     /// By completing an upload.
     Upload { id: String, parts: Vec<String> },
+}
+
+/// A line of `published.jsonl`: what came of an object.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Outcome {
+    key: String,
+    /// Whether the object that is there is of this run's making; else the same was there before.
+    ours: bool,
+    /// Its version, where the server tells.
+    e_tag: Option<String>,
 }
 
 /// `uploads.jsonl` as it grows.
@@ -197,12 +220,11 @@ impl Remote {
                 (folder.path().to_owned(), Some(folder))
             }
         };
-        std::fs::create_dir_all(&root).map_err(|e| Error::io("create the folder", &root, e))?;
+        create_private(&root).map_err(|e| Error::io("create the folder", &root, e))?;
         let (dir, lock, dead) = {
             let _guard = guard(&root, look)?;
             let dead = dead_runs(&root, &bucket, url)?;
-            let dir = root.join(run.as_str());
-            fs::create_dir(&dir).map_err(|e| Error::io("create the folder", &dir, e))?;
+            let dir = own_folder(&root, run)?;
             let lock = lock(&dir, url, run, &bucket).inspect_err(|_| discard(&dir))?;
             (dir, lock, dead)
         };
@@ -468,7 +490,8 @@ fn abort_all(bucket: &Arc<Bucket>, lines: &[Line]) -> Result<Fetch<()>> {
     })
 }
 
-/// Makes a manifest's objects visible. Repeatable.
+/// Makes a manifest's objects visible. Repeatable. With the first failure no more are begun, and
+/// those that are under way are waited for: the server may carry out what nobody listens to.
 fn finish(
     bucket: &Arc<Bucket>,
     dir: &Path,
@@ -478,13 +501,21 @@ fn finish(
     let (bucket, dir, manifest) = (Arc::clone(bucket), dir.to_owned(), manifest.clone());
     Fetch::start(async move {
         let (overwrite, run) = (manifest.overwrite, manifest.run);
-        let mut objects = stream::iter(manifest.objects)
-            .map(|object| publish(Arc::clone(&bucket), &dir, object, overwrite, &run))
-            .buffer_unordered(AT_ONCE);
-        while let Some(published) = objects.next().await {
-            published?;
+        let mut rest = manifest.objects.into_iter();
+        let mut under_way = FuturesUnordered::new();
+        let mut result = Ok(());
+        loop {
+            while result.is_ok()
+                && under_way.len() < AT_ONCE
+                && let Some(object) = rest.next()
+            {
+                under_way.push(publish(Arc::clone(&bucket), &dir, object, overwrite, &run));
+            }
+            match under_way.next().await {
+                Some(published) => result = result.and(published),
+                None => return result,
+            }
         }
-        Ok(())
     })?
     .wait_with(look)
 }
@@ -496,30 +527,32 @@ async fn publish(
     overwrite: bool,
     run: &str,
 ) -> Result<()> {
+    let key = || object.key.clone();
     let published = match &object.how {
         How::Staged(name) => {
             let path = dir.join(name);
             let bytes = std::fs::read(&path).map_err(|e| Error::io("read", &path, e))?;
-            let put = Arc::clone(&bucket).put(
-                object.key.clone(),
-                bytes.into(),
-                run.to_owned(),
-                overwrite,
-            );
-            put.await
+            Arc::clone(&bucket).put(key(), bytes.into(), run.to_owned(), overwrite).await
         }
         How::Upload { id, parts } => {
-            let (key, id, parts) = (object.key.clone(), id.clone(), parts.clone());
-            Arc::clone(&bucket).complete(key, id, parts, overwrite).await
+            Arc::clone(&bucket).complete(key(), id.clone(), parts.clone(), overwrite).await
         }
     };
     let published = match published {
-        Ok(Published::Done) => return Ok(()),
+        Ok(Published::Done(e_tag)) => {
+            return note(dir, &Outcome { key: key(), ours: true, e_tag });
+        }
         // Done, perhaps, and the answer was lost.
         other => {
             let gone = matches!(other, Ok(Published::Gone));
             if is_ours(&bucket, &object, run, gone).await.unwrap_or(false) {
-                return Ok(());
+                let mut ours = true;
+                if let (Ok(Published::Exists), How::Upload { id, .. }) = (&other, &object.how) {
+                    // An upload that is still there was not completed: somebody has written the
+                    // very same object, which stays.
+                    ours = !Arc::clone(&bucket).abort(key(), id.clone()).await?;
+                }
+                return note(dir, &Outcome { key: key(), ours, e_tag: None });
             }
             other?
         }
@@ -536,6 +569,17 @@ async fn publish(
         },
         _ => Error::Exists { path, more: 0 },
     })
+}
+
+/// Keeps what came of an object, for whoever takes the commit back.
+fn note(dir: &Path, outcome: &Outcome) -> Result<()> {
+    let path = dir.join(PUBLISHED);
+    let mut line = serde_json::to_vec(outcome)
+        .map_err(|e| Error::Internal(format!("cannot note an object: {e}")))?;
+    line.push(b'\n');
+    fs::append(&path)
+        .and_then(|mut file| fs::write_all(&mut file, &line))
+        .map_err(|e| Error::io("write", &path, e))
 }
 
 /// Whether what has an object's name is what this commit wrote there, or is the same; `gone`
@@ -588,33 +632,66 @@ fn undo(
             .and_then(|()| fs::sync_dir(dir))
             .map_err(|e| Error::io("write", &back, e))?;
     }
+    let mut outcomes: HashMap<String, Outcome> = HashMap::new();
+    for outcome in read_outcomes(dir) {
+        // What was answered first is what made it.
+        outcomes.entry(outcome.key.clone()).or_insert(outcome);
+    }
     let (bucket, manifest) = (Arc::clone(bucket), manifest.clone());
     Fetch::start(async move {
         let run = manifest.run.as_str();
         let mut removals = stream::iter(manifest.objects)
             .map(|object| {
-                let bucket = Arc::clone(&bucket);
-                async move {
-                    if let How::Upload { id, .. } = &object.how {
-                        // An upload that is still there was not completed.
-                        let (key, id) = (object.key.clone(), id.clone());
-                        if Arc::clone(&bucket).abort(key, id).await? {
-                            return Ok(());
-                        }
-                    }
-                    match is_ours(&bucket, &object, run, true).await? {
-                        true => bucket.remove(object.key).await,
-                        false => Ok(()),
-                    }
-                }
+                let (bucket, outcome) = (Arc::clone(&bucket), outcomes.get(&object.key));
+                take_back(bucket, object, outcome, run)
             })
             .buffer_unordered(AT_ONCE);
+        let mut result = Ok(());
         while let Some(removed) = removals.next().await {
-            removed?;
+            result = result.and(removed);
         }
-        Ok(())
+        result
     })?
     .wait_with(look)
+}
+
+/// Removes an object if this run made it.
+async fn take_back(
+    bucket: Arc<Bucket>,
+    object: Entry,
+    outcome: Option<&Outcome>,
+    run: &str,
+) -> Result<()> {
+    match outcome {
+        Some(Outcome { ours: false, .. }) => return Ok(()),
+        Some(Outcome { e_tag: Some(written), .. }) => {
+            let seen = Arc::clone(&bucket).look(object.key.clone()).await?;
+            let is_there =
+                seen.and_then(|seen| seen.e_tag).is_some_and(|tag| plain(&tag) == plain(written));
+            return if is_there { bucket.remove(object.key).await } else { Ok(()) };
+        }
+        _ => {}
+    }
+    if let How::Upload { id, .. } = &object.how {
+        // An upload that is still there was not completed.
+        if Arc::clone(&bucket).abort(object.key.clone(), id.clone()).await? {
+            return Ok(());
+        }
+    }
+    if is_ours(&bucket, &object, run, false).await? {
+        return bucket.remove(object.key).await;
+    }
+    if is_ours(&bucket, &object, run, true).await? {
+        return Err(Error::Remote {
+            action: "remove",
+            url: bucket.url(&object.key),
+            offset: None,
+            status: None,
+            reason: "nothing tells whether this run wrote it or somebody else".into(),
+            hint: Some("remove it or rename it by hand if it is not to stay, and run again".into()),
+        });
+    }
+    Ok(())
 }
 
 /// A dead run's folder, locked.
@@ -683,6 +760,20 @@ fn lock(dir: &Path, url: &str, run: &RunId, bucket: &Bucket) -> Result<Lock> {
     Ok(lock)
 }
 
+/// Makes a folder for an output of a run. The run's name is free but for one that writes several
+/// outputs at once.
+fn own_folder(root: &Path, run: &RunId) -> Result<PathBuf> {
+    let mut name = run.clone();
+    loop {
+        let dir = root.join(name.as_str());
+        match fs::create_dir_private(&dir) {
+            Ok(()) => return Ok(dir),
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => name = RunId::new(),
+            Err(e) => return Err(Error::io("create the folder", &dir, e)),
+        }
+    }
+}
+
 /// Excludes other runs that begin at the same moment.
 fn guard(root: &Path, look: &mut dyn FnMut() -> Result<()>) -> Result<Lock> {
     let file = fs::open(root).map_err(|e| Error::io("read", root, e))?;
@@ -708,6 +799,12 @@ fn guard(root: &Path, look: &mut dyn FnMut() -> Result<()>) -> Result<Lock> {
 fn read_lines(path: &Path) -> Vec<Line> {
     // A line that was cut off names nothing yet.
     let text = fs::read(path, 1 << 30).unwrap_or_default();
+    text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
+}
+
+fn read_outcomes(dir: &Path) -> Vec<Outcome> {
+    // A line that was cut off is as if it had not been written.
+    let text = fs::read(&dir.join(PUBLISHED), 1 << 30).unwrap_or_default();
     text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
 }
 

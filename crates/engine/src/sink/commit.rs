@@ -110,6 +110,42 @@ pub(super) struct Entry {
     pub(super) bytes: u64,
     /// Whether something has the target's name already.
     pub(super) replaces: bool,
+    /// What tells the staged file from any other; it stays when the file is renamed. None in the
+    /// manifests of earlier releases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    identity: Option<Identity>,
+}
+
+impl Entry {
+    pub(super) fn new(staged: impl Into<String>, target: impl Into<String>, bytes: u64) -> Self {
+        let (staged, target) = (staged.into(), target.into());
+        Entry { staged, target, bytes, replaces: false, identity: None }
+    }
+
+    /// Whether what has the target's name is the file of this run.
+    fn is(&self, found: &std::fs::Metadata) -> bool {
+        match self.identity {
+            Some(identity) => identity == Identity::of(found),
+            None => found.len() == self.bytes,
+        }
+    }
+}
+
+/// A file as it was when it was finished: another one has another inode, and the same one written
+/// to by somebody else, or another in the same inode, another time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Identity {
+    inode: u64,
+    bytes: u64,
+    /// When it was last written to: seconds since 1970, and nanoseconds.
+    modified: (i64, i64),
+}
+
+impl Identity {
+    fn of(file: &std::fs::Metadata) -> Self {
+        let modified = (file.mtime(), file.mtime_nsec());
+        Identity { inode: file.ino(), bytes: file.len(), modified }
+    }
 }
 
 /// What [`recover`] found of runs that ended without an end.
@@ -368,6 +404,11 @@ impl Staging {
         let mut first = None;
         let mut more = 0;
         for file in files {
+            // Such a name in a manifest is taken for damage.
+            super::template::refuse_staging(&file.target)?;
+            let staged = self.dir.join(&file.staged);
+            let found = fs::look(&staged).map_err(|e| Error::io("read", &staged, e))?;
+            file.identity = found.as_ref().map(Identity::of);
             let path = below(&self.root, &file.target);
             let Some(found) = fs::look(&path).map_err(|e| Error::io("read", &path, e))? else {
                 continue;
@@ -646,7 +687,7 @@ fn undo(root: &Path, dir: &Path, manifest: &Manifest) -> Result<()> {
         let target = below(root, &file.target);
         let error = |e| Error::io("remove", &target, e);
         // Somebody may have put a file of his own there since.
-        if fs::look(&target).map_err(error)?.is_some_and(|found| found.len() == file.bytes) {
+        if fs::look(&target).map_err(error)?.is_some_and(|found| file.is(&found)) {
             fs::remove_file(&target).map_err(error)?;
         }
     }

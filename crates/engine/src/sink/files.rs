@@ -21,9 +21,10 @@ use std::io::{BufReader, Seek, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, RecordBatch, UInt32Array};
+use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 
@@ -32,6 +33,8 @@ use super::format::{RowWriter, Writing, from_arrow};
 use super::fs::{self, Output};
 use super::lines::LineFormat;
 use super::partition::{Groups, Router};
+use crate::cancel::Cancel;
+use crate::compact;
 use crate::error::{Error, Result};
 
 /// Rows gathered for one write of a spooled format take about this much memory.
@@ -42,6 +45,10 @@ const CHUNK_BYTES: usize = 8 << 20;
 const GATHER_ROWS: usize = 1 << 17;
 /// And of this many bytes: a column of strings has room for 2 GiB.
 const GATHER_BYTES: usize = 256 << 20;
+
+/// What a column that waits may keep alive without showing it: batches are gathered so that there
+/// are few.
+const HELD_SLACK_BYTES: usize = 64 << 10;
 
 /// A folder for files before they have their names.
 pub(super) trait Stage {
@@ -124,7 +131,7 @@ impl Files {
         let Waiting::Spooled(spooled) = &mut self.kind else {
             return self.route(batch, router, staging);
         };
-        let batch = compacted(batch.clone())?;
+        let batch = compacted(batch)?;
         spooled.unrouted_rows += batch.num_rows();
         spooled.unrouted_bytes += size(&batch);
         spooled.unrouted.push(batch);
@@ -169,7 +176,8 @@ impl Files {
             Waiting::Spooled(spooled) => {
                 spooled.write(groups, files)?;
                 if spooled.held > self.writing.memory_limit / 2 {
-                    spooled.spool(&self.schema, staging, &self.writing.name)?;
+                    let Writing { name, cancel, .. } = &self.writing;
+                    spooled.spool(&self.schema, staging, name, cancel)?;
                 }
                 Ok(())
             }
@@ -186,6 +194,7 @@ impl Files {
         match self.kind {
             Waiting::Lines(mut lines) => {
                 for file in 0..lines.buffers.len() {
+                    self.writing.cancel.check()?;
                     lines.append(file, staging, &self.writing.name)?;
                 }
                 Ok(lines.buffers.iter().map(|(_, written)| *written).collect())
@@ -193,6 +202,7 @@ impl Files {
             Waiting::Spooled(spooled) => {
                 let mut sizes = Vec::with_capacity(spooled.pieces.len());
                 for file in 0..spooled.pieces.len() {
+                    self.writing.cancel.check()?;
                     let path = staging.path(&file.to_string());
                     let output =
                         fs::create_new(&path).map_err(|e| Error::io("create", &path, e))?;
@@ -282,7 +292,7 @@ impl Lines {
 
 impl Spooled {
     fn write(&mut self, groups: Groups, files: usize) -> Result<()> {
-        let batch = compacted(groups.batch)?;
+        let batch = compacted(&groups.batch)?;
         let index = u32::try_from(self.batches.len())
             .map_err(|_| Error::Internal("more than 4 billion batches".into()))?;
         self.held += size(&batch) + groups.groups.len() * size_of::<Piece>();
@@ -311,22 +321,29 @@ impl Spooled {
             waiting.push(batch.slice(piece.start as usize, piece.len as usize));
             bytes += size(batch) / batch.num_rows().max(1) * piece.len as usize;
             if bytes >= CHUNK_BYTES {
-                each(together(schema, &mut waiting)?)?;
+                each(own_rows(schema, &mut waiting)?)?;
                 bytes = 0;
             }
         }
         if !waiting.is_empty() {
-            each(together(schema, &mut waiting)?)?;
+            each(own_rows(schema, &mut waiting)?)?;
         }
         Ok(())
     }
 
     /// Moves all rows to the files' spools.
-    fn spool(&mut self, schema: &SchemaRef, staging: &dyn Stage, url: &str) -> Result<()> {
+    fn spool(
+        &mut self,
+        schema: &SchemaRef,
+        staging: &dyn Stage,
+        url: &str,
+        cancel: &Cancel,
+    ) -> Result<()> {
         for file in 0..self.pieces.len() {
             if self.pieces[file].is_empty() {
                 continue;
             }
+            cancel.check()?;
             let path = staging.path(&format!("{file}.spool"));
             let output = fs::append(&path).map_err(|e| Error::io("create", &path, e))?;
             let output = std::io::BufWriter::with_capacity(1 << 16, Output::new(output));
@@ -345,6 +362,12 @@ impl Spooled {
         self.held = 0;
         Ok(())
     }
+}
+
+/// One file's rows as one batch, without the other files' text: Arrow's writer writes all that
+/// views could point into.
+fn own_rows(schema: &SchemaRef, waiting: &mut Vec<RecordBatch>) -> Result<RecordBatch> {
+    compact::compacted(&together(schema, waiting)?).map_err(uncopied)
 }
 
 fn together(schema: &SchemaRef, waiting: &mut Vec<RecordBatch>) -> Result<RecordBatch> {
@@ -390,35 +413,12 @@ fn size(batch: &RecordBatch) -> usize {
     batch.get_array_memory_size()
 }
 
-/// The batch without memory that it keeps alive but does not show: a slice of a large batch,
-/// views into large buffers.
-fn compacted(batch: RecordBatch) -> Result<RecordBatch> {
-    let mut columns = Vec::with_capacity(batch.num_columns());
-    let mut changed = false;
-    for column in batch.columns() {
-        let kept = column.get_array_memory_size();
-        let views = column.as_string_view_opt();
-        let shown = match views {
-            Some(views) => views.total_buffer_bytes_used() + 16 * views.len(),
-            None => column.to_data().get_slice_memory_size().unwrap_or(kept),
-        };
-        if kept <= 2 * shown + (64 << 10) {
-            columns.push(Arc::clone(column));
-            continue;
-        }
-        changed = true;
-        columns.push(match views {
-            Some(views) => Arc::new(views.gc()),
-            None => {
-                let all = UInt32Array::from_iter_values(0..column.len() as u32);
-                arrow::compute::take(column, &all, None)
-                    .map_err(|e| Error::Internal(format!("cannot copy a column: {e}")))?
-            }
-        });
-    }
-    if !changed {
-        return Ok(batch);
-    }
-    RecordBatch::try_new(batch.schema(), columns)
-        .map_err(|e| Error::Internal(format!("cannot copy a batch: {e}")))
+/// The batch without memory that it keeps alive but does not show, beyond some: it waits in memory
+/// beside others of its kind.
+fn compacted(batch: &RecordBatch) -> Result<RecordBatch> {
+    compact::compacted_beyond(batch, HELD_SLACK_BYTES).map_err(uncopied)
+}
+
+fn uncopied(error: ArrowError) -> Error {
+    Error::Internal(format!("cannot copy a batch: {error}"))
 }

@@ -10,7 +10,8 @@ use arrow::error::ArrowError;
 use arrow::ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use arrow_ipc::CompressionType;
 use parking_lot::Mutex;
-use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::arrow::{ArrowWriter, add_encoded_arrow_schema_to_metadata};
 use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
@@ -18,11 +19,13 @@ use tidemill_avro as avro;
 use tidemill_rowfile as rowfile;
 
 use super::compression::{Codec, Compressed};
+use super::days;
 use super::lines::LineFormat;
 use super::registered::RegisteredWriter;
 use super::text::TextTable;
 use super::value;
 use crate::cancel::Cancel;
+use crate::compact;
 use crate::error::{Error, Result};
 use crate::formats::{self, Registered};
 use crate::program::{Program, Through};
@@ -326,7 +329,7 @@ pub struct RowWriter<W: Write + Send> {
 enum Inner<W: Write + Send> {
     Lines { format: LineFormat, buffer: Vec<u8>, out: W },
     Text(TextTable<BufWriter<W>>),
-    Parquet { writer: Box<ArrowWriter<Watched<W>>>, failure: Failure },
+    Parquet { writer: Box<ArrowWriter<Watched<W>>>, failure: Failure, days: Option<SchemaRef> },
     ArrowStream(Box<StreamWriter<BufWriter<W>>>),
     ArrowFile(Box<FileWriter<BufWriter<W>>>),
     Avro(Box<avro::Writer<W>>),
@@ -358,16 +361,24 @@ impl<W: Write + Send> RowWriter<W> {
             }
             OutputFormat::Parquet => {
                 let codec = parquet_codec(codec).map_err(|e| Error::Internal(e.to_string()))?;
-                let properties = WriterProperties::builder()
+                let days = days::in_days(&schema);
+                let mut properties = WriterProperties::builder()
                     .set_compression(codec)
                     .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
                     .set_created_by(concat!("tidemill ", env!("CARGO_PKG_VERSION")).to_owned())
                     .build();
                 let failure = Failure::default();
                 let out = Watched { out, failure: Arc::clone(&failure) };
-                let writer = ArrowWriter::try_new(out, schema.clone(), Some(properties));
+                if days.is_some() {
+                    add_encoded_arrow_schema_to_metadata(&schema, &mut properties);
+                }
+                let options = ArrowWriterOptions::new()
+                    .with_properties(properties)
+                    .with_skip_arrow_metadata(days.is_some());
+                let written = days.as_ref().unwrap_or(&schema).clone();
+                let writer = ArrowWriter::try_new_with_options(out, written, options);
                 let writer = Box::new(writer.map_err(|e| from_parquet(&e, &failure, name))?);
-                Inner::Parquet { writer, failure }
+                Inner::Parquet { writer, failure, days }
             }
             OutputFormat::Arrow if writing.is_stream => {
                 let options = ipc_options(codec).map_err(|e| from_arrow(e, name))?;
@@ -436,14 +447,23 @@ impl<W: Write + Send> RowWriter<W> {
                 }
             }
             Inner::Text(table) => table.write(&batch)?.map_err(|e| Error::io("write", name, e))?,
-            Inner::Parquet { writer, failure } => {
-                writer.write(&batch).map_err(|e| from_parquet(&e, failure, name))?;
+            Inner::Parquet { writer, failure, days } => {
+                let written = match days {
+                    Some(days) => writer.write(&days::rows_in_days(&batch, days)?),
+                    None => writer.write(&batch),
+                };
+                written.map_err(|e| from_parquet(&e, failure, name))?;
                 if writer.memory_size() >= self.row_group_bytes {
                     writer.flush().map_err(|e| from_parquet(&e, failure, name))?;
                 }
             }
-            Inner::ArrowStream(writer) => writer.write(&batch).map_err(|e| from_arrow(e, name))?,
-            Inner::ArrowFile(writer) => writer.write(&batch).map_err(|e| from_arrow(e, name))?,
+            // Views are written with all that they could point into.
+            Inner::ArrowStream(writer) => compact::compacted(&batch)
+                .and_then(|batch| writer.write(&batch))
+                .map_err(|e| from_arrow(e, name))?,
+            Inner::ArrowFile(writer) => compact::compacted(&batch)
+                .and_then(|batch| writer.write(&batch))
+                .map_err(|e| from_arrow(e, name))?,
             Inner::Avro(writer) => writer.write(&batch).map_err(|e| from_avro(e, name))?,
             Inner::Rowfile(writer) => writer.write(&batch).map_err(|e| from_rowfile(e, name))?,
             Inner::Registered(writer) => writer.write(&batch)?,
@@ -495,7 +515,7 @@ impl<W: Write + Send> RowWriter<W> {
                 .finish()
                 .and_then(|out| unbuffered(out))
                 .map_err(|e| Error::io("write", name, e))?,
-            Inner::Parquet { writer, failure } => {
+            Inner::Parquet { writer, failure, .. } => {
                 let watched = writer.into_inner();
                 watched.map_err(|e| from_parquet(&e, &failure, name))?.out
             }

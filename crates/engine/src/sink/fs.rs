@@ -24,6 +24,13 @@ pub(super) fn create_dir(path: &Path) -> io::Result<()> {
     fs::create_dir(path)
 }
 
+/// Creates a folder that nobody else may look into.
+pub(super) fn create_dir_private(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    step()?;
+    fs::DirBuilder::new().mode(0o700).create(path)
+}
+
 /// Creates a file that must not exist yet.
 pub(super) fn create_new(path: &Path) -> io::Result<File> {
     step()?;

@@ -24,6 +24,7 @@
 mod bucket;
 mod commit;
 mod compression;
+mod days;
 mod files;
 mod format;
 mod fs;
@@ -245,6 +246,58 @@ pub fn describe(spec: &SinkSpec, schema: &SchemaRef) -> Result<Description> {
     })
 }
 
+/// Whether an output may be written to `path`: it is its file, or one that its template may name.
+/// False for what is no template, and for what is elsewhere.
+pub(crate) fn may_write(url: &str, path: &Path) -> bool {
+    let Some(template) = local_template(url) else { return false };
+    let path = settled(path);
+    match template.is_partitioned() {
+        false => settled(&template.file()) == path,
+        true => {
+            path.strip_prefix(settled(&template.root)).is_ok_and(|below| template.may_name(below))
+        }
+    }
+}
+
+/// The folder on this machine that an output goes to, which may not be there yet.
+pub(crate) fn folder_of(url: &str) -> Option<PathBuf> {
+    match local_template(url) {
+        Some(template) => Some(settled(&template.root)),
+        None if url.ends_with('/') && !url.contains("://") => Some(settled(Path::new(url))),
+        None => None,
+    }
+}
+
+fn local_template(url: &str) -> Option<Template> {
+    let template = if url == "-" { None } else { Template::parse(url).ok() };
+    template.filter(|template| template.bucket.is_none())
+}
+
+/// A path without links, `.` and `..`, as far as what it names is there; absolute in any case.
+pub(crate) fn settled(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    // A link to what is not there yet leads there all the same.
+    for _ in 0..40 {
+        let Ok(link) = std::fs::read_link(&path) else { break };
+        path = path.parent().unwrap_or(Path::new("")).join(link);
+    }
+    let path = std::path::absolute(&path).unwrap_or(path);
+    let mut settled = PathBuf::new();
+    for part in path.components() {
+        match part {
+            std::path::Component::ParentDir => drop(settled.pop()),
+            std::path::Component::CurDir => {}
+            part => {
+                settled.push(part);
+                if let Ok(real) = std::fs::canonicalize(&settled) {
+                    settled = real;
+                }
+            }
+        }
+    }
+    settled
+}
+
 /// What a committed sink has written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Written {
@@ -395,6 +448,7 @@ impl Sink {
             return Ok(sink(Target::Direct(writer(Output::new(file), schema)?)));
         }
         let (root, name) = resolved(&shown)?;
+        template::refuse_staging(&root.join(&name).display().to_string())?;
         let path = below(&root, &name);
         check_absent(&path, spec.overwrite)?;
         let staging = Staging::open(&root, &template::literal(&name), run, wait)?;
@@ -491,7 +545,7 @@ impl Sink {
             }
             Target::One { writer, staging, name, shown } => {
                 let bytes = writer.finish()?.bytes;
-                let entry = Entry { staged: "0".into(), target: name, bytes, replaces: false };
+                let entry = Entry::new("0", name, bytes);
                 staging.commit(vec![entry], overwrite, wait)?;
                 let root = shown.parent().filter(|root| !root.as_os_str().is_empty());
                 Ok(Written {
@@ -509,7 +563,7 @@ impl Sink {
                 let targets = template::assign(&template, router.keys(), folds)?;
                 let mut entries = Vec::with_capacity(targets.len());
                 for (i, (target, bytes)) in targets.into_iter().zip(sizes).enumerate() {
-                    entries.push(Entry { staged: i.to_string(), target, bytes, replaces: false });
+                    entries.push(Entry::new(i.to_string(), target, bytes));
                 }
                 entries.sort_by(|a, b| a.target.cmp(&b.target));
                 let shown = entries.iter().take(PATHS_SHOWN);
@@ -706,6 +760,7 @@ impl StagedFile {
             ));
         }
         let (root, name) = resolved(path)?;
+        template::refuse_staging(&root.join(&name).display().to_string())?;
         let path = below(&root, &name);
         check_absent(&path, overwrite)?;
         let staging = Staging::open(&root, &name, run, &mut || Ok(()))?;
@@ -728,7 +783,7 @@ impl StagedFile {
         let StagedFile { mut output, staging, name, overwrite } = self;
         output.flush().map_err(|e| Error::io("write", &name, e))?;
         drop(output);
-        let entry = Entry { staged: "0".into(), target: name, bytes, replaces: false };
+        let entry = Entry::new("0", name, bytes);
         staging.commit(vec![entry], overwrite, &mut || Ok(()))
     }
 }

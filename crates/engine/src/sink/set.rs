@@ -87,7 +87,7 @@ impl FileSet {
     pub(crate) fn end(&self, file: SetFile) -> Result<()> {
         let rows = file.writer.rows();
         let bytes = file.writer.finish()?.bytes;
-        let entry = Entry { staged: file.staged, target: file.target, bytes, replaces: false };
+        let entry = Entry::new(file.staged, file.target, bytes);
         self.done.lock().push((entry, rows));
         Ok(())
     }

@@ -26,7 +26,7 @@
 //! and the decomposed form of `é` for one, everything beyond ASCII is percent-encoded always.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use arrow::datatypes::{DataType, Schema};
 use hashbrown::HashMap;
@@ -70,6 +70,38 @@ enum Part {
     Literal(String),
     /// Index into [`Template::columns`].
     Column(usize),
+}
+
+/// Refuses a path with a part that only staging folders may have: whoever cleans up after a run that
+/// died would take what is in it for that run's.
+///
+/// # Errors
+/// [`Error::Usage`].
+pub(super) fn refuse_staging(path: &str) -> Result<()> {
+    match path.split('/').any(|part| part.starts_with(STAGING_PREFIX)) {
+        true => Err(Error::usage(format!(
+            "`{path}` names a file or folder that begins with `{STAGING_PREFIX}`, which is kept for \
+             output that is not committed yet"
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Whether a name may be a component's, with any text for its columns.
+fn fits(component: &Component, name: &str) -> bool {
+    match component.split_first() {
+        None => name.is_empty(),
+        Some((Part::Literal(text), rest)) => {
+            name.strip_prefix(text.as_str()).is_some_and(|name| fits_rest(rest, name))
+        }
+        Some((Part::Column(_), rest)) => (0..=name.len())
+            .filter(|at| name.is_char_boundary(*at))
+            .any(|at| fits_rest(rest, &name[at..])),
+    }
+}
+
+fn fits_rest(rest: &[Part], name: &str) -> bool {
+    fits(&rest.to_vec(), name)
 }
 
 /// One path's values, in the order of [`Template::columns`]; `None` is null.
@@ -202,8 +234,18 @@ impl Template {
         Ok(Template { url, bucket: None, root, components, columns: Vec::new() })
     }
 
+    /// Whether a path below the root is one that some values would have.
+    pub(super) fn may_name(&self, below: &Path) -> bool {
+        let names: Vec<_> = below.iter().map(|name| name.to_string_lossy()).collect();
+        names.len() == self.components.len()
+            && self.components.iter().zip(&names).all(|(component, name)| fits(component, name))
+    }
+
     fn check(&self) -> Result<()> {
         let url = &self.url;
+        if self.bucket.is_none() {
+            refuse_staging(&self.root.display().to_string())?;
+        }
         for component in &self.components {
             let literal: usize = component
                 .iter()

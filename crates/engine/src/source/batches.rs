@@ -26,6 +26,7 @@ use super::split::numbered;
 use super::stored::{self, Decodable, LeftOut, Undecodable};
 use super::unify::{adapted, with_nulls_within};
 use super::{Format, Piece, Place, SourceFile};
+use crate::compact;
 use crate::coverage::{Salvaged, grouped};
 use crate::error::{Error, Result};
 use crate::formats::{Batches, Registered};
@@ -289,6 +290,8 @@ pub(super) struct BatchReader {
     /// What is left of a batch that is larger than one of ours.
     rest: Option<RecordBatch>,
     batch_rows: usize,
+    /// Whether the next rows are of a batch that had more.
+    is_part: bool,
     watch: Watch,
     /// Bytes of the piece that have not been told of.
     untold: u64,
@@ -355,6 +358,7 @@ impl BatchReader {
             path: Arc::clone(&file.shown),
             rest: None,
             batch_rows: options.batch_rows,
+            is_part: false,
             watch,
             untold,
             piece: piece.clone(),
@@ -406,7 +410,13 @@ impl BatchReader {
             self.rest = Some(batch.slice(rows, batch.num_rows() - rows));
         }
         self.rows = (self.rows.1, self.rows.1 + rows as u64);
-        self.assembled(&batch.slice(0, rows)).map(Some)
+        let mut part = self.assembled(&batch.slice(0, rows))?;
+        if rows < batch.num_rows() || self.is_part {
+            // A slice keeps the whole batch alive, and counts as such.
+            part = compact::compacted(&part)?;
+        }
+        self.is_part = self.rest.is_some();
+        Ok(Some(part))
     }
 
     fn assembled(&self, batch: &RecordBatch) -> Result<RecordBatch> {

@@ -2,17 +2,17 @@
 //!
 //! One buffer is filled by large reads; the records that end in it are handed out as one
 //! slice, and the beginning of the next record is moved to the front before the next read.
-//! A record larger than the buffer makes it grow, up to [`RECORD_BYTES_MAX`].
+//! A record larger than the buffer makes it grow, up to [`RECORD_BYTES_MAX`]. Of a larger one the
+//! beginning is handed out ([`Block::is_cut`]), for whoever refuses it, and the rest is passed
+//! over without being kept.
 //!
 //! ```text
 //!   buffer  [ spent │ block: whole records │ begun record │ free ]
 //!                   └ start                └ scanned up to filled
 //! ```
 
-use std::sync::Arc;
-
 use super::input::ByteInput;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use tidemill_text::cut::{Cutter, Grammar, State};
 use tidemill_text::syslog::Framer;
 
@@ -22,8 +22,16 @@ use tidemill_text::syslog::Framer;
 pub(crate) const READ_BYTES: usize = 256 << 10;
 /// The largest record.
 pub(crate) const RECORD_BYTES_MAX: usize = 64 << 20;
+/// What is handed out of a larger one: enough for the copy that is kept of a refused record, and
+/// one byte that tells that there is more.
+const CUT_BYTES: usize = super::reject::KEPT_BYTES_MAX + 1;
 /// Behind a range's end only the rest of one record is wanted.
 const TAIL_READ_BYTES: usize = 64 << 10;
+
+/// What is wrong with a record that is beyond [`RECORD_BYTES_MAX`].
+pub(crate) fn record_too_large() -> String {
+    format!("the record is larger than {} MiB", RECORD_BYTES_MAX >> 20)
+}
 
 /// What says where a record ends.
 #[derive(Debug, Clone, Copy)]
@@ -92,6 +100,8 @@ pub(crate) struct Block {
     pub(crate) line: Option<u64>,
     /// Whether the input ended inside quotes, in this block's last record.
     pub(crate) unclosed: bool,
+    /// Whether it is only the beginning of a record beyond [`RECORD_BYTES_MAX`].
+    pub(crate) is_cut: bool,
     start: usize,
     end: usize,
 }
@@ -100,7 +110,6 @@ pub(crate) struct Block {
 pub(crate) struct Blocks {
     input: Box<dyn ByteInput>,
     cutter: Finder,
-    path: Arc<str>,
     buffer: Vec<u8>,
     /// Start of what has not been handed out.
     start: usize,
@@ -114,6 +123,8 @@ pub(crate) struct Blocks {
     line: Option<u64>,
     /// What one read asks for.
     read_bytes: usize,
+    /// Whether the rest of a record is passed over before anything else.
+    is_passing: bool,
     ended: bool,
     done: bool,
 }
@@ -124,14 +135,12 @@ impl Blocks {
     pub(crate) fn new(
         input: Box<dyn ByteInput>,
         ends: impl Into<Ends>,
-        path: Arc<str>,
         offset: u64,
         limit: Option<u64>,
     ) -> Self {
         Self {
             input,
             cutter: Finder::new(ends.into()),
-            path,
             buffer: Vec::new(),
             start: 0,
             filled: 0,
@@ -140,6 +149,7 @@ impl Blocks {
             limit,
             line: None,
             read_bytes: READ_BYTES,
+            is_passing: false,
             ended: false,
             done: limit.is_some_and(|limit| offset >= limit),
         }
@@ -185,8 +195,11 @@ impl Blocks {
     /// The next block, or none after the last.
     ///
     /// # Errors
-    /// Those of the input, and [`Error::Corrupt`] for a record beyond [`RECORD_BYTES_MAX`].
+    /// Those of the input.
     pub(crate) fn next_block(&mut self) -> Result<Option<Block>> {
+        if self.is_passing {
+            self.pass_over()?;
+        }
         loop {
             if self.done {
                 return Ok(None);
@@ -212,13 +225,68 @@ impl Blocks {
                 }
                 return Ok(Some(self.hand_out(self.filled, unclosed)));
             }
+            // All of it has been looked at, and its end is not there.
+            if self.filled - self.start > RECORD_BYTES_MAX {
+                self.is_passing = true;
+                let (offset, line) = (self.position(), self.line);
+                let (start, end) = (self.start, self.start + CUT_BYTES);
+                return Ok(Some(Block { offset, line, unclosed: false, is_cut: true, start, end }));
+            }
             self.fill()?;
         }
     }
 
+    /// Passes over the rest of a record whose beginning fills the buffer.
+    fn pass_over(&mut self) -> Result<()> {
+        self.is_passing = false;
+        loop {
+            let spent = &self.buffer[self.start..self.filled];
+            if let Some(line) = &mut self.line {
+                *line += memchr::memchr_iter(b'\n', spent).count() as u64;
+            }
+            self.base += self.filled as u64;
+            (self.start, self.filled, self.scanned) = (0, 0, 0);
+            if self.ended {
+                self.done = true;
+                return Ok(());
+            }
+            self.buffer.truncate(self.read_bytes + 1);
+            self.buffer.shrink_to_fit();
+            self.fill()?;
+            let Some(end) = self.cutter.first_end(&self.buffer[..self.filled]) else { continue };
+            if let Some(line) = &mut self.line {
+                *line += memchr::memchr_iter(b'\n', &self.buffer[..end]).count() as u64;
+            }
+            (self.start, self.scanned) = (end, end);
+            self.done = self.limit.is_some_and(|limit| self.position() >= limit);
+            return Ok(());
+        }
+    }
+
+    /// What to do about a record that is too large.
+    pub(crate) fn large_hint(&self) -> &'static str {
+        match self.cutter.state() {
+            State::Quoted | State::Escaped | State::QuoteInQuoted => {
+                "a quote in it may never be closed; if quotes are plain text here, turn quoting off: \
+                 --quote '' (job file: source.options, quote = false); --max-bad N or N% skips the \
+                 record"
+            }
+            _ => {
+                "is this the right format? --source-format names another (job file: \
+                 source.format); --max-bad N or N% skips the record"
+            }
+        }
+    }
+
     fn hand_out(&mut self, end: usize, unclosed: bool) -> Block {
-        let block =
-            Block { offset: self.position(), line: self.line, unclosed, start: self.start, end };
+        let block = Block {
+            offset: self.position(),
+            line: self.line,
+            unclosed,
+            is_cut: false,
+            start: self.start,
+            end,
+        };
         self.start = end;
         if let Some(line) = &mut self.line {
             *line += memchr::memchr_iter(b'\n', &self.buffer[block.start..end]).count() as u64;
@@ -263,23 +331,6 @@ impl Blocks {
             self.filled -= self.start;
             self.start = 0;
         }
-        if self.filled > RECORD_BYTES_MAX {
-            return Err(Error::Corrupt {
-                path: self.path.to_string(),
-                offset: Some(self.base),
-                reason: format!("a record is larger than {} MiB", RECORD_BYTES_MAX >> 20),
-                hint: Some(match self.cutter.state() {
-                    State::Quoted | State::Escaped | State::QuoteInQuoted => {
-                        "a quote in it may never be closed; if quotes are plain text here, turn \
-                         quoting off (source.options: quote = false)"
-                            .into()
-                    }
-                    _ => "is this the right format? --source-format names another (job file: \
-                          source.format)"
-                        .into(),
-                }),
-            });
-        }
         let end = self.base + self.filled as u64;
         let wanted = match self.limit {
             Some(limit) if end >= limit => TAIL_READ_BYTES.max(self.filled),
@@ -308,7 +359,7 @@ mod tests {
     fn blocks(text: &[u8], grammar: Grammar, from: usize, limit: Option<u64>) -> Blocks {
         let rest = std::io::Cursor::new(text[from..].to_vec());
         let input = ReaderInput::new(Vec::new(), rest, "x".into(), Watch::default());
-        Blocks::new(Box::new(input), grammar, "x".into(), from as u64, limit)
+        Blocks::new(Box::new(input), grammar, from as u64, limit)
     }
 
     fn all(mut blocks: Blocks) -> (Vec<u8>, u64) {
@@ -359,18 +410,69 @@ mod tests {
     }
 
     #[test]
-    fn a_record_beyond_the_limit_is_an_error_that_names_file_and_offset() {
-        let mut text = b"short\n".to_vec();
-        text.resize(RECORD_BYTES_MAX + 100, b'x');
-        let mut blocks = blocks(&text, Grammar::LINES, 0, None);
-        let error = loop {
-            match blocks.next_block() {
-                Ok(Some(_)) => {}
-                Ok(None) => panic!("the record was taken"),
-                Err(error) => break error.to_string(),
-            }
+    fn a_record_beyond_the_limit_is_handed_out_in_part_and_passed_over() {
+        let large = |quoted: bool, bytes: usize| {
+            let mut text = b"short\n".to_vec();
+            text.extend_from_slice(if quoted { b"\"\n" } else { b"" });
+            text.resize(6 + bytes - usize::from(quoted), b'x');
+            text.extend_from_slice(if quoted { b"\"\n" } else { b"\n" });
+            text
         };
-        assert!(error.contains("`x` is damaged at byte 6"), "{error}");
+        let csv = Grammar::delimited(&tidemill_text::Dialect::default());
+        for (grammar, quoted) in [(Grammar::LINES, false), (csv, true)] {
+            for (bytes, rest, limit) in [
+                (RECORD_BYTES_MAX + 1, &b"next\nlast"[..], None),
+                (RECORD_BYTES_MAX + 3 * READ_BYTES, b"next\n", None),
+                (RECORD_BYTES_MAX + 100, b"", None),
+                // It began before the limit and is ours; what follows is not.
+                (RECORD_BYTES_MAX + 100, b"next\n", Some(7)),
+            ] {
+                let mut text = large(quoted, bytes);
+                let end = text.len() as u64;
+                text.extend_from_slice(rest);
+                let lines = text.iter().filter(|byte| **byte == b'\n').count() as u64;
+                let mut blocks = blocks(&text, grammar, 0, limit);
+                blocks.count_lines(1);
+                let (mut whole, mut cut) = (Vec::new(), Vec::new());
+                let mut last_line = None;
+                while let Some(block) = blocks.next_block().unwrap() {
+                    match block.is_cut {
+                        true => cut.push((block.offset, block.line, blocks.bytes(block).len())),
+                        false => {
+                            last_line = block.line;
+                            whole.extend_from_slice(blocks.bytes(block));
+                        }
+                    }
+                }
+                assert_eq!(cut, [(6, Some(2), CUT_BYTES)]);
+                let mut expected = b"short\n".to_vec();
+                if limit.is_none() {
+                    expected.extend_from_slice(rest);
+                    if rest.ends_with(b"t") {
+                        expected.push(b'\n');
+                    }
+                    assert_eq!(blocks.position(), text.len() as u64);
+                    if rest == b"next\n" {
+                        assert_eq!(last_line, Some(lines));
+                    }
+                } else {
+                    assert_eq!(blocks.position(), end);
+                }
+                assert!(whole == expected, "{} bytes", whole.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_beyond_the_limit_that_never_ends_is_the_last() {
+        let mut text = b"short\n".to_vec();
+        text.resize(RECORD_BYTES_MAX + 2 * READ_BYTES, b'x');
+        let length = text.len() as u64;
+        let mut blocks = blocks(&text, Grammar::LINES, 0, None);
+        assert_eq!(blocks.next_block().unwrap().map(|block| block.is_cut), Some(false));
+        assert_eq!(blocks.next_block().unwrap().map(|block| block.is_cut), Some(true));
+        assert_eq!(blocks.next_block().unwrap(), None);
+        assert_eq!(blocks.position(), length);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 
 use super::input::ByteInput;
+use crate::coverage::human_bytes;
 use crate::error::{Error, Result};
 
 /// How a file's bytes are compressed.
@@ -39,8 +40,14 @@ pub enum Compression {
 const AHEAD_BYTES_MIN: u64 = 4 << 20;
 const AHEAD_BLOCK_BYTES: usize = 512 << 10;
 const AHEAD_BLOCKS: usize = 4;
+const ZSTD_FRAME: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+/// A block's beginning, and that of the end of a file without one.
+const BZIP2_BLOCK: &[u8] = &[0x31, 0x41, 0x59, 0x26, 0x53, 0x59];
+const BZIP2_END: &[u8] = &[0x17, 0x72, 0x45, 0x38, 0x50, 0x90];
+/// Zstandard's own limit for who is not told otherwise: a window of 128 MiB.
+const ZSTD_WINDOW_BYTES_MAX: u64 = 1 << 27;
 /// So many bytes tell every kind.
-pub(crate) const MAGIC_BYTES: usize = 6;
+pub(crate) const MAGIC_BYTES: usize = 10;
 /// What is read of a compressed file at once.
 pub(crate) const STORED_BUFFER_BYTES: usize = 256 << 10;
 
@@ -63,11 +70,21 @@ impl Compression {
 
     /// The compression whose magic number the bytes begin with.
     pub fn from_magic(bytes: &[u8]) -> Self {
-        if bytes.starts_with(&[0x1f, 0x8b]) {
+        // `BZh9` may begin a text; what follows it in a file cannot.
+        let bzip2 = |bytes: &[u8]| match bytes {
+            [b'B', b'Z', b'h', b'1'..=b'9', rest @ ..] => {
+                rest.starts_with(BZIP2_BLOCK) || rest.starts_with(BZIP2_END)
+            }
+            _ => false,
+        };
+        // Zstandard has frames that are to be skipped, of sixteen kinds.
+        let skippable =
+            matches!(bytes, [0x50..=0x5f, rest @ ..] if rest.starts_with(&[0x2a, 0x4d, 0x18]));
+        if bytes.starts_with(&[0x1f, 0x8b, 0x08]) {
             Compression::Gzip
-        } else if bytes.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+        } else if bytes.starts_with(ZSTD_FRAME) || skippable {
             Compression::Zstd
-        } else if bytes.starts_with(b"BZh") {
+        } else if bzip2(bytes) {
             Compression::Bzip2
         } else if bytes.starts_with(&[0xfd, b'7', b'z', b'X', b'Z', 0]) {
             Compression::Xz
@@ -158,7 +175,38 @@ struct Decoded {
     state: Arc<Mutex<StoredState>>,
     path: Arc<str>,
     compression: Compression,
+    /// What the first frame of Zstandard wants, if it wants much.
+    window_bytes: Option<u64>,
     empty: bool,
+}
+
+/// What Zstandard says of a window beyond its limit.
+const WINDOW_ERROR: &str = "Frame requires too much memory for decoding";
+
+fn large_window(path: &str, window_bytes: Option<u64>) -> Error {
+    let of = match window_bytes {
+        Some(bytes) => format!(" of {}", human_bytes(bytes)),
+        None => String::new(),
+    };
+    Error::Memory {
+        message: format!(
+            "`{path}` needs a window{of} to be decompressed, and {} is the most that is taken",
+            human_bytes(ZSTD_WINDOW_BYTES_MAX)
+        ),
+        hint: Some(format!(
+            "zstd -d --long=31 decompresses it; compressed with --long=27 or less it is read"
+        )),
+    }
+}
+
+/// The window that a frame of Zstandard says it needs (RFC 8878, 3.1.1.1.2), if it is beyond the
+/// limit.
+fn window_bytes(frame: &[u8]) -> Option<u64> {
+    let [descriptor, window, ..] = frame.strip_prefix(ZSTD_FRAME)? else { return None };
+    let is_one_segment = descriptor & 0x20 != 0;
+    let base = 1_u64 << (10 + (window >> 3));
+    let bytes = base + base / 8 * u64::from(window & 7);
+    (!is_one_segment && bytes > ZSTD_WINDOW_BYTES_MAX).then_some(bytes)
 }
 
 impl ByteInput for Decoded {
@@ -178,6 +226,9 @@ impl ByteInput for Decoded {
                         return Err(error);
                     }
                     let kind = self.compression.name();
+                    if self.compression == Compression::Zstd && error.to_string() == WINDOW_ERROR {
+                        return Err(large_window(&self.path, self.window_bytes));
+                    }
                     let (reason, hint) = if error.kind() == io::ErrorKind::UnexpectedEof {
                         (
                             format!("the {kind} stream ends before its end mark"),
@@ -186,8 +237,8 @@ impl ByteInput for Decoded {
                     } else {
                         (
                             format!("not a valid {kind} stream ({error})"),
-                            "fetch or compress it again; a file that is not compressed must \
-                             not have a compression suffix",
+                            "it was damaged on its way or when it was written; fetch or compress \
+                             it again",
                         )
                     };
                     return Err(Error::Corrupt {
@@ -222,24 +273,8 @@ pub(crate) fn decode(
     let mut stored =
         Stored { input, buffer: vec![0; buffer_bytes], at: 0, filled: 0, state: state.clone() };
     // A compressed file of zero bytes holds zero bytes, as everywhere else.
-    let empty = match stored.fill_buf() {
-        Ok(bytes) if bytes.len() >= MAGIC_BYTES => {
-            let found = Compression::from_magic(bytes);
-            if found != compression {
-                return Err(Error::Corrupt {
-                    path: path.to_string(),
-                    offset: Some(0),
-                    reason: format!(
-                        "not a valid {} stream: it begins like {} data",
-                        compression.name(),
-                        found.name()
-                    ),
-                    hint: Some("its suffix must tell how it is compressed; rename it".into()),
-                });
-            }
-            false
-        }
-        Ok(bytes) => bytes.is_empty(),
+    let (empty, window_bytes) = match stored.fill_buf() {
+        Ok(bytes) => (bytes.is_empty(), window_bytes(bytes)),
         Err(error) => {
             return Err(match state.lock().error.take() {
                 Some(error) => error,
@@ -257,7 +292,8 @@ pub(crate) fn decode(
         Compression::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(stored)),
         Compression::Xz => Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(stored)),
     };
-    let decoded = Decoded { decoder, state, path: path.clone(), compression, empty };
+    let path_shown = path.clone();
+    let decoded = Decoded { decoder, state, path: path_shown, compression, window_bytes, empty };
     Ok(match stored_bytes {
         Some(bytes) if bytes < AHEAD_BYTES_MIN => Box::new(decoded),
         _ => Box::new(Ahead::start(decoded, path)?),

@@ -121,7 +121,12 @@ pub(crate) fn files_of(
         };
         let below =
             path.strip_prefix(&folder).unwrap_or_else(|| path.rsplit('/').next().unwrap_or(path));
-        (file.shown.clone(), file.identity.size, below.trim_start_matches('/').to_owned())
+        // What is shown of a URL is not all of it.
+        let url = match &file.place {
+            Place::Object(object) => object.url(),
+            _ => file.shown.clone(),
+        };
+        (url, file.identity.size, below.trim_start_matches('/').to_owned())
     });
     Ok(files.collect())
 }

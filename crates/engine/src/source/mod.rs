@@ -69,6 +69,7 @@ pub mod format;
 mod input;
 mod ipc;
 mod listing;
+mod magic;
 mod open;
 mod parquet;
 pub mod parts;
@@ -152,7 +153,10 @@ pub struct SourceFile {
     place: Place,
     shown: Arc<str>,
     identity: Identity,
+    /// What its name says …
     compression: Compression,
+    /// … and what its first bytes say, once somebody has looked.
+    told: OnceLock<Compression>,
     program: Option<Program>,
     keys: Vec<(String, Option<String>)>,
     index: usize,
@@ -188,9 +192,9 @@ impl SourceFile {
         self.identity
     }
 
-    /// How it is compressed.
+    /// How it is compressed: by its first bytes if they have been looked at, else by its name.
     pub fn compression(&self) -> Compression {
-        self.compression
+        self.told.get().copied().unwrap_or(self.compression)
     }
 
     /// When it was last written to, in seconds since 1970; none for standard input.
@@ -211,6 +215,7 @@ impl SourceFile {
             shown: Arc::clone(&self.shown),
             identity: self.identity,
             compression: self.compression,
+            told: self.told.clone(),
             program: None,
             keys: Vec::new(),
             index: self.index,
@@ -224,7 +229,7 @@ impl SourceFile {
 
     /// Whether its bytes are read as they are stored.
     fn is_plain(&self) -> bool {
-        self.compression == Compression::None && self.program.is_none()
+        self.compression() == Compression::None && self.program.is_none()
     }
 
     /// Whether it is standard input, which can be read once.
@@ -558,6 +563,23 @@ impl Source {
         })
     }
 
+    /// What the user should be told of the files, whatever is done with them: that one is somewhere
+    /// else than its URL says.
+    pub fn warning(&self) -> Option<String> {
+        let moved = self.files.iter().filter_map(|file| match &file.place {
+            Place::Object(object) => Some((file, object.elsewhere()?)),
+            _ => None,
+        });
+        let mut moved = moved.peekable();
+        let (file, host) = moved.next()?;
+        let more = match moved.count() {
+            0 => String::new(),
+            1 => ", and one other file is elsewhere, too".into(),
+            more => format!(", and {more} other files are elsewhere, too"),
+        };
+        Some(format!("`{}` is read from `{host}`, where its server points to{more}", file.shown))
+    }
+
     /// Statistics of a file's column as the type that the column has in the source.
     pub(crate) fn as_in_source(&self, column: usize, values: &ArrayRef) -> Option<ArrayRef> {
         let wanted = self.schema.fields().get(column)?.data_type();
@@ -576,7 +598,8 @@ impl Source {
     /// Cuts the source into splits.
     ///
     /// # Errors
-    /// [`Error::Internal`] only.
+    /// [`Error::Corrupt`] for a text file that turns out to be of another format, and those of
+    /// looking at its first bytes.
     pub fn splits(&self) -> Result<Vec<Split>> {
         self.splits_where(&mut |_, _| true)
     }
@@ -584,7 +607,7 @@ impl Source {
     /// The same, leaving out the row groups or blocks `(file, row group)` that `wanted` refuses.
     ///
     /// # Errors
-    /// [`Error::Internal`] only.
+    /// As [`splits`](Self::splits).
     pub fn splits_where(&self, wanted: &mut dyn FnMut(usize, usize) -> bool) -> Result<Vec<Split>> {
         self.splits_of(split::target_bytes(self.total_bytes()), wanted)
     }
@@ -592,13 +615,19 @@ impl Source {
     /// The same with another target size than the one that the total gives.
     ///
     /// # Errors
-    /// [`Error::Internal`] only.
+    /// As [`splits`](Self::splits).
     pub fn splits_of(
         &self,
         target_bytes: u64,
         wanted: &mut dyn FnMut(usize, usize) -> bool,
     ) -> Result<Vec<Split>> {
         let mut packer = split::Packer::new(target_bytes);
+        if !self.format.is_typed() {
+            let is_cut =
+                |file: &&Arc<SourceFile>| split::ranges(file.size(), target_bytes).len() > 1;
+            let cut = |file: &&Arc<SourceFile>| self.can_be_cut(file) && is_cut(file);
+            magic::look_ahead(&self.files.iter().filter(cut).collect::<Vec<_>>())?;
+        }
         for file in &self.files {
             if file.size() == 0 && !file.is_stream() {
                 continue;

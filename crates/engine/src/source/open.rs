@@ -12,7 +12,7 @@ use tidemill_text::{cut, infer, json, logfmt, values};
 use super::batches::{self, Given};
 use super::blocks::{Blocks, Ends};
 use super::columns::{Collected, Columns, Layouts, Shown, ShownBy};
-use super::compression::{Compression, MAGIC_BYTES, STORED_BUFFER_BYTES, decode};
+use super::compression::{Compression, MAGIC_BYTES, STORED_BUFFER_BYTES};
 use super::decode;
 use super::format::{Dialect, Format};
 use super::input::{
@@ -23,7 +23,7 @@ use super::promote::promote;
 use super::sample::{Header, SPREAD_FILES, Sample};
 use super::unify::can_be_read_as;
 use super::{
-    Origin, Pending, Place, Source, SourceFile, SourceSpec, listing, override_types, parquet,
+    Origin, Pending, Place, Source, SourceFile, SourceSpec, listing, magic, override_types, parquet,
 };
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
@@ -115,10 +115,32 @@ fn open_files(spec: &SourceSpec, stdin: Box<dyn Read + Send>, cancel: &Cancel) -
             source_file(found, index, compression, spec, cancel)
         })
         .collect();
+    refuse_encoded(&files, format)?;
     let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
     let mut sample = Sample { files: &files, format, dialect: &dialect, watch, stdin: None };
     let columns = columns(&own, format, &mut sample)?;
     source(spec, format, dialect, files, columns, key_fields, None)
+}
+
+/// Refuses what a server says that it has encoded, where nothing is decoded: of formats that have
+/// places of their own, and by what cannot be.
+fn refuse_encoded(files: &[Arc<SourceFile>], format: Format) -> Result<()> {
+    for file in files {
+        let Place::Object(object) = &file.place else { continue };
+        let Some(encoding) = object.encoding() else { continue };
+        let is_decoded = matches!(encoding, "gzip" | "x-gzip" | "zstd") && !format.is_typed();
+        if !is_decoded {
+            return Err(Error::Remote {
+                action: "read",
+                url: file.shown.to_string(),
+                offset: None,
+                status: None,
+                reason: format!("the server sends it encoded by `{encoding}`"),
+                hint: Some("fetch it with a program that decodes it, and read it from disk".into()),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// A file that was found, of which nothing more is known yet.
@@ -134,6 +156,7 @@ pub(super) fn source_file(
         shown: found.shown,
         identity: found.identity,
         compression,
+        told: std::sync::OnceLock::new(),
         program: spec.exec.clone(),
         keys: found.keys,
         index,
@@ -743,12 +766,12 @@ pub(super) fn stream(
             (Box::new(FileInput::new(open.clone(), 0, counted_to, watch)), Some(open))
         }
     };
-    let is_stored = file.is_plain();
     let (buffer_bytes, stored_bytes) = match extent {
         Extent::Beginning { read_bytes, .. } => (read_bytes, None),
         _ => (STORED_BUFFER_BYTES, (!file.is_stream()).then_some(file.size())),
     };
-    let mut input = decode(input, file.compression, &file.shown, buffer_bytes, stored_bytes)?;
+    let mut input = magic::decoded(file, input, buffer_bytes, stored_bytes)?;
+    let is_stored = file.is_plain();
     if let Some(program) = &file.program {
         input = Box::new(ProgramInput::start(program, input, &file.shown, &cancel)?);
     }
@@ -756,7 +779,7 @@ pub(super) fn stream(
         input = Box::new(JsonInput::new(input, file.shown.clone()));
     }
     let limit = limit.filter(|_| is_stored && !file.is_stream());
-    let mut blocks = Blocks::new(input, ends, file.shown.clone(), 0, limit);
+    let mut blocks = Blocks::new(input, ends, 0, limit);
     if let Extent::Beginning { read_bytes, .. } = extent {
         blocks.set_read_bytes(read_bytes);
     }

@@ -12,6 +12,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io::Read;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, FieldRef, Fields, Schema};
@@ -289,7 +290,7 @@ impl ParquetReader {
             Some(Ok(batch)) => Ok(Some(batch)),
             Some(Err(error)) => Err(ParquetError::General(error.to_string())),
         });
-        let Some(batch) = next.map_err(|error| self.input.corrupt(&error, "a page"))? else {
+        let Some(batch) = next.map_err(|error| self.input.bad_page(&error))? else {
             self.tell(self.rows);
             self.input.open.verify()?;
             return Ok(None);
@@ -356,6 +357,9 @@ struct Positioned {
     /// Of a file that is elsewhere: its end, and where that begins.
     tail: Option<(u64, Bytes)>,
     cancel: Cancel,
+    metadata: Option<Arc<ParquetMetaData>>,
+    /// Where the page begins that was read last, behind its header: the one that an error is about.
+    last_page: Arc<AtomicU64>,
     /// Our own error, which Parquet's cannot carry.
     error: Arc<Mutex<Option<Error>>>,
 }
@@ -376,7 +380,31 @@ impl Positioned {
             wanted: Arc::default(),
             tail: None,
             cancel: Cancel::new(),
+            metadata: metadata.cloned(),
+            last_page: Arc::default(),
             error: Arc::default(),
+        }
+    }
+
+    /// What is wrong with the page that was read last.
+    fn bad_page(&self, error: &ParquetError) -> Error {
+        let at = self.last_page.load(Ordering::Relaxed);
+        let columns = self.metadata.iter().flat_map(|metadata| metadata.row_groups());
+        let column = columns
+            .flat_map(|group| group.columns())
+            .find(|column| extent(column).is_some_and(|(start, end)| (start..end).contains(&at)));
+        let Some(column) = column else { return self.corrupt(error, "a page") };
+        let name = column.column_path().parts().join(".");
+        match self.corrupt(error, &format!("a page of column `{name}`")) {
+            Error::Corrupt { path, reason, .. } => Error::Corrupt {
+                path,
+                offset: Some(at),
+                reason,
+                hint: Some(
+                    "its bytes are not those that were written; write or fetch it again".into(),
+                ),
+            },
+            other => other,
         }
     }
 
@@ -543,6 +571,7 @@ impl ChunkReader for Positioned {
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        self.last_page.store(start, Ordering::Relaxed);
         let bytes = self.window(start, length as u64)?;
         Ok(bytes.slice(..length.min(bytes.len())))
     }

@@ -23,7 +23,7 @@ use tidemill_text::{Bad, Decode, Decoded, FaultKind, Options, Predicate, Test};
 
 use super::avro;
 use super::batches::BatchReader;
-use super::blocks::{Block, Blocks, RECORD_BYTES_MAX};
+use super::blocks::{Block, Blocks, RECORD_BYTES_MAX, record_too_large};
 use super::columns::Layouts;
 use super::decode::{self, Fault};
 use super::format::{Format, Mismatch};
@@ -33,6 +33,7 @@ use super::parquet::{ParquetReader, WantedColumn};
 use super::parts::{self, Parts, Used};
 use super::promote::{self, BadValue, Opened, Opener};
 use super::reject::{KEPT_BYTES_MAX, MaxBad, Refused, Rejects};
+use super::sample::no_header;
 use super::{Origin, Piece, Place, Source, SourceFile, Split};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
@@ -583,7 +584,7 @@ impl SplitReader {
         // this one's.
         watch.progress.add_bytes(start.min(piece.range.end) - piece.range.start);
         let limit = Some(piece.range.end);
-        let blocks = Blocks::new(Box::new(input), ends, file.shown.clone(), start, limit);
+        let blocks = Blocks::new(Box::new(input), ends, start, limit);
         Ok(Body::Text { blocks, open: Some(open), header: false })
     }
 
@@ -597,6 +598,24 @@ impl SplitReader {
             return Err(Error::Internal("there is no decoder".into()));
         };
         let bytes = blocks.bytes(block);
+        if block.is_cut {
+            if *header {
+                return Err(no_header(file, blocks, block));
+            }
+            let hint = blocks.large_hint();
+            self.held_bytes += KEPT_BYTES_MAX + HELD_OVERHEAD_BYTES;
+            self.stats.rejected += 1;
+            self.stats.refused.push(Refused {
+                file: file.clone(),
+                offset: block.offset,
+                line: block.line,
+                row: None,
+                fault: Fault { column: None, reason: record_too_large(), hint: Some(hint.into()) },
+                bytes: bytes[..KEPT_BYTES_MAX].to_vec(),
+                truncated: true,
+            });
+            return self.settle_refused();
+        }
         let mut at = 0;
         if *header {
             match tidemill_text::csv::first_record(&self.source.dialect, bytes) {

@@ -14,8 +14,9 @@
 //! `"truncated":true` where a record is longer than 1 MiB. In formats that have no lines it is `row`
 //! in place of `line`, the row's number, and the record is the value that is at fault.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use parking_lot::Mutex;
 use super::SourceFile;
 use super::decode::Fault;
 use crate::error::{BadRecord, Error, Result};
+use crate::home::create_private;
 
 /// How many malformed records a run may skip.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -233,11 +235,11 @@ impl State {
     fn copy(&mut self, folder: &std::path::Path, bad: &BadRecord, record: &Refused) -> Result<()> {
         let folder = folder.join("rejected");
         if self.copies.is_none() {
-            std::fs::create_dir_all(&folder)
-                .map_err(|error| Error::io("create", &folder, error))?;
+            create_private(&folder).map_err(|error| Error::io("create", &folder, error))?;
             for number in 1.. {
                 let path = folder.join(format!("{number}.jsonl"));
-                match File::create_new(&path) {
+                let mut options = OpenOptions::new();
+                match options.write(true).create_new(true).mode(0o600).open(&path) {
                     Ok(file) => {
                         self.copies = Some(BufWriter::new(file));
                         break;

@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use tidemill_text::cut::Grammar;
 use tidemill_text::infer::{self, SAMPLE_BYTES, SAMPLE_RECORDS};
 
-use super::blocks::Blocks;
+use super::blocks::{Block, Blocks, record_too_large};
 use super::format::{Dialect, Format};
 use super::input::{ByteInput, Watch};
 use super::open::{Extent, column_names, stream};
@@ -91,7 +91,19 @@ impl Sample<'_> {
             }
             let (stdin, watch) = (self.stdin.take(), self.watch.clone());
             let mut blocks = stream(file, stdin, self.format, grammar, watch, Extent::Sample)?.0;
+            let mut is_first = true;
             while let Some(block) = blocks.next_block()? {
+                // A record that is too large is refused by whoever reads it.
+                let is_header = std::mem::take(&mut is_first) && self.has_header();
+                if block.is_cut && is_header {
+                    return Err(no_header(file, &blocks, block));
+                }
+                if block.is_cut {
+                    if records > 0 {
+                        return Ok(index + 1);
+                    }
+                    continue;
+                }
                 let block = blocks.bytes(block);
                 bytes += block.len() as u64;
                 records += take(file, block)?;
@@ -101,6 +113,11 @@ impl Sample<'_> {
             }
         }
         Ok(self.files.len())
+    }
+
+    /// Whether a file's first record names its columns.
+    fn has_header(&self) -> bool {
+        self.format.is_delimited() && self.dialect.header
     }
 
     /// Some of the files from `from` on, spread evenly, the last one among them.
@@ -125,6 +142,7 @@ impl Sample<'_> {
         let chosen: Vec<&Arc<SourceFile>> = files.iter().map(|index| &self.files[*index]).collect();
         let found = self.each(&chosen, BEGINNING_BYTES, grammar, |file, mut blocks| {
             Ok(match blocks.next_block()? {
+                Some(block) if block.is_cut => None,
                 Some(block) => look(file, blocks.bytes(block)),
                 None => None,
             })
@@ -146,6 +164,9 @@ impl Sample<'_> {
         let known: Mutex<HashSet<Arc<Vec<String>>>> = Mutex::default();
         self.each(&all, read_bytes, grammar, |file, mut blocks| {
             while let Some(block) = blocks.next_block()? {
+                if block.is_cut {
+                    return Err(no_header(file, &blocks, block));
+                }
                 let bytes = blocks.bytes(block);
                 let Some((names, used)) = tidemill_text::csv::first_record(dialect, bytes) else {
                     continue;
@@ -247,6 +268,16 @@ impl Sample<'_> {
             })?;
         found.sort_unstable_by_key(|(index, _)| *index);
         found.into_iter().map(|(_, result)| result).collect()
+    }
+}
+
+/// That the record that would name the columns is too large for that.
+pub(super) fn no_header(file: &SourceFile, blocks: &Blocks, block: Block) -> Error {
+    Error::Corrupt {
+        path: file.shown().to_owned(),
+        offset: Some(block.offset),
+        reason: format!("its header is no header: {}", record_too_large()),
+        hint: Some(blocks.large_hint().into()),
     }
 }
 

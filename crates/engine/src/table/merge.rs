@@ -16,7 +16,7 @@
 //! which is the order of the places at every depth of dealing.
 
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -34,6 +34,7 @@ use crate::cancel::Cancel;
 use crate::coverage::Estimate;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
+use crate::spills::SpillSpace;
 
 const PLACE_BITS: u32 = 4;
 const PLACES: usize = 1 << PLACE_BITS;
@@ -114,17 +115,16 @@ struct Place {
 pub struct Merger {
     spec: Arc<TableSpec>,
     budget_bytes: usize,
-    folder: PathBuf,
+    space: SpillSpace,
     /// Bytes of tables and of chunks on their way.
     used: Arc<AtomicUsize>,
     places: Vec<Mutex<Place>>,
     queues: Vec<Mutex<VecDeque<Arc<Dealt>>>>,
     cancel: Cancel,
-    progress: Progress,
 }
 
 impl Merger {
-    /// A fold that holds about `budget_bytes` and spills to unnamed files in `folder`.
+    /// A fold that holds about `budget_bytes` and spills to an unnamed file in `folder`.
     ///
     /// # Errors
     /// As [`Table::new`].
@@ -139,17 +139,16 @@ impl Merger {
         Ok(Merger {
             spec: Arc::clone(spec),
             budget_bytes,
-            folder: folder.to_path_buf(),
+            space: SpillSpace::new(folder, progress),
             used: Arc::default(),
             places: (0..PLACES).map(|_| place()).collect::<Result<_>>()?,
             queues: (0..PLACES).map(|_| Mutex::default()).collect(),
             cancel: cancel.clone(),
-            progress: progress.clone(),
         })
     }
 
     fn spill_writer(&self) -> SpillWriter {
-        SpillWriter::new(&self.folder, &self.progress)
+        SpillWriter::new(&self.space)
     }
 
     /// Deals a chunk's groups to places. Any thread, any order.
@@ -291,13 +290,12 @@ impl Merger {
         Ok(Merged {
             spec: self.spec,
             budget_bytes: self.budget_bytes,
-            folder: self.folder,
+            space: self.space,
             places,
             answers: VecDeque::new(),
             is_unsorted: false,
             precisions: Vec::new(),
             cancel: self.cancel,
-            progress: self.progress,
         })
     }
 }
@@ -339,14 +337,13 @@ enum Held {
 pub struct Merged {
     spec: Arc<TableSpec>,
     budget_bytes: usize,
-    folder: PathBuf,
+    space: SpillSpace,
     places: VecDeque<Held>,
     /// Answers that were to be sorted until there were too many.
     answers: VecDeque<RecordBatch>,
     is_unsorted: bool,
     precisions: Vec<Option<Precision>>,
     cancel: Cancel,
-    progress: Progress,
 }
 
 impl Merged {
@@ -406,7 +403,7 @@ impl Merged {
 
     fn deal_again(&self, file: &SpillFile, depth: u32) -> Result<Vec<SpillFile>> {
         let mut writers: Vec<SpillWriter> =
-            (0..PLACES).map(|_| SpillWriter::new(&self.folder, &self.progress)).collect();
+            (0..PLACES).map(|_| SpillWriter::new(&self.space)).collect();
         let key_count = self.spec.keys.len();
         for batch in file.read()? {
             self.cancel.check()?;

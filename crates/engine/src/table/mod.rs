@@ -10,7 +10,7 @@ pub mod merge;
 pub mod spec;
 mod spill;
 pub mod state;
-mod value;
+pub(crate) mod value;
 
 #[cfg(test)]
 mod tests;
@@ -24,9 +24,10 @@ use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
 
 use crate::error::{Error, Result};
+use crate::floats;
 pub use spec::{Aggregate, Function, TableSpec, top_k_type};
-pub use state::supports;
-use state::{Precision, Routes, Rows, StateColumn, States};
+pub use state::{Precision, supports};
+use state::{Routes, Rows, StateColumn, States};
 pub use value::{is_hashable, is_rankable};
 
 /// Groups and their states while they can still grow.
@@ -87,7 +88,7 @@ impl Table {
     /// Where a sum overflows even its wide state.
     pub fn update(&mut self, batch: &RecordBatch) -> Result<()> {
         let keys: Vec<ArrayRef> =
-            batch.columns()[..self.spec.keys.len()].iter().map(value::one_zero_one_nan).collect();
+            batch.columns()[..self.spec.keys.len()].iter().map(floats::settled).collect();
         let group_count = self.assign(&keys, batch.num_rows())?;
         for (aggregate, column) in self.spec.leaders().zip(&mut self.columns) {
             column.update(&Rows {

@@ -160,6 +160,23 @@ impl TableSpec {
         Arc::new(Schema::new(self.keys.clone()))
     }
 
+    /// Whether earlier releases cut the values of a state to microseconds.
+    pub fn cuts_nanoseconds(&self) -> bool {
+        let is_fine = |of: &DataType| {
+            use arrow::datatypes::TimeUnit::Nanosecond;
+            matches!(
+                of,
+                DataType::Timestamp(Nanosecond, _)
+                    | DataType::Time64(Nanosecond)
+                    | DataType::Duration(Nanosecond)
+            )
+        };
+        self.aggregates.iter().any(|aggregate| {
+            let is_cut = matches!(aggregate.function, Function::Unique(_) | Function::TopK { .. });
+            is_cut && is_fine(&aggregate.argument_type)
+        })
+    }
+
     /// A line per key and state, as `--explain` and partial tables show them.
     pub fn describe(&self) -> Vec<String> {
         let keys = self.keys.iter().map(|key| format!("by {} ({})", key.name(), key.data_type()));

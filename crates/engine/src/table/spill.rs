@@ -1,36 +1,27 @@
 //! Chunks on disk while a table is larger than memory.
 //!
-//! A spill file is an Arrow IPC stream of encoded chunks in an unnamed temporary file: the
-//! operating system reclaims it however the process ends, so there is nothing to clean up
-//! after a kill. It is written through a 1 MiB buffer, in batches of a few MiB so that reading
-//! one back takes little memory, and read back in order.
-
-use std::fs::File;
-use std::io::{BufReader, BufWriter, Seek, SeekFrom};
-use std::path::Path;
+//! A spill is an Arrow IPC stream of encoded chunks in the run's [`SpillSpace`]. It is written in
+//! batches of a few MiB so that reading one back takes little memory, and read back in order.
 
 use arrow::array::RecordBatch;
+use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 
 use super::merge::slices;
 use crate::error::{Error, Result};
-use crate::progress::Progress;
-
-const BUFFER_BYTES: usize = 1 << 20;
+use crate::spills::{Spill, SpillSpace, Writer};
 
 /// Encoded chunks in writing.
 pub struct SpillWriter {
-    folder: std::path::PathBuf,
-    writer: Option<StreamWriter<BufWriter<File>>>,
-    progress: Progress,
+    space: SpillSpace,
+    writer: Option<(Spill, StreamWriter<Writer>)>,
 }
 
 impl SpillWriter {
-    /// A writer that creates its file in `folder` at the first chunk.
-    pub fn new(folder: &Path, progress: &Progress) -> Self {
-        let progress = progress.clone();
-        SpillWriter { folder: folder.to_path_buf(), writer: None, progress }
+    /// A writer that begins its spill at the first chunk.
+    pub fn new(space: &SpillSpace) -> Self {
+        SpillWriter { space: space.clone(), writer: None }
     }
 
     /// Appends an encoded chunk.
@@ -38,68 +29,49 @@ impl SpillWriter {
     /// # Errors
     /// Where the folder cannot be written to, or the disk is full.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        if self.writer.is_none() {
-            let file = tempfile::tempfile_in(&self.folder)
-                .map_err(|e| Error::io("spill to", &self.folder, e))?;
-            let buffered = BufWriter::with_capacity(BUFFER_BYTES, file);
-            self.writer = Some(StreamWriter::try_new(buffered, batch.schema_ref())?);
-        }
-        if let Some(writer) = &mut self.writer {
-            let mut written = Ok(());
-            for slice in slices(batch) {
-                let slice = slice?;
-                self.progress.add_spilled(slice.get_array_memory_size() as u64);
-                written = written.and_then(|()| writer.write(&slice));
+        let (_, writer) = match &mut self.writer {
+            Some(writer) => writer,
+            none => {
+                let spill = self.space.create();
+                let writer = StreamWriter::try_new(spill.writer(), batch.schema_ref());
+                none.insert((spill, writer.map_err(failed)?))
             }
-            written.map_err(|e| self.failed(e))?;
+        };
+        for slice in slices(batch) {
+            writer.write(&slice?).map_err(failed)?;
         }
         Ok(())
-    }
-
-    fn failed(&self, error: arrow::error::ArrowError) -> Error {
-        match error {
-            arrow::error::ArrowError::IoError(_, e) => Error::io("spill to", &self.folder, e),
-            e => e.into(),
-        }
     }
 
     /// Ends writing; the chunks can be read as often as wanted.
     ///
     /// # Errors
     /// As [`SpillWriter::write`].
-    pub fn finish(mut self) -> Result<SpillFile> {
-        let file = match self.writer.take() {
-            None => None,
-            Some(mut writer) => {
-                writer.finish().map_err(|e| self.failed(e))?;
-                let buffered = writer.into_inner().map_err(|e| self.failed(e))?;
-                let file = buffered
-                    .into_inner()
-                    .map_err(|e| Error::io("spill to", &self.folder, e.into_error()))?;
-                Some(file)
-            }
-        };
-        Ok(SpillFile { folder: self.folder, file })
+    pub fn finish(self) -> Result<SpillFile> {
+        let Some((spill, mut writer)) = self.writer else { return Ok(SpillFile(None)) };
+        writer.finish().and_then(|()| writer.flush()).map_err(failed)?;
+        Ok(SpillFile(Some(spill)))
+    }
+}
+
+fn failed(error: ArrowError) -> Error {
+    match error {
+        ArrowError::IoError(_, source) => Error::io("spill to", "a file", source),
+        other => other.into(),
     }
 }
 
 /// Encoded chunks on disk.
-pub struct SpillFile {
-    folder: std::path::PathBuf,
-    file: Option<File>,
-}
+pub struct SpillFile(Option<Spill>);
 
 impl SpillFile {
     /// The chunks, in the order in which they were written.
     ///
     /// # Errors
-    /// Where the file cannot be read back.
+    /// Where they cannot be read back.
     pub fn read(&self) -> Result<Box<dyn Iterator<Item = Result<RecordBatch>> + Send>> {
-        let Some(file) = &self.file else { return Ok(Box::new(std::iter::empty())) };
-        let failed = |e| Error::io("read a spill file in", &self.folder, e);
-        let mut file = file.try_clone().map_err(failed)?;
-        file.seek(SeekFrom::Start(0)).map_err(failed)?;
-        let reader = StreamReader::try_new(BufReader::with_capacity(BUFFER_BYTES, file), None)?;
+        let Some(spill) = &self.0 else { return Ok(Box::new(std::iter::empty())) };
+        let reader = StreamReader::try_new(spill.reader(), None)?;
         Ok(Box::new(reader.map(|batch| Ok(batch?))))
     }
 }

@@ -4,20 +4,22 @@
 //! states for travel (`take`) and turns into an answer (`finish`). States travel as
 //! [`States`]: in memory as they are, to disk as an Arrow array whose layout is documented in
 //! `docs/formats/partial.md`. All but `top_k` and `collect` answer the same in any order and
-//! grouping of rows and merges: integer sums are kept in 128 bits, float sums in a
-//! fixed-point accumulator wide enough to be exact.
+//! grouping of rows and merges: integer sums are kept in 128 bits, those of decimals in 192, float
+//! sums in a fixed-point accumulator wide enough to be exact.
 
 use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, ArrowNativeTypeOp, ArrowPrimitiveType, AsArray, BooleanArray, Decimal128Array,
-    Float64Array, Float64Builder, Int64Array, LargeBinaryArray, LargeBinaryBuilder, LargeListArray,
-    ListArray, PrimitiveArray, StructArray, UInt32Array, UInt64Array, downcast_primitive,
-    new_empty_array,
+    Decimal256Array, Float64Array, Float64Builder, Int64Array, LargeBinaryArray,
+    LargeBinaryBuilder, LargeListArray, ListArray, PrimitiveArray, StructArray, UInt32Array,
+    UInt64Array, downcast_primitive, new_empty_array,
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
-use arrow::compute::{cast, interleave, take};
-use arrow::datatypes::{DataType, Decimal128Type, Field, FieldRef, Float64Type, Int64Type, Schema};
+use arrow::compute::{interleave, take};
+use arrow::datatypes::{
+    DataType, Decimal128Type, Decimal256Type, Field, FieldRef, Float64Type, Int64Type, Schema, i256,
+};
 use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::PhysicalExpr;
@@ -27,6 +29,8 @@ use tidemill_sketch::{FloatSum, Hll, Quantiles, TopK};
 use super::spec::{Aggregate, Function};
 use super::value;
 use crate::error::{Error, Result};
+use crate::floats;
+use crate::types::sql_type;
 
 /// Rows for [`StateColumn::update`].
 pub struct Rows<'a> {
@@ -317,8 +321,9 @@ fn sum_type(argument: &DataType) -> DataType {
 fn sum(aggregate: &Aggregate, output: DataType) -> Result<Box<dyn StateColumn>> {
     let name = aggregate.output.name().clone();
     Ok(match &aggregate.argument_type {
-        DataType::Decimal128(_, _) => Box::new(IntegerSum::new(name, output)),
-        t if t.is_integer() => Box::new(IntegerSum::new(name, output)),
+        t if t.is_integer() || matches!(t, DataType::Decimal128(_, _)) => {
+            Box::new(IntegerSum::new(name, t, output))
+        }
         t if is_summable(t) => Box::new(FloatSums { sums: Vec::new(), heap: 0 }),
         t => return Err(Error::Internal(format!("a sum over {t}"))),
     })
@@ -396,17 +401,26 @@ impl StateColumn for Count {
 /// The type integer sums travel in: 128 bits, of which no precision is asked.
 const WIDE: DataType = DataType::Decimal128(38, 0);
 
-/// Sums of integers, or of a decimal's unscaled integers, in 128 bits.
+/// The type that sums of decimals travel in: 256 bits. Two values of 38 digits need more than 128.
+const WIDER: DataType = DataType::Decimal256(76, 0);
+
+/// Sums of integers in 128 bits, or of a decimal's unscaled integers in 192.
 struct IntegerSum {
     name: String,
     sums: Vec<i128>,
+    /// How often each sum went past 128 bits, upwards less downwards; as long as one did.
+    carries: Vec<i64>,
     seen: Vec<bool>,
+    /// Whether the values are decimals.
+    is_wider: bool,
     output: DataType,
 }
 
 impl IntegerSum {
-    fn new(name: String, output: DataType) -> Self {
-        IntegerSum { name, sums: Vec::new(), seen: Vec::new(), output }
+    fn new(name: String, argument: &DataType, output: DataType) -> Self {
+        let is_wider = matches!(argument, DataType::Decimal128(_, _));
+        let (sums, carries, seen) = (Vec::new(), Vec::new(), Vec::new());
+        IntegerSum { name, sums, carries, seen, is_wider, output }
     }
 
     fn resize(&mut self, group_count: usize) {
@@ -414,11 +428,29 @@ impl IntegerSum {
         self.seen.resize(group_count, false);
     }
 
-    fn add(&mut self, group: usize, value: i128) -> bool {
+    fn add(&mut self, group: usize, value: i128) {
         let (sum, overflowed) = self.sums[group].overflowing_add(value);
         self.sums[group] = sum;
         self.seen[group] = true;
-        overflowed
+        if overflowed {
+            self.carry(group, if value < 0 { -1 } else { 1 });
+        }
+    }
+
+    #[cold]
+    fn carry(&mut self, group: usize, count: i64) {
+        if self.carries.len() <= group {
+            self.carries.resize(self.sums.len(), 0);
+        }
+        // There are not so many rows as would wrap it.
+        self.carries[group] = self.carries[group].wrapping_add(count);
+    }
+
+    /// A sum in 256 bits.
+    fn whole(&self, group: usize) -> i256 {
+        let sum = self.sums[group];
+        let carry = self.carries.get(group).copied().unwrap_or(0);
+        i256::from_parts(sum.cast_unsigned(), i128::from(carry) - i128::from(sum < 0))
     }
 
     fn overflow(&self) -> Error {
@@ -426,9 +458,29 @@ impl IntegerSum {
     }
 }
 
-fn overflow(name: &str, output: &DataType) -> Error {
+/// Sums in the one form or the other, each in 256 bits.
+pub(crate) fn whole_sums(array: &ArrayRef) -> Vec<Option<i256>> {
+    match array.as_primitive_opt::<Decimal256Type>() {
+        Some(sums) => sums.iter().collect(),
+        None => {
+            let sums = array.as_primitive::<Decimal128Type>().iter();
+            sums.map(|sum| sum.map(i256::from_i128)).collect()
+        }
+    }
+}
+
+/// The state of one sum: that of a decimal's unscaled integers in the wider form.
+pub(crate) fn sum_state(sum: i256, is_wider: bool) -> ArrayRef {
+    match (is_wider, sum.to_i128()) {
+        (false, Some(sum)) => Arc::new(Decimal128Array::from(vec![sum]).with_data_type(WIDE)),
+        _ => Arc::new(Decimal256Array::from(vec![sum]).with_data_type(WIDER)),
+    }
+}
+
+/// A sum or mean that its answer's type cannot hold.
+pub(crate) fn overflow(name: &str, output: &DataType) -> Error {
     Error::Overflow {
-        message: format!("`{name}` does not fit {output}"),
+        message: format!("`{name}` does not fit {}", sql_type(output)),
         hint: Some("cast the argument to DOUBLE, or to a wider type".into()),
     }
 }
@@ -437,14 +489,11 @@ impl StateColumn for IntegerSum {
     fn update(&mut self, rows: &Rows<'_>) -> Result<()> {
         self.resize(rows.group_count);
         let values = rows.values()?;
-        let mut overflowed = false;
         macro_rules! add {
             ($array:expr) => {{
                 let array = $array;
                 let values = array.values();
-                rows.for_each(array.nulls(), |row, group| {
-                    overflowed |= self.add(group, values[row].into());
-                });
+                rows.for_each(array.nulls(), |row, group| self.add(group, values[row].into()));
             }};
         }
         match values.data_type() {
@@ -452,38 +501,64 @@ impl StateColumn for IntegerSum {
             DataType::Int64 => add!(values.as_primitive::<Int64Type>()),
             DataType::Decimal128(_, _) => add!(values.as_primitive::<Decimal128Type>()),
             _ => {
-                let wide = cast(values, &DataType::Int64)?;
+                let wide = value::cast_to(values, &DataType::Int64)?;
                 add!(wide.as_primitive::<Int64Type>());
             }
         }
-        if overflowed { Err(self.overflow()) } else { Ok(()) }
+        Ok(())
     }
 
     fn merge(&mut self, states: &States, routes: &Routes<'_>) -> Result<()> {
         self.resize(routes.group_count);
         let States::Array(array) = states else { return Err(mismatch("sum")) };
+        if let Some(sums) = array.as_primitive_opt::<Decimal256Type>() {
+            for (row, group) in routes.iter() {
+                if sums.is_valid(row) {
+                    let (low, high) = sums.value(row).to_parts();
+                    let sum = low.cast_signed();
+                    self.add(group, sum);
+                    let carry = i64::try_from(high + i128::from(sum < 0));
+                    match carry.map_err(|_| refused("sum", "it exceeds 192 bits"))? {
+                        0 => {}
+                        carry => self.carry(group, carry),
+                    }
+                }
+            }
+            return Ok(());
+        }
         let sums = array.as_primitive::<Decimal128Type>();
-        let mut overflowed = false;
         for (row, group) in routes.iter() {
             if sums.is_valid(row) {
-                overflowed |= self.add(group, sums.value(row));
+                self.add(group, sums.value(row));
             }
         }
-        if overflowed { Err(self.overflow()) } else { Ok(()) }
+        Ok(())
     }
 
     fn take(&mut self, group_count: usize) -> Result<States> {
         self.resize(group_count);
+        let wider = self.is_wider.then(|| (0..group_count).map(|group| self.whole(group)));
+        let wider = wider.map(Iterator::collect::<Vec<i256>>);
         let sums = std::mem::take(&mut self.sums);
-        let seen = std::mem::take(&mut self.seen);
-        let nulls = NullBuffer::new(BooleanBuffer::from(seen));
-        let array = Decimal128Array::new(sums.into(), Some(nulls)).with_data_type(WIDE);
-        Ok(States::Array(Arc::new(array)))
+        self.carries = Vec::new();
+        let nulls = NullBuffer::new(BooleanBuffer::from(std::mem::take(&mut self.seen)));
+        Ok(States::Array(match wider {
+            None => Arc::new(Decimal128Array::new(sums.into(), Some(nulls)).with_data_type(WIDE)),
+            Some(sums) => {
+                Arc::new(Decimal256Array::new(sums.into(), Some(nulls)).with_data_type(WIDER))
+            }
+        }))
     }
 
     fn decode(&self, array: &ArrayRef) -> Result<States> {
-        if array.data_type() != &WIDE {
-            return Err(refused("sum", "128-bit sums are expected"));
+        // Up to version 2, sums of decimals had 128 bits, too.
+        let is_known = array.data_type() == &WIDE || self.is_wider && array.data_type() == &WIDER;
+        if !is_known {
+            return Err(refused("sum", "128-bit sums are expected, of decimals 256-bit ones"));
+        }
+        if self.is_wider && array.data_type() == &WIDE {
+            let sums: Decimal256Array = whole_sums(array).into_iter().collect();
+            return Ok(States::Array(Arc::new(sums.with_data_type(WIDER))));
         }
         Ok(States::Array(Arc::clone(array)))
     }
@@ -492,6 +567,9 @@ impl StateColumn for IntegerSum {
         self.resize(group_count);
         let sums = std::mem::take(&mut self.sums);
         let seen = std::mem::take(&mut self.seen);
+        if std::mem::take(&mut self.carries).iter().any(|carry| *carry != 0) {
+            return Err(self.overflow());
+        }
         let present = |(sum, seen): (&i128, &bool)| seen.then_some(*sum);
         let each = || sums.iter().zip(&seen).map(present);
         fn fit<T: TryFrom<i128>>(sum: Option<i128>) -> Result<Option<T>, ()> {
@@ -524,7 +602,9 @@ impl StateColumn for IntegerSum {
     }
 
     fn bytes(&self) -> usize {
-        self.sums.capacity() * size_of::<i128>() + self.seen.capacity()
+        self.sums.capacity() * size_of::<i128>()
+            + self.carries.capacity() * size_of::<i64>()
+            + self.seen.capacity()
     }
 }
 
@@ -540,8 +620,10 @@ impl StateColumn for FloatSums {
         let values = value::cast_to(rows.values()?, &DataType::Float64)?;
         let values = values.as_primitive::<Float64Type>();
         let numbers = values.values();
+        let (sums, heap) = (&mut self.sums, &mut self.heap);
         rows.for_each(values.nulls(), |row, group| {
-            self.sums[group].get_or_insert_default().add(numbers[row]);
+            let sum = sums[group].get_or_insert_default();
+            booked(sum, heap, FloatSum::heap_bytes, |sum| sum.add(numbers[row]));
         });
         Ok(())
     }
@@ -552,9 +634,7 @@ impl StateColumn for FloatSums {
         for (row, group) in routes.iter() {
             if let Some(sum) = &sums[row] {
                 let here = self.sums[group].get_or_insert_default();
-                let before = here.heap_bytes();
-                here.merge(sum);
-                self.heap += here.heap_bytes() - before;
+                booked(here, &mut self.heap, FloatSum::heap_bytes, |here| here.merge(sum));
             }
         }
         Ok(())
@@ -606,14 +686,17 @@ impl Mean {
 
 /// The mean of `count` decimals of scale `from` and sum `sum`, rounded half away from zero to
 /// scale `to`; none where it has more than `precision` digits.
-fn decimal_mean(sum: i128, count: i128, from: i8, to: i8, precision: u8) -> Option<i128> {
+pub(crate) fn decimal_mean(sum: i256, count: i64, from: i8, to: i8, precision: u8) -> Option<i128> {
     let shift = u32::try_from(i32::from(to) - i32::from(from)).ok()?;
-    let scale = 10_i128.checked_pow(shift)?;
-    // Divided before it is scaled: the scaled sum may need more than 128 bits, the mean not.
-    let (whole, rest) = (sum / count, sum % count);
+    let scale = i256::from_i128(10_i128.checked_pow(shift)?);
+    let half = i256::from_i128(i128::from(count / 2));
+    let count = i256::from_i128(i128::from(count));
+    // Divided before it is scaled: the scaled sum may need more than 256 bits, the mean not.
+    let (whole, rest) = (sum.checked_div(count)?, sum.checked_rem(count)?);
     let rest = rest.checked_mul(scale)?;
-    let rounded = (rest + rest.signum() * (count / 2)) / count;
-    let mean = whole.checked_mul(scale)?.checked_add(rounded)?;
+    let half = if rest.is_negative() { half.wrapping_neg() } else { half };
+    let rounded = rest.checked_add(half)?.checked_div(count)?;
+    let mean = whole.checked_mul(scale)?.checked_add(rounded)?.to_i128()?;
     let limit = 10_u128.checked_pow(precision.into())?;
     (mean.unsigned_abs() < limit).then_some(mean)
 }
@@ -664,19 +747,22 @@ impl StateColumn for Mean {
                 Ok(Arc::new(means.collect::<Float64Array>()))
             }
             States::Array(sums) => {
-                let sums = sums.as_primitive::<Decimal128Type>();
-                let pairs = sums.iter().zip(counts);
+                let pairs = whole_sums(&sums).into_iter().zip(counts);
                 if let (DataType::Decimal128(_, from), DataType::Decimal128(precision, to)) =
                     (&self.argument, &self.output)
                 {
                     let means = pairs.map(|(sum, count)| {
-                        let mean = |sum| decimal_mean(sum, (*count).into(), *from, *to, *precision);
+                        let mean = |sum| decimal_mean(sum, *count, *from, *to, *precision);
                         sum.map(|sum| mean(sum).ok_or_else(|| self.overflow())).transpose()
                     });
                     let means = means.collect::<Result<Decimal128Array>>()?;
                     return Ok(Arc::new(means.with_precision_and_scale(*precision, *to)?));
                 }
-                let means = pairs.map(|(sum, count)| Some(sum? as f64 / *count as f64));
+                let float = |sum: i256| match sum.to_i128() {
+                    Some(sum) => sum as f64,
+                    None => sum.to_parts().1 as f64 * 2f64.powi(128),
+                };
+                let means = pairs.map(|(sum, count)| Some(float(sum?) / *count as f64));
                 Ok(Arc::new(means.collect::<Float64Array>()))
             }
             _ => Err(mismatch("mean")),
@@ -758,7 +844,7 @@ impl<T: ArrowPrimitiveType> Extreme<T> {
     }
 
     fn compared(&self, values: &ArrayRef) -> Result<ArrayRef> {
-        value::cast_to(&value::one_zero_one_nan(values), &self.inner)
+        value::cast_to(&floats::settled(values), &self.inner)
     }
 }
 

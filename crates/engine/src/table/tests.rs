@@ -23,8 +23,7 @@ use crate::source::{MaxBad, Rejects};
 
 /// The spec of an aggregation over columns `k i f s b`, and the columns that its map gives.
 fn spec(sql: &str, schema: &SchemaRef) -> (Arc<TableSpec>, Vec<usize>) {
-    let folder = std::env::temp_dir();
-    let context = session::open(1 << 26, 1, &folder).unwrap();
+    let context = session::open(1 << 26, &crate::Settings::new(1 << 27)).unwrap();
     let run = RunState {
         cancel: Cancel::new(),
         progress: Progress::new(),

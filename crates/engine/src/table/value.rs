@@ -2,33 +2,40 @@
 //!
 //! Equal values must hash alike whatever file or column type they came from, so that yesterday's
 //! sketch and today's meet: an integer of any width is hashed as 8 little-endian bytes, a float
-//! as its f64 with one zero and one NaN, a timestamp as its UTC instant in microseconds, a
-//! string as its UTF-8. A date is hashed as its day number, a time and a duration as
-//! microseconds, a boolean as 0 or 1, a decimal as its shortest text.
+//! as its f64 with one zero and one NaN, a string as its UTF-8. A timestamp is hashed as its UTC
+//! instant in microseconds or, where that is not a whole number of 64 bits, in nanoseconds as 16
+//! little-endian bytes; so are a time and a duration. A date is hashed as its day number, a boolean
+//! as 0 or 1, a decimal as its shortest text.
 
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Float32Array, Float64Array, GenericByteViewArray,
-    GenericListArray, Int64Array, LargeBinaryArray, LargeStringArray, OffsetSizeTrait, StringArray,
-    StructArray, UInt64Array,
+    Array, ArrayRef, AsArray, BooleanArray, Float64Array, GenericByteViewArray, GenericListArray,
+    Int64Array, LargeBinaryArray, LargeStringArray, OffsetSizeTrait, StringArray, StructArray,
+    UInt64Array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::compute::cast;
-use arrow::datatypes::{
-    ByteViewType, DataType, Float32Type, Float64Type, Int64Type, TimeUnit, UInt64Type,
-};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{ByteViewType, DataType, Float64Type, Int64Type, TimeUnit, UInt64Type};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use tidemill_sketch::{hash_bytes, hash_f64, hash_i64};
 
 use crate::error::{Error, Result};
 
+/// A cast that fails where a value does not fit, instead of making it null.
+pub const EXACTLY: CastOptions<'static> =
+    CastOptions { safe: false, format_options: FormatOptions::new() };
+
 /// `array` as type `to`; the same array where it is that already.
 ///
 /// # Errors
-/// As Arrow's `cast`.
+/// As Arrow's `cast`; where a value has no place in the type.
 pub fn cast_to(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
-    if array.data_type() == to { Ok(Arc::clone(array)) } else { Ok(cast(array, to)?) }
+    if array.data_type() == to { Ok(Arc::clone(array)) } else { cast(array, to) }
+}
+
+fn cast(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+    Ok(cast_with_options(array, to, &EXACTLY)?)
 }
 
 /// An array without the bytes of strings that it does not refer to.
@@ -90,31 +97,13 @@ pub fn logical_bytes(array: &ArrayRef) -> usize {
     }
 }
 
-/// Floats with one zero and one NaN, so that a group has one key, and one smallest value,
-/// whatever its rows' signs and payloads.
-pub fn one_zero_one_nan(array: &ArrayRef) -> ArrayRef {
-    match array.data_type() {
-        DataType::Float64 => {
-            let values = array.as_primitive::<Float64Type>();
-            let settled: Float64Array =
-                values.unary(|v| if v.is_nan() { f64::NAN } else { v + 0.0 });
-            Arc::new(settled)
-        }
-        DataType::Float32 => {
-            let values = array.as_primitive::<Float32Type>();
-            let settled: Float32Array =
-                values.unary(|v| if v.is_nan() { f32::NAN } else { v + 0.0 });
-            Arc::new(settled)
-        }
-        _ => Arc::clone(array),
-    }
-}
-
 /// How a type's values reach a sketch.
 #[derive(Clone, PartialEq)]
 enum Shape {
     /// As 64-bit integers, after a cast to the given type.
     Integer(DataType),
+    /// As a number of microseconds, from 64-bit integers of the given unit.
+    Time(TimeUnit),
     Unsigned,
     Float,
     Boolean,
@@ -135,13 +124,10 @@ fn shape(of: &DataType) -> Option<Shape> {
         | DataType::BinaryView
         | DataType::FixedSizeBinary(_) => Shape::Bytes,
         DataType::Date32 | DataType::Date64 => Shape::Integer(DataType::Date32),
-        DataType::Time32(_) | DataType::Time64(_) => {
-            Shape::Integer(DataType::Time64(TimeUnit::Microsecond))
-        }
-        DataType::Timestamp(_, zone) => {
-            Shape::Integer(DataType::Timestamp(TimeUnit::Microsecond, zone.clone()))
-        }
-        DataType::Duration(_) => Shape::Integer(DataType::Duration(TimeUnit::Microsecond)),
+        DataType::Time32(unit)
+        | DataType::Time64(unit)
+        | DataType::Timestamp(unit, _)
+        | DataType::Duration(unit) => Shape::Time(*unit),
         DataType::Decimal32(_, _)
         | DataType::Decimal64(_, _)
         | DataType::Decimal128(_, _)
@@ -163,6 +149,7 @@ pub fn is_rankable(of: &DataType) -> bool {
             shape(of),
             Some(
                 Shape::Integer(_)
+                    | Shape::Time(_)
                     | Shape::Unsigned
                     | Shape::Float
                     | Shape::Boolean
@@ -187,6 +174,10 @@ fn plain(array: &ArrayRef) -> Result<(Shape, ArrayRef)> {
             cast(&cast(&days, &DataType::Int32)?, &DataType::Int64)?
         }
         Shape::Integer(via) => cast(&cast_to(&array, via)?, &DataType::Int64)?,
+        Shape::Time(_) if matches!(array.data_type(), DataType::Time32(_)) => {
+            cast(&cast(&array, &DataType::Int32)?, &DataType::Int64)?
+        }
+        Shape::Time(_) => cast(&array, &DataType::Int64)?,
         Shape::Float => cast_to(&array, &DataType::Float64)?,
         Shape::Bytes => match array.data_type() {
             DataType::BinaryView => array,
@@ -195,6 +186,37 @@ fn plain(array: &ArrayRef) -> Result<(Shape, ArrayRef)> {
         _ => array,
     };
     Ok((shape, plain))
+}
+
+/// How many nanoseconds a unit has.
+fn nanoseconds(unit: TimeUnit) -> i128 {
+    match unit {
+        TimeUnit::Second => 1_000_000_000,
+        TimeUnit::Millisecond => 1_000_000,
+        TimeUnit::Microsecond => 1000,
+        TimeUnit::Nanosecond => 1,
+    }
+}
+
+fn hash_time(value: i64, unit: TimeUnit) -> u64 {
+    let time = i128::from(value) * nanoseconds(unit);
+    match i64::try_from(time / 1000) {
+        Ok(microseconds) if time % 1000 == 0 => hash_i64(microseconds),
+        _ => hash_bytes(&time.to_le_bytes(), 0),
+    }
+}
+
+/// A time's whole microseconds, downwards, and the nanoseconds left; none past 64 bits.
+fn parts_of_time(value: i64, unit: TimeUnit) -> Option<(i64, u16)> {
+    let time = i128::from(value) * nanoseconds(unit);
+    let whole = i64::try_from(time.div_euclid(1000)).ok()?;
+    Some((whole, u16::try_from(time.rem_euclid(1000)).ok()?))
+}
+
+/// The inverse; none where the unit cannot say it.
+fn time_of_parts(whole: i64, left: u16, unit: TimeUnit) -> Option<i64> {
+    let time = i128::from(whole) * 1000 + i128::from(left);
+    (time % nanoseconds(unit) == 0).then(|| i64::try_from(time / nanoseconds(unit)).ok())?
 }
 
 /// The hash of each value, with the nulls (whose hashes mean nothing).
@@ -207,6 +229,13 @@ pub fn hashes(array: &ArrayRef) -> Result<(Vec<u64>, Option<NullBuffer>)> {
     let hashes = match shape {
         Shape::Integer(_) => {
             array.as_primitive::<Int64Type>().values().iter().map(|v| hash_i64(*v)).collect()
+        }
+        Shape::Time(TimeUnit::Microsecond) => {
+            array.as_primitive::<Int64Type>().values().iter().map(|v| hash_i64(*v)).collect()
+        }
+        Shape::Time(unit) => {
+            let values = array.as_primitive::<Int64Type>().values().iter();
+            values.map(|v| hash_time(*v, unit)).collect()
         }
         Shape::Unsigned => {
             let values = array.as_primitive::<UInt64Type>().values();
@@ -281,7 +310,8 @@ impl<'a> Texts<'a> {
 const SIGN: u64 = 1 << 63;
 
 /// Values as byte strings that sort as the values do: integers and floats as 8 big-endian
-/// bytes with the sign turned, strings as they are.
+/// bytes with the sign turned, times as their microseconds so and, where there are any, the
+/// nanoseconds left as 2 more, strings as they are.
 pub struct Items {
     shape: Shape,
     array: ArrayRef,
@@ -293,7 +323,17 @@ impl Items {
     /// # Errors
     /// Where the type has no such form.
     pub fn new(array: &ArrayRef) -> Result<Self> {
+        let of = array.data_type().clone();
         let (shape, array) = plain(array)?;
+        if let Shape::Time(unit) = shape {
+            let mut times = array.as_primitive::<Int64Type>().iter().flatten();
+            if times.any(|time| parts_of_time(time, unit).is_none()) {
+                return Err(Error::Overflow {
+                    message: format!("a {of} for `top_k` does not fit 64 bits of microseconds"),
+                    hint: Some("leave it out, with FILTER (WHERE …)".into()),
+                });
+            }
+        }
         Ok(Items { shape, array })
     }
 
@@ -320,7 +360,17 @@ impl Items {
                 let texts = Texts::new(&self.array);
                 rows(&mut |row, group| take(group, texts.get(row)));
             }
-            Shape::Integer(_) | Shape::Decimal => {
+            Shape::Time(unit) if unit != TimeUnit::Microsecond => {
+                let values = self.array.as_primitive::<Int64Type>().values();
+                rows(&mut |row, group| {
+                    let (whole, left) = parts_of_time(values[row], unit).unwrap_or_default();
+                    let mut item = [0; 10];
+                    item[..8].copy_from_slice(&(whole.cast_unsigned() ^ SIGN).to_be_bytes());
+                    item[8..].copy_from_slice(&left.to_be_bytes());
+                    take(group, &item[..if left == 0 { 8 } else { 10 }]);
+                });
+            }
+            Shape::Integer(_) | Shape::Time(_) | Shape::Decimal => {
                 words!(self.array.as_primitive::<Int64Type>().values(), |v: i64| {
                     v.cast_unsigned() ^ SIGN
                 });
@@ -353,7 +403,25 @@ pub fn from_items(items: &[Vec<u8>], of: &DataType) -> Result<ArrayRef> {
     let word =
         |item: &Vec<u8>| item.as_slice().try_into().map(u64::from_be_bytes).map_err(|_| damaged());
     let shape = shape(of).ok_or_else(damaged)?;
+    let time = |item: &Vec<u8>, unit: TimeUnit| -> Result<i64> {
+        let (whole, left) = item.split_at_checked(8).ok_or_else(damaged)?;
+        let left = match left {
+            [] => 0,
+            [high, low] => u16::from_be_bytes([*high, *low]),
+            _ => return Err(damaged()),
+        };
+        let whole = (word(&whole.to_vec())? ^ SIGN).cast_signed();
+        time_of_parts(whole, left, unit).ok_or_else(damaged)
+    };
     let array: ArrayRef = match &shape {
+        Shape::Time(unit) => {
+            let values = items.iter().map(|item| time(item, *unit));
+            let values: ArrayRef = Arc::new(Int64Array::from(values.collect::<Result<Vec<_>>>()?));
+            match of {
+                DataType::Time32(_) => cast(&values, &DataType::Int32)?,
+                _ => values,
+            }
+        }
         Shape::Integer(_) | Shape::Decimal => {
             let values = items.iter().map(|item| Ok((word(item)? ^ SIGN).cast_signed()));
             Arc::new(Int64Array::from(values.collect::<Result<Vec<i64>>>()?))

@@ -1,11 +1,17 @@
 //! The engine through its public interface: SQL over files that the tests write.
 
 mod accounting;
+mod arithmetic;
 mod bad_input;
 mod batches;
 mod clauses;
 mod common;
+mod comparisons;
 mod conversion;
+mod counts;
+mod estimates;
+mod first_bytes;
+mod floats;
 mod formats;
 mod joins;
 mod layouts;
@@ -16,7 +22,11 @@ mod partials;
 mod promotion;
 mod quoted;
 mod random_sql;
+mod resources;
 mod routes;
 mod row_order;
 mod rowfiles;
+mod states;
+mod sums;
 mod text;
+mod unions;

@@ -139,21 +139,29 @@ fn float_sum(values: &[f64]) -> Option<f64> {
     Some(units as f64 / 1024.0)
 }
 
-/// `numpy.quantile(values, q)`, NaN left out.
-fn quantile(values: &[f64], q: f64) -> Option<f64> {
+/// The double nearest to a fraction of whole numbers.
+fn nearest(part: i128, of: i128) -> f64 {
+    let shift = part.unsigned_abs().leading_zeros() - 2;
+    let shifted = part.unsigned_abs() << shift;
+    let of = of.unsigned_abs();
+    // A bit behind all others for what is left: the rounding to a double sees it.
+    let quotient = (shifted / of) | u128::from(shifted % of != 0);
+    (quotient as f64 * 2f64.powi(-(shift as i32))).copysign(part.signum() as f64) + 0.0
+}
+
+/// The quantile at `percent`, interpolated, NaN left out; of values as [`floats`] makes them.
+fn quantile(values: &[f64], percent: i128) -> Option<f64> {
     let mut values: Vec<f64> = values.iter().filter(|v| !v.is_nan()).map(|v| v + 0.0).collect();
     values.sort_by(f64::total_cmp);
     let last = values.len().checked_sub(1)?;
-    let h = q * last as f64;
-    let (a, b) = (values[h.floor() as usize], values[h.ceil() as usize]);
-    let t = h.fract();
-    Some(if t == 0.0 || a == b {
-        a
-    } else if t < 0.5 {
-        a + (b - a) * t
-    } else {
-        b - (b - a) * (1.0 - t)
-    })
+    let position = percent * last as i128;
+    let (below, rest) = ((position / 100) as usize, position % 100);
+    let units = |value: f64| (value * 1024.0) as i128;
+    let (a, b) = (values[below], values[(below + 1).min(last)]);
+    if rest == 0 || a == b {
+        return Some(a);
+    }
+    Some(nearest(units(a) * 100 + (units(b) - units(a)) * rest, 100 * 1024))
 }
 
 fn top<T: Ord + Clone>(values: &[T], k: usize, show: impl Fn(&T) -> String) -> String {
@@ -224,16 +232,16 @@ fn answers(rows: &[&Row]) -> Vec<String> {
         top(&strings, 3, String::clone),
         top(&ints, 2, i64::to_string),
         top(&dates, 1, |d| date(*d)),
-        float(quantile(&floats, 0.5)),
-        pair(&as_floats, 0.25, 0.9),
-        pair(&floats, 0.0, 1.0),
+        float(quantile(&floats, 50)),
+        pair(&as_floats, 25, 90),
+        pair(&floats, 0, 100),
         list(&ints.iter().take(5).map(i64::to_string).collect::<Vec<_>>()),
         list(&strings.iter().take(3).cloned().collect::<Vec<_>>()),
         yes.len().to_string(),
         shown(sum(&over)),
         list(&yes_strings.iter().take(2).cloned().collect::<Vec<_>>()),
         top(&no, 2, String::clone),
-        float(quantile(&yes_floats, 0.5)),
+        float(quantile(&yes_floats, 50)),
         shown(yes_strings.iter().max()),
         // NaN is the largest float, as in PostgreSQL, DuckDB and DataFusion.
         float(extreme(|new, old| !new.is_nan() && (old.is_nan() || new < old)))

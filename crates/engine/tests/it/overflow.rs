@@ -50,20 +50,20 @@ fn a_sum_that_fits_is_right_even_if_its_parts_do_not() {
 #[test]
 fn a_sum_that_does_not_fit_is_an_error() {
     for (schema, values, answer, message) in [
-        ("BIGINT", &[MAX, "1"][..], "sum(x)", "does not fit Int64"),
-        ("BIGINT", &["-9223372036854775808", "-1"], "sum(x)", "does not fit Int64"),
-        ("BIGINT UNSIGNED", &[UMAX, "1"], "sum(x)", "does not fit UInt64"),
+        ("BIGINT", &[MAX, "1"][..], "sum(x)", "does not fit BIGINT"),
+        ("BIGINT", &["-9223372036854775808", "-1"], "sum(x)", "does not fit BIGINT"),
+        ("BIGINT UNSIGNED", &[UMAX, "1"], "sum(x)", "does not fit BIGINT UNSIGNED"),
         (
             "DECIMAL(38, 0)",
             &["90000000000000000000000000000000000000"; 2],
             "sum(x)",
-            "does not fit Decimal128(38, 0)",
+            "does not fit DECIMAL(38, 0)",
         ),
         (
             "DECIMAL(38, 0)",
             &["90000000000000000000000000000000000000", "1"],
             "avg(x)",
-            "does not fit Decimal128(38, 4)",
+            "does not fit DECIMAL(38, 4)",
         ),
     ] {
         match asked(schema, values, answer) {

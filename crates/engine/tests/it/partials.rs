@@ -2,9 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
+use arrow::datatypes::Schema;
+use arrow::ipc::reader::StreamReader;
+use arrow::ipc::writer::StreamWriter;
+
 use crate::common::{Answer, Folder, Random, answered, settings};
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::{Error, Merge, NamedSource, Plan, Progress, Query, Result, RunId, Settings};
+use tidemill_engine::{
+    Error, Merge, NamedSource, Plan, Progress, Query, Repeats, Result, RunId, Settings,
+};
 
 const SQL: &str = "SELECT k, count(*) AS n, count(x) FILTER (WHERE x > 3) AS p, sum(x) AS sx, \
     sum(f) AS sf, avg(f) AS mf, avg(x) AS mx, min(s) AS a, max(f) AS b, unique(s) AS u, \
@@ -162,12 +168,17 @@ fn a_newer_version_is_refused_by_name() {
     folder.write("a.csv", "k,x\na,1\n");
     let path = keep(&folder, "SELECT k, count(*) FROM source GROUP BY k", "a.csv", "a.part");
     let mut bytes = std::fs::read(path).unwrap();
-    bytes[8] = 3;
-    let message = refused(&folder, &bytes, "version 3");
-    assert!(message.contains("version 3") && message.contains("newer tidemill"), "{message}");
+    bytes[8] = 4;
+    let message = refused(&folder, &bytes, "version 4");
+    assert!(message.contains("version 4") && message.contains("newer tidemill"), "{message}");
     bytes[8] = 0;
     let message = refused(&folder, &bytes, "version 0");
     assert!(message.contains("version 0") && !message.contains("newer"), "{message}");
+    for earlier in [1, 2] {
+        bytes[8] = earlier;
+        let message = refused(&folder, &bytes, "an earlier version with runs");
+        assert!(message.contains("version is not that of its header"), "{message}");
+    }
 }
 
 fn names(folder: &Path) -> Vec<String> {
@@ -205,7 +216,118 @@ fn a_run_that_fails_leaves_no_partial_table() {
 fn the_same_input_gives_the_same_file() {
     let folder = Folder::new();
     events(&folder, "a.csv", 1, 20_000, 3000);
-    let one = std::fs::read(keep(&folder, SQL, "a.csv", "1.part")).unwrap();
-    let two = std::fs::read(keep(&folder, SQL, "a.csv", "2.part")).unwrap();
-    assert!(one == two);
+    let run = RunId::new();
+    let kept = |name: &str| {
+        let out = folder.path().join(name);
+        let plan = Plan::new(&job(&folder, SQL, "a.csv"), &settings()).unwrap();
+        plan.run_partial(&out, false, &run).unwrap();
+        std::fs::read(out).unwrap()
+    };
+    assert!(kept("1.part") == kept("2.part"));
+}
+
+#[test]
+fn the_rows_of_a_run_are_merged_once_unless_more_is_allowed() {
+    let folder = Folder::new();
+    let sql = "SELECT k, count(*) AS n FROM source GROUP BY k";
+    let [a, b] = ["a", "b"].map(|name| {
+        folder.write(&format!("{name}.csv"), "k\nx\ny\n");
+        keep(&folder, sql, &format!("{name}.csv"), &format!("{name}.part"))
+    });
+    let copy = folder.path().join("copy.part");
+    std::fs::copy(&a, &copy).unwrap();
+    let both = folder.path().join("both.part");
+    let merged = Merge::new(&[a.clone(), b.clone()], &settings()).unwrap();
+    merged.run_partial(&both, false, &RunId::new()).unwrap();
+    let counts = |parts: &[&PathBuf], repeats| -> Result<Vec<String>> {
+        let parts: Vec<PathBuf> = parts.iter().map(|part| PathBuf::from(part)).collect();
+        let merge = Merge::with_repeats(&parts, repeats, &settings())?;
+        Ok(answered(merge.run()?)?.rows().into_iter().map(|row| row[1].clone()).collect())
+    };
+    for (parts, message) in [
+        (&[&a, &a][..], "a.part` is given twice"),
+        (&[&a, &copy], "copy.part` both hold the rows of run"),
+        (&[&a, &both], "both.part` both hold the rows of run"),
+        (&[&both, &b], "b.part` both hold the rows of run"),
+    ] {
+        let error = counts(parts, Repeats::Refused).unwrap_err().to_string();
+        assert!(error.contains(message) && error.contains("--allow-repeats"), "{error}");
+        let twice = counts(parts, Repeats::Allowed).unwrap();
+        let expected = parts.len() + parts.iter().filter(|part| **part == &both).count();
+        assert_eq!(twice, [expected.to_string(), expected.to_string()]);
+    }
+    assert_eq!(counts(&[&a, &b], Repeats::Refused).unwrap(), ["2", "2"]);
+    assert_eq!(counts(&[&both], Repeats::Refused).unwrap(), ["2", "2"]);
+}
+
+/// The table as earlier releases wrote it: with `sql` for its query, and without its runs.
+fn as_version_1(bytes: &[u8], sql: &str, source: &str) -> Vec<u8> {
+    let mut old = bytes[..12].to_vec();
+    old[8] = 1;
+    let mut at = 12;
+    while at < bytes.len() {
+        let length = u64::from_le_bytes(bytes[at + 1..at + 9].try_into().unwrap()) as usize;
+        let content = &bytes[at + 13..at + 13 + length];
+        let content = match bytes[at] {
+            b'H' => {
+                let schema = StreamReader::try_new(content, None).unwrap().schema();
+                let mut metadata = schema.metadata().clone();
+                metadata.remove("tidemill.runs").unwrap();
+                metadata.insert("tidemill.sql".into(), sql.into());
+                metadata.insert("tidemill.source".into(), source.into());
+                let schema = Schema::new_with_metadata(schema.fields().clone(), metadata);
+                let mut stream = StreamWriter::try_new(Vec::new(), &schema).unwrap();
+                stream.finish().unwrap();
+                stream.into_inner().unwrap()
+            }
+            _ => content.to_vec(),
+        };
+        let mut head = vec![bytes[at]];
+        head.extend((content.len() as u64).to_le_bytes());
+        let mut sum = crc32fast::Hasher::new();
+        sum.update(&head);
+        sum.update(&content);
+        head.extend(sum.finalize().to_le_bytes());
+        old.extend(head);
+        old.extend(content);
+        at += 13 + length;
+    }
+    old
+}
+
+#[test]
+fn tables_of_earlier_releases_are_merged_and_known_by_their_content() {
+    let folder = Folder::new();
+    let sql = "SELECT k, count(*) AS n FROM source GROUP BY k";
+    let old = |name: &str, rows: &str, sql: &str, source: &str| {
+        folder.write(&format!("{name}.csv"), rows);
+        let kept = "SELECT k, count(*) AS n FROM source GROUP BY k";
+        let part = keep(&folder, kept, &format!("{name}.csv"), &format!("{name}.new"));
+        let bytes = as_version_1(&std::fs::read(part).unwrap(), sql, source);
+        folder.write(&format!("{name}.part"), bytes)
+    };
+    let a = old("a", "k\nx\n", sql, "source");
+    let b = old("b", "k\nx\nx\n", sql, "source");
+    let new = folder.path().join("b.new");
+    let both = folder.path().join("both.part");
+    let merged = Merge::new(&[a.clone(), b.clone()], &settings()).unwrap();
+    merged.run_partial(&both, false, &RunId::new()).unwrap();
+    assert_eq!(merge(&[both.clone()], &settings()).unwrap().rows(), [["x", "3"]]);
+    assert_eq!(merge(&[a.clone(), new], &settings()).unwrap().rows(), [["x", "3"]]);
+    for parts in [[&a, &a], [&a, &both], [&both, &b]] {
+        let error = merge(&parts.map(Clone::clone), &settings()).err().unwrap().to_string();
+        assert!(error.contains("would count twice"), "{error}");
+    }
+    // What they kept may be secret: it is not shown, and they are merged.
+    let hidden = "http://h/x.csv?…";
+    let signed = |signature: &str| {
+        format!("SELECT k, count(*) AS n FROM 'http://u:PW@h/x.csv?sig={signature}' GROUP BY k")
+    };
+    let one = old("one", "k\nx\n", &signed("SECRET"), hidden);
+    let two = old("two", "k\nx\ny\n", &signed("OTHER"), hidden);
+    let merged = merge(&[one.clone(), two], &settings()).unwrap();
+    assert_eq!(merged.sorted(), [["x", "2"], ["y", "1"]]);
+    let error = merge(&[one, a], &settings()).err().unwrap().to_string();
+    assert!(error.contains("h/x.csv") && error.contains("different queries"), "{error}");
+    assert!(!error.contains("SECRET") && !error.contains("PW"), "{error}");
 }

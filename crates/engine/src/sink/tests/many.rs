@@ -212,3 +212,86 @@ fn slices_of_a_large_batch_do_not_count_as_the_whole() {
     assert!(!tree(temp.path()).keys().any(|name| name.ends_with(".spool")));
     assert_eq!(sink.commit().unwrap().files, 1_000);
 }
+
+#[test]
+fn a_spool_holds_the_rows_of_its_file_and_no_other_text() {
+    const FILES: i64 = 200;
+    let batch = |first: i64| {
+        let keys = Int64Array::from_iter_values((first..first + 2_000).map(|n| n % FILES));
+        let views = (first..first + 2_000).map(|n| format!("{n:0>60}"));
+        let views = StringViewArray::from_iter_values(views);
+        let mut lists = ListBuilder::new(StringViewBuilder::new());
+        for n in first..first + 2_000 {
+            lists.values().append_value(format!("{n:0>50}"));
+            lists.append(true);
+        }
+        RecordBatch::try_from_iter([
+            ("k", Arc::new(keys) as ArrayRef),
+            ("v", Arc::new(views)),
+            ("l", Arc::new(lists.finish())),
+        ])
+        .unwrap()
+    };
+    let temp = quick();
+    let spec = template(&temp, "{k}.parquet");
+    let memory = 64 << 10;
+    let mut sink = Sink::create(&spec, batch(0).schema(), &RunId::new(), memory).unwrap();
+    let mut written = 0;
+    for first in (0..10).map(|n| n * 2_000) {
+        written += 2_000 * (60 + 50 + 16 + 16 + 4);
+        sink.write(&batch(first)).unwrap();
+        let staged: u64 = staged_sizes(temp.path()).iter().sum();
+        // A stream for each file and move costs a header of some hundred bytes.
+        let headers = FILES as u64 * (first as u64 / 2_000 + 1) * 2_000;
+        assert!(staged <= 2 * written + headers, "{staged} bytes staged of {written}");
+    }
+    assert!(!staged_sizes(temp.path()).is_empty());
+    assert_eq!(sink.commit().unwrap().rows, 20_000);
+    let rows = rows_of(&temp.path().join("7.parquet"), OutputFormat::Parquet);
+    assert_eq!(rows.len(), 100);
+    assert!(rows[1].contains(&format!("\"{:0>60}\"", 207)), "{}", rows[1]);
+}
+
+/// The sizes of all spools below a folder.
+fn staged_sizes(folder: &Path) -> Vec<u64> {
+    let mut sizes = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        match entry.file_type().unwrap().is_dir() {
+            true => sizes.extend(staged_sizes(&entry.path())),
+            false if entry.path().extension().is_some_and(|suffix| suffix == "spool") => {
+                sizes.push(entry.metadata().unwrap().len());
+            }
+            false => {}
+        }
+    }
+    sizes
+}
+
+#[test]
+fn a_filtered_view_takes_its_own_text_into_an_arrow_file() {
+    let views = StringViewArray::from_iter_values((0..20_000).map(|n| format!("{n:0>60}")));
+    let batch = RecordBatch::try_from_iter([("v", Arc::new(views) as ArrayRef)]).unwrap();
+    let mut written = Vec::new();
+    for start in [0, 10_000] {
+        written.push(batch.slice(start, 10));
+    }
+    let bytes = streamed(OutputFormat::Arrow, None, &written).len();
+    assert!(bytes < 10_000, "{bytes} bytes for 20 rows");
+}
+
+#[test]
+fn a_cancelled_run_stops_between_the_files_of_a_move() {
+    let numbers = Int64Array::from_iter_values(0..1_000);
+    let batch = RecordBatch::try_from_iter([("n", Arc::new(numbers) as ArrayRef)]).unwrap();
+    let temp = quick();
+    let cancel = Cancel::new();
+    let spec = template(&temp, "{n}.parquet");
+    let mut sink =
+        Sink::create_with(&spec, batch.schema(), &RunId::new(), 1 << 20, &cancel, &mut || Ok(()))
+            .unwrap();
+    sink.write(&batch).unwrap();
+    cancel.cancel();
+    assert!(matches!(sink.commit(), Err(Error::Interrupted)));
+    assert!(tree(temp.path()).is_empty());
+}

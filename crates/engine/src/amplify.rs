@@ -1,0 +1,674 @@
+//! Functions whose result may be far larger than what they are given.
+//!
+//! `repeat(s, 10000)` makes of 8,192 rows what no budget foresees. The size of such a result can be
+//! told from the arguments, before it is made. Two things rest on that:
+//!
+//! - Below a step of a plan that calls one of these functions, [`Portions`] cuts batches into fewer
+//!   rows, so that what a call makes at a time stays small. Calls within calls are looked at from
+//!   the innermost on, so that what is evaluated to look is small, too.
+//! - The functions that make of a few bytes as many as they are told to refuse to make more than a
+//!   part of the budget at once, wherever they are called, the folding of constants included.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNanoType, TimeUnit};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::error::{DataFusionError, Result as PlanResult};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{
+    ColumnarValue, Documentation, Expr, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature,
+    simplify::{ExprSimplifyResult, SimplifyContext},
+    sort_properties::{ExprProperties, SortProperties},
+};
+use datafusion::physical_expr::expressions::{BinaryExpr, Literal};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateInputMode};
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+};
+use futures::StreamExt;
+
+use crate::compact::shown_bytes;
+use crate::error::Error;
+use crate::memory::human;
+use crate::scan::external;
+
+/// A function whose result's size can be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Amplifier {
+    Repeat,
+    Pad,
+    Range,
+    ArrayRepeat,
+    ArrayResize,
+    Replace,
+    RegexpReplace,
+    Concat,
+    /// A constant of so many bytes that is a column of its own: `range(0, 20000)`, folded.
+    Constant(u64),
+}
+
+/// Constants of less are no matter.
+const CONSTANT_BYTES_MIN: usize = 4096;
+
+impl Amplifier {
+    fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "repeat" => Amplifier::Repeat,
+            "lpad" | "rpad" => Amplifier::Pad,
+            "range" | "generate_series" => Amplifier::Range,
+            "array_repeat" => Amplifier::ArrayRepeat,
+            "array_resize" => Amplifier::ArrayResize,
+            "replace" => Amplifier::Replace,
+            "regexp_replace" => Amplifier::RegexpReplace,
+            "concat" | "concat_ws" => Amplifier::Concat,
+            _ => return None,
+        })
+    }
+
+    /// The call that an expression is, if it is one.
+    fn of(expr: &Arc<dyn PhysicalExpr>) -> Option<(Self, Vec<Arc<dyn PhysicalExpr>>)> {
+        if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() {
+            return Some((Amplifier::named(call.fun().name())?, call.args().to_vec()));
+        }
+        let call = expr.downcast_ref::<BinaryExpr>()?;
+        let is_concat = *call.op() == Operator::StringConcat;
+        is_concat
+            .then(|| (Amplifier::Concat, vec![Arc::clone(call.left()), Arc::clone(call.right())]))
+    }
+
+    /// About how many bytes each row's result has: at most so many where the function decides by
+    /// what it finds.
+    fn row_bytes(self, args: &[ArrayRef], rows: usize) -> Vec<u64> {
+        let integers = |index: usize| args.get(index).and_then(integers);
+        let lengths = |index: usize| args.get(index).map(byte_lengths).unwrap_or_default();
+        let at = |values: &[u64], row: usize| values.get(row).copied().unwrap_or(0);
+        let count = |values: &Option<ArrayRef>, row: usize| -> u64 {
+            let Some(values) = values else { return 0 };
+            let values = values.as_primitive::<Int64Type>();
+            if row >= values.len() || values.is_null(row) {
+                return 0;
+            }
+            u64::try_from(values.value(row)).unwrap_or(0)
+        };
+        match self {
+            Amplifier::Repeat => {
+                let (texts, counts) = (lengths(0), integers(1));
+                (0..rows).map(|row| at(&texts, row).saturating_mul(count(&counts, row))).collect()
+            }
+            Amplifier::Pad => {
+                let (fill, counts) = (lengths(2), integers(1));
+                // Of the fill, a character may have four bytes.
+                let most = if fill.iter().all(|length| *length <= 1) { 1 } else { 4 };
+                (0..rows).map(|row| count(&counts, row).saturating_mul(most)).collect()
+            }
+            Amplifier::Range => (0..rows).map(|row| range_bytes(args, row)).collect(),
+            Amplifier::ArrayRepeat => {
+                let (items, counts) = (lengths(0), integers(1));
+                let bytes = |row| (at(&items, row) + 8).saturating_mul(count(&counts, row));
+                (0..rows).map(bytes).collect()
+            }
+            Amplifier::ArrayResize => {
+                let (items, counts) = (lengths(2), integers(1));
+                let bytes = |row| (at(&items, row) + 8).saturating_mul(count(&counts, row));
+                (0..rows).map(bytes).collect()
+            }
+            Amplifier::Replace => {
+                let (texts, from, to) = (lengths(0), lengths(1), lengths(2));
+                let bytes = |row: usize| {
+                    let (text, from, to) = (at(&texts, row), at(&from, row), at(&to, row));
+                    // Nothing is found between every two characters.
+                    let places = if from == 0 { text + 1 } else { text / from };
+                    text.saturating_add(places.saturating_mul(to.saturating_sub(from)))
+                };
+                (0..rows).map(bytes).collect()
+            }
+            Amplifier::RegexpReplace => {
+                let (texts, to) = (lengths(0), lengths(2));
+                let bytes = |row: usize| {
+                    let (text, to) = (at(&texts, row), at(&to, row));
+                    // It may match nothing at each place; what it captures is within the text, and
+                    // named with two characters at least.
+                    text.saturating_mul(2 + to / 2).saturating_add((text + 1).saturating_mul(to))
+                };
+                (0..rows).map(bytes).collect()
+            }
+            Amplifier::Concat => {
+                let mut bytes = vec![0; rows];
+                for index in 0..args.len() {
+                    for (sum, length) in bytes.iter_mut().zip(lengths(index)) {
+                        *sum += length;
+                    }
+                }
+                bytes
+            }
+            Amplifier::Constant(bytes) => vec![bytes; rows],
+        }
+    }
+}
+
+/// How many bytes each row's value has, about.
+fn byte_lengths(array: &ArrayRef) -> Vec<u64> {
+    fn of<'a>(values: impl Iterator<Item = Option<&'a str>>) -> Vec<u64> {
+        values.map(|value| value.map_or(0, |value| value.len() as u64)).collect()
+    }
+    match array.data_type() {
+        DataType::Utf8 => of(array.as_string::<i32>().iter()),
+        DataType::LargeUtf8 => of(array.as_string::<i64>().iter()),
+        DataType::Utf8View => of(array.as_string_view().iter()),
+        _ => {
+            let mean = (shown_bytes(array) / array.len().max(1)) as u64;
+            vec![mean; array.len()]
+        }
+    }
+}
+
+fn integers(array: &ArrayRef) -> Option<ArrayRef> {
+    match array.data_type() {
+        DataType::Int64 => Some(Arc::clone(array)),
+        integer if integer.is_integer() => cast(array, &DataType::Int64).ok(),
+        _ => None,
+    }
+}
+
+const DAY_NS: i128 = 86_400_000_000_000;
+
+/// What `range` and `generate_series` make of a row: numbers of eight bytes.
+fn range_bytes(args: &[ArrayRef], row: usize) -> u64 {
+    let points = |array: &ArrayRef| -> Option<i128> {
+        if array.is_null(row) {
+            return None;
+        }
+        let array = array.slice(row, 1);
+        match array.data_type() {
+            DataType::Timestamp(_, zone) => {
+                let to = DataType::Timestamp(TimeUnit::Nanosecond, zone.clone());
+                let value = cast(&cast(&array, &to).ok()?, &DataType::Int64).ok()?;
+                Some(i128::from(value.as_primitive::<Int64Type>().value(0)))
+            }
+            DataType::Date32 | DataType::Date64 => {
+                let days = cast(&array, &DataType::Date32).ok()?;
+                let days = cast(&cast(&days, &DataType::Int32).ok()?, &DataType::Int64).ok()?;
+                Some(i128::from(days.as_primitive::<Int64Type>().value(0)) * DAY_NS)
+            }
+            DataType::Interval(_) => {
+                let to = DataType::Interval(arrow::datatypes::IntervalUnit::MonthDayNano);
+                let value = cast(&array, &to).ok()?;
+                let value = value.as_primitive::<IntervalMonthDayNanoType>().value(0);
+                let days = i128::from(value.months) * 28 + i128::from(value.days);
+                Some(days * DAY_NS + i128::from(value.nanoseconds))
+            }
+            _ => {
+                let value = integers(&array)?;
+                let value = value.as_primitive::<Int64Type>();
+                value.is_valid(0).then(|| i128::from(value.value(0)))
+            }
+        }
+    };
+    let (start, stop, step) = match args {
+        [stop] => (Some(0), points(stop), Some(1)),
+        [start, stop] => (points(start), points(stop), Some(1)),
+        [start, stop, step] => (points(start), points(stop), points(step)),
+        _ => return 0,
+    };
+    let (Some(start), Some(stop), Some(step)) = (start, stop, step) else { return 0 };
+    if step == 0 || (stop < start) != (step < 0) {
+        return 0;
+    }
+    u64::try_from((stop - start) / step + 1).unwrap_or(u64::MAX).saturating_mul(8)
+}
+
+/// One of these functions with a limit to what it makes at once.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Limited {
+    inner: ScalarUDF,
+    amplifier: Amplifier,
+    bytes_max: u64,
+}
+
+/// The functions of `all` that make as much as they are told to, with limits for a run that has
+/// `memory_bytes`.
+pub fn limited<'a>(
+    all: impl Iterator<Item = &'a Arc<ScalarUDF>>,
+    memory_bytes: u64,
+) -> Vec<ScalarUDF> {
+    let mut limited = Vec::new();
+    for function in all {
+        let Some(amplifier) = Amplifier::named(function.name()) else { continue };
+        // What the others make is bounded by what they are given: their sizes are upper bounds.
+        if matches!(
+            amplifier,
+            Amplifier::Repeat
+                | Amplifier::Pad
+                | Amplifier::Range
+                | Amplifier::ArrayRepeat
+                | Amplifier::ArrayResize
+        ) {
+            let inner = function.as_ref().clone();
+            let bytes_max = memory_bytes / 4;
+            limited.push(ScalarUDF::new_from_impl(Limited { inner, amplifier, bytes_max }));
+        }
+    }
+    limited
+}
+
+impl Limited {
+    fn check(&self, args: &ScalarFunctionArgs) -> PlanResult<()> {
+        let rows = match args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_))) {
+            true => 1,
+            false => args.number_rows,
+        };
+        let arrays = args.args.iter().map(|arg| arg.to_array(rows));
+        let arrays = arrays.collect::<PlanResult<Vec<_>>>()?;
+        let sizes = self.amplifier.row_bytes(&arrays, rows);
+        let total = sizes.iter().fold(0u64, |sum, size| sum.saturating_add(*size));
+        if total <= self.bytes_max {
+            return Ok(());
+        }
+        let of = match rows {
+            1 => "one value".to_owned(),
+            _ => format!("{rows} values"),
+        };
+        Err(external(Error::Memory {
+            message: format!(
+                "out of memory: `{}` would make {of} of {}, more than a step may hold at once \
+                 ({})",
+                self.inner.name(),
+                human(total),
+                human(self.bytes_max),
+            ),
+            hint: Some("make it of fewer, or give --memory more: it may take a quarter".into()),
+        }))
+    }
+}
+
+impl ScalarUDFImpl for Limited {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.inner.aliases()
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> PlanResult<String> {
+        self.inner.inner().schema_name(args)
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> PlanResult<DataType> {
+        self.inner.inner().return_type(arg_types)
+    }
+
+    fn with_updated_config(&self, config: &ConfigOptions) -> Option<ScalarUDF> {
+        let inner = self.inner.inner().with_updated_config(config)?;
+        let (amplifier, bytes_max) = (self.amplifier, self.bytes_max);
+        Some(ScalarUDF::new_from_impl(Limited { inner, amplifier, bytes_max }))
+    }
+
+    fn return_field_from_args(
+        &self,
+        args: ReturnFieldArgs,
+    ) -> PlanResult<arrow::datatypes::FieldRef> {
+        self.inner.inner().return_field_from_args(args)
+    }
+
+    fn is_strict(&self) -> bool {
+        self.inner.inner().is_strict()
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        self.check(&args)?;
+        self.inner.inner().invoke_with_args(args)
+    }
+
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> PlanResult<ExprSimplifyResult> {
+        self.inner.inner().simplify(args, info)
+    }
+
+    fn short_circuits(&self) -> bool {
+        self.inner.inner().short_circuits()
+    }
+
+    fn output_ordering(&self, inputs: &[ExprProperties]) -> PlanResult<SortProperties> {
+        self.inner.inner().output_ordering(inputs)
+    }
+
+    fn preserves_lex_ordering(&self, inputs: &[ExprProperties]) -> PlanResult<bool> {
+        self.inner.inner().preserves_lex_ordering(inputs)
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> PlanResult<Vec<DataType>> {
+        self.inner.inner().coerce_types(arg_types)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner.inner().documentation()
+    }
+}
+
+type Call = (Amplifier, Vec<Arc<dyn PhysicalExpr>>);
+
+/// Puts [`Portions`] below steps that call functions with large results.
+#[derive(Debug)]
+pub struct CutForAmplifiers {
+    /// What a call may make at a time.
+    pub bytes_max: u64,
+}
+
+impl PhysicalOptimizerRule for CutForAmplifiers {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _: &ConfigOptions,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        plan.transform_up(|plan| {
+            // Steps whose expressions are of their one input's columns.
+            let is_known = plan.downcast_ref::<ProjectionExec>().is_some()
+                || plan.downcast_ref::<FilterExec>().is_some()
+                || plan.downcast_ref::<SortExec>().is_some()
+                || plan
+                    .downcast_ref::<AggregateExec>()
+                    .is_some_and(|plan| plan.mode().input_mode() == AggregateInputMode::Raw);
+            if !is_known {
+                return Ok(Transformed::no(plan));
+            }
+            let mut calls = Vec::new();
+            plan.apply_expressions(&mut |expr| {
+                let constant = expr.downcast_ref::<Literal>().map(|literal| literal.value().size());
+                if let Some(bytes) = constant.filter(|bytes| *bytes >= CONSTANT_BYTES_MIN) {
+                    calls.push((Amplifier::Constant(bytes as u64), Vec::new()));
+                }
+                collect(expr, &mut calls);
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+            let children = plan.children();
+            let ([input], false) = (children.as_slice(), calls.is_empty()) else {
+                return Ok(Transformed::no(plan));
+            };
+            let portions = Portions {
+                input: Arc::clone(input),
+                calls: Arc::new(calls),
+                bytes_max: self.bytes_max,
+            };
+            let above = Arc::clone(&plan);
+            let options = ReplaceChildrenOptions::new(
+                datafusion::physical_plan::ChildrenPropertiesMode::Keep,
+            );
+            Ok(Transformed::yes(above.replace_children(vec![Arc::new(portions)], options)?))
+        })
+        .data()
+    }
+
+    fn name(&self) -> &str {
+        "cut_for_amplifiers"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// The calls in an expression, the innermost first.
+fn collect(expr: &Arc<dyn PhysicalExpr>, calls: &mut Vec<Call>) {
+    for child in expr.children() {
+        collect(child, calls);
+    }
+    calls.extend(Amplifier::of(expr));
+}
+
+/// Gives batches of so few rows that what is called above makes little of them.
+#[derive(Debug)]
+struct Portions {
+    input: Arc<dyn ExecutionPlan>,
+    /// The innermost first.
+    calls: Arc<Vec<Call>>,
+    bytes_max: u64,
+}
+
+impl DisplayAs for Portions {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Portions: bytes_max={}", self.bytes_max)
+    }
+}
+
+impl ExecutionPlan for Portions {
+    fn name(&self) -> &str {
+        "Portions"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.input.properties()
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> PlanResult<TreeNodeRecursion>,
+    ) -> PlanResult<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        match (children.pop(), children.is_empty()) {
+            (Some(input), true) => {
+                let (calls, bytes_max) = (Arc::clone(&self.calls), self.bytes_max);
+                Ok(Arc::new(Portions { input, calls, bytes_max }))
+            }
+            _ => Err(external(Error::Internal("portions of other than one input".into()))),
+        }
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        let options = ReplaceChildrenOptions::new(
+            datafusion::physical_plan::ChildrenPropertiesMode::Recompute,
+        );
+        self.replace_children(children, options)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> PlanResult<SendableRecordBatchStream> {
+        let schema = self.schema();
+        let (calls, bytes_max) = (Arc::clone(&self.calls), self.bytes_max);
+        let input = self.input.execute(partition, context)?;
+        let portions = input.flat_map(move |batch| {
+            let calls = Arc::clone(&calls);
+            // What waits is slices: one is cut further only when it is its turn.
+            let mut waiting = Vec::new();
+            let mut failed = None;
+            match batch {
+                Ok(batch) => waiting.push(batch),
+                Err(error) => failed = Some(error),
+            }
+            futures::stream::iter(std::iter::from_fn(move || {
+                if let Some(error) = failed.take() {
+                    return Some(Err::<RecordBatch, DataFusionError>(error));
+                }
+                next_portion(&mut waiting, &calls, bytes_max).map(Ok)
+            }))
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, portions)))
+    }
+}
+
+/// The next rows of the batches that wait, the last of which is the first in order, cut until no
+/// call makes more than `bytes_max` of them, or until it is one row.
+fn next_portion(
+    waiting: &mut Vec<RecordBatch>,
+    calls: &[Call],
+    bytes_max: u64,
+) -> Option<RecordBatch> {
+    let mut portion = waiting.pop()?;
+    for (amplifier, args) in calls {
+        if portion.num_rows() <= 1 {
+            break;
+        }
+        let Some(sizes) = sizes(*amplifier, args, &portion) else { continue };
+        let mut sum = 0u64;
+        let within = |size: &&u64| {
+            sum = sum.saturating_add(**size);
+            sum <= bytes_max
+        };
+        let rows = sizes.iter().take_while(within).count().max(1);
+        if rows < portion.num_rows() {
+            waiting.push(portion.slice(rows, portion.num_rows() - rows));
+            portion = portion.slice(0, rows);
+        }
+    }
+    Some(portion)
+}
+
+/// What a call makes of each row; none where that cannot be told, as of arguments that fail: the
+/// step itself says how, if it comes to evaluate them.
+fn sizes(
+    amplifier: Amplifier,
+    args: &[Arc<dyn PhysicalExpr>],
+    batch: &RecordBatch,
+) -> Option<Vec<u64>> {
+    let rows = batch.num_rows();
+    let arrays = args.iter().map(|arg| arg.evaluate(batch)?.to_array(rows));
+    Some(amplifier.row_bytes(&arrays.collect::<PlanResult<Vec<_>>>().ok()?, rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int64Array, StringArray, StringViewArray};
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+    use crate::query::Settings;
+    use crate::session;
+
+    fn context(memory_bytes: u64) -> SessionContext {
+        session::open(32 << 20, &Settings { threads: 1, ..Settings::new(memory_bytes) }).unwrap()
+    }
+
+    /// All of a query's batches over `n` = 0 … 999 and `s`, texts of ten bytes.
+    fn batches(sql: &str) -> Result<Vec<RecordBatch>, Error> {
+        let context = context(64 << 20);
+        let numbers = Int64Array::from_iter_values(0..1000);
+        let texts = StringViewArray::from_iter_values((0..1000).map(|n| format!("{n:0>10}")));
+        let batch = RecordBatch::try_from_iter([
+            ("n", Arc::new(numbers) as ArrayRef),
+            ("s", Arc::new(texts)),
+        ])
+        .unwrap();
+        context.register_batch("t", batch).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        Ok(runtime.block_on(async { context.sql(sql).await?.collect().await })?)
+    }
+
+    #[test]
+    fn results_are_as_large_as_they_are_told_to_be_before() {
+        let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("ab"), None, Some("")]));
+        let three = |values: [i64; 3]| Arc::new(Int64Array::from(values.to_vec())) as ArrayRef;
+        let same = |text: &str| Arc::new(StringArray::from(vec![text; 3])) as ArrayRef;
+        for (amplifier, args, expected) in [
+            (Amplifier::Repeat, vec![texts.clone(), three([3, 9, 9])], [6, 0, 0]),
+            (Amplifier::Repeat, vec![texts.clone(), three([-3, 9, 9])], [0, 0, 0]),
+            (Amplifier::Pad, vec![texts.clone(), three([100, 7, 0])], [100, 7, 0]),
+            (Amplifier::Range, vec![three([0, 10, -5])], [8, 88, 0]),
+            (Amplifier::Range, vec![three([5, 0, 0]), three([0, 10, 10])], [0, 88, 88]),
+            (
+                Amplifier::Range,
+                vec![three([5, 0, 0]), three([0, 10, 10]), three([-1, 5, 0])],
+                [48, 24, 0],
+            ),
+            (Amplifier::Replace, vec![texts.clone(), same("a"), same("xyz")], [6, 0, 0]),
+            (Amplifier::Concat, vec![texts.clone(), same("xyz")], [5, 3, 3]),
+        ] {
+            assert_eq!(amplifier.row_bytes(&args, 3), expected, "{amplifier:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_made_at_a_time_stays_small() {
+        for (sql, rows) in [
+            ("SELECT repeat(s, 10000) FROM t", 1000),
+            ("SELECT repeat(repeat(s, 100), 100) FROM t", 1000),
+            ("SELECT rpad(s, 100000, '-') FROM t", 1000),
+            ("SELECT n, range(0, 20000) FROM t", 1000),
+            ("SELECT unnest(range(0, n)) FROM t WHERE n < 100", 4950),
+            ("SELECT array_repeat(s, 10000) FROM t WHERE n < 50", 50),
+        ] {
+            let found = batches(sql).unwrap();
+            assert_eq!(found.iter().map(RecordBatch::num_rows).sum::<usize>(), rows, "{sql}");
+            for batch in found {
+                let bytes: usize = batch.columns().iter().map(shown_bytes).sum();
+                assert!(bytes <= 6 << 20, "{sql}: {bytes} bytes in a batch");
+            }
+        }
+    }
+
+    #[test]
+    fn rows_come_in_order_and_unchanged_through_portions() {
+        let found = batches("SELECT n, length(repeat(s, n * 100)) AS l FROM t").unwrap();
+        let mut expected = 0;
+        for batch in &found {
+            let numbers = batch.column(0).as_primitive::<Int64Type>();
+            let lengths = cast(batch.column(1), &DataType::Int64).unwrap();
+            for row in 0..batch.num_rows() {
+                assert_eq!(numbers.value(row), expected);
+                assert_eq!(lengths.as_primitive::<Int64Type>().value(row), expected * 1000);
+                expected += 1;
+            }
+        }
+        assert_eq!(expected, 1000);
+        assert!(found.len() > 50, "{} batches", found.len());
+    }
+
+    #[test]
+    fn one_value_beyond_a_quarter_of_the_budget_is_refused_with_its_size() {
+        for (sql, expected) in [
+            ("SELECT unnest(range(0, 1000000000))", "`range` would make one value of 7.5 GiB"),
+            ("SELECT repeat('x', 10000000000)", "`repeat` would make one value of 9.3 GiB"),
+            ("SELECT max(length(repeat(s, 3000000))) FROM t", "one value of 28.6 MiB"),
+            ("SELECT lpad('x', 2000000000)", "`lpad` would make one value of"),
+            ("SELECT array_repeat(1, 1000000000)", "`array_repeat` would make one value of"),
+        ] {
+            let error = batches(sql).unwrap_err();
+            let text = error.to_string();
+            assert!(matches!(error, Error::Memory { .. }), "{sql}: {text}");
+            assert!(text.contains(expected) && text.contains("\nhint: "), "{sql}: {text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_evaluated_is_not_refused() {
+        let sql = "SELECT sum(CASE WHEN n < 5 THEN length(repeat(s, n * n * n * 100)) END) FROM t";
+        assert_eq!(batches(sql).unwrap()[0].num_rows(), 1);
+    }
+}

@@ -1,0 +1,224 @@
+//! Columns that keep no more memory alive than they show.
+//!
+//! A slice of a batch keeps the whole batch's buffers, and strings as views keep every buffer that
+//! one of them points into, through `slice`, `take` and `filter`. What is held for long (a batch
+//! that waits for its file, a sort's input), counted against a budget, or written as it lies in
+//! memory (Arrow's IPC writes all buffers of views) is copied first, if that saves enough.
+//!
+//! Dictionaries stay as they are: what is written of them in one file must stay one dictionary.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait,
+    RecordBatch, RecordBatchOptions, StructArray, UInt32Array,
+};
+use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
+use arrow::datatypes::DataType;
+use arrow::error::ArrowError;
+
+/// What arrays take beside their buffers, about, for each column that is looked at.
+const ARRAY_BYTES: usize = 512;
+
+/// The bytes of a column's own values.
+pub fn shown_bytes(array: &ArrayRef) -> usize {
+    let rows = array.len();
+    match array.data_type() {
+        DataType::Utf8View => 16 * rows + array.as_string_view().total_buffer_bytes_used(),
+        DataType::BinaryView => 16 * rows + array.as_binary_view().total_buffer_bytes_used(),
+        DataType::List(_) => list_bytes::<i32>(array),
+        DataType::LargeList(_) => list_bytes::<i64>(array),
+        DataType::Map(_, _) => {
+            let map = array.as_map();
+            let (first, length) = span(map.offsets());
+            let entries: ArrayRef = Arc::new(map.entries().slice(first, length));
+            4 * (rows + 1) + shown_bytes(&entries)
+        }
+        DataType::FixedSizeList(_, _) => shown_bytes(array.as_fixed_size_list().values()),
+        DataType::Struct(_) => array.as_struct().columns().iter().map(shown_bytes).sum(),
+        _ => {
+            let bytes = array.to_data().get_slice_memory_size();
+            bytes.unwrap_or_else(|_| array.get_array_memory_size())
+        }
+    }
+}
+
+fn list_bytes<O: OffsetSizeTrait>(array: &ArrayRef) -> usize {
+    let list = array.as_list::<O>();
+    let (first, length) = span(list.offsets());
+    size_of::<O>() * (array.len() + 1) + shown_bytes(&list.values().slice(first, length))
+}
+
+/// Which items the offsets name: the first one, and how many.
+fn span<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> (usize, usize) {
+    let first = offsets[0].as_usize();
+    (first, offsets[offsets.len() - 1].as_usize() - first)
+}
+
+/// The batch without memory that it keeps alive and does not show, as long as that is at most a
+/// half more than it shows, and some 1 KiB a column.
+///
+/// # Errors
+/// Where Arrow cannot copy a column.
+pub fn compacted(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    compacted_beyond(batch, 0)
+}
+
+/// The same, with `slack_bytes` more that a column may keep: a copy for less would cost more than
+/// it saves.
+///
+/// # Errors
+/// As [`compacted`].
+pub fn compacted_beyond(
+    batch: &RecordBatch,
+    slack_bytes: usize,
+) -> Result<RecordBatch, ArrowError> {
+    let is_loose = |column: &ArrayRef| {
+        let shown = shown_bytes(column);
+        column.get_array_memory_size() > shown + shown / 2 + 2 * ARRAY_BYTES + slack_bytes
+    };
+    if !batch.columns().iter().any(is_loose) {
+        return Ok(batch.clone());
+    }
+    let column = |column: &ArrayRef| match is_loose(column) {
+        true => copied(column),
+        false => Ok(Arc::clone(column)),
+    };
+    let columns = batch.columns().iter().map(column).collect::<Result<_, _>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(batch.schema(), columns, &options)
+}
+
+/// A column with buffers of its own.
+fn copied(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    Ok(match array.data_type() {
+        DataType::Utf8View => Arc::new(taken(array)?.as_string_view().gc()),
+        DataType::BinaryView => Arc::new(taken(array)?.as_binary_view().gc()),
+        DataType::List(_) => copied_list::<i32>(array)?,
+        DataType::LargeList(_) => copied_list::<i64>(array)?,
+        DataType::Map(_, _) => {
+            let map = array.as_map();
+            let (first, length) = span(map.offsets());
+            let entries: ArrayRef = Arc::new(map.entries().slice(first, length));
+            let entries = copied(&entries)?.as_struct().clone();
+            let (field, offsets, _, nulls, is_ordered) = map.clone().into_parts();
+            let nulls = copied_nulls(nulls);
+            Arc::new(MapArray::try_new(field, from_zero(&offsets), entries, nulls, is_ordered)?)
+        }
+        DataType::FixedSizeList(field, size) if *size > 0 => {
+            let values = copied(array.as_fixed_size_list().values())?;
+            let nulls = copied_nulls(array.nulls().cloned());
+            Arc::new(FixedSizeListArray::try_new(Arc::clone(field), *size, values, nulls)?)
+        }
+        DataType::Struct(_) => {
+            let (fields, columns, nulls) = array.as_struct().clone().into_parts();
+            let columns = columns.iter().map(copied).collect::<Result<_, _>>()?;
+            let nulls = copied_nulls(nulls);
+            Arc::new(StructArray::try_new_with_length(fields, columns, nulls, array.len())?)
+        }
+        _ => taken(array)?,
+    })
+}
+
+fn copied_list<O: OffsetSizeTrait>(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    let (field, offsets, values, nulls) = array.as_list::<O>().clone().into_parts();
+    let (first, length) = span(&offsets);
+    let values = copied(&values.slice(first, length))?;
+    let nulls = copied_nulls(nulls);
+    Ok(Arc::new(GenericListArray::try_new(field, from_zero(&offsets), values, nulls)?))
+}
+
+fn from_zero<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> OffsetBuffer<O> {
+    let first = offsets[0];
+    OffsetBuffer::new(offsets.iter().map(|offset| *offset - first).collect::<Vec<_>>().into())
+}
+
+fn copied_nulls(nulls: Option<NullBuffer>) -> Option<NullBuffer> {
+    let nulls = nulls?;
+    Some(NullBuffer::new(BooleanBuffer::collect_bool(nulls.len(), |row| nulls.is_valid(row))))
+}
+
+fn taken(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    let rows = u32::try_from(array.len())
+        .map_err(|_| ArrowError::ComputeError("a column of more than 4 billion rows".into()))?;
+    arrow::compute::take(array, &UInt32Array::from_iter_values(0..rows), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{
+        BooleanArray, Int64Array, ListBuilder, MapBuilder, StringArray, StringBuilder,
+        StringViewArray, StringViewBuilder,
+    };
+    use arrow::datatypes::Field;
+
+    use super::*;
+
+    const ROWS: usize = 20_000;
+
+    fn every_type() -> Vec<ArrayRef> {
+        let long = |row: usize| (row % 7 != 0).then(|| format!("{row:0>40}"));
+        let views: StringViewArray = (0..ROWS).map(long).collect();
+        let strings: StringArray = (0..ROWS).map(long).collect();
+        let short = StringViewArray::from_iter_values((0..ROWS).map(|row| row.to_string()));
+        let numbers: Int64Array = (0..ROWS as i64).map(|n| (n % 3 != 0).then_some(n)).collect();
+        let flags: BooleanArray = (0..ROWS).map(|n| (n % 5 != 0).then_some(n % 2 == 0)).collect();
+        let mut lists = ListBuilder::new(StringViewBuilder::new());
+        let mut maps = MapBuilder::new(None, StringBuilder::new(), StringViewBuilder::new());
+        for row in 0..ROWS {
+            for item in 0..row % 3 {
+                lists.values().append_value(format!("{item:0>30}"));
+                maps.keys().append_value(format!("{item}"));
+                maps.values().append_value(format!("{row:0>30}"));
+            }
+            lists.append(row % 11 != 0);
+            maps.append(row % 13 != 0).unwrap();
+        }
+        let item = Arc::new(Field::new("item", DataType::Int64, true));
+        let whole = Int64Array::from_iter_values(0..2 * ROWS as i64);
+        let pairs = FixedSizeListArray::try_new(item, 2, Arc::new(whole), None).unwrap();
+        let views: ArrayRef = Arc::new(views);
+        let fields = vec![Field::new("v", DataType::Utf8View, true)];
+        let nulls = NullBuffer::from_iter((0..ROWS).map(|row| row % 17 != 0));
+        let structs = StructArray::new(fields.into(), vec![Arc::clone(&views)], Some(nulls));
+        vec![
+            views,
+            Arc::new(strings),
+            Arc::new(short),
+            Arc::new(numbers),
+            Arc::new(flags),
+            Arc::new(lists.finish()),
+            Arc::new(maps.finish()),
+            Arc::new(pairs),
+            Arc::new(structs),
+        ]
+    }
+
+    #[test]
+    fn a_slice_is_copied_whole_and_keeps_what_it_shows() {
+        for whole in every_type() {
+            for (start, rows) in [(0, 3), (500, 1), (ROWS - 64, 64), (77, 0), (0, ROWS)] {
+                let slice = whole.slice(start, rows);
+                let batch = RecordBatch::try_from_iter([("x", Arc::clone(&slice))]).unwrap();
+                let compact = compacted(&batch).unwrap();
+                let column = compact.column(0);
+                assert_eq!(column.to_data(), slice.to_data(), "{} at {start}", whole.data_type());
+                let (kept, shown) = (column.get_array_memory_size(), shown_bytes(&slice));
+                assert!(
+                    kept <= 2 * shown + 4 * ARRAY_BYTES,
+                    "{rows} rows of {}: {kept} bytes kept, {shown} shown",
+                    whole.data_type()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_tight_already_is_not_copied() {
+        let views = StringViewArray::from_iter_values((0..100).map(|n| format!("{n:0>40}")));
+        let batch = RecordBatch::try_from_iter([("v", Arc::new(views) as ArrayRef)]).unwrap();
+        let tight = compacted(&compacted(&batch).unwrap()).unwrap();
+        let again = compacted(&tight).unwrap();
+        assert!(Arc::ptr_eq(tight.column(0), again.column(0)));
+    }
+}

@@ -1,0 +1,554 @@
+//! One order of floats: −0.0 equals 0.0, a NaN equals any other NaN and is the largest.
+//!
+//! Arrow's kernels compare floats by IEEE 754's total order, in which −0.0 is less than 0.0, and a
+//! NaN is above or below all numbers by its sign (`0.0 / 0.0` has one on x86). So whatever is compared,
+//! grouped, joined or sorted by is settled before: [`OneOrder`], the last of the analyzer's rules, puts
+//! [`comparable`] around the operands of comparisons and around keys, and settles literals at once. The
+//! order of floats so settled is the total one, whoever compares them.
+//!
+//! Values that are only passed through stay what they are: a selected −0.0 keeps its sign. A key, a
+//! smallest or largest value and a member of a list that is compared with others are settled.
+//!
+//! An integer that is cast to a float is settled already; so is what is settled.
+
+use std::sync::{Arc, LazyLock};
+
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, FixedSizeListArray, GenericListArray, MapArray,
+    OffsetSizeTrait, PrimitiveArray, StructArray,
+};
+use arrow::datatypes::{DataType, FieldRef, Float16Type, Float32Type, Float64Type};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue, exec_err};
+use datafusion::logical_expr::expr::{InList, ScalarFunction};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion::logical_expr::utils::{conjunction, merge_schema, split_conjunction_owned};
+use datafusion::logical_expr::{
+    Aggregate, BinaryExpr, ColumnarValue, Distinct, Expr, ExprSchemable, Filter, LogicalPlan,
+    LogicalPlanBuilder, Operator, RecursiveQuery, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Subquery, Volatility, when,
+};
+use datafusion::optimizer::AnalyzerRule;
+
+/// The name of the function in plans. SQL does not know it.
+const NAME: &str = "comparable";
+
+/// The functions over lists and maps that compare members.
+const COMPARING_MEMBERS: [&str; 19] = [
+    "array_distinct",
+    "array_except",
+    "array_has",
+    "array_has_all",
+    "array_has_any",
+    "array_intersect",
+    "array_max",
+    "array_min",
+    "array_position",
+    "array_positions",
+    "array_remove",
+    "array_remove_all",
+    "array_remove_n",
+    "array_replace",
+    "array_replace_all",
+    "array_replace_n",
+    "array_sort",
+    "array_union",
+    "map_extract",
+];
+
+/// The aggregates that compare their arguments. Ours settle them themselves.
+const COMPARING_AGGREGATES: [&str; 4] = ["max", "median", "min", "percentile_cont"];
+
+type Half = <Float16Type as ArrowPrimitiveType>::Native;
+
+/// Whether values of this type are floats, or hold some.
+pub fn has_floats(of: &DataType) -> bool {
+    match of {
+        DataType::Dictionary(_, value) => has_floats(value),
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _) => has_floats(item.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| has_floats(field.data_type())),
+        other => other.is_floating(),
+    }
+}
+
+/// The values with one zero and one NaN, those within lists and structs too.
+pub fn settled(array: &ArrayRef) -> ArrayRef {
+    macro_rules! floats {
+        ($t:ty, $nan:expr, $zero:expr) => {{
+            let values = array.as_primitive::<$t>();
+            let settled: PrimitiveArray<$t> =
+                values.unary(|value| if value.is_nan() { $nan } else { value + $zero });
+            Arc::new(settled)
+        }};
+    }
+    fn items<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> ArrayRef {
+        let (field, offsets, values, nulls) = lists.clone().into_parts();
+        Arc::new(GenericListArray::new(field, offsets, settled(&values), nulls))
+    }
+    fn structs(of: &StructArray) -> StructArray {
+        let (fields, columns, nulls) = of.clone().into_parts();
+        let columns = columns.iter().map(settled).collect();
+        match fields.is_empty() {
+            true => of.clone(),
+            false => StructArray::new(fields, columns, nulls),
+        }
+    }
+    if !has_floats(array.data_type()) {
+        return Arc::clone(array);
+    }
+    match array.data_type() {
+        DataType::Float64 => floats!(Float64Type, f64::NAN, 0.0),
+        DataType::Float32 => floats!(Float32Type, f32::NAN, 0.0),
+        DataType::Float16 => floats!(Float16Type, Half::NAN, Half::ZERO),
+        DataType::List(_) => items::<i32>(array.as_list()),
+        DataType::LargeList(_) => items::<i64>(array.as_list()),
+        DataType::FixedSizeList(_, _) => {
+            let lists = array.as_fixed_size_list();
+            let (field, size, values, nulls) = lists.clone().into_parts();
+            match size {
+                0 => Arc::clone(array),
+                _ => Arc::new(FixedSizeListArray::new(field, size, settled(&values), nulls)),
+            }
+        }
+        DataType::Struct(_) => Arc::new(structs(array.as_struct())),
+        DataType::Map(_, _) => {
+            let (field, offsets, entries, nulls, is_sorted) = array.as_map().clone().into_parts();
+            Arc::new(MapArray::new(field, offsets, structs(&entries), nulls, is_sorted))
+        }
+        DataType::Dictionary(_, _) => {
+            let dictionary = array.as_any_dictionary();
+            dictionary.with_values(settled(dictionary.values()))
+        }
+        _ => Arc::clone(array),
+    }
+}
+
+/// One value, settled.
+fn settled_value(value: &ScalarValue) -> PlanResult<ScalarValue> {
+    if value.is_null() || !has_floats(&value.data_type()) {
+        return Ok(value.clone());
+    }
+    ScalarValue::try_from_array(&settled(&value.to_array()?), 0)
+}
+
+/// The expression with its floats settled.
+fn comparable(expr: Expr) -> PlanResult<Expr> {
+    Ok(match expr {
+        Expr::Literal(value, metadata) => Expr::Literal(settled_value(&value)?, metadata),
+        Expr::Alias(mut alias) => {
+            *alias.expr = comparable(*alias.expr)?;
+            Expr::Alias(alias)
+        }
+        other => call(other),
+    })
+}
+
+fn call(expr: Expr) -> Expr {
+    static FUNCTION: LazyLock<Arc<ScalarUDF>> =
+        LazyLock::new(|| Arc::new(ScalarUDF::from(Comparable::default())));
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&FUNCTION), vec![expr]))
+}
+
+/// What is settled, if the expression does nothing but settle something.
+pub fn inside(expr: &Expr) -> Option<&Expr> {
+    match expr {
+        Expr::ScalarFunction(call) if call.func.name() == NAME => call.args.first(),
+        _ => None,
+    }
+}
+
+/// Whether the expression's floats cannot be other than settled.
+fn is_settled(expr: &Expr, schema: &DFSchema) -> bool {
+    match expr {
+        Expr::Alias(alias) => is_settled(&alias.expr, schema),
+        Expr::Cast(cast) => is_exact_number(&cast.expr, schema),
+        Expr::TryCast(cast) => is_exact_number(&cast.expr, schema),
+        other => inside(other).is_some(),
+    }
+}
+
+fn is_exact_number(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.get_type(schema).is_ok_and(|of| of.is_integer() || of.is_decimal())
+}
+
+/// The operand or key settled, where it may hold floats that are not.
+fn operand(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
+    // What has no type here has none in the plan, and is refused there.
+    let is_float = expr.get_type(schema).is_ok_and(|of| has_floats(&of));
+    if !is_float || is_settled(&expr, schema) {
+        return Ok(Transformed::no(expr));
+    }
+    let settled = comparable(expr.clone())?;
+    let changed = settled != expr;
+    Ok(Transformed::new_transformed(settled, changed))
+}
+
+/// Settles what is compared. See the module.
+#[derive(Debug)]
+pub struct OneOrder;
+
+impl AnalyzerRule for OneOrder {
+    fn name(&self) -> &str {
+        "one_order_of_floats"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> PlanResult<LogicalPlan> {
+        Ok(plan.transform_up_with_subqueries(node)?.data)
+    }
+}
+
+fn node(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
+    let mut schema = merge_schema(&plan.inputs());
+    if let LogicalPlan::TableScan(scan) = &plan {
+        let table = scan.source.schema();
+        schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &table)?);
+    }
+    let names = NamePreserver::new(&plan);
+    let plan = plan.map_expressions(|expr| {
+        let name = names.save(&expr);
+        let settled = expr.transform_up(|expr| comparison(expr, &schema))?;
+        Ok(match settled.transformed {
+            true => settled.update_data(|expr| name.restore(expr)),
+            false => settled,
+        })
+    })?;
+    plan.transform_data(|plan| keys(plan, &schema))
+}
+
+/// An expression whose own comparisons are of settled operands.
+fn comparison(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
+    let mut changed = false;
+    let mut settle = |expr: Expr| -> PlanResult<Expr> {
+        let settled = operand(expr, schema)?;
+        changed |= settled.transformed;
+        Ok(settled.data)
+    };
+    let mut boxed = |expr: Box<Expr>| -> PlanResult<Box<Expr>> { Ok(Box::new(settle(*expr)?)) };
+    let expr = match expr {
+        Expr::BinaryExpr(binary) if is_comparison(binary.op) => {
+            let (left, right) = (boxed(binary.left)?, boxed(binary.right)?);
+            Expr::BinaryExpr(BinaryExpr::new(left, binary.op, right))
+        }
+        Expr::Between(mut between) => {
+            between.expr = boxed(between.expr)?;
+            between.low = boxed(between.low)?;
+            between.high = boxed(between.high)?;
+            Expr::Between(between)
+        }
+        Expr::InList(InList { expr, list, negated }) => {
+            let expr = boxed(expr)?;
+            let list = list.into_iter().map(settle).collect::<PlanResult<_>>()?;
+            Expr::InList(InList { expr, list, negated })
+        }
+        Expr::Case(mut case) => {
+            if let Some(of) = case.expr {
+                case.expr = Some(boxed(of)?);
+                for (when, _) in &mut case.when_then_expr {
+                    *when = boxed(std::mem::take(when))?;
+                }
+            }
+            Expr::Case(case)
+        }
+        Expr::InSubquery(mut found) => {
+            found.expr = boxed(found.expr)?;
+            changed |= settle_rows(&mut found.subquery)?;
+            Expr::InSubquery(found)
+        }
+        Expr::SetComparison(mut found) => {
+            found.expr = boxed(found.expr)?;
+            changed |= settle_rows(&mut found.subquery)?;
+            Expr::SetComparison(found)
+        }
+        Expr::ScalarFunction(mut function) => {
+            let name = function.func.name();
+            if name == "nullif" && function.args.len() == 2 {
+                return null_if(function, schema);
+            }
+            if matches!(name, "greatest" | "least") || COMPARING_MEMBERS.contains(&name) {
+                let args = function.args.into_iter().map(settle);
+                function.args = args.collect::<PlanResult<_>>()?;
+            }
+            Expr::ScalarFunction(function)
+        }
+        Expr::AggregateFunction(mut function) => {
+            let compares = COMPARING_AGGREGATES.contains(&function.func.name());
+            if compares || function.params.distinct {
+                let args = function.params.args.into_iter().map(&mut settle);
+                function.params.args = args.collect::<PlanResult<_>>()?;
+            }
+            for sort in &mut function.params.order_by {
+                sort.expr = settle(std::mem::take(&mut sort.expr))?;
+            }
+            Expr::AggregateFunction(function)
+        }
+        Expr::WindowFunction(mut function) => {
+            let compares = COMPARING_AGGREGATES.contains(&function.fun.name());
+            let params = &mut function.params;
+            let compares = compares || params.distinct;
+            let args = params.args.iter_mut().filter(|_| compares);
+            for key in args.chain(&mut params.partition_by) {
+                *key = settle(std::mem::take(key))?;
+            }
+            for sort in &mut params.order_by {
+                sort.expr = settle(std::mem::take(&mut sort.expr))?;
+            }
+            Expr::WindowFunction(function)
+        }
+        other => other,
+    };
+    Ok(Transformed::new_transformed(expr, changed))
+}
+
+fn is_comparison(operator: Operator) -> bool {
+    matches!(
+        operator,
+        Operator::Eq
+            | Operator::NotEq
+            | Operator::Lt
+            | Operator::LtEq
+            | Operator::Gt
+            | Operator::GtEq
+            | Operator::IsDistinctFrom
+            | Operator::IsNotDistinctFrom
+    )
+}
+
+/// `nullif` gives its first argument as it is: only the comparison is of settled ones.
+fn null_if(mut function: ScalarFunction, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
+    let mut settled = Vec::with_capacity(2);
+    for argument in &function.args {
+        settled.push(operand(argument.clone(), schema)?);
+    }
+    let changed = settled.iter().any(|argument| argument.transformed);
+    let mut settled = settled.into_iter().map(|argument| argument.data);
+    let (Some(left), Some(right), true) = (settled.next(), settled.next(), changed) else {
+        return Ok(Transformed::no(Expr::ScalarFunction(function)));
+    };
+    let first = function.args[0].clone();
+    if first.is_volatile() {
+        // It cannot be asked for twice.
+        function.args = vec![left, right];
+        return Ok(Transformed::yes(Expr::ScalarFunction(function)));
+    }
+    let null = Expr::Literal(ScalarValue::try_from(first.get_type(schema)?)?, None);
+    Ok(Transformed::yes(when(left.eq(right), null).otherwise(first)?))
+}
+
+/// A subquery whose rows are compared.
+fn settle_rows(subquery: &mut Subquery) -> PlanResult<bool> {
+    let settled = rows(&subquery.subquery)?;
+    let changed = settled.is_some();
+    if let Some(settled) = settled {
+        subquery.subquery = Arc::new(settled);
+    }
+    Ok(changed)
+}
+
+/// A plan's rows with their floats settled; none where it has no floats.
+fn rows(plan: &LogicalPlan) -> PlanResult<Option<LogicalPlan>> {
+    let mut changed = false;
+    let columns = plan.schema().iter().map(|(qualifier, field)| {
+        let column = Expr::Column(Column::new(qualifier.cloned(), field.name()));
+        if !has_floats(field.data_type()) {
+            return column;
+        }
+        changed = true;
+        call(column).alias_qualified(qualifier.cloned(), field.name())
+    });
+    let columns: Vec<Expr> = columns.collect();
+    match changed {
+        true => LogicalPlanBuilder::from(plan.clone()).project(columns)?.build().map(Some),
+        false => Ok(None),
+    }
+}
+
+/// A node whose keys are settled.
+fn keys(plan: LogicalPlan, schema: &DFSchema) -> PlanResult<Transformed<LogicalPlan>> {
+    let mut changed = false;
+    let mut settle = |expr: &mut Expr, schema: &DFSchema| -> PlanResult<()> {
+        let settled = operand(std::mem::take(expr), schema)?;
+        changed |= settled.transformed;
+        *expr = settled.data;
+        Ok(())
+    };
+    let plan = match plan {
+        LogicalPlan::Sort(mut sort) => {
+            for key in &mut sort.expr {
+                settle(&mut key.expr, schema)?;
+            }
+            LogicalPlan::Sort(sort)
+        }
+        LogicalPlan::Join(mut join) => {
+            for (left, right) in &mut join.on {
+                settle(left, join.left.schema())?;
+                settle(right, join.right.schema())?;
+            }
+            LogicalPlan::Join(join)
+        }
+        LogicalPlan::Aggregate(aggregate) => {
+            let names = NamePreserver::new_for_projection();
+            let mut group_expr = aggregate.group_expr.clone();
+            for key in &mut group_expr {
+                let mut named = |key: &mut Expr| -> PlanResult<()> {
+                    let name = names.save(key);
+                    settle(key, schema)?;
+                    *key = name.restore(std::mem::take(key));
+                    Ok(())
+                };
+                match key {
+                    Expr::GroupingSet(sets) => grouping_keys(sets).try_for_each(named)?,
+                    key => named(key)?,
+                }
+            }
+            match changed {
+                true => LogicalPlan::Aggregate(Aggregate::try_new_with_schema(
+                    aggregate.input,
+                    group_expr,
+                    aggregate.aggr_expr,
+                    aggregate.schema,
+                )?),
+                false => LogicalPlan::Aggregate(aggregate),
+            }
+        }
+        LogicalPlan::Distinct(Distinct::All(input)) => {
+            let settled = rows(&input)?;
+            changed = settled.is_some();
+            LogicalPlan::Distinct(Distinct::All(settled.map_or(input, Arc::new)))
+        }
+        LogicalPlan::Distinct(Distinct::On(mut on)) => {
+            for key in &mut on.on_expr {
+                settle(key, schema)?;
+            }
+            for key in on.sort_expr.iter_mut().flatten() {
+                settle(&mut key.expr, schema)?;
+            }
+            LogicalPlan::Distinct(Distinct::On(on))
+        }
+        LogicalPlan::RecursiveQuery(query) if query.is_distinct => {
+            let (first, next) = (rows(&query.static_term)?, rows(&query.recursive_term)?);
+            changed = first.is_some() || next.is_some();
+            LogicalPlan::RecursiveQuery(RecursiveQuery {
+                static_term: first.map_or(query.static_term, Arc::new),
+                recursive_term: next.map_or(query.recursive_term, Arc::new),
+                ..query
+            })
+        }
+        LogicalPlan::Filter(filter) => return correlated(filter),
+        other => other,
+    };
+    Ok(Transformed::new_transformed(plan, changed))
+}
+
+fn grouping_keys(
+    sets: &mut datafusion::logical_expr::GroupingSet,
+) -> Box<dyn Iterator<Item = &mut Expr> + '_> {
+    use datafusion::logical_expr::GroupingSet::{Cube, GroupingSets, Rollup};
+    match sets {
+        Cube(keys) | Rollup(keys) => Box::new(keys.iter_mut()),
+        GroupingSets(sets) => Box::new(sets.iter_mut().flatten()),
+    }
+}
+
+/// A condition of a correlated subquery. What is set equal to the outer query's has to be a column,
+/// because the subquery is then grouped by it: it becomes one of its own.
+fn correlated(filter: Filter) -> PlanResult<Transformed<LogicalPlan>> {
+    if !filter.predicate.contains_outer() {
+        return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+    }
+    let mut added: Vec<Expr> = Vec::new();
+    let mut conjuncts = split_conjunction_owned(filter.predicate.clone());
+    for conjunct in &mut conjuncts {
+        let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = conjunct else {
+            continue;
+        };
+        let has_outer = (left.contains_outer(), right.contains_outer());
+        for (own, is_outer_set) in [(left, has_outer.1), (right, has_outer.0)] {
+            let is_own = matches!(inside(own), Some(Expr::Column(_)));
+            if is_own && is_outer_set {
+                let place = added.iter().position(|known| known == own.as_ref());
+                let place = place.unwrap_or_else(|| {
+                    added.push(own.as_ref().clone());
+                    added.len() - 1
+                });
+                **own = Expr::Column(Column::new_unqualified(added_name(place)));
+            }
+        }
+    }
+    let Some(predicate) = conjunction(conjuncts).filter(|_| !added.is_empty()) else {
+        return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+    };
+    let own = filter.input.schema().iter();
+    let own: Vec<Expr> = own
+        .map(|(qualifier, field)| Expr::Column(Column::new(qualifier.cloned(), field.name())))
+        .collect();
+    let added = added.into_iter().enumerate().map(|(place, expr)| expr.alias(added_name(place)));
+    let plan = LogicalPlanBuilder::from(Arc::unwrap_or_clone(filter.input))
+        .project(own.iter().cloned().chain(added))?
+        .filter(predicate)?
+        .project(own)?
+        .build()?;
+    Ok(Transformed::yes(plan))
+}
+
+/// No file has a column of such a name that SQL could mean.
+fn added_name(place: usize) -> String {
+    format!("\0{NAME}_{place}")
+}
+
+/// The function that plans have where floats are compared.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Comparable {
+    signature: Signature,
+}
+
+impl Default for Comparable {
+    fn default() -> Self {
+        Comparable { signature: Signature::any(1, Volatility::Immutable) }
+    }
+}
+
+impl ScalarUDFImpl for Comparable {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
+        match arguments {
+            [of] => Ok(of.clone()),
+            _ => exec_err!("`{NAME}` takes one argument"),
+        }
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> PlanResult<FieldRef> {
+        match args.arg_fields {
+            [of] => Ok(Arc::new(of.as_ref().clone().with_name(NAME))),
+            _ => exec_err!("`{NAME}` takes one argument"),
+        }
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        match args.args.first() {
+            Some(ColumnarValue::Array(array)) => Ok(ColumnarValue::Array(settled(array))),
+            Some(ColumnarValue::Scalar(value)) => Ok(ColumnarValue::Scalar(settled_value(value)?)),
+            None => exec_err!("`{NAME}` takes one argument"),
+        }
+    }
+
+    fn simplify(&self, mut args: Vec<Expr>, _: &SimplifyContext) -> PlanResult<ExprSimplifyResult> {
+        match args.pop() {
+            Some(inner) if args.is_empty() && inside(&inner).is_some() => {
+                Ok(ExprSimplifyResult::Simplified(inner))
+            }
+            last => Ok(ExprSimplifyResult::Original(args.into_iter().chain(last).collect())),
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! How DataFusion's operators share the memory that is theirs.
+//!
+//! DataFusion asks a pool before it keeps something. Its own pools let what was asked first starve
+//! what is asked later: sorts fill the pool, and the merge of what they spilled, which can do
+//! without little, finds nothing. This one gives each operator what it needs to go on:
+//!
+//! - What can spill, a sort or a table of groups, has an equal share, and is refused beyond a part
+//!   of it, upon which it spills. One batch is granted to it always: it is in memory by then.
+//! - The merge of a sort has the rest of that share for certain, and more while nobody else needs
+//!   it; refused, it merges fewer runs at a time.
+//! - What holds its rows whatever their number (one side of a join, the values of a median) has a
+//!   quarter for certain, and what is left. Where that is not enough, the run ends, and the message says which step it was,
+//!   what it holds, and what `--memory` would do, judged by how much of the input had been read.
+//! - A little is granted to everybody: what keeps the merge of a few batches from its work is no
+//!   way to save memory.
+//!
+//! The sum may so be exceeded by a share or two; the pool is half of a run's budget.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::error::{DataFusionError, Result as PlanResult};
+use datafusion::execution::memory_pool::{
+    MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
+};
+use parking_lot::Mutex;
+
+use crate::error::Error;
+use crate::memory::human;
+use crate::progress::Progress;
+
+/// What our messages begin with, by which they are found inside of DataFusion's.
+const MARK: &str = "out of memory: ";
+
+/// What an operator of DataFusion's does when it is refused memory, by the name it registers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Sorts what it holds and writes it out.
+    Sort,
+    /// Merges what a sort wrote, fewer runs at a time.
+    Merge,
+    /// Writes its groups out.
+    Groups,
+    /// Writes batches out that wait for the other side of a channel.
+    Channel,
+    /// Fails.
+    Holds,
+}
+
+impl Kind {
+    fn of(consumer: &MemoryConsumer) -> Self {
+        let name = consumer.name();
+        match consumer.can_spill() {
+            _ if name.starts_with("ExternalSorterMerge") => Kind::Merge,
+            true if name.starts_with("ExternalSorter") => Kind::Sort,
+            true if name.contains("Repartition") => Kind::Channel,
+            true => Kind::Groups,
+            false => Kind::Holds,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Consumer {
+    kind: Kind,
+    /// Of all its reservations.
+    bytes: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    consumers: HashMap<usize, Consumer>,
+    /// How many of them have a share.
+    sharing: usize,
+    channels: usize,
+    bytes: usize,
+    /// Of these, what cannot be spilled.
+    held: usize,
+}
+
+impl State {
+    fn grow(&mut self, consumer: usize, bytes: usize) {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if let Some(consumer) = self.consumers.get_mut(&consumer) {
+            consumer.bytes = consumer.bytes.saturating_add(bytes);
+            if consumer.kind == Kind::Holds {
+                self.held = self.held.saturating_add(bytes);
+            }
+        }
+    }
+
+    fn shrink(&mut self, consumer: usize, bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+        if let Some(consumer) = self.consumers.get_mut(&consumer) {
+            consumer.bytes = consumer.bytes.saturating_sub(bytes);
+            if consumer.kind == Kind::Holds {
+                self.held = self.held.saturating_sub(bytes);
+            }
+        }
+    }
+}
+
+/// The pool of one session.
+#[derive(Debug)]
+pub struct Pool {
+    bytes: usize,
+    /// What the user gave the whole run.
+    memory_bytes: u64,
+    progress: Progress,
+    state: Mutex<State>,
+}
+
+impl Pool {
+    /// A pool of `bytes`, of a run that has `memory_bytes`.
+    pub fn new(bytes: usize, memory_bytes: u64, progress: &Progress) -> Self {
+        let (progress, state) = (progress.clone(), Mutex::default());
+        Pool { bytes, memory_bytes, progress, state }
+    }
+
+    /// What is for merges of a few batches and the like.
+    fn headroom(&self) -> usize {
+        self.bytes / 8
+    }
+
+    /// Whether `additional` bytes are granted to a consumer, which holds `parts` bytes by
+    /// other reservations than the one that asks.
+    fn may_grow(
+        &self,
+        state: &State,
+        consumer: &Consumer,
+        parts: usize,
+        additional: usize,
+    ) -> bool {
+        let total = state.bytes.saturating_add(additional);
+        let wanted = consumer.bytes.saturating_add(additional);
+        let share = (self.bytes - self.headroom()) / state.sharing.max(1);
+        match consumer.kind {
+            Kind::Sort if consumer.bytes == 0 => total <= self.bytes + share,
+            // It sorts what it held, which it took apart for that, and cannot turn back.
+            Kind::Sort if parts > 0 => wanted <= share + self.headroom(),
+            Kind::Sort => wanted <= share / 8 * 5,
+            Kind::Merge => {
+                wanted <= (share / 8 * 3).max(self.bytes / 32)
+                    || wanted <= share && total <= self.bytes / 8 * 5
+            }
+            // What is written out is sorted first, which is asked for in one piece once the groups
+            // are given up.
+            Kind::Groups if consumer.bytes <= share / 8 => wanted <= 2 * share,
+            Kind::Groups => wanted <= share / 4 * 3,
+            Kind::Channel => wanted <= self.headroom() / state.channels.max(1),
+            Kind::Holds => {
+                let held = state.held.saturating_add(additional);
+                wanted <= self.bytes / 32 || held <= self.bytes / 4 || total <= self.bytes
+            }
+        }
+    }
+
+    fn refusal(&self, consumer: &MemoryConsumer, held: usize, additional: usize) -> String {
+        let wanted = held.saturating_add(additional) as u64;
+        let (done, total) = (self.progress.bytes_done(), self.progress.bytes_total());
+        // A little of the input says nothing of the rest, and what is read is ahead of what is held.
+        let is_known = done >= total / 50 && done > 0 && total > done;
+        let factor = if is_known { total as f64 / done as f64 } else { 2.0 };
+        let ratio = self.memory_bytes as f64 / self.bytes.max(1) as f64;
+        let enough = rounded_up(wanted as f64 * factor * ratio * 1.25).max(2 * self.memory_bytes);
+        let (step, advice) = words(consumer.name());
+        let reason = match is_known {
+            true => format!(
+                "--memory {} would do, judged by the {}% of the input that were read",
+                short(enough),
+                done * 100 / total
+            ),
+            false => format!("--memory {} or more may do", short(enough)),
+        };
+        format!(
+            "{MARK}{step} has {} and needs {} more, of the {} that a step may hold\nhint: \
+             {reason}{advice}",
+            human(held as u64),
+            human(additional as u64),
+            human(self.bytes as u64),
+        )
+    }
+}
+
+/// The next of 64M, 96M, 128M, 192M, 256M, …
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a size of memory for a message, far below 2^63"
+)]
+fn rounded_up(bytes: f64) -> u64 {
+    let bytes = bytes.clamp(1.0, 1e18) as u64;
+    let power = bytes.next_power_of_two();
+    if bytes <= power / 4 * 3 { power / 4 * 3 } else { power }
+}
+
+/// As `--memory` takes it.
+fn short(bytes: u64) -> String {
+    match bytes {
+        _ if bytes.is_multiple_of(1 << 30) => format!("{}G", bytes >> 30),
+        _ => format!("{}M", bytes.div_ceil(1 << 20)),
+    }
+}
+
+/// What a user calls the operator of that name, and what else helps.
+fn words(name: &str) -> (&'static str, &'static str) {
+    let is = |part: &str| name.contains(part);
+    if is("SMJ") {
+        ("a join of rows of which very many are equal", "; or join on more columns")
+    } else if is("Join") {
+        ("a join that holds one of its sides", "; or join fewer rows or columns")
+    } else if is("TopK") {
+        (
+            "`ORDER BY … LIMIT`, which holds the rows of the limit,",
+            "; or take fewer rows or columns",
+        )
+    } else if is("SortPreservingMerge") || is("ExternalSorter") {
+        ("the merge of a sort", "; or sort fewer columns")
+    } else if is("Aggregate") {
+        (
+            "an aggregation that keeps its values (`median`, `array_agg`, `count(DISTINCT …)` …)",
+            "; `quantile` and `unique` keep a summary instead",
+        )
+    } else if is("Recursive") {
+        ("a recursive query", "; or let it end earlier")
+    } else {
+        ("a step of the query", "")
+    }
+}
+
+/// Our message as an error, where one of DataFusion's holds it.
+pub fn in_message(message: &str) -> Option<Error> {
+    let (_, ours) = message.split_once(MARK)?;
+    let (message, hint) = ours.split_once("\nhint: ").unwrap_or((ours, ""));
+    let hint = hint.lines().next().filter(|hint| !hint.is_empty()).map(str::to_owned);
+    Some(Error::Memory { message: format!("{MARK}{message}"), hint })
+}
+
+impl fmt::Display for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of memory", human(self.bytes as u64))
+    }
+}
+
+impl MemoryPool for Pool {
+    fn name(&self) -> &str {
+        "tidemill"
+    }
+
+    fn register(&self, consumer: &MemoryConsumer) {
+        let kind = Kind::of(consumer);
+        let mut state = self.state.lock();
+        state.sharing += usize::from(matches!(kind, Kind::Sort | Kind::Groups));
+        state.channels += usize::from(kind == Kind::Channel);
+        state.consumers.insert(consumer.id(), Consumer { kind, bytes: 0 });
+    }
+
+    fn unregister(&self, consumer: &MemoryConsumer) {
+        let mut state = self.state.lock();
+        if let Some(gone) = state.consumers.remove(&consumer.id()) {
+            state.sharing -= usize::from(matches!(gone.kind, Kind::Sort | Kind::Groups));
+            state.channels -= usize::from(gone.kind == Kind::Channel);
+        }
+    }
+
+    fn grow(&self, reservation: &MemoryReservation, additional: usize) {
+        self.state.lock().grow(reservation.consumer().id(), additional);
+    }
+
+    fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
+        self.state.lock().shrink(reservation.consumer().id(), shrink);
+    }
+
+    fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> PlanResult<()> {
+        let asking = reservation.consumer();
+        let mut state = self.state.lock();
+        let (granted, held) = match state.consumers.get(&asking.id()) {
+            Some(consumer) => {
+                let parts = consumer.bytes.saturating_sub(reservation.size());
+                (self.may_grow(&state, consumer, parts, additional), consumer.bytes)
+            }
+            None => (state.bytes.saturating_add(additional) <= self.bytes, 0),
+        };
+        if !granted {
+            drop(state);
+            let refusal = self.refusal(asking, held, additional);
+            return Err(DataFusionError::ResourcesExhausted(refusal));
+        }
+        state.grow(asking.id(), additional);
+        Ok(())
+    }
+
+    fn reserved(&self) -> usize {
+        self.state.lock().bytes
+    }
+
+    fn memory_limit(&self) -> MemoryLimit {
+        MemoryLimit::Finite(self.bytes)
+    }
+}
+
+/// A pool as DataFusion holds it.
+pub fn shared(bytes: usize, memory_bytes: u64, progress: &Progress) -> Arc<dyn MemoryPool> {
+    Arc::new(Pool::new(bytes, memory_bytes, progress))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn consumer(pool: &Arc<dyn MemoryPool>, name: &str, can_spill: bool) -> MemoryReservation {
+        MemoryConsumer::new(name).with_can_spill(can_spill).register(pool)
+    }
+
+    #[test]
+    fn sorts_that_are_full_leave_their_merges_what_they_need() {
+        let pool = shared(64 * MIB, 128 << 20, &Progress::new());
+        let pairs: Vec<_> = (0..4)
+            .map(|index| {
+                let sort = consumer(&pool, &format!("ExternalSorter[{index}]"), true);
+                (sort, consumer(&pool, &format!("ExternalSorterMerge[{index}]"), false))
+            })
+            .collect();
+        for (sort, _) in &pairs {
+            while sort.try_grow(MIB).is_ok() {}
+            assert_eq!(sort.size(), 8 * MIB);
+        }
+        for (sort, merge) in &pairs {
+            // Of what was taken apart, too, it is the sum that counts.
+            let part = sort.split(4 * MIB);
+            assert!(sort.try_grow(15 * MIB).is_err());
+            while merge.try_grow(MIB).is_ok() {}
+            assert!(merge.size() >= 5 * MIB, "{}", merge.size());
+            drop(part);
+        }
+        let beside = consumer(&pool, "SortPreservingMergeExec[0]", false);
+        beside.try_grow(2 * MIB).unwrap();
+        drop(pairs);
+        beside.try_grow(62 * MIB).unwrap();
+        assert_eq!(pool.reserved(), 64 * MIB);
+        beside.free();
+        assert_eq!(pool.reserved(), 0);
+    }
+
+    #[test]
+    fn what_cannot_spill_is_named_with_what_would_do() {
+        let progress = Progress::new();
+        progress.set_bytes_total(1000);
+        for (name, done, expected) in [
+            (
+                "HashJoinInput",
+                0,
+                "out of memory: a join that holds one of its sides has 30 MiB and needs 4 MiB \
+                 more, of the 32 MiB that a step may hold\nhint: --memory 192M or more may do; \
+                 or join fewer rows or columns",
+            ),
+            (
+                "TopK[0]",
+                250,
+                "out of memory: `ORDER BY … LIMIT`, which holds the rows of the limit, has 30 MiB \
+                 and needs 4 MiB more, of the 32 MiB that a step may hold\nhint: --memory 384M \
+                 would do, judged by the 25% of the input that were read; or take fewer rows or \
+                 columns",
+            ),
+        ] {
+            progress.add_bytes(done);
+            let pool = shared(32 * MIB, 64 << 20, &progress);
+            let holds = consumer(&pool, name, false);
+            holds.try_grow(30 * MIB).unwrap();
+            let error: Error = holds.try_grow(4 * MIB).unwrap_err().context("wrapped").into();
+            assert!(matches!(error, Error::Memory { .. }));
+            assert_eq!(error.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn sizes_are_rounded_up_to_what_one_would_type() {
+        for (bytes, expected) in [(1u64 << 26, "64M"), (65 << 20, "96M"), (900 << 20, "1G")] {
+            assert_eq!(short(rounded_up(bytes as f64)), expected);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Arithmetic of integers and decimals against 128-bit integers: right, or an error.
+
+use tidemill_engine::{Error, Query};
+
+use crate::common::{Folder, Random, ask, query, settings};
+
+const TYPES: [(&str, i128, i128); 5] = [
+    ("TINYINT", i8::MIN as i128, i8::MAX as i128),
+    ("SMALLINT", i16::MIN as i128, i16::MAX as i128),
+    ("INT", i32::MIN as i128, i32::MAX as i128),
+    ("BIGINT", i64::MIN as i128, i64::MAX as i128),
+    ("BIGINT UNSIGNED", 0, u64::MAX as i128),
+];
+
+/// The exact answer; none where there is none.
+fn model(operation: &str, a: i128, b: i128, bits: u32) -> Option<i128> {
+    let amount = u32::try_from(b).ok();
+    match operation {
+        "+" => Some(a + b),
+        "-" => Some(a - b),
+        "*" => a.checked_mul(b),
+        "/" => a.checked_div(b),
+        "%" => a.checked_rem(b),
+        "<<" => match amount {
+            _ if b < 0 => None,
+            Some(by) if by < bits => Some(a << by),
+            _ => (a == 0).then_some(0),
+        },
+        ">>" => match amount {
+            _ if b < 0 => None,
+            Some(by) if by < 127 => Some(a >> by),
+            _ => Some(if a < 0 { -1 } else { 0 }),
+        },
+        other => panic!("{other}"),
+    }
+}
+
+fn asked(folder: &Folder, schema: &str, sql: &str) -> Result<Vec<Vec<String>>, Error> {
+    let query = Query { schema: Some(schema.into()), ..query(folder.sql(sql)) };
+    ask(&query, &settings()).map(|answer| answer.rows())
+}
+
+#[test]
+fn integers_are_calculated_exactly_or_not_at_all() {
+    let mut random = Random(3);
+    for (data_type, least, most) in TYPES {
+        let bits = if data_type == "BIGINT UNSIGNED" { 64 } else { (most + 1).ilog2() + 1 };
+        let mut values = vec![least, least + 1, most, most - 1, 0, 1, 2, 3, bits.into()];
+        if least < 0 {
+            values.extend([-1, -2]);
+        }
+        for _ in 0..12 {
+            let drawn = i128::from(random.next()) >> (random.next() % 64);
+            values.push(least + drawn.rem_euclid(most - least + 1));
+        }
+        for operation in ["+", "-", "*", "/", "%", "<<", ">>"] {
+            let pairs = values.iter().flat_map(|a| values.iter().map(move |b| (*a, *b)));
+            let fits = |answer: &i128| (least..=most).contains(answer);
+            let judged = pairs.map(|(a, b)| (a, b, model(operation, a, b, bits).filter(fits)));
+            let (right, wrong): (Vec<_>, Vec<_>) = judged.partition(|(_, _, c)| c.is_some());
+
+            let folder = Folder::new();
+            let schema = format!("a {data_type}, b {data_type}");
+            let lines: Vec<String> = right.iter().map(|(a, b, _)| format!("{a},{b}")).collect();
+            // A null beside a value is null, whatever stands below it.
+            folder.write("p.csv", format!("a,b\n{}\n,1\n1,\n", lines.join("\n")));
+            let sql = format!("SELECT a {operation} b FROM '$/p.csv'");
+            let found = asked(&folder, &schema, &sql);
+            let found = found.unwrap_or_else(|e| panic!("{data_type} {operation}: {e}"));
+            for ((a, b, c), row) in right.iter().zip(&found) {
+                let expected = c.unwrap_or_default().to_string();
+                assert_eq!(row[0], expected, "{a} {operation} {b} of {data_type}");
+            }
+            assert_eq!(found[right.len()..], [["∅"], ["∅"]]);
+
+            for (a, b, _) in wrong.iter().step_by(1 + wrong.len() / 6) {
+                folder.write("w.csv", format!("a,b\n1,1\n,\n{a},{b}\n"));
+                let constant = |v| format!("CAST('{v}' AS {data_type})");
+                for sql in [
+                    format!("SELECT a {operation} b AS c FROM '$/w.csv'"),
+                    format!("SELECT a FROM '$/w.csv' WHERE a {operation} b <> 77"),
+                    format!("SELECT sum(a {operation} b) FROM '$/w.csv' GROUP BY a"),
+                    format!("SELECT max(a {operation} b), stddev(a) FROM '$/w.csv'"),
+                    format!("SELECT {} {operation} {} AS c", constant(a), constant(b)),
+                ] {
+                    let message = match asked(&folder, &schema, &sql) {
+                        Err(error) => error.to_string(),
+                        Ok(rows) => panic!("{a}, {b} of {data_type}: {sql} is {rows:?}"),
+                    };
+                    let expected = ["does not fit", "division by zero", "Divide by zero"];
+                    assert!(expected.iter().any(|e| message.contains(e)), "{sql}: {message}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_overflow_says_where_and_what_to_do() {
+    let folder = Folder::new();
+    folder.write("p.csv", "p,q\n65536,65537\n");
+    let message = asked(&folder, "p INT, q INT", "SELECT p * q FROM '$/p.csv'").unwrap_err();
+    assert_eq!(
+        message.to_string(),
+        "integer overflow: 65536 * 65537 does not fit INT, in `p * q`\n\
+         hint: calculate in a wider type: CAST(x AS BIGINT)"
+    );
+    let sql = "SELECT CAST(p AS BIGINT) * q FROM '$/p.csv'";
+    assert_eq!(asked(&folder, "p INT, q INT", sql).unwrap(), [["4295032832"]]);
+    let sql = "SELECT CASE WHEN p < 1000 THEN p * q ELSE 0 END AS c FROM '$/p.csv'";
+    assert_eq!(asked(&folder, "p INT, q INT", sql).unwrap(), [["0"]]);
+}
+
+#[test]
+fn a_comparison_with_a_sum_that_overflows_drops_no_row() {
+    let folder = Folder::new();
+    folder.write("i.csv", "i\n9223372036854775807\n1\n");
+    for sql in [
+        "SELECT i FROM '$/i.csv' WHERE i + 1 > 0",
+        "SELECT count() FROM '$/i.csv' WHERE i + 1 > 0",
+        "SELECT i FROM '$/i.csv' WHERE -(i + 1) < 0",
+        "SELECT i FROM '$/i.csv' WHERE abs(-i - 2) > 0",
+        "SELECT i FROM '$/i.csv' ORDER BY i * 2",
+        "SELECT count() FROM '$/i.csv' GROUP BY i + i",
+        "SELECT a.i FROM '$/i.csv' a JOIN '$/i.csv' b ON a.i + 1 = b.i * 1",
+    ] {
+        let message = folder.refusal(sql);
+        assert!(message.contains("integer overflow"), "{sql}: {message}");
+    }
+    assert_eq!(folder.ask("SELECT i FROM '$/i.csv' WHERE i + 0 > 1").rows().len(), 1);
+}
+
+#[test]
+fn signs_are_turned_or_refused() {
+    let folder = Folder::new();
+    folder.write("s.csv", "s\n-128\n\n");
+    for sql in ["SELECT -s FROM '$/s.csv'", "SELECT abs(s) FROM '$/s.csv'"] {
+        let message = asked(&folder, "s TINYINT", sql).unwrap_err().to_string();
+        assert!(message.contains("of TINYINT") || message.contains("fit TINYINT"), "{message}");
+    }
+    folder.write("s.csv", "s\n-127\n5\n");
+    let sql = "SELECT -s, abs(s) FROM '$/s.csv'";
+    assert_eq!(asked(&folder, "s TINYINT", sql).unwrap(), [["127", "127"], ["-5", "5"]]);
+}
+
+#[test]
+fn decimals_are_calculated_exactly_or_not_at_all() {
+    let folder = Folder::new();
+    let nines = "9".repeat(38);
+    folder.write("d.csv", format!("a,b\n{nines},1\n"));
+    let schema = "a DECIMAL(38, 0), b DECIMAL(38, 0)";
+    for (sql, expected) in [
+        ("SELECT a + b FROM '$/d.csv'", Err(())),
+        ("SELECT -a - b FROM '$/d.csv'", Err(())),
+        ("SELECT a * a FROM '$/d.csv'", Err(())),
+        ("SELECT a - b FROM '$/d.csv'", Ok(format!("{}8", "9".repeat(37)))),
+        ("SELECT a * b FROM '$/d.csv'", Ok(nines.clone())),
+    ] {
+        match (asked(&folder, schema, sql), expected) {
+            (Ok(found), Ok(expected)) => assert_eq!(found, [[expected]], "{sql}"),
+            (Err(error), Err(())) => {
+                let message = error.to_string();
+                assert!(message.contains("decimal overflow"), "{sql}: {message}");
+            }
+            (found, _) => panic!("{sql}: {found:?}"),
+        }
+    }
+}
+
+#[test]
+fn columns_of_calculations_are_called_as_they_are_written() {
+    let folder = Folder::new();
+    folder.write("n.csv", "a,b\n1,2\n");
+    let sql = "SELECT a + b, -a, a * 2 - b, abs(a), sum(a + b) FROM '$/n.csv' GROUP BY a, b";
+    let columns = folder.ask(sql).columns();
+    assert_eq!(columns[0], "a + b");
+    assert_eq!(columns[4], "sum(a + b)");
+    let sql = "SELECT a + b AS k, count() AS n FROM '$/n.csv' GROUP BY a + b ORDER BY a + b";
+    assert_eq!(folder.ask(sql).rows(), [["3", "1"]]);
+}

@@ -1,0 +1,231 @@
+//! Values of different types beside one another: compared by what they are, and kept.
+
+use std::cmp::Ordering;
+
+use tidemill_engine::Query;
+
+use crate::common::{Folder, Random, ask, query, settings};
+
+fn asked(folder: &Folder, schema: &str, sql: &str) -> Vec<Vec<String>> {
+    let query = Query { schema: Some(schema.into()), ..query(folder.sql(sql)) };
+    let answer = ask(&query, &settings()).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    answer.rows()
+}
+
+#[test]
+fn decimals_and_doubles_compare_as_the_nearest_doubles() {
+    let mut random = Random(21);
+    let folder = Folder::new();
+    for scale in [0_u32, 2, 15, 25, 38] {
+        let mut pairs: Vec<(i128, f64)> = (0..60)
+            .map(|_| {
+                let wide = (i128::from(random.next() as i64) << 62) ^ i128::from(random.next());
+                let unscaled = (wide >> (random.next() % 120)) % 10_i128.pow(38);
+                let near: f64 = format!("{unscaled}e-{scale}").parse().unwrap();
+                let double = match random.next() % 5 {
+                    0 => near,
+                    1 => near.next_up(),
+                    2 => near.next_down(),
+                    3 => near * 1e9,
+                    _ => f64::from_bits(random.next()),
+                };
+                (unscaled, if double.is_nan() { 1e26 } else { double })
+            })
+            .collect();
+        pairs.extend([(0, 1e-20), (0, 1e26), (1, -1e-300), (0, f64::INFINITY)]);
+        let shown = |unscaled: i128| {
+            let digits = format!("{:0>1$}", unscaled.unsigned_abs(), scale as usize + 1);
+            let (whole, part) = digits.split_at(digits.len() - scale as usize);
+            let sign = if unscaled < 0 { "-" } else { "" };
+            if scale == 0 { format!("{sign}{whole}") } else { format!("{sign}{whole}.{part}") }
+        };
+        let pairs: Vec<_> = pairs
+            .into_iter()
+            .filter(|(unscaled, _)| scale < 38 || unscaled.unsigned_abs() < 10_u128.pow(38))
+            .collect();
+        let lines: Vec<String> =
+            pairs.iter().map(|(d, f)| format!("{},{f:e}", shown(*d))).collect();
+        folder.write("c.csv", format!("d,f\n{}\n", lines.join("\n")));
+        let schema = format!("d DECIMAL(38, {scale}), f DOUBLE");
+        let sql = "SELECT f > d, d > f, f = d, d <> f, d <= f, d BETWEEN f AND f, d IN (f), \
+                   CASE d WHEN f THEN true ELSE false END, nullif(d, f) IS NULL, \
+                   CAST(d AS DOUBLE) = f FROM '$/c.csv'";
+        for ((unscaled, double), row) in pairs.iter().zip(asked(&folder, &schema, sql)) {
+            let near: f64 = format!("{unscaled}e-{scale}").parse().unwrap();
+            let order = near.partial_cmp(double).unwrap();
+            let same = order == Ordering::Equal;
+            let expected = [
+                order == Ordering::Less,
+                order == Ordering::Greater,
+                same,
+                !same,
+                order != Ordering::Greater,
+                same,
+                same,
+                same,
+                same,
+                same,
+            ];
+            let expected: Vec<String> = expected.iter().map(bool::to_string).collect();
+            assert_eq!(row, expected, "{} and {double:e}", shown(*unscaled));
+        }
+    }
+}
+
+#[test]
+fn a_number_in_the_sql_beside_a_decimal_is_that_decimal() {
+    let folder = Folder::new();
+    folder.write("d.csv", "d\n0.10\n0.00\n99999999.99\n-1.50\n");
+    let count = |condition: &str| {
+        let sql = format!("SELECT count() FROM '$/d.csv' WHERE {condition}");
+        asked(&folder, "d DECIMAL(10, 2)", &sql)[0][0].clone()
+    };
+    for (condition, expected) in [
+        ("d = 0.1", "1"),
+        ("d > 0.1", "1"),
+        ("d >= 0.10", "2"),
+        ("d < 1e-20", "2"),
+        ("1e-20 > d", "2"),
+        ("d < 1e26", "4"),
+        ("d > -1e300", "4"),
+        ("d IN (0.1, -1.5, 7)", "2"),
+        ("d NOT IN (0.1, 1e30)", "3"),
+        ("d BETWEEN -1.5 AND 0.1", "3"),
+        ("d NOT BETWEEN -1.5 AND 1e-9", "2"),
+        ("d IN (SELECT 0.1)", "1"),
+        ("d IS DISTINCT FROM 0.1", "3"),
+    ] {
+        assert_eq!(count(condition), expected, "{condition}");
+    }
+    folder.write("f.csv", "f\n0.1\n-1.5\n");
+    let sql = "SELECT count() FROM '$/d.csv' a JOIN '$/f.csv' b ON a.d = b.f";
+    let first = Query { schema: None, ..query(folder.sql(sql)) };
+    assert_eq!(ask(&first, &settings()).unwrap().only(), "2");
+}
+
+#[test]
+fn decimals_of_any_width_compare() {
+    let folder = Folder::new();
+    folder.write(
+        "w.csv",
+        format!("a,b,i\n{},0.{}1,9223372036854775807\n", "9".repeat(38), "0".repeat(36)),
+    );
+    let schema = "a DECIMAL(38, 0), b DECIMAL(38, 37), i BIGINT";
+    let sql = "SELECT a > b, b < a, a = b, i > b, b < i FROM '$/w.csv'";
+    assert_eq!(asked(&folder, schema, sql), [["true", "true", "false", "true", "true"]]);
+}
+
+#[test]
+fn alternatives_keep_whole_numbers_whole() {
+    let folder = Folder::new();
+    folder.write("n.csv", "a,b\n,9007199254740993\n9007199254740993,1\n");
+    for function in ["nvl", "ifnull", "coalesce"] {
+        let sql = format!("SELECT {function}(a, b) FROM '$/n.csv'");
+        assert_eq!(asked(&folder, "a BIGINT, b BIGINT", &sql), [["9007199254740993"]; 2], "{sql}");
+    }
+    let sql = "SELECT nvl(a, 16777217), nullif(b, 1), greatest(a, b), least(b, 5), \
+               coalesce(CAST(NULL AS FLOAT), CAST(16777217 AS INT)) FROM '$/n.csv'";
+    assert_eq!(
+        asked(&folder, "a BIGINT, b BIGINT", sql),
+        [
+            ["16777217", "9007199254740993", "9007199254740993", "5", "16777217.0"],
+            ["9007199254740993", "∅", "9007199254740993", "1", "16777217.0"],
+        ]
+    );
+    folder.write("t.csv", "t,d\n,2020-01-01\n2020-01-02T03:04:05,\n");
+    let sql = "SELECT nvl(t, d), ifnull(d, DATE '9999-12-31') FROM '$/t.csv'";
+    assert_eq!(
+        asked(&folder, "t TIMESTAMP(6), d DATE", sql),
+        [["2020-01-01T00:00:00", "2020-01-01"], ["2020-01-02T03:04:05", "9999-12-31"],]
+    );
+}
+
+#[test]
+fn times_outside_of_nanoseconds_are_times() {
+    let folder = Folder::new();
+    folder.write(
+        "t.csv",
+        "t,n,d\n9999-12-31T23:59:59,2020-01-01T00:00:00.000000001,9999-12-31\n\
+         0001-01-01T00:00:00,2020-01-01T00:00:00,0001-01-01\n",
+    );
+    let schema = "t TIMESTAMP(6), n TIMESTAMP(9), d DATE";
+    for (answer, expected) in [
+        ("t > TIMESTAMP '2020-01-01 00:00:00'", ["true", "false"]),
+        ("t = TIMESTAMP '9999-12-31 23:59:59'", ["true", "false"]),
+        ("t < '9999-12-31T00:00:00'", ["false", "true"]),
+        ("t > n", ["true", "false"]),
+        ("n BETWEEN d AND t", ["false", "false"]),
+        ("d > n", ["true", "false"]),
+        ("d <= t", ["true", "true"]),
+        ("t > now()", ["true", "false"]),
+        ("n > CAST('2020-01-01' AS TIMESTAMP)", ["true", "false"]),
+        ("t IN (n, TIMESTAMP '9999-12-31 23:59:59')", ["true", "false"]),
+        ("coalesce(t, d)", ["9999-12-31T23:59:59", "0001-01-01T00:00:00"]),
+        ("greatest(t, d)", ["9999-12-31T23:59:59", "0001-01-01T00:00:00"]),
+        ("CASE WHEN t > d THEN t ELSE d END", ["9999-12-31T23:59:59", "0001-01-01T00:00:00"]),
+        ("date_trunc('day', t)", ["9999-12-31T00:00:00", "0001-01-01T00:00:00"]),
+        ("date_trunc('month', t)", ["9999-12-01T00:00:00", "0001-01-01T00:00:00"]),
+        ("date_trunc('week', d)", ["9999-12-27T00:00:00", "0001-01-01T00:00:00"]),
+        ("date_trunc('year', d)", ["9999-01-01T00:00:00", "0001-01-01T00:00:00"]),
+        ("date_trunc('quarter', t)", ["9999-10-01T00:00:00", "0001-01-01T00:00:00"]),
+        ("CAST('9999-12-31' AS TIMESTAMP)", ["9999-12-31T00:00:00", "9999-12-31T00:00:00"]),
+        ("CAST(d AS TIMESTAMP)", ["9999-12-31T00:00:00", "0001-01-01T00:00:00"]),
+        ("CAST(n AS TIMESTAMP)", ["2020-01-01T00:00:00.000000001", "2020-01-01T00:00:00"]),
+        ("CAST(86400 AS TIMESTAMP)", ["1970-01-02T00:00:00", "1970-01-02T00:00:00"]),
+        (
+            "TIMESTAMP '2020-01-01 00:00:00.123456789'",
+            ["2020-01-01T00:00:00.123456789", "2020-01-01T00:00:00.123456789"],
+        ),
+        ("CAST(t AS TIMESTAMP WITH TIME ZONE)", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z"]),
+        ("CAST(t AS TIMESTAMPTZ)", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z"]),
+        ("t = '9999-12-31T23:59:59'", ["true", "false"]),
+        ("n = '2020-01-01T00:00:00.000000001'", ["true", "false"]),
+        ("t BETWEEN '0001-01-01' AND '9999-12-31'", ["false", "true"]),
+        ("t IN ('9999-12-31T23:59:59')", ["true", "false"]),
+        ("nvl2(n, t, d)", ["9999-12-31T23:59:59", "0001-01-01T00:00:00"]),
+        ("t - d < INTERVAL '1 day'", ["true", "true"]),
+        ("t - INTERVAL '1 day'", ["9999-12-30T23:59:59", "0000-12-31T00:00:00"]),
+    ] {
+        let sql = format!("SELECT {answer} AS x FROM '$/t.csv'");
+        assert_eq!(asked(&folder, schema, &sql), expected.map(|x| [x]), "{answer}");
+    }
+    let query = Query {
+        schema: Some(schema.into()),
+        ..query(folder.sql("SELECT date_bin(INTERVAL '1 hour', t) FROM '$/t.csv'"))
+    };
+    let message = ask(&query, &settings()).err().map(|error| error.to_string());
+    assert!(message.is_some_and(|message| message.contains("1677 to 2262")));
+    let sql = "SELECT count() FROM '$/t.csv' a JOIN '$/t.csv' b ON a.n = b.t";
+    assert_eq!(asked(&folder, schema, sql), [["0"]]);
+}
+
+#[test]
+fn truncated_times_are_those_of_the_calendar() {
+    let mut random = Random(9);
+    let folder = Folder::new();
+    let mut lines = Vec::new();
+    for _ in 0..300 {
+        // Within what nanoseconds reach, so that both units must agree.
+        let seconds = (random.next() % 18_000_000_000) as i64 - 9_000_000_000;
+        lines.push(format!("{seconds}{:06}", random.next() % 1_000_000));
+    }
+    folder.write("m.csv", format!("m\n{}\n", lines.join("\n")));
+    for part in [
+        "microsecond",
+        "millisecond",
+        "second",
+        "minute",
+        "hour",
+        "day",
+        "week",
+        "month",
+        "quarter",
+        "year",
+    ] {
+        let sql = format!(
+            "SELECT count() FROM (SELECT CAST(m AS TIMESTAMP(6)) AS t FROM '$/m.csv') \
+             WHERE date_trunc('{part}', t) IS DISTINCT FROM date_trunc('{part}', CAST(t AS TIMESTAMP(9)))"
+        );
+        assert_eq!(folder.ask(&sql).only(), "0", "{part}");
+    }
+}

@@ -1,0 +1,218 @@
+//! What a run with little memory does: it spills to files without names, reads large batches in
+//! parts, and where a step cannot do with less it says which step, and what would do.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, StringViewArray};
+use arrow::ipc::writer::FileWriter;
+use tidemill_engine::{Error, Plan, Settings};
+
+use crate::common::{Answer, Folder, Random, query};
+
+/// As little memory as there may be, spilling to `spill`.
+fn little(spill: &Path, threads: usize) -> Settings {
+    Settings { threads, spill_folder: spill.to_path_buf(), ..Settings::new(64 << 20) }
+}
+
+/// An Arrow file of one batch: `k`, numbers out of order, `v`, its text of 30 characters, and `w`,
+/// another number.
+fn large_batch(path: &Path, rows: usize) {
+    let mut random = Random(7);
+    let keys: Vec<i64> = (0..rows).map(|_| random.below(1 << 40) as i64).collect();
+    let texts = keys.iter().map(|key| format!("{key:0>30}"));
+    let batch = RecordBatch::try_from_iter([
+        ("k", Arc::new(Int64Array::from(keys.clone())) as ArrayRef),
+        ("v", Arc::new(StringViewArray::from_iter_values(texts))),
+        ("w", Arc::new(Int64Array::from_iter_values(0..rows as i64))),
+    ])
+    .unwrap();
+    let mut writer = FileWriter::try_new(File::create(path).unwrap(), &batch.schema()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+}
+
+fn is_ascending(answer: &Answer, rows: usize) {
+    let mut last = i64::MIN;
+    let mut count = 0;
+    for batch in &answer.batches {
+        let keys = batch.column(0).as_any().downcast_ref::<Int64Array>().unwrap();
+        for key in keys.values() {
+            assert!(last <= *key);
+            last = *key;
+        }
+        count += batch.num_rows();
+    }
+    assert_eq!(count, rows);
+}
+
+#[test]
+fn a_batch_of_many_rows_is_sorted_within_any_budget() {
+    const ROWS: usize = 600_000;
+    let folder = Folder::new();
+    large_batch(&folder.path().join("x.arrow"), ROWS);
+    let spill = Folder::new();
+    for (sql, threads, megabytes) in [
+        ("SELECT k, v, w FROM '$/x.arrow' ORDER BY k, v", 1, 64),
+        ("SELECT k, v, w FROM '$/x.arrow' ORDER BY k", 4, 64),
+        ("SELECT k, v FROM '$/x.arrow' ORDER BY k, w", 4, 100),
+        ("SELECT k, v FROM '$/x.arrow' ORDER BY k, w", 4, 512),
+        (
+            "SELECT k, lag(v) OVER (PARTITION BY k ORDER BY w) AS l FROM '$/x.arrow' ORDER BY k",
+            2,
+            64,
+        ),
+        ("SELECT k, v FROM '$/x.arrow' ORDER BY k, v LIMIT 500000", 2, 64),
+    ] {
+        let settings = Settings { memory_bytes: megabytes << 20, ..little(spill.path(), threads) };
+        let answer = folder.ask_with(sql, &settings);
+        is_ascending(&answer, if sql.contains("LIMIT") { 500_000 } else { ROWS });
+        assert_eq!(settings.progress.spilled_bytes() > 0, megabytes < 512, "{sql}");
+    }
+}
+
+#[test]
+fn a_spill_has_no_name_even_while_it_is_read() {
+    let folder = Folder::new();
+    large_batch(&folder.path().join("x.arrow"), 400_000);
+    let spill = Folder::new();
+    for sql in [
+        "SELECT v FROM '$/x.arrow' ORDER BY v",
+        "SELECT v, count() FROM '$/x.arrow' GROUP BY v",
+        "SELECT v, count(DISTINCT k), stddev(w) FROM '$/x.arrow' GROUP BY v",
+    ] {
+        let settings = little(spill.path(), 2);
+        let mut results = Plan::new(&query(folder.sql(sql)), &settings).unwrap().run().unwrap();
+        results.next().unwrap().unwrap();
+        assert!(settings.progress.spilled_bytes() > 0, "{sql}");
+        assert_eq!(std::fs::read_dir(spill.path()).unwrap().count(), 0, "{sql}");
+        drop(results);
+        assert_eq!(std::fs::read_dir(spill.path()).unwrap().count(), 0, "{sql}");
+    }
+}
+
+#[test]
+fn a_folder_that_takes_no_spill_is_named_once_one_is_needed() {
+    let folder = Folder::new();
+    large_batch(&folder.path().join("x.arrow"), 400_000);
+    let missing = folder.path().join("missing");
+    let settings = little(&missing, 2);
+    assert_eq!(folder.ask_with("SELECT max(k) > 0 FROM '$/x.arrow'", &settings).only(), "true");
+    for sql in
+        ["SELECT v FROM '$/x.arrow' ORDER BY v", "SELECT v, count() FROM '$/x.arrow' GROUP BY v"]
+    {
+        let Err(error) = folder.try_ask(sql, &settings) else { panic!("{sql} was answered") };
+        let text = error.to_string();
+        assert!(text.starts_with(&format!("cannot spill to `{}`", missing.display())), "{text}");
+        assert!(text.contains("\nhint: TMPDIR"), "{text}");
+    }
+}
+
+#[test]
+fn large_tables_are_joined_by_sorting_within_the_least_budget() {
+    let folder = Folder::new();
+    let texts = |prefix: &str| {
+        let rows = (0..150_000).map(|n| format!("{prefix}{:0>60}", (n * 7919) % 150_000));
+        let numbers = Int64Array::from_iter_values((0..150_000).map(|n| (n * 7919) % 150_000));
+        RecordBatch::try_from_iter([
+            ("n", Arc::new(numbers) as ArrayRef),
+            ("t", Arc::new(rows.map(Some).collect::<StringArray>())),
+        ])
+        .unwrap()
+    };
+    for name in ["a", "b"] {
+        let batch = texts(name);
+        let file = File::create(folder.path().join(format!("{name}.arrow"))).unwrap();
+        let mut writer = FileWriter::try_new(file, &batch.schema()).unwrap();
+        writer.write(&batch).unwrap();
+        writer.finish().unwrap();
+    }
+    let spill = Folder::new();
+    let sql = "SELECT count() AS n, sum(length(a.t) + length(b.t)) AS d FROM '$/a.arrow' a JOIN '$/b.arrow' b \
+               ON a.n = b.n WHERE substr(a.t, 2) = substr(b.t, 2)";
+    for threads in [1, 2, 4] {
+        let answer = folder.ask_with(sql, &little(spill.path(), threads));
+        assert_eq!(answer.rows(), [["150000", "18300000"]]);
+    }
+}
+
+#[test]
+fn a_step_that_must_hold_too_much_is_named_with_what_would_do() {
+    let folder = Folder::new();
+    large_batch(&folder.path().join("x.arrow"), 3_000);
+    let spill = Folder::new();
+    for (sql, step) in [
+        (
+            "SELECT median(a.k + b.k) FROM '$/x.arrow' a CROSS JOIN '$/x.arrow' b",
+            "an aggregation that keeps its values",
+        ),
+        (
+            "SELECT array_agg(a.v) FROM '$/x.arrow' a CROSS JOIN '$/x.arrow' b",
+            "an aggregation that keeps its values",
+        ),
+        (
+            "SELECT count(DISTINCT a.k + b.k), count(DISTINCT a.k - b.k) FROM '$/x.arrow' a CROSS \
+             JOIN '$/x.arrow' b",
+            "an aggregation that keeps its values",
+        ),
+    ] {
+        let Err(error) = folder.try_ask(sql, &little(spill.path(), 2)) else {
+            panic!("{sql} was answered")
+        };
+        let text = error.to_string();
+        assert!(matches!(error, Error::Memory { .. }), "{text}");
+        assert!(text.starts_with(&format!("out of memory: {step}")), "{text}");
+        assert!(text.contains("\nhint: --memory ") && !text.contains("Failed to"), "{text}");
+    }
+}
+
+#[test]
+fn functions_that_amplify_are_run_over_fewer_rows_or_refused() {
+    let folder = Folder::new();
+    let lines: String = (0..20_000).map(|n| format!("{n},text-{n:0>6}\n")).collect();
+    folder.write("x.csv", format!("n,s\n{lines}"));
+    let spill = Folder::new();
+    for (sql, expected) in [
+        ("SELECT max(length(repeat(s, 10000))) FROM '$/x.csv'", "110000"),
+        ("SELECT count(DISTINCT length(lpad(s, 50000))) FROM '$/x.csv'", "1"),
+        (
+            "SELECT count(u) FROM (SELECT unnest(range(0, 2000)) AS u FROM '$/x.csv' WHERE n < 1000)",
+            "2000000",
+        ),
+        ("SELECT sum(length(replace(s, 'text', repeat('y', 1000)))) FROM '$/x.csv'", "20140000"),
+    ] {
+        assert_eq!(folder.ask_with(sql, &little(spill.path(), 2)).only(), expected, "{sql}");
+    }
+    for (sql, function) in [
+        ("SELECT unnest(range(0, 1000000000)) FROM '$/x.csv'", "range"),
+        ("SELECT length(repeat('x', 10000000000)) FROM '$/x.csv'", "repeat"),
+        ("SELECT n FROM '$/x.csv' WHERE repeat(s, 100000000) > 'a'", "repeat"),
+    ] {
+        let Err(error) = folder.try_ask(sql, &little(spill.path(), 2)) else {
+            panic!("{sql} was answered")
+        };
+        let text = error.to_string();
+        let expected = format!("out of memory: `{function}` would make");
+        assert!(text.starts_with(&expected) && text.contains("\nhint: "), "{text}");
+    }
+}
+
+#[test]
+fn many_splits_read_beside_a_slow_first_one_give_the_same_answer() {
+    // More files than threads and more than may be read ahead, under a budget that spills.
+    let folder = Folder::new();
+    for file in 0..24 {
+        let rows = if file == 0 { 60_000 } else { 10_000 };
+        let lines: String = (0..rows).map(|n| format!("user-{file}-{n},{n}\n")).collect();
+        folder.write(&format!("x/{file:0>2}.csv"), format!("k,v\n{lines}"));
+    }
+    let spill = Folder::new();
+    let sql = "SELECT count() AS groups, sum(s) AS total FROM (SELECT k, sum(v) AS s, unique(v) AS u \
+               FROM '$/x/*.csv' GROUP BY k)";
+    let one = folder.ask_with(sql, &little(spill.path(), 1)).rows();
+    for threads in [2, 3, 8] {
+        assert_eq!(folder.ask_with(sql, &little(spill.path(), threads)).rows(), one);
+    }
+    assert_eq!(one[0][0], "290000");
+}

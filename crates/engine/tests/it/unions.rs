@@ -1,0 +1,126 @@
+//! Rows of several SELECTs in one result: of a type that holds them all.
+
+use arrow::array::Array;
+
+use crate::common::{Folder, Random, settings};
+
+/// What `sql` gives: the type of its first column, and the rows in an order of their own.
+fn asked(folder: &Folder, sql: &str) -> (String, Vec<String>) {
+    let answer = folder.ask(sql);
+    let schema = answer.batches[0].schema();
+    let data_type = tidemill_engine::types::sql_type(schema.field(0).data_type());
+    let mut rows: Vec<String> = answer.rows().into_iter().map(|row| row.join("|")).collect();
+    rows.sort();
+    (data_type, rows)
+}
+
+#[test]
+fn a_union_takes_a_type_that_holds_the_values_of_all_its_branches() {
+    let folder = Folder::new();
+    for (sql, data_type, rows) in [
+        ("SELECT 1 x UNION ALL SELECT 0.5", "DOUBLE", &["0.5", "1.0"][..]),
+        ("SELECT 0.5 x UNION ALL SELECT 1", "DOUBLE", &["0.5", "1.0"]),
+        (
+            "SELECT DATE '2020-01-02' x UNION ALL SELECT TIMESTAMP '2020-01-02 03:04:05'",
+            "TIMESTAMP(6)",
+            &["2020-01-02T00:00:00", "2020-01-02T03:04:05"],
+        ),
+        (
+            "SELECT TIMESTAMP '2020-01-02 03:04:05' x UNION ALL SELECT DATE '9999-12-31'",
+            "TIMESTAMP(6)",
+            &["2020-01-02T03:04:05", "9999-12-31T00:00:00"],
+        ),
+        (
+            "SELECT CAST(1.25 AS DECIMAL(5,2)) x UNION ALL SELECT CAST(1.123456 AS DECIMAL(10,6))",
+            "DECIMAL(10, 6)",
+            &["1.123456", "1.250000"],
+        ),
+        ("SELECT CAST(1.25 AS DECIMAL(5,2)) x UNION ALL SELECT 1e30", "DOUBLE", &["1.25", "1e30"]),
+        (
+            "SELECT CAST(16777217 AS BIGINT) x UNION ALL SELECT CAST(0.5 AS FLOAT)",
+            "DOUBLE",
+            &["0.5", "16777217.0"],
+        ),
+        (
+            "SELECT CAST(18446744073709551615 AS BIGINT UNSIGNED) x UNION ALL SELECT CAST(-1 AS BIGINT)",
+            "DECIMAL(20, 0)",
+            &["-1", "18446744073709551615"],
+        ),
+        ("SELECT CAST(1 AS BIGINT) x UNION ALL SELECT 'a'", "TEXT", &["1", "a"]),
+        ("SELECT 'a' x UNION ALL SELECT 2", "TEXT", &["2", "a"]),
+        ("SELECT NULL x UNION ALL SELECT 5", "BIGINT", &["5", "∅"]),
+        ("SELECT 5 x UNION ALL SELECT NULL", "BIGINT", &["5", "∅"]),
+        ("SELECT 1 x UNION ALL (SELECT 2 UNION ALL SELECT 0.5)", "DOUBLE", &["0.5", "1.0", "2.0"]),
+        (
+            "(SELECT CAST(2 AS INT) x UNION ALL SELECT CAST(3 AS BIGINT)) UNION ALL SELECT 0.5",
+            "DOUBLE",
+            &["0.5", "2.0", "3.0"],
+        ),
+        ("SELECT 1 x UNION SELECT 1.0", "DOUBLE", &["1.0"]),
+        (
+            "WITH a AS (SELECT 1 x UNION ALL SELECT 0.5) SELECT x + 1 AS y FROM a",
+            "DOUBLE",
+            &["1.5", "2.0"],
+        ),
+        ("SELECT 1 x INTERSECT SELECT 1.0", "BIGINT", &["1"]),
+        ("SELECT 1 x EXCEPT SELECT 0.5", "BIGINT", &["1"]),
+        ("SELECT 0.5 x EXCEPT SELECT 1", "DOUBLE", &["0.5"]),
+    ] {
+        let (found, found_rows) = asked(&folder, sql);
+        assert_eq!((found.as_str(), found_rows.as_slice()), (data_type, &*own(rows)), "{sql}");
+    }
+}
+
+fn own(rows: &[&str]) -> Vec<String> {
+    rows.iter().map(|row| (*row).to_string()).collect()
+}
+
+#[test]
+fn a_union_keeps_the_names_of_its_first_branch() {
+    let folder = Folder::new();
+    folder.write("a.csv", "x\n1\n2\n");
+    let sql = "SELECT sum(x), max(x) AS m FROM '$/a.csv' UNION ALL SELECT 0.5, 1";
+    assert_eq!(folder.ask(sql).columns(), ["sum(x)", "m"]);
+}
+
+#[test]
+fn a_union_of_files_keeps_every_value() {
+    let folder = Folder::new();
+    let mut random = Random(7);
+    for round in 0..12 {
+        let whole: Vec<i64> = (0..5).map(|_| (random.next() >> 12) as i64).collect();
+        let part: Vec<f64> = (0..5).map(|_| (random.next() >> 40) as f64 / 8.0).collect();
+        let lines = |values: Vec<String>| format!("x\n{}\n", values.join("\n"));
+        folder.write("i.csv", lines(whole.iter().map(i64::to_string).collect()));
+        folder.write("f.csv", lines(part.iter().map(|v| format!("{v:?}")).collect()));
+        let (first, second) = if round % 2 == 0 { ("i", "f") } else { ("f", "i") };
+        let sql = format!("SELECT x FROM '$/{first}.csv' UNION ALL SELECT x FROM '$/{second}.csv'");
+        let answer = folder.ask(&sql);
+        let mut found: Vec<f64> = answer
+            .batches
+            .iter()
+            .flat_map(|batch| {
+                let column = batch.column(0).as_any();
+                let column = column.downcast_ref::<arrow::array::Float64Array>().unwrap();
+                assert_eq!(column.null_count(), 0);
+                column.values().to_vec()
+            })
+            .collect();
+        let mut expected: Vec<f64> =
+            whole.iter().map(|v| *v as f64).chain(part.iter().copied()).collect();
+        found.sort_by(f64::total_cmp);
+        expected.sort_by(f64::total_cmp);
+        assert_eq!(found, expected, "{sql}");
+    }
+}
+
+#[test]
+fn what_a_common_type_cannot_hold_is_refused() {
+    let folder = Folder::new();
+    for sql in [
+        "SELECT CAST('9999-12-31' AS TIMESTAMP) x UNION ALL SELECT CAST('2020-01-01' AS TIMESTAMP(9))",
+        "SELECT CAST(1e37 AS DECIMAL(38,0)) x UNION ALL SELECT CAST(0.5 AS DECIMAL(38,30))",
+    ] {
+        assert!(folder.try_ask(sql, &settings()).is_err(), "{sql}");
+    }
+}

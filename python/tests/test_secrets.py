@@ -1,0 +1,27 @@
+"""What a job shows of itself is no secret."""
+
+import pytest
+
+import tidemill
+
+
+def test_a_job_shows_no_credentials():
+    job = tidemill.Job(
+        source={
+            "url": "https://me:hush@host/a.csv?sig=hush",
+            "storage_options": {"user_agent": "hush", "timeout": "5s"},
+        },
+        map={"sql": "SELECT a FROM source WHERE b <> 'https://u:hush@h/x?sig=hush'"},
+        sink={"url": "s3://bucket/{a}.csv", "storage_options": {"region": "hush"}},
+    )
+    shown = repr(job)
+    assert "hush" not in shown
+    assert "https://host/a.csv?…" in shown and "s3://bucket/{a}.csv" in shown
+    assert "'user_agent': '***'" in shown
+
+
+@pytest.mark.parametrize("name", ["timeout", "hush/hush+hush=", "allow_http", ""])
+def test_an_error_about_a_storage_option_does_not_show_its_value(tmp_path, name):
+    with pytest.raises(tidemill.UsageError) as caught:
+        tidemill.query("SELECT 1", storage_options={name: "hush"})
+    assert "hush" not in str(caught.value)

@@ -1,0 +1,279 @@
+"""The ways in which a statement can be answered, and the files that they read."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+import math
+import os
+import pathlib
+import random
+import subprocess
+from dataclasses import dataclass, replace
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet
+
+import tidemill as tm
+
+from .grammar import DUCKDB, TIDEMILL, Compound, E, Select, Statement
+from .values import NESTED, PER_SECOND, TIMES, Table
+
+# Avro has no unsigned numbers of 64 bits, and is written without nanoseconds.
+NOT_IN_AVRO = {"ubig", "at_ns"}
+FORMATS = ("parquet", "csv", "tsv", "json", "arrow", "avro", "rowfile", "object")
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+
+
+def binary() -> str:
+    """The program."""
+    target = os.environ.get("CARGO_TARGET_DIR", "target")
+    return os.environ.get("TIDEMILL", str(REPOSITORY / target / "release" / "tidemill"))
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a statement is asked."""
+
+    format: str = "parquet"
+    cuts: int = 1
+    threads: int | None = None
+    memory: str | None = None
+    # As the plan likes it, or DataFusion's for what has a path of its own.
+    path: str = "own"
+    door: str = "python"
+
+    def __str__(self) -> str:
+        """Show what is out of the ordinary."""
+        return ", ".join(
+            f"{name} {value}" for name, value in vars(self).items() if value != getattr(Way, name)
+        ) or "parquet"  # fmt: skip
+
+    def smaller(self) -> list[Way]:
+        """Ways that are more ordinary."""
+        return [
+            replace(self, **{name: getattr(Way, name)})
+            for name, value in vars(self).items()
+            if value != getattr(Way, name)
+        ]
+
+
+def random_way(chance: random.Random, statement: Statement, tables: dict[str, Table]) -> Way:
+    """A way in which this can be asked."""
+    formats = list(FORMATS)
+    used = tables_of(statement, tables)
+    if len(used) > 1:
+        # A schema of text files is said for the whole statement.
+        formats = [name for name in formats if name not in ("csv", "tsv", "json")]
+    kinds = set().union(*(tables[name].kinds() for name in used))
+    if kinds & set(NESTED):
+        formats = [name for name in formats if name not in ("csv", "tsv")]
+    if kinds & NOT_IN_AVRO:
+        formats = [name for name in formats if name != "avro"]
+    way = Way(
+        format=chance.choice(formats),
+        cuts=chance.choice((1, 1, 3)),
+        threads=chance.choice((None, 1, 3)),
+        memory=chance.choice((None, None, "64M")),
+        path=chance.choice(("own", "own", "engine")) if beside(statement) else "own",
+        door="program" if chance.random() < 0.06 else "python",
+    )
+    if way.format == "object":
+        way = replace(way, cuts=1, door="python")
+    return way
+
+
+def tables_of(statement: Statement, tables: dict[str, Table]) -> list[str]:
+    """The tables that a statement names."""
+    text = statement.sql(TIDEMILL)
+    return [name for name in tables if f"{{{name}}}" in text]
+
+
+def beside(statement: Statement) -> Select | None:
+    """The statement with a column more, for which it has to go DataFusion's way."""
+    if isinstance(statement, Compound) or statement.kind == "windows" or statement.distinct:
+        return None
+    if statement.keys or any(item.is_aggregate() for item in statement.items):
+        return statement.beside(E("beside", "stddev(CAST(1 AS DOUBLE))"))
+    return statement.beside(E("beside", "row_number() OVER ()"))
+
+
+# Text
+
+
+def _moment(number: int, unit: str) -> str:
+    per = PER_SECOND[unit]
+    seconds, part = divmod(number, per)
+    moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds)
+    digits = {"s": 0, "ms": 3, "us": 6, "ns": 9}[unit]
+    return moment.isoformat() + (f".{part:0{digits}}" if digits else "")
+
+
+def _plain(value: Any, kind: str) -> Any:
+    if value is None or kind in NESTED:
+        return value
+    if kind == "day":
+        return (datetime.date(1970, 1, 1) + datetime.timedelta(days=value)).isoformat()
+    if kind in TIMES:
+        return _moment(value, TIMES[kind]) + ("Z" if kind == "zoned" else "")
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else {"nan": "NaN"}.get(str(value), str(value))
+    if isinstance(value, (bool, str)):
+        return value
+    return format(value, "f") if not isinstance(value, int) else str(value)
+
+
+def as_csv(table: Table, delimiter: str) -> bytes:
+    """A table as CSV."""
+    out = io.StringIO(newline="")
+
+    def field(value: object) -> str:
+        if value is None:
+            return ""
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        if any(sign in text for sign in ('"', "\n", "\r", delimiter)) or text[:1] in (" ", "\ufeff"):
+            return '"' + text.replace('"', '""') + '"'
+        return text
+
+    out.write(delimiter.join(name for name, _ in table.columns) + "\n")
+    for row in table.rows:
+        cells = (_plain(cell, kind) for cell, (_, kind) in zip(row, table.columns, strict=True))
+        out.write(delimiter.join(map(field, cells)) + "\n")
+    return out.getvalue().encode()
+
+
+def as_json(table: Table) -> bytes:
+    """A table as JSON lines."""
+    lines = []
+    for row in table.rows:
+        pieces = []
+        for cell, (name, kind) in zip(row, table.columns, strict=True):
+            plain = _plain(cell, kind)
+            is_number = cell is not None and kind not in NESTED and not isinstance(
+                cell, (bool, str)
+            ) and kind != "day" and kind not in TIMES and plain not in ("NaN", "inf", "-inf")  # fmt: skip
+            text = plain if is_number else json.dumps(plain, ensure_ascii=False)
+            pieces.append(f'"{name}":{text}')
+        lines.append("{" + ",".join(pieces) + "}\n")
+    return "".join(lines).encode()
+
+
+class Place:
+    """A folder with the files of some tables."""
+
+    def __init__(self, folder: pathlib.Path, tables: dict[str, Table]):
+        self.folder = folder
+        self.tables = tables
+        self.arrow = {name: table.arrow() for name, table in tables.items()}
+        self.without_empty = {
+            name: table.without_empty_texts().arrow() for name, table in tables.items()
+        }
+        self.made: dict[tuple[str, str, int], str] = {}
+
+    def write(self, name: str, format: str, path: pathlib.Path, rows: range) -> None:
+        """Write a part of a table as a file."""
+        table = self.tables[name]
+        arrow = self.arrow[name].slice(rows.start, len(rows))
+        if format in ("csv", "tsv", "json"):
+            part = replace(table, rows=table.rows[rows.start : rows.stop])
+            text = as_json(part) if format == "json" else as_csv(part, "," if format == "csv" else "\t")
+            path.write_bytes(text)
+        elif format == "arrow":
+            with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, arrow.schema) as writer:
+                writer.write_table(arrow, max_chunksize=7)
+        else:
+            first = path if format == "parquet" else path.with_suffix(".parquet")
+            pa.parquet.write_table(arrow, first, row_group_size=max(1, len(rows) // 2 + 1))
+            if first != path:
+                tm.convert(first, path, progress=False)
+                first.unlink()
+
+    def path(self, name: str, format: str, cuts: int) -> str:
+        """The path of a table's files, which are written if they are not there."""
+        key = (name, format, cuts)
+        if key not in self.made:
+            count = len(self.tables[name].rows)
+            folder = self.folder / f"{name}-{format}-{cuts}"
+            folder.mkdir(parents=True, exist_ok=True)
+            for cut in range(cuts):
+                rows = range(count * cut // cuts, count * (cut + 1) // cuts)
+                self.write(name, format, folder / f"{cut}.{format}", rows)
+            self.made[key] = f"{folder}/*.{format}" if cuts > 1 else f"{folder}/0.{format}"
+        return self.made[key]
+
+    def schema(self, name: str) -> dict[str, str]:
+        """The types of a table's columns in the words of `schema`."""
+        return dict(tm.schema(self.path(name, "parquet", 1)))
+
+    def sql(self, statement: Statement, way: Way) -> str:
+        """The statement's text for tidemill."""
+        asked = beside(statement) if way.path == "engine" else None
+        text = (asked or statement).sql(TIDEMILL)
+        for name in self.tables:
+            if f"{{{name}}}" in text:
+                place = name if way.format == "object" else f"'{self.path(name, way.format, way.cuts)}'"
+                text = text.replace(f"{{{name}}}", place)
+        return text
+
+    def schema_for(self, statement: Statement, way: Way) -> dict[str, str] | None:
+        """What is said of the types where the files do not tell."""
+        if way.format not in ("csv", "tsv", "json"):
+            return None
+        used = tables_of(statement, self.tables)
+        return self.schema(used[0]) if used else None
+
+    def ask(self, statement: Statement, way: Way) -> pa.Table:
+        """Tidemill's answer."""
+        sql = self.sql(statement, way)
+        schema = self.schema_for(statement, way)
+        if way.door == "program":
+            table = self._program(sql, way, schema)
+        else:
+            options: dict[str, Any] = {"schema": schema, "memory": way.memory}
+            if way.threads is not None:
+                options["threads"] = way.threads
+            if way.format == "object":
+                options |= {name: self.arrow[name] for name in tables_of(statement, self.tables)}
+            table = tm.query(sql, progress=False, **options).to_arrow()
+        if way.path == "engine":
+            table = table.select(range(len(statement.items)))
+        return table
+
+    def command(self, sql: str, way: Way, schema: dict[str, str] | None) -> list[str]:
+        """The program's words."""
+        words = [binary(), "query", sql]
+        if schema:
+            types = ", ".join(f"{name} {kind}" for name, kind in schema.items())
+            words += ["--schema", types]
+        if way.threads:
+            words += ["--threads", str(way.threads)]
+        if way.memory:
+            words += ["--memory", way.memory]
+        return words
+
+    def _program(self, sql: str, way: Way, schema: dict[str, str] | None) -> pa.Table:
+        words = [*self.command(sql, way, schema), "--format", "arrow"]
+        done = subprocess.run(words, capture_output=True, check=False, stdin=subprocess.DEVNULL)
+        if done.returncode != 0:
+            raise tm.TidemillError(done.stderr.decode(errors="replace").removeprefix("error: "))
+        with pa.ipc.open_stream(done.stdout) as reader:
+            return reader.read_all()
+
+    def oracle(self, statement: Statement, way: Way, connection: duckdb.DuckDBPyConnection) -> pa.Table:
+        """DuckDB's answer."""
+        tables = self.without_empty if way.format in ("csv", "tsv") else self.arrow
+        text = statement.sql(DUCKDB)
+        for name in tables_of(statement, self.tables):
+            connection.register(name, tables[name])
+            text = text.replace(f"{{{name}}}", name)
+        return connection.sql(text).to_arrow_table()
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    """A DuckDB of our own, which looks at nothing of this machine."""
+    connection = duckdb.connect(":memory:", config={"threads": 1})
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
