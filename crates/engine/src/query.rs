@@ -257,8 +257,8 @@ impl Plan {
         let mut statement = one_select(&query.sql)?;
         let mut urls = HashMap::new();
         hide_secrets(&mut statement, &mut urls);
-        let query = &Query { sql: shown_sql(&query.sql, &statement, &urls), ..query.clone() };
         honoured(&statement, &context)?;
+        let query = &Query { sql: shown_sql(&query.sql, &statement, &urls), ..query.clone() };
         let run = RunState {
             cancel: settings.cancel.clone(),
             progress: settings.progress.clone(),
