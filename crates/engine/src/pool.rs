@@ -6,8 +6,7 @@
 //!
 //! - What can spill, a sort or a table of groups, has an equal share, and is refused beyond a part
 //!   of it, upon which it spills. One batch is granted to it always: it is in memory by then.
-//! - The merge of a sort has the rest of that share for certain, and more while nobody else needs
-//!   it; refused, it merges fewer runs at a time.
+//! - The merge of a sort has as much again for certain; refused, it merges fewer runs at a time.
 //! - What holds its rows whatever their number (one side of a join, the values of a median) has a
 //!   quarter for certain, and what is left. Where that is not enough, the run ends, and the message says which step it was,
 //!   what it holds, and what `--memory` would do, judged by how much of the input had been read.
@@ -140,10 +139,9 @@ impl Pool {
             // It sorts what it held, which it took apart for that, and cannot turn back.
             Kind::Sort if parts > 0 => wanted <= share + self.headroom(),
             Kind::Sort => wanted <= share / 8 * 5,
-            Kind::Merge => {
-                wanted <= (share / 8 * 3).max(self.bytes / 32)
-                    || wanted <= share && total <= self.bytes / 8 * 5
-            }
+            // What merges batches in memory cannot turn back either; by then a sort has at most its
+            // five eighths, and nothing any more where it merges what it wrote.
+            Kind::Merge => wanted <= share.max(self.bytes / 32),
             // What is written out is sorted first, which is asked for in one piece once the groups
             // are given up.
             Kind::Groups if consumer.bytes <= share / 8 => wanted <= 2 * share,
