@@ -72,7 +72,6 @@ struct State {
     consumers: HashMap<usize, Consumer>,
     /// How many of them have a share.
     sharing: usize,
-    channels: usize,
     bytes: usize,
     /// Of these, what cannot be spilled.
     held: usize,
@@ -146,7 +145,8 @@ impl Pool {
             // are given up.
             Kind::Groups if consumer.bytes <= share / 8 => wanted <= 2 * share,
             Kind::Groups => wanted <= share / 4 * 3,
-            Kind::Channel => wanted <= self.headroom() / state.channels.max(1),
+            // What waits in a channel is soon taken: to write it out is the last resort.
+            Kind::Channel => wanted <= self.bytes / 4,
             Kind::Holds => {
                 let held = state.held.saturating_add(additional);
                 wanted <= self.bytes / 32 || held <= self.bytes / 4 || total <= self.bytes
@@ -247,7 +247,6 @@ impl MemoryPool for Pool {
         let kind = Kind::of(consumer);
         let mut state = self.state.lock();
         state.sharing += usize::from(matches!(kind, Kind::Sort | Kind::Groups));
-        state.channels += usize::from(kind == Kind::Channel);
         state.consumers.insert(consumer.id(), Consumer { kind, bytes: 0 });
     }
 
@@ -255,7 +254,6 @@ impl MemoryPool for Pool {
         let mut state = self.state.lock();
         if let Some(gone) = state.consumers.remove(&consumer.id()) {
             state.sharing -= usize::from(matches!(gone.kind, Kind::Sort | Kind::Groups));
-            state.channels -= usize::from(gone.kind == Kind::Channel);
         }
     }
 
