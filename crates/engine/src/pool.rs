@@ -140,7 +140,7 @@ impl Pool {
             Kind::Sort => wanted <= share / 8 * 5,
             // What merges batches in memory cannot turn back either; by then a sort has at most its
             // five eighths, and nothing any more where it merges what it wrote.
-            Kind::Merge => wanted <= share.max(self.bytes / 32),
+            Kind::Merge => wanted <= share.max(self.bytes / 4),
             // What is written out is sorted first, which is asked for in one piece once the groups
             // are given up.
             Kind::Groups if consumer.bytes <= share / 8 => wanted <= 2 * share,
