@@ -134,7 +134,7 @@ impl Pool {
         let wanted = consumer.bytes.saturating_add(additional);
         let share = (self.bytes - self.headroom()) / state.sharing.max(1);
         match consumer.kind {
-            Kind::Sort if consumer.bytes == 0 => total <= self.bytes + share,
+            Kind::Sort if consumer.bytes == 0 => wanted <= self.bytes,
             // It sorts what it held, which it took apart for that, and cannot turn back.
             Kind::Sort if parts > 0 => wanted <= share + self.headroom(),
             Kind::Sort => wanted <= share / 8 * 5,
