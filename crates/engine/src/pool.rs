@@ -6,8 +6,7 @@
 //!
 //! - What can spill, a sort or a table of groups, has an equal share, and is refused beyond a part
 //!   of it, upon which it spills. One batch is granted to it always: it is in memory by then.
-//! - The merge of a sort has the rest of that share for certain, and more while nobody else needs
-//!   it; refused, it merges fewer runs at a time.
+//! - The merge of a sort has as much again for certain; refused, it merges fewer runs at a time.
 //! - What holds its rows whatever their number (one side of a join, the values of a median) has a
 //!   quarter for certain, and what is left. Where that is not enough, the run ends, and the message says which step it was,
 //!   what it holds, and what `--memory` would do, judged by how much of the input had been read.
@@ -73,7 +72,6 @@ struct State {
     consumers: HashMap<usize, Consumer>,
     /// How many of them have a share.
     sharing: usize,
-    channels: usize,
     bytes: usize,
     /// Of these, what cannot be spilled.
     held: usize,
@@ -136,19 +134,19 @@ impl Pool {
         let wanted = consumer.bytes.saturating_add(additional);
         let share = (self.bytes - self.headroom()) / state.sharing.max(1);
         match consumer.kind {
-            Kind::Sort if consumer.bytes == 0 => total <= self.bytes + share,
+            Kind::Sort if consumer.bytes == 0 => wanted <= self.bytes,
             // It sorts what it held, which it took apart for that, and cannot turn back.
             Kind::Sort if parts > 0 => wanted <= share + self.headroom(),
             Kind::Sort => wanted <= share / 8 * 5,
-            Kind::Merge => {
-                wanted <= (share / 8 * 3).max(self.bytes / 32)
-                    || wanted <= share && total <= self.bytes / 8 * 5
-            }
+            // What merges batches in memory cannot turn back either; by then a sort has at most its
+            // five eighths, and nothing any more where it merges what it wrote.
+            Kind::Merge => wanted <= share.max(self.bytes / 4),
             // What is written out is sorted first, which is asked for in one piece once the groups
             // are given up.
             Kind::Groups if consumer.bytes <= share / 8 => wanted <= 2 * share,
             Kind::Groups => wanted <= share / 4 * 3,
-            Kind::Channel => wanted <= self.headroom() / state.channels.max(1),
+            // What waits in a channel is soon taken: to write it out is the last resort.
+            Kind::Channel => wanted <= self.bytes / 4,
             Kind::Holds => {
                 let held = state.held.saturating_add(additional);
                 wanted <= self.bytes / 32 || held <= self.bytes / 4 || total <= self.bytes
@@ -252,7 +250,6 @@ impl MemoryPool for Pool {
         let kind = Kind::of(consumer);
         let mut state = self.state.lock();
         state.sharing += usize::from(matches!(kind, Kind::Sort | Kind::Groups));
-        state.channels += usize::from(kind == Kind::Channel);
         state.consumers.insert(consumer.id(), Consumer { kind, bytes: 0 });
     }
 
@@ -260,7 +257,6 @@ impl MemoryPool for Pool {
         let mut state = self.state.lock();
         if let Some(gone) = state.consumers.remove(&consumer.id()) {
             state.sharing -= usize::from(matches!(gone.kind, Kind::Sort | Kind::Groups));
-            state.channels -= usize::from(gone.kind == Kind::Channel);
         }
     }
 

@@ -57,6 +57,7 @@ fn a_batch_of_many_rows_is_sorted_within_any_budget() {
         ("SELECT k, v, w FROM '$/x.arrow' ORDER BY k, v", 1, 64),
         ("SELECT k, v, w FROM '$/x.arrow' ORDER BY k", 4, 64),
         ("SELECT k, v FROM '$/x.arrow' ORDER BY k, w", 4, 100),
+        ("SELECT k, v, w FROM '$/x.arrow' ORDER BY k, v", 2, 64),
         ("SELECT k, v FROM '$/x.arrow' ORDER BY k, w", 4, 512),
         (
             "SELECT k, lag(v) OVER (PARTITION BY k ORDER BY w) AS l FROM '$/x.arrow' ORDER BY k",
