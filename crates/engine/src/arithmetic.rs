@@ -56,6 +56,16 @@ enum Operation {
 }
 
 impl Operation {
+    /// What a column of it is called: as the operator's own expression is.
+    fn column_name(self, args: &[Expr]) -> String {
+        let names: Vec<String> = args.iter().map(|arg| arg.schema_name().to_string()).collect();
+        match (self.operator(), names.as_slice()) {
+            (Some(operator), [left, right]) => format!("{left} {operator} {right}"),
+            (None, [value]) if self == Operation::Negate => format!("(- {value})"),
+            (_, names) => format!("{}({})", self.name(), names.join(",")),
+        }
+    }
+
     fn of(operator: Operator) -> Option<Self> {
         Some(match operator {
             Operator::Plus => Operation::Add,
@@ -115,6 +125,11 @@ struct Checked {
     signature: Signature,
     /// The expression as messages show it; of two that are alike otherwise either will do.
     text: String,
+    /// What a column of it is called. Plans ask for it at every step and level: made anew each time it
+    /// would take a time that grows with the third power of an expression's depth.
+    name: String,
+    /// The type of the answer.
+    answer: DataType,
 }
 
 impl PartialEq for Checked {
@@ -132,13 +147,23 @@ impl Hash for Checked {
 }
 
 impl Checked {
-    fn call(operation: Operation, args: Vec<Expr>) -> Expr {
+    fn call(operation: Operation, args: Vec<Expr>, answer: DataType) -> Expr {
         let texts: Vec<String> = args.iter().map(shown).collect();
         let empty = String::new();
         let text = operation.shown(texts.first().unwrap_or(&empty), texts.get(1).unwrap_or(&empty));
+        let name = operation.column_name(&args);
         let signature = Signature::any(args.len(), Volatility::Immutable);
-        let function = Arc::new(ScalarUDF::from(Checked { operation, signature, text }));
+        let function = Checked { operation, signature, text, name, answer };
+        let function = Arc::new(ScalarUDF::from(function));
         Expr::ScalarFunction(ScalarFunction::new_udf(function, args))
+    }
+
+    /// The function of an expression that is a call of one of ours.
+    fn of(expr: &Expr) -> Option<&Checked> {
+        match expr {
+            Expr::ScalarFunction(call) => call.func.inner().downcast_ref(),
+            _ => None,
+        }
     }
 
     fn overflow(&self, what: &str, left: &str, right: &str, data_type: &DataType) -> Error {
@@ -162,6 +187,9 @@ impl Checked {
 
 /// An expression without the names of tables, which are paths.
 fn shown(expr: &Expr) -> String {
+    if let Some(ours) = Checked::of(expr) {
+        return ours.text.clone();
+    }
     let short = expr.clone().transform(|expr| match expr {
         Expr::Column(column) => {
             Ok(Transformed::yes(Expr::Column(Column::new_unqualified(column.name))))
@@ -180,21 +208,8 @@ impl ScalarUDFImpl for Checked {
         self.operation.name()
     }
 
-    fn schema_name(&self, args: &[Expr]) -> PlanResult<String> {
-        // As the operator's own expression is called.
-        Ok(match (self.operation.operator(), args) {
-            (Some(operator), [left, right]) => {
-                let (left, right) = (Box::new(left.clone()), Box::new(right.clone()));
-                Expr::BinaryExpr(BinaryExpr::new(left, operator, right)).schema_name().to_string()
-            }
-            (None, [value]) if self.operation == Operation::Negate => {
-                Expr::Negative(Box::new(value.clone())).schema_name().to_string()
-            }
-            (_, args) => {
-                let args: Vec<_> = args.iter().map(|arg| arg.schema_name().to_string()).collect();
-                format!("{}({})", self.name(), args.join(","))
-            }
-        })
+    fn schema_name(&self, _: &[Expr]) -> PlanResult<String> {
+        Ok(self.name.clone())
     }
 
     fn signature(&self) -> &Signature {
@@ -586,43 +601,53 @@ fn is_decimal(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Decimal128(_, _) | DataType::Decimal256(_, _))
 }
 
+/// The type of an expression, of which ours know theirs without a look at what is below.
+fn type_of(expr: &Expr, schema: &DFSchema) -> PlanResult<DataType> {
+    match Checked::of(expr) {
+        Some(ours) => Ok(ours.answer.clone()),
+        None => expr.get_type(schema),
+    }
+}
+
 fn checked(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
-            let operation = Operation::of(op).filter(|operation| {
-                match (left.get_type(schema), right.get_type(schema)) {
-                    (Ok(one), Ok(other)) if one.is_integer() => one == other,
-                    (Ok(one), Ok(other)) => {
-                        !operation.is_shift() && is_decimal(&one) && is_decimal(&other)
-                    }
-                    _ => false,
-                }
+            let found = Operation::of(op).and_then(|operation| {
+                let one = type_of(&left, schema).ok()?;
+                let other = type_of(&right, schema).ok()?;
+                let is_ours = match one.is_integer() {
+                    true => one == other,
+                    false => !operation.is_shift() && is_decimal(&one) && is_decimal(&other),
+                };
+                let coercer = BinaryTypeCoercer::new(&one, &op, &other);
+                is_ours.then(|| Some((operation, coercer.get_result_type().ok()?))).flatten()
             });
-            Ok(match operation {
-                Some(operation) => Transformed::yes(Checked::call(operation, vec![*left, *right])),
+            Ok(match found {
+                Some((operation, answer)) => {
+                    Transformed::yes(Checked::call(operation, vec![*left, *right], answer))
+                }
                 None => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
             })
         }
         Expr::Cast(cast)
             if cast.field.data_type() == &DataType::Float64
-                && cast.expr.get_type(schema).is_ok_and(|of| is_decimal(&of)) =>
+                && type_of(&cast.expr, schema).is_ok_and(|of| is_decimal(&of)) =>
         {
             Ok(Transformed::yes(coercion::to_double(*cast.expr)))
         }
         Expr::Negative(value) => {
-            let of = value.get_type(schema);
-            let is_ours = of.is_ok_and(|of| of.is_integer() || is_decimal(&of));
-            Ok(match is_ours {
-                true => Transformed::yes(Checked::call(Operation::Negate, vec![*value])),
-                false => Transformed::no(Expr::Negative(value)),
+            let of = type_of(&value, schema).ok();
+            Ok(match of.filter(|of| of.is_integer() || is_decimal(of)) {
+                Some(of) => Transformed::yes(Checked::call(Operation::Negate, vec![*value], of)),
+                None => Transformed::no(Expr::Negative(value)),
             })
         }
         Expr::ScalarFunction(call) if call.func.name() == "abs" && call.args.len() == 1 => {
-            let of = call.args[0].get_type(schema);
-            let is_theirs = (*call.func.inner()).is::<Checked>();
-            Ok(match !is_theirs && of.is_ok_and(|of| of.is_integer()) {
-                true => Transformed::yes(Checked::call(Operation::Abs, call.args)),
-                false => Transformed::no(Expr::ScalarFunction(call)),
+            let is_done = call.func.inner().is::<Checked>();
+            let of = type_of(&call.args[0], schema).ok();
+            Ok(match of.filter(|of| !is_done && of.is_integer()) {
+                Some(of) => Transformed::yes(Checked::call(Operation::Abs, call.args, of)),
+                None => Transformed::no(Expr::ScalarFunction(call)),
             })
         }
         other => Ok(Transformed::no(other)),

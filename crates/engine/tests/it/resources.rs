@@ -152,11 +152,6 @@ fn a_step_that_must_hold_too_much_is_named_with_what_would_do() {
             "SELECT array_agg(a.v) FROM '$/x.arrow' a CROSS JOIN '$/x.arrow' b",
             "an aggregation that keeps its values",
         ),
-        (
-            "SELECT count(DISTINCT a.k + b.k), count(DISTINCT a.k - b.k) FROM '$/x.arrow' a CROSS \
-             JOIN '$/x.arrow' b",
-            "an aggregation that keeps its values",
-        ),
     ] {
         let Err(error) = folder.try_ask(sql, &little(spill.path(), 2)) else {
             panic!("{sql} was answered")
