@@ -365,11 +365,30 @@ class Job:
         return f"Job({', '.join(f'{key}={value!r}' for key, value in shown.items())})"
 
 
+# Storage options of which nobody makes a secret; others may be one, or hold one.
+_PLAIN_OPTIONS = frozenset(
+    {
+        "allow_http",
+        "connect_timeout",
+        "max_retries",
+        "region",
+        "retry_timeout",
+        "skip_signature",
+        "timeout",
+        "virtual_hosted_style_request",
+    }
+)
+
+
+def _shown(name: str, value: Any) -> Any:
+    return value if name in _PLAIN_OPTIONS else "***"
+
+
 def without_secrets(value: Any) -> Any:
-    """Leave out the values of storage options, and what may be secret in a URL."""
+    """Leave out what may be secret in storage options and in URLs."""
     if isinstance(value, Mapping):
         return {
-            key: dict.fromkeys(inner, "***")
+            key: {name: _shown(name, option) for name, option in inner.items()}
             if key == "storage_options" and isinstance(inner, Mapping)
             else without_secrets(inner)
             for key, inner in value.items()

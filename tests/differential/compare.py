@@ -67,6 +67,16 @@ def rows(table: pa.Table) -> list[Row]:
     return list(zip(*columns, strict=True)) if columns else [()] * table.num_rows
 
 
+def finite(of: list[Row]) -> list[Row]:
+    """The rows with nulls for floats that are no numbers."""
+    return [
+        tuple(
+            None if isinstance(cell, float) and not math.isfinite(cell) else cell for cell in row
+        )
+        for row in of
+    ]
+
+
 def _key(cell: object) -> tuple[Any, ...]:
     if cell is None:
         return (9,)

@@ -59,3 +59,13 @@ def _(text: str, way: Way, ours: Outcome, theirs: Outcome) -> bool:
 def _(text: str, way: Way, ours: Outcome, theirs: Outcome) -> bool:
     # The last nanosecond before 1970 is in 1970 there, and the first and last of all are infinite.
     return re.search(r"(date_part\([^()]*|CAST\([^()]*)at_ns", text) is not None
+
+
+@rule("what is refused")
+def _(text: str, way: Way, ours: Outcome, theirs: Outcome) -> bool:
+    """Each is an error that says what to write instead."""
+    return _says(
+        ours,
+        "cannot stand in a select list|is by a constant text|for logical boolean operation",
+    )
+

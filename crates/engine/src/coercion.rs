@@ -37,7 +37,7 @@ use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Documentation, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder,
     Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Union,
-    Volatility,
+    Values, Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::{DataType as SqlType, TimezoneInfo};
@@ -49,7 +49,8 @@ use crate::table::value::EXACTLY;
 
 // ── types in SQL ─────────────────────────────────────────────────────────────────────────
 
-/// Says of a type that its unit is not asked for.
+/// Says of a type that its unit is not asked for. It is the field's name, of which a cast makes no use:
+/// metadata would have to be the same in all rows of VALUES.
 const ANY_UNIT: &str = "tidemill:any_unit";
 
 /// SQL's names of timestamps.
@@ -70,9 +71,8 @@ impl TypePlanner for SqlTypes {
             TimezoneInfo::Tz | TimezoneInfo::WithTimeZone => Some("UTC".into()),
             _ => None,
         };
-        let field = Field::new("", DataType::Timestamp(unit, zone), true);
-        let any = precision.is_none().then(|| (ANY_UNIT.to_string(), String::new()));
-        Ok(Some(Arc::new(field.with_metadata(any.into_iter().collect()))))
+        let name = if precision.is_none() { ANY_UNIT } else { "" };
+        Ok(Some(Arc::new(Field::new(name, DataType::Timestamp(unit, zone), true))))
     }
 }
 
@@ -80,7 +80,9 @@ impl TypePlanner for SqlTypes {
 /// the type, `value` what is cast to it. Whole numbers are seconds.
 fn timed(value: Expr, wanted: &FieldRef, schema: &DFSchema) -> Option<(Expr, DataType)> {
     let DataType::Timestamp(_, zone) = wanted.data_type() else { return None };
-    wanted.metadata().get(ANY_UNIT)?;
+    if wanted.name() != ANY_UNIT {
+        return None;
+    }
     let nanoseconds = match (value.get_type(schema).ok()?, &value) {
         (DataType::Timestamp(unit, _), _) => unit == TimeUnit::Nanosecond,
         (_, value) => has_nanoseconds(value),
@@ -337,6 +339,7 @@ impl AnalyzerRule for CommonTypes {
             let plan = each_expression(plan, &settled)?;
             plan.transform_data(|plan| match plan {
                 LogicalPlan::Union(union) => united(union),
+                LogicalPlan::Values(values) => in_step(values),
                 LogicalPlan::Join(mut join) => {
                     let schemas = [join.left.schema().as_ref(), join.right.schema().as_ref()];
                     let mut changed = false;
@@ -354,6 +357,40 @@ impl AnalyzerRule for CommonTypes {
         })?;
         Ok(plan.data)
     }
+}
+
+/// Rows of VALUES of which a time needs another unit than the others of its column: all take it.
+fn in_step(mut values: Values) -> PlanResult<Transformed<LogicalPlan>> {
+    let schema = Arc::clone(&values.schema);
+    let mut types: Vec<DataType> =
+        schema.fields().iter().map(|field| field.data_type().clone()).collect();
+    let nothing = DFSchema::empty();
+    for row in &values.values {
+        for (value, to) in row.iter().zip(&mut types) {
+            if let (DataType::Timestamp(_, _), own @ DataType::Timestamp(TimeUnit::Nanosecond, _)) =
+                (&*to, value.get_type(&nothing)?)
+            {
+                *to = own;
+            }
+        }
+    }
+    let is_same = schema.fields().iter().zip(&types).all(|(field, to)| field.data_type() == to);
+    if is_same {
+        return Ok(Transformed::no(LogicalPlan::Values(values)));
+    }
+    for row in &mut values.values {
+        for (value, to) in row.iter_mut().zip(&types) {
+            if matches!(to, DataType::Timestamp(_, _)) && value.get_type(&nothing)? != *to {
+                *value = cast_to(std::mem::take(value), to, &nothing);
+            }
+        }
+    }
+    let fields = schema.iter().zip(types).map(|((qualifier, field), to)| {
+        (qualifier.cloned(), Arc::new(field.as_ref().clone().with_data_type(to)))
+    });
+    let metadata = schema.metadata().clone();
+    values.schema = Arc::new(DFSchema::new_with_metadata(fields.collect(), metadata)?);
+    Ok(Transformed::yes(LogicalPlan::Values(values)))
 }
 
 /// The branches of a UNION with their columns cast to common types. What DataFusion chooses it

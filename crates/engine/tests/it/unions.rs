@@ -21,6 +21,17 @@ fn a_union_takes_a_type_that_holds_the_values_of_all_its_branches() {
         ("SELECT 1 x UNION ALL SELECT 0.5", "DOUBLE", &["0.5", "1.0"][..]),
         ("SELECT 0.5 x UNION ALL SELECT 1", "DOUBLE", &["0.5", "1.0"]),
         (
+            "SELECT x FROM (VALUES (TIMESTAMP '2020-01-02 03:04:05'), (NULL)) AS t(x)",
+            "TIMESTAMP(6)",
+            &["2020-01-02T03:04:05", "∅"],
+        ),
+        (
+            "SELECT x FROM (VALUES (TIMESTAMP '2020-01-02 03:04:05'), (NULL), \
+             (TIMESTAMP '2020-01-02 03:04:05.123456789')) AS t(x)",
+            "TIMESTAMP(9)",
+            &["2020-01-02T03:04:05", "2020-01-02T03:04:05.123456789", "∅"],
+        ),
+        (
             "SELECT DATE '2020-01-02' x UNION ALL SELECT TIMESTAMP '2020-01-02 03:04:05'",
             "TIMESTAMP(6)",
             &["2020-01-02T00:00:00", "2020-01-02T03:04:05"],
