@@ -6,10 +6,12 @@
 //!
 //! - What can spill, a sort or a table of groups, has an equal share, and is refused beyond a part
 //!   of it, upon which it spills. One batch is granted to it always: it is in memory by then.
-//! - The merge of a sort has as much again for certain; refused, it merges fewer runs at a time.
+//! - The merge of a sort has as much again for certain, or a quarter of the pool where that is more;
+//!   refused, it merges fewer runs at a time.
 //! - What holds its rows whatever their number (one side of a join, the values of a median) has a
-//!   quarter for certain, and what is left. Where that is not enough, the run ends, and the message says which step it was,
-//!   what it holds, and what `--memory` would do, judged by how much of the input had been read.
+//!   quarter for certain, and what is left. Where that is not enough, the run ends, and the message says
+//!   which step it was, what it holds, and what `--memory` would do, judged by how much of the input
+//!   had been read.
 //! - A little is granted to everybody: what keeps the merge of a few batches from its work is no
 //!   way to save memory.
 //!

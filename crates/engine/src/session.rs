@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datafusion::common::config::ConfigNonZeroUsize;
 use datafusion::execution::disk_manager::DiskManagerBuilder;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SessionState, SessionStateBuilder};
@@ -44,7 +45,7 @@ fn runtime(budget_bytes: usize, settings: &Settings) -> Result<Arc<RuntimeEnv>> 
 }
 
 /// Fits what operators take at a time to what there is for all of them.
-fn fitted(config: SessionConfig, budget_bytes: usize, threads: usize) -> SessionConfig {
+fn fitted(config: SessionConfig, budget_bytes: usize, threads: usize) -> Result<SessionConfig> {
     let partitions = (budget_bytes / PARTITION_BYTES_MIN).clamp(1, threads.max(1));
     let each = budget_bytes / partitions;
     // A merge reads four batches of each run: with little memory, small batches keep it wide.
@@ -61,7 +62,11 @@ fn fitted(config: SessionConfig, budget_bytes: usize, threads: usize) -> Session
         _ => 1 << 20,
     };
     options.execution.sort_spill_reservation_bytes = (each / 32).min(10 << 20);
-    config
+    // A spill for each batch that waits in a channel. With several batches to a spill, two threads that
+    // spill at once leave a reader waiting for the one while what it needs is in the other, for ever:
+    // DataFusion's issue 24883, mended after its 55.2.
+    options.execution.max_spill_file_size_bytes = ConfigNonZeroUsize::try_new(1)?;
+    Ok(config)
 }
 
 /// A session without tables, for plans that may take `budget_bytes`.
@@ -87,7 +92,7 @@ pub fn open_with(
         .with_information_schema(false)
         .with_extension(Arc::new(ScanMode::Pooled(settings.threads)))
         .with_extension(Arc::clone(&precisions));
-    let config = fitted(config, budget_bytes, settings.threads);
+    let config = fitted(config, budget_bytes, settings.threads)?;
     let limits = LargeLimits { bytes_max: budget_bytes / 16 };
     let portions = CutForAmplifiers { bytes_max: settings.memory_bytes / 16 };
     let rules = Optimizer::new().rules.into_iter().map(|rule| match rule.name() {
@@ -143,7 +148,7 @@ pub fn in_order(
     let mut state =
         SessionStateBuilder::new_from_existing(state.clone()).with_runtime_env(runtime).build();
     let config = std::mem::take(state.config_mut());
-    *state.config_mut() = fitted(config, budget_bytes, 1);
+    *state.config_mut() = fitted(config, budget_bytes, 1)?;
     state.config_mut().set_extension(Arc::new(ScanMode::Pooled(1)));
     let options = state.config_mut().options_mut();
     options.optimizer.enable_round_robin_repartition = false;
