@@ -46,7 +46,8 @@ fi
 status=0
 say "Python tests"
 "$venv/bin/python" -m pytest python/tests tests 2>&1 | tee "$logs/python.log" || status=$?
-counts=$(tail -n 1 "$logs/python.log" | awk '{
+# The last such line: what a library says at the end of the process comes after it.
+counts=$({ grep -E '(passed|failed|errors?).* in [0-9.]+s' "$logs/python.log" || true; } | tail -n 1 | awk '{
     for (i = 2; i <= NF; i++) {
         if ($i ~ /^passed/) passed += $(i - 1)
         if ($i ~ /^(failed|error)/) failed += $(i - 1)

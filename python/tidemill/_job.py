@@ -365,23 +365,24 @@ class Job:
         return f"Job({', '.join(f'{key}={value!r}' for key, value in shown.items())})"
 
 
-# Storage options of which nobody makes a secret; others may be one, or hold one.
-_PLAIN_OPTIONS = frozenset(
-    {
-        "allow_http",
-        "connect_timeout",
-        "max_retries",
-        "region",
-        "retry_timeout",
-        "skip_signature",
-        "timeout",
-        "virtual_hosted_style_request",
-    }
-)
+# Storage options of which nobody makes a secret, and what they look like; another text may be a
+# secret that stands in the wrong place.
+_PLAIN_OPTIONS = {
+    "allow_http": r"true|false",
+    "connect_timeout": r"[0-9.]+ *[a-z]*",
+    "max_retries": r"[0-9]+",
+    "region": r"auto|[a-z]{2}(-[a-z]+)+-[0-9]",
+    "retry_timeout": r"[0-9.]+ *[a-z]*",
+    "skip_signature": r"true|false",
+    "timeout": r"[0-9.]+ *[a-z]*",
+    "virtual_hosted_style_request": r"true|false",
+}
 
 
 def _shown(name: str, value: Any) -> Any:
-    return value if name in _PLAIN_OPTIONS else "***"
+    pattern = _PLAIN_OPTIONS.get(name)
+    is_plain = pattern is not None and re.fullmatch(pattern, str(value).lower()) is not None
+    return value if is_plain else "***"
 
 
 def without_secrets(value: Any) -> Any:

@@ -27,8 +27,8 @@ use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::utils::{conjunction, merge_schema, split_conjunction_owned};
 use datafusion::logical_expr::{
     Aggregate, BinaryExpr, Cast, ColumnarValue, Distinct, Expr, ExprSchemable, Filter, LogicalPlan,
-    LogicalPlanBuilder, Operator, RecursiveQuery, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, Subquery, Volatility, when,
+    LogicalPlanBuilder, Operator, Projection, RecursiveQuery, ReturnFieldArgs, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature, Subquery, Volatility, when,
 };
 use datafusion::optimizer::AnalyzerRule;
 
@@ -350,21 +350,32 @@ fn settle_rows(subquery: &mut Subquery) -> PlanResult<bool> {
 }
 
 /// A plan's rows with their floats settled; none where it has no floats.
+///
+/// What settles a column never reads one of the column's own name: where DataFusion makes a join of
+/// the subquery, it would take the one for the other.
 fn rows(plan: &LogicalPlan) -> PlanResult<Option<LogicalPlan>> {
-    let mut changed = false;
-    let columns = plan.schema().iter().map(|(qualifier, field)| {
-        let column = Expr::Column(Column::new(qualifier.cloned(), field.name()));
-        if !has_floats(field.data_type()) {
-            return column;
-        }
-        changed = true;
-        call(column).alias_qualified(qualifier.cloned(), field.name())
-    });
-    let columns: Vec<Expr> = columns.collect();
-    match changed {
-        true => LogicalPlanBuilder::from(plan.clone()).project(columns)?.build().map(Some),
-        false => Ok(None),
+    let schema = plan.schema();
+    if !schema.fields().iter().any(|field| has_floats(field.data_type())) {
+        return Ok(None);
     }
+    let settled = |(index, value): (usize, Expr)| {
+        let (qualifier, field) = schema.qualified_field(index);
+        let value = value.unalias();
+        let value = if has_floats(field.data_type()) { call(value) } else { value };
+        value.alias_qualified(qualifier.cloned(), field.name())
+    };
+    if let LogicalPlan::Projection(projection) = plan {
+        let columns = projection.expr.iter().cloned().enumerate().map(settled).collect();
+        let plan = Projection::try_new(columns, Arc::clone(&projection.input))?;
+        return Ok(Some(LogicalPlan::Projection(plan)));
+    }
+    let name = |index: usize| format!("row of comparison {index}");
+    let columns = schema.columns().into_iter().enumerate();
+    let renamed = columns.map(|(index, column)| Expr::Column(column).alias(name(index)));
+    let columns = (0..schema.fields().len())
+        .map(|index| (index, Expr::Column(Column::new_unqualified(name(index)))));
+    let plan = LogicalPlanBuilder::from(plan.clone()).project(renamed.collect::<Vec<_>>())?;
+    plan.project(columns.map(settled).collect::<Vec<_>>())?.build().map(Some)
 }
 
 /// A node whose keys are settled.
