@@ -1,5 +1,5 @@
 # The verbs of this repository. Each works on a fresh clone; the first build compiles the
-# query engine, which takes about 15 minutes on two cores, and every later one seconds.
+# query engine, which takes 15 to 25 minutes on two cores, and every later one seconds.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help

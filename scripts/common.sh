@@ -65,7 +65,7 @@ build_binary() {
         compgen -G "$target/release/deps/libdatafusion-*.rlib" > /dev/null; then
         say "building tidemill (seconds to a minute: its dependencies are built already)"
     else
-        say "building tidemill and its query engine: about 15 minutes on two cores, the first time only"
+        say "building tidemill and its query engine: 15 to 25 minutes on two cores, the first time only"
     fi
     local started=$SECONDS
     cargo build --release --locked --package tidemill-cli

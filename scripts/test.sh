@@ -19,7 +19,7 @@ finish() {
     exit
 }
 
-say "Rust tests (the first build takes about 15 minutes on two cores)"
+say "Rust tests (the first build takes 15 to 25 minutes on two cores)"
 status=0
 cargo test --release --locked --workspace --no-fail-fast 2>&1 | tee "$logs/rust.log" || status=$?
 counts=$(awk '/^test result:/ {
