@@ -39,7 +39,11 @@ def minimised(judge: Judge, case: Case, says: str, tries: int = 800) -> tuple[Ca
 
 def _shown(answer: object) -> str:
     if isinstance(answer, pa.Table):
-        rows = answer.to_pylist()
+        try:
+            rows = answer.slice(0, 4).to_pylist()
+        except OverflowError:
+            # Python has no such date.
+            return str(answer.slice(0, 4))
         return f"{rows[:3]}{' ...' if len(rows) > 3 else ''}"
     return str(answer).splitlines()[0] if str(answer) else type(answer).__name__
 
