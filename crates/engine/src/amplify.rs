@@ -5,7 +5,8 @@
 //!
 //! - Below a step of a plan that calls one of these functions, [`Portions`] cuts batches into fewer
 //!   rows, so that what a call makes at a time stays small. Calls within calls are looked at from
-//!   the innermost on, so that what is evaluated to look is small, too.
+//!   the innermost on, so that what is evaluated to look is small, too. Nothing is evaluated where
+//!   the bytes of a batch tell by themselves that little can come of them.
 //! - The functions that make of a few bytes as many as they are told to refuse to make more than a
 //!   part of the budget at once, wherever they are called, the folding of constants included.
 
@@ -359,7 +360,49 @@ impl ScalarUDFImpl for Limited {
     }
 }
 
-type Call = (Amplifier, Vec<Arc<dyn PhysicalExpr>>);
+/// A call whose result may be large.
+#[derive(Debug)]
+struct Call {
+    amplifier: Amplifier,
+    args: Vec<Arc<dyn PhysicalExpr>>,
+    /// As [`growth`] has it.
+    growth: Option<f64>,
+}
+
+/// What a row counts beside its bytes: a number that is made text, say.
+const ROW_BYTES: f64 = 64.0;
+
+/// At most how many bytes an expression makes of a byte of its row, [`ROW_BYTES`] counted as bytes of
+/// it; none where a function is told how much to make. It tells without evaluating anything that the
+/// most usual calls make little.
+fn growth(expr: &Arc<dyn PhysicalExpr>) -> Option<f64> {
+    let bytes = |expr: &Arc<dyn PhysicalExpr>| {
+        let literal = expr.downcast_ref::<Literal>()?.value().try_as_str()?;
+        Some(literal.map_or(0.0, |text| text.len() as f64))
+    };
+    if let Some(literal) = expr.downcast_ref::<Literal>() {
+        return Some(literal.value().size() as f64 / ROW_BYTES);
+    }
+    let of_all = |args: &[Arc<dyn PhysicalExpr>]| -> Option<f64> {
+        args.iter().try_fold(0.0, |sum, arg| Some(sum + growth(arg)?))
+    };
+    match Amplifier::of(expr) {
+        Some((Amplifier::Concat, args)) => of_all(&args),
+        Some((Amplifier::Replace | Amplifier::RegexpReplace, args)) => {
+            let (text, to) = (growth(args.first()?)?, bytes(args.get(2)?)?);
+            Some(text * (2.0 + 2.0 * to) + to / ROW_BYTES)
+        }
+        Some(_) => None,
+        // Case and hexadecimal digits make two or three bytes of one.
+        None => match expr.children().as_slice() {
+            [] => Some(1.0),
+            children => {
+                let children: Vec<_> = children.iter().map(|child| Arc::clone(child)).collect();
+                Some(4.0 * of_all(&children)? + 1.0)
+            }
+        },
+    }
+}
 
 /// Puts [`Portions`] below steps that call functions with large results.
 #[derive(Debug)]
@@ -389,7 +432,8 @@ impl PhysicalOptimizerRule for CutForAmplifiers {
             plan.apply_expressions(&mut |expr| {
                 let constant = expr.downcast_ref::<Literal>().map(|literal| literal.value().size());
                 if let Some(bytes) = constant.filter(|bytes| *bytes >= CONSTANT_BYTES_MIN) {
-                    calls.push((Amplifier::Constant(bytes as u64), Vec::new()));
+                    let amplifier = Amplifier::Constant(bytes as u64);
+                    calls.push(Call { amplifier, args: Vec::new(), growth: None });
                 }
                 collect(expr, &mut calls);
                 Ok(TreeNodeRecursion::Continue)
@@ -426,7 +470,8 @@ fn collect(expr: &Arc<dyn PhysicalExpr>, calls: &mut Vec<Call>) {
     for child in expr.children() {
         collect(child, calls);
     }
-    calls.extend(Amplifier::of(expr));
+    let call = Amplifier::of(expr);
+    calls.extend(call.map(|(amplifier, args)| Call { amplifier, args, growth: growth(expr) }));
 }
 
 /// Gives batches of so few rows that what is called above makes little of them.
@@ -532,11 +577,16 @@ fn next_portion(
     bytes_max: u64,
 ) -> Option<RecordBatch> {
     let mut portion = waiting.pop()?;
-    for (amplifier, args) in calls {
+    let own: usize = portion.columns().iter().map(shown_bytes).sum();
+    let own = own as f64 + ROW_BYTES * portion.num_rows() as f64;
+    for call in calls {
         if portion.num_rows() <= 1 {
             break;
         }
-        let Some(sizes) = sizes(*amplifier, args, &portion) else { continue };
+        if call.growth.is_some_and(|growth| growth * own <= bytes_max as f64) {
+            continue;
+        }
+        let Some(sizes) = sizes(call, &portion) else { continue };
         let mut sum = 0u64;
         let within = |size: &&u64| {
             sum = sum.saturating_add(**size);
@@ -553,14 +603,10 @@ fn next_portion(
 
 /// What a call makes of each row; none where that cannot be told, as of arguments that fail: the
 /// step itself says how, if it comes to evaluate them.
-fn sizes(
-    amplifier: Amplifier,
-    args: &[Arc<dyn PhysicalExpr>],
-    batch: &RecordBatch,
-) -> Option<Vec<u64>> {
+fn sizes(call: &Call, batch: &RecordBatch) -> Option<Vec<u64>> {
     let rows = batch.num_rows();
-    let arrays = args.iter().map(|arg| arg.evaluate(batch)?.to_array(rows));
-    Some(amplifier.row_bytes(&arrays.collect::<PlanResult<Vec<_>>>().ok()?, rows))
+    let arrays = call.args.iter().map(|arg| arg.evaluate(batch)?.to_array(rows));
+    Some(call.amplifier.row_bytes(&arrays.collect::<PlanResult<Vec<_>>>().ok()?, rows))
 }
 
 #[cfg(test)]
@@ -611,6 +657,31 @@ mod tests {
             (Amplifier::Concat, vec![texts.clone(), same("xyz")], [5, 3, 3]),
         ] {
             assert_eq!(amplifier.row_bytes(&args, 3), expected, "{amplifier:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_grow_much_is_known_before_it_is_evaluated() {
+        let context = context(64 << 20);
+        let schema = arrow::datatypes::Schema::new(vec![
+            arrow::datatypes::Field::new("s", DataType::Utf8View, true),
+            arrow::datatypes::Field::new("n", DataType::Int64, true),
+        ]);
+        let schema = datafusion::common::DFSchema::try_from(schema).unwrap();
+        for (sql, most) in [
+            ("concat(s, s, 'x')", Some(16.0)),
+            ("s || upper(s)", Some(32.0)),
+            ("replace(s, 'a', 'bcd')", Some(64.0)),
+            ("replace(s, 'a', s)", None),
+            ("concat(s, repeat(s, n))", None),
+            ("concat(s, lpad(s, 10))", None),
+        ] {
+            let expr = context.parse_sql_expr(sql, &schema).unwrap();
+            let expr = context.create_physical_expr(expr, &schema).unwrap();
+            match (growth(&expr), most) {
+                (Some(found), Some(most)) => assert!(found <= most, "{sql}: {found}"),
+                (found, most) => assert_eq!(found, most, "{sql}"),
+            }
         }
     }
 

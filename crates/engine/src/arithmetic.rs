@@ -29,8 +29,6 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue};
 use datafusion::logical_expr::binary::BinaryTypeCoercer;
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs,
     ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -39,6 +37,7 @@ use datafusion::optimizer::AnalyzerRule;
 
 use crate::coercion;
 use crate::error::Error;
+use crate::rewrite::each_expression;
 use crate::scan::external;
 use crate::types::sql_type;
 
@@ -575,26 +574,6 @@ impl AnalyzerRule for CheckedArithmetic {
         plan.transform_up_with_subqueries(|plan| each_expression(plan, &checked))
             .map(|plan| plan.data)
     }
-}
-
-/// The plan's step with each of its expressions rewritten, columns being called as before.
-pub fn each_expression(
-    plan: LogicalPlan,
-    rewrite: &dyn Fn(Expr, &DFSchema) -> PlanResult<Transformed<Expr>>,
-) -> PlanResult<Transformed<LogicalPlan>> {
-    let mut schema = merge_schema(&plan.inputs());
-    if let LogicalPlan::TableScan(scan) = &plan {
-        let source = scan.source.schema();
-        schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &source)?);
-    }
-    let names = NamePreserver::new(&plan);
-    let plan = plan.map_expressions(|expr| {
-        let name = names.save(&expr);
-        let rewritten = expr.transform_up(|expr| rewrite(expr, &schema))?;
-        Ok(rewritten.update_data(|expr| name.restore(expr)))
-    })?;
-    // A step below may have another type now.
-    plan.map_data(LogicalPlan::recompute_schema)
 }
 
 fn is_decimal(data_type: &DataType) -> bool {

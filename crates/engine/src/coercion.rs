@@ -27,23 +27,21 @@ use arrow::datatypes::{
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue};
-use datafusion::functions::core;
 use datafusion::logical_expr::binary::type_union_coercion;
 use datafusion::logical_expr::expr::{
     Between, Case, Cast, InList, InSubquery, ScalarFunction, TryCast,
 };
 use datafusion::logical_expr::planner::TypePlanner;
-use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
-    BinaryExpr, ColumnarValue, Documentation, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder,
-    Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Union,
-    Values, Volatility,
+    BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator,
+    ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Union, Values,
+    Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::{DataType as SqlType, TimezoneInfo};
 
-use crate::arithmetic::each_expression;
 use crate::error::Error;
+use crate::rewrite::{each_expression, is_comparison, with_types};
 use crate::scan::external;
 use crate::table::value::EXACTLY;
 
@@ -157,7 +155,7 @@ fn is_decimal(of: &DataType) -> bool {
 
 /// How values of these types are compared; none where DataFusion knows.
 fn meeting(one: &DataType, other: &DataType) -> Option<Meeting> {
-    use DataType::{Date32, Date64, Float32, Float64, Timestamp};
+    use DataType::{Date32, Date64, Float64, Timestamp};
     if one == other {
         return None;
     }
@@ -189,12 +187,8 @@ fn meeting(one: &DataType, other: &DataType) -> Option<Meeting> {
         }
         (Timestamp(unit, zone), Timestamp(other, other_zone)) if unit != other => {
             let finest = [unit, other].contains(&&TimeUnit::Nanosecond);
-            match finest && zone.is_some() == other_zone.is_some() {
-                true => Some(Meeting::AsInstants),
-                false => None,
-            }
+            (finest && zone.is_some() == other_zone.is_some()).then_some(Meeting::AsInstants)
         }
-        (Float32, _) | (_, Float32) => None,
         _ => None,
     }
 }
@@ -281,20 +275,6 @@ fn as_written(expr: &Expr, beside: &DataType) -> Option<Expr> {
     (precision <= 38).then(|| {
         Expr::Literal(ScalarValue::Decimal128(Some(unscaled), precision, scale), metadata.clone())
     })
-}
-
-fn is_comparison(operator: Operator) -> bool {
-    matches!(
-        operator,
-        Operator::Eq
-            | Operator::NotEq
-            | Operator::Lt
-            | Operator::LtEq
-            | Operator::Gt
-            | Operator::GtEq
-            | Operator::IsDistinctFrom
-            | Operator::IsNotDistinctFrom
-    )
 }
 
 /// Both sides of a comparison, ready for it; none where they are as they are.
@@ -385,11 +365,7 @@ fn in_step(mut values: Values) -> PlanResult<Transformed<LogicalPlan>> {
             }
         }
     }
-    let fields = schema.iter().zip(types).map(|((qualifier, field), to)| {
-        (qualifier.cloned(), Arc::new(field.as_ref().clone().with_data_type(to)))
-    });
-    let metadata = schema.metadata().clone();
-    values.schema = Arc::new(DFSchema::new_with_metadata(fields.collect(), metadata)?);
+    values.schema = with_types(&schema, types)?;
     Ok(Transformed::yes(LogicalPlan::Values(values)))
 }
 
@@ -428,13 +404,10 @@ fn united(union: Union) -> PlanResult<Transformed<LogicalPlan>> {
     }
     // Until now its schema is that of its first branch when it was planned, and the steps above it
     // are settled next.
-    let fields = union.schema.iter().zip(types).map(|((qualifier, field), to)| {
-        let to = to.map_or_else(|| field.data_type().clone(), |(to, _)| to);
-        (qualifier.cloned(), Arc::new(field.as_ref().clone().with_data_type(to)))
-    });
-    let metadata = union.schema.metadata().clone();
-    let schema = DFSchema::new_with_metadata(fields.collect(), metadata)?;
-    Ok(Transformed::yes(LogicalPlan::Union(Union { inputs, schema: Arc::new(schema) })))
+    let types = union.schema.fields().iter().zip(types);
+    let types = types.map(|(field, to)| to.map_or_else(|| field.data_type().clone(), |to| to.0));
+    let schema = with_types(&union.schema, types)?;
+    Ok(Transformed::yes(LogicalPlan::Union(Union { inputs, schema })))
 }
 
 fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
@@ -609,9 +582,8 @@ fn among_rows(among: InSubquery, schema: &DFSchema) -> PlanResult<Transformed<Ex
 }
 
 /// CASE with its answers of one type, and its value compared as `=` does.
-fn chosen(case: Case, schema: &DFSchema) -> Transformed<Expr> {
+fn chosen(mut case: Case, schema: &DFSchema) -> Transformed<Expr> {
     let mut changed = false;
-    let mut case = case;
     if let Some(value) = &case.expr {
         let needs = |when: &Expr| compared(value, when, [schema, schema]).is_some();
         if !value.is_volatile() && case.when_then_expr.iter().any(|(when, _)| needs(when)) {
@@ -637,83 +609,6 @@ fn chosen(case: Case, schema: &DFSchema) -> Transformed<Expr> {
 }
 
 // ── functions ────────────────────────────────────────────────────────────────────────────
-
-/// Functions that take the place of DataFusion's of the same names.
-pub fn functions() -> impl Iterator<Item = ScalarUDF> {
-    [ScalarUDF::from(Nvl::new())].into_iter()
-}
-
-/// `nvl`, called `ifnull` too: `coalesce` of two values, of any type. DataFusion's takes the first of
-/// a list of types that both fit into, which for integers is FLOAT.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Nvl {
-    coalesce: Arc<ScalarUDF>,
-    signature: Signature,
-    aliases: Vec<String>,
-}
-
-impl Nvl {
-    fn new() -> Self {
-        Nvl {
-            coalesce: core::coalesce(),
-            signature: Signature::user_defined(Volatility::Immutable),
-            aliases: vec!["ifnull".into()],
-        }
-    }
-}
-
-impl ScalarUDFImpl for Nvl {
-    fn name(&self) -> &str {
-        "nvl"
-    }
-
-    fn aliases(&self) -> &[String] {
-        &self.aliases
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn coerce_types(&self, arguments: &[DataType]) -> PlanResult<Vec<DataType>> {
-        match arguments {
-            [_, _] => self.coalesce.coerce_types(arguments),
-            _ => datafusion::common::plan_err!("`nvl` is called as nvl(x, otherwise)"),
-        }
-    }
-
-    fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
-        self.coalesce.return_type(arguments)
-    }
-
-    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> PlanResult<FieldRef> {
-        self.coalesce.return_field_from_args(args)
-    }
-
-    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> PlanResult<ExprSimplifyResult> {
-        self.coalesce.inner().simplify(args, info)
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
-        self.coalesce.invoke_with_args(args)
-    }
-
-    fn conditional_arguments<'a>(
-        &self,
-        args: &'a [Expr],
-    ) -> Option<(Vec<&'a Expr>, Vec<&'a Expr>)> {
-        self.coalesce.inner().conditional_arguments(args)
-    }
-
-    fn short_circuits(&self) -> bool {
-        self.coalesce.short_circuits()
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        static THEIRS: LazyLock<Arc<ScalarUDF>> = LazyLock::new(core::nvl);
-        THEIRS.documentation()
-    }
-}
 
 /// A function of one array's values, called by a plan and not by SQL.
 fn of_one(

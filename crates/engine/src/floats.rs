@@ -19,18 +19,20 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, FieldRef, Float16Type, Float32Type, Float64Type, Int64Type};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue, exec_err};
 use datafusion::logical_expr::expr::{InList, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
-use datafusion::logical_expr::utils::{conjunction, merge_schema, split_conjunction_owned};
+use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
     Aggregate, BinaryExpr, Cast, ColumnarValue, Distinct, Expr, ExprSchemable, Filter, LogicalPlan,
     LogicalPlanBuilder, Operator, Projection, RecursiveQuery, ReturnFieldArgs, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature, Subquery, Volatility, when,
+    ScalarUDF, ScalarUDFImpl, Signature, Subquery, Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
+
+use crate::rewrite::{each_expression, is_comparison, schema_below};
 
 /// The name of the function in plans. SQL does not know it.
 const NAME: &str = "comparable";
@@ -203,21 +205,8 @@ impl AnalyzerRule for OneOrder {
 }
 
 fn node(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
-    let mut schema = merge_schema(&plan.inputs());
-    if let LogicalPlan::TableScan(scan) = &plan {
-        let table = scan.source.schema();
-        schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &table)?);
-    }
-    let names = NamePreserver::new(&plan);
-    let plan = plan.map_expressions(|expr| {
-        let name = names.save(&expr);
-        let settled = expr.transform_up(|expr| comparison(expr, &schema))?;
-        Ok(match settled.transformed {
-            true => settled.update_data(|expr| name.restore(expr)),
-            false => settled,
-        })
-    })?;
-    plan.transform_data(|plan| keys(plan, &schema))
+    let schema = schema_below(&plan)?;
+    each_expression(plan, &comparison)?.transform_data(|plan| keys(plan, &schema))
 }
 
 /// An expression whose own comparisons are of settled operands.
@@ -266,10 +255,9 @@ fn comparison(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
         }
         Expr::ScalarFunction(mut function) => {
             let name = function.func.name();
-            if name == "nullif" && function.args.len() == 2 {
-                return null_if(function, schema);
-            }
-            if matches!(name, "greatest" | "least") || COMPARING_MEMBERS.contains(&name) {
+            // What is left of `nullif` is of a value that cannot be asked for twice.
+            if matches!(name, "greatest" | "least" | "nullif") || COMPARING_MEMBERS.contains(&name)
+            {
                 let args = function.args.into_iter().map(settle);
                 function.args = args.collect::<PlanResult<_>>()?;
             }
@@ -302,41 +290,6 @@ fn comparison(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
         other => other,
     };
     Ok(Transformed::new_transformed(expr, changed))
-}
-
-fn is_comparison(operator: Operator) -> bool {
-    matches!(
-        operator,
-        Operator::Eq
-            | Operator::NotEq
-            | Operator::Lt
-            | Operator::LtEq
-            | Operator::Gt
-            | Operator::GtEq
-            | Operator::IsDistinctFrom
-            | Operator::IsNotDistinctFrom
-    )
-}
-
-/// `nullif` gives its first argument as it is: only the comparison is of settled ones.
-fn null_if(mut function: ScalarFunction, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
-    let mut settled = Vec::with_capacity(2);
-    for argument in &function.args {
-        settled.push(operand(argument.clone(), schema)?);
-    }
-    let changed = settled.iter().any(|argument| argument.transformed);
-    let mut settled = settled.into_iter().map(|argument| argument.data);
-    let (Some(left), Some(right), true) = (settled.next(), settled.next(), changed) else {
-        return Ok(Transformed::no(Expr::ScalarFunction(function)));
-    };
-    let first = function.args[0].clone();
-    if first.is_volatile() {
-        // It cannot be asked for twice.
-        function.args = vec![left, right];
-        return Ok(Transformed::yes(Expr::ScalarFunction(function)));
-    }
-    let null = Expr::Literal(ScalarValue::try_from(first.get_type(schema)?)?, None);
-    Ok(Transformed::yes(when(left.eq(right), null).otherwise(first)?))
 }
 
 /// A subquery whose rows are compared.

@@ -44,6 +44,8 @@ pub mod query;
 #[cfg(test)]
 mod reference;
 pub mod remote;
+mod replaced;
+mod rewrite;
 pub mod rowfiles;
 mod rows;
 pub mod running;

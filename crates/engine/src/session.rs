@@ -14,7 +14,7 @@ use futures::executor::block_on;
 
 use crate::amplify::{self, CutForAmplifiers};
 use crate::arithmetic::CheckedArithmetic;
-use crate::coercion::{self, CommonTypes, SqlTypes};
+use crate::coercion::{CommonTypes, SqlTypes};
 use crate::distinct::{self, DistinctCounts};
 use crate::error::Result;
 use crate::estimates::Precisions;
@@ -23,7 +23,7 @@ use crate::large_limits::LargeLimits;
 use crate::query::Settings;
 use crate::scan::{BATCH_ROWS, ScanMode};
 use crate::spills::SpillSpace;
-use crate::{functions, pool, sums, times};
+use crate::{functions, pool, replaced, sums, times};
 
 /// The least that the steps above a finished table have.
 const FINISH_BYTES_MIN: usize = 16 << 20;
@@ -116,7 +116,7 @@ pub fn open_with(
         context.register_udaf(function);
     }
     sums::all().for_each(|function| context.register_udaf(function));
-    coercion::functions().for_each(|function| context.register_udf(function));
+    replaced::functions().for_each(|function| context.register_udf(function));
     context.register_udf(times::date_trunc());
     context.register_udf(times::date_bin());
     Ok(context)

@@ -1,0 +1,148 @@
+//! Functions that take the place of DataFusion's of the same names, whose own answers lose values or
+//! whose plans cannot be made.
+
+use std::sync::{Arc, LazyLock};
+
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::{Result as PlanResult, ScalarValue, plan_err};
+use datafusion::functions::{core, string};
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion::logical_expr::sort_properties::ExprProperties;
+use datafusion::logical_expr::{
+    ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Volatility,
+};
+
+/// All of them.
+pub fn functions() -> impl Iterator<Item = ScalarUDF> {
+    [ScalarUDF::from(Nvl::new()), ScalarUDF::from(Concat { theirs: string::concat() })].into_iter()
+}
+
+/// `nvl`, called `ifnull` too: `coalesce` of two values, of any type. DataFusion's takes the first of
+/// a list of types that both fit into, which for integers is FLOAT.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Nvl {
+    coalesce: Arc<ScalarUDF>,
+    signature: Signature,
+    aliases: Vec<String>,
+}
+
+impl Nvl {
+    fn new() -> Self {
+        Nvl {
+            coalesce: core::coalesce(),
+            signature: Signature::user_defined(Volatility::Immutable),
+            aliases: vec!["ifnull".into()],
+        }
+    }
+}
+
+impl ScalarUDFImpl for Nvl {
+    fn name(&self) -> &str {
+        "nvl"
+    }
+
+    fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, arguments: &[DataType]) -> PlanResult<Vec<DataType>> {
+        match arguments {
+            [_, _] => self.coalesce.coerce_types(arguments),
+            _ => plan_err!("`nvl` is called as nvl(x, otherwise)"),
+        }
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
+        self.coalesce.return_type(arguments)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> PlanResult<FieldRef> {
+        self.coalesce.return_field_from_args(args)
+    }
+
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> PlanResult<ExprSimplifyResult> {
+        self.coalesce.inner().simplify(args, info)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        self.coalesce.invoke_with_args(args)
+    }
+
+    fn conditional_arguments<'a>(
+        &self,
+        args: &'a [Expr],
+    ) -> Option<(Vec<&'a Expr>, Vec<&'a Expr>)> {
+        self.coalesce.inner().conditional_arguments(args)
+    }
+
+    fn short_circuits(&self) -> bool {
+        self.coalesce.short_circuits()
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        static THEIRS: LazyLock<Arc<ScalarUDF>> = LazyLock::new(core::nvl);
+        THEIRS.documentation()
+    }
+}
+
+/// `concat`. DataFusion's leaves out what is empty before it is evaluated, and of nothing but empty
+/// constants makes a call of no arguments, which is an error.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Concat {
+    theirs: Arc<ScalarUDF>,
+}
+
+fn is_empty(argument: &Expr) -> bool {
+    let Expr::Literal(value, _) = argument else { return false };
+    value.is_null() || value.try_as_str().flatten().is_some_and(str::is_empty)
+}
+
+impl ScalarUDFImpl for Concat {
+    fn name(&self) -> &str {
+        self.theirs.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.theirs.signature()
+    }
+
+    fn coerce_types(&self, arguments: &[DataType]) -> PlanResult<Vec<DataType>> {
+        self.theirs.coerce_types(arguments)
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
+        self.theirs.return_type(arguments)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> PlanResult<FieldRef> {
+        self.theirs.return_field_from_args(args)
+    }
+
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> PlanResult<ExprSimplifyResult> {
+        if args.iter().all(is_empty) {
+            let types = args.iter().map(|argument| info.get_data_type(argument));
+            let answer = self.return_type(&types.collect::<PlanResult<Vec<_>>>()?)?;
+            let text = ScalarValue::from("").cast_to(&answer)?;
+            return Ok(ExprSimplifyResult::Simplified(Expr::Literal(text, None)));
+        }
+        self.theirs.inner().simplify(args, info)
+    }
+
+    fn preserves_lex_ordering(&self, inputs: &[ExprProperties]) -> PlanResult<bool> {
+        self.theirs.inner().preserves_lex_ordering(inputs)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        self.theirs.invoke_with_args(args)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        static THEIRS: LazyLock<Arc<ScalarUDF>> = LazyLock::new(string::concat);
+        THEIRS.documentation()
+    }
+}
