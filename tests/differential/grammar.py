@@ -524,7 +524,10 @@ class Grammar:
         select = Select((self.chance.choice(columns),), (source,))
         if self.chance.random() < 0.7:
             select = replace(select, where=self.expression("flag", inner, 1))
-        form = self.chance.choice(("({0} IN ({1}))", "({0} NOT IN ({1}))"))
+        form = self.chance.choice(
+            ("({0} IN ({1}))", "({0} NOT IN ({1}))", "(({0} IN ({1})) IS NULL)",
+             "({0} <= ANY ({1}))", "({0} > ALL ({1}))")
+        )  # fmt: skip
         return E("flag", form, (self.leaf(kind, scope), select))
 
     def _exists(self, scope: list[tuple[str, str]]) -> E:

@@ -463,8 +463,8 @@ impl From<arrow::error::ArrowError> for Error {
             },
             ArrowError::IoError(_, source) => Error::io("read or write", "a stream", source),
             ArrowError::DivideByZero => Error::Query("division by zero".into()),
+            ArrowError::CastError(message) => Error::Query(cast_error(&message)),
             ArrowError::ComputeError(message)
-            | ArrowError::CastError(message)
             | ArrowError::InvalidArgumentError(message)
             | ArrowError::ArithmeticOverflow(message) => Error::Query(message),
             ArrowError::ParseError(message) => {
@@ -619,6 +619,16 @@ fn no_signature(message: &str) -> Error {
     Error::usage_hint(format!("there is no `{call}`"), cast_hint(&call))
 }
 
+/// What Arrow says of a value that cannot be cast, in SQL's words.
+fn cast_error(message: &str) -> String {
+    let message = in_sql_words(message);
+    let value = message.strip_prefix("Can't cast value ").and_then(|cast| cast.split_once(" to type "));
+    match value {
+        Some((value, to)) => format!("{value} does not fit {to}"),
+        None => message,
+    }
+}
+
 /// A message with SQL's names of types instead of Arrow's.
 fn in_sql_words(message: &str) -> String {
     let mut text = String::with_capacity(message.len());
@@ -634,6 +644,9 @@ fn in_sql_words(message: &str) -> String {
             "Int16" => "SMALLINT",
             "Int32" => "INT",
             "Int64" => "BIGINT",
+            "UInt8" => "TINYINT UNSIGNED",
+            "UInt16" => "SMALLINT UNSIGNED",
+            "UInt32" => "INT UNSIGNED",
             "UInt64" => "BIGINT UNSIGNED",
             "Float32" => "FLOAT",
             "Float64" => "DOUBLE",

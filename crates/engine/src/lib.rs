@@ -56,6 +56,7 @@ pub mod sink;
 pub mod source;
 mod spills;
 pub mod suggest;
+mod subqueries;
 mod sums;
 mod syntax;
 pub mod table;

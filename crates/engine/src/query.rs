@@ -350,7 +350,12 @@ impl Plan {
         let named = result_schema(&logical, &names);
         let used = Arc::new(prune::used(&logical)?);
         tables.iter().for_each(|(_, table)| table.set_used(&used));
-        let logical = optimised;
+        // A condition that is never true leaves no source to aggregate, and nothing to merge with the
+        // tables of other runs.
+        let logical = match is_aggregated(&logical)? && sides::scanned(&optimised)?.is_empty() {
+            true => session::keeping_sources(&state).optimize(&logical)?,
+            false => optimised,
+        };
         let mut schema = Arc::new(settled(&named, logical.schema()));
         if let (true, [(_, table)]) = (query.keeps_columns, tables.as_slice()) {
             let own = table.source().and_then(|source| source.own_columns());
@@ -806,16 +811,22 @@ pub enum Repeats {
     Allowed,
 }
 
-/// The runs that were met so far, each with the first table that holds it.
+/// The runs that were met so far, and the first table that holds each.
 #[derive(Default)]
-struct Met(Vec<(PartialRun, PathBuf)>);
+struct Met {
+    runs: Vec<PartialRun>,
+    tables: HashMap<String, PathBuf>,
+}
 
 impl Met {
     fn add(&mut self, path: &Path, runs: Vec<PartialRun>, repeats: Repeats) -> Result<()> {
         for run in runs {
-            match self.0.iter().find(|(known, _)| known.run == run.run) {
-                None => self.0.push((run, path.to_path_buf())),
-                Some((_, first)) if repeats == Repeats::Refused => {
+            match self.tables.get(&run.run) {
+                None => {
+                    self.tables.insert(run.run.clone(), path.to_path_buf());
+                    self.runs.push(run);
+                }
+                Some(first) if repeats == Repeats::Refused => {
                     let both = match first == path {
                         true => format!("`{}` is given twice", path.display()),
                         false => format!(
@@ -989,8 +1000,7 @@ impl Merge {
         }
         let merged = merger.finish()?;
         settings.progress.tables().add_cpu(&mut clock);
-        let runs = met.0.into_iter().map(|(run, _)| run).collect();
-        Ok((merged, partial::together(&coverages), runs))
+        Ok((merged, partial::together(&coverages), met.runs))
     }
 
     /// Merges and finishes.
@@ -1021,6 +1031,10 @@ fn in_backticks<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 
 const ONE_AGGREGATION: &str =
     "a partial table is of one aggregation over one source, to which small ones may be joined";
+
+fn is_aggregated(plan: &LogicalPlan) -> Result<bool> {
+    Ok(plan.exists(|node| Ok(matches!(node, LogicalPlan::Aggregate(_))))?)
+}
 
 fn not_mergeable(why: &str) -> Error {
     let message = format!("the table cannot be merged with others: {why}");

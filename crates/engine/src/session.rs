@@ -23,6 +23,7 @@ use crate::large_limits::LargeLimits;
 use crate::query::Settings;
 use crate::scan::{BATCH_ROWS, ScanMode};
 use crate::spills::SpillSpace;
+use crate::subqueries::Unknowns;
 use crate::{functions, pool, replaced, sums, times};
 
 /// The least that the steps above a finished table have.
@@ -66,6 +67,9 @@ fn fitted(config: SessionConfig, budget_bytes: usize, threads: usize) -> Result<
     // spill at once leave a reader waiting for the one while what it needs is in the other, for ever:
     // DataFusion's issue 24883, mended after its 55.2.
     options.execution.max_spill_file_size_bytes = ConfigNonZeroUsize::try_new(1)?;
+    // `IS TRUE` and others of its kind are never null by the plan, and may be by the step that runs
+    // them: DataFusion refuses to group by such a column above a join.
+    options.execution.skip_physical_aggregate_schema_check = true;
     Ok(config)
 }
 
@@ -127,9 +131,19 @@ pub fn open_with(
 fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules = Analyzer::new().rules;
     rules.insert(0, Arc::new(CommonTypes));
+    rules.push(Arc::new(Unknowns));
     rules.push(Arc::new(CheckedArithmetic));
     rules.push(Arc::new(OneOrder));
     rules
+}
+
+/// The same session, for plans of which the sources have to stay where none of their rows can count.
+pub fn keeping_sources(state: &SessionState) -> SessionState {
+    const EMPTYING: [&str; 3] = ["eliminate_filter", "eliminate_limit", "propagate_empty_relation"];
+    let rules = state.optimizers().iter().filter(|rule| !EMPTYING.contains(&rule.name())).cloned();
+    SessionStateBuilder::new_from_existing(state.clone())
+        .with_optimizer_rules(rules.collect())
+        .build()
 }
 
 /// The same session for what is asked of a finished table, and for what is held in memory

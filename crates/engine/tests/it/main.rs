@@ -27,6 +27,7 @@ mod routes;
 mod row_order;
 mod rowfiles;
 mod states;
+mod subqueries;
 mod sums;
 mod text;
 mod unions;

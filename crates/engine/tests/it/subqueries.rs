@@ -1,0 +1,139 @@
+//! Conditions on a subquery's rows, against SQL's three truths.
+
+use tidemill_engine::Plan;
+
+use crate::common::{Folder, query, settings, text};
+
+type Truth = Option<bool>;
+
+fn not(x: Truth) -> Truth {
+    x.map(|x| !x)
+}
+
+fn or(x: Truth, y: Truth) -> Truth {
+    match (x, y) {
+        (Some(true), _) | (_, Some(true)) => Some(true),
+        (Some(false), Some(false)) => Some(false),
+        _ => None,
+    }
+}
+
+fn and(x: Truth, y: Truth) -> Truth {
+    not(or(not(x), not(y)))
+}
+
+/// Whether a value is among others.
+fn among(value: Option<i64>, rows: &[Option<i64>]) -> Truth {
+    let equal = |row: &Option<i64>| Some(value? == (*row)?);
+    rows.iter().map(equal).fold(Some(false), or)
+}
+
+/// A condition on a row's number and what IN says of it.
+type Condition = (&'static str, fn(Truth, i64) -> Truth);
+
+const CONDITIONS: &[Condition] = &[
+    ("$", |found, _| found),
+    ("NOT $", |found, _| not(found)),
+    ("NOT (NOT $)", |found, _| found),
+    ("$ OR id = 4", |found, id| or(found, Some(id == 4))),
+    ("NOT $ OR id = 4", |found, id| or(not(found), Some(id == 4))),
+    ("NOT ($ AND id > 0)", |found, id| not(and(found, Some(id > 0)))),
+    ("NOT (NOT $ OR id = 1)", |found, id| not(or(not(found), Some(id == 1)))),
+    ("$ IS NULL", |found, _| Some(found.is_none())),
+    ("(NOT $) IS NULL", |found, _| Some(found.is_none())),
+    ("$ IS NOT TRUE", |found, _| Some(found != Some(true))),
+    ("coalesce($, true)", |found, _| Some(found.unwrap_or(true))),
+    ("$ = (id = 1)", |found, id| found.map(|found| found == (id == 1))),
+    ("CASE WHEN $ THEN id > 1 ELSE NOT $ END", |found, id| match found {
+        Some(true) => Some(id > 1),
+        _ => not(found),
+    }),
+];
+
+#[test]
+fn what_is_not_known_of_a_subquerys_rows_is_neither_true_nor_false() {
+    let folder = Folder::new();
+    let (outer, keys) = ([Some(1), None, Some(3), Some(99)], ["x", "x", "y", "z"]);
+    folder.write("o.csv", "id,a,k\n1,1,x\n2,,x\n3,3,y\n4,99,z\n");
+    for (name, content, inner) in [
+        ("with_null", "u,k\n1,x\n,x\n5,y\n", &[(Some(1), "x"), (None, "x"), (Some(5), "y")][..]),
+        ("without", "u,k\n1,x\n5,y\n", &[(Some(1), "x"), (Some(5), "y")]),
+        ("none", "u,k\n", &[]),
+    ] {
+        folder.write(&format!("{name}.csv"), content);
+        let subqueries = [
+            (format!("SELECT CAST(u AS BIGINT) FROM '$/{name}.csv'"), false, None),
+            (format!("SELECT CAST(u AS BIGINT) FROM '$/{name}.csv' q WHERE q.k = o.k"), true, None),
+            (
+                format!("SELECT CAST(u AS BIGINT) FROM '$/{name}.csv' UNION ALL SELECT 3"),
+                false,
+                Some(Some(3)),
+            ),
+        ];
+        for (subquery, is_correlated, more) in &subqueries {
+            for (condition, expected) in CONDITIONS {
+                let found = format!("(a IN ({}))", subquery.replace('$', "@"));
+                let condition = condition.replace('$', &found).replace('@', "$");
+                let sql = format!("SELECT id FROM '$/o.csv' o WHERE {condition} ORDER BY id");
+                let wanted = (1..).zip(outer).zip(keys).filter(|((id, a), key)| {
+                    let rows = inner.iter().filter(|(_, of)| !is_correlated || of == key);
+                    let rows: Vec<_> = rows.map(|(u, _)| *u).chain(*more).collect();
+                    expected(among(*a, &rows), *id) == Some(true)
+                });
+                let wanted: Vec<_> = wanted.map(|((id, _), _)| vec![id.to_string()]).collect();
+                assert_eq!(folder.ask(&sql).rows(), wanted, "{sql}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_subquery_may_select_the_column_that_it_is_compared_to() {
+    let folder = Folder::new();
+    folder.write("o.csv", "id,f\n1,1.5\n2,2.5\n3,\n4,4.5\n");
+    for (condition, ids) in [
+        ("f < ANY (SELECT f FROM '$/o.csv')", &["1", "2"][..]),
+        ("f >= ALL (SELECT f FROM '$/o.csv' WHERE id <> 3)", &["4"]),
+        ("f >= ALL (SELECT f FROM '$/o.csv')", &[]),
+        ("f IN (SELECT f FROM '$/o.csv' WHERE id > 1)", &["2", "4"]),
+    ] {
+        let sql = format!("SELECT id FROM '$/o.csv' WHERE {condition} ORDER BY id");
+        let rows: Vec<_> = ids.iter().map(|id| [*id]).collect();
+        let rows: Vec<_> = rows.iter().map(|row| &row[..]).collect();
+        assert_eq!(folder.ask(&sql).rows(), text(&rows), "{sql}");
+    }
+}
+
+#[test]
+fn what_is_random_is_not_asked_twice() {
+    let folder = Folder::new();
+    folder.write("o.csv", "id,a\n1,1\n");
+    let sql = "SELECT id FROM '$/o.csv' WHERE NOT (a IN (SELECT random() FROM '$/o.csv') AND a > 0)";
+    let message = folder.refusal(sql);
+    assert!(message.contains("differ each time"), "{message}");
+}
+
+#[test]
+fn a_condition_that_is_never_true_leaves_a_table_to_merge() {
+    let folder = Folder::new();
+    folder.write("o.csv", "id,k\n1,x\n2,y\n");
+    for (sql, rows) in [
+        ("SELECT count() FROM '$/o.csv' WHERE 1 = 0", &[&["0"][..]][..]),
+        ("SELECT k, sum(id) FROM '$/o.csv' WHERE false GROUP BY k", &[]),
+        ("SELECT k, sum(id) FROM '$/o.csv' GROUP BY k LIMIT 0", &[]),
+    ] {
+        let plan = Plan::new(&query(folder.sql(sql)), &settings()).unwrap();
+        let explained = plan.explain().unwrap();
+        assert!(explained.mergeable, "{sql}: {}", explained.why);
+        assert_eq!(folder.ask(sql).rows(), text(rows), "{sql}");
+    }
+}
+
+#[test]
+fn a_truth_above_a_join_is_grouped_by() {
+    let folder = Folder::new();
+    folder.write("i.csv", "id,flag\n1,true\n2,\n");
+    let sql = "SELECT c FROM (SELECT (b.flag IS TRUE) AS c FROM '$/i.csv' a JOIN '$/i.csv' b \
+               ON a.id = b.id) GROUP BY 1 ORDER BY 1";
+    assert_eq!(folder.ask(sql).rows(), text(&[&["false"], &["true"]]));
+}
