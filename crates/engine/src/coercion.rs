@@ -121,6 +121,54 @@ fn as_time(expr: &Expr, own: &DataType, beside: &DataType) -> Option<Expr> {
     Some(Expr::Cast(Cast::new(Box::new(expr.clone()), time)))
 }
 
+/// A time or day that stands in the SQL in the unit that it is compared with, where it is a whole number
+/// of these: what bounds in files can be held against.
+fn in_unit(expr: &Expr, own: &DataType, beside: &DataType) -> Option<Expr> {
+    let DataType::Timestamp(unit, zone) = beside else { return None };
+    let zones = match own {
+        DataType::Timestamp(other, own_zone) if other != unit => own_zone.is_some(),
+        DataType::Date32 => false,
+        _ => return None,
+    };
+    if zones != zone.is_some() {
+        return None;
+    }
+    let value = match expr {
+        Expr::Literal(value, _) => value.clone(),
+        Expr::Cast(cast) => match cast.expr.as_ref() {
+            Expr::Literal(value, _) => value.cast_to(own).ok()?,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let nanoseconds = match value {
+        ScalarValue::Date32(Some(days)) => i128::from(days) * 86_400_000_000_000,
+        ScalarValue::TimestampSecond(Some(count), _) => i128::from(count) * 1_000_000_000,
+        ScalarValue::TimestampMillisecond(Some(count), _) => i128::from(count) * 1_000_000,
+        ScalarValue::TimestampMicrosecond(Some(count), _) => i128::from(count) * 1_000,
+        ScalarValue::TimestampNanosecond(Some(count), _) => i128::from(count),
+        _ => return None,
+    };
+    let each = match unit {
+        TimeUnit::Second => 1_000_000_000,
+        TimeUnit::Millisecond => 1_000_000,
+        TimeUnit::Microsecond => 1_000,
+        TimeUnit::Nanosecond => 1,
+    };
+    if nanoseconds % each != 0 {
+        return None;
+    }
+    let count = Some(i64::try_from(nanoseconds / each).ok()?);
+    let zone = zone.clone();
+    let value = match unit {
+        TimeUnit::Second => ScalarValue::TimestampSecond(count, zone),
+        TimeUnit::Millisecond => ScalarValue::TimestampMillisecond(count, zone),
+        TimeUnit::Microsecond => ScalarValue::TimestampMicrosecond(count, zone),
+        TimeUnit::Nanosecond => ScalarValue::TimestampNanosecond(count, zone),
+    };
+    Some(Expr::Literal(value, None))
+}
+
 // ── common types ─────────────────────────────────────────────────────────────────────────
 
 /// How two types are compared.
@@ -186,8 +234,7 @@ fn meeting(one: &DataType, other: &DataType) -> Option<Meeting> {
             Some(Meeting::At(time.clone()))
         }
         (Timestamp(unit, zone), Timestamp(other, other_zone)) if unit != other => {
-            let finest = [unit, other].contains(&&TimeUnit::Nanosecond);
-            (finest && zone.is_some() == other_zone.is_some()).then_some(Meeting::AsInstants)
+            (zone.is_some() == other_zone.is_some()).then_some(Meeting::AsInstants)
         }
         _ => None,
     }
@@ -281,10 +328,11 @@ fn as_written(expr: &Expr, beside: &DataType) -> Option<Expr> {
 fn compared(left: &Expr, right: &Expr, schemas: [&DFSchema; 2]) -> Option<(Expr, Expr)> {
     let one = left.get_type(schemas[0]).ok()?;
     let other = right.get_type(schemas[1]).ok()?;
-    let written = (
-        as_written(left, &other).or_else(|| as_time(left, &one, &other)),
-        as_written(right, &one).or_else(|| as_time(right, &other, &one)),
-    );
+    let written = |expr: &Expr, own: &DataType, beside: &DataType| {
+        let rewritten = as_written(expr, beside).or_else(|| as_time(expr, own, beside));
+        rewritten.or_else(|| in_unit(expr, own, beside))
+    };
+    let written = (written(left, &one, &other), written(right, &other, &one));
     if let (None, None) = written {
         let meeting = meeting(&one, &other)?;
         return Some((

@@ -200,6 +200,55 @@ fn times_outside_of_nanoseconds_are_times() {
 }
 
 #[test]
+fn times_of_any_unit_compare_as_instants() {
+    let folder = Folder::new();
+    let second = "1970-01-01T00:00:01";
+    folder.write("t.csv", format!("s,ms,us,ns\n{second},{second},{second},{second}\n"));
+    let schema = "s TIMESTAMP(0), ms TIMESTAMP(3), us TIMESTAMP(6), ns TIMESTAMP(9)";
+    let columns = ["s", "ms", "us", "ns"];
+    // What is compared with one second, and how the second compares with it.
+    let literals = [
+        ("1970-01-01 00:00:00.5", Ordering::Greater),
+        ("1970-01-01 00:00:01", Ordering::Equal),
+        ("1970-01-01 00:00:01.0005", Ordering::Less),
+        ("1970-01-01 00:00:00.9995", Ordering::Greater),
+        ("1970-01-01 00:00:01.0000005", Ordering::Less),
+        ("1970-01-01 00:00:01.000000000", Ordering::Equal),
+        ("9999-12-31 00:00:00", Ordering::Less),
+        ("0001-01-01 00:00:00", Ordering::Greater),
+    ];
+    let mut cases = Vec::new();
+    for column in columns {
+        for (literal, order) in literals {
+            cases.push((format!("{column} $ TIMESTAMP '{literal}'"), order));
+            cases.push((format!("{column} $ '{literal}'"), order));
+            cases.push((format!("TIMESTAMP '{literal}' $ {column}"), order.reverse()));
+        }
+        cases.push((format!("{column} $ DATE '1970-01-01'"), Ordering::Greater));
+        cases.push((format!("{column} $ DATE '9999-01-01'"), Ordering::Less));
+        cases.extend(columns.map(|other| (format!("{column} $ {other}"), Ordering::Equal)));
+    }
+    let operators: [(&str, fn(Ordering) -> bool); 5] = [
+        ("<", Ordering::is_lt),
+        ("<=", Ordering::is_le),
+        ("=", Ordering::is_eq),
+        (">=", Ordering::is_ge),
+        ("<>", Ordering::is_ne),
+    ];
+    for (case, order) in cases {
+        let conditions = operators.map(|(operator, _)| case.replace('$', operator));
+        let sql = format!("SELECT {} FROM '$/t.csv'", conditions.join(", "));
+        let expected = operators.map(|(_, holds)| holds(order).to_string());
+        assert_eq!(asked(&folder, schema, &sql), [expected], "{case}");
+        for (condition, (_, holds)) in conditions.iter().zip(operators) {
+            let sql = format!("SELECT count() FROM '$/t.csv' WHERE {condition}");
+            let expected = u8::from(holds(order)).to_string();
+            assert_eq!(asked(&folder, schema, &sql), [[expected]], "WHERE {condition}");
+        }
+    }
+}
+
+#[test]
 fn truncated_times_are_those_of_the_calendar() {
     let mut random = Random(9);
     let folder = Folder::new();
