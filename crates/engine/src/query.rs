@@ -352,9 +352,14 @@ impl Plan {
         tables.iter().for_each(|(_, table)| table.set_used(&used));
         // A condition that is never true leaves no source to aggregate, and nothing to merge with the
         // tables of other runs.
-        let logical = match is_aggregated(&logical)? && sides::scanned(&optimised)?.is_empty() {
-            true => session::keeping_sources(&state).optimize(&logical)?,
-            false => optimised,
+        let reads = |plan: &LogicalPlan| sides::scanned(plan).map(|tables| !tables.is_empty());
+        let kept = match is_aggregated(&logical)? && !reads(&optimised)? {
+            true => Some(session::keeping_sources(&state).optimize(&logical)?),
+            false => None,
+        };
+        let logical = match kept {
+            Some(kept) if reads(&kept)? => kept,
+            _ => optimised,
         };
         let mut schema = Arc::new(settled(&named, logical.schema()));
         if let (true, [(_, table)]) = (query.keeps_columns, tables.as_slice()) {
@@ -617,7 +622,7 @@ impl Plan {
     fn account(&self, merged: Option<Coverage>) -> Account {
         Account {
             merged,
-            tables: self.tables.iter().map(|(_, table)| Arc::clone(table)).collect(),
+            tables: self.tables.clone(),
             rejects: Arc::clone(&self.rejects),
             mergeable: self.mergeable().is_ok(),
             rejected_folder: self.settings.rejected_folder.clone(),
@@ -1481,7 +1486,7 @@ enum Inner {
 struct Account {
     /// What partial tables account for.
     merged: Option<Coverage>,
-    tables: Vec<Arc<SourceTable>>,
+    tables: Vec<(String, Arc<SourceTable>)>,
     rejects: Arc<Rejects>,
     mergeable: bool,
     rejected_folder: Option<PathBuf>,
@@ -1523,6 +1528,15 @@ impl Results {
     }
 }
 
+impl Account {
+    /// An error that names an aggregate, without the names of tables, which are paths.
+    fn shortened(&self, error: Error) -> Error {
+        let Error::Overflow { message, hint } = error else { return error };
+        let names: Vec<&str> = self.tables.iter().map(|(name, _)| name.as_str()).collect();
+        Error::Overflow { message: unqualified(&message, &names), hint }
+    }
+}
+
 impl Iterator for Results {
     type Item = Result<RecordBatch>;
 
@@ -1530,7 +1544,7 @@ impl Iterator for Results {
         if self.ended {
             return None;
         }
-        let next = self.pull();
+        let next = self.pull().map_err(|error| self.account.shortened(error));
         self.ended = !matches!(next, Ok(Some(_)));
         self.complete = matches!(next, Ok(None));
         next.transpose()
@@ -1567,7 +1581,7 @@ pub(crate) fn named(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatc
 
 impl Account {
     fn scans(&self) -> impl Iterator<Item = Arc<Scan>> + '_ {
-        self.tables.iter().flat_map(|table| table.scans())
+        self.tables.iter().flat_map(|(_, table)| table.scans())
     }
 
     fn rows(&self) -> u64 {
@@ -1598,7 +1612,7 @@ impl Account {
             _ => None,
         };
         let rejected = self.scans().map(|scan| scan.rejected_count()).sum();
-        let sources = self.tables.iter().filter_map(|table| table.source());
+        let sources = self.tables.iter().filter_map(|(_, table)| table.source());
         let salvaged: Vec<_> = sources.flat_map(|source| source.salvaged()).collect();
         let mut bytes = sum(Scan::byte_amount);
         bytes.left_out += salvaged.iter().map(|file| file.bytes_left_out).sum::<u64>();
@@ -1609,7 +1623,7 @@ impl Account {
             files: self
                 .tables
                 .iter()
-                .filter_map(|table| table.source())
+                .filter_map(|(_, table)| table.source())
                 .map(|source| source.files().len() as u64)
                 .sum(),
             splits,

@@ -139,7 +139,7 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
 
 /// The same session, for plans of which the sources have to stay where none of their rows can count.
 pub fn keeping_sources(state: &SessionState) -> SessionState {
-    const EMPTYING: [&str; 3] = ["eliminate_filter", "eliminate_limit", "propagate_empty_relation"];
+    const EMPTYING: [&str; 2] = ["eliminate_filter", "propagate_empty_relation"];
     let rules = state.optimizers().iter().filter(|rule| !EMPTYING.contains(&rule.name())).cloned();
     SessionStateBuilder::new_from_existing(state.clone())
         .with_optimizer_rules(rules.collect())

@@ -120,13 +120,15 @@ fn a_condition_that_is_never_true_leaves_a_table_to_merge() {
     for (sql, rows) in [
         ("SELECT count() FROM '$/o.csv' WHERE 1 = 0", &[&["0"][..]][..]),
         ("SELECT k, sum(id) FROM '$/o.csv' WHERE false GROUP BY k", &[]),
-        ("SELECT k, sum(id) FROM '$/o.csv' GROUP BY k LIMIT 0", &[]),
+        ("SELECT 'x' AS c FROM '$/o.csv' WHERE NULL GROUP BY 1", &[]),
     ] {
         let plan = Plan::new(&query(folder.sql(sql)), &settings()).unwrap();
         let explained = plan.explain().unwrap();
         assert!(explained.mergeable, "{sql}: {}", explained.why);
         assert_eq!(folder.ask(sql).rows(), text(rows), "{sql}");
     }
+    let sql = "SELECT max(k) FROM (SELECT k FROM '$/o.csv' ORDER BY id LIMIT 0) ORDER BY 1 LIMIT 0";
+    assert!(folder.ask(sql).rows().is_empty());
 }
 
 #[test]

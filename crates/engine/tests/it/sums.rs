@@ -23,6 +23,7 @@ fn a_sum_that_does_not_fit_is_an_error_on_every_path() {
     ] {
         let message = folder.refusal(sql);
         assert!(message.contains("does not fit") && message.contains("hint:"), "{sql}: {message}");
+        assert!(!message.contains("o.csv"), "{sql}: {message}");
     }
 }
 
