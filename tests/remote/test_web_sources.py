@@ -27,9 +27,14 @@ def parquet():
     return sink.getvalue()
 
 
+@pytest.fixture(scope="session")
+def files():
+    return {"/a.csv": CSV, "/a.csv.gz": gzip.compress(CSV, 1), "/a.parquet": parquet()}
+
+
 @pytest.fixture
-def web():
-    with Web({"/a.csv": CSV, "/a.csv.gz": gzip.compress(CSV), "/a.parquet": parquet()}) as web:
+def web(files):
+    with Web(dict(files)) as web:
         yield web
 
 
@@ -49,7 +54,7 @@ def test_a_server_with_ranges_is_read_in_splits(web, tidemill):
 def test_a_server_without_ranges_or_versions_is_read_whole(tidemill, lacks):
     if "length" in lacks:
         lacks = {"length": False, "ranges": False}
-    files = {"/a.csv": CSV, "/a.csv.gz": gzip.compress(CSV), "/small.csv": b"n\n1\n2\n"}
+    files = {"/a.csv": CSV, "/a.csv.gz": gzip.compress(CSV, 1), "/small.csv": b"n\n1\n2\n"}
     with Web(files, **lacks) as web:
         assert tidemill.query(totals(web, "/a.csv")) == TOTALS
         assert tidemill.query(totals(web, "/a.csv.gz")) == TOTALS
@@ -252,8 +257,8 @@ def test_redirects_that_lead_nowhere_are_refused(tidemill, target, expected):
 
 @pytest.mark.parametrize("ranges", [True, False])
 def test_text_is_decoded_by_what_the_server_sends(tidemill, ranges):
-    packed = gzip.compress(CSV)
-    files = {"/a.csv": packed, "/b.csv.gz": CSV, "/c.csv.gz": gzip.compress(packed)}
+    packed = gzip.compress(CSV, 1)
+    files = {"/a.csv": packed, "/b.csv.gz": CSV, "/c.csv.gz": gzip.compress(packed, 1)}
     with Web(files, ranges=ranges) as web:
         for path in files:
             assert tidemill.query(totals(web, path)) == TOTALS, path
@@ -268,7 +273,7 @@ def test_what_a_server_says_of_its_encoding_is_believed_of_text_alone(tidemill):
         return always(Status(200, body=body, headers={"Content-Encoding": encoding}))
 
     with Web({}) as web:
-        web.rules = [answer(gzip.compress(CSV), "gzip")]
+        web.rules = [answer(gzip.compress(CSV, 1), "gzip")]
         assert tidemill.query(totals(web, "/a.csv")) == TOTALS
         web.rules = [answer(b"\x8b\x02\x80n\n1\n\x03", "br")]
         message = tidemill.query(totals(web, "/a.csv"), expect=1)
