@@ -29,9 +29,7 @@ def written(**options):
 @pytest.mark.parametrize("codec", ["none", "snappy", "zstd"])
 @pytest.mark.parametrize("dictionary", [False, True])
 def test_a_flipped_bit_is_found_and_located(tmp_path, version, codec, dictionary):
-    content = written(
-        data_page_version=version, compression=codec, use_dictionary=dictionary
-    )
+    content = written(data_page_version=version, compression=codec, use_dictionary=dictionary)
     path = tmp_path / "a.parquet"
     sql = f"SELECT sum(n) AS n, count(s) AS c, min(s) AS low FROM '{path}'"
     path.write_bytes(content)

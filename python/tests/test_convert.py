@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 import tidemill as tm
 
 
@@ -42,7 +43,8 @@ def test_records_are_promoted_wherever_they_are_read(tmp_path: Path) -> None:
     names = ["n", "user", "ms", "day"]
     assert tm.schema(path, promote="input").names == names
     assert tm.schema(tmp_path / "new.rowfile").names == names
-    sql = f"SELECT \"user\", count() AS n FROM '{tmp_path}/*.rowfile' GROUP BY \"user\" ORDER BY n DESC, 1"
+    table = f"'{tmp_path}/*.rowfile'"
+    sql = f'SELECT "user", count() AS n FROM {table} GROUP BY "user" ORDER BY n DESC, 1'
     rows = tm.query(sql, promote=["input"]).to_pylist()
     assert rows[0] == {"user": "u0", "n": 1430}
     job = tm.Job(

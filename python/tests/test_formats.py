@@ -21,7 +21,7 @@ import tidemill as tm
 ROWS = [
     {
         "n": n,
-        "word": None if n % 3 == 1 else f"word {n} – größer",
+        "word": None if n % 3 == 1 else f"word {n} … größer",
         "x": n / 8,
         "day": datetime.date(2026, 11, 1 + n % 28),
         "at": datetime.datetime(2026, 11, 21, 12, n % 60, 1, 123456),
@@ -76,7 +76,9 @@ def test_arrow_of_other_writers_is_read(tmp_path, table, compression):
         assert read(tmp_path / name) == expected, name
         some = tm.query(f"SELECT kind, device FROM '{tmp_path / name}' WHERE n = 2999")
         assert some.to_pylist() == [{"kind": "green", "device": {"os": "ios", "size": 2999}}]
-    polars.from_arrow(table).write_ipc(tmp_path / "p.arrow", compression=compression or "uncompressed")
+    polars.from_arrow(table).write_ipc(
+        tmp_path / "p.arrow", compression=compression or "uncompressed"
+    )
     assert read(tmp_path / "p.arrow") == ROWS
 
 
@@ -92,26 +94,32 @@ def test_other_readers_take_our_arrow(tmp_path, table, compression):
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "zstandard", "bzip2", "xz"])
 def test_avro_of_another_writer_is_read(tmp_path, codec):
-    record = {"type": "record", "name": "Device", "fields": [
-        {"name": "os", "type": ["null", "string"]}, {"name": "size", "type": "long"}]}
+    record = {
+        "type": "record",
+        "name": "Device",
+        "fields": [{"name": "os", "type": ["null", "string"]}, {"name": "size", "type": "long"}],
+    }
+    cents = {"logicalType": "decimal", "precision": 12, "scale": 2}
+    tenths = cents | {"precision": 10, "scale": 1}
+    levels = ["low", "quite_high_indeed"]
     schema = {"type": "record", "name": "Row", "namespace": "a.b", "fields": [
         {"name": "n", "type": "long"},
         {"name": "word", "type": ["string", "null"]},
         {"name": "x", "type": "double"},
         {"name": "day", "type": {"type": "int", "logicalType": "date"}},
         {"name": "at", "type": {"type": "long", "logicalType": "local-timestamp-micros"}},
-        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2}},
+        {"name": "price", "type": {"type": "bytes", **cents}},
         {"name": "tags", "type": ["null", {"type": "array", "items": ["null", "string"]}]},
         {"name": "device", "type": record},
         {"name": "raw", "type": {"type": "fixed", "name": "Raw", "size": 3}},
         {"name": "good", "type": "boolean"},
-        {"name": "level", "type": {"type": "enum", "name": "Level", "symbols": ["low", "quite_high_indeed"]}},
+        {"name": "level", "type": {"type": "enum", "name": "Level", "symbols": levels}},
         {"name": "id", "type": {"type": "string", "logicalType": "uuid"}},
         {"name": "many", "type": {"type": "map", "values": "int"}},
         {"name": "either", "type": ["null", "int", "string", "Device"]},
         {"name": "time", "type": {"type": "int", "logicalType": "time-millis"}},
         {"name": "utc", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-        {"name": "fixed_price", "type": {"type": "fixed", "name": "P", "size": 5, "logicalType": "decimal", "precision": 10, "scale": 1}},
+        {"name": "fixed_price", "type": {"type": "fixed", "name": "P", "size": 5, **tenths}},
     ]}  # fmt: skip
     own = uuid.UUID(int=2**100 + 7)
     utc = datetime.datetime(2026, 11, 21, 1, 2, 3, 4000, tzinfo=datetime.timezone.utc)
@@ -119,7 +127,7 @@ def test_avro_of_another_writer_is_read(tmp_path, codec):
     rows = [
         row
         | {
-            "level": ["low", "quite_high_indeed"][n % 2],
+            "level": levels[n % 2],
             "id": own,
             "many": {"a": n, "b": -n} if n % 7 else {},
             "either": either[n % 4],

@@ -81,7 +81,10 @@ def test_jobs_are_equal_if_they_say_the_same():
         ({"source": {"url": "a", "options": {"nul": "x"}}}, "did you mean `null`?"),
         ({"source": {"url": "a", "storage_options": {"regoin": "x"}}}, "did you mean `region`?"),
         ({"source": "a.csv"}, "`source` must be a table, not a string"),
-        ({"source": {"url": 3}}, "`url` in `[source]` must be a string or a list of strings, not a number"),
+        (
+            {"source": {"url": 3}},
+            "`url` in `[source]` must be a string or a list of strings, not a number",
+        ),
         ({"source": {"url": "a"}, "run": {"threads": 0}}, "must be at least 1, not 0"),
         ({"source": {"url": "a"}, "sink": {"url": "x", "overwite": True}}, "mean `overwrite`?"),
         ({"source": {"url": "a"}, "tables": {"by": ["x"], "x": "count()"}}, "a column of `by`"),

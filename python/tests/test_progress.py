@@ -12,6 +12,7 @@ import threading
 import pytest
 from jupyter_client import KernelManager
 
+from processes import run_script
 from tidemill import _progress
 
 # Standard input is a pipe; who reads it waits until something was shown.
@@ -80,13 +81,16 @@ def with_option(option):
 
 
 def test_nothing_is_shown_where_it_was_not_asked_for():
-    # Long enough for something to be shown.
-    timed = "threading.Timer(1, os.write, (2, b'over')).start()\nresult = "
-    quiet = with_option("progress=False").replace("result = ", timed)
-    dumb = WAITING.replace("result = ", timed)
-    for script, environment in ((quiet, {}), (dumb, {"TERM": "dumb"})):
-        _, shown = in_a_terminal(script, rb"over", **environment)
-        assert shown == "over"
+    # Without patience each wait shows something before it waits.
+    hasty = "from tidemill import _progress\n_progress._PATIENCE_SECONDS = 0\nresult = "
+    for script, environment, is_shown in (
+        (WAITING, {}, True),
+        (WAITING, {"TERM": "dumb"}, False),
+        (with_option("progress=False"), {}, False),
+    ):
+        said, shown = in_a_terminal(script.replace("result = ", hasty), b"", **environment)
+        assert said == f"[{{'n': {ROWS}}}]\n"
+        assert (" rows, " in shown) == is_shown == (shown != "")
 
 
 def without_a_terminal(script):
@@ -117,8 +121,46 @@ def test_the_bar_is_as_full_as_the_input_is_read(encoding, begins, monkeypatch):
 
 
 def test_a_display_that_fails_does_not_fail_the_run():
-    script = with_option("progress=True").replace("result = ", "sys.stderr.close()\nresult = ")
-    assert without_a_terminal(script).stdout == f"[{{'n': {ROWS}}}]\n".encode()
+    done = run_script(
+        """
+        PIPE
+        class Broken:
+            encoding = "utf-8"
+
+            def write(self, text):
+                failed.set()
+                raise OSError("no such terminal")
+
+        failed = threading.Event()
+        sys.stderr = Broken()
+        feed()
+        # The input has no end before the display has failed.
+        threading.Thread(target=lambda: (failed.wait(), end())).start()
+        result = tm.query("SELECT count() AS n FROM '-'", progress=True, **csv)
+        print(result.to_pylist())
+        """,
+        timeout=600,
+    )
+    assert done.stdout == "[{'n': 200000}]\n", done.stderr
+
+
+def test_a_bar_whose_display_is_interrupted_is_taken_away():
+    told = []
+
+    class Handle:
+        def display(self, bundle, raw):
+            told.append(("display", raw, bundle["text/plain"]))
+            raise KeyboardInterrupt
+
+        def update(self, bundle, raw):
+            told.append(("update", raw, bundle["text/plain"]))
+
+    bar = _progress._NotebookBar(Handle, patience=0.0)
+    with pytest.raises(KeyboardInterrupt):
+        bar.look(0, 0, 0)
+    bar.clear()
+    assert [(what, raw) for what, raw, _ in told] == [("display", True), ("update", True)]
+    assert told[0][2].startswith("0 B, 0 rows, ") and told[1][2] == ""
 
 
 @pytest.fixture
@@ -185,6 +227,9 @@ def test_a_notebook_shows_a_bar_a_table_and_stops_when_it_is_interrupted(kernel)
 
     waiting = re.sub(r"fd/\d+", f"fd/{reading}", waiting)
     found = messages(client, textwrap.dedent(waiting), interrupt)
-    assert [content["ename"] for kind, content in found if kind == "error"] == ["KeyboardInterrupt"]
+    # However early it comes, the bar is taken away and no other appears.
+    kinds = [kind for kind, _ in found]
+    assert (kinds.count("display_data"), kinds[-2:]) == (1, ["update_display_data", "error"])
+    assert (found[-2][1]["data"]["text/html"], found[-1][1]["ename"]) == ("", "KeyboardInterrupt")
     os.close(reading)
     os.close(writing)

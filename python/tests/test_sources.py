@@ -52,10 +52,13 @@ def test_an_object_is_a_source_by_its_name(make):
     assert result.coverage["mergeable"]
     assert result.coverage["rows"]["done"] == 3
 
+
 def nested(count):
     """Rows with records in records, in lists, and with nulls at each level."""
     records = [
-        None if n % 7 == 0 else {"i": n, "in": None if n % 5 == 0 else {"x": n, "y": [{"z": n}] * (n % 3)}}
+        None
+        if n % 7 == 0
+        else {"i": n, "in": None if n % 5 == 0 else {"x": n, "y": [{"z": n}] * (n % 3)}}
         for n in range(count)
     ]
     return {"n": list(range(count)), "r": records, "l": [[record] for record in records]}

@@ -51,16 +51,16 @@ def display(progress: bool | None) -> Display | None:
     return None
 
 
-def _notebook() -> Callable[..., Any] | None:
-    """Find the function that displays something in a notebook, in one."""
+def _notebook() -> Callable[[], Any] | None:
+    """Find what makes a handle for something to display in a notebook, in one."""
     # What runs in a notebook has imported it.
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     if getattr(shell, "kernel", None) is None:
         return None
-    from IPython.display import display as show
+    from IPython.display import DisplayHandle
 
-    function: Callable[..., Any] = show
+    function: Callable[[], Any] = DisplayHandle
     return function
 
 
@@ -146,9 +146,9 @@ class _TerminalLine(_Bar):
 
 
 class _NotebookBar(_Bar):
-    def __init__(self, show: Callable[..., Any], patience: float) -> None:
+    def __init__(self, new_handle: Callable[[], Any], patience: float) -> None:
         super().__init__(patience, interval=0.25)
-        self._show = show
+        self._new_handle = new_handle
         self._handle: Any = None
 
     def _draw(self, done: int, total: int, rows: int, seconds: float) -> None:
@@ -169,6 +169,8 @@ class _NotebookBar(_Bar):
     def _update(self, as_html: str, as_text: str) -> None:
         bundle = {"text/html": as_html, "text/plain": as_text}
         if self._handle is None:
-            self._handle = self._show(bundle, raw=True, display_id=True)
+            # Kept first: an interrupt may come once it is shown and before that has returned.
+            self._handle = self._new_handle()
+            self._handle.display(bundle, raw=True)
         else:
             self._handle.update(bundle, raw=True)

@@ -70,9 +70,7 @@ def rows(table: pa.Table) -> list[Row]:
 def finite(of: list[Row]) -> list[Row]:
     """The rows with nulls for floats that are no numbers."""
     return [
-        tuple(
-            None if isinstance(cell, float) and not math.isfinite(cell) else cell for cell in row
-        )
+        tuple(None if isinstance(cell, float) and not math.isfinite(cell) else cell for cell in row)
         for row in of
     ]
 

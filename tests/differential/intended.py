@@ -68,4 +68,3 @@ def _(text: str, way: Way, ours: Outcome, theirs: Outcome) -> bool:
         ours,
         "cannot stand in a select list|is by a constant text|for logical boolean operation",
     )
-

@@ -53,8 +53,8 @@ def s3(moto):
     client.create_bucket(Bucket="logs")
     yield client
     for page in client.get_paginator("list_objects_v2").paginate(Bucket="logs"):
-        for item in page.get("Contents", []):
-            client.delete_object(Bucket="logs", Key=item["Key"])
+        if keys := [{"Key": item["Key"]} for item in page.get("Contents", [])]:
+            client.delete_objects(Bucket="logs", Delete={"Objects": keys, "Quiet": True})
     for upload in client.list_multipart_uploads(Bucket="logs").get("Uploads", []):
         client.abort_multipart_upload(Bucket="logs", Key=upload["Key"], UploadId=upload["UploadId"])
     client.delete_bucket(Bucket="logs")

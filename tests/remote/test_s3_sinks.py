@@ -11,11 +11,15 @@ ROWS = 700_000
 PART = 8 << 20
 
 
-@pytest.fixture(autouse=True)
-def numbers(tmp_path):
+@pytest.fixture(scope="session")
+def rows():
     """Some 21 MB: three parts."""
-    rows = "".join(f"{n % 3},{n:025d}\n" for n in range(ROWS))
-    (tmp_path / "n.csv").write_text("k,n\n" + rows)
+    return ("k,n\n" + "".join(f"{n % 3},{n:025d}\n" for n in range(ROWS))).encode()
+
+
+@pytest.fixture(autouse=True)
+def numbers(tmp_path, rows):
+    (tmp_path / "n.csv").write_bytes(rows)
 
 
 LARGE = "SELECT * FROM 'n.csv'"
@@ -180,9 +184,7 @@ def test_files_are_converted_into_a_bucket_by_several_threads(s3, tidemill):
     is_clean(s3, tidemill, keys)
 
 
-def test_a_failed_commit_waits_for_what_is_under_way_before_it_takes_back(
-    s3, proxy, through_proxy
-):
+def test_a_failed_commit_waits_for_what_is_under_way_before_it_takes_back(s3, proxy, through_proxy):
     refused = lambda r: puts(r) and r.path == "/logs/2.csv"  # noqa: E731
     late = lambda r: puts(r) and r.path != "/logs/2.csv"  # noqa: E731
     # The others are carried out once the client knows of the failure.
@@ -190,7 +192,9 @@ def test_a_failed_commit_waits_for_what_is_under_way_before_it_takes_back(
     message = through_proxy.query(SMALL, "--output", "s3://logs/{k}.csv", expect=1)
     assert "cannot write `s3://logs/2.csv`" in message
     is_clean(s3, through_proxy)
-    order = [r for r in proxy.answered if late(r) or (r.method == "HEAD" and r.path != "/logs/2.csv")]
+    order = [
+        r for r in proxy.answered if late(r) or (r.method == "HEAD" and r.path != "/logs/2.csv")
+    ]
     # The look at the names before the commit, the two puts, the look at what is to be taken back.
     assert [r.method for r in order] == ["HEAD", "HEAD", "PUT", "PUT", "HEAD", "HEAD"]
 
@@ -259,7 +263,7 @@ def test_an_object_that_replaced_ours_is_not_taken_back(s3, proxy, through_proxy
 def test_what_is_kept_of_a_run_is_for_nobody_else(s3, proxy, through_proxy):
     proxy.rules = [always(Stall(), puts)]
     process = through_proxy.start("query", SMALL, "--output", "s3://logs/a.csv")
-    assert proxy.stalled.wait(60)
+    assert proxy.stalled.wait(600)
     process.kill()
     process.communicate()
     home = pathlib.Path(through_proxy.environment["TIDEMILL_HOME"])

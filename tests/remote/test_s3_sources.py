@@ -74,8 +74,13 @@ def test_the_rows_are_those_of_the_same_file_on_disk(s3, tidemill, csv, tmp_path
 
 
 def test_compressed_objects_are_decompressed(s3, tidemill, csv):
-    for suffix, compress in {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}.items():
-        put(s3, f"a.csv.{suffix}", compress(csv))
+    # At the least level, which takes the least time and gives the largest objects.
+    for suffix, packed in {
+        "gz": gzip.compress(csv, 1),
+        "bz2": bz2.compress(csv, 1),
+        "xz": lzma.compress(csv, preset=0),
+    }.items():
+        put(s3, f"a.csv.{suffix}", packed)
         assert tidemill.query(totals(f"a.csv.{suffix}")) == TOTALS, suffix
 
 
@@ -118,10 +123,20 @@ def test_prefixes_patterns_and_folders_find_keys(s3, tidemill):
         assert keys(url) == expected, url
 
 
-def test_a_listing_of_many_pages_is_read_to_its_end(s3, tidemill):
-    for number in range(2_345):
+def test_a_listing_of_many_pages_is_read_to_its_end(s3, proxy, through_proxy):
+    forward = proxy.content
+
+    def in_pages(handler, request, sent):
+        # A page is as long as the server likes.
+        if "list-type" in request.query:
+            handler.path += "&max-keys=100"
+        return forward(handler, request, sent)
+
+    proxy.content = in_pages
+    for number in range(301):
         put(s3, f"many/{number:05}.json", b'{"n":1}\n')
-    assert tidemill.query("SELECT sum(n) AS n FROM 's3://logs/many/*.json'") == "n\n2345\n"
+    assert through_proxy.query("SELECT sum(n) AS n FROM 's3://logs/many/*.json'") == "n\n301\n"
+    assert len([r for r in proxy.requests if "continuation-token" in r.query]) == 3
 
 
 @pytest.mark.parametrize(

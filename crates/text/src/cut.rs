@@ -378,6 +378,9 @@ pub fn guess_start(grammar: Grammar, window: &[u8], fields: usize) -> Option<usi
     if grammar.every_line_ends_a_record() {
         return memchr::memchr(b'\n', window).map(|found| found + 1);
     }
+    // A record starts behind a line end: without one there is nothing to follow. Each range inside
+    // of one huge record has its window grow to that record's end.
+    memchr::memchr(b'\n', window)?;
     // A quote at the window's first byte may also open a field.
     let opening = (window.first().copied() == grammar.quote).then_some(State::FieldStart);
     let mut best: Option<Trail> = None;

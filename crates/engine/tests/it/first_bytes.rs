@@ -143,18 +143,27 @@ fn a_record_that_is_too_large_counts_as_a_malformed_one() {
     folder.write("d.csv.gz", gzip(&large("n,s\n1,a\n2,\"", "\n\"\n3,c\n4,d\n")));
     for (name, line) in [("a.csv", 3), ("b.json", 2), ("c.json", 1), ("d.csv.gz", 3)] {
         let sql = format!("SELECT sum(n), count(*) FROM '$/{name}'");
-        let allowed = Settings { max_bad: MaxBad::Count(1), ..settings() };
+        let kept = Folder::new();
+        let allowed = Settings {
+            max_bad: MaxBad::Count(1),
+            rejected_folder: Some(kept.path().to_path_buf()),
+            ..settings()
+        };
         let answer = folder.ask_with(&sql, &allowed);
         assert_eq!(answer.rows(), [["8", "3"]], "{name}");
         assert_eq!(answer.coverage.rows.rejected, 1, "{name}");
-        match folder.try_ask(&sql, &settings()) {
-            Err(Error::BadRecords { first, .. }) => {
-                assert_eq!(first[0].line, Some(line), "{name}");
-                assert!(first[0].reason.contains("larger than 64 MiB"), "{}", first[0]);
-            }
-            Err(error) => panic!("{name}: {error}"),
-            Ok(_) => panic!("{name} was answered"),
+        let copies = std::fs::read_to_string(kept.path().join("rejected/1.jsonl")).unwrap();
+        let copy: serde_json::Value = serde_json::from_str(&copies).unwrap();
+        assert_eq!((&copy["line"], &copy["truncated"]), (&line.into(), &true.into()), "{name}");
+        assert_eq!(copy["reason"], "the record is larger than 64 MiB", "{name}");
+    }
+    match folder.try_ask(&folder.sql("SELECT sum(n) FROM '$/a.csv'"), &settings()) {
+        Err(Error::BadRecords { first, .. }) => {
+            assert_eq!(first[0].line, Some(3));
+            assert_eq!(first[0].reason, "the record is larger than 64 MiB");
         }
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("a.csv was answered"),
     }
     folder.write("e.csv", large("n,", "\n1\n"));
     let message = folder.refusal("SELECT * FROM '$/e.csv'");

@@ -153,7 +153,15 @@ fn no_damaged_byte_goes_unnoticed() {
         let message = refused(&folder, &bytes, &format!("byte {at}"));
         assert!(message.contains("damaged.part"), "{message}");
     }
-    for length in 0..sound.len() {
+    // Of the lengths that lie inside of a section one is like the other.
+    let (mut ends, mut end) = (vec![0, 12], 12);
+    while let Some(length) = sound.get(end + 1..end + 9) {
+        end += 13 + u64::from_le_bytes(length.try_into().unwrap()) as usize;
+        ends.push(end);
+    }
+    assert_eq!(end, sound.len());
+    let is_near = |length: usize| ends.iter().any(|end| length.abs_diff(*end) < 20);
+    for length in (0..sound.len()).filter(|length| length % 23 == 0 || is_near(*length)) {
         refused(&folder, &sound[..length], &format!("cut to {length}"));
     }
     let message = refused(&folder, &[&sound[..], b"x"].concat(), "a byte more");
