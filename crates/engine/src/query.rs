@@ -352,14 +352,12 @@ impl Plan {
         tables.iter().for_each(|(_, table)| table.set_used(&used));
         // A condition that is never true leaves no source to aggregate, and nothing to merge with the
         // tables of other runs.
-        let reads = |plan: &LogicalPlan| sides::scanned(plan).map(|tables| !tables.is_empty());
-        let kept = match is_aggregated(&logical)? && !reads(&optimised)? {
-            true => Some(session::keeping_sources(&state).optimize(&logical)?),
-            false => None,
-        };
-        let logical = match kept {
-            Some(kept) if reads(&kept)? => kept,
-            _ => optimised,
+        let has_lost_it = is_aggregated(&logical)?
+            && sides::scanned(&logical)?.len() == 1
+            && sides::scanned(&optimised)?.is_empty();
+        let logical = match has_lost_it {
+            true => session::keeping_sources(&state).optimize(&logical)?,
+            false => optimised,
         };
         let mut schema = Arc::new(settled(&named, logical.schema()));
         if let (true, [(_, table)]) = (query.keeps_columns, tables.as_slice()) {

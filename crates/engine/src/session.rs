@@ -137,9 +137,12 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     rules
 }
 
-/// The same session, for plans of which the sources have to stay where none of their rows can count.
+/// The same session, for plans of which the source has to stay where none of its rows can count. A
+/// condition that is never true stays in its place: DataFusion would push it below an aggregate that
+/// answers over no rows.
 pub fn keeping_sources(state: &SessionState) -> SessionState {
-    const EMPTYING: [&str; 2] = ["eliminate_filter", "propagate_empty_relation"];
+    const EMPTYING: [&str; 3] =
+        ["eliminate_filter", "propagate_empty_relation", "push_down_filter"];
     let rules = state.optimizers().iter().filter(|rule| !EMPTYING.contains(&rule.name())).cloned();
     SessionStateBuilder::new_from_existing(state.clone())
         .with_optimizer_rules(rules.collect())

@@ -127,6 +127,8 @@ fn a_condition_that_is_never_true_leaves_a_table_to_merge() {
         assert!(explained.mergeable, "{sql}: {}", explained.why);
         assert_eq!(folder.ask(sql).rows(), text(rows), "{sql}");
     }
+    let sql = "SELECT m FROM (SELECT max(k) AS m FROM '$/o.csv') WHERE false GROUP BY 1";
+    assert!(folder.ask(sql).rows().is_empty());
     let sql = "SELECT max(k) FROM (SELECT k FROM '$/o.csv' ORDER BY id LIMIT 0) ORDER BY 1 LIMIT 0";
     assert!(folder.ask(sql).rows().is_empty());
 }
