@@ -402,11 +402,16 @@ impl Merged {
             {
                 return Ok(None);
             }
-            if table.bytes() > GROUP_BYTES_MIN.max(self.budget_bytes.saturating_mul(2)) {
+            if table.bytes() > self.group_bytes_max() {
                 return Err(self.too_large(&table, file));
             }
         }
         Ok(Some(table))
+    }
+
+    /// What one group may have.
+    fn group_bytes_max(&self) -> usize {
+        GROUP_BYTES_MIN.max(self.budget_bytes.saturating_mul(2))
     }
 
     /// What cannot be dealt any further is a group of which too much is kept.
@@ -419,7 +424,7 @@ impl Merged {
                 "out of memory: `{function}` has {} for one group, which is held whole, more than \
                  the {} that one may have",
                 human(held),
-                human(self.budget_bytes.saturating_mul(2) as u64),
+                human(self.group_bytes_max() as u64),
             ),
             hint: Some(format!("--memory {enough} would do; or keep fewer values for each group")),
         }
