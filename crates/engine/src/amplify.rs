@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, GenericListArray, OffsetSizeTrait, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNanoType, TimeUnit};
 use datafusion::common::config::ConfigOptions;
@@ -54,6 +54,10 @@ enum Amplifier {
     Replace,
     RegexpReplace,
     Concat,
+    /// `array_to_string`: what stands between two items may be long.
+    Join,
+    /// `string_to_array`: an item has a view of its own.
+    Split,
     /// A constant of so many bytes that is a column of its own: `range(0, 20000)`, folded.
     Constant(u64),
 }
@@ -72,6 +76,8 @@ impl Amplifier {
             "replace" => Amplifier::Replace,
             "regexp_replace" => Amplifier::RegexpReplace,
             "concat" | "concat_ws" => Amplifier::Concat,
+            "array_to_string" => Amplifier::Join,
+            "string_to_array" => Amplifier::Split,
             _ => return None,
         })
     }
@@ -152,8 +158,50 @@ impl Amplifier {
                 }
                 bytes
             }
+            Amplifier::Join => {
+                let items = args.first().map(item_counts).unwrap_or_default();
+                let (lists, between, null) = (lengths(0), lengths(1), lengths(2));
+                // A number of eight bytes has up to twenty digits.
+                let bytes = |row: usize| {
+                    let each = at(&between, row) + at(&null, row);
+                    let more = each.saturating_mul(at(&items, row));
+                    at(&lists, row).saturating_mul(3).saturating_add(more)
+                };
+                (0..rows).map(bytes).collect()
+            }
+            Amplifier::Split => {
+                let (texts, between) = (lengths(0), lengths(1));
+                // Without a separator each character is an item.
+                let items = |row: usize| at(&texts, row) / at(&between, row).max(1) + 1;
+                (0..rows).map(|row| at(&texts, row) + ITEM_BYTES * items(row)).collect()
+            }
             Amplifier::Constant(bytes) => vec![bytes; rows],
         }
+    }
+}
+
+/// What an item of a list of texts takes beside its text.
+const ITEM_BYTES: u64 = 17;
+
+/// How many items each row's list has, those of lists within lists for them.
+fn item_counts(array: &ArrayRef) -> Vec<u64> {
+    fn of<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> Vec<u64> {
+        let offsets = lists.offsets().windows(2).map(|two| two[0].as_usize()..two[1].as_usize());
+        match lists.values().data_type() {
+            DataType::List(_) | DataType::LargeList(_) => {
+                let within = item_counts(lists.values());
+                offsets.map(|items| within[items].iter().sum()).collect()
+            }
+            _ => offsets.map(|items| items.len() as u64).collect(),
+        }
+    }
+    match array.data_type() {
+        DataType::List(_) => of(array.as_list::<i32>()),
+        DataType::LargeList(_) => of(array.as_list::<i64>()),
+        DataType::FixedSizeList(_, size) => {
+            vec![u64::try_from(*size).unwrap_or(0); array.len()]
+        }
+        _ => vec![0; array.len()],
     }
 }
 
@@ -253,6 +301,7 @@ pub fn limited<'a>(
                 | Amplifier::Range
                 | Amplifier::ArrayRepeat
                 | Amplifier::ArrayResize
+                | Amplifier::Join
         ) {
             let inner = function.as_ref().clone();
             let bytes_max = memory_bytes / 4;
@@ -391,6 +440,14 @@ fn growth(expr: &Arc<dyn PhysicalExpr>) -> Option<f64> {
         Some((Amplifier::Replace | Amplifier::RegexpReplace, args)) => {
             let (text, to) = (growth(args.first()?)?, bytes(args.get(2)?)?);
             Some(text * (2.0 + 2.0 * to) + to / ROW_BYTES)
+        }
+        // An item has a bit at least, and each byte of a text may be one.
+        Some((Amplifier::Join, args)) if !args.is_empty() => {
+            let each = args[1..].iter().try_fold(5.0, |sum, arg| Some(sum + bytes(arg)?))?;
+            Some(growth(args.first()?)? * 8.0 * each)
+        }
+        Some((Amplifier::Split, args)) => {
+            Some(growth(args.first()?)? * (1.0 + ITEM_BYTES as f64) + 1.0)
         }
         Some(_) => None,
         // Case and hexadecimal digits make two or three bytes of one.
@@ -611,7 +668,9 @@ fn sizes(call: &Call, batch: &RecordBatch) -> Option<Vec<u64>> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Int64Array, StringArray, StringViewArray};
+    use arrow::array::{Int64Array, ListArray, StringArray, StringViewArray};
+    use arrow::buffer::OffsetBuffer;
+    use arrow::datatypes::Field;
     use datafusion::prelude::SessionContext;
 
     use super::*;
@@ -655,9 +714,30 @@ mod tests {
             ),
             (Amplifier::Replace, vec![texts.clone(), same("a"), same("xyz")], [6, 0, 0]),
             (Amplifier::Concat, vec![texts.clone(), same("xyz")], [5, 3, 3]),
+            (Amplifier::Split, vec![texts.clone(), same("")], [2 + 3 * ITEM_BYTES, 17, 17]),
+            (Amplifier::Split, vec![texts.clone(), same("ab")], [2 + 2 * ITEM_BYTES, 17, 17]),
         ] {
             assert_eq!(amplifier.row_bytes(&args, 3), expected, "{amplifier:?}");
         }
+    }
+
+    #[test]
+    fn items_of_lists_within_lists_are_counted() {
+        let numbers = |counts: [usize; 4]| {
+            ListArray::from_iter_primitive::<Int64Type, _, _>(
+                counts.into_iter().map(|count| Some((0..count as i64).map(Some))),
+            )
+        };
+        let inner = numbers([3, 0, 5, 1]);
+        let field = Field::new_list_field(inner.data_type().clone(), true);
+        let offsets = OffsetBuffer::from_lengths([2, 0, 2]);
+        let lists = ListArray::new(Arc::new(field), offsets, Arc::new(inner), None);
+        let lists: ArrayRef = Arc::new(lists);
+        assert_eq!(item_counts(&lists), [3, 0, 6]);
+        assert_eq!(item_counts(&lists.slice(1, 2)), [0, 6]);
+        let between: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(1000); 3]));
+        let sizes = Amplifier::Join.row_bytes(&[lists, between], 3);
+        assert!(sizes[0] >= 3000 && sizes[0] < 4000 && sizes[2] >= 6000, "{sizes:?}");
     }
 
     #[test]
@@ -675,6 +755,9 @@ mod tests {
             ("replace(s, 'a', s)", None),
             ("concat(s, repeat(s, n))", None),
             ("concat(s, lpad(s, 10))", None),
+            ("string_to_array(s, ',')", Some(100.0)),
+            ("array_to_string(make_array(s, s), ',')", Some(2000.0)),
+            ("array_to_string(make_array(s, s), s)", None),
         ] {
             let expr = context.parse_sql_expr(sql, &schema).unwrap();
             let expr = context.create_physical_expr(expr, &schema).unwrap();
@@ -694,6 +777,8 @@ mod tests {
             ("SELECT n, range(0, 20000) FROM t", 1000),
             ("SELECT unnest(range(0, n)) FROM t WHERE n < 100", 4950),
             ("SELECT array_repeat(s, 10000) FROM t WHERE n < 50", 50),
+            ("SELECT array_to_string(range(0, n), repeat(s, 10)) FROM t", 1000),
+            ("SELECT string_to_array(repeat(s, 500), '') FROM t", 1000),
         ] {
             let found = batches(sql).unwrap();
             assert_eq!(found.iter().map(RecordBatch::num_rows).sum::<usize>(), rows, "{sql}");
@@ -729,6 +814,10 @@ mod tests {
             ("SELECT max(length(repeat(s, 3000000))) FROM t", "one value of 28.6 MiB"),
             ("SELECT lpad('x', 2000000000)", "`lpad` would make one value of"),
             ("SELECT array_repeat(1, 1000000000)", "`array_repeat` would make one value of"),
+            (
+                "SELECT length(array_to_string(range(0, 200000), repeat('x', 1000)))",
+                "`array_to_string` would make one value of 195.3 MiB",
+            ),
         ] {
             let error = batches(sql).unwrap_err();
             let text = error.to_string();

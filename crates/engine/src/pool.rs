@@ -195,6 +195,11 @@ fn rounded_up(bytes: f64) -> u64 {
     if bytes <= power / 4 * 3 { power / 4 * 3 } else { power }
 }
 
+/// What one would type for `--memory` to have at least so many bytes.
+pub fn size_above(bytes: u64) -> String {
+    short(rounded_up(bytes as f64))
+}
+
 /// As `--memory` takes it.
 fn short(bytes: u64) -> String {
     match bytes {

@@ -59,6 +59,11 @@ impl Budget {
         Budget(Arc::new(Limit { bytes, used: AtomicU64::new(0) }))
     }
 
+    /// How many bytes it is altogether.
+    pub fn bytes(&self) -> u64 {
+        self.0.bytes
+    }
+
     /// So many bytes of it, if they are left.
     fn take(&self, bytes: u64) -> Option<Share> {
         let limit = self.0.bytes;

@@ -22,6 +22,7 @@ use super::compression::{Codec, Compressed};
 use super::days;
 use super::lines::LineFormat;
 use super::registered::RegisteredWriter;
+use super::row_groups::{ParquetWriter, ROW_GROUP_ROWS};
 use super::text::TextTable;
 use super::value;
 use crate::cancel::Cancel;
@@ -239,11 +240,6 @@ impl std::fmt::Display for OutputFormat {
 /// Encoded bytes are handed on in pieces of about this size.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// A Parquet row group ends after this many rows …
-const ROW_GROUP_ROWS: usize = 1 << 20;
-/// … or when its encoded columns take this much memory, if the budget allows that much.
-const ROW_GROUP_BYTES: usize = 128 << 20;
-
 /// How the files of an output are written.
 #[derive(Clone)]
 pub(super) struct Writing {
@@ -323,13 +319,12 @@ pub struct RowWriter<W: Write + Send> {
     /// What errors call the output.
     name: String,
     rows: u64,
-    row_group_bytes: usize,
 }
 
 enum Inner<W: Write + Send> {
     Lines { format: LineFormat, buffer: Vec<u8>, out: W },
     Text(TextTable<BufWriter<W>>),
-    Parquet { writer: Box<ArrowWriter<Watched<W>>>, failure: Failure, days: Option<SchemaRef> },
+    Parquet { writer: ParquetWriter<Watched<W>>, failure: Failure, days: Option<SchemaRef> },
     ArrowStream(Box<StreamWriter<BufWriter<W>>>),
     ArrowFile(Box<FileWriter<BufWriter<W>>>),
     Avro(Box<avro::Writer<W>>),
@@ -375,9 +370,9 @@ impl<W: Write + Send> RowWriter<W> {
                 let options = ArrowWriterOptions::new()
                     .with_properties(properties)
                     .with_skip_arrow_metadata(days.is_some());
-                let written = days.as_ref().unwrap_or(&schema).clone();
-                let writer = ArrowWriter::try_new_with_options(out, written, options);
-                let writer = Box::new(writer.map_err(|e| from_parquet(&e, &failure, name))?);
+                let written = days.as_ref().unwrap_or(&schema);
+                let writer = ParquetWriter::new(out, written, options, memory_limit)
+                    .map_err(|e| from_parquet(&e, &failure, name))?;
                 Inner::Parquet { writer, failure, days }
             }
             OutputFormat::Arrow if writing.is_stream => {
@@ -422,8 +417,7 @@ impl<W: Write + Send> RowWriter<W> {
                 Inner::Rowfile(Box::new(writer.map_err(|e| from_rowfile(e, name))?))
             }
         };
-        let row_group_bytes = ROW_GROUP_BYTES.min(memory_limit / 2).max(1 << 20);
-        Ok(RowWriter { inner, schema, name: name.to_owned(), rows: 0, row_group_bytes })
+        Ok(RowWriter { inner, schema, name: name.to_owned(), rows: 0 })
     }
 
     /// Adds rows.
@@ -453,9 +447,6 @@ impl<W: Write + Send> RowWriter<W> {
                     None => writer.write(&batch),
                 };
                 written.map_err(|e| from_parquet(&e, failure, name))?;
-                if writer.memory_size() >= self.row_group_bytes {
-                    writer.flush().map_err(|e| from_parquet(&e, failure, name))?;
-                }
             }
             // Views are written with all that they could point into.
             Inner::ArrowStream(writer) => compact::compacted(&batch)

@@ -31,6 +31,7 @@ mod fs;
 mod lines;
 mod partition;
 mod registered;
+mod row_groups;
 mod set;
 mod template;
 mod text;

@@ -639,7 +639,7 @@ fn json_columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
         if let (None, Some(fault)) = (&first_fault, inference.first_fault()) {
             first_fault = Some((file.shown.to_string(), fault.to_string()));
         }
-        Ok(records)
+        if inference.is_too_wide() { Err(too_wide(file)) } else { Ok(records) }
     })?;
     note(&mut shown_by, current, || inference.fields());
     inference.settle();
@@ -651,6 +651,9 @@ fn json_columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
     };
     for (file, other) in sample.beginnings(&chosen, cut::Grammar::LINES, look)? {
         inference.widen(&other);
+        if inference.is_too_wide() {
+            return Err(too_wide(&sample.files[file]));
+        }
         shown_by.note(file, &inference.fields());
     }
     match first_fault {
@@ -663,6 +666,19 @@ fn json_columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
             hint: Some("--source-format names another format (job file: source.format)".into()),
         }),
     }
+}
+
+/// Keys that are values are no columns.
+fn too_wide(file: &SourceFile) -> Error {
+    Error::usage_hint(
+        format!(
+            "the records of `{}` have more than {} different keys, and each would be a column",
+            file.shown,
+            infer::json::COLUMNS_MAX
+        ),
+        "--source-format lines reads each record as one text (job file: source.format); to have \
+         such keys as a map, they belong into an object of their own within the record",
+    )
 }
 
 fn logfmt_columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {

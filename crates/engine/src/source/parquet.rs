@@ -4,6 +4,12 @@
 //! chunk that is being read has a window of at least [`WINDOW_BYTES`] that one large read
 //! fills: memory is bounded by the number of columns, not by the size of a row group.
 //!
+//! A column that is being read also takes a page as it is decoded and the state of its decompression.
+//! Of thousands of columns at once that is far more than their values are. Where it is more than there
+//! is, some rows are read at a time, of some columns after the others ([`InTurns`]). What a row group
+//! has before these rows is gone over again for each of such parts, so there are at most
+//! [`PARTS_MAX`] of them.
+//!
 //! Of a file that is elsewhere, the wanted chunks of a row group are asked for together, with
 //! what lies between neighbours: a request costs as much time as a few MB. Only a row group
 //! of which more than [`GROUP_BYTES_MAX`] are wanted is read through windows. Footers are
@@ -22,10 +28,10 @@ use parking_lot::Mutex;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
-    ParquetRecordBatchReaderBuilder,
+    ParquetRecordBatchReaderBuilder, RowSelection, RowSelector,
 };
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use parquet::file::reader::{ChunkReader, Length};
 
 use super::batches::plain;
@@ -35,6 +41,7 @@ use super::read::ReadOptions;
 use super::unify::{adapted, with_nulls_within};
 use super::{Piece, Place, SourceFile};
 use crate::cancel::Cancel;
+use crate::compact;
 use crate::error::{Error, Result};
 use crate::remote::Fetch;
 
@@ -52,6 +59,15 @@ const REQUEST_BYTES: u64 = 4 << 20;
 const FOOTER_BYTES: u64 = 64 << 10;
 /// So many footers are asked for at once.
 const FOOTERS_AT_ONCE: usize = 16;
+
+/// So many columns are read at a time where they cannot all be.
+const COLUMNS_AT_ONCE: usize = 32;
+/// A column that is being read takes about so much beside its bytes.
+const COLUMN_BYTES: u64 = 128 << 10;
+/// A page is mostly no larger than this when it is decoded.
+const PAGE_BYTES: u64 = 1 << 20;
+/// The rows of a row group are read in so many parts at most.
+const PARTS_MAX: u64 = 8;
 
 /// The columns of all files.
 ///
@@ -209,7 +225,7 @@ pub(super) struct WantedColumn {
 
 /// Reads the wanted columns of some row groups.
 pub(super) struct ParquetReader {
-    reader: ParquetRecordBatchReader,
+    reader: Rows,
     input: Positioned,
     /// The wanted columns, their places being those among the reader's columns.
     columns: Vec<WantedColumn>,
@@ -252,13 +268,31 @@ impl ParquetReader {
             input.wanted = Arc::new(wanted_chunks(metadata.metadata(), &groups, &mask));
             input.cancel = watch.cancel.clone();
         }
-        let builder =
-            ParquetRecordBatchReaderBuilder::new_with_metadata(input.clone(), metadata.clone())
-                .with_row_groups(groups)
-                .with_projection(mask)
-                .with_batch_size(options.batch_rows);
-        let reader =
-            unwinding(|| builder.build()).map_err(|error| input.corrupt(&error, "a row group"))?;
+        let bytes_max = options.ahead.bytes().saturating_mul(2);
+        let reader = if is_better_in_turns(metadata.metadata(), &groups, &mask, bytes_max) {
+            let turns = read.chunks(COLUMNS_AT_ONCE).map(|roots| {
+                ProjectionMask::roots(metadata.parquet_schema(), roots.iter().copied())
+            });
+            Rows::InTurns(InTurns {
+                input: input.clone(),
+                metadata: metadata.clone(),
+                turns: turns.collect(),
+                groups: groups.into(),
+                row: 0,
+                bytes_max,
+                batch_rows: options.batch_rows,
+                part: None,
+            })
+        } else {
+            let builder =
+                ParquetRecordBatchReaderBuilder::new_with_metadata(input.clone(), metadata.clone())
+                    .with_row_groups(groups)
+                    .with_projection(mask)
+                    .with_batch_size(options.batch_rows);
+            let reader = unwinding(|| builder.build())
+                .map_err(|error| input.corrupt(&error, "a row group"))?;
+            Rows::Together(Box::new(reader))
+        };
         for column in &mut columns {
             column.place = read.partition_point(|other| *other < column.place);
         }
@@ -285,11 +319,7 @@ impl ParquetReader {
     }
 
     pub(super) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
-        let next = unwinding(|| match self.reader.next() {
-            None => Ok(None),
-            Some(Ok(batch)) => Ok(Some(batch)),
-            Some(Err(error)) => Err(ParquetError::General(error.to_string())),
-        });
+        let next = unwinding(|| self.reader.next());
         let Some(batch) = next.map_err(|error| self.input.bad_page(&error))? else {
             self.tell(self.rows);
             self.input.open.verify()?;
@@ -322,6 +352,145 @@ impl ParquetReader {
         let bytes = u64::try_from(share).unwrap_or(self.bytes).min(self.bytes);
         self.watch.progress.add_bytes(bytes.saturating_sub(self.bytes_told));
         self.bytes_told = bytes.max(self.bytes_told);
+    }
+}
+
+/// The rows of some row groups, the wanted columns in the file's order.
+enum Rows {
+    Together(Box<ParquetRecordBatchReader>),
+    InTurns(InTurns),
+}
+
+impl Rows {
+    fn next(&mut self) -> Result<Option<RecordBatch>, ParquetError> {
+        match self {
+            Rows::Together(reader) => next_of(reader),
+            Rows::InTurns(reader) => reader.next(),
+        }
+    }
+}
+
+fn next_of(reader: &mut ParquetRecordBatchReader) -> Result<Option<RecordBatch>, ParquetError> {
+    match reader.next() {
+        None => Ok(None),
+        Some(Ok(batch)) => Ok(Some(batch)),
+        Some(Err(error)) => Err(ParquetError::General(error.to_string())),
+    }
+}
+
+/// What a row group's wanted columns take: decoded, and while all of them are being read.
+fn group_bytes(group: &RowGroupMetaData, mask: &ProjectionMask) -> (u64, u64) {
+    let columns = group.columns().iter().enumerate();
+    let wanted = columns.filter(|(leaf, _)| mask.leaf_included(*leaf));
+    wanted.fold((0, 0), |(decoded, open), (_, column)| {
+        let bytes = |bytes: i64| u64::try_from(bytes).unwrap_or(0);
+        let (stored, own) = (bytes(column.compressed_size()), bytes(column.uncompressed_size()));
+        // A value is hardly less than a bit, and a dictionary's values come out as often as they occur.
+        let own = own.max(bytes(column.num_values()).saturating_mul(8));
+        (decoded + own, open + own.min(PAGE_BYTES) + stored.min(WINDOW_BYTES) + COLUMN_BYTES)
+    })
+}
+
+/// Whether to read all columns at once takes more than there is, and more than to read a part of the
+/// rows, of some columns after the others.
+fn is_better_in_turns(
+    metadata: &ParquetMetaData,
+    groups: &[usize],
+    mask: &ProjectionMask,
+    bytes_max: u64,
+) -> bool {
+    let groups = groups.iter().filter_map(|group| metadata.row_groups().get(*group));
+    let (part, open) = groups.fold((0, 0), |(part, most), group| {
+        let (decoded, open) = group_bytes(group, mask);
+        (part.max(decoded / PARTS_MAX), most.max(open))
+    });
+    open > bytes_max.saturating_mul(2) && open > part.max(bytes_max).saturating_mul(2)
+}
+
+/// Reads some rows at a time, of some columns after the others.
+struct InTurns {
+    input: Positioned,
+    metadata: ArrowReaderMetadata,
+    /// The columns that are read together.
+    turns: Vec<ProjectionMask>,
+    /// Row groups that are left, the first of which from `row` on.
+    groups: VecDeque<usize>,
+    row: usize,
+    bytes_max: u64,
+    batch_rows: usize,
+    /// What is read and not handed out.
+    part: Option<RecordBatch>,
+}
+
+impl InTurns {
+    fn next(&mut self) -> Result<Option<RecordBatch>, ParquetError> {
+        let part = match self.part.take() {
+            Some(part) => part,
+            None => match self.next_part()? {
+                Some(part) => part,
+                None => return Ok(None),
+            },
+        };
+        if part.num_rows() <= self.batch_rows {
+            return Ok(Some(part));
+        }
+        self.part = Some(part.slice(self.batch_rows, part.num_rows() - self.batch_rows));
+        Ok(Some(part.slice(0, self.batch_rows)))
+    }
+
+    fn next_part(&mut self) -> Result<Option<RecordBatch>, ParquetError> {
+        let metadata = Arc::clone(self.metadata.metadata());
+        loop {
+            let Some(index) = self.groups.front().copied() else { return Ok(None) };
+            let group = metadata.row_group(index);
+            let rows = usize::try_from(group.num_rows()).unwrap_or(0);
+            if self.row >= rows {
+                self.groups.pop_front();
+                self.row = 0;
+                continue;
+            }
+            let all = ProjectionMask::leaves(
+                self.metadata.parquet_schema(),
+                (0..group.num_columns())
+                    .filter(|leaf| self.turns.iter().any(|turn| turn.leaf_included(*leaf))),
+            );
+            let (decoded, _) = group_bytes(group, &all);
+            let parts = decoded.div_ceil(self.bytes_max.max(1)).clamp(1, PARTS_MAX);
+            let count = rows.div_ceil(usize::try_from(parts).unwrap_or(1)).min(rows - self.row);
+            let part = self.read(index, count)?;
+            self.row += count;
+            return Ok(Some(part));
+        }
+    }
+
+    /// The next rows of a row group.
+    fn read(&self, group: usize, count: usize) -> Result<RecordBatch, ParquetError> {
+        let (mut fields, mut columns) = (Vec::new(), Vec::new());
+        for turn in &self.turns {
+            let rows = vec![RowSelector::skip(self.row), RowSelector::select(count)];
+            let mut reader = ParquetRecordBatchReaderBuilder::new_with_metadata(
+                self.input.clone(),
+                self.metadata.clone(),
+            )
+            .with_row_groups(vec![group])
+            .with_projection(turn.clone())
+            .with_row_selection(RowSelection::from(rows))
+            .with_batch_size(count)
+            .build()?;
+            let batch = next_of(&mut reader)?.filter(|batch| batch.num_rows() == count);
+            let Some(batch) = batch else {
+                return Err(ParquetError::General(format!("{count} rows are not there")));
+            };
+            let batch = compact::compacted(&batch)?;
+            fields.extend(batch.schema().fields().iter().cloned());
+            columns.extend(batch.columns().iter().cloned());
+            if self.input.open.remote().is_none() {
+                self.input.windows.lock().clear();
+            }
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(count));
+        let schema = Arc::new(Schema::new(fields));
+        Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
     }
 }
 

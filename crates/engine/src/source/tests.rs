@@ -510,6 +510,60 @@ fn parquet_row_groups_become_splits() {
 }
 
 #[test]
+fn parquet_of_many_columns_is_read_in_parts_where_memory_is_short() {
+    use arrow::array::{ArrayRef, Int64Array, ListArray, StringArray, StructArray};
+    use arrow::datatypes::Int64Type;
+    let rows = 0..700i64;
+    let columns = (0..100i64).map(|at| {
+        let column: ArrayRef = match at % 4 {
+            0 => Arc::new(Int64Array::from_iter(
+                rows.clone().map(|row| (row % 5 != at % 5).then_some(row + at)),
+            )),
+            1 => Arc::new(StringArray::from_iter_values(
+                rows.clone().map(|row| format!("a text that is no short one, {at} {row}")),
+            )),
+            2 => Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(
+                rows.clone().map(|row| Some((0..row % 4).map(|item| Some(item * at)))),
+            )),
+            _ => {
+                let within: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.clone()));
+                Arc::new(StructArray::try_from(vec![("x", within.clone()), ("y", within)]).unwrap())
+            }
+        };
+        (format!("c{at}"), column)
+    });
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let folder = folder(&[]);
+    parquet_file(&folder.path().join("wide.parquet"), &batch, 300);
+    let source = open(&folder, "wide.parquet").unwrap();
+    let expected = rows_of(&batch);
+    for (batch_rows, projection) in
+        [(8192, None), (7, None), (8192, Some((50..95).rev().collect()))]
+    {
+        let options = ReadOptions {
+            batch_rows,
+            projection,
+            ahead: crate::remote::Budget::new(1 << 10),
+            ..ReadOptions::default()
+        };
+        let expected = match &options.projection {
+            Some(columns) => rows_of(&batch.project(columns).unwrap()),
+            None => expected.clone(),
+        };
+        for target in [1, 1 << 30] {
+            assert_eq!(read(&source, target, &options).unwrap().0, expected);
+        }
+        let splits = source.splits().unwrap();
+        let most = splits.iter().map(|split| {
+            let reader = source.read(split, &options).unwrap();
+            reader.map(|batch| batch.unwrap().num_rows()).max().unwrap()
+        });
+        // An eighth of a row group.
+        assert_eq!(most.max(), Some(batch_rows.min(38)));
+    }
+}
+
+#[test]
 fn damaged_parquet_files_are_errors_and_never_panics() {
     let (folder, expected) = parquet_folder();
     let path = folder.path().join("y=2014/b.parquet");

@@ -33,6 +33,8 @@ use super::{Chunk, Table, TableSpec};
 use crate::cancel::Cancel;
 use crate::coverage::Estimate;
 use crate::error::{Error, Result};
+use crate::memory::human;
+use crate::pool;
 use crate::progress::Progress;
 use crate::spills::SpillSpace;
 
@@ -46,6 +48,9 @@ const DEPTH_MAX: u32 = 6;
 /// Answers of up to this many groups are sorted by key, if they are also no larger than a
 /// quarter of the budget.
 const SORTED_GROUPS_MAX: usize = 1 << 18;
+
+/// A group may always have so much, whatever the budget.
+const GROUP_BYTES_MIN: usize = 16 << 20;
 
 /// How many bytes of groups a spill file's or a partial table's batch holds, about.
 pub const BATCH_BYTES: usize = 4 << 20;
@@ -397,8 +402,32 @@ impl Merged {
             {
                 return Ok(None);
             }
+            if table.bytes() > self.group_bytes_max() {
+                return Err(self.too_large(&table, file));
+            }
         }
         Ok(Some(table))
+    }
+
+    /// What one group may have.
+    fn group_bytes_max(&self) -> usize {
+        GROUP_BYTES_MIN.max(self.budget_bytes.saturating_mul(2))
+    }
+
+    /// What cannot be dealt any further is a group of which too much is kept.
+    fn too_large(&self, table: &Table, file: &SpillFile) -> Error {
+        let (held, function) = (table.bytes() as u64, table.largest().unwrap_or("GROUP BY"));
+        // On disk it takes a little less than in memory, and the answer is made beside it.
+        let enough = pool::size_above(held.max(file.bytes() / 3 * 4).saturating_mul(2));
+        Error::Memory {
+            message: format!(
+                "out of memory: `{function}` has {} for one group, which is held whole, more than \
+                 the {} that one may have",
+                human(held),
+                human(self.group_bytes_max() as u64),
+            ),
+            hint: Some(format!("--memory {enough} would do; or keep fewer values for each group")),
+        }
     }
 
     fn deal_again(&self, file: &SpillFile, depth: u32) -> Result<Vec<SpillFile>> {

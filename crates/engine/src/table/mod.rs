@@ -71,6 +71,13 @@ impl Table {
             + self.columns.iter().map(|column| column.bytes()).sum::<usize>()
     }
 
+    /// The name of the function whose states take the most memory.
+    pub fn largest(&self) -> Option<&'static str> {
+        let states = self.spec.leaders().zip(&self.columns);
+        let largest = states.max_by_key(|(_, column)| column.bytes())?.0;
+        Some(largest.function.name())
+    }
+
     fn assign(&mut self, keys: &[ArrayRef], row_count: usize) -> Result<usize> {
         match &mut self.groups {
             Some(groups) => groups.intern(keys, &mut self.group_of_row)?,

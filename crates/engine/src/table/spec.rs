@@ -47,6 +47,21 @@ pub enum Function {
 }
 
 impl Function {
+    /// What SQL calls it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Function::Count => "count",
+            Function::Sum => "sum",
+            Function::Mean => "mean",
+            Function::Min => "min",
+            Function::Max => "max",
+            Function::Unique(_) => "unique",
+            Function::Quantile { .. } => "quantile",
+            Function::TopK { .. } => "top_k",
+            Function::Collect { .. } => "collect",
+        }
+    }
+
     /// What a result says of a column's precision.
     pub fn estimate(&self, column: &str, precision: Precision) -> Estimate {
         let (method, interval) = match self {

@@ -65,6 +65,11 @@ fn failed(error: ArrowError) -> Error {
 pub struct SpillFile(Option<Spill>);
 
 impl SpillFile {
+    /// How many bytes the chunks take on disk.
+    pub fn bytes(&self) -> u64 {
+        self.0.as_ref().map_or(0, Spill::bytes)
+    }
+
     /// The chunks, in the order in which they were written.
     ///
     /// # Errors

@@ -1343,7 +1343,8 @@ impl Collect {
         if !kept.is_empty() {
             self.bytes += kept.len() * size_of::<(u32, u32)>() * 2;
             let part = value::compact(&take(values, &UInt32Array::from(kept), None)?);
-            self.bytes += part.get_array_memory_size();
+            // Each buffer of what was read back from disk has the size of all of them.
+            self.bytes += value::logical_bytes(&part);
             self.parts.push(part);
         }
         Ok(())

@@ -251,6 +251,38 @@ fn a_place_that_does_not_fit_is_dealt_again_in_the_order_of_the_fold() {
 }
 
 #[test]
+fn a_group_that_keeps_more_than_the_budget_is_refused_with_one_that_would_do() {
+    let text = "a long value ".repeat(1 << 17);
+    let long: Vec<Row> =
+        (0..20).map(|n| Row(Some(3), Some(n), None, Some(text.clone()), None)).collect();
+    let folder = tempfile::tempdir().unwrap();
+    for (select, by) in [("", ""), ("k,", "GROUP BY k")] {
+        let sql = format!("SELECT {select} count(i), collect(s, 100) FROM t {by}");
+        let (spec, columns) = spec(&sql, &schema());
+        let answers = |budget_bytes| {
+            let (cancel, progress) = (Cancel::new(), Progress::new());
+            let merger =
+                Merger::new(&spec, budget_bytes, folder.path(), &cancel, &progress).unwrap();
+            for rows in [&long[..10], &long[10..], &many(10, 0)[..]] {
+                let chunk = filled(&spec, &columns, rows).take().unwrap();
+                merger.accept(merger.park(merger.deal(chunk).unwrap()).unwrap(), 0).unwrap();
+                merger.work(0).unwrap();
+            }
+            let mut merged = merger.finish().unwrap();
+            std::iter::from_fn(|| merged.next_answer().transpose()).collect::<Result<Vec<_>, _>>()
+        };
+        let rows: usize = answers(64 << 20).unwrap().iter().map(RecordBatch::num_rows).sum();
+        assert_eq!(rows, if by.is_empty() { 1 } else { 11 });
+        let error = answers(1 << 20).unwrap_err();
+        assert!(matches!(error, Error::Memory { .. }));
+        let message = error.to_string();
+        let start = "out of memory: `collect` has ";
+        assert!(message.starts_with(start) && message.contains("for one group"), "{message}");
+        assert!(message.contains("\nhint: --memory ") && message.contains("would do"), "{message}");
+    }
+}
+
+#[test]
 fn a_chunk_of_other_types_is_refused_before_it_is_merged() {
     let (spec, columns) = spec("SELECT k, avg(i), count(*) FROM t GROUP BY k", &schema());
     let chunk = filled(&spec, &columns, &many(10, 0)).take().unwrap().encode().unwrap();

@@ -25,13 +25,15 @@ use arrow_schema::{DataType, Field, FieldRef};
 use hashbrown::HashMap;
 
 use super::TextKind;
-use crate::fault::Fault;
+use crate::fault::{Fault, FaultKind};
 use crate::json::grammar::{Cursor, Inside, Scalar, is_white};
 use crate::json::{check, unescape};
 
 /// An object with more distinct keys than this is a map, if its values allow it: DuckDB's
 /// threshold.
 const STRUCT_KEYS_MAX: usize = 200;
+/// Of a sample with more keys than this, which are columns each, no further ones are taken.
+pub const COLUMNS_MAX: usize = 100_000;
 /// What is nested deeper than this is not looked at.
 const DEPTH_MAX: usize = 128;
 
@@ -108,6 +110,10 @@ impl Object {
             cursor.at += 1;
         } else {
             loop {
+                if depth == 0 && self.keys.len() > COLUMNS_MAX {
+                    let reason = format!("more than {COLUMNS_MAX} keys are too many");
+                    return Err(Fault::new(cursor.at, FaultKind::Syntax(reason)));
+                }
                 let key = cursor.key()?;
                 let place = self.place(text_of(cursor.text, key, &mut buffer));
                 members.push((place, cursor.at));
@@ -579,6 +585,11 @@ impl Inference {
         }
     }
 
+    /// Whether there are more keys than [`COLUMNS_MAX`], not counting those of objects within.
+    pub fn is_too_wide(&self) -> bool {
+        self.columns.keys.len() > COLUMNS_MAX
+    }
+
     /// Takes a block of whole lines and returns how many records it holds. Lines that are no
     /// objects are left to the reading, which reports them.
     pub fn add(&mut self, block: &[u8]) -> u64 {
@@ -721,6 +732,22 @@ mod tests {
             let found = infer(&lines.concat());
             assert_eq!(found, [("c".to_string(), expected.to_string())], "{values:?}");
         }
+    }
+
+    #[test]
+    fn keys_beyond_any_table_are_not_gathered() {
+        let record = |keys: std::ops::Range<usize>| {
+            let pairs: Vec<_> = keys.map(|key| format!("\"{key}\":0")).collect();
+            format!("{{{}}}\n", pairs.join(","))
+        };
+        let mut inference = Inference::new(&[]);
+        inference.add(record(0..COLUMNS_MAX).as_bytes());
+        inference.add(record(0..COLUMNS_MAX).as_bytes());
+        inference.add(format!("{{\"1\":{}}}\n", record(0..COLUMNS_MAX + 9).trim()).as_bytes());
+        assert!(!inference.is_too_wide() && inference.first_fault().is_none());
+        inference.add(record(COLUMNS_MAX..2 * COLUMNS_MAX).as_bytes());
+        assert!(inference.is_too_wide());
+        assert_eq!(inference.fields().len(), COLUMNS_MAX + 1);
     }
 
     #[test]
