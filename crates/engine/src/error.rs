@@ -622,7 +622,8 @@ fn no_signature(message: &str) -> Error {
 /// What Arrow says of a value that cannot be cast, in SQL's words.
 fn cast_error(message: &str) -> String {
     let message = in_sql_words(message);
-    let value = message.strip_prefix("Can't cast value ").and_then(|cast| cast.split_once(" to type "));
+    let value =
+        message.strip_prefix("Can't cast value ").and_then(|cast| cast.split_once(" to type "));
     match value {
         Some((value, to)) => format!("{value} does not fit {to}"),
         None => message,

@@ -108,7 +108,8 @@ fn a_subquery_may_select_the_column_that_it_is_compared_to() {
 fn what_is_random_is_not_asked_twice() {
     let folder = Folder::new();
     folder.write("o.csv", "id,a\n1,1\n");
-    let sql = "SELECT id FROM '$/o.csv' WHERE NOT (a IN (SELECT random() FROM '$/o.csv') AND a > 0)";
+    let sql =
+        "SELECT id FROM '$/o.csv' WHERE NOT (a IN (SELECT random() FROM '$/o.csv') AND a > 0)";
     let message = folder.refusal(sql);
     assert!(message.contains("differ each time"), "{message}");
 }
