@@ -503,6 +503,25 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
         Expr::InList(list) => Ok(among(list, schema)),
         Expr::InSubquery(among) => among_rows(among, schema),
         Expr::Case(case) => Ok(chosen(case, schema)),
+        // What stands in for a row that is not there is in the same column as the values.
+        Expr::WindowFunction(mut call)
+            if matches!(call.fun.name(), "lag" | "lead") && call.params.args.len() == 3 =>
+        {
+            let args = &mut call.params.args;
+            let both = types(&[&args[0], &args[2]]).filter(|both| {
+                both[0] != both[1] && both.iter().all(|of| of.is_numeric() || of.is_temporal())
+            });
+            let Some((to, _)) = both.and_then(|both| joint_of(&both)) else {
+                return Ok(Transformed::no(Expr::WindowFunction(call)));
+            };
+            for arg in [0, 2] {
+                args[arg] = match std::mem::take(&mut args[arg]) {
+                    Expr::Literal(value, metadata) => Expr::Literal(value.cast_to(&to)?, metadata),
+                    other => cast_to(other, &to, schema),
+                };
+            }
+            Ok(Transformed::yes(Expr::WindowFunction(call)))
+        }
         Expr::ScalarFunction(mut call) => match call.func.name() {
             "coalesce" | "nvl" | "greatest" | "least" => {
                 let args: Vec<&Expr> = call.args.iter().collect();

@@ -278,3 +278,25 @@ fn truncated_times_are_those_of_the_calendar() {
         assert_eq!(folder.ask(&sql).only(), "0", "{part}");
     }
 }
+
+#[test]
+fn what_stands_in_for_missing_rows_is_kept() {
+    let folder = Folder::new();
+    folder.write("l.csv", "i,d,t\n1,2020-01-01,1.25\n2,2020-01-02,2.5\n");
+    let schema = "i INT, d DATE, t DECIMAL(5,2)";
+    for (call, first, second) in [
+        ("lag(i, 1, 0.5)", "0.5", "1.0"),
+        ("lag(i, 1, -1)", "-1", "1"),
+        ("lag(i, 1, 9223372036854775807)", "9223372036854775807", "1"),
+        (
+            "lag(d, 1, TIMESTAMP '1999-12-31 23:59:59')",
+            "1999-12-31T23:59:59",
+            "2020-01-01T00:00:00",
+        ),
+        ("lag(i, 1, NULL)", "∅", "1"),
+        ("lead(t, -1, CAST(0.125 AS DECIMAL(4,3)))", "0.125", "1.250"),
+    ] {
+        let sql = format!("SELECT {call} OVER (ORDER BY i) AS x FROM '$/l.csv' ORDER BY i");
+        assert_eq!(asked(&folder, schema, &sql), [[first], [second]], "{call}");
+    }
+}
