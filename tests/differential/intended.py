@@ -55,6 +55,12 @@ def _(text: str, way: Way, ours: Outcome, theirs: Outcome) -> bool:
     )
 
 
+@rule("times beyond nanoseconds beside them")
+def _(text: str, way: Way, ours: Outcome, theirs: Outcome) -> bool:
+    """A column of both has no type: an error in DuckDB too, once such a row is met."""
+    return _says(ours, r"does not fit TIMESTAMP\(9\)") and "at_ns" in text
+
+
 @rule("parts of nanoseconds before 1970")
 def _(text: str, way: Way, ours: Outcome, theirs: Outcome) -> bool:
     # The last nanosecond before 1970 is in 1970 there, and the first and last of all are infinite.

@@ -463,7 +463,7 @@ impl From<arrow::error::ArrowError> for Error {
             },
             ArrowError::IoError(_, source) => Error::io("read or write", "a stream", source),
             ArrowError::DivideByZero => Error::Query("division by zero".into()),
-            ArrowError::CastError(message) => Error::Query(cast_error(&message)),
+            ArrowError::CastError(message) => cast_error(&message),
             ArrowError::ComputeError(message)
             | ArrowError::InvalidArgumentError(message)
             | ArrowError::ArithmeticOverflow(message) => Error::Query(message),
@@ -544,6 +544,7 @@ impl From<datafusion::error::DataFusionError> for Error {
                     hint: Some("give --memory more".into()),
                 })
             }
+            Df::Execution(message) if message.starts_with("Cannot cast ") => cast_error(&message),
             Df::Execution(message) => Error::Query(message),
             Df::Internal(message) if REFUSALS.iter().any(|part| message.contains(part)) => {
                 plan_error(&message)
@@ -620,14 +621,23 @@ fn no_signature(message: &str) -> Error {
 }
 
 /// What Arrow says of a value that cannot be cast, in SQL's words.
-fn cast_error(message: &str) -> String {
+fn cast_error(message: &str) -> Error {
+    if message.contains("to Timestamp(ns)") || message.contains("to timestamp[ns]") {
+        return Error::Overflow {
+            message:
+                "a time outside of 1677 to 2262 does not fit TIMESTAMP(9), which is of nanoseconds"
+                    .into(),
+            hint: Some(
+                "CAST(x AS TIMESTAMP(6)) of the nanoseconds beside it reaches any time".into(),
+            ),
+        };
+    }
     let message = in_sql_words(message);
-    let value =
-        message.strip_prefix("Can't cast value ").and_then(|cast| cast.split_once(" to type "));
-    match value {
+    let value = message.strip_prefix("Can't cast value ");
+    Error::Query(match value.and_then(|cast| cast.split_once(" to type ")) {
         Some((value, to)) => format!("{value} does not fit {to}"),
         None => message,
-    }
+    })
 }
 
 /// A message with SQL's names of types instead of Arrow's.

@@ -338,6 +338,12 @@ impl Plan {
             let logical = block_on(state.statement_to_plan(statement))?;
             misplaced(&logical).map_err(external)?;
             let optimised = state.optimize(&logical)?;
+            // A condition that is never true leaves no source to aggregate, and nothing to merge with
+            // the tables of other runs.
+            let optimised = match has_lost_its_source(&logical, &optimised).map_err(external)? {
+                true => session::keeping_sources(state).optimize(&logical)?,
+                false => optimised,
+            };
             Ok((logical, optimised))
         };
         let (logical, optimised) = casts::told_apart(&state, statement, plan)?;
@@ -350,15 +356,7 @@ impl Plan {
         let named = result_schema(&logical, &names);
         let used = Arc::new(prune::used(&logical)?);
         tables.iter().for_each(|(_, table)| table.set_used(&used));
-        // A condition that is never true leaves no source to aggregate, and nothing to merge with the
-        // tables of other runs.
-        let has_lost_it = is_aggregated(&logical)?
-            && sides::scanned(&logical)?.len() == 1
-            && sides::scanned(&optimised)?.is_empty();
-        let logical = match has_lost_it {
-            true => session::keeping_sources(&state).optimize(&logical)?,
-            false => optimised,
-        };
+        let logical = optimised;
         let mut schema = Arc::new(settled(&named, logical.schema()));
         if let (true, [(_, table)]) = (query.keeps_columns, tables.as_slice()) {
             let own = table.source().and_then(|source| source.own_columns());
@@ -1035,8 +1033,10 @@ fn in_backticks<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 const ONE_AGGREGATION: &str =
     "a partial table is of one aggregation over one source, to which small ones may be joined";
 
-fn is_aggregated(plan: &LogicalPlan) -> Result<bool> {
-    Ok(plan.exists(|node| Ok(matches!(node, LogicalPlan::Aggregate(_))))?)
+/// Whether a plan that aggregates rows of one source reads none any more, being optimised.
+fn has_lost_its_source(plan: &LogicalPlan, optimised: &LogicalPlan) -> Result<bool> {
+    let aggregates = plan.exists(|node| Ok(matches!(node, LogicalPlan::Aggregate(_))))?;
+    Ok(aggregates && sides::scanned(plan)?.len() == 1 && sides::scanned(optimised)?.is_empty())
 }
 
 fn not_mergeable(why: &str) -> Error {

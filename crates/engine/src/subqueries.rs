@@ -79,7 +79,8 @@ fn conditions(filter: Filter) -> PlanResult<Transformed<LogicalPlan>> {
 }
 
 /// Whether the whole condition is `x IN (SELECT …)` or its contrary, which DataFusion knows; the
-/// contrary not where the subquery refers to the query around it: it compares one column only.
+/// contrary only where it is a join on one column: not where the subquery refers to the query around it,
+/// nor of a value that is the same for all rows.
 fn by_itself(condition: &Expr) -> bool {
     let (found, contrary) = match condition {
         Expr::InSubquery(found) => (found, false),
@@ -89,7 +90,9 @@ fn by_itself(condition: &Expr) -> bool {
         },
         _ => return false,
     };
-    found.negated == contrary || found.subquery.outer_ref_columns.is_empty()
+    let is_one_column =
+        found.subquery.outer_ref_columns.is_empty() && !found.expr.column_refs().is_empty();
+    found.negated == contrary || is_one_column
 }
 
 /// A condition that drops rows for null as for false.

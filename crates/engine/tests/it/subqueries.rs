@@ -88,6 +88,28 @@ fn what_is_not_known_of_a_subquerys_rows_is_neither_true_nor_false() {
 }
 
 #[test]
+fn a_value_that_is_the_same_for_all_rows_may_be_among_them_or_not() {
+    let folder = Folder::new();
+    folder.write("o.csv", "id\n1\n");
+    folder.write("q.csv", "u,v\n1,1\n,2\n");
+    for (condition, is_true) in [
+        ("7 NOT IN (SELECT u FROM '$/q.csv')", false),
+        ("NOT (7 IN (SELECT u FROM '$/q.csv'))", false),
+        ("7 NOT IN (SELECT v FROM '$/q.csv')", true),
+        ("7 NOT IN (SELECT u FROM '$/q.csv' WHERE v > 2)", true),
+        ("NULL NOT IN (SELECT v FROM '$/q.csv')", false),
+        ("NULL NOT IN (SELECT v FROM '$/q.csv' WHERE v > 2)", true),
+        ("1 IN (SELECT u FROM '$/q.csv')", true),
+        ("7 < ALL (SELECT u FROM '$/q.csv')", false),
+        ("id + 6 NOT IN (SELECT u FROM '$/q.csv')", false),
+        ("id + 6 NOT IN (SELECT v FROM '$/q.csv')", true),
+    ] {
+        let sql = format!("SELECT count() FROM '$/o.csv' WHERE {condition}");
+        assert_eq!(folder.ask(&sql).only(), u8::from(is_true).to_string(), "{condition}");
+    }
+}
+
+#[test]
 fn a_subquery_may_select_the_column_that_it_is_compared_to() {
     let folder = Folder::new();
     folder.write("o.csv", "id,f\n1,1.5\n2,2.5\n3,\n4,4.5\n");
@@ -122,6 +144,7 @@ fn a_condition_that_is_never_true_leaves_a_table_to_merge() {
         ("SELECT count() FROM '$/o.csv' WHERE 1 = 0", &[&["0"][..]][..]),
         ("SELECT k, sum(id) FROM '$/o.csv' WHERE false GROUP BY k", &[]),
         ("SELECT 'x' AS c FROM '$/o.csv' WHERE NULL GROUP BY 1", &[]),
+        ("SELECT id, CAST(id AS BIGINT) AS c FROM '$/o.csv' WHERE false GROUP BY 1, 2", &[]),
     ] {
         let plan = Plan::new(&query(folder.sql(sql)), &settings()).unwrap();
         let explained = plan.explain().unwrap();
