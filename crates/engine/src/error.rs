@@ -716,6 +716,15 @@ fn plan_error(message: &str) -> Error {
             format!("GROUP BY {column}, or take one value of each group: min({column})"),
         );
     }
+    if let Some(names) = message.strip_prefix("Projections require unique expression names but") {
+        let name = between(names, "expression \"", "\" at position").unwrap_or_default();
+        let is_column = !name.contains('(');
+        let name = name.rsplit('.').next().filter(|_| is_column).unwrap_or(&name);
+        return Error::usage_hint(
+            format!("two columns of a select list are `{name}`"),
+            format!("name one of them: {name} AS other"),
+        );
+    }
     if message.starts_with("In/Exist/SetComparison subquery can only be used in") {
         return Error::usage_hint(
             "`IN (SELECT …)`, `EXISTS`, `ANY` and `ALL` cannot stand in ORDER BY or LIMIT",

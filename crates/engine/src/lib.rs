@@ -53,6 +53,7 @@ pub mod scan;
 mod session;
 mod sides;
 pub mod sink;
+mod sorted_unions;
 pub mod source;
 mod spills;
 mod subqueries;

@@ -8,6 +8,7 @@ use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer};
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::executor::block_on;
@@ -22,6 +23,7 @@ use crate::floats::OneOrder;
 use crate::large_limits::LargeLimits;
 use crate::query::Settings;
 use crate::scan::{BATCH_ROWS, ScanMode};
+use crate::sorted_unions::{self, CheckedPlan};
 use crate::spills::SpillSpace;
 use crate::subqueries::Unknowns;
 use crate::{functions, pool, replaced, sums, times};
@@ -103,6 +105,10 @@ pub fn open_with(
         distinct::REPLACED if !counts_as_before => Arc::new(DistinctCounts::default()) as _,
         _ => rule,
     });
+    let checked = PhysicalOptimizer::new().rules.into_iter().map(|rule| match rule.name() {
+        sorted_unions::REPLACED => Arc::new(CheckedPlan) as _,
+        _ => rule,
+    });
     let state = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime(budget_bytes, settings)?)
@@ -110,6 +116,7 @@ pub fn open_with(
         .with_type_planner(Arc::new(SqlTypes))
         .with_analyzer_rules(analyzer_rules())
         .with_optimizer_rules(rules.collect())
+        .with_physical_optimizer_rules(checked.collect())
         .with_physical_optimizer_rule(Arc::new(limits))
         .with_physical_optimizer_rule(Arc::new(portions))
         .build();

@@ -135,3 +135,25 @@ fn what_a_common_type_cannot_hold_is_refused() {
         assert!(folder.try_ask(sql, &settings()).is_err(), "{sql}");
     }
 }
+
+#[test]
+fn a_union_of_a_column_twice_is_sorted() {
+    let folder = Folder::new();
+    folder.write("u.csv", "x,f\n2,2.5\n1,1.5\n3,\n");
+    for column in ["x", "f"] {
+        let branch = format!("SELECT {column} AS a, {column} AS b FROM '$/u.csv'");
+        let grouped = format!("SELECT {column} AS c, {column} AS d FROM '$/u.csv' GROUP BY 1, 2");
+        let answer = |order: &str| {
+            let sql = format!("{branch} UNION ALL {grouped} ORDER BY {order}");
+            folder.ask(&sql).rows()
+        };
+        let rows = answer("a, b DESC");
+        assert_eq!(rows.len(), 6);
+        assert!(rows.iter().all(|row| row[0] == row[1]));
+        let mut sorted = rows.clone();
+        sorted.sort();
+        assert_eq!(rows, sorted, "{column}");
+        assert_eq!(answer("b"), rows);
+        assert_eq!(answer("1, 2"), rows);
+    }
+}
