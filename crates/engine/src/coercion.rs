@@ -22,7 +22,7 @@ use std::sync::{Arc, LazyLock};
 use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Float64Array};
 use arrow::datatypes::{
     DataType, Date32Type, Date64Type, Decimal128Type, Decimal256Type, Field, FieldRef, Int64Type,
-    TimeUnit,
+    IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
 };
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
@@ -121,6 +121,16 @@ fn as_time(expr: &Expr, own: &DataType, beside: &DataType) -> Option<Expr> {
     Some(Expr::Cast(Cast::new(Box::new(expr.clone()), time)))
 }
 
+/// How many nanoseconds the unit has.
+fn nanoseconds_of(unit: &TimeUnit) -> i128 {
+    match unit {
+        TimeUnit::Second => 1_000_000_000,
+        TimeUnit::Millisecond => 1_000_000,
+        TimeUnit::Microsecond => 1_000,
+        TimeUnit::Nanosecond => 1,
+    }
+}
+
 /// A time or day that stands in the SQL in the unit that it is compared with, where it is a whole number
 /// of these: what bounds in files can be held against.
 fn in_unit(expr: &Expr, own: &DataType, beside: &DataType) -> Option<Expr> {
@@ -149,12 +159,7 @@ fn in_unit(expr: &Expr, own: &DataType, beside: &DataType) -> Option<Expr> {
         ScalarValue::TimestampNanosecond(Some(count), _) => i128::from(count),
         _ => return None,
     };
-    let each = match unit {
-        TimeUnit::Second => 1_000_000_000,
-        TimeUnit::Millisecond => 1_000_000,
-        TimeUnit::Microsecond => 1_000,
-        TimeUnit::Nanosecond => 1,
-    };
+    let each = nanoseconds_of(unit);
     if nanoseconds % each != 0 {
         return None;
     }
@@ -176,7 +181,7 @@ fn in_unit(expr: &Expr, own: &DataType, beside: &DataType) -> Option<Expr> {
 enum Meeting {
     /// Both as this type.
     At(DataType),
-    /// Both as nanoseconds since 1970, however many.
+    /// Both as nanoseconds, however many: of times since 1970.
     AsInstants,
 }
 
@@ -201,9 +206,17 @@ fn is_decimal(of: &DataType) -> bool {
     !of.is_integer() && decimal_digits(of).is_some()
 }
 
+fn is_span(of: &DataType) -> bool {
+    matches!(of, DataType::Interval(_) | DataType::Duration(_))
+}
+
 /// How values of these types are compared; none where DataFusion knows.
 fn meeting(one: &DataType, other: &DataType) -> Option<Meeting> {
-    use DataType::{Date32, Date64, Float64, Timestamp};
+    use DataType::{Date32, Date64, Float64, Interval, Timestamp};
+    // A day of an interval is 24 hours of another, a month 30 days.
+    if is_span(one) && is_span(other) && (one != other || matches!(one, Interval(_))) {
+        return Some(Meeting::AsInstants);
+    }
     if one == other {
         return None;
     }
@@ -372,6 +385,8 @@ impl AnalyzerRule for CommonTypes {
                     let schemas = [join.left.schema().as_ref(), join.right.schema().as_ref()];
                     let mut changed = false;
                     for (left, right) in &mut join.on {
+                        let types = [left.get_type(schemas[0])?, right.get_type(schemas[1])?];
+                        day_beside_number(&types)?;
                         if let Some(sides) = compared(left, right, schemas) {
                             (*left, *right) = sides;
                             changed = true;
@@ -429,6 +444,11 @@ fn united(union: Union) -> PlanResult<Transformed<LogicalPlan>> {
             joint_of(union.inputs.iter().map(|input| input.schema().field(index).data_type()))
         })
         .collect();
+    for index in 0..width {
+        let types =
+            union.inputs.iter().map(|input| input.schema().field(index).data_type().clone());
+        day_beside_number(&types.collect::<Vec<_>>())?;
+    }
     let mut inputs = Vec::with_capacity(union.inputs.len());
     for input in &union.inputs {
         let schema = input.schema();
@@ -458,7 +478,91 @@ fn united(union: Union) -> PlanResult<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(LogicalPlan::Union(Union { inputs, schema })))
 }
 
+/// Refuses what DataFusion takes a number for a day in, the days since 1970.
+fn no_day_is_a_number(expr: &Expr, schema: &DFSchema) -> PlanResult<()> {
+    let beside: Vec<&Expr> = match expr {
+        Expr::BinaryExpr(binary) if is_comparison(binary.op) => vec![&binary.left, &binary.right],
+        Expr::Between(between) => vec![&between.expr, &between.low, &between.high],
+        Expr::InList(among) => std::iter::once(among.expr.as_ref()).chain(&among.list).collect(),
+        Expr::Case(case) => case
+            .when_then_expr
+            .iter()
+            .map(|(_, then)| then)
+            .chain(&case.else_expr)
+            .map(AsRef::as_ref)
+            .collect(),
+        Expr::ScalarFunction(call)
+            if matches!(call.func.name(), "coalesce" | "nvl" | "greatest" | "least") =>
+        {
+            call.args.iter().collect()
+        }
+        _ => return Ok(()),
+    };
+    let types = beside.iter().filter_map(|expr| expr.get_type(schema).ok());
+    day_beside_number(&types.collect::<Vec<_>>())
+}
+
+fn day_beside_number(types: &[DataType]) -> PlanResult<()> {
+    let has_day = types.iter().any(|of| matches!(of, DataType::Date32 | DataType::Date64));
+    match types.iter().find(|of| of.is_numeric()).filter(|_| has_day) {
+        Some(number) => Err(external(Error::usage_hint(
+            format!("a DATE and a {} have nothing in common", crate::types::sql_type(number)),
+            "a day is written in quotes: DATE '2026-03-01'",
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// A time to which an interval is added that is finer than the time's type: in a type that holds the sum.
+fn moved(time: &Expr, by: &Expr, schema: &DFSchema) -> Option<Expr> {
+    const MICROSECOND: i64 = 1_000;
+    let (unit, zone) = match time.get_type(schema).ok()? {
+        DataType::Date32 | DataType::Date64 => (86_400_000_000_000, None),
+        DataType::Timestamp(TimeUnit::Second, zone) => (1_000_000_000, zone),
+        DataType::Timestamp(TimeUnit::Millisecond, zone) => (1_000_000, zone),
+        DataType::Timestamp(TimeUnit::Microsecond, zone) => (MICROSECOND, zone),
+        _ => return None,
+    };
+    if !matches!(by.get_type(schema).ok()?, DataType::Interval(_)) {
+        return None;
+    }
+    let finest = match by {
+        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(by)), _) => by.nanoseconds,
+        Expr::Literal(ScalarValue::IntervalDayTime(Some(by)), _) => {
+            i64::from(by.milliseconds) * 1_000_000
+        }
+        Expr::Literal(_, _) => 0,
+        // Who knows.
+        _ => MICROSECOND,
+    };
+    if finest % unit == 0 {
+        return None;
+    }
+    let unit = match finest % MICROSECOND {
+        0 => TimeUnit::Microsecond,
+        _ => TimeUnit::Nanosecond,
+    };
+    Some(cast_to(time.clone(), &DataType::Timestamp(unit, zone), schema))
+}
+
 fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
+    no_day_is_a_number(&expr, schema)?;
+    if let Expr::BinaryExpr(BinaryExpr {
+        left,
+        op: op @ (Operator::Plus | Operator::Minus),
+        right,
+    }) = &expr
+    {
+        let sum = |left: Expr, right: Expr| {
+            Expr::BinaryExpr(BinaryExpr::new(Box::new(left), *op, Box::new(right)))
+        };
+        if let Some(time) = moved(left, right, schema) {
+            return Ok(Transformed::yes(sum(time, right.as_ref().clone())));
+        }
+        if let (Operator::Plus, Some(time)) = (op, moved(right, left, schema)) {
+            return Ok(Transformed::yes(sum(left.as_ref().clone(), time)));
+        }
+    }
     let types = |exprs: &[&Expr]| -> Option<Vec<DataType>> {
         exprs.iter().map(|expr| expr.get_type(schema).ok()).collect()
     };
@@ -743,12 +847,21 @@ impl ScalarUDFImpl for Instant {
                     array.as_primitive::<Date64Type>().unary(|ms| i128::from(ms) * 1_000_000)
                 }
                 DataType::Timestamp(unit, _) => {
-                    let factor = match unit {
-                        TimeUnit::Second => 1_000_000_000,
-                        TimeUnit::Millisecond => 1_000_000,
-                        TimeUnit::Microsecond => 1_000,
-                        TimeUnit::Nanosecond => 1,
-                    };
+                    let factor = nanoseconds_of(unit);
+                    let plain =
+                        arrow::compute::cast_with_options(array, &DataType::Int64, &EXACTLY)?;
+                    plain.as_primitive::<Int64Type>().unary(|value| i128::from(value) * factor)
+                }
+                DataType::Interval(_) => {
+                    let whole = DataType::Interval(IntervalUnit::MonthDayNano);
+                    let spans = arrow::compute::cast_with_options(array, &whole, &EXACTLY)?;
+                    spans.as_primitive::<IntervalMonthDayNanoType>().unary(|span| {
+                        (i128::from(span.months) * 30 + i128::from(span.days)) * DAY
+                            + i128::from(span.nanoseconds)
+                    })
+                }
+                DataType::Duration(unit) => {
+                    let factor = nanoseconds_of(unit);
                     let plain =
                         arrow::compute::cast_with_options(array, &DataType::Int64, &EXACTLY)?;
                     plain.as_primitive::<Int64Type>().unary(|value| i128::from(value) * factor)

@@ -38,6 +38,7 @@ use serde::Serialize;
 use crate::cancel::Cancel;
 use crate::compact;
 use crate::coverage::{self, Amount, Coverage, Estimate, RowAmount};
+use crate::digits;
 use crate::error::{Error, Result, caught, panicked};
 use crate::estimates::{self, Call, Precisions};
 use crate::floats;
@@ -545,6 +546,10 @@ impl Plan {
             Route::Engine { .. } => Inner::Engine(Background::start(
                 match self.joins_large {
                     true => session::joining_by_sorting(&self.context.state()),
+                    false if collects(&self.logical)? => {
+                        let bytes = self.settings.share(1, 2);
+                        session::in_order(&self.context.state(), bytes, &self.settings)?
+                    }
                     false => self.context.state(),
                 },
                 self.logical.clone(),
@@ -1033,6 +1038,20 @@ fn in_backticks<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 const ONE_AGGREGATION: &str =
     "a partial table is of one aggregation over one source, to which small ones may be joined";
 
+/// Whether a plan gathers values in the order of its input.
+fn collects(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            found |= expr.exists(|expr| {
+                Ok(matches!(expr, Expr::AggregateFunction(call) if call.func.name() == "collect"))
+            })?;
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    Ok(found)
+}
+
 /// Whether a plan that aggregates rows of one source reads none any more, being optimised.
 fn has_lost_its_source(plan: &LogicalPlan, optimised: &LogicalPlan) -> Result<bool> {
     let aggregates = plan.exists(|node| Ok(matches!(node, LogicalPlan::Aggregate(_))))?;
@@ -1133,7 +1152,7 @@ fn one_select(sql: &str) -> Result<Statement> {
 }
 
 fn parsed(sql: &str) -> Result<Statement> {
-    let mut statements = DFParser::parse_sql(sql)?;
+    let mut statements = DFParser::parse_sql_with_dialect(sql, &syntax::Spoken)?;
     let refused = |what: &str| {
         Err(Error::usage_hint(
             format!("{what} is not run here"),
@@ -1143,8 +1162,11 @@ fn parsed(sql: &str) -> Result<Statement> {
     match (statements.pop_front(), statements.is_empty()) {
         (None, _) => Err(Error::usage("the SQL is empty")),
         (Some(_), false) => refused("more than one statement"),
-        (Some(Statement::Statement(statement)), true) => match *statement {
-            SqlStatement::Query(_) => Ok(Statement::Statement(statement)),
+        (Some(Statement::Statement(mut statement)), true) => match *statement {
+            SqlStatement::Query(_) => {
+                digits::keep(&mut statement);
+                Ok(Statement::Statement(statement))
+            }
             SqlStatement::Explain { .. } | SqlStatement::ExplainTable { .. } => Err(
                 Error::usage_hint("EXPLAIN is not run here", "--explain shows how a query runs"),
             ),

@@ -21,6 +21,7 @@ use crate::error::Result;
 use crate::estimates::Precisions;
 use crate::floats::OneOrder;
 use crate::large_limits::LargeLimits;
+use crate::null_safe::{self, JoinKeys};
 use crate::query::Settings;
 use crate::scan::{BATCH_ROWS, ScanMode};
 use crate::sorted_unions::{self, CheckedPlan};
@@ -103,6 +104,7 @@ pub fn open_with(
     let portions = CutForAmplifiers { bytes_max: settings.memory_bytes / 16 };
     let rules = Optimizer::new().rules.into_iter().map(|rule| match rule.name() {
         distinct::REPLACED if !counts_as_before => Arc::new(DistinctCounts::default()) as _,
+        null_safe::OF_A_JOIN | null_safe::OF_ALL_JOINS => Arc::new(JoinKeys { theirs: rule }) as _,
         _ => rule,
     });
     let checked = PhysicalOptimizer::new().rules.into_iter().map(|rule| match rule.name() {

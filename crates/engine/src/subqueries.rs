@@ -15,7 +15,7 @@ use std::sync::Arc;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue, plan_err};
-use datafusion::logical_expr::expr::{Case, InSubquery, SetComparison};
+use datafusion::logical_expr::expr::{Case, Exists, InSubquery, SetComparison};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
     BinaryExpr, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
@@ -23,7 +23,9 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
+use crate::error::Error;
 use crate::rewrite::{each_expression, schema_below};
+use crate::scan::external;
 
 /// Writes out where a condition on a subquery's rows is null.
 #[derive(Debug)]
@@ -40,18 +42,49 @@ impl AnalyzerRule for Unknowns {
 }
 
 fn node(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
-    each_expression(plan, &|expr, _| match expr {
+    each_expression(plan, &|expr, _| {
+        if let Expr::Exists(Exists { subquery, .. })
+        | Expr::InSubquery(InSubquery { subquery, .. })
+        | Expr::SetComparison(SetComparison { subquery, .. }) = &expr
+        {
+            not_of_one_group(subquery)?;
+        }
+        named_apart(expr)
+    })?
+    .transform_data(|plan| match plan {
+        LogicalPlan::Filter(filter) => conditions(filter),
+        plan => Ok(Transformed::no(plan)),
+    })
+}
+
+/// Refuses an aggregate without GROUP BY over rows that depend on the row around it: it has a row where
+/// there is none, and a join has not.
+fn not_of_one_group(subquery: &Subquery) -> PlanResult<()> {
+    let is_of_one_group = |plan: &LogicalPlan| match plan {
+        LogicalPlan::Aggregate(aggregate) => {
+            aggregate.group_expr.is_empty() && !aggregate.input.all_out_ref_exprs().is_empty()
+        }
+        _ => false,
+    };
+    match subquery.subquery.exists(|plan| Ok(is_of_one_group(plan)))? {
+        true => Err(external(Error::usage_hint(
+            "`EXISTS`, `IN`, `ANY` and `ALL` do not take an aggregate of rows that depend on the row \
+             around the subquery",
+            "compare the aggregate itself: WHERE (SELECT count(*) FROM …) = 0",
+        ))),
+        false => Ok(()),
+    }
+}
+
+fn named_apart(expr: Expr) -> PlanResult<Transformed<Expr>> {
+    match expr {
         // What refers to the query around it calls its own columns by another name already.
         Expr::SetComparison(comparison) if comparison.subquery.outer_ref_columns.is_empty() => {
             let subquery = named(comparison.subquery)?;
             Ok(Transformed::yes(Expr::SetComparison(SetComparison { subquery, ..comparison })))
         }
         expr => Ok(Transformed::no(expr)),
-    })?
-    .transform_data(|plan| match plan {
-        LogicalPlan::Filter(filter) => conditions(filter),
-        plan => Ok(Transformed::no(plan)),
-    })
+    }
 }
 
 /// The subquery called differently from all that the query around it reads.

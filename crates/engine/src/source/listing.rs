@@ -12,7 +12,7 @@
 //! layout. Values are percent-decoded, `__HIVE_DEFAULT_PARTITION__` is null, and `%empty`
 //! the empty string.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -448,11 +448,15 @@ fn matches(pattern: &str, paths: &mut Vec<PathBuf>) -> Result<()> {
     let found = glob::glob_with(pattern, PATTERN_OPTIONS)
         .map_err(|error| Error::usage(format!("`{pattern}` is not a valid pattern: {error}")))?;
     let (mut files, mut folder) = (0usize, None);
+    let mut loops = Loops::default();
     for entry in found {
         let path = entry.map_err(|error| {
             let shown = error.path().display().to_string();
             Error::io("read", shown, error.into())
         })?;
+        if pattern.contains("**") && loops.are_in(&path) {
+            continue;
+        }
         if path.is_dir() {
             folder.get_or_insert(path);
         } else {
@@ -466,6 +470,28 @@ fn matches(pattern: &str, paths: &mut Vec<PathBuf>) -> Result<()> {
             format!("add `/*` for the files in them, or `/**/*` for all beneath: '{pattern}/*'"),
         )),
         _ => Ok(()),
+    }
+}
+
+/// Whether folders lead through a link into themselves, by their paths.
+#[derive(Default)]
+struct Loops(HashMap<PathBuf, bool>);
+
+impl Loops {
+    fn are_in(&mut self, path: &Path) -> bool {
+        let Some(folder) = path.parent() else { return false };
+        if let Some(known) = self.0.get(folder) {
+            return *known;
+        }
+        let is_link = folder.symlink_metadata().is_ok_and(|found| found.is_symlink());
+        let is_loop = self.are_in(folder)
+            || is_link
+                && folder.canonicalize().is_ok_and(|target| {
+                    let parent = folder.parent().and_then(|parent| parent.canonicalize().ok());
+                    parent.is_some_and(|parent| parent.starts_with(target))
+                });
+        self.0.insert(folder.to_owned(), is_loop);
+        is_loop
     }
 }
 

@@ -1,5 +1,8 @@
 //! Which expressions are honoured.
 
+use std::str::FromStr;
+
+use arrow::array::timezone::Tz;
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, Array, BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DateTimeField,
@@ -8,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::{Place, WRITE_WINDOW_OUT, Walk, refused};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 impl Walk<'_> {
     fn exprs<'e>(&self, exprs: impl IntoIterator<Item = &'e Expr>, place: Place) -> Result<()> {
@@ -110,7 +113,13 @@ impl Walk<'_> {
                 self.value(value)
             }
             Expr::AtTimeZone { timestamp, time_zone } => match time_zone.as_ref() {
-                Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(_), span: _ }) => {
+                Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(zone), span: _ }) => {
+                    if Tz::from_str(zone).is_err() {
+                        return Err(Error::usage_hint(
+                            format!("there is no time zone `{zone}`"),
+                            "a zone is 'Europe/Berlin', 'UTC' or '+02:00'",
+                        ));
+                    }
                     self.expr(timestamp, place)
                 }
                 other => refused(
@@ -263,7 +272,7 @@ impl Walk<'_> {
     fn interval(&self, interval: &Interval, place: Place) -> Result<()> {
         let Interval {
             value,
-            leading_field: _,
+            leading_field,
             leading_precision,
             last_field,
             fractional_seconds_precision,
@@ -273,6 +282,17 @@ impl Walk<'_> {
             || fractional_seconds_precision.is_some()
         {
             return refused(interval, "write INTERVAL '1 day 2 hours'");
+        }
+        let amount = match value.as_ref() {
+            Expr::Value(ValueWithSpan { value, span: _ }) => match value {
+                Value::Number(amount, _) | Value::SingleQuotedString(amount) => Some(amount),
+                _ => None,
+            },
+            _ => None,
+        };
+        let is_number = amount.is_some_and(|amount| amount.trim().parse::<f64>().is_ok());
+        if is_number && leading_field.is_none() {
+            return refused(interval, "name the unit: INTERVAL '5 days', INTERVAL '90 seconds'");
         }
         self.expr(value, place)
     }

@@ -29,7 +29,10 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::error::{Error, Result};
 
+pub use dialect::Spoken;
+
 mod calls;
+mod dialect;
 mod expressions;
 #[cfg(test)]
 mod tests;
@@ -284,6 +287,13 @@ impl Walk<'_> {
             SetExpr::SetOperation { left, op, set_quantifier, right } => {
                 match (op, set_quantifier) {
                     (SetOperator::Minus, _) => return refused("MINUS", "write EXCEPT"),
+                    (SetOperator::Intersect | SetOperator::Except, SetQuantifier::All) => {
+                        return refused(
+                            format!("{op} ALL"),
+                            "without ALL each row is looked at once; to count how often it occurs, GROUP \
+                             BY all columns on both sides and join them",
+                        );
+                    }
                     (
                         SetOperator::Intersect | SetOperator::Except,
                         SetQuantifier::ByName
@@ -644,10 +654,9 @@ impl Walk<'_> {
             PipeOperator::Union { set_quantifier: _, queries } => self.queries(queries),
             PipeOperator::Intersect { set_quantifier, queries }
             | PipeOperator::Except { set_quantifier, queries } => match set_quantifier {
-                SetQuantifier::All | SetQuantifier::Distinct | SetQuantifier::None => {
-                    self.queries(queries)
-                }
-                SetQuantifier::ByName
+                SetQuantifier::Distinct | SetQuantifier::None => self.queries(queries),
+                SetQuantifier::All
+                | SetQuantifier::ByName
                 | SetQuantifier::AllByName
                 | SetQuantifier::DistinctByName => refused(operator, ""),
             },
@@ -679,6 +688,14 @@ impl Walk<'_> {
         }
         self.table(relation)?;
         match join_operator {
+            JoinOperator::Right(JoinConstraint::Using(_) | JoinConstraint::Natural)
+            | JoinOperator::RightOuter(JoinConstraint::Using(_) | JoinConstraint::Natural)
+            | JoinOperator::FullOuter(JoinConstraint::Using(_) | JoinConstraint::Natural) => {
+                refused(
+                    "RIGHT or FULL JOIN with USING or NATURAL",
+                    "write ON a.k = b.k; coalesce(a.k, b.k) is the key, whichever side has the row",
+                )
+            }
             JoinOperator::Join(constraint)
             | JoinOperator::Inner(constraint)
             | JoinOperator::Left(constraint)

@@ -300,3 +300,81 @@ fn what_stands_in_for_missing_rows_is_kept() {
         assert_eq!(asked(&folder, schema, &sql), [[first], [second]], "{call}");
     }
 }
+
+#[test]
+fn spans_of_time_compare_by_their_length() {
+    let folder = Folder::new();
+    folder.write("s.csv", "a,b\n2026-01-05T00:00:00,2026-01-01T00:00:00\n");
+    let schema = "a TIMESTAMP(6), b TIMESTAMP(6)";
+    for (answer, expected) in [
+        ("a - b > INTERVAL '1 day'", "true"),
+        ("a - b = INTERVAL '4 days'", "true"),
+        ("a - b BETWEEN INTERVAL '95 hours' AND INTERVAL '97 hours'", "true"),
+        ("a - b IN (INTERVAL '96 hours')", "true"),
+        ("INTERVAL '1 day' = INTERVAL '24 hours'", "true"),
+        ("INTERVAL '25 hours' > INTERVAL '1 day'", "true"),
+        ("INTERVAL '1 month' < INTERVAL '31 days'", "true"),
+    ] {
+        let sql = format!("SELECT {answer} AS x FROM '$/s.csv'");
+        assert_eq!(asked(&folder, schema, &sql), [[expected]], "{answer}");
+    }
+}
+
+#[test]
+fn a_day_and_an_interval_of_hours_are_a_time() {
+    let folder = Folder::new();
+    folder.write("d.csv", "d,ms,n\n2024-01-31,2026-01-01T00:00:00,1\n");
+    let schema = "d DATE, ms TIMESTAMP(3), n INT";
+    for (answer, expected) in [
+        ("d + INTERVAL '12 hours'", "2024-01-31T12:00:00"),
+        ("INTERVAL '12 hours' + d", "2024-01-31T12:00:00"),
+        ("d - INTERVAL '1 second'", "2024-01-30T23:59:59"),
+        ("d + INTERVAL '1 month'", "2024-02-29"),
+        ("d + INTERVAL '2 days'", "2024-02-02"),
+        ("ms + INTERVAL '1500 microseconds'", "2026-01-01T00:00:00.001500"),
+        ("ms < ms + INTERVAL '1 microsecond'", "true"),
+        ("ms + INTERVAL '2 seconds'", "2026-01-01T00:00:02"),
+    ] {
+        let sql = format!("SELECT {answer} AS x FROM '$/d.csv'");
+        assert_eq!(asked(&folder, schema, &sql), [[expected]], "{answer}");
+    }
+    for mixed in [
+        "d > 2026 - 3 - 1",
+        "d IN (1, 2)",
+        "d BETWEEN 1 AND 2",
+        "greatest(d, 5) = d",
+        "CASE WHEN n = 1 THEN d ELSE 5 END = d",
+        "d = n",
+    ] {
+        let query = Query {
+            schema: Some(schema.into()),
+            ..query(folder.sql(&format!("SELECT count() FROM '$/d.csv' WHERE {mixed}")))
+        };
+        let message = ask(&query, &settings()).err().map(|error| error.to_string());
+        let message = message.unwrap_or_default();
+        assert!(message.contains("nothing in common"), "{mixed}: {message}");
+    }
+}
+
+#[test]
+fn numbers_of_many_digits_are_what_is_written() {
+    let folder = Folder::new();
+    folder.write(
+        "d.csv",
+        "d\n9999999999999999.9999\n1.0000\n10000000000000000.0000\n12345678901234.5678\n",
+    );
+    for number in ["9999999999999999.9999", "12345678901234.5678", "10000000000000000.0000"] {
+        for condition in [format!("d = {number}"), format!("d IN ({number})")] {
+            let sql = format!("SELECT d FROM '$/d.csv' WHERE {condition}");
+            assert_eq!(asked(&folder, "d DECIMAL(24,4)", &sql), [[number]], "{condition}");
+        }
+    }
+    for (answer, expected) in [
+        ("CAST(12345678901234567890123 AS DECIMAL(38,0))", "12345678901234567890123"),
+        ("CAST(-123456789012345678.91 AS DECIMAL(20,2))", "-123456789012345678.91"),
+        ("1_000 + 1", "1001"),
+        ("0.1 + 0.2", "0.30000000000000004"),
+    ] {
+        assert_eq!(folder.ask(&format!("SELECT {answer} AS x")).only(), expected, "{answer}");
+    }
+}

@@ -197,3 +197,20 @@ fn a_late_file_with_a_new_column_is_merged_with_what_was_kept_of_the_others() {
     assert!(refusal.contains("are of different tables"), "{refusal}");
     assert!(refusal.contains("`schema` in its [source] settles types"), "{refusal}");
 }
+
+#[test]
+fn a_folder_that_leads_into_itself_is_read_once() {
+    let folder = Folder::new();
+    folder.write("loop/x.csv", "a\n1\n");
+    folder.write("loop/a/y.csv", "a\n2\n");
+    folder.write("other/z.csv", "a\n3\n");
+    let link = |to: &str, at: &str| {
+        std::os::unix::fs::symlink(to, folder.path().join(at)).unwrap();
+    };
+    link("..", "loop/a/up");
+    link("../../other", "loop/a/other");
+    for (pattern, count) in [("loop/**/*.csv", "3"), ("loop/a/up/*.csv", "1"), ("loop", "3")] {
+        let sql = format!("SELECT count() FROM '$/{pattern}'");
+        assert_eq!(folder.ask(&sql).only(), count, "{pattern}");
+    }
+}

@@ -165,3 +165,53 @@ fn a_truth_above_a_join_is_grouped_by() {
                ON a.id = b.id) GROUP BY 1 ORDER BY 1";
     assert_eq!(folder.ask(sql).rows(), text(&[&["false"], &["true"]]));
 }
+
+#[test]
+fn an_aggregate_of_rows_that_depend_on_others_is_compared_and_not_looked_for() {
+    let folder = Folder::new();
+    folder.write("l.csv", "k\n1\n2\n");
+    folder.write("r.csv", "k\n2\n3\n");
+    let of = "FROM '$/r.csv' r WHERE r.k = l.k";
+    for condition in [
+        format!("EXISTS (SELECT count(*) {of})"),
+        format!("NOT EXISTS (SELECT max(r.k) {of})"),
+        format!("0 IN (SELECT count(*) {of})"),
+        format!("0 = ANY (SELECT count(*) {of})"),
+        format!("EXISTS (SELECT 1 {of} HAVING count(*) = 0)"),
+    ] {
+        let message = folder.refusal(&format!("SELECT k FROM '$/l.csv' l WHERE {condition}"));
+        assert!(message.contains("compare the aggregate itself"), "{condition}: {message}");
+    }
+    let sql = format!("SELECT k FROM '$/l.csv' l WHERE (SELECT count(*) {of}) = 0");
+    assert_eq!(folder.ask(&sql).only(), "1");
+}
+
+#[test]
+fn a_null_safe_join_is_null_safe_where_it_says_so() {
+    let folder = Folder::new();
+    folder.write("x.csv", "i,s\n1,\n2,a\n,b\n");
+    let join = "FROM '$/x.csv' x JOIN '$/x.csv' y ON x.i IS NOT DISTINCT FROM y.i";
+    for (more, count) in
+        [("", "3"), ("WHERE x.s = y.s", "2"), ("AND x.s = y.s", "2"), ("AND x.i = 2", "1")]
+    {
+        assert_eq!(folder.ask(&format!("SELECT count() {join} {more}")).only(), count, "{more}");
+    }
+}
+
+#[test]
+fn what_follows_is_distinct_from_is_a_condition_of_its_own() {
+    let folder = Folder::new();
+    folder.write("b.csv", "o,n\ntrue,1\ntrue,2\nfalse,1\nfalse,2\n,1\n,2\n");
+    for (condition, count) in [
+        ("o IS DISTINCT FROM true AND n = 1", "2"),
+        ("o IS NOT DISTINCT FROM true AND n = 1", "1"),
+        ("o IS DISTINCT FROM true OR n = 1", "5"),
+        ("n = 1 AND o IS DISTINCT FROM true OR n = 2", "5"),
+        ("o IS NOT DISTINCT FROM true IS FALSE", "4"),
+        ("NOT o IS DISTINCT FROM NULL AND n IS NOT DISTINCT FROM 1", "1"),
+        ("n IS DISTINCT FROM 1 + 1 AND o IS NOT NULL", "2"),
+    ] {
+        let sql = format!("SELECT count() FROM '$/b.csv' WHERE {condition}");
+        assert_eq!(folder.ask(&sql).only(), count, "{condition}");
+    }
+}

@@ -1,0 +1,55 @@
+//! Joins on `IS NOT DISTINCT FROM`.
+//!
+//! DataFusion makes such conditions keys of a join in which null equals null. A condition with `=` must not
+//! become one more key of it, or null equals null there, too; it stays a filter. Two of DataFusion's rules
+//! make keys of conditions; neither looks at such joins here.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{NullEquality, Result as PlanResult};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::optimizer::optimizer::ApplyOrder;
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+
+/// Takes keys from a join's own condition.
+pub const OF_A_JOIN: &str = "extract_equijoin_predicate";
+/// Takes keys of all inner joins below a condition from that.
+pub const OF_ALL_JOINS: &str = "eliminate_cross_join";
+
+/// One of these rules, where it is right.
+#[derive(Debug)]
+pub struct JoinKeys {
+    /// DataFusion's.
+    pub theirs: Arc<dyn OptimizerRule + Send + Sync>,
+}
+
+impl OptimizerRule for JoinKeys {
+    fn name(&self) -> &str {
+        self.theirs.name()
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.theirs.apply_order()
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        config: &dyn OptimizerConfig,
+    ) -> PlanResult<Transformed<LogicalPlan>> {
+        let is_null_safe = match self.name() {
+            OF_ALL_JOINS => plan.exists(|plan| Ok(null_equals_null(plan)))?,
+            _ => null_equals_null(&plan),
+        };
+        match is_null_safe {
+            true => Ok(Transformed::no(plan)),
+            false => self.theirs.rewrite(plan, config),
+        }
+    }
+}
+
+fn null_equals_null(plan: &LogicalPlan) -> bool {
+    let LogicalPlan::Join(join) = plan else { return false };
+    join.null_equality == NullEquality::NullEqualsNull && !join.on.is_empty()
+}
