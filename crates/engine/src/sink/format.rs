@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use arrow_ipc::CompressionType;
@@ -166,6 +166,32 @@ impl OutputFormat {
                 }
             }
         }
+        let depth_max = match self {
+            OutputFormat::Avro => Some(AVRO_DEPTH_MAX),
+            OutputFormat::Arrow | OutputFormat::Parquet => Some(ARROW_DEPTH_MAX),
+            _ => None,
+        };
+        for field in schema.fields() {
+            let depth = depth(field.data_type());
+            if depth_max.is_some_and(|most| depth > most) {
+                return Err(Error::usage_hint(
+                    format!(
+                        "column `{}` is nested {depth} deep, and what {} has more than {} deep is \
+                         read by nobody",
+                        field.name(),
+                        self.name(),
+                        depth_max.unwrap_or_default(),
+                    ),
+                    "take some of its fields, or write `json`",
+                ));
+            }
+            if matches!((self, field.data_type()), (OutputFormat::Parquet, DataType::Interval(_))) {
+                return Err(Error::usage_hint(
+                    format!("column `{}` is an interval, which parquet cannot hold", field.name()),
+                    "cast it to TEXT, or write `arrow`",
+                ));
+            }
+        }
         match self {
             OutputFormat::Parquet => {
                 ArrowWriter::try_new(std::io::sink(), schema.clone(), None).map_err(|error| {
@@ -212,6 +238,28 @@ impl OutputFormat {
             }
         }
         Ok(())
+    }
+}
+
+/// Readers of these formats, ours and others', go no deeper: Avro's as it is read here, Arrow's as
+/// FlatBuffers verifies it.
+const AVRO_DEPTH_MAX: usize = 31;
+const ARROW_DEPTH_MAX: usize = 56;
+
+/// How many records, lists and maps are within one another.
+fn depth(data_type: &DataType) -> usize {
+    match data_type {
+        DataType::Struct(fields) => {
+            1 + fields.iter().map(|field| depth(field.data_type())).max().unwrap_or(0)
+        }
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _) => 1 + depth(item.data_type()),
+        DataType::Dictionary(_, value) => depth(value),
+        _ => 0,
     }
 }
 

@@ -265,3 +265,15 @@ fn a_reader_that_waits_for_standard_input_can_be_stopped() {
     });
     assert!(matches!(ended, Err(Error::Interrupted)), "{:?}", ended.err());
 }
+
+#[test]
+fn what_is_collected_keeps_its_order_beside_aggregates_that_do_not_merge() {
+    let folder = Folder::new();
+    let rows: String = (0..60_000).map(|i| format!("{i},{}\n", i % 7)).collect();
+    folder.write("c.csv", format!("i,x\n{rows}"));
+    for threads in [1, 2, 4] {
+        let settings = Settings { threads, ..settings() };
+        let sql = "SELECT collect(i, 3), stddev(x) > 0 FROM '$/c.csv'";
+        assert_eq!(folder.ask_with(sql, &settings).rows(), [["[0, 1, 2]", "true"]], "{threads}");
+    }
+}
