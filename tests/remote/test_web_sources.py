@@ -57,6 +57,8 @@ def test_a_server_without_ranges_or_versions_is_read_whole(tidemill, lacks):
     files = {"/a.csv": CSV, "/a.csv.gz": gzip.compress(CSV, 1), "/small.csv": b"n\n1\n2\n"}
     with Web(files, **lacks) as web:
         assert tidemill.query(totals(web, "/a.csv")) == TOTALS
+        # What it is, what its columns are, and its rows.
+        assert len(web.requests) <= 3
         assert tidemill.query(totals(web, "/a.csv.gz")) == TOTALS
         assert tidemill.query(totals(web, "/small.csv")) == "count(),sum(n)\n2,3\n"
         ordered = f"SELECT n FROM '{web.url}/a.csv' ORDER BY n DESC LIMIT 1"

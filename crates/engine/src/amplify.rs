@@ -276,6 +276,23 @@ fn range_bytes(args: &[ArrayRef], row: usize) -> u64 {
     u64::try_from((stop - start) / step + 1).unwrap_or(u64::MAX).saturating_mul(8)
 }
 
+/// How many bytes `replace(text, from, to)` makes of each row.
+fn replaced_bytes(args: &[ArrayRef]) -> PlanResult<Vec<u64>> {
+    let texts = args.iter().map(|arg| Ok(cast(arg, &DataType::Utf8View)?));
+    let texts = texts.collect::<PlanResult<Vec<_>>>()?;
+    let [text, from, to] = texts.as_slice() else { return Ok(Vec::new()) };
+    let (text, from, to) = (text.as_string_view(), from.as_string_view(), to.as_string_view());
+    let rows = text.iter().zip(from).zip(to);
+    let bytes = rows.map(|row| match row {
+        ((Some(text), Some(from)), Some(to)) => {
+            let places = text.matches(from).count();
+            (text.len() - places * from.len() + places * to.len()) as u64
+        }
+        _ => 0,
+    });
+    Ok(bytes.collect())
+}
+
 /// One of these functions with a limit to what it makes at once.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Limited {
@@ -302,6 +319,7 @@ pub fn limited<'a>(
                 | Amplifier::ArrayRepeat
                 | Amplifier::ArrayResize
                 | Amplifier::Join
+                | Amplifier::Replace
         ) {
             let inner = function.as_ref().clone();
             let bytes_max = memory_bytes / 4;
@@ -319,8 +337,12 @@ impl Limited {
         };
         let arrays = args.args.iter().map(|arg| arg.to_array(rows));
         let arrays = arrays.collect::<PlanResult<Vec<_>>>()?;
-        let sizes = self.amplifier.row_bytes(&arrays, rows);
-        let total = sizes.iter().fold(0u64, |sum, size| sum.saturating_add(*size));
+        let sum = |sizes: Vec<u64>| sizes.iter().fold(0u64, |sum, size| sum.saturating_add(*size));
+        let mut total = sum(self.amplifier.row_bytes(&arrays, rows));
+        if total > self.bytes_max && self.amplifier == Amplifier::Replace {
+            // Until now every place was one that is replaced.
+            total = sum(replaced_bytes(&arrays)?);
+        }
         if total <= self.bytes_max {
             return Ok(());
         }
@@ -818,6 +840,10 @@ mod tests {
                 "SELECT length(array_to_string(range(0, 200000), repeat('x', 1000)))",
                 "`array_to_string` would make one value of 195.3 MiB",
             ),
+            (
+                "SELECT length(replace(repeat('x', 1000000), 'x', repeat('y', 1000)))",
+                "`replace` would make one value of 953.7 MiB",
+            ),
         ] {
             let error = batches(sql).unwrap_err();
             let text = error.to_string();
@@ -828,6 +854,9 @@ mod tests {
 
     #[test]
     fn what_is_not_evaluated_is_not_refused() {
+        // What is looked for is not there.
+        let sql = "SELECT length(replace(repeat('x', 1000000), 'z', repeat('y', 1000)))";
+        assert_eq!(batches(sql).unwrap()[0].num_rows(), 1);
         let sql = "SELECT sum(CASE WHEN n < 5 THEN length(repeat(s, n * n * n * 100)) END) FROM t";
         assert_eq!(batches(sql).unwrap()[0].num_rows(), 1);
     }

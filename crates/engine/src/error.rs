@@ -357,7 +357,8 @@ impl Error {
 
     /// The operating system's refusal to do `action` to `path`.
     pub fn io(action: &'static str, path: impl AsRef<Path>, source: std::io::Error) -> Self {
-        let path = path.as_ref().display().to_string();
+        // Where a file is wanted, a URL may have been given, and what is secret in it.
+        let path = crate::remote::location::shown(&path.as_ref().display().to_string());
         // One of ours that came through `Read` or `Write`.
         let source = match source.downcast::<Error>() {
             Ok(ours) => return ours,
@@ -747,4 +748,20 @@ fn plan_error(message: &str) -> Error {
     let message =
         message.split("\nThis issue was likely caused by a bug").next().unwrap_or(message);
     Error::usage(in_sql_words(message.trim_start_matches("Internal error: ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use super::Error;
+
+    #[test]
+    fn a_url_in_the_place_of_a_file_shows_no_secret() {
+        for (action, kind) in [("read", ErrorKind::NotFound), ("write", ErrorKind::Other)] {
+            let url = "http://user:hush@host/x.csv?sig=hush";
+            let message = Error::io(action, url, kind.into()).to_string();
+            assert!(message.contains("host/x.csv") && !message.contains("hush"), "{message}");
+        }
+    }
 }

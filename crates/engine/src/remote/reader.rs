@@ -260,7 +260,8 @@ impl Reader {
 
     /// Reads on in a body that has no ranges.
     fn read_stream(&self, state: &mut State, out: &mut [u8], offset: u64) -> Result<usize> {
-        if state.body.is_none() || offset < state.next {
+        // What came last may be read piece by piece.
+        if state.body.is_none() || offset < state.window.start {
             state.body = Some(self.object.stream()?);
             state.window = Window::default();
             state.next = 0;
