@@ -474,6 +474,14 @@ class Grammar:
             lambda: E("flag", "({0} IS NULL)", (more(kind),)),
             lambda: E("flag", "({0} IS NOT NULL)", (more(kind),)),
             lambda: E("flag", "({0} IS DISTINCT FROM {1})", (more(kind), more(kind))),
+            # Without brackets: what follows is a condition of its own.
+            lambda: E(
+                "flag",
+                self.chance.choice(
+                    ("({0} IS DISTINCT FROM {1} AND {2})", "({0} IS NOT DISTINCT FROM {1} OR {2})")
+                ),
+                (more(kind), more(kind), more("flag")),
+            ),
             lambda: E("flag", "({0} IS TRUE)", (more("flag"),)),
             lambda: E(
                 "flag",
@@ -503,7 +511,26 @@ class Grammar:
                     (self.leaf(one, scope), self.leaf(two, scope)),
                 )
             )
+        if "dec" in kinds:
+            many = self.chance.choice(("9999999999999999.9999", "-12345678901234.567801"))
+            ways.append(lambda: E("flag", f"({{0}} {compare} {many})", (self.leaf("dec", scope),)))
+        if "at" in kinds:
+            span = self.chance.choice(("36 hour", "1 day", "90 minute"))
+            ways.append(
+                lambda: E(
+                    "flag",
+                    f"(({{0}} - {{1}}) {compare} INTERVAL '{span}')",
+                    (self.leaf("at", scope), self.leaf("at", scope)),
+                )
+            )
         if "day" in kinds and "at" in kinds:
+            ways.append(
+                lambda: E(
+                    "flag",
+                    f"(({{0}} + INTERVAL '12 hour') {compare} {{1}})",
+                    (self.leaf("day", scope), self.leaf("at", scope)),
+                )
+            )
             ways.append(
                 lambda: E(
                     "flag",
@@ -651,7 +678,8 @@ class Grammar:
             left, right = self.columns(scope, kind), self.columns(more, kind)
             if not left or not right:
                 continue
-            on = E("flag", "({0} = {1})", (self.chance.choice(left), self.chance.choice(right)))
+            equal = "=" if self.chance.random() < 0.7 else "IS NOT DISTINCT FROM"
+            on = E("flag", f"({{0}} {equal} {{1}})", (self.chance.choice(left), self.chance.choice(right)))
             if self.chance.random() < 0.3:
                 rest = self.expression("flag", scope + more, 1)
                 on = E("flag", "({0} AND {1})", (on, rest))

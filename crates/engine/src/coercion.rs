@@ -121,6 +121,9 @@ fn as_time(expr: &Expr, own: &DataType, beside: &DataType) -> Option<Expr> {
     Some(Expr::Cast(Cast::new(Box::new(expr.clone()), time)))
 }
 
+/// Nanoseconds.
+const DAY: i128 = 86_400_000_000_000;
+
 /// How many nanoseconds the unit has.
 fn nanoseconds_of(unit: &TimeUnit) -> i128 {
     match unit {
@@ -152,7 +155,7 @@ fn in_unit(expr: &Expr, own: &DataType, beside: &DataType) -> Option<Expr> {
         _ => return None,
     };
     let nanoseconds = match value {
-        ScalarValue::Date32(Some(days)) => i128::from(days) * 86_400_000_000_000,
+        ScalarValue::Date32(Some(days)) => i128::from(days) * DAY,
         ScalarValue::TimestampSecond(Some(count), _) => i128::from(count) * 1_000_000_000,
         ScalarValue::TimestampMillisecond(Some(count), _) => i128::from(count) * 1_000_000,
         ScalarValue::TimestampMicrosecond(Some(count), _) => i128::from(count) * 1_000,
@@ -496,6 +499,15 @@ fn no_day_is_a_number(expr: &Expr, schema: &DFSchema) -> PlanResult<()> {
         {
             call.args.iter().collect()
         }
+        Expr::WindowFunction(call) if matches!(call.fun.name(), "lag" | "lead") => {
+            call.params.args.iter().step_by(2).collect()
+        }
+        Expr::InSubquery(among) => {
+            let rows = among.subquery.subquery.schema().fields();
+            let types = rows.iter().map(|field| field.data_type().clone());
+            let types: Vec<_> = types.chain(among.expr.get_type(schema).ok()).collect();
+            return day_beside_number(&types);
+        }
         _ => return Ok(()),
     };
     let types = beside.iter().filter_map(|expr| expr.get_type(schema).ok());
@@ -515,30 +527,28 @@ fn day_beside_number(types: &[DataType]) -> PlanResult<()> {
 
 /// A time to which an interval is added that is finer than the time's type: in a type that holds the sum.
 fn moved(time: &Expr, by: &Expr, schema: &DFSchema) -> Option<Expr> {
-    const MICROSECOND: i64 = 1_000;
+    let microsecond = nanoseconds_of(&TimeUnit::Microsecond);
     let (unit, zone) = match time.get_type(schema).ok()? {
-        DataType::Date32 | DataType::Date64 => (86_400_000_000_000, None),
-        DataType::Timestamp(TimeUnit::Second, zone) => (1_000_000_000, zone),
-        DataType::Timestamp(TimeUnit::Millisecond, zone) => (1_000_000, zone),
-        DataType::Timestamp(TimeUnit::Microsecond, zone) => (MICROSECOND, zone),
+        DataType::Date32 | DataType::Date64 => (DAY, None),
+        DataType::Timestamp(unit, zone) => (nanoseconds_of(&unit), zone),
         _ => return None,
     };
     if !matches!(by.get_type(schema).ok()?, DataType::Interval(_)) {
         return None;
     }
     let finest = match by {
-        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(by)), _) => by.nanoseconds,
+        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(by)), _) => by.nanoseconds.into(),
         Expr::Literal(ScalarValue::IntervalDayTime(Some(by)), _) => {
-            i64::from(by.milliseconds) * 1_000_000
+            i128::from(by.milliseconds) * nanoseconds_of(&TimeUnit::Millisecond)
         }
         Expr::Literal(_, _) => 0,
         // Who knows.
-        _ => MICROSECOND,
+        _ => microsecond,
     };
     if finest % unit == 0 {
         return None;
     }
-    let unit = match finest % MICROSECOND {
+    let unit = match finest % microsecond {
         0 => TimeUnit::Microsecond,
         _ => TimeUnit::Nanosecond,
     };
@@ -838,7 +848,6 @@ impl ScalarUDFImpl for Instant {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
         of_one(&args, |array| {
-            const DAY: i128 = 86_400_000_000_000;
             let found: Decimal128Array = match array.data_type() {
                 DataType::Date32 => {
                     array.as_primitive::<Date32Type>().unary(|days| i128::from(days) * DAY)
@@ -846,7 +855,7 @@ impl ScalarUDFImpl for Instant {
                 DataType::Date64 => {
                     array.as_primitive::<Date64Type>().unary(|ms| i128::from(ms) * 1_000_000)
                 }
-                DataType::Timestamp(unit, _) => {
+                DataType::Timestamp(unit, _) | DataType::Duration(unit) => {
                     let factor = nanoseconds_of(unit);
                     let plain =
                         arrow::compute::cast_with_options(array, &DataType::Int64, &EXACTLY)?;
@@ -859,12 +868,6 @@ impl ScalarUDFImpl for Instant {
                         (i128::from(span.months) * 30 + i128::from(span.days)) * DAY
                             + i128::from(span.nanoseconds)
                     })
-                }
-                DataType::Duration(unit) => {
-                    let factor = nanoseconds_of(unit);
-                    let plain =
-                        arrow::compute::cast_with_options(array, &DataType::Int64, &EXACTLY)?;
-                    plain.as_primitive::<Int64Type>().unary(|value| i128::from(value) * factor)
                 }
                 other => {
                     return Err(external(Error::Internal(format!("the instant of {other}"))));

@@ -1,6 +1,6 @@
 //! What the rules have in common that rewrite plans: types that meet ([`coercion`](crate::coercion)),
 //! operators that are checked ([`arithmetic`](crate::arithmetic)), floats in one order
-//! ([`floats`](crate::floats)).
+//! ([`floats`](crate::floats)), conditions on subqueries ([`subqueries`](crate::subqueries)).
 
 use std::sync::Arc;
 

@@ -32,8 +32,7 @@ impl PhysicalOptimizerRule for CheckedPlan {
         config: &ConfigOptions,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
         plan.apply(|plan| {
-            let is_right = merges_sorted_branches(plan)?;
-            if !is_right {
+            if !merges_sorted_branches(plan)? {
                 check_plan_sanity(plan, &config.optimizer)?;
             }
             Ok(TreeNodeRecursion::Continue)

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue, plan_err};
+use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue};
 use datafusion::logical_expr::expr::{Case, Exists, InSubquery, SetComparison};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
@@ -169,10 +169,11 @@ fn written_out(found: InSubquery, schema: &DFSchema) -> PlanResult<Transformed<E
         return Ok(Transformed::yes(Expr::InSubquery(found)));
     }
     if expr.is_volatile() || is_volatile(plan)? {
-        return plan_err!(
+        return Err(external(Error::usage_hint(
             "`IN (SELECT …)` beside OR, NOT, CASE or IS NULL is asked of the same values more than \
-             once, and these differ each time: take what is random from a file of its own"
-        );
+             once, and these differ each time",
+            "take what is random from a file of its own",
+        )));
     }
     let is_found = Expr::InSubquery(InSubquery::new(expr.clone(), subquery.clone(), false));
     let mut cases = vec![(is_found, ScalarValue::from(!negated))];

@@ -185,9 +185,9 @@ impl OutputFormat {
                     "take some of its fields, or write `json`",
                 ));
             }
-            if matches!((self, field.data_type()), (OutputFormat::Parquet, DataType::Interval(_))) {
+            if matches!(self, OutputFormat::Parquet) && holds_interval(field.data_type()) {
                 return Err(Error::usage_hint(
-                    format!("column `{}` is an interval, which parquet cannot hold", field.name()),
+                    format!("column `{}` has an interval, which parquet cannot hold", field.name()),
                     "cast it to TEXT, or write `arrow`",
                 ));
             }
@@ -248,18 +248,25 @@ const ARROW_DEPTH_MAX: usize = 56;
 
 /// How many records, lists and maps are within one another.
 fn depth(data_type: &DataType) -> usize {
+    within(data_type).map(|inner| 1 + depth(inner)).max().unwrap_or(0)
+}
+
+fn holds_interval(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Interval(_)) || within(data_type).any(holds_interval)
+}
+
+/// The types of what a record, list or map has within it.
+fn within(data_type: &DataType) -> Box<dyn Iterator<Item = &DataType> + '_> {
     match data_type {
-        DataType::Struct(fields) => {
-            1 + fields.iter().map(|field| depth(field.data_type())).max().unwrap_or(0)
-        }
+        DataType::Struct(fields) => Box::new(fields.iter().map(|field| field.data_type())),
         DataType::List(item)
         | DataType::LargeList(item)
         | DataType::ListView(item)
         | DataType::LargeListView(item)
         | DataType::FixedSizeList(item, _)
-        | DataType::Map(item, _) => 1 + depth(item.data_type()),
-        DataType::Dictionary(_, value) => depth(value),
-        _ => 0,
+        | DataType::Map(item, _) => Box::new(std::iter::once(item.data_type())),
+        DataType::Dictionary(_, value) => within(value),
+        _ => Box::new(std::iter::empty()),
     }
 }
 

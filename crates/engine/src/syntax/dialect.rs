@@ -8,7 +8,8 @@ use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 
-/// DataFusion's default, `GenericDialect`, mended.
+/// DataFusion's default, `GenericDialect`, mended. What that one takes is listed at the end, and is to be
+/// kept in step with it when the parser changes.
 #[derive(Debug)]
 pub struct Spoken;
 
@@ -45,28 +46,17 @@ impl Dialect for Spoken {
         expr: &Expr,
         _: u8,
     ) -> Option<Result<Expr, ParserError>> {
-        let negated = match () {
-            () if parser.parse_keywords(&[Keyword::IS, Keyword::DISTINCT, Keyword::FROM]) => false,
-            () if parser.parse_keywords(&[
-                Keyword::IS,
-                Keyword::NOT,
-                Keyword::DISTINCT,
-                Keyword::FROM,
-            ]) =>
-            {
-                true
-            }
-            () => return None,
+        use Keyword::{DISTINCT, FROM, IS, NOT};
+        let made: fn(Box<Expr>, Box<Expr>) -> Expr = if parser.parse_keywords(&[IS, DISTINCT, FROM])
+        {
+            Expr::IsDistinctFrom
+        } else if parser.parse_keywords(&[IS, NOT, DISTINCT, FROM]) {
+            Expr::IsNotDistinctFrom
+        } else {
+            return None;
         };
-        let right = match parser.parse_subexpr(self.prec_value(Precedence::Is)) {
-            Ok(right) => Box::new(right),
-            Err(error) => return Some(Err(error)),
-        };
-        let left = Box::new(expr.clone());
-        Some(Ok(match negated {
-            true => Expr::IsNotDistinctFrom(left, right),
-            false => Expr::IsDistinctFrom(left, right),
-        }))
+        let right = parser.parse_subexpr(self.prec_value(Precedence::Is));
+        Some(right.map(|right| made(Box::new(expr.clone()), Box::new(right))))
     }
 
     as_generic! {

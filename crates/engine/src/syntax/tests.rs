@@ -5,7 +5,7 @@ use datafusion::sql::parser::{DFParser, Statement as Parsed};
 use super::*;
 
 fn parse(sql: &str) -> Result<Box<Statement>> {
-    match DFParser::parse_sql(sql).map(|mut all| all.pop_front()) {
+    match DFParser::parse_sql_with_dialect(sql, &Spoken).map(|mut all| all.pop_front()) {
         Ok(Some(Parsed::Statement(statement))) => Ok(statement),
         other => Err(Error::Internal(format!("is not parsed: {other:?}"))),
     }

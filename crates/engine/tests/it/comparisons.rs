@@ -345,6 +345,7 @@ fn a_day_and_an_interval_of_hours_are_a_time() {
         "greatest(d, 5) = d",
         "CASE WHEN n = 1 THEN d ELSE 5 END = d",
         "d = n",
+        "d IN (SELECT n FROM '$/d.csv')",
     ] {
         let query = Query {
             schema: Some(schema.into()),
