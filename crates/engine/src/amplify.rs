@@ -37,6 +37,7 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
 };
 use futures::StreamExt;
+use regex::Regex;
 
 use crate::compact::shown_bytes;
 use crate::error::Error;
@@ -54,6 +55,8 @@ enum Amplifier {
     Replace,
     RegexpReplace,
     Concat,
+    /// `concat_ws`: what stands between two texts may be long.
+    ConcatWith,
     /// `array_to_string`: what stands between two items may be long.
     Join,
     /// `string_to_array`: an item has a view of its own.
@@ -75,7 +78,8 @@ impl Amplifier {
             "array_resize" => Amplifier::ArrayResize,
             "replace" => Amplifier::Replace,
             "regexp_replace" => Amplifier::RegexpReplace,
-            "concat" | "concat_ws" => Amplifier::Concat,
+            "concat" => Amplifier::Concat,
+            "concat_ws" => Amplifier::ConcatWith,
             "array_to_string" => Amplifier::Join,
             "string_to_array" => Amplifier::Split,
             _ => return None,
@@ -154,6 +158,18 @@ impl Amplifier {
                 for index in 0..args.len() {
                     for (sum, length) in bytes.iter_mut().zip(lengths(index)) {
                         *sum += length;
+                    }
+                }
+                bytes
+            }
+            Amplifier::ConcatWith => {
+                let between = lengths(0);
+                let more = args.len().saturating_sub(2) as u64;
+                let mut bytes: Vec<u64> =
+                    (0..rows).map(|row| at(&between, row).saturating_mul(more)).collect();
+                for index in 1..args.len() {
+                    for (sum, length) in bytes.iter_mut().zip(lengths(index)) {
+                        *sum = sum.saturating_add(length);
                     }
                 }
                 bytes
@@ -293,6 +309,44 @@ fn replaced_bytes(args: &[ArrayRef]) -> PlanResult<Vec<u64>> {
     Ok(bytes.collect())
 }
 
+/// At most how many bytes `regexp_replace(text, pattern, to, flags)` makes of each row: what it names in
+/// `to` lies within the match.
+fn regexp_replaced_bytes(args: &[ArrayRef]) -> PlanResult<Vec<u64>> {
+    let texts = args.iter().map(|arg| Ok(cast(arg, &DataType::Utf8View)?));
+    let texts = texts.collect::<PlanResult<Vec<_>>>()?;
+    let [text, pattern, to, rest @ ..] = texts.as_slice() else { return Ok(Vec::new()) };
+    let (text, pattern, to) =
+        (text.as_string_view(), pattern.as_string_view(), to.as_string_view());
+    let flags = rest.first().map(|flags| flags.as_string_view());
+    let mut compiled: Option<(String, Regex)> = None;
+    let mut bytes = Vec::with_capacity(text.len());
+    for (row, text) in text.iter().enumerate() {
+        let flags = flags.map(|flags| flags.is_valid(row).then(|| flags.value(row)));
+        let known = (text, pattern.is_valid(row) && to.is_valid(row), flags.unwrap_or(Some("")));
+        let (Some(text), true, Some(flags)) = known else {
+            bytes.push(0);
+            continue;
+        };
+        let (pattern, to) = (pattern.value(row), to.value(row));
+        let others = flags.replace('g', "");
+        let wanted = match others.as_str() {
+            "" => pattern.to_owned(),
+            _ => format!("(?{others}){pattern}"),
+        };
+        if compiled.as_ref().is_none_or(|(had, _)| *had != wanted) {
+            // The function says itself what it does not understand.
+            let Ok(regex) = Regex::new(&wanted) else { return Ok(Vec::new()) };
+            compiled = Some((wanted, regex));
+        }
+        let Some((_, regex)) = &compiled else { return Ok(Vec::new()) };
+        let named = to.bytes().filter(|byte| matches!(byte, b'$' | b'\\')).count();
+        let most = if flags.contains('g') { usize::MAX } else { 1 };
+        let made = regex.find_iter(text).take(most).map(|found| to.len() + named * found.len());
+        bytes.push(text.len() as u64 + made.map(|made| made as u64).sum::<u64>());
+    }
+    Ok(bytes)
+}
+
 /// One of these functions with a limit to what it makes at once.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Limited {
@@ -318,8 +372,11 @@ pub fn limited<'a>(
                 | Amplifier::Range
                 | Amplifier::ArrayRepeat
                 | Amplifier::ArrayResize
+                | Amplifier::Concat
+                | Amplifier::ConcatWith
                 | Amplifier::Join
                 | Amplifier::Replace
+                | Amplifier::RegexpReplace
         ) {
             let inner = function.as_ref().clone();
             let bytes_max = memory_bytes / 4;
@@ -339,9 +396,13 @@ impl Limited {
         let arrays = arrays.collect::<PlanResult<Vec<_>>>()?;
         let sum = |sizes: Vec<u64>| sizes.iter().fold(0u64, |sum, size| sum.saturating_add(*size));
         let mut total = sum(self.amplifier.row_bytes(&arrays, rows));
-        if total > self.bytes_max && self.amplifier == Amplifier::Replace {
+        if total > self.bytes_max {
             // Until now every place was one that is replaced.
-            total = sum(replaced_bytes(&arrays)?);
+            total = match self.amplifier {
+                Amplifier::Replace => sum(replaced_bytes(&arrays)?),
+                Amplifier::RegexpReplace => sum(regexp_replaced_bytes(&arrays)?),
+                _ => total,
+            };
         }
         if total <= self.bytes_max {
             return Ok(());
@@ -407,6 +468,13 @@ impl ScalarUDFImpl for Limited {
     }
 
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> PlanResult<ExprSimplifyResult> {
+        // `concat_ws` puts constants together here, and asks nobody.
+        if self.amplifier == Amplifier::ConcatWith
+            && let Some(Expr::Literal(between, _)) = args.first()
+            && (between.size() as u64).saturating_mul(args.len() as u64) > self.bytes_max
+        {
+            return Ok(ExprSimplifyResult::Original(args));
+        }
         self.inner.inner().simplify(args, info)
     }
 
@@ -459,6 +527,10 @@ fn growth(expr: &Arc<dyn PhysicalExpr>) -> Option<f64> {
     };
     match Amplifier::of(expr) {
         Some((Amplifier::Concat, args)) => of_all(&args),
+        Some((Amplifier::ConcatWith, args)) if !args.is_empty() => {
+            let between = bytes(args.first()?)? * args.len() as f64 / ROW_BYTES;
+            Some(between + of_all(&args[1..])?)
+        }
         Some((Amplifier::Replace | Amplifier::RegexpReplace, args)) => {
             let (text, to) = (growth(args.first()?)?, bytes(args.get(2)?)?);
             Some(text * (2.0 + 2.0 * to) + to / ROW_BYTES)
@@ -736,11 +808,28 @@ mod tests {
             ),
             (Amplifier::Replace, vec![texts.clone(), same("a"), same("xyz")], [6, 0, 0]),
             (Amplifier::Concat, vec![texts.clone(), same("xyz")], [5, 3, 3]),
+            (
+                Amplifier::ConcatWith,
+                vec![same("--"), texts.clone(), same("xyz"), texts.clone()],
+                [11, 7, 7],
+            ),
             (Amplifier::Split, vec![texts.clone(), same("")], [2 + 3 * ITEM_BYTES, 17, 17]),
             (Amplifier::Split, vec![texts.clone(), same("ab")], [2 + 2 * ITEM_BYTES, 17, 17]),
         ] {
             assert_eq!(amplifier.row_bytes(&args, 3), expected, "{amplifier:?}");
         }
+    }
+
+    #[test]
+    fn a_replaced_text_is_as_large_as_what_is_found_makes_it() {
+        let texts =
+            |values: [Option<&str>; 4]| Arc::new(StringArray::from(values.to_vec())) as ArrayRef;
+        let text = texts([Some("aXbx"), Some("aXbx"), None, Some("xx")]);
+        let pattern = texts([Some("x"), Some("x"), Some("x"), Some("(x)(x)")]);
+        let to = texts([Some("12345"), Some("12345"), Some("1"), Some("\\2-${1}")]);
+        let flags = texts([Some("g"), Some("ig"), Some("g"), Some("i")]);
+        let sizes = regexp_replaced_bytes(&[text, pattern, to, flags]);
+        assert_eq!(sizes.unwrap(), [4 + 5, 4 + 10, 0, 2 + 7 + 4]);
     }
 
     #[test]

@@ -458,10 +458,9 @@ impl From<arrow::error::ArrowError> for Error {
     fn from(error: arrow::error::ArrowError) -> Self {
         use arrow::error::ArrowError;
         match error {
-            ArrowError::ExternalError(source) => match source.downcast::<Error>() {
-                Ok(error) => *error,
-                Err(source) => Error::Query(source.to_string()),
-            },
+            ArrowError::ExternalError(source) => {
+                datafusion::error::DataFusionError::External(source).into()
+            }
             ArrowError::IoError(_, source) => Error::io("read or write", "a stream", source),
             ArrowError::DivideByZero => Error::Query("division by zero".into()),
             ArrowError::CastError(message) => cast_error(&message),

@@ -66,6 +66,8 @@ pub mod table;
 mod tables;
 mod times;
 pub mod types;
+mod whole_partitions;
+mod windows;
 
 pub use cancel::Cancel;
 pub use convert::{Conversion, Converted};

@@ -8,6 +8,9 @@
 //!   of it, upon which it spills. One batch is granted to it always: it is in memory by then.
 //! - The merge of a sort has as much again for certain, or a quarter of the pool where that is more;
 //!   refused, it merges fewer runs at a time.
+//! - What merges the partitions of a sort holds a few batches of each. Their text lies in the buffers of all
+//!   runs that they were merged of, and each batch counts all of these: such a merge may have the pool,
+//!   whatever others hold.
 //! - What holds its rows whatever their number (one side of a join, the values of a median) has a
 //!   quarter for certain, and what is left. Where that is not enough, the run ends, and the message says
 //!   which step it was, what it holds, and what `--memory` would do, judged by how much of the input
@@ -30,6 +33,7 @@ use parking_lot::Mutex;
 use crate::error::Error;
 use crate::memory::human;
 use crate::progress::Progress;
+use crate::whole_partitions;
 
 /// What our messages begin with, by which they are found inside of DataFusion's.
 const MARK: &str = "out of memory: ";
@@ -41,6 +45,8 @@ enum Kind {
     Sort,
     /// Merges what a sort wrote, fewer runs at a time.
     Merge,
+    /// Merges sorted partitions, and cannot do with less.
+    Partitions,
     /// Writes its groups out.
     Groups,
     /// Writes batches out that wait for the other side of a channel.
@@ -54,6 +60,7 @@ impl Kind {
         let name = consumer.name();
         match consumer.can_spill() {
             _ if name.starts_with("ExternalSorterMerge") => Kind::Merge,
+            _ if name.starts_with("SortPreservingMerge") => Kind::Partitions,
             true if name.starts_with("ExternalSorter") => Kind::Sort,
             true if name.contains("Repartition") => Kind::Channel,
             true => Kind::Groups,
@@ -143,6 +150,7 @@ impl Pool {
             // What merges batches in memory cannot turn back either; by then a sort has at most its
             // five eighths, and nothing any more where it merges what it wrote.
             Kind::Merge => wanted <= share.max(self.bytes / 4),
+            Kind::Partitions => wanted <= self.bytes,
             // What is written out is sorted first, which is asked for in one piece once the groups
             // are given up.
             Kind::Groups if consumer.bytes <= share / 8 => wanted <= 2 * share,
@@ -226,6 +234,11 @@ fn words(name: &str) -> (&'static str, &'static str) {
         (
             "an aggregation that keeps its values (`median`, `array_agg`, `count(DISTINCT …)` …)",
             "; `quantile` and `unique` keep a summary instead",
+        )
+    } else if is(whole_partitions::CONSUMER) {
+        (
+            "a window over whole partitions, which holds one of them,",
+            "; or partition by more columns",
         )
     } else if is("Recursive") {
         ("a recursive query", "; or let it end earlier")
@@ -346,6 +359,20 @@ mod tests {
         assert_eq!(pool.reserved(), 64 * MIB);
         beside.free();
         assert_eq!(pool.reserved(), 0);
+    }
+
+    #[test]
+    fn what_merges_sorted_partitions_has_the_pool_whatever_others_hold() {
+        let pool = shared(32 * MIB, 64 << 20, &Progress::new());
+        let merges: Vec<_> = (0..2)
+            .map(|index| consumer(&pool, &format!("ExternalSorterMerge[{index}]"), false))
+            .collect();
+        for merge in &merges {
+            merge.try_grow(8 * MIB).unwrap();
+        }
+        let beside = consumer(&pool, "SortPreservingMergeExec[0]", false);
+        beside.try_grow(32 * MIB).unwrap();
+        beside.try_grow(1).unwrap_err();
     }
 
     #[test]

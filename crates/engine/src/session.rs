@@ -27,6 +27,8 @@ use crate::scan::{BATCH_ROWS, ScanMode};
 use crate::sorted_unions::{self, CheckedPlan};
 use crate::spills::SpillSpace;
 use crate::subqueries::Unknowns;
+use crate::whole_partitions::OnePartitionAtATime;
+use crate::windows::CopiedText;
 use crate::{functions, pool, replaced, sums, times};
 
 /// The least that the steps above a finished table have.
@@ -66,6 +68,9 @@ fn fitted(config: SessionConfig, budget_bytes: usize, threads: usize) -> Result<
         _ => 1 << 20,
     };
     options.execution.sort_spill_reservation_bytes = (each / 32).min(10 << 20);
+    // A source has a partition for each thread, however little there is for each: one sort takes them all
+    // then, where a sort for each would have runs too short to merge.
+    options.optimizer.repartition_sorts = partitions >= threads;
     // A spill for each batch that waits in a channel. With several batches to a spill, two threads that
     // spill at once leave a reader waiting for the one while what it needs is in the other, for ever:
     // DataFusion's issue 24883, mended after its 55.2.
@@ -118,18 +123,21 @@ pub fn open_with(
         .with_type_planner(Arc::new(SqlTypes))
         .with_analyzer_rules(analyzer_rules())
         .with_optimizer_rules(rules.collect())
+        .with_optimizer_rule(Arc::new(CopiedText))
         .with_physical_optimizer_rules(checked.collect())
+        .with_physical_optimizer_rule(Arc::new(OnePartitionAtATime))
         .with_physical_optimizer_rule(Arc::new(limits))
         .with_physical_optimizer_rule(Arc::new(portions))
         .build();
-    let amplifiers = amplify::limited(state.scalar_functions().values(), settings.memory_bytes);
     let context = SessionContext::new_with_state(state);
-    amplifiers.into_iter().for_each(|function| context.register_udf(function));
     for function in functions::all(&precisions) {
         context.register_udaf(function);
     }
     sums::all().for_each(|function| context.register_udaf(function));
     replaced::functions().for_each(|function| context.register_udf(function));
+    let all = context.state();
+    let amplifiers = amplify::limited(all.scalar_functions().values(), settings.memory_bytes);
+    amplifiers.into_iter().for_each(|function| context.register_udf(function));
     context.register_udf(times::date_trunc());
     context.register_udf(times::date_bin());
     Ok(context)

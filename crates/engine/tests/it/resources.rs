@@ -74,6 +74,58 @@ fn a_batch_of_many_rows_is_sorted_within_any_budget() {
 }
 
 #[test]
+fn a_window_keeps_no_text_of_rows_that_it_is_done_with() {
+    const ROWS: usize = 300_000;
+    let folder = Folder::new();
+    large_batch(&folder.path().join("x.arrow"), ROWS);
+    let spill = Folder::new();
+    for sql in [
+        "SELECT k, v, lag(w) OVER (ORDER BY k) AS l FROM '$/x.arrow' ORDER BY k",
+        "SELECT k, v, lag(v) OVER (ORDER BY k, v) AS l FROM '$/x.arrow' ORDER BY k",
+        "SELECT k, v, count() OVER (PARTITION BY k) AS l FROM '$/x.arrow' ORDER BY k",
+        "SELECT k, [v] AS v, {'v': v} AS l, rank() OVER (ORDER BY k) FROM '$/x.arrow' ORDER BY k",
+    ] {
+        let answer = folder.ask_with(sql, &little(spill.path(), 2));
+        is_ascending(&answer, ROWS);
+        for batch in &answer.batches {
+            assert!(batch.num_rows() <= 8192, "{sql}: {}", batch.num_rows());
+            assert!(batch.get_array_memory_size() < 4 << 20, "{sql}");
+        }
+    }
+}
+
+#[test]
+fn a_window_over_whole_partitions_holds_one_of_them() {
+    const ROWS: usize = 500_000;
+    let folder = Folder::new();
+    large_batch(&folder.path().join("x.arrow"), ROWS);
+    let spill = Folder::new();
+    // Partitions that end with a batch, within one, and after several.
+    for partitions in [1, 7, 500, 100_000, 1_000_000] {
+        let sql = format!(
+            "SELECT count() AS n, count(*) FILTER (WHERE a.c = b.c AND a.t = b.t AND a.r = b.t) \
+             FROM (SELECT k % {partitions} AS p, count() OVER w AS c, max(right(v, 9)) OVER w AS t, \
+             last_value(right(v, 9)) OVER (PARTITION BY k % {partitions} ORDER BY right(v, 9) ROWS \
+             BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS r FROM '$/x.arrow' \
+             WINDOW w AS (PARTITION BY k % {partitions})) a JOIN (SELECT k % {partitions} AS p, \
+             count() AS c, max(right(v, 9)) AS t FROM '$/x.arrow' GROUP BY p) b ON a.p = b.p"
+        );
+        let settings = Settings { memory_bytes: 256 << 20, ..little(spill.path(), 2) };
+        let answer = folder.ask_with(&sql, &settings);
+        assert_eq!(answer.rows(), [[ROWS.to_string(), ROWS.to_string()]], "{partitions}");
+    }
+    let sql = "SELECT k, v, count() OVER () FROM '$/x.arrow'";
+    let Err(error) = folder.try_ask(sql, &little(spill.path(), 2)) else {
+        panic!("{sql} was answered")
+    };
+    let text = error.to_string();
+    assert!(
+        text.starts_with("out of memory: a window over whole partitions, which holds one of them,"),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_spill_has_no_name_even_while_it_is_read() {
     let folder = Folder::new();
     large_batch(&folder.path().join("x.arrow"), 400_000);
@@ -177,6 +229,16 @@ fn functions_that_amplify_are_run_over_fewer_rows_or_refused() {
             "2000000",
         ),
         ("SELECT sum(length(replace(s, 'text', repeat('y', 1000)))) FROM '$/x.csv'", "20140000"),
+        // What it may make at most is far more than it makes.
+        (
+            "SELECT length(regexp_replace(repeat('x', 1000000), '^x(x*)', '\\1' || repeat('y', 1000), 'g'))",
+            "1000999",
+        ),
+        (
+            "SELECT length(regexp_replace(repeat('x', 1000000), 'X', repeat('y', 1000), 'i'))",
+            "1000999",
+        ),
+        ("SELECT max(length(concat_ws(repeat('-', 1000), s, s, NULL, s))) FROM '$/x.csv'", "2033"),
     ] {
         assert_eq!(folder.ask_with(sql, &little(spill.path(), 2)).only(), expected, "{sql}");
     }
@@ -184,6 +246,16 @@ fn functions_that_amplify_are_run_over_fewer_rows_or_refused() {
         ("SELECT unnest(range(0, 1000000000)) FROM '$/x.csv'", "range"),
         ("SELECT length(repeat('x', 10000000000)) FROM '$/x.csv'", "repeat"),
         ("SELECT n FROM '$/x.csv' WHERE repeat(s, 100000000) > 'a'", "repeat"),
+        (
+            "SELECT length(regexp_replace(repeat('x', 1000000), 'X', repeat('y', 1000), 'gi'))",
+            "regexp_replace",
+        ),
+        ("SELECT length(concat_ws(repeat('-', 10000000), 'a', 'b', 'c'))", "concat_ws"),
+        (
+            "WITH a AS (SELECT repeat(s, 1000000) AS t FROM '$/x.csv' LIMIT 1) \
+             SELECT length(concat(t, t)) FROM a",
+            "concat",
+        ),
     ] {
         let Err(error) = folder.try_ask(sql, &little(spill.path(), 2)) else {
             panic!("{sql} was answered")
