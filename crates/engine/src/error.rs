@@ -437,6 +437,12 @@ impl Error {
     }
 }
 
+/// A message without the passwords and signatures of URLs that it names: an error may repeat whatever
+/// was asked. What shows one to a person or keeps it calls this.
+pub fn without_secrets(message: &str) -> String {
+    crate::jobs::redact::message(message)
+}
+
 /// What `run` returns; a panic inside it as [`Error::Internal`], so that whoever waits for the
 /// thread learns of it.
 pub(crate) fn caught<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
