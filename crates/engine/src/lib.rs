@@ -66,6 +66,7 @@ pub mod table;
 mod tables;
 mod times;
 pub mod types;
+mod unknown_functions;
 
 pub use cancel::Cancel;
 pub use convert::{Conversion, Converted};
