@@ -633,6 +633,11 @@ fn unknown_column(
             let meant = crate::suggest::nearest(source, sources.iter().copied());
             let hint = match meant {
                 Some(meant) => format!("did you mean `{meant}.{}`?", field.name()),
+                None if sources.len() > 1 => {
+                    let sources: Vec<String> =
+                        sources.iter().map(|source| format!("`{source}`")).collect();
+                    format!("the sources are {}", sources.join(", "))
+                }
                 None if sources[0].chars().all(|c| c.is_ascii_alphanumeric() || c == '_') => {
                     format!("the source is `{}`: {}.{}", sources[0], sources[0], field.name())
                 }

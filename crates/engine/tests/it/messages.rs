@@ -153,6 +153,14 @@ fn a_name_is_told_by_the_sources_that_there_are() {
                 "unknown source `vv` in `vv.n`\nhint: did you mean `v.n`?",
             ),
             (
+                "SELECT zz.d FROM '$/v.csv' AS v JOIN '$/f.csv' AS f ON v.n = f.n",
+                "unknown source `zz` in `zz.d`\nhint: the sources are `v`, `f`",
+            ),
+            (
+                "SELECT zz.n FROM '$/v.csv' AS v",
+                "unknown source `zz` in `zz.n`\nhint: the source is `v`: v.n",
+            ),
+            (
                 "SELECT v.nn FROM '$/v.csv' AS v",
                 "unknown column `nn`; did you mean `n`?\ncolumns: n, m",
             ),
