@@ -25,3 +25,13 @@ def test_an_error_about_a_storage_option_does_not_show_its_value(tmp_path, name)
     with pytest.raises(tidemill.UsageError) as caught:
         tidemill.query("SELECT 1", storage_options={name: "hush"})
     assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "table", ["http:/u:hush@h/x.csv", "http://u:hush@h/x.csv?sig=hush'.'zz", "f.csv?sig=hush"]
+)
+def test_an_error_shows_no_secret_of_a_url(table: str) -> None:
+    with pytest.raises(tidemill.TidemillError) as caught:
+        tidemill.query(f"SELECT * FROM '{table}'")
+    assert "hush" not in str(caught.value)
+    assert "hush" not in str(getattr(caught.value, "filename", ""))

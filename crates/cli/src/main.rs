@@ -15,6 +15,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use tidemill_engine::error::without_secrets;
 use tidemill_engine::{Error, Kind};
 
 use crate::args::Cli;
@@ -43,6 +44,12 @@ fn main() -> ExitCode {
                 &Error::usage_hint(format!("there is no verb `{first}`"), hint).into(),
             );
             std::process::exit(2);
+        }
+        // It repeats the word that it did not understand.
+        let shown = error.render().to_string();
+        if error.use_stderr() && without_secrets(&shown) != shown {
+            terminal::note(shown.trim_end());
+            std::process::exit(error.exit_code());
         }
         error.exit()
     });

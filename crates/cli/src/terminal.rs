@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use tidemill_engine::coverage::{grouped, human_bytes};
+use tidemill_engine::error::without_secrets;
 use tidemill_engine::{Cancel, Error, Progress};
 
 /// The exit status after an interrupt.
@@ -37,9 +38,10 @@ fn colours() -> bool {
     std::io::stderr().is_terminal() && !plain("NO_COLOR") && !dumb
 }
 
-/// A line on standard error. That it cannot be written is no failure of the run.
+/// A line on standard error, without secrets of URLs. That it cannot be written is no failure of the
+/// run.
 pub fn note(text: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
+    let _ = writeln!(std::io::stderr().lock(), "{}", without_secrets(text));
 }
 
 /// A warning on standard error.

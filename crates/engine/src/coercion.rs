@@ -13,6 +13,7 @@
 //! | DECIMAL | DECIMAL, an integer | a decimal wide enough for both | as in DataFusion; an error past 38 digits |
 //! | DATE | TIMESTAMP | the timestamp's unit | the timestamp's type |
 //! | TIMESTAMP | one of nanoseconds | instants, as wide integers | nanoseconds, or an error |
+//! | TIME | TIME of another unit | the finer unit | the finer unit |
 //!
 //! `TIMESTAMP` in SQL is of microseconds ([`SqlTypes`]), which reach from the year −290307 to 294246,
 //! unless what is cast has nanoseconds. `TIMESTAMP WITH TIME ZONE` is of UTC.
@@ -31,14 +32,14 @@ use datafusion::logical_expr::binary::type_union_coercion;
 use datafusion::logical_expr::expr::{
     Between, Case, Cast, InList, InSubquery, ScalarFunction, TryCast,
 };
-use datafusion::logical_expr::planner::TypePlanner;
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, TypePlanner};
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator,
     ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Union, Values,
     Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
-use datafusion::sql::sqlparser::ast::{DataType as SqlType, TimezoneInfo};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, DataType as SqlType, TimezoneInfo};
 
 use crate::error::Error;
 use crate::rewrite::{each_expression, is_comparison, with_types};
@@ -137,6 +138,9 @@ fn nanoseconds_of(unit: &TimeUnit) -> i128 {
 /// A time or day that stands in the SQL in the unit that it is compared with, where it is a whole number
 /// of these: what bounds in files can be held against.
 fn in_unit(expr: &Expr, own: &DataType, beside: &DataType) -> Option<Expr> {
+    if let DataType::Time32(unit) | DataType::Time64(unit) = beside {
+        return time_in_unit(expr, own, unit);
+    }
     let DataType::Timestamp(unit, zone) = beside else { return None };
     let zones = match own {
         DataType::Timestamp(other, own_zone) if other != unit => own_zone.is_some(),
@@ -173,6 +177,41 @@ fn in_unit(expr: &Expr, own: &DataType, beside: &DataType) -> Option<Expr> {
         TimeUnit::Millisecond => ScalarValue::TimestampMillisecond(count, zone),
         TimeUnit::Microsecond => ScalarValue::TimestampMicrosecond(count, zone),
         TimeUnit::Nanosecond => ScalarValue::TimestampNanosecond(count, zone),
+    };
+    Some(Expr::Literal(value, None))
+}
+
+/// The same of a time of day.
+fn time_in_unit(expr: &Expr, own: &DataType, unit: &TimeUnit) -> Option<Expr> {
+    if !matches!(own, DataType::Time32(_) | DataType::Time64(_)) {
+        return None;
+    }
+    let value = match expr {
+        Expr::Literal(value, _) => value.clone(),
+        Expr::Cast(cast) => match cast.expr.as_ref() {
+            Expr::Literal(value, _) => value.cast_to(own).ok()?,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let (count, own_unit) = match value {
+        ScalarValue::Time32Second(Some(count)) => (i64::from(count), TimeUnit::Second),
+        ScalarValue::Time32Millisecond(Some(count)) => (i64::from(count), TimeUnit::Millisecond),
+        ScalarValue::Time64Microsecond(Some(count)) => (count, TimeUnit::Microsecond),
+        ScalarValue::Time64Nanosecond(Some(count)) => (count, TimeUnit::Nanosecond),
+        _ => return None,
+    };
+    let nanoseconds = i128::from(count) * nanoseconds_of(&own_unit);
+    let each = nanoseconds_of(unit);
+    if own_unit == *unit || nanoseconds % each != 0 {
+        return None;
+    }
+    let count = i64::try_from(nanoseconds / each).ok()?;
+    let value = match unit {
+        TimeUnit::Second => ScalarValue::Time32Second(Some(i32::try_from(count).ok()?)),
+        TimeUnit::Millisecond => ScalarValue::Time32Millisecond(Some(i32::try_from(count).ok()?)),
+        TimeUnit::Microsecond => ScalarValue::Time64Microsecond(Some(count)),
+        TimeUnit::Nanosecond => ScalarValue::Time64Nanosecond(Some(count)),
     };
     Some(Expr::Literal(value, None))
 }
@@ -215,7 +254,7 @@ fn is_span(of: &DataType) -> bool {
 
 /// How values of these types are compared; none where DataFusion knows.
 fn meeting(one: &DataType, other: &DataType) -> Option<Meeting> {
-    use DataType::{Date32, Date64, Float64, Interval, Timestamp};
+    use DataType::{Date32, Date64, Float64, Interval, Time32, Time64, Timestamp};
     // A day of an interval is 24 hours of another, a month 30 days.
     if is_span(one) && is_span(other) && (one != other || matches!(one, Interval(_))) {
         return Some(Meeting::AsInstants);
@@ -248,6 +287,11 @@ fn meeting(one: &DataType, other: &DataType) -> Option<Meeting> {
         | (Timestamp(TimeUnit::Nanosecond, _), Date32 | Date64) => Some(Meeting::AsInstants),
         (Date32 | Date64, time @ Timestamp(_, _)) | (time @ Timestamp(_, _), Date32 | Date64) => {
             Some(Meeting::At(time.clone()))
+        }
+        (Time32(unit) | Time64(unit), Time32(other_unit) | Time64(other_unit)) => {
+            // A time of day fits every unit.
+            let finer = nanoseconds_of(unit) < nanoseconds_of(other_unit);
+            Some(Meeting::At(if finer { one.clone() } else { other.clone() }))
         }
         (Timestamp(unit, zone), Timestamp(other, other_zone)) if unit != other => {
             (zone.is_some() == other_zone.is_some()).then_some(Meeting::AsInstants)
@@ -367,6 +411,38 @@ fn comparison(left: &Expr, operator: Operator, right: &Expr, schema: &DFSchema) 
     let (left, right) =
         compared(left, right, [schema, schema]).unwrap_or_else(|| (left.clone(), right.clone()));
     Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right)))
+}
+
+/// Comparisons of times of day: in a select list the planner asks for their type before any rule can
+/// settle it.
+#[derive(Debug)]
+pub struct TimesOfDay;
+
+impl ExprPlanner for TimesOfDay {
+    fn plan_binary_op(
+        &self,
+        expr: RawBinaryExpr,
+        schema: &DFSchema,
+    ) -> PlanResult<PlannerResult<RawBinaryExpr>> {
+        let operator = match expr.op {
+            BinaryOperator::Eq => Operator::Eq,
+            BinaryOperator::NotEq => Operator::NotEq,
+            BinaryOperator::Lt => Operator::Lt,
+            BinaryOperator::LtEq => Operator::LtEq,
+            BinaryOperator::Gt => Operator::Gt,
+            BinaryOperator::GtEq => Operator::GtEq,
+            BinaryOperator::Spaceship => Operator::IsNotDistinctFrom,
+            _ => return Ok(PlannerResult::Original(expr)),
+        };
+        let is_time = |expr: &Expr| {
+            matches!(expr.get_type(schema), Ok(DataType::Time32(_) | DataType::Time64(_)))
+        };
+        if !is_time(&expr.left) || !is_time(&expr.right) {
+            return Ok(PlannerResult::Original(expr));
+        }
+        let compared = comparison(&expr.left, operator, &expr.right, schema);
+        Ok(PlannerResult::Planned(compared))
+    }
 }
 
 /// Casts values to a common type before DataFusion would.

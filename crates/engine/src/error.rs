@@ -194,6 +194,18 @@ pub enum Error {
         /// What to do about it.
         hint: Option<String>,
     },
+    /// A value is none of the type that it is cast to.
+    #[error("`{value}` does not fit {to}{}{}", InCast(cast), Hint(hint))]
+    Cast {
+        /// The value as text.
+        value: String,
+        /// The type in SQL's words.
+        to: String,
+        /// The cast as the SQL has it, where it is known which.
+        cast: Option<String>,
+        /// What to do about it.
+        hint: Option<String>,
+    },
     /// The memory budget is too small even with spilling.
     #[error("{message}{}", Hint(hint))]
     Memory {
@@ -260,6 +272,17 @@ impl fmt::Display for Hint<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(hint) => write!(f, "\nhint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+struct InCast<'a>(&'a Option<String>);
+
+impl fmt::Display for InCast<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(cast) => write!(f, ", in `{cast}`"),
             None => Ok(()),
         }
     }
@@ -432,9 +455,21 @@ impl Error {
                 Error::Changed { path: path.clone(), reason: reason.clone() }
             }
             Error::Interrupted => Error::Interrupted,
+            Error::Cast { value, to, cast, hint } => Error::Cast {
+                value: value.clone(),
+                to: to.clone(),
+                cast: cast.clone(),
+                hint: hint.clone(),
+            },
             _ => return None,
         })
     }
+}
+
+/// A message without the passwords and signatures of URLs that it names: an error may repeat whatever
+/// was asked. What shows one to a person or keeps it calls this.
+pub fn without_secrets(message: &str) -> String {
+    crate::jobs::redact::message(message)
 }
 
 /// What `run` returns; a panic inside it as [`Error::Internal`], so that whoever waits for the
@@ -470,11 +505,13 @@ impl From<arrow::error::ArrowError> for Error {
             ArrowError::ParseError(message) => {
                 let time = message.strip_prefix("Error parsing timestamp from '");
                 match time.and_then(|rest| rest.split_once("': ")) {
-                    Some((text, _)) => Error::Query(format!(
-                        "`{text}` is not understood as a time\nhint: write it as \
-                         2026-11-20T09:19:00"
-                    )),
-                    None => Error::Query(message),
+                    Some((text, _)) => Error::Cast {
+                        value: text.to_owned(),
+                        to: "TIMESTAMP".to_owned(),
+                        cast: None,
+                        hint: Some("a time is written as 2026-11-20T09:19:00".to_owned()),
+                    },
+                    None => cast_error(&message),
                 }
             }
             other => Error::Query(other.to_string()),
@@ -515,16 +552,7 @@ impl From<datafusion::error::DataFusionError> for Error {
             Df::SQL(parser, _) => parser_error(&parser.to_string()),
             Df::SchemaError(schema_error, _) => match *schema_error {
                 SchemaError::FieldNotFound { field, valid_fields } => {
-                    let names: Vec<&str> = valid_fields.iter().map(|field| field.name()).collect();
-                    let message = crate::suggest::unknown("column", field.name(), &names);
-                    match names.as_slice() {
-                        ["line"] => Error::usage_hint(
-                            message,
-                            "the source is read as lines of text; --source-format says what it \
-                             is: access-log, syslog, logfmt, json, csv, …",
-                        ),
-                        _ => Error::usage(message),
-                    }
+                    unknown_column(&field, &valid_fields)
                 }
                 SchemaError::AmbiguousReference { field } => Error::usage_hint(
                     format!("column `{}` is in more than one source", field.name()),
@@ -533,7 +561,8 @@ impl From<datafusion::error::DataFusionError> for Error {
                 other => Error::usage(other.to_string()),
             },
             Df::Plan(message) if message.starts_with(UNKNOWN_FUNCTION) => {
-                Error::usage(unknown_function(&message))
+                let rest = &message[UNKNOWN_FUNCTION.len()..];
+                crate::unknown_functions::refused(rest.split('\'').next().unwrap_or_default())
             }
             Df::Plan(message) | Df::NotImplemented(message) | Df::Configuration(message) => {
                 plan_error(&message)
@@ -544,8 +573,10 @@ impl From<datafusion::error::DataFusionError> for Error {
                     hint: Some("give --memory more".into()),
                 })
             }
-            Df::Execution(message) if message.starts_with("Cannot cast ") => cast_error(&message),
-            Df::Execution(message) => Error::Query(message),
+            Df::Execution(message) if message.contains("Cannot access field at argument") => {
+                plan_error(&message)
+            }
+            Df::Execution(message) => cast_error(&message),
             Df::Internal(message) if REFUSALS.iter().any(|part| message.contains(part)) => {
                 plan_error(&message)
             }
@@ -564,42 +595,6 @@ const REFUSALS: [&str; 4] = [
 ];
 
 const UNKNOWN_FUNCTION: &str = "Invalid function '";
-
-/// The functions that a slip of the pen most likely meant, before all others.
-const USUAL_FUNCTIONS: [&str; 20] = [
-    "count",
-    "sum",
-    "min",
-    "max",
-    "mean",
-    "avg",
-    "median",
-    "unique",
-    "top_k",
-    "quantile",
-    "collect",
-    "date_trunc",
-    "date_part",
-    "date_bin",
-    "lower",
-    "upper",
-    "coalesce",
-    "substr",
-    "make_date",
-    "regexp_match",
-];
-
-/// DataFusion's complaint about a function, with the usual functions suggested first.
-fn unknown_function(message: &str) -> String {
-    let rest = &message[UNKNOWN_FUNCTION.len()..];
-    let name = rest.split('\'').next().unwrap_or_default();
-    let theirs = rest.split('\'').nth(2).map(str::to_string);
-    let usual = crate::suggest::nearest(name, USUAL_FUNCTIONS).map(str::to_string);
-    match usual.or(theirs) {
-        Some(meant) => format!("unknown function `{name}`; did you mean `{meant}`?"),
-        None => format!("unknown function `{name}`"),
-    }
-}
 
 const NO_SIGNATURE: &str = "No function matches the given name and argument types '";
 
@@ -620,7 +615,64 @@ fn no_signature(message: &str) -> Error {
     Error::usage_hint(format!("there is no `{call}`"), cast_hint(&call))
 }
 
-/// What Arrow says of a value that cannot be cast, in SQL's words.
+/// What is said of a column that there is not, among those that there are.
+fn unknown_column(
+    field: &datafusion::common::Column,
+    valid: &[datafusion::common::Column],
+) -> Error {
+    let names: Vec<&str> = valid.iter().map(|field| field.name()).collect();
+    if let Some(source) = &field.relation {
+        let mut sources: Vec<&str> =
+            valid.iter().filter_map(|field| Some(field.relation.as_ref()?.table())).collect();
+        sources.dedup();
+        let source = source.table();
+        let is_none = !sources.is_empty() && !sources.contains(&source);
+        // A field of a column may be meant.
+        if is_none && crate::suggest::nearest(source, names.iter().copied()).is_none() {
+            let meant = crate::suggest::nearest(source, sources.iter().copied());
+            let hint = match meant {
+                Some(meant) => format!("did you mean `{meant}.{}`?", field.name()),
+                None if sources.len() > 1 => {
+                    let sources: Vec<String> =
+                        sources.iter().map(|source| format!("`{source}`")).collect();
+                    format!("the sources are {}", sources.join(", "))
+                }
+                None if sources[0].chars().all(|c| c.is_ascii_alphanumeric() || c == '_') => {
+                    format!("the source is `{}`: {}.{}", sources[0], sources[0], field.name())
+                }
+                None => {
+                    format!("a source is named where it is read: FROM '{}' AS {source}", sources[0])
+                }
+            };
+            return Error::usage_hint(
+                format!("unknown source `{source}` in `{source}.{}`", field.name()),
+                hint,
+            );
+        }
+    }
+    let message = crate::suggest::unknown("column", field.name(), &names);
+    match names.as_slice() {
+        ["line"] => Error::usage_hint(
+            message,
+            "the source is read as lines of text; --source-format says what it \
+             is: access-log, syslog, logfmt, json, csv, …",
+        ),
+        // A file of other separators has one column.
+        [one] => match [';', '\t', '|'].into_iter().find(|separator| one.contains(*separator)) {
+            Some(separator) => {
+                let written = if separator == '\t' { "\\t".into() } else { separator.to_string() };
+                Error::usage_hint(
+                    message,
+                    format!("--delimiter '{written}' splits the records of the file there"),
+                )
+            }
+            None => Error::usage(message),
+        },
+        _ => Error::usage(message),
+    }
+}
+
+/// What Arrow and DataFusion say of a value that cannot be cast, in SQL's words; anything else as it is.
 fn cast_error(message: &str) -> Error {
     if message.contains("to Timestamp(ns)") || message.contains("to timestamp[ns]") {
         return Error::Overflow {
@@ -632,11 +684,51 @@ fn cast_error(message: &str) -> Error {
             ),
         };
     }
-    let message = in_sql_words(message);
-    let value = message.strip_prefix("Can't cast value ");
-    Error::Query(match value.and_then(|cast| cast.split_once(" to type ")) {
-        Some((value, to)) => format!("{value} does not fit {to}"),
-        None => message,
+    let cast = |value: &str, to: &str| Error::Cast {
+        value: value.to_owned(),
+        to: to.to_owned(),
+        cast: None,
+        hint: None,
+    };
+    let text = ["Cannot cast string '", "Cannot cast value '"]
+        .iter()
+        .find_map(|start| message.strip_prefix(start)?.rsplit_once("' to value of "));
+    if let Some((value, to)) = text {
+        return cast(value, sql_name(to.trim_end_matches(" type")).as_str());
+    }
+    let number = message.strip_prefix("Can't cast value ");
+    if let Some((value, to)) = number.and_then(|cast| cast.rsplit_once(" to type ")) {
+        return cast(value, &sql_name(to));
+    }
+    if let Some(value) = message.strip_prefix("Invalid input syntax for type interval: \"") {
+        return cast(value.trim_end_matches('"'), "INTERVAL");
+    }
+    match message.starts_with("Cannot cast ") {
+        true => Error::Query(in_sql_words(message)),
+        false => Error::Query(message.to_owned()),
+    }
+}
+
+/// SQL's name of a type that Arrow calls `name`, without digits and units: those that a message has
+/// are not always of the type that was asked for.
+pub(crate) fn sql_name(name: &str) -> String {
+    let words = in_sql_words(name);
+    match words.split_once('(') {
+        Some((word @ ("DECIMAL" | "TIMESTAMP" | "TIME"), _)) => word.to_owned(),
+        _ => words,
+    }
+}
+
+/// Where the parenthesis ends that a text begins with.
+fn closing(text: &str) -> Option<usize> {
+    let mut depth = 0usize;
+    text.char_indices().find_map(|(at, c)| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.checked_sub(1)?,
+            _ => {}
+        }
+        (depth == 0).then_some(at)
     })
 }
 
@@ -649,7 +741,8 @@ fn in_sql_words(message: &str) -> String {
         let (before, word) = rest.split_at(start);
         let end = word.find(|c| !is_word(c)).unwrap_or(word.len());
         text.push_str(before);
-        text.push_str(match &word[..end] {
+        rest = &word[end..];
+        let name = match &word[..end] {
             "Utf8" | "LargeUtf8" | "Utf8View" => "TEXT",
             "Int8" => "TINYINT",
             "Int16" => "SMALLINT",
@@ -663,9 +756,31 @@ fn in_sql_words(message: &str) -> String {
             "Float64" => "DOUBLE",
             "Date32" => "DATE",
             "Boolean" => "BOOLEAN",
+            "Decimal32" | "Decimal64" | "Decimal128" | "Decimal256" => "DECIMAL",
+            "List" | "LargeList" if rest.starts_with('(') && closing(rest).is_some() => {
+                let end = closing(rest).unwrap_or(0);
+                text.push_str(&in_sql_words(&rest[1..end]));
+                rest = &rest[end + 1..];
+                "[]"
+            }
+            // What follows in parentheses is a unit.
+            unit @ ("Timestamp" | "Time32" | "Time64" | "Interval" | "Duration")
+                if rest.starts_with('(') && rest.contains(')') =>
+            {
+                let (of, behind) = rest.split_once(')').unwrap_or((rest, ""));
+                rest = behind;
+                match (unit, of) {
+                    ("Timestamp", _) => "TIMESTAMP",
+                    ("Time32", "(s") => "TIME(0)",
+                    ("Time32", _) => "TIME(3)",
+                    ("Time64", "(µs") => "TIME(6)",
+                    ("Time64", _) => "TIME",
+                    _ => "INTERVAL",
+                }
+            }
             other => other,
-        });
-        rest = &word[end..];
+        };
+        text.push_str(name);
     }
     text.push_str(rest);
     text
@@ -674,6 +789,32 @@ fn in_sql_words(message: &str) -> String {
 /// The SQL parser's complaint without its own name in front.
 fn parser_error(message: &str) -> Error {
     let message = message.strip_prefix("sql parser error: ").unwrap_or(message);
+    if message.contains("recursion limit exceeded") {
+        return nested_too_deeply();
+    }
+    if let Some(rest) = message.strip_prefix("No infix parser for token ") {
+        let (token, place) = rest.rsplit_once(" at Line").unwrap_or((rest, ""));
+        // The parser shows its own names of tokens.
+        let operator = match token {
+            "Sharp" => Some("#"),
+            word => word.split("value: \"").nth(1).and_then(|word| word.split('"').next()),
+        };
+        let place = if place.is_empty() { String::new() } else { format!(" at Line{place}") };
+        let message = match operator {
+            Some(operator) => format!("there is no operator `{operator}`{place}"),
+            None => format!("SQL is not understood: there is no such operator{place}"),
+        };
+        return match operator.map(str::to_ascii_uppercase).as_deref() {
+            Some("DIV") => {
+                Error::usage_hint(message, "/ divides whole numbers without a rest: 7 / 2 is 3")
+            }
+            Some("#") => Error::usage_hint(message, "^ is the exclusive or of whole numbers"),
+            _ => Error::usage(message),
+        };
+    }
+    if message.starts_with("Dot access not supported for non-string expr") {
+        return fields_of_values();
+    }
     let understood = format!("SQL is not understood: {message}");
     let found = message.split("found: ").nth(1).unwrap_or_default();
     if message.contains("Expected: an SQL statement") {
@@ -689,6 +830,76 @@ fn parser_error(message: &str) -> Error {
     }
 }
 
+/// The refusal of SQL that nests more than the parser follows.
+pub(crate) fn nested_too_deeply() -> Error {
+    Error::usage_hint(
+        "the SQL is nested too deeply",
+        "name its parts: WITH part AS (SELECT …) SELECT … FROM part",
+    )
+}
+
+fn fields_of_values() -> Error {
+    Error::usage_hint(
+        "a dot stands behind the name of a column or a source, and not behind a value",
+        "the field of a value is value['field']; a source is named where it is read: FROM 'f.csv' \
+         AS f",
+    )
+}
+
+/// What follows the last of `starts`, where a message has one of them.
+fn behind<'a>(message: &'a str, starts: &[&str]) -> Option<&'a str> {
+    starts.iter().find_map(|start| message.split_once(start).map(|(_, rest)| rest))
+}
+
+/// The planner's complaint about types that an operator does not take: `DATE + DATE`.
+fn no_operator(message: &str) -> Option<Error> {
+    let first = message.lines().next().unwrap_or_default();
+    let of_times = behind(first, &["Cannot get result type for temporal operation "])
+        .and_then(|rest| rest.split(": ").next());
+    let operation = of_times
+        .or_else(|| {
+            let rest = behind(first, &["Cannot coerce arithmetic expression "])?;
+            rest.strip_suffix(" to valid types")
+        })
+        .or_else(|| {
+            behind(
+                first,
+                &[
+                    "Cannot infer common argument type for comparison operation ",
+                    "Cannot infer common argument type for logical boolean operation ",
+                    "Cannot infer common argument type for regex operation ",
+                    "Cannot infer common type for bitwise operation ",
+                ],
+            )
+        })?;
+    let operation = in_sql_words(operation);
+    let hint = match operation.as_str() {
+        spans
+            if spans.contains("INTERVAL")
+                && spans.contains([' ', '*', '/'])
+                && of_times.is_some() =>
+        {
+            "write out the interval, as in INTERVAL '12 hours'; a DATE takes whole days: d + 2"
+        }
+        "DATE + DATE" => "a DATE takes days or an INTERVAL: d + 1, d + INTERVAL '1 month'",
+        days if days.contains("DATE") || days.contains("TIME") => {
+            "dates and times take an INTERVAL: ts + INTERVAL '1 hour'"
+        }
+        flags if flags.contains(" AND ") || flags.contains(" OR ") => {
+            "AND and OR take conditions, such as x <> 0"
+        }
+        lists if lists.contains("[]") => {
+            "array_has(list, x) looks into a list, list[1] takes a value"
+        }
+        text if text.contains("TEXT") => cast_hint("TEXT"),
+        flags if flags.contains("BOOLEAN") => {
+            "AND, OR and NOT take what is true or false; CAST(x AS INT) makes 1 and 0 of it"
+        }
+        other => cast_hint(other),
+    };
+    Some(Error::usage_hint(format!("there is no `{operation}`"), hint))
+}
+
 /// A planner's complaint; of one about a function's arguments, what matters.
 fn plan_error(message: &str) -> Error {
     let between = |text: &str, start: &str, end: &str| {
@@ -698,14 +909,73 @@ fn plan_error(message: &str) -> Error {
     if let Some(function) = between(message, "Function '", "' failed to match any signature")
         && let Some(found) = between(message, "but received ", ".,")
     {
-        let found = in_sql_words(&between(&found, "(DataType: ", ")").unwrap_or(found));
+        let data_type = found.split_once("(DataType: ");
+        let data_type = data_type.and_then(|(_, of)| Some(of.rsplit_once(')')?.0));
+        let found = in_sql_words(data_type.unwrap_or(&found));
+        let is_time = ["DATE", "TIMESTAMP", "TIME", "INTERVAL"].contains(&found.as_str());
         return Error::usage_hint(
             format!("`{function}` does not take an argument of type {found}"),
-            cast_hint(&found),
+            match is_time {
+                true => "min and max take it; extract(epoch FROM x) gives its seconds as a number",
+                false => cast_hint(&found),
+            },
         );
     }
     if message.contains(NO_SIGNATURE) {
         return no_signature(message);
+    }
+    if let Some(error) = no_operator(message) {
+        return error;
+    }
+    if let Some(types) = between(message, "common type to coerce ", " in LIKE expression") {
+        let types = in_sql_words(&types).replace(" and ", " LIKE ");
+        return Error::usage_hint(format!("there is no `{types}`"), "CAST(x AS TEXT) converts it");
+    }
+    if let Some(rest) = behind(message, &["Cannot create filter with non-boolean predicate "]) {
+        let of = rest.rsplit_once(" returning ").map_or("", |(_, of)| of);
+        return Error::usage_hint(
+            format!("a condition is true or false, and this one is {}", in_sql_words(of)),
+            match of.contains("Utf8") {
+                true => "compare it: x <> ''",
+                false => "compare it: x <> 0",
+            },
+        );
+    }
+    if let Some(of) = between(message, "Cannot access field at argument 1: type ", " is not Struct")
+    {
+        return Error::usage_hint(
+            format!("a {} has no fields", in_sql_words(&of)),
+            "--promote makes columns of JSON in a string",
+        );
+    }
+    if let Some(name) = between(message, "Binary operator '", "' is not supported in the physical")
+    {
+        let (operator, hint) = match name.as_str() {
+            "AtArrow" => ("`@>`", Some("array_has_all(list, others) looks into a list")),
+            "ArrowAt" => ("`<@`", Some("array_has_all(list, others) looks into a list")),
+            "HashArrow" | "HashLongArrow" | "HashMinus" | "AtAt" | "AtQuestion" | "Question"
+            | "QuestionAnd" | "QuestionPipe" => {
+                ("this operator of JSON", Some("fields of JSON are named with dots: a.b, a['b']"))
+            }
+            _ => ("an operator", None),
+        };
+        let message = format!("{operator} is not supported");
+        return match hint {
+            Some(hint) => Error::usage_hint(message, hint),
+            None => Error::usage(message),
+        };
+    }
+    if let Some(name) = between(message, "variable [\"", "\"] has no type information") {
+        return Error::usage_hint(format!("`{name}` is not supported"), "write the value itself");
+    }
+    if message.contains("Dot access not supported for non-string expr") {
+        return fields_of_values();
+    }
+    if message.starts_with("Correlated scalar subquery must be aggregated") {
+        return Error::usage_hint(
+            "a subquery for each row has to give one value, and may give several rows",
+            "take an aggregate of them: (SELECT max(x) FROM b WHERE b.k = a.k)",
+        );
     }
     if message.contains("must appear in the GROUP BY clause")
         && let Some(column) = between(message, "column \"", "\" must appear")
@@ -718,11 +988,15 @@ fn plan_error(message: &str) -> Error {
     }
     if let Some(names) = message.strip_prefix("Projections require unique expression names but") {
         let name = between(names, "expression \"", "\" at position").unwrap_or_default();
+        let given = name.rsplit_once(" AS ").map(|(_, given)| given.to_owned());
         let is_column = !name.contains('(');
         let name = name.rsplit('.').next().filter(|_| is_column).unwrap_or(&name);
         return Error::usage_hint(
-            format!("two columns of a select list are `{name}`"),
-            format!("name one of them: {name} AS other"),
+            format!("two columns of a select list are `{}`", given.as_deref().unwrap_or(name)),
+            match given {
+                Some(_) => "give one of them another name".to_owned(),
+                None => format!("name one of them: {name} AS other"),
+            },
         );
     }
     if message.starts_with("In/Exist/SetComparison subquery can only be used in") {

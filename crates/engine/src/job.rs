@@ -916,7 +916,10 @@ impl<'a> Section<'a> {
     fn error_at(&self, place: &Place, message: String, hint: Option<&str>) -> Error {
         let message = match place {
             Place::Line(line) => format!("{}:{line}: {message}", self.origin),
-            Place::Override(key, typed) => format!("--set {key}={typed}: {message}"),
+            Place::Override(key, typed) => {
+                let typed = crate::jobs::redact::override_value(key, typed);
+                format!("--set {key}={typed}: {message}")
+            }
             Place::Unknown => format!("{}: {message}", self.origin),
         };
         Error::Usage { message, hint: hint.map(str::to_owned) }

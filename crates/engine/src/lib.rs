@@ -66,6 +66,7 @@ pub mod table;
 mod tables;
 mod times;
 pub mod types;
+mod unknown_functions;
 mod whole_partitions;
 mod windows;
 

@@ -196,7 +196,7 @@ pub fn misplaced(plan: &LogicalPlan) -> Result<()> {
 pub fn not_run(plan: &LogicalPlan) -> Result<()> {
     refuse(plan, |_, expr| match expr {
         Expr::ScalarSubquery(subquery) if !subquery.outer_ref_columns.is_empty() => {
-            Some(("a subquery for each row".into(), JOIN_WITH_IT))
+            Some(("a subquery that is not tied to the row by `=` alone".into(), TIED))
         }
         Expr::OuterReferenceColumn(_, column) => Some((
             format!("`{}` of the query around a subquery", column.name),
@@ -207,6 +207,8 @@ pub fn not_run(plan: &LogicalPlan) -> Result<()> {
 }
 
 const IN_A_SUBQUERY: &str = "take it in a subquery, and name its column";
+const TIED: &str = "an aggregate of the rows that equal the row's is taken: (SELECT max(x) FROM b WHERE b.k = a.k); \
+                    for others, join the sources and group";
 const JOIN_WITH_IT: &str =
     "WHERE takes it; a LEFT JOIN with what the subquery selects gives its columns";
 

@@ -17,9 +17,9 @@ use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, TableReference};
+use datafusion::common::{DFSchema, SchemaError, TableReference};
 use datafusion::datasource::{TableProvider, TableType};
-use datafusion::error::Result as PlanResult;
+use datafusion::error::{DataFusionError, Result as PlanResult};
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
 use datafusion::logical_expr::{DdlStatement, Expr, LogicalPlan};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -28,7 +28,8 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{DFParser, Statement};
 use datafusion::sql::sqlparser::ast::{
-    Expr as SqlExpr, ObjectNamePart, Statement as SqlStatement, Visit, Visitor, visit_relations_mut,
+    Expr as SqlExpr, ObjectNamePart, Statement as SqlStatement, TableFactor, Visit, Visitor,
+    visit_relations_mut,
 };
 use futures::executor::block_on;
 use futures::{FutureExt, StreamExt};
@@ -39,7 +40,7 @@ use crate::cancel::Cancel;
 use crate::compact;
 use crate::coverage::{self, Amount, Coverage, Estimate, RowAmount};
 use crate::digits;
-use crate::error::{Error, Result, caught, panicked};
+use crate::error::{Error, Result, caught, nested_too_deeply, panicked};
 use crate::estimates::{self, Call, Precisions};
 use crate::floats;
 use crate::home::RunId;
@@ -250,6 +251,7 @@ impl Plan {
     /// not there, and what inferring a schema meets.
     pub fn new(query: &Query, settings: &Settings) -> Result<Self> {
         on_large_stack(PLAN_STACK_BYTES, || Self::planned(query, settings))
+            .map_err(|error| casts::explained(error, &query.sql, None))
     }
 
     fn planned(query: &Query, settings: &Settings) -> Result<Self> {
@@ -347,7 +349,9 @@ impl Plan {
             };
             Ok((logical, optimised))
         };
-        let (logical, optimised) = casts::told_apart(&state, statement, plan)?;
+        let spoken = statement.clone();
+        let (logical, optimised) = casts::told_apart(&state, statement, plan)
+            .map_err(|error| ambiguous(&error, &spoken).unwrap_or_else(|| error.into()))?;
         if let Some(replaced) = replaced {
             found_replaced(casts::planned(&state, replaced))?;
         }
@@ -516,7 +520,12 @@ impl Plan {
     ///
     /// # Errors
     /// What reading, mapping and merging meet; more may come from the iterator.
-    pub fn run(mut self) -> Result<Results> {
+    pub fn run(self) -> Result<Results> {
+        let (sql, plan) = (self.query.sql.clone(), self.logical.clone());
+        self.started().map_err(|error| casts::explained(error, &sql, Some(&plan)))
+    }
+
+    fn started(mut self) -> Result<Results> {
         if let Some(why) = self.fill_sides()? {
             self.start_over(why)?;
         }
@@ -630,6 +639,8 @@ impl Plan {
             estimates: Arc::default(),
             precisions: self.precisions(),
             calls: self.calls(),
+            sql: self.query.sql.clone(),
+            plan: self.logical.clone(),
             cut_short: false,
         }
     }
@@ -715,7 +726,9 @@ impl Plan {
         if let Some(why) = self.fill_sides()? {
             return Err(not_mergeable(&why));
         }
-        let merged = self.fold(parts)?;
+        let merged = self
+            .fold(parts)
+            .map_err(|error| casts::explained(error, &self.query.sql, Some(&self.logical)))?;
         let sources = self.tables.iter().filter_map(|(name, table)| Some((name, table.source()?)));
         let sources = sources.map(|(name, source)| PartialSource {
             name: name.clone(),
@@ -1092,7 +1105,10 @@ const PLAN_STACK_BYTES: usize = 64 << 20;
 pub(crate) const RUN_STACK_BYTES: usize = 16 << 20;
 
 /// What `run` returns, run on a thread with a stack of its own.
-fn on_large_stack<T: Send>(bytes: usize, run: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+pub(crate) fn on_large_stack<T: Send>(
+    bytes: usize,
+    run: impl FnOnce() -> Result<T> + Send,
+) -> Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("plan".into()).stack_size(bytes);
         let thread = thread.spawn_scoped(scope, || caught(run)).map_err(|e| Error::Io {
@@ -1151,8 +1167,34 @@ fn one_select(sql: &str) -> Result<Statement> {
     })
 }
 
+/// How many parentheses and CASEs within one another the parser is sure to follow. Beyond, it stumbles
+/// over whatever comes next, and complains of that.
+const NESTING_MAX: usize = 45;
+
+/// How many parentheses and CASEs a text has within one another.
+fn nesting(sql: &str) -> usize {
+    use datafusion::sql::sqlparser::keywords::Keyword;
+    use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+    let tokens = Tokenizer::new(&syntax::Spoken, sql).tokenize().unwrap_or_default();
+    let (mut depth, mut most) = (0usize, 0);
+    for token in tokens {
+        match token {
+            Token::LParen | Token::LBracket => depth += 1,
+            Token::RParen | Token::RBracket => depth = depth.saturating_sub(1),
+            Token::Word(word) if word.keyword == Keyword::CASE => depth += 1,
+            Token::Word(word) if word.keyword == Keyword::END => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        most = most.max(depth);
+    }
+    most
+}
+
 fn parsed(sql: &str) -> Result<Statement> {
-    let mut statements = DFParser::parse_sql_with_dialect(sql, &syntax::Spoken)?;
+    let mut statements = match DFParser::parse_sql_with_dialect(sql, &syntax::Spoken) {
+        Err(_) if nesting(sql) >= NESTING_MAX => return Err(nested_too_deeply()),
+        parsed => parsed?,
+    };
     let refused = |what: &str| {
         Err(Error::usage_hint(
             format!("{what} is not run here"),
@@ -1190,6 +1232,55 @@ fn honoured(statement: &Statement, context: &SessionContext) -> Result<()> {
     }
 }
 
+/// What is said of a column's name that two columns have; none of another error.
+fn ambiguous(error: &DataFusionError, statement: &Statement) -> Option<Error> {
+    #[derive(Default)]
+    struct Names(Vec<String>);
+
+    impl Visitor for Names {
+        type Break = ();
+
+        fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<()> {
+            let name = match table {
+                TableFactor::Table { alias: Some(alias), .. }
+                | TableFactor::Derived { alias: Some(alias), .. } => alias.name.value.clone(),
+                TableFactor::Table { name, .. } => match name.0.as_slice() {
+                    [ObjectNamePart::Identifier(name)] => name.value.clone(),
+                    _ => name.to_string(),
+                },
+                _ => return ControlFlow::Continue(()),
+            };
+            if !self.0.contains(&name) {
+                self.0.push(name);
+            }
+            ControlFlow::Continue(())
+        }
+    }
+
+    let DataFusionError::SchemaError(cause, _) = error.find_root() else { return None };
+    let SchemaError::AmbiguousReference { field } = cause.as_ref() else { return None };
+    let Statement::Statement(statement) = statement else { return None };
+    let mut names = Names::default();
+    // It never breaks off.
+    let _ = statement.visit(&mut names);
+    let name = field.name();
+    let is_word = |source: &String| source.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    Some(match names.0.as_slice() {
+        [] | [_] => Error::usage_hint(
+            format!("two columns are `{name}`"),
+            format!("give one of them another name where it is selected: {name} AS other"),
+        ),
+        [first, second, ..] if is_word(first) && is_word(second) => Error::usage_hint(
+            format!("column `{name}` is in more than one source"),
+            format!("say which: `{first}.{name}` or `{second}.{name}`"),
+        ),
+        [first, ..] => Error::usage_hint(
+            format!("column `{name}` is in more than one source"),
+            format!("name the sources, as in FROM '{first}' AS a, and say which: `a.{name}`"),
+        ),
+    })
+}
+
 /// The statement with each `* REPLACE (x AS a)` as `* EXCEPT (a), x AS a`, if it has one.
 fn only_replaced(statement: &Statement) -> Option<Statement> {
     let Statement::Statement(statement) = statement else { return None };
@@ -1200,7 +1291,6 @@ fn only_replaced(statement: &Statement) -> Option<Statement> {
 /// The planner passes over a column to be replaced that there is not; one to be left out it
 /// looks for. `plan` is of [`only_replaced`].
 fn found_replaced(plan: PlanResult<LogicalPlan>) -> Result<()> {
-    use datafusion::common::SchemaError;
     use datafusion::error::DataFusionError as Df;
     match plan {
         Err(error) => match error.find_root() {
@@ -1515,6 +1605,9 @@ struct Account {
     /// Of the others, by the calls that they come from.
     precisions: Arc<Precisions>,
     calls: Vec<Call>,
+    /// What was asked, and what is run for it.
+    sql: String,
+    plan: LogicalPlan,
     cut_short: bool,
 }
 
@@ -1549,9 +1642,12 @@ impl Results {
 }
 
 impl Account {
-    /// An error that names an aggregate, without the names of tables, which are paths.
+    /// An error that names an aggregate, without the names of tables, which are paths; one of a cast with
+    /// the cast.
     fn shortened(&self, error: Error) -> Error {
-        let Error::Overflow { message, hint } = error else { return error };
+        let Error::Overflow { message, hint } = error else {
+            return casts::explained(error, &self.sql, Some(&self.plan));
+        };
         let names: Vec<&str> = self.tables.iter().map(|(name, _)| name.as_str()).collect();
         Error::Overflow { message: unqualified(&message, &names), hint }
     }

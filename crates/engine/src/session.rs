@@ -15,7 +15,7 @@ use futures::executor::block_on;
 
 use crate::amplify::{self, CutForAmplifiers};
 use crate::arithmetic::CheckedArithmetic;
-use crate::coercion::{CommonTypes, SqlTypes};
+use crate::coercion::{CommonTypes, SqlTypes, TimesOfDay};
 use crate::distinct::{self, DistinctCounts};
 use crate::error::Result;
 use crate::estimates::Precisions;
@@ -119,6 +119,7 @@ pub fn open_with(
     let state = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime(budget_bytes, settings)?)
+        .with_expr_planners(vec![Arc::new(TimesOfDay)])
         .with_default_features()
         .with_type_planner(Arc::new(SqlTypes))
         .with_analyzer_rules(analyzer_rules())

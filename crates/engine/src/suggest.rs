@@ -23,6 +23,9 @@ pub fn unknown(kind: &str, word: &str, candidates: &[&str]) -> String {
         Some(candidate) => format!("; did you mean `{candidate}`?"),
         None => String::new(),
     };
+    if candidates.is_empty() {
+        return format!("unknown {kind} `{word}`");
+    }
     let mut listed = candidates.iter().take(40).copied().collect::<Vec<_>>().join(", ");
     if candidates.len() > 40 {
         listed.push_str(&format!(", and {} more", candidates.len() - 40));

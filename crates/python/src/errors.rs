@@ -4,13 +4,14 @@ use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 use tidemill_engine::Error;
+use tidemill_engine::error::without_secrets;
 
 /// Warns as Python's `warnings` do.
 ///
 /// # Errors
 /// What a filter makes of the warning.
 pub fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
-    py.import("tidemill._errors")?.getattr("warn")?.call1((text,))?;
+    py.import("tidemill._errors")?.getattr("warn")?.call1((without_secrets(text),))?;
     Ok(())
 }
 
@@ -40,7 +41,8 @@ fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
         _ => "TidemillError",
     };
     let errors = py.import("tidemill._errors")?;
-    let message = errors.getattr("in_python")?.call1((error.to_string(),))?.unbind();
+    let message =
+        errors.getattr("in_python")?.call1((without_secrets(&error.to_string()),))?.unbind();
     let class = errors.getattr(class)?.cast_into::<PyType>()?;
     let exception = PyErr::from_type(class, (message,));
     if let Error::Format { source, .. } = error
@@ -55,7 +57,7 @@ fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
         _ => None,
     };
     if let Some(filename) = filename {
-        exception.value(py).setattr("filename", filename)?;
+        exception.value(py).setattr("filename", without_secrets(filename))?;
     }
     if let Error::Io { source, .. } = error {
         exception.value(py).setattr("errno", source.raw_os_error())?;

@@ -4,12 +4,14 @@
 //! - `results`: do formats, partial tables and jobs give the same rows?
 //! - `jobs`: what does the job log keep of a run?
 //! - `programs`: what do programs of the user's do on the way in and out?
+//! - `secrets`: is what is secret in no message and no record?
 //! - `endings`: what is left when it is stopped, killed, or not listened to?
 
 mod endings;
 mod jobs;
 mod programs;
 mod results;
+mod secrets;
 mod transcripts;
 
 use std::fs;

@@ -11,7 +11,7 @@ mod log;
 mod period;
 mod record;
 mod recorder;
-mod redact;
+pub(crate) mod redact;
 mod report;
 
 pub use log::{Backwards, Damage, JobLog, Keep, LIMIT_BYTES, LOG_VARIABLE};

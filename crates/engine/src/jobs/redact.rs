@@ -1,8 +1,11 @@
 //! Hides credentials in text that is kept: command lines, URLs, SQL, errors.
 //!
 //! What is hidden: the user and password in a URL, the value of a query parameter or an
-//! assignment whose name says that it is secret, and the word after a flag of such a name.
+//! assignment whose name says that it is secret, the word after a flag of such a name, and the
+//! words that go to a program of the user's, which have rules of its own.
 //! It errs on the side of hiding: a harmless value lost is a smaller fault than a key kept.
+
+use crate::remote::location::{next_url, shown_in};
 
 /// What stands for what was hidden.
 const HIDDEN: &str = "***";
@@ -44,12 +47,64 @@ pub fn text(text: &str) -> String {
     assignments(&urls(text))
 }
 
+/// A message with its credentials hidden. Only URLs are changed, and words that look as if they
+/// were a piece of one: what else it says has to stay readable.
+pub fn message(text: &str) -> String {
+    let text = shown_in(text);
+    if !text.contains('?') {
+        return text;
+    }
+    let is_end = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`');
+    let words = text.split_inclusive(is_end);
+    words.map(|word| if word.contains('?') { assignments(word) } else { word.into() }).collect()
+}
+
+/// What may be said of `key=value`, a key of a job file and what is to be its value: nothing where
+/// that goes to a store or to a program.
+pub fn override_value<'a>(key: &str, value: &'a str) -> &'a str {
+    let mut steps = key.split('.').map(str::trim);
+    let is_hidden = |step: &str| is_secret(step) || step.starts_with("storage") || step == "exec";
+    if steps.any(is_hidden) { HIDDEN } else { value }
+}
+
 /// The words of a command line with their credentials hidden.
 pub fn words<S: AsRef<str>>(words: &[S]) -> Vec<String> {
     let mut hidden = Vec::with_capacity(words.len());
-    let (mut is_value_next, mut is_option_next) = (false, false);
+    let (mut is_value_next, mut is_option_next, mut is_override_next) = (false, false, false);
+    // The program's name is shown, its arguments are not.
+    let (mut programs, mut is_argument_next) = (Vec::new(), None);
     for word in words {
         let word = word.as_ref();
+        if let Some(flag) = std::mem::take(&mut is_argument_next) {
+            hidden.push(if programs.contains(&flag) { HIDDEN.to_owned() } else { text(word) });
+            programs.push(flag);
+            continue;
+        }
+        if let Some(flag) = PROGRAM_FLAGS.iter().find(|flag| word.starts_with(**flag)) {
+            match word[flag.len()..].strip_prefix('=') {
+                Some(name) if !programs.contains(flag) => {
+                    hidden.push(format!("{flag}={}", text(name)));
+                    programs.push(*flag);
+                }
+                Some(_) => hidden.push(format!("{flag}={HIDDEN}")),
+                None => {
+                    hidden.push(text(word));
+                    is_argument_next = (word == *flag).then_some(*flag);
+                }
+            }
+            continue;
+        }
+        let assigned = word.strip_prefix("--set=").map(|assigned| ("--set=", assigned));
+        let is_override = std::mem::take(&mut is_override_next).then_some(("", word));
+        if let Some((flag, assigned)) = is_override.or(assigned) {
+            hidden.push(match assigned.split_once('=') {
+                Some((key, value)) if override_value(key, value) == HIDDEN => {
+                    format!("{flag}{}={HIDDEN}", text(key))
+                }
+                _ => text(word),
+            });
+            continue;
+        }
         if std::mem::take(&mut is_value_next) && !word.starts_with('-') {
             hidden.push(HIDDEN.to_owned());
             continue;
@@ -64,6 +119,7 @@ pub fn words<S: AsRef<str>>(words: &[S]) -> Vec<String> {
             continue;
         }
         is_option_next = word == "--storage-option";
+        is_override_next = word == "--set";
         is_value_next = word.starts_with('-') && !word.contains('=') && is_secret(word);
         match word.split_once('=') {
             // A whole word KEY=VALUE: the value may hold blanks, quotes, anything.
@@ -80,6 +136,9 @@ pub fn words<S: AsRef<str>>(words: &[S]) -> Vec<String> {
     hidden
 }
 
+/// Flags of which the first is a program's name, and all others are its arguments.
+const PROGRAM_FLAGS: [&str; 2] = ["--source-exec", "--sink-exec"];
+
 /// A store's option without its value.
 fn option(word: &str) -> String {
     let is_plain = |name: &&str| name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
@@ -89,12 +148,12 @@ fn option(word: &str) -> String {
     }
 }
 
-/// Hides `user:password@` after `://`.
+/// Hides `user:password@` of URLs.
 fn urls(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(at) = rest.find("://") {
-        let (before, after) = rest.split_at(at + 3);
+    while let Some((_, at)) = next_url(rest) {
+        let (before, after) = rest.split_at(at);
         shown.push_str(before);
         let end = after
             .find(|c: char| c.is_whitespace() || matches!(c, '/' | '?' | '#' | '\'' | '"' | '`'))
@@ -194,6 +253,7 @@ mod tests {
             ("WHERE token = 'abc", "WHERE token = '***"),
             ("ключ=значение password=тайна é", "ключ=значение password=*** é"),
             ("design=1 signal=2", "design=1 signal=2"),
+            ("'http:/ann:pa@host/x' https:ann:pa@h", "'http:/***@host/x' https:***@h"),
             ("", ""),
         ] {
             assert_eq!(text(given), expected, "{given}");
@@ -220,8 +280,62 @@ mod tests {
             (&["--storage-option", "hush"], &["--storage-option", "***"]),
             (&["--storage-option", "wJal/hu+sh="], &["--storage-option", "***"]),
             (&["https://a:b@h/x"], &["https://***@h/x"]),
+            (
+                &[
+                    "--source-exec",
+                    "curl",
+                    "--source-exec",
+                    "-u",
+                    "--source-exec=a:b",
+                    "--null",
+                    "c",
+                ],
+                &[
+                    "--source-exec",
+                    "curl",
+                    "--source-exec",
+                    "***",
+                    "--source-exec=***",
+                    "--null",
+                    "c",
+                ],
+            ),
+            (
+                &["--sink-exec=mail", "--sink-exec", "--to", "--source-exec", "http://a:b@h"],
+                &["--sink-exec=mail", "--sink-exec", "***", "--source-exec", "http://***@h"],
+            ),
+            (
+                &[
+                    "--set",
+                    "source.exec=['curl', '-u', 'a:b']",
+                    "--set=source.storage_options.x=hush",
+                ],
+                &["--set", "source.exec=***", "--set=source.storage_options.x=***"],
+            ),
+            (&["--set", "source.url=http://a:b@h"], &["--set", "source.url=http://***@h"]),
         ] {
             assert_eq!(words(given), expected);
+        }
+    }
+
+    #[test]
+    fn a_message_keeps_its_words_and_loses_its_credentials() {
+        for (given, expected) in [
+            ("`http://a:b@h/x?sig=s` is not a time", "`http://h/x?…` is not a time"),
+            ("no run of `h/x.csv?sig=s&x=1`", "no run of `h/x.csv?sig=***&x=1`"),
+            ("unknown column `token`: 'a' = password", "unknown column `token`: 'a' = password"),
+            ("did you mean `key`?\nkeys: auth, b", "did you mean `key`?\nkeys: auth, b"),
+        ] {
+            assert_eq!(message(given), expected);
+        }
+        for (key, expected) in [
+            ("source.url", "x"),
+            ("sink.storage_options", "***"),
+            ("source.storage.region", "***"),
+            ("source.exec", "***"),
+            ("source.password", "***"),
+        ] {
+            assert_eq!(override_value(key, "x"), expected, "{key}");
         }
     }
 

@@ -665,8 +665,8 @@ fn refused(
             return Error::NotFound { path: shown(url), hint: Some(reason) };
         }
         401 | 403 => {
-            "the server wants credentials or does not take these: https://NAME:PASSWORD@host/…, or \
-             a signed URL that has not expired"
+            "the server wants credentials or does not take these: NAME:PASSWORD@ before the host, \
+             or a signed URL that has not expired"
         }
         429 | 500..=599 => {
             "the server is overloaded or broken; try again later, or with more patience: storage \

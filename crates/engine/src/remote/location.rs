@@ -71,11 +71,12 @@ impl Location {
 /// A URL as messages show it: without a user's name and password, whatever its scheme, and without
 /// the values of its query, which may be a signature, unless it is a pattern's (`s3://b/a?.csv`).
 pub fn shown(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let Some((0, after)) = next_url(url) else { return url.to_owned() };
+    let (prefix, rest) = url.split_at(after);
+    let scheme = prefix.split(':').next().unwrap_or_default();
     let is = |name: &str| scheme.eq_ignore_ascii_case(name);
     let is_pattern = is("file") || is("s3") || is("s3a");
-    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
-    if is("file") || scheme.is_empty() || !scheme.chars().all(is_word) {
+    if is("file") || scheme.is_empty() {
         return url.to_owned();
     }
     let is_end = |c: char| c == '/' || (!is_pattern && matches!(c, '?' | '#'));
@@ -94,13 +95,44 @@ pub fn shown(url: &str) -> String {
         _ => rest,
     };
     if is_pattern {
-        return format!("{scheme}://{rest}");
+        return format!("{prefix}{rest}");
     }
     let rest = rest.split('#').next().unwrap_or_default();
     match rest.split_once('?') {
-        Some((path, _)) => format!("{scheme}://{path}?…"),
-        None => format!("{scheme}://{rest}"),
+        Some((path, _)) => format!("{prefix}{path}?…"),
+        None => format!("{prefix}{rest}"),
     }
+}
+
+/// A text, such as a message or SQL, with each URL in it as [`shown`] shows it.
+pub(crate) fn shown_in(text: &str) -> String {
+    let mut found = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((start, after)) = next_url(rest) {
+        let is_end = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`');
+        let end = rest[after..].find(is_end).map_or(rest.len(), |at| after + at);
+        // What ends a clause is the message's.
+        let end = after + rest[after..end].trim_end_matches([':', ',', ';', '.', ')']).len();
+        found.push_str(&rest[..start]);
+        found.push_str(&shown(&rest[start..end]));
+        rest = &rest[end..];
+    }
+    found.push_str(rest);
+    found
+}
+
+/// Where the next URL of a text begins, and where what follows its scheme does. `http:/host` is no URL,
+/// and was meant as one.
+pub(crate) fn next_url(text: &str) -> Option<(usize, usize)> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    text.match_indices(':').find_map(|(at, _)| {
+        let start = text[..at].trim_end_matches(is_word).len();
+        let scheme = text[start..at].trim_start_matches('-');
+        let rest = &text[at + 1..];
+        let slashes = rest.len() - rest.trim_start_matches('/').len();
+        let is_web = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
+        (slashes >= 2 || is_web).then_some((start, at + 1 + slashes))
+    })
 }
 
 /// The path of a web URL, decoded: what tells the format.
@@ -161,8 +193,27 @@ mod tests {
             ("http://h:80/x@y", "http://h:80/x@y"),
             ("no scheme://u:p@h", "no scheme://u:p@h"),
             ("a?b", "a?b"),
+            ("http:/u:p@h/x?sig=s", "http:/h/x?…"),
+            ("https:u:p@h/x", "https:h/x"),
+            ("http:///u:p@h/x", "http:///h/x"),
+            ("a:/u:p@h/x?y", "a:/u:p@h/x?y"),
         ] {
             assert_eq!(shown(url), expected);
+        }
+        for (text, expected) in [
+            (
+                "no `http://u:p@h/x?sig=s`: 'https:/u:p@h', é s3://K:S@b/a?b",
+                "no `http://h/x?…`: 'https:/h', é s3://b/a?b",
+            ),
+            ("http: it is 3:4 https", "http: it is 3:4 https"),
+            ("x=http://h/x?sig=s: unknown", "x=http://h/x?…: unknown"),
+            (
+                "a path, file://, s3://, http:// or https://",
+                "a path, file://, s3://, http:// or https://",
+            ),
+            ("::/é:", "::/é:"),
+        ] {
+            assert_eq!(shown_in(text), expected);
         }
         assert_eq!(web_path("https://u:p@h/a%20b/c.csv.gz?x=/y"), "/a b/c.csv.gz");
         assert_eq!(web_path("https://h"), "");

@@ -1,7 +1,13 @@
 //! Values of different types beside one another: compared by what they are, and kept.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
+use arrow::array::{
+    ArrayRef, RecordBatch, Time32MillisecondArray, Time32SecondArray, Time64MicrosecondArray,
+    Time64NanosecondArray,
+};
+use parquet::arrow::ArrowWriter;
 use tidemill_engine::Query;
 
 use crate::common::{Folder, Random, ask, query, settings};
@@ -378,4 +384,54 @@ fn numbers_of_many_digits_are_what_is_written() {
     ] {
         assert_eq!(folder.ask(&format!("SELECT {answer} AS x")).only(), expected, "{answer}");
     }
+}
+
+#[test]
+fn times_of_day_of_different_units_are_compared_in_the_finer_one() {
+    let folder = Folder::new();
+    let seconds = [32_400, 36_000, 41_400_i32];
+    let millis = seconds.map(|second| second * 1_000 + 1);
+    let micros = seconds.map(|second| i64::from(second) * 1_000_000);
+    let nanos = micros.map(|micro| micro * 1_000 + 7);
+    let columns: [(&str, ArrayRef); 4] = [
+        ("s", Arc::new(Time32SecondArray::from(seconds.to_vec()))),
+        ("m", Arc::new(Time32MillisecondArray::from(millis.to_vec()))),
+        ("u", Arc::new(Time64MicrosecondArray::from(micros.to_vec()))),
+        ("n", Arc::new(Time64NanosecondArray::from(nanos.to_vec()))),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let mut out = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut out, batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    folder.write("t.parquet", out);
+    let from = "FROM '$/t.parquet'";
+    for (condition, expected) in [
+        ("u = TIME '10:00'", "1"),
+        ("s = TIME '10:00'", "1"),
+        ("m = TIME '10:00'", "0"),
+        ("m = TIME '10:00:00.001'", "1"),
+        ("n = TIME '10:00'", "0"),
+        ("TIME '10:00:00.0000001' > u", "2"),
+        ("u < '10:00:00'", "1"),
+        ("u < n", "3"),
+        ("s = u", "3"),
+        ("u = n", "0"),
+        ("m > u", "3"),
+        ("u BETWEEN TIME '09:30' AND TIME '10:00:00.5'", "1"),
+        ("u IN (TIME '10:00', TIME '11:30')", "2"),
+        ("s IN (SELECT u FROM '$/t.parquet')", "3"),
+        ("u IS DISTINCT FROM TIME '10:00'", "2"),
+    ] {
+        let sql = format!("SELECT count() {from} WHERE {condition}");
+        assert_eq!(folder.ask(&sql).only(), expected, "{condition}");
+    }
+    let asked = folder.ask(&format!("SELECT u = TIME '10:00', TIME '10:00' < n, s <=> u {from}"));
+    assert_eq!(asked.rows()[1], ["true", "true", "true"]);
+    let joined = "SELECT count() FROM '$/t.parquet' a JOIN '$/t.parquet' b ON a.s = b.u";
+    assert_eq!(folder.ask(joined).only(), "3");
+    let all = format!("SELECT max(CASE WHEN s > TIME '10:00' THEN n ELSE u END) {from}");
+    assert_eq!(folder.ask(&all).only(), "11:30:00.000000007");
+    let union = format!("SELECT max(t) FROM (SELECT s AS t {from} UNION ALL SELECT n {from})");
+    assert_eq!(folder.ask(&union).only(), "11:30:00.000000007");
 }

@@ -16,6 +16,7 @@ mod formats;
 mod joins;
 mod layouts;
 mod merging;
+mod messages;
 mod model;
 mod overflow;
 mod partials;

@@ -1,0 +1,80 @@
+//! Is what is secret in a URL, or goes to a store or a program, in no message and no record?
+
+use crate::Place;
+
+const URL: &str = "http://bob:hunter2@127.0.0.1:1/x.csv?sig=hush";
+
+#[test]
+fn no_message_and_no_record_has_the_secrets_of_a_url() {
+    let place = Place::new();
+    place.write("f.csv", "a,s\n1,abc\n");
+    place.write(
+        "job.toml",
+        "[source]\nurl = \"f.csv\"\n[map]\nsql = \"SELECT a FROM source\"\n[sink]\nurl = \"o.csv\"\n",
+    );
+    for words in [
+        &["run", "job.toml", "--set", "source.urlx=$"][..],
+        &["run", "job.toml", "--set", "$"],
+        &["run", "job.toml", "--set", "source.format=$"],
+        &["run", "job.toml", "--set", "source.storage_options=$"],
+        &["run", "job.toml", "--set", "source.storage_options.region=hush", "--set", "x=1"],
+        &["run", "job.toml", "--set", "source.storage_options.secret_access_key=hush", "--set=x=1"],
+        &["run", "job.toml", "--set", "source.storage.session_token=hush"],
+        &["run", "job.toml", "--set", "source.exec=['false', '-u', 'bob:hunter2']"],
+        &["run", "job.toml", "--set", "map.sql=SELECT a FROM source WHERE '$'"],
+        &["run", "$"],
+        &["jobs", "show", "$"],
+        &["jobs", "list", "--since", "$"],
+        &["jobs", "compare", "$", "$"],
+        &["completions", "$"],
+        &["$"],
+        &["query", "SELECT 1", "$"],
+        &["head", "f.csv", "--rows", "$"],
+        &["head", "f.csv", "--$"],
+        &["head", "f.csv", "--source-format", "$"],
+        &["head", "f.csv?sig=hush"],
+        &["head", "http:/bob:hunter2@h/x.csv"],
+        &["query", "SELECT 1", "--memory", "$"],
+        &["query", "SELECT 1", "--sink-exec", "$"],
+        &["query", "SELECT * FROM '$'.zz"],
+        &["query", "SELECT \"$\" FROM 'f.csv'"],
+        &["query", "SELECT \"$\"(1)"],
+        &["query", "SELECT CAST('$' AS INT)"],
+        &["query", "SELECT CAST(1 AS \"$\")"],
+        &["query", "SELECT a FROM 'http:bob:hunter2@h/x.csv'"],
+        &["query", "SELECT * FROM 'f.csv'", "--source-exec", "$"],
+        &[
+            "query",
+            "SELECT * FROM 'f.csv'",
+            "--source-exec",
+            "false",
+            "--source-exec",
+            "-u",
+            "--source-exec",
+            "bob:hunter2",
+            "--source-exec=-phush",
+        ],
+        &["convert", "f.csv", "o.csv", "--where", "'$' zz"],
+    ] {
+        let words: Vec<String> = words.iter().map(|word| word.replace('$', URL)).collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let output = place.run(&words);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && !said.is_empty(), "{words:?}");
+        assert!(!said.contains("hunter2") && !said.contains("hush"), "{words:?}: {said}");
+    }
+    let kept = serde_json::to_string(&place.jobs()).unwrap();
+    assert!(kept.contains("f.csv") && kept.contains("\"--source-exec\",\"false\""), "{kept}");
+    assert!(!kept.contains("hunter2") && !kept.contains("hush"), "{kept}");
+}
+
+#[test]
+fn a_message_without_secrets_keeps_what_it_says() {
+    let place = Place::new();
+    assert!(place.fails(2, &["completions", URL]).contains("'http://127.0.0.1:1/x.csv?…'"));
+    let said = place.fails(1, &["head", "http:/bob:hunter2@h/x.csv"]);
+    assert!(said.contains("`http:/h/x.csv`"), "{said}");
+    place.write("job.toml", "[source]\nurl = \"f.csv\"\n");
+    let said = place.fails(2, &["run", "job.toml", "--set", "source.storage.region=hush"]);
+    assert!(said.contains("--set source.storage.region=***: unknown key `storage`"), "{said}");
+}

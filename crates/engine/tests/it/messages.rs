@@ -1,0 +1,227 @@
+//! Whether a message says in SQL's words what is wrong, and what to do.
+
+use crate::common::{Folder, text};
+
+fn files() -> Folder {
+    let folder = Folder::new();
+    folder.write("f.csv", "d,n,s\n2024-01-02,1,abc\n2024-01-03,2,3\n");
+    folder.write("v.csv", "n,m\n1,5\n");
+    folder.write("ts.csv", "ts\n2024-01-02T10:00:00\n");
+    folder
+}
+
+/// Each statement's whole message.
+fn check(folder: &Folder, rows: &[(&str, &str)]) {
+    for (sql, expected) in rows {
+        assert_eq!(folder.refusal(sql), *expected, "{sql}");
+    }
+}
+
+#[test]
+fn a_cast_that_fails_is_named_with_the_value() {
+    const HINT: &str = "\nhint: TRY_CAST gives NULL where a value does not fit";
+    let folder = files();
+    for (select, expected) in [
+        ("CAST(s AS INT)", "`abc` does not fit INT, in `CAST(s AS INT)`"),
+        ("sum(CAST(s AS BIGINT))", "`abc` does not fit BIGINT, in `CAST(s AS BIGINT)`"),
+        ("s::DOUBLE", "`abc` does not fit DOUBLE, in `s::DOUBLE`"),
+        ("CAST(s AS DATE)", "`abc` does not fit DATE, in `CAST(s AS DATE)`"),
+        ("CAST(s AS TIME)", "`abc` does not fit TIME, in `CAST(s AS TIME)`"),
+        ("CAST(s AS BOOLEAN)", "`abc` does not fit BOOLEAN, in `CAST(s AS BOOLEAN)`"),
+        ("s::DECIMAL(5,2)", "`abc` does not fit DECIMAL(5,2), in `s::DECIMAL(5,2)`"),
+        ("CAST('x' AS DATE)", "`x` does not fit DATE, in `CAST('x' AS DATE)`"),
+        ("CAST(300 * n AS TINYINT)", "`300` does not fit TINYINT, in `CAST(300 * n AS TINYINT)`"),
+        ("CAST(s AS INT), CAST('x' AS INT)", "`x` does not fit INT, in `CAST('x' AS INT)`"),
+        (
+            "CAST(s AS INT), CAST(upper(s) AS INT)",
+            "`abc` does not fit INT, in `CAST(s AS INT)` or `CAST(upper(s) AS INT)`",
+        ),
+    ] {
+        let sql = format!("SELECT {select} FROM '$/f.csv'");
+        let said = folder.refusal(&sql);
+        assert!(said.starts_with(expected) && said.ends_with(HINT), "{sql}: {said}");
+    }
+    check(
+        &folder,
+        &[
+            (
+                "SELECT n FROM '$/f.csv' WHERE CAST(s AS INT) > 1",
+                "`abc` does not fit INT, in `CAST(s AS INT)`\n\
+                 hint: TRY_CAST gives NULL where a value does not fit",
+            ),
+            (
+                "SELECT CAST(s AS TIMESTAMP) FROM '$/f.csv'",
+                "`abc` does not fit TIMESTAMP, in `CAST(s AS TIMESTAMP)`\n\
+                 hint: a time is written as 2026-11-20T09:19:00; TRY_CAST gives NULL where a value \
+                 does not fit",
+            ),
+            // Nobody has written these casts.
+            (
+                "SELECT * FROM '$/f.csv' a JOIN '$/v.csv' b ON a.s = b.n",
+                "`abc` does not fit BIGINT\n\
+                 hint: beside a number a text is read as one: TRY_CAST(x AS BIGINT) gives NULL for \
+                 what is none, CAST(number AS TEXT) has them meet as text",
+            ),
+            (
+                "SELECT CAST(d AS BIGINT) FROM '$/f.csv' WHERE s = n",
+                "`abc` does not fit BIGINT\n\
+                 hint: TRY_CAST gives NULL where a value does not fit",
+            ),
+        ],
+    );
+    let answer = folder.ask("SELECT TRY_CAST(s AS INT) FROM '$/f.csv'");
+    assert_eq!(answer.rows(), text(&[&["∅"], &["3"]]));
+}
+
+#[test]
+fn an_operator_that_there_is_not_is_named_with_its_types() {
+    let folder = files();
+    for (select, expected) in [
+        ("INTERVAL '1 day' / 2", "there is no `INTERVAL / BIGINT`\nhint: write out the interval"),
+        ("2 * INTERVAL '1 day'", "there is no `BIGINT * INTERVAL`\nhint: write out the interval"),
+        ("d * 2", "there is no `DATE * BIGINT`\nhint: "),
+        ("d + d", "there is no `DATE + DATE`\nhint: a DATE takes days or an INTERVAL"),
+        ("n + s", "there is no `BIGINT + TEXT`\nhint: CAST(x AS DOUBLE) converts"),
+        ("true + 1", "there is no `BOOLEAN + BIGINT`\nhint: "),
+        ("s AND n", "there is no `TEXT AND BIGINT`\nhint: AND and OR take conditions"),
+        ("[1] = 1", "there is no `BIGINT[] = BIGINT`\nhint: array_has(list, x)"),
+        ("n & 'a'", "there is no `BIGINT & TEXT`\nhint: "),
+        ("7 ~ 2", "there is no `BIGINT ~ BIGINT`\nhint: "),
+        ("n LIKE 'a'", "there is no `BIGINT LIKE TEXT`\nhint: CAST(x AS TEXT)"),
+        ("avg(d)", "`avg` does not take an argument of type DATE\nhint: min and max take it"),
+        ("s.x", "a TEXT has no fields\nhint: "),
+        ("{'a': 1}.a", "a dot stands behind the name of a column or a source"),
+        ("5 # 3", "there is no operator `#` at Line: 1, Column: 10\nhint: ^ is the exclusive or"),
+        ("7 DIV 2", "there is no operator `DIV` at Line: 1, Column: 10\nhint: / divides"),
+        ("s @> 'x'", "`@>` is not supported\nhint: array_has_all"),
+        ("@a", "`@a` is not supported\nhint: write the value itself"),
+    ] {
+        let sql = format!("SELECT {select} FROM '$/f.csv'");
+        let said = folder.refusal(&sql);
+        assert!(said.starts_with(expected), "{sql}: {said}");
+    }
+    let said = folder.refusal("SELECT avg(ts) FROM '$/ts.csv'");
+    assert!(
+        said.starts_with("`avg` does not take an argument of type TIMESTAMP\nhint: "),
+        "{said}"
+    );
+    for (condition, expected) in [
+        ("n", "a condition is true or false, and this one is BIGINT\nhint: compare it: x <> 0"),
+        ("s", "a condition is true or false, and this one is TEXT\nhint: compare it: x <> ''"),
+    ] {
+        let sql = format!("SELECT n FROM '$/f.csv' WHERE {condition}");
+        assert_eq!(folder.refusal(&sql), expected);
+    }
+}
+
+#[test]
+fn sql_that_is_nested_too_deeply_is_said_to_be() {
+    let folder = files();
+    let nested = |start: &str, end: &str, depth: usize| {
+        format!("SELECT {}1{} AS x FROM '$/v.csv'", start.repeat(depth), end.repeat(depth))
+    };
+    for (start, end) in [("CASE WHEN n = 1 THEN ", " END"), ("(", ")"), ("abs(", ")")] {
+        assert_eq!(folder.ask(&nested(start, end, 40)).only(), "1", "{start}");
+        for depth in [49, 60, 300] {
+            let said = folder.refusal(&nested(start, end, depth));
+            assert!(said.starts_with("the SQL is nested too deeply\nhint: "), "{start}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_name_is_told_by_the_sources_that_there_are() {
+    let folder = files();
+    check(
+        &folder,
+        &[
+            (
+                "SELECT n FROM (SELECT n, m AS n FROM '$/v.csv')",
+                "two columns are `n`\n\
+                 hint: give one of them another name where it is selected: n AS other",
+            ),
+            (
+                "SELECT n FROM '$/v.csv' a, '$/f.csv' b",
+                "column `n` is in more than one source\nhint: say which: `a.n` or `b.n`",
+            ),
+            (
+                "SELECT x FROM (SELECT n AS x, m AS x FROM '$/v.csv')",
+                "two columns of a select list are `x`\nhint: give one of them another name",
+            ),
+            (
+                "SELECT vv.n FROM '$/v.csv' AS v",
+                "unknown source `vv` in `vv.n`\nhint: did you mean `v.n`?",
+            ),
+            (
+                "SELECT zz.d FROM '$/v.csv' AS v JOIN '$/f.csv' AS f ON v.n = f.n",
+                "unknown source `zz` in `zz.d`\nhint: the sources are `v`, `f`",
+            ),
+            (
+                "SELECT zz.n FROM '$/v.csv' AS v",
+                "unknown source `zz` in `zz.n`\nhint: the source is `v`: v.n",
+            ),
+            (
+                "SELECT v.nn FROM '$/v.csv' AS v",
+                "unknown column `nn`; did you mean `n`?\ncolumns: n, m",
+            ),
+        ],
+    );
+    let path = folder.sql("$/v.csv");
+    assert_eq!(
+        folder.refusal("SELECT v.n FROM '$/v.csv'"),
+        format!(
+            "unknown source `v` in `v.n`\nhint: a source is named where it is read: FROM '{path}' AS v"
+        )
+    );
+    assert_eq!(
+        folder.refusal("SELECT n FROM '$/v.csv', '$/f.csv'"),
+        format!(
+            "column `n` is in more than one source\n\
+             hint: name the sources, as in FROM '{path}' AS a, and say which: `a.n`"
+        )
+    );
+    assert_eq!(folder.ask("SELECT v.n FROM '$/v.csv' AS v").only(), "1");
+}
+
+#[test]
+fn a_subquery_for_each_row_is_refused_with_what_runs() {
+    let folder = files();
+    let start = "SELECT a.n FROM '$/v.csv' a WHERE a.n <";
+    for subquery in [
+        "(SELECT max(m) FROM '$/v.csv' b WHERE b.n < a.n)",
+        "(SELECT m FROM '$/v.csv' b WHERE b.n < a.n LIMIT 1)",
+    ] {
+        let said = folder.refusal(&format!("{start} {subquery}"));
+        assert!(
+            said.starts_with(
+                "a subquery that is not tied to the row by `=` alone cannot stand in WHERE"
+            ),
+            "{said}"
+        );
+        assert!(
+            !said.contains("WHERE takes it") && said.contains("(SELECT max(x) FROM b"),
+            "{said}"
+        );
+    }
+    let sql = "SELECT (SELECT max(m) FROM '$/v.csv' b WHERE b.n < a.n) FROM '$/v.csv' a";
+    let said = folder.refusal(sql);
+    assert!(said.contains("`=` alone cannot stand in a select list\nhint: "), "{said}");
+    let said = folder.refusal(&format!("{start} (SELECT m FROM '$/v.csv' b WHERE b.n = a.n)"));
+    assert!(said.starts_with("a subquery for each row has to give one value"), "{said}");
+    let right = format!("{start} (SELECT max(m) FROM '$/v.csv' b WHERE b.n = a.n)");
+    assert_eq!(folder.ask(&right).only(), "1");
+}
+
+#[test]
+fn a_file_of_another_separator_is_told_by_its_one_column() {
+    let folder = Folder::new();
+    for (separator, option) in [(";", ";"), ("|", "|"), ("\t", "\\t")] {
+        folder.write("x.csv", ["a", "b", "c\n1", "2", "3\n"].join(separator));
+        let said = folder.refusal("SELECT b FROM '$/x.csv'");
+        assert!(said.starts_with("unknown column `b`"), "{said}");
+        let hint = format!("\nhint: --delimiter '{option}' splits the records of the file there");
+        assert!(said.ends_with(&hint), "{said}");
+    }
+    folder.write("one.csv", "only\n1\n");
+    assert!(!folder.refusal("SELECT b FROM '$/one.csv'").contains("--delimiter"));
+}
