@@ -28,6 +28,7 @@ use arrow::datatypes::{
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue};
+use datafusion::functions::datetime;
 use datafusion::logical_expr::binary::type_union_coercion;
 use datafusion::logical_expr::expr::{
     Between, Case, Cast, InList, InSubquery, ScalarFunction, TryCast,
@@ -45,6 +46,7 @@ use crate::error::Error;
 use crate::rewrite::{each_expression, is_comparison, with_types};
 use crate::scan::external;
 use crate::table::value::EXACTLY;
+use crate::times::is_utc;
 
 // ── types in SQL ─────────────────────────────────────────────────────────────────────────
 
@@ -96,6 +98,26 @@ fn timed(value: Expr, wanted: &FieldRef, schema: &DFSchema) -> Option<(Expr, Dat
         false => value,
     };
     Some((value, DataType::Timestamp(unit, zone.clone())))
+}
+
+/// What a cast to a `TIMESTAMP` casts, and to which type, where that is not what is written.
+fn cast_time(value: &Expr, wanted: &FieldRef, schema: &DFSchema) -> Option<(Expr, DataType)> {
+    let shown = on_the_clock(value, wanted, schema);
+    let is_shown = shown.is_some();
+    let value = shown.unwrap_or_else(|| value.clone());
+    timed(value.clone(), wanted, schema)
+        .or_else(|| is_shown.then(|| (value, wanted.data_type().clone())))
+}
+
+/// A time of a zone that is cast to a `TIMESTAMP`, which has none: as the clocks there show it, and not
+/// those of UTC.
+fn on_the_clock(value: &Expr, wanted: &FieldRef, schema: &DFSchema) -> Option<Expr> {
+    match (value.get_type(schema).ok()?, wanted.data_type()) {
+        (DataType::Timestamp(_, Some(zone)), DataType::Timestamp(_, None)) if !is_utc(&zone) => {
+            Some(datetime::to_local_time().call(vec![value.clone()]))
+        }
+        _ => None,
+    }
 }
 
 /// Whether this is the text of a time with more digits than microseconds have.
@@ -653,16 +675,14 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
         exprs.iter().map(|expr| expr.get_type(schema).ok()).collect()
     };
     match expr {
-        Expr::Cast(cast) => match timed((*cast.expr).clone(), &cast.field, schema) {
-            Some((value, to)) => Ok(Transformed::yes(Expr::Cast(Cast::new(Box::new(value), to)))),
-            None => Ok(Transformed::no(Expr::Cast(cast))),
-        },
-        Expr::TryCast(cast) => match timed((*cast.expr).clone(), &cast.field, schema) {
-            Some((value, to)) => {
-                Ok(Transformed::yes(Expr::TryCast(TryCast::new(Box::new(value), to))))
-            }
-            None => Ok(Transformed::no(Expr::TryCast(cast))),
-        },
+        Expr::Cast(cast) => Ok(match cast_time(&cast.expr, &cast.field, schema) {
+            Some((value, to)) => Transformed::yes(Expr::Cast(Cast::new(Box::new(value), to))),
+            None => Transformed::no(Expr::Cast(cast)),
+        }),
+        Expr::TryCast(cast) => Ok(match cast_time(&cast.expr, &cast.field, schema) {
+            Some((value, to)) => Transformed::yes(Expr::TryCast(TryCast::new(Box::new(value), to))),
+            None => Transformed::no(Expr::TryCast(cast)),
+        }),
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(op) => {
             let sides = compared(&left, &right, [schema, schema]);
             let changed = sides.is_some();

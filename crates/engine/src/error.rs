@@ -411,9 +411,9 @@ impl Error {
 }
 
 impl Error {
-    /// The same again, for whoever else hears of it; none for what is told by its message alone.
-    fn copy(&self) -> Option<Self> {
-        Some(match self {
+    /// The same again, for whoever else hears of it.
+    fn copy(&self) -> Self {
+        match self {
             Error::Usage { message, hint } => {
                 Error::Usage { message: message.clone(), hint: hint.clone() }
             }
@@ -454,15 +454,46 @@ impl Error {
             Error::Changed { path, reason } => {
                 Error::Changed { path: path.clone(), reason: reason.clone() }
             }
-            Error::Interrupted => Error::Interrupted,
+            Error::Program { program, file, reason, said } => Error::Program {
+                program: program.clone(),
+                file: file.clone(),
+                reason: reason.clone(),
+                said: said.clone(),
+            },
+            Error::Format { format, action, path, source } => Error::Format {
+                format: format.clone(),
+                action: *action,
+                path: path.clone(),
+                source: source.to_string().into(),
+            },
+            Error::Exists { path, more } => Error::Exists { path: path.clone(), more: *more },
+            Error::Unfinished { path, source } => {
+                Error::Unfinished { path: path.clone(), source: Box::new(source.copy()) }
+            }
+            Error::Busy { path, run } => Error::Busy { path: path.clone(), run: run.clone() },
+            Error::Unconverted { failed, untried, files, first } => Error::Unconverted {
+                failed: *failed,
+                untried: *untried,
+                files: *files,
+                first: first.clone(),
+            },
+            Error::Overflow { message, hint } => {
+                Error::Overflow { message: message.clone(), hint: hint.clone() }
+            }
             Error::Cast { value, to, cast, hint } => Error::Cast {
                 value: value.clone(),
                 to: to.clone(),
                 cast: cast.clone(),
                 hint: hint.clone(),
             },
-            _ => return None,
-        })
+            Error::Memory { message, hint } => {
+                Error::Memory { message: message.clone(), hint: hint.clone() }
+            }
+            Error::Query(message) => Error::Query(message.clone()),
+            Error::Interrupted => Error::Interrupted,
+            Error::ClosedPipe => Error::ClosedPipe,
+            Error::Internal(message) => Error::Internal(message.clone()),
+        }
     }
 }
 
@@ -536,16 +567,7 @@ impl From<datafusion::error::DataFusionError> for Error {
             Df::Shared(inner) => match std::sync::Arc::try_unwrap(inner) {
                 Ok(inner) => inner.into(),
                 // Several readers of one stream hear of the same end.
-                Err(shared) => {
-                    let ours = match shared.find_root() {
-                        Df::External(source) => source.downcast_ref().and_then(Error::copy),
-                        Df::ResourcesExhausted(message) => {
-                            Some(Df::ResourcesExhausted(message.clone()).into())
-                        }
-                        _ => None,
-                    };
-                    ours.unwrap_or_else(|| Error::Query(shared.strip_backtrace()))
-                }
+                Err(shared) => told(&shared),
             },
             Df::Collection(mut errors) if !errors.is_empty() => errors.swap_remove(0).into(),
             Df::IoError(source) => Error::io("read or write", "a stream", source),
@@ -583,6 +605,44 @@ impl From<datafusion::error::DataFusionError> for Error {
             Df::Internal(message) => Error::Internal(message),
             other => Error::Query(other.strip_backtrace()),
         }
+    }
+}
+
+/// What [`From`] makes of an error that others hold, too: the same, whoever comes first.
+fn told(error: &datafusion::error::DataFusionError) -> Error {
+    use arrow::error::ArrowError;
+    use datafusion::error::DataFusionError as Df;
+    fn external(source: &(dyn std::error::Error + 'static)) -> Error {
+        if let Some(ours) = source.downcast_ref::<Error>() {
+            return ours.copy();
+        }
+        match source.downcast_ref::<Df>() {
+            Some(inner) => told(inner),
+            None => Error::Query(source.to_string()),
+        }
+    }
+    match error {
+        Df::External(source) => external(source.as_ref()),
+        Df::ArrowError(source, _) => match source.as_ref() {
+            ArrowError::ExternalError(source) => external(source.as_ref()),
+            ArrowError::DivideByZero => ArrowError::DivideByZero.into(),
+            ArrowError::CastError(message) => ArrowError::CastError(message.clone()).into(),
+            ArrowError::ComputeError(message)
+            | ArrowError::InvalidArgumentError(message)
+            | ArrowError::ArithmeticOverflow(message) => Error::Query(message.clone()),
+            ArrowError::ParseError(message) => ArrowError::ParseError(message.clone()).into(),
+            other => Error::Query(other.to_string()),
+        },
+        Df::Context(_, inner) | Df::Diagnostic(_, inner) => told(inner),
+        Df::Shared(inner) => told(inner),
+        Df::Collection(errors) if !errors.is_empty() => told(&errors[0]),
+        Df::Plan(message) => Df::Plan(message.clone()).into(),
+        Df::NotImplemented(message) => Df::NotImplemented(message.clone()).into(),
+        Df::Configuration(message) => Df::Configuration(message.clone()).into(),
+        Df::ResourcesExhausted(message) => Df::ResourcesExhausted(message.clone()).into(),
+        Df::Execution(message) => Df::Execution(message.clone()).into(),
+        Df::Internal(message) => Df::Internal(message.clone()).into(),
+        other => Error::Query(other.strip_backtrace()),
     }
 }
 
@@ -1028,6 +1088,34 @@ mod tests {
     use std::io::ErrorKind;
 
     use super::Error;
+
+    #[test]
+    fn an_error_that_others_hold_is_told_in_the_same_words() {
+        use std::sync::Arc;
+
+        use arrow::error::ArrowError;
+        use datafusion::error::DataFusionError as Df;
+
+        let ours = || Error::Overflow { message: "`sum(v)` does not fit".into(), hint: None };
+        let errors: [fn(Error) -> Df; 9] = [
+            |ours| Df::External(Box::new(ours)),
+            |ours| Df::External(Box::new(Df::External(Box::new(ours)))),
+            |ours| Df::ArrowError(Box::new(ArrowError::ExternalError(Box::new(ours))), None),
+            |ours| Df::Context("while".into(), Box::new(Df::External(Box::new(ours)))),
+            |_| Df::ArrowError(Box::new(ArrowError::DivideByZero), None),
+            |_| Df::ArrowError(Box::new(ArrowError::CastError("Can't cast".into())), None),
+            |_| Df::ResourcesExhausted("out of memory: a step\nhint: more".into()),
+            |_| Df::Execution("Cannot cast string 'x' to value of Int32 type".into()),
+            |_| Df::Plan("it is".into()),
+        ];
+        for error in errors {
+            let alone: Error = error(ours()).into();
+            let shared = Arc::new(error(ours()));
+            let held: Error = Df::Shared(Arc::clone(&shared)).into();
+            assert_eq!(held.to_string(), alone.to_string());
+            assert_eq!(std::mem::discriminant(&held), std::mem::discriminant(&alone));
+        }
+    }
 
     #[test]
     fn a_url_in_the_place_of_a_file_shows_no_secret() {

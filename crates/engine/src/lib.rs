@@ -55,6 +55,7 @@ pub mod scan;
 mod session;
 mod sides;
 pub mod sink;
+mod sorted_joins;
 mod sorted_unions;
 pub mod source;
 mod spills;

@@ -22,6 +22,11 @@ use crate::scan::external;
 use crate::table::value::EXACTLY;
 use crate::types::sql_type;
 
+/// Whether the clocks of the zone show UTC.
+pub fn is_utc(zone: &str) -> bool {
+    matches!(zone, "UTC" | "+00:00")
+}
+
 /// The function as DataFusion wants it registered.
 pub fn date_trunc() -> ScalarUDF {
     ScalarUDF::from(DateTrunc {
@@ -196,9 +201,7 @@ impl ScalarUDFImpl for DateTrunc {
         };
         let of = args.args.get(1).map(ColumnarValue::data_type);
         let unit = match of {
-            Some(DataType::Timestamp(unit, zone))
-                if zone.as_deref().is_none_or(|zone| matches!(zone, "UTC" | "+00:00")) =>
-            {
+            Some(DataType::Timestamp(unit, zone)) if zone.as_deref().is_none_or(is_utc) => {
                 Some(unit)
             }
             _ => None,
@@ -225,8 +228,8 @@ impl ScalarUDFImpl for DateTrunc {
     }
 }
 
-/// DataFusion's `date_bin`, which answers null for times that nanoseconds cannot hold: here it is
-/// an error.
+/// DataFusion's `date_bin`, which answers null for times that nanoseconds cannot hold, and has the days
+/// of UTC for every zone: here both are errors.
 pub fn date_bin() -> ScalarUDF {
     let theirs = datetime::date_bin();
     let signature = theirs.signature().clone();
@@ -253,6 +256,18 @@ impl ScalarUDFImpl for DateBin {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> PlanResult<FieldRef> {
+        if let Some(DataType::Timestamp(_, Some(zone))) =
+            args.arg_fields.get(1).map(|field| field.data_type())
+            && !is_utc(zone)
+        {
+            return Err(external(Error::usage_hint(
+                format!("`date_bin` of a time of the zone {zone} would have the days of UTC"),
+                format!(
+                    "bin what the clocks show: CAST(ts AT TIME ZONE '{zone}' AS TIMESTAMP); \
+                     date_trunc('day', ts) knows the zone"
+                ),
+            )));
+        }
         self.theirs.return_field_from_args(args)
     }
 

@@ -393,11 +393,8 @@ fn binary_operator(op: &BinaryOperator) -> Result<()> {
         | BinaryOperator::Or
         | BinaryOperator::BitwiseOr
         | BinaryOperator::BitwiseAnd
-        | BinaryOperator::BitwiseXor
-        | BinaryOperator::PGBitwiseXor
         | BinaryOperator::PGBitwiseShiftLeft
         | BinaryOperator::PGBitwiseShiftRight
-        | BinaryOperator::PGExp
         | BinaryOperator::PGRegexMatch
         | BinaryOperator::PGRegexIMatch
         | BinaryOperator::PGRegexNotMatch
@@ -409,6 +406,11 @@ fn binary_operator(op: &BinaryOperator) -> Result<()> {
         // Lists that hold one another.
         | BinaryOperator::AtArrow
         | BinaryOperator::ArrowAt => Ok(()),
+        // What some take for the power is the exclusive or of bits to others.
+        BinaryOperator::BitwiseXor | BinaryOperator::PGBitwiseXor | BinaryOperator::PGExp => refused(
+            op,
+            "write power(a, b); the exclusive or of bits is (a | b) - (a & b)",
+        ),
         // The planner would take it for the exclusive or of bits.
         BinaryOperator::Xor => refused(op, "write a <> b of two booleans"),
         BinaryOperator::DuckIntegerDivide | BinaryOperator::MyIntegerDivide => {

@@ -967,6 +967,9 @@ fn refuse_constant(expr: &Expr, clause: &str) -> Result<()> {
             format!("`{clause} {value}` is by a constant text"),
             format!("a column is named in double quotes or none: {clause} \"{text}\""),
         )),
-        _ => Err(Error::usage(format!("`{clause} {value}` is by a constant"))),
+        _ => Err(Error::usage_hint(
+            format!("`{clause} {value}` is by a constant"),
+            "a constant orders and groups nothing: leave it out",
+        )),
     }
 }

@@ -435,3 +435,27 @@ fn times_of_day_of_different_units_are_compared_in_the_finer_one() {
     let union = format!("SELECT max(t) FROM (SELECT s AS t {from} UNION ALL SELECT n {from})");
     assert_eq!(folder.ask(&union).only(), "11:30:00.000000007");
 }
+
+#[test]
+fn a_time_of_a_zone_that_is_cast_to_none_is_what_the_clocks_show() {
+    let folder = Folder::new();
+    folder.write("t.csv", "t\n2026-01-01T00:00:00.123456789Z\n2026-07-01T00:00:00Z\n");
+    let at = "(CAST(t AS TIMESTAMPTZ) AT TIME ZONE 'America/New_York')";
+    for (sql, expected) in [
+        (format!("max(CAST({at} AS TIMESTAMP))"), "2026-06-30T20:00:00"),
+        (format!("min(CAST({at} AS TIMESTAMP(3)))"), "2025-12-31T19:00:00.123"),
+        (format!("min(TRY_CAST({at} AS TIMESTAMP(9)))"), "2025-12-31T19:00:00.123456789"),
+        (format!("min(CAST({at} AS DATE))"), "2025-12-31"),
+        ("min(CAST(CAST(t AS TIMESTAMPTZ) AS TIMESTAMP(3)))".into(), "2026-01-01T00:00:00.123"),
+        (
+            format!("max(date_bin(INTERVAL '1 day', CAST({at} AS TIMESTAMP)))"),
+            "2026-06-30T00:00:00",
+        ),
+    ] {
+        let sql = format!("SELECT {sql} FROM '$/t.csv'");
+        let answer = asked(&folder, "t TIMESTAMP(9) WITH TIME ZONE", &sql);
+        assert_eq!(answer, [[expected]], "{sql}");
+    }
+    let sql = format!("SELECT date_bin(INTERVAL '1 day', {at}) FROM '$/t.csv'");
+    assert!(folder.refusal(&sql).contains("would have the days of UTC"));
+}

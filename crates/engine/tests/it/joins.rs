@@ -403,3 +403,22 @@ fn rows_of_a_join_stop_at_their_limit() {
         }
     }
 }
+
+#[test]
+fn a_condition_above_an_outer_join_is_of_the_columns_that_it_names() {
+    // Both sides have a column of each name.
+    let folder = Folder::new();
+    folder.write("a.csv", "k,w,f\n1,a,true\n2,b,false\n");
+    folder.write("b.csv", "k,w,f\n1,,false\n2,7,true\n3,,true\n");
+    for join in ["RIGHT", "LEFT", "FULL", "INNER"] {
+        for beside in ["", ", row_number() OVER (ORDER BY a.k)"] {
+            let sql = format!(
+                "SELECT a.k{beside} FROM '$/a.csv' a {join} JOIN '$/b.csv' b ON a.k = b.k \
+                 WHERE CASE WHEN b.w > 3 THEN b.f ELSE a.f END ORDER BY a.k"
+            );
+            let answer = folder.ask(&sql).rows();
+            let keys: Vec<&str> = answer.iter().map(|row| row[0].as_str()).collect();
+            assert_eq!(keys, ["1", "2"], "{sql}");
+        }
+    }
+}

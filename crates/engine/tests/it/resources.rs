@@ -169,7 +169,8 @@ fn large_tables_are_joined_by_sorting_within_the_least_budget() {
         let rows = (0..150_000).map(|n| format!("{prefix}{:0>60}", (n * 7919) % 150_000));
         let numbers = Int64Array::from_iter_values((0..150_000).map(|n| (n * 7919) % 150_000));
         RecordBatch::try_from_iter([
-            ("n", Arc::new(numbers) as ArrayRef),
+            ("m", Arc::new(Int64Array::from(vec![i64::from(prefix == "b"); 150_000])) as ArrayRef),
+            ("n", Arc::new(numbers)),
             ("t", Arc::new(rows.map(Some).collect::<StringArray>())),
         ])
         .unwrap()
@@ -184,9 +185,17 @@ fn large_tables_are_joined_by_sorting_within_the_least_budget() {
     let spill = Folder::new();
     let sql = "SELECT count() AS n, sum(length(a.t) + length(b.t)) AS d FROM '$/a.arrow' a JOIN '$/b.arrow' b \
                ON a.n = b.n WHERE substr(a.t, 2) = substr(b.t, 2)";
+    // The condition is of columns that nobody asks for.
+    let less = "SELECT count() AS n, sum(x + y) AS d FROM (SELECT a.n AS x, b.n AS y FROM '$/a.arrow' a \
+                JOIN '$/b.arrow' b ON a.n = b.n AND right(a.t, 6) < left(right(b.t, 7), 6) \
+                AND a.m > b.m)";
+    let more = "SELECT count() AS n, sum(x + y) AS d FROM (SELECT a.n AS x, b.n AS y FROM '$/a.arrow' a \
+                JOIN '$/b.arrow' b ON a.n = b.n AND b.m > a.m)";
     for threads in [1, 2, 4] {
-        let answer = folder.ask_with(sql, &little(spill.path(), threads));
-        assert_eq!(answer.rows(), [["150000", "18300000"]]);
+        let settings = little(spill.path(), threads);
+        assert_eq!(folder.ask_with(sql, &settings).rows(), [["150000", "18300000"]]);
+        assert_eq!(folder.ask_with(less, &settings).rows(), [["0", "∅"]]);
+        assert_eq!(folder.ask_with(more, &settings).rows(), [["150000", "22499850000"]]);
     }
 }
 
