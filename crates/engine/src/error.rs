@@ -868,7 +868,9 @@ fn parser_error(message: &str) -> Error {
             Some("DIV") => {
                 Error::usage_hint(message, "/ divides whole numbers without a rest: 7 / 2 is 3")
             }
-            Some("#") => Error::usage_hint(message, "^ is the exclusive or of whole numbers"),
+            Some("#") => {
+                Error::usage_hint(message, "the exclusive or of whole numbers is (a | b) - (a & b)")
+            }
             _ => Error::usage(message),
         };
     }

@@ -91,7 +91,7 @@ fn an_operator_that_there_is_not_is_named_with_its_types() {
         ("avg(d)", "`avg` does not take an argument of type DATE\nhint: min and max take it"),
         ("s.x", "a TEXT has no fields\nhint: "),
         ("{'a': 1}.a", "a dot stands behind the name of a column or a source"),
-        ("5 # 3", "there is no operator `#` at Line: 1, Column: 10\nhint: ^ is the exclusive or"),
+        ("5 # 3", "there is no operator `#` at Line: 1, Column: 10\nhint: the exclusive or"),
         ("7 DIV 2", "there is no operator `DIV` at Line: 1, Column: 10\nhint: / divides"),
         ("s @> 'x'", "`@>` is not supported\nhint: array_has_all"),
         ("@a", "`@a` is not supported\nhint: write the value itself"),
