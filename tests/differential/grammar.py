@@ -679,7 +679,11 @@ class Grammar:
             if not left or not right:
                 continue
             equal = "=" if self.chance.random() < 0.7 else "IS NOT DISTINCT FROM"
-            on = E("flag", f"({{0}} {equal} {{1}})", (self.chance.choice(left), self.chance.choice(right)))
+            on = E(
+                "flag",
+                f"({{0}} {equal} {{1}})",
+                (self.chance.choice(left), self.chance.choice(right)),
+            )
             if self.chance.random() < 0.3:
                 rest = self.expression("flag", scope + more, 1)
                 on = E("flag", "({0} AND {1})", (on, rest))

@@ -4,14 +4,16 @@
 //! more often than not. Before planning, an unquoted name that no column has in lower case
 //! is given the spelling of the one column, or struct field, that it equals but for case.
 //! Quoted names are left alone.
+//!
+//! A column of the result that has no name is called as it is written: [`written`].
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
 use arrow::datatypes::{DataType, Schema};
 use datafusion::sql::sqlparser::ast::{
-    ExcludeSelectItem, Expr, Ident, ObjectName, ObjectNamePart, Select, SelectItem, Statement,
-    VisitMut, VisitorMut,
+    ExcludeSelectItem, Expr, Ident, ObjectName, ObjectNamePart, Select, SelectItem, SetExpr,
+    Statement, VisitMut, VisitorMut,
 };
 
 /// Respells the unquoted names of `statement` after the columns of `schemas`.
@@ -115,6 +117,78 @@ impl VisitorMut for Respell<'_> {
             }
             for item in options.opt_replace.iter_mut().flat_map(|replace| &mut replace.items) {
                 fold(&mut item.column_name);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The outermost select list as it is written, its expressions without a name, that is; nothing at
+/// all where a `*` stands for several columns.
+pub fn written(statement: &Statement) -> Vec<Option<String>> {
+    let Statement::Query(query) = statement else { return Vec::new() };
+    let mut body = query.body.as_ref();
+    let select = loop {
+        match body {
+            SetExpr::Select(select) => break select,
+            SetExpr::Query(query) => body = query.body.as_ref(),
+            SetExpr::SetOperation { left, .. } => body = left.as_ref(),
+            _ => return Vec::new(),
+        }
+    };
+    let mut found = Vec::with_capacity(select.projection.len());
+    for item in &select.projection {
+        found.push(match item {
+            SelectItem::UnnamedExpr(expr) => {
+                let mut expr = expr.clone();
+                let _: ControlFlow<()> = expr.visit(&mut Unquote);
+                Some(expr.to_string())
+            }
+            SelectItem::ExprWithAlias { .. } | SelectItem::ExprWithAliases { .. } => None,
+            SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..) => return Vec::new(),
+        });
+    }
+    found
+}
+
+/// Whether a plan's name of a column shows the planner's own words for literals and frames.
+pub fn is_inward(name: &str) -> bool {
+    const WORDS: [&str; 15] = [
+        "Utf8(",
+        "Utf8View(",
+        "Int8(",
+        "Int16(",
+        "Int32(",
+        "Int64(",
+        "Float32(",
+        "Float64(",
+        "Boolean(",
+        "Decimal128(",
+        "Decimal256(",
+        "IntervalMonthDayNano(",
+        "Date32(",
+        " ROWS BETWEEN ",
+        " RANGE BETWEEN ",
+    ];
+    WORDS.iter().any(|word| name.contains(word))
+}
+
+/// Takes the quotes off names that do without.
+struct Unquote;
+
+impl VisitorMut for Unquote {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        let parts = match expr {
+            Expr::Identifier(ident) => std::slice::from_mut(ident),
+            Expr::CompoundIdentifier(parts) => parts.as_mut_slice(),
+            _ => &mut [],
+        };
+        for part in parts {
+            let is_word = |c: char| c.is_alphanumeric() || c == '_';
+            if part.value.chars().all(is_word) && !part.value.is_empty() {
+                part.quote_style = None;
             }
         }
         ControlFlow::Continue(())

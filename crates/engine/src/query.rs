@@ -358,7 +358,7 @@ impl Plan {
         // The result's columns are named by the plan as written; optimising may rename. Their
         // types are settled by then: a UNION's, say, are not before.
         let names: Vec<&str> = tables.iter().map(|(name, _)| name.as_str()).collect();
-        let named = result_schema(&logical, &names);
+        let named = result_schema(&logical, &names, &spoken);
         let used = Arc::new(prune::used(&logical)?);
         tables.iter().for_each(|(_, table)| table.set_used(&used));
         let logical = optimised;
@@ -1421,8 +1421,9 @@ fn has_limit(plan: &LogicalPlan) -> Result<bool> {
     Ok(found)
 }
 
-/// The plan's schema with `sum(distance)` for `sum(flights.csv.distance)`.
-fn result_schema(plan: &LogicalPlan, tables: &[&str]) -> Schema {
+/// The plan's schema with `sum(distance)` for `sum(flights.csv.distance)`, and `x + 1` for
+/// `x + Int64(1)`.
+fn result_schema(plan: &LogicalPlan, tables: &[&str], statement: &Statement) -> Schema {
     let mut qualifiers: Vec<String> = tables.iter().map(|table| (*table).to_string()).collect();
     // What is not found here is only not shortened.
     let _ = plan.apply(|node| {
@@ -1433,13 +1434,24 @@ fn result_schema(plan: &LogicalPlan, tables: &[&str]) -> Schema {
     });
     let qualifiers: Vec<&str> = qualifiers.iter().map(String::as_str).collect();
     let is_given = given_names(plan);
+    let written = match statement {
+        Statement::Statement(statement) => names::written(statement),
+        _ => Vec::new(),
+    };
+    // One `unnest` may stand for several columns.
+    let is_known = written.len() == plan.schema().fields().len();
+    let written = if is_known { written } else { Vec::new() };
     let short: Vec<String> = plan
         .schema()
         .iter()
         .enumerate()
         .map(|(index, (_, field))| match is_given.get(index) {
             Some(true) => field.name().clone(),
-            _ => unqualified(field.name(), &qualifiers),
+            _ if !names::is_inward(field.name()) => unqualified(field.name(), &qualifiers),
+            _ => {
+                let name = written.get(index).and_then(Option::as_ref).unwrap_or(field.name());
+                unqualified(name, &qualifiers)
+            }
         })
         .collect();
     let fields = plan.schema().iter().zip(&short).map(|((qualifier, field), name)| {

@@ -247,6 +247,21 @@ fn columns_without_a_name_are_called_as_they_are_written() {
         ),
         ("SELECT f.day AS \"gulf.x\", f.tail AS \"f.y\" FROM '$/f.csv' f", &["gulf.x", "f.y"]),
         ("SELECT max(day) AS \"a.b\" FROM '$/f.csv' ORDER BY 1", &["a.b"]),
+        (
+            "SELECT upper('it''s'), 1.5, f.day + 1, count(1), sum(\"day\") OVER (ORDER BY f.day), \
+             day IN (1, 2), INTERVAL '1 day' FROM '$/f.csv' f GROUP BY day",
+            &[
+                "upper('it''s')",
+                "1.5",
+                "day + 1",
+                "count(1)",
+                "sum(day) OVER (ORDER BY day)",
+                "day IN (1, 2)",
+                "INTERVAL '1 day'",
+            ],
+        ),
+        ("SELECT 1 UNION ALL SELECT day FROM '$/f.csv'", &["1"]),
+        ("SELECT 1, 1.0, 'a' FROM '$/f.csv' ORDER BY 1, 3", &["1", "1.0", "'a'"]),
     ] {
         assert_eq!(folder.ask(sql).columns(), expected, "{sql}");
     }
