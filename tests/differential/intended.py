@@ -56,6 +56,17 @@ def _(text: str, way: Way, ours: Outcome, theirs: Outcome) -> bool:
     )
 
 
+@rule("the other side of nothing")
+def _(text: str, way: Way, ours: Outcome, theirs: Outcome) -> bool:
+    """Where the first side of EXCEPT or INTERSECT is never true, the second is not computed."""
+    is_empty = isinstance(ours, pa.Table) and ours.num_rows == 0
+    return (
+        is_empty
+        and _says(theirs, "(?i)overflow")
+        and re.search("EXCEPT|INTERSECT", text) is not None
+    )
+
+
 @rule("times beyond nanoseconds beside them")
 def _(text: str, way: Way, ours: Outcome, theirs: Outcome) -> bool:
     """A column of both has no type: an error in DuckDB too, once such a row is met."""

@@ -31,7 +31,7 @@ fn the_reference_page_is_what_the_command_line_is() {
         "{} is out of date from line {} on: TIDEMILL_GOLDEN=write cargo test --release -p \
          tidemill-cli writes it",
         path.display(),
-        differs.map_or_else(|| written.lines().count().min(page.lines().count()), |at| at) + 1,
+        differs.unwrap_or_else(|| written.lines().count().min(page.lines().count())) + 1,
     );
 }
 

@@ -138,7 +138,7 @@ impl Amplifier {
                 let bytes = |row: usize| {
                     let (text, from, to) = (at(&texts, row), at(&from, row), at(&to, row));
                     // Nothing is found between every two characters.
-                    let places = if from == 0 { text + 1 } else { text / from };
+                    let places = text.checked_div(from).unwrap_or(text + 1);
                     text.saturating_add(places.saturating_mul(to.saturating_sub(from)))
                 };
                 (0..rows).map(bytes).collect()

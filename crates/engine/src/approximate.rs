@@ -19,24 +19,23 @@ use crate::table::Function;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Standard {
     /// `approx_distinct(x)`.
-    ApproxDistinct,
+    Distinct,
     /// `approx_median(x)`.
-    ApproxMedian,
+    Median,
     /// `approx_percentile_cont(q) WITHIN GROUP (ORDER BY x)`, `approx_percentile_cont(x, q)`.
-    ApproxPercentileCont,
+    PercentileCont,
 }
 
 impl Standard {
     /// All of them.
-    pub const ALL: [Standard; 3] =
-        [Standard::ApproxDistinct, Standard::ApproxMedian, Standard::ApproxPercentileCont];
+    pub const ALL: [Standard; 3] = [Standard::Distinct, Standard::Median, Standard::PercentileCont];
 
     /// The name in SQL.
     pub fn name(self) -> &'static str {
         match self {
-            Standard::ApproxDistinct => "approx_distinct",
-            Standard::ApproxMedian => "approx_median",
-            Standard::ApproxPercentileCont => "approx_percentile_cont",
+            Standard::Distinct => "approx_distinct",
+            Standard::Median => "approx_median",
+            Standard::PercentileCont => "approx_percentile_cont",
         }
     }
 
@@ -48,8 +47,8 @@ impl Standard {
     /// Which function it is.
     pub fn added(self) -> Added {
         match self {
-            Standard::ApproxDistinct => Added::Unique,
-            Standard::ApproxMedian | Standard::ApproxPercentileCont => Added::Quantile,
+            Standard::Distinct => Added::Unique,
+            Standard::Median | Standard::PercentileCont => Added::Quantile,
         }
     }
 
@@ -57,9 +56,9 @@ impl Standard {
     /// tables.
     pub fn signature(self) -> Signature {
         match self {
-            Standard::ApproxDistinct => ApproxDistinct::new().signature().clone(),
-            Standard::ApproxMedian => ApproxMedian::new().signature().clone(),
-            Standard::ApproxPercentileCont => ApproxPercentileCont::new().signature().clone(),
+            Standard::Distinct => ApproxDistinct::new().signature().clone(),
+            Standard::Median => ApproxMedian::new().signature().clone(),
+            Standard::PercentileCont => ApproxPercentileCont::new().signature().clone(),
         }
     }
 
@@ -73,11 +72,9 @@ impl Standard {
         is_descending: bool,
     ) -> Result<Function, String> {
         match (self, parameters) {
-            (Standard::ApproxDistinct, []) => Ok(Function::Unique(HllParams::default())),
-            (Standard::ApproxMedian, []) => {
-                Ok(Function::Quantile { ranks: vec![0.5], list: false })
-            }
-            (Standard::ApproxPercentileCont, [rank]) => {
+            (Standard::Distinct, []) => Ok(Function::Unique(HllParams::default())),
+            (Standard::Median, []) => Ok(Function::Quantile { ranks: vec![0.5], list: false }),
+            (Standard::PercentileCont, [rank]) => {
                 let ranks = parse_ranks(std::slice::from_ref(rank))?;
                 let turned = |rank: f64| if is_descending { from_the_top(rank) } else { rank };
                 Ok(Function::Quantile {
@@ -85,7 +82,7 @@ impl Standard {
                     list: false,
                 })
             }
-            (Standard::ApproxPercentileCont, [_, _]) => Err(format!(
+            (Standard::PercentileCont, [_, _]) => Err(format!(
                 "`{}` takes no number of centroids: it is `quantile` by another name, whose state \
                  has a size of its own",
                 self.name()
@@ -97,9 +94,9 @@ impl Standard {
     /// How it is called.
     pub fn usage(self) -> &'static str {
         match self {
-            Standard::ApproxDistinct => "approx_distinct(expression)",
-            Standard::ApproxMedian => "approx_median(expression)",
-            Standard::ApproxPercentileCont => {
+            Standard::Distinct => "approx_distinct(expression)",
+            Standard::Median => "approx_median(expression)",
+            Standard::PercentileCont => {
                 "approx_percentile_cont(percentile) WITHIN GROUP (ORDER BY expression)"
             }
         }
@@ -110,9 +107,9 @@ impl Standard {
         static ALL: LazyLock<[Documentation; 3]> = LazyLock::new(|| {
             Standard::ALL.map(|standard| {
                 let other = match standard {
-                    Standard::ApproxDistinct => "unique(expression)",
-                    Standard::ApproxMedian => "quantile(expression, 0.5)",
-                    Standard::ApproxPercentileCont => "quantile(expression, percentile)",
+                    Standard::Distinct => "unique(expression)",
+                    Standard::Median => "quantile(expression, 0.5)",
+                    Standard::PercentileCont => "quantile(expression, percentile)",
                 };
                 const SECTION: DocSection =
                     DocSection { include: true, label: "Approximate Functions", description: None };

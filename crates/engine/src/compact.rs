@@ -157,7 +157,7 @@ mod tests {
     const ROWS: usize = 20_000;
 
     fn every_type() -> Vec<ArrayRef> {
-        let long = |row: usize| (row % 7 != 0).then(|| format!("{row:0>40}"));
+        let long = |row: usize| (!row.is_multiple_of(7)).then(|| format!("{row:0>40}"));
         let views: StringViewArray = (0..ROWS).map(long).collect();
         let strings: StringArray = (0..ROWS).map(long).collect();
         let short = StringViewArray::from_iter_values((0..ROWS).map(|row| row.to_string()));

@@ -421,12 +421,12 @@ impl Error {
                 Error::NotFound { path: path.clone(), hint: hint.clone() }
             }
             Error::Io { action, path, source } => Error::Io {
-                action: *action,
+                action,
                 path: path.clone(),
                 source: std::io::Error::new(source.kind(), source.to_string()),
             },
             Error::Remote { action, url, offset, status, reason, hint } => Error::Remote {
-                action: *action,
+                action,
                 url: url.clone(),
                 offset: *offset,
                 status: *status,
@@ -462,7 +462,7 @@ impl Error {
             },
             Error::Format { format, action, path, source } => Error::Format {
                 format: format.clone(),
-                action: *action,
+                action,
                 path: path.clone(),
                 source: source.to_string().into(),
             },

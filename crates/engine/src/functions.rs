@@ -305,7 +305,7 @@ impl AggregateUDFImpl for Declared {
     }
 
     fn supports_within_group_clause(&self) -> bool {
-        self.standard == Some(Standard::ApproxPercentileCont)
+        self.standard == Some(Standard::PercentileCont)
     }
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {

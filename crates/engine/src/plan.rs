@@ -378,10 +378,10 @@ pub(crate) fn function_of(call: &AggregateFunction) -> Result<(Function, Option<
     }
     if let Some(standard) = Standard::find(name) {
         // A percentile's value arrives as its ORDER BY and as its first argument.
-        if !params.order_by.is_empty() && standard != Standard::ApproxPercentileCont {
+        if !params.order_by.is_empty() && standard != Standard::PercentileCont {
             return Err(format!("`{name}` is called with ORDER BY"));
         }
-        if params.distinct && standard != Standard::ApproxDistinct {
+        if params.distinct && standard != Standard::Distinct {
             return Err(format!("`{name}` is called with DISTINCT"));
         }
         let value = first()?;

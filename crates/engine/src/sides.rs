@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn the_largest_source_is_the_stream_if_the_others_fit() {
-        let name = TableReference::bare;
+        let name = |table: &&str| TableReference::bare(*table);
         let bytes_of = |table: &TableReference| match table.table() {
             "unknown" | "pipe" => None,
             other => other.trim_matches(char::is_alphabetic).parse().ok(),
@@ -380,7 +380,7 @@ mod tests {
             (&["unknown", "pipe"], "!`pipe` has no size before it is read"),
             (&[], "!reads no source"),
         ] {
-            let tables: Vec<_> = tables.iter().map(|table| name(*table)).collect();
+            let tables: Vec<_> = tables.iter().map(name).collect();
             let found = stream_of(&tables, bytes_of, 10);
             match (found, expected.strip_prefix('!')) {
                 (Ok(found), None) => assert_eq!(found.table(), expected),

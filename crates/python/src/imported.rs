@@ -9,9 +9,7 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayData, RecordBatch, RecordBatchOptions, RecordBatchReader, StructArray,
-};
+use arrow::array::{ArrayData, RecordBatch, RecordBatchOptions, RecordBatchReader, StructArray};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi_and_data_type};

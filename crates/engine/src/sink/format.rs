@@ -557,10 +557,9 @@ impl<W: Write + Send> RowWriter<W> {
                 out.write_all(&buffer).map_err(|e| Error::io("write", name, e))?;
                 out
             }
-            Inner::Text(table) => table
-                .finish()
-                .and_then(|out| unbuffered(out))
-                .map_err(|e| Error::io("write", name, e))?,
+            Inner::Text(table) => {
+                table.finish().and_then(unbuffered).map_err(|e| Error::io("write", name, e))?
+            }
             Inner::Parquet { writer, failure, .. } => {
                 let watched = writer.into_inner();
                 watched.map_err(|e| from_parquet(&e, &failure, name))?.out

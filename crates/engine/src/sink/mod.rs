@@ -410,9 +410,7 @@ impl Sink {
             memory_limit,
             cancel: cancel.clone(),
         };
-        let writer = |output, schema| {
-            RowWriter::new(output, &writing, schema).map(|writer| Box::new(writer))
-        };
+        let writer = |output, schema| RowWriter::new(output, &writing, schema).map(Box::new);
         let sink = |target| Sink { target, overwrite: spec.overwrite, rows: 0 };
         let Some(template) = template else {
             let output = Output::new(File::from(descriptor_copy(1, &spec.url)?));

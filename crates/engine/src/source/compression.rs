@@ -193,9 +193,10 @@ fn large_window(path: &str, window_bytes: Option<u64>) -> Error {
             "`{path}` needs a window{of} to be decompressed, and {} is the most that is taken",
             human_bytes(ZSTD_WINDOW_BYTES_MAX)
         ),
-        hint: Some(format!(
+        hint: Some(
             "zstd -d --long=31 decompresses it; compressed with --long=27 or less it is read"
-        )),
+                .into(),
+        ),
     }
 }
 

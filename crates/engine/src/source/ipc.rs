@@ -233,6 +233,9 @@ fn as_size(bytes: u64, path: &str) -> Result<usize> {
     usize::try_from(bytes).map_err(|_| corrupt(path, None, "it is larger than memory can be"))
 }
 
+/// Batches, each with its bytes as stored.
+pub(super) type Stored = Box<dyn Iterator<Item = Result<(RecordBatch, u64)>> + Send>;
+
 /// The wanted columns of some batches of a file, each with its bytes as stored.
 ///
 /// # Errors
@@ -244,7 +247,7 @@ pub(super) fn batches(
     columns: Vec<usize>,
     stdin: Option<Box<dyn ByteInput>>,
     watch: &Watch,
-) -> Result<Box<dyn Iterator<Item = Result<(RecordBatch, u64)>> + Send>> {
+) -> Result<Stored> {
     let wanted = Wanted::new(Arc::clone(&layout.schema), columns, file.shown());
     if let (Some(footer), None) = (&layout.footer, &stdin) {
         let open = OpenFile::open(file, Access::Random, watch)?;

@@ -111,7 +111,7 @@ pub(crate) fn files_of(
             _ => format!("{}/", url.trim_end_matches('/')),
         },
         Some(Location::Http(url)) => {
-            folder_of(&literal_prefix(&url[..url.find('?').unwrap_or(url.len())])).to_owned()
+            folder_of(literal_prefix(&url[..url.find('?').unwrap_or(url.len())])).to_owned()
         }
     };
     let files = found.into_iter().map(|file| {

@@ -273,7 +273,7 @@ impl ParquetReader {
             let turns = read.chunks(COLUMNS_AT_ONCE).map(|roots| {
                 ProjectionMask::roots(metadata.parquet_schema(), roots.iter().copied())
             });
-            Rows::InTurns(InTurns {
+            Rows::InTurns(Box::new(InTurns {
                 input: input.clone(),
                 metadata: metadata.clone(),
                 turns: turns.collect(),
@@ -282,7 +282,7 @@ impl ParquetReader {
                 bytes_max,
                 batch_rows: options.batch_rows,
                 part: None,
-            })
+            }))
         } else {
             let builder =
                 ParquetRecordBatchReaderBuilder::new_with_metadata(input.clone(), metadata.clone())
@@ -358,7 +358,7 @@ impl ParquetReader {
 /// The rows of some row groups, the wanted columns in the file's order.
 enum Rows {
     Together(Box<ParquetRecordBatchReader>),
-    InTurns(InTurns),
+    InTurns(Box<InTurns>),
 }
 
 impl Rows {

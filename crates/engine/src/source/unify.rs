@@ -381,14 +381,14 @@ fn adapt(column: &ArrayRef, wanted: &DataType, exactly: bool) -> Result<ArrayRef
                 *sorted,
             )?)
         }
-        #[allow(clippy::cast_precision_loss)] // Looked for.
+        #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)] // Looked for.
         (Int64, Float64) if exactly => {
             let values = column.as_primitive::<Int64Type>();
             let is_inexact = |value: &i64| i128::from(*value) != (*value as f64) as i128;
             refuse_inexact(values.iter().flatten().find(is_inexact))?;
             plain_cast(column, wanted)?
         }
-        #[allow(clippy::cast_precision_loss)] // Looked for.
+        #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)] // Looked for.
         (UInt64, Float64) if exactly => {
             let values = column.as_primitive::<UInt64Type>();
             let is_inexact = |value: &u64| i128::from(*value) != (*value as f64) as i128;

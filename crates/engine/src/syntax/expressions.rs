@@ -284,10 +284,10 @@ impl Walk<'_> {
             return refused(interval, "write INTERVAL '1 day 2 hours'");
         }
         let amount = match value.as_ref() {
-            Expr::Value(ValueWithSpan { value, span: _ }) => match value {
-                Value::Number(amount, _) | Value::SingleQuotedString(amount) => Some(amount),
-                _ => None,
-            },
+            Expr::Value(ValueWithSpan {
+                value: Value::Number(amount, _) | Value::SingleQuotedString(amount),
+                span: _,
+            }) => Some(amount),
             _ => None,
         };
         let is_number = amount.is_some_and(|amount| amount.trim().parse::<f64>().is_ok());

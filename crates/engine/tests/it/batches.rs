@@ -164,7 +164,7 @@ fn columns_of_one_name_are_refused() {
 struct Fixed {
     is_splittable: bool,
     /// What was asked for.
-    asked: Arc<Mutex<Vec<(Range<u64>, Vec<String>)>>>,
+    asked: Asked,
 }
 
 fn fixed_schema() -> SchemaRef {

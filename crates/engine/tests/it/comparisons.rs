@@ -234,7 +234,8 @@ fn times_of_any_unit_compare_as_instants() {
         cases.push((format!("{column} $ DATE '9999-01-01'"), Ordering::Less));
         cases.extend(columns.map(|other| (format!("{column} $ {other}"), Ordering::Equal)));
     }
-    let operators: [(&str, fn(Ordering) -> bool); 5] = [
+    type Holds = fn(Ordering) -> bool;
+    let operators: [(&str, Holds); 5] = [
         ("<", Ordering::is_lt),
         ("<=", Ordering::is_le),
         ("=", Ordering::is_eq),

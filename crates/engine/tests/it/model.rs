@@ -145,7 +145,7 @@ fn nearest(part: i128, of: i128) -> f64 {
     let shifted = part.unsigned_abs() << shift;
     let of = of.unsigned_abs();
     // A bit behind all others for what is left: the rounding to a double sees it.
-    let quotient = (shifted / of) | u128::from(shifted % of != 0);
+    let quotient = (shifted / of) | u128::from(!shifted.is_multiple_of(of));
     (quotient as f64 * 2f64.powi(-(shift as i32))).copysign(part.signum() as f64) + 0.0
 }
 

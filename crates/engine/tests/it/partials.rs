@@ -248,7 +248,7 @@ fn the_rows_of_a_run_are_merged_once_unless_more_is_allowed() {
     let merged = Merge::new(&[a.clone(), b.clone()], &settings()).unwrap();
     merged.run_partial(&both, false, &RunId::new()).unwrap();
     let counts = |parts: &[&PathBuf], repeats| -> Result<Vec<String>> {
-        let parts: Vec<PathBuf> = parts.iter().map(|part| PathBuf::from(part)).collect();
+        let parts: Vec<PathBuf> = parts.iter().map(PathBuf::from).collect();
         let merge = Merge::with_repeats(&parts, repeats, &settings())?;
         Ok(answered(merge.run()?)?.rows().into_iter().map(|row| row[1].clone()).collect())
     };
@@ -320,7 +320,7 @@ fn tables_of_earlier_releases_are_merged_and_known_by_their_content() {
     let both = folder.path().join("both.part");
     let merged = Merge::new(&[a.clone(), b.clone()], &settings()).unwrap();
     merged.run_partial(&both, false, &RunId::new()).unwrap();
-    assert_eq!(merge(&[both.clone()], &settings()).unwrap().rows(), [["x", "3"]]);
+    assert_eq!(merge(std::slice::from_ref(&both), &settings()).unwrap().rows(), [["x", "3"]]);
     assert_eq!(merge(&[a.clone(), new], &settings()).unwrap().rows(), [["x", "3"]]);
     for parts in [[&a, &a], [&a, &both], [&both, &b]] {
         let error = merge(&parts.map(Clone::clone), &settings()).err().unwrap().to_string();

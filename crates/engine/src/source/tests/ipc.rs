@@ -63,7 +63,7 @@ fn every_type(from: i64, rows: i64) -> RecordBatch {
             Arc::new(values.with_precision_and_scale(20, 3).unwrap())
         }),
         ("d256", {
-            let values: Decimal256Array = numbers().map(|n| n.map(|n| i256::from(n))).collect();
+            let values: Decimal256Array = numbers().map(|n| n.map(i256::from)).collect();
             Arc::new(values.with_precision_and_scale(50, 3).unwrap())
         }),
         ("text", Arc::new(texts().collect::<StringArray>())),
@@ -301,8 +301,8 @@ fn a_length_that_the_file_does_not_justify_is_refused_before_it_is_reserved() {
     let batch = RecordBatch::try_from_iter([("text", text)]).unwrap();
     for compression in [CompressionType::LZ4_FRAME, CompressionType::ZSTD] {
         for whole in [
-            as_file(&[batch.clone()], Some(compression)),
-            as_stream(&[batch.clone()], Some(compression)),
+            as_file(std::slice::from_ref(&batch), Some(compression)),
+            as_stream(std::slice::from_ref(&batch), Some(compression)),
         ] {
             let length = 1000_i64.to_le_bytes();
             let at = whole.windows(8).rposition(|window| window == length).unwrap();

@@ -527,7 +527,7 @@ fn written(column: usize, wide: bool, value: u32) -> String {
         (1, _) => format!("t{value}, \u{e9}"),
         (2, false) => format!("2013-01-{day:02}"),
         (2, true) => format!("2013-01-{day:02} 10:00:00"),
-        _ => (value % 2 == 0).to_string(),
+        _ => value.is_multiple_of(2).to_string(),
     }
 }
 
