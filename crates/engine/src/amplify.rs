@@ -7,7 +7,7 @@
 //!   rows, so that what a call makes at a time stays small. Calls within calls are looked at from
 //!   the innermost on, so that what is evaluated to look is small, too. Nothing is evaluated where
 //!   the bytes of a batch tell by themselves that little can come of them.
-//! - The functions that make of a few bytes as many as they are told to refuse to make more than a
+//! - All of these but `string_to_array`, whose items are of its text, refuse to make more than a
 //!   part of the budget at once, wherever they are called, the folding of constants included.
 
 use std::sync::Arc;
@@ -364,24 +364,13 @@ pub fn limited<'a>(
     let mut limited = Vec::new();
     for function in all {
         let Some(amplifier) = Amplifier::named(function.name()) else { continue };
-        // What the others make is bounded by what they are given: their sizes are upper bounds.
-        if matches!(
-            amplifier,
-            Amplifier::Repeat
-                | Amplifier::Pad
-                | Amplifier::Range
-                | Amplifier::ArrayRepeat
-                | Amplifier::ArrayResize
-                | Amplifier::Concat
-                | Amplifier::ConcatWith
-                | Amplifier::Join
-                | Amplifier::Replace
-                | Amplifier::RegexpReplace
-        ) {
-            let inner = function.as_ref().clone();
-            let bytes_max = memory_bytes / 4;
-            limited.push(ScalarUDF::new_from_impl(Limited { inner, amplifier, bytes_max }));
+        // Of what it is given, and no more.
+        if amplifier == Amplifier::Split {
+            continue;
         }
+        let inner = function.as_ref().clone();
+        let bytes_max = memory_bytes / 4;
+        limited.push(ScalarUDF::new_from_impl(Limited { inner, amplifier, bytes_max }));
     }
     limited
 }

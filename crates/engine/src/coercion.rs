@@ -157,6 +157,18 @@ fn nanoseconds_of(unit: &TimeUnit) -> i128 {
     }
 }
 
+/// What stands in the SQL, a cast of it included.
+fn constant(expr: &Expr, own: &DataType) -> Option<ScalarValue> {
+    match expr {
+        Expr::Literal(value, _) => Some(value.clone()),
+        Expr::Cast(cast) => match cast.expr.as_ref() {
+            Expr::Literal(value, _) => value.cast_to(own).ok(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// A time or day that stands in the SQL in the unit that it is compared with, where it is a whole number
 /// of these: what bounds in files can be held against.
 fn in_unit(expr: &Expr, own: &DataType, beside: &DataType) -> Option<Expr> {
@@ -172,15 +184,7 @@ fn in_unit(expr: &Expr, own: &DataType, beside: &DataType) -> Option<Expr> {
     if zones != zone.is_some() {
         return None;
     }
-    let value = match expr {
-        Expr::Literal(value, _) => value.clone(),
-        Expr::Cast(cast) => match cast.expr.as_ref() {
-            Expr::Literal(value, _) => value.cast_to(own).ok()?,
-            _ => return None,
-        },
-        _ => return None,
-    };
-    let nanoseconds = match value {
+    let nanoseconds = match constant(expr, own)? {
         ScalarValue::Date32(Some(days)) => i128::from(days) * DAY,
         ScalarValue::TimestampSecond(Some(count), _) => i128::from(count) * 1_000_000_000,
         ScalarValue::TimestampMillisecond(Some(count), _) => i128::from(count) * 1_000_000,
@@ -208,15 +212,7 @@ fn time_in_unit(expr: &Expr, own: &DataType, unit: &TimeUnit) -> Option<Expr> {
     if !matches!(own, DataType::Time32(_) | DataType::Time64(_)) {
         return None;
     }
-    let value = match expr {
-        Expr::Literal(value, _) => value.clone(),
-        Expr::Cast(cast) => match cast.expr.as_ref() {
-            Expr::Literal(value, _) => value.cast_to(own).ok()?,
-            _ => return None,
-        },
-        _ => return None,
-    };
-    let (count, own_unit) = match value {
+    let (count, own_unit) = match constant(expr, own)? {
         ScalarValue::Time32Second(Some(count)) => (i64::from(count), TimeUnit::Second),
         ScalarValue::Time32Millisecond(Some(count)) => (i64::from(count), TimeUnit::Millisecond),
         ScalarValue::Time64Microsecond(Some(count)) => (count, TimeUnit::Microsecond),
