@@ -3,40 +3,26 @@
 //! `repeat(s, 10000)` makes of 8,192 rows what no budget foresees. The size of such a result can be
 //! told from the arguments, before it is made. Two things rest on that:
 //!
-//! - Below a step of a plan that calls one of these functions, [`Portions`] cuts batches into fewer
-//!   rows, so that what a call makes at a time stays small. Calls within calls are looked at from
-//!   the innermost on, so that what is evaluated to look is small, too. Nothing is evaluated where
-//!   the bytes of a batch tell by themselves that little can come of them.
+//! - Batches are cut into fewer rows below a step of a plan that calls one of these functions, so that
+//!   what a call makes at a time stays small ([`portions`](crate::portions)).
 //! - All of these but `string_to_array`, whose items are of its text, refuse to make more than a
 //!   part of the budget at once, wherever they are called, the folding of constants included.
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, GenericListArray, OffsetSizeTrait, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, GenericListArray, OffsetSizeTrait};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNanoType, TimeUnit};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::error::{DataFusionError, Result as PlanResult};
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::error::Result as PlanResult;
 use datafusion::logical_expr::{
     ColumnarValue, Documentation, Expr, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature,
     simplify::{ExprSimplifyResult, SimplifyContext},
     sort_properties::{ExprProperties, SortProperties},
 };
-use datafusion::physical_expr::expressions::{BinaryExpr, Literal};
+use datafusion::physical_expr::expressions::BinaryExpr;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::aggregates::{AggregateExec, AggregateInputMode};
-use datafusion::physical_plan::filter::FilterExec;
-use datafusion::physical_plan::projection::ProjectionExec;
-use datafusion::physical_plan::sorts::sort::SortExec;
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
-};
-use futures::StreamExt;
 use regex::Regex;
 
 use crate::compact::shown_bytes;
@@ -46,7 +32,7 @@ use crate::scan::external;
 
 /// A function whose result's size can be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Amplifier {
+pub enum Amplifier {
     Repeat,
     Pad,
     Range,
@@ -64,9 +50,6 @@ enum Amplifier {
     /// A constant of so many bytes that is a column of its own: `range(0, 20000)`, folded.
     Constant(u64),
 }
-
-/// Constants of less are no matter.
-const CONSTANT_BYTES_MIN: usize = 4096;
 
 impl Amplifier {
     fn named(name: &str) -> Option<Self> {
@@ -87,7 +70,7 @@ impl Amplifier {
     }
 
     /// The call that an expression is, if it is one.
-    fn of(expr: &Arc<dyn PhysicalExpr>) -> Option<(Self, Vec<Arc<dyn PhysicalExpr>>)> {
+    pub fn of(expr: &Arc<dyn PhysicalExpr>) -> Option<(Self, Vec<Arc<dyn PhysicalExpr>>)> {
         if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() {
             return Some((Amplifier::named(call.fun().name())?, call.args().to_vec()));
         }
@@ -99,7 +82,7 @@ impl Amplifier {
 
     /// About how many bytes each row's result has: at most so many where the function decides by
     /// what it finds.
-    fn row_bytes(self, args: &[ArrayRef], rows: usize) -> Vec<u64> {
+    pub fn row_bytes(self, args: &[ArrayRef], rows: usize) -> Vec<u64> {
         let integers = |index: usize| args.get(index).and_then(integers);
         let lengths = |index: usize| args.get(index).map(byte_lengths).unwrap_or_default();
         let at = |values: &[u64], row: usize| values.get(row).copied().unwrap_or(0);
@@ -197,7 +180,7 @@ impl Amplifier {
 }
 
 /// What an item of a list of texts takes beside its text.
-const ITEM_BYTES: u64 = 17;
+pub const ITEM_BYTES: u64 = 17;
 
 /// How many items each row's list has, those of lists within lists for them.
 fn item_counts(array: &ArrayRef) -> Vec<u64> {
@@ -222,7 +205,7 @@ fn item_counts(array: &ArrayRef) -> Vec<u64> {
 }
 
 /// How many bytes each row's value has, about.
-fn byte_lengths(array: &ArrayRef) -> Vec<u64> {
+pub fn byte_lengths(array: &ArrayRef) -> Vec<u64> {
     fn of<'a>(values: impl Iterator<Item = Option<&'a str>>) -> Vec<u64> {
         values.map(|value| value.map_or(0, |value| value.len() as u64)).collect()
     }
@@ -488,270 +471,9 @@ impl ScalarUDFImpl for Limited {
     }
 }
 
-/// A call whose result may be large.
-#[derive(Debug)]
-struct Call {
-    amplifier: Amplifier,
-    args: Vec<Arc<dyn PhysicalExpr>>,
-    /// As [`growth`] has it.
-    growth: Option<f64>,
-}
-
-/// What a row counts beside its bytes: a number that is made text, say.
-const ROW_BYTES: f64 = 64.0;
-
-/// At most how many bytes an expression makes of a byte of its row, [`ROW_BYTES`] counted as bytes of
-/// it; none where a function is told how much to make. It tells without evaluating anything that the
-/// most usual calls make little.
-fn growth(expr: &Arc<dyn PhysicalExpr>) -> Option<f64> {
-    let bytes = |expr: &Arc<dyn PhysicalExpr>| {
-        let literal = expr.downcast_ref::<Literal>()?.value().try_as_str()?;
-        Some(literal.map_or(0.0, |text| text.len() as f64))
-    };
-    if let Some(literal) = expr.downcast_ref::<Literal>() {
-        return Some(literal.value().size() as f64 / ROW_BYTES);
-    }
-    let of_all = |args: &[Arc<dyn PhysicalExpr>]| -> Option<f64> {
-        args.iter().try_fold(0.0, |sum, arg| Some(sum + growth(arg)?))
-    };
-    match Amplifier::of(expr) {
-        Some((Amplifier::Concat, args)) => of_all(&args),
-        Some((Amplifier::ConcatWith, args)) if !args.is_empty() => {
-            let between = bytes(args.first()?)? * args.len() as f64 / ROW_BYTES;
-            Some(between + of_all(&args[1..])?)
-        }
-        Some((Amplifier::Replace | Amplifier::RegexpReplace, args)) => {
-            let (text, to) = (growth(args.first()?)?, bytes(args.get(2)?)?);
-            Some(text * (2.0 + 2.0 * to) + to / ROW_BYTES)
-        }
-        // An item has a bit at least, and each byte of a text may be one.
-        Some((Amplifier::Join, args)) if !args.is_empty() => {
-            let each = args[1..].iter().try_fold(5.0, |sum, arg| Some(sum + bytes(arg)?))?;
-            Some(growth(args.first()?)? * 8.0 * each)
-        }
-        Some((Amplifier::Split, args)) => {
-            Some(growth(args.first()?)? * (1.0 + ITEM_BYTES as f64) + 1.0)
-        }
-        Some(_) => None,
-        // Case and hexadecimal digits make two or three bytes of one.
-        None => match expr.children().as_slice() {
-            [] => Some(1.0),
-            children => {
-                let children: Vec<_> = children.iter().map(|child| Arc::clone(child)).collect();
-                Some(4.0 * of_all(&children)? + 1.0)
-            }
-        },
-    }
-}
-
-/// Puts [`Portions`] below steps that call functions with large results.
-#[derive(Debug)]
-pub struct CutForAmplifiers {
-    /// What a call may make at a time.
-    pub bytes_max: u64,
-}
-
-impl PhysicalOptimizerRule for CutForAmplifiers {
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _: &ConfigOptions,
-    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|plan| {
-            // Steps whose expressions are of their one input's columns.
-            let is_known = plan.downcast_ref::<ProjectionExec>().is_some()
-                || plan.downcast_ref::<FilterExec>().is_some()
-                || plan.downcast_ref::<SortExec>().is_some()
-                || plan
-                    .downcast_ref::<AggregateExec>()
-                    .is_some_and(|plan| plan.mode().input_mode() == AggregateInputMode::Raw);
-            if !is_known {
-                return Ok(Transformed::no(plan));
-            }
-            let mut calls = Vec::new();
-            plan.apply_expressions(&mut |expr| {
-                let constant = expr.downcast_ref::<Literal>().map(|literal| literal.value().size());
-                if let Some(bytes) = constant.filter(|bytes| *bytes >= CONSTANT_BYTES_MIN) {
-                    let amplifier = Amplifier::Constant(bytes as u64);
-                    calls.push(Call { amplifier, args: Vec::new(), growth: None });
-                }
-                collect(expr, &mut calls);
-                Ok(TreeNodeRecursion::Continue)
-            })?;
-            let children = plan.children();
-            let ([input], false) = (children.as_slice(), calls.is_empty()) else {
-                return Ok(Transformed::no(plan));
-            };
-            let portions = Portions {
-                input: Arc::clone(input),
-                calls: Arc::new(calls),
-                bytes_max: self.bytes_max,
-            };
-            let above = Arc::clone(&plan);
-            let options = ReplaceChildrenOptions::new(
-                datafusion::physical_plan::ChildrenPropertiesMode::Keep,
-            );
-            Ok(Transformed::yes(above.replace_children(vec![Arc::new(portions)], options)?))
-        })
-        .data()
-    }
-
-    fn name(&self) -> &str {
-        "cut_for_amplifiers"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-}
-
-/// The calls in an expression, the innermost first.
-fn collect(expr: &Arc<dyn PhysicalExpr>, calls: &mut Vec<Call>) {
-    for child in expr.children() {
-        collect(child, calls);
-    }
-    let call = Amplifier::of(expr);
-    calls.extend(call.map(|(amplifier, args)| Call { amplifier, args, growth: growth(expr) }));
-}
-
-/// Gives batches of so few rows that what is called above makes little of them.
-#[derive(Debug)]
-struct Portions {
-    input: Arc<dyn ExecutionPlan>,
-    /// The innermost first.
-    calls: Arc<Vec<Call>>,
-    bytes_max: u64,
-}
-
-impl DisplayAs for Portions {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Portions: bytes_max={}", self.bytes_max)
-    }
-}
-
-impl ExecutionPlan for Portions {
-    fn name(&self) -> &str {
-        "Portions"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        vec![false]
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> PlanResult<TreeNodeRecursion>,
-    ) -> PlanResult<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        match (children.pop(), children.is_empty()) {
-            (Some(input), true) => {
-                let (calls, bytes_max) = (Arc::clone(&self.calls), self.bytes_max);
-                Ok(Arc::new(Portions { input, calls, bytes_max }))
-            }
-            _ => Err(external(Error::Internal("portions of other than one input".into()))),
-        }
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        let options = ReplaceChildrenOptions::new(
-            datafusion::physical_plan::ChildrenPropertiesMode::Recompute,
-        );
-        self.replace_children(children, options)
-    }
-
-    fn execute(
-        &self,
-        partition: usize,
-        context: Arc<TaskContext>,
-    ) -> PlanResult<SendableRecordBatchStream> {
-        let schema = self.schema();
-        let (calls, bytes_max) = (Arc::clone(&self.calls), self.bytes_max);
-        let input = self.input.execute(partition, context)?;
-        let portions = input.flat_map(move |batch| {
-            let calls = Arc::clone(&calls);
-            // What waits is slices: one is cut further only when it is its turn.
-            let mut waiting = Vec::new();
-            let mut failed = None;
-            match batch {
-                Ok(batch) => waiting.push(batch),
-                Err(error) => failed = Some(error),
-            }
-            futures::stream::iter(std::iter::from_fn(move || {
-                if let Some(error) = failed.take() {
-                    return Some(Err::<RecordBatch, DataFusionError>(error));
-                }
-                next_portion(&mut waiting, &calls, bytes_max).map(Ok)
-            }))
-        });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, portions)))
-    }
-}
-
-/// The next rows of the batches that wait, the last of which is the first in order, cut until no
-/// call makes more than `bytes_max` of them, or until it is one row.
-fn next_portion(
-    waiting: &mut Vec<RecordBatch>,
-    calls: &[Call],
-    bytes_max: u64,
-) -> Option<RecordBatch> {
-    let mut portion = waiting.pop()?;
-    let own: usize = portion.columns().iter().map(shown_bytes).sum();
-    let own = own as f64 + ROW_BYTES * portion.num_rows() as f64;
-    for call in calls {
-        if portion.num_rows() <= 1 {
-            break;
-        }
-        if call.growth.is_some_and(|growth| growth * own <= bytes_max as f64) {
-            continue;
-        }
-        let Some(sizes) = sizes(call, &portion) else { continue };
-        let mut sum = 0u64;
-        let within = |size: &&u64| {
-            sum = sum.saturating_add(**size);
-            sum <= bytes_max
-        };
-        let rows = sizes.iter().take_while(within).count().max(1);
-        if rows < portion.num_rows() {
-            waiting.push(portion.slice(rows, portion.num_rows() - rows));
-            portion = portion.slice(0, rows);
-        }
-    }
-    Some(portion)
-}
-
-/// What a call makes of each row; none where that cannot be told, as of arguments that fail: the
-/// step itself says how, if it comes to evaluate them.
-fn sizes(call: &Call, batch: &RecordBatch) -> Option<Vec<u64>> {
-    let rows = batch.num_rows();
-    let arrays = call.args.iter().map(|arg| arg.evaluate(batch)?.to_array(rows));
-    Some(call.amplifier.row_bytes(&arrays.collect::<PlanResult<Vec<_>>>().ok()?, rows))
-}
-
 #[cfg(test)]
-mod tests {
-    use arrow::array::{Int64Array, ListArray, StringArray, StringViewArray};
+pub mod tests {
+    use arrow::array::{Int64Array, ListArray, RecordBatch, StringArray, StringViewArray};
     use arrow::buffer::OffsetBuffer;
     use arrow::datatypes::Field;
     use datafusion::prelude::SessionContext;
@@ -760,12 +482,12 @@ mod tests {
     use crate::query::Settings;
     use crate::session;
 
-    fn context(memory_bytes: u64) -> SessionContext {
+    pub fn context(memory_bytes: u64) -> SessionContext {
         session::open(32 << 20, &Settings { threads: 1, ..Settings::new(memory_bytes) }).unwrap()
     }
 
     /// All of a query's batches over `n` = 0 … 999 and `s`, texts of ten bytes.
-    fn batches(sql: &str) -> Result<Vec<RecordBatch>, Error> {
+    pub fn batches(sql: &str) -> Result<Vec<RecordBatch>, Error> {
         let context = context(64 << 20);
         let numbers = Int64Array::from_iter_values(0..1000);
         let texts = StringViewArray::from_iter_values((0..1000).map(|n| format!("{n:0>10}")));
@@ -838,72 +560,6 @@ mod tests {
         let between: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(1000); 3]));
         let sizes = Amplifier::Join.row_bytes(&[lists, between], 3);
         assert!(sizes[0] >= 3000 && sizes[0] < 4000 && sizes[2] >= 6000, "{sizes:?}");
-    }
-
-    #[test]
-    fn what_cannot_grow_much_is_known_before_it_is_evaluated() {
-        let context = context(64 << 20);
-        let schema = arrow::datatypes::Schema::new(vec![
-            arrow::datatypes::Field::new("s", DataType::Utf8View, true),
-            arrow::datatypes::Field::new("n", DataType::Int64, true),
-        ]);
-        let schema = datafusion::common::DFSchema::try_from(schema).unwrap();
-        for (sql, most) in [
-            ("concat(s, s, 'x')", Some(16.0)),
-            ("s || upper(s)", Some(32.0)),
-            ("replace(s, 'a', 'bcd')", Some(64.0)),
-            ("replace(s, 'a', s)", None),
-            ("concat(s, repeat(s, n))", None),
-            ("concat(s, lpad(s, 10))", None),
-            ("string_to_array(s, ',')", Some(100.0)),
-            ("array_to_string(make_array(s, s), ',')", Some(2000.0)),
-            ("array_to_string(make_array(s, s), s)", None),
-        ] {
-            let expr = context.parse_sql_expr(sql, &schema).unwrap();
-            let expr = context.create_physical_expr(expr, &schema).unwrap();
-            match (growth(&expr), most) {
-                (Some(found), Some(most)) => assert!(found <= most, "{sql}: {found}"),
-                (found, most) => assert_eq!(found, most, "{sql}"),
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_made_at_a_time_stays_small() {
-        for (sql, rows) in [
-            ("SELECT repeat(s, 10000) FROM t", 1000),
-            ("SELECT repeat(repeat(s, 100), 100) FROM t", 1000),
-            ("SELECT rpad(s, 100000, '-') FROM t", 1000),
-            ("SELECT n, range(0, 20000) FROM t", 1000),
-            ("SELECT unnest(range(0, n)) FROM t WHERE n < 100", 4950),
-            ("SELECT array_repeat(s, 10000) FROM t WHERE n < 50", 50),
-            ("SELECT array_to_string(range(0, n), repeat(s, 10)) FROM t", 1000),
-            ("SELECT string_to_array(repeat(s, 500), '') FROM t", 1000),
-        ] {
-            let found = batches(sql).unwrap();
-            assert_eq!(found.iter().map(RecordBatch::num_rows).sum::<usize>(), rows, "{sql}");
-            for batch in found {
-                let bytes: usize = batch.columns().iter().map(shown_bytes).sum();
-                assert!(bytes <= 6 << 20, "{sql}: {bytes} bytes in a batch");
-            }
-        }
-    }
-
-    #[test]
-    fn rows_come_in_order_and_unchanged_through_portions() {
-        let found = batches("SELECT n, length(repeat(s, n * 100)) AS l FROM t").unwrap();
-        let mut expected = 0;
-        for batch in &found {
-            let numbers = batch.column(0).as_primitive::<Int64Type>();
-            let lengths = cast(batch.column(1), &DataType::Int64).unwrap();
-            for row in 0..batch.num_rows() {
-                assert_eq!(numbers.value(row), expected);
-                assert_eq!(lengths.as_primitive::<Int64Type>().value(row), expected * 1000);
-                expected += 1;
-            }
-        }
-        assert_eq!(expected, 1000);
-        assert!(found.len() > 50, "{} batches", found.len());
     }
 
     #[test]

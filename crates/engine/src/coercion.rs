@@ -45,6 +45,7 @@ use datafusion::sql::sqlparser::ast::{BinaryOperator, DataType as SqlType, Timez
 use crate::error::Error;
 use crate::rewrite::{each_expression, is_comparison, with_types};
 use crate::scan::external;
+use crate::spans;
 use crate::table::value::EXACTLY;
 use crate::times::is_utc;
 
@@ -738,6 +739,10 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
                 call.args = args.map(|arg| cast_to(arg, &to, schema)).collect();
                 Ok(Transformed::yes(Expr::ScalarFunction(call)))
             }
+            "date_part" => Ok(match spans::part_of(&call.args, schema)? {
+                Some(part) => Transformed::yes(part),
+                None => Transformed::no(Expr::ScalarFunction(call)),
+            }),
             // DataFusion's wants all three of one type.
             "nvl2" if call.args.len() == 3 => {
                 let mut args = std::mem::take(&mut call.args).into_iter().map(Box::new);

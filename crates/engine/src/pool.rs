@@ -11,6 +11,8 @@
 //! - What merges the partitions of a sort holds a few batches of each. Their text lies in the buffers of all
 //!   runs that they were merged of, and each batch counts all of these: such a merge may have the pool,
 //!   whatever others hold.
+//! - What an expression returned is in memory by then, and handed on soon: a quarter of the pool is granted
+//!   whatever others hold.
 //! - What holds its rows whatever their number (one side of a join, the values of a median) has a
 //!   quarter for certain, and what is left. Where that is not enough, the run ends, and the message says
 //!   which step it was, what it holds, and what `--memory` would do, judged by how much of the input
@@ -33,10 +35,13 @@ use parking_lot::Mutex;
 use crate::error::Error;
 use crate::memory::human;
 use crate::progress::Progress;
-use crate::whole_partitions;
+use crate::{portions, running_totals, whole_partitions};
 
 /// What our messages begin with, by which they are found inside of DataFusion's.
 const MARK: &str = "out of memory: ";
+
+/// What expressions may return whatever there is.
+const ROWS_BYTES_MIN: usize = 1 << 20;
 
 /// What an operator of DataFusion's does when it is refused memory, by the name it registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +56,8 @@ enum Kind {
     Groups,
     /// Writes batches out that wait for the other side of a channel.
     Channel,
+    /// Hands its rows on.
+    Rows,
     /// Fails.
     Holds,
 }
@@ -64,6 +71,7 @@ impl Kind {
             true if name.starts_with("ExternalSorter") => Kind::Sort,
             true if name.contains("Repartition") => Kind::Channel,
             true => Kind::Groups,
+            false if name.starts_with(portions::CONSUMER) => Kind::Rows,
             false => Kind::Holds,
         }
     }
@@ -157,6 +165,7 @@ impl Pool {
             Kind::Groups => wanted <= share / 4 * 3,
             // What waits in a channel is soon taken: to write it out is the last resort.
             Kind::Channel => wanted <= self.bytes / 4,
+            Kind::Rows => wanted <= (self.bytes / 4).max(ROWS_BYTES_MIN) || total <= self.bytes,
             Kind::Holds => {
                 let held = state.held.saturating_add(additional);
                 wanted <= self.bytes / 32 || held <= self.bytes / 4 || total <= self.bytes
@@ -167,9 +176,15 @@ impl Pool {
     fn refusal(&self, consumer: &MemoryConsumer, held: usize, additional: usize) -> String {
         let wanted = held.saturating_add(additional) as u64;
         let (done, total) = (self.progress.bytes_done(), self.progress.bytes_total());
+        // What is handed on is not gathered.
+        let is_gathered = Kind::of(consumer) != Kind::Rows;
         // A little of the input says nothing of the rest, and what is read is ahead of what is held.
-        let is_known = done >= total / 50 && done > 0 && total > done;
-        let factor = if is_known { total as f64 / done as f64 } else { 2.0 };
+        let is_known = is_gathered && done >= total / 50 && done > 0 && total > done;
+        let factor = match (is_known, is_gathered) {
+            (true, _) => total as f64 / done as f64,
+            (false, true) => 2.0,
+            (false, false) => 1.0,
+        };
         let ratio = self.memory_bytes as f64 / self.bytes.max(1) as f64;
         let enough = rounded_up(wanted as f64 * factor * ratio * 1.25).max(2 * self.memory_bytes);
         let (step, advice) = words(consumer.name());
@@ -240,6 +255,13 @@ fn words(name: &str) -> (&'static str, &'static str) {
             "a window over whole partitions, which holds one of them,",
             "; or partition by more columns",
         )
+    } else if is(running_totals::CONSUMER) {
+        (
+            "a window over equal rows, which holds those that are equal,",
+            "; or order by more columns, or give it a frame of ROWS",
+        )
+    } else if name.starts_with(portions::CONSUMER) {
+        ("what expressions make of a few rows", "; or take fewer of long values at once")
     } else if is("Recursive") {
         ("a recursive query", "; or let it end earlier")
     } else {

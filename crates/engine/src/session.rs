@@ -13,7 +13,6 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::executor::block_on;
 
-use crate::amplify::{self, CutForAmplifiers};
 use crate::arithmetic::CheckedArithmetic;
 use crate::coercion::{CommonTypes, SqlTypes, TimesOfDay};
 use crate::distinct::{self, DistinctCounts};
@@ -22,7 +21,9 @@ use crate::estimates::Precisions;
 use crate::floats::OneOrder;
 use crate::large_limits::LargeLimits;
 use crate::null_safe::{self, JoinKeys};
+use crate::portions::KeepToBudget;
 use crate::query::Settings;
+use crate::running_totals::EqualsAtOnce;
 use crate::scan::{BATCH_ROWS, ScanMode};
 use crate::sorted_joins::{self, Projections};
 use crate::sorted_unions::{self, CheckedPlan};
@@ -30,7 +31,7 @@ use crate::spills::SpillSpace;
 use crate::subqueries::Unknowns;
 use crate::whole_partitions::OnePartitionAtATime;
 use crate::windows::CopiedText;
-use crate::{functions, pool, replaced, sums, times};
+use crate::{amplify, functions, pool, replaced, sums, times};
 
 /// The least that the steps above a finished table have.
 const FINISH_BYTES_MIN: usize = 16 << 20;
@@ -112,7 +113,7 @@ pub fn open_with(
         .with_extension(Arc::clone(&precisions));
     let config = fitted(config, budget_bytes, settings.threads)?;
     let limits = LargeLimits { bytes_max: budget_bytes / 16 };
-    let portions = CutForAmplifiers { bytes_max: settings.memory_bytes / 16 };
+    let portions = KeepToBudget { bytes_max: settings.memory_bytes / 16 };
     let rules = Optimizer::new().rules.into_iter().map(|rule| match rule.name() {
         distinct::REPLACED if !counts_as_before => Arc::new(DistinctCounts::default()) as _,
         null_safe::OF_A_JOIN | null_safe::OF_ALL_JOINS => Arc::new(JoinKeys { theirs: rule }) as _,
@@ -136,6 +137,7 @@ pub fn open_with(
         .with_optimizer_rule(Arc::new(CopiedText))
         .with_physical_optimizer_rules(checked.collect())
         .with_physical_optimizer_rule(Arc::new(OnePartitionAtATime))
+        .with_physical_optimizer_rule(Arc::new(EqualsAtOnce))
         .with_physical_optimizer_rule(Arc::new(limits))
         .with_physical_optimizer_rule(Arc::new(portions))
         .build();

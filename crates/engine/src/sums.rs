@@ -8,7 +8,8 @@
 //! has a single group, windows among them, keeps a [`Total`], which also takes values back, so that
 //! a frame that slides is as exact as one that is added up anew.
 //!
-//! Intervals, durations and the widths of decimals that SQL alone can make are left to DataFusion.
+//! What those states do not hold, intervals, durations and decimals of other widths, is added up by
+//! [`wide_sums`](crate::wide_sums).
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -36,6 +37,7 @@ use crate::scan::external;
 use crate::table::state::{self, StateColumn, States};
 use crate::table::value::EXACTLY;
 use crate::table::{Aggregate, Function, supports};
+use crate::wide_sums::{self, Cast, Wide};
 
 /// The functions as DataFusion wants them registered.
 pub fn all() -> impl Iterator<Item = AggregateUDF> {
@@ -89,22 +91,88 @@ impl Summing {
         Summing { which, signature, aliases: which.theirs().aliases().to_vec() }
     }
 
-    fn aggregate(&self, name: &str, argument: &DataType, answer: &DataType) -> Aggregate {
-        Aggregate {
+    /// How the values of a call are added up; none where it is left to DataFusion.
+    fn way(&self, name: &str, argument: &DataType, answer: &DataType) -> Option<Way> {
+        let is_mean = self.which == Which::Mean;
+        let number = wide_sums::number(argument, is_mean);
+        let of_numbers = match argument {
+            DataType::Duration(_) => number.clone(),
+            _ => answer.clone(),
+        };
+        let aggregate = Aggregate {
             function: self.which.function(),
             argument: Some(0),
-            argument_type: argument.clone(),
+            argument_type: number.clone(),
             filter: None,
-            output: Arc::new(Field::new(name, answer.clone(), true)),
+            output: Arc::new(Field::new(name, of_numbers, true)),
             udf: self.which.theirs(),
+        };
+        if !supports(&aggregate) {
+            return Wide::of(name, is_mean, argument, answer).map(Way::Wide);
+        }
+        Some(match number == *argument {
+            true => Way::Plain(aggregate),
+            false => Way::Cast { aggregate, answer: answer.clone() },
+        })
+    }
+
+    fn way_of(&self, args: &AccumulatorArgs<'_>) -> Option<Way> {
+        let argument = args.expr_fields.first()?.data_type();
+        self.way(args.name, argument, args.return_field.data_type())
+    }
+}
+
+/// How the values of one call are added up.
+#[derive(Debug, Clone)]
+enum Way {
+    /// As the states of partial tables.
+    Plain(Aggregate),
+    /// So, once they are cast to the aggregate's argument's type.
+    Cast { aggregate: Aggregate, answer: DataType },
+    /// In a sum of no other form.
+    Wide(Wide),
+}
+
+impl Way {
+    /// The call over values of a type that states hold, if they do.
+    fn aggregate(&self) -> Option<&Aggregate> {
+        match self {
+            Way::Plain(aggregate) | Way::Cast { aggregate, .. } => Some(aggregate),
+            Way::Wide(_) => None,
         }
     }
 
-    /// The call as one of ours, where our states can hold it.
-    fn ours(&self, args: &AccumulatorArgs<'_>) -> Option<Aggregate> {
-        let argument = args.expr_fields.first()?.data_type();
-        let aggregate = self.aggregate(args.name, argument, args.return_field.data_type());
-        supports(&aggregate).then_some(aggregate)
+    fn cast<A: ?Sized>(aggregate: &Aggregate, answer: &DataType, inner: Box<A>) -> Cast<A> {
+        Cast {
+            name: aggregate.output.name().clone(),
+            number: aggregate.argument_type.clone(),
+            answer: answer.clone(),
+            inner,
+        }
+    }
+
+    /// The sum of one group.
+    fn one_group(&self) -> Box<dyn Accumulator> {
+        match self {
+            Way::Plain(aggregate) => Box::new(Total::new(aggregate.clone())),
+            Way::Cast { aggregate, answer } => {
+                let total: Box<dyn Accumulator> = Box::new(Total::new(aggregate.clone()));
+                Box::new(Self::cast(aggregate, answer, total))
+            }
+            Way::Wide(wide) => Box::new(wide.clone()),
+        }
+    }
+
+    /// The sums of many groups, where they have an accumulator for all of them.
+    fn groups(&self) -> PlanResult<Option<Box<dyn GroupsAccumulator>>> {
+        Ok(match self {
+            Way::Plain(aggregate) => Some(Box::new(Groups::new(aggregate.clone())?)),
+            Way::Cast { aggregate, answer } => {
+                let groups: Box<dyn GroupsAccumulator> = Box::new(Groups::new(aggregate.clone())?);
+                Some(Box::new(Self::cast(aggregate, answer, groups)))
+            }
+            Way::Wide(_) => None,
+        })
     }
 }
 
@@ -125,7 +193,8 @@ impl AggregateUDFImpl for Summing {
     }
 
     fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
-        self.which.theirs().return_type(arguments)
+        let settled: Vec<DataType> = arguments.iter().map(wide_sums::settled).collect();
+        self.which.theirs().return_type(&settled)
     }
 
     fn documentation(&self) -> Option<&Documentation> {
@@ -151,28 +220,33 @@ impl AggregateUDFImpl for Summing {
             return self.which.theirs().state_fields(args);
         };
         let argument = argument.data_type();
-        let aggregate = self.aggregate(args.name, argument, args.return_field.data_type());
-        if !supports(&aggregate) {
+        let Some(way) = self.way(args.name, argument, args.return_field.data_type()) else {
             return self.which.theirs().state_fields(args);
-        }
+        };
         let name = format_state_name(args.name, "state");
         if args.is_distinct {
             let item = Field::new_list_field(argument.clone(), true);
             return Ok(vec![Arc::new(Field::new(name, DataType::List(Arc::new(item)), true))]);
         }
-        let kept = kept_type(&aggregate).map_err(external)?;
+        let aggregate = match &way {
+            Way::Plain(aggregate) | Way::Cast { aggregate, .. } => aggregate,
+            Way::Wide(wide) => return Ok(wide.state_fields()),
+        };
+        let kept = kept_type(aggregate).map_err(external)?;
         let value = format_state_name(args.name, "value");
         Ok(vec![
             Arc::new(Field::new(name, kept, true)),
-            Arc::new(Field::new(value, argument.clone(), true)),
+            Arc::new(Field::new(value, aggregate.argument_type.clone(), true)),
         ])
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
-        match self.ours(&args) {
-            Some(aggregate) if args.is_distinct => Ok(Box::new(Distinct::new(aggregate))),
-            Some(aggregate) => Ok(Box::new(Total::new(aggregate))),
-            None => self.which.theirs().accumulator(args),
+        match (self.way_of(&args), args.expr_fields.first()) {
+            (Some(way), Some(argument)) if args.is_distinct => {
+                Ok(Box::new(Distinct::new(way, argument.data_type())))
+            }
+            (Some(way), _) => Ok(way.one_group()),
+            (None, _) => self.which.theirs().accumulator(args),
         }
     }
 
@@ -180,15 +254,15 @@ impl AggregateUDFImpl for Summing {
         &self,
         args: AccumulatorArgs<'_>,
     ) -> PlanResult<Box<dyn Accumulator>> {
-        match self.ours(&args) {
+        match self.way_of(&args) {
             Some(_) => self.accumulator(args),
             None => self.which.theirs().create_sliding_accumulator(args),
         }
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
-        match self.ours(&args) {
-            Some(_) => !args.is_distinct,
+        match self.way_of(&args) {
+            Some(way) => !args.is_distinct && way.aggregate().is_some(),
             None => self.which.theirs().groups_accumulator_supported(args),
         }
     }
@@ -197,8 +271,10 @@ impl AggregateUDFImpl for Summing {
         &self,
         args: AccumulatorArgs<'_>,
     ) -> PlanResult<Box<dyn GroupsAccumulator>> {
-        match self.ours(&args) {
-            Some(aggregate) => Ok(Box::new(Groups::new(aggregate)?)),
+        match self.way_of(&args) {
+            Some(way) => way.groups()?.ok_or_else(|| {
+                external(Error::Internal("sums of groups that are added up one by one".into()))
+            }),
             None => self.which.theirs().create_groups_accumulator(args),
         }
     }
@@ -601,10 +677,9 @@ impl Accumulator for Total {
 
 /// The sum of the different values of one group, with how often each is there.
 struct Distinct {
-    aggregate: Aggregate,
+    way: Way,
+    argument: DataType,
     values: HashMap<ScalarValue, u64>,
-    /// What the values take beyond the map, in bytes.
-    heap: usize,
 }
 
 impl std::fmt::Debug for Distinct {
@@ -614,8 +689,8 @@ impl std::fmt::Debug for Distinct {
 }
 
 impl Distinct {
-    fn new(aggregate: Aggregate) -> Self {
-        Distinct { aggregate, values: HashMap::new(), heap: 0 }
+    fn new(way: Way, argument: &DataType) -> Self {
+        Distinct { way, argument: argument.clone(), values: HashMap::new() }
     }
 
     fn each(
@@ -631,7 +706,7 @@ impl Distinct {
 
     fn all(&self) -> PlanResult<ArrayRef> {
         match self.values.is_empty() {
-            true => Ok(arrow::array::new_empty_array(&self.aggregate.argument_type)),
+            true => Ok(arrow::array::new_empty_array(&self.argument)),
             false => ScalarValue::iter_to_array(self.values.keys().cloned()),
         }
     }
@@ -662,19 +737,19 @@ impl Accumulator for Distinct {
     }
 
     fn evaluate(&mut self) -> PlanResult<ScalarValue> {
-        let mut total = Total::new(self.aggregate.clone());
-        total.change(&self.all()?, false)?;
+        let mut total = self.way.one_group();
+        total.update_batch(&[self.all()?])?;
         total.evaluate()
     }
 
     fn size(&self) -> usize {
         let entry = size_of::<(ScalarValue, u64)>() + 1;
-        size_of_val(self) + self.values.capacity() * entry + self.heap
+        size_of_val(self) + self.values.capacity() * entry
     }
 
     fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {
         let values = self.all()?;
-        let item = Arc::new(Field::new_list_field(self.aggregate.argument_type.clone(), true));
+        let item = Arc::new(Field::new_list_field(self.argument.clone(), true));
         let offsets = arrow::buffer::OffsetBuffer::from_lengths([values.len()]);
         let values = cast_with_options(&values, item.data_type(), &EXACTLY)?;
         let list = ListArray::try_new(item, offsets, values, None)?;

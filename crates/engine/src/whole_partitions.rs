@@ -1,7 +1,7 @@
 //! Windows that need all rows of a partition: `count() OVER (PARTITION BY user)`.
 //!
 //! DataFusion's step holds all of its input, and asks nobody for the memory. The rows come sorted by
-//! partition, so [`WholePartitions`] holds one partition and what came with its end, asks for what it
+//! partition, so a step of ours in its place holds one partition and what came with its end, asks for what it
 //! holds, and hands on rows as partitions end.
 
 use std::sync::Arc;
@@ -10,24 +10,22 @@ use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::{concat, concat_batches};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::utils::evaluate_partition_ranges;
 use datafusion::error::Result as PlanResult;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalSortExpr;
 use datafusion::physical_expr::window::WindowExpr;
-use datafusion::physical_expr::{OrderingRequirements, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::windows::WindowAggExec;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, InputDistributionRequirements, PlanProperties,
-    ReplaceChildrenOptions,
-};
 use futures::{StreamExt, stream};
 
 use crate::compact::{compacted, shown_bytes};
 use crate::error::Error;
+use crate::in_place::InPlace;
 use crate::scan::external;
 
 /// What the step registers with the memory pool.
@@ -48,7 +46,9 @@ impl PhysicalOptimizerRule for OnePartitionAtATime {
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
         plan.transform_up(|plan| {
             Ok(match plan.downcast_ref::<WindowAggExec>() {
-                Some(_) => Transformed::yes(Arc::new(WholePartitions { theirs: plan }) as _),
+                Some(_) => {
+                    Transformed::yes(Arc::new(InPlace { name: CONSUMER, theirs: plan, run }) as _)
+                }
                 None => Transformed::no(plan),
             })
         })
@@ -64,98 +64,29 @@ impl PhysicalOptimizerRule for OnePartitionAtATime {
     }
 }
 
-/// DataFusion's step in all but the way it runs.
-#[derive(Debug)]
-struct WholePartitions {
-    /// A [`WindowAggExec`].
-    theirs: Arc<dyn ExecutionPlan>,
-}
-
-impl DisplayAs for WholePartitions {
-    fn fmt_as(
-        &self,
-        format: DisplayFormatType,
-        f: &mut std::fmt::Formatter<'_>,
-    ) -> std::fmt::Result {
-        self.theirs.fmt_as(format, f)
-    }
-}
-
-impl ExecutionPlan for WholePartitions {
-    fn name(&self) -> &str {
-        CONSUMER
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.theirs.properties()
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        self.theirs.maintains_input_order()
-    }
-
-    fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
-        self.theirs.required_input_ordering()
-    }
-
-    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
-        self.theirs.input_distribution_requirements()
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        self.theirs.children()
-    }
-
-    fn apply_expressions(
-        &self,
-        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> PlanResult<TreeNodeRecursion>,
-    ) -> PlanResult<TreeNodeRecursion> {
-        self.theirs.apply_expressions(f)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        options: ReplaceChildrenOptions,
-    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        let theirs = Arc::clone(&self.theirs).replace_children(children, options)?;
-        Ok(Arc::new(WholePartitions { theirs }))
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        let options = ReplaceChildrenOptions::new(
-            datafusion::physical_plan::ChildrenPropertiesMode::Recompute,
-        );
-        self.replace_children(children, options)
-    }
-
-    fn execute(
-        &self,
-        partition: usize,
-        context: Arc<TaskContext>,
-    ) -> PlanResult<SendableRecordBatchStream> {
-        let Some(theirs) = self.theirs.downcast_ref::<WindowAggExec>() else {
-            return Err(external(Error::Internal("a window of another kind".into())));
-        };
-        let consumer = MemoryConsumer::new(format!("{CONSUMER}[{partition}]"));
-        let window = Window {
-            keys: theirs.partition_by_sort_keys()?,
-            calls: theirs.window_expr().to_vec(),
-            schema: self.schema(),
-            batch_rows: context.session_config().batch_size(),
-            reservation: consumer.register(context.memory_pool()),
-            input: Some(theirs.input().execute(partition, context)?),
-            held: Vec::new(),
-            made: None,
-        };
-        let batches = stream::try_unfold(window, |mut window| async move {
-            Ok(window.next().await?.map(|batch| (batch, window)))
-        });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
-    }
+fn run(
+    theirs: &Arc<dyn ExecutionPlan>,
+    partition: usize,
+    context: Arc<TaskContext>,
+) -> PlanResult<SendableRecordBatchStream> {
+    let Some(step) = theirs.downcast_ref::<WindowAggExec>() else {
+        return Err(external(Error::Internal("a window of another kind".into())));
+    };
+    let consumer = MemoryConsumer::new(format!("{CONSUMER}[{partition}]"));
+    let window = Window {
+        keys: step.partition_by_sort_keys()?,
+        calls: step.window_expr().to_vec(),
+        schema: theirs.schema(),
+        batch_rows: context.session_config().batch_size(),
+        reservation: consumer.register(context.memory_pool()),
+        input: Some(step.input().execute(partition, context)?),
+        held: Vec::new(),
+        made: None,
+    };
+    let batches = stream::try_unfold(window, |mut window| async move {
+        Ok(window.next().await?.map(|batch| (batch, window)))
+    });
+    Ok(Box::pin(RecordBatchStreamAdapter::new(theirs.schema(), batches)))
 }
 
 /// The step at work.
@@ -257,7 +188,7 @@ impl Window {
 }
 
 /// Which rows of a batch are of one partition each.
-fn partitions(
+pub fn partitions(
     batch: &RecordBatch,
     keys: &[PhysicalSortExpr],
 ) -> PlanResult<Vec<std::ops::Range<usize>>> {
@@ -265,11 +196,12 @@ fn partitions(
     evaluate_partition_ranges(batch.num_rows(), &keys.collect::<PlanResult<Vec<_>>>()?)
 }
 
-fn bytes(batch: &RecordBatch) -> usize {
+/// What the values of a batch take.
+pub fn bytes(batch: &RecordBatch) -> usize {
     batch.columns().iter().map(shown_bytes).sum()
 }
 
 /// The first rows of a batch, and the others.
-fn parted(batch: &RecordBatch, at: usize) -> (RecordBatch, RecordBatch) {
+pub fn parted(batch: &RecordBatch, at: usize) -> (RecordBatch, RecordBatch) {
     (batch.slice(0, at), batch.slice(at, batch.num_rows() - at))
 }

@@ -18,7 +18,10 @@ pub fn sql_type(data_type: &DataType) -> String {
         DataType::UInt64 => "BIGINT UNSIGNED".into(),
         DataType::Float32 => "FLOAT".into(),
         DataType::Float64 => "DOUBLE".into(),
-        DataType::Decimal128(precision, scale) => format!("DECIMAL({precision}, {scale})"),
+        DataType::Decimal32(precision, scale)
+        | DataType::Decimal64(precision, scale)
+        | DataType::Decimal128(precision, scale)
+        | DataType::Decimal256(precision, scale) => format!("DECIMAL({precision}, {scale})"),
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "TEXT".into(),
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => "BYTEA".into(),
         DataType::Date32 => "DATE".into(),

@@ -477,10 +477,18 @@ pub(crate) fn sum_state(sum: i256, is_wider: bool) -> ArrayRef {
     }
 }
 
+/// A call as it is written: DataFusion names what is called over a window with its order and frame.
+pub(crate) fn call_of(name: &str) -> &str {
+    let ends =
+        [" PARTITION BY [", " ORDER BY [", " ROWS BETWEEN ", " RANGE BETWEEN ", " GROUPS BETWEEN "];
+    let end = ends.iter().filter_map(|end| name.find(end)).min();
+    &name[..end.unwrap_or(name.len())]
+}
+
 /// A sum or mean that its answer's type cannot hold.
 pub(crate) fn overflow(name: &str, output: &DataType) -> Error {
     Error::Overflow {
-        message: format!("`{name}` does not fit {}", sql_type(output)),
+        message: format!("`{}` does not fit {}", call_of(name), sql_type(output)),
         hint: Some("cast the argument to DOUBLE, or to a wider type".into()),
     }
 }
@@ -687,6 +695,13 @@ impl Mean {
 /// The mean of `count` decimals of scale `from` and sum `sum`, rounded half away from zero to
 /// scale `to`; none where it has more than `precision` digits.
 pub(crate) fn decimal_mean(sum: i256, count: i64, from: i8, to: i8, precision: u8) -> Option<i128> {
+    let mean = rounded_mean(sum, count.try_into().ok()?, from, to)?.to_i128()?;
+    let limit = 10_u128.checked_pow(precision.into())?;
+    (mean.unsigned_abs() < limit).then_some(mean)
+}
+
+/// The same in 256 bits, of any precision.
+pub(crate) fn rounded_mean(sum: i256, count: u64, from: i8, to: i8) -> Option<i256> {
     let shift = u32::try_from(i32::from(to) - i32::from(from)).ok()?;
     let scale = i256::from_i128(10_i128.checked_pow(shift)?);
     let half = i256::from_i128(i128::from(count / 2));
@@ -696,9 +711,7 @@ pub(crate) fn decimal_mean(sum: i256, count: i64, from: i8, to: i8, precision: u
     let rest = rest.checked_mul(scale)?;
     let half = if rest.is_negative() { half.wrapping_neg() } else { half };
     let rounded = rest.checked_add(half)?.checked_div(count)?;
-    let mean = whole.checked_mul(scale)?.checked_add(rounded)?.to_i128()?;
-    let limit = 10_u128.checked_pow(precision.into())?;
-    (mean.unsigned_abs() < limit).then_some(mean)
+    whole.checked_mul(scale)?.checked_add(rounded)
 }
 
 impl StateColumn for Mean {

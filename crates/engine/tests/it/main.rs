@@ -32,3 +32,4 @@ mod subqueries;
 mod sums;
 mod text;
 mod unions;
+mod windows;

@@ -137,3 +137,103 @@ fn distinct_sums_slide() {
         [&["1", "5"][..], &["2", "5"], &["3", "12"], &["4", "12"], &["5", "5"], &["6", "7"]];
     assert_eq!(folder.ask(sql).rows(), text(&expected));
 }
+
+/// The calls of an aggregate on every way that there is: alone, of groups, over a window, over one that
+/// slides, of different values, beside what has no partial table.
+fn every_way(call: &str, of: &str) -> Vec<String> {
+    vec![
+        format!("SELECT {call}(x) FROM ({of})"),
+        format!("SELECT {call}(x) FROM ({of}) GROUP BY g"),
+        format!("SELECT {call}(DISTINCT x) FROM ({of})"),
+        format!("SELECT max(s) FROM (SELECT {call}(x) OVER () AS s FROM ({of}))"),
+        format!(
+            "SELECT s FROM (SELECT k, {call}(x) OVER (ORDER BY k) AS s FROM ({of})) ORDER BY k DESC \
+             LIMIT 1"
+        ),
+        format!(
+            "SELECT s FROM (SELECT k, {call}(x) OVER (ORDER BY k ROWS 4 PRECEDING) AS s \
+             FROM ({of})) ORDER BY k DESC LIMIT 1"
+        ),
+        format!(
+            "SELECT {call}(x) FILTER (WHERE k > 0) FROM (SELECT *, median(k) OVER () FROM ({of}))"
+        ),
+    ]
+}
+
+#[test]
+fn times_between_are_summed_up_exactly_on_every_way() {
+    let folder = Folder::new();
+    folder.write(
+        "t.csv",
+        "g,k,a,b\n\
+         1,1,1800-01-01 00:00:00,2000-01-01 00:00:00\n\
+         1,2,1801-01-01 00:00:00,2001-06-01 00:00:01\n\
+         1,3,2000-01-02 00:00:00,2000-01-01 00:00:00\n\
+         1,4,,2000-01-01 00:00:00\n",
+    );
+    let between = |digits: u32| {
+        format!(
+            "SELECT g, k, CAST(b AS TIMESTAMP({digits})) - CAST(a AS TIMESTAMP({digits})) AS x \
+             FROM '$/t.csv'"
+        )
+    };
+    let as_number = |sql: &str| {
+        sql.replacen("SELECT ", "SELECT CAST(", 1).replacen(" FROM", " AS BIGINT) FROM", 1)
+    };
+    let seconds = (73_048_i128 + 73_200 - 1) * 86_400 + 1;
+    for digits in [0, 3, 6, 9] {
+        let units = 10_i128.pow(digits);
+        for sql in every_way("avg", &between(digits)) {
+            // Rounded half away from zero, to the unit.
+            let expected = (seconds * units * 2 + 3) / 6;
+            assert_eq!(folder.ask(&as_number(&sql)).only(), expected.to_string(), "{sql}");
+        }
+        for sql in every_way("sum", &between(digits)) {
+            if digits < 9 {
+                let expected = (seconds * units).to_string();
+                assert_eq!(folder.ask(&as_number(&sql)).only(), expected, "{sql}");
+                continue;
+            }
+            let message = folder.refusal(&sql);
+            assert!(
+                message.contains("does not fit an interval of nanoseconds"),
+                "{sql}: {message}"
+            );
+            assert!(message.contains("hint: cast the times to TIMESTAMP(6)"), "{sql}: {message}");
+        }
+    }
+}
+
+#[test]
+fn intervals_and_decimals_of_76_digits_are_summed_up_as_exactly() {
+    let folder = Folder::new();
+    folder.write("d.csv", "g,k,d\n1,1,9\n1,2,-8\n1,3,8\n1,4,-8.5\n1,5,\n");
+    let scaled = |zeros: usize| {
+        format!(
+            "SELECT g, k, CAST(concat(CAST(CAST(d * 10 AS BIGINT) AS TEXT), '{}') AS DECIMAL(76, 0)) AS x \
+             FROM '$/d.csv'",
+            "0".repeat(zeros)
+        )
+    };
+    for sql in every_way("sum", &scaled(74)) {
+        assert_eq!(folder.ask(&sql).only(), format!("5{}", "0".repeat(74)), "{sql}");
+    }
+    for sql in every_way("avg", &scaled(60)) {
+        assert_eq!(folder.ask(&sql).only(), format!("125{}.0000", "0".repeat(58)), "{sql}");
+    }
+    for sql in every_way("sum", &scaled(74).replace("'$/d.csv'", "'$/d.csv' WHERE k IN (1, 3)")) {
+        let message = folder.refusal(&sql);
+        assert!(message.contains("does not fit DECIMAL(76, 0)"), "{sql}: {message}");
+    }
+    // Hours and days stay apart.
+    let spans = "SELECT g, k, CASE k WHEN 1 THEN INTERVAL '1 month' WHEN 2 THEN INTERVAL '3 days 2000000 hours' \
+                 WHEN 3 THEN INTERVAL '-1999990 hours' WHEN 4 THEN INTERVAL '4 days' END AS x FROM '$/d.csv'";
+    for sql in every_way("sum", spans) {
+        let sql = sql.replacen("SELECT ", "SELECT CAST(", 1).replacen(" FROM", " AS TEXT) FROM", 1);
+        assert_eq!(folder.ask(&sql).only(), "1 mons 7 days 10 hours", "{sql}");
+    }
+    for sql in every_way("sum", &spans.replace("-1999990", "1999990")) {
+        let message = folder.refusal(&sql);
+        assert!(message.contains("does not fit INTERVAL"), "{sql}: {message}");
+    }
+}
