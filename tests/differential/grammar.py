@@ -346,6 +346,12 @@ class Grammar:
                     "calm", f"CAST(date_part('{part}', {{0}}) AS BIGINT)", (self.leaf("at", scope),)
                 )
             )
+            of_span = self.chance.choice(("day", "hour", "minute", "second", "microsecond"))
+            ways.append(
+                lambda: E(
+                    "calm", f"CAST(extract({of_span} FROM {{0}}) AS BIGINT)", (self._span(scope),)
+                )
+            )
         if self.columns(scope, "record"):
             record = self.chance.choice(self.columns(scope, "record"))
             ways.append(lambda: E("calm", "{0}['a']", (record,)))
@@ -353,6 +359,12 @@ class Grammar:
             nums = self.chance.choice(self.columns(scope, "nums"))
             ways.append(lambda: E("calm", "{0}[1]", (nums,)))
         return ways
+
+    def _span(self, scope):
+        """How long it is between two times."""
+        times = [E("at", name) for name, kind in scope if kind in ("at", "at_ms", "at_s")]
+        times.append(self.literal("at"))
+        return E("span", "({0} - {1})", (self.chance.choice(times), self.chance.choice(times)))
 
     def _int(self, scope, depth, more):
         return [
@@ -379,7 +391,9 @@ class Grammar:
         ]
 
     def _float(self, scope, depth, more):
+        span = E("float", "extract(epoch FROM {0})", (self._span(scope),))
         return [
+            *([lambda: span] if self.columns(scope, "at") else []),
             lambda: E("float", "({0} + {1})", (more("float"), more("float"))),
             lambda: E("float", "({0} * {1})", (more("float"), more("float"))),
             lambda: E("float", "({0} / {1})", (more("float"), more("float"))),
@@ -626,6 +640,9 @@ class Grammar:
         whole = f"OVER (PARTITION BY {any_part.form})"
         frame = f"OVER (ORDER BY {by} ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING)"
         ranked = f"OVER (ORDER BY {any_part.form}{descending} NULLS LAST)"
+        ranked_in_parts = (
+            f"OVER (PARTITION BY {word} ORDER BY {any_part.form}{descending} NULLS LAST)"
+        )
         return self.chance.choice([
             E("calm", f"row_number() {over}"),
             E("calm", f"rank() {ranked}"),
@@ -638,6 +655,10 @@ class Grammar:
               f"CAST(sum({{0}}) {frame} AS DECIMAL(38, 0))"),
             E("calm", f"count(*) {whole}"),
             E("calm", f"count({{0}}) {over}", (any_part,)),
+            E("calm", f"sum({{0}}) {ranked}", (calm,),
+              f"CAST(sum({{0}}) {ranked} AS DECIMAL(38, 0))"),
+            E("calm", f"count({{0}}) {ranked_in_parts}", (calm,)),
+            E(any_kind, f"max({{0}}) {ranked_in_parts}", (any_part,)),
             E(any_kind, f"max({{0}}) {over}", (any_part,)),
             E("float", f"avg({{0}}) {frame}", (calm,)),
         ])  # fmt: skip

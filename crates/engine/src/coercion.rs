@@ -48,6 +48,7 @@ use crate::scan::external;
 use crate::spans;
 use crate::table::value::EXACTLY;
 use crate::times::is_utc;
+use crate::types::sql_type;
 
 // ── types in SQL ─────────────────────────────────────────────────────────────────────────
 
@@ -650,8 +651,29 @@ fn moved(time: &Expr, by: &Expr, schema: &DFSchema) -> Option<Expr> {
     Some(cast_to(time.clone(), &DataType::Timestamp(unit, zone), schema))
 }
 
+/// A number with a point is no time: whole numbers are seconds, and Arrow would take such a one for
+/// microseconds.
+fn no_part_is_a_time(value: &Expr, to: &FieldRef, schema: &DFSchema) -> PlanResult<()> {
+    let (Ok(from), DataType::Timestamp(_, _)) = (value.get_type(schema), to.data_type()) else {
+        return Ok(());
+    };
+    if !from.is_floating() && !is_decimal(&from) {
+        return Ok(());
+    }
+    Err(external(Error::usage_hint(
+        format!("a {} is not cast to TIMESTAMP", sql_type(&from)),
+        "to_timestamp(x) takes seconds since 1970 as a DOUBLE; CAST(x AS BIGINT) makes them whole",
+    )))
+}
+
 fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
     no_day_is_a_number(&expr, schema)?;
+    match &expr {
+        Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field }) => {
+            no_part_is_a_time(expr, field, schema)?;
+        }
+        _ => {}
+    }
     if let Expr::BinaryExpr(BinaryExpr {
         left,
         op: op @ (Operator::Plus | Operator::Minus),

@@ -152,6 +152,9 @@ pub fn open_with(
     amplifiers.into_iter().for_each(|function| context.register_udf(function));
     context.register_udf(times::date_trunc());
     context.register_udf(times::date_bin());
+    if let Some(theirs) = all.scalar_functions().get("to_timestamp") {
+        context.register_udf(times::to_timestamp(theirs));
+    }
     Ok(context)
 }
 

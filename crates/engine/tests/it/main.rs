@@ -27,6 +27,7 @@ mod resources;
 mod routes;
 mod row_order;
 mod rowfiles;
+mod spans;
 mod states;
 mod subqueries;
 mod sums;

@@ -210,7 +210,7 @@ fn intervals_and_decimals_of_76_digits_are_summed_up_as_exactly() {
     folder.write("d.csv", "g,k,d\n1,1,9\n1,2,-8\n1,3,8\n1,4,-8.5\n1,5,\n");
     let scaled = |zeros: usize| {
         format!(
-            "SELECT g, k, CAST(concat(CAST(CAST(d * 10 AS BIGINT) AS TEXT), '{}') AS DECIMAL(76, 0)) AS x \
+            "SELECT g, k, CAST(CAST(CAST(d * 10 AS BIGINT) AS TEXT) || '{}' AS DECIMAL(76, 0)) AS x \
              FROM '$/d.csv'",
             "0".repeat(zeros)
         )
