@@ -119,9 +119,15 @@ def _alike(ours: Outcome, theirs: Outcome, near: Callable[[object, object], bool
         one == other or near(one, other)
         for left, right in zip(ours.columns, theirs.columns, strict=True)
         for one, other in zip(
-            sorted(left.to_pylist(), key=str), sorted(right.to_pylist(), key=str), strict=True
+            sorted(left.to_pylist(), key=_place), sorted(right.to_pylist(), key=_place), strict=True
         )
     )
+
+
+def _place(value: object) -> tuple[bool, float, str]:
+    """Where a value stands among others: near numbers are next to one another."""
+    is_number = isinstance(value, int | float)
+    return (is_number, value if is_number else 0, "" if is_number else str(value))
 
 
 @rule("what is refused")

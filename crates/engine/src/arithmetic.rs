@@ -20,15 +20,15 @@ use arrow::array::{
 use arrow::buffer::NullBuffer;
 use arrow::compute::kernels::numeric;
 use arrow::datatypes::{
-    DataType, Field, FieldRef, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
+    DataType, Field, FieldRef, Int8Type, Int16Type, Int32Type, Int64Type, IntervalUnit, UInt8Type,
+    UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::error::ArrowError;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue};
 use datafusion::logical_expr::binary::BinaryTypeCoercer;
-use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr::{Cast, ScalarFunction};
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs,
     ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -39,6 +39,7 @@ use crate::coercion;
 use crate::error::Error;
 use crate::rewrite::each_expression;
 use crate::scan::external;
+use crate::spans;
 use crate::types::sql_type;
 
 /// What is calculated.
@@ -590,6 +591,12 @@ fn type_of(expr: &Expr, schema: &DFSchema) -> PlanResult<DataType> {
 
 fn checked(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
     match expr {
+        Expr::Cast(Cast { expr, field })
+            if matches!(field.data_type(), DataType::Interval(IntervalUnit::MonthDayNano))
+                && matches!(type_of(&expr, schema), Ok(DataType::Duration(_))) =>
+        {
+            Ok(Transformed::yes(spans::with_days(*expr)))
+        }
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
             let found = Operation::of(op).and_then(|operation| {
                 let one = type_of(&left, schema).ok()?;

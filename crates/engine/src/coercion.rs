@@ -31,13 +31,14 @@ use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue};
 use datafusion::functions::datetime;
 use datafusion::logical_expr::binary::type_union_coercion;
 use datafusion::logical_expr::expr::{
-    Between, Case, Cast, InList, InSubquery, ScalarFunction, TryCast,
+    Between, Case, Cast, InList, InSubquery, ScalarFunction, TryCast, WindowFunction,
+    WindowFunctionParams,
 };
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, TypePlanner};
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator,
     ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Union, Values,
-    Volatility,
+    Volatility, WindowFrame, WindowFrameBound, WindowFrameUnits,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, DataType as SqlType, TimezoneInfo};
@@ -651,6 +652,78 @@ fn moved(time: &Expr, by: &Expr, schema: &DFSchema) -> Option<Expr> {
     Some(cast_to(time.clone(), &DataType::Timestamp(unit, zone), schema))
 }
 
+/// A window's frame as DataFusion runs it, where that is not as it is written. Without offsets RANGE is of
+/// the equals of a row, as GROUPS is, which can be had of each type; DataFusion's search for them has an
+/// order of its own in lists and records.
+///
+/// # Errors
+/// Where the frame's offsets are no distance between what the rows are in order of. DataFusion takes a
+/// number beside a day for months.
+fn framed(call: &WindowFunction, schema: &DFSchema) -> PlanResult<Option<WindowFrame>> {
+    let WindowFunctionParams { order_by, window_frame: frame, .. } = &call.params;
+    let (Some(key), WindowFrameUnits::Range) = (order_by.first(), frame.units) else {
+        return Ok(None);
+    };
+    let Ok(of) = key.expr.get_type(schema) else { return Ok(None) };
+    let is_time = matches!(of, DataType::Date32 | DataType::Date64 | DataType::Timestamp(_, _));
+    let offset = |bound: &WindowFrameBound| match bound {
+        WindowFrameBound::Preceding(offset) | WindowFrameBound::Following(offset) => {
+            (!offset.is_null()).then(|| offset.clone())
+        }
+        WindowFrameBound::CurrentRow => None,
+    };
+    let offsets: Vec<ScalarValue> =
+        [&frame.start_bound, &frame.end_bound].into_iter().filter_map(offset).collect();
+    if offsets.is_empty() {
+        let is_text = matches!(
+            of,
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Boolean
+        );
+        if of.is_numeric() || is_time || is_text {
+            return Ok(None);
+        }
+        let mut equals = frame.clone();
+        equals.units = WindowFrameUnits::Groups;
+        return Ok(Some(equals));
+    }
+    let refused = |message: String, hint: &str| Err(external(Error::usage_hint(message, hint)));
+    if !of.is_numeric() && !is_time {
+        return refused(
+            format!(
+                "RANGE with an offset is of numbers, dates and timestamps, and not of {}",
+                sql_type(&of)
+            ),
+            "ROWS and GROUPS count rows; extract(epoch FROM x) makes a number of an interval",
+        );
+    }
+    for offset in offsets {
+        let text = offset.to_string();
+        let is_number = text.parse::<f64>().is_ok();
+        if is_time && is_number {
+            return refused(
+                format!("`RANGE {text}` of a {} says no unit", sql_type(&of)),
+                &format!("RANGE INTERVAL '{text} days' PRECEDING"),
+            );
+        }
+        if !is_time && !is_number {
+            return refused(
+                format!("`RANGE {text}` is no distance between numbers of type {}", sql_type(&of)),
+                "RANGE 5 PRECEDING is one; an interval is one between dates and timestamps",
+            );
+        }
+        if of.is_integer() && text.parse::<i64>().is_err() {
+            return refused(
+                format!(
+                    "`RANGE {text}` is no distance between whole numbers, which {} has",
+                    sql_type(&of)
+                ),
+                "ORDER BY CAST(x AS DOUBLE) has others, too",
+            );
+        }
+    }
+    Ok(None)
+}
+
 /// A number with a point is no time: whole numbers are seconds, and Arrow would take such a one for
 /// microseconds.
 fn no_part_is_a_time(value: &Expr, to: &FieldRef, schema: &DFSchema) -> PlanResult<()> {
@@ -690,6 +763,19 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
             return Ok(Transformed::yes(sum(left.as_ref().clone(), time)));
         }
     }
+    if let Expr::WindowFunction(call) = &expr
+        && let Some(frame) = framed(call, schema)?
+    {
+        let Expr::WindowFunction(mut call) = settled_window(expr, schema)?.data else {
+            return Err(external(Error::Internal("a window became something else".into())));
+        };
+        call.params.window_frame = frame;
+        return Ok(Transformed::yes(Expr::WindowFunction(call)));
+    }
+    settled_window(expr, schema)
+}
+
+fn settled_window(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
     let types = |exprs: &[&Expr]| -> Option<Vec<DataType>> {
         exprs.iter().map(|expr| expr.get_type(schema).ok()).collect()
     };
@@ -753,6 +839,10 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
         }
         Expr::ScalarFunction(mut call) => match call.func.name() {
             "coalesce" | "nvl" | "greatest" | "least" => {
+                if let Some(args) = spans::in_step(&call.args, schema) {
+                    call.args = args;
+                    return Ok(Transformed::yes(Expr::ScalarFunction(call)));
+                }
                 let args: Vec<&Expr> = call.args.iter().collect();
                 let Some(to) = types(&args).and_then(|types| joint_of_ours(&types)) else {
                     return Ok(Transformed::no(Expr::ScalarFunction(call)));
@@ -760,6 +850,14 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
                 let args = std::mem::take(&mut call.args).into_iter();
                 call.args = args.map(|arg| cast_to(arg, &to, schema)).collect();
                 Ok(Transformed::yes(Expr::ScalarFunction(call)))
+            }
+            "to_char" | "date_format"
+                if types(&[&call.args[0]]).is_some_and(|types| is_span(&types[0])) =>
+            {
+                Err(external(Error::usage_hint(
+                    "`to_char` has no format of intervals",
+                    "extract(hour FROM b - a) and its like have their parts; CAST(b - a AS TEXT) is all of it",
+                )))
             }
             "date_part" => Ok(match spans::part_of(&call.args, schema)? {
                 Some(part) => Transformed::yes(part),

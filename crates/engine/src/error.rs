@@ -964,6 +964,21 @@ fn no_operator(message: &str) -> Option<Error> {
 
 /// A planner's complaint; of one about a function's arguments, what matters.
 fn plan_error(message: &str) -> Error {
+    if message.starts_with("Unary operator '-' only supports") {
+        return Error::usage_hint(
+            "there is no minus of text, and of the difference of two times",
+            "CAST(x AS DOUBLE) makes a number of text; -(b - a) is to turn it round: a - b",
+        );
+    }
+    if let Some((_, call)) = message.split_once("`retract_batch` is not implemented: ") {
+        return Error::usage_hint(
+            format!(
+                "`{}` cannot be taken of a frame that slides",
+                crate::table::state::call_of(call)
+            ),
+            "a frame that begins with UNBOUNDED PRECEDING works for all aggregates",
+        );
+    }
     let between = |text: &str, start: &str, end: &str| {
         let text = &text[text.find(start)? + start.len()..];
         Some(text[..text.find(end)?].to_string())
@@ -977,9 +992,14 @@ fn plan_error(message: &str) -> Error {
         let is_time = ["DATE", "TIMESTAMP", "TIME", "INTERVAL"].contains(&found.as_str());
         return Error::usage_hint(
             format!("`{function}` does not take an argument of type {found}"),
-            match is_time {
-                true => "min and max take it; extract(epoch FROM x) gives its seconds as a number",
-                false => cast_hint(&found),
+            match (is_time, function.as_str()) {
+                (true, _) => {
+                    "min and max take it; extract(epoch FROM x) gives its seconds as a number"
+                }
+                (false, "date_part") => {
+                    "the difference of two dates is a number of days: d2 - d1, or (d2 - d1) * 86400"
+                }
+                (false, _) => cast_hint(&found),
             },
         );
     }

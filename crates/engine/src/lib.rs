@@ -58,6 +58,7 @@ pub mod scan;
 mod session;
 mod sides;
 pub mod sink;
+mod sliding;
 mod sorted_joins;
 mod sorted_unions;
 pub mod source;

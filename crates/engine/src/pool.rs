@@ -13,6 +13,8 @@
 //!   whatever others hold.
 //! - What an expression returned is in memory by then, and handed on soon: a quarter of the pool is granted
 //!   whatever others hold.
+//! - What holds the rows of one partition, or of one row's equals, has a half: the sort below it
+//!   has the rest.
 //! - What holds its rows whatever their number (one side of a join, the values of a median) has a
 //!   quarter for certain, and what is left. Where that is not enough, the run ends, and the message says
 //!   which step it was, what it holds, and what `--memory` would do, judged by how much of the input
@@ -58,6 +60,8 @@ enum Kind {
     Channel,
     /// Hands its rows on.
     Rows,
+    /// Fails, and holds rows that the sort below it had.
+    Partition,
     /// Fails.
     Holds,
 }
@@ -72,6 +76,12 @@ impl Kind {
             true if name.contains("Repartition") => Kind::Channel,
             true => Kind::Groups,
             false if name.starts_with(portions::CONSUMER) => Kind::Rows,
+            false
+                if name.starts_with(running_totals::CONSUMER)
+                    || name.starts_with(whole_partitions::CONSUMER) =>
+            {
+                Kind::Partition
+            }
             false => Kind::Holds,
         }
     }
@@ -166,6 +176,7 @@ impl Pool {
             // What waits in a channel is soon taken: to write it out is the last resort.
             Kind::Channel => wanted <= self.bytes / 4,
             Kind::Rows => wanted <= (self.bytes / 4).max(ROWS_BYTES_MIN) || total <= self.bytes,
+            Kind::Partition => wanted <= self.bytes / 2 || total <= self.bytes,
             Kind::Holds => {
                 let held = state.held.saturating_add(additional);
                 wanted <= self.bytes / 32 || held <= self.bytes / 4 || total <= self.bytes
@@ -173,7 +184,14 @@ impl Pool {
         }
     }
 
-    fn refusal(&self, consumer: &MemoryConsumer, held: usize, additional: usize) -> String {
+    /// `held` is what the consumer has, `others` what all others have.
+    fn refusal(
+        &self,
+        consumer: &MemoryConsumer,
+        held: usize,
+        others: usize,
+        additional: usize,
+    ) -> String {
         let wanted = held.saturating_add(additional) as u64;
         let (done, total) = (self.progress.bytes_done(), self.progress.bytes_total());
         // What is handed on is not gathered.
@@ -196,9 +214,12 @@ impl Pool {
             ),
             false => format!("--memory {} or more may do", short(enough)),
         };
+        let taken = match others {
+            0 => "that a step may hold".to_owned(),
+            _ => format!("for all steps, of which others hold {}", human(others as u64)),
+        };
         format!(
-            "{MARK}{step} has {} and needs {} more, of the {} that a step may hold\nhint: \
-             {reason}{advice}",
+            "{MARK}{step} has {} and needs {} more, of the {} {taken}\nhint: {reason}{advice}",
             human(held as u64),
             human(additional as u64),
             human(self.bytes as u64),
@@ -321,8 +342,9 @@ impl MemoryPool for Pool {
             None => (state.bytes.saturating_add(additional) <= self.bytes, 0),
         };
         if !granted {
+            let others = state.bytes.saturating_sub(held);
             drop(state);
-            let refusal = self.refusal(asking, held, additional);
+            let refusal = self.refusal(asking, held, others, additional);
             return Err(DataFusionError::ResourcesExhausted(refusal));
         }
         state.grow(asking.id(), additional);

@@ -3,19 +3,29 @@
 
 use std::sync::{Arc, LazyLock};
 
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::array::{ArrayRef, AsArray, Float64Array};
+use arrow::compute::cast_with_options;
+use arrow::datatypes::{DataType, FieldRef, Float64Type};
 use datafusion::common::{Result as PlanResult, ScalarValue, plan_err};
-use datafusion::functions::{core, string};
+use datafusion::functions::{core, math, string};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
-use datafusion::logical_expr::sort_properties::ExprProperties;
+use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{
     ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, Volatility,
 };
 
+use crate::table::value::EXACTLY;
+
 /// All of them.
 pub fn functions() -> impl Iterator<Item = ScalarUDF> {
-    [ScalarUDF::from(Nvl::new()), ScalarUDF::from(Concat { theirs: string::concat() })].into_iter()
+    [
+        ScalarUDF::from(Nvl::new()),
+        ScalarUDF::from(Concat { theirs: string::concat() }),
+        ScalarUDF::from(Places { theirs: math::round() }),
+        ScalarUDF::from(Places { theirs: math::trunc() }),
+    ]
+    .into_iter()
 }
 
 /// `nvl`, called `ifnull` too: `coalesce` of two values, of any type. DataFusion's takes the first of
@@ -144,5 +154,94 @@ impl ScalarUDFImpl for Concat {
     fn documentation(&self) -> Option<&Documentation> {
         static THEIRS: LazyLock<Arc<ScalarUDF>> = LazyLock::new(string::concat);
         THEIRS.documentation()
+    }
+}
+
+/// `round` and `trunc` to places behind the point. DataFusion's multiply a float with a power of ten and
+/// divide it again: what is too large for that is infinite or none, and what had nothing behind the point
+/// another number.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Places {
+    theirs: Arc<ScalarUDF>,
+}
+
+impl ScalarUDFImpl for Places {
+    fn name(&self) -> &str {
+        self.theirs.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.theirs.signature()
+    }
+
+    fn is_strict(&self) -> bool {
+        self.theirs.inner().is_strict()
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
+        self.theirs.return_type(arguments)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> PlanResult<FieldRef> {
+        self.theirs.return_field_from_args(args)
+    }
+
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> PlanResult<ExprSimplifyResult> {
+        self.theirs.inner().simplify(args, info)
+    }
+
+    fn output_ordering(&self, inputs: &[ExprProperties]) -> PlanResult<SortProperties> {
+        self.theirs.output_ordering(inputs)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        let rows = args.number_rows;
+        let given = args.args.clone();
+        let found = self.theirs.invoke_with_args(args)?;
+        let [values, places] = given.as_slice() else { return Ok(found) };
+        // From here on a float has nothing behind the point.
+        let whole = match found.data_type() {
+            DataType::Float64 => 2.0_f64.powi(52),
+            DataType::Float32 => 2.0_f64.powi(23),
+            _ => return Ok(found),
+        };
+        let all = [values, places, &found];
+        let is_scalar = all.iter().all(|value| matches!(value, ColumnarValue::Scalar(_)));
+        let rows = if is_scalar { 1 } else { rows };
+        let as_floats = |value: &ColumnarValue| -> PlanResult<ArrayRef> {
+            Ok(cast_with_options(&value.to_array(rows)?, &DataType::Float64, &EXACTLY)?)
+        };
+        let (values, places, rounded) =
+            (as_floats(values)?, as_floats(places)?, as_floats(&found)?);
+        let each = values
+            .as_primitive::<Float64Type>()
+            .iter()
+            .zip(places.as_primitive::<Float64Type>())
+            .zip(rounded.as_primitive::<Float64Type>());
+        let right = each.map(|((value, places), rounded)| {
+            let (value, places, rounded) = (value?, places?, rounded?);
+            Some(match places >= 0.0 {
+                true if value.abs() >= whole || (value.is_finite() && !rounded.is_finite()) => {
+                    value
+                }
+                false if value.is_finite() && !rounded.is_finite() => 0.0_f64.copysign(value),
+                _ => rounded,
+            })
+        });
+        let right: ArrayRef = Arc::new(right.collect::<Float64Array>());
+        let right = cast_with_options(&right, &found.data_type(), &EXACTLY)?;
+        Ok(match is_scalar {
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&right, 0)?),
+            false => ColumnarValue::Array(right),
+        })
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        static ROUND: LazyLock<Arc<ScalarUDF>> = LazyLock::new(math::round);
+        static TRUNC: LazyLock<Arc<ScalarUDF>> = LazyLock::new(math::trunc);
+        match self.name() {
+            "trunc" => TRUNC.documentation(),
+            _ => ROUND.documentation(),
+        }
     }
 }

@@ -31,7 +31,7 @@ use crate::spills::SpillSpace;
 use crate::subqueries::Unknowns;
 use crate::whole_partitions::OnePartitionAtATime;
 use crate::windows::CopiedText;
-use crate::{amplify, functions, pool, replaced, sums, times};
+use crate::{amplify, functions, pool, replaced, sliding, sums, times};
 
 /// The least that the steps above a finished table have.
 const FINISH_BYTES_MIN: usize = 16 << 20;
@@ -148,6 +148,8 @@ pub fn open_with(
     sums::all().for_each(|function| context.register_udaf(function));
     replaced::functions().for_each(|function| context.register_udf(function));
     let all = context.state();
+    sliding::functions(all.aggregate_functions().values())
+        .for_each(|function| context.register_udaf(function));
     let amplifiers = amplify::limited(all.scalar_functions().values(), settings.memory_bytes);
     amplifiers.into_iter().for_each(|function| context.register_udf(function));
     context.register_udf(times::date_trunc());

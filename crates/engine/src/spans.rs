@@ -9,14 +9,18 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int32Array, Int64Array};
+use arrow::array::{
+    ArrayRef, AsArray, Float64Array, Int32Array, Int64Array, IntervalMonthDayNanoArray,
+};
 use arrow::compute::cast_with_options;
 use arrow::compute::kernels::cast_utils::IntervalUnit as Unit;
 use arrow::datatypes::{
-    DataType, Field, FieldRef, Int64Type, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
+    DataType, Field, FieldRef, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType,
+    IntervalUnit, TimeUnit,
 };
 use datafusion::common::{DFSchema, Result as PlanResult, ScalarValue};
-use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::expr::{Cast, ScalarFunction};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, Volatility,
@@ -30,6 +34,16 @@ const SECOND: i64 = 1_000_000_000;
 const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 const DAY_SECONDS: i64 = 86_400;
+
+/// How many of a unit a second has.
+fn units(unit: &TimeUnit) -> i64 {
+    match unit {
+        TimeUnit::Second => 1,
+        TimeUnit::Millisecond => 1_000,
+        TimeUnit::Microsecond => 1_000_000,
+        TimeUnit::Nanosecond => SECOND,
+    }
+}
 
 /// A call of `date_part` whose second argument is an interval as one of ours.
 ///
@@ -46,6 +60,117 @@ pub fn part_of(args: &[Expr], schema: &DFSchema) -> PlanResult<Option<Expr>> {
     let function = SpanPart { part, signature: Signature::any(1, Volatility::Immutable) };
     let function = Arc::new(ScalarUDF::from(function));
     Ok(Some(Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![span.clone()]))))
+}
+
+/// Differences of times and constant intervals beside them, as differences of one unit: an interval would
+/// be compared by its days and nanoseconds in turn. None where that is not what `args` are.
+pub fn in_step(args: &[Expr], schema: &DFSchema) -> Option<Vec<Expr>> {
+    let mut finest = None;
+    let mut has_constant = false;
+    for arg in args {
+        let unit = match (arg, arg.get_type(schema).ok()?) {
+            (_, DataType::Duration(unit)) => unit,
+            (Expr::Literal(span, _), DataType::Interval(_)) => {
+                has_constant = true;
+                match nanoseconds_of(span)? {
+                    whole if whole % 1_000 != 0 => TimeUnit::Nanosecond,
+                    whole if whole % 1_000_000 != 0 => TimeUnit::Microsecond,
+                    whole if whole % i128::from(SECOND) != 0 => TimeUnit::Millisecond,
+                    _ => TimeUnit::Second,
+                }
+            }
+            (_, DataType::Null) => continue,
+            _ => return None,
+        };
+        if finest.is_none_or(|finest| units(&finest) < units(&unit)) {
+            finest = Some(unit);
+        }
+    }
+    let finest = finest.filter(|_| has_constant)?;
+    let target = DataType::Duration(finest);
+    let one = i128::from(SECOND / units(&finest));
+    let in_step = args.iter().map(|arg| match arg {
+        Expr::Literal(span, _) if matches!(span.data_type(), DataType::Interval(_)) => {
+            let value = i64::try_from(nanoseconds_of(span)? / one).ok()?;
+            let value = ScalarValue::Int64(Some(value)).cast_to(&target).ok()?;
+            Some(Expr::Literal(value, None))
+        }
+        other => Some(Expr::Cast(Cast::new(Box::new(other.clone()), target.clone()))),
+    });
+    in_step.collect()
+}
+
+/// How long a constant interval is, unless it has months.
+fn nanoseconds_of(span: &ScalarValue) -> Option<i128> {
+    let whole = span.cast_to(&DataType::Interval(IntervalUnit::MonthDayNano)).ok()?;
+    let ScalarValue::IntervalMonthDayNano(Some(span)) = whole else { return None };
+    let days = i128::from(span.days) * i128::from(DAY_SECONDS) * i128::from(SECOND);
+    (span.months == 0).then_some(days + i128::from(span.nanoseconds))
+}
+
+/// The cast of a difference of two times to INTERVAL, which keeps its days apart from the rest as
+/// [`part_of`] does. Arrow's makes hours of all.
+pub fn with_days(span: Expr) -> Expr {
+    let function =
+        Arc::new(ScalarUDF::from(WithDays { signature: Signature::any(1, Volatility::Immutable) }));
+    Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![span]))
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct WithDays {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for WithDays {
+    fn name(&self) -> &str {
+        "with_days"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
+        Ok(DataType::Interval(IntervalUnit::MonthDayNano))
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        of_spans(&args, |array| {
+            let spans = spans(array)?;
+            let apart = spans.into_iter().map(|span| {
+                let Some(span) = span else { return Ok(None) };
+                let days = i32::try_from(span.days).map_err(|_| too_long())?;
+                Ok(Some(IntervalMonthDayNano::new(0, days, span.nanoseconds)))
+            });
+            let apart = apart.collect::<PlanResult<IntervalMonthDayNanoArray>>()?;
+            Ok(Arc::new(apart))
+        })
+    }
+}
+
+fn too_long() -> DataFusionError {
+    external(Error::Overflow {
+        message: "a part of an interval does not fit INT".into(),
+        hint: Some("`extract(epoch FROM …)` has its seconds, as a DOUBLE".into()),
+    })
+}
+
+fn of_spans(
+    args: &ScalarFunctionArgs,
+    calculate: impl Fn(&ArrayRef) -> PlanResult<ArrayRef>,
+) -> PlanResult<ColumnarValue> {
+    match args.args.as_slice() {
+        [ColumnarValue::Array(array)] => Ok(ColumnarValue::Array(calculate(array)?)),
+        [ColumnarValue::Scalar(value)] => {
+            let found = calculate(&value.to_array()?)?;
+            Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&found, 0)?))
+        }
+        _ => Err(external(Error::Internal("a part of more than one interval".into()))),
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -151,6 +276,23 @@ impl Span {
     }
 }
 
+fn spans(array: &ArrayRef) -> PlanResult<Vec<Option<Span>>> {
+    if let DataType::Duration(unit) = array.data_type() {
+        let units = units(unit);
+        let values = cast_with_options(array, &DataType::Int64, &EXACTLY)?;
+        let values = values.as_primitive::<Int64Type>().iter();
+        return Ok(values.map(|value| Some(Span::between(value?, units))).collect());
+    }
+    let whole = DataType::Interval(IntervalUnit::MonthDayNano);
+    let spans = cast_with_options(array, &whole, &EXACTLY)?;
+    let parts = spans.as_primitive::<IntervalMonthDayNanoType>().iter().map(|span| {
+        let span = span?;
+        let (months, days) = (span.months.into(), span.days.into());
+        Some(Span { months, days, nanoseconds: span.nanoseconds })
+    });
+    Ok(parts.collect())
+}
+
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct SpanPart {
     part: Part,
@@ -159,30 +301,7 @@ struct SpanPart {
 
 impl SpanPart {
     fn calculated(&self, array: &ArrayRef) -> PlanResult<ArrayRef> {
-        let spans: Vec<Option<Span>> = match array.data_type() {
-            DataType::Duration(unit) => {
-                let units = match unit {
-                    TimeUnit::Second => 1,
-                    TimeUnit::Millisecond => 1_000,
-                    TimeUnit::Microsecond => 1_000_000,
-                    TimeUnit::Nanosecond => SECOND,
-                };
-                let values = cast_with_options(array, &DataType::Int64, &EXACTLY)?;
-                let values = values.as_primitive::<Int64Type>().iter();
-                values.map(|value| Some(Span::between(value?, units))).collect()
-            }
-            _ => {
-                let whole = DataType::Interval(IntervalUnit::MonthDayNano);
-                let spans = cast_with_options(array, &whole, &EXACTLY)?;
-                let spans = spans.as_primitive::<IntervalMonthDayNanoType>().iter();
-                let parts = spans.map(|span| {
-                    let span = span?;
-                    let (months, days) = (span.months.into(), span.days.into());
-                    Some(Span { months, days, nanoseconds: span.nanoseconds })
-                });
-                parts.collect()
-            }
-        };
+        let spans = spans(array)?;
         let parts = spans.iter().map(|span| span.as_ref().map(|span| self.part.of(span)));
         Ok(match self.part {
             Part::Epoch => {
@@ -193,12 +312,7 @@ impl SpanPart {
             _ => {
                 let parts = parts.map(|part| part.map(i32::try_from).transpose());
                 let parts = parts.collect::<Result<Int32Array, _>>();
-                Arc::new(parts.map_err(|_| {
-                    external(Error::Overflow {
-                        message: "a part of an interval does not fit INT".into(),
-                        hint: Some("`extract(epoch FROM …)` has its seconds, as a DOUBLE".into()),
-                    })
-                })?)
+                Arc::new(parts.map_err(|_| too_long())?)
             }
         })
     }
@@ -227,14 +341,7 @@ impl ScalarUDFImpl for SpanPart {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
-        match args.args.as_slice() {
-            [ColumnarValue::Array(array)] => Ok(ColumnarValue::Array(self.calculated(array)?)),
-            [ColumnarValue::Scalar(value)] => {
-                let found = self.calculated(&value.to_array()?)?;
-                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&found, 0)?))
-            }
-            _ => Err(external(Error::Internal("a part of more than one interval".into()))),
-        }
+        of_spans(&args, |array| self.calculated(array))
     }
 }
 

@@ -96,7 +96,7 @@ impl Summing {
         let is_mean = self.which == Which::Mean;
         let number = wide_sums::number(argument, is_mean);
         let of_numbers = match argument {
-            DataType::Duration(_) => number.clone(),
+            DataType::Duration(_) => wide_sums::of_numbers(argument, is_mean),
             _ => answer.clone(),
         };
         let aggregate = Aggregate {
@@ -193,8 +193,9 @@ impl AggregateUDFImpl for Summing {
     }
 
     fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
-        let settled: Vec<DataType> = arguments.iter().map(wide_sums::settled).collect();
-        self.which.theirs().return_type(&settled)
+        let is_mean = self.which == Which::Mean;
+        let settled = arguments.iter().map(|argument| wide_sums::settled(argument, is_mean));
+        self.which.theirs().return_type(&settled.collect::<Vec<_>>())
     }
 
     fn documentation(&self) -> Option<&Documentation> {

@@ -13,7 +13,7 @@ use arrow::array::{
 };
 use arrow::compute::cast_with_options;
 use arrow::datatypes::{
-    DECIMAL256_MAX_PRECISION, DataType, Decimal256Type, Field, FieldRef, Int64Type,
+    DECIMAL256_MAX_PRECISION, DataType, Decimal128Type, Decimal256Type, Field, FieldRef, Int64Type,
     IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit, UInt64Type, i256,
 };
 use datafusion::common::{Result as PlanResult, ScalarValue};
@@ -25,9 +25,13 @@ use crate::scan::external;
 use crate::table::state;
 use crate::table::value::EXACTLY;
 
-/// What values of a type are taken as before DataFusion says of which type their sum is.
-pub fn settled(argument: &DataType) -> DataType {
+/// What values of a type are taken as before DataFusion says of which type their sum or mean is.
+pub fn settled(argument: &DataType, is_mean: bool) -> DataType {
     match argument {
+        // A mean lies between its values.
+        DataType::Duration(TimeUnit::Second | TimeUnit::Millisecond) if is_mean => {
+            DataType::Duration(TimeUnit::Microsecond)
+        }
         DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale) => {
             DataType::Decimal128(*precision, *scale)
         }
@@ -38,12 +42,23 @@ pub fn settled(argument: &DataType) -> DataType {
 
 const SPAN: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
-/// The number that a duration is, for a sum or for a mean: that of decimals is rounded once, to the unit.
+/// The number that a duration is, for a sum or for a mean.
 pub fn number(of: &DataType, is_mean: bool) -> DataType {
     match (of, is_mean) {
         (DataType::Duration(_), false) => DataType::Int64,
         (DataType::Duration(_), true) => DataType::Decimal128(19, 0),
-        (other, _) => settled(other),
+        (other, _) => settled(other, is_mean),
+    }
+}
+
+/// What the sum or the mean of these numbers is, of what durations of a type are added up. A mean is
+/// rounded once, to its unit.
+pub fn of_numbers(argument: &DataType, is_mean: bool) -> DataType {
+    match (argument, is_mean) {
+        (DataType::Duration(TimeUnit::Second), true) => DataType::Decimal128(38, 6),
+        (DataType::Duration(TimeUnit::Millisecond), true) => DataType::Decimal128(38, 3),
+        (_, true) => DataType::Decimal128(38, 0),
+        (_, false) => DataType::Int64,
     }
 }
 
@@ -96,9 +111,13 @@ impl<A: ?Sized> Cast<A> {
             Error::Overflow { .. } => external(overflow(&self.name, &self.answer)),
             other => external(other),
         })?;
-        let sums = match self.answer {
-            // No mean is larger than the largest value.
-            DataType::Duration(_) => cast_with_options(&sums, &DataType::Int64, &EXACTLY)?,
+        let sums: ArrayRef = match (&self.answer, sums.as_primitive_opt::<Decimal128Type>()) {
+            // Units as whole numbers, whatever scale they were divided in.
+            (DataType::Duration(_), Some(means)) => {
+                let units = means.clone().with_precision_and_scale(38, 0)?;
+                cast_with_options(&units, &DataType::Int64, &EXACTLY)
+                    .map_err(|_| external(overflow(&self.name, &self.answer)))?
+            }
             _ => sums,
         };
         Ok(cast_with_options(&sums, &self.answer, &EXACTLY)?)

@@ -76,8 +76,16 @@ pub fn shown(url: &str) -> String {
     let scheme = prefix.split(':').next().unwrap_or_default();
     let is = |name: &str| scheme.eq_ignore_ascii_case(name);
     let is_pattern = is("file") || is("s3") || is("s3a");
-    if is("file") || scheme.is_empty() {
+    if scheme.is_empty() {
         return url.to_owned();
+    }
+    if is("file") {
+        // With two slashes it is a host's, which may come with a password.
+        let host = rest.find('/').map_or(rest, |end| &rest[..end]);
+        return match (prefix.ends_with(":///"), host.rfind('@')) {
+            (false, Some(at)) => format!("{prefix}{}", &rest[at + 1..]),
+            _ => url.to_owned(),
+        };
     }
     let is_end = |c: char| c == '/' || (!is_pattern && matches!(c, '?' | '#'));
     let authority = &rest[..rest.find(is_end).unwrap_or(rest.len())];
@@ -122,8 +130,24 @@ pub(crate) fn shown_in(text: &str) -> String {
 }
 
 /// Where the next URL of a text begins, and where what follows its scheme does. `http:/host` is no URL,
-/// and was meant as one.
+/// and was meant as one, and so was `//user:password@host`.
 pub(crate) fn next_url(text: &str) -> Option<(usize, usize)> {
+    let without_scheme = text.match_indices("//").find_map(|(at, slashes)| {
+        let after = at + slashes.len();
+        let is_end = |c: char| c == '/' || c.is_whitespace() || matches!(c, '\'' | '"' | '`');
+        let host = text[after..].find(is_end).map_or(&text[after..], |end| &text[after..][..end]);
+        let is_start = !text[..at].ends_with([':', '/']);
+        let has_password = host.split_once(':').is_some_and(|(_, rest)| rest.contains('@'));
+        (is_start && has_password).then_some((at, after))
+    });
+    let with_scheme = next_with_scheme(text);
+    match (without_scheme, with_scheme) {
+        (Some(one), Some(other)) => Some(if one.0 < other.0 { one } else { other }),
+        (one, other) => one.or(other),
+    }
+}
+
+fn next_with_scheme(text: &str) -> Option<(usize, usize)> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
     text.match_indices(':').find_map(|(at, _)| {
         let start = text[..at].trim_end_matches(is_word).len();
@@ -146,6 +170,19 @@ pub(crate) fn web_path(url: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_password_is_shown_in_no_kind_of_url() {
+        for (text, expected) in [
+            ("`file://bob:PW@x/y.csv` names a host", "`file://x/y.csv` names a host"),
+            ("file:///tmp/a:b@c/d.csv", "file:///tmp/a:b@c/d.csv"),
+            ("no file `//bob:PW@127.0.0.1/x.csv?sig=S`", "no file `//127.0.0.1/x.csv?…`"),
+            ("a//b/c and 'http://bob:PW@h/x'", "a//b/c and 'http://h/x'"),
+            ("a//b.csv:12 and c@d", "a//b.csv:12 and c@d"),
+        ] {
+            assert_eq!(shown_in(text), expected);
+        }
+    }
 
     #[test]
     fn a_url_tells_where_its_bytes_are() {

@@ -178,3 +178,34 @@ fn columns_of_calculations_are_called_as_they_are_written() {
     let sql = "SELECT a + b AS k, count() AS n FROM '$/n.csv' GROUP BY a + b ORDER BY a + b";
     assert_eq!(folder.ask(sql).rows(), [["3", "1"]]);
 }
+
+#[test]
+fn what_has_nothing_behind_the_point_is_not_changed_by_rounding() {
+    let folder = Folder::new();
+    folder.write(
+        "f.csv",
+        "f,n\n1e300,15\n-1e300,5\n9007199254740993,1\n1.25,400\n1.25,1\n-1.25,-400\n,2\n",
+    );
+    let sql = "SELECT round(f, n), trunc(f, n) FROM '$/f.csv'";
+    let expected = [
+        ["1e300", "1e300"],
+        ["-1e300", "-1e300"],
+        ["9007199254740992.0", "9007199254740992.0"],
+        ["1.25", "1.25"],
+        ["1.3", "1.2"],
+        ["-0.0", "-0.0"],
+        ["∅", "∅"],
+    ];
+    assert_eq!(folder.ask(sql).rows(), expected);
+    for (call, expected) in [
+        ("round(1e300, 15)", "1e300"),
+        ("trunc(1.5, 400)", "1.5"),
+        ("round(2.675, 2)", "2.68"),
+        ("round(1234.5, -2)", "1200.0"),
+        ("round(CAST(1e30 AS FLOAT), 20)", "1e30"),
+        ("round(CAST(2.345 AS DECIMAL(9,3)), 2)", "2.35"),
+        ("round(5, -1)", "10"),
+    ] {
+        assert_eq!(folder.ask(&format!("SELECT {call}")).only(), expected, "{call}");
+    }
+}

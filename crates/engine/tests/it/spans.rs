@@ -75,3 +75,41 @@ fn a_number_that_is_no_time_is_not_taken_for_one() {
         assert_eq!(folder.ask(sql).only(), expected, "{sql}");
     }
 }
+
+#[test]
+fn an_interval_beside_a_difference_is_as_long_as_it_is() {
+    let folder = Folder::new();
+    folder.write("t.csv", "a,b\n2026-01-01 00:00:00,2026-01-09 13:00:00.5\n");
+    for (call, expected) in [
+        ("extract(epoch FROM greatest(b - a, INTERVAL '8 days'))", "738000.5"),
+        ("extract(epoch FROM least(b - a, INTERVAL '30 minutes'))", "1800.0"),
+        ("extract(epoch FROM least(INTERVAL '205 hours', b - a, INTERVAL '9 days'))", "738000.0"),
+        (
+            "extract(epoch FROM least(CAST(b AS TIMESTAMP(0)) - CAST(a AS TIMESTAMP(0)), INTERVAL '1.5 seconds'))",
+            "1.5",
+        ),
+        ("extract(day FROM coalesce(b - a, INTERVAL '1 month'))", "8"),
+        ("extract(hour FROM coalesce(b - a, INTERVAL '1 month'))", "13"),
+        ("extract(hour FROM CASE WHEN true THEN b - a ELSE INTERVAL '1 day' END)", "13"),
+        ("extract(hour FROM CAST(b - a AS INTERVAL))", "13"),
+        (
+            "extract(epoch FROM avg(CAST(b AS TIMESTAMP(0)) - CAST(a AS TIMESTAMP(0))) OVER ())",
+            "738000.0",
+        ),
+    ] {
+        assert_eq!(folder.ask(&format!("SELECT {call} FROM '$/t.csv'")).only(), expected, "{call}");
+    }
+    let means = "SELECT extract(epoch FROM avg(CAST(x AS TIMESTAMP(0)) - TIMESTAMP(0) '2026-01-01 00:00:00')) \
+                 FROM (VALUES ('2026-01-01 00:00:01'), ('2026-01-01 00:00:02')) v(x)";
+    assert_eq!(folder.ask(means).only(), "1.5");
+    for (call, expected) in [
+        ("to_char(b - a, '%H:%M')", "`to_char` has no format of intervals"),
+        ("extract(day FROM CAST(b AS DATE) - CAST(a AS DATE))", "is a number of days"),
+        ("date_diff('second', a, b)", "extract(epoch FROM "),
+        ("epoch(b - a)", "extract(epoch FROM "),
+        ("-(b - a)", "turn it round: a - b"),
+    ] {
+        let message = folder.refusal(&format!("SELECT {call} FROM '$/t.csv'"));
+        assert!(message.contains(expected), "{call}: {message}");
+    }
+}

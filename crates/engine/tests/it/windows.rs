@@ -156,3 +156,232 @@ fn many_equals_are_held_once_and_refused_if_they_do_not_fit() {
         "{text}"
     );
 }
+
+#[test]
+fn windows_are_in_order_of_every_type_and_equals_are_found_in_it() {
+    let folder = Folder::new();
+    for (from, order, expected) in [
+        // The difference of two times: the longest first.
+        (
+            "(SELECT x, TIMESTAMP '2026-01-01 00:00:00' + CASE x WHEN 1 THEN INTERVAL '3 hours' \
+             ELSE INTERVAL '2 hours' END - TIMESTAMP '2026-01-01 00:00:00' AS k \
+             FROM (VALUES (1), (2), (3)) v(x))",
+            "k DESC",
+            [["1", "1", "1", "1"], ["2", "2", "6", "3"], ["3", "2", "6", "3"]],
+        ),
+        (
+            "(SELECT 3 AS x, [3] AS k UNION ALL SELECT 1, [1] UNION ALL SELECT 2, [NULL])",
+            "k NULLS FIRST",
+            [["1", "2", "3", "2"], ["2", "1", "2", "1"], ["3", "3", "6", "3"]],
+        ),
+        (
+            "(SELECT 3 AS x, [[3]] AS k UNION ALL SELECT 1, [[NULL]] UNION ALL SELECT 2, [NULL])",
+            "k DESC NULLS LAST",
+            [["1", "2", "4", "2"], ["2", "3", "6", "3"], ["3", "1", "3", "1"]],
+        ),
+        (
+            "(SELECT 3 AS x, {'a': 3} AS k UNION ALL SELECT 1, {'a': 1} UNION ALL SELECT 2, {'a': 2})",
+            "k",
+            [["1", "1", "1", "1"], ["2", "2", "3", "2"], ["3", "3", "6", "3"]],
+        ),
+        (
+            "(SELECT 3 AS x, CAST('10:00' AS TIME) AS k UNION ALL SELECT 1, CAST('09:00' AS TIME) \
+             UNION ALL SELECT 2, CAST('09:00' AS TIME))",
+            "k",
+            [["1", "1", "3", "2"], ["2", "1", "3", "2"], ["3", "3", "6", "3"]],
+        ),
+    ] {
+        for sum in ["sum(x) OVER w", "sum(x) FILTER (WHERE true) OVER w"] {
+            let sql = format!(
+                "SELECT x, rank() OVER w, {sum}, count() OVER w \
+                 FROM {from} WINDOW w AS (ORDER BY {order}) ORDER BY x"
+            );
+            assert_eq!(folder.ask(&sql).rows(), expected, "{sql}");
+        }
+    }
+}
+
+#[test]
+fn an_offset_that_is_no_distance_is_refused() {
+    let folder = Folder::new();
+    folder.write(
+        "d.csv",
+        "d,t,s,n\n2026-01-01,2026-01-01 00:00:00,a,1\n2026-01-20,2026-01-20 00:00:00,b,2\n",
+    );
+    for (frame, expected) in [
+        ("ORDER BY d RANGE 5 PRECEDING", "`RANGE 5` of a DATE says no unit"),
+        ("ORDER BY t RANGE BETWEEN CURRENT ROW AND 1.5 FOLLOWING", "says no unit"),
+        ("ORDER BY s RANGE 1 PRECEDING", "is of numbers, dates and timestamps, and not of TEXT"),
+        ("ORDER BY n > 1 RANGE 1 PRECEDING", "and not of BOOLEAN"),
+        ("ORDER BY t - t RANGE INTERVAL '1 hour' PRECEDING", "extract(epoch FROM x)"),
+        (
+            "ORDER BY n RANGE 0.5 PRECEDING",
+            "is no distance between whole numbers, which BIGINT has",
+        ),
+        (
+            "ORDER BY n RANGE INTERVAL '1 day' PRECEDING",
+            "is no distance between numbers of type BIGINT",
+        ),
+    ] {
+        let message = folder.refusal(&format!("SELECT sum(n) OVER ({frame}) FROM '$/d.csv'"));
+        assert!(message.contains(expected) && message.contains("hint: "), "{frame}: {message}");
+    }
+    for (frame, expected) in [
+        ("ORDER BY d RANGE INTERVAL '5 days' PRECEDING", [["1"], ["2"]]),
+        ("ORDER BY t RANGE INTERVAL '1 month' PRECEDING", [["1"], ["3"]]),
+        ("ORDER BY n RANGE 1 PRECEDING", [["1"], ["3"]]),
+        ("ORDER BY CAST(n AS DOUBLE) RANGE 0.5 PRECEDING", [["1"], ["2"]]),
+    ] {
+        let sql = format!("SELECT sum(n) OVER ({frame}) FROM '$/d.csv' ORDER BY d");
+        assert_eq!(folder.ask(&sql).rows(), expected, "{frame}");
+    }
+}
+
+#[test]
+fn what_leaves_a_frame_leaves_nothing_behind() {
+    let mut random = Random(41);
+    let folder = Folder::new();
+    // Outliers, infinities and values that are none, among values far from zero.
+    let rows: Vec<(Option<f64>, f64)> = (0..400)
+        .map(|n| {
+            let x = match random.below(40) {
+                0 => f64::NAN,
+                1 => f64::INFINITY,
+                2 => 1e15,
+                _ => 1_767_225_600.0 + random.below(1 << 20) as f64 / 1024.0,
+            };
+            ((random.below(9) > 0).then_some(x), n as f64 / 8.0)
+        })
+        .collect();
+    let lines: String = rows
+        .iter()
+        .enumerate()
+        .map(|(n, (x, y))| format!("{n},{},{y:?}\n", x.map_or(String::new(), |x| format!("{x:?}"))))
+        .collect();
+    folder.write("m.csv", format!("n,x,y\n{lines}"));
+    let frame = "(ORDER BY n ROWS BETWEEN 3 PRECEDING AND CURRENT ROW)";
+    let calls = [
+        "var_pop(x)",
+        "var(x)",
+        "stddev(x)",
+        "stddev_pop(x)",
+        "covar_pop(y, x)",
+        "covar_samp(y, x)",
+        "corr(y, x)",
+        "regr_slope(y, x)",
+        "regr_intercept(y, x)",
+        "regr_r2(y, x)",
+        "regr_avgx(y, x)",
+        "regr_sxx(y, x)",
+        "regr_syy(y, x)",
+        "regr_sxy(y, x)",
+        "regr_count(y, x)",
+    ];
+    let columns = calls.map(|call| format!("{call} OVER {frame}")).join(", ");
+    let found = folder.ask(&format!("SELECT {columns} FROM '$/m.csv' ORDER BY n")).rows();
+    for (n, found) in found.iter().enumerate() {
+        let pairs: Vec<(f64, f64)> =
+            rows[n.saturating_sub(3)..=n].iter().filter_map(|(x, y)| Some(((*x)?, *y))).collect();
+        let count = pairs.len() as f64;
+        let is_special = pairs.iter().any(|(x, _)| !x.is_finite());
+        // From the first value on, so that nothing is lost between values far from zero.
+        let from = pairs.first().map_or((0.0, 0.0), |pair| *pair);
+        let apart: Vec<(f64, f64)> = pairs.iter().map(|(x, y)| (x - from.0, y - from.1)).collect();
+        let mean = |of: &dyn Fn(&(f64, f64)) -> f64| apart.iter().map(of).sum::<f64>() / count;
+        let (mx, my) = (mean(&|pair| pair.0), mean(&|pair| pair.1));
+        let centered = |of: &dyn Fn(f64, f64) -> f64| -> f64 {
+            apart.iter().map(|(x, y)| of(x - mx, y - my)).sum()
+        };
+        let (sxx, syy) = (centered(&|x, _| x * x), centered(&|_, y| y * y));
+        let sxy = centered(&|x, y| x * y);
+        let sample = count - 1.0;
+        let slope = sxy / sxx;
+        let unless = |is_null: bool, value: f64| (!is_null).then_some(value);
+        let (none, one) = (pairs.is_empty(), pairs.len() < 2);
+        let is_flat = one || sxx == 0.0;
+        let expected = [
+            unless(none, sxx / count),
+            unless(one, sxx / sample),
+            unless(one, (sxx / sample).sqrt()),
+            unless(none, (sxx / count).sqrt()),
+            unless(none, sxy / count),
+            unless(one, sxy / sample),
+            unless(is_flat, sxy / (sxx * syy).sqrt()),
+            unless(is_flat, slope),
+            unless(is_flat, my + from.1 - slope * (mx + from.0)),
+            unless(is_flat, sxy * sxy / (sxx * syy)),
+            unless(none, mx + from.0),
+            unless(none, sxx),
+            unless(none, syy),
+            unless(none, sxy),
+            Some(count),
+        ];
+        for ((call, found), expected) in calls.iter().zip(found).zip(expected) {
+            let is_count = *call == "regr_count(y, x)";
+            let Some(expected) =
+                expected.map(|value| if is_special && !is_count { f64::NAN } else { value })
+            else {
+                // A slope of what is none is none, too.
+                assert!(
+                    found == "∅" || (is_special && found == "NaN"),
+                    "{call} of row {n}: {found}"
+                );
+                continue;
+            };
+            let found: f64 = found.parse().unwrap_or_else(|_| panic!("{call} of row {n}: {found}"));
+            let is_near = (found - expected).abs() <= 1e-9 * expected.abs().max(1e-9)
+                || (expected.is_nan() && found.is_nan());
+            assert!(is_near, "{call} of row {n}: {found}, {expected} expected");
+        }
+    }
+    let message = folder.refusal(
+        "SELECT stddev(x) OVER (ORDER BY n ROWS 2 PRECEDING) FROM (SELECT n, 1e200 AS x FROM '$/m.csv')",
+    );
+    assert!(message.contains("`stddev(x)` is of values beyond 1e140"), "{message}");
+}
+
+#[test]
+fn logical_and_bitwise_aggregates_slide() {
+    let mut random = Random(43);
+    let folder = Folder::new();
+    let message = folder.refusal(
+        "SELECT string_agg(x, ',') OVER (ORDER BY x ROWS 1 PRECEDING) FROM (VALUES ('a')) v(x)",
+    );
+    assert!(message.contains("cannot be taken of a frame that slides"), "{message}");
+    let rows: Vec<(Option<bool>, Option<i64>)> = (0..300)
+        .map(|_| {
+            let some = |random: &mut Random| random.below(3) > 0;
+            let flag = random.below(2) == 1;
+            let number = random.next() as i64;
+            (some(&mut random).then_some(flag), some(&mut random).then_some(number))
+        })
+        .collect();
+    let lines: String = rows
+        .iter()
+        .enumerate()
+        .map(|(n, (flag, number))| {
+            let text = |value: Option<String>| value.unwrap_or_default();
+            let (flag, number) = (flag.map(|b| b.to_string()), number.map(|n| n.to_string()));
+            format!("{n},{},{}\n", text(flag), text(number))
+        })
+        .collect();
+    folder.write("b.csv", format!("n,b,i\n{lines}"));
+    let sql = "SELECT bool_and(b) OVER w, bool_or(b) OVER w, bit_and(i) OVER w, bit_or(i) OVER w, \
+               bit_xor(i) OVER w, bit_xor(CAST(i % 100 AS TINYINT)) OVER w FROM '$/b.csv' \
+               WINDOW w AS (ORDER BY n ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) ORDER BY n";
+    for (n, found) in folder.ask(sql).rows().iter().enumerate() {
+        let frame = &rows[n.saturating_sub(1)..=n];
+        let flags: Vec<bool> = frame.iter().filter_map(|row| row.0).collect();
+        let numbers: Vec<i64> = frame.iter().filter_map(|row| row.1).collect();
+        let bits = |of: fn(i64, i64) -> i64| shown(numbers.iter().copied().reduce(of));
+        let expected = [
+            shown(flags.iter().copied().reduce(|one, other| one & other)),
+            shown(flags.iter().copied().reduce(|one, other| one | other)),
+            bits(|one, other| one & other),
+            bits(|one, other| one | other),
+            bits(|one, other| one ^ other),
+            shown(numbers.iter().map(|number| number % 100).reduce(|one, other| one ^ other)),
+        ];
+        assert_eq!(*found, expected, "row {n}");
+    }
+}
