@@ -37,6 +37,7 @@ use datafusion::optimizer::AnalyzerRule;
 
 use crate::coercion;
 use crate::error::Error;
+use crate::names;
 use crate::rewrite::each_expression;
 use crate::scan::external;
 use crate::spans;
@@ -174,9 +175,10 @@ impl Checked {
             _ => "DOUBLE",
         };
         let values = self.operation.shown(left, right);
-        let place = match values == self.text {
+        let text = names::in_sql(&self.text);
+        let place = match values == text {
             true => String::new(),
-            false => format!(", in `{}`", self.text),
+            false => format!(", in `{text}`"),
         };
         Error::Overflow {
             message: format!("{what} overflow: {values} does not fit {own}{place}"),

@@ -173,6 +173,46 @@ pub fn is_inward(name: &str) -> bool {
     WORDS.iter().any(|word| name.contains(word))
 }
 
+/// A plan's expression with its literals as SQL writes them: `x + 1` for `x + Int64(1)`. It goes by the
+/// plan's words, so that a text that looks like them is changed, too.
+pub fn in_sql(text: &str) -> String {
+    const NUMBERS: [&str; 12] = [
+        "Int8(", "Int16(", "Int32(", "Int64(", "UInt8(", "UInt16(", "UInt32(", "UInt64(",
+        "Float32(", "Float64(", "Boolean(", "Date32(",
+    ];
+    const TEXTS: [&str; 3] = ["Utf8(\"", "Utf8View(\"", "LargeUtf8(\""];
+    let mut found = String::with_capacity(text.len());
+    let mut rest = text;
+    'all: while let Some(next) = rest.chars().next() {
+        let follows_word = found.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        if !follows_word {
+            for (word, ending, around) in NUMBERS
+                .iter()
+                .map(|word| (*word, ")", ""))
+                .chain(TEXTS.iter().map(|word| (*word, "\")", "'")))
+            {
+                let inner = rest.strip_prefix(word).and_then(|inner| inner.split_once(ending));
+                if let Some((inner, after)) = inner {
+                    found.push_str(around);
+                    found.push_str(inner);
+                    found.push_str(around);
+                    rest = after;
+                    continue 'all;
+                }
+            }
+            let span = rest.strip_prefix("IntervalMonthDayNano(\"");
+            if let Some((_, after)) = span.and_then(|span| span.split_once("\")")) {
+                found.push_str("INTERVAL");
+                rest = after;
+                continue;
+            }
+        }
+        found.push(next);
+        rest = &rest[next.len_utf8()..];
+    }
+    found
+}
+
 /// Takes the quotes off names that do without.
 struct Unquote;
 
@@ -215,6 +255,22 @@ mod tests {
         let mut statements = Parser::parse_sql(&GenericDialect {}, sql).unwrap();
         respell(&mut statements[0], [&schema].into_iter());
         assert_eq!(statements[0].to_string(), expected);
+    }
+
+    #[test]
+    fn literals_of_plans_are_shown_as_sql_has_them() {
+        for (text, expected) in [
+            ("d * Int64(-100000)", "d * -100000"),
+            ("sum(a - Utf8(\"1900-01-01\"))", "sum(a - '1900-01-01')"),
+            ("abs(Float64(1.5)) + UInt8(3)", "abs(1.5) + 3"),
+            (
+                "sum(IntervalMonthDayNano(\"IntervalMonthDayNano { months: 0, days: 1, nanoseconds: 0 }\"))",
+                "sum(INTERVAL)",
+            ),
+            ("to_Int64(x) + Int64(", "to_Int64(x) + Int64("),
+        ] {
+            assert_eq!(in_sql(text), expected);
+        }
     }
 
     #[test]

@@ -1445,8 +1445,9 @@ fn result_schema(plan: &LogicalPlan, tables: &[&str], statement: &Statement) -> 
         .schema()
         .iter()
         .enumerate()
+        // The planner gives names, too, to calls that it writes in another way.
         .map(|(index, (_, field))| match is_given.get(index) {
-            Some(true) => field.name().clone(),
+            Some(true) if written.get(index).is_none_or(Option::is_none) => field.name().clone(),
             _ if !names::is_inward(field.name()) => unqualified(field.name(), &qualifiers),
             _ => {
                 let name = written.get(index).and_then(Option::as_ref).unwrap_or(field.name());

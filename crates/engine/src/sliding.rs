@@ -171,7 +171,7 @@ impl AggregateUDFImpl for Sliding {
                 count: 0,
                 set: [0; 64],
             }),
-            answer => Box::new(Moments::new(answer, call_of(args.name))),
+            answer => Box::new(Moments::new(answer, &call_of(args.name))),
         })
     }
 }

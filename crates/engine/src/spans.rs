@@ -268,10 +268,15 @@ impl Span {
         let quarters = years * 1_461 + (months * 30 + i128::from(self.days)) * 4;
         let seconds = quarters * i128::from(DAY_SECONDS / 4);
         let nanoseconds = seconds * i128::from(SECOND) + i128::from(self.nanoseconds);
-        // The fewer digits, the more of them a double has.
-        match nanoseconds % 1_000 {
-            0 => (nanoseconds / 1_000) as f64 / 1e6,
-            _ => nanoseconds as f64 / 1e9,
+        let (units, divisor) = match nanoseconds % 1_000 {
+            0 => (nanoseconds / 1_000, 1_000_000),
+            _ => (nanoseconds, i128::from(SECOND)),
+        };
+        // One division of what a double has whole rounds once. Of more than that the seconds are whole, and
+        // what is left of one is below the last digits.
+        match units.unsigned_abs() < 1 << 53 {
+            true => units as f64 / divisor as f64,
+            false => (units / divisor) as f64 + (units % divisor) as f64 / divisor as f64,
         }
     }
 }
@@ -375,6 +380,7 @@ mod tests {
         for (value, units, expected) in [
             (i64::MAX, 1, 9_223_372_036_854_775_807.0),
             (i64::MIN, 1_000_000, -9_223_372_036_854.775),
+            (-9_223_285_636_000_001, 1_000_000, -9_223_285_636.000_002),
             (824_400_500, 1_000, 824_400.5),
             (2_500_000_001, SECOND, 2.500_000_001),
             (6_311_347_200_000_000, 1_000_000, 6_311_347_200.0),

@@ -478,11 +478,11 @@ pub(crate) fn sum_state(sum: i256, is_wider: bool) -> ArrayRef {
 }
 
 /// A call as it is written: DataFusion names what is called over a window with its order and frame.
-pub(crate) fn call_of(name: &str) -> &str {
+pub(crate) fn call_of(name: &str) -> String {
     let ends =
         [" PARTITION BY [", " ORDER BY [", " ROWS BETWEEN ", " RANGE BETWEEN ", " GROUPS BETWEEN "];
     let end = ends.iter().filter_map(|end| name.find(end)).min();
-    &name[..end.unwrap_or(name.len())]
+    crate::names::in_sql(&name[..end.unwrap_or(name.len())])
 }
 
 /// A sum or mean that its answer's type cannot hold.

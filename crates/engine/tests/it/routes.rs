@@ -260,6 +260,10 @@ fn columns_without_a_name_are_called_as_they_are_written() {
                 "INTERVAL '1 day'",
             ],
         ),
+        (
+            "SELECT count() OVER (PARTITION BY day), count(*) OVER () FROM '$/f.csv'",
+            &["count() OVER (PARTITION BY day)", "count(*) OVER ()"],
+        ),
         ("SELECT 1 UNION ALL SELECT day FROM '$/f.csv'", &["1"]),
         ("SELECT 1, 1.0, 'a' FROM '$/f.csv' ORDER BY 1, 3", &["1", "1.0", "'a'"]),
     ] {
