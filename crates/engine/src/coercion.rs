@@ -44,7 +44,7 @@ use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, DataType as SqlType, TimezoneInfo};
 
 use crate::error::Error;
-use crate::rewrite::{each_expression, is_comparison, with_types};
+use crate::rewrite::{each_expression, is_comparison, of_one, with_types};
 use crate::scan::external;
 use crate::spans;
 use crate::table::value::EXACTLY;
@@ -1007,21 +1007,6 @@ fn chosen(mut case: Case, schema: &DFSchema) -> Transformed<Expr> {
 }
 
 // ── functions ────────────────────────────────────────────────────────────────────────────
-
-/// A function of one array's values, called by a plan and not by SQL.
-fn of_one(
-    args: &ScalarFunctionArgs,
-    calculate: impl Fn(&ArrayRef) -> PlanResult<ArrayRef>,
-) -> PlanResult<ColumnarValue> {
-    match args.args.as_slice() {
-        [ColumnarValue::Array(array)] => Ok(ColumnarValue::Array(calculate(array)?)),
-        [ColumnarValue::Scalar(value)] => {
-            let found = calculate(&value.to_array()?)?;
-            Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&found, 0)?))
-        }
-        _ => Err(external(Error::Internal("a conversion of more than one value".into()))),
-    }
-}
 
 fn returned(name: &str, data_type: DataType, args: &ReturnFieldArgs<'_>) -> FieldRef {
     let nullable = args.arg_fields.iter().any(|field| field.is_nullable());

@@ -4,12 +4,16 @@
 
 use std::sync::Arc;
 
+use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, DFSchemaRef, Result as PlanResult};
+use datafusion::common::{DFSchema, DFSchemaRef, Result as PlanResult, ScalarValue};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
+use datafusion::logical_expr::{ColumnarValue, Expr, LogicalPlan, Operator, ScalarFunctionArgs};
+
+use crate::error::Error;
+use crate::scan::external;
 
 /// The columns that a step's expressions are of.
 ///
@@ -71,4 +75,22 @@ pub fn with_types(
     });
     let metadata = schema.metadata().clone();
     Ok(Arc::new(DFSchema::new_with_metadata(fields.collect(), metadata)?))
+}
+
+/// A function of one array's values, called by a plan and not by SQL.
+///
+/// # Errors
+/// As `calculate`.
+pub fn of_one(
+    args: &ScalarFunctionArgs,
+    calculate: impl Fn(&ArrayRef) -> PlanResult<ArrayRef>,
+) -> PlanResult<ColumnarValue> {
+    match args.args.as_slice() {
+        [ColumnarValue::Array(array)] => Ok(ColumnarValue::Array(calculate(array)?)),
+        [ColumnarValue::Scalar(value)] => {
+            let found = calculate(&value.to_array()?)?;
+            Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&found, 0)?))
+        }
+        _ => Err(external(Error::Internal("a conversion of more than one value".into()))),
+    }
 }

@@ -27,6 +27,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::error::Error;
+use crate::rewrite::of_one;
 use crate::scan::external;
 use crate::table::value::EXACTLY;
 
@@ -139,7 +140,7 @@ impl ScalarUDFImpl for WithDays {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
-        of_spans(&args, |array| {
+        of_one(&args, |array| {
             let spans = spans(array)?;
             let apart = spans.into_iter().map(|span| {
                 let Some(span) = span else { return Ok(None) };
@@ -157,20 +158,6 @@ fn too_long() -> DataFusionError {
         message: "a part of an interval does not fit INT".into(),
         hint: Some("`extract(epoch FROM …)` has its seconds, as a DOUBLE".into()),
     })
-}
-
-fn of_spans(
-    args: &ScalarFunctionArgs,
-    calculate: impl Fn(&ArrayRef) -> PlanResult<ArrayRef>,
-) -> PlanResult<ColumnarValue> {
-    match args.args.as_slice() {
-        [ColumnarValue::Array(array)] => Ok(ColumnarValue::Array(calculate(array)?)),
-        [ColumnarValue::Scalar(value)] => {
-            let found = calculate(&value.to_array()?)?;
-            Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&found, 0)?))
-        }
-        _ => Err(external(Error::Internal("a part of more than one interval".into()))),
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -346,7 +333,7 @@ impl ScalarUDFImpl for SpanPart {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
-        of_spans(&args, |array| self.calculated(array))
+        of_one(&args, |array| self.calculated(array))
     }
 }
 
