@@ -131,9 +131,17 @@ def _alike(ours: Outcome, theirs: Outcome, near: Callable[[object, object], bool
         one == other or near(one, other)
         for left, right in zip(ours.columns, theirs.columns, strict=True)
         for one, other in zip(
-            sorted(left.to_pylist(), key=_place), sorted(right.to_pylist(), key=_place), strict=True
+            sorted(_values(left), key=_place), sorted(_values(right), key=_place), strict=True
         )
     )
+
+
+def _values(column: pa.ChunkedArray) -> list[object]:
+    """Python's values of a column; of times beyond Python's their numbers."""
+    try:
+        return column.to_pylist()
+    except OverflowError:
+        return column.cast(pa.int64()).to_pylist()
 
 
 def _place(value: object) -> tuple[bool, float, str]:
