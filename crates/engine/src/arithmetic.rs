@@ -593,6 +593,7 @@ fn type_of(expr: &Expr, schema: &DFSchema) -> PlanResult<DataType> {
 
 fn checked(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
     match expr {
+        // Types are settled here, and with them the casts that nobody has written.
         Expr::Cast(Cast { expr, field })
             if matches!(field.data_type(), DataType::Interval(IntervalUnit::MonthDayNano))
                 && matches!(type_of(&expr, schema), Ok(DataType::Duration(_))) =>

@@ -31,19 +31,19 @@ use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue};
 use datafusion::functions::datetime;
 use datafusion::logical_expr::binary::type_union_coercion;
 use datafusion::logical_expr::expr::{
-    Between, Case, Cast, InList, InSubquery, ScalarFunction, TryCast, WindowFunction,
-    WindowFunctionParams,
+    Between, Case, Cast, InList, InSubquery, ScalarFunction, TryCast,
 };
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, TypePlanner};
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator,
     ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Union, Values,
-    Volatility, WindowFrame, WindowFrameBound, WindowFrameUnits,
+    Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, DataType as SqlType, TimezoneInfo};
 
 use crate::error::Error;
+use crate::frames;
 use crate::rewrite::{each_expression, is_comparison, of_one, with_types};
 use crate::scan::external;
 use crate::spans;
@@ -103,13 +103,36 @@ fn timed(value: Expr, wanted: &FieldRef, schema: &DFSchema) -> Option<(Expr, Dat
     Some((value, DataType::Timestamp(unit, zone.clone())))
 }
 
+/// A number with a point is no time: whole numbers are seconds, and Arrow would take such a one for
+/// microseconds.
+fn no_part_is_a_time(value: &Expr, to: &FieldRef, schema: &DFSchema) -> PlanResult<()> {
+    let (Ok(from), DataType::Timestamp(_, _)) = (value.get_type(schema), to.data_type()) else {
+        return Ok(());
+    };
+    if !from.is_floating() && !is_decimal(&from) {
+        return Ok(());
+    }
+    Err(external(Error::usage_hint(
+        format!("a {} is not cast to TIMESTAMP", sql_type(&from)),
+        "to_timestamp(x) takes seconds since 1970 as a DOUBLE; CAST(x AS BIGINT) makes them whole",
+    )))
+}
+
 /// What a cast to a `TIMESTAMP` casts, and to which type, where that is not what is written.
-fn cast_time(value: &Expr, wanted: &FieldRef, schema: &DFSchema) -> Option<(Expr, DataType)> {
+///
+/// # Errors
+/// As [`no_part_is_a_time`].
+fn cast_time(
+    value: &Expr,
+    wanted: &FieldRef,
+    schema: &DFSchema,
+) -> PlanResult<Option<(Expr, DataType)>> {
+    no_part_is_a_time(value, wanted, schema)?;
     let shown = on_the_clock(value, wanted, schema);
     let is_shown = shown.is_some();
     let value = shown.unwrap_or_else(|| value.clone());
-    timed(value.clone(), wanted, schema)
-        .or_else(|| is_shown.then(|| (value, wanted.data_type().clone())))
+    Ok(timed(value.clone(), wanted, schema)
+        .or_else(|| is_shown.then(|| (value, wanted.data_type().clone()))))
 }
 
 /// A time of a zone that is cast to a `TIMESTAMP`, which has none: as the clocks there show it, and not
@@ -477,7 +500,9 @@ impl AnalyzerRule for CommonTypes {
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> PlanResult<LogicalPlan> {
         let plan = plan.transform_up_with_subqueries(|plan| {
-            let plan = each_expression(plan, &settled)?;
+            let plan = each_expression(plan, &|expr, schema| {
+                frames::settled(expr, schema)?.transform_data(|expr| settled(expr, schema))
+            })?;
             plan.transform_data(|plan| match plan {
                 LogicalPlan::Union(union) => united(union),
                 LogicalPlan::Values(values) => in_step(values),
@@ -652,101 +677,8 @@ fn moved(time: &Expr, by: &Expr, schema: &DFSchema) -> Option<Expr> {
     Some(cast_to(time.clone(), &DataType::Timestamp(unit, zone), schema))
 }
 
-/// A window's frame as DataFusion runs it, where that is not as it is written. Without offsets RANGE is of
-/// the equals of a row, as GROUPS is, which can be had of each type; DataFusion's search for them has an
-/// order of its own in lists and records.
-///
-/// # Errors
-/// Where the frame's offsets are no distance between what the rows are in order of. DataFusion takes a
-/// number beside a day for months.
-fn framed(call: &WindowFunction, schema: &DFSchema) -> PlanResult<Option<WindowFrame>> {
-    let WindowFunctionParams { order_by, window_frame: frame, .. } = &call.params;
-    let (Some(key), WindowFrameUnits::Range) = (order_by.first(), frame.units) else {
-        return Ok(None);
-    };
-    let Ok(of) = key.expr.get_type(schema) else { return Ok(None) };
-    let is_time = matches!(of, DataType::Date32 | DataType::Date64 | DataType::Timestamp(_, _));
-    let offset = |bound: &WindowFrameBound| match bound {
-        WindowFrameBound::Preceding(offset) | WindowFrameBound::Following(offset) => {
-            (!offset.is_null()).then(|| offset.clone())
-        }
-        WindowFrameBound::CurrentRow => None,
-    };
-    let offsets: Vec<ScalarValue> =
-        [&frame.start_bound, &frame.end_bound].into_iter().filter_map(offset).collect();
-    if offsets.is_empty() {
-        let is_text = matches!(
-            of,
-            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Boolean
-        );
-        if of.is_numeric() || is_time || is_text {
-            return Ok(None);
-        }
-        let mut equals = frame.clone();
-        equals.units = WindowFrameUnits::Groups;
-        return Ok(Some(equals));
-    }
-    let refused = |message: String, hint: &str| Err(external(Error::usage_hint(message, hint)));
-    if !of.is_numeric() && !is_time {
-        return refused(
-            format!(
-                "RANGE with an offset is of numbers, dates and timestamps, and not of {}",
-                sql_type(&of)
-            ),
-            "ROWS and GROUPS count rows; extract(epoch FROM x) makes a number of an interval",
-        );
-    }
-    for offset in offsets {
-        let text = offset.to_string();
-        let is_number = text.parse::<f64>().is_ok();
-        if is_time && is_number {
-            return refused(
-                format!("`RANGE {text}` of a {} says no unit", sql_type(&of)),
-                &format!("RANGE INTERVAL '{text} days' PRECEDING"),
-            );
-        }
-        if !is_time && !is_number {
-            return refused(
-                format!("`RANGE {text}` is no distance between numbers of type {}", sql_type(&of)),
-                "RANGE 5 PRECEDING is one; an interval is one between dates and timestamps",
-            );
-        }
-        if of.is_integer() && text.parse::<i64>().is_err() {
-            return refused(
-                format!(
-                    "`RANGE {text}` is no distance between whole numbers, which {} has",
-                    sql_type(&of)
-                ),
-                "ORDER BY CAST(x AS DOUBLE) has others, too",
-            );
-        }
-    }
-    Ok(None)
-}
-
-/// A number with a point is no time: whole numbers are seconds, and Arrow would take such a one for
-/// microseconds.
-fn no_part_is_a_time(value: &Expr, to: &FieldRef, schema: &DFSchema) -> PlanResult<()> {
-    let (Ok(from), DataType::Timestamp(_, _)) = (value.get_type(schema), to.data_type()) else {
-        return Ok(());
-    };
-    if !from.is_floating() && !is_decimal(&from) {
-        return Ok(());
-    }
-    Err(external(Error::usage_hint(
-        format!("a {} is not cast to TIMESTAMP", sql_type(&from)),
-        "to_timestamp(x) takes seconds since 1970 as a DOUBLE; CAST(x AS BIGINT) makes them whole",
-    )))
-}
-
 fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
     no_day_is_a_number(&expr, schema)?;
-    match &expr {
-        Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field }) => {
-            no_part_is_a_time(expr, field, schema)?;
-        }
-        _ => {}
-    }
     if let Expr::BinaryExpr(BinaryExpr {
         left,
         op: op @ (Operator::Plus | Operator::Minus),
@@ -763,28 +695,15 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
             return Ok(Transformed::yes(sum(left.as_ref().clone(), time)));
         }
     }
-    if let Expr::WindowFunction(call) = &expr
-        && let Some(frame) = framed(call, schema)?
-    {
-        let Expr::WindowFunction(mut call) = settled_window(expr, schema)?.data else {
-            return Err(external(Error::Internal("a window became something else".into())));
-        };
-        call.params.window_frame = frame;
-        return Ok(Transformed::yes(Expr::WindowFunction(call)));
-    }
-    settled_window(expr, schema)
-}
-
-fn settled_window(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
     let types = |exprs: &[&Expr]| -> Option<Vec<DataType>> {
         exprs.iter().map(|expr| expr.get_type(schema).ok()).collect()
     };
     match expr {
-        Expr::Cast(cast) => Ok(match cast_time(&cast.expr, &cast.field, schema) {
+        Expr::Cast(cast) => Ok(match cast_time(&cast.expr, &cast.field, schema)? {
             Some((value, to)) => Transformed::yes(Expr::Cast(Cast::new(Box::new(value), to))),
             None => Transformed::no(Expr::Cast(cast)),
         }),
-        Expr::TryCast(cast) => Ok(match cast_time(&cast.expr, &cast.field, schema) {
+        Expr::TryCast(cast) => Ok(match cast_time(&cast.expr, &cast.field, schema)? {
             Some((value, to)) => Transformed::yes(Expr::TryCast(TryCast::new(Box::new(value), to))),
             None => Transformed::no(Expr::TryCast(cast)),
         }),
@@ -851,8 +770,11 @@ fn settled_window(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>
                 call.args = args.map(|arg| cast_to(arg, &to, schema)).collect();
                 Ok(Transformed::yes(Expr::ScalarFunction(call)))
             }
-            "to_char" | "date_format"
-                if types(&[&call.args[0]]).is_some_and(|types| is_span(&types[0])) =>
+            "to_char"
+                if call
+                    .args
+                    .first()
+                    .is_some_and(|of| of.get_type(schema).is_ok_and(|of| is_span(&of))) =>
             {
                 Err(external(Error::usage_hint(
                     "`to_char` has no format of intervals",

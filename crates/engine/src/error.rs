@@ -966,8 +966,9 @@ fn no_operator(message: &str) -> Option<Error> {
 fn plan_error(message: &str) -> Error {
     if message.starts_with("Unary operator '-' only supports") {
         return Error::usage_hint(
-            "there is no minus of text, and of the difference of two times",
-            "CAST(x AS DOUBLE) makes a number of text; -(b - a) is to turn it round: a - b",
+            "a minus before a value takes numbers that have a sign",
+            "CAST(x AS DOUBLE) makes one of text, CAST(x AS BIGINT) of one without a sign; of the \
+             difference of two times turn it round: a - b",
         );
     }
     if let Some((_, call)) = message.split_once("`retract_batch` is not implemented: ") {

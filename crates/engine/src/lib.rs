@@ -27,6 +27,7 @@ mod estimates;
 mod fit;
 mod floats;
 pub mod formats;
+mod frames;
 pub mod functions;
 pub mod home;
 mod in_place;

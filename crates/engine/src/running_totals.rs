@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
-use arrow::compute::{SortColumn, concat_batches, take};
+use arrow::compute::{SortColumn, take};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::ScalarValue;
 use datafusion::common::config::ConfigOptions;
@@ -36,7 +36,7 @@ use crate::compact::compacted;
 use crate::error::Error;
 use crate::in_place::InPlace;
 use crate::scan::external;
-use crate::whole_partitions::{bytes, parted};
+use crate::whole_partitions::{bytes, parted, seam};
 
 /// What the step registers with the memory pool.
 pub const CONSUMER: &str = "RunningTotals";
@@ -223,10 +223,7 @@ impl Totals {
         let mut begins = evaluate_partition_ranges(rows, &partition)?.into_iter();
         let mut next_partition = begins.next().map(|range| range.start);
         if let Some(last) = self.held.last() {
-            // Whether the first rows go on with what is held is seen next to its last row.
-            let ends = [&last.slice(last.num_rows() - 1, 1), &batch.slice(0, 1)];
-            let ends = concat_batches(&batch.schema(), ends)?;
-            let (partition, equals) = self.keys(&ends)?;
+            let (partition, equals) = self.keys(&seam(last, batch)?)?;
             if evaluate_partition_ranges(2, &partition)?.len() == 1 {
                 next_partition = begins.next().map(|range| range.start);
             }

@@ -30,21 +30,12 @@ use crate::error::Error;
 use crate::rewrite::of_one;
 use crate::scan::external;
 use crate::table::value::EXACTLY;
+use crate::times::units;
 
 const SECOND: i64 = 1_000_000_000;
 const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 const DAY_SECONDS: i64 = 86_400;
-
-/// How many of a unit a second has.
-fn units(unit: &TimeUnit) -> i64 {
-    match unit {
-        TimeUnit::Second => 1,
-        TimeUnit::Millisecond => 1_000,
-        TimeUnit::Microsecond => 1_000_000,
-        TimeUnit::Nanosecond => SECOND,
-    }
-}
 
 /// A call of `date_part` whose second argument is an interval as one of ours.
 ///
@@ -83,13 +74,13 @@ pub fn in_step(args: &[Expr], schema: &DFSchema) -> Option<Vec<Expr>> {
             (_, DataType::Null) => continue,
             _ => return None,
         };
-        if finest.is_none_or(|finest| units(&finest) < units(&unit)) {
+        if finest.is_none_or(|finest| units(finest) < units(unit)) {
             finest = Some(unit);
         }
     }
     let finest = finest.filter(|_| has_constant)?;
     let target = DataType::Duration(finest);
-    let one = i128::from(SECOND / units(&finest));
+    let one = i128::from(SECOND / units(finest));
     let in_step = args.iter().map(|arg| match arg {
         Expr::Literal(span, _) if matches!(span.data_type(), DataType::Interval(_)) => {
             let value = i64::try_from(nanoseconds_of(span)? / one).ok()?;
@@ -270,7 +261,7 @@ impl Span {
 
 fn spans(array: &ArrayRef) -> PlanResult<Vec<Option<Span>>> {
     if let DataType::Duration(unit) = array.data_type() {
-        let units = units(unit);
+        let units = units(*unit);
         let values = cast_with_options(array, &DataType::Int64, &EXACTLY)?;
         let values = values.as_primitive::<Int64Type>().iter();
         return Ok(values.map(|value| Some(Span::between(value?, units))).collect());

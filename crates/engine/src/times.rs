@@ -29,6 +29,16 @@ pub fn is_utc(zone: &str) -> bool {
     matches!(zone, "UTC" | "+00:00")
 }
 
+/// How many of a unit a second has.
+pub fn units(unit: TimeUnit) -> i64 {
+    match unit {
+        TimeUnit::Second => 1,
+        TimeUnit::Millisecond => 1_000,
+        TimeUnit::Microsecond => 1_000_000,
+        TimeUnit::Nanosecond => 1_000_000_000,
+    }
+}
+
 /// The function as DataFusion wants it registered.
 pub fn date_trunc() -> ScalarUDF {
     ScalarUDF::from(DateTrunc {
@@ -126,12 +136,7 @@ fn first_day(year: i64, month: i64) -> i64 {
 }
 
 fn truncated(array: &ArrayRef, part: Part, unit: TimeUnit) -> PlanResult<ArrayRef> {
-    let units = match unit {
-        TimeUnit::Second => 1,
-        TimeUnit::Millisecond => 1_000,
-        TimeUnit::Microsecond => 1_000_000,
-        TimeUnit::Nanosecond => 1_000_000_000,
-    };
+    let units = units(unit);
     let times = cast_with_options(array, &DataType::Int64, &EXACTLY)?;
     let times = times.as_primitive::<Int64Type>();
     let found: Int64Array = times.try_unary(|time| {

@@ -143,8 +143,7 @@ impl Window {
         match (ranges.last(), self.held.last()) {
             (Some(last), _) if last.start > 0 => Ok(Some(last.start)),
             (_, Some(held)) => {
-                let ends = [&held.slice(held.num_rows() - 1, 1), &batch.slice(0, 1)];
-                let ends = concat_batches(&batch.schema(), ends)?;
+                let ends = seam(held, batch)?;
                 Ok((partitions(&ends, &self.keys)?.len() > 1).then_some(0))
             }
             (_, None) => Ok(None),
@@ -194,6 +193,12 @@ pub fn partitions(
 ) -> PlanResult<Vec<std::ops::Range<usize>>> {
     let keys = keys.iter().map(|key| key.evaluate_to_sort_column(batch));
     evaluate_partition_ranges(batch.num_rows(), &keys.collect::<PlanResult<Vec<_>>>()?)
+}
+
+/// The last row of one batch and the first of the next, which tell whether the one goes on in the other.
+pub fn seam(last: &RecordBatch, next: &RecordBatch) -> PlanResult<RecordBatch> {
+    let ends = [&last.slice(last.num_rows() - 1, 1), &next.slice(0, 1)];
+    Ok(concat_batches(&next.schema(), ends)?)
 }
 
 /// What the values of a batch take.
