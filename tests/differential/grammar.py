@@ -358,6 +358,7 @@ class Grammar:
         if self.columns(scope, "nums"):
             nums = self.chance.choice(self.columns(scope, "nums"))
             ways.append(lambda: E("calm", "{0}[1]", (nums,)))
+            ways.append(lambda: E("calm", "CAST(length({0}) AS BIGINT)", (nums,)))
         return ways
 
     def _span(self, scope):
@@ -412,6 +413,7 @@ class Grammar:
             lambda: E("dec", "({0} - {1})", (pick(), pick())),
             lambda: E("dec", "(- {0})", (pick(),)),
             lambda: E("dec", "abs({0})", (pick(),)),
+            lambda: E("dec", f"round({{0}}, {self.chance.randint(0, 2)})", (pick(),)),
         ]
 
     def _text(self, scope, depth, more):
@@ -643,7 +645,31 @@ class Grammar:
         ranked_in_parts = (
             f"OVER (PARTITION BY {word} ORDER BY {any_part.form}{descending} NULLS LAST)"
         )
+        flag, key = self.expression("flag", scope, 1), self.expression("calm", scope, 1)
+        # What is computed, as keys: of them all rows may be equal.
+        computed = "OVER (PARTITION BY {1} ORDER BY {2} NULLS LAST)"
+        framed = self._framed(scope)
+        if framed and self.chance.random() < 0.4:
+            return self.chance.choice([
+                E("calm", f"sum({{0}}) {framed}", (calm,),
+                  f"CAST(sum({{0}}) {framed} AS DECIMAL(38, 0))"),
+                E("calm", f"count(*) {framed}"),
+                E(any_kind, f"min({{0}}) {framed}", (any_part,)),
+                E("float", f"avg({{0}}) {framed}", (calm,)),
+            ])  # fmt: skip
         return self.chance.choice([
+            E("calm", f"sum({{0}}) {computed}", (calm, flag, key),
+              f"CAST(sum({{0}}) {computed} AS DECIMAL(38, 0))"),
+            E("calm", f"rank() {computed}", (calm, flag, key)),
+            E("calm", f"sum({{0}}) FILTER (WHERE {{1}}) {over}", (calm, flag),
+              f"CAST(sum({{0}}) FILTER (WHERE {{1}}) {over} AS DECIMAL(38, 0))"),
+            E("calm", f"count({{0}}) FILTER (WHERE {{1}}) {whole}", (any_part, flag)),
+            E(any_kind, f"max({{0}}) FILTER (WHERE {{1}}) {ranked}", (any_part, flag)),
+            E(any_kind, f"last_value({{0}}) IGNORE NULLS {over}", (any_part,),
+              f"last_value({{0}} IGNORE NULLS) {over}"),
+            E(any_kind, f"first_value({{0}}) IGNORE NULLS {over}", (any_part,),
+              f"first_value({{0}} IGNORE NULLS) {over}"),
+            E("text", f"string_agg({{0}}, '-') {over}", (self.leaf("word", scope),)),
             E("calm", f"row_number() {over}"),
             E("calm", f"rank() {ranked}"),
             E("calm", f"dense_rank() {ranked}"),
@@ -662,6 +688,40 @@ class Grammar:
             E(any_kind, f"max({{0}}) {over}", (any_part,)),
             E("float", f"avg({{0}}) {frame}", (calm,)),
         ])  # fmt: skip
+
+    def _framed(self, scope: list[tuple[str, str]]) -> str | None:
+        """A window with a frame by distances."""
+        distances = {
+            "int": ("0", "1", "3", "200", "40000"),
+            "dec": ("0", "0.25", "1", "1000000"),
+            "day": ("INTERVAL '1 day'", "INTERVAL '36 hour'"),
+            "at": ("INTERVAL '90 minute'", "INTERVAL '2 day'"),
+        }
+        # DuckDB has no distances of what has nanoseconds or a zone.
+        columns = [
+            (name, self._class(kind) if kind != "calm" else "int")
+            for name, kind in scope
+            if kind not in ("at_ns", "zoned", "wide", "whole", "ubig")
+        ]
+        columns = [(name, kind) for name, kind in columns if kind in distances]
+        if not columns:
+            return None
+        name, kind = self.chance.choice(columns)
+        units = self.chance.choice(("RANGE", "RANGE", "GROUPS"))
+        far = lambda: self.chance.choice(distances[kind] if units == "RANGE" else ("1", "3"))  # noqa: E731
+        bounds = [
+            "UNBOUNDED PRECEDING", f"{far()} PRECEDING", "CURRENT ROW", f"{far()} FOLLOWING",
+            "UNBOUNDED FOLLOWING",
+        ]  # fmt: skip
+        at = sorted(self.chance.choices(range(5), k=2))
+        if at in ([0, 0], [4, 4]):
+            at = [0, 4]
+        order = self.chance.choice(("", " DESC")) + self.chance.choice(
+            (" NULLS FIRST", " NULLS LAST")
+        )
+        parts = self.chance.choice(("", f"PARTITION BY {self.leaf('word', scope).form} "))
+        frame = f"{units} BETWEEN {bounds[at[0]]} AND {bounds[at[1]]}"
+        return f"OVER ({parts}ORDER BY {name}{order} {frame})"
 
     # Sources
 

@@ -57,6 +57,14 @@ def _(text: str, way: Way, ours: Outcome, theirs: Outcome) -> bool:
     )
 
 
+@rule("distances beyond the end of a type")
+def _(text: str, way: Way, ours: Outcome, theirs: Outcome) -> bool:
+    """A frame may reach further than any key can be: DuckDB adds them in the key's type."""
+    return "RANGE BETWEEN" in text and _says(
+        theirs, "Overflow in (addition|subtraction)|out of range|Out of Range"
+    )
+
+
 @rule("the other side of nothing")
 def _(text: str, way: Way, ours: Outcome, theirs: Outcome) -> bool:
     """Where the first side of EXCEPT or INTERSECT is never true, the second is not computed."""

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, GenericListArray, OffsetSizeTrait};
-use arrow::compute::cast;
+use arrow::compute::{cast, cast_with_options};
 use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNanoType, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::error::Result as PlanResult;
@@ -29,6 +29,7 @@ use crate::compact::shown_bytes;
 use crate::error::Error;
 use crate::memory::human;
 use crate::scan::external;
+use crate::table::value::EXACTLY;
 
 /// A function whose result's size can be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -275,6 +276,23 @@ fn range_bytes(args: &[ArrayRef], row: usize) -> u64 {
     u64::try_from((stop - start) / step + 1).unwrap_or(u64::MAX).saturating_mul(8)
 }
 
+/// DataFusion's series of timestamps are of nanoseconds, and null where these do not reach.
+///
+/// # Errors
+/// Where a timestamp is beyond them.
+fn is_in_nanoseconds(value: &ColumnarValue) -> PlanResult<()> {
+    let DataType::Timestamp(_, zone) = value.data_type() else { return Ok(()) };
+    let to = DataType::Timestamp(TimeUnit::Nanosecond, zone);
+    let values = value.to_array(1)?;
+    match cast_with_options(&values, &to, &EXACTLY) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(external(Error::usage_hint(
+            "a series of timestamps begins and ends between 1677-09-21 and 2262-04-11",
+            "a series of dates has no such limits",
+        ))),
+    }
+}
+
 /// How many bytes `replace(text, from, to)` makes of each row.
 fn replaced_bytes(args: &[ArrayRef]) -> PlanResult<Vec<u64>> {
     let texts = args.iter().map(|arg| Ok(cast(arg, &DataType::Utf8View)?));
@@ -436,6 +454,9 @@ impl ScalarUDFImpl for Limited {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
         self.check(&args)?;
+        if self.amplifier == Amplifier::Range {
+            args.args.iter().try_for_each(is_in_nanoseconds)?;
+        }
         self.inner.inner().invoke_with_args(args)
     }
 

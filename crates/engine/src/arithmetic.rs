@@ -38,6 +38,7 @@ use datafusion::optimizer::AnalyzerRule;
 use crate::coercion;
 use crate::error::Error;
 use crate::names;
+use crate::replaced;
 use crate::rewrite::each_expression;
 use crate::scan::external;
 use crate::spans;
@@ -623,6 +624,12 @@ fn checked(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
                 && type_of(&cast.expr, schema).is_ok_and(|of| is_decimal(&of)) =>
         {
             Ok(Transformed::yes(coercion::to_double(*cast.expr)))
+        }
+        Expr::ScalarFunction(call) if call.func.name() == "round" => {
+            Ok(match replaced::of_type(&call, schema)? {
+                Some(call) => Transformed::yes(Expr::ScalarFunction(call)),
+                None => Transformed::no(Expr::ScalarFunction(call)),
+            })
         }
         Expr::Negative(value) => {
             let of = type_of(&value, schema).ok();

@@ -29,18 +29,23 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue};
 use datafusion::functions::datetime;
+use datafusion::functions_nested::length::array_length_udf;
+use datafusion::functions_nested::reverse::array_reverse_udf;
 use datafusion::logical_expr::binary::type_union_coercion;
 use datafusion::logical_expr::expr::{
     Between, Case, Cast, InList, InSubquery, ScalarFunction, TryCast,
 };
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, TypePlanner};
+use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{
-    BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator,
-    ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Union, Values,
-    Volatility,
+    BinaryExpr, ColumnarValue, Distinct, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder,
+    Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Union,
+    Values, Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
-use datafusion::sql::sqlparser::ast::{BinaryOperator, DataType as SqlType, TimezoneInfo};
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, DataType as SqlType, ExactNumberInfo, TimezoneInfo,
+};
 
 use crate::error::Error;
 use crate::frames;
@@ -63,6 +68,15 @@ pub struct SqlTypes;
 
 impl TypePlanner for SqlTypes {
     fn plan_type_field(&self, sql_type: &SqlType) -> PlanResult<Option<FieldRef>> {
+        if let SqlType::Decimal(ExactNumberInfo::PrecisionAndScale(_, scale))
+        | SqlType::Numeric(ExactNumberInfo::PrecisionAndScale(_, scale)) = sql_type
+            && *scale < 0
+        {
+            return Err(external(Error::usage_hint(
+                format!("`{sql_type}` has fewer than no digits behind its point"),
+                "round(x, -3) is of thousands",
+            )));
+        }
         let SqlType::Timestamp(precision, zone) = sql_type else { return Ok(None) };
         let unit = match precision {
             None | Some(6) => TimeUnit::Microsecond,
@@ -506,6 +520,22 @@ impl AnalyzerRule for CommonTypes {
             plan.transform_data(|plan| match plan {
                 LogicalPlan::Union(union) => united(union),
                 LogicalPlan::Values(values) => in_step(values),
+                LogicalPlan::Window(window) => frames::nulls_apart(window),
+                LogicalPlan::Distinct(Distinct::On(mut on)) => {
+                    // The second mention of a key orders nothing.
+                    let mut is_other = false;
+                    if let Some(keys) = &mut on.sort_expr {
+                        let mut seen = Vec::new();
+                        keys.retain(|key| {
+                            let is_new = !seen.contains(&key.expr);
+                            is_other |= !is_new;
+                            seen.push(key.expr.clone());
+                            is_new
+                        });
+                    }
+                    let plan = LogicalPlan::Distinct(Distinct::On(on));
+                    Ok(Transformed::new_transformed(plan, is_other))
+                }
                 LogicalPlan::Join(mut join) => {
                     let schemas = [join.left.schema().as_ref(), join.right.schema().as_ref()];
                     let mut changed = false;
@@ -699,6 +729,18 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
         exprs.iter().map(|expr| expr.get_type(schema).ok()).collect()
     };
     match expr {
+        Expr::Cast(Cast { ref expr, ref field })
+        | Expr::TryCast(TryCast { ref expr, ref field })
+            if is_span_as_number(expr, field, schema) =>
+        {
+            Err(external(Error::usage_hint(
+                format!(
+                    "a difference of two times is not cast to {}",
+                    crate::types::sql_type(field.data_type())
+                ),
+                "extract(epoch FROM b - a) is how many seconds it has, as a DOUBLE",
+            )))
+        }
         Expr::Cast(cast) => Ok(match cast_time(&cast.expr, &cast.field, schema)? {
             Some((value, to)) => Transformed::yes(Expr::Cast(Cast::new(Box::new(value), to))),
             None => Transformed::no(Expr::Cast(cast)),
@@ -737,6 +779,15 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
         Expr::InList(list) => Ok(among(list, schema)),
         Expr::InSubquery(among) => among_rows(among, schema),
         Expr::Case(case) => Ok(chosen(case, schema)),
+        Expr::WindowFunction(call)
+            if matches!(call.fun.name(), "lag" | "lead")
+                && matches!(call.params.args.get(1), Some(Expr::Literal(rows, _)) if rows.is_null()) =>
+        {
+            Err(external(Error::usage_hint(
+                format!("`{}` by null rows is of no row", call.fun.name()),
+                "its second argument is a number of rows: lag(x, 1)",
+            )))
+        }
         // What stands in for a row that is not there is in the same column as the values.
         Expr::WindowFunction(mut call)
             if matches!(call.fun.name(), "lag" | "lead") && call.params.args.len() == 3 =>
@@ -768,6 +819,21 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
                 };
                 let args = std::mem::take(&mut call.args).into_iter();
                 call.args = args.map(|arg| cast_to(arg, &to, schema)).collect();
+                Ok(Transformed::yes(Expr::ScalarFunction(call)))
+            }
+            // The number of places is a part of the answer's type, and becomes a literal of another type
+            // only once types are settled.
+            "round"
+                if matches!(
+                    call.args.get(1),
+                    Some(Expr::Literal(ScalarValue::Int64(Some(_)), _))
+                ) =>
+            {
+                let Expr::Literal(places, metadata) = call.args.remove(1) else {
+                    return Err(external(Error::Internal("`round` lost its places".into())));
+                };
+                let places = places.cast_to(&DataType::Int32)?;
+                call.args.push(Expr::Literal(places, metadata));
                 Ok(Transformed::yes(Expr::ScalarFunction(call)))
             }
             "to_char"
@@ -805,9 +871,58 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
                 let when = vec![(Box::new(is_equal), then)];
                 Ok(Transformed::yes(Expr::Case(Case::new(None, when, Some(value)))))
             }
-            _ => Ok(Transformed::no(Expr::ScalarFunction(call))),
+            _ => lists_apart(call, schema),
         },
         other => Ok(Transformed::no(other)),
+    }
+}
+
+fn is_span_as_number(value: &Expr, to: &FieldRef, schema: &DFSchema) -> bool {
+    let is_difference = |of: DataType| matches!(of, DataType::Duration(_));
+    to.data_type().is_numeric() && value.get_type(schema).is_ok_and(is_difference)
+}
+
+/// Functions of text that are given a list: that of lists which has the name, if there is one. DataFusion
+/// gives the others the list's text.
+///
+/// # Errors
+/// Where there is none.
+fn lists_apart(mut call: ScalarFunction, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
+    let of = call.args.iter().map(|arg| Ok(arg.to_field(schema)?.1));
+    let Ok(of) = of.collect::<PlanResult<Vec<FieldRef>>>() else {
+        return Ok(Transformed::no(Expr::ScalarFunction(call)));
+    };
+    let is_list = |of: &DataType| {
+        matches!(of, DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(_, _))
+    };
+    let name = call.func.name();
+    let is_alone = of.len() == 1 && is_list(of[0].data_type());
+    let replaced = match name {
+        "character_length" if is_alone => Some(array_length_udf()),
+        "reverse" if is_alone => Some(array_reverse_udf()),
+        _ => None,
+    };
+    if let Some(function) = replaced {
+        call.func = function;
+        return Ok(Transformed::yes(Expr::ScalarFunction(call)));
+    }
+    let shown_as_they_are = ["concat", "concat_ws", "to_char"];
+    let is_nested = |of: &FieldRef| of.data_type().is_nested();
+    if !of.iter().any(is_nested) || shown_as_they_are.contains(&name) {
+        return Ok(Transformed::no(Expr::ScalarFunction(call)));
+    }
+    // What is no call of the function at all is told when all types are settled.
+    let Ok(taken) = fields_with_udf(&of, call.func.as_ref()) else {
+        return Ok(Transformed::no(Expr::ScalarFunction(call)));
+    };
+    let is_text =
+        |of: &DataType| matches!(of, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+    match of.iter().zip(&taken).find(|(of, to)| is_nested(of) && is_text(to.data_type())) {
+        Some((of, _)) => Err(external(Error::usage_hint(
+            format!("`{name}` takes text, and not {}", crate::types::sql_type(of.data_type())),
+            "array_to_string(list, ', ') makes text of a list, and CAST(x AS TEXT) of anything",
+        ))),
+        None => Ok(Transformed::no(Expr::ScalarFunction(call))),
     }
 }
 

@@ -532,7 +532,9 @@ impl From<arrow::error::ArrowError> for Error {
             ArrowError::CastError(message) => cast_error(&message),
             ArrowError::ComputeError(message)
             | ArrowError::InvalidArgumentError(message)
-            | ArrowError::ArithmeticOverflow(message) => Error::Query(message),
+            | ArrowError::ArithmeticOverflow(message) => {
+                in_our_words(&message).unwrap_or(Error::Query(message))
+            }
             ArrowError::ParseError(message) => {
                 let time = message.strip_prefix("Error parsing timestamp from '");
                 match time.and_then(|rest| rest.split_once("': ")) {
@@ -602,10 +604,112 @@ impl From<datafusion::error::DataFusionError> for Error {
             Df::Internal(message) if REFUSALS.iter().any(|part| message.contains(part)) => {
                 plan_error(&message)
             }
-            Df::Internal(message) => Error::Internal(message),
+            Df::Internal(message) => in_our_words(&message).unwrap_or(Error::Internal(message)),
             other => Error::Query(other.strip_backtrace()),
         }
     }
+}
+
+/// Parts of messages, and what is said in the place of these.
+const OTHER_WORDS: [(&str, &str, &str); 13] = [
+    (
+        "There is only support Literal types for field",
+        "the arguments of a window function behind the first are literals",
+        "coalesce(lag(x) OVER (…), y) takes what stands in for a missing row from a column",
+    ),
+    (
+        "Aggregate ORDER BY is not implemented for window functions",
+        "an aggregate over a window takes no ORDER BY in its own brackets",
+        "OVER (ORDER BY …) orders the rows of its frame",
+    ),
+    (
+        "Invalid window frame: start bound",
+        "a window's frame ends before it begins",
+        "the far end comes first: BETWEEN 3 PRECEDING AND 1 PRECEDING",
+    ),
+    (
+        "frame offsets for RANGE must be",
+        "an offset of RANGE is a literal number of zero and more, or an interval",
+        "RANGE 5 PRECEDING, RANGE INTERVAL '1 hour' PRECEDING",
+    ),
+    (
+        "frame offsets for ROWS / GROUPS must be",
+        "an offset of ROWS or GROUPS is a whole number of zero and more",
+        "ROWS 5 PRECEDING; UNBOUNDED PRECEDING reaches all",
+    ),
+    (
+        "array_resize: failed to convert size",
+        "`array_resize` takes a size of zero and more",
+        "array_slice(list, 1, n) takes the first n",
+    ),
+    (
+        "cannot take square root of a negative number",
+        "`sqrt` takes numbers of zero and more",
+        "CASE WHEN x >= 0 THEN sqrt(x) END leaves the others out",
+    ),
+    (
+        "not yet implemented for GROUPING aggregate",
+        "`grouping` is of GROUP BY ROLLUP, CUBE and GROUPING SETS, and takes no OVER",
+        "it stands in the select list beside the groups",
+    ),
+    (
+        "(DISTINCT) aggregations are not available",
+        "this aggregate takes no DISTINCT",
+        "aggregate a subquery with SELECT DISTINCT",
+    ),
+    (
+        "Date arithmetic overflow: ",
+        "a date moved by an interval is beyond what DATE holds",
+        "a TIMESTAMP reaches the year 294246",
+    ),
+    ("Unsupported interval argument", "an interval is a text with its unit", "INTERVAL '3 days'"),
+    (
+        "Unsupported CAST from Struct(",
+        "records with other fields do not meet",
+        "give both the same fields, with NULL where there is none",
+    ),
+    (
+        "nth_value not supported for n: 0",
+        "`nth_value` counts from 1",
+        "first_value(x) is nth_value(x, 1)",
+    ),
+];
+
+/// What others say, where it is known what is to be said about it.
+fn in_our_words(message: &str) -> Option<Error> {
+    if let Some((_, ours, hint)) = OTHER_WORDS.iter().find(|(part, _, _)| message.contains(part)) {
+        return Some(Error::usage_hint(*ours, *hint));
+    }
+    if let Some(operation) = message.strip_prefix("Overflow happened on: ") {
+        let message = format!("`{operation}` does not fit its type");
+        return Some(Error::Overflow { message, hint: None });
+    }
+    for (too, most) in [
+        (" is too large to store in a Decimal", "Max"),
+        (" is too small to store in a Decimal", "Min"),
+    ] {
+        let Some((value, rest)) = message.split_once(too) else { continue };
+        let precision = rest.split_once("precision ").map_or(rest, |(_, rest)| rest);
+        let (precision, limit) = precision.split_once(&format!(". {most} is "))?;
+        let value = value.rsplit(' ').next().unwrap_or(value);
+        return Some(Error::Overflow {
+            message: format!("`{value}` does not fit a DECIMAL of {precision} digits"),
+            hint: Some(format!(
+                "that ends at {limit}; TRY_CAST(x AS DECIMAL({precision}, …)) gives NULL for what \
+                 is beyond"
+            )),
+        });
+    }
+    if message.starts_with("Regular expression did not compile") {
+        let fault = message.lines().find_map(|line| {
+            let line =
+                line.trim_matches(|c: char| c.is_whitespace() || matches!(c, '"' | '~' | ')'));
+            line.strip_prefix("error: ")
+        });
+        let fault = fault.map_or_else(String::new, |fault| format!(": {fault}"));
+        return Some(Error::usage(format!("a regular expression is not understood{fault}")));
+    }
+    None
 }
 
 /// What [`From`] makes of an error that others hold, too: the same, whoever comes first.
@@ -629,7 +733,9 @@ fn told(error: &datafusion::error::DataFusionError) -> Error {
             ArrowError::CastError(message) => ArrowError::CastError(message.clone()).into(),
             ArrowError::ComputeError(message)
             | ArrowError::InvalidArgumentError(message)
-            | ArrowError::ArithmeticOverflow(message) => Error::Query(message.clone()),
+            | ArrowError::ArithmeticOverflow(message) => {
+                ArrowError::ArithmeticOverflow(message.clone()).into()
+            }
             ArrowError::ParseError(message) => ArrowError::ParseError(message.clone()).into(),
             other => Error::Query(other.to_string()),
         },
@@ -734,6 +840,9 @@ fn unknown_column(
 
 /// What Arrow and DataFusion say of a value that cannot be cast, in SQL's words; anything else as it is.
 fn cast_error(message: &str) -> Error {
+    if let Some(error) = in_our_words(message) {
+        return error;
+    }
     if message.contains("to Timestamp(ns)") || message.contains("to timestamp[ns]") {
         return Error::Overflow {
             message:
@@ -964,6 +1073,9 @@ fn no_operator(message: &str) -> Option<Error> {
 
 /// A planner's complaint; of one about a function's arguments, what matters.
 fn plan_error(message: &str) -> Error {
+    if let Some(error) = in_our_words(message) {
+        return error;
+    }
     if message.starts_with("Unary operator '-' only supports") {
         return Error::usage_hint(
             "a minus before a value takes numbers that have a sign",
@@ -1072,6 +1184,14 @@ fn plan_error(message: &str) -> Error {
     if let Some(names) = message.strip_prefix("Projections require unique expression names but") {
         let name = between(names, "expression \"", "\" at position").unwrap_or_default();
         let given = name.rsplit_once(" AS ").map(|(_, given)| given.to_owned());
+        let frames = [" ORDER BY [", " PARTITION BY [", " ROWS ", " RANGE ", " GROUPS "];
+        if given.is_none() && frames.iter().any(|frame| name.contains(frame)) {
+            let call = crate::table::state::call_of(&name);
+            return Error::usage_hint(
+                format!("two columns of a select list are `{call}` over the same window"),
+                format!("name one of them: {call} OVER (…) AS other"),
+            );
+        }
         let is_column = !name.contains('(');
         let name = name.rsplit('.').next().filter(|_| is_column).unwrap_or(&name);
         return Error::usage_hint(

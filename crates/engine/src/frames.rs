@@ -1,95 +1,320 @@
-//! Frames of windows by what their rows are in order of.
+//! Frames of windows by what their rows are in order of, where DataFusion's are not as they are written.
 
-use arrow::datatypes::DataType;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalUnit, TimeUnit};
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{DFSchema, Result as PlanResult, ScalarValue};
-use datafusion::logical_expr::expr::{WindowFunction, WindowFunctionParams};
+use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue};
+use datafusion::functions_aggregate::first_last::{first_value_udaf, last_value_udaf};
+use datafusion::logical_expr::expr::{
+    Case, Cast, NullTreatment, WindowFunction, WindowFunctionParams,
+};
+use datafusion::logical_expr::logical_plan::Window;
 use datafusion::logical_expr::{
-    Expr, ExprSchemable, WindowFrame, WindowFrameBound, WindowFrameUnits,
+    AggregateUDF, Expr, ExprSchemable, LogicalPlan, Projection, WindowFrame, WindowFrameBound,
+    WindowFrameUnits, WindowFunctionDefinition,
 };
 
 use crate::error::Error;
 use crate::scan::external;
+use crate::times::is_utc;
 use crate::types::sql_type;
 
-/// A window's call with a frame that DataFusion runs as it is written. Without offsets RANGE is of the
-/// equals of a row, as GROUPS is, which can be had of each type; DataFusion's search for them has an order
-/// of its own in lists and records.
+/// A day, in nanoseconds.
+const DAY: i128 = 86_400_000_000_000;
+
+/// How the calls are named that have the frames of rows without a key.
+const OF_NULLS: &str = "__of_nulls_";
+
+/// A window's call with a frame, and with keys, that DataFusion runs as they are written.
+///
+/// - Without offsets RANGE is of the equals of a row, as GROUPS is, which can be had of each type;
+///   DataFusion's search for them has an order of its own in lists and records.
+/// - A key and its distance meet at a type that holds their sum and each digit of both. DataFusion rounds
+///   the distance, and a sum that does not fit ends its search behind the rows without a key.
+/// - Distances of rows that are more than any input has are the most.
+/// - The last value so far that is not null is an aggregate, as the greatest one is. DataFusion's window
+///   function searches all rows for each.
 ///
 /// # Errors
 /// Where the frame's offsets are no distance between what the rows are in order of. DataFusion takes a
 /// number beside a day for months.
 pub fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
     let Expr::WindowFunction(mut call) = expr else { return Ok(Transformed::no(expr)) };
-    let frame = other_frame(&call, schema)?;
-    let is_other = frame.is_some();
-    if let Some(frame) = frame {
-        call.params.window_frame = frame;
+    let aggregate = so_far(&call);
+    let is_aggregate = aggregate.is_some();
+    if let Some(aggregate) = aggregate {
+        call.fun = WindowFunctionDefinition::AggregateUDF(aggregate);
     }
-    Ok(Transformed::new_transformed(Expr::WindowFunction(call), is_other))
+    let mut settled = framed(call, schema)?;
+    settled.transformed |= is_aggregate;
+    Ok(settled)
 }
 
-fn other_frame(call: &WindowFunction, schema: &DFSchema) -> PlanResult<Option<WindowFrame>> {
-    let WindowFunctionParams { order_by, window_frame: frame, .. } = &call.params;
-    let (Some(key), WindowFrameUnits::Range) = (order_by.first(), frame.units) else {
-        return Ok(None);
-    };
-    let Ok(of) = key.expr.get_type(schema) else { return Ok(None) };
-    let is_time = matches!(of, DataType::Date32 | DataType::Date64 | DataType::Timestamp(_, _));
-    let offset = |bound: &WindowFrameBound| match bound {
-        WindowFrameBound::Preceding(offset) | WindowFrameBound::Following(offset) => {
-            (!offset.is_null()).then(|| offset.clone())
-        }
-        WindowFrameBound::CurrentRow => None,
-    };
-    let offsets: Vec<ScalarValue> =
-        [&frame.start_bound, &frame.end_bound].into_iter().filter_map(offset).collect();
-    if offsets.is_empty() {
-        let is_text = matches!(
-            of,
-            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Boolean
-        );
-        if of.is_numeric() || is_time || is_text {
-            return Ok(None);
-        }
-        let mut equals = frame.clone();
-        equals.units = WindowFrameUnits::Groups;
-        return Ok(Some(equals));
+fn framed(mut call: Box<WindowFunction>, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
+    if call.params.window_frame.units != WindowFrameUnits::Range {
+        let frame = &mut call.params.window_frame;
+        let bounds = [&mut frame.start_bound, &mut frame.end_bound].map(at_most_all);
+        let is_other = bounds.contains(&true);
+        return Ok(Transformed::new_transformed(Expr::WindowFunction(call), is_other));
     }
+    let WindowFunctionParams { order_by, window_frame: frame, .. } = &mut call.params;
+    let Some(key) = order_by.first_mut() else {
+        return Ok(Transformed::no(Expr::WindowFunction(call)));
+    };
+    let Ok(of) = key.expr.get_type(schema) else {
+        return Ok(Transformed::no(Expr::WindowFunction(call)));
+    };
+    let offsets: Vec<String> =
+        [&frame.start_bound, &frame.end_bound].into_iter().filter_map(distance).collect();
+    let has_offset = |bound: &WindowFrameBound| match bound {
+        WindowFrameBound::Preceding(by) | WindowFrameBound::Following(by) => !by.is_null(),
+        WindowFrameBound::CurrentRow => false,
+    };
+    if offsets.is_empty() {
+        let is_other =
+            !has_offset(&frame.start_bound) && !has_offset(&frame.end_bound) && !has_own_order(&of);
+        if is_other {
+            frame.units = WindowFrameUnits::Groups;
+        }
+        return Ok(Transformed::new_transformed(Expr::WindowFunction(call), is_other));
+    }
+    check(&of, &offsets)?;
+    let to = match &of {
+        of if of.is_integer() => DataType::Decimal128(38, 0),
+        DataType::Decimal128(precision, scale) => {
+            let places = offsets.iter().map(|offset| places(offset)).max().unwrap_or(0);
+            let places = places.max(*scale);
+            if i16::from(*precision) - i16::from(*scale) + i16::from(places) > 38 {
+                return Ok(Transformed::no(Expr::WindowFunction(call)));
+            }
+            DataType::Decimal128(38, places)
+        }
+        DataType::Date32 | DataType::Date64 => {
+            let spans = offsets.iter().filter_map(|offset| span(offset));
+            if spans.into_iter().all(|span| i128::from(span.nanoseconds) % DAY == 0) {
+                return Ok(Transformed::no(Expr::WindowFunction(call)));
+            }
+            DataType::Timestamp(TimeUnit::Microsecond, None)
+        }
+        DataType::Timestamp(TimeUnit::Nanosecond, zone) => {
+            let lengths = [&mut frame.start_bound, &mut frame.end_bound].map(in_nanoseconds);
+            let [Some(start), Some(end)] = lengths else {
+                return Ok(Transformed::no(Expr::WindowFunction(call)));
+            };
+            if zone.as_deref().is_some_and(|zone| !is_utc(zone)) {
+                return Ok(Transformed::no(Expr::WindowFunction(call)));
+            }
+            (frame.start_bound, frame.end_bound) = (start, end);
+            key.expr = cast(std::mem::take(&mut key.expr), DataType::Int64);
+            DataType::Decimal128(38, 0)
+        }
+        _ => return Ok(Transformed::no(Expr::WindowFunction(call))),
+    };
+    key.expr = cast(std::mem::take(&mut key.expr), to);
+    Ok(Transformed::yes(Expr::WindowFunction(call)))
+}
+
+/// The aggregate that a call of a window function is.
+fn so_far(call: &WindowFunction) -> Option<Arc<AggregateUDF>> {
+    let WindowFunctionParams { window_frame: frame, null_treatment, .. } = &call.params;
+    let is_from_start =
+        matches!(&frame.start_bound, WindowFrameBound::Preceding(bound) if bound.is_null());
+    let is_until_here = matches!(frame.end_bound, WindowFrameBound::CurrentRow);
+    let is_window = matches!(call.fun, WindowFunctionDefinition::WindowUDF(_));
+    if !is_window
+        || !is_from_start
+        || !is_until_here
+        || *null_treatment != Some(NullTreatment::IgnoreNulls)
+    {
+        return None;
+    }
+    match call.fun.name() {
+        "first_value" => Some(first_value_udaf()),
+        "last_value" => Some(last_value_udaf()),
+        _ => None,
+    }
+}
+
+fn cast(expr: Expr, to: DataType) -> Expr {
+    Expr::Cast(Cast::new(Box::new(expr), to))
+}
+
+/// Whether DataFusion's search has the order in which rows of the type are sorted.
+fn has_own_order(of: &DataType) -> bool {
+    of.is_numeric()
+        || matches!(
+            of,
+            DataType::Date32
+                | DataType::Date64
+                | DataType::Timestamp(_, _)
+                | DataType::Utf8
+                | DataType::LargeUtf8
+                | DataType::Utf8View
+                | DataType::Boolean
+        )
+}
+
+/// An offset of RANGE as it is written, of a call whose types have not been settled.
+fn distance(bound: &WindowFrameBound) -> Option<String> {
+    match bound {
+        WindowFrameBound::Preceding(ScalarValue::Utf8(by))
+        | WindowFrameBound::Following(ScalarValue::Utf8(by)) => by.clone(),
+        _ => None,
+    }
+}
+
+/// Limits a number of rows to what arithmetic of rows has room for: whether it was more.
+fn at_most_all(bound: &mut WindowFrameBound) -> bool {
+    const MOST: u64 = i64::MAX as u64;
+    match bound {
+        WindowFrameBound::Preceding(ScalarValue::UInt64(Some(rows)))
+        | WindowFrameBound::Following(ScalarValue::UInt64(Some(rows)))
+            if *rows > MOST =>
+        {
+            *rows = MOST;
+            true
+        }
+        _ => false,
+    }
+}
+
+fn span(offset: &str) -> Option<IntervalMonthDayNano> {
+    let to = DataType::Interval(IntervalUnit::MonthDayNano);
+    match ScalarValue::from(offset).cast_to(&to) {
+        Ok(ScalarValue::IntervalMonthDayNano(span)) => span,
+        _ => None,
+    }
+}
+
+/// A bound of which an offset is a number of nanoseconds: none where it has months.
+fn in_nanoseconds(bound: &mut WindowFrameBound) -> Option<WindowFrameBound> {
+    let Some(offset) = distance(bound) else { return Some(bound.clone()) };
+    let span = span(&offset).filter(|span| span.months == 0)?;
+    let length = i128::from(span.days) * DAY + i128::from(span.nanoseconds);
+    let length = ScalarValue::from(length.to_string());
+    Some(match bound {
+        WindowFrameBound::Following(_) => WindowFrameBound::Following(length),
+        _ => WindowFrameBound::Preceding(length),
+    })
+}
+
+/// How many digits a number has behind its point.
+fn places(number: &str) -> i8 {
+    let digits = number.split_once('.').map_or("", |(_, digits)| digits.trim_end_matches('0'));
+    i8::try_from(digits.len()).unwrap_or(i8::MAX)
+}
+
+/// Whether the offsets are distances between values of a type.
+fn check(of: &DataType, offsets: &[String]) -> PlanResult<()> {
     let refused = |message: String, hint: &str| Err(external(Error::usage_hint(message, hint)));
+    let is_time = matches!(of, DataType::Date32 | DataType::Date64 | DataType::Timestamp(_, _));
     if !of.is_numeric() && !is_time {
         return refused(
             format!(
                 "RANGE with an offset is of numbers, dates and timestamps, and not of {}",
-                sql_type(&of)
+                sql_type(of)
             ),
             "ROWS and GROUPS count rows; extract(epoch FROM x) makes a number of an interval",
         );
     }
     for offset in offsets {
-        let text = offset.to_string();
-        let is_number = text.parse::<f64>().is_ok();
+        let is_number = offset.parse::<f64>().is_ok();
         if is_time && is_number {
             return refused(
-                format!("`RANGE {text}` of a {} says no unit", sql_type(&of)),
-                &format!("RANGE INTERVAL '{text} days' PRECEDING"),
+                format!("`RANGE {offset}` of a {} says no unit", sql_type(of)),
+                &format!("RANGE INTERVAL '{offset} days' PRECEDING"),
             );
         }
         if !is_time && !is_number {
             return refused(
-                format!("`RANGE {text}` is no distance between numbers of type {}", sql_type(&of)),
+                format!("`RANGE {offset}` is no distance between numbers of type {}", sql_type(of)),
                 "RANGE 5 PRECEDING is one; an interval is one between dates and timestamps",
             );
         }
-        if of.is_integer() && text.parse::<i64>().is_err() {
+        if of.is_integer() && offset.parse::<i64>().is_err() {
             return refused(
                 format!(
-                    "`RANGE {text}` is no distance between whole numbers, which {} has",
-                    sql_type(&of)
+                    "`RANGE {offset}` is no distance between whole numbers, which {} has",
+                    sql_type(of)
                 ),
                 "ORDER BY CAST(x AS DOUBLE) has others, too",
             );
         }
+        let is_back = offset.starts_with('-')
+            || span(offset).is_some_and(|span| {
+                is_time && (span.months < 0 || span.days < 0 || span.nanoseconds < 0)
+            });
+        if is_back {
+            return refused(
+                format!("`RANGE {offset}` is a distance below zero"),
+                "PRECEDING goes back and FOLLOWING forth, each by a distance",
+            );
+        }
     }
-    Ok(None)
+    Ok(())
+}
+
+/// A window whose frames end before their row, with the rows apart that have no key: the frame of these
+/// ends with the last of them, which DataFusion does not wait for.
+///
+/// # Errors
+/// As DataFusion's schemas.
+pub fn nulls_apart(window: Window) -> PlanResult<Transformed<LogicalPlan>> {
+    let below = Arc::clone(window.input.schema());
+    let others: Vec<Option<(Expr, Expr)>> =
+        window.window_expr.iter().map(|expr| of_nulls(expr, &below)).collect();
+    let is_done = window
+        .window_expr
+        .iter()
+        .any(|expr| matches!(expr, Expr::Alias(alias) if alias.name.starts_with(OF_NULLS)));
+    if is_done || others.iter().all(Option::is_none) {
+        return Ok(Transformed::no(LogicalPlan::Window(window)));
+    }
+    let own = below.fields().len();
+    let mut columns: Vec<Expr> =
+        window.schema.iter().map(|field| Expr::Column(Column::from(field))).collect();
+    let mut calls = window.window_expr;
+    for (index, (is_null, call)) in
+        others.into_iter().enumerate().filter_map(|(index, other)| Some((index, other?)))
+    {
+        let name = format!("{OF_NULLS}{index}");
+        let found = std::mem::take(&mut columns[own + index]);
+        let (qualifier, field) = window.schema.qualified_field(own + index);
+        let either = Expr::Case(Case {
+            expr: None,
+            when_then_expr: vec![(
+                Box::new(is_null),
+                Box::new(Expr::Column(Column::new_unqualified(&name))),
+            )],
+            else_expr: Some(Box::new(found)),
+        });
+        columns[own + index] = either.alias_qualified(qualifier.cloned(), field.name());
+        calls.push(call.alias(name));
+    }
+    let window = LogicalPlan::Window(Window::try_new(calls, window.input)?);
+    Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(window))?)))
+}
+
+/// For a call whose frame ends before its row, which rows have no key, and the call with their frame.
+fn of_nulls(expr: &Expr, below: &DFSchema) -> Option<(Expr, Expr)> {
+    let call: &WindowFunction = match expr {
+        Expr::WindowFunction(call) => call,
+        Expr::Alias(alias) => return of_nulls(&alias.expr, below),
+        _ => return None,
+    };
+    let frame = &call.params.window_frame;
+    let key = &call.params.order_by.first()?.expr;
+    let ends_before = matches!(&frame.end_bound, WindowFrameBound::Preceding(by) if !by.is_null());
+    if frame.units != WindowFrameUnits::Range || !ends_before || !key.nullable(below).ok()? {
+        return None;
+    }
+    let start = match &frame.start_bound {
+        bound if bound.is_unbounded() => bound.clone(),
+        _ => WindowFrameBound::CurrentRow,
+    };
+    let mut other = call.clone();
+    other.params.window_frame =
+        WindowFrame::new_bounds(WindowFrameUnits::Range, start, WindowFrameBound::CurrentRow);
+    Some((key.clone().is_null(), Expr::WindowFunction(Box::new(other))))
 }

@@ -300,7 +300,7 @@ fn spec_of(
             return Ok(Err(format!(
                 "no mergeable state for `{}` over {}",
                 call.func.name(),
-                aggregate.argument_type
+                crate::types::sql_type(&aggregate.argument_type)
             )));
         }
         aggregates.push(aggregate);

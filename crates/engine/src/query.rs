@@ -1209,9 +1209,14 @@ fn parsed(sql: &str) -> Result<Statement> {
                 digits::keep(&mut statement);
                 Ok(Statement::Statement(statement))
             }
-            SqlStatement::Explain { .. } | SqlStatement::ExplainTable { .. } => Err(
-                Error::usage_hint("EXPLAIN is not run here", "--explain shows how a query runs"),
-            ),
+            SqlStatement::Explain { .. } => Err(Error::usage_hint(
+                "EXPLAIN is not run here",
+                "--explain shows how a query runs",
+            )),
+            SqlStatement::ExplainTable { .. } => Err(Error::usage_hint(
+                "DESCRIBE is not run here",
+                "`tidemill schema FILE` shows a file's columns",
+            )),
             other => {
                 let text = other.to_string();
                 refused(&format!("`{}`", text.split_whitespace().next().unwrap_or_default()))

@@ -5,14 +5,15 @@ use std::sync::{Arc, LazyLock};
 
 use arrow::array::{ArrayRef, AsArray, Float64Array};
 use arrow::compute::cast_with_options;
-use arrow::datatypes::{DataType, FieldRef, Float64Type};
-use datafusion::common::{Result as PlanResult, ScalarValue, plan_err};
+use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Int64Type};
+use datafusion::common::{DFSchema, Result as PlanResult, ScalarValue, plan_err};
 use datafusion::functions::{core, math, string};
+use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{
-    ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Documentation, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
 use crate::table::value::EXACTLY;
@@ -22,8 +23,8 @@ pub fn functions() -> impl Iterator<Item = ScalarUDF> {
     [
         ScalarUDF::from(Nvl::new()),
         ScalarUDF::from(Concat { theirs: string::concat() }),
-        ScalarUDF::from(Places { theirs: math::round() }),
-        ScalarUDF::from(Places { theirs: math::trunc() }),
+        ScalarUDF::from(Places { theirs: math::round(), answer: None }),
+        ScalarUDF::from(Places { theirs: math::trunc(), answer: None }),
     ]
     .into_iter()
 }
@@ -163,6 +164,26 @@ impl ScalarUDFImpl for Concat {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Places {
     theirs: Arc<ScalarUDF>,
+    /// The answer's type, once types are settled. DataFusion's goes by whether the places are a literal,
+    /// which a cast of one becomes later.
+    answer: Option<DataType>,
+}
+
+/// A call of `round` that keeps its type, unless it does already.
+pub fn of_type(call: &ScalarFunction, schema: &DFSchema) -> PlanResult<Option<ScalarFunction>> {
+    match call.func.inner().downcast_ref::<Places>() {
+        Some(Places { theirs, answer: None }) => {
+            let answer = Some(Expr::ScalarFunction(call.clone()).get_type(schema)?);
+            let function = ScalarUDF::from(Places { theirs: Arc::clone(theirs), answer });
+            Ok(Some(ScalarFunction::new_udf(Arc::new(function), call.args.clone())))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// As many places, or more than any number has.
+fn some_places(places: i64) -> i64 {
+    places.clamp(-1000, 1000)
 }
 
 impl ScalarUDFImpl for Places {
@@ -183,7 +204,11 @@ impl ScalarUDFImpl for Places {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> PlanResult<FieldRef> {
-        self.theirs.return_field_from_args(args)
+        let theirs = self.theirs.return_field_from_args(args)?;
+        Ok(match &self.answer {
+            Some(answer) => Arc::new(Field::clone(&theirs).with_data_type(answer.clone())),
+            None => theirs,
+        })
     }
 
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> PlanResult<ExprSimplifyResult> {
@@ -194,8 +219,21 @@ impl ScalarUDFImpl for Places {
         self.theirs.output_ordering(inputs)
     }
 
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
         let rows = args.number_rows;
+        if let Some(places) = args.args.get_mut(1).filter(|of| of.data_type() == DataType::Int64) {
+            // DataFusion takes the low half of the number.
+            *places = match &*places {
+                ColumnarValue::Scalar(ScalarValue::Int64(Some(places))) => {
+                    ColumnarValue::Scalar(ScalarValue::from(some_places(*places)))
+                }
+                ColumnarValue::Array(places) => {
+                    let places = places.as_primitive::<Int64Type>();
+                    ColumnarValue::Array(Arc::new(places.unary::<_, Int64Type>(some_places)))
+                }
+                other => other.clone(),
+            };
+        }
         let given = args.args.clone();
         let found = self.theirs.invoke_with_args(args)?;
         let [values, places] = given.as_slice() else { return Ok(found) };

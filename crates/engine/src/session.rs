@@ -18,7 +18,9 @@ use crate::coercion::{CommonTypes, SqlTypes, TimesOfDay};
 use crate::distinct::{self, DistinctCounts};
 use crate::error::Result;
 use crate::estimates::Precisions;
+use crate::filtered::FilteredWindows;
 use crate::floats::OneOrder;
+use crate::grouping_sets::SetsOfColumns;
 use crate::large_limits::LargeLimits;
 use crate::null_safe::{self, JoinKeys};
 use crate::portions::KeepToBudget;
@@ -30,7 +32,7 @@ use crate::sorted_unions::{self, CheckedPlan};
 use crate::spills::SpillSpace;
 use crate::subqueries::Unknowns;
 use crate::whole_partitions::OnePartitionAtATime;
-use crate::windows::CopiedText;
+use crate::windows::{ComputedKeys, CopiedText};
 use crate::{amplify, functions, pool, replaced, sliding, sums, times};
 
 /// The least that the steps above a finished table have.
@@ -134,6 +136,7 @@ pub fn open_with(
         .with_type_planner(Arc::new(SqlTypes))
         .with_analyzer_rules(analyzer_rules())
         .with_optimizer_rules(rules.collect())
+        .with_optimizer_rule(Arc::new(ComputedKeys))
         .with_optimizer_rule(Arc::new(CopiedText))
         .with_physical_optimizer_rules(checked.collect())
         .with_physical_optimizer_rule(Arc::new(OnePartitionAtATime))
@@ -160,14 +163,16 @@ pub fn open_with(
     Ok(context)
 }
 
-/// DataFusion's rules, with ours before and after: the first settles types where its own choice loses
-/// values, the last two need all types settled: what is cast to a float by then is compared as one.
+/// DataFusion's rules, with ours before and after: the first of them settle types where its own choice loses
+/// values, the others need all types settled: what is cast to a float by then is compared as one.
 fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules = Analyzer::new().rules;
-    rules.insert(0, Arc::new(CommonTypes));
+    rules.insert(0, Arc::new(SetsOfColumns));
+    rules.insert(1, Arc::new(CommonTypes));
     rules.push(Arc::new(Unknowns));
     rules.push(Arc::new(CheckedArithmetic));
     rules.push(Arc::new(OneOrder));
+    rules.push(Arc::new(FilteredWindows));
     rules
 }
 

@@ -140,7 +140,11 @@ impl AggregateUDFImpl for Sliding {
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
-        self.theirs.accumulator(args)
+        let theirs = self.theirs.accumulator(args)?;
+        Ok(match self.answer {
+            Answer::Regression(Regression::R2) => Box::new(Determination { theirs }),
+            _ => theirs,
+        })
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
@@ -177,8 +181,8 @@ impl AggregateUDFImpl for Sliding {
 }
 
 /// A window has no other part that it is put together with.
-fn no_state<T>() -> PlanResult<T> {
-    Err(external(Error::Internal("the state of a frame that slides".into())))
+pub fn no_state<T>() -> PlanResult<T> {
+    Err(external(Error::Internal("the state of a window's call".into())))
 }
 
 // ── sums and products ────────────────────────────────────────────────────────────────────
@@ -329,7 +333,10 @@ impl Moments {
             return Ok(None);
         }
         if self.specials > 0 {
-            return Ok(Some(f64::NAN));
+            // As DataFusion's: what is alone differs from nothing.
+            let is_alone =
+                self.count == 1 && matches!(self.answer, Answer::Variance { is_sample: false, .. });
+            return Ok(Some(if is_alone { 0.0 } else { f64::NAN }));
         }
         let among = |is_sample| count - f64::from(u8::from(is_sample));
         let unless_zero = |divisor: f64, value: f64| (divisor != 0.0).then_some(value);
@@ -352,7 +359,10 @@ impl Moments {
                 Regression::R2 => {
                     let (sxx, syy) = (sxx(), syy());
                     let root = sxx.sqrt() * syy.sqrt();
-                    unless_zero(root, (sxy() / root).powi(2).min(1.0))
+                    match syy == 0.0 {
+                        true => unless_zero(sxx, 1.0),
+                        false => unless_zero(root, (sxy() / root).powi(2).min(1.0)),
+                    }
                 }
                 Regression::AvgX => Some(self.x.value() / count),
                 Regression::AvgY => Some(self.y.value() / count),
@@ -397,6 +407,46 @@ impl Accumulator for Moments {
 
     fn merge_batch(&mut self, _: &[ArrayRef]) -> PlanResult<()> {
         no_state()
+    }
+}
+
+/// DataFusion's `regr_r2`, which is null where all y are equal. A line goes through these, as the SQL
+/// standard, PostgreSQL and DuckDB have it.
+#[derive(Debug)]
+struct Determination {
+    theirs: Box<dyn Accumulator>,
+}
+
+impl Accumulator for Determination {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
+        self.theirs.update_batch(values)
+    }
+
+    fn evaluate(&mut self) -> PlanResult<ScalarValue> {
+        let found = self.theirs.evaluate()?;
+        if !found.is_null() {
+            return Ok(found);
+        }
+        // The count, the means of x and y, the sums of their squares, those of their products.
+        let state = self.theirs.state()?;
+        let squares = |at: usize| match state.get(at) {
+            Some(ScalarValue::Float64(sum)) => *sum,
+            _ => None,
+        };
+        let is_level = squares(3).is_some_and(|x| x > 0.0) && squares(4) == Some(0.0);
+        Ok(if is_level { ScalarValue::from(1.0) } else { found })
+    }
+
+    fn size(&self) -> usize {
+        self.theirs.size()
+    }
+
+    fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {
+        self.theirs.state()
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> PlanResult<()> {
+        self.theirs.merge_batch(states)
     }
 }
 

@@ -85,7 +85,7 @@ const ELSEWHERE: [(&[&str], &str); 61] = [
     (&["size", "array_size"], "array_length(list)"),
     (&["list", "grouparray"], "array_agg(x)"),
     (&["group_concat", "listagg"], "string_agg(x, ',')"),
-    (&["arg_max", "argmax", "max_by"], "first_value(x ORDER BY n DESC)"),
+    (&["arg_max", "argmax", "max_by"], "first_value(x ORDER BY n DESC NULLS LAST)"),
 ];
 
 /// The same, of aggregates.

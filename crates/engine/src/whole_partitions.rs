@@ -4,25 +4,33 @@
 //! partition, so a step of ours in its place holds one partition and what came with its end, asks for what it
 //! holds, and hands on rows as partitions end.
 
+use std::collections::VecDeque;
+use std::iter::Peekable;
+use std::ops::Range;
 use std::sync::Arc;
+use std::vec::IntoIter;
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::{concat, concat_batches};
 use arrow::datatypes::SchemaRef;
+use datafusion::common::ScalarValue;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::utils::evaluate_partition_ranges;
 use datafusion::error::Result as PlanResult;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{WindowFrameBound, WindowFrameUnits};
 use datafusion::physical_expr::PhysicalSortExpr;
-use datafusion::physical_expr::window::WindowExpr;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr::window::{PlainAggregateWindowExpr, WindowExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::windows::WindowAggExec;
 use futures::{StreamExt, stream};
 
+use crate::beside::{Beside, PORTION, Values, long_bytes};
 use crate::compact::{compacted, shown_bytes};
 use crate::error::Error;
 use crate::in_place::InPlace;
@@ -31,7 +39,7 @@ use crate::scan::external;
 /// What the step registers with the memory pool.
 pub const CONSUMER: &str = "WholePartitions";
 
-/// What a call's value takes, about.
+/// What a value of a call that has one for each row takes, about.
 const VALUE_BYTES: usize = 16;
 
 /// Puts the step in the place of DataFusion's.
@@ -75,12 +83,14 @@ fn run(
     let consumer = MemoryConsumer::new(format!("{CONSUMER}[{partition}]"));
     let window = Window {
         keys: step.partition_by_sort_keys()?,
-        calls: step.window_expr().to_vec(),
+        calls: step.window_expr().iter().map(Call::new).collect(),
         schema: theirs.schema(),
         batch_rows: context.session_config().batch_size(),
         reservation: consumer.register(context.memory_pool()),
         input: Some(step.input().execute(partition, context)?),
         held: Vec::new(),
+        held_bytes: 0,
+        ended: None,
         made: None,
     };
     let batches = stream::try_unfold(window, |mut window| async move {
@@ -89,39 +99,80 @@ fn run(
     Ok(Box::pin(RecordBatchStreamAdapter::new(theirs.schema(), batches)))
 }
 
+/// A call of the step.
+enum Call {
+    /// All rows of a partition have one value.
+    Shared(AggregateFunctionExpr),
+    Each(Arc<dyn WindowExpr>),
+}
+
+impl Call {
+    fn new(call: &Arc<dyn WindowExpr>) -> Self {
+        let frame = call.get_window_frame();
+        let is_end = |bound: &WindowFrameBound| match bound {
+            WindowFrameBound::CurrentRow => {
+                call.order_by().is_empty() && frame.units == WindowFrameUnits::Range
+            }
+            bound => bound.is_unbounded(),
+        };
+        match aggregate(call) {
+            Some(aggregate) if is_end(&frame.start_bound) && is_end(&frame.end_bound) => {
+                Call::Shared(aggregate.get_aggregate_expr().clone())
+            }
+            _ => Call::Each(Arc::clone(call)),
+        }
+    }
+}
+
+/// Rows of whole partitions, of which some may not have their values yet.
+struct Ended {
+    rows: RecordBatch,
+    bytes: usize,
+    partitions: Peekable<IntoIter<Range<usize>>>,
+}
+
 /// The step at work.
 struct Window {
     keys: Vec<PhysicalSortExpr>,
-    calls: Vec<Arc<dyn WindowExpr>>,
+    calls: Vec<Call>,
     schema: SchemaRef,
     batch_rows: usize,
     /// None once it has ended.
     input: Option<SendableRecordBatchStream>,
     /// The rows of the partition that has not ended yet.
     held: Vec<RecordBatch>,
+    held_bytes: usize,
+    ended: Option<Ended>,
     /// What is to be handed on.
-    made: Option<RecordBatch>,
-    /// Of what is held and what is made.
+    made: Option<Beside>,
+    /// Of what is held, what has ended and what is made.
     reservation: MemoryReservation,
 }
 
 impl Window {
     async fn next(&mut self) -> PlanResult<Option<RecordBatch>> {
         loop {
-            if let Some(made) = self.made.take() {
-                let (now, later) = parted(&made, self.batch_rows.min(made.num_rows()));
-                if later.num_rows() > 0 {
-                    self.made = Some(later);
-                } else {
-                    self.reservation.resize(self.held.iter().map(bytes).sum());
+            if let Some(made) = &mut self.made {
+                match made.next(&self.schema, self.batch_rows)? {
+                    None => self.made = None,
+                    made => return Ok(made),
                 }
-                return Ok(Some(now));
+            }
+            if let Some(mut ended) = self.ended.take() {
+                if ended.partitions.peek().is_some() {
+                    self.made = Some(self.computed(&mut ended)?);
+                    self.ended = Some(ended);
+                } else {
+                    drop(ended);
+                    self.charge(0)?;
+                }
+                continue;
             }
             let Some(input) = &mut self.input else { return Ok(None) };
             match input.next().await.transpose()? {
                 None => {
                     self.input = None;
-                    self.made = self.computed()?;
+                    self.end()?;
                 }
                 Some(batch) if batch.num_rows() == 0 => {}
                 Some(batch) => match self.last_partition(&batch)? {
@@ -129,7 +180,7 @@ impl Window {
                     Some(start) => {
                         let (ended, begun) = parted(&batch, start);
                         self.hold(&ended)?;
-                        self.made = self.computed()?;
+                        self.end()?;
                         self.hold(&begun)?;
                     }
                 },
@@ -152,45 +203,98 @@ impl Window {
 
     fn hold(&mut self, batch: &RecordBatch) -> PlanResult<()> {
         if batch.num_rows() > 0 {
-            self.reservation.try_grow(bytes(batch))?;
+            self.held_bytes += bytes(batch);
+            self.charge(0)?;
             self.held.push(compacted(batch)?);
         }
         Ok(())
     }
 
-    /// The rows that are held, of whole partitions, with the calls' values.
-    fn computed(&mut self) -> PlanResult<Option<RecordBatch>> {
-        let Some(first) = self.held.first() else { return Ok(None) };
-        let (mut own, mut rows) = (0, 0);
-        for batch in &self.held {
-            own += bytes(batch);
-            rows += batch.num_rows();
-        }
+    /// What is held is of whole partitions.
+    fn end(&mut self) -> PlanResult<()> {
+        let Some(first) = self.held.first() else { return Ok(()) };
         // They are copied into one piece.
-        self.reservation.try_grow(own + VALUE_BYTES * self.calls.len() * rows)?;
-        let together = concat_batches(&first.schema(), &self.held)?;
+        let bytes = self.held_bytes;
+        self.charge(bytes)?;
+        let rows = concat_batches(&first.schema(), &self.held)?;
         self.held.clear();
-        self.reservation.shrink(own);
-        let ranges = partitions(&together, &self.keys)?;
-        let values = self.calls.iter().map(|call| {
-            let of_partition = |range: &std::ops::Range<usize>| {
-                call.evaluate(&together.slice(range.start, range.len()))
-            };
-            let parts = ranges.iter().map(of_partition).collect::<PlanResult<Vec<ArrayRef>>>()?;
-            let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
-            Ok(concat(&parts)?)
+        self.held_bytes = 0;
+        let partitions = partitions(&rows, &self.keys)?.into_iter().peekable();
+        self.ended = Some(Ended { rows, bytes, partitions });
+        self.charge(0)
+    }
+
+    /// The rows of the next partitions with the calls' values: a batch of them, or one partition.
+    fn computed(&self, ended: &mut Ended) -> PlanResult<Beside> {
+        let mut values: Vec<_> = self.calls.iter().map(|_| (Vec::new(), VecDeque::new())).collect();
+        let mut groups = Vec::new();
+        let start = ended.partitions.peek().map_or(0, |next| next.start);
+        let (mut end, mut long) = (start, 0);
+        while let Some(partition) = ended.partitions.next_if(|next| {
+            groups.is_empty() || (next.end - start <= self.batch_rows && long < PORTION)
+        }) {
+            let rows = ended.rows.slice(partition.start, partition.len());
+            for (call, (each, shared)) in self.calls.iter().zip(&mut values) {
+                match call {
+                    Call::Each(call) => each.push(call.evaluate(&rows)?),
+                    Call::Shared(aggregate) => {
+                        let value = self.value(aggregate, &rows, ended.bytes + long)?;
+                        long += long_bytes(&value);
+                        shared.push_back(value);
+                    }
+                }
+            }
+            groups.push(partition.len());
+            end = partition.end;
+        }
+        let values = self.calls.iter().zip(values).map(|(call, (each, shared))| match call {
+            Call::Shared(_) => Ok(Values::Shared(shared)),
+            Call::Each(_) => {
+                let parts: Vec<&dyn Array> = each.iter().map(AsRef::as_ref).collect();
+                Ok(Values::Each(concat(&parts)?))
+            }
         });
-        let values = values.collect::<PlanResult<Vec<ArrayRef>>>()?;
-        let columns = together.columns().iter().cloned().chain(values).collect();
-        Ok(Some(RecordBatch::try_new(Arc::clone(&self.schema), columns)?))
+        let values = values.collect::<PlanResult<Vec<_>>>()?;
+        let columns = values.iter().filter(|values| matches!(values, Values::Each(_))).count();
+        self.charge(ended.bytes + long + VALUE_BYTES * columns * (end - start))?;
+        Ok(Beside::new(ended.rows.slice(start, end - start), groups, values))
+    }
+
+    /// The value of all rows of a partition.
+    fn value(
+        &self,
+        aggregate: &AggregateFunctionExpr,
+        rows: &RecordBatch,
+        others: usize,
+    ) -> PlanResult<ScalarValue> {
+        let arguments = aggregate.expressions().into_iter();
+        let arguments = arguments
+            .map(|argument| argument.evaluate(rows)?.into_array(rows.num_rows()))
+            .collect::<PlanResult<Vec<ArrayRef>>>()?;
+        let mut accumulator = aggregate.create_accumulator()?;
+        accumulator.update_batch(&arguments)?;
+        let own = accumulator.size();
+        if own > PORTION {
+            self.charge(others + own)?;
+        }
+        accumulator.evaluate()
+    }
+
+    /// Asks for what is held and `more`.
+    fn charge(&self, more: usize) -> PlanResult<()> {
+        let ended = self.ended.as_ref().map_or(0, |ended| ended.bytes);
+        self.reservation.try_resize(self.held_bytes + ended + more)
     }
 }
 
+/// A call that is of an aggregate, whose condition is an argument
+/// ([`filtered`](crate::filtered)).
+pub fn aggregate(call: &Arc<dyn WindowExpr>) -> Option<&PlainAggregateWindowExpr> {
+    call.as_any().downcast_ref()
+}
+
 /// Which rows of a batch are of one partition each.
-pub fn partitions(
-    batch: &RecordBatch,
-    keys: &[PhysicalSortExpr],
-) -> PlanResult<Vec<std::ops::Range<usize>>> {
+pub fn partitions(batch: &RecordBatch, keys: &[PhysicalSortExpr]) -> PlanResult<Vec<Range<usize>>> {
     let keys = keys.iter().map(|key| key.evaluate_to_sort_column(batch));
     evaluate_partition_ranges(batch.num_rows(), &keys.collect::<PlanResult<Vec<_>>>()?)
 }

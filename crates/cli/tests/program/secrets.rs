@@ -72,8 +72,13 @@ fn no_message_and_no_record_has_the_secrets_of_a_url() {
 fn a_message_without_secrets_keeps_what_it_says() {
     let place = Place::new();
     assert!(place.fails(2, &["completions", URL]).contains("'http://127.0.0.1:1/x.csv?…'"));
-    let said = place.fails(1, &["head", "http:/bob:hunter2@h/x.csv"]);
-    assert!(said.contains("`http:/h/x.csv`"), "{said}");
+    let said = place.fails(2, &["head", "http:/bob:hunter2@h/x.csv"]);
+    assert!(said.contains("was `http://h/x.csv` meant?"), "{said}");
+    for output in [" http://bob:hunter2@h/x.csv", "https//bob:hunter2@h/{a}.csv"] {
+        let said = place.fails(2, &["query", "SELECT 1 AS a", "-o", output]);
+        assert!(said.contains("://h/"), "{said}");
+        assert!(!said.contains("hunter2"), "{said}");
+    }
     place.write("job.toml", "[source]\nurl = \"f.csv\"\n");
     let said = place.fails(2, &["run", "job.toml", "--set", "source.storage.region=hush"]);
     assert!(said.contains("--set source.storage.region=***: unknown key `storage`"), "{said}");

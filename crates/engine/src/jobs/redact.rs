@@ -1,7 +1,7 @@
 //! Hides credentials in text that is kept: command lines, URLs, SQL, errors.
 //!
-//! What is hidden: the user and password in a URL, the value of a query parameter or an
-//! assignment whose name says that it is secret, the word after a flag of such a name, and the
+//! What is hidden: the user and password in a URL, what a web URL asks for after `?` or `#`, the value
+//! of an assignment whose name says that it is secret, the word after a flag of such a name, and the
 //! words that go to a program of the user's, which have rules of its own.
 //! It errs on the side of hiding: a harmless value lost is a smaller fault than a key kept.
 
@@ -174,9 +174,24 @@ fn urls(text: &str) -> String {
             }
             None => after,
         };
+        // The names of a query's values say little of which are keys: the server's own, or none.
+        let scheme = before.trim_end_matches(['/', ':']).rsplit(|c| !is_name(c)).next();
+        if scheme.is_some_and(|scheme| is_web(scheme)) {
+            let is_end = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`');
+            let (word, later) = rest.split_at(rest.find(is_end).unwrap_or(rest.len()));
+            if let Some(query) = word.find(['?', '#']) {
+                shown.push_str(&word[..=query]);
+                shown.push('…');
+                rest = later;
+            }
+        }
     }
     shown.push_str(rest);
     shown
+}
+
+fn is_web(scheme: &str) -> bool {
+    ["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web))
 }
 
 /// Hides the values of `name=value`, `name = 'value'` and `"name": "value"` with secret names.
@@ -239,9 +254,11 @@ mod tests {
             ("FROM 's3://AKIA:x/y' z", "FROM 's3://AKIA:x/y' z"),
             ("https://ann:pa/ss?x@host/y z@w", "https://***@host/y z@w"),
             ("http://[::1]/x@y http://h:80/x@y", "http://[::1]/x@y http://h:80/x@y"),
-            ("https://h/x?a=1&X-Amz-Signature=ab12&b=2", "https://h/x?a=1&X-Amz-Signature=***&b=2"),
-            ("https://h/x?X-Amz-Credential=AK/20/s3", "https://h/x?X-Amz-Credential=***"),
-            ("https://h/x?sig=a%2Fb&se=1", "https://h/x?sig=***&se=1"),
+            ("https://h/x?a=1&X-Amz-Signature=ab12&b=2", "https://h/x?…"),
+            ("FROM 'http://h/x?code=k' WHERE a=1", "FROM 'http://h/x?…' WHERE a=1"),
+            ("https://h/x#key", "https://h/x#…"),
+            ("https://h/x?X-Amz-Credential=AK/20/s3", "https://h/x?…"),
+            ("https://h/x?sig=a%2Fb&se=1", "https://h/x?…"),
             ("secret_access_key=abc region=eu", "secret_access_key=*** region=eu"),
             ("aws_secret_access_key = \"a b\", x", "aws_secret_access_key = \"***\", x"),
             ("{\"session_token\": \"abc\", \"n\": 1}", "{\"session_token\": \"***\", \"n\": 1}"),

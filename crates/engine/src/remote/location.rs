@@ -33,8 +33,10 @@ impl Location {
     /// The location of a remote URL; none for what is on this machine.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a scheme that is not known, and for `s3://` without a bucket.
+    /// [`Error::Usage`] for a scheme that is not known, for `s3://` without a bucket, and for what was
+    /// meant as a URL: taken as a path, it would be a folder with a password in its name.
     pub(crate) fn parse(url: &str) -> Result<Option<Location>> {
+        refuse_mistyped(url)?;
         let Some((scheme, rest)) = url.split_once("://") else { return Ok(None) };
         let is_word = !scheme.is_empty()
             && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'));
@@ -66,6 +68,36 @@ impl Location {
             )),
         }
     }
+}
+
+/// Refuses what was meant as a URL.
+///
+/// # Errors
+/// [`Error::Usage`] that says which.
+pub(crate) fn refuse_mistyped(url: &str) -> Result<()> {
+    match meant(url) {
+        Some(meant) => Err(Error::usage_hint(
+            format!("`{}` is no URL, and no path either", shown_in(url)),
+            format!("was `{}` meant?", shown(&meant)),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The URL that somebody meant who typed a blank before it, or not all of `://`.
+fn meant(text: &str) -> Option<String> {
+    let trimmed = text.trim_start();
+    let scheme = ["https", "http", "s3a", "s3"].into_iter().find(|scheme| {
+        let start = trimmed.get(..scheme.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+            && trimmed[scheme.len()..].starts_with([':', '/'])
+    })?;
+    let rest = &trimmed[scheme.len()..];
+    let is_url = rest.starts_with("://");
+    let is_nearly = rest.starts_with(":/") || rest.starts_with("//");
+    let rest = rest.trim_start_matches([':', '/']);
+    let is_other = if is_url { trimmed.len() < text.len() } else { is_nearly };
+    is_other.then(|| format!("{scheme}://{rest}"))
 }
 
 /// A URL as messages show it: without a user's name and password, whatever its scheme, and without
@@ -205,6 +237,10 @@ mod tests {
             ("s3://b*/key", "names no bucket"),
             ("https:///x", "names no host"),
             ("gs://b/k", "`gs://` is not known"),
+            (" http://u:p@h/x", "was `http://h/x` meant?"),
+            ("http//u:p@h/x", "was `http://h/x` meant?"),
+            ("https:/h/x?sig=s", "was `https://h/x?…` meant?"),
+            ("S3:/b/k", "was `s3://b/k` meant?"),
         ] {
             let message = Location::parse(url).unwrap_err().to_string();
             assert!(message.contains(expected), "{message}");

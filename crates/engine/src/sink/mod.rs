@@ -72,7 +72,7 @@ use crate::error::{Error, Result};
 use crate::home::RunId;
 use crate::program::Program;
 use crate::remote::StorageOptions;
-use crate::remote::location::Location;
+use crate::remote::location::{Location, refuse_mistyped};
 use crate::remote::s3::Bucket;
 
 /// How many files a template may name unless told otherwise.
@@ -752,6 +752,7 @@ impl StagedFile {
     /// # Errors
     /// As [`Sink::create`].
     pub fn create(path: &Path, overwrite: bool, run: &RunId) -> Result<StagedFile> {
+        path.to_str().map_or(Ok(()), refuse_mistyped)?;
         if let Some(Ok(Some(location))) = path.to_str().map(Location::parse) {
             return Err(Error::usage_hint(
                 format!("a partial table cannot be written to `{location}`"),

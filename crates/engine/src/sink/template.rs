@@ -33,7 +33,7 @@ use hashbrown::HashMap;
 
 use super::commit::below;
 use crate::error::{Error, Result};
-use crate::remote::location::Location;
+use crate::remote::location::{Location, refuse_mistyped};
 use crate::source::is_left_out;
 use crate::suggest;
 
@@ -114,6 +114,7 @@ impl Template {
     /// [`Error::Usage`] for unbalanced braces, columns without text between them, and names
     /// that could not be told from others or would leave the root.
     pub(super) fn parse(url: &str) -> Result<Self> {
+        refuse_mistyped(url)?;
         let (bucket, path) = match Location::parse(url) {
             Ok(Some(Location::S3 { bucket, key })) => (Some(bucket), key_path(url, key)?),
             _ => (None, local_path(url)?),

@@ -26,6 +26,7 @@ use super::input::Identity;
 use super::{Place, SourceSpec};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
+use crate::panics;
 use crate::remote::http::{Web, probe_all};
 use crate::remote::location::{Location, shown, web_path};
 use crate::remote::object::Object;
@@ -445,11 +446,20 @@ const PATTERN_OPTIONS: glob::MatchOptions = glob::MatchOptions {
 
 /// The files that a pattern matches.
 fn matches(pattern: &str, paths: &mut Vec<PathBuf>) -> Result<()> {
-    let found = glob::glob_with(pattern, PATTERN_OPTIONS)
+    let mut found = glob::glob_with(pattern, PATTERN_OPTIONS)
         .map_err(|error| Error::usage(format!("`{pattern}` is not a valid pattern: {error}")))?;
     let (mut files, mut folder) = (0usize, None);
     let mut loops = Loops::default();
-    for entry in found {
+    // `glob` panics at a name that is not UTF-8 among those it looks at.
+    let mut next = || {
+        panics::catch(|| found.next()).map_err(|_| {
+            Error::usage_hint(
+                format!("a name that `{pattern}` is compared with is not UTF-8"),
+                "rename that file, or name the folder without a pattern",
+            )
+        })
+    };
+    while let Some(entry) = next()? {
         let path = entry.map_err(|error| {
             let shown = error.path().display().to_string();
             Error::io("read", shown, error.into())

@@ -197,3 +197,37 @@ fn a_recursion_without_end_meets_the_memory_limit() {
         assert!(matches!(error, Error::Memory { .. }), "{sql}\n{error}");
     }
 }
+
+#[test]
+fn grouping_sets_are_of_anything_that_is_computed() {
+    let folder = Folder::new();
+    folder.write("t.csv", "a,b,k\n1,2.5,x\n3,0.5,x\n,1.5,y\n");
+    // Of types that meet only once they are settled.
+    let key = "CASE WHEN CAST(a AS SMALLINT) < b THEN 1 END";
+    let sql = format!(
+        "SELECT {key} AS m, k, count(*), grouping({key}) FROM '$/t.csv' GROUP BY ROLLUP ({key}, k)"
+    );
+    assert_eq!(
+        folder.ask(&sql).sorted(),
+        [
+            ["1", "x", "1", "0"],
+            ["1", "∅", "1", "0"],
+            ["∅", "x", "1", "0"],
+            ["∅", "y", "1", "0"],
+            ["∅", "∅", "2", "0"],
+            ["∅", "∅", "3", "1"],
+        ]
+    );
+    let sql = "SELECT nullif(CAST(1 AS DECIMAL(18,4)), CAST(b AS DECIMAL(38,2))) AS m, count(*) \
+               FROM '$/t.csv' GROUP BY GROUPING SETS ((nullif(CAST(1 AS DECIMAL(18,4)), \
+               CAST(b AS DECIMAL(38,2)))), ()) ORDER BY 1";
+    assert_eq!(folder.ask(sql).rows(), [["1.0000", "3"], ["∅", "3"]]);
+}
+
+#[test]
+fn a_key_of_distinct_on_may_be_mentioned_twice() {
+    let folder = Folder::new();
+    folder.write("t.csv", "x,y\n1,b\n1,a\n2,c\n");
+    let sql = "SELECT DISTINCT ON (x) x, y FROM '$/t.csv' ORDER BY x, x DESC, y";
+    assert_eq!(folder.ask(sql).rows(), [["1", "a"], ["2", "c"]]);
+}

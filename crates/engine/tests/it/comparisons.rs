@@ -460,3 +460,66 @@ fn a_time_of_a_zone_that_is_cast_to_none_is_what_the_clocks_show() {
     let sql = format!("SELECT date_bin(INTERVAL '1 day', {at}) FROM '$/t.csv'");
     assert!(folder.refusal(&sql).contains("would have the days of UTC"));
 }
+
+#[test]
+fn what_is_rounded_meets_what_is_not() {
+    let folder = Folder::new();
+    folder.write("t.csv", "x,b\n7.5,false\n12.3456,true\n");
+    let from = "FROM (SELECT CAST(x AS DECIMAL(18,4)) AS x, b FROM '$/t.csv')";
+    for (sql, expected) in [
+        (
+            format!("SELECT CASE WHEN NOT b THEN round(x, 0) ELSE x END {from}"),
+            ["8.0000", "12.3456"],
+        ),
+        (
+            format!("SELECT coalesce(CASE WHEN NOT b THEN round(x, 0) END, x) {from}"),
+            ["8.0000", "12.3456"],
+        ),
+        (format!("SELECT x = round(x, 2) {from}"), ["true", "false"]),
+        (format!("SELECT x = round(x, 1 + 1) {from}"), ["true", "false"]),
+        (format!("SELECT x = round(x, CAST(2 AS INT)) {from}"), ["true", "false"]),
+        (format!("SELECT least(round(x, 0), x) {from}"), ["7.5000", "12.0000"]),
+        (format!("SELECT [round(x, 1), x][2] {from}"), ["7.5000", "12.3456"]),
+        (format!("SELECT round(x, -1) {from}"), ["10", "10"]),
+        (
+            format!(
+                "SELECT r FROM (SELECT round(x, 0) AS r {from}) JOIN \
+                 (VALUES (CAST(8 AS SMALLINT)), (CAST(12 AS SMALLINT))) u(n) ON r = n ORDER BY r"
+            ),
+            ["8", "12"],
+        ),
+        (
+            format!(
+                "SELECT sum(1) OVER (ORDER BY round(x, 1) RANGE 5 PRECEDING) AS s {from} ORDER BY s"
+            ),
+            ["1", "2"],
+        ),
+    ] {
+        assert_eq!(folder.ask(&sql).rows(), expected.map(|value| [value]), "{sql}");
+    }
+    for (call, expected) in [
+        ("trunc(1.5, 4294967295)", "1.5"),
+        ("trunc(1.25, 9223372036854775807)", "1.25"),
+        ("trunc(155.5, -4294967295)", "0.0"),
+        ("trunc(-155.5, -2)", "-100.0"),
+    ] {
+        assert_eq!(folder.ask(&format!("SELECT {call}")).only(), expected, "{call}");
+    }
+}
+
+#[test]
+fn functions_of_text_are_not_given_a_list() {
+    let folder = Folder::new();
+    for (call, expected) in [
+        ("length([1, 20])", "2"),
+        ("length([])", "0"),
+        ("length('[1]')", "3"),
+        ("reverse([1, 2])", "[2, 1]"),
+    ] {
+        assert_eq!(folder.ask(&format!("SELECT {call}")).only(), expected, "{call}");
+    }
+    for call in ["upper([1])", "octet_length([1])", "strpos([1], '1')", "lpad([1], 9)"] {
+        let message = folder.refusal(&format!("SELECT {call}"));
+        assert!(message.contains("[]"), "{call}: {message}");
+    }
+}

@@ -225,3 +225,39 @@ fn a_file_of_another_separator_is_told_by_its_one_column() {
     folder.write("one.csv", "only\n1\n");
     assert!(!folder.refusal("SELECT b FROM '$/one.csv'").contains("--delimiter"));
 }
+
+#[test]
+fn what_others_say_is_told_in_our_words() {
+    let folder = Folder::new();
+    for (sql, expected) in [
+        ("SELECT lag(x, x) OVER (ORDER BY x) FROM (SELECT 1 x)", "behind the first are literals"),
+        ("SELECT lag(x, NULL) OVER (ORDER BY x) FROM (SELECT 1 x)", "`lag` by null rows"),
+        ("SELECT first_value(x ORDER BY x) OVER () FROM (SELECT 1 x)", "no ORDER BY in its own"),
+        ("SELECT grouping(x) OVER () FROM (SELECT 1 x)", "`grouping` is of GROUP BY"),
+        ("SELECT stddev(DISTINCT x) OVER () FROM (SELECT 1 x)", "takes no DISTINCT"),
+        ("SELECT array_resize([1], -1)", "`array_resize` takes a size of zero and more"),
+        ("SELECT sqrt(-1)", "`sqrt` takes numbers of zero and more"),
+        ("SELECT CAST('12345678901.5' AS DECIMAL(10,2))", "does not fit a DECIMAL of 10 digits"),
+        ("SELECT DATE '2020-01-01' - INTERVAL '2147483647 days'", "beyond what DATE holds"),
+        ("SELECT INTERVAL '2147483647 days' + INTERVAL '1 day'", "does not fit its type"),
+        ("SELECT INTERVAL (3) DAY", "an interval is a text with its unit"),
+        ("SELECT 'a' SIMILAR TO '(a'", "a regular expression is not understood: unclosed group"),
+        ("SELECT {'a': 1} AS x UNION ALL SELECT {'b': 2}", "records with other fields"),
+        ("SELECT CAST(1 AS DECIMAL(5,-3))", "fewer than no digits"),
+        (
+            "SELECT CAST(TIMESTAMP '2026-01-02' - TIMESTAMP '2026-01-01' AS BIGINT)",
+            "a difference of two times is not cast to BIGINT",
+        ),
+        (
+            "SELECT lag(x) OVER (ORDER BY x), lag(x) OVER (ORDER BY x) FROM (SELECT 1 x)",
+            "name one of them: lag(x) OVER (…) AS other",
+        ),
+        (
+            "SELECT range(TIMESTAMP '2020-01-01', TIMESTAMP '2290-01-01', INTERVAL '1 year')",
+            "between 1677-09-21 and 2262-04-11",
+        ),
+    ] {
+        let message = folder.refusal(sql);
+        assert!(message.contains(expected), "{sql}: {message}");
+    }
+}

@@ -222,6 +222,12 @@ fn an_offset_that_is_no_distance_is_refused() {
             "ORDER BY n RANGE INTERVAL '1 day' PRECEDING",
             "is no distance between numbers of type BIGINT",
         ),
+        ("ORDER BY t RANGE INTERVAL '-1 day' PRECEDING", "`RANGE -1 day` is a distance below zero"),
+        (
+            "ORDER BY n RANGE BETWEEN -1 PRECEDING AND CURRENT ROW",
+            "of zero and more, or an interval",
+        ),
+        ("ORDER BY n ROWS BETWEEN 1 PRECEDING AND 3 PRECEDING", "ends before it begins"),
     ] {
         let message = folder.refusal(&format!("SELECT sum(n) OVER ({frame}) FROM '$/d.csv'"));
         assert!(message.contains(expected) && message.contains("hint: "), "{frame}: {message}");
@@ -383,5 +389,202 @@ fn logical_and_bitwise_aggregates_slide() {
             shown(numbers.iter().map(|number| number % 100).reduce(|one, other| one ^ other)),
         ];
         assert_eq!(*found, expected, "row {n}");
+    }
+}
+
+/// Which rows a RANGE frame has, by keys at the ends of their types and rows without a key.
+#[test]
+fn frames_by_distance_are_of_the_rows_that_near() {
+    let folder = Folder::new();
+    let mut random = Random(13);
+    // The name of the type, how a key is written, the key's unit in distances, and distances.
+    type Written = fn(i128) -> String;
+    let whole: Written = |key| key.to_string();
+    let tenths: Written = |key| format!("{}.{}", key / 10, key % 10);
+    let days: Written = |key| format!("2026-01-{:0>2}", key % 28 + 1);
+    let cases: [(&str, Written, &[i128], &[(&str, i128)]); 6] = [
+        ("TINYINT", whole, &[-128, -127, 0, 1, 2, 126, 127], &[("0", 0), ("1", 1), ("200", 200)]),
+        ("TINYINT UNSIGNED", whole, &[0, 1, 2, 254, 255], &[("1", 1), ("255", 255)]),
+        (
+            "BIGINT",
+            whole,
+            &[i64::MIN as i128, i64::MIN as i128 + 1, 0, 5, i64::MAX as i128 - 1, i64::MAX as i128],
+            &[("1", 1), ("2", 2), ("9223372036854775807", i64::MAX as i128)],
+        ),
+        // In hundredths, which the keys do not have.
+        (
+            "DECIMAL(5,1)",
+            tenths,
+            &[0, 1, 2, 3, 10, 99999],
+            &[("0.15", 15), ("0.2", 20), ("1", 100)],
+        ),
+        // In hours.
+        (
+            "DATE",
+            days,
+            &[0, 1, 2, 3, 27],
+            &[("INTERVAL '36 hours'", 36), ("INTERVAL '1 day'", 24), ("INTERVAL '47 hours'", 47)],
+        ),
+        ("TIMESTAMP(9)", days, &[0, 1, 2, 3, 27], &[("INTERVAL '36 hours'", 36)]),
+    ];
+    for (name, written, keys, distances) in cases {
+        let scale = match name {
+            "DECIMAL(5,1)" => 10,
+            "DATE" | "TIMESTAMP(9)" => 24,
+            _ => 1,
+        };
+        let rows: Vec<Option<i128>> = (0..60)
+            .map(|_| {
+                let key = keys[random.below(keys.len() as u64) as usize];
+                (random.below(5) > 0).then_some(key)
+            })
+            .collect();
+        let lines: String = rows
+            .iter()
+            .enumerate()
+            .map(|(n, key)| format!("{n},{}\n", key.map_or(String::new(), written)))
+            .collect();
+        folder.write("r.csv", format!("n,x\n{lines}"));
+        for (text, distance) in distances {
+            for descends in [false, true] {
+                for nulls_first in [false, true] {
+                    // How far the first and the last row of a frame are, the frame's order being
+                    // upwards; none is all.
+                    let here = Some(0);
+                    let (by, far) = (Some(-distance), Some(*distance));
+                    let bounds = [
+                        (format!("{text} PRECEDING AND CURRENT ROW"), by, here),
+                        (format!("CURRENT ROW AND {text} FOLLOWING"), here, far),
+                        (format!("{text} PRECEDING AND {text} PRECEDING"), by, by),
+                        (format!("{text} FOLLOWING AND {text} FOLLOWING"), far, far),
+                        (format!("UNBOUNDED PRECEDING AND {text} PRECEDING"), None, by),
+                        (format!("{text} FOLLOWING AND UNBOUNDED FOLLOWING"), far, None),
+                    ];
+                    for (bounds, first, last) in bounds {
+                        let sql = format!(
+                            "SELECT count(*) OVER (ORDER BY CAST(x AS {name}){} NULLS {} \
+                             RANGE BETWEEN {bounds}) FROM '$/r.csv' ORDER BY n",
+                            if descends { " DESC" } else { "" },
+                            if nulls_first { "FIRST" } else { "LAST" },
+                        );
+                        let is_in = |of: Option<i128>, other: Option<i128>| match (of, other) {
+                            (None, None) => true,
+                            (None, Some(_)) if nulls_first => last.is_none(),
+                            (None, Some(_)) => first.is_none(),
+                            (Some(_), None) if nulls_first => first.is_none(),
+                            (Some(_), None) => last.is_none(),
+                            (Some(of), Some(other)) => {
+                                let way = (other - of) * scale * if descends { -1 } else { 1 };
+                                first.is_none_or(|first| way >= first)
+                                    && last.is_none_or(|last| way <= last)
+                            }
+                        };
+                        let expected: Vec<[String; 1]> = rows
+                            .iter()
+                            .map(|of| [rows.iter().filter(|other| is_in(*of, **other)).count()])
+                            .map(|[count]| [count.to_string()])
+                            .collect();
+                        assert_eq!(folder.ask(&sql).rows(), expected, "{name}: {sql}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_without_a_key_have_one_frame_however_many_they_are() {
+    let folder = Folder::new();
+    let lines: String =
+        (0..20_000).map(|n| format!("{n},{}\n", if n % 2 > 0 { "" } else { "0" })).collect();
+    folder.write("r.csv", format!("n,x\n{lines}"));
+    for (order, start, expected) in [
+        ("NULLS FIRST", "2 PRECEDING", [["0", "10000"], ["10000", "10000"]]),
+        ("DESC NULLS LAST", "2 PRECEDING", [["0", "10000"], ["10000", "10000"]]),
+        ("NULLS LAST", "UNBOUNDED PRECEDING", [["0", "10000"], ["20000", "10000"]]),
+    ] {
+        let sql = format!(
+            "SELECT c, count(*) FROM (SELECT count(*) OVER (ORDER BY x {order} \
+             RANGE BETWEEN {start} AND 1 PRECEDING) AS c FROM '$/r.csv') GROUP BY c ORDER BY c"
+        );
+        let settings = Settings { threads: 1, ..Settings::new(64 << 20) };
+        assert_eq!(folder.ask_with(&sql, &settings).rows(), expected, "{sql}");
+    }
+}
+
+#[test]
+fn windows_have_keys_that_are_computed() {
+    let folder = Folder::new();
+    folder
+        .write("k.csv", "x,s,f,t\n1,a,1.5,2026-01-01\n2,bb,2.5,2026-02-01\n3,ccc,0.5,2026-03-01\n");
+    for (over, expected) in [
+        ("ORDER BY DATE '2020-01-01' + x", ["1", "3", "6"]),
+        ("ORDER BY DATE '2020-01-01' - x", ["6", "5", "3"]),
+        ("ORDER BY 1e0 - sqrt(f)", ["3", "2", "6"]),
+        ("ORDER BY -abs(f)", ["3", "2", "6"]),
+        ("PARTITION BY length(s) > 1 ORDER BY x", ["1", "2", "5"]),
+        ("PARTITION BY NOT (length(s) > 1), date_trunc('year', t) ORDER BY x", ["1", "2", "5"]),
+        ("PARTITION BY t > date_trunc('year', t) ORDER BY abs(x - 9)", ["1", "5", "3"]),
+        ("ORDER BY upper(s) DESC, length(s)", ["6", "5", "3"]),
+    ] {
+        for more in ["", ", rank() OVER (ORDER BY length(s) + x) AS r", ", count() OVER () AS c"] {
+            let sql = format!(
+                "SELECT a FROM (SELECT x, sum(x) OVER ({over}) AS a{more} FROM '$/k.csv') ORDER BY x"
+            );
+            assert_eq!(folder.ask(&sql).rows(), expected.map(|value| [value]), "{sql}");
+        }
+    }
+    // A window upon another, by what that one found.
+    let sql = "SELECT x, sum(x) OVER (ORDER BY r % 2, x) FROM \
+               (SELECT x, rank() OVER (ORDER BY length(s)) AS r FROM '$/k.csv') ORDER BY x";
+    assert_eq!(folder.ask(sql).rows(), [["1", "3"], ["2", "2"], ["3", "6"]]);
+}
+
+#[test]
+fn the_last_value_so_far_is_carried_forward() {
+    let folder = Folder::new();
+    folder.write("f.csv", "n,v\n1,\n2,a\n3,\n4,\n5,b\n6,\n");
+    for (call, expected) in [
+        ("last_value(v) IGNORE NULLS OVER (ORDER BY n)", ["∅", "a", "a", "a", "b", "b"]),
+        ("first_value(v) IGNORE NULLS OVER (ORDER BY n)", ["∅", "a", "a", "a", "a", "a"]),
+        ("last_value(v) IGNORE NULLS OVER (ORDER BY n DESC)", ["a", "a", "b", "b", "b", "∅"]),
+        (
+            "last_value(v) IGNORE NULLS OVER (ORDER BY n ROWS 1 PRECEDING)",
+            ["∅", "a", "a", "∅", "b", "b"],
+        ),
+        (
+            "last_value(v) IGNORE NULLS OVER (PARTITION BY n % 2 ORDER BY n ROWS UNBOUNDED PRECEDING)",
+            ["∅", "a", "∅", "a", "b", "a"],
+        ),
+        ("last_value(v) OVER (ORDER BY n)", ["∅", "a", "∅", "∅", "b", "∅"]),
+    ] {
+        let sql = format!("SELECT {call} FROM '$/f.csv' ORDER BY n");
+        let answer = folder.ask(&sql);
+        assert_eq!(answer.rows(), expected.map(|value| [value]), "{sql}");
+        assert_eq!(answer.columns(), [call]);
+    }
+}
+
+#[test]
+fn a_filter_leaves_rows_out_of_every_frame() {
+    let folder = Folder::new();
+    folder.write("f.csv", "n,k\n1,1\n2,\n3,1\n4,0\n5,1\n");
+    for (call, expected) in [
+        ("sum(n) FILTER (WHERE k = 1) OVER (ORDER BY n)", ["1", "1", "4", "4", "9"]),
+        ("sum(n) FILTER (WHERE k = 1) OVER ()", ["9"; 5]),
+        ("count() FILTER (WHERE k = 7) OVER ()", ["0"; 5]),
+        (
+            "sum(n) FILTER (WHERE k = 1) OVER (ORDER BY n ROWS 1 PRECEDING)",
+            ["1", "1", "3", "3", "5"],
+        ),
+        ("count(DISTINCT k) FILTER (WHERE n > 1) OVER (ORDER BY n)", ["0", "0", "1", "2", "2"]),
+        (
+            "string_agg(n, '-') FILTER (WHERE k = 1) OVER (ORDER BY n DESC)",
+            ["5-3-1", "5-3", "5-3", "5", "5"],
+        ),
+    ] {
+        let sql = format!("SELECT {call} FROM '$/f.csv' ORDER BY n");
+        let answer = folder.ask(&sql.replace("string_agg(n", "string_agg(CAST(n AS TEXT)"));
+        assert_eq!(answer.rows(), expected.map(|value| [value]), "{sql}");
     }
 }

@@ -1,0 +1,185 @@
+//! Values of windows put beside their rows.
+//!
+//! All rows of a partition, or all equals, may have one value in common, and that may be long:
+//! `string_agg(s, ',') OVER ()`. It is repeated for a portion of the rows at a time, as the next step asks
+//! for them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow::compute::take;
+use arrow::datatypes::SchemaRef;
+use datafusion::common::ScalarValue;
+use datafusion::error::Result as PlanResult;
+
+/// What the values that are put beside the rows of one batch may take, in bytes, unless one row's take more.
+pub const PORTION: usize = 1 << 20;
+
+/// What a call has for rows that stand together.
+pub enum Values {
+    /// A value for each row.
+    Each(ArrayRef),
+    /// A value for each group of rows.
+    Shared(VecDeque<ScalarValue>),
+}
+
+/// Rows and their calls' values, as far as they have not been handed on.
+pub struct Beside {
+    rows: RecordBatch,
+    /// How many rows stand together; all of them are `rows`.
+    groups: VecDeque<usize>,
+    calls: Vec<Values>,
+}
+
+impl Beside {
+    /// Groups of rows, one after the other.
+    pub fn new(
+        rows: RecordBatch,
+        groups: impl IntoIterator<Item = usize>,
+        calls: Vec<Values>,
+    ) -> Self {
+        Beside { rows, groups: groups.into_iter().collect(), calls }
+    }
+
+    /// Rows that have all values in common.
+    pub fn equals(rows: RecordBatch, values: &[ScalarValue]) -> Self {
+        let groups = [rows.num_rows()];
+        let calls = values.iter().map(|value| Values::Shared(VecDeque::from([value.clone()])));
+        let calls = calls.collect();
+        Beside::new(rows, groups, calls)
+    }
+
+    /// The next rows, with a column for each call after their own: none once all have been handed on.
+    pub fn next(
+        &mut self,
+        schema: &SchemaRef,
+        most_rows: usize,
+    ) -> PlanResult<Option<RecordBatch>> {
+        if self.rows.num_rows() == 0 {
+            return Ok(None);
+        }
+        let (mut whole, mut rows, mut bytes) = (0, 0, 0);
+        for (group, &length) in self.groups.iter().enumerate() {
+            let width = self.width(group);
+            let room = most_rows.saturating_sub(rows).min((PORTION - bytes) / width.max(1));
+            if length <= room {
+                (whole, rows, bytes) = (whole + 1, rows + length, bytes + length * width);
+                continue;
+            }
+            if rows == 0 {
+                rows = room.max(1);
+                whole = usize::from(rows == length);
+            }
+            break;
+        }
+        let columns = self.calls.iter_mut().map(|values| match values {
+            Values::Each(values) => {
+                let now = values.slice(0, rows);
+                *values = values.slice(rows, values.len() - rows);
+                Ok(now)
+            }
+            Values::Shared(values) if whole == 0 => values[0].to_array_of_size(rows),
+            Values::Shared(values) => spread(values.drain(..whole), self.groups.range(..whole)),
+        });
+        let columns = columns.collect::<PlanResult<Vec<_>>>()?;
+        if whole == 0 {
+            self.groups[0] -= rows;
+        }
+        self.groups.drain(..whole);
+        let now = self.rows.slice(0, rows);
+        self.rows = self.rows.slice(rows, self.rows.num_rows() - rows);
+        let columns = now.columns().iter().cloned().chain(columns).collect();
+        Ok(Some(RecordBatch::try_new(Arc::clone(schema), columns)?))
+    }
+
+    /// What a row of a group has beside it, in bytes, of values that may be long.
+    fn width(&self, group: usize) -> usize {
+        let calls = self.calls.iter().map(|values| match values {
+            Values::Shared(values) => long_bytes(&values[group]),
+            Values::Each(_) => 0,
+        });
+        calls.sum()
+    }
+}
+
+/// What a value takes, if that depends on the value.
+pub fn long_bytes(value: &ScalarValue) -> usize {
+    if value.data_type().is_primitive() { 0 } else { value.size() }
+}
+
+/// A value for each group, as one for each row.
+fn spread<'a>(
+    mut values: impl ExactSizeIterator<Item = ScalarValue>,
+    groups: impl Iterator<Item = &'a usize> + Clone,
+) -> PlanResult<ArrayRef> {
+    if values.len() == 1
+        && let (Some(value), Some(&rows)) = (values.next(), groups.clone().next())
+    {
+        return value.to_array_of_size(rows);
+    }
+    let values = ScalarValue::iter_to_array(values)?;
+    if groups.clone().all(|rows| *rows == 1) {
+        return Ok(values);
+    }
+    let indices = groups.zip(0u32..).flat_map(|(rows, index)| std::iter::repeat_n(index, *rows));
+    Ok(take(&values, &UInt32Array::from_iter_values(indices), None)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{AsArray, Int64Array, StringArray};
+    use arrow::compute::concat_batches;
+    use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+
+    use super::*;
+
+    #[test]
+    fn each_row_has_its_groups_value_whatever_is_handed_on_together() {
+        let schema = Arc::new(Schema::new(vec![
+            Field::new("n", DataType::Int64, false),
+            Field::new("each", DataType::Int64, true),
+            Field::new("shared", DataType::Utf8, true),
+            Field::new("count", DataType::Int64, true),
+        ]));
+        let lengths = [3_usize, 1, 1, 700, 2, 5, 1, 1, 1, 40];
+        let long = |group: usize| match group {
+            3 => "x".repeat(PORTION / 100),
+            5 => "y".repeat(PORTION / 2 + 1),
+            7 => "z".repeat(3 * PORTION),
+            _ => format!("group {group}"),
+        };
+        let rows: usize = lengths.iter().sum();
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..755));
+        assert_eq!(numbers.len(), rows);
+        let groups = || lengths.iter().enumerate();
+        let expected: StringArray =
+            groups().flat_map(|(group, &rows)| vec![Some(long(group)); rows]).collect();
+        for most in [1, 2, 7, 64, 8192] {
+            let calls = vec![
+                Values::Each(Arc::clone(&numbers)),
+                Values::Shared(groups().map(|(group, _)| long(group).as_str().into()).collect()),
+                Values::Shared(
+                    groups().map(|(_, rows)| i64::try_from(*rows).unwrap().into()).collect(),
+                ),
+            ];
+            let batch = RecordBatch::try_from_iter([("n", Arc::clone(&numbers))]).unwrap();
+            let mut beside = Beside::new(batch, lengths, calls);
+            let mut made = Vec::new();
+            while let Some(batch) = beside.next(&schema, most).unwrap() {
+                assert!((1..=most).contains(&batch.num_rows()));
+                let text = batch.column(2).as_string::<i32>();
+                let bytes: usize = text.iter().flatten().map(str::len).sum();
+                assert!(batch.num_rows() == 1 || bytes <= PORTION, "{bytes} bytes");
+                made.push(batch);
+            }
+            let made = concat_batches(&schema, &made).unwrap();
+            assert_eq!(made.column(0), &numbers);
+            assert_eq!(made.column(1), &numbers);
+            assert_eq!(made.column(2).as_string::<i32>(), &expected);
+            let counts = made.column(3).as_primitive::<Int64Type>();
+            assert_eq!(counts.value(5), 700);
+            assert_eq!(counts.value(754), 40);
+        }
+    }
+}
