@@ -105,7 +105,7 @@ pub enum Error {
         hint: Option<String>,
     },
     /// Input bytes that are not what their format demands, beyond single records.
-    #[error("`{path}` is damaged{}: {reason}{}", At(offset), Hint(hint))]
+    #[error("`{path}` is damaged{}: {}{}", At(offset), Brief(reason), Hint(hint))]
     Corrupt {
         /// The file.
         path: String,
@@ -332,6 +332,23 @@ impl fmt::Display for At<'_> {
             Some(offset) => write!(f, " at byte {offset}"),
             None => Ok(()),
         }
+    }
+}
+
+/// What a decoder says, without its own structures and the layers that the message came through.
+struct Brief<'a>(&'a str);
+
+impl fmt::Display for Brief<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const LAYERS: [&str; 4] =
+            ["External: ", "Arrow: ", "Parquet argument error: ", "Parquet error: "];
+        let line = self.0.lines().next().unwrap_or_default();
+        let line = line.split(" { ").next().unwrap_or_default();
+        let text = LAYERS.iter().fold(line.to_owned(), |text, layer| text.replace(layer, ""));
+        let text = text.trim_end_matches('.');
+        f.write_str(text)?;
+        let is_cut = line.len() < self.0.len() && text.contains('(');
+        f.write_str(if is_cut { ")" } else { "" })
     }
 }
 
@@ -1231,6 +1248,29 @@ mod tests {
     use std::io::ErrorKind;
 
     use super::Error;
+
+    #[test]
+    fn what_a_decoder_says_is_told_in_brief() {
+        for (reason, expected) in [
+            (
+                "the footer cannot be read (External: invalid utf-8)",
+                "the footer cannot be read (invalid utf-8)",
+            ),
+            (
+                "a page cannot be read (Arrow: RangeOutOfBounds { range: 1..2, trace: [] })",
+                "a page cannot be read (RangeOutOfBounds)",
+            ),
+            (
+                "its metadata cannot be read (Range [1, 2) is out.\n\twhile verifying\n)",
+                "its metadata cannot be read (Range [1, 2) is out)",
+            ),
+            ("it ends in block 3", "it ends in block 3"),
+        ] {
+            let reason = reason.to_owned();
+            let error = Error::Corrupt { path: "f".into(), offset: None, reason, hint: None };
+            assert_eq!(error.to_string(), format!("`f` is damaged: {expected}"));
+        }
+    }
 
     #[test]
     fn an_error_that_others_hold_is_told_in_the_same_words() {
