@@ -411,8 +411,9 @@ mod tests {
         let all = |_| true;
         let a_third = |n: u32| n % 3 == 1;
         type Of<'a> = &'a dyn Fn(u32) -> bool;
+        type Frame<'a> = &'a dyn Fn(u32) -> (u32, u32);
         let last = rows - 1;
-        let cases: [(&str, Of<'_>, &dyn Fn(u32) -> (u32, u32)); 8] = [
+        let cases: [(&str, Of<'_>, Frame<'_>); 8] = [
             ("OVER ()", &all, &|_| (0, last)),
             (&format!("{chosen} OVER ()"), &a_third, &|_| (0, last)),
             ("OVER (PARTITION BY k)", &all, &|n| (n / 400 * 400, n / 400 * 400 + 399)),

@@ -102,7 +102,7 @@ fn run(
 /// A call of the step.
 enum Call {
     /// All rows of a partition have one value.
-    Shared(AggregateFunctionExpr),
+    Shared(Box<AggregateFunctionExpr>),
     Each(Arc<dyn WindowExpr>),
 }
 
@@ -117,7 +117,7 @@ impl Call {
         };
         match aggregate(call) {
             Some(aggregate) if is_end(&frame.start_bound) && is_end(&frame.end_bound) => {
-                Call::Shared(aggregate.get_aggregate_expr().clone())
+                Call::Shared(Box::new(aggregate.get_aggregate_expr().clone()))
             }
             _ => Call::Each(Arc::clone(call)),
         }

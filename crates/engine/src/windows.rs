@@ -114,7 +114,7 @@ fn keys(window: &Window) -> impl Iterator<Item = &Expr> {
 }
 
 fn is_computed(key: &Expr) -> bool {
-    !matches!(key, Expr::Column(_) | Expr::Literal(_, _)) && !key.is_volatile()
+    !matches!(key, Expr::Column(_) | Expr::Literal(_, _))
 }
 
 /// A window's call with its keys as columns.

@@ -176,7 +176,7 @@ fn urls(text: &str) -> String {
         };
         // The names of a query's values say little of which are keys: the server's own, or none.
         let scheme = before.trim_end_matches(['/', ':']).rsplit(|c| !is_name(c)).next();
-        if scheme.is_some_and(|scheme| is_web(scheme)) {
+        if scheme.is_some_and(is_web) {
             let is_end = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`');
             let (word, later) = rest.split_at(rest.find(is_end).unwrap_or(rest.len()));
             if let Some(query) = word.find(['?', '#']) {

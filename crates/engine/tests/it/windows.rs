@@ -392,17 +392,19 @@ fn logical_and_bitwise_aggregates_slide() {
     }
 }
 
+/// A type's name, how its keys are written, the keys, and distances as they are written and in the unit
+/// of the type's smallest.
+type Distances<'a> = (&'a str, fn(i128) -> String, &'a [i128], &'a [(&'a str, i128)]);
+
 /// Which rows a RANGE frame has, by keys at the ends of their types and rows without a key.
 #[test]
 fn frames_by_distance_are_of_the_rows_that_near() {
     let folder = Folder::new();
     let mut random = Random(13);
-    // The name of the type, how a key is written, the key's unit in distances, and distances.
-    type Written = fn(i128) -> String;
-    let whole: Written = |key| key.to_string();
-    let tenths: Written = |key| format!("{}.{}", key / 10, key % 10);
-    let days: Written = |key| format!("2026-01-{:0>2}", key % 28 + 1);
-    let cases: [(&str, Written, &[i128], &[(&str, i128)]); 6] = [
+    let whole = |key: i128| key.to_string();
+    let tenths = |key: i128| format!("{}.{}", key / 10, key % 10);
+    let days = |key: i128| format!("2026-01-{:0>2}", key % 28 + 1);
+    let cases: [Distances<'_>; 6] = [
         ("TINYINT", whole, &[-128, -127, 0, 1, 2, 126, 127], &[("0", 0), ("1", 1), ("200", 200)]),
         ("TINYINT UNSIGNED", whole, &[0, 1, 2, 254, 255], &[("1", 1), ("255", 255)]),
         (
@@ -534,6 +536,9 @@ fn windows_have_keys_that_are_computed() {
             assert_eq!(folder.ask(&sql).rows(), expected.map(|value| [value]), "{sql}");
         }
     }
+    // By nothing that the input has.
+    let sql = "SELECT max(s) FROM (SELECT sum(1) OVER (ORDER BY random()) AS s FROM '$/k.csv')";
+    assert_eq!(folder.ask(sql).only(), "3");
     // A window upon another, by what that one found.
     let sql = "SELECT x, sum(x) OVER (ORDER BY r % 2, x) FROM \
                (SELECT x, rank() OVER (ORDER BY length(s)) AS r FROM '$/k.csv') ORDER BY x";
