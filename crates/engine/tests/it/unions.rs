@@ -157,3 +157,19 @@ fn a_union_of_a_column_twice_is_sorted() {
         assert_eq!(answer("1, 2"), rows);
     }
 }
+
+#[test]
+fn the_first_rows_are_by_what_each_branch_has_one_value_of() {
+    let folder = Folder::new();
+    folder.write("t.csv", "x\n0.5\n1.5\n");
+    let from = "FROM '$/t.csv'";
+    for _ in 0..20 {
+        for (last, expected) in [("DESC", "rome"), ("ASC", "ann")] {
+            let sql = format!(
+                "SELECT x, 'ann' AS c {from} UNION ALL SELECT x, 'rome' {from} \
+                 UNION ALL SELECT x, 'mia' {from} ORDER BY 1, 2 {last} LIMIT 1"
+            );
+            assert_eq!(folder.ask(&sql).rows(), [["0.5", expected]], "{sql}");
+        }
+    }
+}
