@@ -414,6 +414,9 @@ fn soak_an_appender_that_is_killed() {
     soak(|seed| {
         // A file that has grown large is begun anew.
         if seed % 50 == 0 {
+            if seed > 0 {
+                std::fs::remove_file(&path).unwrap();
+            }
             let mut writer = Writer::create(&path, &schema(), options()).unwrap();
             writer.write(&rows(0, 4 * ROWS)).unwrap();
             writer.close().unwrap();
