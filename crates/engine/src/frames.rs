@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalUnit, TimeUnit};
+use arrow::datatypes::{
+    DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType, IntervalMonthDayNano,
+    IntervalUnit, TimeUnit,
+};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue};
 use datafusion::functions_aggregate::first_last::{first_value_udaf, last_value_udaf};
@@ -17,7 +20,7 @@ use datafusion::logical_expr::{
 
 use crate::error::Error;
 use crate::scan::external;
-use crate::times::is_utc;
+use crate::times::{is_utc, units};
 use crate::types::sql_type;
 
 /// A day, in nanoseconds.
@@ -79,40 +82,109 @@ fn framed(mut call: Box<WindowFunction>, schema: &DFSchema) -> PlanResult<Transf
         }
         return Ok(Transformed::new_transformed(Expr::WindowFunction(call), is_other));
     }
+    let offsets: Vec<String> = offsets.iter().map(|offset| plain(offset)).collect();
     check(&of, &offsets)?;
-    let to = match &of {
-        of if of.is_integer() => DataType::Decimal128(38, 0),
-        DataType::Decimal128(precision, scale) => {
-            let places = offsets.iter().map(|offset| places(offset)).max().unwrap_or(0);
-            let places = places.max(*scale);
-            if i16::from(*precision) - i16::from(*scale) + i16::from(places) > 38 {
-                return Ok(Transformed::no(Expr::WindowFunction(call)));
-            }
-            DataType::Decimal128(38, places)
+    let common = common(&of, &offsets)?;
+    for bound in [&mut frame.start_bound, &mut frame.end_bound] {
+        let Some(offset) = distance(bound) else { continue };
+        let offset = match common {
+            Common::Nanoseconds => nanoseconds(&offset).map_or(offset, |length| length.to_string()),
+            Common::AsItIs | Common::Type(_) => plain(&offset),
+        };
+        let offset = ScalarValue::from(offset);
+        *bound = match bound {
+            WindowFrameBound::Following(_) => WindowFrameBound::Following(offset),
+            _ => WindowFrameBound::Preceding(offset),
+        };
+    }
+    let own = std::mem::take(&mut key.expr);
+    key.expr = match common {
+        Common::AsItIs => own,
+        Common::Type(to) => cast(own, to),
+        Common::Nanoseconds => {
+            cast(cast(own, DataType::Int64), DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0))
+        }
+    };
+    Ok(Transformed::yes(Expr::WindowFunction(call)))
+}
+
+/// What a key and its distances are added as.
+enum Common {
+    AsItIs,
+    Type(DataType),
+    /// The key as a number of nanoseconds, and the distances too.
+    Nanoseconds,
+}
+
+/// What holds each digit of a key and of its distances, and their sums.
+fn common(of: &DataType, offsets: &[String]) -> PlanResult<Common> {
+    let spans = || offsets.iter().filter_map(|offset| span(offset));
+    match of {
+        of if of.is_integer() => decimals(of, 20, 0, offsets),
+        DataType::Decimal32(precision, scale)
+        | DataType::Decimal64(precision, scale)
+        | DataType::Decimal128(precision, scale)
+        | DataType::Decimal256(precision, scale) => {
+            let before = i32::from(*precision) - i32::from(*scale);
+            decimals(of, usize::try_from(before).unwrap_or(0), *scale, offsets)
         }
         DataType::Date32 | DataType::Date64 => {
-            let spans = offsets.iter().filter_map(|offset| span(offset));
-            if spans.into_iter().all(|span| i128::from(span.nanoseconds) % DAY == 0) {
-                return Ok(Transformed::no(Expr::WindowFunction(call)));
+            if spans().all(|span| i128::from(span.nanoseconds) % DAY == 0) {
+                return Ok(Common::AsItIs);
             }
-            DataType::Timestamp(TimeUnit::Microsecond, None)
+            microseconds(of, None, offsets)
         }
         DataType::Timestamp(TimeUnit::Nanosecond, zone) => {
-            let lengths = [&mut frame.start_bound, &mut frame.end_bound].map(in_nanoseconds);
-            let [Some(start), Some(end)] = lengths else {
-                return Ok(Transformed::no(Expr::WindowFunction(call)));
-            };
-            if zone.as_deref().is_some_and(|zone| !is_utc(zone)) {
-                return Ok(Transformed::no(Expr::WindowFunction(call)));
-            }
-            (frame.start_bound, frame.end_bound) = (start, end);
-            key.expr = cast(std::mem::take(&mut key.expr), DataType::Int64);
-            DataType::Decimal128(38, 0)
+            let is_counted = offsets.iter().all(|offset| nanoseconds(offset).is_some())
+                && zone.as_deref().is_none_or(is_utc);
+            Ok(if is_counted { Common::Nanoseconds } else { Common::AsItIs })
         }
-        _ => return Ok(Transformed::no(Expr::WindowFunction(call))),
+        DataType::Timestamp(unit, zone) => {
+            let smallest = 1_000_000_000 / units(*unit);
+            if spans().all(|span| span.nanoseconds % smallest == 0) {
+                return Ok(Common::AsItIs);
+            }
+            microseconds(of, zone.clone(), offsets)
+        }
+        _ => Ok(Common::AsItIs),
+    }
+}
+
+/// The decimal for keys with so many digits before the point, and so many behind it.
+fn decimals(of: &DataType, before: usize, scale: i8, offsets: &[String]) -> PlanResult<Common> {
+    let digits = |offset: &String| {
+        let (before, behind) = offset.split_once('.').unwrap_or((offset, ""));
+        (before.len(), behind.len())
     };
-    key.expr = cast(std::mem::take(&mut key.expr), to);
-    Ok(Transformed::yes(Expr::WindowFunction(call)))
+    let before = offsets.iter().map(|offset| digits(offset).0).fold(before, usize::max);
+    let places = offsets.iter().map(|offset| digits(offset).1).max().unwrap_or(0);
+    let places = i8::try_from(places).unwrap_or(i8::MAX).max(scale);
+    // A sum has a digit more than what is added.
+    match before + 1 + usize::try_from(places).unwrap_or(0) {
+        ..=38 => Ok(Common::Type(DataType::Decimal128(DECIMAL128_MAX_PRECISION, places))),
+        39..=76 => Ok(Common::Type(DataType::Decimal256(DECIMAL256_MAX_PRECISION, places))),
+        needed => Err(external(Error::usage_hint(
+            format!(
+                "`RANGE {}` of a {} needs {needed} digits, and a DECIMAL has 76",
+                offsets.join("` and `"),
+                sql_type(of)
+            ),
+            "ORDER BY CAST(x AS DOUBLE) has more, rounded",
+        ))),
+    }
+}
+
+/// Timestamps for distances that the key's type has no unit for.
+fn microseconds(of: &DataType, zone: Option<Arc<str>>, offsets: &[String]) -> PlanResult<Common> {
+    let is_finer =
+        |offset: &&String| span(offset).is_some_and(|span| span.nanoseconds % 1_000 != 0);
+    if let Some(offset) = offsets.iter().find(is_finer) {
+        return Err(external(Error::usage_hint(
+            format!("`RANGE {offset}` of a {} is finer than microseconds", sql_type(of)),
+            "ORDER BY CAST(t AS TIMESTAMP(9)) has nanoseconds",
+        )));
+    }
+    Ok(Common::Type(DataType::Timestamp(TimeUnit::Microsecond, zone)))
 }
 
 /// The aggregate that a call of a window function is.
@@ -187,22 +259,44 @@ fn span(offset: &str) -> Option<IntervalMonthDayNano> {
     }
 }
 
-/// A bound of which an offset is a number of nanoseconds: none where it has months.
-fn in_nanoseconds(bound: &mut WindowFrameBound) -> Option<WindowFrameBound> {
-    let Some(offset) = distance(bound) else { return Some(bound.clone()) };
-    let span = span(&offset).filter(|span| span.months == 0)?;
-    let length = i128::from(span.days) * DAY + i128::from(span.nanoseconds);
-    let length = ScalarValue::from(length.to_string());
-    Some(match bound {
-        WindowFrameBound::Following(_) => WindowFrameBound::Following(length),
-        _ => WindowFrameBound::Preceding(length),
-    })
+/// How long an interval is: none where it has months.
+fn nanoseconds(offset: &str) -> Option<i128> {
+    let span = span(offset).filter(|span| span.months == 0)?;
+    Some(i128::from(span.days) * DAY + i128::from(span.nanoseconds))
 }
 
-/// How many digits a number has behind its point.
-fn places(number: &str) -> i8 {
-    let digits = number.split_once('.').map_or("", |(_, digits)| digits.trim_end_matches('0'));
-    i8::try_from(digits.len()).unwrap_or(i8::MAX)
+/// A number without an exponent and without zeros that say nothing; anything else as it is.
+fn plain(offset: &str) -> String {
+    /// More than any type has room for.
+    const MOST: usize = 400;
+    let (number, exponent) = offset.split_once(['e', 'E']).unwrap_or((offset, "0"));
+    let (before, behind) = number.split_once('.').unwrap_or((number, ""));
+    let is_number = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_digit());
+    let exponent: Option<i32> = exponent.parse().ok();
+    let (Some(exponent), true) = (exponent, is_number(before) && is_number(behind)) else {
+        return offset.to_owned();
+    };
+    let zeros = exponent.unsigned_abs() as usize;
+    if before.len() + behind.len() == 0 || zeros > MOST {
+        return offset.to_owned();
+    }
+    let zeros = "0".repeat(zeros);
+    let (before, behind) = if exponent < 0 {
+        (format!("{zeros}{before}"), behind.to_owned())
+    } else {
+        (before.to_owned(), format!("{behind}{zeros}"))
+    };
+    let digits = format!("{before}{behind}");
+    let point = i64::try_from(before.len()).unwrap_or(i64::MAX) + i64::from(exponent);
+    let (before, behind) = digits.split_at(usize::try_from(point).unwrap_or(0));
+    let before = match before.trim_start_matches('0') {
+        "" => "0",
+        before => before,
+    };
+    match behind.trim_end_matches('0') {
+        "" => before.to_owned(),
+        behind => format!("{before}.{behind}"),
+    }
 }
 
 /// Whether the offsets are distances between values of a type.
@@ -219,7 +313,7 @@ fn check(of: &DataType, offsets: &[String]) -> PlanResult<()> {
         );
     }
     for offset in offsets {
-        let is_number = offset.parse::<f64>().is_ok();
+        let is_number = offset.parse::<f64>().is_ok_and(f64::is_finite);
         if is_time && is_number {
             return refused(
                 format!("`RANGE {offset}` of a {} says no unit", sql_type(of)),
@@ -232,13 +326,19 @@ fn check(of: &DataType, offsets: &[String]) -> PlanResult<()> {
                 "RANGE 5 PRECEDING is one; an interval is one between dates and timestamps",
             );
         }
-        if of.is_integer() && offset.parse::<i64>().is_err() {
+        if of.is_integer() && offset.contains('.') {
             return refused(
                 format!(
                     "`RANGE {offset}` is no distance between whole numbers, which {} has",
                     sql_type(of)
                 ),
                 "ORDER BY CAST(x AS DOUBLE) has others, too",
+            );
+        }
+        if is_time && span(offset).is_some_and(|span| !is_near(of, span)) {
+            return refused(
+                format!("`RANGE {offset}` reaches further than a {} does", sql_type(of)),
+                "UNBOUNDED is the word for all",
             );
         }
         let is_back = offset.starts_with('-')
@@ -253,6 +353,19 @@ fn check(of: &DataType, offsets: &[String]) -> PlanResult<()> {
         }
     }
     Ok(())
+}
+
+/// Whether a distance is one that times of the type have: further ones have no sum with them.
+fn is_near(of: &DataType, span: IntervalMonthDayNano) -> bool {
+    let months = match of {
+        // A number of nanoseconds has room for any distance, and for months the years until 2262.
+        DataType::Timestamp(TimeUnit::Nanosecond, _) if span.months == 0 => return true,
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => 12 * 100,
+        _ => 12 * 100_000,
+    };
+    let days =
+        i128::from(span.months) * 31 + i128::from(span.days) + i128::from(span.nanoseconds) / DAY;
+    days <= months * 31
 }
 
 /// A window whose frames end before their row, with the rows apart that have no key: the frame of these

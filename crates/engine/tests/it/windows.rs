@@ -396,6 +396,28 @@ fn logical_and_bitwise_aggregates_slide() {
 /// of the type's smallest.
 type Distances<'a> = (&'a str, fn(i128) -> String, &'a [i128], &'a [(&'a str, i128)]);
 
+#[test]
+fn distances_that_no_sum_has_are_refused() {
+    let folder = Folder::new();
+    folder.write("r.csv", "x,d\n1,2026-01-01\n,\n");
+    for (key, offset, expected) in [
+        ("d", "INTERVAL '300000 years'", "reaches further than a DATE does"),
+        ("CAST(d AS TIMESTAMP)", "INTERVAL '300000 years'", "reaches further than a TIMESTAMP"),
+        ("CAST(d AS TIMESTAMP(9))", "INTERVAL '300 years'", "reaches further than a TIMESTAMP"),
+        ("CAST(d AS TIMESTAMP(0))", "INTERVAL '1 nanosecond'", "is finer than microseconds"),
+        ("CAST(x AS DECIMAL(76,2))", "0.001", "needs 78 digits"),
+        ("x", "1.5", "is no distance between whole numbers"),
+        ("x", "1e-1", "is no distance between whole numbers"),
+    ] {
+        let message = folder.refusal(&format!(
+            "SELECT count() OVER (ORDER BY {key} RANGE {offset} PRECEDING) FROM '$/r.csv'"
+        ));
+        assert!(message.contains(expected), "{key}, {offset}: {message}");
+    }
+    let sql = "SELECT sum(x) OVER (ORDER BY x RANGE 1e3 PRECEDING) FROM '$/r.csv' WHERE x = 1";
+    assert_eq!(folder.ask(sql).only(), "1");
+}
+
 /// Which rows a RANGE frame has, by keys at the ends of their types and rows without a key.
 #[test]
 fn frames_by_distance_are_of_the_rows_that_near() {
@@ -404,7 +426,8 @@ fn frames_by_distance_are_of_the_rows_that_near() {
     let whole = |key: i128| key.to_string();
     let tenths = |key: i128| format!("{}.{}", key / 10, key % 10);
     let days = |key: i128| format!("2026-01-{:0>2}", key % 28 + 1);
-    let cases: [Distances<'_>; 6] = [
+    let seconds = |key: i128| format!("2026-01-01 00:00:{key:0>2}");
+    let cases: [Distances<'_>; 10] = [
         ("TINYINT", whole, &[-128, -127, 0, 1, 2, 126, 127], &[("0", 0), ("1", 1), ("200", 200)]),
         ("TINYINT UNSIGNED", whole, &[0, 1, 2, 254, 255], &[("1", 1), ("255", 255)]),
         (
@@ -418,8 +441,16 @@ fn frames_by_distance_are_of_the_rows_that_near() {
             "DECIMAL(5,1)",
             tenths,
             &[0, 1, 2, 3, 10, 99999],
-            &[("0.15", 15), ("0.2", 20), ("1", 100)],
+            &[("0.15", 15), ("2e-1", 20), ("1.0", 100)],
         ),
+        // In hundredths of what has no room for them among 38 digits.
+        (
+            "DECIMAL(38,1)",
+            tenths,
+            &[0, 1, 2, 3, 10, 10_i128.pow(36), 10_i128.pow(37) - 1],
+            &[("0.15", 15), ("15E-2", 15)],
+        ),
+        ("DECIMAL(50,1)", tenths, &[0, 1, 2, 3, 10, 99999], &[("0.15", 15), ("0.2", 20)]),
         // In hours.
         (
             "DATE",
@@ -428,10 +459,18 @@ fn frames_by_distance_are_of_the_rows_that_near() {
             &[("INTERVAL '36 hours'", 36), ("INTERVAL '1 day'", 24), ("INTERVAL '47 hours'", 47)],
         ),
         ("TIMESTAMP(9)", days, &[0, 1, 2, 3, 27], &[("INTERVAL '36 hours'", 36)]),
+        // In tenths of a second.
+        (
+            "TIMESTAMP(0)",
+            seconds,
+            &[0, 1, 2, 3, 59],
+            &[("INTERVAL '1.5 seconds'", 15), ("INTERVAL '2 seconds'", 20)],
+        ),
+        ("TIMESTAMP(0) WITH TIME ZONE", seconds, &[0, 1, 2, 3], &[("INTERVAL '0.5 seconds'", 5)]),
     ];
     for (name, written, keys, distances) in cases {
         let scale = match name {
-            "DECIMAL(5,1)" => 10,
+            name if name.starts_with("DECIMAL") || name.starts_with("TIMESTAMP(0)") => 10,
             "DATE" | "TIMESTAMP(9)" => 24,
             _ => 1,
         };
