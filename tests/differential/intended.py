@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import math
 import re
 from collections.abc import Callable
 
@@ -149,7 +150,7 @@ def _alike(ours: Outcome, theirs: Outcome, near: Callable[[object, object], bool
     if not isinstance(ours, pa.Table) or not isinstance(theirs, pa.Table):
         return False
     return ours.shape == theirs.shape and all(
-        one == other or near(one, other)
+        one == other or (_is_nan(one) and _is_nan(other)) or near(one, other)
         for left, right in zip(ours.columns, theirs.columns, strict=True)
         for one, other in zip(
             sorted(_values(left), key=_place), sorted(_values(right), key=_place), strict=True
@@ -167,8 +168,12 @@ def _values(column: pa.ChunkedArray) -> list[object]:
 
 def _place(value: object) -> tuple[bool, float, str]:
     """Where a value stands among others: near numbers are next to one another."""
-    is_number = isinstance(value, int | float | decimal.Decimal)
+    is_number = isinstance(value, int | float | decimal.Decimal) and not _is_nan(value)
     return (is_number, float(value) if is_number else 0, "" if is_number else str(value))
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
 
 
 @rule("what is refused")

@@ -47,6 +47,7 @@ mod pool;
 mod portions;
 pub mod program;
 pub mod progress;
+mod projections;
 mod prune;
 pub mod query;
 #[cfg(test)]
@@ -63,7 +64,6 @@ mod session;
 mod sides;
 pub mod sink;
 mod sliding;
-mod sorted_joins;
 mod sorted_unions;
 pub mod source;
 mod spans;

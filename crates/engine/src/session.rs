@@ -27,7 +27,7 @@ use crate::portions::KeepToBudget;
 use crate::query::Settings;
 use crate::running_totals::EqualsAtOnce;
 use crate::scan::{BATCH_ROWS, ScanMode};
-use crate::sorted_joins::{self, Projections};
+use crate::projections::{self, Projections};
 use crate::sorted_unions::{self, CheckedPlan};
 use crate::spills::SpillSpace;
 use crate::subqueries::Unknowns;
@@ -125,7 +125,7 @@ pub fn open_with(
     let checked = checked.filter(|rule| !WITHOUT.contains(&rule.name()));
     let checked = checked.map(|rule| match rule.name() {
         sorted_unions::REPLACED => Arc::new(CheckedPlan) as _,
-        sorted_joins::REPLACED => Arc::new(Projections { theirs: rule }) as _,
+        projections::REPLACED => Arc::new(Projections { theirs: rule }) as _,
         _ => rule,
     });
     let state = SessionStateBuilder::new()

@@ -111,6 +111,36 @@ fn an_overflow_says_where_and_what_to_do() {
     assert_eq!(asked(&folder, "p INT, q INT", sql).unwrap(), [["0"]]);
 }
 
+/// What a condition or a limit leaves out is not computed with, wherever the plan has its projections.
+#[test]
+fn rows_that_are_left_out_do_not_overflow() {
+    let folder = Folder::new();
+    folder.write("p.csv", "x,a,b\n0,9223372036854775807,1\n1,2,3\n");
+    for (sql, expected) in [
+        ("SELECT x, a + b FROM '$/p.csv' WHERE x > 0", vec!["1", "5"]),
+        ("SELECT x, a + b FROM (SELECT * FROM '$/p.csv' LIMIT 5) WHERE x > 0", vec!["1", "5"]),
+        (
+            "SELECT x, a + b FROM (SELECT x, a, max(b) OVER () AS b FROM '$/p.csv') WHERE x > 0",
+            vec!["1", "5"],
+        ),
+        (
+            "SELECT x, 6 / (b - 1) FROM (SELECT *, count() OVER () FROM '$/p.csv') WHERE x > 0",
+            vec!["1", "3"],
+        ),
+        ("SELECT x, a + b FROM (SELECT * FROM '$/p.csv' ORDER BY x DESC LIMIT 1)", vec!["1", "5"]),
+        (
+            "SELECT x, max(a) + max(b) FROM '$/p.csv' GROUP BY x HAVING x + random() >= 1",
+            vec!["1", "5"],
+        ),
+    ] {
+        assert_eq!(folder.ask(sql).rows(), [expected], "{sql}");
+    }
+    for filter in ["false", "random() < 0", "x > 5"] {
+        let sql = format!("SELECT a + b, count(), x % 2 FROM '$/p.csv' WHERE {filter} GROUP BY 1, 3");
+        assert!(folder.ask(&sql).rows().is_empty(), "{sql}");
+    }
+}
+
 #[test]
 fn a_comparison_with_a_sum_that_overflows_drops_no_row() {
     let folder = Folder::new();

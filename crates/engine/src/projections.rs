@@ -1,0 +1,109 @@
+//! Where projections are computed.
+//!
+//! DataFusion moves a projection that makes rows narrower as far down as it can, which is wrong in two
+//! places:
+//! - Below a join by sorting with a condition beside its equalities: the condition stays as it was, and
+//!   then is of other columns (its issue 24414, mended after its 55.2). Where there is such a join,
+//!   projections stay where they are.
+//! - Below a filter or a limit, what is computed is computed of the rows that these leave out, too, and
+//!   may fail there: `SELECT x, a + b FROM (…) WHERE x > 0`. Only columns are moved there.
+
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::error::Result as PlanResult;
+use datafusion::physical_expr::expressions::{Column, Literal};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::SortMergeJoinExec;
+use datafusion::physical_plan::projection::{
+    ProjectionExec, remove_unnecessary_projections, try_embed_projection,
+};
+
+use crate::in_place::InPlace;
+
+/// The rule of DataFusion's that moves projections.
+pub const REPLACED: &str = "ProjectionPushdown";
+
+/// That rule, where it is right.
+#[derive(Debug)]
+pub struct Projections {
+    /// DataFusion's.
+    pub theirs: Arc<dyn PhysicalOptimizerRule + Send + Sync>,
+}
+
+impl PhysicalOptimizerRule for Projections {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        let mut has_conditions = false;
+        plan.apply(|plan| {
+            let join = plan.downcast_ref::<SortMergeJoinExec>();
+            has_conditions |= join.is_some_and(|join| join.filter().is_some());
+            Ok(if has_conditions { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })?;
+        if has_conditions {
+            return Ok(plan);
+        }
+        // Theirs is of more than projections, and moves none over a step that it does not know.
+        let hidden = plan.transform_down(|plan| {
+            Ok(match leaves_rows_out(&plan) {
+                true => Transformed::yes(Arc::new(InPlace {
+                    name: HIDDEN,
+                    theirs: plan,
+                    run: |theirs, partition, context| theirs.execute(partition, context),
+                }) as _),
+                false => Transformed::no(plan),
+            })
+        });
+        let moved = self.theirs.optimize(hidden.data()?, config)?;
+        let shown = moved.transform_down(|plan| {
+            Ok(match plan.downcast_ref::<InPlace>() {
+                Some(step) if step.name == HIDDEN => Transformed::yes(Arc::clone(&step.theirs)),
+                _ => Transformed::no(plan),
+            })
+        });
+        shown.data()?.transform_down(moved_down).data()
+    }
+
+    fn name(&self) -> &str {
+        self.theirs.name()
+    }
+
+    fn schema_check(&self) -> bool {
+        self.theirs.schema_check()
+    }
+}
+
+const HIDDEN: &str = "hidden";
+
+/// Whether rows go into a step of which others would be computed, too.
+fn leaves_rows_out(step: &Arc<dyn ExecutionPlan>) -> bool {
+    step.is::<FilterExec>() || step.fetch().is_some()
+}
+
+/// A projection moved below its input, if it may be.
+fn moved_down(plan: Arc<dyn ExecutionPlan>) -> PlanResult<Transformed<Arc<dyn ExecutionPlan>>> {
+    let Some(projection) = plan.downcast_ref::<ProjectionExec>() else {
+        return Ok(Transformed::no(plan));
+    };
+    let is_computed = projection
+        .expr()
+        .iter()
+        .any(|column| !column.expr.is::<Column>() && !column.expr.is::<Literal>());
+    if !is_computed || !leaves_rows_out(projection.input()) {
+        return remove_unnecessary_projections(plan);
+    }
+    // The filter still hands on nothing but what is computed with.
+    let narrowed = match projection.input().downcast_ref::<FilterExec>() {
+        Some(filter) => try_embed_projection(projection, filter)?,
+        None => None,
+    };
+    // What is said of a column beside its type is lost on the way.
+    let narrowed = narrowed.filter(|narrowed| narrowed.schema() == projection.schema());
+    Ok(narrowed.map_or_else(|| Transformed::no(Arc::clone(&plan)), Transformed::yes))
+}
