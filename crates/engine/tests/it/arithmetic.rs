@@ -136,7 +136,8 @@ fn rows_that_are_left_out_do_not_overflow() {
         assert_eq!(folder.ask(sql).rows(), [expected], "{sql}");
     }
     for filter in ["false", "random() < 0", "x > 5"] {
-        let sql = format!("SELECT a + b, count(), x % 2 FROM '$/p.csv' WHERE {filter} GROUP BY 1, 3");
+        let sql =
+            format!("SELECT a + b, count(), x % 2 FROM '$/p.csv' WHERE {filter} GROUP BY 1, 3");
         assert!(folder.ask(&sql).rows().is_empty(), "{sql}");
     }
 }
