@@ -20,9 +20,10 @@ finish() {
 }
 
 # A build that another checkout left has the paths of its files in it.
-if [ -f "$target/checkout" ] && [ "$(cat "$target/checkout")" != "$PWD" ]; then
+if [ "$(cat "$target/checkout" 2> /dev/null)" != "$PWD" ]; then
     find crates -name '*.rs' -exec touch {} +
 fi
+mkdir -p "$target"
 echo "$PWD" > "$target/checkout"
 
 say "Rust tests (the first build takes 15 to 25 minutes on two cores)"
