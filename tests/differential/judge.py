@@ -165,9 +165,11 @@ class Judge:
         except (tm.TidemillError, MemoryError, ValueError, pa.ArrowException) as error:
             return error
 
-    def _theirs(self, place: Place, statement: Statement, way: Way) -> pa.Table | Exception:
+    def _theirs(
+        self, place: Place, statement: Statement, way: Way, is_wide: bool = False
+    ) -> pa.Table | Exception:
         try:
-            return place.oracle(statement, way, self.connection)
+            return place.oracle(statement, way, self.connection, is_wide)
         except duckdb.Error as error:
             return error
 
@@ -175,6 +177,10 @@ class Judge:
         """Tidemill against DuckDB."""
         ours = self._ours(place, case.statement, case.way)
         theirs = self._theirs(place, case.statement, case.way)
+        if isinstance(ours, pa.Table) and "Overflow in" in str(theirs):
+            # Which rows are computed with before a condition leaves them out is the plan's choice: what
+            # there is of an answer is right if nothing in it is wrong where nothing overflows.
+            theirs = self._theirs(place, case.statement, case.way, is_wide=True)
         return self._compared(case, ours, theirs, "DuckDB", exactly=False)
 
     def check_ways(self, case: Case, place: Place) -> str | None:

@@ -277,11 +277,17 @@ class Place:
             return reader.read_all()
 
     def oracle(
-        self, statement: Statement, way: Way, connection: duckdb.DuckDBPyConnection
+        self,
+        statement: Statement,
+        way: Way,
+        connection: duckdb.DuckDBPyConnection,
+        is_wide: bool = False,
     ) -> pa.Table:
-        """DuckDB's answer."""
+        """DuckDB's answer; with integers of 128 bits in the place of those of 64."""
         tables = self.without_empty if way.format in ("csv", "tsv") else self.arrow
         text = statement.sql(DUCKDB)
+        if is_wide:
+            text = text.replace(" AS BIGINT)", " AS HUGEINT)")
         for name in tables_of(statement, self.tables):
             connection.register(name, tables[name])
             text = text.replace(f"{{{name}}}", name)

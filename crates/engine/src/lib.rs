@@ -26,6 +26,7 @@ mod distinct;
 pub mod error;
 mod estimates;
 mod filtered;
+mod filters;
 mod fit;
 mod floats;
 pub mod formats;

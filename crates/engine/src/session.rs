@@ -19,6 +19,7 @@ use crate::distinct::{self, DistinctCounts};
 use crate::error::Result;
 use crate::estimates::Precisions;
 use crate::filtered::FilteredWindows;
+use crate::filters::{self, Conditions};
 use crate::floats::OneOrder;
 use crate::grouping_sets::SetsOfColumns;
 use crate::large_limits::LargeLimits;
@@ -119,6 +120,7 @@ pub fn open_with(
     let rules = Optimizer::new().rules.into_iter().map(|rule| match rule.name() {
         distinct::REPLACED if !counts_as_before => Arc::new(DistinctCounts::default()) as _,
         null_safe::OF_A_JOIN | null_safe::OF_ALL_JOINS => Arc::new(JoinKeys { theirs: rule }) as _,
+        filters::REPLACED => Arc::new(Conditions { theirs: rule }) as _,
         _ => rule,
     });
     let checked = PhysicalOptimizer::new().rules.into_iter();

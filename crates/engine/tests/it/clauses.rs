@@ -224,6 +224,55 @@ fn grouping_sets_are_of_anything_that_is_computed() {
     assert_eq!(folder.ask(sql).rows(), [["1.0000", "3"], ["∅", "3"]]);
 }
 
+/// Conditions without columns, above what answers over no rows, too, and what is asked of groups.
+#[test]
+fn a_condition_on_groups_is_asked_of_groups() {
+    let folder = Folder::new();
+    folder.write("w.csv", "k,v\n1,2\n1,3\n2,4\n");
+    let never = [
+        "random() < 0",
+        "random() < 0 AND c >= 0",
+        "NULL",
+        "CASE WHEN c > 0 THEN CAST(NULL AS BOOLEAN) ELSE CAST(NULL AS BOOLEAN) END",
+        "CASE WHEN c > 0 THEN false ELSE random() < 0 END",
+    ];
+    for below in [
+        "SELECT sum(v) AS c FROM '$/w.csv'",
+        "SELECT median(v) AS c FROM '$/w.csv'",
+        "SELECT count() AS c FROM '$/w.csv' WHERE v > 1",
+        "SELECT k, count() AS c FROM '$/w.csv' GROUP BY ROLLUP (k)",
+        "SELECT count() OVER () AS c FROM '$/w.csv'",
+        "SELECT DISTINCT k AS c FROM '$/w.csv'",
+        "SELECT count() AS c FROM '$/w.csv' a JOIN '$/w.csv' b USING (k)",
+    ] {
+        for condition in never {
+            let sql = format!("SELECT * FROM ({below}) WHERE {condition}");
+            assert!(folder.ask(&sql).rows().is_empty(), "{sql}");
+        }
+    }
+    for (sql, expected) in [
+        ("SELECT sum(v) FROM '$/w.csv' HAVING random() >= 0", vec![vec!["9"]]),
+        (
+            "SELECT k, sum(v) FROM '$/w.csv' GROUP BY k HAVING k = 1 AND random() >= 0",
+            vec![vec!["1", "5"]],
+        ),
+        (
+            "SELECT * FROM (SELECT k, sum(v) OVER (PARTITION BY k) FROM '$/w.csv') \
+             WHERE random() >= 0 AND k = 2",
+            vec![vec!["2", "4"]],
+        ),
+    ] {
+        assert_eq!(folder.ask(sql).rows(), expected, "{sql}");
+    }
+    // What is left to luck is asked of two groups, and not of their thousand rows.
+    let lines: String = (0..1000).map(|n| format!("{},{n}\n", n % 2)).collect();
+    folder.write("l.csv", format!("k,v\n{lines}"));
+    let sql = "SELECT k, count() FROM '$/l.csv' GROUP BY k HAVING random() < 0.5 ORDER BY k";
+    for row in folder.ask(sql).rows() {
+        assert_eq!(row[1], "500");
+    }
+}
+
 #[test]
 fn a_key_of_distinct_on_may_be_mentioned_twice() {
     let folder = Folder::new();
