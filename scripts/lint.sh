@@ -48,6 +48,13 @@ for package in ("tidemill-cli", "tidemill-python", "tidemill-engine"):
 sys.exit(faults > 0)
 PYTHON
 
+say "crates that do not know DataFusion"
+for crate in base remote source sink jobs; do
+    if cargo tree --locked --package "tidemill-$crate" --edges normal,build,dev --prefix none | grep -q '^datafusion'; then
+        fault "tidemill-$crate depends on DataFusion"
+    fi
+done
+
 say "clippy"
 cargo clippy --release --locked --workspace --all-targets -- --deny warnings || fault "clippy"
 

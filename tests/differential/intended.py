@@ -47,6 +47,18 @@ def _(text: str, way: Way, ours: Outcome, theirs: Outcome) -> bool:
     return _says(ours, r"(?i)overflow|out of range|does not fit|beyond") and "sum(" in text
 
 
+@rule("a fault of DuckDB's own")
+def _(text: str, way: Way, ours: Outcome, theirs: Outcome) -> bool:
+    """It cannot plan what it has planned before."""
+    return _says(theirs, "BindBuiltinScalarFunction did not return")
+
+
+@rule("a time beyond nanoseconds is met, or left out before")
+def _(text: str, way: Way, ours: Outcome, theirs: Outcome) -> bool:
+    """Statistics of a format rule out rows that another format meets."""
+    return "at_ns" in text and "WHERE" in text and _says(ours, r"does not fit TIMESTAMP\(9\)")
+
+
 @rule("which rows an error is found in")
 def _(text: str, way: Way, ours: Outcome, theirs: Outcome) -> bool:
     """Whether an operand that overflows is computed at all depends on the order of a plan."""

@@ -206,8 +206,11 @@ class Judge:
                 self.counts["same"] += 1
                 return None
             says = f"{difference} ({who})"
-        if who == "DuckDB" or isinstance(ours, Exception):
-            name = explained(case.statement, case.way, ours, theirs)
+        if who == "DuckDB" or isinstance(ours, Exception) or isinstance(theirs, Exception):
+            # Of two ways of ours, the one that refuses is to be explained.
+            turned = who != "DuckDB" and isinstance(theirs, Exception)
+            pair = (theirs, ours) if turned else (ours, theirs)
+            name = explained(case.statement, case.way, *pair)
             if name:
                 self.counts[f"intended: {name}"] += 1
                 return None

@@ -18,20 +18,22 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
-
-use crate::cancel::Cancel;
-use crate::coverage::{Amount, Coverage, grouped};
-use crate::error::{Error, Result, panicked};
-use crate::home::RunId;
-use crate::partial::together;
-use crate::query::{Plan, Query, Results, Settings, named};
-use crate::remote::Budget;
-use crate::remote::location::{Location, shown};
-use crate::running::Running;
-use crate::sink::{FileSet, OutputFormat, Sink, SinkSpec, Written};
-use crate::source::{
+use tidemill_base::Settings;
+use tidemill_base::cancel::Cancel;
+use tidemill_base::coverage::{Amount, Coverage};
+use tidemill_base::error::{Error, Result, panicked};
+use tidemill_base::home::RunId;
+use tidemill_base::redact::shown;
+use tidemill_query::{Plan, Query, Results, named};
+use tidemill_remote::Budget;
+use tidemill_remote::location::Location;
+use tidemill_sink::{FileSet, OutputFormat, Sink, SinkSpec, Written};
+use tidemill_source::{
     Compression, Format, ReadOptions, Rejects, Source, SourceSpec, Split, SplitReader, files_of,
 };
+use tidemill_tables::partial::together;
+
+use crate::running::Running;
 
 /// A set ends with so many files …
 const SET_FILES: usize = 1000;
@@ -337,7 +339,7 @@ impl Conversion {
                 .map(|_| {
                     let thread = std::thread::Builder::new().name("convert".into());
                     let work = || {
-                        crate::panics::all_are_caught();
+                        tidemill_base::panics::all_are_caught();
                         work();
                     };
                     thread.spawn_scoped(scope, work).map_err(|e| Error::io("start", "a thread", e))
@@ -561,25 +563,6 @@ fn output_name(below: &str, format: OutputFormat) -> String {
         other => other.name(),
     };
     format!("{stem}.{suffix}")
-}
-
-/// What is said of the failures.
-pub(crate) fn unconverted(failed: u64, untried: u64, files: u64, first: &[String]) -> String {
-    let s = if files == 1 { "" } else { "s" };
-    let mut text =
-        format!("{} of {} file{s} could not be converted", grouped(failed), grouped(files));
-    if untried > 0 {
-        text.push_str(&format!(", and {} were not tried after that", grouped(untried)));
-    }
-    text.push(':');
-    for line in first {
-        text.push_str("\n  ");
-        text.push_str(line);
-    }
-    if failed > first.len() as u64 {
-        text.push_str(&format!("\n  … and {} more", grouped(failed - first.len() as u64)));
-    }
-    text
 }
 
 #[cfg(test)]

@@ -10,16 +10,17 @@
 use std::io::Read;
 use std::path::Path;
 
+use tidemill_base::error::{Error, Result};
+use tidemill_base::suggest;
+use tidemill_jobs::About;
+use tidemill_query::{NamedSource, Query};
+use tidemill_remote::StorageOptions;
+use tidemill_sink::SinkSpec;
+use tidemill_source::program::Program;
+use tidemill_source::{Promote, SourceSpec, TextOptions};
+use tidemill_sql::statement::schema_from_sql;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-
-use crate::error::{Error, Result};
-use crate::program::Program;
-use crate::query::{NamedSource, Query, schema_from_sql};
-use crate::remote::StorageOptions;
-use crate::sink::SinkSpec;
-use crate::source::{Promote, SourceSpec, TextOptions};
-use crate::suggest;
 
 /// The name by which SQL knows a job's only source.
 pub const SOURCE_NAME: &str = "source";
@@ -53,7 +54,7 @@ pub struct Tables {
 /// The `[run]` section, as text that is read where the flags of the same names are.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Limits {
-    /// The memory budget (see [`memory::parse_size`](crate::memory::parse_size)).
+    /// The memory budget (see [`memory::parse_size`](tidemill_base::memory::parse_size)).
     pub memory: Option<String>,
     /// How many malformed records are let pass: `N` or `P%`.
     pub max_bad: Option<String>,
@@ -62,6 +63,26 @@ pub struct Limits {
 }
 
 impl Job {
+    /// What the job log keeps of it.
+    pub fn about(&self, output: Option<String>) -> About {
+        About {
+            verb: "run",
+            name: self.name.clone(),
+            mapper: self.map.clone(),
+            reducer: self.tables.as_ref().map(|tables| {
+                let columns = tables.columns.iter().map(|(name, what)| format!("{name} = {what}"));
+                let columns = columns.collect::<Vec<_>>().join("; ");
+                match tables.by.is_empty() {
+                    true => columns,
+                    false => format!("by {}: {columns}", tables.by.join(", ")),
+                }
+            }),
+            sources: self.sources.iter().flat_map(|source| source.spec.urls().cloned()).collect(),
+            output,
+            ..About::default()
+        }
+    }
+
     /// Reads a job file, or standard input if `path` is `-`.
     ///
     /// # Errors
@@ -334,7 +355,7 @@ fn options(mut section: Section) -> Result<TextOptions> {
         nulls: section.texts("null")?.unwrap_or_default(),
         strict: section.boolean("strict")?,
         mismatch: section.parsed_with("mismatch", str::parse)?,
-        framing: section.parsed_with("framing", crate::source::framing)?,
+        framing: section.parsed_with("framing", tidemill_source::framing)?,
     };
     let known = [
         "header",
@@ -917,7 +938,7 @@ impl<'a> Section<'a> {
         let message = match place {
             Place::Line(line) => format!("{}:{line}: {message}", self.origin),
             Place::Override(key, typed) => {
-                let typed = crate::jobs::redact::override_value(key, typed);
+                let typed = tidemill_base::redact::override_value(key, typed);
                 format!("--set {key}={typed}: {message}")
             }
             Place::Unknown => format!("{}: {message}", self.origin),
@@ -937,9 +958,9 @@ fn in_section(message: &str, title: &str) -> String {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use tidemill_source::Format;
 
     use super::*;
-    use crate::source::Format;
 
     fn parse(text: &str) -> Result<Job> {
         Job::from_toml(text, "job.toml", &[])

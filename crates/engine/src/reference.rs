@@ -10,10 +10,10 @@ use std::path::Path;
 
 use datafusion::logical_expr::Documentation;
 use datafusion::prelude::SessionContext;
-
-use crate::functions::Added;
-use crate::query::{Plan, Query, Settings};
-use crate::session;
+use tidemill_base::Settings;
+use tidemill_query::{Plan, Query};
+use tidemill_tables::functions::Added;
+use tidemill_tables::sessions;
 
 /// What DataFusion 55 says of these is another function's, or not so here.
 const INSTEAD: [(&str, &str); 2] = [
@@ -33,7 +33,7 @@ struct Entry {
 }
 
 fn context() -> SessionContext {
-    session::open(64 << 20, &crate::Settings::new(128 << 20)).unwrap()
+    sessions::open(64 << 20, &crate::Settings::new(128 << 20)).unwrap()
 }
 
 #[test]

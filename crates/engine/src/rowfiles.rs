@@ -11,16 +11,15 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
+use tidemill_base::cancel::Cancel;
+use tidemill_base::coverage::{self, Amount, Coverage, RowAmount, Salvaged};
+use tidemill_base::error::{Error, Result, caught};
+use tidemill_base::progress::Progress;
+use tidemill_remote::StorageOptions;
 use tidemill_rowfile as rowfile;
 use tidemill_rowfile::ReadAt;
-
-use crate::cancel::Cancel;
-use crate::coverage::{self, Amount, Coverage, RowAmount, Salvaged};
-use crate::error::{Error, Result, caught};
-use crate::progress::Progress;
-use crate::remote::StorageOptions;
-use crate::source::from_rowfile;
-use crate::source::stored::{self, Bytes};
+use tidemill_source::from_rowfile;
+use tidemill_source::stored::{self, Bytes};
 
 /// What is read.
 pub enum Input {
@@ -364,7 +363,7 @@ fn projected(schema: &Schema, request: &Request) -> Result<SchemaRef> {
         let found = schema.fields().find(name).map(|(_, field)| Arc::clone(field));
         found.ok_or_else(|| {
             let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
-            Error::usage(crate::suggest::unknown("column", name, &names))
+            Error::usage(tidemill_base::suggest::unknown("column", name, &names))
         })
     };
     let fields = columns.iter().map(field).collect::<Result<Vec<_>>>()?;

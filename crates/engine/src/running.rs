@@ -18,18 +18,17 @@ use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use tidemill_base::cancel::Cancel;
+use tidemill_base::coverage::Coverage;
+use tidemill_base::error::{Error, Result, caught, panicked};
+use tidemill_base::home::{Home, RunId};
+use tidemill_base::{MaxBad, Settings, memory};
+use tidemill_jobs::{About, Ending, Recorder};
+use tidemill_query::{Merge, Plan, Query, Repeats, Results};
+use tidemill_sink::{Sink, SinkSpec, Written};
 
-use crate::cancel::Cancel;
-use crate::coverage::Coverage;
-use crate::error::{Error, Result, caught, panicked};
-use crate::home::{Home, RunId};
 use crate::job::Limits;
-use crate::jobs::{About, Ending, Recorder};
-use crate::memory;
-use crate::query::{Merge, Plan, Query, Repeats, Results, Settings};
 use crate::rowfiles::Rowfiles;
-use crate::sink::{Sink, SinkSpec, Written};
-use crate::source::MaxBad;
 
 /// How long a cancelled run may take to end by itself before its owner lets go of it.
 pub const GRACE: Duration = Duration::from_millis(500);
@@ -56,7 +55,7 @@ impl Preparation {
     /// unless that has been said already.
     ///
     /// # Errors
-    /// [`Error::Usage`] if [`LOG_VARIABLE`](crate::jobs::LOG_VARIABLE) is not understood.
+    /// [`Error::Usage`] if [`LOG_VARIABLE`](tidemill_jobs::LOG_VARIABLE) is not understood.
     pub fn recorder(&mut self, about: About) -> Result<Recorder> {
         let (recorder, warning) = Recorder::start(&self.id, &self.settings, about)?;
         if self.warning.is_none() {

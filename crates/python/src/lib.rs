@@ -152,7 +152,7 @@ fn run<'py>(
     let job = on_a_thread(py, Cancel::new(), move || job.job())?;
     let sink = sink.over(job.sink.as_ref()).map_err(|error| raise(py, error))?;
     let output = sink.as_ref().map(|sink| sink.url.clone());
-    run_query(py, job.query(), sink, limits, &job.limits, About::job(&job, output))
+    run_query(py, job.query(), sink, limits, &job.limits, job.about(output))
 }
 
 /// Runs a job up to its tables, and keeps these as a partial table.
@@ -165,7 +165,7 @@ fn run_partial(
     limits: LimitOptions,
 ) -> PyResult<RawWritten> {
     let job = on_a_thread(py, Cancel::new(), move || job.job())?;
-    let about = About::job(&job, Some(out.display().to_string()));
+    let about = job.about(Some(out.display().to_string()));
     let query = job.query();
     keep(py, limits, &job.limits, about, &out.clone(), move |preparation| {
         Plan::new(&query, &preparation.settings)?.run_partial(&out, overwrite, &preparation.id)

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use serde_json::json;
 use tidemill_engine::job::Limits;
-use tidemill_engine::remote::shown;
+use tidemill_engine::redact::shown;
 use tidemill_engine::running::{Running, prepare};
 use tidemill_engine::sink::{OutputFormat, SinkSpec};
 use tidemill_engine::source::{Source, SourceSpec, compatible};

@@ -52,7 +52,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
             return explain(&query, &preparation, None, None);
         }
         let coverage = CoverageSink::new(args.limits.coverage.as_deref(), out.to_str())?;
-        let about = About::job(&job, Some(out.display().to_string()));
+        let about = job.about(Some(out.display().to_string()));
         let (preparation, recorder) = begin(&args.limits.limits(), &job.limits, about)?;
         let (settings, id) = (preparation.settings.clone(), preparation.id.clone());
         let (target, overwrite) = (out.clone(), args.sink.write.overwrite);
@@ -73,7 +73,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
         return explain(&query, &preparation, Some(&sink), None);
     }
     let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
-    let about = About::job(&job, Some(sink.url.clone()));
+    let about = job.about(Some(sink.url.clone()));
     let (preparation, recorder) = begin(&args.limits.limits(), &job.limits, about)?;
     let running = Running::query(query, preparation.settings.clone())?.recorded(recorder);
     finish(running, &preparation, &sink, &coverage, Say::All)

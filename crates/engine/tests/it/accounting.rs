@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
-use crate::common::{Folder, settings};
 use tidemill_engine::Settings;
 use tidemill_engine::coverage::{Amount, Coverage, Estimate, RowAmount, Salvaged};
-use tidemill_engine::source::MaxBad;
+use tidemill_engine::settings::MaxBad;
+
+use crate::common::{Folder, settings};
 
 #[test]
 fn a_whole_result_is_complete_in_one_line_and_in_json() {

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
-use crate::common::{Folder, ask, query, settings, text};
-use tidemill_engine::source::MaxBad;
+use tidemill_engine::settings::MaxBad;
 use tidemill_engine::{Error, Kind, Plan, Query, Settings};
+
+use crate::common::{Folder, ask, query, settings, text};
 
 /// 12 good records; the bad ones are on lines 4 and 9.
 fn file(folder: &Folder) -> Query {

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use tidemill_engine::source::{MaxBad, SourceSpec};
+use tidemill_engine::settings::MaxBad;
+use tidemill_engine::source::SourceSpec;
 use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId, Settings};
 
 use crate::common::{Folder, Random, answered, query, settings};

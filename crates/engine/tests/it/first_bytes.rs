@@ -4,10 +4,10 @@ use std::io::Write;
 
 use flate2::Compression as Level;
 use flate2::write::GzEncoder;
+use tidemill_engine::settings::MaxBad;
+use tidemill_engine::{Error, Settings};
 
 use crate::common::{Folder, settings};
-use tidemill_engine::source::MaxBad;
-use tidemill_engine::{Error, Settings};
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Level::fast());

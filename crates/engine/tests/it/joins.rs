@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 
-use crate::common::{Folder, Random, answered, query, settings};
-use tidemill_engine::source::{MaxBad, SourceSpec};
+use tidemill_engine::settings::MaxBad;
+use tidemill_engine::source::SourceSpec;
 use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId, Settings};
+
+use crate::common::{Folder, Random, answered, query, settings};
 
 const TABLES: &str = "partial tables";
 const ROWS: &str = "rows";

@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::common::{Answer, Folder, Random, settings, text};
 use tidemill_engine::{Progress, Settings};
+
+use crate::common::{Answer, Folder, Random, settings, text};
 
 /// About `megabytes` of CSV: `keys` different keys, each in many splits if there is room.
 fn events(folder: &Folder, name: &str, megabytes: usize, keys: u64) {

@@ -8,9 +8,9 @@ use arrow::array::{
 };
 use parquet::arrow::ArrowWriter;
 use proptest::prelude::*;
+use tidemill_engine::{Query, Settings};
 
 use crate::common::{Folder, ask, query, settings, texts};
-use tidemill_engine::{Query, Settings};
 
 #[derive(Debug, Clone)]
 struct Row {

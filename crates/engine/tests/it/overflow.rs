@@ -1,7 +1,8 @@
 //! Sums past the width of their type.
 
-use crate::common::{Folder, ask, query, settings};
 use tidemill_engine::{Error, Query};
+
+use crate::common::{Folder, ask, query, settings};
 
 fn asked(schema: &str, values: &[&str], answer: &str) -> Result<String, Error> {
     let folder = Folder::new();

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use arrow::datatypes::Schema;
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
-
-use crate::common::{Answer, Folder, Random, answered, settings};
 use tidemill_engine::source::SourceSpec;
 use tidemill_engine::{
     Error, Merge, NamedSource, Plan, Progress, Query, Repeats, Result, RunId, Settings,
 };
+
+use crate::common::{Answer, Folder, Random, answered, settings};
 
 const SQL: &str = "SELECT k, count(*) AS n, count(x) FILTER (WHERE x > 3) AS p, sum(x) AS sx, \
     sum(f) AS sf, avg(f) AS mf, avg(x) AS mx, min(s) AS a, max(f) AS b, unique(s) AS u, \

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
-use crate::common::{Folder, answered, query, settings};
-use tidemill_engine::source::MaxBad;
+use tidemill_engine::settings::MaxBad;
 use tidemill_engine::{Plan, Query, Settings};
+
+use crate::common::{Folder, answered, query, settings};
 
 const SCHEMA: &str = "n BIGINT, note VARCHAR, m BIGINT";
 

@@ -1,7 +1,8 @@
 //! Which path a query takes, and that the paths agree.
 
-use crate::common::{Folder, query, settings, text};
 use tidemill_engine::Plan;
+
+use crate::common::{Folder, query, settings, text};
 
 const TABLES: &str = "partial tables";
 const ROWS: &str = "rows";

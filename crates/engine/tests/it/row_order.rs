@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchIterator, StringArray};
-
-use crate::common::{Folder, answered, query, settings, text};
 use tidemill_engine::source::{Given, SourceSpec};
 use tidemill_engine::{Cancel, Error, NamedSource, Plan, Progress, Query, Settings};
+
+use crate::common::{Folder, answered, query, settings, text};
 
 /// `files` files of about `kilobytes` each, numbered on.
 fn numbered(files: usize, kilobytes: usize) -> (Folder, u64) {

@@ -1,6 +1,7 @@
 //! Rows of several SELECTs in one result: of a type that holds them all.
 
 use arrow::array::Array;
+use tidemill_engine::Settings;
 
 use crate::common::{Folder, Random, settings};
 
@@ -171,5 +172,21 @@ fn the_first_rows_are_by_what_each_branch_has_one_value_of() {
             );
             assert_eq!(folder.ask(&sql).rows(), [["0.5", expected]], "{sql}");
         }
+    }
+}
+
+/// DataFusion takes what is above for sorted by the second column, and reads it on two threads.
+#[test]
+fn the_first_rows_of_branches_of_one_value_are_sorted_again_above() {
+    let folder = Folder::new();
+    folder.write("t.csv", "calm,word,flag\n3,b,true\n3,a,false\n5,c,true\n");
+    let sql = "SELECT s.c1 FROM (SELECT quantile(calm, 0.5) AS c0, bool_and(flag) AS c1, 'rome' AS c2 \
+               FROM '$/t.csv' UNION ALL SELECT CAST(2147483648 AS DOUBLE), flag, word FROM '$/t.csv' \
+               ORDER BY 1 DESC NULLS LAST, 2 DESC NULLS LAST, 3 DESC NULLS LAST LIMIT 10) AS s \
+               WHERE s.c2 <= s.c2 ORDER BY 1 DESC NULLS LAST";
+    for threads in [1, 2, 4] {
+        let settings = Settings { threads, ..settings() };
+        let rows = folder.ask_with(sql, &settings).rows();
+        assert_eq!(rows, [["true"], ["true"], ["false"], ["false"]], "{threads} threads");
     }
 }

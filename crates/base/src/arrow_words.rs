@@ -1,0 +1,215 @@
+//! What Arrow says of values and types, in SQL's words.
+//!
+//! Its errors are texts. They are read here and nowhere else, with a test for each that is known, so that
+//! another version of it cannot change what is told in silence.
+
+use arrow::error::ArrowError;
+
+use crate::error::Error;
+
+/// One of ours that another library's error holds, or that error.
+fn beneath(error: &(dyn std::error::Error + 'static)) -> Error {
+    let inner = std::iter::successors(Some(error), |error| error.source());
+    let ours = inner.filter_map(|error| error.downcast_ref::<Error>()).next();
+    ours.map_or_else(|| Error::Query(error.to_string()), Error::copy)
+}
+
+impl From<ArrowError> for Error {
+    fn from(error: ArrowError) -> Self {
+        match error {
+            ArrowError::ExternalError(source) => match source.downcast::<Error>() {
+                Ok(ours) => *ours,
+                Err(source) => beneath(source.as_ref()),
+            },
+            ArrowError::IoError(_, source) => Error::io("read or write", "a stream", source),
+            ArrowError::DivideByZero => Error::Query("division by zero".into()),
+            ArrowError::CastError(message) => cast_error(&message),
+            ArrowError::ComputeError(message)
+            | ArrowError::InvalidArgumentError(message)
+            | ArrowError::ArithmeticOverflow(message) => {
+                in_our_words(&message).unwrap_or(Error::Query(message))
+            }
+            ArrowError::ParseError(message) => {
+                let time = message.strip_prefix("Error parsing timestamp from '");
+                match time.and_then(|rest| rest.split_once("': ")) {
+                    Some((text, _)) => Error::Cast {
+                        value: text.to_owned(),
+                        to: "TIMESTAMP".to_owned(),
+                        cast: None,
+                        hint: Some("a time is written as 2026-11-20T09:19:00".to_owned()),
+                    },
+                    None => cast_error(&message),
+                }
+            }
+            other => Error::Query(other.to_string()),
+        }
+    }
+}
+
+/// Parts of messages, and what is said in the place of these.
+const REFUSALS: [(&str, &str, &str); 2] = [
+    (
+        "Date arithmetic overflow: ",
+        "a date moved by an interval is beyond what DATE holds",
+        "a TIMESTAMP reaches the year 294246",
+    ),
+    (
+        "Unsupported CAST from Struct(",
+        "records with other fields do not meet",
+        "give both the same fields, with NULL where there is none",
+    ),
+];
+
+/// What others say, where it is known what is to be said about it.
+pub fn in_our_words(message: &str) -> Option<Error> {
+    if let Some((_, ours, hint)) = REFUSALS.iter().find(|(part, _, _)| message.contains(part)) {
+        return Some(Error::usage_hint(*ours, *hint));
+    }
+    if let Some(operation) = message.strip_prefix("Overflow happened on: ") {
+        let message = format!("`{operation}` does not fit its type");
+        return Some(Error::Overflow { message, hint: None });
+    }
+    for (too, most) in [
+        (" is too large to store in a Decimal", "Max"),
+        (" is too small to store in a Decimal", "Min"),
+    ] {
+        let Some((value, rest)) = message.split_once(too) else { continue };
+        let precision = rest.split_once("precision ").map_or(rest, |(_, rest)| rest);
+        let (precision, limit) = precision.split_once(&format!(". {most} is "))?;
+        let value = value.rsplit(' ').next().unwrap_or(value);
+        return Some(Error::Overflow {
+            message: format!("`{value}` does not fit a DECIMAL of {precision} digits"),
+            hint: Some(format!(
+                "that ends at {limit}; TRY_CAST(x AS DECIMAL({precision}, …)) gives NULL for what \
+                 is beyond"
+            )),
+        });
+    }
+    if message.starts_with("Regular expression did not compile") {
+        let fault = message.lines().find_map(|line| {
+            let line =
+                line.trim_matches(|c: char| c.is_whitespace() || matches!(c, '"' | '~' | ')'));
+            line.strip_prefix("error: ")
+        });
+        let fault = fault.map_or_else(String::new, |fault| format!(": {fault}"));
+        return Some(Error::usage(format!("a regular expression is not understood{fault}")));
+    }
+    None
+}
+
+/// What Arrow says of a value that cannot be cast, in SQL's words; anything else as it is.
+pub fn cast_error(message: &str) -> Error {
+    if let Some(error) = in_our_words(message) {
+        return error;
+    }
+    if message.contains("to Timestamp(ns)") || message.contains("to timestamp[ns]") {
+        return Error::Overflow {
+            message:
+                "a time outside of 1677 to 2262 does not fit TIMESTAMP(9), which is of nanoseconds"
+                    .into(),
+            hint: Some(
+                "CAST(x AS TIMESTAMP(6)) of the nanoseconds beside it reaches any time".into(),
+            ),
+        };
+    }
+    let cast = |value: &str, to: &str| Error::Cast {
+        value: value.to_owned(),
+        to: to.to_owned(),
+        cast: None,
+        hint: None,
+    };
+    let text = ["Cannot cast string '", "Cannot cast value '"]
+        .iter()
+        .find_map(|start| message.strip_prefix(start)?.rsplit_once("' to value of "));
+    if let Some((value, to)) = text {
+        return cast(value, sql_name(to.trim_end_matches(" type")).as_str());
+    }
+    let number = message.strip_prefix("Can't cast value ");
+    if let Some((value, to)) = number.and_then(|cast| cast.rsplit_once(" to type ")) {
+        return cast(value, &sql_name(to));
+    }
+    if let Some(value) = message.strip_prefix("Invalid input syntax for type interval: \"") {
+        return cast(value.trim_end_matches('"'), "INTERVAL");
+    }
+    match message.starts_with("Cannot cast ") {
+        true => Error::Query(in_sql_words(message)),
+        false => Error::Query(message.to_owned()),
+    }
+}
+
+/// SQL's name of a type that Arrow calls `name`, without digits and units: those that a message has
+/// are not always of the type that was asked for.
+pub fn sql_name(name: &str) -> String {
+    let words = in_sql_words(name);
+    match words.split_once('(') {
+        Some((word @ ("DECIMAL" | "TIMESTAMP" | "TIME"), _)) => word.to_owned(),
+        _ => words,
+    }
+}
+
+/// Where the parenthesis ends that a text begins with.
+fn closing(text: &str) -> Option<usize> {
+    let mut depth = 0usize;
+    text.char_indices().find_map(|(at, c)| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.checked_sub(1)?,
+            _ => {}
+        }
+        (depth == 0).then_some(at)
+    })
+}
+
+/// A message with SQL's names of types instead of Arrow's.
+pub fn in_sql_words(message: &str) -> String {
+    let mut text = String::with_capacity(message.len());
+    let mut rest = message;
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    while let Some(start) = rest.find(is_word) {
+        let (before, word) = rest.split_at(start);
+        let end = word.find(|c| !is_word(c)).unwrap_or(word.len());
+        text.push_str(before);
+        rest = &word[end..];
+        let name = match &word[..end] {
+            "Utf8" | "LargeUtf8" | "Utf8View" => "TEXT",
+            "Int8" => "TINYINT",
+            "Int16" => "SMALLINT",
+            "Int32" => "INT",
+            "Int64" => "BIGINT",
+            "UInt8" => "TINYINT UNSIGNED",
+            "UInt16" => "SMALLINT UNSIGNED",
+            "UInt32" => "INT UNSIGNED",
+            "UInt64" => "BIGINT UNSIGNED",
+            "Float32" => "FLOAT",
+            "Float64" => "DOUBLE",
+            "Date32" => "DATE",
+            "Boolean" => "BOOLEAN",
+            "Decimal32" | "Decimal64" | "Decimal128" | "Decimal256" => "DECIMAL",
+            "List" | "LargeList" if rest.starts_with('(') && closing(rest).is_some() => {
+                let end = closing(rest).unwrap_or(0);
+                text.push_str(&in_sql_words(&rest[1..end]));
+                rest = &rest[end + 1..];
+                "[]"
+            }
+            // What follows in parentheses is a unit.
+            unit @ ("Timestamp" | "Time32" | "Time64" | "Interval" | "Duration")
+                if rest.starts_with('(') && rest.contains(')') =>
+            {
+                let (of, behind) = rest.split_once(')').unwrap_or((rest, ""));
+                rest = behind;
+                match (unit, of) {
+                    ("Timestamp", _) => "TIMESTAMP",
+                    ("Time32", "(s") => "TIME(0)",
+                    ("Time32", _) => "TIME(3)",
+                    ("Time64", "(µs") => "TIME(6)",
+                    ("Time64", _) => "TIME",
+                    _ => "INTERVAL",
+                }
+            }
+            other => other,
+        };
+        text.push_str(name);
+    }
+    text.push_str(rest);
+    text
+}

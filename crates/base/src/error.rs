@@ -1,0 +1,608 @@
+//! What can go wrong, told apart by who can mend it.
+//!
+//! Every variant carries what its message needs as fields, so that the command line and
+//! Python can choose an exit status or an exception class without reading text. Messages
+//! are lower case, name the object in backticks and end with a `hint:` line where there is
+//! something to do.
+
+use std::fmt;
+use std::path::Path;
+
+use crate::coverage::grouped;
+
+/// The engine's result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong in code of the program around: its error, as it gave it.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Whose mistake an [`Error`] is, which decides the exit status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Wrong usage, SQL or job file: exit status 2.
+    Usage,
+    /// The data or the machine: exit status 1.
+    Failed,
+    /// Stopped by the user: exit status 130.
+    Interrupted,
+    /// A broken invariant of ours: exit status 1, and worth a report.
+    Internal,
+}
+
+/// An error of the engine.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The request cannot be carried out as it is worded.
+    #[error("{message}{}", Hint(hint))]
+    Usage {
+        /// What is wrong, naming the object in backticks.
+        message: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// No file where one was named.
+    #[error("no such file or folder: `{path}`{}", Hint(hint))]
+    NotFound {
+        /// The path or pattern as the user wrote it.
+        path: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// The operating system refused.
+    #[error("cannot {action} `{path}`: {source}{}", SpillHint(action))]
+    Io {
+        /// The attempted action, as an infinitive: `read`, `create`.
+        action: &'static str,
+        /// The object of the action.
+        path: String,
+        /// The operating system's answer.
+        source: std::io::Error,
+    },
+    /// A server refused, or did not answer.
+    #[error("cannot {action} `{url}`{}: {reason}{}", At(offset), Hint(hint))]
+    Remote {
+        /// The attempted action, as an infinitive: `read`, `list`, `write`.
+        action: &'static str,
+        /// The object, without what may be secret in its URL.
+        url: String,
+        /// Where in the object, in bytes, if it was in the middle of it.
+        offset: Option<u64>,
+        /// The answer's HTTP status, if there was an answer.
+        status: Option<u16>,
+        /// What the server or the network said, and after how many attempts.
+        reason: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// A program of the user's failed.
+    #[error("`{program}` {reason}{}{}", On(file), Said(said))]
+    Program {
+        /// Its name.
+        program: String,
+        /// The file that it worked on; empty if it was given none.
+        file: String,
+        /// How it ended: `ended with status 3`.
+        reason: String,
+        /// The last of what it wrote to standard error.
+        said: String,
+    },
+    /// A reader or writer that the program around has registered failed.
+    #[error("cannot {action} `{path}` as `{format}`: {source}")]
+    Format {
+        /// The format.
+        format: String,
+        /// `read` or `write`.
+        action: &'static str,
+        /// The file.
+        path: String,
+        /// Its error, as it gave it.
+        source: Failure,
+    },
+    /// A rowfile that is damaged, or that this release does not read.
+    #[error("{reason}{}", Hint(hint))]
+    Rowfile {
+        /// The file.
+        path: String,
+        /// What is wrong, and where, with the file's name.
+        reason: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// Input bytes that are not what their format demands, beyond single records.
+    #[error("`{path}` is damaged{}: {}{}", At(offset), Brief(reason), Hint(hint))]
+    Corrupt {
+        /// The file.
+        path: String,
+        /// Where in the file, in bytes, if known.
+        offset: Option<u64>,
+        /// What was expected and what was found.
+        reason: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// Files of one source that do not make one table.
+    #[error("`{path}` does not go with `{other}`: {reason}{}", Hint(hint))]
+    Differ {
+        /// The file at fault: the later one.
+        path: String,
+        /// The file that it differs from.
+        other: String,
+        /// In what it differs, naming the column.
+        reason: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// More malformed records than `--max-bad` allows.
+    #[error("{}", TooManyBad { count: *.count, allowed, first })]
+    BadRecords {
+        /// How many were found before the run stopped.
+        count: u64,
+        /// The limit as the user would write it: `0`, `100`, `1%`.
+        allowed: String,
+        /// The first few.
+        first: Vec<BadRecord>,
+    },
+    /// A file was replaced, shortened or removed between planning and reading.
+    #[error(
+        "`{path}` changed while it was read: {reason}\nhint: run again once nothing writes to it"
+    )]
+    Changed {
+        /// The file.
+        path: String,
+        /// What differs.
+        reason: String,
+    },
+    /// An output exists and may not be replaced.
+    #[error("`{path}` exists already{}\nhint: --overwrite replaces it", AndMore(more))]
+    Exists {
+        /// The output, or the first of several.
+        path: String,
+        /// How many others exist too.
+        more: usize,
+    },
+    /// A commit stopped half way and could not be taken back at once.
+    #[error(
+        "the output in `{path}` is committed in part: {source}\nhint: the next run that writes there finishes the commit or takes it back"
+    )]
+    Unfinished {
+        /// The destination.
+        path: String,
+        /// What stopped it.
+        source: Box<Error>,
+    },
+    /// Another live run writes the same output.
+    #[error("another run ({run}) is writing to `{path}`\nhint: wait for it, or write elsewhere")]
+    Busy {
+        /// The destination both want.
+        path: String,
+        /// The other run's identifier.
+        run: String,
+    },
+    /// Some of many files were not converted; the others were.
+    #[error("{}", NotAll { failed: *.failed, untried: *.untried, files: *.files, first })]
+    Unconverted {
+        /// How many were not.
+        failed: u64,
+        /// How many were not tried after too many failures.
+        untried: u64,
+        /// How many there are.
+        files: u64,
+        /// Why the first few were not.
+        first: Vec<String>,
+    },
+    /// A result does not fit its type.
+    #[error("{message}{}", Hint(hint))]
+    Overflow {
+        /// What overflowed.
+        message: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// A value is none of the type that it is cast to.
+    #[error("`{value}` does not fit {to}{}{}", InCast(cast), Hint(hint))]
+    Cast {
+        /// The value as text.
+        value: String,
+        /// The type in SQL's words.
+        to: String,
+        /// The cast as the SQL has it, where it is known which.
+        cast: Option<String>,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// The memory budget is too small even with spilling.
+    #[error("{message}{}", Hint(hint))]
+    Memory {
+        /// What did not fit.
+        message: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// DataFusion reported a failure while it ran a plan.
+    #[error("{0}")]
+    Query(String),
+    /// The user pressed Ctrl-C, or a supervisor asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+    /// The reader of standard output has gone: a quiet end, not a failure.
+    #[error("the reader of the output has closed it")]
+    ClosedPipe,
+    /// A broken invariant of the engine.
+    #[error(
+        "internal error: {0}\nhint: this is a fault of tidemill; please report it with the command that led here"
+    )]
+    Internal(String),
+}
+
+/// One malformed record: where it is and what is wrong with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadRecord {
+    /// The file's path or URL.
+    pub path: String,
+    /// Line number, the first line being 1; none in formats that have no lines.
+    pub line: Option<u64>,
+    /// The number of the row, the first being 1, in formats that have no lines.
+    pub row: Option<u64>,
+    /// Byte offset of the record's first byte in the (uncompressed) file. Of a row: from where on
+    /// rows are numbered, which is not the file's beginning where nothing tells how many are before.
+    pub offset: u64,
+    /// The column, where one is at fault.
+    pub column: Option<String>,
+    /// What was expected and what was found.
+    pub reason: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl fmt::Display for BadRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.row, self.line) {
+            (Some(row), _) if self.offset == 0 => write!(f, "{}: row {row}", self.path)?,
+            (Some(row), _) => write!(f, "{}: row {row} from byte {} on", self.path, self.offset)?,
+            (None, line) => {
+                write!(f, "{}: line {} (byte {})", self.path, line.unwrap_or(0), self.offset)?;
+            }
+        }
+        if let Some(column) = &self.column {
+            write!(f, ", column `{column}`")?;
+        }
+        write!(f, ": {}", self.reason)
+    }
+}
+
+struct Hint<'a>(&'a Option<String>);
+
+impl fmt::Display for Hint<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(hint) => write!(f, "\nhint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+struct InCast<'a>(&'a Option<String>);
+
+impl fmt::Display for InCast<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(cast) => write!(f, ", in `{cast}`"),
+            None => Ok(()),
+        }
+    }
+}
+
+struct SpillHint<'a>(&'a str);
+
+impl fmt::Display for SpillHint<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            "spill to" => f.write_str(
+                "\nhint: TMPDIR names the folder that takes what does not fit memory; --memory \
+                 says how much fits",
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+struct On<'a>(&'a str);
+
+impl fmt::Display for On<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            "" => Ok(()),
+            file => write!(f, ", working on `{file}`,"),
+        }
+    }
+}
+
+struct Said<'a>(&'a str);
+
+impl fmt::Display for Said<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            "" => f.write_str(" and said nothing on standard error"),
+            said => write!(f, " and said:\n{said}"),
+        }
+    }
+}
+
+struct At<'a>(&'a Option<u64>);
+
+impl fmt::Display for At<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(offset) => write!(f, " at byte {offset}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What a decoder says, without its own structures and the layers that the message came through.
+struct Brief<'a>(&'a str);
+
+impl fmt::Display for Brief<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const LAYERS: [&str; 4] =
+            ["External: ", "Arrow: ", "Parquet argument error: ", "Parquet error: "];
+        let line = self.0.lines().next().unwrap_or_default();
+        let line = line.split(" { ").next().unwrap_or_default();
+        let text = LAYERS.iter().fold(line.to_owned(), |text, layer| text.replace(layer, ""));
+        let text = text.trim_end_matches('.');
+        f.write_str(text)?;
+        let is_cut = line.len() < self.0.len() && text.contains('(');
+        f.write_str(if is_cut { ")" } else { "" })
+    }
+}
+
+struct AndMore<'a>(&'a usize);
+
+impl fmt::Display for AndMore<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            1 => write!(f, ", and one other file of this output"),
+            n => write!(f, ", and {n} other files of this output"),
+        }
+    }
+}
+
+struct TooManyBad<'a> {
+    count: u64,
+    allowed: &'a str,
+    first: &'a [BadRecord],
+}
+
+impl fmt::Display for TooManyBad<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = if self.count == 1 { "" } else { "s" };
+        write!(f, "{} malformed record{s}, {} allowed:", self.count, self.allowed)?;
+        for record in self.first {
+            write!(f, "\n  {record}")?;
+        }
+        let hint = self.first.iter().find_map(|record| record.hint.as_deref());
+        let hint =
+            hint.unwrap_or("--max-bad N or N% skips such records, counts them and keeps a copy");
+        write!(f, "\nhint: {hint}")
+    }
+}
+
+struct NotAll<'a> {
+    failed: u64,
+    untried: u64,
+    files: u64,
+    first: &'a [String],
+}
+
+impl fmt::Display for NotAll<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = if self.files == 1 { "" } else { "s" };
+        let (failed, files) = (grouped(self.failed), grouped(self.files));
+        write!(f, "{failed} of {files} file{s} could not be converted")?;
+        if self.untried > 0 {
+            write!(f, ", and {} were not tried after that", grouped(self.untried))?;
+        }
+        f.write_str(":")?;
+        for line in self.first {
+            write!(f, "\n  {line}")?;
+        }
+        match self.failed.saturating_sub(self.first.len() as u64) {
+            0 => Ok(()),
+            more => write!(f, "\n  … and {} more", grouped(more)),
+        }
+    }
+}
+
+impl Error {
+    /// A mistake in the request, without a hint.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Error::Usage { message: message.into(), hint: None }
+    }
+
+    /// A mistake in the request, with what to do about it.
+    pub fn usage_hint(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Error::Usage { message: message.into(), hint: Some(hint.into()) }
+    }
+
+    /// The operating system's refusal to do `action` to `path`.
+    pub fn io(action: &'static str, path: impl AsRef<Path>, source: std::io::Error) -> Self {
+        // Where a file is wanted, a URL may have been given, and what is secret in it.
+        let path = crate::redact::shown(&path.as_ref().display().to_string());
+        // One of ours that came through `Read` or `Write`.
+        let source = match source.downcast::<Error>() {
+            Ok(ours) => return ours,
+            Err(source) => source,
+        };
+        match source.kind() {
+            std::io::ErrorKind::BrokenPipe => Error::ClosedPipe,
+            std::io::ErrorKind::NotFound if action == "read" => {
+                Error::NotFound { path, hint: None }
+            }
+            _ => Error::Io { action, path, source },
+        }
+    }
+
+    /// Whose mistake it is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Error::Usage { .. } => Kind::Usage,
+            Error::Interrupted => Kind::Interrupted,
+            Error::Internal(_) => Kind::Internal,
+            Error::Unfinished { source, .. } if matches!(**source, Error::Interrupted) => {
+                Kind::Interrupted
+            }
+            _ => Kind::Failed,
+        }
+    }
+}
+
+impl Error {
+    /// The same again, for whoever else hears of it.
+    pub fn copy(&self) -> Self {
+        match self {
+            Error::Usage { message, hint } => {
+                Error::Usage { message: message.clone(), hint: hint.clone() }
+            }
+            Error::NotFound { path, hint } => {
+                Error::NotFound { path: path.clone(), hint: hint.clone() }
+            }
+            Error::Io { action, path, source } => Error::Io {
+                action,
+                path: path.clone(),
+                source: std::io::Error::new(source.kind(), source.to_string()),
+            },
+            Error::Remote { action, url, offset, status, reason, hint } => Error::Remote {
+                action,
+                url: url.clone(),
+                offset: *offset,
+                status: *status,
+                reason: reason.clone(),
+                hint: hint.clone(),
+            },
+            Error::Rowfile { path, reason, hint } => {
+                Error::Rowfile { path: path.clone(), reason: reason.clone(), hint: hint.clone() }
+            }
+            Error::Corrupt { path, offset, reason, hint } => Error::Corrupt {
+                path: path.clone(),
+                offset: *offset,
+                reason: reason.clone(),
+                hint: hint.clone(),
+            },
+            Error::Differ { path, other, reason, hint } => Error::Differ {
+                path: path.clone(),
+                other: other.clone(),
+                reason: reason.clone(),
+                hint: hint.clone(),
+            },
+            Error::BadRecords { count, allowed, first } => {
+                Error::BadRecords { count: *count, allowed: allowed.clone(), first: first.clone() }
+            }
+            Error::Changed { path, reason } => {
+                Error::Changed { path: path.clone(), reason: reason.clone() }
+            }
+            Error::Program { program, file, reason, said } => Error::Program {
+                program: program.clone(),
+                file: file.clone(),
+                reason: reason.clone(),
+                said: said.clone(),
+            },
+            Error::Format { format, action, path, source } => Error::Format {
+                format: format.clone(),
+                action,
+                path: path.clone(),
+                source: source.to_string().into(),
+            },
+            Error::Exists { path, more } => Error::Exists { path: path.clone(), more: *more },
+            Error::Unfinished { path, source } => {
+                Error::Unfinished { path: path.clone(), source: Box::new(source.copy()) }
+            }
+            Error::Busy { path, run } => Error::Busy { path: path.clone(), run: run.clone() },
+            Error::Unconverted { failed, untried, files, first } => Error::Unconverted {
+                failed: *failed,
+                untried: *untried,
+                files: *files,
+                first: first.clone(),
+            },
+            Error::Overflow { message, hint } => {
+                Error::Overflow { message: message.clone(), hint: hint.clone() }
+            }
+            Error::Cast { value, to, cast, hint } => Error::Cast {
+                value: value.clone(),
+                to: to.clone(),
+                cast: cast.clone(),
+                hint: hint.clone(),
+            },
+            Error::Memory { message, hint } => {
+                Error::Memory { message: message.clone(), hint: hint.clone() }
+            }
+            Error::Query(message) => Error::Query(message.clone()),
+            Error::Interrupted => Error::Interrupted,
+            Error::ClosedPipe => Error::ClosedPipe,
+            Error::Internal(message) => Error::Internal(message.clone()),
+        }
+    }
+}
+
+/// A message without the passwords and signatures of URLs that it names: an error may repeat whatever
+/// was asked. What shows one to a person or keeps it calls this.
+pub fn without_secrets(message: &str) -> String {
+    crate::redact::message(message)
+}
+
+/// What `run` returns; a panic inside it as [`Error::Internal`], so that whoever waits for the
+/// thread learns of it.
+pub fn caught<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
+    // What `run` changed is not looked at again after a panic: the run fails.
+    crate::panics::catch(run).unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
+}
+
+/// A panic's message as an error.
+pub fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
+    let message = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message");
+    Error::Internal(format!("a worker panicked: {message}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use super::Error;
+
+    #[test]
+    fn what_a_decoder_says_is_told_in_brief() {
+        for (reason, expected) in [
+            (
+                "the footer cannot be read (External: invalid utf-8)",
+                "the footer cannot be read (invalid utf-8)",
+            ),
+            (
+                "a page cannot be read (Arrow: RangeOutOfBounds { range: 1..2, trace: [] })",
+                "a page cannot be read (RangeOutOfBounds)",
+            ),
+            (
+                "its metadata cannot be read (Range [1, 2) is out.\n\twhile verifying\n)",
+                "its metadata cannot be read (Range [1, 2) is out)",
+            ),
+            ("it ends in block 3", "it ends in block 3"),
+        ] {
+            let reason = reason.to_owned();
+            let error = Error::Corrupt { path: "f".into(), offset: None, reason, hint: None };
+            assert_eq!(error.to_string(), format!("`f` is damaged: {expected}"));
+        }
+    }
+
+    #[test]
+    fn a_url_in_the_place_of_a_file_shows_no_secret() {
+        for (action, kind) in [("read", ErrorKind::NotFound), ("write", ErrorKind::Other)] {
+            let url = "http://user:hush@host/x.csv?sig=hush";
+            let message = Error::io(action, url, kind.into()).to_string();
+            assert!(message.contains("host/x.csv") && !message.contains("hush"), "{message}");
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Where a run keeps its own files, and what a run is called.
+//!
+//! ```text
+//! $TIDEMILL_HOME              else $XDG_STATE_HOME/tidemill, else ~/.local/state/tidemill
+//! ├── jobs/                   the job log
+//! ├── uploads/
+//! │   └── 20261120T212055-1a2b3c4d/     one folder per run that writes to a bucket
+//! └── runs/
+//!     └── 20261120T212055-1a2b3c4d/     one folder per run that had something to keep
+//!         └── rejected/
+//! ```
+//!
+//! Nobody but the user may look into what is made here.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::calendar::civil_from_days;
+use crate::error::{Error, Result};
+
+/// A run's name: the time it began (UTC, so that names sort as runs began) and 32 random
+/// bits, `20261120T212055-1a2b3c4d`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RunId(String);
+
+impl RunId {
+    /// A new name, now.
+    pub fn new() -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        // Without randomness, the process and the nanosecond are distinct enough.
+        let random = getrandom::u32().unwrap_or_else(|_| now.subsec_nanos().rotate_left(7))
+            ^ std::process::id().rotate_left(16);
+        let seconds = now.as_secs();
+        let (year, month, day) = civil_from_days((seconds / 86_400).cast_signed());
+        let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+        RunId(format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}-{random:08x}"))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for RunId {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for RunId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let bytes = text.as_bytes();
+        let right = bytes.len() == 24
+            && bytes.iter().enumerate().all(|(i, byte)| match i {
+                8 => *byte == b'T',
+                15 => *byte == b'-',
+                0..15 => byte.is_ascii_digit(),
+                _ => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
+            });
+        if right {
+            Ok(RunId(text.to_owned()))
+        } else {
+            Err(Error::usage_hint(
+                format!("`{text}` is not a run's name"),
+                "a run is called like `20261120T212055-1a2b3c4d`",
+            ))
+        }
+    }
+}
+
+/// The folder of Tidemill's own state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Home {
+    root: PathBuf,
+}
+
+impl Home {
+    /// The state folder, made if it is missing; where it cannot be made or written, nothing and
+    /// a warning to show once. The run goes on without it.
+    pub fn open() -> (Option<Home>, Option<String>) {
+        Self::open_with(|name| std::env::var_os(name))
+    }
+
+    fn open_with(variable: impl Fn(&str) -> Option<OsString>) -> (Option<Home>, Option<String>) {
+        let Some(root) = locate(variable) else {
+            let warning = "no state folder: neither TIDEMILL_HOME, XDG_STATE_HOME nor HOME is set; \
+                           this run keeps no records";
+            return (None, Some(warning.to_owned()));
+        };
+        let writable = create_private(&root).and_then(|()| {
+            use rustix::fs::Access;
+            Ok(rustix::fs::access(&root, Access::WRITE_OK | Access::EXEC_OK)?)
+        });
+        match writable {
+            Ok(()) => (Some(Home { root }), None),
+            Err(error) => {
+                let warning = format!(
+                    "cannot write to the state folder `{}`: {error}; this run keeps no records",
+                    root.display()
+                );
+                (None, Some(warning))
+            }
+        }
+    }
+
+    /// The state folder as it is, to read from: nothing is made.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] where no variable says where it is.
+    pub fn existing() -> Result<Home> {
+        let root = locate(|name| std::env::var_os(name)).ok_or_else(|| {
+            Error::usage_hint(
+                "no state folder: neither TIDEMILL_HOME, XDG_STATE_HOME nor HOME is set",
+                "set TIDEMILL_HOME to the folder that runs keep their records in",
+            )
+        })?;
+        Ok(Home { root })
+    }
+
+    /// The state folder's path.
+    pub fn path(&self) -> &Path {
+        &self.root
+    }
+
+    /// A run's own folder, which is not made before something is kept in it.
+    pub fn run(&self, run: &RunId) -> RunDir {
+        RunDir { path: self.root.join("runs").join(run.as_str()) }
+    }
+}
+
+/// Makes a folder and those above it that are missing, for nobody else to look into: what is kept of
+/// runs are records of the user's data, and what they were asked.
+///
+/// # Errors
+/// What the system says.
+pub fn create_private(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// An absolute path from the first variable that has one.
+fn locate(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(home) = set("TIDEMILL_HOME") {
+        return Some(home);
+    }
+    // The XDG specification: a relative path is invalid and to be ignored.
+    let state = set("XDG_STATE_HOME").filter(|path| path.is_absolute());
+    let state = state.or_else(|| set("HOME").map(|home| home.join(".local").join("state")));
+    state.map(|state| state.join("tidemill"))
+}
+
+/// A run's folder in the state folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunDir {
+    path: PathBuf,
+}
+
+impl RunDir {
+    /// Where the folder is, or would be.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The folder, or one in it (`rejected`), made if it is missing.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it cannot be made.
+    pub fn create(&self, folder: &str) -> Result<PathBuf> {
+        let path = if folder.is_empty() { self.path.clone() } else { self.path.join(folder) };
+        create_private(&path).map_err(|e| Error::io("create the folder", &path, e))?;
+        Ok(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_id_reads_back_and_sorts_by_time() {
+        let id = RunId::new();
+        assert_eq!(id.as_str().parse::<RunId>().unwrap(), id);
+        assert_ne!(RunId::new(), id);
+        assert!(id > "20251120T212055-ffffffff".parse().unwrap());
+        for wrong in
+            ["", "20261120T212055", "20261120-212055-1a2b3c4d", "20261120T212055-1A2B3C4D", "x"]
+        {
+            assert!(wrong.parse::<RunId>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_state_folder_is_the_first_that_is_set() {
+        let check = |set: &[(&str, &str)], expected: Option<&str>| {
+            let variable = |name: &str| {
+                set.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value))
+            };
+            assert_eq!(locate(variable), expected.map(PathBuf::from), "{set:?}");
+        };
+        check(&[("TIDEMILL_HOME", "/t"), ("XDG_STATE_HOME", "/x"), ("HOME", "/h")], Some("/t"));
+        check(&[("XDG_STATE_HOME", "/x"), ("HOME", "/h")], Some("/x/tidemill"));
+        check(&[("XDG_STATE_HOME", "x"), ("HOME", "/h")], Some("/h/.local/state/tidemill"));
+        check(&[("TIDEMILL_HOME", ""), ("HOME", "/h")], Some("/h/.local/state/tidemill"));
+        check(&[], None);
+    }
+
+    #[test]
+    fn a_run_folder_appears_with_the_first_thing_kept() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().join("state");
+        let variable = |name: &str| (name == "TIDEMILL_HOME").then(|| OsString::from(&root));
+        let (home, warning) = Home::open_with(variable);
+        assert_eq!(warning, None);
+        let run = home.unwrap().run(&RunId::new());
+        assert!(!run.path().exists());
+        let rejected = run.create("rejected").unwrap();
+        assert!(rejected.is_dir());
+        for folder in [rejected.as_path(), run.path(), &root] {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = std::fs::metadata(folder).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o700, "{folder:?}");
+        }
+    }
+
+    #[test]
+    fn an_unwritable_state_folder_is_a_warning_not_an_error() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let inside = file.join("state");
+        let variable = |name: &str| (name == "TIDEMILL_HOME").then(|| OsString::from(&inside));
+        let (home, warning) = Home::open_with(variable);
+        assert_eq!(home, None);
+        assert!(warning.unwrap().contains("cannot write to the state folder"));
+    }
+}

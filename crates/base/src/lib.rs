@@ -1,0 +1,36 @@
+//! What every run of Tidemill shares, whatever it reads, computes or writes.
+//!
+//! - `error`: what can go wrong, told apart by who can mend it; `arrow_words`: what Arrow says, in SQL's
+//!   words; `panics`: a panic of a worker is an error of the run.
+//! - `settings`: how is a run carried out? `cancel`: should it stop? `progress`: how far is it?
+//! - `coverage`: what does a result rest on?
+//! - `memory`: how much is there, and how are sizes written? `compact`: columns that keep no more of it
+//!   alive than they show.
+//! - `home`: where does a run keep its own files, and what is it called?
+//! - `redact`: what of a text must not be shown or kept?
+//! - `stack`: how deep may a thread call?
+//! - `suggest`: what was meant by a name that there is not?
+//! - `types`: column types in SQL's words; `calendar`: which date is a number of days?
+
+pub mod arrow_words;
+pub mod calendar;
+pub mod cancel;
+pub mod compact;
+pub mod coverage;
+pub mod error;
+pub mod home;
+pub mod memory;
+pub mod panics;
+pub mod progress;
+pub mod redact;
+pub mod settings;
+pub mod stack;
+pub mod suggest;
+pub mod types;
+
+pub use cancel::Cancel;
+pub use coverage::Coverage;
+pub use error::{BadRecord, Error, Failure, Kind, Result};
+pub use home::{Home, RunDir, RunId};
+pub use progress::Progress;
+pub use settings::{MaxBad, Settings};

@@ -1,0 +1,62 @@
+//! Panics that become errors are told once.
+//!
+//! A panic on a worker is caught, and its message is the run's error. The standard library has
+//! printed `thread … panicked` by then, in the midst of a display or a terminal's table. So
+//! whoever catches says so beforehand, and a hook, put before the one that is there, keeps still about
+//! panics on threads that have said so. All others are printed as ever, and with
+//! `RUST_BACKTRACE=full` these are too.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::Once;
+
+thread_local! {
+    /// How many catch what panics here.
+    static CATCHERS: Cell<usize> = const { Cell::new(0) };
+}
+
+fn install() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        let before = take_hook();
+        set_hook(Box::new(move |panic| {
+            let is_caught = CATCHERS.try_with(|catchers| catchers.get() > 0).unwrap_or(false);
+            let is_wanted = std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value == "full");
+            if !is_caught || is_wanted {
+                before(panic);
+            }
+        }));
+    });
+}
+
+/// What `run` returns, or what it panicked with, of which nothing is printed.
+///
+/// What `run` changed is not to be looked at after a panic.
+pub fn catch<T>(run: impl FnOnce() -> T) -> std::thread::Result<T> {
+    install();
+    CATCHERS.with(|catchers| catchers.set(catchers.get() + 1));
+    let caught = catch_unwind(AssertUnwindSafe(run));
+    CATCHERS.with(|catchers| catchers.set(catchers.get() - 1));
+    caught
+}
+
+/// Says that whatever panics on this thread from now on is caught: by who joins it, or by a runtime.
+pub fn all_are_caught() {
+    install();
+    CATCHERS.with(|catchers| catchers.set(catchers.get() + 1));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_caught_within_what_is_caught_leaves_the_outer_one() {
+        let outer = catch(|| {
+            catch(|| panic!("inner")).unwrap_err();
+            CATCHERS.with(Cell::get)
+        });
+        assert_eq!(outer.unwrap(), 1);
+        assert_eq!(CATCHERS.with(Cell::get), 0);
+    }
+}

@@ -1,0 +1,511 @@
+//! Hides credentials in text that is kept: command lines, URLs, SQL, errors.
+//!
+//! What is hidden: the user and password in a URL, what a web URL asks for after `?` or `#`, the value
+//! of an assignment whose name says that it is secret, the word after a flag of such a name, and the
+//! words that go to a program of the user's, which have rules of its own.
+//! It errs on the side of hiding: a harmless value lost is a smaller fault than a key kept.
+
+/// What stands for what was hidden.
+const HIDDEN: &str = "***";
+
+/// Parts of names whose values are secret, in lower case and without `_` and `-`.
+const SECRET: [&str; 16] = [
+    "secret",
+    "password",
+    "passwd",
+    "pwd",
+    "passphrase",
+    "token",
+    "credential",
+    "signature",
+    "accesskey",
+    "accountkey",
+    "apikey",
+    "privatekey",
+    "customerkey",
+    "authorization",
+    "bearer",
+    "sharedaccess",
+];
+
+/// Whether a name says that its value is secret.
+fn is_secret(name: &str) -> bool {
+    let name: String =
+        name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+    // `sig` is the signature of a shared access URL; within a word it is nothing.
+    name == "sig" || name == "auth" || SECRET.iter().any(|part| name.contains(part))
+}
+
+fn is_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')
+}
+
+/// A text with its credentials hidden.
+pub fn text(text: &str) -> String {
+    assignments(&urls(text))
+}
+
+/// A message with its credentials hidden. Only URLs are changed, and words that look as if they
+/// were a piece of one: what else it says has to stay readable.
+pub fn message(text: &str) -> String {
+    let text = shown_in(text);
+    if !text.contains('?') {
+        return text;
+    }
+    let is_end = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`');
+    let words = text.split_inclusive(is_end);
+    words.map(|word| if word.contains('?') { assignments(word) } else { word.into() }).collect()
+}
+
+/// What may be said of `key=value`, a key of a job file and what is to be its value: nothing where
+/// that goes to a store or to a program.
+pub fn override_value<'a>(key: &str, value: &'a str) -> &'a str {
+    let mut steps = key.split('.').map(str::trim);
+    let is_hidden = |step: &str| is_secret(step) || step.starts_with("storage") || step == "exec";
+    if steps.any(is_hidden) { HIDDEN } else { value }
+}
+
+/// The words of a command line with their credentials hidden.
+pub fn words<S: AsRef<str>>(words: &[S]) -> Vec<String> {
+    let mut hidden = Vec::with_capacity(words.len());
+    let (mut is_value_next, mut is_option_next, mut is_override_next) = (false, false, false);
+    // The program's name is shown, its arguments are not.
+    let (mut programs, mut is_argument_next) = (Vec::new(), None);
+    for word in words {
+        let word = word.as_ref();
+        if let Some(flag) = std::mem::take(&mut is_argument_next) {
+            hidden.push(if programs.contains(&flag) { HIDDEN.to_owned() } else { text(word) });
+            programs.push(flag);
+            continue;
+        }
+        if let Some(flag) = PROGRAM_FLAGS.iter().find(|flag| word.starts_with(**flag)) {
+            match word[flag.len()..].strip_prefix('=') {
+                Some(name) if !programs.contains(flag) => {
+                    hidden.push(format!("{flag}={}", text(name)));
+                    programs.push(*flag);
+                }
+                Some(_) => hidden.push(format!("{flag}={HIDDEN}")),
+                None => {
+                    hidden.push(text(word));
+                    is_argument_next = (word == *flag).then_some(*flag);
+                }
+            }
+            continue;
+        }
+        let assigned = word.strip_prefix("--set=").map(|assigned| ("--set=", assigned));
+        let is_override = std::mem::take(&mut is_override_next).then_some(("", word));
+        if let Some((flag, assigned)) = is_override.or(assigned) {
+            hidden.push(match assigned.split_once('=') {
+                Some((key, value)) if override_value(key, value) == HIDDEN => {
+                    format!("{flag}{}={HIDDEN}", text(key))
+                }
+                _ => text(word),
+            });
+            continue;
+        }
+        if std::mem::take(&mut is_value_next) && !word.starts_with('-') {
+            hidden.push(HIDDEN.to_owned());
+            continue;
+        }
+        // What is given to a store may be a secret in the wrong place, or without its name.
+        if std::mem::take(&mut is_option_next) {
+            hidden.push(option(word));
+            continue;
+        }
+        if let Some(value) = word.strip_prefix("--storage-option=") {
+            hidden.push(format!("--storage-option={}", option(value)));
+            continue;
+        }
+        is_option_next = word == "--storage-option";
+        is_override_next = word == "--set";
+        is_value_next = word.starts_with('-') && !word.contains('=') && is_secret(word);
+        match word.split_once('=') {
+            // A whole word KEY=VALUE: the value may hold blanks, quotes, anything.
+            Some((name, value))
+                if !value.is_empty()
+                    && name.chars().all(|c| is_name(c) || c == '"' || c == '\'')
+                    && is_secret(name) =>
+            {
+                hidden.push(format!("{name}={HIDDEN}"));
+            }
+            _ => hidden.push(text(word)),
+        }
+    }
+    hidden
+}
+
+/// Flags of which the first is a program's name, and all others are its arguments.
+const PROGRAM_FLAGS: [&str; 2] = ["--source-exec", "--sink-exec"];
+
+/// A store's option without its value.
+fn option(word: &str) -> String {
+    let is_plain = |name: &&str| name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    match word.split_once('=').map(|(name, _)| name).filter(is_plain) {
+        Some(name) => format!("{name}={HIDDEN}"),
+        None => HIDDEN.to_owned(),
+    }
+}
+
+/// Hides `user:password@` of URLs.
+fn urls(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((_, at)) = next_url(rest) {
+        let (before, after) = rest.split_at(at);
+        shown.push_str(before);
+        let end = after
+            .find(|c: char| c.is_whitespace() || matches!(c, '/' | '?' | '#' | '\'' | '"' | '`'))
+            .unwrap_or(after.len());
+        // A password may itself hold an `@`: the host is what follows the last.
+        let host = after[..end].rfind('@').or_else(|| {
+            // A password with a `/` or a `?` in it: what looks like a port is none.
+            let (_, port) = after[..end].rsplit_once(':')?;
+            let is_port = port.ends_with(']') || port.bytes().all(|byte| byte.is_ascii_digit());
+            let quote = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`');
+            let word = &after[..after.find(quote).unwrap_or(after.len())];
+            (!is_port).then(|| word.rfind('@')).flatten()
+        });
+        rest = match host {
+            Some(host) => {
+                shown.push_str(HIDDEN);
+                &after[host..]
+            }
+            None => after,
+        };
+        // The names of a query's values say little of which are keys: the server's own, or none.
+        let scheme = before.trim_end_matches(['/', ':']).rsplit(|c| !is_name(c)).next();
+        if scheme.is_some_and(is_web) {
+            let is_end = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`');
+            let (word, later) = rest.split_at(rest.find(is_end).unwrap_or(rest.len()));
+            if let Some(query) = word.find(['?', '#']) {
+                shown.push_str(&word[..=query]);
+                shown.push('…');
+                rest = later;
+            }
+        }
+    }
+    shown.push_str(rest);
+    shown
+}
+
+fn is_web(scheme: &str) -> bool {
+    ["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web))
+}
+
+/// Hides the values of `name=value`, `name = 'value'` and `"name": "value"` with secret names.
+fn assignments(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(['=', ':']) {
+        let (before, after) = rest.split_at(at);
+        let (sign, value) = after.split_at(1);
+        shown.push_str(before);
+        shown.push_str(sign);
+        rest = value;
+        let before = before.trim_end().trim_end_matches(['"', '\'']);
+        let start = before
+            .rfind(|c| !is_name(c))
+            .map_or(0, |at| at + before[at..].chars().next().map_or(1, char::len_utf8));
+        if !is_secret(&before[start..]) {
+            continue;
+        }
+        let blank = value.len() - value.trim_start_matches([' ', '\t']).len();
+        let (gap, value) = value.split_at(blank);
+        let length = match value.chars().next() {
+            Some(quote @ ('"' | '\'')) => {
+                // An end that is missing hides everything.
+                let end = value[1..].find(quote).map_or(value.len() - 1, |end| end);
+                shown.push_str(gap);
+                shown.push(quote);
+                shown.push_str(HIDDEN);
+                rest = &value[1 + end..];
+                continue;
+            }
+            // `token = other.token` in SQL, or `token::TEXT`: no value.
+            _ if blank > 0 && sign == "=" => continue,
+            Some(':' | '=') | None => continue,
+            Some(_) => value
+                .find(|c: char| {
+                    c.is_whitespace() || matches!(c, '&' | ',' | ';' | '"' | '\'' | '`' | ')' | '}')
+                })
+                .unwrap_or(value.len()),
+        };
+        if length > 0 {
+            shown.push_str(gap);
+            shown.push_str(HIDDEN);
+        }
+        rest = &value[length..];
+    }
+    shown.push_str(rest);
+    shown
+}
+
+/// A URL as messages show it: without a user's name and password, whatever its scheme, and without
+/// the values of its query, which may be a signature, unless it is a pattern's (`s3://b/a?.csv`).
+pub fn shown(url: &str) -> String {
+    let Some((0, after)) = next_url(url) else { return url.to_owned() };
+    let (prefix, rest) = url.split_at(after);
+    let scheme = prefix.split(':').next().unwrap_or_default();
+    let is = |name: &str| scheme.eq_ignore_ascii_case(name);
+    let is_pattern = is("file") || is("s3") || is("s3a");
+    if scheme.is_empty() {
+        return url.to_owned();
+    }
+    if is("file") {
+        // With two slashes it is a host's, which may come with a password.
+        let host = rest.find('/').map_or(rest, |end| &rest[..end]);
+        return match (prefix.ends_with(":///"), host.rfind('@')) {
+            (false, Some(at)) => format!("{prefix}{}", &rest[at + 1..]),
+            _ => url.to_owned(),
+        };
+    }
+    let is_end = |c: char| c == '/' || (!is_pattern && matches!(c, '?' | '#'));
+    let authority = &rest[..rest.find(is_end).unwrap_or(rest.len())];
+    let rest = match (authority.rfind('@'), authority.rsplit_once(':')) {
+        (Some(at), _) => &rest[at + 1..],
+        // A password with a `/` or a `?` in it, which belong encoded: what looks like a port is none.
+        (None, Some((_, port)))
+            if !port.ends_with(']') && port.bytes().any(|byte| !byte.is_ascii_digit()) =>
+        {
+            match rest.rfind('@') {
+                Some(at) => &rest[at + 1..],
+                None => "…",
+            }
+        }
+        _ => rest,
+    };
+    if is_pattern {
+        return format!("{prefix}{rest}");
+    }
+    let rest = rest.split('#').next().unwrap_or_default();
+    match rest.split_once('?') {
+        Some((path, _)) => format!("{prefix}{path}?…"),
+        None => format!("{prefix}{rest}"),
+    }
+}
+
+/// A text, such as a message or SQL, with each URL in it as [`shown`] shows it.
+pub fn shown_in(text: &str) -> String {
+    let mut found = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((start, after)) = next_url(rest) {
+        let is_end = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`');
+        let end = rest[after..].find(is_end).map_or(rest.len(), |at| after + at);
+        // What ends a clause is the message's.
+        let end = after + rest[after..end].trim_end_matches([':', ',', ';', '.', ')']).len();
+        found.push_str(&rest[..start]);
+        found.push_str(&shown(&rest[start..end]));
+        rest = &rest[end..];
+    }
+    found.push_str(rest);
+    found
+}
+
+/// Where the next URL of a text begins, and where what follows its scheme does. `http:/host` is no URL,
+/// and was meant as one, and so was `//user:password@host`.
+fn next_url(text: &str) -> Option<(usize, usize)> {
+    let without_scheme = text.match_indices("//").find_map(|(at, slashes)| {
+        let after = at + slashes.len();
+        let is_end = |c: char| c == '/' || c.is_whitespace() || matches!(c, '\'' | '"' | '`');
+        let host = text[after..].find(is_end).map_or(&text[after..], |end| &text[after..][..end]);
+        let is_start = !text[..at].ends_with([':', '/']);
+        let has_password = host.split_once(':').is_some_and(|(_, rest)| rest.contains('@'));
+        (is_start && has_password).then_some((at, after))
+    });
+    let with_scheme = next_with_scheme(text);
+    match (without_scheme, with_scheme) {
+        (Some(one), Some(other)) => Some(if one.0 < other.0 { one } else { other }),
+        (one, other) => one.or(other),
+    }
+}
+
+fn next_with_scheme(text: &str) -> Option<(usize, usize)> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    text.match_indices(':').find_map(|(at, _)| {
+        let start = text[..at].trim_end_matches(is_word).len();
+        let scheme = text[start..at].trim_start_matches('-');
+        let rest = &text[at + 1..];
+        let slashes = rest.len() - rest.trim_start_matches('/').len();
+        let is_web = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
+        (slashes >= 2 || is_web).then_some((start, at + 1 + slashes))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_of_a_url_is_no_secret() {
+        for (url, expected) in [
+            ("https://u:p@h:1/a/b.csv?sig=s#f", "https://h:1/a/b.csv?…"),
+            ("https://h/a@b", "https://h/a@b"),
+            ("http://u@h", "http://h"),
+            ("s3://b/a?b", "s3://b/a?b"),
+            ("s3://b/a#@b:c", "s3://b/a#@b:c"),
+            ("s3://KEY:SECRET@b/a", "s3://b/a"),
+            ("gs://b/a?sig=s", "gs://b/a?…"),
+            ("postgres://u:p@h:5432/db?password=x", "postgres://h:5432/db?…"),
+            ("http://u:p/q@h/x", "http://h/x"),
+            ("http://u:p?q@h/x?y", "http://h/x?…"),
+            ("http://u:pw/q", "http://…"),
+            ("http://[::1]/x", "http://[::1]/x"),
+            ("http://[::1]:80/x", "http://[::1]:80/x"),
+            ("http://h:80/x@y", "http://h:80/x@y"),
+            ("no scheme://u:p@h", "no scheme://u:p@h"),
+            ("a?b", "a?b"),
+            ("http:/u:p@h/x?sig=s", "http:/h/x?…"),
+            ("https:u:p@h/x", "https:h/x"),
+            ("http:///u:p@h/x", "http:///h/x"),
+            ("a:/u:p@h/x?y", "a:/u:p@h/x?y"),
+        ] {
+            assert_eq!(shown(url), expected);
+        }
+        for (text, expected) in [
+            (
+                "no `http://u:p@h/x?sig=s`: 'https:/u:p@h', é s3://K:S@b/a?b",
+                "no `http://h/x?…`: 'https:/h', é s3://b/a?b",
+            ),
+            ("http: it is 3:4 https", "http: it is 3:4 https"),
+            ("x=http://h/x?sig=s: unknown", "x=http://h/x?…: unknown"),
+            (
+                "a path, file://, s3://, http:// or https://",
+                "a path, file://, s3://, http:// or https://",
+            ),
+            ("::/é:", "::/é:"),
+        ] {
+            assert_eq!(shown_in(text), expected);
+        }
+    }
+
+    #[test]
+    fn a_password_is_shown_in_no_kind_of_url() {
+        for (text, expected) in [
+            ("`file://bob:PW@x/y.csv` names a host", "`file://x/y.csv` names a host"),
+            ("file:///tmp/a:b@c/d.csv", "file:///tmp/a:b@c/d.csv"),
+            ("no file `//bob:PW@127.0.0.1/x.csv?sig=S`", "no file `//127.0.0.1/x.csv?…`"),
+            ("a//b/c and 'http://bob:PW@h/x'", "a//b/c and 'http://h/x'"),
+            ("a//b.csv:12 and c@d", "a//b.csv:12 and c@d"),
+        ] {
+            assert_eq!(shown_in(text), expected);
+        }
+    }
+
+    #[test]
+    fn credentials_are_hidden_in_text() {
+        for (given, expected) in [
+            ("s3://bucket/day.csv", "s3://bucket/day.csv"),
+            ("https://ann:pa@ss@host/x", "https://***@host/x"),
+            ("FROM 's3://AKIA:x/y' z", "FROM 's3://AKIA:x/y' z"),
+            ("https://ann:pa/ss?x@host/y z@w", "https://***@host/y z@w"),
+            ("http://[::1]/x@y http://h:80/x@y", "http://[::1]/x@y http://h:80/x@y"),
+            ("https://h/x?a=1&X-Amz-Signature=ab12&b=2", "https://h/x?…"),
+            ("FROM 'http://h/x?code=k' WHERE a=1", "FROM 'http://h/x?…' WHERE a=1"),
+            ("https://h/x#key", "https://h/x#…"),
+            ("https://h/x?X-Amz-Credential=AK/20/s3", "https://h/x?…"),
+            ("https://h/x?sig=a%2Fb&se=1", "https://h/x?…"),
+            ("secret_access_key=abc region=eu", "secret_access_key=*** region=eu"),
+            ("aws_secret_access_key = \"a b\", x", "aws_secret_access_key = \"***\", x"),
+            ("{\"session_token\": \"abc\", \"n\": 1}", "{\"session_token\": \"***\", \"n\": 1}"),
+            ("Authorization: Bearer abc.def", "Authorization: *** abc.def"),
+            ("password: hunter2", "password: ***"),
+            ("a.token = b.token AND x=1", "a.token = b.token AND x=1"),
+            ("token::TEXT", "token::TEXT"),
+            ("SELECT token, sum(x) AS s", "SELECT token, sum(x) AS s"),
+            ("WHERE token = 'abc", "WHERE token = '***"),
+            ("ключ=значение password=тайна é", "ключ=значение password=*** é"),
+            ("design=1 signal=2", "design=1 signal=2"),
+            ("'http:/ann:pa@host/x' https:ann:pa@h", "'http:/***@host/x' https:***@h"),
+            ("", ""),
+        ] {
+            assert_eq!(text(given), expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn credentials_are_hidden_in_command_lines() {
+        for (given, expected) in [
+            (&["tidemill", "run", "job.toml"][..], &["tidemill", "run", "job.toml"][..]),
+            (
+                &["--storage-option", "secret_access_key=a b'c", "--threads", "2"],
+                &["--storage-option", "secret_access_key=***", "--threads", "2"],
+            ),
+            (
+                &["--set", "source.storage.session_token=x"],
+                &["--set", "source.storage.session_token=***"],
+            ),
+            (&["--password", "hunter2", "x"], &["--password", "***", "x"]),
+            (&["--api-key=abc"], &["--api-key=***"]),
+            (&["--token", "--other"], &["--token", "--other"]),
+            (&["--storage-option", "region=hush"], &["--storage-option", "region=***"]),
+            (&["--storage-option=acces_key=hush", "x"], &["--storage-option=acces_key=***", "x"]),
+            (&["--storage-option", "hush"], &["--storage-option", "***"]),
+            (&["--storage-option", "wJal/hu+sh="], &["--storage-option", "***"]),
+            (&["https://a:b@h/x"], &["https://***@h/x"]),
+            (
+                &[
+                    "--source-exec",
+                    "curl",
+                    "--source-exec",
+                    "-u",
+                    "--source-exec=a:b",
+                    "--null",
+                    "c",
+                ],
+                &[
+                    "--source-exec",
+                    "curl",
+                    "--source-exec",
+                    "***",
+                    "--source-exec=***",
+                    "--null",
+                    "c",
+                ],
+            ),
+            (
+                &["--sink-exec=mail", "--sink-exec", "--to", "--source-exec", "http://a:b@h"],
+                &["--sink-exec=mail", "--sink-exec", "***", "--source-exec", "http://***@h"],
+            ),
+            (
+                &[
+                    "--set",
+                    "source.exec=['curl', '-u', 'a:b']",
+                    "--set=source.storage_options.x=hush",
+                ],
+                &["--set", "source.exec=***", "--set=source.storage_options.x=***"],
+            ),
+            (&["--set", "source.url=http://a:b@h"], &["--set", "source.url=http://***@h"]),
+        ] {
+            assert_eq!(words(given), expected);
+        }
+    }
+
+    #[test]
+    fn a_message_keeps_its_words_and_loses_its_credentials() {
+        for (given, expected) in [
+            ("`http://a:b@h/x?sig=s` is not a time", "`http://h/x?…` is not a time"),
+            ("no run of `h/x.csv?sig=s&x=1`", "no run of `h/x.csv?sig=***&x=1`"),
+            ("unknown column `token`: 'a' = password", "unknown column `token`: 'a' = password"),
+            ("did you mean `key`?\nkeys: auth, b", "did you mean `key`?\nkeys: auth, b"),
+        ] {
+            assert_eq!(message(given), expected);
+        }
+        for (key, expected) in [
+            ("source.url", "x"),
+            ("sink.storage_options", "***"),
+            ("source.storage.region", "***"),
+            ("source.exec", "***"),
+            ("source.password", "***"),
+        ] {
+            assert_eq!(override_value(key, "x"), expected, "{key}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn hiding_takes_any_text_and_is_done_once(given in "[a-z:/@='\" &?é\\-]{0,40}(token|key)?[ =:'\"a-z]{0,20}") {
+            let once = text(&given);
+            proptest::prop_assert_eq!(text(&once), once);
+        }
+    }
+}

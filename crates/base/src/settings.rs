@@ -1,0 +1,94 @@
+//! How a run is carried out: the same for the command line, a job file and Python.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::progress::Progress;
+
+/// How many malformed records a run may skip.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum MaxBad {
+    /// So many. Default: 0.
+    Count(u64),
+    /// So many of a hundred records, judged at the end of the run.
+    Percent(f64),
+}
+
+impl Default for MaxBad {
+    fn default() -> Self {
+        MaxBad::Count(0)
+    }
+}
+
+impl std::fmt::Display for MaxBad {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            MaxBad::Count(count) => write!(f, "{count}"),
+            MaxBad::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
+impl FromStr for MaxBad {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let parsed = match text.trim().strip_suffix('%') {
+            Some(percent) => percent
+                .trim()
+                .parse()
+                .ok()
+                .filter(|percent| (0.0..=100.0).contains(percent))
+                .map(MaxBad::Percent),
+            None => text.trim().parse().ok().map(MaxBad::Count),
+        };
+        parsed.ok_or_else(|| {
+            Error::usage(format!(
+                "`{text}` is not a number of malformed records: write a count (`100`) or a share \
+                 (`1%`)"
+            ))
+        })
+    }
+}
+
+/// How a query is run: the same for the command line, a job file and Python.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The whole run's memory in bytes, tables and sorts included. Beyond it they spill.
+    pub memory_bytes: u64,
+    /// Threads that read and map. Default: the machine's cores.
+    pub threads: usize,
+    /// How many malformed records are skipped before the run fails. Default: none.
+    pub max_bad: MaxBad,
+    /// Where copies of malformed records go; none are kept where absent.
+    pub rejected_folder: Option<PathBuf>,
+    /// Where tables and sorts spill to. Default: the system's temporary folder.
+    pub spill_folder: PathBuf,
+    /// Stops the run.
+    pub cancel: Cancel,
+    /// What a display reads.
+    pub progress: Progress,
+}
+
+impl Settings {
+    /// The defaults with a memory budget, in bytes.
+    pub fn new(memory_bytes: u64) -> Self {
+        Settings {
+            memory_bytes,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            max_bad: MaxBad::default(),
+            rejected_folder: None,
+            spill_folder: std::env::temp_dir(),
+            cancel: Cancel::new(),
+            progress: Progress::new(),
+        }
+    }
+
+    /// A share of the budget, in bytes.
+    pub fn share(&self, numerator: u64, denominator: u64) -> usize {
+        let bytes = u128::from(self.memory_bytes) * u128::from(numerator) / u128::from(denominator);
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+}

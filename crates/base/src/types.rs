@@ -1,0 +1,78 @@
+//! Column types in SQL's words, as `tidemill schema` shows them and `--schema` takes them.
+
+use arrow::datatypes::{DataType, TimeUnit};
+
+use arrow::compute::CastOptions;
+use arrow::util::display::FormatOptions;
+
+pub use tidemill_text::sql_type;
+
+/// A cast that fails where a value does not fit, instead of making it null.
+pub const EXACTLY: CastOptions<'static> =
+    CastOptions { safe: false, format_options: FormatOptions::new() };
+
+/// Whether there can be values of a type: a file may say of a map that its entries are of three
+/// fields, which Arrow's arrays have no place for.
+pub fn is_possible(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Map(entries, _) => {
+            matches!(entries.data_type(), DataType::Struct(fields) if fields.len() == 2)
+                && is_possible(entries.data_type())
+        }
+        DataType::Struct(fields) => fields.iter().all(|field| is_possible(field.data_type())),
+        DataType::Union(fields, _) => {
+            fields.iter().all(|(_, field)| is_possible(field.data_type()))
+        }
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item) => is_possible(item.data_type()),
+        DataType::FixedSizeList(item, length) => *length >= 0 && is_possible(item.data_type()),
+        DataType::FixedSizeBinary(length) => *length >= 0,
+        DataType::Dictionary(keys, values) => keys.is_dictionary_key_type() && is_possible(values),
+        DataType::RunEndEncoded(ends, values) => {
+            ends.data_type().is_run_ends_type() && is_possible(values.data_type())
+        }
+        DataType::Time32(unit) => matches!(unit, TimeUnit::Second | TimeUnit::Millisecond),
+        DataType::Time64(unit) => matches!(unit, TimeUnit::Microsecond | TimeUnit::Nanosecond),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::datatypes::Field;
+
+    use super::is_possible;
+    use arrow::datatypes::DataType::{self, *};
+    use arrow::datatypes::{Fields, TimeUnit};
+
+    #[test]
+    fn a_type_that_no_array_can_have_is_not_possible() {
+        let map = |names: &[&str]| {
+            let fields: Fields = names.iter().map(|name| Field::new(*name, Int8, false)).collect();
+            Map(Arc::new(Field::new("entries", Struct(fields), false)), false)
+        };
+        let list = |item: DataType| List(Arc::new(Field::new("item", item, true)));
+        for (data_type, expected) in [
+            (map(&["k", "v"]), true),
+            (map(&["k", "v", "w"]), false),
+            (map(&["k"]), false),
+            (list(map(&[])), false),
+            (Map(Arc::new(Field::new("entries", Int8, false)), false), false),
+            (FixedSizeList(Arc::new(Field::new("item", Int8, true)), -1), false),
+            (FixedSizeBinary(-1), false),
+            (Dictionary(Box::new(Utf8), Box::new(Int8)), false),
+            (Dictionary(Box::new(Int8), Box::new(Utf8)), true),
+            (Time32(TimeUnit::Nanosecond), false),
+            (Time64(TimeUnit::Nanosecond), true),
+        ] {
+            assert_eq!(is_possible(&data_type), expected, "{data_type}");
+            if expected {
+                arrow::array::new_empty_array(&data_type);
+            }
+        }
+    }
+}

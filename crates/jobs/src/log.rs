@@ -1,0 +1,562 @@
+//! The job log on disk: appended to by any number of processes, read from its end.
+//!
+//! ```text
+//! $TIDEMILL_HOME/jobs/
+//! ├── 00000007.log      oldest
+//! ├── 00000008.log
+//! └── 00000009.log      the one that is appended to
+//! ```
+//!
+//! A record goes out in one `write` to a file opened with `O_APPEND`, which a local file system
+//! carries out as a whole after whatever another process has written: no lock, and so nobody
+//! who waits for a process that hangs. What a kill or a full disk cuts short is a line without
+//! a valid checksum; the next record begins with a line feed and stands on its own line. Spark's
+//! event log and shell histories choose lines of text for the same reasons; a database file
+//! (atuin's SQLite) would list by index, but locks its writers against one another.
+//!
+//! Reading goes backwards in blocks: the last 20 runs cost one block of the newest segment,
+//! whatever the log's size.
+//!
+//! A segment that is full is left and the next number begun; whoever begins one removes the
+//! oldest beyond the limit. Two that begin one at once begin the same.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use tidemill_base::error::{Error, Result};
+use tidemill_base::home::Home;
+use tidemill_base::memory::{Size, human, parse_size};
+
+use crate::record::{self, LINE_BYTES_MAX, Line, Record};
+
+/// How much the log may take on disk, in bytes. Default: 256 MiB, which is about 250,000 runs.
+pub const LIMIT_BYTES: u64 = 256 << 20;
+
+/// The least limit, in bytes.
+const LIMIT_BYTES_MIN: u64 = 1 << 20;
+
+/// Segments that a full log consists of.
+const SEGMENTS: u64 = 16;
+
+/// What is read at once, in bytes.
+const BLOCK_BYTES: usize = 64 << 10;
+
+/// The variable that sets the log's limit, or turns it off.
+pub const LOG_VARIABLE: &str = "TIDEMILL_JOB_LOG";
+
+/// Whether runs are logged, and how much of them is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// Nothing is logged.
+    Off,
+    /// At most so many bytes.
+    Bytes(u64),
+}
+
+impl Keep {
+    /// What [`LOG_VARIABLE`] says.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if it says neither a size nor `off`.
+    pub fn from_environment() -> Result<Self> {
+        std::env::var(LOG_VARIABLE).map_or(Ok(Keep::Bytes(LIMIT_BYTES)), |text| Self::parse(&text))
+    }
+
+    fn parse(text: &str) -> Result<Self> {
+        match text.trim() {
+            "" => Ok(Keep::Bytes(LIMIT_BYTES)),
+            "off" => Ok(Keep::Off),
+            size => match parse_size(size) {
+                Some(Size::Bytes(bytes)) if bytes >= LIMIT_BYTES_MIN => Ok(Keep::Bytes(bytes)),
+                _ => Err(Error::usage_hint(
+                    format!("{LOG_VARIABLE}: `{size}` is not a size of the job log"),
+                    format!(
+                        "it is `off`, or a size such as `1G`, at least {}",
+                        human(LIMIT_BYTES_MIN)
+                    ),
+                )),
+            },
+        }
+    }
+}
+
+/// The job log of a state folder.
+#[derive(Debug, Clone)]
+pub struct JobLog {
+    folder: PathBuf,
+    limit_bytes: u64,
+}
+
+impl JobLog {
+    /// The log of a state folder; nothing is made before the first record.
+    pub fn new(home: &Home, limit_bytes: u64) -> Self {
+        JobLog { folder: home.path().join("jobs"), limit_bytes }
+    }
+
+    /// Where the segments are.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Appends a record.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; what was written of the record by then is skipped by readers.
+    pub fn append(&self, record: &Record) -> Result<()> {
+        let bytes = record
+            .encode()
+            .ok_or_else(|| Error::Internal("a job log's record is no JSON".to_owned()))?;
+        tidemill_base::home::create_private(&self.folder)
+            .map_err(|e| Error::io("create the folder", &self.folder, e))?;
+        let segment_bytes = self.limit_bytes / SEGMENTS;
+        let segments = self.segments()?;
+        let mut number = segments.last().map_or(1, |(number, _)| *number);
+        let size = |number| std::fs::metadata(self.segment(number)).map_or(0, |data| data.len());
+        let held = size(number);
+        if held > 0 && held.saturating_add(bytes.len() as u64) > segment_bytes {
+            number += 1;
+            self.drop_oldest(&segments, segment_bytes);
+        }
+        let path = self.segment(number);
+        let mut file = File::options()
+            .append(true)
+            .create(true)
+            // What people run is nobody else's business.
+            .mode(0o600)
+            .open(&path)
+            .map_err(|e| Error::io("append to", &path, e))?;
+        let failed = |e| Error::io("append to", &path, e);
+        // Once: the rest of a record after another process's would be worse than a torn one.
+        let written = file.write(&bytes).map_err(failed)?;
+        if written < bytes.len() {
+            return Err(failed(std::io::Error::from(std::io::ErrorKind::StorageFull)));
+        }
+        Ok(())
+    }
+
+    /// Removes the oldest segments so that a new one fits the limit.
+    fn drop_oldest(&self, segments: &[(u64, PathBuf)], segment_bytes: u64) {
+        let sizes: Vec<u64> = segments
+            .iter()
+            .map(|(_, path)| std::fs::metadata(path).map_or(0, |data| data.len()))
+            .collect();
+        let mut total = sizes.iter().fold(segment_bytes, |sum, size| sum.saturating_add(*size));
+        // The newest stays whatever its size.
+        let old = segments.iter().zip(&sizes).take(segments.len().saturating_sub(1));
+        for ((_, path), size) in old {
+            if total <= self.limit_bytes {
+                break;
+            }
+            // Another process may have been faster, or its removal is for the next to do.
+            let _ = std::fs::remove_file(path);
+            total -= size;
+        }
+    }
+
+    fn segment(&self, number: u64) -> PathBuf {
+        self.folder.join(format!("{number:08}.log"))
+    }
+
+    /// The segments, oldest first.
+    fn segments(&self) -> Result<Vec<(u64, PathBuf)>> {
+        let unreadable = |e| Error::io("list", &self.folder, e);
+        let entries = match std::fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(unreadable(e)),
+        };
+        let mut segments = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(unreadable)?.path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            // `4.log` or `notes.log` is somebody else's.
+            let digits = name.strip_suffix(".log").filter(|digits| digits.len() >= 8);
+            let digits = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+            if let Some(number) = digits.and_then(|digits| digits.parse().ok())
+                && number < u64::MAX
+            {
+                segments.push((number, path));
+            }
+        }
+        segments.sort();
+        Ok(segments)
+    }
+
+    /// The records from the newest to the oldest.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the folder cannot be listed.
+    pub fn backwards(&self) -> Result<Backwards> {
+        Ok(Backwards {
+            segments: self.segments()?,
+            open: None,
+            bytes_read: 0,
+            damage: Damage::default(),
+        })
+    }
+}
+
+/// What of the log could not be read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Damage {
+    /// How many lines.
+    pub count: u64,
+    /// Where the first few are: the segment, and the line's first byte in it.
+    pub first: Vec<(PathBuf, u64)>,
+}
+
+impl Damage {
+    const SHOWN: usize = 3;
+
+    fn note(&mut self, path: &Path, offset: u64) {
+        self.count += 1;
+        if self.first.len() < Self::SHOWN {
+            self.first.push((path.to_owned(), offset));
+        }
+    }
+
+    /// A warning to show, if anything is damaged.
+    pub fn warning(&self) -> Option<String> {
+        if self.count == 0 {
+            return None;
+        }
+        let s = if self.count == 1 { " was" } else { "s were" };
+        let mut text = format!("{} torn or damaged record{s} skipped in the job log:", self.count);
+        for (path, offset) in &self.first {
+            text.push_str(&format!(" `{}` at byte {offset},", path.display()));
+        }
+        text.pop();
+        if self.count > self.first.len() as u64 {
+            text.push_str(", …");
+        }
+        Some(text)
+    }
+}
+
+/// A segment that is being read from its end.
+struct Open {
+    path: PathBuf,
+    file: File,
+    /// Where the buffer's first byte stands in the file.
+    start: u64,
+    /// What was read and not yet given out.
+    buffer: Vec<u8>,
+    /// Whether the buffer's end is in the middle of a line that is too long to be a record.
+    is_overlong: bool,
+}
+
+/// Reads the job log backwards.
+pub struct Backwards {
+    /// Those that are still to be read, oldest first.
+    segments: Vec<(u64, PathBuf)>,
+    open: Option<Open>,
+    bytes_read: u64,
+    damage: Damage,
+}
+
+impl Backwards {
+    /// How much has been read of the log's files, in bytes.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read
+    }
+
+    /// What has been skipped so far.
+    pub fn damage(&self) -> &Damage {
+        &self.damage
+    }
+
+    /// The next record back for which `wanted` holds of its JSON, as a first look that costs
+    /// no parsing; none at the start of the log.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Corrupt`] for a record of a newer version.
+    pub fn next_where(&mut self, wanted: impl Fn(&[u8]) -> bool) -> Result<Option<Record>> {
+        while let Some((line, offset)) = self.next_line()? {
+            let path = self.open.as_ref().map_or(Path::new(""), |open| &open.path);
+            match record::parse(&line) {
+                Line::Json(json) if !wanted(json) => {}
+                Line::Json(json) => match serde_json::from_slice(json) {
+                    Ok(record) => return Ok(Some(record)),
+                    Err(_) => self.damage.note(path, offset),
+                },
+                Line::Version(version) => {
+                    return Err(Error::Corrupt {
+                        path: path.display().to_string(),
+                        offset: Some(offset),
+                        reason: format!(
+                            "it holds a record of version {version}; this release reads {}",
+                            record::VERSION
+                        ),
+                        hint: Some("use a newer tidemill".to_owned()),
+                    });
+                }
+                Line::Damaged => self.damage.note(path, offset),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The next line back that is not empty, and where it starts.
+    fn next_line(&mut self) -> Result<Option<(Vec<u8>, u64)>> {
+        loop {
+            let Some(open) = &mut self.open else {
+                let Some((_, path)) = self.segments.pop() else { return Ok(None) };
+                let file = match File::open(&path) {
+                    Ok(file) => file,
+                    // It was the oldest a moment ago.
+                    Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+                    Err(e) => return Err(Error::io("read", &path, e)),
+                };
+                let start = file.metadata().map_err(|e| Error::io("read", &path, e))?.len();
+                self.open =
+                    Some(Open { path, file, start, buffer: Vec::new(), is_overlong: false });
+                continue;
+            };
+            if let Some(at) = memchr::memrchr(b'\n', &open.buffer) {
+                let line = open.buffer.split_off(at + 1);
+                open.buffer.truncate(at);
+                let offset = open.start + at as u64 + 1;
+                if std::mem::take(&mut open.is_overlong) {
+                    self.damage.note(&open.path, offset);
+                } else if !line.is_empty() {
+                    return Ok(Some((line, offset)));
+                }
+                continue;
+            }
+            if open.buffer.len() > LINE_BYTES_MAX {
+                open.is_overlong = true;
+                open.buffer.clear();
+            }
+            if open.start == 0 {
+                let line = std::mem::take(&mut open.buffer);
+                if open.is_overlong {
+                    self.damage.note(&open.path, 0);
+                } else if !line.is_empty() {
+                    // Closed with the next call, which finds nothing more.
+                    return Ok(Some((line, 0)));
+                }
+                self.open = None;
+                continue;
+            }
+            let count = usize::try_from(open.start).unwrap_or(usize::MAX).min(BLOCK_BYTES);
+            let mut block = vec![0; count];
+            open.start -= count as u64;
+            open.file
+                .read_exact_at(&mut block, open.start)
+                .map_err(|e| Error::io("read", &open.path, e))?;
+            self.bytes_read += count as u64;
+            block.extend_from_slice(&open.buffer);
+            open.buffer = block;
+        }
+    }
+}
+
+impl Iterator for Backwards {
+    type Item = Result<Record>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_where(|_| true).transpose()
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::record::tests::sample;
+
+    /// A log in a folder of its own.
+    pub fn log(folder: &Path, limit_bytes: u64) -> JobLog {
+        JobLog { folder: folder.join("jobs"), limit_bytes }
+    }
+
+    fn id(number: u64) -> String {
+        format!("20261120T212055-{number:08x}")
+    }
+
+    fn ids(log: &JobLog) -> (Vec<String>, Damage) {
+        let mut back = log.backwards().unwrap();
+        let ids = back.by_ref().map(|record| record.unwrap().id).collect();
+        (ids, back.damage().clone())
+    }
+
+    fn segments(log: &JobLog) -> Vec<String> {
+        let segments = log.segments().unwrap().into_iter();
+        segments.map(|(_, path)| path.file_name().unwrap().to_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn a_log_that_is_not_there_is_empty() {
+        let temp = tempfile::tempdir().unwrap();
+        assert_eq!(ids(&log(temp.path(), LIMIT_BYTES)), (vec![], Damage::default()));
+    }
+
+    #[test]
+    fn the_newest_comes_first_across_segments_and_the_oldest_are_dropped() {
+        let temp = tempfile::tempdir().unwrap();
+        let log = log(temp.path(), 16 * 4000);
+        let one = sample(&id(0), 0).encode().unwrap().len() as u64;
+        let per_segment = 4000 / one;
+        for number in 0..1000 {
+            log.append(&sample(&id(number), 0)).unwrap();
+        }
+        let (found, damage) = ids(&log);
+        assert_eq!(damage.count, 0);
+        let kept = found.len() as u64;
+        assert!(kept >= 15 * per_segment && kept < log.limit_bytes / one, "{kept}");
+        let expected: Vec<String> = (0..1000).rev().take(found.len()).map(id).collect();
+        assert_eq!(found, expected);
+        assert!(segments(&log).len() >= 16);
+        let total: u64 =
+            log.segments().unwrap().iter().map(|(_, path)| path.metadata().unwrap().len()).sum();
+        assert!(total <= log.limit_bytes);
+        let mode = log.segments().unwrap()[0].1.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_torn_record_is_skipped_with_a_warning_and_not_glued_to_the_next() {
+        let temp = tempfile::tempdir().unwrap();
+        let torn = sample(&id(1), 0).encode().unwrap();
+        for end in [1, 5, 20, 100, torn.len() - 2] {
+            let log = log(&temp.path().join(end.to_string()), LIMIT_BYTES);
+            log.append(&sample(&id(0), 0)).unwrap();
+            let path = log.segment(1);
+            let before = fs::metadata(&path).unwrap().len();
+            fs::OpenOptions::new()
+                .append(true)
+                .open(&path)
+                .unwrap()
+                .write_all(&torn[..end])
+                .unwrap();
+            log.append(&sample(&id(2), 0)).unwrap();
+            let (found, damage) = ids(&log);
+            assert_eq!(found, [id(2), id(0)], "torn after {end}");
+            if end == 1 {
+                // A line feed alone is nothing.
+                assert_eq!(damage.warning(), None);
+            } else {
+                let place = format!("`{}` at byte {}", path.display(), before + 1);
+                let expected =
+                    format!("1 torn or damaged record was skipped in the job log: {place}");
+                assert_eq!(damage.warning(), Some(expected));
+            }
+        }
+    }
+
+    #[test]
+    fn a_newer_version_is_refused_by_name() {
+        let temp = tempfile::tempdir().unwrap();
+        let log = log(temp.path(), LIMIT_BYTES);
+        log.append(&sample(&id(0), 0)).unwrap();
+        let covered = "2 {}";
+        let line =
+            format!("\ntidemill-job {:08x} {covered}\n", crc32fast::hash(covered.as_bytes()));
+        let path = log.segment(1);
+        fs::OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .unwrap()
+            .write_all(line.as_bytes())
+            .unwrap();
+        let error = log.backwards().unwrap().next().unwrap().unwrap_err().to_string();
+        assert!(error.starts_with(&format!("`{}` is damaged", path.display())), "{error}");
+        assert!(error.contains("version 2; this release reads 1\nhint: use a newer"), "{error}");
+    }
+
+    #[test]
+    fn a_line_that_never_ends_is_damage_and_what_surrounds_it_is_read() {
+        let temp = tempfile::tempdir().unwrap();
+        let log = log(temp.path(), LIMIT_BYTES);
+        log.append(&sample(&id(0), 0)).unwrap();
+        let path = log.segment(1);
+        let noise = vec![b'x'; 3 * LINE_BYTES_MAX];
+        fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(&noise).unwrap();
+        log.append(&sample(&id(1), 0)).unwrap();
+        let (found, damage) = ids(&log);
+        assert_eq!((found, damage.count), (vec![id(1), id(0)], 1));
+        // And at the very start of a segment.
+        fs::write(&path, &noise).unwrap();
+        let (found, damage) = ids(&log);
+        assert_eq!((found, damage.count), (vec![], 1));
+    }
+
+    #[test]
+    fn the_last_of_a_million_runs_cost_one_block() {
+        let temp = tempfile::tempdir().unwrap();
+        let log = log(temp.path(), LIMIT_BYTES);
+        // A segment of 40,000 runs under 25 names is a million for whoever reads.
+        let bytes: Vec<u8> =
+            (0..40_000).flat_map(|number| sample(&id(number), 0).encode().unwrap()).collect();
+        fs::create_dir_all(log.folder()).unwrap();
+        fs::write(log.segment(1), &bytes).unwrap();
+        for number in 2..=25 {
+            fs::hard_link(log.segment(1), log.segment(number)).unwrap();
+        }
+        let mut back = log.backwards().unwrap();
+        let found: Vec<String> = back.by_ref().take(20).map(|record| record.unwrap().id).collect();
+        assert_eq!(found, (39_980..40_000).rev().map(id).collect::<Vec<_>>());
+        assert_eq!(back.bytes_read(), BLOCK_BYTES as u64);
+    }
+
+    #[test]
+    fn threads_that_append_at_once_lose_nothing_even_at_the_end_of_a_segment() {
+        let temp = tempfile::tempdir().unwrap();
+        let log = log(temp.path(), 16 << 14);
+        std::thread::scope(|scope| {
+            for thread in 0..8u64 {
+                let log = &log;
+                scope.spawn(move || {
+                    for number in 0..25 {
+                        log.append(&sample(&id(thread * 25 + number), 0)).unwrap();
+                    }
+                });
+            }
+        });
+        let (mut found, damage) = ids(&log);
+        found.sort();
+        assert_eq!(found, (0..200).map(id).collect::<Vec<_>>());
+        assert_eq!(damage.count, 0);
+        assert!(segments(&log).len() > 3);
+    }
+
+    #[test]
+    fn the_limit_is_a_size_or_off() {
+        for (text, expected) in [
+            ("", Some(Keep::Bytes(LIMIT_BYTES))),
+            ("off", Some(Keep::Off)),
+            ("1G", Some(Keep::Bytes(1 << 30))),
+            ("10", None),
+            ("50%", None),
+            ("on", None),
+        ] {
+            assert_eq!(Keep::parse(text).ok(), expected, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_between_records_the_records_are_found(
+            noise in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..300), 1..20),
+        ) {
+            let temp = tempfile::tempdir().unwrap();
+            let log = log(temp.path(), LIMIT_BYTES);
+            fs::create_dir_all(log.folder()).unwrap();
+            let mut bytes = Vec::new();
+            for (number, noise) in (0..).zip(&noise) {
+                bytes.extend_from_slice(noise);
+                bytes.extend(sample(&id(number), 0).encode().unwrap());
+            }
+            fs::write(log.segment(1), bytes).unwrap();
+            let (found, _) = ids(&log);
+            let count = noise.len() as u64;
+            prop_assert_eq!(found, (0..count).rev().map(id).collect::<Vec<_>>());
+        }
+    }
+}

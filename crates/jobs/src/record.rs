@@ -1,0 +1,443 @@
+//! One run in the job log, and the line that holds it.
+//!
+//! ```text
+//!  LF │ tidemill-job │ SP │ crc32, 8 hex digits │ SP │ version SP JSON object │ LF
+//!                           └─────── covers ───────────┘
+//! ```
+//!
+//! A record is one line of text, so that it can be found from either side, and is written
+//! between two line feeds, so that whatever stands before it, a torn record included, is a
+//! line of its own. The checksum covers the version: a flipped bit cannot make a record of
+//! this version look like one of another. `docs/formats/job-log.md` describes every byte.
+
+use serde::{Deserialize, Serialize};
+use tidemill_base::redact;
+
+/// The version of a record.
+pub const VERSION: u32 = 1;
+
+/// What every record's line starts with, in every version.
+const MAGIC: &[u8] = b"tidemill-job ";
+
+/// The longest line, in bytes. A longer one is damage.
+pub const LINE_BYTES_MAX: usize = 1 << 20;
+
+/// The longest text of one field, in bytes; a longer one is cut.
+const TEXT_BYTES_MAX: usize = 8 << 10;
+
+/// The most entries of a list: sources, words of a command.
+const ITEMS_MAX: usize = 64;
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// All of its input is in its result.
+    Done,
+    /// A part of its input was left out, as allowed.
+    Incomplete,
+    /// An error ended it.
+    Failed,
+    /// Its user stopped it, or let go of its result.
+    Interrupted,
+}
+
+impl Outcome {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Done => "done",
+            Outcome::Incomplete => "incomplete",
+            Outcome::Failed => "failed",
+            Outcome::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// What went into a step and came out of it, as far as is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Step {
+    /// `map`, `tables`, `merge`, `finish`, `plan` (all that DataFusion ran as it is) or `sink`.
+    pub name: String,
+    /// Stored bytes read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_in: Option<u64>,
+    /// Rows taken in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rows_in: Option<u64>,
+    /// Bytes written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_out: Option<u64>,
+    /// Rows given out; of tables, groups.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rows_out: Option<u64>,
+    /// Processor time in microseconds, where it is measured by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_us: Option<u64>,
+}
+
+/// A run as the job log keeps it. Times are in microseconds, sizes in bytes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The run's name.
+    pub id: String,
+    /// The job's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// `query`, `run`, `merge` or `read_text`.
+    pub verb: String,
+    /// `command line` or `python`.
+    pub via: String,
+    /// The release that ran it.
+    pub version: String,
+    /// The map: SQL as it was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mapper: Option<String>,
+    /// The tables.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reducer: Option<String>,
+    /// Files, patterns and URLs that were read, where they have been named outside of the SQL.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<String>,
+    /// Where the result went.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+    /// The command line of the process, without credentials.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    /// When it started: microseconds since 1970, UTC.
+    pub start_us: u64,
+    /// How long it took.
+    pub wall_us: u64,
+    /// Processor time in user code.
+    pub cpu_user_us: u64,
+    /// Processor time in the system.
+    pub cpu_system_us: u64,
+    /// The most memory that the process held while the run lasted.
+    pub memory_peak_bytes: u64,
+    /// Memory over time: the bytes that the process held, times seconds.
+    pub memory_byte_seconds: u64,
+    /// The memory budget.
+    pub memory_limit_bytes: u64,
+    /// Threads that read and map.
+    pub threads: u64,
+    /// How it ran: `partial tables`, `rows` or `datafusion`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// The steps in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Step>,
+    /// Splits that were read.
+    #[serde(default)]
+    pub splits_done: u64,
+    /// Splits of all sources.
+    #[serde(default)]
+    pub splits_total: u64,
+    /// Malformed records.
+    #[serde(default)]
+    pub rejected: u64,
+    /// Bytes of tables that went to disk for want of memory.
+    #[serde(default)]
+    pub spilled_bytes: u64,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The first line of the error that ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Why reading ended before the end of the input, where it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<String>,
+}
+
+impl Record {
+    /// Processor time in all.
+    pub fn cpu_us(&self) -> u64 {
+        self.cpu_user_us.saturating_add(self.cpu_system_us)
+    }
+
+    /// When it ended: microseconds since 1970.
+    pub fn end_us(&self) -> u64 {
+        self.start_us.saturating_add(self.wall_us)
+    }
+
+    /// Stored bytes read.
+    pub fn bytes_in(&self) -> Option<u64> {
+        self.steps.first().and_then(|step| step.bytes_in)
+    }
+
+    /// Records read.
+    pub fn rows_in(&self) -> Option<u64> {
+        self.steps.first().and_then(|step| step.rows_in)
+    }
+
+    /// Bytes written.
+    pub fn bytes_out(&self) -> Option<u64> {
+        self.steps.last().and_then(|step| step.bytes_out)
+    }
+
+    /// Rows given out.
+    pub fn rows_out(&self) -> Option<u64> {
+        self.steps.last().and_then(|step| step.rows_out)
+    }
+
+    /// Cuts what is long and hides what is secret, as it has to be before it is written.
+    #[must_use]
+    pub fn prepared(mut self) -> Self {
+        let texts = [
+            &mut self.name,
+            &mut self.mapper,
+            &mut self.reducer,
+            &mut self.output,
+            &mut self.error,
+            &mut self.stopped,
+        ];
+        for text in texts.into_iter().flatten() {
+            *text = cut(&redact::text(text), TEXT_BYTES_MAX);
+        }
+        self.command = redact::words(&self.command);
+        for list in [&mut self.sources, &mut self.command] {
+            let more = list.len().saturating_sub(ITEMS_MAX);
+            list.truncate(ITEMS_MAX);
+            if more > 0 {
+                list.push(format!("… and {more} more"));
+            }
+        }
+        for source in &mut self.sources {
+            *source = cut(&redact::text(source), TEXT_BYTES_MAX / 8);
+        }
+        for word in &mut self.command {
+            *word = cut(word, TEXT_BYTES_MAX / 8);
+        }
+        self
+    }
+
+    /// The bytes to append, line feeds included; `None` if the record cannot be written.
+    pub fn encode(&self) -> Option<Vec<u8>> {
+        let mut covered = format!("{VERSION} ").into_bytes();
+        serde_json::to_writer(&mut covered, self).ok()?;
+        Some(framed(&covered))
+    }
+}
+
+/// A line around what its checksum covers.
+fn framed(covered: &[u8]) -> Vec<u8> {
+    let mut line = Vec::with_capacity(MAGIC.len() + covered.len() + 11);
+    line.push(b'\n');
+    line.extend_from_slice(MAGIC);
+    line.extend_from_slice(format!("{:08x} ", crc32fast::hash(covered)).as_bytes());
+    line.extend_from_slice(covered);
+    line.push(b'\n');
+    line
+}
+
+/// What a line of the log is.
+#[derive(Debug, PartialEq)]
+pub enum Line<'a> {
+    /// A record of this version as JSON.
+    Json(&'a [u8]),
+    /// A whole record of another version.
+    Version(u64),
+    /// Neither: torn or damaged.
+    Damaged,
+}
+
+/// Looks at a line without its line feeds.
+pub fn parse(line: &[u8]) -> Line<'_> {
+    let whole = || {
+        let rest = line.strip_prefix(MAGIC)?;
+        let (sum, rest) = rest.split_at_checked(8)?;
+        let covered = rest.strip_prefix(b" ")?;
+        // `from_str_radix` would take a sign or capital letters, which nobody writes.
+        let hex = sum.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let sum = u32::from_str_radix(std::str::from_utf8(sum).ok()?, 16).ok()?;
+        if !hex || crc32fast::hash(covered) != sum {
+            return None;
+        }
+        let space = covered.iter().position(|byte| *byte == b' ')?;
+        let version: u64 = std::str::from_utf8(&covered[..space]).ok()?.parse().ok()?;
+        Some((version, &covered[space + 1..]))
+    };
+    match whole() {
+        Some((version, json)) if version == u64::from(VERSION) => Line::Json(json),
+        Some((version, _)) => Line::Version(version),
+        None => Line::Damaged,
+    }
+}
+
+/// A text of at most `limit` bytes or so; what is cut off leaves its length and its checksum,
+/// so that two long texts that differ stay different.
+fn cut(text: &str, limit: usize) -> String {
+    if text.len() <= limit {
+        return text.to_owned();
+    }
+    let end = (0..=limit).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    let rest = &text[end..];
+    format!("{}… (+{} bytes, {:08x})", &text[..end], rest.len(), crc32fast::hash(rest.as_bytes()))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A record of a run that took a second from `start_us`.
+    pub fn sample(id: &str, start_us: u64) -> Record {
+        Record {
+            id: id.to_owned(),
+            name: Some("visitors".to_owned()),
+            verb: "run".to_owned(),
+            via: "command line".to_owned(),
+            version: "0.1.0".to_owned(),
+            mapper: Some("SELECT day, user_id FROM source".to_owned()),
+            reducer: Some("by day: visitors = unique(user_id)".to_owned()),
+            sources: vec!["logs/*.json".to_owned()],
+            output: Some("out/{day}.csv".to_owned()),
+            command: vec!["tidemill".to_owned(), "run".to_owned(), "job.toml".to_owned()],
+            start_us,
+            wall_us: 1_000_000,
+            cpu_user_us: 1_500_000,
+            cpu_system_us: 100_000,
+            memory_peak_bytes: 50_000_000,
+            memory_byte_seconds: 40_000_000,
+            memory_limit_bytes: 1 << 30,
+            threads: 2,
+            path: Some("partial tables".to_owned()),
+            steps: vec![
+                Step {
+                    name: "map".to_owned(),
+                    bytes_in: Some(1_000_000),
+                    rows_in: Some(10_000),
+                    rows_out: Some(9_000),
+                    cpu_us: Some(1_000_000),
+                    ..Step::default()
+                },
+                Step {
+                    name: "tables".to_owned(),
+                    rows_in: Some(9_000),
+                    rows_out: Some(30),
+                    cpu_us: Some(400_000),
+                    ..Step::default()
+                },
+                Step {
+                    name: "sink".to_owned(),
+                    rows_in: Some(30),
+                    rows_out: Some(30),
+                    bytes_out: Some(600),
+                    ..Step::default()
+                },
+            ],
+            splits_done: 2,
+            splits_total: 2,
+            rejected: 0,
+            spilled_bytes: 0,
+            outcome: Outcome::Done,
+            error: None,
+            stopped: None,
+        }
+    }
+
+    fn decoded(bytes: &[u8]) -> Option<Record> {
+        let line = bytes.strip_prefix(b"\n")?.strip_suffix(b"\n")?;
+        match parse(line) {
+            Line::Json(json) => serde_json::from_slice(json).ok(),
+            _ => None,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_record_reads_back_as_it_was_written_on_one_line(
+            id in ".*",
+            name in proptest::option::of(".*"),
+            mapper in proptest::option::of("(?s).*"),
+            error in proptest::option::of("(?s).*"),
+            command in proptest::collection::vec("(?s).*", 0..5),
+            numbers in proptest::collection::vec(any::<u64>(), 8),
+            counts in proptest::collection::vec(proptest::option::of(any::<u64>()), 5),
+        ) {
+            let step = Step {
+                name: "map".to_owned(),
+                bytes_in: counts[0],
+                rows_in: counts[1],
+                bytes_out: counts[2],
+                rows_out: counts[3],
+                cpu_us: counts[4],
+            };
+            let record = Record {
+                id,
+                name,
+                mapper,
+                error,
+                command,
+                start_us: numbers[0],
+                wall_us: numbers[1],
+                cpu_user_us: numbers[2],
+                cpu_system_us: numbers[3],
+                memory_byte_seconds: numbers[4],
+                splits_done: numbers[5],
+                rejected: numbers[6],
+                spilled_bytes: numbers[7],
+                steps: vec![step],
+                ..sample("", 0)
+            };
+            let bytes = record.encode().unwrap();
+            prop_assert_eq!(bytes.iter().filter(|byte| **byte == b'\n').count(), 2);
+            prop_assert_eq!(decoded(&bytes), Some(record.clone()));
+            // However long its texts, what is written fits a line.
+            prop_assert!(record.prepared().encode().unwrap().len() < LINE_BYTES_MAX);
+        }
+
+        #[test]
+        fn no_bytes_make_the_reader_panic(bytes: Vec<u8>) {
+            parse(&bytes);
+            parse(&[MAGIC, &bytes].concat());
+        }
+    }
+
+    #[test]
+    fn a_torn_line_or_a_flipped_bit_is_damage_and_never_another_record() {
+        let bytes = sample("20261120T212055-1a2b3c4d", 7).encode().unwrap();
+        let line = &bytes[1..bytes.len() - 1];
+        for end in 0..line.len() {
+            assert_eq!(parse(&line[..end]), Line::Damaged, "cut at {end}");
+        }
+        for position in 0..line.len() {
+            for bit in 0..8 {
+                let mut flipped = line.to_vec();
+                flipped[position] ^= 1 << bit;
+                assert_eq!(parse(&flipped), Line::Damaged, "bit {bit} of byte {position}");
+            }
+        }
+    }
+
+    #[test]
+    fn another_version_is_known_as_such() {
+        let line = framed(b"2 anything");
+        assert_eq!(parse(line.trim_ascii()), Line::Version(2));
+    }
+
+    #[test]
+    fn fields_that_a_later_release_adds_are_no_trouble() {
+        let record = sample("20261120T212055-1a2b3c4d", 7);
+        let mut json = serde_json::to_value(&record).unwrap();
+        json["weather"] = "rain".into();
+        json["steps"][0]["mood"] = 1.into();
+        let covered = format!("1 {json}");
+        assert_eq!(decoded(&framed(covered.as_bytes())), Some(record));
+    }
+
+    #[test]
+    fn a_long_text_is_cut_and_stays_different_from_another() {
+        let long = |last: &str| Record {
+            mapper: Some("é".repeat(100_000) + last),
+            sources: vec!["x".to_owned(); 1000],
+            ..sample("", 0)
+        };
+        let (one, other) = (long("a").prepared(), long("b").prepared());
+        assert_ne!(one.mapper, other.mapper);
+        assert!(one.mapper.as_ref().unwrap().len() < TEXT_BYTES_MAX + 64);
+        assert_eq!(one.sources.last().unwrap(), "… and 936 more");
+    }
+}

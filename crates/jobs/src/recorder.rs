@@ -1,0 +1,432 @@
+//! What did a run cost? Measured from its start to its end, and appended to the job log.
+//!
+//! Processor time and memory are the process's: a run uses threads of several libraries, and
+//! on the command line the process is the run. In a Python program that computes something
+//! else meanwhile, that is counted too.
+//!
+//! Memory over time is the sum of what the process held at each look times the time since the
+//! look before. The looks come from a thread of their own, at 5 ms and then ever more rarely
+//! up to 200 ms: a short run is seen at all, and a long one costs nothing. The peak is the kernel's
+//! own mark (`VmHWM`, which unlike `ru_maxrss` does not begin with the parent's) where the run
+//! has raised it, else the highest of the looks.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tidemill_base::Settings;
+use tidemill_base::coverage::Coverage;
+use tidemill_base::error::{Error, Result};
+use tidemill_base::home::{Home, RunId};
+use tidemill_base::progress::Progress;
+use tidemill_sink::Written;
+
+use crate::log::{JobLog, Keep};
+use crate::record::{Outcome, Record, Step};
+
+/// What is known of a run before it starts.
+#[derive(Debug, Clone, Default)]
+pub struct About {
+    /// `query`, `run`, `merge` or `read_text`.
+    pub verb: &'static str,
+    /// `command line` or `python`.
+    pub via: &'static str,
+    /// The job's name.
+    pub name: Option<String>,
+    /// The map, as it was written.
+    pub mapper: Option<String>,
+    /// The tables, where they are known before planning.
+    pub reducer: Option<String>,
+    /// What is read, where it is not in the SQL.
+    pub sources: Vec<String>,
+    /// Where the result goes.
+    pub output: Option<String>,
+    /// Stored bytes that are read, where no source counts them: of partial tables.
+    pub bytes_in: Option<u64>,
+}
+
+impl About {
+    /// What a merge of partial tables is.
+    pub fn merge(partials: &[PathBuf], output: Option<String>) -> Self {
+        let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |data| data.len());
+        About {
+            verb: "merge",
+            sources: partials.iter().map(|path| path.display().to_string()).collect(),
+            bytes_in: Some(partials.iter().map(size).sum()),
+            output,
+            ..About::default()
+        }
+    }
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub enum Ending<'a> {
+    /// Its rows were written.
+    Written {
+        /// What they rest on.
+        coverage: &'a Coverage,
+        /// What was written.
+        written: &'a Written,
+    },
+    /// Its rows were taken, by whoever asked for them.
+    Read {
+        /// What they rest on.
+        coverage: &'a Coverage,
+        /// How many there were.
+        rows: u64,
+    },
+    /// Something stopped it.
+    Error {
+        /// What.
+        error: &'a Error,
+        /// What its rows rest on, if they had all been read.
+        coverage: Option<&'a Coverage>,
+    },
+}
+
+/// A record in the making. Dropped before its end, it says that the run was interrupted.
+#[derive(Debug)]
+pub struct Recorder(Option<Box<Open>>);
+
+#[derive(Debug)]
+struct Open {
+    log: JobLog,
+    about: About,
+    id: String,
+    progress: Progress,
+    memory_limit_bytes: u64,
+    threads: u64,
+    start: SystemTime,
+    started: Instant,
+    cpu: Cpu,
+    memory: MemoryWatch,
+}
+
+impl Recorder {
+    /// Begins to measure; where the state folder cannot be written, a warning too.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if [`LOG_VARIABLE`](super::LOG_VARIABLE) is not understood.
+    pub fn start(
+        id: &RunId,
+        settings: &Settings,
+        about: About,
+    ) -> Result<(Recorder, Option<String>)> {
+        let Keep::Bytes(limit_bytes) = Keep::from_environment()? else {
+            return Ok((Recorder(None), None));
+        };
+        let (home, warning) = Home::open();
+        let Some(home) = home else { return Ok((Recorder(None), warning)) };
+        let open = Open {
+            log: JobLog::new(&home, limit_bytes),
+            about,
+            id: id.to_string(),
+            progress: settings.progress.clone(),
+            memory_limit_bytes: settings.memory_bytes,
+            threads: settings.threads as u64,
+            start: SystemTime::now(),
+            started: Instant::now(),
+            cpu: Cpu::now(),
+            memory: MemoryWatch::start(),
+        };
+        Ok((Recorder(Some(Box::new(open))), None))
+    }
+
+    /// Appends the record; a warning if it cannot be.
+    pub fn end(mut self, ending: Ending<'_>) -> Option<String> {
+        self.0.take().and_then(|open| open.end(&ending))
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        if let Some(open) = self.0.take() {
+            // There is nobody left to be warned.
+            let _ = open.end(&Ending::Error { error: &Error::Interrupted, coverage: None });
+        }
+    }
+}
+
+impl Open {
+    fn end(mut self, ending: &Ending<'_>) -> Option<String> {
+        let wall = self.started.elapsed();
+        let cpu = self.cpu.since();
+        let memory = self.memory.stop(wall);
+        let (outcome, error, coverage) = match ending {
+            Ending::Written { coverage, .. } | Ending::Read { coverage, .. } => {
+                let outcome = if coverage.complete { Outcome::Done } else { Outcome::Incomplete };
+                (outcome, None, Some(*coverage))
+            }
+            // The reader has had what it wanted.
+            Ending::Error { error: Error::ClosedPipe, coverage } => {
+                (Outcome::Done, None, *coverage)
+            }
+            Ending::Error { error: Error::Interrupted, coverage } => {
+                (Outcome::Interrupted, None, *coverage)
+            }
+            Ending::Error { error, coverage } => {
+                let text = error.to_string();
+                (Outcome::Failed, text.lines().next().map(str::to_owned), *coverage)
+            }
+        };
+        let stopped = match ending {
+            Ending::Error { error: error @ Error::ClosedPipe, .. } => Some(error.to_string()),
+            _ => coverage.and_then(|coverage| coverage.stopped.clone()),
+        };
+        let planned = self.progress.planned();
+        let steps = self.steps(ending, coverage, planned.path);
+        let about = self.about;
+        let record = Record {
+            id: self.id,
+            name: about.name,
+            verb: about.verb.to_owned(),
+            via: about.via.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            mapper: about.mapper,
+            reducer: about.reducer.or(planned.tables),
+            sources: about.sources,
+            output: about.output,
+            command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
+            start_us: micros(self.start.duration_since(UNIX_EPOCH).unwrap_or_default()),
+            wall_us: micros(wall),
+            cpu_user_us: cpu.user_us,
+            cpu_system_us: cpu.system_us,
+            memory_peak_bytes: memory.peak_bytes,
+            memory_byte_seconds: memory.byte_seconds,
+            memory_limit_bytes: self.memory_limit_bytes,
+            threads: self.threads,
+            path: planned.path.map(str::to_owned),
+            steps,
+            splits_done: coverage.map_or(0, |coverage| coverage.splits.done),
+            splits_total: coverage.map_or(0, |coverage| coverage.splits.total),
+            rejected: coverage.map_or(0, |coverage| coverage.rows.rejected),
+            spilled_bytes: self.progress.spilled_bytes(),
+            outcome,
+            error,
+            stopped,
+        };
+        let appended = self.log.append(&record.prepared());
+        appended.err().map(|error| format!("this run is not in the job log: {error}"))
+    }
+
+    /// The steps as far as they are known: a run that failed knows how far it read.
+    fn steps(
+        &self,
+        ending: &Ending<'_>,
+        coverage: Option<&Coverage>,
+        path: Option<&'static str>,
+    ) -> Vec<Step> {
+        let progress = &self.progress;
+        let Some(path) = path else { return Vec::new() };
+        let step = |name: &str| Step { name: name.to_owned(), ..Step::default() };
+        let is_merge = self.about.bytes_in.is_some();
+        let mut steps = Vec::with_capacity(4);
+        let first = Step {
+            bytes_in: Some(coverage.map_or(progress.bytes_done(), |coverage| coverage.bytes.done)),
+            rows_in: Some(coverage.map_or(progress.rows_done(), |coverage| coverage.rows.done)),
+            ..step(if path == "datafusion" { "plan" } else { "map" })
+        };
+        let tables = Step {
+            rows_out: Some(progress.tables().rows()),
+            cpu_us: Some(progress.tables().cpu_ns() / 1000),
+            ..step("tables")
+        };
+        let rows = match ending {
+            Ending::Written { written, .. } => Some(written.rows),
+            Ending::Read { rows, .. } => Some(*rows),
+            Ending::Error { .. } => None,
+        };
+        let cpu_us = Some(progress.map().cpu_ns() / 1000);
+        let is_partial = progress.partial_bytes() > 0;
+        match path {
+            "partial tables" => {
+                if is_merge {
+                    let bytes_in = self.about.bytes_in;
+                    steps.push(Step { name: "merge".to_owned(), bytes_in, ..tables });
+                } else {
+                    let rows_out = Some(progress.map().rows());
+                    steps.push(Step { rows_out, cpu_us, ..first });
+                    steps.push(Step { rows_in: rows_out, ..tables });
+                }
+                let groups = Some(progress.tables().rows());
+                if !is_partial {
+                    steps.push(Step { rows_in: groups, rows_out: rows, ..step("finish") });
+                }
+            }
+            "rows" => steps.push(Step { rows_out: rows, cpu_us, ..first }),
+            _ => steps.push(Step { rows_out: rows, ..first }),
+        }
+        if is_partial {
+            let groups = Some(progress.tables().rows());
+            let bytes_out = Some(progress.partial_bytes());
+            steps.push(Step { rows_in: groups, rows_out: groups, bytes_out, ..step("sink") });
+        } else if let Ending::Written { written, .. } = ending {
+            steps.push(Step {
+                rows_in: Some(written.rows),
+                rows_out: Some(written.rows),
+                bytes_out: Some(written.bytes),
+                ..step("sink")
+            });
+        }
+        steps
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Processor time of this process, in microseconds.
+#[derive(Debug, Clone, Copy)]
+struct Cpu {
+    user_us: u64,
+    system_us: u64,
+}
+
+impl Cpu {
+    fn now() -> Self {
+        // SAFETY: the structure is plain numbers, for which zeros are valid, and the call
+        // fills it in or returns an error.
+        let usage = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            (libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) == 0).then_some(usage)
+        };
+        let us = |time: libc::timeval| {
+            let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+            seconds
+                .saturating_mul(1_000_000)
+                .saturating_add(u64::try_from(time.tv_usec).unwrap_or(0))
+        };
+        match usage {
+            Some(usage) => Cpu { user_us: us(usage.ru_utime), system_us: us(usage.ru_stime) },
+            None => Cpu { user_us: 0, system_us: 0 },
+        }
+    }
+
+    fn since(self) -> Self {
+        let now = Cpu::now();
+        Cpu {
+            user_us: now.user_us.saturating_sub(self.user_us),
+            system_us: now.system_us.saturating_sub(self.system_us),
+        }
+    }
+}
+
+/// What a run took of memory.
+#[derive(Debug, Clone, Copy, Default)]
+struct MemoryUse {
+    peak_bytes: u64,
+    byte_seconds: u64,
+}
+
+/// Looks at the process's memory now and then.
+#[derive(Debug)]
+struct MemoryWatch {
+    /// Dropped to end the thread.
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<MemoryUse>>,
+    high_bytes: Option<u64>,
+}
+
+const LOOK_FIRST: Duration = Duration::from_millis(5);
+const LOOK_MOST: Duration = Duration::from_millis(200);
+
+impl MemoryWatch {
+    fn start() -> Self {
+        let high_bytes = high_water_bytes();
+        let (stop, stopped) = channel::<()>();
+        let watch = move || {
+            let mut seen = MemoryUse::default();
+            let Some(mut held) = resident_bytes() else { return seen };
+            let (mut looked, mut pause) = (Instant::now(), LOOK_FIRST);
+            loop {
+                let is_end = stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout);
+                let now = resident_bytes().unwrap_or(held);
+                let us = u128::from(micros(looked.elapsed()));
+                let mean = (u128::from(held) + u128::from(now)) / 2;
+                let byte_seconds = u64::try_from(mean * us / 1_000_000).unwrap_or(u64::MAX);
+                seen.byte_seconds = seen.byte_seconds.saturating_add(byte_seconds);
+                seen.peak_bytes = seen.peak_bytes.max(held).max(now);
+                if is_end {
+                    return seen;
+                }
+                (held, looked, pause) = (now, Instant::now(), (pause * 2).min(LOOK_MOST));
+            }
+        };
+        let thread = std::thread::Builder::new().name("memory".to_owned()).spawn(watch).ok();
+        MemoryWatch { stop: Some(stop), thread, high_bytes }
+    }
+
+    fn stop(&mut self, wall: Duration) -> MemoryUse {
+        drop(self.stop.take());
+        let thread = self.thread.take();
+        let mut seen = thread.and_then(|thread| thread.join().ok()).unwrap_or_default();
+        let high = high_water_bytes();
+        if let (Some(before), Some(after)) = (self.high_bytes, high)
+            && (after > before || seen.peak_bytes == 0)
+        {
+            seen.peak_bytes = seen.peak_bytes.max(after);
+        }
+        if seen.byte_seconds == 0 {
+            // Where nobody can look, the peak all the time is the most that it can have been.
+            let bytes = u128::from(seen.peak_bytes) * wall.as_micros() / 1_000_000;
+            seen.byte_seconds = u64::try_from(bytes).unwrap_or(u64::MAX);
+        }
+        seen
+    }
+}
+
+/// What the process holds now, in bytes.
+#[cfg(target_os = "linux")]
+fn resident_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
+    // SAFETY: the call only looks up a number.
+    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    pages.checked_mul(u64::try_from(page_bytes).ok()?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn resident_bytes() -> Option<u64> {
+    None
+}
+
+/// The most that the process has ever held, in bytes.
+#[cfg(target_os = "linux")]
+fn high_water_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn high_water_bytes() -> Option<u64> {
+    // SAFETY: as in `Cpu::now`.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        let status = libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+        // In bytes on macOS.
+        (status == 0).then(|| u64::try_from(usage.ru_maxrss).unwrap_or(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_has_taken_processor_time_and_memory() {
+        let (cpu, mut memory) = (Cpu::now(), MemoryWatch::start());
+        let started = Instant::now();
+        let mut numbers = vec![1u64; 4 << 20];
+        // Until the processor's clock has ticked.
+        while cpu.since().user_us + cpu.since().system_us == 0 {
+            numbers.iter_mut().for_each(|number| *number = number.wrapping_mul(3));
+        }
+        let seen = memory.stop(started.elapsed());
+        assert!(seen.peak_bytes > 32 << 20, "{seen:?}");
+        assert!(numbers.contains(&numbers[0]));
+    }
+}

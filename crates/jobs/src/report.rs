@@ -1,0 +1,972 @@
+//! What does the log say? Lists, one run in full, where the time goes, what a change saved.
+//!
+//! Each report is a structure for programs (`Serialize`) and a text for people (`Display`).
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+
+use serde::Serialize;
+use tidemill_base::coverage::{grouped, human_bytes};
+use tidemill_base::error::{Error, Result};
+use tidemill_base::home::RunId;
+use tidemill_base::suggest;
+use unicode_width::UnicodeWidthStr;
+
+use crate::log::{Damage, JobLog};
+use crate::period::{Period, date_and_time, iso};
+use crate::record::{Outcome, Record};
+
+/// The log is in the order in which runs ended, but for clocks that were wrong for a while and
+/// processes that were slow to write: reading goes on until so many runs in a row were too old.
+const OLD_RUNS: u32 = 1000;
+
+/// The longest text of a mapper or reducer in a table, in characters.
+const TEXT_WIDTH: usize = 72;
+
+/// Which runs are listed.
+#[derive(Debug, Clone)]
+pub struct Filter {
+    /// When they started.
+    pub period: Period,
+    /// Of which job.
+    pub name: Option<String>,
+    /// How many at most.
+    pub last: usize,
+}
+
+/// A run with what is computed of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Shown {
+    /// When it started, in ISO 8601.
+    pub start: String,
+    /// Processor time in seconds.
+    pub vcore_seconds: f64,
+    /// Memory over time, in 10⁹ byte-seconds.
+    pub memory_gb_seconds: f64,
+    /// What the log holds.
+    #[serde(flatten)]
+    pub record: Record,
+}
+
+impl From<Record> for Shown {
+    fn from(record: Record) -> Self {
+        Shown {
+            start: iso(record.start_us),
+            vcore_seconds: seconds(record.cpu_us()),
+            memory_gb_seconds: giga(record.memory_byte_seconds),
+            record,
+        }
+    }
+}
+
+/// The newest runs, newest first.
+#[derive(Debug, Clone, Serialize)]
+pub struct Listing {
+    /// The runs.
+    pub runs: Vec<Shown>,
+    /// What could not be read.
+    #[serde(skip)]
+    pub damage: Damage,
+}
+
+/// The last runs of a log.
+///
+/// # Errors
+/// [`Error::Io`]; [`Error::Corrupt`] for a record of a newer version.
+pub fn list(log: &JobLog, filter: &Filter) -> Result<Listing> {
+    let mut runs = Vec::new();
+    let name = filter.name.as_deref();
+    let damage = since(log, filter.period, name, |record| {
+        runs.push(Shown::from(record));
+        runs.len() < filter.last
+    })?;
+    Ok(Listing { runs, damage })
+}
+
+/// Goes back through the runs of a period, of one job or all, while `take` wants more.
+fn since(
+    log: &JobLog,
+    period: Period,
+    name: Option<&str>,
+    mut take: impl FnMut(Record) -> bool,
+) -> Result<Damage> {
+    let mut back = log.backwards()?;
+    // As the log has it, so that a run of another job costs no parsing.
+    let pattern = name.map(|name| serde_json::Value::from(name).to_string());
+    let wanted = |json: &[u8]| {
+        pattern.as_ref().is_none_or(|name| memchr::memmem::find(json, name.as_bytes()).is_some())
+    };
+    let mut old = 0;
+    while let Some(record) = back.next_where(wanted)? {
+        old = if record.end_us() < period.from_us { old + 1 } else { 0 };
+        if old > OLD_RUNS {
+            break;
+        }
+        let is_named = name.is_none_or(|name| record.name.as_deref() == Some(name));
+        if is_named && period.holds(record.start_us) && !take(record) {
+            break;
+        }
+    }
+    Ok(back.damage().clone())
+}
+
+/// One run in full.
+#[derive(Debug, Clone, Serialize)]
+pub struct Summary {
+    /// The run.
+    #[serde(flatten)]
+    pub run: Shown,
+    /// What could not be read on the way to it.
+    #[serde(skip)]
+    pub damage: Damage,
+}
+
+/// The run called `id`: its name, the start of it, or the last eight digits.
+///
+/// # Errors
+/// [`Error::Usage`] if there is none or more than one; else as [`list`].
+pub fn show(log: &JobLog, id: &str) -> Result<Summary> {
+    let (mut runs, damage) = by_id(log, &[id])?;
+    match runs.pop() {
+        Some(record) => Ok(Summary { run: record.into(), damage }),
+        None => Err(Error::Internal("a run was found and lost".to_owned())),
+    }
+}
+
+/// Whether a word stands for a run rather than for a job.
+fn is_id(word: &str) -> bool {
+    let is_end =
+        word.len() == 8 && word.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+    let start = "20260101T000000-00000000";
+    let is_start = (15..=24).contains(&word.len())
+        && start.get(word.len()..).is_some_and(|rest| {
+            // Filled up, a beginning is a whole name.
+            word.is_ascii() && format!("{word}{rest}").parse::<RunId>().is_ok()
+        });
+    is_end || is_start
+}
+
+/// The runs that the words stand for, in the words' order.
+fn by_id(log: &JobLog, words: &[&str]) -> Result<(Vec<Record>, Damage)> {
+    if let Some(word) = words.iter().find(|word| !is_id(word)) {
+        return Err(Error::usage_hint(
+            format!("`{word}` is not a run"),
+            "a run is called like `20261120T212055-1a2b3c4d`; its beginning with the time, or \
+             its last eight digits, will do",
+        ));
+    }
+    let mut found: Vec<Vec<Record>> = vec![Vec::new(); words.len()];
+    let mut back = log.backwards()?;
+    let finders: Vec<_> = words.iter().map(|word| memchr::memmem::Finder::new(*word)).collect();
+    let wanted = |json: &[u8]| finders.iter().any(|finder| finder.find(json).is_some());
+    while let Some(record) = back.next_where(wanted)? {
+        for (word, found) in words.iter().zip(&mut found) {
+            let is_it = record.id.starts_with(word)
+                || (word.len() == 8 && record.id.ends_with(&format!("-{word}")));
+            if is_it {
+                found.push(record.clone());
+            }
+        }
+        // A whole name is there once; of a shorter one there may be others.
+        if words.iter().zip(&found).all(|(word, found)| word.len() == 24 && !found.is_empty()) {
+            break;
+        }
+    }
+    let one = |(word, mut found): (&&str, Vec<Record>)| match (found.pop(), found.first()) {
+        (Some(record), None) => Ok(record),
+        (Some(record), Some(other)) => Err(Error::usage_hint(
+            format!("`{word}` is more than one run: `{}`, `{}`", record.id, other.id),
+            "give more of its name",
+        )),
+        (None, _) => Err(Error::usage_hint(
+            format!("there is no run `{word}` in the job log"),
+            "tidemill jobs list shows the last ones",
+        )),
+    };
+    let runs = words.iter().zip(found).map(one).collect::<Result<_>>()?;
+    Ok((runs, back.damage().clone()))
+}
+
+/// Where the processor time of a period went.
+#[derive(Debug, Clone, Serialize)]
+pub struct Top {
+    /// Since when, in ISO 8601.
+    pub since: String,
+    /// How many runs there were.
+    pub runs: u64,
+    /// Their processor time in seconds.
+    pub vcore_seconds: f64,
+    /// Mappers and reducers by processor time, most first.
+    pub entries: Vec<TopEntry>,
+    /// What could not be read.
+    #[serde(skip)]
+    pub damage: Damage,
+}
+
+/// A mapper or a reducer, or what remains, in a [`Top`].
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TopEntry {
+    /// `map`, `tables`, `query` (a run that is not divided) or `other`.
+    pub kind: &'static str,
+    /// The mapper or the reducer.
+    pub text: String,
+    /// The jobs that it belongs to, where they have names.
+    pub names: Vec<String>,
+    /// In how many runs.
+    pub runs: u64,
+    /// Processor time in seconds.
+    pub vcore_seconds: f64,
+    /// Its share of the whole period's processor time, 0 to 1.
+    pub share: f64,
+    /// Stored bytes read, where it reads.
+    pub bytes_in: Option<u64>,
+}
+
+/// What a run does beside its steps.
+const OTHER: &str = "planning, finishing and writing, and runs that never came to their steps";
+
+/// The mappers and reducers that took the most processor time, at most `count` of them, and
+/// what remains of the whole.
+///
+/// # Errors
+/// As [`list`].
+pub fn top(log: &JobLog, period: Period, count: usize) -> Result<Top> {
+    #[derive(Default)]
+    struct Sum {
+        names: BTreeSet<String>,
+        runs: u64,
+        cpu_us: u64,
+        bytes_in: Option<u64>,
+    }
+    let mut sums: HashMap<(&'static str, String), Sum> = HashMap::new();
+    let (mut runs, mut total_us) = (0, 0u64);
+    let damage = since(log, period, None, |record| {
+        runs += 1;
+        total_us += record.cpu_us();
+        let mut left_us = record.cpu_us();
+        let mut add = |kind: &'static str, text: &str, cpu_us: u64, bytes_in: Option<u64>| {
+            let sum = sums.entry((kind, text.to_owned())).or_default();
+            sum.names.extend(record.name.clone());
+            sum.runs += 1;
+            sum.cpu_us += cpu_us;
+            if let Some(bytes) = bytes_in {
+                *sum.bytes_in.get_or_insert(0) += bytes;
+            }
+        };
+        let mapper = record.mapper.as_deref().unwrap_or("SELECT * FROM source");
+        for step in &record.steps {
+            // The process's own clock ticks more coarsely than the steps'.
+            let cpu_us = step.cpu_us.map(|cpu_us| cpu_us.min(left_us));
+            match (step.name.as_str(), cpu_us) {
+                ("map", Some(cpu_us)) => add("map", mapper, cpu_us, step.bytes_in),
+                ("tables" | "merge", Some(cpu_us)) => {
+                    let text = record.reducer.as_deref().unwrap_or_default();
+                    let bytes_in = step.bytes_in;
+                    add("tables", text, cpu_us, bytes_in);
+                }
+                ("plan", _) => add("query", mapper, left_us, step.bytes_in),
+                _ => continue,
+            }
+            left_us -= cpu_us.unwrap_or(left_us);
+        }
+        if left_us > 0 {
+            add("other", OTHER, left_us, None);
+        }
+        true
+    })?;
+    let mut entries: Vec<TopEntry> = sums
+        .into_iter()
+        .map(|((kind, text), sum)| TopEntry {
+            kind,
+            text,
+            names: sum.names.into_iter().collect(),
+            runs: sum.runs,
+            vcore_seconds: seconds(sum.cpu_us),
+            share: if total_us > 0 { sum.cpu_us as f64 / total_us as f64 } else { 0.0 },
+            bytes_in: sum.bytes_in,
+        })
+        .collect();
+    entries.sort_by(|a, b| {
+        let by_cpu = b.vcore_seconds.total_cmp(&a.vcore_seconds);
+        by_cpu.then_with(|| (a.kind, &a.text).cmp(&(b.kind, &b.text)))
+    });
+    // The rest of the whole is always said.
+    let other = entries.iter().position(|entry| entry.kind == "other").map(|at| entries.remove(at));
+    entries.truncate(count);
+    entries.extend(other.map(|other| TopEntry { names: Vec::new(), ..other }));
+    let since = iso(period.from_us);
+    Ok(Top { since, runs, vcore_seconds: seconds(total_us), entries, damage })
+}
+
+/// A group of runs that are compared with another.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Group {
+    /// How it was asked for.
+    pub label: String,
+    /// The runs, newest first.
+    pub runs: Vec<String>,
+    /// How many of them did not end well.
+    pub not_done: u64,
+}
+
+/// Mean, least and most of a figure over the runs of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Spread {
+    /// The mean.
+    pub mean: f64,
+    /// The least.
+    pub min: f64,
+    /// The most.
+    pub max: f64,
+}
+
+/// A figure of two groups of runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Figure {
+    /// Its name.
+    pub name: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    /// Over the first group; none where no run knows it.
+    pub a: Option<Spread>,
+    /// Over the second group.
+    pub b: Option<Spread>,
+    /// How much more or, below zero, less the second group's mean is.
+    pub change: Option<f64>,
+    /// The same as a share of the first group's mean.
+    pub change_share: Option<f64>,
+    /// Whether every run of one group is above every run of the other. False for one run
+    /// each: a single pair says nothing of chance.
+    pub is_apart: bool,
+}
+
+/// Two groups of runs, side by side.
+#[derive(Debug, Clone, Serialize)]
+pub struct Comparison {
+    /// What it was before.
+    pub a: Group,
+    /// What it is now.
+    pub b: Group,
+    /// The figures.
+    pub figures: Vec<Figure>,
+    /// What has to be known to read them.
+    pub notes: Vec<String>,
+    /// What could not be read.
+    #[serde(skip)]
+    pub damage: Damage,
+}
+
+/// The change from one run, or group of runs, to another. A group is a comma list of runs, a
+/// job's name, or a job's name, `@` and a [`Period`].
+///
+/// # Errors
+/// [`Error::Usage`] for a group that is not understood or has no runs; else as [`list`].
+pub fn compare(log: &JobLog, a: &str, b: &str) -> Result<Comparison> {
+    let (a_runs, mut damage) = group(log, a)?;
+    let (b_runs, b_damage) = group(log, b)?;
+    if b_damage.count > damage.count {
+        damage = b_damage;
+    }
+    let figures: Vec<Figure> = FIGURES
+        .iter()
+        .map(|(name, unit, of)| {
+            let (a, b) = (spread(&a_runs, of), spread(&b_runs, of));
+            let change = a.zip(b).map(|(a, b)| b.mean - a.mean);
+            let share = change.zip(a).filter(|(_, a)| a.mean > 0.0);
+            let are_several = a_runs.len() > 1 && b_runs.len() > 1;
+            Figure {
+                name,
+                unit,
+                a,
+                b,
+                change,
+                change_share: share.map(|(change, a)| change / a.mean),
+                is_apart: are_several
+                    && a.zip(b).is_some_and(|(a, b)| a.max < b.min || b.max < a.min),
+            }
+        })
+        .collect();
+    let groups = [(a, &a_runs), (b, &b_runs)].map(|(label, runs)| Group {
+        label: label.to_owned(),
+        runs: runs.iter().map(|run| run.id.clone()).collect(),
+        not_done: runs.iter().filter(|run| run.outcome != Outcome::Done).count() as u64,
+    });
+    let mut notes = Vec::new();
+    for group in groups.iter().filter(|group| group.not_done > 0) {
+        notes.push(format!(
+            "{} of the runs of `{}` did not end with a whole result",
+            group.not_done, group.label
+        ));
+    }
+    let read = figures.iter().find(|figure| figure.name == "rows in");
+    if read.and_then(|figure| figure.change_share).is_some_and(|share| share.abs() > 0.01) {
+        notes.push(
+            "the groups did not read the same amount: the figures per GB or per million rows \
+             are the ones to compare"
+                .to_owned(),
+        );
+    }
+    let shared = a_runs.iter().filter(|run| b_runs.iter().any(|other| other.id == run.id)).count();
+    if shared > 0 {
+        notes.push(format!("{shared} of the runs are in both groups"));
+    }
+    let [a, b] = groups;
+    Ok(Comparison { a, b, figures, notes, damage })
+}
+
+type Of = fn(&Record) -> Option<f64>;
+
+const FIGURES: [(&str, &str, Of); 9] = [
+    ("vcore-seconds", "s", |run| Some(seconds(run.cpu_us()))),
+    ("memory-seconds", "GB·s", |run| Some(giga(run.memory_byte_seconds))),
+    ("wall", "s", |run| Some(seconds(run.wall_us))),
+    ("peak memory", "B", |run| Some(run.memory_peak_bytes as f64)),
+    ("bytes in", "B", |run| run.bytes_in().map(|bytes| bytes as f64)),
+    ("bytes out", "B", |run| run.bytes_out().map(|bytes| bytes as f64)),
+    ("rows in", "", |run| run.rows_in().map(|rows| rows as f64)),
+    ("vcore-seconds per GB in", "s", |run| {
+        let bytes = run.bytes_in().filter(|bytes| *bytes > 0)?;
+        Some(seconds(run.cpu_us()) / giga(bytes))
+    }),
+    ("vcore-seconds per million rows", "s", |run| {
+        let rows = run.rows_in().filter(|rows| *rows > 0)?;
+        Some(seconds(run.cpu_us()) / (rows as f64 / 1e6))
+    }),
+];
+
+fn spread(runs: &[Record], of: &Of) -> Option<Spread> {
+    let values: Vec<f64> = runs.iter().filter_map(of).collect();
+    if values.is_empty() {
+        return None;
+    }
+    Some(Spread {
+        mean: values.iter().sum::<f64>() / values.len() as f64,
+        min: values.iter().copied().fold(f64::INFINITY, f64::min),
+        max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+    })
+}
+
+fn group(log: &JobLog, text: &str) -> Result<(Vec<Record>, Damage)> {
+    let words: Vec<&str> = text.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
+    if words.is_empty() {
+        return Err(Error::usage("a group of runs is empty"));
+    }
+    if words.iter().all(|word| is_id(word)) {
+        return by_id(log, &words);
+    }
+    // A name may hold an `@` itself; what follows the last is a period, if it can be one.
+    let (name, period) = match text.rsplit_once('@') {
+        Some((name, period)) => (name, Period::parse(period)?),
+        None => (text, Period::ALWAYS),
+    };
+    let mut runs = Vec::new();
+    let damage = since(log, period, Some(name), |record| {
+        if record.outcome == Outcome::Done {
+            runs.push(record);
+        }
+        true
+    })?;
+    if !runs.is_empty() {
+        return Ok((runs, damage));
+    }
+    let mut names = BTreeSet::new();
+    let mut left = 10_000;
+    since(log, Period::ALWAYS, None, |record| {
+        names.extend(record.name);
+        left -= 1;
+        left > 0
+    })?;
+    if names.contains(name) {
+        return Err(Error::usage_hint(
+            format!("no run of `{name}` in the job log ended well in that time"),
+            format!("tidemill jobs list --name '{name}' shows its runs"),
+        ));
+    }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let hint = "a group is a run, a comma list of runs, a job's name, or NAME@PERIOD";
+    if names.is_empty() {
+        let message = format!("no job called `{name}` is in the job log");
+        return Err(Error::usage_hint(message, hint));
+    }
+    Err(Error::usage_hint(suggest::unknown("job", name, &names), hint))
+}
+
+fn seconds(us: u64) -> f64 {
+    us as f64 / 1e6
+}
+
+fn giga(bytes: u64) -> f64 {
+    bytes as f64 / 1e9
+}
+
+/// A duration in seconds for people: three digits.
+fn human_seconds(seconds: f64) -> String {
+    match seconds {
+        s if s >= 100.0 => format!("{} s", grouped_float(s)),
+        s if s >= 9.995 => format!("{s:.1} s"),
+        s if s >= 0.9995 => format!("{s:.2} s"),
+        s => format!("{:.0} ms", s * 1000.0),
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a figure that is shown without a fraction"
+)]
+fn grouped_float(value: f64) -> String {
+    grouped(value.max(0.0).round() as u64)
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a size that is shown with three digits"
+)]
+fn human(value: f64, unit: &str) -> String {
+    match unit {
+        "B" => human_bytes(value.max(0.0) as u64),
+        "s" => human_seconds(value),
+        "" => grouped_float(value),
+        unit if value < 0.001 && value > 0.0 => format!("{:.1}e-3 {unit}", value * 1000.0),
+        unit => format!("{value:.3} {unit}"),
+    }
+}
+
+/// On one line, without control characters, and not too long.
+fn one_line(text: &str, width: usize) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let line: String = words.join(" ").chars().filter(|c| !c.is_control()).collect();
+    if line.chars().count() <= width {
+        return line;
+    }
+    let mut line: String = line.chars().take(width.saturating_sub(1)).collect();
+    line.push('…');
+    line
+}
+
+/// Rows in columns, as wide as they have to be; `right` are aligned to the right.
+fn columns(f: &mut fmt::Formatter<'_>, rows: &[Vec<String>], right: &[usize]) -> fmt::Result {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..count)
+        .map(|column| {
+            rows.iter()
+                .filter_map(|row| row.get(column))
+                .map(|cell| cell.width())
+                .max()
+                .unwrap_or(0)
+        })
+        .collect();
+    for row in rows {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let padding = " ".repeat(widths[column].saturating_sub(cell.width()));
+            let gap = if column > 0 { "  " } else { "" };
+            match right.contains(&column) {
+                true => line.push_str(&format!("{gap}{padding}{cell}")),
+                false => line.push_str(&format!("{gap}{cell}{padding}")),
+            }
+        }
+        writeln!(f, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+fn or_dash(value: Option<String>) -> String {
+    value.unwrap_or_else(|| "-".to_owned())
+}
+
+impl fmt::Display for Listing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let head = ["run", "start", "wall", "CPU", "memory", "in", "rows in", "outcome", "what"];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        for Shown { record, .. } in &self.runs {
+            let what = record.name.as_ref().or(record.mapper.as_ref()).or(record.reducer.as_ref());
+            rows.push(vec![
+                record.id.clone(),
+                date_and_time(record.start_us),
+                human_seconds(seconds(record.wall_us)),
+                human_seconds(seconds(record.cpu_us())),
+                human_bytes(record.memory_peak_bytes),
+                or_dash(record.bytes_in().map(human_bytes)),
+                or_dash(record.rows_in().map(grouped)),
+                record.outcome.name().to_owned(),
+                format!(
+                    "{}: {}",
+                    record.verb,
+                    one_line(what.map_or("", String::as_str), TEXT_WIDTH / 2)
+                ),
+            ]);
+        }
+        columns(f, &rows, &[2, 3, 4, 5, 6])
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shown { record, .. } = &self.run;
+        let mut line = |name: &str, text: &str| {
+            // What follows a line break belongs to the same entry.
+            let text: String = text.chars().filter(|c| !c.is_control() || *c == '\n').collect();
+            writeln!(f, "{name:<9} {}", text.trim_end().replace('\n', "\n          "))
+        };
+        line("run", &record.id)?;
+        if let Some(name) = &record.name {
+            line("name", name)?;
+        }
+        line("verb", &format!("{} ({}, tidemill {})", record.verb, record.via, record.version))?;
+        let mut outcome = record.outcome.name().to_owned();
+        for why in record.error.iter().chain(&record.stopped) {
+            outcome.push_str(&format!(": {why}"));
+        }
+        line("outcome", &outcome)?;
+        line("start", &format!("{} UTC", date_and_time(record.start_us)))?;
+        line("wall", &human_seconds(seconds(record.wall_us)))?;
+        line(
+            "CPU",
+            &format!(
+                "{} ({} user, {} system), {} thread{}",
+                human_seconds(seconds(record.cpu_us())),
+                human_seconds(seconds(record.cpu_user_us)),
+                human_seconds(seconds(record.cpu_system_us)),
+                record.threads,
+                if record.threads == 1 { "" } else { "s" },
+            ),
+        )?;
+        line(
+            "memory",
+            &format!(
+                "{} at most of {}; {} over time",
+                human_bytes(record.memory_peak_bytes),
+                human_bytes(record.memory_limit_bytes),
+                human(giga(record.memory_byte_seconds), "GB·s"),
+            ),
+        )?;
+        if record.spilled_bytes > 0 {
+            line("spilled", &human_bytes(record.spilled_bytes))?;
+        }
+        let rejected = match record.rejected {
+            0 => String::new(),
+            1 => ", 1 record rejected".to_owned(),
+            count => format!(", {} records rejected", grouped(count)),
+        };
+        if record.splits_total > 0 || record.rejected > 0 {
+            let (done, total) = (grouped(record.splits_done), grouped(record.splits_total));
+            line("splits", &format!("{done}/{total}{rejected}"))?;
+        }
+        for source in &record.sources {
+            line("source", source)?;
+        }
+        if let Some(mapper) = &record.mapper {
+            line("mapper", mapper)?;
+        }
+        if let Some(reducer) = &record.reducer {
+            line("tables", reducer)?;
+        }
+        if let Some(output) = &record.output {
+            line("output", output)?;
+        }
+        if !record.command.is_empty() {
+            line("command", &shell_words(&record.command))?;
+        }
+        if record.steps.is_empty() {
+            return Ok(());
+        }
+        writeln!(f)?;
+        let head = ["step", "CPU", "bytes in", "rows in", "rows out", "bytes out"];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        for step in &record.steps {
+            rows.push(vec![
+                step.name.clone(),
+                or_dash(step.cpu_us.map(|us| human_seconds(seconds(us)))),
+                or_dash(step.bytes_in.map(human_bytes)),
+                or_dash(step.rows_in.map(grouped)),
+                or_dash(step.rows_out.map(grouped)),
+                or_dash(step.bytes_out.map(human_bytes)),
+            ]);
+        }
+        columns(f, &rows, &[1, 2, 3, 4, 5])
+    }
+}
+
+/// Words as a shell would take them.
+fn shell_words(words: &[String]) -> String {
+    let plain = |word: &String| {
+        !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "-_./:=,@%+".contains(c))
+    };
+    let quoted = words.iter().map(|word| match plain(word) {
+        true => word.clone(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+impl fmt::Display for Top {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} run{} since {}, {} of CPU",
+            grouped(self.runs),
+            if self.runs == 1 { "" } else { "s" },
+            self.since.get(..16).unwrap_or(&self.since).replace('T', " "),
+            human_seconds(self.vcore_seconds),
+        )?;
+        if self.entries.is_empty() {
+            return Ok(());
+        }
+        let head = ["share", "CPU", "runs", "in", "step", "what"];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        for entry in &self.entries {
+            let names = match entry.names.is_empty() {
+                true => String::new(),
+                false => format!("{}: ", one_line(&entry.names.join(", "), TEXT_WIDTH / 2)),
+            };
+            rows.push(vec![
+                format!("{:.1}%", entry.share * 100.0),
+                human_seconds(entry.vcore_seconds),
+                grouped(entry.runs),
+                or_dash(entry.bytes_in.map(human_bytes)),
+                entry.kind.to_owned(),
+                format!("{names}{}", one_line(&entry.text, TEXT_WIDTH)),
+            ]);
+        }
+        columns(f, &rows, &[0, 1, 2, 3])
+    }
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (letter, group) in [("A", &self.a), ("B", &self.b)] {
+            let count = group.runs.len() as u64;
+            let s = if count == 1 { "" } else { "s" };
+            writeln!(
+                f,
+                "{letter}: {} ({} run{s})",
+                one_line(&group.label, TEXT_WIDTH),
+                grouped(count)
+            )?;
+        }
+        writeln!(f)?;
+        let cell = |spread: Option<Spread>, unit: &str| {
+            or_dash(spread.map(|spread| {
+                let mean = human(spread.mean, unit);
+                match spread.min < spread.max {
+                    true => format!(
+                        "{mean} ({} … {})",
+                        human(spread.min, unit),
+                        human(spread.max, unit)
+                    ),
+                    false => mean,
+                }
+            }))
+        };
+        let mut rows = vec![["", "A", "B", "change", ""].map(str::to_owned).to_vec()];
+        for figure in &self.figures {
+            let change = match (figure.change, figure.change_share) {
+                (Some(0.0), _) => "same".to_owned(),
+                (Some(change), share) => {
+                    let sign = if change < 0.0 { "−" } else { "+" };
+                    let share = share.map(|share| format!(" ({sign}{:.1}%)", share.abs() * 100.0));
+                    format!(
+                        "{sign}{}{}",
+                        human(change.abs(), figure.unit),
+                        share.unwrap_or_default()
+                    )
+                }
+                (None, _) => "-".to_owned(),
+            };
+            rows.push(vec![
+                figure.name.to_owned(),
+                cell(figure.a, figure.unit),
+                cell(figure.b, figure.unit),
+                change,
+                if figure.is_apart { "apart" } else { "" }.to_owned(),
+            ]);
+        }
+        columns(f, &rows, &[1, 2, 3])?;
+        let mut notes = self.notes.clone();
+        if self.a.runs.len() > 1 || self.b.runs.len() > 1 {
+            notes.push("each figure is the mean per run, with the least and the most".to_owned());
+        }
+        notes.push(match self.a.runs.len() > 1 && self.b.runs.len() > 1 {
+            true => "apart: every run of one group is above every run of the other".to_owned(),
+            false => "one run says nothing of chance: compare several of each".to_owned(),
+        });
+        for note in notes {
+            writeln!(f, "note: {note}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::LIMIT_BYTES;
+    use crate::log::tests::log;
+    use crate::record::Step;
+    use crate::record::tests::sample;
+
+    const DAY_US: u64 = 86_400_000_000;
+    /// 2026-11-10T00:00:00Z
+    const START_US: u64 = 1_794_268_800_000_000;
+
+    fn id(number: u64) -> String {
+        format!("20261110T000000-{number:08x}")
+    }
+
+    /// Ten runs, a day apart, of two jobs by turns; the later ones take half the time.
+    fn ten(log: &JobLog) {
+        for number in 0..10 {
+            let mut record = sample(&id(number), START_US + number * DAY_US);
+            if number % 2 == 1 {
+                record.name = Some("errors".to_owned());
+                record.mapper = Some("SELECT status\n  FROM source".to_owned());
+            }
+            if number >= 5 {
+                record.cpu_user_us /= 2;
+                record.wall_us = 500_000 + number;
+            }
+            log.append(&record).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_list_is_of_the_last_of_a_period_and_a_name() {
+        let temp = tempfile::tempdir().unwrap();
+        let log = log(temp.path(), LIMIT_BYTES);
+        ten(&log);
+        let listed = |from_us, name: Option<&str>, last| {
+            let period = Period { from_us, ..Period::ALWAYS };
+            let filter = Filter { period, name: name.map(str::to_owned), last };
+            let listing = list(&log, &filter).unwrap();
+            listing.runs.into_iter().map(|run| run.record.id).collect::<Vec<_>>()
+        };
+        assert_eq!(listed(0, None, 2), [id(9), id(8)]);
+        assert_eq!(listed(0, Some("errors"), 2), [id(9), id(7)]);
+        assert_eq!(listed(START_US + 8 * DAY_US, None, 20), [id(9), id(8)]);
+        assert_eq!(listed(0, Some("other"), 2), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_clock_that_was_wrong_for_a_while_hides_nothing_and_old_runs_are_not_read() {
+        let temp = tempfile::tempdir().unwrap();
+        let log = log(temp.path(), LIMIT_BYTES);
+        let append = |number, start_us| log.append(&sample(&id(number), start_us)).unwrap();
+        // Newest last: the oldest would be found, if anybody looked so far.
+        append(0, START_US);
+        (1..=u64::from(OLD_RUNS) + 1).for_each(|number| append(number, 0));
+        append(5000, START_US);
+        append(5001, 0);
+        append(5002, START_US);
+        let filter =
+            Filter { period: Period { from_us: 1 << 30, ..Period::ALWAYS }, name: None, last: 20 };
+        let found: Vec<String> =
+            list(&log, &filter).unwrap().runs.into_iter().map(|run| run.record.id).collect();
+        assert_eq!(found, [id(5002), id(5000)]);
+    }
+
+    #[test]
+    fn a_run_is_found_by_its_name_its_beginning_or_its_end() {
+        let temp = tempfile::tempdir().unwrap();
+        let log = log(temp.path(), LIMIT_BYTES);
+        ten(&log);
+        for word in ["20261110T000000-00000003", "00000003"] {
+            assert_eq!(show(&log, word).unwrap().run.record.id, id(3), "{word}");
+        }
+        let fails = |word: &str| show(&log, word).unwrap_err().to_string();
+        assert!(fails("20261110T000000").contains("is more than one run"));
+        assert!(fails("20261110T000000-0000000f").contains("there is no run"));
+        for word in
+            ["", "visitors", "2026", "20261110X000000", "20261110T000000-0000000g", "é0000000"]
+        {
+            assert!(fails(word).contains("is not a run"), "{word}");
+        }
+    }
+
+    #[test]
+    fn top_divides_the_whole_among_mappers_reducers_and_the_rest() {
+        let temp = tempfile::tempdir().unwrap();
+        let log = log(temp.path(), LIMIT_BYTES);
+        ten(&log);
+        let mut engine = sample(&id(10), START_US + 10 * DAY_US);
+        engine.steps = vec![Step { name: "plan".to_owned(), ..Step::default() }];
+        engine.mapper = Some("SELECT a JOIN b".to_owned());
+        log.append(&engine).unwrap();
+        let found = top(&log, Period::ALWAYS, 20).unwrap();
+        assert_eq!(found.runs, 11);
+        let share: f64 = found.entries.iter().map(|entry| entry.share).sum();
+        assert!((share - 1.0).abs() < 1e-9, "{share}");
+        let sum: f64 = found.entries.iter().map(|entry| entry.vcore_seconds).sum();
+        assert!((sum - found.vcore_seconds).abs() < 1e-6);
+        let kinds: Vec<&str> = found.entries.iter().map(|entry| entry.kind).collect();
+        assert_eq!(kinds, ["map", "map", "tables", "query", "other"]);
+        assert_eq!(found.entries[2].names, ["errors", "visitors"]);
+        // However few are asked for, the rest is said.
+        let found = top(&log, Period::ALWAYS, 1).unwrap();
+        assert_eq!(found.entries.len(), 2);
+        assert!(found.to_string().contains("other"), "{found}");
+        let nothing = top(&log, Period { from_us: u64::MAX, to_us: u64::MAX }, 1).unwrap();
+        assert_eq!((nothing.runs, nothing.entries.len()), (0, 0));
+    }
+
+    #[test]
+    fn two_groups_are_compared_with_their_spread() {
+        let temp = tempfile::tempdir().unwrap();
+        let log = log(temp.path(), LIMIT_BYTES);
+        ten(&log);
+        let found =
+            compare(&log, "visitors@2026-11-10..2026-11-15", "visitors@2026-11-15..").unwrap();
+        assert_eq!((found.a.runs.len(), found.b.runs.len()), (3, 2));
+        let cpu = &found.figures[0];
+        assert!((cpu.a.unwrap().mean - 1.6).abs() < 1e-9);
+        assert!((cpu.change.unwrap() + 0.75).abs() < 1e-9);
+        assert!(cpu.is_apart);
+        let wall = found.figures.iter().find(|figure| figure.name == "wall").unwrap();
+        assert_eq!(wall.b.unwrap().min, 0.500_006);
+        assert!(found.to_string().contains("1.60 s"), "{found}");
+        let ids = format!("{},{}", id(0), id(2));
+        let found = compare(&log, &ids, &id(0)).unwrap();
+        assert!(!found.figures[0].is_apart);
+        assert_eq!(found.notes, ["1 of the runs are in both groups"]);
+    }
+
+    #[test]
+    fn a_group_without_runs_says_what_there_is() {
+        let temp = tempfile::tempdir().unwrap();
+        let log = log(temp.path(), LIMIT_BYTES);
+        let fails = |group: &str| compare(&log, group, group).unwrap_err().to_string();
+        assert!(fails("visitors").contains("no job called `visitors`"));
+        ten(&log);
+        assert!(fails("visitor").contains("did you mean `visitors`?"), "{}", fails("visitor"));
+        assert!(fails("visitors@2020-01-01").contains("ended well in that time"));
+        assert!(fails("visitors@soon").contains("`soon` is not a time"));
+        assert!(fails(",").contains("empty"));
+        let mut failed = sample(&id(20), START_US + 20 * DAY_US);
+        failed.name = Some("hopeless".to_owned());
+        failed.outcome = Outcome::Failed;
+        log.append(&failed).unwrap();
+        assert!(fails("hopeless").contains("ended well"));
+        let found = compare(&log, &id(20), &id(0)).unwrap();
+        assert!(found.notes[0].contains("did not end with a whole result"));
+    }
+
+    #[test]
+    fn figures_are_written_for_people() {
+        for (value, unit, expected) in [
+            (0.0123, "s", "12 ms"),
+            (1.2345, "s", "1.23 s"),
+            (12.34, "s", "12.3 s"),
+            (12_345.6, "s", "12,346 s"),
+            (0.25, "GB·s", "0.250 GB·s"),
+            (0.000_25, "GB·s", "0.2e-3 GB·s"),
+            (1500.0, "B", "1.50 kB"),
+            (1500.0, "", "1,500"),
+        ] {
+            assert_eq!(human(value, unit), expected);
+        }
+        assert_eq!(one_line("a\n  b\u{1b}[1m c", 20), "a b[1m c");
+        assert_eq!(one_line("abcdef", 4), "abc…");
+        assert_eq!(shell_words(&["a".into(), "b c".into(), "it's".into()]), "a 'b c' 'it'\\''s'");
+    }
+}

@@ -1,0 +1,125 @@
+//! A plan of DataFusion's on a thread beside whoever takes its batches.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+use datafusion::error::Result as PlanResult;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::execute_stream;
+use futures::{FutureExt, StreamExt};
+use tidemill_base::cancel::Cancel;
+use tidemill_base::error::{Error, Result, panicked};
+use tidemill_base::panics;
+use tidemill_base::stack::RUN_STACK_BYTES;
+use tidemill_sql::Told;
+use tidemill_sql::floats;
+
+use crate::scan::external;
+
+/// A plan that DataFusion runs on threads of its own, its batches in a bounded channel.
+pub(crate) struct Background {
+    /// `None` is the end; without it, whoever sends has failed.
+    batches: Receiver<PlanResult<Option<RecordBatch>>>,
+    /// Dropped without waiting: a blocked thread must not hold up Ctrl-C.
+    runtime: Option<tokio::runtime::Runtime>,
+}
+
+/// How often a waiting consumer looks whether it has been told to stop.
+const LOOK: Duration = Duration::from_millis(50);
+
+impl Background {
+    pub(crate) fn start(
+        state: SessionState,
+        plan: LogicalPlan,
+        threads: usize,
+        cancel: &Cancel,
+    ) -> Result<Self> {
+        cancel.check()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(threads)
+            .thread_name("engine")
+            .thread_stack_size(RUN_STACK_BYTES)
+            .on_thread_start(panics::all_are_caught)
+            .build()
+            .map_err(|e| Error::Io { action: "start", path: "threads".into(), source: e })?;
+        let (sender, batches) = std::sync::mpsc::sync_channel(2);
+        runtime.spawn(async move {
+            let fed = std::panic::AssertUnwindSafe(Self::feed(state, plan, &sender)).catch_unwind();
+            let end = match fed.await {
+                Ok(Ok(())) => Ok(None),
+                Ok(Err(error)) => Err(error),
+                Err(panic) => Err(external(panicked(panic.as_ref()))),
+            };
+            // A consumer that has gone wants no end either.
+            let _ = tokio::task::block_in_place(|| sender.send(end));
+        });
+        Ok(Background { batches, runtime: Some(runtime) })
+    }
+
+    async fn feed(
+        state: SessionState,
+        plan: LogicalPlan,
+        sender: &SyncSender<PlanResult<Option<RecordBatch>>>,
+    ) -> PlanResult<()> {
+        let plan = floats::with_right_extremes(plan)?;
+        let physical = state.query_planner().create_physical_plan(&plan, &state).await?;
+        let mut stream = execute_stream(physical, state.task_ctx())?;
+        while let Some(batch) = stream.next().await {
+            let batch = Some(batch?);
+            if tokio::task::block_in_place(|| sender.send(Ok(batch))).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn next(&mut self, cancel: &Cancel) -> Result<Option<RecordBatch>> {
+        loop {
+            cancel.check()?;
+            match self.batches.recv_timeout(LOOK) {
+                Ok(batch) => return batch.told(),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Error::Internal("the query's threads are gone".into()));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidemill_base::Settings;
+
+    use super::*;
+    use crate::{Plan, Query};
+
+    #[test]
+    fn what_runs_behind_a_query_ends_when_nobody_listens_any_more() {
+        for sql in [
+            "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n FROM t) SELECT count(*) FROM t",
+            "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t) SELECT n FROM t",
+            "WITH RECURSIVE t AS (SELECT 1 AS n UNION SELECT 3 - n FROM t) SELECT count(*) FROM t AS a",
+        ] {
+            let settings = Settings { threads: 2, ..Settings::new(64 << 20) };
+            let query = Query { sql: sql.into(), ..Query::default() };
+            let plan = Plan::new(&query, &settings).unwrap();
+            let state = plan.context.state();
+            let mut background =
+                Background::start(state, plan.logical.clone(), 2, &settings.cancel).unwrap();
+            background.runtime.take().unwrap().shutdown_background();
+            // The other end goes with the work, which is let go of where it waits next.
+            while background.batches.recv().is_ok() {}
+        }
+    }
+}

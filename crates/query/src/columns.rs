@@ -1,0 +1,137 @@
+//! The result's columns: their names, as people would write them.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Schema, SchemaRef};
+use datafusion::common::DFSchema;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::sql::parser::Statement;
+use tidemill_base::error::{Error, Result};
+use tidemill_base::types::{EXACTLY, sql_type};
+use tidemill_sql::names;
+
+/// The plan's schema with `sum(distance)` for `sum(flights.csv.distance)`, and `x + 1` for
+/// `x + Int64(1)`.
+pub(crate) fn result_schema(plan: &LogicalPlan, tables: &[&str], statement: &Statement) -> Schema {
+    let mut qualifiers: Vec<String> = tables.iter().map(|table| (*table).to_string()).collect();
+    // What is not found here is only not shortened.
+    let _ = plan.apply(|node| {
+        if let LogicalPlan::SubqueryAlias(alias) = node {
+            qualifiers.push(alias.alias.table().to_string());
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    let qualifiers: Vec<&str> = qualifiers.iter().map(String::as_str).collect();
+    let is_given = given_names(plan);
+    let written = match statement {
+        Statement::Statement(statement) => names::written(statement),
+        _ => Vec::new(),
+    };
+    // One `unnest` may stand for several columns.
+    let is_known = written.len() == plan.schema().fields().len();
+    let written = if is_known { written } else { Vec::new() };
+    let short: Vec<String> = plan
+        .schema()
+        .iter()
+        .enumerate()
+        // The planner gives names, too, to calls that it writes in another way.
+        .map(|(index, (_, field))| match is_given.get(index) {
+            Some(true) if written.get(index).is_none_or(Option::is_none) => field.name().clone(),
+            _ if !names::is_inward(field.name()) => unqualified(field.name(), &qualifiers),
+            _ => {
+                let name = written.get(index).and_then(Option::as_ref).unwrap_or(field.name());
+                unqualified(name, &qualifiers)
+            }
+        })
+        .collect();
+    let fields = plan.schema().iter().zip(&short).map(|((qualifier, field), name)| {
+        // Two columns that only their tables told apart keep their whole names.
+        let is_unique = short.iter().filter(|other| *other == name).count() == 1;
+        let name = match qualifier {
+            _ if is_unique => name.clone(),
+            Some(table) => format!("{}.{}", table.table(), field.name()),
+            None => field.name().clone(),
+        };
+        let rows = field.metadata().get_key_value(tidemill_rowfile::keys::ROWS);
+        let kept = rows.map(|(key, schema)| (key.clone(), schema.clone())).into_iter().collect();
+        field.as_ref().clone().with_name(name).with_metadata(kept)
+    });
+    Schema::new(fields.collect::<Vec<_>>())
+}
+
+/// The columns by their names, of the types that the optimised plan gives them.
+pub(crate) fn settled(named: &Schema, plan: &DFSchema) -> Schema {
+    let fields = named.fields().iter().zip(plan.fields()).map(|(field, found)| {
+        let nullable = field.is_nullable() || found.is_nullable();
+        field.as_ref().clone().with_data_type(found.data_type().clone()).with_nullable(nullable)
+    });
+    Schema::new(fields.collect::<Vec<_>>())
+}
+
+/// Which columns the query itself names, with `AS`.
+fn given_names(plan: &LogicalPlan) -> Vec<bool> {
+    match plan {
+        LogicalPlan::Projection(projection) => {
+            projection.expr.iter().map(|expr| matches!(expr, Expr::Alias(_))).collect()
+        }
+        LogicalPlan::Sort(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::Distinct(_)
+        | LogicalPlan::Filter(_)
+        | LogicalPlan::Union(_) => plan.inputs().first().map_or(vec![], |input| given_names(input)),
+        _ => Vec::new(),
+    }
+}
+
+/// `text` without the tables' names before their columns.
+pub(crate) fn unqualified(text: &str, tables: &[&str]) -> String {
+    let mut text = text.to_string();
+    for table in tables {
+        for prefix in [format!("\"{table}\"."), format!("{table}.")] {
+            let mut rest = text.as_str();
+            let mut short = String::with_capacity(text.len());
+            while let Some(at) = rest.find(&prefix) {
+                let before = rest[..at].chars().next_back().or(short.chars().next_back());
+                // `s.` within `cas.x` is no table's name.
+                let is_inside = before
+                    .is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | '"' | '.' | '/'));
+                let end = at + prefix.len();
+                short.push_str(&rest[..if is_inside { end } else { at }]);
+                rest = &rest[end..];
+            }
+            short.push_str(rest);
+            text = short;
+        }
+    }
+    text
+}
+
+/// The batch under the names that the query gave, which the optimiser may have changed, and of
+/// its types.
+pub fn named(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    if batch.schema_ref() == schema {
+        return Ok(batch);
+    }
+    let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let columns = batch
+        .columns()
+        .iter()
+        .zip(schema.fields())
+        .map(|(column, field)| {
+            if column.data_type() == field.data_type() {
+                return Ok(Arc::clone(column));
+            }
+            arrow::compute::cast_with_options(column, field.data_type(), &EXACTLY).map_err(|e| {
+                let (from, to) = (sql_type(column.data_type()), sql_type(field.data_type()));
+                Error::Query(format!(
+                    "a {from} of column `{}` does not fit {to}: {}",
+                    field.name(),
+                    Error::from(e)
+                ))
+            })
+        })
+        .collect::<Result<_>>()?;
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+}

@@ -1,0 +1,75 @@
+//! How a query would run.
+
+use std::fmt;
+
+use serde::Serialize;
+use tidemill_base::coverage::{self};
+
+/// How a query would be run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Explain {
+    /// `partial tables`, `rows` or `datafusion`.
+    pub path: String,
+    /// Why that path.
+    pub why: String,
+    /// Whether the result comes from states that merge with others.
+    pub mergeable: bool,
+    /// The memory budget.
+    pub memory_bytes: u64,
+    /// Threads.
+    pub threads: u64,
+    /// What is read.
+    pub sources: Vec<ExplainSource>,
+    /// The steps by name, each with its plan.
+    pub steps: Vec<(String, String)>,
+}
+
+/// A source in an [`Explain`].
+#[derive(Debug, Clone, Serialize)]
+pub struct ExplainSource {
+    /// Its name or URL.
+    pub name: String,
+    /// Its format.
+    pub format: String,
+    /// How many files.
+    pub files: u64,
+    /// How many splits, before row groups are left out by their statistics.
+    pub splits: u64,
+    /// Stored bytes.
+    pub bytes: u64,
+    /// Names and types.
+    pub columns: Vec<(String, String)>,
+}
+
+impl fmt::Display for Explain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "path: {} ({})", self.path, self.why)?;
+        for source in &self.sources {
+            writeln!(
+                f,
+                "source: {} ({}, {} file{}, {}, {} split{})",
+                source.name,
+                source.format,
+                coverage::grouped(source.files),
+                if source.files == 1 { "" } else { "s" },
+                coverage::human_bytes(source.bytes),
+                coverage::grouped(source.splits),
+                if source.splits == 1 { "" } else { "s" },
+            )?;
+        }
+        writeln!(
+            f,
+            "budget: {} of memory, {} thread{}",
+            coverage::human_bytes(self.memory_bytes),
+            self.threads,
+            if self.threads == 1 { "" } else { "s" },
+        )?;
+        for (name, text) in &self.steps {
+            writeln!(f, "{name}:")?;
+            for line in text.lines() {
+                writeln!(f, "  {line}")?;
+            }
+        }
+        Ok(())
+    }
+}

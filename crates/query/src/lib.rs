@@ -1,0 +1,37 @@
+//! SQL over sources: planned, explained, run.
+//!
+//! - `question`: what is asked? `plan`: how is it run? `explain` says it.
+//! - `route`, `sides`: which way does a query go, and which sources are held beside the one that is read in
+//!   splits?
+//! - `scan`, `prune`: how does a source look to DataFusion, and what need not be read?
+//! - `tables`, `rows`: who reads which split, and in which order is it taken? `background`, `finished`: how are
+//!   plans of DataFusion's run, and what do they read of a finished table?
+//! - `results`, `columns`: what comes out, and what is it called?
+//! - `merge`: how do partial tables become one answer?
+//! - `secrets`: SQL as it may be kept.
+
+mod background;
+mod columns;
+mod explain;
+mod finished;
+mod merge;
+mod plan;
+mod prune;
+mod question;
+mod results;
+mod route;
+mod rows;
+mod scan;
+mod secrets;
+mod sides;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+pub use columns::named;
+pub use explain::{Explain, ExplainSource};
+pub use merge::{Merge, Repeats};
+pub use plan::Plan;
+pub use question::{NamedSource, Query};
+pub use results::Results;
+pub use tidemill_sql::statement::schema_from_sql;

@@ -1,0 +1,281 @@
+//! Partial tables of earlier runs, merged and finished.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::common::TableReference;
+use datafusion::datasource::TableProvider;
+use datafusion::sql::parser::Statement;
+use tidemill_base::Settings;
+use tidemill_base::coverage::Coverage;
+use tidemill_base::error::{Error, Result};
+use tidemill_base::home::RunId;
+use tidemill_base::progress::ThreadClock;
+use tidemill_base::redact::shown;
+use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
+use tidemill_remote::Budget;
+use tidemill_sink::StagedFile;
+use tidemill_source::Rejects;
+use tidemill_sql::Told;
+use tidemill_sql::statement::{honoured, one_select};
+use tidemill_tables::merge::{Merged, Merger, Parked};
+use tidemill_tables::partial::{self, Header, PartialReader, PartialRun};
+use tidemill_tables::{Table, sessions};
+
+use crate::plan::{Plan, respell};
+use crate::question::Query;
+use crate::results::Results;
+use crate::scan::{RunState, SourceTable};
+use crate::secrets::without_secrets;
+
+/// Partial tables merged in the order given.
+pub struct Merge {
+    plan: Plan,
+    partials: Vec<PathBuf>,
+    repeats: Repeats,
+}
+
+/// Whether the rows of one run may be in several of the tables that are merged, and count as often.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Repeats {
+    /// It is an error.
+    #[default]
+    Refused,
+    /// They may.
+    Allowed,
+}
+
+/// The runs that were met so far, and the first table that holds each.
+#[derive(Default)]
+struct Met {
+    runs: Vec<PartialRun>,
+    tables: HashMap<String, PathBuf>,
+}
+
+impl Met {
+    fn add(&mut self, path: &Path, runs: Vec<PartialRun>, repeats: Repeats) -> Result<()> {
+        for run in runs {
+            match self.tables.get(&run.run) {
+                None => {
+                    self.tables.insert(run.run.clone(), path.to_path_buf());
+                    self.runs.push(run);
+                }
+                Some(first) if repeats == Repeats::Refused => {
+                    let both = match first == path {
+                        true => format!("`{}` is given twice", path.display()),
+                        false => format!(
+                            "`{}` and `{}` both hold the rows of run `{}`",
+                            first.display(),
+                            path.display(),
+                            run.run
+                        ),
+                    };
+                    return Err(Error::usage_hint(
+                        format!("{both}, which would count twice"),
+                        "merge each table once; --allow-repeats counts it as often as it is given",
+                    ));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Merge {
+    /// Opens the partial tables' headers and plans their query.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a file that is no partial table; [`Error::Usage`] where two are
+    /// not of the same query, or hold rows of the same run.
+    pub fn new(partials: &[PathBuf], settings: &Settings) -> Result<Self> {
+        Self::with_repeats(partials, Repeats::Refused, settings)
+    }
+
+    /// The same, where rows of one run may be in several tables.
+    ///
+    /// # Errors
+    /// As [`Merge::new`].
+    pub fn with_repeats(
+        partials: &[PathBuf],
+        repeats: Repeats,
+        settings: &Settings,
+    ) -> Result<Self> {
+        on_large_stack(PLAN_STACK_BYTES, || Self::planned(partials, repeats, settings))
+    }
+
+    fn planned(partials: &[PathBuf], repeats: Repeats, settings: &Settings) -> Result<Self> {
+        let Some(first_path) = partials.first() else {
+            return Err(Error::usage("there is nothing to merge"));
+        };
+        let mut oldest = None;
+        let mut header = |path: &PathBuf| -> Result<(Statement, Header)> {
+            let reader = PartialReader::open(path)?;
+            let mut header = reader.header().clone();
+            if !reader.is_of_unknown_run() {
+                return Ok((one_select(&header.sql)?, header));
+            }
+            // Earlier releases kept what may be secret.
+            oldest.get_or_insert_with(|| path.clone());
+            let (statement, sql) = without_secrets(&header.sql)?;
+            header.sql = sql;
+            Ok((statement, header))
+        };
+        let (statement, first) = header(first_path)?;
+        let mut met = Met::default();
+        met.add(first_path, first.runs.clone(), repeats)?;
+        for path in &partials[1..] {
+            let (_, other) = header(path)?;
+            let differs = if other.sql != first.sql {
+                Some(("queries", first.sql.clone(), other.sql))
+            } else if other.tables != first.tables {
+                Some(("tables", first.tables.join("; "), other.tables.join("; ")))
+            } else {
+                None
+            };
+            if let Some((what, one, two)) = differs {
+                return Err(Error::usage_hint(
+                    format!(
+                        "`{}` and `{}` are of different {what}:\n  {one}\n  {two}",
+                        first_path.display(),
+                        path.display()
+                    ),
+                    "merge partial tables of one job; `schema` in its [source] settles types",
+                ));
+            }
+            met.add(path, other.runs, repeats)?;
+        }
+        let query = Query { sql: first.sql.clone(), ..Query::default() };
+        let over_headers = |counts_as_before: bool, mut statement: Statement| -> Result<Plan> {
+            let rejects = Arc::new(Rejects::new(settings.max_bad, None));
+            let context = sessions::open_with(settings.share(1, 2), settings, counts_as_before)?;
+            let run = RunState {
+                cancel: settings.cancel.clone(),
+                progress: settings.progress.clone(),
+                rejects: Arc::clone(&rejects),
+                ahead: Budget::default(),
+            };
+            let sources = [(&first.source, &first.schema)].into_iter();
+            let sources = sources.chain(first.others.iter().map(|(name, schema)| (name, schema)));
+            let mut tables = Vec::with_capacity(1 + first.others.len());
+            for (name, schema) in sources {
+                let schema = Arc::clone(schema);
+                let empty = Arc::new(SourceTable::without_files(schema, run.clone()));
+                context
+                    .register_table(
+                        TableReference::bare(name.as_str()),
+                        Arc::clone(&empty) as Arc<dyn TableProvider>,
+                    )
+                    .told()?;
+                tables.push((name.clone(), empty));
+            }
+            honoured(&statement, &context)?;
+            respell(&mut statement, &tables);
+            let stream = Some(first.source.as_str());
+            Plan::with_tables(&query, settings, rejects, context, statement, tables, stream)
+        };
+        let mut plan = over_headers(false, statement.clone())?;
+        let mut found = plan.mergeable()?.spec.describe();
+        if found != first.tables && oldest.is_some() {
+            // Earlier releases took some distinct counts apart in another way.
+            plan = over_headers(true, statement)?;
+            found = plan.mergeable()?.spec.describe();
+        }
+        if found != first.tables {
+            return Err(Error::Corrupt {
+                path: first_path.display().to_string(),
+                offset: None,
+                reason: "its tables are not those of its query".into(),
+                hint: Some("make it again with this release".into()),
+            });
+        }
+        if let (Some(path), true) = (oldest, plan.mergeable()?.spec.cuts_nanoseconds()) {
+            return Err(Error::usage_hint(
+                format!(
+                    "`{}` is of an earlier release, whose `unique` and `top_k` cut nanoseconds to \
+                     microseconds",
+                    path.display()
+                ),
+                "make it again with this release",
+            ));
+        }
+        Ok(Merge { plan, partials: partials.to_vec(), repeats })
+    }
+
+    /// The result's columns.
+    pub fn schema(&self) -> &SchemaRef {
+        self.plan.schema()
+    }
+
+    fn fold(&self) -> Result<(Merged, Coverage, Vec<PartialRun>)> {
+        let parts = self.plan.mergeable()?;
+        self.plan.tell_progress();
+        let settings = &self.plan.settings;
+        let mut clock = ThreadClock::start();
+        let budget_bytes = settings.share(1, 2);
+        let merger = Merger::new(
+            &parts.spec,
+            budget_bytes,
+            &settings.spill_folder,
+            &settings.cancel,
+            &settings.progress,
+        )?;
+        let decoder = Table::new(&parts.spec)?;
+        let mut coverages = Vec::with_capacity(self.partials.len());
+        let mut met = Met::default();
+        for path in &self.partials {
+            let mut reader = PartialReader::open(path)?;
+            while let Some(groups) = reader.next_groups()? {
+                settings.cancel.check()?;
+                let chunk = decoder.decode(&groups).map_err(|e| in_file(e, path))?;
+                merger.accept(Parked::Memory(merger.deal(chunk)?), 0)?;
+                merger.work(0)?;
+            }
+            coverages.extend(reader.coverage().cloned());
+            met.add(path, reader.runs(), self.repeats)?;
+        }
+        let merged = merger.finish()?;
+        settings.progress.tables().add_cpu(&mut clock);
+        Ok((merged, partial::together(&coverages), met.runs))
+    }
+
+    /// Merges and finishes.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a damaged file; else as [`Plan::run`].
+    pub fn run(self) -> Result<Results> {
+        let (merged, coverage, _) = self.fold()?;
+        let account = self.plan.account(Some(coverage));
+        self.plan.finish(self.plan.mergeable()?, merged, account)
+    }
+
+    /// Merges into one partial table at `out`.
+    ///
+    /// # Errors
+    /// As [`Merge::run`] and [`StagedFile::create`].
+    pub fn run_partial(self, out: &Path, overwrite: bool, run: &RunId) -> Result<Coverage> {
+        let file = StagedFile::create(out, overwrite, run)?;
+        let (merged, coverage, runs) = self.fold()?;
+        self.plan.keep(self.plan.mergeable()?, merged, out, file, (Some(coverage), runs))
+    }
+}
+
+pub(crate) fn in_backticks<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names = names.into_iter().map(|name| format!("`{}`", shown(name)));
+    names.collect::<Vec<_>>().join(", ")
+}
+
+pub(crate) const ONE_AGGREGATION: &str =
+    "a partial table is of one aggregation over one source, to which small ones may be joined";
+
+/// A complaint about a state, with the file that it is in.
+fn in_file(error: Error, file: &Path) -> Error {
+    match error {
+        Error::Corrupt { offset, reason, hint, .. } => {
+            Error::Corrupt { path: file.display().to_string(), offset, reason, hint }
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,808 @@
+//! SQL over files: planned, explained, run.
+//!
+//! A [`Plan`] opens the sources that the SQL names, lets DataFusion parse and optimise it,
+//! and decides by which [route](crate::route) it runs. Nothing is read before [`Plan::run`]
+//! but what finding the schema takes.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{SchemaError, TableReference};
+use datafusion::datasource::TableProvider;
+use datafusion::error::{DataFusionError, Result as PlanResult};
+use datafusion::execution::{SessionState, TaskContext};
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::prelude::SessionContext;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{ObjectNamePart, TableFactor, Visit, Visitor};
+use futures::executor::block_on;
+use tidemill_base::coverage::{self, Coverage};
+use tidemill_base::error::{Error, Result};
+use tidemill_base::home::RunId;
+use tidemill_base::progress::ThreadClock;
+use tidemill_base::redact::shown;
+use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
+use tidemill_base::{Settings, suggest};
+use tidemill_remote::Budget;
+use tidemill_sink::StagedFile;
+use tidemill_source::{Rejects, Source, SourceSpec, fit, standard_input};
+use tidemill_sql::Told;
+use tidemill_sql::statement::{honoured, one_select, schema_from_sql};
+use tidemill_sql::{casts, names, session, syntax};
+use tidemill_tables::estimates::{self, Call, Precisions};
+use tidemill_tables::merge::Merged;
+use tidemill_tables::partial::{Header, PartialRun, PartialSource, PartialWriter};
+use tidemill_tables::sessions;
+
+use crate::background::Background;
+use crate::columns::{named, result_schema, settled, unqualified};
+use crate::explain::{Explain, ExplainSource};
+use crate::finished::Finished;
+use crate::merge::{ONE_AGGREGATION, in_backticks};
+use crate::prune;
+use crate::question::Query;
+use crate::results::{Account, Inner, Results};
+use crate::route::{Route, Tables, misplaced, not_run, refusal_of_map, route};
+use crate::rows::Rows;
+use crate::scan::{RunState, Scan, SourceTable, external};
+use crate::secrets::{hide_secrets, shown_sql};
+use crate::sides::{self, Side};
+use crate::tables::{self, Work};
+
+/// A query that is ready to run.
+pub struct Plan {
+    query: Query,
+    pub(crate) settings: Settings,
+    rejects: Arc<Rejects>,
+    pub(crate) context: SessionContext,
+    tables: Vec<(String, Arc<SourceTable>)>,
+    pub(crate) logical: LogicalPlan,
+    schema: SchemaRef,
+    route: Route,
+    /// Whether no side of a join may fit in memory.
+    joins_large: bool,
+}
+
+/// One part in so many of the budget is for tables that are held whole. By the estimate before
+/// they are read they must fit in half of it.
+const HELD_SHARE: u64 = 8;
+
+impl Plan {
+    /// Opens the sources and plans the query.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for SQL that cannot be planned, [`Error::NotFound`] for files that are
+    /// not there, and what inferring a schema meets.
+    pub fn new(query: &Query, settings: &Settings) -> Result<Self> {
+        on_large_stack(PLAN_STACK_BYTES, || Self::planned(query, settings))
+            .map_err(|error| casts::explained(error, &query.sql, None))
+    }
+
+    fn planned(query: &Query, settings: &Settings) -> Result<Self> {
+        let rejects = Arc::new(Rejects::new(settings.max_bad, settings.rejected_folder.clone()));
+        let context = sessions::open(settings.share(1, 2), settings)?;
+        let mut statement = one_select(&query.sql)?;
+        let mut urls = HashMap::new();
+        hide_secrets(&mut statement, &mut urls);
+        honoured(&statement, &context)?;
+        let query = &Query { sql: shown_sql(&query.sql, &statement, &urls), ..query.clone() };
+        let run = RunState {
+            cancel: settings.cancel.clone(),
+            progress: settings.progress.clone(),
+            rejects: Arc::clone(&rejects),
+            ahead: Budget::new(settings.memory_bytes / 16),
+        };
+        let mut tables: Vec<(String, Arc<SourceTable>)> = Vec::new();
+        let references = context.state().resolve_table_references(&statement).told()?;
+        let mut found = references
+            .iter()
+            .map(|reference| {
+                let (name, mut spec) = find(query, reference)?;
+                if let Some(url) = urls.get(&name) {
+                    spec.url.clone_from(url);
+                }
+                let is_named = query.sources.iter().any(|source| source.name == name);
+                Ok((name, spec, is_named))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let mut files: Vec<&mut SourceSpec> = found
+            .iter_mut()
+            .filter_map(|(_, spec, is_named)| (!*is_named).then_some(spec))
+            .collect();
+        if files.len() > 1 {
+            let paths: Vec<&str> = files.iter().map(|spec| spec.url.as_str()).collect();
+            let fitted = fit::fit(&query.defaults, &paths, &settings.cancel)?;
+            files.iter_mut().zip(fitted).for_each(|(spec, fitted)| **spec = fitted);
+        }
+        for (reference, (name, mut spec, _)) in references.into_iter().zip(found) {
+            if let (None, Some(schema)) = (&spec.schema, &query.schema) {
+                spec.schema = Some(schema_from_sql(schema)?);
+            }
+            let source = Arc::new(Source::open_with(&spec, standard_input(), &settings.cancel)?);
+            let table = Arc::new(SourceTable::new(source, run.clone()));
+            context
+                .register_table(reference, Arc::clone(&table) as Arc<dyn TableProvider>)
+                .told()?;
+            tables.push((name, table));
+        }
+        respell(&mut statement, &tables);
+        if let Some(map) = &query.map {
+            let mut map = one_select(map)?;
+            hide_secrets(&mut map, &mut urls);
+            honoured(&map, &context)?;
+            respell(&mut map, &tables);
+            let planned = casts::planned(&context.state(), map).told()?;
+            if let Some(step) = refusal_of_map(&planned) {
+                return Err(Error::usage_hint(
+                    format!("the map's SQL has {step}, and a map sees one record at a time"),
+                    "group in [tables]; order, limit and windows need a `tidemill query`",
+                ));
+            }
+        }
+        if query.per_record {
+            let planned = casts::planned(&context.state(), statement.clone()).told()?;
+            if let Some(step) = refusal_of_map(&planned) {
+                return Err(Error::usage_hint(
+                    format!("a conversion sees one record at a time, and this one has {step}"),
+                    "`tidemill query` groups and sorts, and writes every format too",
+                ));
+            }
+        }
+        Self::with_tables(query, settings, rejects, context, statement, tables, None)
+    }
+
+    /// Plans over tables; `stream` is the one that was read in splits, where that is settled.
+    pub(crate) fn with_tables(
+        query: &Query,
+        settings: &Settings,
+        rejects: Arc<Rejects>,
+        context: SessionContext,
+        statement: Statement,
+        tables: Vec<(String, Arc<SourceTable>)>,
+        stream: Option<&str>,
+    ) -> Result<Self> {
+        let state = context.state();
+        let replaced = only_replaced(&statement);
+        let plan = |state: &SessionState, statement| {
+            let logical = block_on(state.statement_to_plan(statement))?;
+            misplaced(&logical).map_err(external)?;
+            let optimised = state.optimize(&logical)?;
+            // A condition that is never true leaves no source to aggregate, and nothing to merge with
+            // the tables of other runs.
+            let optimised = match has_lost_its_source(&logical, &optimised).map_err(external)? {
+                true => session::keeping_sources(state).optimize(&logical)?,
+                false => optimised,
+            };
+            Ok((logical, optimised))
+        };
+        let spoken = statement.clone();
+        let (logical, optimised) = casts::told_apart(&state, statement, plan)
+            .map_err(|error| ambiguous(&error, &spoken).unwrap_or_else(|| error.told()))?;
+        if let Some(replaced) = replaced {
+            found_replaced(casts::planned(&state, replaced))?;
+        }
+        // The result's columns are named by the plan as written; optimising may rename. Their
+        // types are settled by then: a UNION's, say, are not before.
+        let names: Vec<&str> = tables.iter().map(|(name, _)| name.as_str()).collect();
+        let named = result_schema(&logical, &names, &spoken);
+        let used = Arc::new(prune::used(&logical).told()?);
+        tables.iter().for_each(|(_, table)| table.set_used(&used));
+        let logical = optimised;
+        let mut schema = Arc::new(settled(&named, logical.schema()));
+        if let (true, [(_, table)]) = (query.keeps_columns, tables.as_slice()) {
+            let own = table.source().and_then(|source| source.own_columns());
+            let is_same = |own: &SchemaRef| {
+                own.fields().iter().map(|f| f.name()).eq(schema.fields().iter().map(|f| f.name()))
+            };
+            schema = own.filter(is_same).unwrap_or(schema);
+        }
+        not_run(&logical)?;
+        if !has_limit(&logical)? {
+            tables.iter().for_each(|(_, table)| table.set_reads_all());
+        }
+        let scanned = sides::scanned(&logical)?;
+        let table_of = |name: &TableReference| {
+            let found = tables.iter().find(|(table, _)| table == name.table());
+            found.and_then(|(_, table)| table.source())
+        };
+        let stream = match stream {
+            Some(name) => scanned
+                .iter()
+                .find(|table| table.table() == name)
+                .cloned()
+                .ok_or_else(|| "the query does not read the source".to_string()),
+            None => sides::stream_of(
+                &scanned,
+                |name| table_of(name).and_then(|source| sides::estimated_bytes(source)),
+                settings.memory_bytes / HELD_SHARE / 2,
+            ),
+        };
+        let route = route(&logical, &stream)?;
+        // Where two of the sources are too large to be held, a join may have to be, too.
+        let joins_large = stream.is_err() && scanned.len() > 1;
+        let query = query.clone();
+        let settings = settings.clone();
+        Ok(Plan { query, settings, rejects, context, tables, logical, schema, route, joins_large })
+    }
+
+    /// The result's columns.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// A plan's text without the tables' names, which are paths.
+    fn short(&self, text: String) -> String {
+        let names: Vec<&str> = self.tables.iter().map(|(name, _)| name.as_str()).collect();
+        unqualified(&text, &names)
+    }
+
+    /// How the query would be run.
+    ///
+    /// # Errors
+    /// As cutting the sources into splits.
+    pub fn explain(&self) -> Result<Explain> {
+        let sources = self
+            .tables
+            .iter()
+            .filter_map(|(name, table)| Some((name, table.source()?)))
+            .map(|(name, source)| {
+                Ok(ExplainSource {
+                    name: shown(name),
+                    format: source.format().name().to_string(),
+                    files: source.files().len() as u64,
+                    splits: source.splits()?.len() as u64,
+                    bytes: source.total_bytes(),
+                    columns: source
+                        .schema()
+                        .fields()
+                        .iter()
+                        .map(|field| (field.name().clone(), field.data_type().to_string()))
+                        .collect(),
+                })
+            })
+            .collect::<Result<_>>()?;
+        let text = |plan: &LogicalPlan| self.short(plan.display_indent().to_string());
+        let held = |sides: &[Side]| -> Vec<(String, String)> {
+            let held = sides.iter().enumerate();
+            held.map(|(index, side)| (format!("held {}", index + 1), text(&side.plan))).collect()
+        };
+        let (path, why, steps) = match &self.route {
+            Route::Tables(parts) => {
+                let mut steps = held(&parts.sides);
+                steps.push(("map".to_string(), text(&parts.map)));
+                steps.push(("tables".to_string(), self.short(parts.spec.describe().join("\n"))));
+                let finish = self.finish_of_nothing(parts)?;
+                steps.push(("finish".to_string(), text(&finish)));
+                let late = sides::scanned(&finish)?;
+                let beside = self.beside(&parts.stream, &parts.sides, &late);
+                ("partial tables", format!("one aggregation over one source{beside}"), steps)
+            }
+            Route::Rows { stream, sides, map, skip, fetch } => {
+                let mut steps = held(sides);
+                steps.push(("map".to_string(), text(map)));
+                if *skip > 0 || fetch.is_some() {
+                    let fetch = fetch.map_or("all".to_string(), |fetch| fetch.to_string());
+                    steps.push(("limit".to_string(), format!("skip {skip}, then {fetch}")));
+                }
+                let beside = self.beside(stream, sides, &[]);
+                let why = format!("per-record steps alone, in the order of the input{beside}");
+                ("rows", why, steps)
+            }
+            Route::Engine { why } => {
+                ("datafusion", why.clone(), vec![("plan".to_string(), text(&self.logical))])
+            }
+        };
+        Ok(Explain {
+            path: path.to_string(),
+            why,
+            mergeable: self.mergeable().is_ok(),
+            memory_bytes: self.settings.memory_bytes,
+            threads: self.settings.threads as u64,
+            sources,
+            steps,
+        })
+    }
+
+    /// What is said of the sources besides the stream.
+    fn beside(&self, stream: &TableReference, sides: &[Side], late: &[TableReference]) -> String {
+        let held: BTreeSet<&str> =
+            sides.iter().flat_map(|side| &side.sources).map(String::as_str).collect();
+        let late: BTreeSet<&str> = self.sources_of(late).collect();
+        let mut said = String::new();
+        if self.tables.len() > 1 {
+            said.push_str(&format!(", `{}`", shown(stream.table())));
+        }
+        if !held.is_empty() {
+            said.push_str(&format!("; {} held in memory beside it", in_backticks(held)));
+        }
+        if !late.is_empty() {
+            said.push_str(&format!("; {} read for the finished table", in_backticks(late)));
+        }
+        said
+    }
+
+    /// What the user should be told of the sources, whatever becomes of the query.
+    pub fn warning(&self) -> Option<String> {
+        let sources = self.tables.iter().filter_map(|(_, table)| table.source());
+        let warnings: Vec<String> = sources.filter_map(|source| source.warning()).collect();
+        (!warnings.is_empty()).then(|| warnings.join("\n"))
+    }
+
+    /// Those of the tables that are sources.
+    fn sources_of<'a>(&self, tables: &'a [TableReference]) -> impl Iterator<Item = &'a str> {
+        let is_source = |table: &&str| self.tables.iter().any(|(name, _)| name == table);
+        tables.iter().map(TableReference::table).filter(is_source)
+    }
+
+    /// The plan above the aggregation, over no rows.
+    fn finish_of_nothing(&self, parts: &Tables) -> Result<LogicalPlan> {
+        let nothing = Finished::new(parts.finished_schema(), Box::new(std::iter::empty()));
+        parts.finish(&self.logical, Arc::new(nothing))
+    }
+
+    /// Runs the query.
+    ///
+    /// Rows come as they are ready; an aggregation reads its whole input first.
+    ///
+    /// # Errors
+    /// What reading, mapping and merging meet; more may come from the iterator.
+    pub fn run(self) -> Result<Results> {
+        let (sql, plan) = (self.query.sql.clone(), self.logical.clone());
+        self.started().map_err(|error| casts::explained(error, &sql, Some(&plan)))
+    }
+
+    fn started(mut self) -> Result<Results> {
+        if let Some(why) = self.fill_sides()? {
+            self.start_over(why)?;
+        }
+        let account = self.account(None);
+        let schema = Arc::clone(&self.schema);
+        let cancel = self.settings.cancel.clone();
+        self.tell_progress();
+        let inner = match &self.route {
+            Route::Tables(parts) => {
+                let merged = self.fold(parts)?;
+                return self.finish(parts, merged, account);
+            }
+            Route::Rows { stream, map, skip, fetch, .. } => {
+                let (map, context, scan) = self.per_split(stream, map)?;
+                let budget_bytes = self.settings.share(1, 2);
+                let (threads, limits) = (self.settings.threads, (*skip, *fetch));
+                Inner::Rows(Rows::start(
+                    map,
+                    context,
+                    scan,
+                    threads,
+                    budget_bytes,
+                    (&cancel, &self.settings.progress),
+                    limits,
+                )?)
+            }
+            Route::Engine { .. } => Inner::Engine(Background::start(
+                match self.joins_large {
+                    true => session::joining_by_sorting(&self.context.state()),
+                    false if collects(&self.logical)? => {
+                        let bytes = self.settings.share(1, 2);
+                        session::in_order(&self.context.state(), bytes, &self.settings)?
+                    }
+                    false => self.context.state(),
+                },
+                self.logical.clone(),
+                self.settings.threads,
+                &cancel,
+            )?),
+        };
+        Ok(Results { schema, inner, account, cancel, ended: false, complete: false })
+    }
+
+    /// Reads what is joined to the stream into memory; says why it cannot be held, where it is
+    /// larger than it seemed.
+    fn fill_sides(&self) -> Result<Option<String>> {
+        let sides = match &self.route {
+            Route::Tables(parts) => &parts.sides,
+            Route::Rows { sides, .. } => sides,
+            Route::Engine { .. } => return Ok(None),
+        };
+        if sides.is_empty() {
+            return Ok(None);
+        }
+        self.tell_progress();
+        let settings = &self.settings;
+        let held_bytes_max = settings.memory_bytes / HELD_SHARE;
+        let mut held_bytes = 0u64;
+        for side in sides {
+            let bytes = settings.share(1, 4);
+            let state = session::in_order(&self.context.state(), bytes, settings)?;
+            let mut rows = Background::start(state, side.plan.clone(), 1, &settings.cancel)?;
+            let mut batches = Vec::new();
+            while let Some(batch) = rows.next(&settings.cancel)? {
+                let batch = named(batch, side.rows.schema())?;
+                held_bytes += batch.get_array_memory_size() as u64;
+                if held_bytes > held_bytes_max {
+                    return Ok(Some(format!(
+                        "what is joined from {} takes more than the {} of memory that are for \
+                         tables held whole",
+                        in_backticks(side.sources.iter().map(String::as_str)),
+                        coverage::human_bytes(held_bytes_max),
+                    )));
+                }
+                batches.push(batch);
+            }
+            side.rows.fill(batches);
+        }
+        Ok(None)
+    }
+
+    /// Goes DataFusion's way after all, as if nothing had been read.
+    fn start_over(&mut self, why: String) -> Result<()> {
+        self.tables.iter().for_each(|(_, table)| table.forget_scans());
+        self.rejects.start_over()?;
+        self.precisions().clear();
+        self.route = Route::Engine { why };
+        self.joins_large = true;
+        Ok(())
+    }
+
+    /// Says how the run goes, for the job log.
+    pub(crate) fn tell_progress(&self) {
+        let (path, tables) = match &self.route {
+            Route::Tables(parts) => {
+                ("partial tables", Some(self.short(parts.spec.describe().join("; "))))
+            }
+            Route::Rows { .. } => ("rows", None),
+            Route::Engine { .. } => ("datafusion", None),
+        };
+        self.settings.progress.set_planned(path, tables);
+    }
+
+    pub(crate) fn account(&self, merged: Option<Coverage>) -> Account {
+        Account {
+            merged,
+            tables: self.tables.clone(),
+            rejects: Arc::clone(&self.rejects),
+            mergeable: self.mergeable().is_ok(),
+            rejected_folder: self.settings.rejected_folder.clone(),
+            estimates: Arc::default(),
+            precisions: self.precisions(),
+            calls: self.calls(),
+            sql: self.query.sql.clone(),
+            plan: self.logical.clone(),
+            cut_short: false,
+        }
+    }
+
+    /// What accumulators say of their answers.
+    fn precisions(&self) -> Arc<Precisions> {
+        self.context.state().config().get_extension::<Precisions>().unwrap_or_default()
+    }
+
+    /// The aggregates that DataFusion computes.
+    fn calls(&self) -> Vec<Call> {
+        let mut calls = estimates::calls(&self.logical, |name| self.short(name));
+        if let Route::Tables(parts) = &self.route {
+            calls.retain(|call| !parts.computes(call.name()));
+        }
+        calls
+    }
+
+    /// The answers of a whole table, through what the query asks on top of them.
+    pub(crate) fn finish(
+        &self,
+        parts: &Tables,
+        mut merged: Merged,
+        account: Account,
+    ) -> Result<Results> {
+        let estimates = Arc::clone(&account.estimates);
+        let names = parts.shown_names(&self.logical).into_iter();
+        let names: Vec<String> = names.map(|name| self.short(name)).collect();
+        let progress = self.settings.progress.clone();
+        let answers = std::iter::from_fn(move || {
+            let mut clock = ThreadClock::start();
+            let answer = merged.next_answer().transpose();
+            progress.tables().add_cpu(&mut clock);
+            if let Some(Ok(answer)) = &answer {
+                progress.tables().add_rows(answer.num_rows() as u64);
+            }
+            *estimates.lock() = merged.estimates(&names);
+            answer
+        });
+        let finished: Arc<dyn TableProvider> =
+            Arc::new(Finished::new(parts.finished_schema(), Box::new(answers)));
+        let finish = parts.finish(&self.logical, finished)?;
+        let cancel = self.settings.cancel.clone();
+        let bytes = self.settings.share(1, 4);
+        let state = session::in_order(&self.context.state(), bytes, &self.settings)?;
+        let inner = Background::start(state, finish, 1, &cancel)?;
+        let schema = Arc::clone(&self.schema);
+        let inner = Inner::Engine(inner);
+        Ok(Results { schema, inner, account, cancel, ended: false, complete: false })
+    }
+
+    /// The parts of a query whose table can be kept and merged.
+    pub(crate) fn mergeable(&self) -> Result<&Tables> {
+        match &self.route {
+            Route::Tables(parts) => {
+                let finish = sides::scanned(&self.finish_of_nothing(parts)?)?;
+                let late: BTreeSet<&str> = self.sources_of(&finish).collect();
+                if late.is_empty() {
+                    return Ok(parts);
+                }
+                Err(Error::usage_hint(
+                    format!(
+                        "{} {} needed to finish the table, and tables are merged and finished \
+                         without their sources",
+                        in_backticks(late.iter().copied()),
+                        if late.len() == 1 { "is" } else { "are" },
+                    ),
+                    "join before the aggregation; or write the finished table, and join that",
+                ))
+            }
+            Route::Rows { .. } => Err(Error::usage_hint(
+                "there is no table to keep: the query has no aggregation",
+                ONE_AGGREGATION,
+            )),
+            Route::Engine { why } => Err(not_mergeable(why)),
+        }
+    }
+
+    /// Runs map and tables, and keeps the table at `out` instead of finishing it.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] where the query is not one aggregation over one source; else as
+    /// [`Plan::run`] and [`StagedFile::create`].
+    pub fn run_partial(self, out: &Path, overwrite: bool, run: &RunId) -> Result<Coverage> {
+        let parts = self.mergeable()?;
+        self.tell_progress();
+        let file = StagedFile::create(out, overwrite, run)?;
+        if let Some(why) = self.fill_sides()? {
+            return Err(not_mergeable(&why));
+        }
+        let merged = self
+            .fold(parts)
+            .map_err(|error| casts::explained(error, &self.query.sql, Some(&self.logical)))?;
+        let sources = self.tables.iter().filter_map(|(name, table)| Some((name, table.source()?)));
+        let sources = sources.map(|(name, source)| PartialSource {
+            name: name.clone(),
+            files: source.files().len() as u64,
+            bytes: source.total_bytes(),
+        });
+        let run = PartialRun { run: run.to_string(), sources: sources.collect() };
+        self.keep(parts, merged, out, file, (None, vec![run]))
+    }
+
+    pub(crate) fn keep(
+        &self,
+        parts: &Tables,
+        mut merged: Merged,
+        out: &Path,
+        file: StagedFile,
+        (of, runs): (Option<Coverage>, Vec<PartialRun>),
+    ) -> Result<Coverage> {
+        let named = |(name, table): &(String, Arc<SourceTable>)| (name.clone(), table.schema());
+        let (streams, others): (Vec<_>, Vec<_>) =
+            self.tables.iter().map(named).partition(|(name, _)| name == parts.stream.table());
+        let (source, schema) = streams
+            .into_iter()
+            .next()
+            .ok_or_else(|| Error::Internal("an aggregation without a source".into()))?;
+        let (sql, tables) = (self.query.sql.clone(), parts.spec.describe());
+        let header = Header { sql, source, schema, others, tables, runs };
+        let mut writer = PartialWriter::new(file, out, &header)?;
+        while let Some(chunk) = merged.next_chunk()? {
+            if chunk.group_count() > 0 {
+                self.settings.progress.tables().add_rows(chunk.group_count() as u64);
+                writer.write(&chunk)?;
+            }
+        }
+        // Nothing is estimated before the table is finished.
+        let coverage = Account { calls: Vec::new(), ..self.account(of) }.coverage(true);
+        let (file, bytes) = writer.finish(&coverage)?;
+        self.settings.progress.set_partial_bytes(bytes);
+        file.commit(bytes)?;
+        Ok(coverage)
+    }
+
+    /// A map as a physical plan with a partition per split.
+    fn per_split(&self, stream: &TableReference, map: &LogicalPlan) -> Result<PerSplit> {
+        let state = session::per_split(&self.context.state());
+        let physical = session::physical(&state, map)?;
+        let table = self.tables.iter().find(|(name, _)| name == stream.table());
+        let scan = table
+            .and_then(|(_, table)| table.scans().pop())
+            .ok_or_else(|| Error::Internal("a map without a source".into()))?;
+        let partitions = physical.properties().partitioning.partition_count();
+        if partitions != scan.splits().len() {
+            return Err(Error::Internal(format!(
+                "a map of {partitions} partitions over {} splits",
+                scan.splits().len()
+            )));
+        }
+        Ok((physical, state.task_ctx(), scan))
+    }
+
+    fn fold(&self, parts: &Tables) -> Result<Merged> {
+        let (map, context, scan) = self.per_split(&parts.stream, &parts.map)?;
+        let work = Work {
+            map,
+            context,
+            scan,
+            spec: &parts.spec,
+            threads: self.settings.threads,
+            budget_bytes: self.settings.share(3, 4),
+            spill_folder: &self.settings.spill_folder,
+            cancel: &self.settings.cancel,
+            progress: &self.settings.progress,
+        };
+        let merged = tables::run(&work)?;
+        self.tables
+            .iter()
+            .flat_map(|(_, table)| table.scans())
+            .try_for_each(|scan| scan.read_rest())?;
+        let rows = self.tables.iter().flat_map(|(_, table)| table.scans());
+        self.rejects.finish(rows.map(|scan| scan.row_count()).sum())?;
+        Ok(merged)
+    }
+}
+
+/// Whether a plan gathers values in the order of its input.
+fn collects(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            found |= expr.exists(|expr| {
+                Ok(matches!(expr, Expr::AggregateFunction(call) if call.func.name() == "collect"))
+            })?;
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })
+    .told()?;
+    Ok(found)
+}
+
+/// Whether a plan that aggregates rows of one source reads none any more, being optimised.
+fn has_lost_its_source(plan: &LogicalPlan, optimised: &LogicalPlan) -> Result<bool> {
+    let aggregates = plan.exists(|node| Ok(matches!(node, LogicalPlan::Aggregate(_)))).told()?;
+    Ok(aggregates && sides::scanned(plan)?.len() == 1 && sides::scanned(optimised)?.is_empty())
+}
+
+fn not_mergeable(why: &str) -> Error {
+    let message = format!("the table cannot be merged with others: {why}");
+    Error::usage_hint(message, ONE_AGGREGATION)
+}
+
+pub(crate) fn respell(statement: &mut Statement, tables: &[(String, Arc<SourceTable>)]) {
+    if let Statement::Statement(statement) = statement {
+        let schemas: Vec<SchemaRef> = tables.iter().map(|(_, table)| table.schema()).collect();
+        names::respell(statement, schemas.iter().map(AsRef::as_ref));
+    }
+}
+
+/// A map with a partition per split, what it needs at run time, and the splits below it.
+type PerSplit = (Arc<dyn ExecutionPlan>, Arc<TaskContext>, Arc<Scan>);
+
+/// What is said of a column's name that two columns have; none of another error.
+fn ambiguous(error: &DataFusionError, statement: &Statement) -> Option<Error> {
+    #[derive(Default)]
+    struct Names(Vec<String>);
+
+    impl Visitor for Names {
+        type Break = ();
+
+        fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<()> {
+            let name = match table {
+                TableFactor::Table { alias: Some(alias), .. }
+                | TableFactor::Derived { alias: Some(alias), .. } => alias.name.value.clone(),
+                TableFactor::Table { name, .. } => match name.0.as_slice() {
+                    [ObjectNamePart::Identifier(name)] => name.value.clone(),
+                    _ => name.to_string(),
+                },
+                _ => return ControlFlow::Continue(()),
+            };
+            if !self.0.contains(&name) {
+                self.0.push(name);
+            }
+            ControlFlow::Continue(())
+        }
+    }
+
+    let DataFusionError::SchemaError(cause, _) = error.find_root() else { return None };
+    let SchemaError::AmbiguousReference { field } = cause.as_ref() else { return None };
+    let Statement::Statement(statement) = statement else { return None };
+    let mut names = Names::default();
+    // It never breaks off.
+    let _ = statement.visit(&mut names);
+    let name = field.name();
+    let is_word = |source: &String| source.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    Some(match names.0.as_slice() {
+        [] | [_] => Error::usage_hint(
+            format!("two columns are `{name}`"),
+            format!("give one of them another name where it is selected: {name} AS other"),
+        ),
+        [first, second, ..] if is_word(first) && is_word(second) => Error::usage_hint(
+            format!("column `{name}` is in more than one source"),
+            format!("say which: `{first}.{name}` or `{second}.{name}`"),
+        ),
+        [first, ..] => Error::usage_hint(
+            format!("column `{name}` is in more than one source"),
+            format!("name the sources, as in FROM '{first}' AS a, and say which: `a.{name}`"),
+        ),
+    })
+}
+
+/// The statement with each `* REPLACE (x AS a)` as `* EXCEPT (a), x AS a`, if it has one.
+fn only_replaced(statement: &Statement) -> Option<Statement> {
+    let Statement::Statement(statement) = statement else { return None };
+    let mut statement = statement.clone();
+    syntax::replace_by_except(&mut statement).then_some(Statement::Statement(statement))
+}
+
+/// The planner passes over a column to be replaced that there is not; one to be left out it
+/// looks for. `plan` is of [`only_replaced`].
+fn found_replaced(plan: PlanResult<LogicalPlan>) -> Result<()> {
+    use datafusion::error::DataFusionError as Df;
+    match plan {
+        Err(error) => match error.find_root() {
+            Df::SchemaError(cause, _)
+                if matches!(cause.as_ref(), SchemaError::FieldNotFound { .. }) =>
+            {
+                Err(error.told())
+            }
+            Df::Plan(message) if message.contains("duplicate column names") => {
+                Err(Error::usage_hint(
+                    "`* REPLACE` names a column that is left out, or one twice",
+                    "name each column once",
+                ))
+            }
+            // The order of the columns is another; what depends on it is of no interest.
+            _ => Ok(()),
+        },
+        Ok(_) => Ok(()),
+    }
+}
+
+/// What a table in the SQL is: a named source or a file.
+fn find(query: &Query, reference: &TableReference) -> Result<(String, SourceSpec)> {
+    let name = reference.table();
+    if reference.schema().is_some() {
+        let dotted = reference.to_string();
+        return Err(Error::usage_hint(
+            format!("unknown table `{dotted}`"),
+            format!("a file is named in single quotes: FROM '{dotted}'"),
+        ));
+    }
+    if let Some(source) = query.sources.iter().find(|source| source.name == name) {
+        return Ok((name.to_string(), source.spec.clone()));
+    }
+    let looks_like_file = name.contains(['/', '.', '*', '?', '[', '{', ':'])
+        || name == "-"
+        || Path::new(name).exists();
+    if !looks_like_file {
+        let names: Vec<&str> = query.sources.iter().map(|source| source.name.as_str()).collect();
+        let hint = "a file is named in single quotes: FROM 'logs.csv'";
+        if names.is_empty() {
+            return Err(Error::usage_hint(format!("unknown table `{name}`"), hint));
+        }
+        return Err(Error::usage_hint(suggest::unknown("source", name, &names), hint));
+    }
+    Ok((name.to_string(), SourceSpec { url: name.to_string(), ..query.defaults.clone() }))
+}
+
+/// Whether a plan may want no more rows of a source than it has.
+fn has_limit(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        found |= match node {
+            LogicalPlan::Limit(_) => true,
+            LogicalPlan::TableScan(scan) => scan.fetch.is_some(),
+            _ => false,
+        };
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })
+    .told()?;
+    Ok(found)
+}

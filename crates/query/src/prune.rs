@@ -1,0 +1,474 @@
+//! What need not be read: row groups of Parquet and blocks of rowfiles that their statistics rule
+//! out, rows of text that a comparison with constants drops before they are built, and fields of
+//! nested columns that the query does not name.
+//!
+//! A field of a struct is judged as a column of its own: where a filter names one, it is planned over
+//! a schema that has that as well.
+//!
+//! Filters are inexact here: the filter itself is applied to what is left.
+//!
+//! A filter compares floats that are settled (see [`floats`]). Bounds are of floats as they are
+//! stored, so that only what keeps their order may stand between: a column, a field or a cast of it.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, PrimitiveArray, UInt64Array, new_null_array,
+};
+use arrow::datatypes::{DataType, Field, Float16Type, Float32Type, Float64Type, Schema, SchemaRef};
+use datafusion::common::pruning::PruningStatistics;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema, ScalarValue};
+use datafusion::error::Result as PlanResult;
+use datafusion::logical_expr::execution_props::ExecutionProps;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::utils::{conjunction, split_conjunction};
+use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
+use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
+use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
+use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
+use parquet::file::metadata::ParquetMetaData;
+use tidemill_base::error::Result;
+use tidemill_source::parts::{Parts, Used};
+use tidemill_source::{BlockStatistics, FileColumn, Source, Split};
+use tidemill_sql::floats::{self, has_floats};
+use tidemill_text::{Comparison, Constant, Predicate, Test};
+
+/// The source's splits without the row groups that `filters` rule out.
+///
+/// # Errors
+/// As [`Source::splits`].
+pub fn splits(source: &Source, filters: &[Expr]) -> Result<Vec<Split>> {
+    let Some((predicate, nested)) = predicate(source.schema(), filters) else {
+        return source.splits();
+    };
+    let mut kept_of_file: Vec<Option<Vec<bool>>> = Vec::new();
+    for file in 0..source.files().len() {
+        // Where statistics cannot be judged, everything is read.
+        let kept = match source.parquet_metadata(file) {
+            Some(metadata) => predicate.prune(&RowGroups { source, file, metadata }).ok(),
+            None => source.block_statistics(file).and_then(|known| {
+                predicate.prune(&Blocks { source, file, known, nested: &nested }).ok()
+            }),
+        };
+        kept_of_file.push(kept);
+    }
+    source.splits_where(&mut |file, group| {
+        let kept = kept_of_file.get(file).and_then(Option::as_ref);
+        kept.and_then(|kept| kept.get(group)).copied().unwrap_or(true)
+    })
+}
+
+/// Fields of structs that a filter names, by the names that they have in the predicate.
+type Nested = HashMap<String, NestedField>;
+
+struct NestedField {
+    /// The column's name, then the fields' that lead to it.
+    path: Vec<String>,
+    data_type: DataType,
+}
+
+fn predicate(schema: &SchemaRef, filters: &[Expr]) -> Option<(PruningPredicate, Nested)> {
+    let filter = conjunction(filters.iter().cloned())?;
+    // The filters name columns by the table's name in the query; the files know no such name.
+    let (filter, nested) = flat(unsettled(unqualified(filter)?)?, schema)?;
+    let fields = nested
+        .iter()
+        .map(|(name, field)| Arc::new(Field::new(name, field.data_type.clone(), true)));
+    let fields: Vec<_> = schema.fields().iter().cloned().chain(fields).collect();
+    let schema = Arc::new(Schema::new(fields));
+    // A subquery that is still in a filter has no value yet.
+    let physical = physical(&filter, &schema)?;
+    let builder = PruningPredicateBuilder::new().with_file_schema(schema);
+    let predicate = builder.try_build(physical).ok()?;
+    (!predicate.always_true()).then_some((predicate, nested))
+}
+
+fn physical(filter: &Expr, schema: &SchemaRef) -> Option<Arc<dyn PhysicalExpr>> {
+    let schema = DFSchema::try_from(schema.as_ref().clone()).ok()?;
+    let props = ExecutionProps::new();
+    create_physical_expr(filter, &schema, &props, &PhysicalPlanningContext::default()).ok()
+}
+
+/// The filter with fields of structs as columns of their own.
+fn flat(filter: Expr, schema: &SchemaRef) -> Option<(Expr, Nested)> {
+    let mut nested = Nested::new();
+    let flat = filter.transform_down(|expr| {
+        let Some((column, fields)) = path(&expr).filter(|(_, fields)| !fields.is_empty()) else {
+            return Ok(Transformed::no(expr));
+        };
+        let found = schema.field_with_name(&column).ok().and_then(|field| {
+            fields.iter().try_fold(field.data_type(), |data_type, name| match data_type {
+                DataType::Struct(inner) => Some(inner.find(name)?.1.data_type()),
+                _ => None,
+            })
+        });
+        let Some(data_type) = found.filter(|data_type| !data_type.is_nested()).cloned() else {
+            return Ok(Transformed::no(expr));
+        };
+        let path: Vec<String> = std::iter::once(column).chain(fields).collect();
+        // No file has a column of such a name that SQL could mean.
+        let name = format!("\0{}", path.join("\0"));
+        nested.insert(name.clone(), NestedField { path, data_type });
+        let column = Expr::Column(Column::new_unqualified(name));
+        Ok(Transformed::new(column, true, TreeNodeRecursion::Jump))
+    });
+    flat.ok().map(|flat| (flat.data, nested))
+}
+
+fn unqualified(filter: Expr) -> Option<Expr> {
+    let renamed = filter.transform(|expr| match expr {
+        Expr::Column(column) => {
+            Ok(Transformed::yes(Expr::Column(Column::new_unqualified(column.name))))
+        }
+        other => Ok(Transformed::no(other)),
+    });
+    renamed.ok().map(|renamed| renamed.data)
+}
+
+/// The filter on floats as they are stored, where bounds of these are bounds of settled ones.
+fn unsettled(filter: Expr) -> Option<Expr> {
+    fn keeps_order(expr: &Expr) -> bool {
+        match expr {
+            Expr::Cast(cast) => keeps_order(&cast.expr),
+            Expr::TryCast(cast) => keeps_order(&cast.expr),
+            other => path(other).is_some(),
+        }
+    }
+    let bare = filter.transform_up(|expr| match floats::inside(&expr) {
+        Some(inner) if keeps_order(inner) => Ok(Transformed::yes(inner.clone())),
+        _ => Ok(Transformed::no(expr)),
+    });
+    bare.ok().map(|bare| bare.data)
+}
+
+/// The floats that are numbers; a writer that took a NaN for its smallest value knows none.
+fn numbers(bounds: &ArrayRef) -> ArrayRef {
+    macro_rules! numbers {
+        ($t:ty) => {{
+            let values = bounds.as_primitive::<$t>().iter();
+            let numbers = values.map(|value| value.filter(|value| !value.is_nan()));
+            Arc::new(numbers.collect::<PrimitiveArray<$t>>())
+        }};
+    }
+    match bounds.data_type() {
+        DataType::Float16 => numbers!(Float16Type),
+        DataType::Float32 => numbers!(Float32Type),
+        DataType::Float64 => numbers!(Float64Type),
+        other => new_null_array(other, bounds.len()),
+    }
+}
+
+/// The conjuncts of `filters` that can be settled on text, by the column's position in `schema`.
+pub fn text_predicates(schema: &SchemaRef, filters: &[Expr]) -> Vec<Predicate> {
+    let conjuncts = filters.iter().flat_map(split_conjunction);
+    conjuncts.filter_map(|filter| text_predicate(schema, filter)).collect()
+}
+
+fn text_predicate(schema: &SchemaRef, filter: &Expr) -> Option<Predicate> {
+    let place = |expr: &Expr| match floats::inside(expr).unwrap_or(expr) {
+        Expr::Column(column) => schema.index_of(&column.name).ok(),
+        _ => None,
+    };
+    let (column, test) = match filter {
+        Expr::BinaryExpr(binary) => {
+            let comparison = comparison(binary.op)?;
+            match (place(&binary.left), constant(&binary.right)) {
+                (Some(column), Some(constant)) => (column, Test::Compare(comparison, constant)),
+                _ => {
+                    let (column, constant) = (place(&binary.right)?, constant(&binary.left)?);
+                    (column, Test::Compare(turned(comparison), constant))
+                }
+            }
+        }
+        Expr::InList(list) if !list.negated => {
+            let constants = list.list.iter().map(constant).collect::<Option<_>>()?;
+            (place(&list.expr)?, Test::In(constants))
+        }
+        Expr::IsNull(inner) => (place(inner)?, Test::IsNull),
+        Expr::IsNotNull(inner) => (place(inner)?, Test::IsNotNull),
+        _ => return None,
+    };
+    let predicate = Predicate { column, test };
+    predicate.applies_to(schema.field(column).data_type()).then_some(predicate)
+}
+
+fn comparison(operator: Operator) -> Option<Comparison> {
+    Some(match operator {
+        Operator::Eq => Comparison::Equal,
+        Operator::NotEq => Comparison::NotEqual,
+        Operator::Lt => Comparison::Less,
+        Operator::LtEq => Comparison::LessOrEqual,
+        Operator::Gt => Comparison::Greater,
+        Operator::GtEq => Comparison::GreaterOrEqual,
+        _ => return None,
+    })
+}
+
+/// The comparison with its sides exchanged.
+fn turned(comparison: Comparison) -> Comparison {
+    match comparison {
+        Comparison::Less => Comparison::Greater,
+        Comparison::LessOrEqual => Comparison::GreaterOrEqual,
+        Comparison::Greater => Comparison::Less,
+        Comparison::GreaterOrEqual => Comparison::LessOrEqual,
+        same => same,
+    }
+}
+
+fn constant(expr: &Expr) -> Option<Constant> {
+    let Expr::Literal(value, _) = expr else { return None };
+    Some(match value {
+        ScalarValue::Utf8(Some(text))
+        | ScalarValue::LargeUtf8(Some(text))
+        | ScalarValue::Utf8View(Some(text)) => Constant::Text(text.clone()),
+        ScalarValue::Int8(Some(number)) => Constant::Int(i64::from(*number)),
+        ScalarValue::Int16(Some(number)) => Constant::Int(i64::from(*number)),
+        ScalarValue::Int32(Some(number)) => Constant::Int(i64::from(*number)),
+        ScalarValue::Int64(Some(number)) => Constant::Int(*number),
+        ScalarValue::Float64(Some(number)) => Constant::Float(*number),
+        _ => return None,
+    })
+}
+
+/// What a plan uses of each column. Before it is optimised, a plan names all that it uses, so
+/// one walk over its expressions tells.
+///
+/// # Errors
+/// None of its own.
+pub fn used(plan: &LogicalPlan) -> PlanResult<Used> {
+    let mut used = Used::new();
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                let Some((column, path)) = path(expr) else {
+                    return Ok(TreeNodeRecursion::Continue);
+                };
+                let mut place = used.entry(column).or_insert(Parts::Fields(BTreeMap::new()));
+                for field in path {
+                    match place {
+                        Parts::Whole => return Ok(TreeNodeRecursion::Jump),
+                        Parts::Fields(fields) => {
+                            place = fields.entry(field).or_insert(Parts::Fields(BTreeMap::new()));
+                        }
+                    }
+                }
+                *place = Parts::Whole;
+                Ok(TreeNodeRecursion::Jump)
+            })
+        })
+    })?;
+    Ok(used)
+}
+
+/// The column and the fields that an expression goes through, if it is nothing else.
+fn path(expr: &Expr) -> Option<(String, Vec<String>)> {
+    match expr {
+        Expr::Column(column) => Some((column.name.clone(), Vec::new())),
+        Expr::ScalarFunction(call) if call.func.name() == "get_field" => {
+            let (base, fields) = call.args.split_first()?;
+            let (column, mut path) = path(base)?;
+            for field in fields {
+                let Expr::Literal(name, _) = field else { return None };
+                path.push(name.try_as_str()??.to_owned());
+            }
+            Some((column, path))
+        }
+        _ => None,
+    }
+}
+
+/// A file's row groups as containers with statistics.
+///
+/// Statistics are those of the file's own column, turned into the type that the column has in the
+/// source: of a file in which it is narrower, ordered alike. A column that the file does not have
+/// is null in all rows, and a folder's is the same in all of them.
+struct RowGroups<'a> {
+    source: &'a Source,
+    file: usize,
+    metadata: &'a ParquetMetaData,
+}
+
+/// Which of a column's bounds.
+#[derive(Clone, Copy)]
+enum Bound {
+    Least,
+    Greatest,
+}
+
+impl RowGroups<'_> {
+    fn column(&self, column: &Column) -> Option<(usize, FileColumn<'_>)> {
+        let index = self.source.schema().index_of(&column.name).ok()?;
+        Some((index, self.source.column_of(self.file, index)?))
+    }
+
+    fn converter<'a>(
+        &'a self,
+        column: &'a Column,
+        schema: &'a SchemaRef,
+    ) -> Option<StatisticsConverter<'a>> {
+        let own = self.metadata.file_metadata().schema_descr();
+        let converter = StatisticsConverter::try_new(&column.name, schema, own).ok()?;
+        // A writer that counts no nulls may have written some.
+        Some(converter.with_missing_null_counts_as_zero(false))
+    }
+
+    fn bounds(
+        &self,
+        column: &Column,
+        bound: Bound,
+        of: impl Fn(&StatisticsConverter<'_>) -> Option<ArrayRef>,
+    ) -> Option<ArrayRef> {
+        match self.column(column)? {
+            (_, FileColumn::Key(key)) => {
+                let values = self.source.key_values(self.file, key, self.num_containers()).ok()?;
+                Some(floats::settled(&values))
+            }
+            (index, FileColumn::Missing) => {
+                let data_type = self.source.schema().field(index).data_type();
+                Some(new_null_array(data_type, self.num_containers()))
+            }
+            (_, FileColumn::Own { keeps_order: false, .. }) => None,
+            (index, FileColumn::Own { schema, .. }) => {
+                let own = schema.field_with_name(&column.name).ok()?.data_type();
+                let found = match (has_floats(own), bound) {
+                    // Writers leave NaN, the largest float, out of their bounds without a word.
+                    (true, Bound::Greatest) => new_null_array(own, self.num_containers()),
+                    (true, Bound::Least) => numbers(&of(&self.converter(column, schema)?)?),
+                    (false, _) => of(&self.converter(column, schema)?)?,
+                };
+                self.source.as_in_source(index, &found)
+            }
+        }
+    }
+}
+
+impl PruningStatistics for RowGroups<'_> {
+    fn min_values(&self, column: &Column) -> Option<ArrayRef> {
+        self.bounds(column, Bound::Least, |own| own.row_group_mins(self.metadata.row_groups()).ok())
+    }
+
+    fn max_values(&self, column: &Column) -> Option<ArrayRef> {
+        self.bounds(column, Bound::Greatest, |own| {
+            own.row_group_maxes(self.metadata.row_groups()).ok()
+        })
+    }
+
+    fn num_containers(&self) -> usize {
+        self.metadata.num_row_groups()
+    }
+
+    fn null_counts(&self, column: &Column) -> Option<ArrayRef> {
+        match self.column(column)? {
+            (_, FileColumn::Key(key)) => {
+                let value = self.source.key_values(self.file, key, 1).ok()?;
+                if value.is_null(0) {
+                    return self.row_counts();
+                }
+                Some(Arc::new(UInt64Array::from(vec![0; self.num_containers()])))
+            }
+            (_, FileColumn::Missing) => self.row_counts(),
+            (_, FileColumn::Own { schema, .. }) => {
+                let own = self.converter(column, schema)?;
+                let counts = own.row_group_null_counts(self.metadata.row_groups());
+                counts.ok().map(|counts| Arc::new(counts) as ArrayRef)
+            }
+        }
+    }
+
+    fn row_counts(&self) -> Option<ArrayRef> {
+        let rows = self.metadata.row_groups().iter();
+        let counts = rows.map(|group| u64::try_from(group.num_rows()).ok());
+        Some(Arc::new(counts.collect::<UInt64Array>()))
+    }
+
+    fn contained(&self, _: &Column, _: &HashSet<ScalarValue>) -> Option<BooleanArray> {
+        None
+    }
+}
+
+/// A rowfile's blocks as containers with statistics, judged as row groups are.
+struct Blocks<'a> {
+    source: &'a Source,
+    file: usize,
+    known: BlockStatistics,
+    nested: &'a Nested,
+}
+
+/// What a rowfile knows of something that a filter names.
+enum Known {
+    /// It is this in all rows.
+    Same(ArrayRef),
+    /// It is null in all rows.
+    Null(DataType),
+    /// It lies within these bounds, as the type that it has in the source.
+    Within { min: ArrayRef, max: ArrayRef, nulls: UInt64Array },
+}
+
+impl Blocks<'_> {
+    fn known(&self, column: &Column) -> Option<Known> {
+        let nested = self.nested.get(&column.name);
+        let path: Vec<&str> = match nested {
+            Some(nested) => nested.path.iter().map(String::as_str).collect(),
+            None => vec![column.name.as_str()],
+        };
+        let index = self.source.schema().index_of(path.first()?).ok()?;
+        let own = self.source.schema().field(index).data_type();
+        let data_type = nested.map_or(own, |nested| &nested.data_type);
+        match self.source.column_of(self.file, index)? {
+            FileColumn::Key(key) => {
+                let value = self.source.key_values(self.file, key, self.num_containers()).ok()?;
+                Some(Known::Same(floats::settled(&value)))
+            }
+            FileColumn::Missing => Some(Known::Null(data_type.clone())),
+            FileColumn::Own { .. } => {
+                let found = self.known.column(&path)?;
+                Some(Known::Within {
+                    min: Source::part_in_source(&found.min, data_type)?,
+                    max: Source::part_in_source(&found.max, data_type)?,
+                    nulls: found.nulls,
+                })
+            }
+        }
+    }
+}
+
+impl PruningStatistics for Blocks<'_> {
+    fn min_values(&self, column: &Column) -> Option<ArrayRef> {
+        Some(match self.known(column)? {
+            Known::Same(value) => value,
+            Known::Null(data_type) => new_null_array(&data_type, self.num_containers()),
+            Known::Within { min, .. } => min,
+        })
+    }
+
+    fn max_values(&self, column: &Column) -> Option<ArrayRef> {
+        Some(match self.known(column)? {
+            Known::Same(value) => value,
+            Known::Null(data_type) => new_null_array(&data_type, self.num_containers()),
+            Known::Within { max, .. } => max,
+        })
+    }
+
+    fn num_containers(&self) -> usize {
+        self.known.blocks()
+    }
+
+    fn null_counts(&self, column: &Column) -> Option<ArrayRef> {
+        match self.known(column)? {
+            Known::Null(_) => self.row_counts(),
+            Known::Same(value) if value.null_count() > 0 => self.row_counts(),
+            Known::Same(_) => Some(Arc::new(UInt64Array::from(vec![0; self.num_containers()]))),
+            Known::Within { nulls, .. } => Some(Arc::new(nulls)),
+        }
+    }
+
+    fn row_counts(&self) -> Option<ArrayRef> {
+        Some(Arc::new(self.known.rows().collect::<UInt64Array>()))
+    }
+
+    fn contained(&self, _: &Column, _: &HashSet<ScalarValue>) -> Option<BooleanArray> {
+        None
+    }
+}

@@ -1,0 +1,172 @@
+//! What comes out: batches, and in the end the account of what they rest on.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::logical_expr::LogicalPlan;
+use parking_lot::Mutex;
+use tidemill_base::cancel::Cancel;
+use tidemill_base::coverage::{self, Amount, Coverage, Estimate, RowAmount};
+use tidemill_base::error::{Error, Result};
+use tidemill_source::Rejects;
+use tidemill_sql::casts;
+use tidemill_tables::estimates::{Call, Precisions};
+
+use crate::background::Background;
+use crate::columns::{named, unqualified};
+use crate::rows::Rows;
+use crate::scan::{Scan, SourceTable};
+
+/// A running query: an iterator of record batches that also accounts for its input.
+pub struct Results {
+    pub(crate) schema: SchemaRef,
+    pub(crate) inner: Inner,
+    pub(crate) account: Account,
+    pub(crate) cancel: Cancel,
+    pub(crate) ended: bool,
+    /// Whether it ended without an error.
+    pub(crate) complete: bool,
+}
+
+pub(crate) enum Inner {
+    Rows(Rows),
+    Engine(Background),
+}
+
+pub(crate) struct Account {
+    /// What partial tables account for.
+    pub(crate) merged: Option<Coverage>,
+    pub(crate) tables: Vec<(String, Arc<SourceTable>)>,
+    pub(crate) rejects: Arc<Rejects>,
+    pub(crate) mergeable: bool,
+    pub(crate) rejected_folder: Option<PathBuf>,
+    /// Of the partial tables' columns.
+    pub(crate) estimates: Arc<Mutex<Vec<Estimate>>>,
+    /// Of the others, by the calls that they come from.
+    pub(crate) precisions: Arc<Precisions>,
+    pub(crate) calls: Vec<Call>,
+    /// What was asked, and what is run for it.
+    pub(crate) sql: String,
+    pub(crate) plan: LogicalPlan,
+    pub(crate) cut_short: bool,
+}
+
+impl Results {
+    /// The columns.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// What the result rests on; final once the iterator has ended.
+    pub fn coverage(&self) -> Coverage {
+        self.account.coverage(self.complete)
+    }
+
+    fn pull(&mut self) -> Result<Option<RecordBatch>> {
+        self.cancel.check()?;
+        let next = match &mut self.inner {
+            Inner::Rows(rows) => rows.next().transpose()?,
+            Inner::Engine(background) => background.next(&self.cancel)?,
+        };
+        if let Some(batch) = next {
+            return Ok(Some(named(batch, &self.schema)?));
+        }
+        self.cancel.check()?;
+        if let Inner::Rows(rows) = &self.inner {
+            self.account.cut_short = rows.is_cut_short();
+        }
+        self.account.scans().try_for_each(|scan| scan.read_rest())?;
+        self.account.rejects.finish(self.account.rows())?;
+        Ok(None)
+    }
+}
+
+impl Account {
+    /// An error that names an aggregate, without the names of tables, which are paths; one of a cast with
+    /// the cast.
+    fn shortened(&self, error: Error) -> Error {
+        let Error::Overflow { message, hint } = error else {
+            return casts::explained(error, &self.sql, Some(&self.plan));
+        };
+        let names: Vec<&str> = self.tables.iter().map(|(name, _)| name.as_str()).collect();
+        Error::Overflow { message: unqualified(&message, &names), hint }
+    }
+}
+
+impl Iterator for Results {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let next = self.pull().map_err(|error| self.account.shortened(error));
+        self.ended = !matches!(next, Ok(Some(_)));
+        self.complete = matches!(next, Ok(None));
+        next.transpose()
+    }
+}
+
+impl Account {
+    fn scans(&self) -> impl Iterator<Item = Arc<Scan>> + '_ {
+        self.tables.iter().flat_map(|(_, table)| table.scans())
+    }
+
+    fn rows(&self) -> u64 {
+        self.scans().map(|scan| scan.row_count()).sum()
+    }
+
+    fn estimates(&self) -> Vec<Estimate> {
+        let mut estimates = self.estimates.lock().clone();
+        estimates.extend(self.precisions.estimates(&self.calls));
+        estimates
+    }
+
+    pub(crate) fn coverage(&self, ended: bool) -> Coverage {
+        if let Some(merged) = &self.merged {
+            let complete = merged.complete && ended;
+            return Coverage { complete, estimates: self.estimates(), ..merged.clone() };
+        }
+        let sum = |of: fn(&Scan) -> Amount| {
+            self.scans().map(|scan| of(&scan)).fold(Amount::default(), |a, b| Amount {
+                done: a.done + b.done,
+                total: a.total + b.total,
+                left_out: a.left_out + b.left_out,
+            })
+        };
+        let splits = sum(Scan::split_amount);
+        let stopped = match (ended, self.cut_short || splits.done < splits.total) {
+            (true, true) => Some("stopped once the limit was reached".to_string()),
+            _ => None,
+        };
+        let rejected = self.scans().map(|scan| scan.rejected_count()).sum();
+        let sources = self.tables.iter().filter_map(|(_, table)| table.source());
+        let salvaged: Vec<_> = sources.flat_map(|source| source.salvaged()).collect();
+        let mut bytes = sum(Scan::byte_amount);
+        bytes.left_out += salvaged.iter().map(|file| file.bytes_left_out).sum::<u64>();
+        Coverage {
+            version: coverage::VERSION,
+            complete: ended && salvaged.is_empty(),
+            mergeable: self.mergeable,
+            files: self
+                .tables
+                .iter()
+                .filter_map(|(_, table)| table.source())
+                .map(|source| source.files().len() as u64)
+                .sum(),
+            splits,
+            bytes,
+            rows: RowAmount { done: self.rows(), rejected },
+            stopped,
+            rejected_copy: self
+                .rejected_folder
+                .as_ref()
+                .filter(|_| rejected > 0)
+                .map(|folder| folder.display().to_string()),
+            estimates: self.estimates(),
+            salvaged,
+        }
+    }
+}

@@ -1,0 +1,426 @@
+//! Which way a query goes: split into map, tables and finish, or left to DataFusion.
+//!
+//! DataFusion parses, type-checks and optimises the SQL. If the optimised plan has an
+//! aggregation over nothing but per-record steps of one source, small others being joined to
+//! it ([`sides`](crate::sides)), that aggregation is cut out: what is below it becomes the *map* (run per split), the aggregation itself the
+//! *tables* (our states), and what is above it the *finish* (run once, by DataFusion, over
+//! the finished table). Distinct counts work because the optimiser turns them into two
+//! aggregations, the lower of which is a grouping without states. A query without any
+//! aggregation is all map. Everything else runs on DataFusion as it is.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema, TableReference};
+use datafusion::datasource::{TableProvider, provider_as_source};
+use datafusion::logical_expr::{
+    Aggregate as AggregateNode, Expr, ExprSchemable, FetchType, LogicalPlan, LogicalPlanBuilder,
+    SkipType,
+};
+use tidemill_base::error::{Error, Result};
+use tidemill_sql::{Told, floats};
+use tidemill_tables::calls::{aggregate_call, alias_of, function_of};
+use tidemill_tables::{Aggregate, Function, TableSpec, supports};
+
+use crate::sides::{Side, Sides};
+
+/// An optimised query, taken apart.
+pub enum Route {
+    /// Map, tables and finish.
+    Tables(Tables),
+    /// A map and perhaps a limit; rows in the order of the input.
+    Rows {
+        /// The source that is read in splits.
+        stream: TableReference,
+        /// What is joined to it.
+        sides: Vec<Side>,
+        /// The per-record plan.
+        map: LogicalPlan,
+        /// Rows to leave out first.
+        skip: usize,
+        /// The most rows wanted.
+        fetch: Option<usize>,
+    },
+    /// DataFusion runs the plan as it is.
+    Engine {
+        /// Why the query is not one of the above.
+        why: String,
+    },
+}
+
+/// A query whose core is one aggregation over one source, to which others may be joined.
+pub struct Tables {
+    /// The source that is read in splits.
+    pub stream: TableReference,
+    /// What is joined to it.
+    pub sides: Vec<Side>,
+    /// Keys, arguments and filters per record.
+    pub map: LogicalPlan,
+    /// What is kept per group.
+    pub spec: Arc<TableSpec>,
+    core: AggregateNode,
+}
+
+/// Takes an optimised plan apart along its stream, the source that is read in splits; or says
+/// why it has none.
+///
+/// # Errors
+/// As DataFusion's tree walk and plan builder.
+pub fn route(plan: &LogicalPlan, stream: &Result<TableReference, String>) -> Result<Route> {
+    let stream = match stream {
+        Ok(stream) => stream,
+        Err(why) => return Ok(Route::Engine { why: why.clone() }),
+    };
+    let mut core = None;
+    let mut failure = None;
+    plan.apply(|node| {
+        if let LogicalPlan::Aggregate(aggregate) = node {
+            let mut sides = Sides::new(stream);
+            match sides.per_record(&aggregate.input, None) {
+                Ok(Some(input)) => core = Some((aggregate.clone(), input, sides.found)),
+                Ok(None) => return Ok(TreeNodeRecursion::Continue),
+                Err(error) => failure = Some(error),
+            }
+            return Ok(TreeNodeRecursion::Stop);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })
+    .told()?;
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    match core {
+        Some((core, input, sides)) => match spec_of(&core, &input)? {
+            Ok((map, spec)) => {
+                let stream = stream.clone();
+                Ok(Route::Tables(Tables { stream, sides, map, spec, core }))
+            }
+            Err(why) => Ok(Route::Engine { why }),
+        },
+        None => rows_of(plan, stream),
+    }
+}
+
+fn rows_of(plan: &LogicalPlan, stream: &TableReference) -> Result<Route> {
+    let mut sides = Sides::new(stream);
+    let rows = match sides.per_record(plan, None)? {
+        Some(map) => Some((map, 0, None)),
+        None => limited(plan, &mut sides)?,
+    };
+    if let Some((map, skip, fetch)) = rows {
+        let (stream, sides) = (stream.clone(), sides.found);
+        return Ok(Route::Rows { stream, sides, map, skip, fetch });
+    }
+    let mut why = "the query has a step that is neither per record nor one aggregation";
+    // The first such step has the say; a walk that fails leaves the general word.
+    let _ = plan.apply(|node| {
+        why = match node {
+            LogicalPlan::Sort(_) => "the query sorts rows that are not aggregated",
+            LogicalPlan::Window(_) => "the query has a window function",
+            LogicalPlan::Union(_) => "the query has a UNION",
+            LogicalPlan::Join(_) => "the query has a join that is not made record by record",
+            _ => return Ok(TreeNodeRecursion::Continue),
+        };
+        Ok(TreeNodeRecursion::Stop)
+    });
+    Ok(Route::Engine { why: why.to_string() })
+}
+
+/// A per-record plan without its limit, and the limit. The optimiser moves a limit below the
+/// steps that give a row for each row.
+fn limited(
+    plan: &LogicalPlan,
+    sides: &mut Sides<'_>,
+) -> Result<Option<(LogicalPlan, usize, Option<usize>)>> {
+    match plan {
+        LogicalPlan::Limit(limit) => match (limit.get_skip_type(), limit.get_fetch_type()) {
+            (Ok(SkipType::Literal(skip)), Ok(FetchType::Literal(fetch))) => {
+                let rows = fetch.map(|fetch| fetch.saturating_add(skip));
+                let map = sides.per_record(&limit.input, rows)?;
+                Ok(map.map(|map| (map, skip, fetch)))
+            }
+            _ => Ok(None),
+        },
+        LogicalPlan::Projection(_) | LogicalPlan::SubqueryAlias(_) => {
+            let [input] = plan.inputs()[..] else { return Ok(None) };
+            let Some((map, skip, fetch)) = limited(input, sides)? else { return Ok(None) };
+            let map = plan.with_new_exprs(plan.expressions(), vec![map]).told()?;
+            Ok(Some((map, skip, fetch)))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// What a map's plan does over many records, for a job file's `[map] sql`; none where it
+/// looks at one record at a time. Joins are let through.
+pub fn refusal_of_map(plan: &LogicalPlan) -> Option<&'static str> {
+    let mut refusal = None;
+    let walked = plan.apply(|node| {
+        refusal = match node {
+            LogicalPlan::Aggregate(_) => Some("GROUP BY or an aggregate function"),
+            LogicalPlan::Distinct(_) => Some("DISTINCT"),
+            LogicalPlan::Limit(_) => Some("LIMIT"),
+            LogicalPlan::Sort(_) => Some("ORDER BY"),
+            LogicalPlan::Window(_) => Some("a window function"),
+            _ => return Ok(TreeNodeRecursion::Continue),
+        };
+        Ok(TreeNodeRecursion::Stop)
+    });
+    walked.is_ok().then_some(refusal).flatten()
+}
+
+/// Checks a plan for expressions that stand where the planner lets them through and nothing can run
+/// them: a window by way of its alias in `GROUP BY`, `IN (SELECT …)` in a select list.
+///
+/// # Errors
+/// [`Error::Usage`] that names the first.
+pub fn misplaced(plan: &LogicalPlan) -> Result<()> {
+    refuse(plan, |node, expr| match (expr, node) {
+        (Expr::WindowFunction(_), LogicalPlan::Window(_)) => None,
+        (Expr::WindowFunction(call), _) => {
+            Some((format!("the window function `{}`", call.fun.name()), IN_A_SUBQUERY))
+        }
+        (Expr::Unnest(_), _) => Some(("`unnest`".into(), "it stands in a select list")),
+        // There the optimiser makes joins of them, or says that it cannot.
+        (_, LogicalPlan::Filter(_)) => None,
+        (expr, _) => Some((subquery_of(expr)?.into(), JOIN_WITH_IT)),
+    })
+}
+
+/// Checks an optimised plan for what should not be left in it, as there is no way to run it.
+///
+/// # Errors
+/// [`Error::Usage`] that names the first.
+pub fn not_run(plan: &LogicalPlan) -> Result<()> {
+    refuse(plan, |_, expr| match expr {
+        Expr::ScalarSubquery(subquery) if !subquery.outer_ref_columns.is_empty() => {
+            Some(("a subquery that is not tied to the row by `=` alone".into(), TIED))
+        }
+        Expr::OuterReferenceColumn(_, column) => Some((
+            format!("`{}` of the query around a subquery", column.name),
+            "write the subquery as a join",
+        )),
+        expr => Some((subquery_of(expr)?.into(), JOIN_WITH_IT)),
+    })
+}
+
+const IN_A_SUBQUERY: &str = "take it in a subquery, and name its column";
+const TIED: &str = "an aggregate of the rows that equal the row's is taken: (SELECT max(x) FROM b WHERE b.k = a.k); \
+                    for others, join the sources and group";
+const JOIN_WITH_IT: &str =
+    "WHERE takes it; a LEFT JOIN with what the subquery selects gives its columns";
+
+fn subquery_of(expr: &Expr) -> Option<&'static str> {
+    match expr {
+        Expr::InSubquery(_) => Some("`IN (SELECT …)`"),
+        Expr::Exists(_) => Some("`EXISTS (SELECT …)`"),
+        Expr::SetComparison(_) => Some("`ANY (SELECT …)` or `ALL (SELECT …)`"),
+        _ => None,
+    }
+}
+
+/// Refuses what `says` something of: what it is, and what to do about it.
+fn refuse(
+    plan: &LogicalPlan,
+    says: impl Fn(&LogicalPlan, &Expr) -> Option<(String, &'static str)>,
+) -> Result<()> {
+    let mut refusal = None;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                let Some((what, hint)) = says(node, expr) else {
+                    return Ok(TreeNodeRecursion::Continue);
+                };
+                let place = match node {
+                    LogicalPlan::Aggregate(_) => "in GROUP BY or an aggregate function",
+                    LogicalPlan::Filter(_) | LogicalPlan::TableScan(_) => "in WHERE or HAVING",
+                    LogicalPlan::Join(_) => "in JOIN … ON",
+                    LogicalPlan::Projection(_) => "in a select list",
+                    LogicalPlan::Window(_) => "in a window",
+                    LogicalPlan::Sort(_) => "in ORDER BY",
+                    _ => "where it does",
+                };
+                let message = format!("{what} cannot stand {place}");
+                refusal = Some(Error::usage_hint(message, hint));
+                Ok(TreeNodeRecursion::Stop)
+            })
+        })
+    })
+    .told()?;
+    refusal.map_or(Ok(()), Err)
+}
+
+/// The map and the spec of an aggregation, or why our states cannot hold it.
+/// `input` is the aggregation's input as it is read.
+fn spec_of(
+    core: &AggregateNode,
+    input: &LogicalPlan,
+) -> Result<Result<(LogicalPlan, Arc<TableSpec>), String>> {
+    let schema = core.input.schema();
+    let output = core.schema.fields();
+    if core.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_))) {
+        return Ok(Err("the query has GROUPING SETS, CUBE or ROLLUP".into()));
+    }
+    let mut columns: Vec<Expr> = core.group_expr.iter().map(unsettled).collect();
+    let mut column_of = |expr: &Expr| {
+        // Keys are looked at too: `count(day)` beside `GROUP BY day` needs no second column.
+        columns.iter().position(|known| known == expr).unwrap_or_else(|| {
+            columns.push(expr.clone());
+            columns.len() - 1
+        })
+    };
+    let keys: Vec<_> = output[..core.group_expr.len()].to_vec();
+    let mut aggregates = Vec::with_capacity(core.aggr_expr.len());
+    for (expr, field) in core.aggr_expr.iter().zip(&output[core.group_expr.len()..]) {
+        let Some(call) = aggregate_call(expr) else {
+            return Ok(Err(format!("`{expr}` is not a plain aggregate")));
+        };
+        let (function, argument) = match function_of(call) {
+            Ok(found) => found,
+            Err(why) => return Ok(Err(why)),
+        };
+        let argument = match (&function, argument) {
+            (Function::Mean, Some(argument)) => Some(uncast(argument, schema)?),
+            (_, argument) => argument,
+        };
+        let argument_type = match &argument {
+            Some(expr) => expr.get_type(schema).told()?,
+            None => DataType::Null,
+        };
+        let aggregate = Aggregate {
+            function,
+            argument: argument.as_ref().map(|argument| column_of(&unsettled(argument))),
+            argument_type,
+            filter: call.params.filter.as_deref().map(&mut column_of),
+            output: Arc::clone(field),
+            udf: Arc::clone(&call.func),
+        };
+        if !supports(&aggregate) {
+            return Ok(Err(format!(
+                "no mergeable state for `{}` over {}",
+                call.func.name(),
+                tidemill_base::types::sql_type(&aggregate.argument_type)
+            )));
+        }
+        aggregates.push(aggregate);
+    }
+    let named = columns.iter().enumerate().map(|(index, expr)| {
+        let name = if index < keys.len() { "key" } else { "value" };
+        expr.clone().unalias_nested().data.alias(format!("{name}_{index}"))
+    });
+    let map = if columns.is_empty() {
+        // `count(*)` alone needs no columns, only the number of rows.
+        input.clone()
+    } else {
+        LogicalPlanBuilder::from(input.clone())
+            .project(named.collect::<Vec<_>>())
+            .told()?
+            .build()
+            .told()?
+    };
+    Ok(Ok((map, Arc::new(TableSpec::new(keys, aggregates)))))
+}
+
+/// A key or an argument as it is, without the floats of it being settled: tables do that themselves.
+fn unsettled(expr: &Expr) -> Expr {
+    match expr {
+        Expr::Alias(alias) if floats::inside(&alias.expr).is_some() => unsettled(&alias.expr),
+        other => floats::inside(other).unwrap_or(other).clone(),
+    }
+}
+
+/// The integers below the cast to floats that `avg` asks for: their exact sum takes less time
+/// and memory than that of floats, and is of the integers as they are.
+fn uncast(argument: Expr, schema: &DFSchema) -> Result<Expr> {
+    if let Expr::Cast(cast) = &argument
+        && cast.field.data_type() == &DataType::Float64
+        && cast.expr.get_type(schema).told()?.is_integer()
+    {
+        return Ok(cast.expr.as_ref().clone());
+    }
+    Ok(argument)
+}
+
+impl Tables {
+    /// The plan above the aggregation, reading the finished table instead.
+    ///
+    /// # Errors
+    /// As DataFusion's plan builder.
+    pub fn finish(
+        &self,
+        plan: &LogicalPlan,
+        finished: Arc<dyn TableProvider>,
+    ) -> Result<LogicalPlan> {
+        let scan = LogicalPlanBuilder::scan(FINISHED, provider_as_source(finished), None).told()?;
+        let restored = self.core.schema.iter().enumerate().map(|(index, (qualifier, field))| {
+            Expr::Column(Column::new(Some(FINISHED), column_name(index)))
+                .alias_qualified(qualifier.cloned(), field.name())
+        });
+        let table = scan.project(restored.collect::<Vec<_>>()).told()?.build().told()?;
+        let mut replaced = false;
+        let finish = plan
+            .clone()
+            .transform_down(|node| match &node {
+                LogicalPlan::Aggregate(aggregate) if !replaced && *aggregate == self.core => {
+                    replaced = true;
+                    Ok(Transformed::new(table.clone(), true, TreeNodeRecursion::Jump))
+                }
+                _ => Ok(Transformed::no(node)),
+            })
+            .told()?;
+        if !replaced {
+            return Err(Error::Internal("the aggregation vanished from its plan".into()));
+        }
+        Ok(finish.data)
+    }
+
+    /// Whether the aggregate of this name is one of the tables'.
+    pub fn computes(&self, name: &str) -> bool {
+        let fields = &self.core.schema.fields()[self.core.group_expr.len()..];
+        fields.iter().any(|field| field.name() == name)
+    }
+
+    /// What the aggregates are called in the result: by their aliases, else as the plan has
+    /// them, without the table's name.
+    pub fn shown_names(&self, plan: &LogicalPlan) -> Vec<String> {
+        let fields = &self.core.schema.fields()[self.core.group_expr.len()..];
+        let mut names: Vec<String> = fields.iter().map(|field| field.name().clone()).collect();
+        // From the result down to the aggregation, then followed upwards.
+        let mut projections = Vec::new();
+        let walked = plan.apply(|node| {
+            match node {
+                LogicalPlan::Projection(projection) => projections.push(projection.clone()),
+                LogicalPlan::Aggregate(aggregate) if *aggregate == self.core => {
+                    return Ok(TreeNodeRecursion::Stop);
+                }
+                _ => {}
+            }
+            Ok(TreeNodeRecursion::Continue)
+        });
+        if walked.is_ok() {
+            for projection in projections.iter().rev() {
+                for name in &mut names {
+                    let renamed = projection.expr.iter().find_map(|expr| alias_of(expr, name));
+                    *name = renamed.unwrap_or_else(|| name.clone());
+                }
+            }
+        }
+        names
+    }
+
+    /// The finished table's schema as its provider shows it: columns by position.
+    pub fn finished_schema(&self) -> arrow::datatypes::SchemaRef {
+        let fields = self.core.schema.fields().iter().enumerate();
+        let renamed = fields.map(|(index, field)| {
+            Field::new(column_name(index), field.data_type().clone(), field.is_nullable())
+        });
+        Arc::new(arrow::datatypes::Schema::new(renamed.collect::<Vec<_>>()))
+    }
+}
+
+const FINISHED: &str = "finished";
+
+fn column_name(index: usize) -> String {
+    format!("column_{index}")
+}

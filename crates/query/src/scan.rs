@@ -1,0 +1,620 @@
+//! A source as a table that DataFusion can plan over, and its splits as partitions.
+//!
+//! A table is scanned in one of two ways. For the partial-table runner each split is a
+//! partition of its own, read on the thread that asks, so that the runner decides when a
+//! split is read and learns what came of it ([`Scan::outcome`]). For DataFusion's own
+//! execution a few partitions take splits from a common queue, each on a blocking thread
+//! behind a bounded channel.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::datasource::{TableProvider, TableType};
+use datafusion::error::Result as PlanResult;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::stream::{
+    RecordBatchReceiverStreamBuilder, RecordBatchStreamAdapter,
+};
+use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use parking_lot::{Condvar, Mutex, RwLock};
+use tidemill_base::cancel::Cancel;
+use tidemill_base::coverage::Amount;
+use tidemill_base::error::{Error, Result};
+use tidemill_base::progress::Progress;
+use tidemill_remote::Budget;
+use tidemill_source::parts::Used;
+use tidemill_source::{ReadOptions, Rejects, Source, Split, SplitReader, SplitStats};
+use tidemill_sql::Told;
+pub use tidemill_sql::messages::external;
+use tidemill_sql::session::{BATCH_ROWS, ScanMode};
+use tidemill_text::Predicate;
+
+use crate::prune;
+
+/// What a batch of many columns may take, at sixteen bytes a value: it has fewer rows then.
+const BATCH_BYTES: usize = 16 << 20;
+
+/// Rows of a batch of so many columns, where operators take `rows_max`.
+fn batch_rows(columns: usize, rows_max: usize) -> usize {
+    (BATCH_BYTES / 16 / columns.max(1)).clamp(64, BATCH_ROWS).min(rows_max)
+}
+
+/// What all scans of a run share.
+#[derive(Debug, Clone)]
+pub struct RunState {
+    /// Stops the run.
+    pub cancel: Cancel,
+    /// What a display reads.
+    pub progress: Progress,
+    /// Where malformed records go.
+    pub rejects: Arc<Rejects>,
+    /// What may be read ahead of files that are not on this machine.
+    pub ahead: Budget,
+}
+
+/// A source as a table.
+#[derive(Debug)]
+pub struct SourceTable {
+    schema: SchemaRef,
+    /// None for a table that is only planned over: partial tables hold what was read.
+    source: Option<Arc<Source>>,
+    run: RunState,
+    scans: Mutex<Vec<Arc<Scan>>>,
+    /// What the query uses of the columns; none until it is planned.
+    used: Mutex<Option<Arc<Used>>>,
+    /// Whether all records are to be read, whoever wants their rows.
+    reads_all: AtomicBool,
+}
+
+impl SourceTable {
+    /// A table over an opened source.
+    pub fn new(source: Arc<Source>, run: RunState) -> Self {
+        let schema = Arc::clone(source.schema());
+        SourceTable {
+            schema,
+            source: Some(source),
+            run,
+            scans: Mutex::default(),
+            used: Mutex::default(),
+            reads_all: AtomicBool::default(),
+        }
+    }
+
+    /// A table to plan over, whose rows are not here.
+    pub fn without_files(schema: SchemaRef, run: RunState) -> Self {
+        SourceTable {
+            schema,
+            source: None,
+            run,
+            scans: Mutex::default(),
+            used: Mutex::default(),
+            reads_all: AtomicBool::default(),
+        }
+    }
+
+    /// The source, if there is one to read.
+    pub fn source(&self) -> Option<&Arc<Source>> {
+        self.source.as_ref()
+    }
+
+    /// Says what is used of the columns: scans planned from now on read no more of them.
+    pub fn set_used(&self, used: &Arc<Used>) {
+        *self.used.lock() = Some(Arc::clone(used));
+    }
+
+    /// Says that all records are read, also where a join turns out to want no more rows of them: the
+    /// query has no limit, and what is malformed is to be known.
+    pub fn set_reads_all(&self) {
+        self.reads_all.store(true, Ordering::Relaxed);
+    }
+
+    /// Forgets what was read, for a run that starts over. Whoever still reads is stopped, and
+    /// counts nothing more.
+    pub fn forget_scans(&self) {
+        for scan in self.scans.lock().drain(..) {
+            *scan.is_void.write() = true;
+            scan.stop();
+        }
+    }
+
+    /// The scans planned so far; one per mention of the table in a plan.
+    pub fn scans(&self) -> Vec<Arc<Scan>> {
+        self.scans.lock().clone()
+    }
+}
+
+#[async_trait]
+impl TableProvider for SourceTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> PlanResult<Vec<TableProviderFilterPushDown>> {
+        // Row groups and rows of text are left out where that is cheap; rows are filtered above.
+        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        let Some(source) = &self.source else {
+            return Err(external(Error::Internal("a table without files was scanned".into())));
+        };
+        let schema = match projection {
+            Some(columns) => Arc::new(self.schema.project(columns)?),
+            None => Arc::clone(&self.schema),
+        };
+        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let mut wanted = projection.unwrap_or(&all).iter();
+        if let Some(refusal) = wanted.find_map(|column| source.refusal(*column)) {
+            return Err(external(refusal));
+        }
+        let splits = prune::splits(source, filters).map_err(external)?;
+        let total_bytes = splits.iter().map(|split| split.bytes).sum();
+        let scan = Arc::new(Scan {
+            source: Arc::clone(source),
+            stop: self.run.cancel.part(),
+            run: self.run.clone(),
+            predicates: prune::text_predicates(&self.schema, filters),
+            used: self.used.lock().clone(),
+            projection: projection.cloned(),
+            schema: Arc::clone(&schema),
+            slots: splits.iter().map(|_| Mutex::default()).collect(),
+            splits,
+            total_bytes,
+            batch_rows: batch_rows(schema.fields().len(), state.config().batch_size()),
+            done: Done::default(),
+            is_void: RwLock::default(),
+            reads_all: self.reads_all.load(Ordering::Relaxed),
+            queue: Queue::default(),
+        });
+        self.run.progress.set_bytes_total(self.run.progress.bytes_total() + total_bytes);
+        self.scans.lock().push(Arc::clone(&scan));
+        let mode = state.config().get_extension::<ScanMode>();
+        let partitions: Vec<Arc<dyn PartitionStream>> = match mode.as_deref() {
+            Some(ScanMode::PerSplit) => (0..scan.splits.len())
+                .map(|index| Arc::new(OneSplit { scan: Arc::clone(&scan), index }) as _)
+                .collect(),
+            mode => {
+                let wanted = if let Some(ScanMode::Pooled(count)) = mode { *count } else { 1 };
+                scan.queue.is_used.store(true, Ordering::Relaxed);
+                (0..wanted.clamp(1, scan.splits.len().max(1)))
+                    .map(|_| Arc::new(Pulled { scan: Arc::clone(&scan) }) as _)
+                    .collect()
+            }
+        };
+        Ok(Arc::new(StreamingTableExec::try_new(schema, partitions, None, None, false, None)?))
+    }
+}
+
+/// What reading has taken in so far.
+#[derive(Debug, Default)]
+struct Done {
+    splits: AtomicU64,
+    bytes: AtomicU64,
+    rows: AtomicU64,
+    rejected: AtomicU64,
+}
+
+/// One reading of a source's splits.
+pub struct Scan {
+    source: Arc<Source>,
+    run: RunState,
+    /// Ends the readers of this scan.
+    stop: Cancel,
+    projection: Option<Vec<usize>>,
+    /// What text rows must satisfy, by the columns' positions in the source.
+    predicates: Vec<Predicate>,
+    used: Option<Arc<Used>>,
+    schema: SchemaRef,
+    splits: Vec<Split>,
+    slots: Vec<Mutex<Slot>>,
+    total_bytes: u64,
+    /// A sort that spills counts the text of a larger batch several times.
+    batch_rows: usize,
+    done: Done,
+    /// Whether it was forgotten: what it reads is not counted.
+    is_void: RwLock<bool>,
+    /// Whether all of it is read, whoever wants its rows.
+    reads_all: bool,
+    queue: Queue,
+}
+
+impl fmt::Debug for Scan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scan").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+/// What is known of a split before and after it was read.
+#[derive(Default)]
+struct Slot {
+    exact_start: Option<u64>,
+    outcome: Option<Outcome>,
+    so_far: SoFar,
+}
+
+/// What a reader had read when it gave a batch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SoFar {
+    /// Good rows.
+    pub rows: u64,
+    /// Refused records.
+    pub rejected: u64,
+}
+
+/// What came of reading a split, to its end or to an error.
+pub struct Outcome {
+    /// Rows, bytes, refused records, and where it started and ended.
+    pub stats: SplitStats,
+    /// Whether the start was known rather than guessed.
+    pub is_exact: bool,
+}
+
+impl Scan {
+    /// The source that is read.
+    pub fn source(&self) -> &Arc<Source> {
+        &self.source
+    }
+
+    /// The splits, in the order of the data.
+    pub fn splits(&self) -> &[Split] {
+        &self.splits
+    }
+
+    /// Ends its readers, even one that waits for standard input: no more rows are wanted.
+    pub fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// Has split `index` read from a known start the next time.
+    pub fn set_exact_start(&self, index: usize, start: u64) {
+        self.slots[index].lock().exact_start = Some(start);
+    }
+
+    /// What came of the last reading of split `index`; given out once.
+    pub fn outcome(&self, index: usize) -> Option<Outcome> {
+        self.slots[index].lock().outcome.take()
+    }
+
+    /// Reads split `index` for what there is to count, if nobody did: a join that holds no rows
+    /// asks for none, and what is malformed in them is to be known all the same.
+    ///
+    /// # Errors
+    /// As reading.
+    pub fn read_unasked(self: &Arc<Self>, index: usize) -> Result<()> {
+        if self.slots[index].lock().outcome.is_some() {
+            return Ok(());
+        }
+        let scan = Arc::clone(self);
+        let mut batches = SplitBatches { scan, index, reader: None, ended: false };
+        batches.try_for_each(|batch| batch.map(drop)).told()?;
+        Ok(())
+    }
+
+    /// Counts a split whose rows were taken.
+    ///
+    /// # Errors
+    /// [`Error::BadRecords`] where its malformed records exceed what is allowed.
+    pub fn accept(&self, mut stats: SplitStats) -> Result<()> {
+        let is_void = self.is_void.read();
+        if *is_void {
+            return Ok(());
+        }
+        stats.accept(&self.run.rejects)?;
+        self.done.splits.fetch_add(1, Ordering::Relaxed);
+        self.done.bytes.fetch_add(stats.bytes, Ordering::Relaxed);
+        self.done.rows.fetch_add(stats.rows, Ordering::Relaxed);
+        self.done.rejected.fetch_add(stats.rejected, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What the reader of split `index` has read.
+    pub fn so_far(&self, index: usize) -> SoFar {
+        self.slots[index].lock().so_far
+    }
+
+    /// Counts a split that was read as far as `so_far` because no more rows were wanted.
+    ///
+    /// # Errors
+    /// As [`Scan::accept`].
+    pub fn accept_part(&self, mut stats: SplitStats, so_far: SoFar) -> Result<()> {
+        let is_void = self.is_void.read();
+        if *is_void {
+            return Ok(());
+        }
+        stats.forget_rejected_after(so_far.rejected);
+        stats.accept(&self.run.rejects)?;
+        self.done.rows.fetch_add(so_far.rows, Ordering::Relaxed);
+        self.done.rejected.fetch_add(stats.rejected, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Splits read.
+    pub fn split_amount(&self) -> Amount {
+        let done = self.done.splits.load(Ordering::Relaxed);
+        Amount { done, total: self.splits.len() as u64, left_out: 0 }
+    }
+
+    /// Stored bytes read. For standard input, whose size nobody knows before, the total is
+    /// what was read.
+    pub fn byte_amount(&self) -> Amount {
+        let done = self.done.bytes.load(Ordering::Relaxed);
+        Amount { done, total: self.total_bytes.max(done), left_out: 0 }
+    }
+
+    /// Rows taken.
+    pub fn row_count(&self) -> u64 {
+        self.done.rows.load(Ordering::Relaxed)
+    }
+
+    /// Records refused.
+    pub fn rejected_count(&self) -> u64 {
+        self.done.rejected.load(Ordering::Relaxed)
+    }
+
+    fn open(&self, index: usize) -> Result<SplitReader> {
+        let exact_start = self.slots[index].lock().exact_start;
+        let progress = match exact_start {
+            // Read a second time, a split is no further progress.
+            Some(_) => Progress::new(),
+            None => self.run.progress.clone(),
+        };
+        self.open_split(&self.splits[index], exact_start, progress)
+    }
+
+    fn open_split(
+        &self,
+        split: &Split,
+        exact_start: Option<u64>,
+        progress: Progress,
+    ) -> Result<SplitReader> {
+        let options = ReadOptions {
+            projection: self.projection.clone(),
+            predicates: self.predicates.clone(),
+            used: self.used.clone(),
+            batch_rows: self.batch_rows,
+            exact_start,
+            cancel: self.stop.clone(),
+            progress,
+            rejects: Arc::clone(&self.run.rejects),
+            ahead: self.run.ahead.clone(),
+        };
+        self.source.read(split, &options)
+    }
+}
+
+/// A split as a partition.
+#[derive(Debug)]
+struct OneSplit {
+    scan: Arc<Scan>,
+    index: usize,
+}
+
+impl PartitionStream for OneSplit {
+    fn schema(&self) -> &SchemaRef {
+        &self.scan.schema
+    }
+
+    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let batches = SplitBatches {
+            scan: Arc::clone(&self.scan),
+            index: self.index,
+            reader: None,
+            ended: false,
+        };
+        let schema = Arc::clone(&self.scan.schema);
+        Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::iter(batches)))
+    }
+}
+
+struct SplitBatches {
+    scan: Arc<Scan>,
+    index: usize,
+    reader: Option<SplitReader>,
+    ended: bool,
+}
+
+impl SplitBatches {
+    fn end(&mut self) {
+        self.ended = true;
+        if let Some(reader) = self.reader.take() {
+            let is_exact = reader.is_exact();
+            let outcome = Outcome { is_exact, stats: reader.into_stats() };
+            self.scan.slots[self.index].lock().outcome = Some(outcome);
+        }
+    }
+}
+
+impl Iterator for SplitBatches {
+    type Item = PlanResult<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let reader = match &mut self.reader {
+            Some(reader) => reader,
+            none => match self.scan.open(self.index) {
+                Ok(reader) => none.insert(reader),
+                Err(error) => {
+                    self.ended = true;
+                    return Some(Err(external(error)));
+                }
+            },
+        };
+        match reader.next() {
+            Some(Ok(batch)) => {
+                let stats = reader.stats();
+                let so_far = SoFar { rows: stats.rows, rejected: stats.rejected };
+                self.scan.slots[self.index].lock().so_far = so_far;
+                Some(Ok(batch))
+            }
+            Some(Err(error)) => {
+                self.end();
+                Some(Err(external(error)))
+            }
+            None => {
+                self.end();
+                None
+            }
+        }
+    }
+}
+
+impl Drop for SplitBatches {
+    fn drop(&mut self) {
+        // A reader dropped in the middle tells how far it came, too.
+        if !self.ended {
+            self.end();
+        }
+    }
+}
+
+/// Splits that several partitions take from.
+#[derive(Default)]
+struct Queue {
+    /// Whether the scan's partitions take from it.
+    is_used: AtomicBool,
+    /// With exact starts, found at the first pull: nothing here can be read a second time.
+    splits: Mutex<Option<Arc<Vec<Split>>>>,
+    next: AtomicUsize,
+    /// How many are reading a split of it.
+    readers: Mutex<usize>,
+    changed: Condvar,
+}
+
+/// Counts a reader while it lives, whatever ends it.
+struct Reading<'a>(&'a Queue);
+
+impl<'a> Reading<'a> {
+    fn new(queue: &'a Queue) -> Self {
+        *queue.readers.lock() += 1;
+        Reading(queue)
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        *self.0.readers.lock() -= 1;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Scan {
+    fn queued(&self) -> Result<Arc<Vec<Split>>> {
+        let mut splits = self.queue.splits.lock();
+        if let Some(splits) = &*splits {
+            return Ok(Arc::clone(splits));
+        }
+        let mut exact = self.splits.clone();
+        self.source.exact_splits(&mut exact, &self.run.cancel)?;
+        Ok(Arc::clone(splits.insert(Arc::new(exact))))
+    }
+
+    /// Takes splits and sends their rows until no more are wanted.
+    fn pull(&self, send: impl FnMut(Result<RecordBatch>) -> bool) -> Result<()> {
+        let _reading = Reading::new(&self.queue);
+        self.pull_all(send)
+    }
+
+    fn pull_all(&self, mut send: impl FnMut(Result<RecordBatch>) -> bool) -> Result<()> {
+        let splits = self.queued()?;
+        loop {
+            let index = self.queue.next.fetch_add(1, Ordering::Relaxed);
+            let Some(split) = splits.get(index) else { return Ok(()) };
+            let mut reader =
+                self.open_split(split, split.exact_start, self.run.progress.clone())?;
+            let mut is_wanted = true;
+            while let Some(batch) = reader.next() {
+                let is_bad = batch.is_err();
+                is_wanted = is_wanted && send(batch);
+                if is_bad || !is_wanted && !self.reads_all {
+                    let stats = reader.into_stats();
+                    let so_far = SoFar { rows: stats.rows, rejected: stats.rejected };
+                    return self.accept_part(stats, so_far);
+                }
+            }
+            self.accept(reader.into_stats())?;
+            if !is_wanted {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads what nobody wanted of a scan that is to be read as a whole: once one side of a join has
+    /// ended, DataFusion asks for no more of the other.
+    ///
+    /// # Errors
+    /// As reading.
+    pub fn read_rest(&self) -> Result<()> {
+        if !self.reads_all || !self.queue.is_used.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut readers = self.queue.readers.lock();
+        while *readers > 0 {
+            self.run.cancel.check()?;
+            self.queue.changed.wait_for(&mut readers, LOOK);
+        }
+        drop(readers);
+        let mut failed = None;
+        self.pull(|batch| match batch {
+            Ok(_) => true,
+            Err(error) => {
+                failed.get_or_insert(error);
+                false
+            }
+        })?;
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+/// How often who waits for readers looks whether the run was stopped.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// One of the partitions that share a queue.
+struct Pulled {
+    scan: Arc<Scan>,
+}
+
+impl fmt::Debug for Pulled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.scan.fmt(f)
+    }
+}
+
+impl PartitionStream for Pulled {
+    fn schema(&self) -> &SchemaRef {
+        &self.scan.schema
+    }
+
+    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.scan.schema), 2);
+        let sender = builder.tx();
+        let scan = Arc::clone(&self.scan);
+        builder.spawn_blocking(move || {
+            let sent = scan.pull(|batch| sender.blocking_send(batch.map_err(external)).is_ok());
+            sent.map_err(external)
+        });
+        builder.build()
+    }
+}

@@ -1,0 +1,52 @@
+//! SQL without the passwords and signatures of the URLs that it names.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{ObjectNamePart, visit_relations_mut};
+use tidemill_base::error::Result;
+use tidemill_base::redact::shown;
+use tidemill_sql::statement::one_select;
+
+/// Gives tables whose URLs hold what may be secret, a password or a signature, names without
+/// it: plans, messages and columns' names show them. Notes the URLs by these names.
+pub(crate) fn hide_secrets(statement: &mut Statement, urls: &mut HashMap<String, String>) {
+    let Statement::Statement(statement) = statement else { return };
+    let _: ControlFlow<()> = visit_relations_mut(statement.as_mut(), |relation| {
+        let [ObjectNamePart::Identifier(name)] = relation.0.as_mut_slice() else {
+            return ControlFlow::Continue(());
+        };
+        let plain = shown(&name.value);
+        if plain != name.value {
+            let numbered = (2..).map(|number| format!("{plain} ({number})"));
+            let free = std::iter::once(plain.clone())
+                .chain(numbered)
+                .find(|other| urls.get(other).is_none_or(|url| *url == name.value));
+            if let Some(free) = free {
+                let url = std::mem::replace(&mut name.value, free.clone());
+                urls.insert(free, url);
+            }
+        }
+        ControlFlow::Continue(())
+    });
+}
+
+/// The SQL as partial tables keep it and messages show it: as it was written, or, if that holds what
+/// may be secret, as it was understood without it.
+pub(crate) fn shown_sql(
+    sql: &str,
+    statement: &Statement,
+    hidden: &HashMap<String, String>,
+) -> String {
+    if hidden.is_empty() { sql.to_string() } else { statement.to_string() }
+}
+
+/// The statement without what may be secret, and its text.
+pub(crate) fn without_secrets(sql: &str) -> Result<(Statement, String)> {
+    let mut statement = one_select(sql)?;
+    let mut hidden = HashMap::new();
+    hide_secrets(&mut statement, &mut hidden);
+    let shown = shown_sql(sql, &statement, &hidden);
+    Ok((statement, shown))
+}

@@ -1,0 +1,403 @@
+//! Sources beside the one that is read in splits: small enough to be held whole.
+//!
+//! Of the sources that a query joins the largest is the **stream**, cut into splits as a
+//! source alone is. What is joined to it below the aggregation is a **side**: a plan of its own
+//! over the other sources, run once before the first split is read, its rows held in memory.
+//! The join is then a step like others that look at one record at a time: every split's map
+//! probes the same rows, so the tables of the splits merge as ever. That holds for joins that
+//! keep or drop a row of the stream by what matches it; a join that has to know in the end
+//! which rows of the side were never matched (`FULL`, or an outer join that keeps the side's
+//! rows) is not of these, and runs on DataFusion's path.
+//!
+//! ```text
+//!   aggregation                       aggregation
+//!       │                                 │            per split
+//!     join ───────┐         ═►          join ──────┐
+//!       │         │                       │        │
+//!    stream   any plan                 stream    rows held   ◄── any plan, once
+//! ```
+//!
+//! Whether the others are small is judged by their stored bytes before anything is read, and
+//! again by the rows as they come: where they turn out larger, the run starts over on
+//! DataFusion's path.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::catalog::memory::MemorySourceConfig;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, JoinType, TableReference};
+use datafusion::datasource::{TableProvider, TableType, provider_as_source};
+use datafusion::error::Result as PlanResult;
+use datafusion::logical_expr::{Expr, FetchType, Join, LogicalPlan, LogicalPlanBuilder, SkipType};
+use datafusion::physical_plan::ExecutionPlan;
+use parking_lot::Mutex;
+use tidemill_base::coverage::human_bytes;
+use tidemill_base::error::{Error, Result};
+use tidemill_source::{Compression, Format, Source};
+use tidemill_sql::Told;
+use tidemill_sql::messages::external;
+
+/// About how many bytes a source's rows take in memory; none where nobody knows before.
+///
+/// Measured on the logs of `bench`: a Parquet file grows two to five times, compressed text
+/// five to twelve, text as it is shrinks or stays. The estimate is on the large side, and is
+/// checked against the rows.
+pub fn estimated_bytes(source: &Source) -> Option<u64> {
+    source.files().iter().try_fold(0u64, |sum, file| {
+        let factor = match (source.format(), file.compression()) {
+            (Format::Parquet, _) => 5,
+            (_, Compression::None) => 1,
+            _ => 12,
+        };
+        (!file.is_stream()).then(|| sum.saturating_add(file.size().saturating_mul(factor)))
+    })
+}
+
+/// The tables that a plan reads, in the order of the plan, once for each time it reads them.
+///
+/// # Errors
+/// As DataFusion's tree walk.
+pub fn scanned(plan: &LogicalPlan) -> Result<Vec<TableReference>> {
+    let mut names = Vec::new();
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node {
+            names.push(scan.table_name.clone());
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })
+    .told()?;
+    Ok(names)
+}
+
+/// The stream of a plan that reads several tables, or why none of them can be it: all others
+/// have to fit in `held_bytes_max` of memory by what `bytes_of` says of them.
+pub fn stream_of(
+    scanned: &[TableReference],
+    bytes_of: impl Fn(&TableReference) -> Option<u64>,
+    held_bytes_max: u64,
+) -> Result<TableReference, String> {
+    let sized: Vec<(&TableReference, u64)> =
+        scanned.iter().map(|name| (name, bytes_of(name).unwrap_or(u64::MAX))).collect();
+    let Some((stream, _)) = sized.iter().rev().max_by_key(|(_, bytes)| *bytes) else {
+        return Err("the query reads no source".into());
+    };
+    let mut is_first = true;
+    let others: Vec<&(&TableReference, u64)> = sized
+        .iter()
+        .filter(|(name, _)| !(name == stream && std::mem::take(&mut is_first)))
+        .collect();
+    let held = others.iter().fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
+    if held <= held_bytes_max {
+        return Ok((*stream).clone());
+    }
+    let Some((largest, bytes)) = others.iter().max_by_key(|(_, bytes)| *bytes) else {
+        return Ok((*stream).clone());
+    };
+    let limit = human_bytes(held_bytes_max);
+    Err(match (largest == stream, *bytes) {
+        (true, _) => format!(
+            "the query reads `{}` more than once, and it may take more than the {limit} of \
+             memory that are for tables held whole",
+            largest.table()
+        ),
+        (false, u64::MAX) => format!(
+            "`{}` has no size before it is read, and only one source can be read in splits",
+            largest.table()
+        ),
+        (false, _) => format!(
+            "`{}` is joined with `{}`, of which neither fits in the {limit} of memory that are \
+             for tables held whole",
+            stream.table(),
+            largest.table()
+        ),
+    })
+}
+
+/// What is joined to the stream, run once.
+#[derive(Debug, Clone)]
+pub struct Side {
+    /// The sources that it reads.
+    pub sources: Vec<String>,
+    /// What gives its rows.
+    pub plan: LogicalPlan,
+    /// Where its rows are, once they are.
+    pub rows: Arc<Held>,
+}
+
+/// Takes plans apart along the stream.
+pub struct Sides<'a> {
+    stream: &'a TableReference,
+    /// What was found on the way.
+    pub found: Vec<Side>,
+}
+
+impl<'a> Sides<'a> {
+    /// To take apart a plan that reads `stream` in splits.
+    pub fn new(stream: &'a TableReference) -> Self {
+        Sides { stream, found: Vec::new() }
+    }
+
+    /// The plan with its sides replaced by their rows, if all it does to the stream is done to
+    /// one record at a time. Where no more than the first `fetch` rows of the plan are looked at,
+    /// a limit that the optimiser moved below a step that gives a row or more for each is left
+    /// out.
+    ///
+    /// # Errors
+    /// As DataFusion's plan builder.
+    pub fn per_record(
+        &mut self,
+        plan: &LogicalPlan,
+        fetch: Option<usize>,
+    ) -> Result<Option<LogicalPlan>> {
+        let known = self.found.len();
+        let Some(map) = self.take_apart(plan, fetch)? else {
+            self.found.truncate(known);
+            return Ok(None);
+        };
+        if map.schema() == plan.schema() {
+            return Ok(Some(map));
+        }
+        // The sides of a join have changed places.
+        let columns = plan
+            .schema()
+            .iter()
+            .map(|(qualifier, field)| Expr::Column(Column::new(qualifier.cloned(), field.name())));
+        Ok(Some(
+            LogicalPlanBuilder::from(map)
+                .project(columns.collect::<Vec<_>>())
+                .told()?
+                .build()
+                .told()?,
+        ))
+    }
+
+    fn take_apart(
+        &mut self,
+        plan: &LogicalPlan,
+        fetch: Option<usize>,
+    ) -> Result<Option<LogicalPlan>> {
+        let is_enough = |rows: usize| fetch.is_some_and(|fetch| rows >= fetch);
+        match plan {
+            LogicalPlan::TableScan(scan) => {
+                let is_whole = scan.fetch.is_none_or(is_enough);
+                let is_map = scan.table_name == *self.stream && is_whole;
+                Ok(is_map.then(|| plan.clone()))
+            }
+            LogicalPlan::Limit(limit) => {
+                match (limit.get_skip_type().told()?, limit.get_fetch_type().told()?) {
+                    (SkipType::Literal(0), FetchType::Literal(Some(rows))) if is_enough(rows) => {
+                        self.take_apart(&limit.input, fetch)
+                    }
+                    _ => Ok(None),
+                }
+            }
+            LogicalPlan::Projection(_)
+            | LogicalPlan::Filter(_)
+            | LogicalPlan::SubqueryAlias(_)
+            | LogicalPlan::Unnest(_) => {
+                let [input] = plan.inputs()[..] else { return Ok(None) };
+                if plan.expressions().iter().any(has_subquery) {
+                    return Ok(None);
+                }
+                let known = self.found.len();
+                let fetch = match plan {
+                    LogicalPlan::Filter(_) | LogicalPlan::Unnest(_) => None,
+                    _ => fetch,
+                };
+                let before = input;
+                let Some(input) = self.take_apart(input, fetch)? else { return Ok(None) };
+                if input == *before && self.found.len() == known {
+                    return Ok(Some(plan.clone()));
+                }
+                Ok(Some(plan.with_new_exprs(plan.expressions(), vec![input]).told()?))
+            }
+            LogicalPlan::Join(join) => self.take_join_apart(join, fetch),
+            _ => Ok(None),
+        }
+    }
+
+    /// The join with the side on the left, which is the one that DataFusion holds in memory,
+    /// and the stream on the right.
+    fn take_join_apart(
+        &mut self,
+        join: &Join,
+        fetch: Option<usize>,
+    ) -> Result<Option<LogicalPlan>> {
+        // `NOT IN` has to see whether the side holds a null before it gives any row.
+        if join.null_aware {
+            return Ok(None);
+        }
+        let is_left = self.reads_stream(&join.left)?;
+        let kept = if is_left { join.join_type.swap() } else { join.join_type };
+        let keeps_stream = matches!(
+            kept,
+            JoinType::Inner
+                | JoinType::Right
+                | JoinType::RightSemi
+                | JoinType::RightAnti
+                | JoinType::RightMark
+        );
+        if !keeps_stream {
+            return Ok(None);
+        }
+        let (stream, side) =
+            if is_left { (&join.left, &join.right) } else { (&join.right, &join.left) };
+        let fetch = fetch.filter(|_| matches!(kept, JoinType::Right | JoinType::RightMark));
+        let Some(stream) = self.take_apart(stream, fetch)? else { return Ok(None) };
+        let side = self.hold(side)?;
+        let on = join.on.iter().cloned();
+        let on = on.map(|(left, right)| if is_left { (right, left) } else { (left, right) });
+        let swapped = Join::try_new(
+            Arc::new(side),
+            Arc::new(stream),
+            on.collect(),
+            join.filter.clone(),
+            kept,
+            join.join_constraint,
+            join.null_equality,
+            false,
+        )
+        .told()?;
+        Ok(Some(LogicalPlan::Join(swapped)))
+    }
+
+    fn reads_stream(&self, plan: &LogicalPlan) -> Result<bool> {
+        plan.exists(|node| {
+            Ok(matches!(node, LogicalPlan::TableScan(scan) if scan.table_name == *self.stream))
+        })
+        .told()
+    }
+
+    /// Notes a side; gives what stands in its place.
+    fn hold(&mut self, plan: &LogicalPlan) -> Result<LogicalPlan> {
+        let mut sources: Vec<String> =
+            scanned(plan)?.iter().map(|name| name.table().to_string()).collect();
+        sources.sort_unstable();
+        sources.dedup();
+        let fields = plan.schema().fields().iter().enumerate();
+        let fields = fields.map(|(index, field)| {
+            Field::new(column_name(index), field.data_type().clone(), field.is_nullable())
+        });
+        let rows = Arc::new(Held {
+            schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
+            batches: Mutex::default(),
+        });
+        let name = format!("held_{}", self.found.len() + 1);
+        let provider = Arc::clone(&rows) as Arc<dyn TableProvider>;
+        let scan = LogicalPlanBuilder::scan(&name, provider_as_source(provider), None).told()?;
+        let restored = plan.schema().iter().enumerate().map(|(index, (qualifier, field))| {
+            Expr::Column(Column::new(Some(name.as_str()), column_name(index)))
+                .alias_qualified(qualifier.cloned(), field.name())
+        });
+        let scan = scan.project(restored.collect::<Vec<_>>()).told()?.build().told()?;
+        self.found.push(Side { sources, plan: plan.clone(), rows });
+        Ok(scan)
+    }
+}
+
+fn has_subquery(expr: &Expr) -> bool {
+    // What cannot be walked over is not taken for a step per record.
+    expr.exists(|expr| {
+        Ok(matches!(
+            expr,
+            Expr::ScalarSubquery(_)
+                | Expr::Exists(_)
+                | Expr::InSubquery(_)
+                | Expr::SetComparison(_)
+                | Expr::OuterReferenceColumn(..)
+        ))
+    })
+    .unwrap_or(true)
+}
+
+fn column_name(index: usize) -> String {
+    format!("column_{index}")
+}
+
+/// Rows that are held in memory, as a table; its columns are named by their position.
+pub struct Held {
+    schema: SchemaRef,
+    batches: Mutex<Option<Vec<RecordBatch>>>,
+}
+
+impl Held {
+    /// The columns.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Holds these rows from now on, which are of [`schema`](Self::schema).
+    pub fn fill(&self, batches: Vec<RecordBatch>) {
+        *self.batches.lock() = Some(batches);
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Held").field("schema", &self.schema).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl TableProvider for Held {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Temporary
+    }
+
+    async fn scan(
+        &self,
+        _: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _: &[Expr],
+        _: Option<usize>,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        let Some(batches) = self.batches.lock().clone() else {
+            return Err(external(Error::Internal("a side was joined before it was read".into())));
+        };
+        let schema = Arc::clone(&self.schema);
+        Ok(MemorySourceConfig::try_new_exec(&[batches], schema, projection.cloned())?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_source_is_the_stream_if_the_others_fit() {
+        let name = |table: &&str| TableReference::bare(*table);
+        let bytes_of = |table: &TableReference| match table.table() {
+            "unknown" | "pipe" => None,
+            other => other.trim_matches(char::is_alphabetic).parse().ok(),
+        };
+        for (tables, expected) in [
+            (&["a1"][..], "a1"),
+            (&["a1", "b9", "c2"], "b9"),
+            // The first of equals, and the same one twice.
+            (&["a1", "b1"], "a1"),
+            (&["a1", "a1"], "a1"),
+            (&["a10", "unknown"], "unknown"),
+            (&["a10", "b10", "c1"], "!`a10` is joined with `b10`, of which neither fits"),
+            (&["a11", "b1", "a11"], "!reads `a11` more than once"),
+            (&["unknown", "pipe"], "!`pipe` has no size before it is read"),
+            (&[], "!reads no source"),
+        ] {
+            let tables: Vec<_> = tables.iter().map(name).collect();
+            let found = stream_of(&tables, bytes_of, 10);
+            match (found, expected.strip_prefix('!')) {
+                (Ok(found), None) => assert_eq!(found.table(), expected),
+                (Err(why), Some(part)) => assert!(why.contains(part), "{why}"),
+                (found, _) => panic!("{tables:?}: {found:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! What takes a whole plan to test.
+
+mod functions;
+mod tables;

@@ -1,0 +1,335 @@
+//! Tables against one another: the same rows, cut and merged in other ways.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringViewArray,
+};
+use arrow::datatypes::SchemaRef;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use proptest::prelude::*;
+use tidemill_base::MaxBad;
+use tidemill_base::cancel::Cancel;
+use tidemill_base::error::Error;
+use tidemill_base::progress::Progress;
+use tidemill_source::Rejects;
+use tidemill_tables::merge::{Merged, Merger, Parked, slices};
+use tidemill_tables::sessions as session;
+use tidemill_tables::{Chunk, Table, TableSpec};
+
+use crate::route::{Route, route};
+use crate::scan::{RunState, SourceTable};
+
+/// The spec of an aggregation over columns `k i f s b`, and the columns that its map gives.
+fn spec(sql: &str, schema: &SchemaRef) -> (Arc<TableSpec>, Vec<usize>) {
+    let context = session::open(1 << 26, &tidemill_base::Settings::new(1 << 27)).unwrap();
+    let run = RunState {
+        cancel: Cancel::new(),
+        progress: Progress::new(),
+        rejects: Arc::new(Rejects::new(MaxBad::default(), None)),
+        ahead: tidemill_remote::Budget::default(),
+    };
+    let table = Arc::new(SourceTable::without_files(Arc::clone(schema), run));
+    context.register_table("t", table).unwrap();
+    let plan = futures::executor::block_on(context.state().create_logical_plan(sql)).unwrap();
+    let plan = context.state().optimize(&plan).unwrap();
+    let stream = crate::sides::scanned(&plan).unwrap().remove(0);
+    let Route::Tables(parts) = route(&plan, &Ok(stream)).unwrap() else {
+        panic!("{sql} has no table");
+    };
+    let LogicalPlan::Projection(map) = &parts.map else { panic!("{}", parts.map) };
+    let columns = map.expr.iter().map(|expr| match expr {
+        Expr::Alias(alias) => match alias.expr.as_ref() {
+            Expr::Column(column) => schema.index_of(&column.name).unwrap(),
+            other => panic!("{other}"),
+        },
+        other => panic!("{other}"),
+    });
+    (Arc::clone(&parts.spec), columns.collect())
+}
+
+#[derive(Debug, Clone)]
+struct Row(Option<u16>, Option<i64>, Option<f64>, Option<String>, Option<bool>);
+
+fn batch(rows: &[Row]) -> RecordBatch {
+    let key = |k: u16| format!("a key that is longer than a view: {k}");
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("k", Arc::new(rows.iter().map(|r| r.0.map(key)).collect::<StringViewArray>())),
+        ("i", Arc::new(rows.iter().map(|r| r.1).collect::<Int64Array>())),
+        ("f", Arc::new(rows.iter().map(|r| r.2).collect::<Float64Array>())),
+        ("s", Arc::new(rows.iter().map(|r| r.3.clone()).collect::<StringViewArray>())),
+        ("b", Arc::new(rows.iter().map(|r| r.4).collect::<BooleanArray>())),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, c)| (n, c, true)))
+        .unwrap()
+}
+
+fn schema() -> SchemaRef {
+    batch(&[]).schema()
+}
+
+const ORDERLESS: &str = "count(*), count(i), sum(i), sum(f), avg(i), avg(f), min(s), max(f), \
+    min(b), unique(s), unique(i, 6), quantile(f, 0.5), quantile(i, 0.1, 0.9), \
+    sum(i) FILTER (WHERE b), quantile(f, 0.5) FILTER (WHERE b)";
+const ORDERED: &str = "top_k(s, 3), top_k(i, 2), collect(s, 3), collect(f, 100), \
+    collect(i, 2) FILTER (WHERE b)";
+
+fn rows() -> impl Strategy<Value = Vec<Row>> {
+    let float =
+        prop_oneof![any::<f64>(), -100.0..100.0, Just(-0.0), Just(f64::NAN), Just(f64::INFINITY),];
+    let row = (
+        prop::option::weighted(0.9, 0u16..12),
+        prop::option::weighted(0.9, any::<i32>().prop_map(i64::from)),
+        prop::option::weighted(0.9, float),
+        prop::option::weighted(0.9, "[a-d]|a long value of [e-h]"),
+        prop::option::weighted(0.9, any::<bool>()),
+    );
+    prop::collection::vec(row.prop_map(|(k, i, f, s, b)| Row(k, i, f, s, b)), 0..80)
+}
+
+fn filled(spec: &Arc<TableSpec>, columns: &[usize], rows: &[Row]) -> Table {
+    let mut table = Table::new(spec).unwrap();
+    table.update(&batch(rows).project(columns).unwrap()).unwrap();
+    table
+}
+
+fn absorb(table: &mut Table, chunk: &Chunk) {
+    let rows: Vec<u32> = (0..chunk.group_count() as u32).collect();
+    table.merge(chunk, &rows).unwrap();
+}
+
+/// A chunk as it comes back from disk.
+fn stored(spec: &Arc<TableSpec>, chunk: &Chunk) -> Chunk {
+    let encoded = chunk.encode().unwrap();
+    let mut parts = vec![encoded.slice(0, 0)];
+    parts.extend(slices(&encoded).map(Result::unwrap));
+    let whole = arrow::compute::concat_batches(parts[0].schema_ref(), &parts).unwrap();
+    Table::new(spec).unwrap().decode(&whole).unwrap()
+}
+
+/// Groups by their keys, as text.
+fn text(batch: &RecordBatch, key_count: usize) -> BTreeMap<Vec<String>, Vec<String>> {
+    let options = FormatOptions::default().with_null("∅");
+    let format = |column: &ArrayRef| {
+        let format = ArrayFormatter::try_new(column, &options).unwrap();
+        (0..column.len()).map(|row| format.value(row).to_string()).collect::<Vec<_>>()
+    };
+    let columns: Vec<Vec<String>> = batch.columns().iter().map(format).collect();
+    let groups = (0..batch.num_rows()).map(|row| {
+        let values: Vec<String> = columns.iter().map(|column| column[row].clone()).collect();
+        (values[..key_count].to_vec(), values[key_count..].to_vec())
+    });
+    let found: BTreeMap<_, _> = groups.collect();
+    assert_eq!(found.len(), batch.num_rows(), "a key came twice");
+    found
+}
+
+/// Folds tables into one by a tree that `choices` draw; neighbours only, so in order.
+fn folded(spec: &Arc<TableSpec>, mut tables: Vec<Table>, choices: &[usize], disk: bool) -> Table {
+    let mut at = 0;
+    while tables.len() > 1 {
+        let index = choices[at % choices.len()] % (tables.len() - 1);
+        at += 1;
+        let mut right = tables.remove(index + 1).take().unwrap();
+        if disk && at % 2 == 0 {
+            right = stored(spec, &right);
+        }
+        absorb(&mut tables[index], &right);
+    }
+    tables.pop().unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_grouping_of_merges_in_order_gives_the_same_answer(
+        rows in rows(),
+        cuts in prop::collection::vec(0usize..80, 0..6),
+        choices in prop::collection::vec(any::<prop::sample::Index>(), 1..8),
+        is_keyed in any::<bool>(),
+        disk in any::<bool>(),
+    ) {
+        let (select, by) = if is_keyed { ("k,", "GROUP BY k") } else { ("", "") };
+        let sql = format!("SELECT {select} {ORDERLESS}, {ORDERED} FROM t {by}");
+        let (spec, columns) = spec(&sql, &schema());
+        let expected = filled(&spec, &columns, &rows).finish().unwrap();
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(rows.len())).collect();
+        cuts.extend([0, rows.len()]);
+        cuts.sort_unstable();
+        let tables: Vec<Table> =
+            cuts.windows(2).map(|cut| filled(&spec, &columns, &rows[cut[0]..cut[1]])).collect();
+        let choices: Vec<usize> = choices.iter().map(|choice| choice.index(1000)).collect();
+        let found = folded(&spec, tables, &choices, disk).finish().unwrap();
+        let key_count = usize::from(is_keyed);
+        prop_assert_eq!(text(&found, key_count), text(&expected, key_count));
+    }
+
+    #[test]
+    fn any_order_of_merges_gives_the_same_answer_but_for_what_keeps_order(
+        rows in rows(),
+        order in Just((0..6usize).collect::<Vec<_>>()).prop_shuffle(),
+    ) {
+        let (spec, columns) = spec(&format!("SELECT k, {ORDERLESS} FROM t GROUP BY k"), &schema());
+        let expected = filled(&spec, &columns, &rows).finish().unwrap();
+        let step = rows.len().div_ceil(6).max(1);
+        let parts: Vec<&[Row]> = rows.chunks(step).collect();
+        let tables: Vec<Table> = order
+            .iter()
+            .filter_map(|index| parts.get(*index))
+            .map(|part| filled(&spec, &columns, part))
+            .collect();
+        let tables = if tables.is_empty() { vec![Table::new(&spec).unwrap()] } else { tables };
+        let found = folded(&spec, tables, &[3, 1, 4, 1, 5], true).finish().unwrap();
+        prop_assert_eq!(text(&found, 1), text(&expected, 1));
+    }
+}
+
+fn many(count: u16, from: u16) -> Vec<Row> {
+    let row = |n: u16| {
+        let key = from.wrapping_add(n.wrapping_mul(7)) % 20_000;
+        let value = format!("value {}", n % 5);
+        Row(
+            Some(key),
+            Some(n.into()),
+            Some(f64::from(n) / 3.0),
+            Some(value),
+            Some(n.is_multiple_of(2)),
+        )
+    };
+    (0..count).map(row).collect()
+}
+
+fn drained(mut merged: Merged) -> (RecordBatch, usize) {
+    let mut answers = Vec::new();
+    while let Some(answer) = merged.next_answer().unwrap() {
+        answers.push(answer);
+    }
+    let schema = answers[0].schema();
+    (arrow::compute::concat_batches(&schema, &answers).unwrap(), answers.len())
+}
+
+#[test]
+fn a_place_that_does_not_fit_is_dealt_again_in_the_order_of_the_fold() {
+    let sql = format!("SELECT k, {ORDERLESS}, {ORDERED} FROM t GROUP BY k");
+    let (spec, columns) = spec(&sql, &schema());
+    let parts: Vec<Vec<Row>> = (0..6).map(|part| many(5000, part * 3)).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let merged = |budget_bytes| {
+        let progress = Progress::new();
+        let cancel = Cancel::new();
+        let merger = Merger::new(&spec, budget_bytes, folder.path(), &cancel, &progress).unwrap();
+        let mut parked_on_disk = 0;
+        for rows in &parts {
+            let chunk = filled(&spec, &columns, rows).take().unwrap();
+            let parked = merger.park(merger.deal(chunk).unwrap()).unwrap();
+            parked_on_disk += usize::from(matches!(parked, Parked::Disk(_)));
+            merger.accept(parked, 0).unwrap();
+            merger.work(0).unwrap();
+        }
+        (merger.finish().unwrap(), parked_on_disk, progress.spilled_bytes())
+    };
+    let (large, parked, spilled) = merged(1 << 30);
+    assert_eq!((parked, spilled), (0, 0));
+    let (expected, _) = drained(large);
+    let all: Vec<Row> = parts.concat();
+    let whole = filled(&spec, &columns, &all).finish().unwrap();
+    assert_eq!(text(&expected, 1), text(&whole, 1));
+    for budget_bytes in [1, 1 << 16, 1 << 20, 8 << 20] {
+        let (small, parked, spilled) = merged(budget_bytes);
+        assert!(spilled > 0 && (parked > 0 || budget_bytes > 1 << 20), "{budget_bytes}");
+        let (found, answers) = drained(small);
+        assert_eq!(text(&found, 1), text(&expected, 1), "{budget_bytes}");
+        // More parts than there are places: some were dealt again.
+        assert!(answers > 16 || budget_bytes > 1 << 16, "{budget_bytes}: {answers}");
+    }
+    // Budgets that differ in what spills, but not in that the answer is too large to sort.
+    let orders = [1, 1 << 16].map(|budget_bytes| drained(merged(budget_bytes).0).0);
+    assert_eq!(orders[0], orders[1]);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_group_that_keeps_more_than_the_budget_is_refused_with_one_that_would_do() {
+    let text = "a long value ".repeat(1 << 17);
+    let long: Vec<Row> =
+        (0..20).map(|n| Row(Some(3), Some(n), None, Some(text.clone()), None)).collect();
+    let folder = tempfile::tempdir().unwrap();
+    for (select, by) in [("", ""), ("k,", "GROUP BY k")] {
+        let sql = format!("SELECT {select} count(i), collect(s, 100) FROM t {by}");
+        let (spec, columns) = spec(&sql, &schema());
+        let answers = |budget_bytes| {
+            let (cancel, progress) = (Cancel::new(), Progress::new());
+            let merger =
+                Merger::new(&spec, budget_bytes, folder.path(), &cancel, &progress).unwrap();
+            for rows in [&long[..10], &long[10..], &many(10, 0)[..]] {
+                let chunk = filled(&spec, &columns, rows).take().unwrap();
+                merger.accept(merger.park(merger.deal(chunk).unwrap()).unwrap(), 0).unwrap();
+                merger.work(0).unwrap();
+            }
+            let mut merged = merger.finish().unwrap();
+            std::iter::from_fn(|| merged.next_answer().transpose()).collect::<Result<Vec<_>, _>>()
+        };
+        let rows: usize = answers(64 << 20).unwrap().iter().map(RecordBatch::num_rows).sum();
+        assert_eq!(rows, if by.is_empty() { 1 } else { 11 });
+        let error = answers(1 << 20).unwrap_err();
+        assert!(matches!(error, Error::Memory { .. }));
+        let message = error.to_string();
+        let start = "out of memory: `collect` has ";
+        assert!(message.starts_with(start) && message.contains("for one group"), "{message}");
+        assert!(message.contains("\nhint: --memory ") && message.contains("would do"), "{message}");
+    }
+}
+
+#[test]
+fn a_chunk_of_other_types_is_refused_before_it_is_merged() {
+    let (spec, columns) = spec("SELECT k, avg(i), count(*) FROM t GROUP BY k", &schema());
+    let chunk = filled(&spec, &columns, &many(10, 0)).take().unwrap().encode().unwrap();
+    let table = Table::new(&spec).unwrap();
+    assert!(table.decode(&chunk).is_ok());
+    let with = |index: usize, column: ArrayRef| {
+        let mut columns = chunk.columns().to_vec();
+        columns[index] = column;
+        let names = chunk.schema().fields().iter().map(|f| f.name().clone()).collect::<Vec<_>>();
+        RecordBatch::try_from_iter(names.into_iter().zip(columns)).unwrap()
+    };
+    let numbers: ArrayRef = Arc::new(Int64Array::from(vec![-1; 10]));
+    let refused = |batch: &RecordBatch| match table.decode(batch) {
+        Err(Error::Corrupt { reason, .. }) => reason,
+        other => panic!("{:?}", other.err()),
+    };
+    assert!(refused(&with(0, Arc::clone(&numbers))).contains("keys of type Int64"));
+    assert!(refused(&with(1, Arc::clone(&numbers))).contains("a sum and a count"));
+    assert!(refused(&with(2, numbers)).contains("counts are expected"));
+    // A sum of nothing, which no division must meet.
+    let means = chunk.column(1).as_any().downcast_ref::<arrow::array::StructArray>().unwrap();
+    let (fields, mut pair, nulls) = means.clone().into_parts();
+    pair[1] = Arc::new(Int64Array::from(vec![0; 10]));
+    let empty = arrow::array::StructArray::new(fields, pair, nulls);
+    assert!(refused(&with(1, Arc::new(empty))).contains("nothing was counted"));
+    assert!(table.decode(&chunk.project(&[0, 1]).unwrap()).is_err());
+}
+
+#[test]
+fn a_few_strings_do_not_hold_the_text_of_all() {
+    let long = |n: usize| format!("{n:0>1000}");
+    let all: ArrayRef = Arc::new(StringViewArray::from_iter_values((0..1000).map(long)));
+    let list = arrow::array::LargeListArray::try_new(
+        Arc::new(arrow::datatypes::Field::new_list_field(all.data_type().clone(), true)),
+        arrow::buffer::OffsetBuffer::from_lengths([400, 10, 590]),
+        Arc::clone(&all),
+        None,
+    )
+    .unwrap();
+    let few = [all.slice(500, 10), Arc::new(list.slice(1, 1)) as ArrayRef];
+    for few in few {
+        let compacted = tidemill_tables::value::compact(&few);
+        assert_eq!(&compacted, &few);
+        assert!(few.get_array_memory_size() > 1_000_000);
+        assert!(compacted.get_array_memory_size() < 20_000);
+        let bytes = tidemill_tables::value::logical_bytes(&few);
+        assert!((10_000..11_000).contains(&bytes), "{bytes}");
+    }
+}

@@ -1,0 +1,204 @@
+//! The HTTP client of all stores: `object_store`'s settings, and no step that it takes by itself.
+//!
+//! `object_store`'s own client follows redirects, up to ten, to any host, and tells each the URL
+//! that it came from, which may be signed (`Referer`). This one follows none: whoever asks a web
+//! server decides (`http`), and a bucket's redirect means that it is asked at the wrong place.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService,
+};
+use object_store::{ClientConfigKey as Key, ClientOptions, HeaderValue};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::redirect::Policy;
+use reqwest::tls::Certificate;
+use reqwest::{Client, NoProxy, Proxy};
+use tidemill_base::error::{Error, Result};
+
+use super::options::{is_true, seconds};
+
+const USER_AGENT: &str = concat!("tidemill/", env!("CARGO_PKG_VERSION"));
+
+/// Makes such clients for `object_store`.
+#[derive(Debug, Default)]
+pub(super) struct Connector;
+
+impl HttpConnector for Connector {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        client(options)
+            .map(HttpClient::new)
+            .map_err(|error| object_store::Error::Generic { store: "HTTP", source: error.into() })
+    }
+}
+
+/// A client with these settings.
+///
+/// # Errors
+/// [`Error::Usage`] for one that makes no sense, without its value.
+pub(super) fn client(options: &ClientOptions) -> Result<Client> {
+    let text = |key: Key| options.get_config_value(&key);
+    let is_set = |key: Key| text(key).is_some_and(|value| is_true(&value) == Some(true));
+    let time = |key: Key| -> Result<Option<Duration>> {
+        text(key).map(|value| seconds(key.as_ref(), &value)).transpose()
+    };
+    let refused = |key: Key| {
+        Error::usage(format!("storage option `{}` has a value that cannot be used", key.as_ref()))
+    };
+    fn number<T: FromStr>(key: Key, value: Option<String>) -> Result<Option<T>> {
+        let parsed = value.map(|value| value.trim().parse()).transpose();
+        parsed.map_err(|_| Error::usage(format!("storage option `{}` is a number", key.as_ref())))
+    }
+    let mut builder = Client::builder()
+        .user_agent(text(Key::UserAgent).unwrap_or_else(|| USER_AGENT.into()))
+        .redirect(Policy::none())
+        .referer(false)
+        .https_only(!is_set(Key::AllowHttp))
+        .danger_accept_invalid_certs(is_set(Key::AllowInvalidCertificates))
+        .http2_keep_alive_while_idle(is_set(Key::Http2KeepAliveWhileIdle));
+    if let Some(url) = text(Key::ProxyUrl) {
+        let mut proxy = Proxy::all(url).map_err(|_| refused(Key::ProxyUrl))?;
+        if let Some(pem) = text(Key::ProxyCaCertificate) {
+            let certificate = Certificate::from_pem(pem.as_bytes())
+                .map_err(|_| refused(Key::ProxyCaCertificate))?;
+            builder = builder.add_root_certificate(certificate);
+        }
+        if let Some(hosts) = text(Key::ProxyExcludes) {
+            proxy = proxy.no_proxy(NoProxy::from_string(&hosts));
+        }
+        builder = builder.proxy(proxy);
+    }
+    if let Some(timeout) = time(Key::Timeout)? {
+        builder = builder.timeout(timeout);
+    }
+    if let Some(timeout) = time(Key::ConnectTimeout)? {
+        builder = builder.connect_timeout(timeout);
+    }
+    if let Some(timeout) = time(Key::PoolIdleTimeout)? {
+        builder = builder.pool_idle_timeout(timeout);
+    }
+    if let Some(count) = number(Key::PoolMaxIdlePerHost, text(Key::PoolMaxIdlePerHost))? {
+        builder = builder.pool_max_idle_per_host(count);
+    }
+    if let Some(interval) = time(Key::Http2KeepAliveInterval)? {
+        builder = builder.http2_keep_alive_interval(interval);
+    }
+    if let Some(timeout) = time(Key::Http2KeepAliveTimeout)? {
+        builder = builder.http2_keep_alive_timeout(timeout);
+    }
+    if let Some(bytes) = number::<u32>(Key::Http2MaxFrameSize, text(Key::Http2MaxFrameSize))? {
+        builder = builder.http2_max_frame_size(bytes);
+    }
+    // `http2_only` is asked for; `http1_only` is a default.
+    if is_set(Key::Http2Only) {
+        builder = builder.http2_prior_knowledge();
+    } else if is_set(Key::Http1Only) {
+        builder = builder.http1_only();
+    }
+    if is_set(Key::RandomizeAddresses) {
+        builder = builder.dns_resolver(Arc::new(Shuffled));
+    }
+    builder.build().map_err(|error| {
+        Error::usage(format!("the storage options make no client: {}", root_cause(&error)))
+    })
+}
+
+/// Spreads connections over the addresses that a name has.
+#[derive(Debug)]
+struct Shuffled;
+
+impl Resolve for Shuffled {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let found = tokio::task::spawn_blocking(move || {
+                let mut found: Vec<SocketAddr> = (name.as_str(), 0).to_socket_addrs()?.collect();
+                for last in (1..found.len()).rev() {
+                    let random = getrandom::u32().unwrap_or_default() as usize;
+                    found.swap(last, random % (last + 1));
+                }
+                Ok::<_, std::io::Error>(Box::new(found.into_iter()) as Addrs)
+            });
+            Ok(found.await??)
+        })
+    }
+}
+
+/// Makes clients whose uploads are not completed over an existing object.
+#[derive(Debug)]
+pub(super) struct OnlyNew;
+
+impl HttpConnector for OnlyNew {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(Conditional(Connector.connect(options)?)))
+    }
+}
+
+#[derive(Debug)]
+struct Conditional(HttpClient);
+
+#[async_trait]
+impl HttpService for Conditional {
+    async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        // The header need not be signed: S3 signs `host` and `x-amz-*` alone.
+        let completes = request.method().as_str() == "POST"
+            && request.uri().query().is_some_and(|query| query.contains("uploadId="));
+        if completes {
+            request.headers_mut().insert("if-none-match", HeaderValue::from_static("*"));
+        }
+        self.0.execute(request).await
+    }
+}
+
+/// The last in the chain of an error's causes, without addresses.
+pub(super) fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut last = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    let text = last.to_string();
+    // What has no cause but its own words has them with the request's address in front.
+    let text = text.rsplit_once(" - ").map_or(text.as_str(), |(_, cause)| cause);
+    let plain: String = text.chars().filter(|c| !c.is_control()).take(300).collect();
+    if plain.is_empty() { "the request failed".into() } else { plain }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_of_a_client_is_taken_and_senseless_ones_are_named_without_their_value() {
+        for (key, good, bad) in [
+            (Key::AllowHttp, "true", None),
+            (Key::AllowInvalidCertificates, "false", None),
+            (Key::ConnectTimeout, "2s", Some("hush")),
+            (Key::DefaultContentType, "text/plain", None),
+            (Key::Http1Only, "true", None),
+            (Key::Http2Only, "true", None),
+            (Key::Http2KeepAliveInterval, "1m 30s", Some("hush")),
+            (Key::Http2KeepAliveTimeout, "500ms", Some("hush")),
+            (Key::Http2KeepAliveWhileIdle, "true", None),
+            (Key::Http2MaxFrameSize, "65536", Some("hush")),
+            (Key::PoolIdleTimeout, "1h", Some("hush")),
+            (Key::PoolMaxIdlePerHost, "4", Some("hush")),
+            (Key::ProxyUrl, "http://127.0.0.1:1", Some("hush://\0")),
+            (Key::RandomizeAddresses, "false", None),
+            (Key::Timeout, "30s", Some("hush")),
+            (Key::UserAgent, "me/1", Some("hush\n")),
+        ] {
+            let of = |value: &str| client(&ClientOptions::new().with_config(key, value));
+            of(good).unwrap();
+            if let Some(bad) = bad
+                && let Err(error) = of(bad)
+            {
+                let message = error.to_string();
+                assert!(message.contains(key.as_ref()), "{message}");
+                assert!(!message.contains("hush"), "{message}");
+            }
+        }
+    }
+}

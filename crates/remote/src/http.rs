@@ -1,0 +1,748 @@
+//! A file on a web server: by ranges where the server has them, else whole.
+//!
+//! The first request asks for the first [`PROBE_BYTES`] by range. What comes back tells
+//! everything: `206` has the size and the version, and its bytes are the sample that the
+//! schema is told from; `200` says that the server has no ranges, and with a short body holds
+//! the whole file already. A `HEAD` would tell less, and is refused for signed URLs.
+//!
+//! **Redirects** are followed as `curl -L` does: up to [`REDIRECTS_MAX`], never from `https://` to
+//! `http://`, with the URL's name and password on the same scheme, host and port alone, and without a
+//! `Referer`, which would show a signed URL to whoever it points to. Who reads from another host than
+//! was named is told so ([`Resource::elsewhere`]), and errors say which host answered.
+//!
+//! **Encodings.** Bytes are asked for as they are (`Accept-Encoding: identity`). What a server has
+//! stored compressed it sends so all the same; text is decoded by its first bytes, whatever is said.
+//!
+//! A server that names no version (neither `ETag` nor `Last-Modified`) is read whole, too:
+//! two ranges could be of two versions, one answer cannot.
+
+use std::fmt;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use bytes::{Bytes, BytesMut};
+use chrono::DateTime;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use object_store::client::{
+    HttpClient, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse,
+};
+use object_store::{ClientConfigKey, ClientOptions, HeaderValue, RetryConfig};
+use tidemill_base::cancel::Cancel;
+use tidemill_base::error::{Error, Result};
+use tidemill_base::redact::shown;
+
+use super::Fetch;
+use super::client::{client, root_cause};
+use super::options::{StorageOptions, seconds};
+use super::s3::network_hint;
+
+/// What the first request asks for.
+const PROBE_BYTES: u64 = 1 << 20;
+/// So many times a server may point elsewhere.
+const REDIRECTS_MAX: usize = 10;
+/// A body without ranges is handed on in pieces of about this size.
+const PIECE_BYTES: usize = 1 << 20;
+/// How long an answer, or the next piece of one, is waited for unless told otherwise.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What all URLs of a source share.
+#[derive(Debug, Clone)]
+pub struct Web {
+    client: HttpClient,
+    /// For bodies that take as long as they take.
+    patient: HttpClient,
+    timeout: Duration,
+    retry: RetryConfig,
+}
+
+impl Web {
+    /// A client for `http://` too if `plain`.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for options that make no sense.
+    pub fn open(options: &StorageOptions, plain: bool) -> Result<Web> {
+        let own = options.client(plain)?;
+        let timeout = match own.get_config_value(&ClientConfigKey::Timeout) {
+            Some(text) => seconds("timeout", &text)?,
+            None => TIMEOUT,
+        };
+        let connect = |options: ClientOptions| client(&options).map(HttpClient::new);
+        Ok(Web {
+            patient: connect(own.clone().with_timeout_disabled())?,
+            client: connect(own.with_timeout(timeout))?,
+            timeout,
+            retry: options.retry()?,
+        })
+    }
+
+    /// Asks what a URL is, and for its first bytes.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Usage`] for what is no URL, [`Error::Remote`].
+    pub(crate) async fn probe(self, url: String) -> Result<(Resource, Option<Bytes>)> {
+        let address = Address::parse(&url)?;
+        let mut retries = Retries::new(&self.retry);
+        let resource = |size, ranges: bool, answer: Option<&HttpResponse>| Resource {
+            web: self.clone(),
+            address: address.clone(),
+            size,
+            ranges,
+            e_tag: answer.and_then(|answer| header(answer, "etag")),
+            modified: answer.and_then(|answer| header(answer, "last-modified")),
+            elsewhere: answer.and_then(elsewhere),
+            encoding: answer.and_then(|answer| header(answer, "content-encoding")),
+        };
+        loop {
+            let asked = self.send(&address, Some(0..PROBE_BYTES), &[]).await;
+            let answer = match asked {
+                Ok(answer) => answer,
+                Err(failure) => {
+                    retries.wait(failure, "read", &url, None).await?;
+                    continue;
+                }
+            };
+            let status = answer.status().as_u16();
+            let length = header(&answer, "content-length").and_then(|text| text.parse().ok());
+            let found = match status {
+                206 => match header(&answer, "content-range").as_deref().and_then(content_range) {
+                    Some((0, total)) => resource(Some(total), true, Some(&answer)),
+                    _ => resource(None, false, Some(&answer)),
+                },
+                200 => resource(length, false, Some(&answer)),
+                // An empty file has no first byte.
+                416 => return Ok((resource(Some(0), true, None), Some(Bytes::new()))),
+                _ => return Err(refused_by("read", &url, None, &answer)),
+            };
+            let keeps = found.ranges || length.is_some_and(|length| length <= PROBE_BYTES);
+            if !keeps {
+                return Ok((found, None));
+            }
+            let wanted = found.size.map_or(PROBE_BYTES, |size| size.min(PROBE_BYTES));
+            let mut head = BytesMut::new();
+            match drain(answer, &mut head).await {
+                Ok(()) if head.len() as u64 == wanted => {
+                    let (whole, named) = (found.size == Some(wanted), found.names_version());
+                    // What is here whole need not be asked for again.
+                    let ranges = whole || (found.ranges && named);
+                    let head = ranges.then(|| head.freeze());
+                    return Ok((Resource { ranges, ..found }, head));
+                }
+                Ok(()) => retries.wait(Failure::cut(head.len()), "read", &url, None).await?,
+                Err(failure) => retries.wait(failure, "read", &url, None).await?,
+            }
+        }
+    }
+
+    async fn send(
+        &self,
+        address: &Address,
+        range: Option<Range<u64>>,
+        headers: &[(&'static str, &str)],
+    ) -> Result<HttpResponse, Failure> {
+        let client = if range.is_some() { &self.client } else { &self.patient };
+        let range = range.map(|range| format!("bytes={}-{}", range.start, range.end - 1));
+        let range = range.as_deref().map(|range| ("range", range));
+        let headers: Vec<(&'static str, &str)> =
+            range.into_iter().chain(headers.iter().copied()).collect();
+        let first = host_of(&address.url);
+        let mut address = address.clone();
+        for _ in 0..=REDIRECTS_MAX {
+            let mut answer = self.send_once(client, &address, &headers).await?;
+            let host = host_of(&address.url);
+            let is_elsewhere = host != first;
+            let status = answer.status().as_u16();
+            if let (301 | 302 | 303 | 307 | 308, Some(target)) =
+                (status, header(&answer, "location"))
+            {
+                address = address.redirected(&target).map_err(Failure::for_good)?;
+                continue;
+            }
+            if matches!(status, 408 | 429 | 500..=599) {
+                let who = if is_elsewhere { host.as_str() } else { "the server" };
+                return Err(Failure {
+                    cause: answered(who, status),
+                    again: true,
+                    status: Some(status),
+                });
+            }
+            if is_elsewhere {
+                answer.extensions_mut().insert(Elsewhere(host));
+            }
+            return Ok(answer);
+        }
+        Err(Failure::for_good(format!("it points elsewhere more than {REDIRECTS_MAX} times")))
+    }
+
+    async fn send_once(
+        &self,
+        client: &HttpClient,
+        address: &Address,
+        headers: &[(&'static str, &str)],
+    ) -> Result<HttpResponse, Failure> {
+        let mut request = HttpRequest::new(HttpRequestBody::empty());
+        let url = address.url.parse();
+        *request.uri_mut() = url.map_err(|_| Failure::for_good("not a valid URL".into()))?;
+        if let Some(authorization) = &address.authorization {
+            request.headers_mut().insert("authorization", authorization.clone());
+        }
+        let identity = [("accept-encoding", "identity")];
+        for (name, value) in headers.iter().chain(&identity) {
+            if let Ok(value) = HeaderValue::from_str(value) {
+                request.headers_mut().insert(*name, value);
+            }
+        }
+        match tokio::time::timeout(self.timeout, client.execute(request)).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(Failure::of(&error)),
+            Err(_) => Err(Failure::slow()),
+        }
+    }
+}
+
+/// The host that an answer is of, where it is not the one that was asked.
+#[derive(Debug, Clone)]
+struct Elsewhere(String);
+
+fn elsewhere(answer: &HttpResponse) -> Option<String> {
+    answer.extensions().get().map(|Elsewhere(host)| host.clone())
+}
+
+/// A URL's host, and its port if it is not its scheme's.
+fn host_of(url: &str) -> String {
+    let Ok(url) = url::Url::parse(url) else { return String::new() };
+    let host = url.host_str().unwrap_or_default();
+    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
+/// A URL without what is secret in front of its host.
+#[derive(Clone)]
+struct Address {
+    /// As it was given: for messages.
+    given: String,
+    url: String,
+    authorization: Option<HeaderValue>,
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&shown(&self.given))
+    }
+}
+
+impl Address {
+    fn parse(given: &str) -> Result<Address> {
+        let invalid = |reason: String| {
+            Error::usage(format!("`{}` is not a valid URL: {reason}", shown(given)))
+        };
+        let mut url = url::Url::parse(given).map_err(|error| invalid(error.to_string()))?;
+        url.set_fragment(None);
+        let mut authorization = None;
+        if !url.username().is_empty() || url.password().is_some() {
+            let decoded = |text: &str| {
+                percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
+            };
+            let pair = format!(
+                "{}:{}",
+                decoded(url.username()),
+                decoded(url.password().unwrap_or_default())
+            );
+            let encoded = base64::engine::general_purpose::STANDARD.encode(pair);
+            let mut value = HeaderValue::from_str(&format!("Basic {encoded}"))
+                .map_err(|error| invalid(error.to_string()))?;
+            value.set_sensitive(true);
+            authorization = Some(value);
+            let cleared = url.set_username("").and_then(|()| url.set_password(None));
+            cleared.map_err(|()| invalid("it has a name and no host".into()))?;
+        }
+        Ok(Address { given: given.to_owned(), url: url.into(), authorization })
+    }
+
+    /// Where a server points to. What is secret goes to where it was meant for, and nowhere else.
+    fn redirected(&self, target: &str) -> Result<Address, String> {
+        let invalid = || "it points to what is no URL of a web server".to_owned();
+        let own = url::Url::parse(&self.url).map_err(|_| invalid())?;
+        let mut next = own.join(target).map_err(|_| invalid())?;
+        if !matches!(next.scheme(), "http" | "https") {
+            return Err(invalid());
+        }
+        if (own.scheme(), next.scheme()) == ("https", "http") {
+            let host = host_of(next.as_str());
+            return Err(format!("it points to `http://{host}`, without encryption"));
+        }
+        next.set_fragment(None);
+        next.set_username("").and_then(|()| next.set_password(None)).map_err(|()| invalid())?;
+        let authorization = self.authorization.clone().filter(|_| own.origin() == next.origin());
+        Ok(Address { given: self.given.clone(), url: next.into(), authorization })
+    }
+}
+
+/// One version of a file on a web server.
+#[derive(Debug, Clone)]
+pub(crate) struct Resource {
+    web: Web,
+    address: Address,
+    size: Option<u64>,
+    ranges: bool,
+    e_tag: Option<String>,
+    modified: Option<String>,
+    /// The host that it is on, if that is not the URL's.
+    elsewhere: Option<String>,
+    /// What the server says that it is encoded by.
+    encoding: Option<String>,
+}
+
+impl Resource {
+    /// The URL as it was given.
+    pub(super) fn given_url(&self) -> &str {
+        &self.address.given
+    }
+
+    pub(super) fn size(&self) -> Option<u64> {
+        self.size
+    }
+
+    pub(super) fn elsewhere(&self) -> Option<&str> {
+        self.elsewhere.as_deref()
+    }
+
+    pub(super) fn encoding(&self) -> Option<&str> {
+        self.encoding.as_deref().filter(|encoding| !encoding.eq_ignore_ascii_case("identity"))
+    }
+
+    pub(super) fn has_ranges(&self) -> bool {
+        self.ranges
+    }
+
+    pub(super) fn modified_ns(&self) -> i128 {
+        let parsed =
+            self.modified.as_deref().and_then(|text| DateTime::parse_from_rfc2822(text).ok());
+        parsed.and_then(|time| time.timestamp_nanos_opt()).map_or(0, i128::from)
+    }
+
+    /// Whether two versions could be told apart.
+    fn names_version(&self) -> bool {
+        self.e_tag.is_some() || self.modified.is_some()
+    }
+
+    /// The `ETag`, if it stands for the very bytes.
+    fn strong(&self) -> Option<&str> {
+        self.e_tag.as_deref().filter(|tag| !tag.starts_with("W/"))
+    }
+
+    fn changed(&self, reason: impl Into<String>) -> Error {
+        Error::Changed { path: shown(&self.address.given), reason: reason.into() }
+    }
+
+    /// Fills `bytes` with a range of this version.
+    pub(super) async fn get(&self, range: Range<u64>, bytes: &mut BytesMut) -> Result<()> {
+        let url = &self.address.given;
+        let condition = match (self.strong(), &self.modified) {
+            (Some(tag), _) => vec![("if-match", tag)],
+            (None, Some(modified)) => vec![("if-unmodified-since", modified.as_str())],
+            (None, None) => vec![],
+        };
+        let mut retries = Retries::new(&self.web.retry);
+        loop {
+            let from = range.start + bytes.len() as u64;
+            if from >= range.end {
+                return Ok(());
+            }
+            let before = bytes.len();
+            let failure =
+                match self.web.send(&self.address, Some(from..range.end), &condition).await {
+                    Ok(answer) => {
+                        self.check(&answer, from)?;
+                        let drained = drain(answer, bytes).await;
+                        if range.start + bytes.len() as u64 > range.end {
+                            return Err(refused_for(
+                                url,
+                                Some(from),
+                                "the answer is longer than was asked for",
+                            ));
+                        }
+                        match drained {
+                            Ok(()) if range.start + bytes.len() as u64 == range.end => {
+                                return Ok(());
+                            }
+                            Ok(()) => Failure::cut(bytes.len() - before),
+                            Err(failure) => failure,
+                        }
+                    }
+                    Err(failure) => failure,
+                };
+            if bytes.len() > before {
+                // It goes on, if slowly.
+                retries = Retries::new(&self.web.retry);
+            }
+            let at = range.start + bytes.len() as u64;
+            retries.wait(failure, "read", url, Some(at)).await?;
+        }
+    }
+
+    /// Whether an answer is of this version and this range.
+    fn check(&self, answer: &HttpResponse, from: u64) -> Result<()> {
+        let url = &self.address.given;
+        match answer.status().as_u16() {
+            206 => {}
+            200 => {
+                return Err(self.changed(
+                    "the server answered with the whole file where it had ranges before",
+                ));
+            }
+            412 => return Err(self.changed("it has been replaced since it was listed")),
+            416 => return Err(self.changed("it has become shorter since it was listed")),
+            404 | 410 => return Err(self.changed("it has been removed since it was listed")),
+            _ => return Err(refused_by("read", url, Some(from), answer)),
+        }
+        self.same_version(answer)?;
+        match header(answer, "content-range").as_deref().and_then(content_range) {
+            Some((start, total)) if start == from && Some(total) == self.size => Ok(()),
+            Some((start, total)) if start == from => Err(self.changed(format!(
+                "it had {} bytes when it was listed, and has {total}",
+                self.size.unwrap_or(0)
+            ))),
+            _ => {
+                Err(refused_for(url, Some(from), "the answer is not the range that was asked for"))
+            }
+        }
+    }
+
+    fn same_version(&self, answer: &HttpResponse) -> Result<()> {
+        for (name, expected) in [("etag", &self.e_tag), ("last-modified", &self.modified)] {
+            if let (Some(expected), Some(found)) = (expected, header(answer, name))
+                && *expected != found
+            {
+                return Err(self.changed("it has been replaced since it was listed"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins to read it whole.
+    pub(super) fn stream(&self) -> Result<Body> {
+        let resource = self.clone();
+        let first = Fetch::start(async move {
+            let url = &resource.address.given;
+            let mut retries = Retries::new(&resource.web.retry);
+            let answer = loop {
+                match resource.web.send(&resource.address, None, &[]).await {
+                    Ok(answer) => break answer,
+                    Err(failure) => retries.wait(failure, "read", url, Some(0)).await?,
+                }
+            };
+            if answer.status().as_u16() != 200 {
+                return Err(refused_by("read", url, Some(0), &answer));
+            }
+            resource.same_version(&answer)?;
+            let pieces = answer.into_body().bytes_stream();
+            let flow = Flow {
+                url: url.clone(),
+                timeout: resource.web.timeout,
+                at: 0,
+                size: resource.size,
+                pieces,
+            };
+            flow.piece().await
+        })?;
+        Ok(Body { coming: Some(first) })
+    }
+}
+
+/// A body that is read front to back, a piece ahead.
+pub(super) struct Body {
+    coming: Option<Fetch<(Bytes, Option<Flow>)>>,
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Body")
+    }
+}
+
+impl Body {
+    /// The next piece; none after the last.
+    pub(super) fn next(&mut self, cancel: &Cancel) -> Result<Option<Bytes>> {
+        let Some(coming) = self.coming.take() else { return Ok(None) };
+        let (bytes, rest) = coming.wait(cancel)?;
+        self.coming = rest.map(|flow| Fetch::start(flow.piece())).transpose()?;
+        Ok(Some(bytes).filter(|bytes| !bytes.is_empty()))
+    }
+}
+
+struct Flow {
+    url: String,
+    timeout: Duration,
+    at: u64,
+    size: Option<u64>,
+    pieces: BoxStream<'static, Result<Bytes, HttpError>>,
+}
+
+impl Flow {
+    /// A piece, and what comes after it.
+    async fn piece(mut self) -> Result<(Bytes, Option<Flow>)> {
+        let mut bytes = BytesMut::new();
+        let broken = |flow: &Flow, got: usize, cause: &str| Error::Remote {
+            action: "read",
+            url: shown(&flow.url),
+            offset: Some(flow.at + got as u64),
+            status: None,
+            reason: format!("{cause}, and the server has no ranges to go on with"),
+            hint: Some("run again, or fetch the file first and read it from disk".into()),
+        };
+        while bytes.len() < PIECE_BYTES {
+            match tokio::time::timeout(self.timeout, self.pieces.next()).await {
+                Ok(Some(Ok(piece))) => bytes.extend_from_slice(&piece),
+                Ok(Some(Err(error))) => {
+                    return Err(broken(&self, bytes.len(), &Failure::of(&error).cause));
+                }
+                Ok(None) => {
+                    let end = self.at + bytes.len() as u64;
+                    if self.size.is_some_and(|size| size != end) {
+                        return Err(broken(&self, bytes.len(), "the answer was cut off"));
+                    }
+                    return Ok((bytes.freeze(), None));
+                }
+                Err(_) => return Err(broken(&self, bytes.len(), &Failure::slow().cause)),
+            }
+        }
+        self.at += bytes.len() as u64;
+        Ok((bytes.freeze(), Some(self)))
+    }
+}
+
+/// Adds an answer's body.
+async fn drain(answer: HttpResponse, bytes: &mut BytesMut) -> Result<(), Failure> {
+    let mut pieces = answer.into_body().bytes_stream();
+    while let Some(piece) = pieces.next().await {
+        bytes.extend_from_slice(&piece.map_err(|error| Failure::of(&error))?);
+    }
+    Ok(())
+}
+
+fn header(answer: &HttpResponse, name: &str) -> Option<String> {
+    Some(answer.headers().get(name)?.to_str().ok()?.to_owned())
+}
+
+/// First byte and total of `bytes 0-99/1000`.
+fn content_range(text: &str) -> Option<(u64, u64)> {
+    let (range, total) = text.trim().strip_prefix("bytes ")?.split_once('/')?;
+    Some((range.split_once('-')?.0.trim().parse().ok()?, total.trim().parse().ok()?))
+}
+
+/// What one attempt came to.
+struct Failure {
+    cause: String,
+    /// Whether it is worth another attempt.
+    again: bool,
+    status: Option<u16>,
+}
+
+impl Failure {
+    fn of(error: &HttpError) -> Failure {
+        let cause = match error.kind() {
+            HttpErrorKind::Timeout => "no answer in time: operation timed out".to_owned(),
+            _ => root_cause(error),
+        };
+        // A scheme that is not allowed stays so.
+        Failure { again: !cause.contains("not allowed"), cause, status: None }
+    }
+
+    fn for_good(cause: String) -> Failure {
+        Failure { cause, again: false, status: None }
+    }
+
+    fn cut(bytes: usize) -> Failure {
+        let cause = format!("the answer was cut off after {bytes} bytes");
+        Failure { cause, again: true, status: None }
+    }
+
+    fn slow() -> Failure {
+        Failure {
+            cause: "no answer in time: operation timed out".into(),
+            again: true,
+            status: None,
+        }
+    }
+}
+
+/// How often and for how long it is tried again, as `object_store` has it for S3.
+struct Retries<'a> {
+    config: &'a RetryConfig,
+    count: usize,
+    since: Instant,
+}
+
+impl<'a> Retries<'a> {
+    fn new(config: &'a RetryConfig) -> Self {
+        Retries { config, count: 0, since: Instant::now() }
+    }
+
+    /// Waits before the next attempt, or says that there is none.
+    async fn wait(
+        &mut self,
+        failure: Failure,
+        action: &'static str,
+        url: &str,
+        offset: Option<u64>,
+    ) -> Result<()> {
+        let config = self.config;
+        let spent = self.count >= config.max_retries || self.since.elapsed() > config.retry_timeout;
+        if spent || !failure.again {
+            if let Some(status) = failure.status {
+                return Err(refused(action, url, offset, status, failure.cause, self.count));
+            }
+            return Err(Error::Remote {
+                action,
+                url: shown(url),
+                offset,
+                status: None,
+                hint: cause_hint(&failure.cause),
+                reason: with_retries(failure.cause, self.count),
+            });
+        }
+        let first = config.backoff.init_backoff.as_secs_f64();
+        let exponent = i32::try_from(self.count).unwrap_or(i32::MAX);
+        let most = (first * config.backoff.base.powi(exponent))
+            .min(config.backoff.max_backoff.as_secs_f64());
+        // Not all at the same moment: between half of it and all of it.
+        let random = f64::from(getrandom::u32().unwrap_or(u32::MAX)) / f64::from(u32::MAX);
+        tokio::time::sleep(Duration::from_secs_f64(most * (0.5 + random / 2.0))).await;
+        self.count += 1;
+        Ok(())
+    }
+}
+
+fn with_retries(reason: String, retries: usize) -> String {
+    match retries {
+        0 => reason,
+        1 => format!("{reason}, after 1 retry"),
+        _ => format!("{reason}, after {retries} retries"),
+    }
+}
+
+fn answered(who: &str, status: u16) -> String {
+    match who {
+        "the server" => format!("the server answered {status}"),
+        host => format!("`{host}`, where its server points to, answered {status}"),
+    }
+}
+
+/// What can be done about a request that had no answer.
+fn cause_hint(cause: &str) -> Option<String> {
+    if cause.contains("points") {
+        return Some("name the URL of the file itself".into());
+    }
+    network_hint(cause).or_else(|| Some("is the network there, and the URL right?".into()))
+}
+
+/// An answer's refusal in words.
+fn refused_by(
+    action: &'static str,
+    url: &str,
+    offset: Option<u64>,
+    answer: &HttpResponse,
+) -> Error {
+    let (status, host) = (answer.status().as_u16(), elsewhere(answer));
+    let reason = answered(host.as_deref().unwrap_or("the server"), status);
+    refused(action, url, offset, status, reason, 0)
+}
+
+/// A server's refusal in words.
+fn refused(
+    action: &'static str,
+    url: &str,
+    offset: Option<u64>,
+    status: u16,
+    reason: String,
+    retries: usize,
+) -> Error {
+    let hint = match status {
+        404 | 410 => {
+            return Error::NotFound { path: shown(url), hint: Some(reason) };
+        }
+        401 | 403 => {
+            "the server wants credentials or does not take these: NAME:PASSWORD@ before the host, \
+             or a signed URL that has not expired"
+        }
+        429 | 500..=599 => {
+            "the server is overloaded or broken; try again later, or with more patience: storage \
+             options max_retries, retry_timeout"
+        }
+        300..=399 => "it points elsewhere and does not say where; name that URL",
+        _ => "is it the right URL?",
+    };
+    Error::Remote {
+        action,
+        url: shown(url),
+        offset,
+        status: Some(status),
+        reason: with_retries(reason, retries),
+        hint: Some(hint.to_owned()),
+    }
+}
+
+fn refused_for(url: &str, offset: Option<u64>, reason: &str) -> Error {
+    Error::Remote {
+        action: "read",
+        url: shown(url),
+        offset,
+        status: None,
+        reason: reason.to_owned(),
+        hint: Some("fetch the file first and read it from disk".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_read_from_its_header() {
+        for (text, expected) in [
+            ("bytes 0-99/1000", Some((0, 1000))),
+            ("bytes 5-9/10", Some((5, 10))),
+            ("bytes 0-9/*", None),
+            ("bytes */10", None),
+            ("items 0-9/10", None),
+        ] {
+            assert_eq!(content_range(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_takes_credentials_to_their_own_host_alone() {
+        let from = Address::parse("https://me:pass@h:8443/a/b.csv?sig=s").unwrap();
+        for (target, url, keeps) in [
+            ("/c.csv", "https://h:8443/c.csv", true),
+            ("c.csv?x=1#f", "https://h:8443/a/c.csv?x=1", true),
+            ("https://h:8443/c", "https://h:8443/c", true),
+            ("https://h/c", "https://h/c", false),
+            ("//other/c", "https://other/c", false),
+            ("https://me:pass@other/c", "https://other/c", false),
+        ] {
+            let next = from.redirected(target).unwrap();
+            assert_eq!((next.url.as_str(), next.authorization.is_some()), (url, keeps), "{target}");
+        }
+        for target in ["http://h:8443/c", "ftp://h/c", "file:///etc/passwd", "https://"] {
+            let reason = from.redirected(target).unwrap_err();
+            assert!(!reason.contains("pass") && reason.contains("points"), "{reason}");
+        }
+        let plain = Address::parse("http://h/a").unwrap();
+        assert_eq!(plain.redirected("https://h/a").unwrap().url, "https://h/a");
+    }
+
+    #[test]
+    fn a_name_and_a_password_leave_the_url_for_a_header() {
+        let address = Address::parse("https://me:p%40ss@h/a b.csv?x=1#f").unwrap();
+        assert_eq!(address.url, "https://h/a%20b.csv?x=1");
+        assert_eq!(format!("{address:?}"), "https://h/a b.csv?…");
+        let value = address.authorization.unwrap();
+        assert_eq!(value.to_str().unwrap(), "Basic bWU6cEBzcw==");
+        for url in ["http://h:99999/x", "http://[::1/x", "http://a b/x"] {
+            let message = Address::parse(url).unwrap_err().to_string();
+            assert!(message.contains("is not a valid URL"), "{message}");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Bytes that are not on this machine: `s3://`, `http://` and `https://`.
+//!
+//! ```text
+//!  reader's thread ── Reader ── window ◄─ Fetch ◄─ Fetch ◄─ Fetch      (4 MiB each)
+//!                                           │        │        │
+//!  network threads ─────────────────────── GET      GET      GET       (tokio)
+//! ```
+//!
+//! Readers are synchronous, and stay so: a request is a task on a runtime of its own
+//! ([`Fetch`]), whose answer the reader's thread waits for on a channel, looking at the
+//! [`Cancel`] flag 20 times a second. No thread of ours ever blocks inside a runtime, so it
+//! does not matter which thread asks.
+//!
+//! - `client`: what does a request do by itself? Nothing.
+//! - `options`: which settings are there, and which of them are secret?
+//! - `location`: what does a URL name?
+//! - `s3`, `http`: how is one asked, and what do its refusals mean?
+//! - `object`: one version of one object, by ranges.
+//! - `reader`: which ranges will be wanted next?
+//! - `upload`: how does an object come to be, at once or not at all?
+//!
+//! **What it costs.** A file of at most 64 KiB that was listed is one GET; one of at most 4 MiB too,
+//! and another for its header where files may differ; a split of a larger
+//! one is a GET per 4 MiB and, in one of 16, another for the end of its last record. Each
+//! answer is copied once, from the connection's frames into one buffer. Listing is a request
+//! per 1,000 keys and gives sizes and versions, so that no object is asked for them alone.
+//!
+//! **One version.** What is read of an object is of the version that was listed: every GET
+//! carries its ETag as `If-Match`, and every answer's ETag and size are compared with it. An
+//! object replaced in the middle of a run is an error, never a mixture.
+
+mod client;
+pub mod http;
+pub mod location;
+pub mod object;
+mod options;
+pub mod reader;
+pub mod s3;
+pub mod upload;
+
+use std::future::Future;
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+use tidemill_base::cancel::Cancel;
+use tidemill_base::error::{Error, Result};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::AbortHandle;
+
+pub use options::StorageOptions;
+pub use reader::Budget;
+
+/// How often a thread that waits for the network looks at the flag.
+const LOOK: Duration = Duration::from_millis(50);
+/// Threads that talk to the network: TLS of one is some 500 MB/s.
+const THREADS: usize = 2;
+
+/// The runtime of everything remote, started with the first request.
+fn runtime() -> Result<&'static Runtime> {
+    static RUNTIME: OnceLock<std::io::Result<Runtime>> = OnceLock::new();
+    let started = RUNTIME.get_or_init(|| {
+        Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .thread_name("tidemill-net")
+            .enable_all()
+            .build()
+    });
+    started.as_ref().map_err(|error| {
+        let source = std::io::Error::new(error.kind(), error.to_string());
+        Error::io("start", "threads for the network", source)
+    })
+}
+
+/// Work on the network's threads, and its answer when it is there. Dropped before, it is
+/// given up.
+#[derive(Debug)]
+pub struct Fetch<T> {
+    answer: Receiver<Result<T>>,
+    task: AbortHandle,
+}
+
+impl<T: Send + 'static> Fetch<T> {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if there can be no threads for it.
+    pub fn start(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<Self> {
+        let (sender, answer) = sync_channel(1);
+        let task = runtime()?.spawn(async move {
+            // Nobody listening any more: the answer is not wanted.
+            let _ = sender.send(work.await);
+        });
+        Ok(Fetch { answer, task: task.abort_handle() })
+    }
+
+    /// Waits for the answer.
+    ///
+    /// # Errors
+    /// The work's own, and [`Error::Interrupted`].
+    pub fn wait(self, cancel: &Cancel) -> Result<T> {
+        self.wait_with(&mut || cancel.check())
+    }
+
+    /// Waits for the answer, calling `look` every 50 ms.
+    ///
+    /// # Errors
+    /// The work's own, and what `look` returns.
+    pub fn wait_with(self, look: &mut dyn FnMut() -> Result<()>) -> Result<T> {
+        loop {
+            look()?;
+            match self.answer.recv_timeout(LOOK) {
+                Ok(answer) => return answer,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Error::Internal("a network task ended without an answer".into()));
+                }
+            }
+        }
+    }
+}
+
+impl<T> Drop for Fetch<T> {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// What `work` returns, run on the network's threads.
+///
+/// # Errors
+/// The work's own, and [`Error::Interrupted`].
+pub fn wait<T: Send + 'static>(
+    cancel: &Cancel,
+    work: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    Fetch::start(work)?.wait(cancel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_never_ends_is_left_when_the_run_is_cancelled() {
+        let cancel = Cancel::new();
+        let other = cancel.clone();
+        let thread = std::thread::spawn(move || wait(&other, std::future::pending::<Result<()>>()));
+        cancel.cancel();
+        assert!(matches!(thread.join().unwrap(), Err(Error::Interrupted)));
+    }
+
+    #[test]
+    fn a_runtimes_own_threads_may_wait_too() {
+        let inside = runtime().unwrap().spawn_blocking(|| wait(&Cancel::new(), async { Ok(7) }));
+        let answer = wait(&Cancel::new(), async move {
+            inside.await.map_err(|error| Error::Internal(error.to_string()))?
+        });
+        assert_eq!(answer.unwrap(), 7);
+        let nested = futures::executor::block_on(async { wait(&Cancel::new(), async { Ok(8) }) });
+        assert_eq!(nested.unwrap(), 8);
+    }
+}

@@ -1,0 +1,151 @@
+//! What a URL names: a path on this machine, an object in a bucket, something on the web.
+
+use std::fmt;
+
+use percent_encoding::percent_decode_str;
+use tidemill_base::error::{Error, Result};
+use tidemill_base::redact::{shown, shown_in};
+
+/// A remote URL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Location {
+    /// `s3://bucket/key`; the key as it is, with nothing encoded.
+    S3 {
+        /// The bucket.
+        bucket: String,
+        /// The key, a prefix or a pattern; empty for the whole bucket.
+        key: String,
+    },
+    /// `http://` or `https://`, as written.
+    Http(String),
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Location::S3 { bucket, key } => write!(f, "s3://{bucket}/{key}"),
+            Location::Http(url) => f.write_str(&shown(url)),
+        }
+    }
+}
+
+impl Location {
+    /// The location of a remote URL; none for what is on this machine.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a scheme that is not known, for `s3://` without a bucket, and for what was
+    /// meant as a URL: taken as a path, it would be a folder with a password in its name.
+    pub fn parse(url: &str) -> Result<Option<Location>> {
+        refuse_mistyped(url)?;
+        let Some((scheme, rest)) = url.split_once("://") else { return Ok(None) };
+        let is_word = !scheme.is_empty()
+            && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'));
+        if !is_word {
+            return Ok(None);
+        }
+        match scheme.to_ascii_lowercase().as_str() {
+            "file" => Ok(None),
+            "s3" | "s3a" => {
+                let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+                let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+                if bucket.is_empty() || !bucket.chars().all(is_name) {
+                    return Err(Error::usage_hint(
+                        format!("`{}` names no bucket", shown(url)),
+                        "an S3 URL is s3://bucket/key; patterns are for keys",
+                    ));
+                }
+                Ok(Some(Location::S3 { bucket: bucket.to_owned(), key: key.to_owned() }))
+            }
+            "http" | "https" => {
+                if rest.split(['/', '?', '#']).next().unwrap_or_default().is_empty() {
+                    return Err(Error::usage(format!("`{}` names no host", shown(url))));
+                }
+                Ok(Some(Location::Http(url.to_owned())))
+            }
+            other => Err(Error::usage_hint(
+                format!("`{}`: `{other}://` is not known", shown(url)),
+                "a path, file://, s3://, http:// or https://",
+            )),
+        }
+    }
+}
+
+/// Refuses what was meant as a URL.
+///
+/// # Errors
+/// [`Error::Usage`] that says which.
+pub fn refuse_mistyped(url: &str) -> Result<()> {
+    match meant(url) {
+        Some(meant) => Err(Error::usage_hint(
+            format!("`{}` is no URL, and no path either", shown_in(url)),
+            format!("was `{}` meant?", shown(&meant)),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The URL that somebody meant who typed a blank before it, or not all of `://`.
+fn meant(text: &str) -> Option<String> {
+    let trimmed = text.trim_start();
+    let scheme = ["https", "http", "s3a", "s3"].into_iter().find(|scheme| {
+        let start = trimmed.get(..scheme.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+            && trimmed[scheme.len()..].starts_with([':', '/'])
+    })?;
+    let rest = &trimmed[scheme.len()..];
+    let is_url = rest.starts_with("://");
+    let is_nearly = rest.starts_with(":/") || rest.starts_with("//");
+    let rest = rest.trim_start_matches([':', '/']);
+    let is_other = if is_url { trimmed.len() < text.len() } else { is_nearly };
+    is_other.then(|| format!("{scheme}://{rest}"))
+}
+
+/// The path of a web URL, decoded: what tells the format.
+pub fn web_path(url: &str) -> String {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    let path = rest.find('/').map_or("", |at| &rest[at..]);
+    percent_decode_str(path).decode_utf8_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_tells_where_its_bytes_are() {
+        let s3 =
+            |bucket: &str, key: &str| Some(Location::S3 { bucket: bucket.into(), key: key.into() });
+        for (url, expected) in [
+            ("a/b.csv", None),
+            ("file:///a", None),
+            ("a b://c", None),
+            ("s3://b/k", s3("b", "k")),
+            ("S3://b", s3("b", "")),
+            ("s3a://b/", s3("b", "")),
+            ("s3://b/a b%20+?é*/{x,y}", s3("b", "a b%20+?é*/{x,y}")),
+            ("http://h/x?y", Some(Location::Http("http://h/x?y".into()))),
+        ] {
+            assert_eq!(Location::parse(url).unwrap(), expected, "{url}");
+        }
+        for (url, expected) in [
+            ("s3:///key", "names no bucket"),
+            ("s3://b*/key", "names no bucket"),
+            ("https:///x", "names no host"),
+            ("gs://b/k", "`gs://` is not known"),
+            (" http://u:p@h/x", "was `http://h/x` meant?"),
+            ("http//u:p@h/x", "was `http://h/x` meant?"),
+            ("https:/h/x?sig=s", "was `https://h/x?…` meant?"),
+            ("S3:/b/k", "was `s3://b/k` meant?"),
+        ] {
+            let message = Location::parse(url).unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+
+    #[test]
+    fn the_path_of_a_web_url_is_decoded() {
+        assert_eq!(web_path("https://u:p@h/a%20b/c.csv.gz?x=/y"), "/a b/c.csv.gz");
+        assert_eq!(web_path("https://h"), "");
+    }
+}

@@ -1,0 +1,469 @@
+//! Settings of stores: the names that the crate `object_store` has for them.
+//!
+//! `region`, `endpoint_url`, `access_key_id` and so on, with or without `aws_` before them;
+//! those of the HTTP client, such as `timeout`, `proxy_url` and `allow_http`; and two of our
+//! own, `max_retries` and `retry_timeout`. What is not given is taken from the environment's
+//! `AWS_*` variables.
+//!
+//! Values may be secret: they are in no `Debug` output and in no message.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::{ClientConfigKey, ClientOptions, RetryConfig};
+use tidemill_base::error::{Error, Result};
+use tidemill_base::suggest;
+
+/// Settings of stores, by name.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct StorageOptions(BTreeMap<String, String>);
+
+impl fmt::Debug for StorageOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// Names that mean something for S3 alone, without `aws_`.
+const S3_NAMES: [&str; 30] = [
+    "access_key_id",
+    "secret_access_key",
+    "session_token",
+    "region",
+    "default_region",
+    "endpoint_url",
+    "endpoint",
+    "endpoint_url_s3",
+    "endpoint_url_sts",
+    "virtual_hosted_style_request",
+    "skip_signature",
+    "unsigned_payload",
+    "checksum_algorithm",
+    "conditional_put",
+    "copy_if_not_exists",
+    "disable_tagging",
+    "request_payer",
+    "s3_express",
+    "imdsv1_fallback",
+    "metadata_endpoint",
+    "container_credentials_relative_uri",
+    "container_credentials_full_uri",
+    "container_authorization_token_file",
+    "web_identity_token_file",
+    "role_arn",
+    "role_session_name",
+    "server_side_encryption",
+    "sse_kms_key_id",
+    "sse_bucket_key_enabled",
+    "sse_customer_key_base64",
+];
+
+/// Names of the HTTP client, which every store has.
+const CLIENT_NAMES: [&str; 18] = [
+    "allow_http",
+    "allow_invalid_certificates",
+    "connect_timeout",
+    "default_content_type",
+    "http1_only",
+    "http2_only",
+    "http2_keep_alive_interval",
+    "http2_keep_alive_timeout",
+    "http2_keep_alive_while_idle",
+    "http2_max_frame_size",
+    "pool_idle_timeout",
+    "pool_max_idle_per_host",
+    "proxy_url",
+    "proxy_ca_certificate",
+    "proxy_excludes",
+    "randomize_addresses",
+    "timeout",
+    "user_agent",
+];
+
+/// How often a request is repeated.
+const MAX_RETRIES: &str = "max_retries";
+/// For how long a request is repeated.
+const RETRY_TIMEOUT: &str = "retry_timeout";
+
+/// The default of `max_retries`: with waits of 0.1, 0.2, 0.4 … seconds some 25 in all.
+const MAX_RETRIES_DEFAULT: usize = 8;
+/// The default of `retry_timeout`.
+const RETRY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(120);
+
+/// What a name sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Key {
+    S3(AmazonS3ConfigKey),
+    Client(ClientConfigKey),
+    MaxRetries,
+    RetryTimeout,
+}
+
+impl FromStr for Key {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            MAX_RETRIES => return Ok(Key::MaxRetries),
+            RETRY_TIMEOUT => return Ok(Key::RetryTimeout),
+            _ => {}
+        }
+        match name.parse() {
+            Ok(AmazonS3ConfigKey::Client(key)) => Ok(Key::Client(key)),
+            // The URL names the bucket.
+            Ok(AmazonS3ConfigKey::Bucket) => Err(Error::usage_hint(
+                format!("storage option `{name}` is not taken"),
+                "the URL names the bucket: s3://bucket/key",
+            )),
+            Ok(key) => Ok(Key::S3(key)),
+            Err(_) => {
+                let names: Vec<&str> = S3_NAMES
+                    .into_iter()
+                    .chain(CLIENT_NAMES)
+                    .chain([MAX_RETRIES, RETRY_TIMEOUT])
+                    .collect();
+                let plain = name.strip_prefix("aws_").unwrap_or(name);
+                Err(Error::usage(match suggest::nearest(plain, names.iter().copied()) {
+                    Some(nearest) => {
+                        format!("unknown storage option `{name}`; did you mean `{nearest}`?")
+                    }
+                    None => suggest::unknown("storage option", name, &names),
+                }))
+            }
+        }
+    }
+}
+
+impl StorageOptions {
+    /// Sets an option; the last of several with one name counts.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for an unknown name, with the nearest known one, and for a value that its
+    /// option cannot have, which is not shown: it may be a secret in the wrong place.
+    pub fn set(&mut self, name: &str, value: impl Into<String>) -> Result<()> {
+        if name.trim().is_empty() || !is_plain(name.trim()) {
+            return Err(Error::usage_hint(
+                "a storage option is written as NAME=VALUE, and what was given has no name in it",
+                "such as region=eu-west-1 or timeout=10s",
+            ));
+        }
+        let name = name.trim().to_ascii_lowercase();
+        let key: Key = name.parse()?;
+        let value = value.into();
+        check(&name, &key, &value)?;
+        // `aws_region` and `region` are one option.
+        self.0.retain(|other, _| other.parse::<Key>().is_ok_and(|other| other != key));
+        self.0.insert(name, value);
+        Ok(())
+    }
+
+    /// A text without the values of these options and of the environment's.
+    pub(super) fn hidden_in(&self, text: &str) -> String {
+        let own = self.0.values().cloned();
+        let environment = std::env::vars_os()
+            .filter(|(name, _)| name.to_string_lossy().to_ascii_uppercase().starts_with("AWS_"))
+            .filter_map(|(_, value)| value.into_string().ok());
+        // `1` and `true` are no secrets, and parts of many words.
+        let mut values: Vec<String> =
+            own.chain(environment).filter(|value| value.len() > 4).collect();
+        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        values.iter().fold(text.to_owned(), |text, value| text.replace(value.as_str(), "…"))
+    }
+
+    /// Whether none is set.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// These with others over them.
+    #[must_use]
+    pub fn with(&self, over: &StorageOptions) -> StorageOptions {
+        let mut all = self.clone();
+        for (name, value) in &over.0 {
+            // Both were checked when they were set.
+            let _ = all.set(name, value.clone());
+        }
+        all
+    }
+
+    fn keys(&self) -> impl Iterator<Item = (&str, Key, &str)> {
+        self.0
+            .iter()
+            .filter_map(|(name, value)| Some((name.as_str(), name.parse().ok()?, value.as_str())))
+    }
+
+    /// What the environment says, then these.
+    pub(super) fn s3(&self) -> Result<S3Settings> {
+        let mut builder = AmazonS3Builder::from_env();
+        let mut own_endpoint = None;
+        for (_, key, value) in self.keys() {
+            match key {
+                Key::S3(key) => {
+                    if matches!(key, AmazonS3ConfigKey::Endpoint | AmazonS3ConfigKey::S3Endpoint) {
+                        own_endpoint = Some(value.to_owned());
+                    }
+                    builder = builder.with_config(key, value);
+                }
+                Key::Client(key) => {
+                    builder = builder.with_config(AmazonS3ConfigKey::Client(key), value);
+                }
+                Key::MaxRetries | Key::RetryTimeout => {}
+            }
+        }
+        if let Some(endpoint) = own_endpoint {
+            // The environment's `AWS_ENDPOINT_URL_S3` must not win over what was given here.
+            builder = builder.with_config(AmazonS3ConfigKey::S3Endpoint, endpoint);
+        }
+        let retry = self.retry()?;
+        Ok(S3Settings { builder: builder.with_retry(retry) })
+    }
+
+    /// The HTTP client's settings; `http://` was asked for if `plain`.
+    pub(super) fn client(&self, plain: bool) -> Result<ClientOptions> {
+        let mut options = ClientOptions::new().with_allow_http(plain);
+        for (name, key, value) in self.keys() {
+            match key {
+                Key::Client(key) => options = options.with_config(key, value),
+                Key::S3(_) => {
+                    return Err(Error::usage_hint(
+                        format!("storage option `{name}` has no meaning for http:// and https://"),
+                        "it belongs to s3://; remove it",
+                    ));
+                }
+                Key::MaxRetries | Key::RetryTimeout => {}
+            }
+        }
+        Ok(options)
+    }
+
+    /// How requests are repeated.
+    pub(super) fn retry(&self) -> Result<RetryConfig> {
+        let mut retry = RetryConfig {
+            max_retries: MAX_RETRIES_DEFAULT,
+            retry_timeout: RETRY_TIMEOUT_DEFAULT,
+            ..RetryConfig::default()
+        };
+        for (_, key, value) in self.keys() {
+            match key {
+                Key::MaxRetries => retry.max_retries = retries(value)?,
+                Key::RetryTimeout => retry.retry_timeout = seconds(RETRY_TIMEOUT, value)?,
+                Key::S3(_) | Key::Client(_) => {}
+            }
+        }
+        Ok(retry)
+    }
+}
+
+/// How a bucket is reached.
+pub(super) struct S3Settings {
+    pub(super) builder: AmazonS3Builder,
+}
+
+impl S3Settings {
+    fn is_set(&self, key: AmazonS3ConfigKey) -> bool {
+        self.builder.get_config_value(&key).is_some_and(|value| !value.is_empty())
+    }
+
+    /// Where requests go, if not to AWS: part of what tells one bucket from another.
+    pub(super) fn endpoint(&self) -> Option<String> {
+        let of = |key| self.builder.get_config_value(&key).filter(|url| !url.is_empty());
+        of(AmazonS3ConfigKey::S3Endpoint).or_else(|| of(AmazonS3ConfigKey::Endpoint))
+    }
+
+    /// Whether nothing tells credentials but, perhaps, the machine's own metadata service.
+    pub(super) fn asks_the_machine(&self) -> bool {
+        use AmazonS3ConfigKey as K;
+        let truthy = |key| {
+            let value = self.builder.get_config_value(&key).unwrap_or_default();
+            is_true(&value) == Some(true)
+        };
+        !(self.is_set(K::AccessKeyId)
+            || self.is_set(K::SecretAccessKey)
+            || truthy(K::SkipSignature)
+            || (self.is_set(K::WebIdentityTokenFile) && self.is_set(K::RoleArn))
+            || self.is_set(K::ContainerCredentialsRelativeUri)
+            || self.is_set(K::ContainerCredentialsFullUri))
+    }
+}
+
+/// Whether a word is a name and not, say, a key that was given without one.
+fn is_plain(name: &str) -> bool {
+    let is_one_case = !name.bytes().any(|b| b.is_ascii_lowercase())
+        || !name.bytes().any(|b| b.is_ascii_uppercase());
+    name.len() <= 48
+        && is_one_case
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+}
+
+/// Refuses a value that an option cannot have.
+fn check(name: &str, key: &Key, value: &str) -> Result<()> {
+    use AmazonS3ConfigKey as S3;
+    use ClientConfigKey as C;
+    match key {
+        Key::MaxRetries => drop(retries(value)?),
+        Key::RetryTimeout => drop(seconds(RETRY_TIMEOUT, value)?),
+        Key::Client(
+            C::Timeout
+            | C::ConnectTimeout
+            | C::PoolIdleTimeout
+            | C::Http2KeepAliveInterval
+            | C::Http2KeepAliveTimeout,
+        ) => drop(seconds(name, value)?),
+        Key::Client(C::PoolMaxIdlePerHost | C::Http2MaxFrameSize)
+            if value.trim().parse::<u32>().is_err() =>
+        {
+            return Err(Error::usage(format!("storage option `{name}` is a number")));
+        }
+        Key::Client(
+            C::AllowHttp
+            | C::AllowInvalidCertificates
+            | C::Http1Only
+            | C::Http2Only
+            | C::Http2KeepAliveWhileIdle
+            | C::RandomizeAddresses,
+        )
+        | Key::S3(
+            S3::VirtualHostedStyleRequest
+            | S3::SkipSignature
+            | S3::UnsignedPayload
+            | S3::ImdsV1Fallback
+            | S3::DisableTagging
+            | S3::RequestPayer
+            | S3::S3Express,
+        ) if is_true(value).is_none() => {
+            return Err(Error::usage(format!("storage option `{name}` is `true` or `false`")));
+        }
+        Key::S3(S3::Endpoint | S3::S3Endpoint) | Key::Client(C::ProxyUrl)
+            if url::Url::parse(value).is_err() =>
+        {
+            return Err(Error::usage_hint(
+                format!("storage option `{name}` is a URL, and what was given is none"),
+                "such as https://storage.example.com:9000",
+            ));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// A truth value, as `object_store` writes them.
+pub(super) fn is_true(value: &str) -> Option<bool> {
+    match value.trim().to_ascii_lowercase().as_str() {
+        "1" | "true" | "on" | "yes" | "y" => Some(true),
+        "0" | "false" | "off" | "no" | "n" => Some(false),
+        _ => None,
+    }
+}
+
+fn retries(value: &str) -> Result<usize> {
+    let count = value.trim().parse();
+    count.map_err(|_| Error::usage(format!("storage option `{MAX_RETRIES}` is a number")))
+}
+
+/// `30`, `30s`, `500ms`, `1m 30s`, `1h`.
+pub(super) fn seconds(name: &str, value: &str) -> Result<Duration> {
+    let parsed = || {
+        let (mut rest, mut total) = (value.trim(), 0.0);
+        loop {
+            let end = rest.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(rest.len());
+            let (number, tail) = rest.split_at(end);
+            let end = tail.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(tail.len());
+            let (unit, tail) = tail.split_at(end);
+            let factor = match unit {
+                "" | "s" | "sec" | "second" | "seconds" => 1.0,
+                "ms" => 1e-3,
+                "us" => 1e-6,
+                "ns" => 1e-9,
+                "m" | "min" | "minute" | "minutes" => 60.0,
+                "h" | "hour" | "hours" => 3600.0,
+                "d" | "day" | "days" => 86_400.0,
+                _ => return None,
+            };
+            total += number.trim().parse::<f64>().ok()? * factor;
+            rest = tail.trim_start();
+            if rest.is_empty() {
+                return (0.0..1e6).contains(&total).then_some(Duration::from_secs_f64(total));
+            }
+        }
+    };
+    parsed().ok_or_else(|| Error::usage(format!("storage option `{name}` is a time such as `30s`")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_that_is_suggested_is_known() {
+        for name in S3_NAMES.into_iter().chain(CLIENT_NAMES) {
+            let known = name.parse::<Key>().is_ok() || format!("aws_{name}").parse::<Key>().is_ok();
+            assert!(known, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_nearest() {
+        let message =
+            |name: &str| StorageOptions::default().set(name, "hush").unwrap_err().to_string();
+        assert_eq!(
+            message("aws_regoin"),
+            "unknown storage option `aws_regoin`; did you mean `region`?"
+        );
+        assert!(message("acces_key").contains("did you mean `access_key_id`?"));
+        assert!(message("bucket").contains("the URL names the bucket"));
+        assert!(message("xyzzy").contains("endpoint_url"), "{}", message("xyzzy"));
+        assert!(!message("xyzzy").contains("hush"));
+    }
+
+    #[test]
+    fn names_of_one_option_are_one_option_and_values_are_not_shown() {
+        let mut options = StorageOptions::default();
+        options.set("aws_region", "a").unwrap();
+        options.set("REGION", "b").unwrap();
+        assert_eq!(options.0.len(), 1);
+        options.set("secret_access_key", "hush").unwrap();
+        assert_eq!(format!("{options:?}"), r#"{"region", "secret_access_key"}"#);
+        let mut over = StorageOptions::default();
+        over.set("aws_secret_access_key", "other").unwrap();
+        assert_eq!(options.with(&over).0.len(), 2);
+        assert_eq!(options.with(&over).0["aws_secret_access_key"], "other");
+    }
+
+    #[test]
+    fn options_of_another_store_and_senseless_values_are_refused() {
+        let mut options = StorageOptions::default();
+        options.set("region", "x").unwrap();
+        assert!(options.client(true).unwrap_err().to_string().contains("`region`"));
+        for (name, value) in [
+            ("max_retries", "hush-hush"),
+            ("retry_timeout", "hush-hush"),
+            ("timeout", "hush-hush"),
+            ("pool_idle_timeout", "-1s hush-hush"),
+            ("pool_max_idle_per_host", "hush-hush"),
+            ("allow_http", "hush-hush"),
+            ("skip_signature", "hush-hush"),
+            ("endpoint_url", "hush-hush"),
+            ("proxy_url", "hush-hush"),
+            // What stands before a `=` may be the secret itself.
+            ("wJalrXUtnFEMI/hush-hush", ""),
+            ("wJalrXUtnFEMIhush-hush", ""),
+            ("hush-hush hush-hush", "x"),
+            ("", "hush-hush"),
+        ] {
+            let message = options.set(name, value).unwrap_err().to_string();
+            assert!(!message.contains("hush-hush"), "{message}");
+        }
+        for (value, expected) in
+            [("30", 30_000), ("1m 30s", 90_000), ("1h", 3_600_000), ("2min", 120_000), ("5ms", 5)]
+        {
+            let found = seconds("timeout", value).unwrap();
+            assert_eq!(found, Duration::from_millis(expected), "{value}");
+        }
+        assert_eq!(options.hidden_in("a hush"), "a hush");
+        options.set("retry_timeout", "1500ms").unwrap();
+        assert_eq!(options.retry().unwrap().retry_timeout, Duration::from_millis(1500));
+    }
+}

@@ -1,0 +1,370 @@
+//! A bucket: listing, versions, ranges; and its refusals in words.
+//!
+//! Requests are repeated by `object_store` itself, with waits that double, after 5xx answers,
+//! 429, lost connections, timeouts and bodies that end early. What comes through is final.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::list::{PaginatedListOptions, PaginatedListStore};
+use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStoreExt};
+use tidemill_base::cancel::Cancel;
+use tidemill_base::error::{Error, Result};
+
+use super::client::{Connector, OnlyNew, root_cause};
+use super::{Fetch, StorageOptions};
+
+/// How long the machine's metadata service may take to give credentials.
+const CREDENTIALS_WAIT: Duration = Duration::from_secs(5);
+
+/// A bucket, and how to reach it.
+#[derive(Debug)]
+pub struct Bucket {
+    pub(super) name: String,
+    pub(super) store: AmazonS3,
+    /// The same, but uploads are not completed over what exists.
+    pub(super) only_new: AmazonS3,
+    endpoint: Option<String>,
+}
+
+impl Bucket {
+    /// The bucket as options and environment describe it. Costs no request, unless credentials
+    /// are to come from the machine's metadata service: those are asked for at once, so that a
+    /// machine without one is told so and not waited for.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for options that make no sense, [`Error::Remote`] if there are no
+    /// credentials.
+    pub fn open(name: &str, options: &StorageOptions, cancel: &Cancel) -> Result<Arc<Bucket>> {
+        Self::open_with(name, options, &mut || cancel.check())
+    }
+
+    /// The same; `look` is called every 50 ms while credentials are waited for.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open), and what `look` returns.
+    pub fn open_with(
+        name: &str,
+        options: &StorageOptions,
+        look: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Arc<Bucket>> {
+        let settings = options.s3()?;
+        let (endpoint, asks) = (settings.endpoint(), settings.asks_the_machine());
+        let build = |builder: AmazonS3Builder| {
+            builder.build().map_err(|error| {
+                let cause = options.hidden_in(&root_cause(&error));
+                Error::usage_hint(
+                    format!("`s3://{name}` cannot be reached so: {cause}"),
+                    "check --storage-option, storage_options and the AWS_* environment",
+                )
+            })
+        };
+        let builder = settings.builder.with_bucket_name(name);
+        let only_new = build(builder.clone().with_http_connector(OnlyNew))?;
+        let store = build(builder.with_http_connector(Connector))?;
+        let bucket = Arc::new(Bucket { name: name.to_owned(), store, only_new, endpoint });
+        if asks {
+            let asked = Arc::clone(&bucket);
+            Fetch::start(async move {
+                let credentials = asked.store.credentials().get_credential();
+                match tokio::time::timeout(CREDENTIALS_WAIT, credentials).await {
+                    Ok(Ok(_)) => Ok(()),
+                    _ => Err(Error::Remote {
+                        action: "reach",
+                        url: format!("s3://{}", asked.name),
+                        offset: None,
+                        status: None,
+                        reason: "there are no credentials".into(),
+                        hint: Some(
+                            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or \
+                             AWS_SKIP_SIGNATURE=true for a public bucket (storage options: \
+                             access_key_id, secret_access_key, skip_signature)"
+                                .into(),
+                        ),
+                    }),
+                }
+            })?
+            .wait_with(look)?;
+        }
+        Ok(bucket)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where requests go, if not to AWS.
+    pub fn endpoint(&self) -> Option<&str> {
+        self.endpoint.as_deref()
+    }
+
+    /// The URL of a key.
+    pub fn url(&self, key: &str) -> String {
+        format!("s3://{}/{key}", self.name)
+    }
+
+    /// A key as `object_store` has it.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for keys that it cannot name.
+    pub(crate) fn path(&self, key: &str) -> Result<Path> {
+        match Path::parse(key) {
+            Ok(path) if path.as_ref() == key => Ok(path),
+            _ => Err(Error::usage_hint(
+                format!("`{}` cannot be read or written", self.url(key)),
+                "keys with empty parts (`a//b`), parts `.` and `..`, control characters or a `/` \
+                 at an end are not supported",
+            )),
+        }
+    }
+
+    /// What is known of a key; none if it is not there.
+    ///
+    /// # Errors
+    /// [`Error::Remote`].
+    pub async fn head(self: Arc<Self>, key: String) -> Result<Option<ObjectMeta>> {
+        let Ok(path) = self.path(&key) else { return Ok(None) };
+        match self.store.head(&path).await {
+            Ok(meta) => Ok(Some(meta)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(self.refused("read", &key, None, &error)),
+        }
+    }
+
+    /// All objects whose keys begin with `prefix`, which need not end with a `/`; page by page.
+    ///
+    /// # Errors
+    /// [`Error::Remote`].
+    pub async fn list(self: Arc<Self>, prefix: String) -> Result<Vec<ObjectMeta>> {
+        let mut found = Vec::new();
+        let mut page_token = None;
+        loop {
+            let options = PaginatedListOptions { page_token, ..PaginatedListOptions::default() };
+            let page = self.store.list_paginated(Some(prefix.as_str()), options).await;
+            let page = page.map_err(|error| self.refused("list", &prefix, None, &error))?;
+            found.extend(page.result.objects);
+            page_token = page.page_token;
+            if page_token.is_none() {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// The names of a folder, of objects and of folders alike, of one page: for suggestions.
+    pub async fn names(self: Arc<Self>, folder: String) -> Result<Vec<String>> {
+        let options =
+            PaginatedListOptions { delimiter: Some("/".into()), ..PaginatedListOptions::default() };
+        let page = self.store.list_paginated(Some(folder.as_str()), options).await;
+        let page = page.map_err(|error| self.refused("list", &folder, None, &error))?;
+        let objects = page.result.objects.iter().map(|meta| &meta.location);
+        let all = objects.chain(&page.result.common_prefixes);
+        Ok(all.filter_map(|path| path.filename().map(str::to_owned)).collect())
+    }
+
+    /// A refusal in words.
+    pub(crate) fn refused(
+        &self,
+        action: &'static str,
+        key: &str,
+        offset: Option<u64>,
+        error: &object_store::Error,
+    ) -> Error {
+        let url = self.url(key);
+        let refusal = Refusal::of(error);
+        if let object_store::Error::InvalidPath { .. } = error {
+            return Error::Remote {
+                action,
+                url,
+                offset,
+                status: None,
+                reason: root_cause(error),
+                hint: Some(
+                    "keys with empty parts (`a//b`), parts `.` and `..` or control characters are \
+                     not supported; name the others by a narrower pattern"
+                        .into(),
+                ),
+            };
+        }
+        if refusal.code.as_deref() == Some("NoSuchBucket") {
+            let hint = match self.endpoint() {
+                Some(endpoint) => format!(
+                    "there is no bucket `{}` at {}",
+                    self.name,
+                    tidemill_base::redact::shown(endpoint)
+                ),
+                None => format!("there is no bucket `{}`", self.name),
+            };
+            return Error::NotFound { path: url, hint: Some(hint) };
+        }
+        Error::Remote {
+            action,
+            url,
+            offset,
+            status: refusal.status,
+            reason: refusal.reason(),
+            hint: refusal.hint(),
+        }
+    }
+}
+
+/// What an error of `object_store` says, which it says in text alone.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// The answer's status, if there was an answer.
+    pub(crate) status: Option<u16>,
+    /// S3's word for it: `SlowDown`.
+    pub(crate) code: Option<String>,
+    message: Option<String>,
+    /// How often it was tried again.
+    retries: Option<String>,
+    cause: String,
+}
+
+impl Refusal {
+    pub(crate) fn of(error: &object_store::Error) -> Self {
+        let text = error.to_string();
+        let after = |mark: &str| text.find(mark).map(|at| &text[at + mark.len()..]);
+        let digits = |text: &str| {
+            text.bytes().take_while(u8::is_ascii_digit).map(char::from).collect::<String>()
+        };
+        // Of the body no more than these: others hold keys and signatures.
+        let tag = |name: &str| {
+            let rest = after(&format!("<{name}>"))?;
+            let inner = &rest[..rest.find("</")?];
+            let plain: String = inner.chars().filter(|c| !c.is_control()).take(200).collect();
+            Some(plain)
+        };
+        Refusal {
+            status: after("status code: ").and_then(|rest| digits(rest).parse().ok()),
+            code: tag("Code"),
+            message: tag("Message"),
+            retries: after(", after ").map(digits).filter(|count| !count.is_empty()),
+            cause: root_cause(error),
+        }
+    }
+
+    fn reason(&self) -> String {
+        let mut reason = match (self.status, &self.code) {
+            (Some(status), Some(code)) => format!("the server answered {status} {code}"),
+            (Some(status), None) => format!("the server answered {status}"),
+            (None, Some(code)) => format!("the server answered {code}"),
+            (None, None) => self.cause.clone(),
+        };
+        if let Some(message) = &self.message {
+            reason.push_str(&format!(" ({})", message.trim_end_matches('.')));
+        }
+        if let Some(retries) = &self.retries {
+            let s = if retries == "1" { "y" } else { "ies" };
+            reason.push_str(&format!(", after {retries} retr{s}"));
+        }
+        reason
+    }
+
+    fn hint(&self) -> Option<String> {
+        let hint = match (self.status, self.code.as_deref()) {
+            (_, Some("InvalidAccessKeyId" | "SignatureDoesNotMatch" | "InvalidToken")) => {
+                "the credentials are not valid there: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, \
+                 if they are temporary, AWS_SESSION_TOKEN"
+            }
+            (_, Some("ExpiredToken" | "TokenRefreshRequired")) => {
+                "the credentials have expired; get new ones"
+            }
+            (_, Some("RequestTimeTooSkewed")) => "set this machine's clock",
+            (_, Some("PermanentRedirect" | "AuthorizationHeaderMalformed"))
+            | (Some(301 | 307), _) => {
+                "the bucket is in another region: AWS_REGION (storage option: region)"
+            }
+            (Some(401 | 403), _) => {
+                "the credentials need s3:GetObject and s3:ListBucket to read, s3:PutObject and \
+                 s3:AbortMultipartUpload to write"
+            }
+            (Some(429 | 500..=599), _) => {
+                "the server is overloaded or broken; try again later, or with more patience: \
+                 storage options max_retries, retry_timeout"
+            }
+            (Some(_), _) => return None,
+            (None, _) => return cause_hint(&self.cause),
+        };
+        Some(hint.to_owned())
+    }
+}
+
+/// What can be done about a request to a bucket that had no answer.
+fn cause_hint(cause: &str) -> Option<String> {
+    let hint = if cause.contains("redirect") {
+        "the bucket is in another region: AWS_REGION (storage option: region)"
+    } else if cause.contains("scheme is not allowed") {
+        "http:// without TLS has to be allowed: AWS_ALLOW_HTTP=true (storage option: allow_http)"
+    } else {
+        return network_hint(cause).or_else(|| {
+            Some(
+                "is the network there, and the endpoint right? (AWS_ENDPOINT_URL, storage option \
+                 endpoint_url)"
+                    .into(),
+            )
+        });
+    };
+    Some(hint.to_owned())
+}
+
+/// What can be done about a request to any server that had no answer, if its cause is known.
+pub(super) fn network_hint(cause: &str) -> Option<String> {
+    if cause.contains("timed out") {
+        Some(
+            "the server is too slow or not there; storage options timeout and connect_timeout say \
+             how long it is waited for"
+                .into(),
+        )
+    } else if cause.contains("certificate") {
+        Some(
+            "the server's certificate is not trusted by this machine (storage option \
+             allow_invalid_certificates=true trusts any)"
+                .into(),
+        )
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn generic(text: &str) -> object_store::Error {
+        object_store::Error::Generic { store: "S3", source: text.into() }
+    }
+
+    #[test]
+    fn a_refusal_is_told_from_its_text_and_leaves_secrets_behind() {
+        let refusal = Refusal::of(&generic(
+            "Error performing GET http://h/b/k in 1.2s, after 8 retries, max_retries: 8, \
+             retry_timeout: 120s  - Server returned non-2xx status code: 503 Service Unavailable: \
+             <Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message>\
+             <AWSAccessKeyId>AKIA</AWSAccessKeyId></Error>",
+        ));
+        assert_eq!(refusal.status, Some(503));
+        assert_eq!(
+            refusal.reason(),
+            "the server answered 503 SlowDown (Please reduce your request rate), after 8 retries"
+        );
+        assert!(refusal.hint().unwrap().contains("max_retries"));
+    }
+
+    #[test]
+    fn every_refusal_that_has_a_remedy_names_it() {
+        for (text, expected) in [
+            ("status code: 403 Forbidden: <Code>AccessDenied</Code>", "s3:GetObject"),
+            ("status code: 403 x: <Code>ExpiredToken</Code>", "expired"),
+            ("status code: 301 Moved: <Code>PermanentRedirect</Code>", "region"),
+            ("builder error: URL scheme is not allowed", "allow_http"),
+            ("operation timed out", "timeout"),
+            ("Connection refused (os error 111)", "endpoint"),
+        ] {
+            let hint = Refusal::of(&generic(text)).hint().unwrap_or_default();
+            assert!(hint.contains(expected), "{text}: {hint}");
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! How an object comes to be: its parts go ahead, and it is there once they are put together.
+//!
+//! ```text
+//!   write ─► buffer ─► part ─► part ─► part      (8 MiB each, 4 on their way)
+//!                                          └─ complete: the object exists from here on
+//! ```
+//!
+//! Writing never waits: parts that are full wait in memory until [`Upload::settle`] sends
+//! them, which is where the owner looks at his flags. An object of at most one part has none:
+//! one `PUT` is as atomic, and a third of the requests.
+//!
+//! **Not over another's object.** Where nothing may be replaced, `PUT` and the completing
+//! request carry `If-None-Match: *`, so that of two who write one name one is refused.
+//! `object_store` has that for `PUT`; to its completing requests [`OnlyNew`] adds the header.
+//! A server that does not know it is asked without: then a look before is all there is.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use object_store::multipart::{MultipartStore, PartId};
+use object_store::{
+    Attribute, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
+};
+use tidemill_base::error::{Error, Result};
+
+use super::Fetch;
+use super::s3::{Bucket, Refusal};
+
+/// The size of a part. The least that S3 takes is 5 MiB.
+pub const PART_BYTES: usize = 8 << 20;
+/// An object has 10,000 parts at most: behind so many they grow, for objects beyond 40 GB.
+const PARTS_BEFORE_GROWTH: usize = 5_000;
+const GROWN_PART_BYTES: usize = 128 << 20;
+/// So many parts are on their way at once.
+const IN_FLIGHT: usize = 4;
+/// In whose metadata an object's run is.
+const RUN_ATTRIBUTE: &str = "tidemill-run";
+
+/// What a request that makes an object visible came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Published {
+    /// It is there, in the version that the server tells.
+    Done(Option<String>),
+    /// Something else has the name.
+    Exists,
+    /// The parts are gone: put together before, or thrown away.
+    Gone,
+}
+
+/// What is seen of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// Its bytes.
+    pub size: u64,
+    /// Its version; of one made of N parts it ends in `-N`.
+    pub e_tag: Option<String>,
+    /// The run that wrote it, if it was written in one piece.
+    pub run: Option<String>,
+}
+
+impl Bucket {
+    /// Begins an upload and tells its name.
+    ///
+    /// # Errors
+    /// [`Error::Remote`], as all of these.
+    pub(crate) async fn begin(self: Arc<Self>, key: String) -> Result<String> {
+        let path = self.path(&key)?;
+        let begun = self.store.create_multipart(&path).await;
+        begun.map_err(|error| self.refused("write", &key, None, &error))
+    }
+
+    async fn part(
+        self: Arc<Self>,
+        key: String,
+        id: String,
+        index: usize,
+        offset: u64,
+        bytes: Bytes,
+    ) -> Result<String> {
+        let path = self.path(&key)?;
+        let sent = self.store.put_part(&path, &id, index, PutPayload::from_bytes(bytes)).await;
+        let part = sent.map_err(|error| self.refused("write", &key, Some(offset), &error))?;
+        Ok(part.content_id)
+    }
+
+    /// Puts an upload's parts together.
+    pub async fn complete(
+        self: Arc<Self>,
+        key: String,
+        id: String,
+        parts: Vec<String>,
+        replaces: bool,
+    ) -> Result<Published> {
+        let path = self.path(&key)?;
+        let parts =
+            || parts.iter().map(|part| PartId { content_id: part.clone() }).collect::<Vec<_>>();
+        let mut done = match replaces {
+            true => self.store.complete_multipart(&path, &id, parts()).await,
+            false => self.only_new.complete_multipart(&path, &id, parts()).await,
+        };
+        if !replaces && matches!(&done, Err(error) if Refusal::of(error).status == Some(501)) {
+            done = self.store.complete_multipart(&path, &id, parts()).await;
+        }
+        let error = match done {
+            Ok(done) => return Ok(Published::Done(done.e_tag)),
+            Err(error) => error,
+        };
+        let refusal = Refusal::of(&error);
+        match (refusal.status, refusal.code.as_deref()) {
+            (Some(409 | 412), _) => Ok(Published::Exists),
+            (_, Some("NoSuchUpload")) => Ok(Published::Gone),
+            _ => Err(self.refused("write", &key, None, &error)),
+        }
+    }
+
+    /// Writes a small object in one request.
+    pub async fn put(
+        self: Arc<Self>,
+        key: String,
+        bytes: Bytes,
+        run: String,
+        replaces: bool,
+    ) -> Result<Published> {
+        let path = self.path(&key)?;
+        let options = |mode| {
+            let mut options = PutOptions::from(mode);
+            options
+                .attributes
+                .insert(Attribute::Metadata(RUN_ATTRIBUTE.into()), run.clone().into());
+            options
+        };
+        let payload = || PutPayload::from_bytes(bytes.clone());
+        let mode = if replaces { PutMode::Overwrite } else { PutMode::Create };
+        let mut put = self.store.put_opts(&path, payload(), options(mode)).await;
+        if !replaces
+            && let Err(error) = &put
+            && (matches!(error, object_store::Error::NotImplemented { .. })
+                || Refusal::of(error).status == Some(501))
+        {
+            put = self.store.put_opts(&path, payload(), options(PutMode::Overwrite)).await;
+        }
+        match put {
+            Ok(done) => Ok(Published::Done(done.e_tag)),
+            Err(object_store::Error::AlreadyExists { .. }) => Ok(Published::Exists),
+            Err(error) => Err(self.refused("write", &key, None, &error)),
+        }
+    }
+
+    /// Throws an upload's parts away; whether they were there. An upload that is gone is fine.
+    pub async fn abort(self: Arc<Self>, key: String, id: String) -> Result<bool> {
+        let path = self.path(&key)?;
+        match self.store.abort_multipart(&path, &id).await {
+            Ok(()) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(error) => match Refusal::of(&error) {
+                Refusal { status: Some(404), .. } => Ok(false),
+                refusal if refusal.code.as_deref() == Some("NoSuchUpload") => Ok(false),
+                _ => Err(self.refused("remove", &key, None, &error)),
+            },
+        }
+    }
+
+    /// What has a name; none if nothing has.
+    pub async fn look(self: Arc<Self>, key: String) -> Result<Option<Seen>> {
+        let path = self.path(&key)?;
+        let options = GetOptions { head: true, ..GetOptions::default() };
+        match self.store.get_opts(&path, options).await {
+            Ok(found) => {
+                let name = Attribute::Metadata(RUN_ATTRIBUTE.into());
+                let run = found.attributes.get(&name).map(|run| run.to_string());
+                Ok(Some(Seen { size: found.meta.size, e_tag: found.meta.e_tag, run }))
+            }
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(self.refused("read", &key, None, &error)),
+        }
+    }
+
+    /// Removes an object; one that is missing already is fine.
+    pub async fn remove(self: Arc<Self>, key: String) -> Result<()> {
+        let path = self.path(&key)?;
+        match self.store.delete(&path).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(self.refused("remove", &key, None, &error)),
+        }
+    }
+}
+
+/// The ETag of an object put together from parts, where theirs are MD5 sums (not where a key
+/// management service encrypts): the MD5 sum of these, and their number.
+pub fn e_tag_of(parts: &[String]) -> Option<String> {
+    use md5::{Digest, Md5};
+    let mut all = Md5::new();
+    for part in parts {
+        let digits = part.trim_matches('"');
+        if digits.len() != 32 {
+            return None;
+        }
+        for at in (0..32).step_by(2) {
+            all.update([u8::from_str_radix(digits.get(at..at + 2)?, 16).ok()?]);
+        }
+    }
+    let sum: String = all.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    Some(format!("{sum}-{}", parts.len()))
+}
+
+/// Where the names of uploads are kept before anything is sent.
+pub trait Journal: Send + Sync {
+    /// An upload to `key` is about to begin (no `id` yet), or has begun.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; then it does not begin.
+    fn note(&self, key: &str, id: Option<&str>) -> Result<()>;
+}
+
+/// An object whose bytes are all written.
+#[derive(Debug)]
+pub enum Finished {
+    /// So few that they were not sent yet.
+    Small(Vec<u8>),
+    /// Sent.
+    Parts {
+        /// The upload's name.
+        id: String,
+        /// Its parts' ETags, in order.
+        parts: Vec<String>,
+    },
+}
+
+/// An object that is being written.
+pub struct Upload {
+    bucket: Arc<Bucket>,
+    journal: Arc<dyn Journal>,
+    key: String,
+    buffer: Vec<u8>,
+    full: VecDeque<Bytes>,
+    id: Option<String>,
+    parts: Vec<String>,
+    coming: VecDeque<Fetch<String>>,
+    /// Bytes handed to parts.
+    sent: u64,
+    /// Bytes written.
+    pub bytes: u64,
+}
+
+impl Upload {
+    /// An object of which nothing is written yet.
+    pub fn new(bucket: Arc<Bucket>, journal: Arc<dyn Journal>, key: String) -> Self {
+        Upload {
+            bucket,
+            journal,
+            key,
+            buffer: Vec::new(),
+            full: VecDeque::new(),
+            id: None,
+            parts: Vec::new(),
+            coming: VecDeque::new(),
+            sent: 0,
+            bytes: 0,
+        }
+    }
+
+    fn part_bytes(&self) -> usize {
+        let parts = self.parts.len() + self.coming.len() + self.full.len();
+        if parts < PARTS_BEFORE_GROWTH { PART_BYTES } else { GROWN_PART_BYTES }
+    }
+
+    /// Sends what is full, until no more than a few parts are on their way; none at all if
+    /// `all` says so. `look` is called about every 50 ms, and its error ends the wait.
+    ///
+    /// # Errors
+    /// [`Error::Remote`], and what `look` returns.
+    pub fn settle(&mut self, all: bool, look: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        while let Some(bytes) = self.full.pop_front() {
+            let id = match &self.id {
+                Some(id) => id.clone(),
+                None => {
+                    self.journal.note(&self.key, None)?;
+                    let (journal, key) = (Arc::clone(&self.journal), self.key.clone());
+                    let begin = Arc::clone(&self.bucket).begin(key.clone());
+                    // Noted on the network's thread: nothing is between answer and note.
+                    let begun = Fetch::start(async move {
+                        let id = begin.await?;
+                        journal.note(&key, Some(&id))?;
+                        Ok(id)
+                    })?;
+                    self.id.insert(begun.wait_with(look)?).clone()
+                }
+            };
+            while self.coming.len() >= IN_FLIGHT {
+                self.one_arrives(look)?;
+            }
+            let index = self.parts.len() + self.coming.len();
+            let (bucket, key, offset) = (Arc::clone(&self.bucket), self.key.clone(), self.sent);
+            self.sent += bytes.len() as u64;
+            self.coming.push_back(Fetch::start(bucket.part(key, id, index, offset, bytes))?);
+        }
+        while all && !self.coming.is_empty() {
+            self.one_arrives(look)?;
+        }
+        Ok(())
+    }
+
+    fn one_arrives(&mut self, look: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        if let Some(first) = self.coming.pop_front() {
+            self.parts.push(first.wait_with(look)?);
+        }
+        Ok(())
+    }
+
+    /// Sends the rest.
+    ///
+    /// # Errors
+    /// As [`settle`](Self::settle).
+    pub fn finish(mut self, look: &mut dyn FnMut() -> Result<()>) -> Result<Finished> {
+        let begun = self.id.is_some() || !self.full.is_empty();
+        if !begun {
+            return Ok(Finished::Small(self.buffer));
+        }
+        if !self.buffer.is_empty() {
+            let rest = std::mem::take(&mut self.buffer);
+            self.full.push_back(rest.into());
+        }
+        self.settle(true, look)?;
+        match self.id {
+            Some(id) => Ok(Finished::Parts { id, parts: self.parts }),
+            None => Err(Error::Internal("an upload without a name".into())),
+        }
+    }
+}
+
+impl Write for Upload {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let part = self.part_bytes();
+            if self.buffer.len() >= part {
+                let full = std::mem::take(&mut self.buffer);
+                self.full.push_back(full.into());
+            }
+            let (now, later) = rest.split_at(rest.len().min(part - self.buffer.len().min(part)));
+            self.buffer.extend_from_slice(now);
+            rest = later;
+        }
+        self.bytes += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_tell_the_tag_of_the_whole() {
+        let part = "\"d41d8cd98f00b204e9800998ecf8427e\"".to_owned();
+        // MD5 of the 16 bytes of MD5 of nothing, and of twice these.
+        assert_eq!(
+            e_tag_of(std::slice::from_ref(&part)).unwrap(),
+            "59adb24ef3cdbe0297f05b395827453f-1"
+        );
+        assert!(e_tag_of(&[part.clone(), part.clone()]).unwrap().ends_with("-2"));
+        assert_eq!(e_tag_of(&[part, "\"opaque\"".into()]), None);
+    }
+}

@@ -1,0 +1,879 @@
+//! All of a run's objects appear, or none: output to `s3://`.
+//!
+//! S3 has no rename, but an object whose parts are uploaded is not there until one request
+//! completes it. What a run has begun it keeps in the state folder, on this machine, because a
+//! bucket cannot be locked and a run that was killed cannot tell anybody:
+//!
+//! ```text
+//! $TIDEMILL_HOME/uploads/
+//! └── 20261120T212055-1a2b3c4d/
+//!     ├── lock             flock held while the run lives; says which bucket, as JSON
+//!     ├── uploads.jsonl    every upload, before it begins and with its name once it has
+//!     ├── 0  1  2 …        files that are written at the end; objects of at most 8 MiB
+//!     ├── manifest.tmp     the manifest before it is durable
+//!     ├── manifest.json    from the moment it has this name, the output is committed
+//!     ├── published.jsonl  what the server has answered about each object of the manifest
+//!     └── undo.json        the manifest of a commit that is being taken back
+//! ```
+//!
+//! A run that writes several outputs at once has a folder for each; all but the first have names of
+//! the same form that are nobody's run.
+//!
+//! **Commit.**
+//! 1. every part of every large object is uploaded; small objects are whole in the folder;
+//! 2. no target exists (unless `overwrite`): one `HEAD` each;
+//! 3. the manifest is made durable: **the commit**;
+//! 4. uploads are completed and small objects put, [`AT_ONCE`] at a time, each only if nothing
+//!    has its name by now (unless `overwrite`);
+//! 5. the folder is removed.
+//!
+//! A run that dies before 3 has made nothing visible; one that dies after it is finished. Both
+//! are done by the next run on this machine that writes to the same bucket. Step 4 repeats
+//! safely: an upload that is gone has been completed if an object of its size and its parts' tag
+//! is there; a small object carries its run's name. If somebody has taken a name in
+//! between, the commit is taken back, unless it has replaced an object already.
+//!
+//! **Taking back** waits until every request that is under way has its answer, since the server
+//! may do what it was asked after we have looked. What is removed is what this run wrote, and
+//! nothing that looks like it: an object whose version is the one that the server answered with,
+//! one that carries the run's name, or, where an answer was lost, one whose tag is that of the
+//! parts. Where nothing tells it from somebody else's, it stays and the user is asked.
+//!
+//! **What remains.** A run that is killed between the server's answer to "begin an upload" and
+//! the line that notes it, a few milliseconds, leaves an upload without parts that nobody knows;
+//! so does a machine that never runs again. Only a lifecycle rule of the bucket
+//! (`AbortIncompleteMultipartUpload`) removes these; `docs/remote.md` has one.
+//!
+//! `docs/formats/staging.md` has the files' contents.
+
+use std::collections::HashMap;
+use std::fs::{File, TryLockError};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::stream::FuturesUnordered;
+use futures::{StreamExt, stream};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tidemill_base::error::{Error, Result};
+use tidemill_base::home::{Home, RunId, create_private};
+use tidemill_remote::Fetch;
+use tidemill_remote::s3::Bucket;
+use tidemill_remote::upload::{Finished, Journal, PART_BYTES, Published, Upload, e_tag_of};
+
+use super::commit::{Lock, Recovered, to_json};
+use super::files::Stage;
+use super::fs;
+
+const VERSION: u64 = 1;
+const LOCK: &str = "lock";
+const UPLOADS: &str = "uploads.jsonl";
+const MANIFEST: &str = "manifest.json";
+const MANIFEST_NEW: &str = "manifest.tmp";
+const UNDO: &str = "undo.json";
+const PUBLISHED: &str = "published.jsonl";
+/// So many objects are looked at or made visible at once.
+const AT_ONCE: usize = 16;
+/// How long throwing uploads away may take when a run ends before its time.
+const ABORT_WAIT: Duration = Duration::from_millis(700);
+/// How long another run's look at the folder is waited for.
+const LOCK_WAIT: Duration = Duration::from_secs(60);
+
+/// What a lock says.
+#[derive(Debug, Serialize, Deserialize)]
+struct Note {
+    version: u64,
+    run: String,
+    /// What the run writes: a URL with columns in braces.
+    url: String,
+    bucket: String,
+    /// Where the bucket is, if not at AWS.
+    endpoint: Option<String>,
+}
+
+/// A line of `uploads.jsonl`.
+#[derive(Debug, Serialize, Deserialize)]
+struct Line {
+    key: String,
+    /// None before the upload has begun.
+    id: Option<String>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Manifest {
+    version: u64,
+    run: String,
+    url: String,
+    overwrite: bool,
+    objects: Vec<Entry>,
+}
+
+/// One object of a commit.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Entry {
+    pub(super) key: String,
+    pub(super) bytes: u64,
+    /// Whether something has the name already.
+    pub(super) replaces: bool,
+    /// The version of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    replaced: Option<String>,
+    #[serde(flatten)]
+    how: How,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum How {
+    /// By one request, from a file of the folder.
+    Staged(String),
+    /// By completing an upload.
+    Upload { id: String, parts: Vec<String> },
+}
+
+/// A line of `published.jsonl`: what came of an object.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Outcome {
+    key: String,
+    /// Whether the object that is there is of this run's making; else the same was there before.
+    ours: bool,
+    /// Its version, where the server tells.
+    e_tag: Option<String>,
+}
+
+/// `uploads.jsonl` as it grows.
+struct Uploads {
+    path: PathBuf,
+    state: Mutex<(File, Vec<Line>)>,
+}
+
+impl Journal for Uploads {
+    fn note(&self, key: &str, id: Option<&str>) -> Result<()> {
+        let line = Line { key: key.to_owned(), id: id.map(str::to_owned) };
+        let mut text = serde_json::to_vec(&line)
+            .map_err(|e| Error::Internal(format!("cannot note an upload: {e}")))?;
+        text.push(b'\n');
+        let mut state = self.state.lock();
+        let written = fs::write_all(&mut state.0, &text).and_then(|()| fs::sync(&state.0));
+        written.map_err(|e| Error::io("write", &self.path, e))?;
+        state.1.push(line);
+        Ok(())
+    }
+}
+
+/// A run's folder for output to a bucket. Dropping it without a commit throws its uploads away.
+pub(super) struct Remote {
+    bucket: Arc<Bucket>,
+    dir: PathBuf,
+    run: String,
+    url: String,
+    uploads: Arc<Uploads>,
+    /// What dead runs had left for this bucket.
+    pub(super) recovered: Recovered,
+    /// Why a later run could not go on from this one, if it could not.
+    pub(super) warning: Option<String>,
+    /// In place of a state folder.
+    _temporary: Option<tempfile::TempDir>,
+    _lock: Lock,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    Committed,
+    Done,
+}
+
+impl Stage for Remote {
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+}
+
+impl Remote {
+    /// Makes a folder for a run that writes `url`, and finishes or throws away what dead runs
+    /// left in the same bucket.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if a live run writes the same URL; [`Error::Io`]; [`Error::Remote`].
+    pub(super) fn open(
+        bucket: Arc<Bucket>,
+        url: &str,
+        run: &RunId,
+        look: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Self> {
+        let (home, mut warning) = Home::open();
+        let (root, temporary) = match home {
+            Some(home) => (home.path().join("uploads"), None),
+            None => {
+                let folder = tempfile::tempdir()
+                    .map_err(|e| Error::io("create a folder in", std::env::temp_dir(), e))?;
+                if let Some(warning) = &mut warning {
+                    warning.push_str(
+                        "; if it is killed, its uploads stay in the bucket unseen until a \
+                         lifecycle rule removes them",
+                    );
+                }
+                (folder.path().to_owned(), Some(folder))
+            }
+        };
+        create_private(&root).map_err(|e| Error::io("create the folder", &root, e))?;
+        let (dir, lock, dead) = {
+            let _guard = guard(&root, look)?;
+            let dead = dead_runs(&root, &bucket, url)?;
+            let dir = own_folder(&root, run)?;
+            let lock = lock(&dir, url, run, &bucket).inspect_err(|_| discard(&dir))?;
+            (dir, lock, dead)
+        };
+        let path = dir.join(UPLOADS);
+        let file = fs::create_new(&path)
+            .map_err(|e| Error::io("create", &path, e))
+            .inspect_err(|_| discard(&dir))?;
+        let mut remote = Remote {
+            bucket,
+            dir,
+            run: run.to_string(),
+            url: url.to_owned(),
+            uploads: Arc::new(Uploads { path, state: Mutex::new((file, Vec::new())) }),
+            recovered: Recovered::default(),
+            warning,
+            _temporary: temporary,
+            _lock: lock,
+            state: State::Open,
+        };
+        for dead in dead {
+            remote.recover(&dead, look)?;
+        }
+        Ok(remote)
+    }
+
+    /// The URL of a key.
+    pub(super) fn url(&self, key: &str) -> String {
+        self.bucket.url(key)
+    }
+
+    /// Begins an object.
+    pub(super) fn upload(&self, key: &str) -> Upload {
+        let journal = Arc::clone(&self.uploads) as Arc<dyn Journal>;
+        Upload::new(Arc::clone(&self.bucket), journal, key.to_owned())
+    }
+
+    /// An object whose bytes have all been written to its upload.
+    pub(super) fn written(&self, key: &str, bytes: u64, finished: Finished) -> Result<Entry> {
+        let how = match finished {
+            Finished::Parts { id, parts } => How::Upload { id, parts },
+            Finished::Small(content) => {
+                let path = self.path("0");
+                let written =
+                    fs::create_new(&path).and_then(|mut file| fs::write_all(&mut file, &content));
+                written.map_err(|e| Error::io("write", &path, e))?;
+                How::Staged("0".into())
+            }
+        };
+        Ok(Entry { key: key.to_owned(), bytes, replaces: false, replaced: None, how })
+    }
+
+    /// An object whose bytes are in a staged file; a large one's are sent now.
+    pub(super) fn staged(
+        &self,
+        key: &str,
+        name: &str,
+        bytes: u64,
+        look: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Entry> {
+        look()?;
+        let how = if bytes <= PART_BYTES as u64 {
+            How::Staged(name.to_owned())
+        } else {
+            let path = self.path(name);
+            let error = |e| Error::io("read", &path, e);
+            let mut file = fs::open(&path).map_err(error)?;
+            let mut upload = self.upload(key);
+            let mut buffer = vec![0; 1 << 20];
+            loop {
+                let count = file.read(&mut buffer).map_err(error)?;
+                if count == 0 {
+                    break;
+                }
+                upload.write_all(&buffer[..count]).map_err(error)?;
+                upload.settle(false, look)?;
+            }
+            let finished = upload.finish(look)?;
+            // Space is freed as it goes.
+            fs::remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
+            match finished {
+                Finished::Parts { id, parts } => How::Upload { id, parts },
+                Finished::Small(_) => {
+                    return Err(Error::Internal("a large object without parts".into()));
+                }
+            }
+        };
+        Ok(Entry { key: key.to_owned(), bytes, replaces: false, replaced: None, how })
+    }
+
+    /// Refuses a name that something has.
+    ///
+    /// # Errors
+    /// [`Error::Exists`].
+    pub(super) fn check_absent(
+        &self,
+        key: &str,
+        look: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
+        let seen = Fetch::start(Arc::clone(&self.bucket).look(key.to_owned()))?.wait_with(look)?;
+        match seen {
+            Some(_) => Err(Error::Exists { path: self.bucket.url(key), more: 0 }),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes all objects visible, or none.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::Remote`]; [`Error::Unfinished`] where it can neither go on
+    /// nor back now.
+    pub(super) fn commit(
+        mut self,
+        mut objects: Vec<Entry>,
+        overwrite: bool,
+        look: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
+        self.check(&mut objects, overwrite, look)?;
+        for object in &objects {
+            if let How::Staged(name) = &object.how {
+                let path = self.dir.join(name);
+                let synced = fs::open(&path).and_then(|file| fs::sync(&file));
+                synced.map_err(|e| Error::io("write", &path, e))?;
+            }
+        }
+        let manifest = Manifest {
+            version: VERSION,
+            run: self.run.clone(),
+            url: self.url.clone(),
+            overwrite,
+            objects,
+        };
+        let (new, path) = (self.dir.join(MANIFEST_NEW), self.dir.join(MANIFEST));
+        let error = |e| Error::io("write", &path, e);
+        let mut file = fs::create_new(&new).map_err(error)?;
+        fs::write_all(&mut file, &to_json(&manifest)?).map_err(error)?;
+        fs::sync(&file).map_err(error)?;
+        self.state = State::Committed;
+        fs::rename(&new, &path).and_then(|()| fs::sync_dir(&self.dir)).map_err(error)?;
+        let result = finish(&self.bucket, &self.dir, &manifest, look);
+        match result {
+            Ok(()) => {
+                self.state = State::Done;
+                discard(&self.dir);
+                Ok(())
+            }
+            Err(error) => match undo(&self.bucket, &self.dir, &manifest, look) {
+                Ok(()) => {
+                    self.state = State::Done;
+                    discard(&self.dir);
+                    Err(error)
+                }
+                Err(_) => {
+                    Err(Error::Unfinished { path: self.url.clone(), source: Box::new(error) })
+                }
+            },
+        }
+    }
+
+    /// Looks at which names are taken.
+    fn check(
+        &self,
+        objects: &mut [Entry],
+        overwrite: bool,
+        look: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
+        let keys: Vec<String> = objects.iter().map(|object| object.key.clone()).collect();
+        let bucket = Arc::clone(&self.bucket);
+        let taken = Fetch::start(async move {
+            let mut looks =
+                stream::iter(keys).map(|key| Arc::clone(&bucket).look(key)).buffered(AT_ONCE);
+            let mut taken = Vec::new();
+            while let Some(seen) = looks.next().await {
+                taken.push(seen?);
+            }
+            Ok(taken)
+        })?
+        .wait_with(look)?;
+        for (object, taken) in objects.iter_mut().zip(taken) {
+            object.replaces = taken.is_some();
+            object.replaced = taken.and_then(|seen| seen.e_tag.as_deref().map(plain));
+        }
+        let mut taken = objects.iter().filter(|object| object.replaces);
+        match taken.next() {
+            Some(first) if !overwrite => {
+                Err(Error::Exists { path: self.bucket.url(&first.key), more: taken.count() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Finishes what a dead run had committed, or throws away what it had begun.
+    fn recover(&mut self, dead: &Dead, look: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        let run = dead.note.run.clone();
+        let ended = if let Some(manifest) = read_manifest(&dead.dir.join(UNDO))? {
+            undo(&self.bucket, &dead.dir, &manifest, look).map(|()| &mut self.recovered.undone)
+        } else if let Some(manifest) = read_manifest(&dead.dir.join(MANIFEST))? {
+            match finish(&self.bucket, &dead.dir, &manifest, look) {
+                Ok(()) => Ok(&mut self.recovered.finished),
+                Err(Error::Exists { .. }) if !manifest.overwrite => {
+                    undo(&self.bucket, &dead.dir, &manifest, look)
+                        .map(|()| &mut self.recovered.undone)
+                }
+                Err(error) => Err(error),
+            }
+        } else {
+            let lines = read_lines(&dead.dir.join(UPLOADS));
+            abort_all(&self.bucket, &lines)?.wait_with(look).map(|()| &mut self.recovered.removed)
+        };
+        match ended {
+            Ok(list) => {
+                list.push(run);
+                discard(&dead.dir);
+                Ok(())
+            }
+            Err(Error::Interrupted) => Err(Error::Interrupted),
+            // What this run is about to write must not be in between.
+            Err(error) if dead.note.url == self.url => Err(error),
+            // Another's output: whoever writes there next tries again.
+            Err(_) => {
+                self.recovered.left.push(dead.dir.display().to_string());
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        if self.state != State::Open {
+            return;
+        }
+        let lines = std::mem::take(&mut self.uploads.state.lock().1);
+        let begun = Instant::now();
+        let mut patience = || match begun.elapsed() < ABORT_WAIT {
+            true => Ok(()),
+            false => Err(Error::Interrupted),
+        };
+        let is_clean = lines.is_empty()
+            || abort_all(&self.bucket, &lines)
+                .and_then(|aborts| aborts.wait_with(&mut patience))
+                .is_ok();
+        // What could not be thrown away now is known to a later run.
+        if is_clean {
+            discard(&self.dir);
+        }
+    }
+}
+
+/// Throws uploads away, as far as their names are known.
+fn abort_all(bucket: &Arc<Bucket>, lines: &[Line]) -> Result<Fetch<()>> {
+    let named: Vec<(String, String)> =
+        lines.iter().filter_map(|line| Some((line.key.clone(), line.id.clone()?))).collect();
+    let bucket = Arc::clone(bucket);
+    Fetch::start(async move {
+        let mut aborts = stream::iter(named)
+            .map(|(key, id)| Arc::clone(&bucket).abort(key, id))
+            .buffer_unordered(AT_ONCE);
+        let mut result = Ok(());
+        while let Some(aborted) = aborts.next().await {
+            result = result.and(aborted.map(drop));
+        }
+        result
+    })
+}
+
+/// Makes a manifest's objects visible. Repeatable. With the first failure no more are begun, and
+/// those that are under way are waited for: the server may carry out what nobody listens to.
+fn finish(
+    bucket: &Arc<Bucket>,
+    dir: &Path,
+    manifest: &Manifest,
+    look: &mut dyn FnMut() -> Result<()>,
+) -> Result<()> {
+    let (bucket, dir, manifest) = (Arc::clone(bucket), dir.to_owned(), manifest.clone());
+    Fetch::start(async move {
+        let (overwrite, run) = (manifest.overwrite, manifest.run);
+        let mut rest = manifest.objects.into_iter();
+        let mut under_way = FuturesUnordered::new();
+        let mut result = Ok(());
+        loop {
+            while result.is_ok()
+                && under_way.len() < AT_ONCE
+                && let Some(object) = rest.next()
+            {
+                under_way.push(publish(Arc::clone(&bucket), &dir, object, overwrite, &run));
+            }
+            match under_way.next().await {
+                Some(published) => result = result.and(published),
+                None => return result,
+            }
+        }
+    })?
+    .wait_with(look)
+}
+
+async fn publish(
+    bucket: Arc<Bucket>,
+    dir: &Path,
+    object: Entry,
+    overwrite: bool,
+    run: &str,
+) -> Result<()> {
+    let key = || object.key.clone();
+    let published = match &object.how {
+        How::Staged(name) => {
+            let path = dir.join(name);
+            let bytes = std::fs::read(&path).map_err(|e| Error::io("read", &path, e))?;
+            Arc::clone(&bucket).put(key(), bytes.into(), run.to_owned(), overwrite).await
+        }
+        How::Upload { id, parts } => {
+            Arc::clone(&bucket).complete(key(), id.clone(), parts.clone(), overwrite).await
+        }
+    };
+    let published = match published {
+        Ok(Published::Done(e_tag)) => {
+            return note(dir, &Outcome { key: key(), ours: true, e_tag });
+        }
+        // Done, perhaps, and the answer was lost.
+        other => {
+            let gone = matches!(other, Ok(Published::Gone));
+            if is_ours(&bucket, &object, run, gone).await.unwrap_or(false) {
+                let mut ours = true;
+                if let (Ok(Published::Exists), How::Upload { id, .. }) = (&other, &object.how) {
+                    // An upload that is still there was not completed: somebody has written the
+                    // very same object, which stays.
+                    ours = !Arc::clone(&bucket).abort(key(), id.clone()).await?;
+                }
+                return note(dir, &Outcome { key: key(), ours, e_tag: None });
+            }
+            other?
+        }
+    };
+    let path = bucket.url(&object.key);
+    Err(match published {
+        Published::Gone => Error::Remote {
+            action: "write",
+            url: path,
+            offset: None,
+            status: None,
+            reason: "its upload has been removed by somebody else".into(),
+            hint: Some("run again; a lifecycle rule must leave uploads a day at least".into()),
+        },
+        _ => Error::Exists { path, more: 0 },
+    })
+}
+
+/// Keeps what came of an object, for whoever takes the commit back.
+fn note(dir: &Path, outcome: &Outcome) -> Result<()> {
+    let path = dir.join(PUBLISHED);
+    let mut line = serde_json::to_vec(outcome)
+        .map_err(|e| Error::Internal(format!("cannot note an object: {e}")))?;
+    line.push(b'\n');
+    fs::append(&path)
+        .and_then(|mut file| fs::write_all(&mut file, &line))
+        .map_err(|e| Error::io("write", &path, e))
+}
+
+/// Whether what has an object's name is what this commit wrote there, or is the same; `gone`
+/// says that the object's upload is no longer there.
+async fn is_ours(bucket: &Arc<Bucket>, object: &Entry, run: &str, gone: bool) -> Result<bool> {
+    let Some(seen) = Arc::clone(bucket).look(object.key.clone()).await? else { return Ok(false) };
+    let How::Upload { parts, .. } = &object.how else {
+        return Ok(seen.size == object.bytes && seen.run.as_deref() == Some(run));
+    };
+    let Some(tag) = seen.e_tag.as_deref().map(plain) else { return Ok(false) };
+    // Where a key management service encrypts, the tag tells no more than the number of parts
+    // and that it is another than before.
+    let may_be =
+        || tag.ends_with(&format!("-{}", parts.len())) && object.replaced != Some(tag.clone());
+    Ok(seen.size == object.bytes && (e_tag_of(parts).as_ref() == Some(&tag) || (gone && may_be())))
+}
+
+fn plain(tag: &str) -> String {
+    tag.trim_matches('"').to_owned()
+}
+
+/// Takes a commit back. Repeatable.
+///
+/// # Errors
+/// [`Error::Internal`] if an object was replaced already: then there is no way back.
+fn undo(
+    bucket: &Arc<Bucket>,
+    dir: &Path,
+    manifest: &Manifest,
+    look: &mut dyn FnMut() -> Result<()>,
+) -> Result<()> {
+    let replacing: Vec<Entry> =
+        manifest.objects.iter().filter(|object| object.replaces).cloned().collect();
+    let (other, run) = (Arc::clone(bucket), manifest.run.clone());
+    let replaced = Fetch::start(async move {
+        for object in replacing {
+            if is_ours(&other, &object, &run, true).await? {
+                return Ok(Some(object.key));
+            }
+        }
+        Ok(None)
+    })?
+    .wait_with(look)?;
+    if let Some(key) = replaced {
+        return Err(Error::Internal(format!("`{key}` was replaced already")));
+    }
+    let (forward, back) = (dir.join(MANIFEST), dir.join(UNDO));
+    if fs::look(&forward).map_err(|e| Error::io("read", &forward, e))?.is_some() {
+        fs::rename(&forward, &back)
+            .and_then(|()| fs::sync_dir(dir))
+            .map_err(|e| Error::io("write", &back, e))?;
+    }
+    let mut outcomes: HashMap<String, Outcome> = HashMap::new();
+    for outcome in read_outcomes(dir) {
+        // What was answered first is what made it.
+        outcomes.entry(outcome.key.clone()).or_insert(outcome);
+    }
+    let (bucket, manifest) = (Arc::clone(bucket), manifest.clone());
+    Fetch::start(async move {
+        let run = manifest.run.as_str();
+        let mut removals = stream::iter(manifest.objects)
+            .map(|object| {
+                let (bucket, outcome) = (Arc::clone(&bucket), outcomes.get(&object.key));
+                take_back(bucket, object, outcome, run)
+            })
+            .buffer_unordered(AT_ONCE);
+        let mut result = Ok(());
+        while let Some(removed) = removals.next().await {
+            result = result.and(removed);
+        }
+        result
+    })?
+    .wait_with(look)
+}
+
+/// Removes an object if this run made it.
+async fn take_back(
+    bucket: Arc<Bucket>,
+    object: Entry,
+    outcome: Option<&Outcome>,
+    run: &str,
+) -> Result<()> {
+    match outcome {
+        Some(Outcome { ours: false, .. }) => return Ok(()),
+        Some(Outcome { e_tag: Some(written), .. }) => {
+            let seen = Arc::clone(&bucket).look(object.key.clone()).await?;
+            let is_there =
+                seen.and_then(|seen| seen.e_tag).is_some_and(|tag| plain(&tag) == plain(written));
+            return if is_there { bucket.remove(object.key).await } else { Ok(()) };
+        }
+        _ => {}
+    }
+    if let How::Upload { id, .. } = &object.how {
+        // An upload that is still there was not completed.
+        if Arc::clone(&bucket).abort(object.key.clone(), id.clone()).await? {
+            return Ok(());
+        }
+    }
+    if is_ours(&bucket, &object, run, false).await? {
+        return bucket.remove(object.key).await;
+    }
+    if is_ours(&bucket, &object, run, true).await? {
+        return Err(Error::Remote {
+            action: "remove",
+            url: bucket.url(&object.key),
+            offset: None,
+            status: None,
+            reason: "nothing tells whether this run wrote it or somebody else".into(),
+            hint: Some("remove it or rename it by hand if it is not to stay, and run again".into()),
+        });
+    }
+    Ok(())
+}
+
+/// A dead run's folder, locked.
+struct Dead {
+    dir: PathBuf,
+    note: Note,
+    _lock: Lock,
+}
+
+/// The dead runs that wrote to a bucket.
+///
+/// # Errors
+/// [`Error::Busy`] if a live one writes the same URL.
+fn dead_runs(root: &Path, bucket: &Bucket, url: &str) -> Result<Vec<Dead>> {
+    let mut dead = Vec::new();
+    for name in fs::list(root).map_err(|e| Error::io("read", root, e))? {
+        if name.to_str().is_none_or(|name| name.parse::<RunId>().is_err()) {
+            continue;
+        }
+        let dir = root.join(&name);
+        let path = dir.join(LOCK);
+        let Ok(file) = fs::open(&path) else {
+            // Made under the guard that we hold: a folder without a lock is nobody's.
+            discard(&dir);
+            continue;
+        };
+        let note: Option<Note> =
+            fs::read(&path, 1 << 20).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let same_bucket = |note: &Note| {
+            note.bucket == bucket.name() && note.endpoint.as_deref() == bucket.endpoint()
+        };
+        match fs::try_lock(&file) {
+            Ok(()) => match note {
+                Some(note) if same_bucket(&note) && note.version <= VERSION => {
+                    dead.push(Dead { dir, note, _lock: Lock(file) });
+                }
+                Some(_) => {}
+                None => discard(&dir),
+            },
+            Err(TryLockError::WouldBlock) => {
+                if let Some(note) = note.filter(|note| same_bucket(note) && note.url == url) {
+                    return Err(Error::Busy { path: url.to_owned(), run: note.run });
+                }
+            }
+            Err(TryLockError::Error(e)) => return Err(Error::io("lock", &path, e)),
+        }
+    }
+    Ok(dead)
+}
+
+fn lock(dir: &Path, url: &str, run: &RunId, bucket: &Bucket) -> Result<Lock> {
+    let path = dir.join(LOCK);
+    let error = |e| Error::io("write", &path, e);
+    let mut lock = Lock(fs::create_new(&path).map_err(error)?);
+    if let Err(TryLockError::Error(e)) = fs::try_lock(&lock.0) {
+        return Err(Error::io("lock", &path, e));
+    }
+    let note = Note {
+        version: VERSION,
+        run: run.to_string(),
+        url: url.to_owned(),
+        bucket: bucket.name().to_owned(),
+        endpoint: bucket.endpoint().map(str::to_owned),
+    };
+    fs::write_all(&mut lock.0, &to_json(&note)?).map_err(error)?;
+    Ok(lock)
+}
+
+/// Makes a folder for an output of a run. The run's name is free but for one that writes several
+/// outputs at once.
+fn own_folder(root: &Path, run: &RunId) -> Result<PathBuf> {
+    let mut name = run.clone();
+    loop {
+        let dir = root.join(name.as_str());
+        match fs::create_dir_private(&dir) {
+            Ok(()) => return Ok(dir),
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => name = RunId::new(),
+            Err(e) => return Err(Error::io("create the folder", &dir, e)),
+        }
+    }
+}
+
+/// Excludes other runs that begin at the same moment.
+fn guard(root: &Path, look: &mut dyn FnMut() -> Result<()>) -> Result<Lock> {
+    let file = fs::open(root).map_err(|e| Error::io("read", root, e))?;
+    let begun = Instant::now();
+    loop {
+        match fs::try_lock(&file) {
+            Ok(()) => return Ok(Lock(file)),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_WAIT => {
+                look()?;
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::Busy {
+                    path: root.display().to_string(),
+                    run: "unknown".into(),
+                });
+            }
+            Err(TryLockError::Error(e)) => return Err(Error::io("lock", root, e)),
+        }
+    }
+}
+
+fn read_lines(path: &Path) -> Vec<Line> {
+    // A line that was cut off names nothing yet.
+    let text = fs::read(path, 1 << 30).unwrap_or_default();
+    text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
+}
+
+fn read_outcomes(dir: &Path) -> Vec<Outcome> {
+    // A line that was cut off is as if it had not been written.
+    let text = fs::read(&dir.join(PUBLISHED), 1 << 30).unwrap_or_default();
+    text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
+}
+
+fn read_manifest(path: &Path) -> Result<Option<Manifest>> {
+    let bytes = match fs::read(path, 4 << 30) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(Error::io("read", path, e)),
+    };
+    let manifest: Manifest = serde_json::from_slice(&bytes).map_err(|e| Error::Corrupt {
+        path: path.display().to_string(),
+        offset: None,
+        reason: e.to_string(),
+        hint: Some("it is an unfinished commit; remove its folder to forget it".into()),
+    })?;
+    let is_number = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_digit());
+    for object in &manifest.objects {
+        match &object.how {
+            How::Staged(name) if !is_number(name) => {
+                return Err(Error::Corrupt {
+                    path: path.display().to_string(),
+                    offset: None,
+                    reason: format!("it names a file `{name}`"),
+                    hint: Some("remove its folder to forget it".into()),
+                });
+            }
+            _ => {}
+        }
+    }
+    Ok(Some(manifest))
+}
+
+/// Removes a run's folder, the manifest first and the lock last; what resists is removed by a
+/// later run.
+fn discard(dir: &Path) {
+    let remove = || {
+        fs::remove_file(&dir.join(MANIFEST))?;
+        fs::remove_file(&dir.join(UNDO))?;
+        for name in fs::list(dir)? {
+            if name != LOCK {
+                fs::remove_file(&dir.join(name))?;
+            }
+        }
+        fs::remove_file(&dir.join(LOCK))?;
+        fs::remove_dir(dir)
+    };
+    let _: std::io::Result<()> = remove();
+}
+
+/// An upload that a writer of rows fills and its owner settles.
+#[derive(Clone)]
+pub(super) struct Shared(pub(super) Arc<Mutex<Upload>>);
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// The upload, once no writer holds it any more.
+    pub(super) fn into_inner(self) -> Result<Upload> {
+        let alone = Arc::try_unwrap(self.0);
+        alone
+            .map(Mutex::into_inner)
+            .map_err(|_| Error::Internal("an upload is still being written".into()))
+    }
+}

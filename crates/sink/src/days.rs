@@ -1,0 +1,73 @@
+//! Dates in milliseconds (`date64`) in Parquet, which has dates in days alone.
+//!
+//! The parquet crate writes them as integers that say nothing of being dates, unless all of a file's
+//! types are coerced. So they are written as days, and the file's Arrow schema says what they were:
+//! Arrow's readers, ours among them, give the same column back, and all others see dates.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use tidemill_base::error::{Error, Result};
+
+/// The schema with days for milliseconds; none where it has no such dates.
+pub(super) fn in_days(schema: &SchemaRef) -> Option<SchemaRef> {
+    let fields = fields(schema.fields());
+    let differs = fields.iter().zip(schema.fields()).any(|(days, own)| days != own);
+    differs.then(|| Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone())))
+}
+
+fn fields(of: &[FieldRef]) -> Vec<FieldRef> {
+    of.iter().map(field).collect()
+}
+
+fn field(of: &FieldRef) -> FieldRef {
+    let data_type = data_type(of.data_type());
+    match &data_type == of.data_type() {
+        true => Arc::clone(of),
+        false => Arc::new(Field::clone(of).with_data_type(data_type)),
+    }
+}
+
+fn data_type(of: &DataType) -> DataType {
+    match of {
+        DataType::Date64 => DataType::Date32,
+        DataType::List(item) => DataType::List(field(item)),
+        DataType::LargeList(item) => DataType::LargeList(field(item)),
+        DataType::FixedSizeList(item, size) => DataType::FixedSizeList(field(item), *size),
+        DataType::Map(entries, is_sorted) => DataType::Map(field(entries), *is_sorted),
+        DataType::Struct(inner) => DataType::Struct(fields(inner).into()),
+        DataType::Dictionary(key, value) => {
+            DataType::Dictionary(key.clone(), Box::new(data_type(value)))
+        }
+        other => other.clone(),
+    }
+}
+
+/// The rows as `schema` has them, which [`in_days`] gave.
+///
+/// # Errors
+/// [`Error::Usage`] for a date that is not a whole number of days.
+pub(super) fn rows_in_days(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let column = |(column, field): (&ArrayRef, &FieldRef)| -> Result<ArrayRef> {
+        if column.data_type() == field.data_type() {
+            return Ok(Arc::clone(column));
+        }
+        let days = cast(column, field.data_type())?;
+        if &cast(&days, column.data_type())? != column {
+            return Err(Error::usage_hint(
+                format!(
+                    "column `{}` has a date with a time of day, which is no date in Parquet",
+                    field.name()
+                ),
+                "cast the column to TIMESTAMP, or write `arrow`",
+            ));
+        }
+        Ok(days)
+    };
+    let columns = batch.columns().iter().zip(schema.fields()).map(column);
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let columns = columns.collect::<Result<_>>()?;
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+}

@@ -1,0 +1,211 @@
+//! Which file does a row go to? Rows grouped by the columns that a path names.
+//!
+//! A batch's path columns are turned into Arrow's row format (one byte string per row), and
+//! a hash table takes a row's bytes to its path; a row equal to the one before it needs
+//! neither. Rows are then put into groups by counting, so that order within a path is the
+//! order of arrival, and each batch is gathered once: a batch that goes to one path, or is
+//! in order of paths already, is not copied at all.
+//!
+//! Paths are told apart by their values' text, not by their row bytes: the several NaNs that a
+//! float can hold are one value.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow::datatypes::Schema;
+use arrow::row::{RowConverter, SortField};
+use hashbrown::HashMap;
+use tidemill_base::error::{Error, Result};
+
+use super::template::Key;
+use super::value::Column;
+
+/// Assigns rows to paths.
+pub(super) struct Router {
+    positions: Vec<usize>,
+    columns: Vec<String>,
+    url: String,
+    converter: RowConverter,
+    /// A cache: bytes in Arrow's row format to a path.
+    by_row: HashMap<Box<[u8]>, u32>,
+    by_text: HashMap<Key, u32>,
+    keys: Vec<Key>,
+    max_files: usize,
+    /// Scratch: rows per path in this batch, all zero between batches.
+    counts: Vec<u32>,
+}
+
+/// A batch's rows in groups.
+pub(super) struct Groups {
+    /// The batch with each group's rows together.
+    pub(super) batch: RecordBatch,
+    /// Each group's path and rows.
+    pub(super) groups: Vec<(usize, Range<usize>)>,
+}
+
+impl Router {
+    pub(super) fn new(
+        schema: &Schema,
+        positions: Vec<usize>,
+        url: &str,
+        max_files: usize,
+    ) -> Result<Self> {
+        let types = positions.iter().map(|i| schema.field(*i).data_type().clone());
+        let fields = types.map(SortField::new).collect();
+        let converter = RowConverter::new(fields).map_err(internal)?;
+        let columns = positions.iter().map(|i| schema.field(*i).name().clone()).collect();
+        Ok(Router {
+            positions,
+            columns,
+            url: url.to_owned(),
+            converter,
+            by_row: HashMap::new(),
+            by_text: HashMap::new(),
+            keys: Vec::new(),
+            max_files,
+            counts: Vec::new(),
+        })
+    }
+
+    /// The paths' values so far; a path is called by its position here.
+    pub(super) fn keys(&self) -> &[Key] {
+        &self.keys
+    }
+
+    /// Groups a batch's rows.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when there are more paths than allowed.
+    pub(super) fn route(&mut self, batch: &RecordBatch) -> Result<Groups> {
+        let rows = batch.num_rows();
+        let paths = self.paths(batch)?;
+        // Paths in the order of their first row.
+        let mut order: Vec<u32> = Vec::new();
+        self.counts.resize(self.keys.len(), 0);
+        let mut runs = 0;
+        let mut previous = None;
+        for &path in &paths {
+            runs += usize::from(previous != Some(path));
+            previous = Some(path);
+            let count = &mut self.counts[path as usize];
+            if *count == 0 {
+                order.push(path);
+            }
+            *count += 1;
+        }
+        let mut groups = Vec::with_capacity(order.len());
+        let mut start = 0;
+        for &path in &order {
+            let count = self.counts[path as usize];
+            groups.push((path as usize, start..start + count as usize));
+            // From here on: where the path's next row goes.
+            self.counts[path as usize] = start as u32;
+            start += count as usize;
+        }
+        let together = runs == order.len();
+        let batch = if together {
+            batch.clone()
+        } else {
+            let mut gather = vec![0_u32; rows];
+            for (row, &path) in paths.iter().enumerate() {
+                let slot = &mut self.counts[path as usize];
+                gather[*slot as usize] = row as u32;
+                *slot += 1;
+            }
+            let gather = UInt32Array::from(gather);
+            arrow::compute::take_record_batch(batch, &gather).map_err(internal)?
+        };
+        for &path in &order {
+            self.counts[path as usize] = 0;
+        }
+        Ok(Groups { batch, groups })
+    }
+
+    /// Each row's path.
+    fn paths(&mut self, batch: &RecordBatch) -> Result<Vec<u32>> {
+        if u32::try_from(batch.num_rows()).is_err() {
+            return Err(Error::Internal("a batch of more than 4 billion rows".into()));
+        }
+        let columns: Vec<ArrayRef> =
+            self.positions.iter().map(|i| Arc::clone(batch.column(*i))).collect();
+        let rows = self.converter.convert_columns(&columns).map_err(internal)?;
+        // Text is needed for new paths only.
+        let mut texts: Option<Vec<Column>> = None;
+        let mut paths = Vec::with_capacity(batch.num_rows());
+        let mut last: Option<(&[u8], u32)> = None;
+        for row in 0..batch.num_rows() {
+            // The bytes live as long as `rows`.
+            let bytes = rows.row(row).data();
+            let path = match last {
+                Some((same, path)) if same == bytes => path,
+                _ => match self.by_row.get(bytes) {
+                    Some(path) => *path,
+                    None => {
+                        if texts.is_none() {
+                            let made = columns.iter().map(Column::new).collect::<Result<_>>()?;
+                            texts = Some(made);
+                        }
+                        let key = key(texts.as_deref().unwrap_or_default(), row);
+                        let path = self.path_of(key)?;
+                        self.by_row.insert(bytes.into(), path);
+                        path
+                    }
+                },
+            };
+            last = Some((bytes, path));
+            paths.push(path);
+        }
+        Ok(paths)
+    }
+
+    fn path_of(&mut self, key: Key) -> Result<u32> {
+        if let Some(path) = self.by_text.get(&key) {
+            return Ok(*path);
+        }
+        if self.keys.len() >= self.max_files {
+            return Err(self.too_many());
+        }
+        let path = u32::try_from(self.keys.len())
+            .map_err(|_| Error::Internal("more than 4 billion files".into()))?;
+        self.keys.push(key.clone());
+        self.by_text.insert(key, path);
+        Ok(path)
+    }
+
+    fn too_many(&self) -> Error {
+        let names = self.columns.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>();
+        let what = match names.as_slice() {
+            [name] => format!("column {name} has"),
+            _ => format!("columns {} together have", names.join(", ")),
+        };
+        Error::usage_hint(
+            format!(
+                "`{}` would write more than {} files: {what} at least {} different values",
+                self.url,
+                self.max_files,
+                self.max_files + 1
+            ),
+            "name a column with fewer values in the path, or allow more with --max-files N",
+        )
+    }
+}
+
+fn key(columns: &[Column], row: usize) -> Key {
+    let mut text = Vec::new();
+    columns
+        .iter()
+        .map(|column| {
+            (!column.is_null(row)).then(|| {
+                text.clear();
+                column.text(row, &mut text);
+                // All of our formatters write UTF-8.
+                String::from_utf8_lossy(&text).into_owned().into_boxed_str()
+            })
+        })
+        .collect()
+}
+
+fn internal(error: impl std::fmt::Display) -> Error {
+    Error::Internal(format!("cannot group rows by path: {error}"))
+}

@@ -1,0 +1,186 @@
+//! Files that a writer of the program's makes.
+//!
+//! The writer pulls batches and makes a file at a path; rows are pushed here, and files go where
+//! the sink wants them: staged, to a bucket, through a program. So the writer has a thread, a few
+//! batches wait for it, and what it has made beside is copied to its place when it has ended.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use arrow::array::{RecordBatch, RecordBatchReader};
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
+use tidemill_base::cancel::Cancel;
+use tidemill_base::error::{Error, Result, caught};
+use tidemill_source::formats::{Failure, Registered};
+
+/// Batches that wait for the writer.
+const WAITING: usize = 2;
+/// How often who waits looks whether it is to stop.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A file in the making.
+pub(super) struct RegisteredWriter<W: Write> {
+    format: &'static Registered,
+    /// None once the writer wants no more.
+    batches: Option<SyncSender<RecordBatch>>,
+    writer: Option<JoinHandle<Result<()>>>,
+    /// How many batches were sent, and how many the writer has taken.
+    sent: u64,
+    taken: Arc<AtomicU64>,
+    /// Holds the file until it is copied.
+    folder: tempfile::TempDir,
+    name: String,
+    /// Raised where the batches end before all were written.
+    cancel: Cancel,
+    out: Option<W>,
+}
+
+impl<W: Write> RegisteredWriter<W> {
+    pub(super) fn start(
+        out: W,
+        format: &'static Registered,
+        schema: SchemaRef,
+        name: &str,
+        cancel: &Cancel,
+    ) -> Result<Self> {
+        let writer = format.writer()?;
+        let folder = tempfile::Builder::new().prefix("tidemill-").tempdir();
+        let folder = folder.map_err(|e| Error::io("create", std::env::temp_dir(), e))?;
+        let path = folder.path().join(format!("file.{}", format.suffix()));
+        let (sender, receiver) = sync_channel(WAITING);
+        let cancel = cancel.part();
+        let taken = Arc::new(AtomicU64::new(0));
+        let batches =
+            Coming { schema, receiver, taken: Arc::clone(&taken), cancel: cancel.clone() };
+        let shown = name.to_owned();
+        let thread = std::thread::Builder::new().name("writer".into()).spawn(move || {
+            let written = caught(|| {
+                let written = writer.write(&path, Box::new(batches));
+                written.map_err(|failure| format.failed("write", &shown, failure))
+            });
+            written?;
+            match path.is_file() {
+                true => Ok(()),
+                false => {
+                    let failure: Failure = "its writer has made no file".into();
+                    Err(format.failed("write", &shown, failure))
+                }
+            }
+        });
+        let thread = thread.map_err(|e| Error::Io {
+            action: "start",
+            path: "a thread".into(),
+            source: e,
+        })?;
+        Ok(Self {
+            format,
+            batches: Some(sender),
+            writer: Some(thread),
+            sent: 0,
+            taken,
+            folder,
+            name: name.to_owned(),
+            cancel,
+            out: Some(out),
+        })
+    }
+
+    pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        let mut batch = batch.clone();
+        loop {
+            self.cancel.check()?;
+            let Some(batches) = &self.batches else { return Err(self.incomplete()) };
+            match batches.try_send(batch) {
+                Ok(()) => {
+                    self.sent += 1;
+                    return Ok(());
+                }
+                Err(TrySendError::Full(back)) => {
+                    batch = back;
+                    std::thread::park_timeout(LOOK);
+                }
+                Err(TrySendError::Disconnected(_)) => {
+                    self.batches = None;
+                    self.ended()?;
+                    return Err(self.incomplete());
+                }
+            }
+        }
+    }
+
+    pub(super) fn finish(mut self) -> Result<W> {
+        self.batches = None;
+        self.ended()?;
+        if self.taken.load(Ordering::Relaxed) < self.sent {
+            return Err(self.incomplete());
+        }
+        let path = self.folder.path().join(format!("file.{}", self.format.suffix()));
+        let mut file = File::open(&path).map_err(|e| Error::io("read", &path, e))?;
+        let mut out =
+            self.out.take().ok_or_else(|| Error::Internal("a file without a place".into()))?;
+        io::copy(&mut file, &mut out).map_err(|e| Error::io("write", &self.name, e))?;
+        Ok(out)
+    }
+
+    fn incomplete(&self) -> Error {
+        let failure: Failure = "its writer ended before it had taken all batches".into();
+        self.format.failed("write", &self.name, failure)
+    }
+
+    /// Waits for the writer's end.
+    fn ended(&mut self) -> Result<()> {
+        let Some(writer) = self.writer.take() else { return Ok(()) };
+        while !writer.is_finished() {
+            // It is told by its next batch, and is waited for: the file is in use until then.
+            std::thread::park_timeout(LOOK);
+        }
+        writer.join().unwrap_or_else(|panic| Err(tidemill_base::error::panicked(panic.as_ref())))
+    }
+}
+
+impl<W: Write> Drop for RegisteredWriter<W> {
+    fn drop(&mut self) {
+        // A writer whose batches end too early must not take them for all.
+        self.cancel.cancel();
+    }
+}
+
+/// What the writer pulls.
+struct Coming {
+    schema: SchemaRef,
+    receiver: Receiver<RecordBatch>,
+    taken: Arc<AtomicU64>,
+    cancel: Cancel,
+}
+
+impl Iterator for Coming {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Err(stopped) = self.cancel.check() {
+                return Some(Err(ArrowError::ExternalError(Box::new(stopped))));
+            }
+            match self.receiver.recv_timeout(5 * LOOK) {
+                Ok(batch) => {
+                    self.taken.fetch_add(1, Ordering::Relaxed);
+                    return Some(Ok(batch));
+                }
+                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
+                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+    }
+}
+
+impl RecordBatchReader for Coming {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+}

@@ -1,0 +1,627 @@
+//! Path templates: `out/{state}/{day}.parquet`, and how a value becomes part of a path.
+//!
+//! A column's name in braces stands for its value; `{{` and `}}` are braces of the name
+//! itself. The **root** is the folder before the first component that holds a column; the
+//! rest, the **pattern**, names each file relative to it. Without columns the pattern is one
+//! file's name.
+//!
+//! **Value text** is what CSV has, with these exceptions so that distinct values have distinct
+//! names and a name is only a name:
+//!
+//! | value | in the path |
+//! | --- | --- |
+//! | null | `__HIVE_DEFAULT_PARTITION__`, as Hive has it |
+//! | the string `__HIVE_DEFAULT_PARTITION__` | its first `_` as `%5F` |
+//! | the empty string | `%empty` (an escape has two hexadecimal digits, so nothing decodes to it) |
+//! | `/`, `%`, control characters; a `.` that would begin a name; `=` in a folder's name, which would make a key of what stands before it | percent-encoded as UTF-8 |
+//! | what would make a name that folders leave out when they are read, `_SUCCESS` and the like | its first character percent-encoded |
+//! | a name longer than 255 bytes | each value that takes more than its share is cut and ends in `%~` and 32 hexadecimal digits of the whole value's hash |
+//!
+//! **Ambiguity.** Two different sets of values can still give one name: `{a}-{b}` with
+//! (`x-y`, `z`) and (`x`, `y-z`), or `Texas` and `texas` on a file system that folds case.
+//! [`assign`] finds these among the names of a run (nothing else is renamed for their sake) and
+//! writes their values with everything percent-encoded but lower-case letters and digits,
+//! and of these not the ones that stand between the component's columns. What percent-decoding
+//! reads back is the value all the same. On such file systems, which also take the composed
+//! and the decomposed form of `é` for one, everything beyond ASCII is percent-encoded always.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use arrow::datatypes::{DataType, Schema};
+use arrow::row::{RowConverter, SortField};
+use hashbrown::HashMap;
+use tidemill_base::error::{Error, Result};
+use tidemill_base::suggest;
+use tidemill_remote::location::{Location, refuse_mistyped};
+use tidemill_source::is_left_out;
+
+/// What null is called in a path.
+pub(super) const NULL_NAME: &str = "__HIVE_DEFAULT_PARTITION__";
+/// What the empty string is called in a path.
+const EMPTY_NAME: &str = "%empty";
+/// What a staging folder's name begins with.
+pub(super) const STAGING_PREFIX: &str = ".tidemill-";
+/// The longest name of a file or folder that common file systems take.
+const NAME_BYTES_MAX: usize = 255;
+/// `%~` and 32 digits.
+const CUT_BYTES: usize = 34;
+
+/// A parsed output URL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Template {
+    /// The URL as the user wrote it.
+    pub(super) url: String,
+    /// The bucket, if the path is a key in one.
+    pub(super) bucket: Option<String>,
+    /// The folder that holds everything the template can name; `.` if there is none before it.
+    pub(super) root: PathBuf,
+    /// The names below the root: folders, then the file.
+    components: Vec<Component>,
+    /// The columns, each once, in the order of their first appearance.
+    pub(super) columns: Vec<String>,
+}
+
+type Component = Vec<Part>;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Literal(String),
+    /// Index into [`Template::columns`].
+    Column(usize),
+}
+
+/// Refuses a path with a part that only staging folders may have: whoever cleans up after a run that
+/// died would take what is in it for that run's.
+///
+/// # Errors
+/// [`Error::Usage`].
+pub(super) fn refuse_staging(path: &str) -> Result<()> {
+    match path.split('/').any(|part| part.starts_with(STAGING_PREFIX)) {
+        true => Err(Error::usage(format!(
+            "`{path}` names a file or folder that begins with `{STAGING_PREFIX}`, which is kept for \
+             output that is not committed yet"
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Whether a name may be a component's, with any text for its columns.
+fn fits(component: &Component, name: &str) -> bool {
+    match component.split_first() {
+        None => name.is_empty(),
+        Some((Part::Literal(text), rest)) => {
+            name.strip_prefix(text.as_str()).is_some_and(|name| fits_rest(rest, name))
+        }
+        Some((Part::Column(_), rest)) => (0..=name.len())
+            .filter(|at| name.is_char_boundary(*at))
+            .any(|at| fits_rest(rest, &name[at..])),
+    }
+}
+
+fn fits_rest(rest: &[Part], name: &str) -> bool {
+    fits(&rest.to_vec(), name)
+}
+
+/// One path's values, in the order of [`Template::columns`]; `None` is null.
+pub(super) type Key = Vec<Option<Box<str>>>;
+
+impl Template {
+    /// Parses an output path.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for unbalanced braces, columns without text between them, and names
+    /// that could not be told from others or would leave the root.
+    pub(super) fn parse(url: &str) -> Result<Self> {
+        refuse_mistyped(url)?;
+        let (bucket, path) = match Location::parse(url) {
+            Ok(Some(Location::S3 { bucket, key })) => (Some(bucket), key_path(url, key)?),
+            _ => (None, local_path(url)?),
+        };
+        let mut columns: Vec<String> = Vec::new();
+        let mut parts: Vec<Part> = Vec::new();
+        let mut literal = String::new();
+        let mut rest = path.chars().peekable();
+        let unbalanced = |brace: char| {
+            Error::usage_hint(
+                format!("`{url}` has a `{brace}` without its partner"),
+                "a column's name stands in braces, `{day}`; a brace that is part of a file's \
+                 name is written twice, `{{`",
+            )
+        };
+        while let Some(c) = rest.next() {
+            match c {
+                '{' if rest.peek() == Some(&'{') => {
+                    rest.next();
+                    literal.push('{');
+                }
+                '}' if rest.peek() == Some(&'}') => {
+                    rest.next();
+                    literal.push('}');
+                }
+                '{' => {
+                    let mut name = String::new();
+                    loop {
+                        match rest.next() {
+                            Some('}') => break,
+                            Some('{') | None => return Err(unbalanced('{')),
+                            Some(c) => name.push(c),
+                        }
+                    }
+                    if name.is_empty() {
+                        return Err(Error::usage(format!(
+                            "`{url}` has braces without a column's name"
+                        )));
+                    }
+                    if !literal.is_empty() {
+                        parts.push(Part::Literal(std::mem::take(&mut literal)));
+                    }
+                    let index = columns.iter().position(|column| *column == name);
+                    let index = index.unwrap_or_else(|| {
+                        columns.push(name);
+                        columns.len() - 1
+                    });
+                    parts.push(Part::Column(index));
+                }
+                '}' => return Err(unbalanced('}')),
+                c => literal.push(c),
+            }
+        }
+        if !literal.is_empty() {
+            parts.push(Part::Literal(literal));
+        }
+        let mut template = Self::split(url, &parts)?;
+        template.columns = columns;
+        template.bucket = bucket;
+        template.check()?;
+        Ok(template)
+    }
+
+    /// Cuts the parts at slashes, and the root off.
+    fn split(url: &str, parts: &[Part]) -> Result<Self> {
+        let mut all: Vec<Component> = vec![Vec::new()];
+        let mut absolute = false;
+        for (i, part) in parts.iter().enumerate() {
+            match part {
+                Part::Literal(text) => {
+                    absolute |= i == 0 && text.starts_with('/');
+                    for (j, piece) in text.split('/').enumerate() {
+                        if j > 0 {
+                            all.push(Vec::new());
+                        }
+                        if !piece.is_empty()
+                            && let Some(component) = all.last_mut()
+                        {
+                            component.push(Part::Literal(piece.to_owned()));
+                        }
+                    }
+                }
+                Part::Column(_) => {
+                    if let Some(component) = all.last_mut() {
+                        component.push(part.clone());
+                    }
+                }
+            }
+        }
+        let folder = || {
+            Error::usage_hint(
+                format!("`{url}` names a folder, not a file"),
+                "end it with a file's name, as in `out/result.csv` or `out/{day}.csv`",
+            )
+        };
+        let dots = |component: &Component| matches!(component.as_slice(), [Part::Literal(name)] if name == "." || name == "..");
+        if all.last().is_none_or(|last| last.is_empty() || dots(last)) {
+            return Err(folder());
+        }
+        let has_column =
+            |component: &Component| component.iter().any(|part| matches!(part, Part::Column(_)));
+        let first = all.iter().position(has_column).unwrap_or(all.len() - 1);
+        let mut root = PathBuf::from(if absolute { "/" } else { "" });
+        for component in &all[..first] {
+            if let [Part::Literal(name)] = component.as_slice() {
+                root.push(name);
+            }
+        }
+        if root.as_os_str().is_empty() {
+            root.push(".");
+        }
+        let components: Vec<Component> =
+            all.split_off(first).into_iter().filter(|component| !component.is_empty()).collect();
+        if components.iter().any(dots) {
+            return Err(Error::usage(format!("`{url}` has a `.` or `..` behind a column")));
+        }
+        let url = url.to_owned();
+        Ok(Template { url, bucket: None, root, components, columns: Vec::new() })
+    }
+
+    /// Whether a path below the root is one that some values would have.
+    pub(super) fn may_name(&self, below: &Path) -> bool {
+        let names: Vec<_> = below.iter().map(|name| name.to_string_lossy()).collect();
+        names.len() == self.components.len()
+            && self.components.iter().zip(&names).all(|(component, name)| fits(component, name))
+    }
+
+    fn check(&self) -> Result<()> {
+        let url = &self.url;
+        if self.bucket.is_none() {
+            refuse_staging(&self.root.display().to_string())?;
+        }
+        for component in &self.components {
+            let literal: usize = component
+                .iter()
+                .map(|part| match part {
+                    Part::Literal(text) => text.len(),
+                    Part::Column(_) => 0,
+                })
+                .sum();
+            let columns = component.iter().filter(|part| matches!(part, Part::Column(_))).count();
+            if literal > NAME_BYTES_MAX {
+                return Err(Error::usage(format!(
+                    "`{url}` has a name of {literal} bytes; file systems take {NAME_BYTES_MAX}"
+                )));
+            }
+            if let Some(Part::Literal(text)) = component.first()
+                && (text.starts_with(STAGING_PREFIX)
+                    || (columns > 0 && STAGING_PREFIX.starts_with(text.as_str())))
+            {
+                return Err(Error::usage(format!(
+                    "`{url}` may name a file that begins with `{STAGING_PREFIX}`, which is kept for \
+                     output that is not committed yet"
+                )));
+            }
+            if columns == 0 {
+                continue;
+            }
+            if (NAME_BYTES_MAX - literal) / columns < CUT_BYTES + 6 {
+                return Err(Error::usage_hint(
+                    format!("`{url}` leaves too little room for {columns} values in one name"),
+                    "put some of the columns into folders of their own, `{a}/{b}.csv`",
+                ));
+            }
+            if component
+                .iter()
+                .any(|part| matches!(part, Part::Literal(text) if text.contains('%')))
+            {
+                return Err(Error::usage(format!(
+                    "`{url}` has a `%` in a name with a column; there it marks an encoded character"
+                )));
+            }
+            let adjacent =
+                component.windows(2).any(|pair| matches!(pair, [Part::Column(_), Part::Column(_)]));
+            if adjacent {
+                return Err(Error::usage_hint(
+                    format!("`{url}` has two columns with nothing between them"),
+                    "put text between them, `{a}-{b}`, so that their values can be told apart",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the template names one file per value.
+    pub(super) fn is_partitioned(&self) -> bool {
+        !self.columns.is_empty()
+    }
+
+    /// The part below the root as the user wrote it, normalised: what two runs compare.
+    pub(super) fn pattern(&self) -> String {
+        let mut out = String::new();
+        for (i, component) in self.components.iter().enumerate() {
+            if i > 0 {
+                out.push('/');
+            }
+            for part in component {
+                match part {
+                    Part::Literal(text) => out.push_str(&literal(text)),
+                    Part::Column(index) => {
+                        // A `String` takes every write.
+                        let _ = write!(out, "{{{}}}", self.columns[*index]);
+                    }
+                }
+            }
+        }
+        out
+    }
+
+    /// The one file that a template without columns names.
+    pub(super) fn file(&self) -> PathBuf {
+        let name = match self.components.first().map(Vec::as_slice) {
+            Some([Part::Literal(name)]) => name,
+            _ => "",
+        };
+        below(&self.root, name)
+    }
+
+    /// The end of the last component, which the format is told from.
+    pub(super) fn suffix(&self) -> &str {
+        match self.components.last().and_then(|component| component.last()) {
+            Some(Part::Literal(text)) => text,
+            _ => "",
+        }
+    }
+
+    /// The columns' positions in a schema.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for an unknown column, with the nearest, and for nested ones.
+    pub(super) fn resolve(&self, schema: &Schema) -> Result<Vec<usize>> {
+        let mut positions = Vec::with_capacity(self.columns.len());
+        for column in &self.columns {
+            let Some((position, field)) = schema.column_with_name(column) else {
+                let names: Vec<&str> =
+                    schema.fields().iter().map(|field| field.name().as_str()).collect();
+                let message = suggest::unknown("column", column, &names);
+                return Err(Error::usage(format!("in the path `{}`: {message}", self.url)));
+            };
+            if nested(field.data_type()) || !routable(field.data_type()) {
+                return Err(Error::usage_hint(
+                    format!(
+                        "column `{column}` of type `{}` cannot be part of the path `{}`",
+                        field.data_type(),
+                        self.url
+                    ),
+                    "a path takes numbers, strings, booleans, dates and times; select one field of it",
+                ));
+            }
+            positions.push(position);
+        }
+        Ok(positions)
+    }
+
+    /// One component's text.
+    fn render(&self, component: &Component, key: &Key, rule: Rule) -> String {
+        // What hard encoding must not leave as it is: the letter that ends a value.
+        let mut separators = Vec::new();
+        if rule.hard {
+            for pair in component.windows(2) {
+                if let [Part::Column(_), Part::Literal(text)] = pair {
+                    separators.extend(text.chars().next().map(|c| c.to_ascii_lowercase()));
+                }
+            }
+        }
+        let keep = |c: char| {
+            if rule.hard {
+                (c.is_ascii_lowercase() || c.is_ascii_digit()) && !separators.contains(&c)
+            } else {
+                !(matches!(c, '/' | '%')
+                    || c.is_control()
+                    || (rule.folder && c == '=')
+                    || (rule.ascii && !c.is_ascii()))
+            }
+        };
+        let mut texts: Vec<String> = Vec::with_capacity(component.len());
+        for (i, part) in component.iter().enumerate() {
+            texts.push(match part {
+                Part::Literal(text) => text.clone(),
+                Part::Column(index) => encode(key[*index].as_deref(), i == 0, keep),
+            });
+        }
+        let name = texts.concat();
+        if is_left_out(&name) && !name.starts_with('.') {
+            // What is written is read again. Such a name is all ASCII.
+            let mut parts = component.iter().zip(&mut texts);
+            let column = parts.find(|(part, _)| matches!(part, Part::Column(_)));
+            if let Some((_, text)) = column
+                && let Some(first) = text.bytes().next()
+            {
+                *text = format!("%{first:02X}{}", &text[1..]);
+            }
+        }
+        if texts.iter().map(String::len).sum::<usize>() > NAME_BYTES_MAX {
+            self.cut(component, key, &mut texts);
+        }
+        texts.concat()
+    }
+
+    /// Shortens the values that take more than their share of a name.
+    fn cut(&self, component: &Component, key: &Key, texts: &mut [String]) {
+        let mut literal = 0;
+        let mut columns = 0;
+        for (part, text) in component.iter().zip(texts.iter()) {
+            match part {
+                Part::Literal(_) => literal += text.len(),
+                Part::Column(_) => columns += 1,
+            }
+        }
+        let share = (NAME_BYTES_MAX - literal) / columns.max(1);
+        for (part, text) in component.iter().zip(texts) {
+            if let Part::Column(index) = part
+                && text.len() > share
+            {
+                let mut end = share - CUT_BYTES;
+                while !text.is_char_boundary(end) {
+                    end -= 1;
+                }
+                // Not within an escape.
+                if let Some(percent) = text[..end].rfind('%')
+                    && end - percent < 3
+                {
+                    end = percent;
+                }
+                text.truncate(end);
+                let value = key[*index].as_deref().unwrap_or_default();
+                let _ = write!(text, "%~{:032x}", fnv_1a_128(value.as_bytes()));
+            }
+        }
+    }
+}
+
+/// How values are written.
+#[derive(Debug, Clone, Copy, Default)]
+struct Rule {
+    /// Everything beyond ASCII is percent-encoded.
+    ascii: bool,
+    /// Only lower-case letters and digits stay.
+    hard: bool,
+    /// The name is a folder's, where `key=value` is a column.
+    folder: bool,
+}
+
+/// The relative paths of a run's keys, all different, also to a file system that `folds` names.
+///
+/// # Errors
+/// [`Error::Usage`] if two keys cannot be told apart, which takes two long values with the
+/// same 128-bit hash.
+pub(super) fn assign(template: &Template, keys: &[Key], folds: bool) -> Result<Vec<String>> {
+    let fold = |text: &str| if folds { text.to_ascii_lowercase() } else { text.to_owned() };
+    let mut paths = vec![String::new(); keys.len()];
+    // Keys of one group have the same values in all columns so far, and the same folder.
+    let mut groups = vec![0_usize; keys.len()];
+    let mut seen = vec![false; template.columns.len()];
+    for (depth, component) in template.components.iter().enumerate() {
+        let folder = depth + 1 < template.components.len();
+        let plain = Rule { ascii: folds, hard: false, folder };
+        for part in component {
+            if let Part::Column(index) = part {
+                seen[*index] = true;
+            }
+        }
+        let identity = |key: &Key| -> Key {
+            key.iter().zip(&seen).map(|(value, seen)| value.clone().filter(|_| *seen)).collect()
+        };
+        // Nulls and columns not seen yet look alike in an identity, but a column is seen for
+        // all keys or for none.
+        let mut next_groups: HashMap<(usize, Key), usize> = HashMap::new();
+        let mut owners: HashMap<(usize, String), (usize, bool)> = HashMap::new();
+        let mut names: Vec<(usize, usize)> = Vec::with_capacity(keys.len());
+        let mut rendered: Vec<String> = Vec::new();
+        let mut examples: Vec<usize> = Vec::new();
+        for (i, key) in keys.iter().enumerate() {
+            let count = next_groups.len();
+            let next = *next_groups.entry((groups[i], identity(key))).or_insert(count);
+            if next == count {
+                let name = template.render(component, key, plain);
+                owners
+                    .entry((groups[i], fold(&name)))
+                    .and_modify(|(_, contested)| *contested = true)
+                    .or_insert((next, false));
+                rendered.push(name);
+                examples.push(i);
+            }
+            names.push((groups[i], next));
+        }
+        for (next, name) in rendered.iter_mut().enumerate() {
+            let example = examples[next];
+            let owner = owners.get(&(groups[example], fold(name)));
+            if owner.is_some_and(|(_, contested)| *contested) {
+                let hard = Rule { hard: true, ..plain };
+                *name = template.render(component, &keys[example], hard);
+            }
+        }
+        for (i, path) in paths.iter_mut().enumerate() {
+            if depth > 0 {
+                path.push('/');
+            }
+            path.push_str(&rendered[names[i].1]);
+            groups[i] = names[i].1;
+        }
+    }
+    let mut taken = HashMap::with_capacity(paths.len());
+    for (i, path) in paths.iter().enumerate() {
+        if let Some(other) = taken.insert(fold(path), i) {
+            let key: &Key = &keys[other];
+            return Err(Error::usage(format!(
+                "two values of `{}` would both be written to `{path}`: {key:?} and {:?}",
+                template.url, keys[i]
+            )));
+        }
+    }
+    Ok(paths)
+}
+
+/// A name as a template that stands for nothing but it.
+pub(super) fn literal(name: &str) -> String {
+    name.replace('{', "{{").replace('}', "}}")
+}
+
+fn encode(value: Option<&str>, begins: bool, keep: impl Fn(char) -> bool) -> String {
+    let Some(value) = value else { return NULL_NAME.to_owned() };
+    if value.is_empty() {
+        return EMPTY_NAME.to_owned();
+    }
+    let mut out = String::with_capacity(value.len());
+    for (i, c) in value.chars().enumerate() {
+        let special = i == 0 && ((begins && c == '.') || value == NULL_NAME);
+        if keep(c) && !special {
+            out.push(c);
+        } else {
+            let mut bytes = [0; 4];
+            for byte in c.encode_utf8(&mut bytes).bytes() {
+                let _ = write!(out, "%{byte:02X}");
+            }
+        }
+    }
+    out
+}
+
+/// Fowler, Noll and Vo's hash, 128 bits wide: it names long values, it defends nothing.
+fn fnv_1a_128(bytes: &[u8]) -> u128 {
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    bytes.iter().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |hash: u128, byte| {
+        (hash ^ u128::from(*byte)).wrapping_mul(PRIME)
+    })
+}
+
+fn nested(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Dictionary(_, values) => nested(values),
+        DataType::RunEndEncoded(_, values) => nested(values.data_type()),
+        other => other.is_nested(),
+    }
+}
+
+/// The local path that a URL names.
+/// The key of an output in a bucket.
+fn key_path(url: &str, key: String) -> Result<String> {
+    let plain = |part: &str| !matches!(part, "" | "." | "..");
+    if key.is_empty() || key.ends_with('/') || key.split('/').all(plain) {
+        // A folder is refused as on disk.
+        return Ok(if key.is_empty() { "/".into() } else { key });
+    }
+    Err(Error::usage_hint(
+        format!("`{url}` cannot be written"),
+        "keys with empty parts (`a//b`), `.` or `..` are not supported",
+    ))
+}
+
+fn local_path(url: &str) -> Result<String> {
+    if url.is_empty() {
+        return Err(Error::usage("the output has no name"));
+    }
+    if url.contains('\0') {
+        return Err(Error::usage("the output's name holds a null character"));
+    }
+    if let Some(rest) = url.strip_prefix("file://") {
+        let path = rest.strip_prefix("localhost").unwrap_or(rest);
+        if !path.starts_with('/') {
+            return Err(Error::usage_hint(
+                format!("`{url}` names another machine's file"),
+                "a file's URL has three slashes, `file:///folder/file.csv`",
+            ));
+        }
+        let decoded = percent_encoding::percent_decode_str(path).decode_utf8();
+        return match decoded {
+            Ok(path) => Ok(path.into_owned()),
+            Err(_) => Err(Error::usage(format!("`{url}` is not UTF-8"))),
+        };
+    }
+    if let Some((scheme, _)) = url.split_once("://")
+        && !scheme.is_empty()
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+    {
+        return Err(Error::usage_hint(
+            format!("output to `{scheme}://` is not supported"),
+            "write to a local file, to s3://bucket/key or to standard output, `-`",
+        ));
+    }
+    Ok(url.to_owned())
+}
+/// A path in the destination, as a user would write it: `day.csv`, not `./day.csv`.
+pub(super) fn below(root: &Path, target: &str) -> PathBuf {
+    if root == Path::new(".") { PathBuf::from(target) } else { root.join(target) }
+}
+
+/// Whether a path can name a column of this type as far as the router goes.
+fn routable(data_type: &DataType) -> bool {
+    RowConverter::supports_fields(&[SortField::new(data_type.clone())])
+}

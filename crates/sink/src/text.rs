@@ -1,0 +1,225 @@
+//! The table for people: aligned columns on a terminal.
+//!
+//! ```text
+//! day         state  users
+//! ----------  -----  -----
+//! 2013-01-01  TX       123
+//! 2013-01-01  NULL       7
+//! ```
+//!
+//! The first rows (up to 1,000, or 1 MiB of text) decide how wide the columns are; from there
+//! on rows are written as they come with these widths, so memory is bounded and nothing is
+//! left out. A value wider than its column pushes the rest of its line to the right.
+//!
+//! Control characters are escaped (`\n`, `\x1b`), and so are the marks that turn text around:
+//! what a log file holds must not drive the terminal that shows it.
+
+use std::io::{self, Write};
+use std::ops::Range;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, Schema};
+use tidemill_base::error::Result;
+use unicode_width::UnicodeWidthStr;
+
+use super::value::Column;
+
+const WINDOW_ROWS: usize = 1_000;
+const WINDOW_BYTES: usize = 1 << 20;
+/// A column is padded to at most this many cells: one long message in a window must not push
+/// every other row off the screen.
+const WIDTH_MAX: usize = 80;
+
+/// Writes a table; see the module.
+pub(super) struct TextTable<W> {
+    out: W,
+    null: String,
+    names: Vec<String>,
+    right: Vec<bool>,
+    window: Window,
+    line: String,
+}
+
+/// Whether the widths are known yet.
+enum Window {
+    /// Cells of the rows held back, in row order.
+    Open {
+        cells: Vec<String>,
+        bytes: usize,
+    },
+    Closed {
+        widths: Vec<usize>,
+    },
+}
+
+impl<W: Write> TextTable<W> {
+    /// A table with `null` (or `NULL`) where there is no value.
+    pub(super) fn new(out: W, schema: &Schema, null: Option<&str>) -> Self {
+        TextTable {
+            out,
+            null: null.unwrap_or("NULL").to_owned(),
+            names: schema.fields().iter().map(|field| escaped(field.name())).collect(),
+            right: schema.fields().iter().map(|field| is_number(field.data_type())).collect(),
+            window: Window::Open { cells: Vec::new(), bytes: 0 },
+            line: String::new(),
+        }
+    }
+
+    /// Adds rows.
+    pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<io::Result<()>> {
+        let columns = batch.columns().iter().map(Column::new).collect::<Result<Vec<_>>>()?;
+        let mut text = Vec::new();
+        for row in 0..batch.num_rows() {
+            let mut cells = Vec::with_capacity(columns.len());
+            for column in &columns {
+                cells.push(if column.is_null(row) {
+                    self.null.clone()
+                } else {
+                    text.clear();
+                    column.text(row, &mut text);
+                    escaped(&String::from_utf8_lossy(&text))
+                });
+            }
+            if let Err(error) = self.row(cells) {
+                return Ok(Err(error));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    fn row(&mut self, mut row: Vec<String>) -> io::Result<()> {
+        match &mut self.window {
+            Window::Open { cells, bytes } => {
+                *bytes += row.iter().map(String::len).sum::<usize>();
+                cells.append(&mut row);
+                let rows = cells.len() / self.names.len().max(1);
+                if rows >= WINDOW_ROWS || *bytes >= WINDOW_BYTES {
+                    self.close_window()
+                } else {
+                    Ok(())
+                }
+            }
+            Window::Closed { widths } => {
+                line(&mut self.line, &row, widths, &self.right);
+                self.out.write_all(self.line.as_bytes())
+            }
+        }
+    }
+
+    fn close_window(&mut self) -> io::Result<()> {
+        let Window::Open { cells, .. } = &self.window else { return Ok(()) };
+        if self.names.is_empty() {
+            return Ok(());
+        }
+        let mut widths: Vec<usize> = self.names.iter().map(|name| name.width()).collect();
+        for row in cells.chunks(self.names.len()) {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.width().min(WIDTH_MAX));
+            }
+        }
+        line(&mut self.line, &self.names, &widths, &self.right);
+        self.out.write_all(self.line.as_bytes())?;
+        let rule: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
+        line(&mut self.line, &rule, &widths, &self.right);
+        self.out.write_all(self.line.as_bytes())?;
+        for row in cells.chunks(self.names.len()) {
+            line(&mut self.line, row, &widths, &self.right);
+            self.out.write_all(self.line.as_bytes())?;
+        }
+        self.window = Window::Closed { widths };
+        Ok(())
+    }
+
+    /// Writes what is held back and hands the output back.
+    pub(super) fn finish(mut self) -> io::Result<W> {
+        self.close_window()?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    pub(super) fn get_mut(&mut self) -> &mut W {
+        &mut self.out
+    }
+}
+
+/// The cells of some rows as the table shows them, row by row; none for a null. Of a text of
+/// more than `chars_max` characters the first are left, and `…`.
+///
+/// # Errors
+/// [`Error::Usage`](crate::Error::Usage) for a column of a type that has no text.
+pub fn cells(
+    batch: &RecordBatch,
+    rows: Range<usize>,
+    chars_max: usize,
+) -> Result<Vec<Vec<Option<String>>>> {
+    let columns = batch.columns().iter().map(Column::new).collect::<Result<Vec<_>>>()?;
+    let mut text = Vec::new();
+    let mut cell = |column: &Column, row| {
+        text.clear();
+        column.text(row, &mut text);
+        let whole = String::from_utf8_lossy(&text);
+        match whole.char_indices().nth(chars_max) {
+            Some((end, _)) => escaped(&whole[..end]) + "…",
+            None => escaped(&whole),
+        }
+    };
+    let mut cells = |row| {
+        let columns = columns.iter();
+        columns.map(|column| (!column.is_null(row)).then(|| cell(column, row))).collect()
+    };
+    Ok(rows.map(&mut cells).collect())
+}
+
+fn line(out: &mut String, cells: &[String], widths: &[usize], right: &[bool]) {
+    out.clear();
+    // Blanks are written when something follows them: none stand at a line's end.
+    let mut blanks = 0;
+    for (i, cell) in cells.iter().enumerate() {
+        let padding = widths[i].saturating_sub(cell.width());
+        if right[i] {
+            blanks += padding;
+        }
+        if !cell.is_empty() {
+            out.extend(std::iter::repeat_n(' ', blanks));
+            out.push_str(cell);
+            blanks = 0;
+        }
+        if !right[i] {
+            blanks += padding;
+        }
+        blanks += 2;
+    }
+    out.push('\n');
+}
+
+/// Whether a table shows the type at the right side of its column.
+pub fn is_number(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Dictionary(_, values) => is_number(values),
+        other => other.is_numeric(),
+    }
+}
+
+/// The text with everything that a terminal might obey made visible.
+fn escaped(text: &str) -> String {
+    let hostile = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{2028}' | '\u{2029}'
+                | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(hostile) {
+        return text.to_owned();
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        match c {
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if c.is_ascii_control() => out.push_str(&format!("\\x{:02x}", c as u32)),
+            c if hostile(c) => out.push_str(&format!("\\u{{{:x}}}", c as u32)),
+            c => out.push(c),
+        }
+    }
+    out
+}

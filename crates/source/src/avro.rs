@@ -1,0 +1,227 @@
+//! Avro object container files: cut anywhere, and read from the next block on.
+//!
+//! Nothing in a file lists its blocks. A split is a range of bytes, and its first block is the one
+//! behind the first sync marker in it, sixteen bytes that the file's writer chose. That these
+//! sixteen bytes are nowhere else is nearly certain and not quite (a file may hold another one in a
+//! column of bytes), so a start is a guess that the split before confirms, as in quoted text.
+
+use std::io::{self, BufReader, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::array::RecordBatch;
+use tidemill_avro as avro;
+use tidemill_base::cancel::Cancel;
+use tidemill_base::error::{Error, Result};
+
+use super::input::{Access, ByteInput, FileInput, OpenFile, Watch};
+use super::{Piece, Source, SourceFile, Split};
+
+/// A header is nearly always in this much.
+const HEADER_BYTES: usize = 16 << 10;
+/// One read of blocks brings so much.
+const READ_BYTES: usize = 256 << 10;
+/// One look for a sync marker takes so much: a block is rarely longer.
+const WINDOW_BYTES: usize = 64 << 10;
+/// Two integers of at most ten bytes.
+const BLOCK_HEAD_BYTES: usize = 20;
+
+/// What a file begins with.
+///
+/// # Errors
+/// [`Error::Corrupt`] for what is no Avro file, [`Error::Usage`] for one that has no columns; those
+/// of reading.
+pub(super) fn look(file: &SourceFile, stdin: Option<Box<dyn ByteInput>>) -> Result<avro::Header> {
+    let input = match stdin {
+        Some(input) => input,
+        None => {
+            let watch = file.watch();
+            let open = OpenFile::open(file, Access::Beginning { keeps: false }, &watch)?;
+            Box::new(FileInput::new(Arc::new(open), 0, 0, watch))
+        }
+    };
+    let mut input = BufReader::with_capacity(HEADER_BYTES, Bytes(input));
+    avro::Header::read(&mut input).map_err(|error| from_avro(error, file.shown()))
+}
+
+/// An input as a reader, whose errors stay ours.
+struct Bytes(Box<dyn ByteInput>);
+
+impl Read for Bytes {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.0.read(out).map_err(io::Error::other)
+    }
+}
+
+fn from_avro(error: avro::Error, path: &str) -> Error {
+    match error {
+        avro::Error::Io(error) => Error::io("read", path, error),
+        avro::Error::Damaged { offset, reason } => Error::Corrupt {
+            path: path.to_owned(),
+            offset: Some(offset),
+            reason,
+            hint: Some("it is truncated or not an Avro file; write or fetch it again".into()),
+        },
+        other => Error::usage_hint(
+            format!("`{path}` cannot be read as a table: {other}"),
+            "a program that knows it can write it as JSON lines: see --source-exec",
+        ),
+    }
+}
+
+/// The blocks of a piece.
+pub(super) struct Blocks {
+    reader: avro::Reader<BufReader<Bytes>>,
+    open: Option<Arc<OpenFile>>,
+    path: Arc<str>,
+    places: Places,
+}
+
+/// Where the blocks of a piece begin and end, as far as they are read.
+#[derive(Debug, Clone)]
+pub(super) struct Places {
+    pub(super) start: u64,
+    next: Arc<AtomicU64>,
+}
+
+impl Places {
+    /// Where the next block begins, which is the next piece's once this one is read.
+    pub(super) fn end(&self) -> u64 {
+        self.next.load(Ordering::Relaxed)
+    }
+}
+
+impl Blocks {
+    /// Opens a piece at `exact_start`, or where its first block seems to begin.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub(super) fn open(
+        piece: &Piece,
+        header: &avro::Header,
+        mut columns: Vec<usize>,
+        batch_rows: usize,
+        exact_start: Option<u64>,
+        stdin: Option<Box<dyn ByteInput>>,
+        watch: &Watch,
+    ) -> Result<Self> {
+        let file = &piece.file;
+        let (input, open, start): (Box<dyn ByteInput>, _, _) = match stdin {
+            Some(mut input) => {
+                drain(input.as_mut(), header.length())?;
+                (input, None, header.length())
+            }
+            None => {
+                let open = Arc::new(OpenFile::open(file, Access::Until(piece.range.end), watch)?);
+                let start = match exact_start {
+                    _ if piece.range.start == 0 => header.length(),
+                    Some(start) => start,
+                    None => find(&open, header, piece.range.start, &watch.cancel)?,
+                };
+                let input = FileInput::new(Arc::clone(&open), start, 0, watch.clone());
+                (Box::new(input), Some(open), start)
+            }
+        };
+        let is_stream = file.is_stream();
+        let until = if is_stream { u64::MAX } else { piece.range.end };
+        let size = (!is_stream).then_some(file.size());
+        columns.sort_unstable();
+        columns.dedup();
+        let input = BufReader::with_capacity(READ_BYTES, Bytes(input));
+        let reader = avro::Reader::new(input, header, start, until, size, &columns, batch_rows);
+        let path: Arc<str> = file.shown().into();
+        let reader = reader.map_err(|error| from_avro(error, &path))?;
+        let places = Places { start, next: Arc::new(AtomicU64::new(start)) };
+        Ok(Self { reader, open, path, places })
+    }
+
+    pub(super) fn places(&self) -> Places {
+        self.places.clone()
+    }
+}
+
+impl Iterator for Blocks {
+    type Item = Result<(RecordBatch, u64)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.reader.next();
+        self.places.next.store(self.reader.next_block(), Ordering::Relaxed);
+        match next {
+            Some(batch) => Some(batch.map_err(|error| from_avro(error, &self.path))),
+            None => self.open.as_ref().and_then(|open| open.verify().err()).map(Err),
+        }
+    }
+}
+
+fn drain(input: &mut dyn ByteInput, bytes: u64) -> Result<()> {
+    let mut buffer = vec![0; HEADER_BYTES];
+    let mut left = bytes;
+    while left > 0 {
+        let wanted = usize::try_from(left).unwrap_or(HEADER_BYTES).min(HEADER_BYTES);
+        let count = input.read(&mut buffer[..wanted])?;
+        if count == 0 {
+            break;
+        }
+        left -= count as u64;
+    }
+    Ok(())
+}
+
+/// Where the first block behind a sync marker begins, at `from` or later; the file's size if there
+/// is none.
+fn find(open: &OpenFile, header: &avro::Header, from: u64, cancel: &Cancel) -> Result<u64> {
+    let marker = header.sync();
+    let finder = memchr::memmem::Finder::new(marker);
+    // The header ends with the first one.
+    let least = header.length() - marker.len() as u64;
+    let mut at = from.saturating_sub(marker.len() as u64).max(least);
+    let mut window = vec![0; WINDOW_BYTES];
+    loop {
+        cancel.check()?;
+        let count = open.read_at(&mut window, at)?;
+        if let Some(place) = finder.find(&window[..count]) {
+            return Ok(at + (place + marker.len()) as u64);
+        }
+        if count < window.len() {
+            return Ok(open.size());
+        }
+        // One that begins at the window's end is found in the next.
+        at += (count - (marker.len() - 1)) as u64;
+    }
+}
+
+/// Finds where the splits of one file start, from block to block, where that is cheap: elsewhere
+/// each would be a request, and the marker is believed.
+///
+/// # Errors
+/// Those of reading.
+pub(super) fn find_starts(source: &Source, splits: &mut [Split], cancel: &Cancel) -> Result<()> {
+    let Some(piece) = splits.first().and_then(|split| split.pieces.first()) else { return Ok(()) };
+    let file = Arc::clone(&piece.file);
+    let Some(header) = source.avro_header(&file) else {
+        return Err(Error::Internal(format!("`{}` was not looked at", file.shown)));
+    };
+    let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
+    let open = OpenFile::open(&file, Access::Random, &watch)?;
+    let is_here = open.remote().is_none();
+    let mut position = header.length();
+    for split in splits.iter_mut().filter(|split| split.pieces[0].range.start > 0) {
+        let wanted = split.pieces[0].range.start;
+        if !is_here {
+            split.exact_start = Some(find(&open, header, wanted, cancel)?);
+            continue;
+        }
+        while position < wanted.min(open.size()) {
+            cancel.check()?;
+            let mut head = [0; BLOCK_HEAD_BYTES];
+            let count = open.read_at(&mut head, position)?;
+            match avro::block_bytes(&head[..count]) {
+                Some(bytes) => position = position.saturating_add(bytes),
+                // Whoever reads the block says what is wrong with it.
+                None => position = open.size(),
+            }
+        }
+        split.exact_start = Some(position.min(open.size()));
+    }
+    open.verify()
+}

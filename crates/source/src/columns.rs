@@ -1,0 +1,483 @@
+//! The columns of a source whose files may differ.
+//!
+//! A source has the columns of all its files by name, in the order of their first appearance.
+//! Files of the same columns in the same order have one [`Layout`], which says where the
+//! source's columns are in them; a column that a file does not have is null in its rows.
+//!
+//! ```text
+//!   source      day  n  city  price          layouts
+//!   1.csv       day  n                       0, 1, –, –
+//!   2.csv       day  n                       0, 1, –, –
+//!   3.csv       n  day  city                 1, 0, 2, –
+//!   4.csv       day  city  n  price          0, 2, 1, 3
+//! ```
+
+use std::collections::{HashMap, HashSet};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef};
+use tidemill_base::error::{Error, Result};
+use tidemill_text::infer::TextKind;
+use tidemill_text::sql_type;
+
+use super::SourceFile;
+use super::read::SAME_HINT;
+use super::unify::{Clash, unify};
+
+/// Whether the files of a source may have different columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Layouts {
+    /// The source has the columns of all files, by name.
+    #[default]
+    Union,
+    /// All files have the columns of the first one, in its order; only that one is looked at
+    /// before the others are read.
+    Same,
+}
+
+impl FromStr for Layouts {
+    type Err = Error;
+
+    fn from_str(word: &str) -> Result<Self> {
+        match word {
+            "union" => Ok(Layouts::Union),
+            "same" => Ok(Layouts::Same),
+            _ => Err(Error::usage(format!("`layouts` is `union` or `same`, not `{word}`"))),
+        }
+    }
+}
+
+/// Where the source's columns are in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// The file's own columns.
+    pub(super) fields: usize,
+    /// Per column of the source's files, its place in this one; none if it does not have it.
+    pub(super) places: Vec<Option<usize>>,
+}
+
+impl Layout {
+    /// The source's columns, in their order.
+    pub(super) fn identity(fields: usize) -> Self {
+        Self { fields, places: (0..fields).map(Some).collect() }
+    }
+}
+
+/// Two files that have a column of types which do not unify.
+#[derive(Debug, Clone)]
+pub(super) struct Clashing {
+    one_file: usize,
+    two_file: usize,
+    clash: Clash,
+}
+
+/// The files' own columns.
+#[derive(Debug)]
+pub(super) struct Columns {
+    /// All of them by name.
+    pub(super) fields: Vec<FieldRef>,
+    pub(super) layouts: Vec<Layout>,
+    /// Per file, its layout; for files beyond, the first one.
+    pub(super) layout_of: Vec<usize>,
+    /// Per column, a file that shows it to be of its type; none if no file did, or the user.
+    pub(super) shown_by: Vec<Option<usize>>,
+    /// Per column, why it cannot be read.
+    pub(super) clashes: Vec<Option<Clashing>>,
+    /// The file whose columns all others must have, where files may not differ.
+    pub(super) schema_file: usize,
+}
+
+impl Columns {
+    /// Columns that are found in every file by the same means.
+    pub(super) fn uniform(fields: Vec<FieldRef>) -> Self {
+        Self {
+            layouts: vec![Layout::identity(fields.len())],
+            layout_of: Vec::new(),
+            shown_by: vec![None; fields.len()],
+            clashes: vec![None; fields.len()],
+            schema_file: 0,
+            fields,
+        }
+    }
+
+    /// Adds a column that no file has shown.
+    pub(super) fn push(&mut self, field: FieldRef) {
+        let place = self.fields.len();
+        self.fields.push(field);
+        self.shown_by.push(None);
+        self.clashes.push(None);
+        for layout in &mut self.layouts {
+            layout.fields += 1;
+            layout.places.push(Some(place));
+        }
+    }
+
+    /// Gives a column the type that the user wants for it.
+    pub(super) fn settle(&mut self, index: usize, data_type: &DataType) {
+        let name = self.fields[index].name();
+        self.fields[index] = Arc::new(Field::new(name, data_type.clone(), true));
+        self.shown_by[index] = None;
+        self.clashes[index] = None;
+    }
+
+    pub(super) fn layout_index(&self, file: usize) -> usize {
+        self.layout_of.get(file).copied().unwrap_or(0)
+    }
+
+    pub(super) fn layout(&self, file: usize) -> &Layout {
+        &self.layouts[self.layout_index(file)]
+    }
+
+    /// Why a column cannot be read, if it cannot.
+    pub(super) fn refusal(&self, index: usize, files: &[Arc<SourceFile>]) -> Option<Error> {
+        let clashing = self.clashes.get(index)?.as_ref()?;
+        let name = self.fields[index].name();
+        let shown = |index: usize| files.get(index).map_or("", |file| file.shown()).to_owned();
+        let kind = |data_type: &DataType| {
+            let words = sql_type(data_type);
+            match data_type {
+                DataType::Timestamp(_, None) => format!("{words} without a time zone"),
+                _ => words,
+            }
+        };
+        let mut place = format!("column `{name}`");
+        if !clashing.clash.path.is_empty() {
+            place = format!("`{}` in {place}", clashing.clash.path.join("."));
+        }
+        let is_scalar = !self.fields[index].data_type().is_nested();
+        Some(Error::Differ {
+            path: shown(clashing.two_file),
+            other: shown(clashing.one_file),
+            reason: format!(
+                "{place} is {}, not {}",
+                kind(&clashing.clash.two),
+                kind(&clashing.clash.one)
+            ),
+            hint: Some(if is_scalar && clashing.clash.path.is_empty() {
+                format!(
+                    "--schema '{name} TEXT' reads it as text in every file; or make each kind of \
+                     file a source of its own"
+                )
+            } else {
+                "make each kind of file a source of its own, or leave the column out".into()
+            }),
+        })
+    }
+}
+
+/// Columns collected file by file.
+#[derive(Debug, Default)]
+pub(super) struct Collected {
+    names: Vec<String>,
+    places: HashMap<String, usize>,
+    /// Per layout, the column that each field is.
+    layouts: Vec<Vec<usize>>,
+    /// Per layout, the first file that has it.
+    first_files: Vec<usize>,
+    layout_of: Vec<usize>,
+}
+
+impl Collected {
+    /// Adds a layout by its columns' names, each of which is there once.
+    pub(super) fn add<'a>(&mut self, file: usize, names: impl Iterator<Item = &'a str>) -> usize {
+        let columns = names
+            .map(|name| match self.places.get(name) {
+                Some(place) => *place,
+                None => {
+                    self.places.insert(name.into(), self.names.len());
+                    self.names.push(name.into());
+                    self.names.len() - 1
+                }
+            })
+            .collect();
+        self.layouts.push(columns);
+        self.first_files.push(file);
+        self.layouts.len() - 1
+    }
+
+    /// Adds the first layout, of which every column is one of its own whatever its name.
+    pub(super) fn add_first<'a>(
+        &mut self,
+        file: usize,
+        names: impl Iterator<Item = &'a str>,
+    ) -> usize {
+        for name in names {
+            self.places.entry(name.into()).or_insert(self.names.len());
+            self.names.push(name.into());
+        }
+        self.layouts.push((0..self.names.len()).collect());
+        self.first_files.push(file);
+        self.layouts.len() - 1
+    }
+
+    /// Says which layout a file has.
+    pub(super) fn set(&mut self, file: usize, layout: usize) {
+        if self.layout_of.len() <= file {
+            self.layout_of.resize(file + 1, 0);
+        }
+        self.layout_of[file] = layout;
+    }
+
+    pub(super) fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.layouts.is_empty()
+    }
+
+    /// The columns that a file's fields are.
+    pub(super) fn columns_of(&self, file: usize) -> &[usize] {
+        let layout = self.layout_of.get(file).copied().unwrap_or(0);
+        self.layouts.get(layout).map_or(&[], Vec::as_slice)
+    }
+
+    /// Per layout, its first file and columns.
+    pub(super) fn layouts(&self) -> impl Iterator<Item = (usize, &[usize])> {
+        self.first_files.iter().copied().zip(self.layouts.iter().map(Vec::as_slice))
+    }
+
+    /// A file that shares no column with the first one, nor with one that does, and so on: its
+    /// header may be none.
+    pub(super) fn stranger(&self) -> Option<(usize, &[usize])> {
+        let mut is_reached = vec![false; self.names.len()];
+        let mut left: Vec<usize> = (0..self.layouts.len()).collect();
+        loop {
+            let before = left.len();
+            left.retain(|layout| {
+                let columns = &self.layouts[*layout];
+                let joins = *layout == 0 || columns.iter().any(|column| is_reached[*column]);
+                if joins {
+                    columns.iter().for_each(|column| is_reached[*column] = true);
+                }
+                !joins
+            });
+            if left.len() == before {
+                let layout = *left.first()?;
+                return Some((self.first_files[layout], &self.layouts[layout]));
+            }
+        }
+    }
+
+    pub(super) fn finish(
+        self,
+        fields: Vec<FieldRef>,
+        shown_by: Vec<Option<usize>>,
+        clashes: Vec<Option<Clashing>>,
+    ) -> Columns {
+        let layouts = self.layouts.iter().map(|columns| {
+            let mut places = vec![None; fields.len()];
+            for (place, column) in columns.iter().enumerate() {
+                places[*column] = Some(place);
+            }
+            Layout { fields: columns.len(), places }
+        });
+        Columns {
+            layouts: layouts.collect(),
+            layout_of: self.layout_of,
+            shown_by,
+            clashes,
+            schema_file: self.first_files.first().copied().unwrap_or(0),
+            fields,
+        }
+    }
+}
+
+/// What the samples of delimited text show of a column.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Shown {
+    kind: TextKind,
+    /// Values that are not null.
+    values: u64,
+    file: Option<usize>,
+}
+
+/// With so many values seen a column's type is not made text by another file.
+const SETTLED_VALUES: u64 = 100;
+
+impl Shown {
+    /// Takes what a file's sample shows.
+    pub(super) fn add(&mut self, file: usize, kind: &TextKind, values: u64) {
+        let before = self.kind.data_type();
+        if self.values < SETTLED_VALUES {
+            self.kind.merge(kind);
+        } else {
+            self.kind.widen(kind);
+        }
+        self.values += values;
+        if self.kind.data_type() != before {
+            self.file = Some(file);
+        }
+    }
+
+    pub(super) fn is_seen(&self) -> bool {
+        self.values > 0
+    }
+
+    pub(super) fn file(&self) -> Option<usize> {
+        self.file
+    }
+
+    pub(super) fn field(&self, name: &str) -> FieldRef {
+        let data_type = self.kind.data_type().unwrap_or(DataType::Utf8View);
+        Arc::new(Field::new(name, data_type, true))
+    }
+}
+
+/// Columns of known types, unified file by file.
+#[derive(Debug, Default)]
+pub(super) struct Unified {
+    fields: Vec<FieldRef>,
+    shown_by: Vec<Option<usize>>,
+    clashes: Vec<Option<Clashing>>,
+}
+
+impl Unified {
+    /// Takes a file's column, which is the source's column of this index.
+    pub(super) fn add(&mut self, file: usize, index: usize, field: &FieldRef) {
+        let Some(known) = self.fields.get_mut(index) else {
+            self.fields.push(field.clone());
+            self.shown_by.push(Some(file));
+            self.clashes.push(None);
+            return;
+        };
+        match unify(known.data_type(), field.data_type()) {
+            Ok(data_type) if data_type == *known.data_type() => {
+                // Rows of two schemas in one column are bytes.
+                if known.metadata() != field.metadata() {
+                    *known = Arc::new(Field::new(field.name(), data_type, true));
+                }
+            }
+            Ok(data_type) => {
+                *known = Arc::new(Field::new(field.name(), data_type, true));
+                self.shown_by[index] = Some(file);
+            }
+            Err(clash) => {
+                let one_file = self.shown_by[index].unwrap_or(0);
+                self.clashes[index].get_or_insert(Clashing { one_file, two_file: file, clash });
+            }
+        }
+    }
+
+    pub(super) fn finish(self, collected: Collected) -> Columns {
+        collected.finish(self.fields, self.shown_by, self.clashes)
+    }
+}
+
+/// Which file showed a column's type, for columns whose types are told from all records
+/// together.
+#[derive(Debug, Default)]
+pub(super) struct ShownBy(HashMap<String, (DataType, usize)>);
+
+impl ShownBy {
+    /// Takes the columns as they are after a file was looked at.
+    pub(super) fn note(&mut self, file: usize, fields: &[FieldRef]) {
+        for field in fields {
+            match self.0.get_mut(field.name()) {
+                Some((data_type, _)) if data_type == field.data_type() => {}
+                Some(known) => *known = (field.data_type().clone(), file),
+                None => {
+                    self.0.insert(field.name().clone(), (field.data_type().clone(), file));
+                }
+            }
+        }
+    }
+
+    pub(super) fn of(&self, field: &FieldRef) -> Option<usize> {
+        let known = self.0.get(field.name()).filter(|(kind, _)| kind == field.data_type());
+        known.map(|(_, file)| *file)
+    }
+}
+
+/// Columns of files that say them themselves, gathered file by file.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    collected: Collected,
+    unified: Unified,
+    /// Files whose columns are the same are one layout.
+    known: HashMap<Vec<FieldRef>, usize>,
+    first: Option<(Vec<FieldRef>, Arc<SourceFile>)>,
+}
+
+impl Gathered {
+    /// Adds a file's columns.
+    ///
+    /// # Errors
+    /// [`Error::Differ`] if they differ from the first file's and may not; [`Error::Corrupt`] if they
+    /// differ and one of the two files has two columns of one name.
+    pub(super) fn add(
+        &mut self,
+        file: &Arc<SourceFile>,
+        own: Vec<FieldRef>,
+        layouts: Layouts,
+    ) -> Result<()> {
+        if let Some(layout) = self.known.get(&own) {
+            self.collected.set(file.index, *layout);
+            return Ok(());
+        }
+        match &self.first {
+            None => self.first = Some((own.clone(), Arc::clone(file))),
+            Some((expected, of)) => {
+                if layouts == Layouts::Same
+                    && let Some(difference) = difference(expected, &own)
+                {
+                    return Err(Error::Differ {
+                        path: file.shown.to_string(),
+                        other: of.shown.to_string(),
+                        reason: difference,
+                        hint: Some(SAME_HINT.into()),
+                    });
+                }
+                // What is there twice has no place by its name.
+                refuse_twice(expected, of)?;
+                refuse_twice(&own, file)?;
+            }
+        }
+        let layout = if self.known.is_empty() {
+            // One by one: a single file may have two columns of one name.
+            self.collected.add_first(file.index, own.iter().map(|field| field.name().as_str()))
+        } else {
+            self.collected.add(file.index, own.iter().map(|field| field.name().as_str()))
+        };
+        self.collected.set(file.index, layout);
+        for (index, field) in self.collected.columns_of(file.index).iter().zip(&own) {
+            self.unified.add(file.index, *index, field);
+        }
+        self.known.insert(own, layout);
+        Ok(())
+    }
+
+    pub(super) fn finish(self) -> Columns {
+        self.unified.finish(self.collected)
+    }
+}
+
+fn refuse_twice(fields: &[FieldRef], file: &SourceFile) -> Result<()> {
+    let mut seen = HashSet::new();
+    let twice = fields.iter().find(|field| !seen.insert(field.name()));
+    let Some(twice) = twice else { return Ok(()) };
+    Err(Error::Corrupt {
+        path: file.shown.to_string(),
+        offset: None,
+        reason: format!("it has two columns `{}`, and the files differ", twice.name()),
+        hint: Some("make it a source of its own".into()),
+    })
+}
+
+fn difference(expected: &[FieldRef], own: &[FieldRef]) -> Option<String> {
+    let kind = |field: &FieldRef| format!("`{}` {}", field.name(), sql_type(field.data_type()));
+    let differs = expected.iter().zip(own).enumerate().find(|(_, (expected, own))| {
+        expected.name() != own.name() || !expected.data_type().equals_datatype(own.data_type())
+    });
+    if let Some((index, (expected, own))) = differs {
+        return Some(format!(
+            "column {} is {} instead of {}",
+            index + 1,
+            kind(own),
+            kind(expected)
+        ));
+    }
+    (expected.len() != own.len())
+        .then(|| format!("it has {} columns instead of {}", own.len(), expected.len()))
+}

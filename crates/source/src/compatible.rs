@@ -1,0 +1,125 @@
+//! Whether a reader with one schema reads data of another.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{Decimal256Type, DecimalType, i256};
+use serde_json::Value;
+use tidemill_avro as avro;
+use tidemill_base::error::{Error, Result};
+use tidemill_rowfile::{self as rowfile, Conflict};
+
+use super::batches::open_rowfile_of;
+use super::{Format, Source, SourceSpec};
+
+/// A file of this name holds a rowfile's schema as JSON (`docs/formats/rowfile.md`).
+const SCHEMA_SUFFIX: &str = ".schema.json";
+/// A file of this name holds a schema of Avro's as JSON.
+const AVRO_SCHEMA_SUFFIX: &str = ".avsc";
+
+/// The schema that a rowfile, data of another format, or a file of a schema has. Of Avro it is what
+/// its schema says, with aliases and defaults, and not what its columns are read as.
+///
+/// # Errors
+/// As [`Source::open`]; [`Error::Usage`] for a schema that no rowfile can have.
+pub fn schema_of(spec: &SourceSpec) -> Result<rowfile::Schema> {
+    let refused = |error: rowfile::Error| {
+        Error::usage_hint(
+            format!("`{}`: {error}", spec.url),
+            "the schema of a rowfile is described in docs/formats/rowfile.md",
+        )
+    };
+    if spec.url.ends_with(SCHEMA_SUFFIX) && spec.format.is_none() {
+        let text = std::fs::read_to_string(&spec.url)
+            .map_err(|error| Error::io("read", &spec.url, error))?;
+        return rowfile::Schema::parse(&text).map_err(refused);
+    }
+    if spec.url.ends_with(AVRO_SCHEMA_SUFFIX) && spec.format.is_none() {
+        let json = std::fs::read(&spec.url).map_err(|error| Error::io("read", &spec.url, error))?;
+        let schema = avro::Schema::parse(&json).map_err(|error| {
+            Error::usage_hint(
+                format!("`{}` is no schema of Avro's that a table can have: {error}", spec.url),
+                "an .avsc file has the JSON of one record, as `avro.schema` of a data file has it",
+            )
+        })?;
+        return from_avro(&schema.declared()).map_err(refused);
+    }
+    let source = Source::open(spec)?;
+    if let Some(refusal) = (0..source.schema().fields().len()).find_map(|at| source.refusal(at)) {
+        return Err(refusal);
+    }
+    // What several files have together is what reads them all.
+    let is_one = source.layouts() <= 1 && source.files().iter().all(|file| file.keys.is_empty());
+    if let (true, Some(file)) = (is_one, source.files().first()) {
+        if source.format() == Format::Rowfile {
+            return Ok(open_rowfile_of(file)?.schema().clone());
+        }
+        if let Some(header) = source.avro_header(file) {
+            return from_avro(&header.declared()).map_err(refused);
+        }
+        let own = match (file.chunked.get(), file.metadata.get()) {
+            (Some(chunked), _) => Some(Arc::clone(&chunked.schema)),
+            (None, Some(metadata)) => Some(Arc::clone(metadata.schema())),
+            (None, None) => None,
+        };
+        if let Some(own) = own {
+            return rowfile::Schema::from_arrow(&own).map_err(refused);
+        }
+    }
+    rowfile::Schema::from_arrow(source.schema()).map_err(refused)
+}
+
+/// A schema that Avro's JSON declares.
+fn from_avro(declared: &arrow::datatypes::Schema) -> rowfile::Result<rowfile::Schema> {
+    let mut schema = rowfile::Schema::from_arrow(declared)?;
+    schema.fields.iter_mut().for_each(take_said);
+    schema.check()?;
+    Ok(schema)
+}
+
+/// Gives a field, and those within it, what Avro's schema says of it besides its type.
+fn take_said(field: &mut rowfile::Field) {
+    let mut said = |key| field.metadata.remove(key);
+    let json = |text: Option<String>| serde_json::from_str::<Value>(&text?).ok();
+    let (aliases, default) = (json(said(avro::keys::ALIASES)), json(said(avro::keys::DEFAULT)));
+    field.doc = said(avro::keys::DOC);
+    if let Some(Value::Array(aliases)) = aliases {
+        field.aliases = aliases.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+    }
+    field.default = default.map(|default| match (&field.kind, &default) {
+        (rowfile::Type::Decimal { scale, .. }, Value::String(bytes)) => {
+            decimal(bytes, *scale).map_or(default, Value::String)
+        }
+        _ => default,
+    });
+    match &mut field.kind {
+        rowfile::Type::Struct(fields) => fields.iter_mut().for_each(take_said),
+        rowfile::Type::List(item) => take_said(item),
+        rowfile::Type::Map { value, .. } => take_said(value),
+        _ => {}
+    }
+}
+
+/// A decimal from its integer, which Avro has as characters that stand for its bytes.
+fn decimal(characters: &str, scale: i8) -> Option<String> {
+    let bytes = characters.chars().map(|one| u8::try_from(u32::from(one)).ok());
+    let bytes = bytes.collect::<Option<Vec<u8>>>()?;
+    let first = *bytes.first()?;
+    let mut whole = [if first >= 0x80 { 0xff } else { 0 }; 32];
+    let start = whole.len().checked_sub(bytes.len())?;
+    whole.get_mut(start..)?.copy_from_slice(&bytes);
+    let integer = i256::from_be_bytes(whole);
+    Some(Decimal256Type::format_decimal(integer, Decimal256Type::MAX_PRECISION, scale))
+}
+
+/// Every reason why a reader with the schema of `new` does not read data of `old`; none if it does.
+///
+/// # Errors
+/// As [`schema_of`].
+pub fn conflicts(old: &SourceSpec, new: &SourceSpec) -> Result<Vec<Conflict>> {
+    let (written, read) = (schema_of(old)?, schema_of(new)?);
+    match read.reads(&written) {
+        Ok(()) => Ok(Vec::new()),
+        Err(rowfile::Error::Incompatible(conflicts)) => Ok(conflicts.0),
+        Err(other) => Err(Error::usage(format!("`{}`: {other}", new.url))),
+    }
+}

@@ -1,0 +1,430 @@
+//! The stored bytes of one file: read by position, checked against what was planned.
+//!
+//! A plan names byte ranges, so a file that is rewritten between planning and reading would
+//! give rows of neither version. Its identity (device, inode, size, modification time) is
+//! taken when it is listed and compared when it is opened, at an unexpected end and once
+//! more at the end of reading; a difference is [`Error::Changed`]. An object elsewhere is
+//! compared with each answer ([`remote`](tidemill_remote)).
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::Arc;
+
+use tidemill_base::cancel::Cancel;
+use tidemill_base::error::{Error, Result};
+use tidemill_base::progress::Progress;
+use tidemill_text::json::ArrayRecords;
+
+use crate::program::{FEED_BYTES, Filter, Program};
+pub(crate) use tidemill_remote::reader::Access;
+use tidemill_remote::reader::{Budget, Reader};
+
+use super::{Place, SourceFile};
+
+/// A sequence of bytes that is read once, front to back.
+pub(crate) trait ByteInput: Send {
+    /// Fills `out` as far as it can; fewer bytes than asked for only at the end.
+    fn read(&mut self, out: &mut [u8]) -> Result<usize>;
+}
+
+/// What tells one version of a file from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// The device that holds it.
+    pub device: u64,
+    /// Its inode there.
+    pub inode: u64,
+    /// Its size in bytes.
+    pub size: u64,
+    /// When it was last modified, in nanoseconds since 1970.
+    pub modified_ns: i128,
+}
+
+impl Identity {
+    pub(crate) fn of(metadata: &std::fs::Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified_ns: i128::from(metadata.mtime()) * 1_000_000_000
+                + i128::from(metadata.mtime_nsec()),
+        }
+    }
+}
+
+/// A file opened for reading by position, known to be the one that was planned.
+#[derive(Debug)]
+pub(crate) struct OpenFile {
+    bytes: Bytes,
+    path: Arc<str>,
+    planned: Identity,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    Here(File),
+    There(Box<Reader>),
+}
+
+impl OpenFile {
+    /// Opens a file, which must still have the identity that it was listed with.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] if it is gone or differs; [`Error::Io`] if it cannot be opened.
+    pub(crate) fn open(listed: &SourceFile, access: Access, watch: &Watch) -> Result<Self> {
+        let (shown, planned) = (&listed.shown, listed.identity);
+        let path = match &listed.place {
+            Place::Local(path) => path,
+            Place::Object(object) => {
+                let (cancel, ahead) = (watch.cancel.clone(), watch.ahead.clone());
+                let reader = Reader::new(object.clone(), access, cancel, ahead);
+                let bytes = Bytes::There(Box::new(reader));
+                return Ok(Self { bytes, path: shown.clone(), planned });
+            }
+            Place::Stdin => {
+                return Err(Error::Internal("standard input is not opened by its name".into()));
+            }
+            Place::Given(_) => {
+                return Err(Error::Internal(format!("`{shown}` is no file to open")));
+            }
+        };
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(Error::Changed {
+                    path: shown.to_string(),
+                    reason: "it has been removed since it was listed".into(),
+                });
+            }
+            Err(error) => return Err(Error::io("read", shown.as_ref(), error)),
+        };
+        let open = Self { bytes: Bytes::Here(file), path: shown.clone(), planned };
+        open.verify()?;
+        Ok(open)
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.planned.size
+    }
+
+    pub(crate) fn path(&self) -> &Arc<str> {
+        &self.path
+    }
+
+    /// Whether the open file is still what was planned.
+    ///
+    /// # Errors
+    /// [`Error::Changed`].
+    pub(crate) fn verify(&self) -> Result<()> {
+        // Of an object elsewhere each answer has been verified.
+        let Bytes::Here(file) = &self.bytes else { return Ok(()) };
+        let metadata =
+            file.metadata().map_err(|error| Error::io("read", self.path.as_ref(), error))?;
+        let found = Identity::of(&metadata);
+        if found == self.planned {
+            return Ok(());
+        }
+        let planned = self.planned;
+        let reason = if (found.device, found.inode) != (planned.device, planned.inode) {
+            "it has been replaced by another file since it was listed".into()
+        } else if found.size < planned.size {
+            format!("it has shrunk from {} to {} bytes", planned.size, found.size)
+        } else if found.size > planned.size {
+            format!("it has grown from {} to {} bytes", planned.size, found.size)
+        } else {
+            "it has been written to since it was listed".into()
+        };
+        Err(Error::Changed { path: self.path.to_string(), reason })
+    }
+
+    /// Where it is, if it is elsewhere.
+    pub(crate) fn remote(&self) -> Option<&Reader> {
+        match &self.bytes {
+            Bytes::Here(_) => None,
+            Bytes::There(reader) => Some(reader),
+        }
+    }
+
+    /// Fills `out` from `offset`; fewer bytes only where the planned size ends.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] if the file ends before its planned size.
+    pub(crate) fn read_at(&self, out: &mut [u8], offset: u64) -> Result<usize> {
+        let file = match &self.bytes {
+            Bytes::Here(file) => file,
+            Bytes::There(reader) => return reader.read_at(out, offset),
+        };
+        let left = self.planned.size.saturating_sub(offset);
+        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(out.len());
+        let mut filled = 0;
+        while filled < wanted {
+            match file.read_at(&mut out[filled..wanted], offset + filled as u64) {
+                Ok(0) => {
+                    self.verify()?;
+                    return Err(Error::Changed {
+                        path: self.path.to_string(),
+                        reason: format!(
+                            "it ends at byte {}, {} were planned",
+                            offset + filled as u64,
+                            self.planned.size
+                        ),
+                    });
+                }
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::io("read", self.path.as_ref(), error)),
+            }
+        }
+        Ok(filled)
+    }
+}
+
+/// Who is told about stored bytes as they are read.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Watch {
+    pub(crate) cancel: Cancel,
+    pub(crate) progress: Progress,
+    /// What may be read ahead of what is elsewhere.
+    pub(crate) ahead: Budget,
+}
+
+/// A range of a file, front to back.
+///
+/// Reading past the range's end is allowed, since a record may begin before it and end
+/// behind it; such bytes belong to the next range and are not counted here.
+pub(crate) struct FileInput {
+    file: Arc<OpenFile>,
+    at: u64,
+    counted_to: u64,
+    watch: Watch,
+}
+
+impl FileInput {
+    pub(crate) fn new(file: Arc<OpenFile>, at: u64, counted_to: u64, watch: Watch) -> Self {
+        Self { file, at, counted_to, watch }
+    }
+}
+
+impl ByteInput for FileInput {
+    fn read(&mut self, out: &mut [u8]) -> Result<usize> {
+        self.watch.cancel.check()?;
+        let count = self.file.read_at(out, self.at)?;
+        let end = self.at + count as u64;
+        self.watch.progress.add_bytes(end.min(self.counted_to).saturating_sub(self.at));
+        self.at = end;
+        if count < out.len() {
+            self.file.verify()?;
+        }
+        Ok(count)
+    }
+}
+
+/// Standard input, such that whoever reads it can stop: where nothing comes for a moment, a
+/// read ends with `ErrorKind::Interrupted`, which is to be tried again after a look at the
+/// flag.
+pub fn standard_input() -> Box<dyn Read + Send> {
+    match std::io::stdin().as_fd().try_clone_to_owned() {
+        Ok(descriptor) => Box::new(Patient { input: descriptor.into() }),
+        Err(_) => Box::new(std::io::stdin()),
+    }
+}
+
+/// How long a read waits, in milliseconds.
+const WAIT_MS: i32 = 50;
+
+struct Patient {
+    input: File,
+}
+
+impl Read for Patient {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let mut wanted =
+            libc::pollfd { fd: self.input.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: `wanted` is one `pollfd`, of a descriptor that is open as long as `self`.
+        match unsafe { libc::poll(&raw mut wanted, 1, WAIT_MS) } {
+            0 => Err(std::io::ErrorKind::Interrupted.into()),
+            // What cannot be waited for is read as it is, and says itself what is wrong.
+            _ => self.input.read(out),
+        }
+    }
+}
+
+/// Any reader, such as standard input, after bytes that were taken from it already.
+pub(crate) struct ReaderInput<R> {
+    before: std::io::Cursor<Vec<u8>>,
+    reader: R,
+    path: Arc<str>,
+    watch: Watch,
+}
+
+impl<R: Read + Send> ReaderInput<R> {
+    pub(crate) fn new(before: Vec<u8>, reader: R, path: Arc<str>, watch: Watch) -> Self {
+        Self { before: std::io::Cursor::new(before), reader, path, watch }
+    }
+}
+
+impl<R: Read + Send> ByteInput for ReaderInput<R> {
+    fn read(&mut self, out: &mut [u8]) -> Result<usize> {
+        let mut filled = 0;
+        while filled < out.len() {
+            self.watch.cancel.check()?;
+            let read = match self.before.read(&mut out[filled..]) {
+                Ok(0) => self.reader.read(&mut out[filled..]),
+                other => other,
+            };
+            match read {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::io("read", self.path.as_ref(), error)),
+            }
+        }
+        self.watch.progress.add_bytes(filled as u64);
+        Ok(filled)
+    }
+}
+
+/// What a program makes of an input.
+pub(crate) struct ProgramInput {
+    filter: Filter,
+    inner: Box<dyn ByteInput>,
+}
+
+impl ProgramInput {
+    pub(crate) fn start(
+        program: &Program,
+        inner: Box<dyn ByteInput>,
+        path: &str,
+        cancel: &Cancel,
+    ) -> Result<Self> {
+        Ok(Self { filter: Filter::start(program, path, true, cancel)?, inner })
+    }
+}
+
+impl ByteInput for ProgramInput {
+    fn read(&mut self, out: &mut [u8]) -> Result<usize> {
+        let inner = &mut self.inner;
+        self.filter.read(out, &mut |pending| {
+            pending.resize(FEED_BYTES, 0);
+            let count = inner.read(pending)?;
+            pending.truncate(count);
+            Ok(count > 0)
+        })
+    }
+}
+
+/// The output of a program that is given nothing.
+pub(crate) struct ProgramOutput(Filter);
+
+impl ProgramOutput {
+    pub(crate) fn start(program: &Program, cancel: &Cancel) -> Result<Self> {
+        Ok(Self(Filter::start(program, "", false, cancel)?))
+    }
+}
+
+impl Read for ProgramOutput {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        self.0.read(out, &mut |_| Ok(false)).map_err(std::io::Error::other)
+    }
+}
+
+/// Whether a JSON text that begins so is one array; none if that does not tell yet.
+pub(crate) fn begins_array(head: &[u8]) -> Option<bool> {
+    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
+    let first = head.iter().find(|byte| !byte.is_ascii_whitespace())?;
+    Some(*first == b'[')
+}
+
+/// JSON as lines: what is one array has its items made lines, in place and at their offsets.
+pub(crate) struct JsonInput {
+    inner: Box<dyn ByteInput>,
+    path: Arc<str>,
+    read_bytes: u64,
+    layout: JsonLayout,
+}
+
+enum JsonLayout {
+    Unknown,
+    Lines,
+    Array(ArrayRecords),
+}
+
+impl JsonInput {
+    pub(crate) fn new(inner: Box<dyn ByteInput>, path: Arc<str>) -> Self {
+        Self { inner, path, read_bytes: 0, layout: JsonLayout::Unknown }
+    }
+}
+
+impl ByteInput for JsonInput {
+    fn read(&mut self, out: &mut [u8]) -> Result<usize> {
+        let count = self.inner.read(out)?;
+        let (piece, is_first) = (&mut out[..count], self.read_bytes == 0);
+        self.read_bytes += count as u64;
+        let mark = if is_first && piece.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+        if matches!(self.layout, JsonLayout::Unknown) {
+            match begins_array(&piece[mark..]) {
+                Some(true) => self.layout = JsonLayout::Array(ArrayRecords::new()),
+                Some(false) => self.layout = JsonLayout::Lines,
+                None => {}
+            }
+        }
+        if let JsonLayout::Array(records) = &mut self.layout {
+            records.rewrite(&mut piece[mark..]);
+            // Fewer bytes than asked for come at the end only.
+            if count < out.len() && !records.is_closed() {
+                return Err(Error::Corrupt {
+                    path: self.path.to_string(),
+                    offset: Some(self.read_bytes),
+                    reason: "it is one JSON array and ends before the array does".into(),
+                    hint: Some("it may have been cut short; fetch or write it again".into()),
+                });
+            }
+        }
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Pieces(Vec<u8>, usize);
+
+    impl ByteInput for Pieces {
+        fn read(&mut self, out: &mut [u8]) -> Result<usize> {
+            let count = out.len().min(self.0.len() - self.1);
+            out[..count].copy_from_slice(&self.0[self.1..self.1 + count]);
+            self.1 += count;
+            Ok(count)
+        }
+    }
+
+    fn read(text: &str, piece: usize) -> Result<String> {
+        let mut input = JsonInput::new(Box::new(Pieces(text.into(), 0)), "x".into());
+        let (mut all, mut buffer) = (Vec::new(), vec![0; piece]);
+        loop {
+            let count = input.read(&mut buffer)?;
+            all.extend_from_slice(&buffer[..count]);
+            if count < piece {
+                return Ok(String::from_utf8(all).unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn an_array_becomes_lines_and_lines_stay_what_they_are() {
+        for piece in [4, 5, 7, 100] {
+            let mark = "\u{feff}";
+            assert_eq!(
+                read(&format!("{mark}[{{\"a\":\n1}},\n{{}}]\n"), piece).unwrap(),
+                format!("{mark} {{\"a\": 1}}\n {{}}\n ")
+            );
+            assert_eq!(read("{\"a\": [1,\n", piece).unwrap(), "{\"a\": [1,\n");
+            assert_eq!(read("", piece).unwrap(), "");
+            let error = read("[{\"a\": 1},\n{\"a\"", piece).unwrap_err().to_string();
+            assert!(error.contains("ends before the array does"), "{error}");
+        }
+    }
+}

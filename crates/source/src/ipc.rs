@@ -1,0 +1,908 @@
+//! Arrow IPC: files with a footer, whose batches are read in any order, and streams, which are read
+//! from front to back.
+//!
+//! ```text
+//!   stream:   schema ‖ (dictionary ‖ batch)* ‖ end mark (ff ff ff ff 00 00 00 00)
+//!   file:     ARROW1 00 00 ‖ stream ‖ footer ‖ its length (4) ‖ ARROW1
+//!   message:  ff ff ff ff ‖ length (4) ‖ metadata, padded ‖ body
+//!   body:     per column its validity, offsets, values …, each buffer at a multiple of 8
+//! ```
+//!
+//! Of a file a batch is a chunk. The metadata of a batch says where in its body each buffer is, so
+//! only the buffers of wanted columns are read; the rest of the body stays zero pages that nobody
+//! touches. Arrow's decoder makes arrays of the buffers and validates them. It trusts two things
+//! that a damaged file may say: that buffers lie inside the body, and how long a compressed buffer
+//! becomes, which it reserves. Both are checked here first: no codec makes more of its input than
+//! [`LZ4_RATIO_MAX`] and [`ZSTD_RATIO_MAX`].
+//!
+//! A file that cannot be read by position (standard input, a server without ranges) is read as the
+//! stream that it contains. A stream has to have its end mark: without it nothing tells a stream
+//! that was cut between two batches from a whole one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::buffer::{Buffer, MutableBuffer};
+use arrow::datatypes::{DataType, Schema, SchemaRef, UnionMode};
+use arrow::error::ArrowError;
+use arrow_ipc::convert::fb_to_schema;
+use arrow_ipc::reader::{RecordBatchDecoder, read_dictionary};
+use arrow_ipc::{CompressionType, Message, MessageHeader, MetadataVersion};
+use tidemill_base::error::{Error, Result};
+use tidemill_base::types::is_possible;
+
+use super::SourceFile;
+use super::input::{Access, ByteInput, FileInput, OpenFile, Watch};
+
+const MAGIC: &[u8; 6] = b"ARROW1";
+/// A writer aligns by at most so much.
+const PADDING_BYTES_MAX: usize = 256;
+/// Before the first message of a file.
+const MAGIC_PADDED_BYTES: u64 = 8;
+const CONTINUATION: [u8; 4] = [0xff; 4];
+/// What a file ends with behind its footer: the footer's length and the magic.
+const TRAILER_BYTES: usize = 10;
+/// A footer is nearly always in this much of the file's end.
+const TAIL_BYTES: u64 = 64 << 10;
+/// Buffers that are no further apart are read in one go …
+const GAP_BYTES: u64 = 16 << 10;
+/// … and elsewhere, where a request costs as much time as a few MB.
+const REMOTE_GAP_BYTES: u64 = 256 << 10;
+/// One request elsewhere brings at most so much.
+const REQUEST_BYTES: usize = 4 << 20;
+/// So many requests are on their way at once.
+const REQUESTS_AHEAD: usize = 8;
+/// What is made room for before it has come, where the input's size is not known.
+const STEP_BYTES: usize = 8 << 20;
+/// A block of lz4 becomes at most 255 times as long …
+const LZ4_RATIO_MAX: u64 = 255;
+/// … and one of zstd, whose shortest block of 128 KiB takes four bytes, this many times.
+const ZSTD_RATIO_MAX: u64 = 32 << 10;
+/// What a codec's frame of a few bytes may become on top.
+const RATIO_SLACK_BYTES: u64 = 256 << 10;
+
+/// Where a message is in a file.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    offset: u64,
+    metadata_bytes: usize,
+    body_bytes: usize,
+}
+
+impl Place {
+    fn bytes(&self) -> u64 {
+        self.metadata_bytes as u64 + self.body_bytes as u64
+    }
+}
+
+/// What the beginning or the end of a file tells of it.
+#[derive(Debug)]
+pub(super) struct Layout {
+    /// The columns as Arrow's decoder wants them, with the numbers of their dictionaries.
+    pub(super) schema: SchemaRef,
+    /// None for what is read from front to back.
+    footer: Option<Footer>,
+}
+
+#[derive(Debug)]
+struct Footer {
+    dictionaries: Vec<Place>,
+    batches: Vec<Place>,
+}
+
+impl Layout {
+    /// Bytes of each batch as stored; none of what is read from front to back.
+    pub(super) fn batch_bytes(&self) -> impl Iterator<Item = u64> {
+        self.footer.iter().flat_map(|footer| &footer.batches).map(Place::bytes)
+    }
+
+    /// Where a batch begins; 0 for the first one, and where that is not known.
+    pub(super) fn batch_offset(&self, index: usize) -> u64 {
+        let batch = self.footer.as_ref().and_then(|footer| footer.batches.get(index));
+        batch.filter(|_| index > 0).map_or(0, |batch| batch.offset)
+    }
+}
+
+/// Looks at a file: its footer, or the first message of a stream.
+///
+/// # Errors
+/// [`Error::Corrupt`] for what is no Arrow file; those of reading.
+pub(super) fn look(file: &SourceFile, stdin: Option<Box<dyn ByteInput>>) -> Result<Layout> {
+    if stdin.is_none() && !file.is_stream() {
+        if file.size() == 0 {
+            return Err(corrupt(file.shown(), None, "it is empty, and has no schema"));
+        }
+        let open = OpenFile::open(file, Access::Random, &file.watch())?;
+        let mut head = [0; MAGIC.len()];
+        let count = open.read_at(&mut head, 0)?;
+        if head[..count] == *MAGIC {
+            return footer(&open, file.shown());
+        }
+    }
+    let input = match stdin {
+        Some(input) => input,
+        None => {
+            let watch = file.watch();
+            let open = OpenFile::open(file, Access::Beginning { keeps: false }, &watch)?;
+            Box::new(FileInput::new(Arc::new(open), 0, 0, watch))
+        }
+    };
+    let stream = Stream::begin(input, file)?;
+    Ok(Layout { schema: stream.schema, footer: None })
+}
+
+fn footer(open: &OpenFile, path: &str) -> Result<Layout> {
+    let size = open.size();
+    let cut = || corrupt(path, Some(size), "it does not end as an Arrow file does");
+    let mut tail_bytes = TAIL_BYTES.min(size);
+    loop {
+        let mut tail = vec![0; as_size(tail_bytes, path)?];
+        open.read_at(&mut tail, size - tail_bytes)?;
+        let Some((rest, trailer)) = tail.split_last_chunk::<TRAILER_BYTES>() else {
+            return Err(cut());
+        };
+        let (length, magic) = trailer.split_at(4);
+        if magic != MAGIC {
+            return Err(cut());
+        }
+        let length = u64::from(u32::from_le_bytes([length[0], length[1], length[2], length[3]]));
+        let end = size - TRAILER_BYTES as u64;
+        let start = end.checked_sub(length).filter(|start| *start >= MAGIC_PADDED_BYTES);
+        let Some(start) = start.filter(|_| length > 0) else {
+            return Err(corrupt(
+                path,
+                Some(end),
+                format!("its footer is said to have {length} bytes, more than there are"),
+            ));
+        };
+        let needed = length + TRAILER_BYTES as u64;
+        if needed > tail_bytes {
+            tail_bytes = needed;
+            continue;
+        }
+        let bytes = &rest[rest.len() - as_size(length, path)?..];
+        return parsed_footer(bytes, start, path);
+    }
+}
+
+fn parsed_footer(bytes: &[u8], start: u64, path: &str) -> Result<Layout> {
+    let damaged = |reason: String| corrupt(path, Some(start), reason);
+    let footer = arrow_ipc::root_as_footer(bytes)
+        .map_err(|error| damaged(format!("its footer cannot be read ({error})")))?;
+    let schema = footer.schema().ok_or_else(|| damaged("its footer has no schema".into()))?;
+    let schema = readable(schema, path, start)?;
+    let place = |block: &arrow_ipc::Block| {
+        let place = Place {
+            offset: u64::try_from(block.offset()).ok()?,
+            metadata_bytes: usize::try_from(block.metaDataLength()).ok()?,
+            body_bytes: usize::try_from(block.bodyLength()).ok()?,
+        };
+        let end = place.offset.checked_add(place.bytes())?;
+        (place.offset >= MAGIC_PADDED_BYTES && end <= start).then_some(place)
+    };
+    let outside = || damaged("its footer names a place outside of the file".into());
+    let places = |block| place(block).ok_or_else(outside);
+    let dictionaries = footer.dictionaries().into_iter().flatten().map(places);
+    let dictionaries = dictionaries.collect::<Result<Vec<Place>>>()?;
+    let batches = footer.recordBatches().into_iter().flatten().map(places);
+    let batches = batches.collect::<Result<Vec<Place>>>()?;
+    Ok(Layout { schema, footer: Some(Footer { dictionaries, batches }) })
+}
+
+/// The columns, if they are ones that can be read.
+fn readable(schema: arrow_ipc::Schema<'_>, path: &str, offset: u64) -> Result<SchemaRef> {
+    if !schema.endianness().equals_to_target_endianness() {
+        return Err(Error::usage_hint(
+            format!("`{path}` is Arrow data of a machine with another order of bytes"),
+            "write it again on a machine like this one",
+        ));
+    }
+    if schema.fields().is_none() {
+        return Err(corrupt(path, Some(offset), "its schema has no list of fields"));
+    }
+    let schema = unwinding(|| Ok(fb_to_schema(schema)))
+        .map_err(|_| corrupt(path, Some(offset), "its schema has a type that is not known"))?;
+    match schema.fields().iter().find(|field| !is_possible(field.data_type())) {
+        None => Ok(Arc::new(schema)),
+        Some(field) => {
+            let (name, data_type) = (field.name(), field.data_type());
+            let reason =
+                format!("column `{name}` is of a type that no value can have: {data_type}");
+            Err(corrupt(path, Some(offset), reason))
+        }
+    }
+}
+
+/// Arrow's decoder panics on some damaged messages: that is the file's fault, not ours.
+fn unwinding<T>(work: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, ArrowError> {
+    tidemill_base::panics::catch(work)
+        .unwrap_or_else(|_| Err(ArrowError::IpcError("the decoder gave up".into())))
+}
+
+fn corrupt(path: &str, offset: Option<u64>, reason: impl Into<String>) -> Error {
+    Error::Corrupt {
+        path: path.to_owned(),
+        offset,
+        reason: reason.into(),
+        hint: Some("it is truncated or not an Arrow IPC file; write or fetch it again".into()),
+    }
+}
+
+fn as_size(bytes: u64, path: &str) -> Result<usize> {
+    usize::try_from(bytes).map_err(|_| corrupt(path, None, "it is larger than memory can be"))
+}
+
+/// Batches, each with its bytes as stored.
+pub(super) type Stored = Box<dyn Iterator<Item = Result<(RecordBatch, u64)>> + Send>;
+
+/// The wanted columns of some batches of a file, each with its bytes as stored.
+///
+/// # Errors
+/// [`Error::Changed`], [`Error::Io`].
+pub(super) fn batches(
+    file: &SourceFile,
+    layout: &Layout,
+    chunks: Vec<usize>,
+    columns: Vec<usize>,
+    stdin: Option<Box<dyn ByteInput>>,
+    watch: &Watch,
+) -> Result<Stored> {
+    let wanted = Wanted::new(Arc::clone(&layout.schema), columns, file.shown());
+    if let (Some(footer), None) = (&layout.footer, &stdin) {
+        let open = OpenFile::open(file, Access::Random, watch)?;
+        let places: Vec<Place> =
+            chunks.iter().filter_map(|index| footer.batches.get(*index)).copied().collect();
+        let mut reader = FileReader {
+            open,
+            wanted,
+            dictionaries: HashMap::new(),
+            places: places.into_iter(),
+            watch: watch.clone(),
+        };
+        if reader.wanted.has_dictionaries {
+            for place in &footer.dictionaries {
+                reader.read_dictionary(*place)?;
+            }
+        }
+        return Ok(Box::new(reader));
+    }
+    let input = match stdin {
+        Some(input) => input,
+        None => {
+            let open = OpenFile::open(file, Access::Until(file.size()), watch)?;
+            // Its bytes are told of with the batches.
+            Box::new(FileInput::new(Arc::new(open), 0, 0, watch.clone()))
+        }
+    };
+    let mut stream = Stream::begin(input, file)?;
+    if stream.schema != layout.schema {
+        return Err(Error::Changed {
+            path: file.shown().to_owned(),
+            reason: "its columns are others than when it was listed".into(),
+        });
+    }
+    stream.wanted = Some(wanted);
+    Ok(Box::new(stream))
+}
+
+/// What is read of each batch.
+struct Wanted {
+    schema: SchemaRef,
+    /// By position, in order.
+    columns: Vec<usize>,
+    has_dictionaries: bool,
+    path: Arc<str>,
+}
+
+impl Wanted {
+    fn new(schema: SchemaRef, mut columns: Vec<usize>, path: &str) -> Self {
+        columns.sort_unstable();
+        columns.dedup();
+        let has_dictionaries =
+            columns.iter().any(|column| holds_dictionary(schema.field(*column).data_type()));
+        Wanted { schema, columns, has_dictionaries, path: path.into() }
+    }
+
+    /// Makes arrays of a batch's body.
+    fn decoded(
+        &self,
+        body: &Buffer,
+        batch: arrow_ipc::RecordBatch<'_>,
+        dictionaries: &HashMap<i64, ArrayRef>,
+        version: MetadataVersion,
+        offset: u64,
+    ) -> Result<RecordBatch> {
+        let damaged = |reason: String| corrupt(&self.path, Some(offset), reason);
+        let rows = usize::try_from(batch.length())
+            .map_err(|_| damaged(format!("a batch of {} rows", batch.length())))?;
+        if self.columns.is_empty() {
+            let none = Arc::new(Schema::empty());
+            let options = RecordBatchOptions::new().with_row_count(Some(rows));
+            return Ok(RecordBatch::try_new_with_options(none, vec![], &options)?);
+        }
+        let decoded = unwinding(|| {
+            RecordBatchDecoder::try_new(
+                body,
+                batch,
+                Arc::clone(&self.schema),
+                dictionaries,
+                &version,
+            )?
+            .with_projection(Some(&self.columns))
+            .read_record_batch()
+        });
+        decoded.map_err(|error| damaged(format!("a batch cannot be read ({})", told(&error))))
+    }
+}
+
+fn told(error: &ArrowError) -> String {
+    let text = error.to_string();
+    match text.split_once(": ") {
+        Some((_, reason)) => reason.to_owned(),
+        None => text,
+    }
+}
+
+fn holds_dictionary(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Dictionary(..) => true,
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _) => holds_dictionary(item.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| holds_dictionary(field.data_type())),
+        DataType::Union(fields, _) => {
+            fields.iter().any(|(_, field)| holds_dictionary(field.data_type()))
+        }
+        DataType::RunEndEncoded(_, values) => holds_dictionary(values.data_type()),
+        _ => false,
+    }
+}
+
+/// The metadata of a message, behind what introduces it.
+fn message<'a>(bytes: &'a [u8], path: &str, offset: u64) -> Result<Message<'a>> {
+    let unreadable = |what: String| corrupt(path, Some(offset), what);
+    let rest = bytes.strip_prefix(&CONTINUATION).unwrap_or(bytes);
+    let rest = rest.get(4..).ok_or_else(|| unreadable("a message without metadata".into()))?;
+    arrow_ipc::root_as_message(rest)
+        .map_err(|error| unreadable(format!("a message's metadata cannot be read ({error})")))
+}
+
+/// Which buffers of a batch are wanted, from where to where in its body.
+struct Buffers<'a> {
+    all: Vec<(u64, u64)>,
+    at: usize,
+    view_buffers: Box<dyn Iterator<Item = i64> + 'a>,
+    version: MetadataVersion,
+    wanted: Vec<(u64, u64)>,
+}
+
+impl<'a> Buffers<'a> {
+    /// Finds out, and checks that all of them are inside the body and that they are not more
+    /// together than the body is.
+    fn of(
+        batch: arrow_ipc::RecordBatch<'a>,
+        version: MetadataVersion,
+        body_bytes: usize,
+        columns: impl Iterator<Item = (DataType, bool)>,
+    ) -> Option<Vec<(u64, u64)>> {
+        let mut total = 0_u64;
+        let all = batch.buffers()?.iter().map(|buffer| {
+            let start = u64::try_from(buffer.offset()).ok()?;
+            let length = u64::try_from(buffer.length()).ok()?;
+            let end = start.checked_add(length)?;
+            total = total.checked_add(length)?;
+            (length == 0 || end <= body_bytes as u64).then_some((start, end))
+        });
+        let all = all.collect::<Option<Vec<_>>>()?;
+        if total > body_bytes as u64 {
+            return None;
+        }
+        let view_buffers = Box::new(batch.variadicBufferCounts().into_iter().flatten());
+        let mut found = Buffers { all, at: 0, view_buffers, version, wanted: Vec::new() };
+        for (data_type, is_wanted) in columns {
+            found.walk(&data_type, is_wanted)?;
+        }
+        (found.at == found.all.len()).then_some(found.wanted)
+    }
+
+    fn take(&mut self, count: usize, is_wanted: bool) -> Option<()> {
+        let end = self.at.checked_add(count)?;
+        let taken = self.all.get(self.at..end)?;
+        if is_wanted {
+            self.wanted.extend(taken.iter().filter(|(start, end)| start < end));
+        }
+        self.at = end;
+        Some(())
+    }
+
+    /// In the order in which the format has them.
+    fn walk(&mut self, data_type: &DataType, is_wanted: bool) -> Option<()> {
+        match data_type {
+            DataType::Null => Some(()),
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => {
+                self.take(3, is_wanted)
+            }
+            DataType::Utf8View | DataType::BinaryView => {
+                let count = usize::try_from(self.view_buffers.next()?).ok()?;
+                self.take(count.checked_add(2)?, is_wanted)
+            }
+            DataType::List(item) | DataType::LargeList(item) | DataType::Map(item, _) => {
+                self.take(2, is_wanted)?;
+                self.walk(item.data_type(), is_wanted)
+            }
+            DataType::ListView(item) | DataType::LargeListView(item) => {
+                self.take(3, is_wanted)?;
+                self.walk(item.data_type(), is_wanted)
+            }
+            DataType::FixedSizeList(item, _) => {
+                self.take(1, is_wanted)?;
+                self.walk(item.data_type(), is_wanted)
+            }
+            DataType::Struct(fields) => {
+                self.take(1, is_wanted)?;
+                fields.iter().try_for_each(|field| self.walk(field.data_type(), is_wanted))
+            }
+            DataType::RunEndEncoded(ends, values) => {
+                self.walk(ends.data_type(), is_wanted)?;
+                self.walk(values.data_type(), is_wanted)
+            }
+            DataType::Union(fields, mode) => {
+                let validity = usize::from(self.version < MetadataVersion::V5);
+                let offsets = usize::from(*mode == UnionMode::Dense);
+                self.take(validity + 1 + offsets, is_wanted)?;
+                let mut fields = fields.iter();
+                fields.try_for_each(|(_, field)| self.walk(field.data_type(), is_wanted))
+            }
+            _ => self.take(2, is_wanted),
+        }
+    }
+}
+
+/// Checks how long compressed buffers say that they become, before that is reserved.
+fn check_lengths(
+    batch: arrow_ipc::RecordBatch<'_>,
+    body: &[u8],
+    wanted: &[(u64, u64)],
+) -> Result<(), String> {
+    let Some(compression) = batch.compression() else { return Ok(()) };
+    let ratio = match compression.codec() {
+        CompressionType::LZ4_FRAME => LZ4_RATIO_MAX,
+        CompressionType::ZSTD => ZSTD_RATIO_MAX,
+        other => return Err(format!("it is compressed by codec {}, which is not known", other.0)),
+    };
+    for (start, end) in wanted {
+        let length =
+            usize::try_from(*start).ok().and_then(|start| body.get(start..)?.first_chunk());
+        let Some(length) = length.filter(|_| end - start >= 8).copied().map(i64::from_le_bytes)
+        else {
+            return Err("a compressed buffer is shorter than its length".into());
+        };
+        let stored = end - start;
+        let most = stored.saturating_mul(ratio).saturating_add(RATIO_SLACK_BYTES);
+        if length != -1 && !u64::try_from(length).is_ok_and(|length| length <= most) {
+            return Err(format!(
+                "a compressed buffer of {stored} bytes is said to become {length} bytes"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Reads batches by their places.
+struct FileReader {
+    open: OpenFile,
+    wanted: Wanted,
+    dictionaries: HashMap<i64, ArrayRef>,
+    places: std::vec::IntoIter<Place>,
+    watch: Watch,
+}
+
+impl FileReader {
+    fn metadata(&self, place: Place) -> Result<Vec<u8>> {
+        let mut metadata = vec![0; place.metadata_bytes];
+        self.open.read_at(&mut metadata, place.offset)?;
+        Ok(metadata)
+    }
+
+    fn body_start(place: Place) -> u64 {
+        place.offset + place.metadata_bytes as u64
+    }
+
+    fn read_dictionary(&mut self, place: Place) -> Result<()> {
+        self.watch.cancel.check()?;
+        let metadata = self.metadata(place)?;
+        let message = message(&metadata, &self.wanted.path, place.offset)?;
+        let mut body = MutableBuffer::from_len_zeroed(place.body_bytes);
+        self.open.read_at(&mut body, Self::body_start(place))?;
+        add_dictionary(
+            message,
+            &body.into(),
+            &self.wanted.schema,
+            &mut self.dictionaries,
+            &self.wanted.path,
+            place.offset,
+        )
+    }
+
+    fn read_batch(&mut self, place: Place) -> Result<RecordBatch> {
+        self.watch.cancel.check()?;
+        let metadata = self.metadata(place)?;
+        let damaged = |reason: String| corrupt(&self.wanted.path, Some(place.offset), reason);
+        let message = message(&metadata, &self.wanted.path, place.offset)?;
+        let Some(batch) = message.header_as_record_batch() else {
+            return Err(damaged("its footer has a batch here, and there is none".into()));
+        };
+        let is_wanted = |column| self.wanted.columns.binary_search(&column).is_ok();
+        let columns = self.wanted.schema.fields().iter().enumerate();
+        let columns = columns.map(|(index, field)| (field.data_type().clone(), is_wanted(index)));
+        let buffers = Buffers::of(batch, message.version(), place.body_bytes, columns)
+            .ok_or_else(|| damaged("a batch's buffers are not those of its columns".into()))?;
+        // Zero pages, of which only those that are read take memory.
+        let mut body = MutableBuffer::from_len_zeroed(place.body_bytes);
+        self.read_buffers(&buffers, Self::body_start(place), &mut body)?;
+        check_lengths(batch, &body, &buffers).map_err(damaged)?;
+        self.wanted.decoded(
+            &body.into(),
+            batch,
+            &self.dictionaries,
+            message.version(),
+            place.offset,
+        )
+    }
+
+    /// Reads wanted buffers to their places in a body that begins at `base`.
+    fn read_buffers(&self, buffers: &[(u64, u64)], base: u64, body: &mut [u8]) -> Result<()> {
+        let mut sorted = buffers.to_vec();
+        sorted.sort_unstable();
+        let remote = self.open.remote();
+        let gap = if remote.is_some() { REMOTE_GAP_BYTES } else { GAP_BYTES };
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        for (start, end) in sorted {
+            match runs.last_mut() {
+                Some(run) if start <= run.1.saturating_add(gap) => run.1 = run.1.max(end),
+                _ => runs.push((start, end)),
+            }
+        }
+        let slice = |body: &mut [u8], start: u64, end: u64| -> Option<std::ops::Range<usize>> {
+            let range = usize::try_from(start).ok()?..usize::try_from(end).ok()?;
+            (range.end <= body.len()).then_some(range)
+        };
+        let outside = || corrupt(&self.wanted.path, Some(base), "a buffer outside of its batch");
+        let Some(remote) = remote else {
+            for (start, end) in runs {
+                let range = slice(body, start, end).ok_or_else(outside)?;
+                self.open.read_at(&mut body[range], base + start)?;
+            }
+            return Ok(());
+        };
+        let mut requests = runs.into_iter().flat_map(|(start, end)| {
+            let starts = (start..end).step_by(REQUEST_BYTES);
+            starts.map(move |from| (from, end.min(from + REQUEST_BYTES as u64)))
+        });
+        let mut coming = std::collections::VecDeque::new();
+        loop {
+            while coming.len() < REQUESTS_AHEAD
+                && let Some((start, end)) = requests.next()
+            {
+                coming.push_back((start, end, remote.object().fetch(base + start..base + end)?));
+            }
+            let Some((start, end, fetch)) = coming.pop_front() else { return Ok(()) };
+            let bytes = fetch.wait(&self.watch.cancel)?;
+            let range = slice(body, start, end).ok_or_else(outside)?;
+            if bytes.len() != range.len() {
+                return Err(outside());
+            }
+            body[range].copy_from_slice(&bytes);
+        }
+    }
+}
+
+impl Iterator for FileReader {
+    type Item = Result<(RecordBatch, u64)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let Some(place) = self.places.next() else {
+            return self.open.verify().err().map(Err);
+        };
+        let batch = self.read_batch(place);
+        if batch.is_err() {
+            self.places = Vec::new().into_iter();
+        }
+        Some(batch.map(|batch| (batch, place.bytes())))
+    }
+}
+
+/// Takes a dictionary over, whole or added to what is there.
+fn add_dictionary(
+    message: Message<'_>,
+    body: &Buffer,
+    schema: &Schema,
+    dictionaries: &mut HashMap<i64, ArrayRef>,
+    path: &str,
+    offset: u64,
+) -> Result<()> {
+    let damaged = |reason: String| corrupt(path, Some(offset), reason);
+    let unlike = || damaged("a dictionary's buffers are not those of its type".into());
+    let Some(dictionary) = message.header_as_dictionary_batch() else {
+        return Err(damaged("a dictionary is expected here, and there is none".into()));
+    };
+    let Some(batch) = dictionary.data() else { return Err(unlike()) };
+    let buffers = batch.buffers().into_iter().flatten();
+    let (mut total, mut wanted) = (0_u64, Vec::new());
+    for buffer in buffers {
+        let (start, length) = (u64::try_from(buffer.offset()), u64::try_from(buffer.length()));
+        let (Ok(start), Ok(length)) = (start, length) else { return Err(unlike()) };
+        total = total.saturating_add(length);
+        if total > body.len() as u64 || (length > 0 && start > body.len() as u64 - length) {
+            return Err(unlike());
+        }
+        wanted.extend((length > 0).then_some((start, start + length)));
+    }
+    check_lengths(batch, body, &wanted).map_err(damaged)?;
+    let version = message.version();
+    unwinding(|| read_dictionary(body, dictionary, schema, dictionaries, &version))
+        .map_err(|error| damaged(format!("a dictionary cannot be read ({})", told(&error))))
+}
+
+/// Reads messages one after another.
+struct Stream {
+    input: Box<dyn ByteInput>,
+    schema: SchemaRef,
+    dictionaries: HashMap<i64, ArrayRef>,
+    path: Arc<str>,
+    at: u64,
+    /// Where the input ends, if that is known.
+    size: Option<u64>,
+    /// Whether it is a file's stream, behind which the footer comes.
+    has_footer: bool,
+    /// None while only the schema is asked for.
+    wanted: Option<Wanted>,
+    is_over: bool,
+}
+
+impl Stream {
+    /// Reads up to the schema.
+    fn begin(input: Box<dyn ByteInput>, file: &SourceFile) -> Result<Self> {
+        let mut stream = Stream {
+            input,
+            schema: Arc::new(Schema::empty()),
+            dictionaries: HashMap::new(),
+            path: file.shown().into(),
+            at: 0,
+            size: (!file.is_stream()).then_some(file.size()),
+            has_footer: false,
+            wanted: None,
+            is_over: false,
+        };
+        let mut head = [0; 8];
+        let count = stream.fill(&mut head)?;
+        let introduction = &head[..count];
+        let is_feather = introduction.starts_with(b"FEA1");
+        let length = match introduction.split_at_checked(4) {
+            _ if introduction.starts_with(MAGIC) => {
+                stream.has_footer = true;
+                None
+            }
+            Some((first, second)) if first == CONTINUATION && count == 8 => {
+                Some([second[0], second[1], second[2], second[3]])
+            }
+            _ => {
+                return Err(Error::Corrupt {
+                    path: stream.path.to_string(),
+                    offset: Some(0),
+                    reason: if is_feather {
+                        "it is a Feather file of version 1, which came before Arrow IPC".into()
+                    } else if count == 0 {
+                        "it is empty, and has no schema".into()
+                    } else {
+                        "it begins neither as an Arrow file nor as an Arrow stream".into()
+                    },
+                    hint: Some(if is_feather {
+                        "pyarrow.feather reads it and writes version 2".into()
+                    } else {
+                        "--source-format names another format (job file: source.format)".into()
+                    }),
+                });
+            }
+        };
+        let offset = stream.at - 8;
+        let metadata = match length {
+            Some(length) => stream.metadata_of(u32::from_le_bytes(length))?,
+            None => stream.first_metadata()?,
+        };
+        let path = Arc::clone(&stream.path);
+        let message = message(&metadata, &path, offset)?;
+        let schema = message
+            .header_as_schema()
+            .ok_or_else(|| corrupt(&path, Some(offset), "its first message is not a schema"))?;
+        stream.schema = readable(schema, &path, offset)?;
+        stream.body(message)?;
+        Ok(stream)
+    }
+
+    fn fill(&mut self, out: &mut [u8]) -> Result<usize> {
+        let count = self.input.read(out)?;
+        self.at += count as u64;
+        Ok(count)
+    }
+
+    fn cut(&self) -> Error {
+        corrupt(&self.path, Some(self.at), "it ends in the middle of a message")
+    }
+
+    /// So many bytes, for which room is made as they come where their number may be wrong.
+    fn bytes(&mut self, count: usize) -> Result<MutableBuffer> {
+        if self.size.is_some_and(|size| count as u64 > size.saturating_sub(self.at)) {
+            return Err(corrupt(
+                &self.path,
+                Some(self.at),
+                format!("a message is said to have {count} bytes more, which are not there"),
+            ));
+        }
+        let step = if self.size.is_some() { count } else { STEP_BYTES };
+        let mut bytes = MutableBuffer::new(0);
+        while bytes.len() < count {
+            let from = bytes.len();
+            bytes.resize(count.min(from.saturating_add(step)), 0);
+            let wanted = bytes.len() - from;
+            if self.fill(&mut bytes[from..])? < wanted {
+                return Err(self.cut());
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// The first message's metadata in a file, in front of which there is padding: as much as the
+    /// writer aligns by.
+    fn first_metadata(&mut self) -> Result<Vec<u8>> {
+        for _ in 0..PADDING_BYTES_MAX / 8 {
+            if let Some(metadata) = self.metadata()? {
+                return Ok(metadata);
+            }
+            // That was no end mark: four zeros, and four more.
+            let mut zeros = [0xff; 4];
+            if self.fill(&mut zeros)? < 4 || zeros != [0; 4] {
+                break;
+            }
+        }
+        Err(corrupt(&self.path, Some(self.at), "an Arrow file without a schema"))
+    }
+
+    /// A message's metadata with what introduces it; none at the end mark.
+    fn metadata(&mut self) -> Result<Option<Vec<u8>>> {
+        let mut word = [0; 4];
+        match self.fill(&mut word)? {
+            4 => {}
+            0 => {
+                return Err(corrupt(
+                    &self.path,
+                    Some(self.at),
+                    "it ends without the end mark of a stream",
+                ));
+            }
+            _ => return Err(self.cut()),
+        }
+        // Writers before Arrow 0.15 have the length alone.
+        if word == CONTINUATION && self.fill(&mut word)? < 4 {
+            return Err(self.cut());
+        }
+        match u32::from_le_bytes(word) {
+            0 => Ok(None),
+            length => self.metadata_of(length).map(Some),
+        }
+    }
+
+    fn metadata_of(&mut self, length: u32) -> Result<Vec<u8>> {
+        let mut metadata = CONTINUATION.to_vec();
+        metadata.extend(length.to_le_bytes());
+        let rest = self.bytes(as_size(u64::from(length), &self.path)?)?;
+        metadata.extend_from_slice(&rest);
+        Ok(metadata)
+    }
+
+    fn body(&mut self, message: Message<'_>) -> Result<Buffer> {
+        let bytes = usize::try_from(message.bodyLength()).map_err(|_| {
+            let reason = format!("a body of {} bytes", message.bodyLength());
+            corrupt(&self.path, Some(self.at), reason)
+        })?;
+        Ok(self.bytes(bytes)?.into())
+    }
+
+    fn next_batch(&mut self) -> Result<Option<(RecordBatch, u64)>> {
+        loop {
+            let offset = self.at;
+            let Some(metadata) = self.metadata()? else {
+                self.end()?;
+                return Ok(None);
+            };
+            let path = Arc::clone(&self.path);
+            let damaged = |reason: String| corrupt(&path, Some(offset), reason);
+            let message = message(&metadata, &path, offset)?;
+            let body = self.body(message)?;
+            let Some(wanted) = &self.wanted else {
+                return Err(Error::Internal("a stream without wanted columns".into()));
+            };
+            match message.header_type() {
+                MessageHeader::DictionaryBatch => {
+                    if wanted.has_dictionaries {
+                        let schema = Arc::clone(&self.schema);
+                        let known = &mut self.dictionaries;
+                        add_dictionary(message, &body, &schema, known, &path, offset)?;
+                    }
+                }
+                MessageHeader::RecordBatch => {
+                    let Some(batch) = message.header_as_record_batch() else {
+                        return Err(damaged("a batch without metadata".into()));
+                    };
+                    let is_wanted = |column| wanted.columns.binary_search(&column).is_ok();
+                    let columns = self.schema.fields().iter().enumerate();
+                    let columns =
+                        columns.map(|(index, field)| (field.data_type().clone(), is_wanted(index)));
+                    let version = message.version();
+                    let buffers =
+                        Buffers::of(batch, version, body.len(), columns).ok_or_else(|| {
+                            damaged("a batch's buffers are not those of its columns".into())
+                        })?;
+                    check_lengths(batch, &body, &buffers).map_err(damaged)?;
+                    let batch =
+                        wanted.decoded(&body, batch, &self.dictionaries, version, offset)?;
+                    return Ok(Some((batch, self.at - offset)));
+                }
+                other => {
+                    let name = other.variant_name().unwrap_or("unknown").to_owned();
+                    return Err(damaged(format!("a message of kind {name}, which has no rows")));
+                }
+            }
+        }
+    }
+
+    /// Behind the end mark: nothing, or a file's footer.
+    fn end(&mut self) -> Result<()> {
+        let end = self.at;
+        let mut buffer = vec![0; 64 << 10];
+        let mut last = Vec::new();
+        loop {
+            let count = self.fill(&mut buffer)?;
+            if count > 0 && !self.has_footer {
+                return Err(Error::Corrupt {
+                    path: self.path.to_string(),
+                    offset: Some(end),
+                    reason: "something follows its end mark".into(),
+                    hint: Some(
+                        "streams put one behind another are not one; read each by itself".into(),
+                    ),
+                });
+            }
+            last.extend_from_slice(&buffer[..count]);
+            last.drain(..last.len().saturating_sub(MAGIC.len()));
+            if count < buffer.len() {
+                break;
+            }
+        }
+        if self.has_footer && last != MAGIC {
+            return Err(corrupt(
+                &self.path,
+                Some(self.at),
+                "it does not end as an Arrow file does",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Iterator for Stream {
+    type Item = Result<(RecordBatch, u64)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.is_over {
+            return None;
+        }
+        let next = self.next_batch();
+        self.is_over = !matches!(next, Ok(Some(_)));
+        next.transpose()
+    }
+}

@@ -1,0 +1,738 @@
+//! Where rows come from: files found, formats told, schemas inferred, splits cut and read.
+//!
+//! ```text
+//!   URL ── listing ── files ── sample · columns · unify ── schema and layouts
+//!                       └── split ── splits ── read ─┬ input · compression · program
+//!                                                    ├ blocks · cut          (whole records)
+//!                                                    └ decode · reject       (batches)
+//! ```
+//!
+//! Everything here is synchronous and knows nothing of the query engine; what is not on this
+//! machine is asked for by [`remote`](tidemill_remote). A source is opened
+//! once ([`Source::open`]), gives its [`Split`]s, and each split is read by a [`SplitReader`]
+//! on whichever thread wants to.
+//!
+//! **One string type.** Text columns are `Utf8View` in every format: short strings, which
+//! group keys mostly are, lie in the 16-byte view itself, so that neither decoding nor
+//! grouping follows a pointer for them; DataFusion reads Parquet so too. Map keys are `Utf8`,
+//! which is what a SQL literal is compared with.
+//!
+//! **Speculation.** A quoted CSV field may hold line ends, so the reader of a split in the
+//! middle of a file guesses where its first record starts ([`tidemill_text::cut`]). The guess is nearly
+//! always right and always checked: see [`SplitReader::start`].
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::cast_possible_truncation
+    )
+)]
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use arrow::array::{ArrayRef, StringViewArray, new_null_array};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
+use parking_lot::Mutex;
+use tidemill_text::syslog::Framing;
+use tidemill_text::{cut, values};
+
+pub use batches::BlockStatistics;
+use batches::Chunked;
+pub use batches::from_rowfile;
+use blocks::Ends;
+use columns::Columns;
+use promote::{Promoted, Promotion};
+use tidemill_base::cancel::Cancel;
+use tidemill_base::coverage::Salvaged;
+use tidemill_base::error::{Error, Result};
+use tidemill_base::suggest;
+use tidemill_remote::StorageOptions;
+use tidemill_remote::object::Object;
+
+use crate::program::Program;
+
+mod avro;
+mod batches;
+mod blocks;
+mod columns;
+pub mod compatible;
+mod compression;
+mod decode;
+pub mod fit;
+mod format;
+pub mod formats;
+mod input;
+mod ipc;
+mod listing;
+mod magic;
+mod open;
+mod parquet;
+pub mod parts;
+pub mod program;
+mod promote;
+mod read;
+mod reject;
+mod sample;
+mod split;
+pub mod stored;
+#[cfg(test)]
+mod tests;
+mod unify;
+pub mod whole;
+
+pub use batches::Given;
+pub use columns::Layouts;
+pub use compression::Compression;
+pub use format::{Dialect, Format, Mismatch, TextOptions, framing};
+pub use input::{Identity, standard_input};
+pub use listing::partition_keys;
+pub use listing::{files_of, is_left_out};
+pub use promote::Promote;
+pub use read::{ReadOptions, SplitReader, SplitStats};
+pub use reject::Rejects;
+pub use split::{Piece, Split};
+
+/// What a source is, as a job says it.
+#[derive(Debug, Clone, Default)]
+pub struct SourceSpec {
+    /// A path, a URL (`file://`, `s3://`, `http://`, `https://`), a pattern, a folder, or `-`
+    /// for standard input.
+    pub url: String,
+    /// More paths, URLs and patterns, whose files come behind those of the first, in this order.
+    pub more: Vec<String>,
+    /// The format, if suffixes do not tell it.
+    pub format: Option<Format>,
+    /// How text is written.
+    pub options: TextOptions,
+    /// Types that override the inferred ones, by column name.
+    pub schema: Option<SchemaRef>,
+    /// Whether files may have different columns. Default: they may.
+    pub layouts: Option<Layouts>,
+    /// Columns whose records' fields are columns of the source. Default: none.
+    pub promote: Vec<Promote>,
+    /// A program that each file's bytes go through, decompressed, before they are read as the
+    /// format; without a URL, one whose output is the source. Default: none.
+    pub exec: Option<Program>,
+    /// How stores are reached, beyond what the environment says. Default: nothing.
+    pub storage_options: StorageOptions,
+    /// Whether every whole block of a rowfile that is damaged or was cut off is read, and the rest
+    /// left out, instead of an error. Default: an error.
+    pub recover: bool,
+    /// Rows in memory, instead of any file; the URL is what messages call them. Default: none.
+    pub given: Option<Arc<Given>>,
+}
+
+impl SourceSpec {
+    /// All its URLs.
+    pub fn urls(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.url).chain(&self.more)
+    }
+}
+
+/// Where a file's bytes are.
+#[derive(Debug, Clone)]
+pub(crate) enum Place {
+    /// A path on this machine.
+    Local(PathBuf),
+    /// Elsewhere.
+    Object(Arc<Object>),
+    /// Standard input, which can be read once.
+    Stdin,
+    /// In memory, as rows.
+    Given(Arc<Given>),
+}
+
+/// A file of a source.
+#[derive(Debug)]
+pub struct SourceFile {
+    place: Place,
+    shown: Arc<str>,
+    identity: Identity,
+    /// What its name says …
+    compression: Compression,
+    /// … and what its first bytes say, once somebody has looked.
+    told: OnceLock<Compression>,
+    program: Option<Program>,
+    keys: Vec<(String, Option<String>)>,
+    index: usize,
+    /// Line numbers at offsets, found so far.
+    lines: Mutex<BTreeMap<u64, u64>>,
+    metadata: OnceLock<::parquet::arrow::arrow_reader::ArrowReaderMetadata>,
+    /// What is known of a file whose rows come as batches.
+    chunked: OnceLock<Chunked>,
+    /// Whether its whole blocks are read if it is damaged.
+    recover: bool,
+    /// The run's.
+    cancel: Cancel,
+}
+
+impl SourceFile {
+    /// The path, as messages and results show it.
+    pub fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// Its position among the source's files.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Its bytes as stored; 0 for standard input, and where a server does not tell.
+    pub fn size(&self) -> u64 {
+        self.identity.size
+    }
+
+    /// What tells this version of the file from another.
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// How it is compressed: by its first bytes if they have been looked at, else by its name.
+    pub fn compression(&self) -> Compression {
+        self.told.get().copied().unwrap_or(self.compression)
+    }
+
+    /// When it was last written to, in seconds since 1970; none for standard input.
+    pub(crate) fn written_seconds(&self) -> Option<i64> {
+        let nanos = self.identity.modified_ns;
+        let is_known = match &self.place {
+            Place::Local(_) => true,
+            Place::Object(_) => nanos != 0,
+            Place::Stdin | Place::Given(_) => false,
+        };
+        is_known.then(|| i64::try_from(nanos.div_euclid(1_000_000_000)).ok()).flatten()
+    }
+
+    /// The same file, of which nothing is known yet.
+    fn twin(&self) -> SourceFile {
+        SourceFile {
+            place: self.place.clone(),
+            shown: Arc::clone(&self.shown),
+            identity: self.identity,
+            compression: self.compression,
+            told: self.told.clone(),
+            program: None,
+            keys: Vec::new(),
+            index: self.index,
+            lines: Mutex::default(),
+            metadata: OnceLock::new(),
+            chunked: OnceLock::new(),
+            recover: self.recover,
+            cancel: self.cancel.clone(),
+        }
+    }
+
+    /// Whether its bytes are read as they are stored.
+    fn is_plain(&self) -> bool {
+        self.compression() == Compression::None && self.program.is_none()
+    }
+
+    /// Whether it is standard input, which can be read once.
+    fn is_stdin(&self) -> bool {
+        matches!(self.place, Place::Stdin)
+    }
+
+    /// Whether it can only be read front to back, and its size may not be known.
+    pub fn is_stream(&self) -> bool {
+        match &self.place {
+            Place::Local(_) => false,
+            Place::Object(object) => object.is_stream(),
+            Place::Stdin => true,
+            Place::Given(given) => given.is_stream(),
+        }
+    }
+
+    /// Whether it is one JSON array, which is read front to back: what a line is depends on all
+    /// brackets before it.
+    fn is_array(&self) -> Result<bool> {
+        let open = input::OpenFile::open(self, input::Access::Random, &self.watch())?;
+        let mut head = [0; 4096];
+        let count = open.read_at(&mut head, 0)?;
+        Ok(input::begins_array(&head[..count]) == Some(true))
+    }
+
+    /// For a look at it that belongs to no reader.
+    fn watch(&self) -> input::Watch {
+        input::Watch { cancel: self.cancel.clone(), ..input::Watch::default() }
+    }
+
+    /// The values of its `key=value` folders, outermost first.
+    pub fn keys(&self) -> &[(String, Option<String>)] {
+        &self.keys
+    }
+
+    /// The line that holds the byte at `offset`, the first line being 1.
+    ///
+    /// Counts line ends from the nearest offset that was asked for before, so that many bad
+    /// records cost one pass over the file together.
+    pub(crate) fn line_at(&self, offset: u64) -> Result<u64> {
+        if self.is_stream() || !self.is_plain() {
+            return Ok(0);
+        }
+        let mut lines = self.lines.lock();
+        let (mut at, mut line) =
+            lines.range(..=offset).next_back().map_or((0, 1), |(at, line)| (*at, *line));
+        if at < offset {
+            let file = input::OpenFile::open(self, input::Access::Until(offset), &self.watch())?;
+            let distance = usize::try_from(offset - at).unwrap_or(usize::MAX);
+            let mut buffer = vec![0; distance.min(blocks::READ_BYTES)];
+            while at < offset {
+                let wanted = usize::try_from(offset - at).unwrap_or(usize::MAX).min(buffer.len());
+                let count = file.read_at(&mut buffer[..wanted], at)?;
+                line += memchr::memchr_iter(b'\n', &buffer[..count]).count() as u64;
+                at += count as u64;
+                if count < wanted {
+                    break;
+                }
+            }
+            // Checkpoints need not be dense.
+            let near = lines.range(..offset).next_back().is_some_and(|(at, _)| offset - at < 4096);
+            if !near {
+                lines.insert(offset, line);
+            }
+        }
+        Ok(line)
+    }
+}
+
+/// Where a column's values come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The files' column of this position.
+    File(usize),
+    /// The folder key of this position.
+    Key(usize),
+    /// The promoted column of this position.
+    Promoted(usize),
+}
+
+/// Standard input before it is read.
+struct Pending {
+    /// Bytes that inference has taken already.
+    taken: Vec<u8>,
+    reader: Box<dyn Read + Send>,
+}
+
+/// Files of one format as one table.
+pub struct Source {
+    spec: SourceSpec,
+    format: Format,
+    dialect: Dialect,
+    files: Vec<Arc<SourceFile>>,
+    /// The files' own columns, all of them, and where they are in each file.
+    columns: Columns,
+    /// Per column of `schema`, where its values come from.
+    origins: Vec<Origin>,
+    /// Columns of the files whose records' fields are columns of the source …
+    promotions: Vec<Promotion>,
+    /// … and these columns.
+    promoted: Vec<Promoted>,
+    schema: SchemaRef,
+    stdin: Mutex<Option<Pending>>,
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Source")
+            .field("url", &self.spec.url)
+            .field("format", &self.format)
+            .field("files", &self.files.len())
+            .field("schema", &self.schema)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Source {
+    /// Lists the files and finds out their format and schema.
+    ///
+    /// Cost: one `stat` per file, or a request per 1,000 objects of a bucket; for text formats a
+    /// sample of the first files and the beginnings of up to 64 others, and every file's header
+    /// where there are headers; for Parquet every file's footer.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Usage`], [`Error::Io`], [`Error::Corrupt`].
+    pub fn open(spec: &SourceSpec) -> Result<Self> {
+        Self::open_with(spec, input::standard_input(), &Cancel::new())
+    }
+
+    /// The same, with what `-` stands for and a flag that stops the sampling.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open), and [`Error::Interrupted`].
+    pub fn open_with(
+        spec: &SourceSpec,
+        stdin: Box<dyn Read + Send>,
+        cancel: &Cancel,
+    ) -> Result<Self> {
+        open::open(spec, stdin, cancel)
+    }
+
+    /// What was asked for.
+    pub fn spec(&self) -> &SourceSpec {
+        &self.spec
+    }
+
+    /// The format of all its files.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// How its text is written.
+    pub fn dialect(&self) -> &Dialect {
+        &self.dialect
+    }
+
+    /// Its files, in the order in which they are read.
+    pub fn files(&self) -> &[Arc<SourceFile>] {
+        &self.files
+    }
+
+    /// The files' columns by name, in the order of their first appearance, then those of the
+    /// `key=value` folders.
+    ///
+    /// Where a file has a column of a key's name too, the folder's value is the one that
+    /// counts, as in Spark and DuckDB, and the file's column is not there.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// How many kinds of files there are, told by their columns and their order.
+    pub fn layouts(&self) -> usize {
+        self.columns.layouts.len()
+    }
+
+    /// Why a column of the schema cannot be read, if it cannot: two files have it of types that
+    /// do not unify.
+    pub fn refusal(&self, column: usize) -> Option<Error> {
+        match self.origins.get(column)? {
+            Origin::File(place) => self.columns.refusal(*place, &self.files),
+            Origin::Key(_) => None,
+            Origin::Promoted(index) => {
+                self.promoted.get(*index)?.refusal(self, self.schema.fields().get(column)?.name())
+            }
+        }
+    }
+
+    /// The columns as the files have them in every respect, if they all have the same: required,
+    /// categories, with what is said of them.
+    pub fn own_columns(&self) -> Option<SchemaRef> {
+        if self.layouts() > 1 || !self.promotions.is_empty() || self.spec.schema.is_some() {
+            return None;
+        }
+        let file = self.files.first()?;
+        let own = match (file.chunked.get(), file.metadata.get()) {
+            (Some(chunked), _) => &chunked.schema,
+            (None, metadata) => metadata?.schema(),
+        };
+        let places = &self.columns.layout(file.index).places;
+        let columns = self.origins.iter().zip(self.schema.fields());
+        let fields = columns.map(|(origin, field)| match origin {
+            Origin::File(index) => {
+                let place = places.get(*index).copied().flatten()?;
+                let own = own.fields().get(place)?;
+                let is_same = batches::plain(own).data_type() == field.data_type();
+                is_same.then(|| Arc::clone(own))
+            }
+            _ => Some(Arc::clone(field)),
+        });
+        Some(Arc::new(Schema::new(fields.collect::<Option<Vec<_>>>()?)))
+    }
+
+    /// Bytes of all files as stored; 0 for standard input.
+    pub fn total_bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.size()).sum()
+    }
+
+    /// Whether the source is standard input, which can be read once.
+    pub fn is_stdin(&self) -> bool {
+        self.files.iter().any(|file| file.is_stdin())
+    }
+
+    /// Whether a split's first record can be found without having read what comes before:
+    /// true but for delimited text with quoting, and Avro.
+    pub fn starts_are_exact(&self) -> bool {
+        match self.format {
+            Format::Avro => false,
+            format => !format.is_delimited() || self.dialect.quote.is_none(),
+        }
+    }
+
+    /// Whether records begin with the count of their bytes.
+    fn is_counted(&self) -> bool {
+        self.spec.options.framing == Some(Framing::Octets)
+    }
+
+    fn ends(&self) -> Ends {
+        if self.is_counted() { Ends::Counts } else { self.grammar().into() }
+    }
+
+    fn grammar(&self) -> cut::Grammar {
+        if self.format.is_delimited() {
+            cut::Grammar::delimited(&self.dialect)
+        } else {
+            cut::Grammar::LINES
+        }
+    }
+
+    /// The Parquet metadata of a file, for pruning row groups by statistics; none for other
+    /// formats.
+    pub fn parquet_metadata(
+        &self,
+        file: usize,
+    ) -> Option<&Arc<::parquet::file::metadata::ParquetMetaData>> {
+        self.files.get(file)?.metadata.get().map(|metadata| metadata.metadata())
+    }
+
+    /// What an Avro file begins with.
+    fn avro_header<'a>(&self, file: &'a SourceFile) -> Option<&'a tidemill_avro::Header> {
+        match &file.chunked.get()?.inside {
+            batches::Inside::Avro(header) => Some(header),
+            _ => None,
+        }
+    }
+
+    /// What the footers of a rowfile know of its blocks, for leaving out those that a filter rules
+    /// out; none for other formats.
+    pub fn block_statistics(&self, file: usize) -> Option<BlockStatistics> {
+        BlockStatistics::of(self.files.get(file)?)
+    }
+
+    /// What was left out of the files that are not whole.
+    pub fn salvaged(&self) -> Vec<Salvaged> {
+        self.files.iter().filter_map(|file| batches::salvaged(file)).collect()
+    }
+
+    /// What a file of typed columns has for a column of the schema, for judging its statistics.
+    pub fn column_of(&self, file: usize, column: usize) -> Option<FileColumn<'_>> {
+        let found = self.files.get(file)?;
+        let places = &self.columns.layout(file).places;
+        let index = match *self.origins.get(column)? {
+            Origin::Key(index) => return Some(FileColumn::Key(index)),
+            Origin::File(index) => index,
+            Origin::Promoted(index) => {
+                let promoted = self.promoted.get(index)?;
+                let record = self.promotions.get(promoted.promotion)?.column;
+                match (places.get(record).copied().flatten(), promoted.own) {
+                    // Nothing is known of what is inside of a record.
+                    (Some(_), _) => return None,
+                    (None, None) => return Some(FileColumn::Missing),
+                    (None, Some(own)) => own,
+                }
+            }
+        };
+        match *places.get(index)? {
+            None => Some(FileColumn::Missing),
+            Some(place) => {
+                let schema = match found.metadata.get() {
+                    Some(metadata) => metadata.schema(),
+                    None => &found.chunked.get()?.schema,
+                };
+                let keeps_order = unify::keeps_order(
+                    schema.fields().get(place)?.data_type(),
+                    self.schema.fields().get(column)?.data_type(),
+                );
+                Some(FileColumn::Own { schema, keeps_order })
+            }
+        }
+    }
+
+    /// A folder's value, so many times, as the type that its column has.
+    pub fn key_values(&self, file: usize, key: usize, rows: usize) -> Result<ArrayRef> {
+        let Some(file) = self.files.get(file) else {
+            return Err(Error::Internal(format!("there is no file {file}")));
+        };
+        let column = self.origins.iter().position(|origin| *origin == Origin::Key(key));
+        let data_type =
+            column.map_or(DataType::Utf8View, |at| self.schema.field(at).data_type().clone());
+        let value = file.keys.get(key).and_then(|(_, value)| value.as_deref());
+        let repeated =
+            value.map(|text| StringViewArray::from_iter_values(std::iter::repeat_n(text, rows)));
+        let Some(repeated) = repeated else { return Ok(new_null_array(&data_type, rows)) };
+        values::typed(&repeated, &data_type).map_err(|_| {
+            Error::usage(format!(
+                "`{}`: the folder's value `{}` is not {}",
+                file.shown,
+                value.unwrap_or_default(),
+                values::describe(&data_type)
+            ))
+        })
+    }
+
+    /// What the user should be told of the files, whatever is done with them: that one is somewhere
+    /// else than its URL says.
+    pub fn warning(&self) -> Option<String> {
+        let moved = self.files.iter().filter_map(|file| match &file.place {
+            Place::Object(object) => Some((file, object.elsewhere()?)),
+            _ => None,
+        });
+        let mut moved = moved.peekable();
+        let (file, host) = moved.next()?;
+        let more = match moved.count() {
+            0 => String::new(),
+            1 => ", and one other file is elsewhere, too".into(),
+            more => format!(", and {more} other files are elsewhere, too"),
+        };
+        Some(format!("`{}` is read from `{host}`, where its server points to{more}", file.shown))
+    }
+
+    /// Statistics of a file's column as the type that the column has in the source.
+    pub fn as_in_source(&self, column: usize, values: &ArrayRef) -> Option<ArrayRef> {
+        let wanted = self.schema.fields().get(column)?.data_type();
+        unify::adapted(values, wanted, false).ok()
+    }
+
+    /// Statistics of a part of a file's column as the type that it has in the source; none where the
+    /// order of values is another then.
+    pub fn part_in_source(values: &ArrayRef, wanted: &DataType) -> Option<ArrayRef> {
+        if !unify::keeps_order(values.data_type(), wanted) {
+            return None;
+        }
+        unify::adapted(values, wanted, false).ok()
+    }
+
+    /// Cuts the source into splits.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a text file that turns out to be of another format, and those of
+    /// looking at its first bytes.
+    pub fn splits(&self) -> Result<Vec<Split>> {
+        self.splits_where(&mut |_, _| true)
+    }
+
+    /// The same, leaving out the row groups or blocks `(file, row group)` that `wanted` refuses.
+    ///
+    /// # Errors
+    /// As [`splits`](Self::splits).
+    pub fn splits_where(&self, wanted: &mut dyn FnMut(usize, usize) -> bool) -> Result<Vec<Split>> {
+        self.splits_of(split::target_bytes(self.total_bytes()), wanted)
+    }
+
+    /// The same with another target size than the one that the total gives.
+    ///
+    /// # Errors
+    /// As [`splits`](Self::splits).
+    pub fn splits_of(
+        &self,
+        target_bytes: u64,
+        wanted: &mut dyn FnMut(usize, usize) -> bool,
+    ) -> Result<Vec<Split>> {
+        let mut packer = split::Packer::new(target_bytes);
+        if !self.format.is_typed() {
+            let is_cut =
+                |file: &&Arc<SourceFile>| split::ranges(file.size(), target_bytes).len() > 1;
+            let cut = |file: &&Arc<SourceFile>| self.can_be_cut(file) && is_cut(file);
+            magic::look_ahead(&self.files.iter().filter(cut).collect::<Vec<_>>())?;
+        }
+        for file in &self.files {
+            if file.size() == 0 && !file.is_stream() {
+                continue;
+            }
+            let size = file.size();
+            let whole = || Piece { file: file.clone(), range: 0..size, row_groups: None };
+            if self.format == Format::Parquet {
+                for (groups, bytes) in parquet::row_group_runs(file, target_bytes, wanted)? {
+                    let piece =
+                        Piece { file: file.clone(), range: 0..size, row_groups: Some(groups) };
+                    packer.add(piece, bytes);
+                }
+                continue;
+            }
+            if let Some(chunked) = file.chunked.get()
+                && !chunked.chunks.is_empty()
+            {
+                for (chunks, bytes) in batches::chunk_runs(file, chunked, target_bytes, wanted) {
+                    let row_groups = Some(chunks);
+                    packer.add(Piece { file: file.clone(), range: 0..size, row_groups }, bytes);
+                }
+                continue;
+            }
+            let mut ranges =
+                if self.can_be_cut(file) { split::ranges(size, target_bytes) } else { vec![] };
+            if ranges.len() > 1 && self.format == Format::Json && file.is_array()? {
+                ranges.clear();
+            }
+            if ranges.len() <= 1 {
+                packer.add(whole(), size);
+            } else {
+                for range in ranges {
+                    let bytes = range.end - range.start;
+                    packer.add_alone(Piece { file: file.clone(), range, row_groups: None }, bytes);
+                }
+            }
+        }
+        Ok(packer.finish())
+    }
+
+    /// Compressed files, what goes through a program, and standard input are read front to back.
+    /// So are CSV files with comments: whether a line is one depends on whether it starts inside
+    /// quotes, and a comment may hold any number of quotes itself; and counted records: nothing
+    /// but the count before it tells where one starts.
+    fn can_be_cut(&self, file: &SourceFile) -> bool {
+        let is_stream = file.is_stream() || !file.is_plain();
+        let has_comments = self.format.is_delimited() && self.dialect.comment.is_some();
+        let is_whole = match self.format {
+            Format::Registered(format) => {
+                !format.reader().is_ok_and(|reader| reader.is_splittable())
+            }
+            Format::Avro => false,
+            other => other.is_batches(),
+        };
+        !(is_stream || has_comments || self.is_counted() || is_whole)
+    }
+
+    /// Fills in where the splits of cut files start, by one pass over those files with the
+    /// record automaton: for callers that cannot read a split again after a wrong guess.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn exact_splits(&self, splits: &mut [Split], cancel: &Cancel) -> Result<()> {
+        if self.starts_are_exact() {
+            return Ok(());
+        }
+        read::find_starts(self, splits, cancel)
+    }
+
+    /// Begins to read a split.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] if a file is not what was planned; [`Error::Io`].
+    pub fn read(self: &Arc<Self>, split: &Split, options: &ReadOptions) -> Result<SplitReader> {
+        SplitReader::open(self.clone(), split, options)
+    }
+}
+
+/// What a file has for a column of the source.
+pub enum FileColumn<'a> {
+    /// Its folder's value, in all rows: the key's position.
+    Key(usize),
+    /// Nothing: it is null in all rows.
+    Missing,
+    /// A column of its own, among these.
+    Own {
+        /// The file's columns.
+        schema: &'a SchemaRef,
+        /// Whether its values are ordered as they will be in the source.
+        keeps_order: bool,
+    },
+}
+
+/// Gives the columns named in `wanted` the types it has for them.
+fn override_types(columns: &mut Columns, wanted: &Schema) -> Result<()> {
+    let fields = columns.fields.iter().enumerate();
+    let places: HashMap<String, usize> =
+        fields.map(|(index, field)| (field.name().clone(), index)).collect();
+    for field in wanted.fields() {
+        let Some(&index) = places.get(field.name()) else {
+            let names: Vec<&str> = columns.fields.iter().map(|f| f.name().as_str()).collect();
+            return Err(Error::usage(suggest::unknown("column", field.name(), &names)));
+        };
+        columns.settle(index, field.data_type());
+    }
+    Ok(())
+}

@@ -1,0 +1,808 @@
+//! Which files a URL means.
+//!
+//! A path, a `file://` or `s3://` URL, a pattern (`*`, `?`, `[..]`, `**` as a whole component,
+//! and `{a,b}` alternatives) or a folder, which stands for all data files beneath it. Files are
+//! sorted by the bytes of their path, so that every run over the same files is the same run.
+//! The web has no listing: of `http://` and `https://` only alternatives are understood. In
+//! folders and for `*`, names that start with `.` are skipped, and in folders those that other
+//! programs keep their books in ([`is_left_out`]). Other names that start with `_` are data: our own
+//! sinks write `__HIVE_DEFAULT_PARTITION__.csv`.
+//!
+//! Components of the form `key=value` give every row of the file a column `key`: Hive's
+//! layout. Values are percent-decoded, `__HIVE_DEFAULT_PARTITION__` is null, and `%empty`
+//! the empty string.
+
+use std::collections::{HashMap, HashSet};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field};
+use object_store::ObjectMeta;
+use tidemill_base::cancel::Cancel;
+use tidemill_base::error::{Error, Result};
+use tidemill_base::redact::shown;
+use tidemill_base::{panics, suggest};
+use tidemill_remote::http::Web;
+use tidemill_remote::location::{Location, web_path};
+use tidemill_remote::object::{Object, probe_all};
+use tidemill_remote::s3::Bucket;
+use tidemill_remote::wait;
+use tidemill_text::values;
+
+use super::format::Format;
+use super::input::Identity;
+use super::{Place, SourceSpec};
+
+/// A file found.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    pub(crate) place: Place,
+    /// The path or URL as messages and results show it.
+    pub(crate) shown: Arc<str>,
+    /// What its format and its compression are told from.
+    pub(crate) name: Arc<str>,
+    pub(crate) identity: Identity,
+    /// `key=value` components, outermost first.
+    pub(crate) keys: Vec<(String, Option<String>)>,
+}
+
+const HIVE_NULL: &str = "__HIVE_DEFAULT_PARTITION__";
+/// What our own sinks write for an empty value; no percent-encoding gives it.
+const EMPTY: &str = "%empty";
+
+/// What Hadoop, Spark, Parquet's and Delta Lake's writers leave beside data.
+const BOOKS: [&str; 5] = ["_SUCCESS", "_metadata", "_common_metadata", "_temporary", "_delta_log"];
+
+/// Whether a file or folder of this name is no data where its folder is read.
+pub fn is_left_out(name: &str) -> bool {
+    name.starts_with('.') || BOOKS.contains(&name)
+}
+
+/// `~/logs` as a shell reads it, which it does not inside quotes.
+fn from_home(path: String) -> String {
+    match (path.strip_prefix("~/"), std::env::var("HOME")) {
+        (Some(rest), Ok(home)) if !home.is_empty() && !Path::new(&path).exists() => {
+            format!("{home}/{rest}")
+        }
+        _ => path,
+    }
+}
+
+/// Lists the files that a source's URLs mean; never an empty list. A file that two of them mean
+/// is there once.
+///
+/// # Errors
+/// [`Error::NotFound`], [`Error::Usage`], [`Error::Io`] and [`Error::Remote`], each naming the
+/// path at fault.
+pub(crate) fn list(spec: &SourceSpec, cancel: &Cancel) -> Result<Vec<Found>> {
+    let mut found = list_one(&spec.url, spec, cancel)?;
+    if !spec.more.is_empty() {
+        let mut seen: HashSet<Arc<str>> = found.iter().map(|file| file.shown.clone()).collect();
+        for url in &spec.more {
+            cancel.check()?;
+            let more = list_one(url, spec, cancel)?.into_iter();
+            found.extend(more.filter(|file| seen.insert(file.shown.clone())));
+        }
+    }
+    same_keys(found)
+}
+
+/// The files that one of a source's URLs means: path or URL, bytes, and the path below the folder
+/// that the URL names, in full or up to its first pattern.
+pub fn files_of(
+    spec: &SourceSpec,
+    url: &str,
+    cancel: &Cancel,
+) -> Result<Vec<(Arc<str>, u64, String)>> {
+    let found = list_one(url, spec, cancel)?;
+    let folder = match Location::parse(url)? {
+        None => {
+            let path = from_home(local_path(url)?);
+            match Path::new(&path).is_dir() {
+                true => format!("{}/", path.trim_end_matches('/')),
+                false if Path::new(&path).exists() => folder_of(&path).to_owned(),
+                false => folder_of(literal_prefix(&path)).to_owned(),
+            }
+        }
+        // A key without a pattern may be a folder; no file has the name of a folder.
+        Some(Location::S3 { .. }) => match literal_prefix(url) {
+            prefix if prefix.len() < url.len() => folder_of(prefix).to_owned(),
+            _ if found.len() == 1 && *found[0].shown == *url => folder_of(url).to_owned(),
+            _ => format!("{}/", url.trim_end_matches('/')),
+        },
+        Some(Location::Http(url)) => {
+            folder_of(literal_prefix(&url[..url.find('?').unwrap_or(url.len())])).to_owned()
+        }
+    };
+    let files = found.into_iter().map(|file| {
+        let path = match &file.place {
+            Place::Object(_) => file.shown.split('?').next().unwrap_or_default(),
+            _ => &file.shown,
+        };
+        let below =
+            path.strip_prefix(&folder).unwrap_or_else(|| path.rsplit('/').next().unwrap_or(path));
+        // What is shown of a URL is not all of it.
+        let url = match &file.place {
+            Place::Object(object) => object.url(),
+            _ => file.shown.clone(),
+        };
+        (url, file.identity.size, below.trim_start_matches('/').to_owned())
+    });
+    Ok(files.collect())
+}
+
+/// A path up to its last `/`.
+fn folder_of(path: &str) -> &str {
+    path.rfind('/').map_or("", |at| &path[..=at])
+}
+
+fn list_one(url: &str, spec: &SourceSpec, cancel: &Cancel) -> Result<Vec<Found>> {
+    // If the format is known, files in folders need not be told from their suffixes.
+    let any_suffix = spec.format.is_some();
+    match Location::parse(url)? {
+        None => list_local(url, any_suffix),
+        Some(Location::S3 { bucket, key }) => {
+            let bucket = Bucket::open(&bucket, &spec.storage_options, cancel)?;
+            list_bucket(&bucket, &key, any_suffix, cancel)
+        }
+        Some(Location::Http(url)) => list_web(&url, spec, cancel),
+    }
+}
+
+fn list_local(url: &str, any_suffix: bool) -> Result<Vec<Found>> {
+    let pattern = from_home(local_path(url)?);
+    let mut paths = Vec::new();
+    if Path::new(&pattern).symlink_metadata().is_ok() {
+        // A file whose name holds pattern characters is still a file.
+        expand(&pattern, any_suffix, &mut paths)?;
+    } else {
+        for alternative in alternatives(&pattern)? {
+            if is_pattern(&alternative) {
+                matches(&alternative, &mut paths)?;
+            } else {
+                expand(&alternative, any_suffix, &mut paths)?;
+            }
+        }
+    }
+    paths.sort_unstable_by(|a, b| a.as_os_str().as_bytes().cmp(b.as_os_str().as_bytes()));
+    paths.dedup();
+    if paths.is_empty() {
+        return Err(Error::NotFound {
+            path: url.into(),
+            hint: Some(nothing_matches_hint(&pattern)),
+        });
+    }
+    paths.into_iter().map(found).collect()
+}
+
+/// The objects of a bucket that a key, a prefix or a pattern means.
+fn list_bucket(
+    bucket: &Arc<Bucket>,
+    key: &str,
+    any_suffix: bool,
+    cancel: &Cancel,
+) -> Result<Vec<Found>> {
+    let head = |key: &str| wait(cancel, Arc::clone(bucket).head(key.to_owned()));
+    let mut objects: Vec<ObjectMeta> = Vec::new();
+    if is_pattern(key) || key.contains('{') {
+        // A key that holds pattern characters is still a key; who may not ask for it may list.
+        match head(key) {
+            Ok(Some(meta)) => objects.push(meta),
+            Ok(None) | Err(Error::Remote { status: Some(400..=499), .. }) => {
+                for alternative in alternatives(key)? {
+                    if is_pattern(&alternative) {
+                        bucket_matches(bucket, &alternative, cancel, &mut objects)?;
+                    } else {
+                        bucket_expand(bucket, &alternative, any_suffix, cancel, &mut objects)?;
+                    }
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    } else {
+        bucket_expand(bucket, key, any_suffix, cancel, &mut objects)?;
+    }
+    objects.sort_unstable_by(|a, b| a.location.as_ref().cmp(b.location.as_ref()));
+    objects.dedup_by(|a, b| a.location == b.location);
+    if objects.is_empty() {
+        let prefix = literal_prefix(key);
+        let folder = prefix.rsplit_once('/').map_or("", |(folder, _)| folder);
+        return Err(Error::NotFound {
+            path: bucket.url(key),
+            hint: Some(format!("no key matches the pattern; looked in `{}`", bucket.url(folder))),
+        });
+    }
+    let found = |meta: ObjectMeta| {
+        let object = Arc::new(Object::listed(bucket, meta));
+        let shown = Arc::clone(object.shown());
+        let path = shown.strip_prefix("s3://").unwrap_or(&shown);
+        let folders = path.split('/').skip(1);
+        let keys = partition_keys(folders, &shown)?;
+        Ok(elsewhere(object, Arc::clone(&shown), keys))
+    };
+    objects.into_iter().map(found).collect()
+}
+
+/// What comes before the first character of a pattern that is not literal.
+fn literal_prefix(pattern: &str) -> &str {
+    &pattern[..pattern.find(['*', '?', '[', '{']).unwrap_or(pattern.len())]
+}
+
+/// The objects whose keys a pattern matches.
+fn bucket_matches(
+    bucket: &Arc<Bucket>,
+    pattern: &str,
+    cancel: &Cancel,
+    objects: &mut Vec<ObjectMeta>,
+) -> Result<()> {
+    let wanted = glob::Pattern::new(pattern)
+        .map_err(|error| Error::usage(format!("`{pattern}` is not a valid pattern: {error}")))?;
+    let prefix = literal_prefix(pattern);
+    let listed = wait(cancel, Arc::clone(bucket).list(prefix.to_owned()))?;
+    let (before, mut folder) = (objects.len(), None);
+    for meta in listed {
+        let key = meta.location.as_ref();
+        if wanted.matches_with(key, PATTERN_OPTIONS) {
+            if !is_folder_marker(&meta) {
+                objects.push(meta);
+            }
+        } else if folder.is_none() {
+            // `logs/*` where there is `logs/monday/a.csv`.
+            let folders = key.match_indices('/').map(|(at, _)| &key[..at]);
+            folder = folders
+                .into_iter()
+                .find(|folder| wanted.matches_with(folder, PATTERN_OPTIONS))
+                .map(str::to_owned);
+        }
+    }
+    match folder {
+        Some(folder) if objects.len() == before => Err(Error::usage_hint(
+            format!("`{}` matches folders only, such as `{folder}`", bucket.url(pattern)),
+            format!(
+                "add `/*` for the files in them, or `/**/*` for all beneath: '{}/*'",
+                bucket.url(pattern)
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Some tools make empty objects with the names of folders.
+fn is_folder_marker(meta: &ObjectMeta) -> bool {
+    meta.size == 0 && Format::from_path(meta.location.as_ref()).is_none()
+}
+
+/// A plain key: an object, or all data files beneath a prefix that is a folder.
+fn bucket_expand(
+    bucket: &Arc<Bucket>,
+    key: &str,
+    any_suffix: bool,
+    cancel: &Cancel,
+    objects: &mut Vec<ObjectMeta>,
+) -> Result<()> {
+    let folder = key.trim_end_matches('/');
+    if folder == key
+        && !key.is_empty()
+        && let Some(meta) = wait(cancel, Arc::clone(bucket).head(key.to_owned()))?
+    {
+        objects.push(meta);
+        return Ok(());
+    }
+    let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
+    let listed = wait(cancel, Arc::clone(bucket).list(prefix.clone()))?;
+    let before = objects.len();
+    let found_any = !listed.is_empty();
+    for meta in listed {
+        let Some(below) = meta.location.as_ref().strip_prefix(&prefix) else { continue };
+        if below.split('/').any(is_left_out) || is_folder_marker(&meta) {
+            continue;
+        }
+        if !any_suffix && Format::from_path(below).is_none() {
+            return Err(unknown_format(&bucket.url(meta.location.as_ref()), &bucket.url(&prefix)));
+        }
+        objects.push(meta);
+    }
+    if objects.len() > before {
+        return Ok(());
+    }
+    let hint = if found_any {
+        Some(NO_DATA_FILES.to_owned())
+    } else {
+        let (parent, name) = match folder.rsplit_once('/') {
+            Some((parent, name)) => (format!("{parent}/"), name),
+            None => (String::new(), folder),
+        };
+        let names = wait(cancel, Arc::clone(bucket).names(parent.clone()))?;
+        let nearest = suggest::nearest(name, names.iter().map(String::as_str));
+        nearest.map(|name| format!("did you mean `{}`?", bucket.url(&format!("{parent}{name}"))))
+    };
+    Err(Error::NotFound { path: bucket.url(key), hint })
+}
+
+/// The files that a web URL, with or without alternatives, means.
+fn list_web(url: &str, spec: &SourceSpec, cancel: &Cancel) -> Result<Vec<Found>> {
+    // A `?` begins a query, and in a query anything may stand.
+    let (path, query) = url.split_at(url.find('?').unwrap_or(url.len()));
+    if path.contains('*') {
+        return Err(Error::usage_hint(
+            format!("`{}`: a web server does not list its files", shown(url)),
+            "name them: https://host/{monday,tuesday}.csv",
+        ));
+    }
+    let mut urls: Vec<String> =
+        alternatives(path)?.into_iter().map(|path| format!("{path}{query}")).collect();
+    urls.sort_unstable();
+    urls.dedup();
+    let plain = url.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http:"));
+    let web = Web::open(&spec.storage_options, plain)?;
+    let objects = probe_all(&web, &urls, cancel)?;
+    let found = |(object, url): (Arc<Object>, &String)| {
+        let path = web_path(url);
+        let shown = Arc::clone(object.shown());
+        let keys = partition_keys(path.split('/'), &shown)?;
+        Ok(elsewhere(object, path.as_str().into(), keys))
+    };
+    objects.into_iter().zip(&urls).map(found).collect()
+}
+
+fn elsewhere(object: Arc<Object>, name: Arc<str>, keys: Keys) -> Found {
+    let identity =
+        Identity { device: 0, inode: 0, size: object.size(), modified_ns: object.modified_ns() };
+    let shown = Arc::clone(object.shown());
+    Found { place: Place::Object(object), shown, name, identity, keys }
+}
+
+/// Files of one source have folders of the same keys.
+fn same_keys(found: Vec<Found>) -> Result<Vec<Found>> {
+    for file in &found {
+        let names = |f: &Found| f.keys.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>();
+        if names(file) != names(&found[0]) {
+            let of = |f: &Found| match names(f).as_slice() {
+                [] => "none".to_string(),
+                keys => keys.join(", "),
+            };
+            return Err(Error::usage_hint(
+                format!(
+                    "the `key=value` folders differ: `{}` has {}, `{}` has {}",
+                    found[0].shown,
+                    of(&found[0]),
+                    file.shown,
+                    of(file)
+                ),
+                "name files with the same folders by a narrower pattern",
+            ));
+        }
+    }
+    Ok(found)
+}
+
+/// The local path or pattern in a URL.
+fn local_path(url: &str) -> Result<String> {
+    if url.is_empty() {
+        return Err(Error::usage("the source's url is empty"));
+    }
+    if let Some(rest) = url.strip_prefix("file://") {
+        let path = rest.strip_prefix("localhost").unwrap_or(rest);
+        if !path.starts_with('/') {
+            return Err(Error::usage_hint(
+                format!("`{url}` names a host"),
+                "a file URL has three slashes: file:///folder/file.csv",
+            ));
+        }
+        return percent_encoding::percent_decode_str(path)
+            .decode_utf8()
+            .map(|path| path.into_owned())
+            .map_err(|_| Error::usage(format!("`{url}` is not valid UTF-8 once decoded")));
+    }
+    Ok(url.to_string())
+}
+
+fn is_pattern(path: &str) -> bool {
+    path.contains(['*', '?', '['])
+}
+
+/// `a{b,c}d` as `abd` and `acd`; alternatives may hold alternatives.
+fn alternatives(pattern: &str) -> Result<Vec<String>> {
+    let Some(open) = pattern.find('{') else { return Ok(vec![pattern.to_string()]) };
+    let (mut depth, mut close) = (0, None);
+    let mut commas = Vec::new();
+    for (at, byte) in pattern.bytes().enumerate().skip(open) {
+        match byte {
+            b'{' => depth += 1,
+            b'}' => {
+                depth -= 1;
+                if depth == 0 {
+                    close = Some(at);
+                    break;
+                }
+            }
+            b',' if depth == 1 => commas.push(at),
+            _ => {}
+        }
+    }
+    let Some(close) = close else {
+        return Err(Error::usage(format!("`{pattern}`: `{{` is never closed")));
+    };
+    let mut found = Vec::new();
+    let mut from = open + 1;
+    for to in commas.into_iter().chain([close]) {
+        let spelled =
+            format!("{}{}{}", &pattern[..open], &pattern[from..to], &pattern[close + 1..]);
+        found.extend(alternatives(&spelled)?);
+        if found.len() > 100_000 {
+            return Err(Error::usage(format!("`{pattern}` has too many alternatives")));
+        }
+        from = to + 1;
+    }
+    Ok(found)
+}
+
+const PATTERN_OPTIONS: glob::MatchOptions = glob::MatchOptions {
+    case_sensitive: true,
+    require_literal_separator: true,
+    require_literal_leading_dot: true,
+};
+
+/// The files that a pattern matches.
+fn matches(pattern: &str, paths: &mut Vec<PathBuf>) -> Result<()> {
+    let mut found = glob::glob_with(pattern, PATTERN_OPTIONS)
+        .map_err(|error| Error::usage(format!("`{pattern}` is not a valid pattern: {error}")))?;
+    let (mut files, mut folder) = (0usize, None);
+    let mut loops = Loops::default();
+    // `glob` panics at a name that is not UTF-8 among those it looks at.
+    let mut next = || {
+        panics::catch(|| found.next()).map_err(|_| {
+            Error::usage_hint(
+                format!("a name that `{pattern}` is compared with is not UTF-8"),
+                "rename that file, or name the folder without a pattern",
+            )
+        })
+    };
+    while let Some(entry) = next()? {
+        let path = entry.map_err(|error| {
+            let shown = error.path().display().to_string();
+            Error::io("read", shown, error.into())
+        })?;
+        if pattern.contains("**") && loops.are_in(&path) {
+            continue;
+        }
+        if path.is_dir() {
+            folder.get_or_insert(path);
+        } else {
+            files += 1;
+            paths.push(path);
+        }
+    }
+    match folder {
+        Some(folder) if files == 0 => Err(Error::usage_hint(
+            format!("`{pattern}` matches folders only, such as `{}`", folder.display()),
+            format!("add `/*` for the files in them, or `/**/*` for all beneath: '{pattern}/*'"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Whether folders lead through a link into themselves, by their paths.
+#[derive(Default)]
+struct Loops(HashMap<PathBuf, bool>);
+
+impl Loops {
+    fn are_in(&mut self, path: &Path) -> bool {
+        let Some(folder) = path.parent() else { return false };
+        if let Some(known) = self.0.get(folder) {
+            return *known;
+        }
+        let is_link = folder.symlink_metadata().is_ok_and(|found| found.is_symlink());
+        let is_loop = self.are_in(folder)
+            || is_link
+                && folder.canonicalize().is_ok_and(|target| {
+                    let parent = folder.parent().and_then(|parent| parent.canonicalize().ok());
+                    parent.is_some_and(|parent| parent.starts_with(target))
+                });
+        self.0.insert(folder.to_owned(), is_loop);
+        is_loop
+    }
+}
+
+/// A plain path: a file, or a folder's files.
+fn expand(path: &str, any_suffix: bool, paths: &mut Vec<PathBuf>) -> Result<()> {
+    let metadata = match std::fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(Error::NotFound { path: path.into(), hint: nearest_hint(path) });
+        }
+        Err(error) => return Err(Error::io("read", path, error)),
+    };
+    if !metadata.is_dir() {
+        paths.push(PathBuf::from(path));
+        return Ok(());
+    }
+    let before = paths.len();
+    walk(Path::new(path), any_suffix, &mut HashSet::new(), paths)?;
+    if paths.len() == before {
+        return Err(Error::NotFound { path: path.into(), hint: Some(NO_DATA_FILES.into()) });
+    }
+    Ok(())
+}
+
+const NO_DATA_FILES: &str = "the folder holds no data files (names that start with a `.` do not count, nor do `_SUCCESS`, \
+     `_metadata`, `_common_metadata`, `_temporary` and `_delta_log`)";
+
+fn unknown_format(path: &str, folder: &str) -> Error {
+    Error::usage_hint(
+        format!("cannot tell the format of `{path}`, found in folder `{folder}`"),
+        "name the files by a pattern such as 'folder/**/*.csv', or name the format of all files \
+         in the folder with --source-format (job file: source.format)",
+    )
+}
+
+fn walk(
+    folder: &Path,
+    any_suffix: bool,
+    seen: &mut HashSet<(u64, u64)>,
+    paths: &mut Vec<PathBuf>,
+) -> Result<()> {
+    let failed = |error| Error::io("read", folder, error);
+    let identity = Identity::of(&std::fs::metadata(folder).map_err(failed)?);
+    if !seen.insert((identity.device, identity.inode)) {
+        return Ok(()); // A link back up.
+    }
+    let mut entries = std::fs::read_dir(folder)
+        .map_err(failed)?
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(failed)?;
+    entries.sort_unstable_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        let name = entry.file_name();
+        if is_left_out(&name.to_string_lossy()) {
+            continue;
+        }
+        let path = entry.path();
+        // Follows links; a link to nowhere is a missing file, and said so.
+        let metadata = std::fs::metadata(&path).map_err(|error| Error::io("read", &path, error))?;
+        if metadata.is_dir() {
+            walk(&path, any_suffix, seen, paths)?;
+        } else if any_suffix || Format::from_path(&path.to_string_lossy()).is_some() {
+            paths.push(path);
+        } else {
+            return Err(unknown_format(&path.display().to_string(), &folder.display().to_string()));
+        }
+    }
+    Ok(())
+}
+
+fn found(path: PathBuf) -> Result<Found> {
+    let metadata = std::fs::metadata(&path).map_err(|error| Error::io("read", &path, error))?;
+    let shown: Arc<str> = path.to_string_lossy().into();
+    if !metadata.is_file() {
+        return Err(Error::usage_hint(
+            format!("`{shown}` is not a regular file"),
+            "`-` reads standard input; other devices and pipes cannot be read",
+        ));
+    }
+    let components = path.components().filter_map(|component| component.as_os_str().to_str());
+    let keys = partition_keys(components, &shown)?;
+    let (name, identity) = (Arc::clone(&shown), Identity::of(&metadata));
+    Ok(Found { identity, shown, name, place: Place::Local(path), keys })
+}
+
+/// Keys and values, outermost first.
+pub(crate) type Keys = Vec<(String, Option<String>)>;
+
+/// The `key=value` folders among a path's components, of which the last is the file's name.
+pub fn partition_keys<'a>(components: impl Iterator<Item = &'a str>, shown: &str) -> Result<Keys> {
+    let mut keys = Keys::new();
+    let mut components = components.peekable();
+    while let Some(component) = components.next() {
+        let Some((key, value)) = component.split_once('=') else { continue };
+        if key.is_empty() || components.peek().is_none() {
+            continue;
+        }
+        let value = match value {
+            HIVE_NULL => None,
+            EMPTY => Some(String::new()),
+            value => Some(unescape(value)),
+        };
+        let key = unescape(key);
+        if keys.iter().any(|(other, _)| *other == key) {
+            return Err(Error::usage(format!("`{shown}` has two folders for key `{key}`")));
+        }
+        keys.push((key, value));
+    }
+    Ok(keys)
+}
+
+fn unescape(text: &str) -> String {
+    percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+/// The columns that `key=value` folders give: Int64 or Date32 where every value is one.
+pub(crate) fn key_fields(found: &[Found]) -> Vec<Field> {
+    let Some(first) = found.first() else { return Vec::new() };
+    let is_all = |index: usize, data_type: &DataType| {
+        let mut values = found.iter().filter_map(|file| file.keys[index].1.as_deref()).peekable();
+        values.peek().is_some() && values.all(|value| values::accepts(value, data_type))
+    };
+    first
+        .keys
+        .iter()
+        .enumerate()
+        .map(|(index, (name, _))| {
+            let data_type = [DataType::Int64, DataType::Date32]
+                .into_iter()
+                .find(|data_type| is_all(index, data_type))
+                .unwrap_or(DataType::Utf8View);
+            Field::new(name, data_type, true)
+        })
+        .collect()
+}
+
+/// "did you mean" for a path that does not exist.
+fn nearest_hint(path: &str) -> Option<String> {
+    let path = Path::new(path);
+    let name = path.file_name()?.to_str()?;
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let Ok(entries) = std::fs::read_dir(parent) else {
+        // The folder itself may be misspelt.
+        let up = nearest_hint(parent.to_str()?)?;
+        return Some(up);
+    };
+    let names: Vec<String> =
+        entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let mut sorted: Vec<&str> = names.iter().map(String::as_str).collect();
+    sorted.sort_unstable();
+    let nearest = suggest::nearest(name, sorted)?;
+    let whole = if path.parent().is_some_and(|p| !p.as_os_str().is_empty()) {
+        parent.join(nearest).display().to_string()
+    } else {
+        nearest.to_string()
+    };
+    Some(format!("did you mean `{whole}`?"))
+}
+
+fn nothing_matches_hint(pattern: &str) -> String {
+    // Name the deepest folder of the pattern's plain part that exists.
+    let plain: String = match pattern.find(['*', '?', '[', '{']) {
+        Some(at) => pattern[..at].rsplit_once('/').map_or("", |(folder, _)| folder).into(),
+        None => pattern.into(),
+    };
+    if plain.is_empty() {
+        return "no file matches the pattern".into();
+    }
+    if Path::new(&plain).is_dir() {
+        return format!("no file matches the pattern; the folder `{plain}` exists");
+    }
+    match nearest_hint(&plain) {
+        Some(hint) => format!("the folder `{plain}` does not exist; {hint}"),
+        None => format!("the folder `{plain}` does not exist"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(files: &[&str]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for file in files {
+            let path = folder.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "a\n1\n").unwrap();
+        }
+        folder
+    }
+
+    fn local(url: &str) -> Result<Vec<Found>> {
+        list(&SourceSpec { url: url.into(), ..SourceSpec::default() }, &Cancel::new())
+    }
+
+    fn names(folder: &tempfile::TempDir, pattern: &str) -> Result<Vec<String>> {
+        let root = folder.path().to_str().unwrap();
+        let found = local(&format!("{root}/{pattern}"))?;
+        Ok(found.iter().map(|f| f.shown[root.len() + 1..].to_string()).collect())
+    }
+
+    #[test]
+    fn patterns_folders_and_alternatives_give_files_sorted_by_path() {
+        let folder = folder(&[
+            "b/2.csv",
+            "a/1.csv",
+            "a/.hidden.csv",
+            "a/_SUCCESS",
+            "a/_temporary/0/5.csv",
+            "a/_delta_log/6.json",
+            "a/_mine/7.csv",
+            "a/__HIVE_DEFAULT_PARTITION__.csv",
+            "a/deep/3.csv",
+            "a-b/4.csv",
+            "odd[1].csv",
+        ]);
+        for (pattern, expected) in [
+            ("a/*.csv", &["a/1.csv", "a/__HIVE_DEFAULT_PARTITION__.csv"][..]),
+            ("{b,a}/?.csv", &["a/1.csv", "b/2.csv"]),
+            (
+                "{a,b/2.csv}",
+                &[
+                    "a/1.csv",
+                    "a/__HIVE_DEFAULT_PARTITION__.csv",
+                    "a/_mine/7.csv",
+                    "a/deep/3.csv",
+                    "b/2.csv",
+                ],
+            ),
+            // A pattern is taken at its word.
+            (
+                "[a]/**/*.csv",
+                &[
+                    "a/1.csv",
+                    "a/__HIVE_DEFAULT_PARTITION__.csv",
+                    "a/_mine/7.csv",
+                    "a/_temporary/0/5.csv",
+                    "a/deep/3.csv",
+                ],
+            ),
+            ("odd[1].csv", &["odd[1].csv"]),
+            (
+                "",
+                &[
+                    "a-b/4.csv",
+                    "a/1.csv",
+                    "a/__HIVE_DEFAULT_PARTITION__.csv",
+                    "a/_mine/7.csv",
+                    "a/deep/3.csv",
+                    "b/2.csv",
+                    "odd[1].csv",
+                ],
+            ),
+        ] {
+            assert_eq!(names(&folder, pattern).unwrap(), expected, "{pattern}");
+        }
+        let url = format!("file://{}/a/1.csv", folder.path().display());
+        assert_eq!(local(&url).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_is_missing_is_answered_with_what_is_near() {
+        let folder = folder(&["logs/flights.csv", "notes/x.md", "empty/_SUCCESS", "empty/.x.csv"]);
+        for (pattern, expected) in [
+            ("logs/fligths.csv", "did you mean"),
+            ("logz/flights.csv", "logs`?"),
+            ("logs/*.json", "no file matches the pattern; the folder"),
+            ("lags/*.json", "logs`?"),
+            ("*", "matches folders only"),
+            ("notes", "cannot tell the format of"),
+            ("empty", "holds no data files"),
+            ("{a,b", "never closed"),
+            ("a**b/*", "not a valid pattern"),
+        ] {
+            let message = names(&folder, pattern).unwrap_err().to_string();
+            assert!(message.contains(expected), "{pattern}: {message}");
+        }
+        assert!(local("file://host/x.csv").unwrap_err().to_string().contains("host"));
+        assert!(local("/dev/null").unwrap_err().to_string().contains("regular file"));
+    }
+
+    #[test]
+    fn folders_named_key_value_become_typed_columns() {
+        let root = folder(&[
+            "y=2013/d=2013-01-02/s=New%20York/x.csv",
+            "y=2014/d=__HIVE_DEFAULT_PARTITION__/s=7/x.csv",
+            "y=2015/d=2013-01-02/s=%empty/x.csv",
+        ]);
+        let found = local(root.path().to_str().unwrap()).unwrap();
+        assert_eq!(found[0].keys[2], ("s".into(), Some("New York".into())));
+        assert_eq!(found[1].keys[1], ("d".into(), None));
+        assert_eq!(found[2].keys[2], ("s".into(), Some(String::new())));
+        let types: Vec<_> =
+            key_fields(&found).iter().map(|field| field.data_type().clone()).collect();
+        assert_eq!(types, [DataType::Int64, DataType::Date32, DataType::Utf8View]);
+
+        let mixed = folder(&["y=1/a.csv", "b.csv"]);
+        let message = local(mixed.path().to_str().unwrap()).unwrap_err().to_string();
+        assert!(message.contains("folders differ") && message.contains("b.csv"), "{message}");
+    }
+}

@@ -1,0 +1,772 @@
+//! Parquet files: footers read once, row groups packed into splits, columns read by position.
+//!
+//! The pages of a column chunk lie one behind the other and are asked for one by one, so each
+//! chunk that is being read has a window of at least [`WINDOW_BYTES`] that one large read
+//! fills: memory is bounded by the number of columns, not by the size of a row group.
+//!
+//! A column that is being read also takes a page as it is decoded and the state of its decompression.
+//! Of thousands of columns at once that is far more than their values are. Where it is more than there
+//! is, some rows are read at a time, of some columns after the others ([`InTurns`]). What a row group
+//! has before these rows is gone over again for each of such parts, so there are at most
+//! [`PARTS_MAX`] of them.
+//!
+//! Of a file that is elsewhere, the wanted chunks of a row group are asked for together, with
+//! what lies between neighbours: a request costs as much time as a few MB. Only a row group
+//! of which more than [`GROUP_BYTES_MAX`] are wanted is read through windows. Footers are
+//! asked for [`FOOTERS_AT_ONCE`] at a time, a request for each unless it is very long.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::Read;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::{DataType, FieldRef, Fields, Schema};
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use bytes::{Buf, Bytes};
+use parking_lot::Mutex;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
+    ParquetRecordBatchReaderBuilder, RowSelection, RowSelector,
+};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
+use parquet::file::reader::{ChunkReader, Length};
+use tidemill_base::cancel::Cancel;
+use tidemill_base::compact;
+use tidemill_base::error::{Error, Result};
+use tidemill_remote::Fetch;
+
+use super::batches::plain;
+use super::columns::{Columns, Gathered, Layouts};
+use super::input::{Access, OpenFile, Watch};
+use super::read::ReadOptions;
+use super::unify::{adapted, with_nulls_within};
+use super::{Piece, Place, SourceFile};
+
+/// The least that one read brings, the end of its column chunk apart.
+const WINDOW_BYTES: u64 = 1 << 20;
+/// The same where the file is elsewhere.
+const REMOTE_WINDOW_BYTES: u64 = 4 << 20;
+/// A row group elsewhere of which at most so much is wanted is read in one go.
+const GROUP_BYTES_MAX: u64 = 32 << 20;
+/// Wanted chunks that are no further apart are asked for in one request …
+const GAP_BYTES_MAX: u64 = 256 << 10;
+/// … of at most about this size.
+const REQUEST_BYTES: u64 = 4 << 20;
+/// A footer elsewhere is nearly always in this much of the file's end.
+const FOOTER_BYTES: u64 = 64 << 10;
+/// So many footers are asked for at once.
+const FOOTERS_AT_ONCE: usize = 16;
+
+/// So many columns are read at a time where they cannot all be.
+const COLUMNS_AT_ONCE: usize = 32;
+/// A column that is being read takes about so much beside its bytes.
+const COLUMN_BYTES: u64 = 128 << 10;
+/// A page is mostly no larger than this when it is decoded.
+const PAGE_BYTES: u64 = 1 << 20;
+/// The rows of a row group are read in so many parts at most.
+const PARTS_MAX: u64 = 8;
+
+/// The columns of all files.
+///
+/// # Errors
+/// [`Error::Corrupt`] for a file that is no Parquet file; [`Error::Differ`] for one whose columns
+/// are others, where they may not be.
+pub(super) fn columns(files: &[Arc<SourceFile>], layouts: Layouts) -> Result<Columns> {
+    let mut gathered = Gathered::default();
+    let mut tails = Tails::new(files);
+    for file in files {
+        let tail = tails.next(file)?;
+        if file.is_stream() {
+            return Err(Error::usage_hint(
+                format!("`{}` cannot be read as Parquet: its server has no ranges", file.shown),
+                "Parquet is read from its end; fetch the file first and read it from disk",
+            ));
+        }
+        if file.size() == 0 {
+            return Err(Error::Corrupt {
+                path: file.shown.to_string(),
+                offset: None,
+                reason: "it is empty, and a Parquet file has a footer at least".into(),
+                hint: Some("its writer may not have finished; write it again".into()),
+            });
+        }
+        let metadata = load(file, tail)?;
+        let own: Vec<FieldRef> = metadata.schema().fields().iter().map(plain).collect();
+        let _ = file.metadata.set(metadata);
+        gathered.add(file, own, layouts)?;
+    }
+    Ok(gathered.finish())
+}
+
+/// The ends of files that are elsewhere, on their way before they are wanted.
+struct Tails<'a> {
+    files: std::slice::Iter<'a, Arc<SourceFile>>,
+    coming: VecDeque<(usize, u64, Fetch<Bytes>)>,
+}
+
+impl<'a> Tails<'a> {
+    fn new(files: &'a [Arc<SourceFile>]) -> Self {
+        Tails { files: files.iter(), coming: VecDeque::new() }
+    }
+
+    /// Where the end of a file begins, and the end; none for a file that is here.
+    fn next(&mut self, file: &SourceFile) -> Result<Option<(u64, Bytes)>> {
+        while self.coming.len() < FOOTERS_AT_ONCE
+            && let Some(file) = self.files.next()
+        {
+            if let Place::Object(object) = &file.place
+                && !object.is_stream()
+            {
+                let start = object.size().saturating_sub(FOOTER_BYTES);
+                let fetch = object.fetch(start..object.size())?;
+                self.coming.push_back((file.index, start, fetch));
+            }
+        }
+        match self.coming.pop_front() {
+            Some((index, start, fetch)) if index == file.index => {
+                Ok(Some((start, fetch.wait(&file.cancel)?)))
+            }
+            other => {
+                self.coming.extend(other);
+                Ok(None)
+            }
+        }
+    }
+}
+
+fn load(file: &SourceFile, tail: Option<(u64, Bytes)>) -> Result<ArrowReaderMetadata> {
+    let open = Arc::new(OpenFile::open(file, Access::Random, &file.watch())?);
+    let mut reader = Positioned::new(open.clone(), None);
+    reader.tail = tail;
+    let options = ArrowReaderOptions::new();
+    let metadata = unwinding(|| ArrowReaderMetadata::load(&reader, options))
+        .map_err(|error| reader.corrupt(&error, "the footer"))?;
+    let fields: Fields = metadata.schema().fields().iter().map(as_views).collect();
+    let wanted = Arc::new(Schema::new_with_metadata(fields, metadata.schema().metadata().clone()));
+    let options = ArrowReaderOptions::new().with_schema(wanted);
+    // Where a column cannot be had as views it is read as it is.
+    Ok(ArrowReaderMetadata::try_new(metadata.metadata().clone(), options).unwrap_or(metadata))
+}
+
+/// Arrow's Parquet reader panics on some damaged pages: that is the file's fault, not ours.
+/// A reader that has panicked is not used again.
+fn unwinding<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+    tidemill_base::panics::catch(work)
+        .unwrap_or_else(|_| Err(ParquetError::General("the decoder gave up".into())))
+}
+
+/// The field with text as Utf8View and bytes as BinaryView.
+fn as_views(field: &FieldRef) -> FieldRef {
+    let view = |data_type: &DataType| match data_type {
+        DataType::Utf8 | DataType::LargeUtf8 => Some(DataType::Utf8View),
+        DataType::Binary | DataType::LargeBinary => Some(DataType::BinaryView),
+        _ => None,
+    };
+    let data_type = match field.data_type() {
+        DataType::Dictionary(_, values) => view(values),
+        DataType::Struct(fields) => Some(DataType::Struct(fields.iter().map(as_views).collect())),
+        DataType::List(item) => Some(DataType::List(as_views(item))),
+        DataType::LargeList(item) => Some(DataType::LargeList(as_views(item))),
+        DataType::Map(entries, sorted) => match entries.data_type() {
+            DataType::Struct(pair) if pair.len() == 2 => {
+                // Keys stay as they are: SQL compares them with Utf8 literals.
+                let pair: Fields = vec![pair[0].clone(), as_views(&pair[1])].into();
+                let entries = entries.as_ref().clone().with_data_type(DataType::Struct(pair));
+                Some(DataType::Map(Arc::new(entries), *sorted))
+            }
+            _ => None,
+        },
+        other => view(other),
+    };
+    match data_type {
+        Some(data_type) => Arc::new(field.as_ref().clone().with_data_type(data_type)),
+        None => field.clone(),
+    }
+}
+
+/// Runs of wanted row groups of about the target size, with their stored bytes.
+pub(super) fn row_group_runs(
+    file: &SourceFile,
+    target: u64,
+    wanted: &mut dyn FnMut(usize, usize) -> bool,
+) -> Result<Vec<(Vec<usize>, u64)>> {
+    let Some(metadata) = file.metadata.get() else {
+        return Err(Error::Internal(format!("`{}` has no metadata", file.shown)));
+    };
+    let mut runs: Vec<(Vec<usize>, u64)> = Vec::new();
+    for (index, group) in metadata.metadata().row_groups().iter().enumerate() {
+        if group.num_rows() == 0 || !wanted(file.index, index) {
+            continue;
+        }
+        let bytes = u64::try_from(group.compressed_size()).unwrap_or(0);
+        match runs.last_mut() {
+            Some((groups, total)) if *total + bytes <= target => {
+                groups.push(index);
+                *total += bytes;
+            }
+            _ => runs.push((vec![index], bytes)),
+        }
+    }
+    Ok(runs)
+}
+
+/// A column that is read.
+pub(super) struct WantedColumn {
+    /// Its place in the file.
+    pub(super) place: usize,
+    /// What it becomes.
+    pub(super) field: FieldRef,
+    /// The file that has it of this type; none if the user wants it, rounded if need be.
+    pub(super) shown_by: Option<Arc<SourceFile>>,
+}
+
+/// Reads the wanted columns of some row groups.
+pub(super) struct ParquetReader {
+    reader: Rows,
+    input: Positioned,
+    /// The wanted columns, their places being those among the reader's columns.
+    columns: Vec<WantedColumn>,
+    schema: Arc<Schema>,
+    watch: Watch,
+    bytes: u64,
+    piece: Piece,
+    rows: u64,
+    /// Rows before the last batch, and with it.
+    rows_before: u64,
+    rows_done: u64,
+    bytes_told: u64,
+}
+
+impl ParquetReader {
+    pub(super) fn open(
+        piece: &Piece,
+        mut columns: Vec<WantedColumn>,
+        options: &ReadOptions,
+        watch: Watch,
+    ) -> Result<Self> {
+        let file = &piece.file;
+        let Some(metadata) = file.metadata.get() else {
+            return Err(Error::Internal(format!("`{}` has no metadata", file.shown)));
+        };
+        let open = Arc::new(OpenFile::open(file, Access::Random, &watch)?);
+        let groups = piece.row_groups.clone().unwrap_or_default();
+        let mut read: Vec<usize> = columns.iter().map(|column| column.place).collect();
+        read.sort_unstable();
+        read.dedup();
+        let (mut bytes, mut rows) = (0, 0);
+        for group in groups.iter().filter_map(|group| metadata.metadata().row_groups().get(*group))
+        {
+            bytes += u64::try_from(group.compressed_size()).unwrap_or(0);
+            rows += u64::try_from(group.num_rows()).unwrap_or(0);
+        }
+        let mask = ProjectionMask::roots(metadata.parquet_schema(), read.iter().copied());
+        let mut input = Positioned::new(open, Some(metadata.metadata()));
+        if input.open.remote().is_some() {
+            input.wanted = Arc::new(wanted_chunks(metadata.metadata(), &groups, &mask));
+            input.cancel = watch.cancel.clone();
+        }
+        let bytes_max = options.ahead.bytes().saturating_mul(2);
+        let reader = if is_better_in_turns(metadata.metadata(), &groups, &mask, bytes_max) {
+            let turns = read.chunks(COLUMNS_AT_ONCE).map(|roots| {
+                ProjectionMask::roots(metadata.parquet_schema(), roots.iter().copied())
+            });
+            Rows::InTurns(Box::new(InTurns {
+                input: input.clone(),
+                metadata: metadata.clone(),
+                turns: turns.collect(),
+                groups: groups.into(),
+                row: 0,
+                bytes_max,
+                batch_rows: options.batch_rows,
+                part: None,
+            }))
+        } else {
+            let builder =
+                ParquetRecordBatchReaderBuilder::new_with_metadata(input.clone(), metadata.clone())
+                    .with_row_groups(groups)
+                    .with_projection(mask)
+                    .with_batch_size(options.batch_rows);
+            let reader = unwinding(|| builder.build())
+                .map_err(|error| input.corrupt(&error, "a row group"))?;
+            Rows::Together(Box::new(reader))
+        };
+        for column in &mut columns {
+            column.place = read.partition_point(|other| *other < column.place);
+        }
+        let fields: Vec<FieldRef> = columns.iter().map(|column| column.field.clone()).collect();
+        let schema = Arc::new(Schema::new(fields));
+        Ok(Self {
+            reader,
+            input,
+            columns,
+            schema,
+            watch,
+            bytes,
+            piece: piece.clone(),
+            rows,
+            rows_before: 0,
+            rows_done: 0,
+            bytes_told: 0,
+        })
+    }
+
+    /// The number of a row of the last batch, and from which byte of the file on they are numbered.
+    pub(super) fn row_number(&self, row: usize) -> (u64, u64) {
+        self.piece.row_number(self.rows_before + row as u64)
+    }
+
+    pub(super) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        let next = unwinding(|| self.reader.next());
+        let Some(batch) = next.map_err(|error| self.input.bad_page(&error))? else {
+            self.tell(self.rows);
+            self.input.open.verify()?;
+            return Ok(None);
+        };
+        self.rows_before = self.rows_done;
+        self.rows_done += batch.num_rows() as u64;
+        self.tell(self.rows_done);
+        let columns = self
+            .columns
+            .iter()
+            .map(|wanted| {
+                // A field that may not be null comes without the nulls of the struct that it is in.
+                let column = with_nulls_within(batch.column(wanted.place))?;
+                let exactly = wanted.shown_by.is_some();
+                adapted(&column, wanted.field.data_type(), exactly)
+                    .map_err(|reason| misfit(wanted, self.input.open.path(), &reason))
+            })
+            .collect::<Result<Vec<ArrayRef>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
+            .map(Some)
+            .map_err(|error| Error::Internal(error.to_string()))
+    }
+
+    /// Tells progress as a share of the row groups' bytes: which of them are read depends on
+    /// the columns.
+    fn tell(&mut self, rows: u64) {
+        let share = u128::from(self.bytes) * u128::from(rows) / u128::from(self.rows.max(1));
+        let bytes = u64::try_from(share).unwrap_or(self.bytes).min(self.bytes);
+        self.watch.progress.add_bytes(bytes.saturating_sub(self.bytes_told));
+        self.bytes_told = bytes.max(self.bytes_told);
+    }
+}
+
+/// The rows of some row groups, the wanted columns in the file's order.
+enum Rows {
+    Together(Box<ParquetRecordBatchReader>),
+    InTurns(Box<InTurns>),
+}
+
+impl Rows {
+    fn next(&mut self) -> Result<Option<RecordBatch>, ParquetError> {
+        match self {
+            Rows::Together(reader) => next_of(reader),
+            Rows::InTurns(reader) => reader.next(),
+        }
+    }
+}
+
+fn next_of(reader: &mut ParquetRecordBatchReader) -> Result<Option<RecordBatch>, ParquetError> {
+    match reader.next() {
+        None => Ok(None),
+        Some(Ok(batch)) => Ok(Some(batch)),
+        Some(Err(error)) => Err(ParquetError::General(error.to_string())),
+    }
+}
+
+/// What a row group's wanted columns take: decoded, and while all of them are being read.
+fn group_bytes(group: &RowGroupMetaData, mask: &ProjectionMask) -> (u64, u64) {
+    let columns = group.columns().iter().enumerate();
+    let wanted = columns.filter(|(leaf, _)| mask.leaf_included(*leaf));
+    wanted.fold((0, 0), |(decoded, open), (_, column)| {
+        let bytes = |bytes: i64| u64::try_from(bytes).unwrap_or(0);
+        let (stored, own) = (bytes(column.compressed_size()), bytes(column.uncompressed_size()));
+        // A value is hardly less than a bit, and a dictionary's values come out as often as they occur.
+        let own = own.max(bytes(column.num_values()).saturating_mul(8));
+        (decoded + own, open + own.min(PAGE_BYTES) + stored.min(WINDOW_BYTES) + COLUMN_BYTES)
+    })
+}
+
+/// Whether to read all columns at once takes more than there is, and more than to read a part of the
+/// rows, of some columns after the others.
+fn is_better_in_turns(
+    metadata: &ParquetMetaData,
+    groups: &[usize],
+    mask: &ProjectionMask,
+    bytes_max: u64,
+) -> bool {
+    let groups = groups.iter().filter_map(|group| metadata.row_groups().get(*group));
+    let (part, open) = groups.fold((0, 0), |(part, most), group| {
+        let (decoded, open) = group_bytes(group, mask);
+        (part.max(decoded / PARTS_MAX), most.max(open))
+    });
+    open > bytes_max.saturating_mul(2) && open > part.max(bytes_max).saturating_mul(2)
+}
+
+/// Reads some rows at a time, of some columns after the others.
+struct InTurns {
+    input: Positioned,
+    metadata: ArrowReaderMetadata,
+    /// The columns that are read together.
+    turns: Vec<ProjectionMask>,
+    /// Row groups that are left, the first of which from `row` on.
+    groups: VecDeque<usize>,
+    row: usize,
+    bytes_max: u64,
+    batch_rows: usize,
+    /// What is read and not handed out.
+    part: Option<RecordBatch>,
+}
+
+impl InTurns {
+    fn next(&mut self) -> Result<Option<RecordBatch>, ParquetError> {
+        let part = match self.part.take() {
+            Some(part) => part,
+            None => match self.next_part()? {
+                Some(part) => part,
+                None => return Ok(None),
+            },
+        };
+        if part.num_rows() <= self.batch_rows {
+            return Ok(Some(part));
+        }
+        self.part = Some(part.slice(self.batch_rows, part.num_rows() - self.batch_rows));
+        Ok(Some(part.slice(0, self.batch_rows)))
+    }
+
+    fn next_part(&mut self) -> Result<Option<RecordBatch>, ParquetError> {
+        let metadata = Arc::clone(self.metadata.metadata());
+        loop {
+            let Some(index) = self.groups.front().copied() else { return Ok(None) };
+            let group = metadata.row_group(index);
+            let rows = usize::try_from(group.num_rows()).unwrap_or(0);
+            if self.row >= rows {
+                self.groups.pop_front();
+                self.row = 0;
+                continue;
+            }
+            let all = ProjectionMask::leaves(
+                self.metadata.parquet_schema(),
+                (0..group.num_columns())
+                    .filter(|leaf| self.turns.iter().any(|turn| turn.leaf_included(*leaf))),
+            );
+            let (decoded, _) = group_bytes(group, &all);
+            let parts = decoded.div_ceil(self.bytes_max.max(1)).clamp(1, PARTS_MAX);
+            let count = rows.div_ceil(usize::try_from(parts).unwrap_or(1)).min(rows - self.row);
+            let part = self.read(index, count)?;
+            self.row += count;
+            return Ok(Some(part));
+        }
+    }
+
+    /// The next rows of a row group.
+    fn read(&self, group: usize, count: usize) -> Result<RecordBatch, ParquetError> {
+        let (mut fields, mut columns) = (Vec::new(), Vec::new());
+        for turn in &self.turns {
+            let rows = vec![RowSelector::skip(self.row), RowSelector::select(count)];
+            let mut reader = ParquetRecordBatchReaderBuilder::new_with_metadata(
+                self.input.clone(),
+                self.metadata.clone(),
+            )
+            .with_row_groups(vec![group])
+            .with_projection(turn.clone())
+            .with_row_selection(RowSelection::from(rows))
+            .with_batch_size(count)
+            .build()?;
+            let batch = next_of(&mut reader)?.filter(|batch| batch.num_rows() == count);
+            let Some(batch) = batch else {
+                return Err(ParquetError::General(format!("{count} rows are not there")));
+            };
+            let batch = compact::compacted(&batch)?;
+            fields.extend(batch.schema().fields().iter().cloned());
+            columns.extend(batch.columns().iter().cloned());
+            if self.input.open.remote().is_none() {
+                self.input.windows.lock().clear();
+            }
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(count));
+        let schema = Arc::new(Schema::new(fields));
+        Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
+    }
+}
+
+/// A value that the type does not hold which the column has in another file, or by the schema.
+pub(super) fn misfit(column: &WantedColumn, path: &str, reason: &str) -> Error {
+    let name = column.field.name();
+    match &column.shown_by {
+        Some(other) => Error::Differ {
+            path: path.to_owned(),
+            other: other.shown.to_string(),
+            reason: format!("column `{name}`: {reason}"),
+            hint: Some(format!(
+                "--schema '{name} TEXT' reads it as text in every file; or make each kind of file \
+                 a source of its own"
+            )),
+        },
+        None => Error::usage_hint(
+            format!("column `{name}` of `{path}`: {reason}"),
+            "name another type in the schema",
+        ),
+    }
+}
+
+/// A file read by position, through one window per column chunk.
+#[derive(Clone)]
+struct Positioned {
+    open: Arc<OpenFile>,
+    /// Start and end of every column chunk, in order.
+    chunks: Arc<Vec<(u64, u64)>>,
+    windows: Arc<Mutex<HashMap<usize, (u64, Bytes)>>>,
+    /// Of a file that is elsewhere: per row group, the wanted chunks in order.
+    wanted: Arc<Vec<Vec<(u64, u64)>>>,
+    /// Of a file that is elsewhere: its end, and where that begins.
+    tail: Option<(u64, Bytes)>,
+    cancel: Cancel,
+    metadata: Option<Arc<ParquetMetaData>>,
+    /// Where the page begins that was read last, behind its header: the one that an error is about.
+    last_page: Arc<AtomicU64>,
+    /// Our own error, which Parquet's cannot carry.
+    error: Arc<Mutex<Option<Error>>>,
+}
+
+impl Positioned {
+    fn new(open: Arc<OpenFile>, metadata: Option<&Arc<ParquetMetaData>>) -> Self {
+        let mut chunks: Vec<(u64, u64)> = metadata
+            .iter()
+            .flat_map(|metadata| metadata.row_groups())
+            .flat_map(|group| group.columns())
+            .filter_map(extent)
+            .collect();
+        chunks.sort_unstable();
+        Self {
+            open,
+            chunks: Arc::new(chunks),
+            windows: Arc::default(),
+            wanted: Arc::default(),
+            tail: None,
+            cancel: Cancel::new(),
+            metadata: metadata.cloned(),
+            last_page: Arc::default(),
+            error: Arc::default(),
+        }
+    }
+
+    /// What is wrong with the page that was read last.
+    fn bad_page(&self, error: &ParquetError) -> Error {
+        let at = self.last_page.load(Ordering::Relaxed);
+        let columns = self.metadata.iter().flat_map(|metadata| metadata.row_groups());
+        let column = columns
+            .flat_map(|group| group.columns())
+            .find(|column| extent(column).is_some_and(|(start, end)| (start..end).contains(&at)));
+        let Some(column) = column else { return self.corrupt(error, "a page") };
+        let name = column.column_path().parts().join(".");
+        match self.corrupt(error, &format!("a page of column `{name}`")) {
+            Error::Corrupt { path, reason, .. } => Error::Corrupt {
+                path,
+                offset: Some(at),
+                reason,
+                hint: Some(
+                    "its bytes are not those that were written; write or fetch it again".into(),
+                ),
+            },
+            other => other,
+        }
+    }
+
+    fn corrupt(&self, error: &ParquetError, what: &str) -> Error {
+        if let Some(error) = self.error.lock().take() {
+            return error;
+        }
+        if let Err(error) = self.open.verify() {
+            return error;
+        }
+        let text = error.to_string();
+        // Its errors go through Arrow's and back.
+        let text = text.strip_prefix("Parquet argument error: ").unwrap_or(&text);
+        let text = text.strip_prefix("Parquet error: ").unwrap_or(text);
+        Error::Corrupt {
+            path: self.open.path().to_string(),
+            offset: None,
+            reason: format!("{what} cannot be read ({text})"),
+            hint: Some("it is truncated or not a Parquet file; write or fetch it again".into()),
+        }
+    }
+
+    fn fail(&self, error: Error) -> ParquetError {
+        *self.error.lock() = Some(error);
+        ParquetError::General("reading failed".into())
+    }
+
+    fn read(&self, start: u64, length: u64) -> Result<Bytes, ParquetError> {
+        let short = || ParquetError::EOF(format!("{length} bytes at byte {start} are not there"));
+        let end = start.checked_add(length).filter(|end| *end <= self.open.size());
+        if end.is_none() {
+            return Err(short());
+        }
+        if let Some((from, bytes)) = &self.tail
+            && let Some(skip) = start.checked_sub(*from).and_then(|skip| usize::try_from(skip).ok())
+        {
+            let to = usize::try_from(length).map_err(|_| short())?.saturating_add(skip);
+            return if to <= bytes.len() { Ok(bytes.slice(skip..to)) } else { Err(short()) };
+        }
+        let mut buffer = vec![0; usize::try_from(length).map_err(|_| short())?];
+        let count = self.open.read_at(&mut buffer, start).map_err(|error| self.fail(error))?;
+        if count < buffer.len() { Err(short()) } else { Ok(buffer.into()) }
+    }
+
+    /// At least `length` bytes from `start`, and more if they were read along with them.
+    fn window(&self, start: u64, length: u64) -> Result<Bytes, ParquetError> {
+        let chunk = self.chunks.partition_point(|(from, _)| *from <= start).checked_sub(1);
+        let chunk = chunk.filter(|chunk| start.saturating_add(length) <= self.chunks[*chunk].1);
+        let Some(chunk) = chunk else { return self.read(start, length) };
+        let mut windows = self.windows.lock();
+        if let Some((from, bytes)) = windows.get(&chunk)
+            && start >= *from
+            && start + length <= from + bytes.len() as u64
+        {
+            #[allow(clippy::cast_possible_truncation)] // Less than the window's length.
+            return Ok(bytes.slice((start - from) as usize..));
+        }
+        if let Some(group) = self.wanted.iter().find(|group| group.contains(&self.chunks[chunk])) {
+            let total: u64 = group.iter().map(|(start, end)| end - start).sum();
+            if total <= GROUP_BYTES_MAX {
+                // The row group before is done with.
+                windows.clear();
+                self.read_chunks(group, &mut windows).map_err(|error| self.fail(error))?;
+                if let Some((from, bytes)) = windows.get(&chunk)
+                    && start >= *from
+                {
+                    #[allow(clippy::cast_possible_truncation)] // Less than the chunk's length.
+                    return Ok(bytes.slice((start - from) as usize..));
+                }
+            }
+        }
+        let end = self.chunks[chunk].1.min(self.open.size());
+        let least = if self.open.remote().is_some() { REMOTE_WINDOW_BYTES } else { WINDOW_BYTES };
+        let wanted = length.max(least).min(end.saturating_sub(start)).max(length);
+        let bytes = self.read(start, wanted)?;
+        // Chunks that were read to their end are not asked for again.
+        if start + wanted >= end {
+            windows.remove(&chunk);
+            if wanted > length {
+                windows.insert(chunk, (start, bytes.clone()));
+            }
+        } else {
+            windows.insert(chunk, (start, bytes.clone()));
+        }
+        Ok(bytes)
+    }
+}
+
+impl Positioned {
+    /// Reads chunks that lie elsewhere, all of them at once.
+    fn read_chunks(
+        &self,
+        chunks: &[(u64, u64)],
+        windows: &mut HashMap<usize, (u64, Bytes)>,
+    ) -> Result<()> {
+        let Some(reader) = self.open.remote() else { return Ok(()) };
+        let mut coming = Vec::new();
+        for run in runs(chunks) {
+            let (Some((start, _)), Some((_, end))) = (run.first(), run.last()) else { continue };
+            coming.push((run, *start, reader.object().fetch(*start..*end)?));
+        }
+        for (run, from, fetch) in coming {
+            let bytes = fetch.wait(&self.cancel)?;
+            for chunk in run {
+                let place = |at: u64| usize::try_from(at - from).unwrap_or(usize::MAX);
+                if let Ok(index) = self.chunks.binary_search(chunk) {
+                    windows.insert(index, (chunk.0, bytes.slice(place(chunk.0)..place(chunk.1))));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Chunks that are asked for in one request.
+fn runs(chunks: &[(u64, u64)]) -> impl Iterator<Item = &[(u64, u64)]> {
+    let mut from = chunks.first().map_or(0, |chunk| chunk.0);
+    chunks.chunk_by(move |one, next| {
+        let together = next.0.saturating_sub(one.1) <= GAP_BYTES_MAX
+            && next.1.saturating_sub(from) <= REQUEST_BYTES;
+        if !together {
+            from = next.0;
+        }
+        together
+    })
+}
+
+/// Per row group that is read, the chunks of the columns that are, in the file's order.
+fn wanted_chunks(
+    metadata: &ParquetMetaData,
+    groups: &[usize],
+    mask: &ProjectionMask,
+) -> Vec<Vec<(u64, u64)>> {
+    let of = |group: &usize| {
+        let group = metadata.row_groups().get(*group)?;
+        let columns = group.columns().iter().enumerate();
+        let mut chunks: Vec<(u64, u64)> = columns
+            .filter(|(leaf, _)| mask.leaf_included(*leaf))
+            .filter_map(|(_, column)| extent(column))
+            .collect();
+        chunks.sort_unstable();
+        Some(chunks)
+    };
+    groups.iter().filter_map(of).collect()
+}
+
+/// Where a column chunk starts and ends.
+fn extent(column: &ColumnChunkMetaData) -> Option<(u64, u64)> {
+    let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
+    let start = u64::try_from(start).ok()?;
+    let length = u64::try_from(column.compressed_size()).ok()?;
+    Some((start, start.checked_add(length)?))
+}
+
+impl Length for Positioned {
+    fn len(&self) -> u64 {
+        self.open.size()
+    }
+}
+
+impl ChunkReader for Positioned {
+    type T = From;
+
+    fn get_read(&self, start: u64) -> Result<From, ParquetError> {
+        Ok(From { input: self.clone(), at: start, bytes: Bytes::new() })
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        self.last_page.store(start, Ordering::Relaxed);
+        let bytes = self.window(start, length as u64)?;
+        Ok(bytes.slice(..length.min(bytes.len())))
+    }
+}
+
+/// Reads on from a position: page headers, whose length is not known beforehand.
+struct From {
+    input: Positioned,
+    at: u64,
+    bytes: Bytes,
+}
+
+impl Read for From {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        if self.bytes.is_empty() {
+            let left = self.input.open.size().saturating_sub(self.at);
+            if left == 0 || out.is_empty() {
+                return Ok(0);
+            }
+            self.bytes = self.input.window(self.at, 1).map_err(std::io::Error::other)?;
+            self.at += self.bytes.len() as u64;
+        }
+        let count = self.bytes.len().min(out.len());
+        self.bytes.copy_to_slice(&mut out[..count]);
+        Ok(count)
+    }
+}

@@ -1,0 +1,555 @@
+//! A program of the user's that bytes go through: into its standard input, out of its standard
+//! output.
+//!
+//! One thread does both. It waits until the program takes or gives bytes and does whichever is
+//! possible, so a program that gives before it has taken all (a decompressor), after it has
+//! (`sort`), or without taking anything cannot come to a standstill with us, and a program that
+//! hangs is noticed at every wait ([`Cancel`]). Its messages on standard error are kept, the last
+//! of them, for the error if it fails; a program that succeeds has nothing to say.
+//!
+//! The program is an argument vector, never a shell's line. It runs in a process group of its own,
+//! which is killed as one: what a script has started goes with it.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+
+use tidemill_base::cancel::Cancel;
+use tidemill_base::error::{Error, Result};
+
+/// An argument vector: the program, then its arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program(Arc<[String]>);
+
+/// The variable that tells the program which file its bytes are of.
+const FILE_VARIABLE: &str = "TIDEMILL_FILE";
+/// So much of what a program says on standard error is kept.
+const SAID_BYTES_MAX: usize = 4 << 10;
+/// How long a wait is, in milliseconds, before the flag is looked at again.
+const WAIT_MS: i32 = 50;
+/// A pipe's room, where the system gives that much: fewer switches between us and the program.
+const PIPE_BYTES: libc::c_int = 1 << 20;
+/// How much [`Filter::read`]'s `feed` should append at a time.
+pub(crate) const FEED_BYTES: usize = 256 << 10;
+
+impl Program {
+    /// The program `words[0]` with the arguments behind it.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if there is no word, or one has a NUL in it.
+    pub fn new(words: Vec<String>) -> Result<Self> {
+        let hint = "it is a list, the program first: [\"gzip\", \"-9\"]";
+        match words.first() {
+            None => Err(Error::usage_hint("`exec` names no program", hint)),
+            Some(name) if name.is_empty() => {
+                Err(Error::usage_hint("`exec` names no program: its first word is empty", hint))
+            }
+            Some(_) if words.iter().any(|word| word.contains('\0')) => {
+                Err(Error::usage_hint("`exec` has a NUL character in it", hint))
+            }
+            Some(_) => Ok(Program(words.into())),
+        }
+    }
+
+    /// Its name, as messages say it.
+    pub fn name(&self) -> &str {
+        self.0.first().map_or("", String::as_str)
+    }
+
+    /// The words.
+    pub fn words(&self) -> &[String] {
+        &self.0
+    }
+}
+
+/// A program that runs.
+pub(crate) struct Filter {
+    name: String,
+    /// The file that it works on, as messages show it.
+    file: String,
+    child: Child,
+    stdin: Option<File>,
+    stdout: Option<File>,
+    stderr: Option<File>,
+    said: Vec<u8>,
+    /// What it is to take, from `given` on.
+    pending: Vec<u8>,
+    given: usize,
+    cancel: Cancel,
+    ended: bool,
+}
+
+/// What a program can do now.
+#[derive(Default)]
+struct Ready {
+    takes: bool,
+    gives: bool,
+}
+
+impl Filter {
+    /// Starts `program` on `file`; without `takes` its standard input is empty.
+    pub(crate) fn start(
+        program: &Program,
+        file: &str,
+        takes: bool,
+        cancel: &Cancel,
+    ) -> Result<Self> {
+        cancel.check()?;
+        let name = program.name().to_owned();
+        let words = &program.0;
+        let mut command = Command::new(&words[0]);
+        command
+            .args(&words[1..])
+            .env(FILE_VARIABLE, file)
+            .stdin(if takes { Stdio::piped() } else { Stdio::null() })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        let mut child = command.spawn().map_err(|error| not_started(&name, error))?;
+        let stdin = child.stdin.take().map(|pipe| File::from(OwnedFd::from(pipe)));
+        let stdout = child.stdout.take().map(|pipe| File::from(OwnedFd::from(pipe)));
+        let stderr = child.stderr.take().map(|pipe| File::from(OwnedFd::from(pipe)));
+        let filter = Filter {
+            name,
+            file: file.to_owned(),
+            child,
+            stdin,
+            stdout,
+            stderr,
+            said: Vec::new(),
+            pending: Vec::new(),
+            given: 0,
+            cancel: cancel.clone(),
+            ended: false,
+        };
+        for pipe in [&filter.stdin, &filter.stdout].into_iter().flatten() {
+            widen(pipe);
+        }
+        if let Some(stdin) = &filter.stdin {
+            set_nonblocking(stdin).map_err(|e| Error::io("start", &filter.name, e))?;
+        }
+        Ok(filter)
+    }
+
+    /// Fills `out` as far as it can with what the program gives, handing it meanwhile what `feed`
+    /// appends, which returns false at its end. Fewer bytes than asked for only at the end, once
+    /// the program has ended well.
+    pub(crate) fn read(
+        &mut self,
+        out: &mut [u8],
+        feed: &mut dyn FnMut(&mut Vec<u8>) -> Result<bool>,
+    ) -> Result<usize> {
+        let mut filled = 0;
+        while filled < out.len() && self.stdout.is_some() {
+            if self.stdin.is_some() && self.given == self.pending.len() {
+                self.pending.clear();
+                self.given = 0;
+                if !feed(&mut self.pending)? {
+                    self.stdin = None;
+                }
+            }
+            let ready = self.wait()?;
+            if ready.gives {
+                filled += self.take(&mut out[filled..])?;
+            }
+            if ready.takes {
+                self.give()?;
+            }
+        }
+        if filled < out.len() && !self.ended {
+            self.end()?;
+        }
+        Ok(filled)
+    }
+
+    /// Hands the program `bytes`, and `out` what it gives meanwhile.
+    fn write(&mut self, bytes: &[u8], out: &mut dyn Write) -> Result<()> {
+        self.pending.clear();
+        self.pending.extend_from_slice(bytes);
+        self.given = 0;
+        // A program that takes no more has all it wants; whether that is well its status says.
+        while self.stdin.is_some() && self.given < self.pending.len() {
+            let ready = self.wait()?;
+            if ready.gives {
+                self.pass_on(out)?;
+            }
+            if ready.takes {
+                self.give()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the program's input, and hands `out` the rest of what it gives.
+    fn finish(&mut self, out: &mut dyn Write) -> Result<()> {
+        self.stdin = None;
+        while self.stdout.is_some() {
+            if self.wait()?.gives {
+                self.pass_on(out)?;
+            }
+        }
+        self.end()
+    }
+
+    fn pass_on(&mut self, out: &mut dyn Write) -> Result<()> {
+        let mut buffer = [0; 64 << 10];
+        let count = self.take(&mut buffer)?;
+        out.write_all(&buffer[..count]).map_err(|error| Error::io("write", &self.file, error))
+    }
+
+    /// Waits until the program takes or gives something, keeping what it says.
+    fn wait(&mut self) -> Result<Ready> {
+        loop {
+            self.cancel.check()?;
+            let pipes = [
+                (&self.stdin, libc::POLLOUT),
+                (&self.stdout, libc::POLLIN),
+                (&self.stderr, libc::POLLIN),
+            ];
+            // A negative descriptor is passed over.
+            let mut wanted = pipes.map(|(pipe, events)| libc::pollfd {
+                fd: pipe.as_ref().map_or(-1, AsRawFd::as_raw_fd),
+                events,
+                revents: 0,
+            });
+            // SAFETY: `wanted` is an array of three `pollfd`, whose descriptors are open as long
+            // as `self`.
+            let count = unsafe { libc::poll(wanted.as_mut_ptr(), 3, WAIT_MS) };
+            if count < 0 {
+                let error = io::Error::last_os_error();
+                if error.kind() == io::ErrorKind::Interrupted {
+                    continue;
+                }
+                return Err(Error::io("wait for", &self.name, error));
+            }
+            if wanted[2].revents != 0 {
+                self.listen();
+            }
+            let ready = Ready { takes: wanted[0].revents != 0, gives: wanted[1].revents != 0 };
+            if ready.takes || ready.gives {
+                return Ok(ready);
+            }
+        }
+    }
+
+    /// Some of what it gives; at its end the pipe is closed.
+    fn take(&mut self, out: &mut [u8]) -> Result<usize> {
+        let Some(stdout) = &mut self.stdout else { return Ok(0) };
+        loop {
+            match stdout.read(out) {
+                Ok(0) => {
+                    self.stdout = None;
+                    return Ok(0);
+                }
+                Ok(count) => return Ok(count),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::io("read from", &self.name, error)),
+            }
+        }
+    }
+
+    /// Some of what is pending; where the program takes no more, the pipe is closed.
+    fn give(&mut self) -> Result<()> {
+        let Some(stdin) = &mut self.stdin else { return Ok(()) };
+        match stdin.write(&self.pending[self.given..]) {
+            Ok(count) => self.given += count,
+            Err(error) => match error.kind() {
+                io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock => {}
+                io::ErrorKind::BrokenPipe => self.stdin = None,
+                _ => return Err(Error::io("write to", &self.name, error)),
+            },
+        }
+        Ok(())
+    }
+
+    /// Keeps the last of what it says.
+    fn listen(&mut self) {
+        let mut buffer = [0; SAID_BYTES_MAX];
+        let Some(stderr) = &mut self.stderr else { return };
+        match stderr.read(&mut buffer) {
+            Ok(count) if count > 0 => {
+                self.said.extend_from_slice(&buffer[..count]);
+                let over = self.said.len().saturating_sub(SAID_BYTES_MAX);
+                self.said.drain(..over);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            _ => self.stderr = None,
+        }
+    }
+
+    /// Waits for its end, which must be a good one.
+    fn end(&mut self) -> Result<()> {
+        self.stdin = None;
+        // What it says may be held open by what it has started, so its end is looked for, too.
+        let status = loop {
+            let waited = |error| Error::io("wait for", &self.name, error);
+            if let Some(status) = self.child.try_wait().map_err(waited)? {
+                break status;
+            }
+            self.hear()?;
+        };
+        while self.stderr.is_some() && self.has_more_to_say() {
+            self.listen();
+        }
+        self.ended = true;
+        if status.success() {
+            return Ok(());
+        }
+        Err(Error::Program {
+            program: self.name.clone(),
+            file: self.file.clone(),
+            reason: ending(status),
+            said: String::from_utf8_lossy(&self.said).trim().to_owned(),
+        })
+    }
+
+    /// Waits for a moment for what it says; it has closed its output.
+    fn hear(&mut self) -> Result<()> {
+        self.cancel.check()?;
+        match &self.stderr {
+            Some(stderr) if is_readable(stderr, 10) => self.listen(),
+            Some(_) => {}
+            None => std::thread::sleep(std::time::Duration::from_millis(1)),
+        }
+        Ok(())
+    }
+
+    fn has_more_to_say(&self) -> bool {
+        self.stderr.as_ref().is_some_and(|stderr| is_readable(stderr, 0))
+    }
+}
+
+impl Drop for Filter {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        if let Ok(group) = libc::pid_t::try_from(self.child.id()) {
+            // SAFETY: a signal to the group of a child that has not been waited for, so that the
+            // number is still its own.
+            unsafe { libc::kill(-group, libc::SIGKILL) };
+        }
+        // Killed, it ends at once; without a wait it would stay a zombie.
+        let _ = self.child.wait();
+    }
+}
+
+fn not_started(name: &str, error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::NotFound if name.contains(' ') => {
+            let words: Vec<String> = name.split_whitespace().map(|w| format!("{w:?}")).collect();
+            Error::usage_hint(
+                format!("no such program: `{name}`"),
+                format!("arguments are words of their own: [{}]", words.join(", ")),
+            )
+        }
+        io::ErrorKind::NotFound => Error::usage_hint(
+            format!("no such program: `{name}`"),
+            "`exec` names a program on the PATH, or by its path; a shell's line is \
+             [\"sh\", \"-c\", \"…\"]",
+        ),
+        io::ErrorKind::PermissionDenied => Error::usage_hint(
+            format!("`{name}` is not a program that may be run"),
+            "chmod +x makes a script one, if its first line names its interpreter",
+        ),
+        _ => Error::Io { action: "start", path: name.to_owned(), source: error },
+    }
+}
+
+fn ending(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("ended with status {code}"),
+        (None, Some(signal)) => format!("was killed by signal {signal}"),
+        (None, None) => "ended badly".into(),
+    }
+}
+
+fn is_readable(pipe: &File, wait_ms: i32) -> bool {
+    let mut wanted = libc::pollfd { fd: pipe.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one `pollfd`, of a descriptor that is open.
+    (unsafe { libc::poll(&raw mut wanted, 1, wait_ms) }) > 0
+}
+
+fn set_nonblocking(pipe: &File) -> io::Result<()> {
+    // SAFETY: flags of a descriptor that is open and ours alone.
+    unsafe {
+        let flags = libc::fcntl(pipe.as_raw_fd(), libc::F_GETFL);
+        if flags < 0 || libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Asks for more room; what the system gives is enough otherwise.
+#[cfg(target_os = "linux")]
+fn widen(pipe: &File) {
+    // SAFETY: a descriptor that is open; the call changes nothing but its room.
+    unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETPIPE_SZ, PIPE_BYTES) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn widen(_: &File) {
+    let _ = PIPE_BYTES;
+}
+
+/// What is written goes through a program, and what that gives into `out`.
+pub struct Through<W: Write> {
+    filter: Filter,
+    out: W,
+}
+
+impl<W: Write> Through<W> {
+    /// Starts `program`, whose output becomes the file `file`.
+    pub fn start(program: &Program, file: &str, out: W, cancel: &Cancel) -> Result<Self> {
+        Ok(Through { filter: Filter::start(program, file, true, cancel)?, out })
+    }
+
+    /// Ends the program's input and waits for its end; gives the output back.
+    ///
+    /// # Errors
+    /// [`Error::Program`] if it fails.
+    pub fn finish(mut self) -> Result<W> {
+        self.filter.finish(&mut self.out)?;
+        Ok(self.out)
+    }
+}
+
+impl<W: Write> Write for Through<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // The error travels in the one that `Write` has, and comes out of it again.
+        self.filter.write(bytes, &mut self.out).map_err(io::Error::other)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(words: &[&str]) -> Program {
+        Program::new(words.iter().map(|word| (*word).to_owned()).collect()).unwrap()
+    }
+
+    fn sh(script: &str) -> Program {
+        program(&["sh", "-c", script])
+    }
+
+    /// What comes out of the program for this input, read in pieces.
+    fn through(program: &Program, input: &[u8], piece: usize) -> Result<Vec<u8>> {
+        let mut filter = Filter::start(program, "a file", true, &Cancel::new())?;
+        let mut left = input;
+        let mut feed = |pending: &mut Vec<u8>| {
+            let count = left.len().min(70_000);
+            pending.extend_from_slice(&left[..count]);
+            left = &left[count..];
+            Ok(count > 0)
+        };
+        let (mut all, mut buffer) = (Vec::new(), vec![0; piece]);
+        loop {
+            let count = filter.read(&mut buffer, &mut feed)?;
+            all.extend_from_slice(&buffer[..count]);
+            if count < piece {
+                return Ok(all);
+            }
+        }
+    }
+
+    fn written(program: &Program, input: &[u8]) -> Result<Vec<u8>> {
+        let mut through = Through::start(program, "a file", Vec::new(), &Cancel::new())?;
+        for piece in input.chunks(300_000) {
+            through.write_all(piece).map_err(|error| Error::io("write", "a file", error))?;
+        }
+        through.finish()
+    }
+
+    #[test]
+    fn bytes_go_through_whatever_the_program_does_first() {
+        let input: Vec<u8> = (0..3_000_000u32).flat_map(|n| n.to_le_bytes()).collect();
+        let half = input.len() / 2;
+        let count = format!("{}\n", input.len());
+        for (script, expected) in [
+            ("cat", &input[..]),
+            // Takes all before it gives, gives before it takes, takes a part, takes nothing.
+            ("wc -c | tr -d ' '", count.as_bytes()),
+            ("head -c 6000000", &input[..half]),
+            ("head -c 10 > /dev/null; echo done", b"done\n"),
+            ("echo first; exec cat > /dev/null", b"first\n"),
+            ("exec 0<&-; echo nothing", b"nothing\n"),
+            ("true", b""),
+        ] {
+            for piece in [1 << 20, 4096] {
+                assert!(through(&sh(script), &input, piece).unwrap() == expected, "{script}");
+            }
+            assert!(written(&sh(script), &input).unwrap() == expected, "{script}");
+        }
+        assert_eq!(through(&sh("cat; echo $TIDEMILL_FILE"), b"", 7).unwrap(), b"a file\n");
+    }
+
+    #[test]
+    fn a_program_that_fails_says_why() {
+        let input = vec![b'x'; 1 << 20];
+        for (script, parts) in [
+            (
+                "cat; echo one >&2; echo the last >&2; exit 3",
+                &["`sh`", "`a file`", "status 3", "the last"][..],
+            ),
+            ("kill -9 $$", &["killed by signal 9"]),
+            ("exec 1>&-; sleep 0.01; exit 4", &["status 4"]),
+            // More than is kept, and more than a pipe holds: none of it blocks the program.
+            (
+                "i=0; while [ $i -lt 20000 ]; do echo line $i >&2; i=$((i+1)); done; exit 1",
+                &["line 19999"],
+            ),
+        ] {
+            for error in [through(&sh(script), &input, 4096), written(&sh(script), &input)] {
+                let error = error.unwrap_err();
+                assert!(matches!(error, Error::Program { .. }), "{error}");
+                let message = error.to_string();
+                assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+                assert!(message.len() < 2 * SAID_BYTES_MAX, "{} bytes", message.len());
+            }
+        }
+        let error = through(&program(&["no-such-program"]), b"", 10).unwrap_err();
+        assert!(error.to_string().contains("no such program: `no-such-program`"), "{error}");
+        for words in [vec![], vec![String::new()], vec!["a\0".to_owned()]] {
+            assert!(Program::new(words).is_err());
+        }
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_killed_with_what_it_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let (alive, fifo) = (folder.path().join("alive"), folder.path().join("fifo"));
+        // A child of the program holds the fifo open for writing until it is killed.
+        let script = format!(
+            "mkfifo '{fifo}'; (exec 9> '{fifo}'; touch '{alive}'; sleep 1000) & cat '{fifo}'",
+            fifo = fifo.display(),
+            alive = alive.display(),
+        );
+        let cancel = Cancel::new();
+        let stop = cancel.clone();
+        let started = alive.clone();
+        let watcher = std::thread::spawn(move || {
+            while !started.exists() {
+                std::thread::yield_now();
+            }
+            stop.cancel();
+        });
+        let mut filter = Filter::start(&sh(&script), "a file", false, &cancel).unwrap();
+        let error = filter.read(&mut [0; 10], &mut |_| Ok(false)).unwrap_err();
+        assert!(matches!(error, Error::Interrupted));
+        watcher.join().unwrap();
+        let reader = File::open(&fifo);
+        drop(filter);
+        // Its last writer is gone: a reader of the fifo meets the end.
+        assert_eq!(reader.unwrap().read(&mut [0; 10]).unwrap(), 0);
+    }
+}

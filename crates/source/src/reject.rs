@@ -1,0 +1,261 @@
+//! Malformed records: how many may be, where they are, and a copy of each.
+//!
+//! A reader holds what it refused until its split is accepted, since a split whose start was
+//! guessed wrongly is read again and must not count. What it holds is bounded: a cut file's
+//! split by its size, and a split that starts at a file's start hands records over early.
+//!
+//! Copies are JSON lines in `rejected/1.jsonl` of the run's folder:
+//!
+//! ```json
+//! {"path":"a.csv","line":3,"offset":17,"column":"x","reason":"…","record":"1,abc"}
+//! ```
+//!
+//! with `record_hex` in place of `record` where the bytes are not UTF-8, and
+//! `"truncated":true` where a record is longer than 1 MiB. In formats that have no lines it is `row`
+//! in place of `line`, the row's number, and the record is the value that is at fault.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tidemill_base::MaxBad;
+use tidemill_base::error::{BadRecord, Error, Result};
+use tidemill_base::home::create_private;
+
+use super::SourceFile;
+use super::decode::Fault;
+
+/// A refused record, as its reader holds it.
+#[derive(Debug)]
+pub struct Refused {
+    pub(crate) file: Arc<SourceFile>,
+    pub(crate) offset: u64,
+    /// Known for inputs that cannot be read twice; found in the file when needed otherwise.
+    pub(crate) line: Option<u64>,
+    /// The row's number, in place of a line, in formats that have none.
+    pub(crate) row: Option<u64>,
+    pub(crate) fault: Fault,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) truncated: bool,
+}
+
+/// Of a longer record only so much is kept.
+pub(crate) const KEPT_BYTES_MAX: usize = 1 << 20;
+/// So many are shown.
+const FIRST: usize = 5;
+
+/// The malformed records of a run, shared by all its readers.
+#[derive(Debug)]
+pub struct Rejects {
+    allowed: MaxBad,
+    folder: Option<PathBuf>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    count: u64,
+    first: Vec<BadRecord>,
+    copies: Option<BufWriter<File>>,
+}
+
+impl Rejects {
+    /// Allows as many as `allowed`; copies go to `rejected/` in `folder`, which is created
+    /// with the first one, if any may be skipped at all.
+    pub fn new(allowed: MaxBad, folder: Option<PathBuf>) -> Self {
+        let keeps = !matches!(allowed, MaxBad::Count(0));
+        Self { allowed, folder: folder.filter(|_| keeps), state: Mutex::default() }
+    }
+
+    /// How many were refused so far.
+    pub fn count(&self) -> u64 {
+        self.state.lock().count
+    }
+
+    /// The first few, by path and offset.
+    pub fn first(&self) -> Vec<BadRecord> {
+        self.state.lock().first.clone()
+    }
+
+    /// Whether so many more would be too many whatever else is read.
+    pub(crate) fn would_exceed(&self, more: u64) -> bool {
+        match self.allowed {
+            MaxBad::Count(count) => self.count().saturating_add(more) > count,
+            MaxBad::Percent(_) => false,
+        }
+    }
+
+    /// Counts records for good.
+    ///
+    /// # Errors
+    /// [`Error::BadRecords`] once there are more than allowed by count; [`Error::Io`] if a
+    /// copy cannot be written.
+    pub(crate) fn add(&self, refused: Vec<Refused>) -> Result<()> {
+        if refused.is_empty() {
+            return Ok(());
+        }
+        let mut state = self.state.lock();
+        for record in refused {
+            let located = locate(&record)?;
+            state.count += 1;
+            if let Some(folder) = &self.folder {
+                state.copy(folder, &located, &record)?;
+            }
+            let key = |bad: &BadRecord| (bad.path.clone(), bad.offset, bad.row);
+            let at = state.first.partition_point(|other| key(other) <= key(&located));
+            if at < FIRST {
+                state.first.insert(at, located);
+                state.first.truncate(FIRST);
+            }
+            if matches!(self.allowed, MaxBad::Count(allowed) if state.count > allowed) {
+                state.flush(&self.folder)?;
+                return Err(self.too_many(state.count, state.first.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The failure of a reader that holds more than are allowed, before anything is counted.
+    pub(crate) fn exceeded_by(&self, refused: &[Refused]) -> Error {
+        // That a file can no longer be read is said by whoever reads on.
+        let first = refused.iter().take(FIRST).filter_map(|record| locate(record).ok());
+        let state = self.state.lock();
+        let mut all: Vec<_> = state.first.iter().cloned().chain(first).collect();
+        all.truncate(FIRST);
+        self.too_many(state.count + refused.len() as u64, all)
+    }
+
+    /// Forgets all, for a run that starts over.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the copies cannot be emptied.
+    pub fn start_over(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        state.flush(&self.folder)?;
+        state.count = 0;
+        state.first.clear();
+        if let (Some(copies), Some(folder)) = (&mut state.copies, &self.folder) {
+            let file = copies.get_mut();
+            let emptied = file.set_len(0).and_then(|()| file.rewind());
+            emptied.map_err(|error| Error::io("write to", folder, error))?;
+        }
+        Ok(())
+    }
+
+    fn too_many(&self, count: u64, first: Vec<BadRecord>) -> Error {
+        Error::BadRecords { count, allowed: self.allowed.to_string(), first }
+    }
+
+    /// Judges the whole run, in which `rows` good records were read.
+    ///
+    /// # Errors
+    /// [`Error::BadRecords`] if more than allowed were refused; [`Error::Io`] if the copies
+    /// cannot be written.
+    pub fn finish(&self, rows: u64) -> Result<()> {
+        let mut state = self.state.lock();
+        state.flush(&self.folder)?;
+        let exceeded = match self.allowed {
+            MaxBad::Count(allowed) => state.count > allowed,
+            #[allow(clippy::cast_precision_loss)]
+            MaxBad::Percent(percent) => {
+                state.count as f64 * 100.0 > percent * (state.count + rows) as f64
+            }
+        };
+        if exceeded { Err(self.too_many(state.count, state.first.clone())) } else { Ok(()) }
+    }
+}
+
+fn locate(record: &Refused) -> Result<BadRecord> {
+    let line = match (record.row, record.line) {
+        (Some(_), _) => None,
+        (None, Some(line)) => Some(line),
+        (None, None) => Some(record.file.line_at(record.offset)?),
+    };
+    Ok(BadRecord {
+        path: record.file.shown().to_string(),
+        line,
+        row: record.row,
+        offset: record.offset,
+        column: record.fault.column.clone(),
+        reason: record.fault.reason.clone(),
+        hint: record.fault.hint.clone(),
+    })
+}
+
+impl State {
+    fn copy(&mut self, folder: &std::path::Path, bad: &BadRecord, record: &Refused) -> Result<()> {
+        let folder = folder.join("rejected");
+        if self.copies.is_none() {
+            create_private(&folder).map_err(|error| Error::io("create", &folder, error))?;
+            for number in 1.. {
+                let path = folder.join(format!("{number}.jsonl"));
+                let mut options = OpenOptions::new();
+                match options.write(true).create_new(true).mode(0o600).open(&path) {
+                    Ok(file) => {
+                        self.copies = Some(BufWriter::new(file));
+                        break;
+                    }
+                    Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                    Err(error) => return Err(Error::io("create", &path, error)),
+                }
+            }
+        }
+        let Some(copies) = &mut self.copies else { return Ok(()) };
+        let (place, number) = match bad.row {
+            Some(row) => ("row", Some(row)),
+            None => ("line", bad.line),
+        };
+        let mut line = serde_json::json!({
+            "path": bad.path, place: number, "offset": bad.offset, "column": bad.column,
+            "reason": bad.reason,
+        });
+        match std::str::from_utf8(&record.bytes) {
+            Ok(text) => line["record"] = text.trim_end_matches(['\r', '\n']).into(),
+            Err(_) => {
+                use std::fmt::Write as _;
+                let mut hex = String::with_capacity(2 * record.bytes.len());
+                for byte in &record.bytes {
+                    let _ = write!(hex, "{byte:02x}");
+                }
+                line["record_hex"] = hex.into();
+            }
+        }
+        if record.truncated {
+            line["truncated"] = true.into();
+        }
+        writeln!(copies, "{line}").map_err(|error| Error::io("write to", &folder, error))
+    }
+
+    fn flush(&mut self, folder: &Option<PathBuf>) -> Result<()> {
+        match (&mut self.copies, folder) {
+            (Some(copies), Some(folder)) => {
+                copies.flush().map_err(|error| Error::io("write to", folder, error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_a_count_or_a_share() {
+        for (text, expected) in [
+            ("0", Some(MaxBad::Count(0))),
+            ("100", Some(MaxBad::Count(100))),
+            ("1%", Some(MaxBad::Percent(1.0))),
+            ("0.5 %", Some(MaxBad::Percent(0.5))),
+            ("101%", None),
+            ("-1", None),
+            ("NaN%", None),
+            ("", None),
+        ] {
+            assert_eq!(text.parse::<MaxBad>().ok(), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! What is looked at before the types of columns are known.
+//!
+//! A sample is the beginning of the source: whole files in their order, until there are
+//! [`SAMPLE_RECORDS`] records or [`SAMPLE_BYTES`]. Where files may differ, the first
+//! [`BEGINNING_BYTES`] of [`SPREAD_FILES`] more files are looked at, of all if there are no more,
+//! else of some that are spread evenly over the listing, the last one included; and of delimited
+//! text every file's header.
+//!
+//! **What it costs.** Opening 5,000 files for their headers takes about a tenth of a second where
+//! they are in the page cache. Elsewhere a header is one request of [`HEADER_BYTES`], of which
+//! [`REQUESTS_AHEAD`] are on their way at once: at 30 ms each some 2,000 a second. Where there are
+//! no more than [`SPREAD_FILES`], their first records come with it. An object of up to
+//! [`WHOLE_BYTES`] is read whole instead and kept, up to [`KEPT_BYTES_MAX`] of them together, so
+//! that many small objects are asked for once and not twice.
+//!
+//! DuckDB's `union_by_name` reads the schema of one file after the other (issue 8018: four minutes
+//! for 300 objects), Spark leaves `mergeSchema` off because of the cost, and ClickHouse its
+//! `union` mode. Reading headers only once their file's turn comes would cost nothing, but a
+//! column that nobody knew of when the query was planned is then lost or an error.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use tidemill_base::error::{Error, Result};
+use tidemill_text::cut::Grammar;
+use tidemill_text::infer::{self, SAMPLE_BYTES, SAMPLE_RECORDS};
+
+use super::blocks::{Block, Blocks, record_too_large};
+use super::format::{Dialect, Format};
+use super::input::{ByteInput, Watch};
+use super::open::{Extent, column_names, stream};
+use super::{Place, SourceFile};
+
+/// A header is nearly always in this much.
+const HEADER_BYTES: usize = 16 << 10;
+/// Of one of several files at least this much is looked at, if there is so much.
+const BEGINNING_BYTES: usize = 64 << 10;
+/// So many files are looked at beyond the sample.
+pub(super) const SPREAD_FILES: usize = 64;
+/// An object of at most this size is read whole …
+const WHOLE_BYTES: u64 = 64 << 10;
+/// … and kept, as long as all that are kept are no more than this.
+const KEPT_BYTES_MAX: u64 = 32 << 20;
+/// So many requests are on their way at once.
+const REQUESTS_AHEAD: usize = 64;
+/// So many files are looked at at once, where there are many: on a network's file system each
+/// takes a millisecond or two.
+const THREADS_MAX: usize = 8;
+/// A thread is worth this many files.
+const FILES_PER_THREAD: usize = 32;
+/// Small objects are asked for while the one before is looked at.
+const SAMPLE_AHEAD: usize = 8;
+
+/// What the beginning of a delimited text shows.
+pub(super) struct Header {
+    pub(super) names: Arc<Vec<String>>,
+    /// The first records, where files are so few that they are looked at at once.
+    pub(super) records: Option<infer::csv::Inference>,
+}
+
+/// The beginning of the source, as whole records.
+pub(super) struct Sample<'a> {
+    pub(super) files: &'a [Arc<SourceFile>],
+    pub(super) format: Format,
+    pub(super) dialect: &'a Dialect,
+    pub(super) watch: Watch,
+    pub(super) stdin: Option<Box<dyn ByteInput>>,
+}
+
+impl Sample<'_> {
+    /// Calls `take` with blocks of files in their order, which returns how many records it took,
+    /// until the sample is large enough; returns how many files were looked at.
+    pub(super) fn each_block(
+        &mut self,
+        grammar: Grammar,
+        mut take: impl FnMut(&SourceFile, &[u8]) -> Result<u64>,
+    ) -> Result<usize> {
+        let (mut records, mut bytes) = (0, 0);
+        for (index, file) in self.files.iter().enumerate() {
+            if is_empty(file) {
+                continue;
+            }
+            for next in self.files[index..].iter().take(SAMPLE_AHEAD) {
+                if let Place::Object(object) = &next.place
+                    && object.size() <= WHOLE_BYTES
+                {
+                    object.fetch_early(object.size())?;
+                }
+            }
+            let (stdin, watch) = (self.stdin.take(), self.watch.clone());
+            let mut blocks = stream(file, stdin, self.format, grammar, watch, Extent::Sample)?.0;
+            let mut is_first = true;
+            while let Some(block) = blocks.next_block()? {
+                // A record that is too large is refused by whoever reads it.
+                let is_header = std::mem::take(&mut is_first) && self.has_header();
+                if block.is_cut && is_header {
+                    return Err(no_header(file, &blocks, block));
+                }
+                if block.is_cut {
+                    if records > 0 {
+                        return Ok(index + 1);
+                    }
+                    continue;
+                }
+                let block = blocks.bytes(block);
+                bytes += block.len() as u64;
+                records += take(file, block)?;
+                if records >= SAMPLE_RECORDS || bytes >= SAMPLE_BYTES {
+                    return Ok(index + 1);
+                }
+            }
+        }
+        Ok(self.files.len())
+    }
+
+    /// Whether a file's first record names its columns.
+    fn has_header(&self) -> bool {
+        self.format.is_delimited() && self.dialect.header
+    }
+
+    /// Some of the files from `from` on, spread evenly, the last one among them.
+    pub(super) fn spread(&self, from: usize) -> Vec<usize> {
+        let rest: Vec<usize> =
+            (from..self.files.len()).filter(|index| !is_empty(&self.files[*index])).collect();
+        if rest.len() <= SPREAD_FILES {
+            return rest;
+        }
+        let last = rest.len() - 1;
+        (0..SPREAD_FILES).map(|k| rest[k * last / (SPREAD_FILES - 1)]).collect()
+    }
+
+    /// What `look` finds in the first blocks of some files, in their order; none for a file
+    /// without a record.
+    pub(super) fn beginnings<T: Send>(
+        &self,
+        files: &[usize],
+        grammar: Grammar,
+        look: impl Fn(&SourceFile, &[u8]) -> Option<T> + Sync,
+    ) -> Result<Vec<(usize, T)>> {
+        let chosen: Vec<&Arc<SourceFile>> = files.iter().map(|index| &self.files[*index]).collect();
+        let found = self.each(&chosen, BEGINNING_BYTES, grammar, |file, mut blocks| {
+            Ok(match blocks.next_block()? {
+                Some(block) if block.is_cut => None,
+                Some(block) => look(file, blocks.bytes(block)),
+                None => None,
+            })
+        })?;
+        let found = files.iter().zip(found);
+        Ok(found.filter_map(|(index, found)| Some((*index, found?))).collect())
+    }
+
+    /// Every file's header, and what the records behind it show; none for a file without one.
+    ///
+    /// # Errors
+    /// Those of reading, and a header that names a column twice.
+    pub(super) fn headers(&self, grammar: Grammar) -> Result<Vec<Option<Header>>> {
+        let all: Vec<&Arc<SourceFile>> = self.files.iter().collect();
+        let dialect = self.dialect;
+        // Of few files the records behind the header come with the same request.
+        let takes_records = all.len() <= SPREAD_FILES;
+        let read_bytes = if takes_records { BEGINNING_BYTES } else { HEADER_BYTES };
+        let known: Mutex<HashSet<Arc<Vec<String>>>> = Mutex::default();
+        self.each(&all, read_bytes, grammar, |file, mut blocks| {
+            while let Some(block) = blocks.next_block()? {
+                if block.is_cut {
+                    return Err(no_header(file, &blocks, block));
+                }
+                let bytes = blocks.bytes(block);
+                let Some((names, used)) = tidemill_text::csv::first_record(dialect, bytes) else {
+                    continue;
+                };
+                let names = column_names(dialect, names, file.shown())?;
+                let records = takes_records.then(|| {
+                    let mut inference = infer::csv::Inference::new(dialect, names.len());
+                    inference.add(&bytes[used..]);
+                    inference
+                });
+                // Equal ones are one.
+                let mut known = known.lock();
+                let names = match known.get(&names) {
+                    Some(known) => known.clone(),
+                    None => {
+                        let names = Arc::new(names);
+                        known.insert(names.clone());
+                        names
+                    }
+                };
+                return Ok(Some(Header { names, records }));
+            }
+            Ok(None)
+        })
+    }
+
+    /// What `look` finds in the beginnings of files, several of them at once; of errors the first
+    /// file's.
+    fn each<T: Send>(
+        &self,
+        files: &[&Arc<SourceFile>],
+        read_bytes: usize,
+        grammar: Grammar,
+        look: impl Fn(&SourceFile, Blocks) -> Result<Option<T>> + Sync,
+    ) -> Result<Vec<Option<T>>> {
+        let mut kept_bytes = 0;
+        let is_kept = |file: &&Arc<SourceFile>| {
+            let keeps = file.size() <= WHOLE_BYTES && kept_bytes + file.size() <= KEPT_BYTES_MAX;
+            kept_bytes += if keeps { file.size() } else { 0 };
+            keeps
+        };
+        let kept: Vec<bool> = files.iter().map(is_kept).collect();
+        let asked = Mutex::new(0);
+        let ask = |index: usize| -> Result<()> {
+            let mut asked = asked.lock();
+            while *asked < (index + REQUESTS_AHEAD).min(files.len()) {
+                if let Place::Object(object) = &files[*asked].place {
+                    let bytes = if kept[*asked] { object.size() } else { read_bytes as u64 };
+                    object.fetch_early(bytes)?;
+                }
+                *asked += 1;
+            }
+            Ok(())
+        };
+        // Standard input, which the sample may hold, stays on its thread.
+        let (format, watch) = (self.format, &self.watch);
+        let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
+        let open = |index: usize| {
+            let file = files[index];
+            if is_empty(file) {
+                return Ok(None);
+            }
+            ask(index)?;
+            let extent = Extent::Beginning { read_bytes, keeps: kept[index] };
+            look(file, stream(file, None, format, grammar, watch.clone(), extent)?.0)
+        };
+        let work = || {
+            let mut found = Vec::new();
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                if index >= files.len() || index > failed.load(Ordering::Relaxed) {
+                    return found;
+                }
+                let result = open(index);
+                if result.is_err() {
+                    failed.fetch_min(index, Ordering::Relaxed);
+                }
+                found.push((index, result));
+            }
+        };
+        let threads = (files.len() / FILES_PER_THREAD).clamp(1, THREADS_MAX);
+        let mut found =
+            std::thread::scope(|scope| {
+                let others: Vec<_> = (1..threads)
+                    .map(|_| {
+                        scope.spawn(|| {
+                            tidemill_base::panics::all_are_caught();
+                            work()
+                        })
+                    })
+                    .collect();
+                let mut found = work();
+                for other in others {
+                    found.extend(other.join().map_err(|_| {
+                        Error::Internal("a thread that looks at files gave up".into())
+                    })?);
+                }
+                Ok::<_, Error>(found)
+            })?;
+        found.sort_unstable_by_key(|(index, _)| *index);
+        found.into_iter().map(|(_, result)| result).collect()
+    }
+}
+
+/// That the record that would name the columns is too large for that.
+pub(super) fn no_header(file: &SourceFile, blocks: &Blocks, block: Block) -> Error {
+    Error::Corrupt {
+        path: file.shown().to_owned(),
+        offset: Some(block.offset),
+        reason: format!("its header is no header: {}", record_too_large()),
+        hint: Some(blocks.large_hint().into()),
+    }
+}
+
+/// Whether there is nothing in a file.
+fn is_empty(file: &SourceFile) -> bool {
+    file.size() == 0 && !file.is_stream()
+}

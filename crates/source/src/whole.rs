@@ -1,0 +1,195 @@
+//! Are rowfiles whole, and what can be kept of one that is not?
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use serde::Serialize;
+use tidemill_base::cancel::Cancel;
+use tidemill_base::error::{Error, Result};
+use tidemill_base::progress::Progress;
+use tidemill_rowfile as rowfile;
+
+use super::batches::{Stored, from_rowfile};
+use super::compression::Compression;
+use super::input::{Access, OpenFile, Watch};
+use super::open::source_file;
+use super::{Format, SourceFile, SourceSpec, listing};
+
+/// What was found of a file all of whose bytes were read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Checked {
+    /// The path or URL.
+    pub path: String,
+    /// Whether every byte is what it was when it was written.
+    pub whole: bool,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// Whole blocks.
+    pub blocks: u64,
+    /// Their rows.
+    pub rows: u64,
+    /// How its blocks are compressed: `none`, `lz4` or `zstd:1`; none if it cannot be told.
+    pub codec: Option<String>,
+    /// Bytes behind the end, of an append that is under way or was killed. They do no harm.
+    pub unfinished_bytes: u64,
+    /// What is damaged.
+    pub damages: Vec<Damage>,
+}
+
+/// A damaged place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Damage {
+    /// Where it begins, in bytes.
+    pub offset: u64,
+    /// What is wrong.
+    pub reason: String,
+}
+
+/// What was kept of a damaged file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Kept {
+    /// Blocks that were whole.
+    pub blocks: u64,
+    /// Their rows.
+    pub rows: u64,
+    /// What was not kept.
+    pub damages: Vec<Damage>,
+}
+
+/// Bytes that are counted as they are read.
+struct Counted {
+    stored: Stored,
+    progress: Progress,
+}
+
+impl rowfile::ReadAt for Counted {
+    fn len(&self) -> io::Result<u64> {
+        self.stored.len()
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        self.stored.read_at(offset, into)?;
+        self.progress.add_bytes(into.len() as u64);
+        Ok(())
+    }
+}
+
+/// Rowfiles that can be checked.
+#[derive(Debug)]
+pub struct Files {
+    files: Vec<Arc<SourceFile>>,
+    watch: Watch,
+}
+
+impl Files {
+    /// The files that the spec's URLs mean, whatever their suffix; `progress` is told of their
+    /// bytes as they are read.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Usage`], [`Error::Io`].
+    pub fn list(spec: &SourceSpec, cancel: &Cancel, progress: &Progress) -> Result<Self> {
+        if spec.urls().any(|url| url == "-") {
+            return Err(Error::usage_hint(
+                "standard input cannot be checked: a rowfile is read from its end",
+                "write it to a file first",
+            ));
+        }
+        let spec = SourceSpec { format: Some(Format::Rowfile), ..spec.clone() };
+        let found = listing::list(&spec, cancel)?.into_iter().enumerate();
+        let files: Vec<Arc<SourceFile>> = found
+            .map(|(index, found)| source_file(found, index, Compression::None, &spec, cancel))
+            .collect();
+        progress.set_bytes_total(files.iter().map(|file| file.size()).sum());
+        let watch =
+            Watch { cancel: cancel.clone(), progress: progress.clone(), ..Watch::default() };
+        Ok(Files { files, watch })
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.files.len()
+    }
+
+    fn open(&self, index: usize) -> Result<(&SourceFile, Counted)> {
+        let Some(file) = self.files.get(index) else {
+            return Err(Error::Internal(format!("there is no file {index}")));
+        };
+        let open = OpenFile::open(file, Access::Random, &self.watch)?;
+        let progress = self.watch.progress.clone();
+        Ok((file, Counted { stored: Stored::Open(open), progress }))
+    }
+
+    /// Reads every byte of a file and looks at every checksum.
+    ///
+    /// # Errors
+    /// [`Error::Rowfile`] if it is no rowfile or its header is damaged; [`Error::Io`] and
+    /// [`Error::Interrupted`].
+    pub fn check(&self, index: usize) -> Result<Checked> {
+        let (file, stored) = self.open(index)?;
+        let path = file.shown().to_owned();
+        let failed = |error| from_rowfile(error, &path);
+        let checked = |reader: &rowfile::Reader<Counted>, damages: Vec<Damage>| Checked {
+            path: path.clone(),
+            whole: damages.is_empty(),
+            bytes: file.size(),
+            blocks: reader.blocks().len() as u64,
+            rows: reader.rows(),
+            codec: match reader.codec() {
+                rowfile::Codec::None => Some("none".to_owned()),
+                rowfile::Codec::Lz4 => Some("lz4".to_owned()),
+                rowfile::Codec::Zstd(level) => Some(format!("zstd:{level}")),
+                _ => None,
+            },
+            unfinished_bytes: reader.unfinished_bytes(),
+            damages,
+        };
+        match rowfile::Reader::new(stored, &path) {
+            Ok(reader) => {
+                let found = reader.damage().map_err(failed)?;
+                let lost: Vec<u64> = found.iter().map(|(offset, _)| *offset).collect();
+                let whole: Vec<_> =
+                    reader.blocks().iter().filter(|it| !lost.contains(&it.offset)).collect();
+                Ok(Checked {
+                    blocks: whole.len() as u64,
+                    rows: whole.iter().map(|block| u64::from(block.rows)).sum(),
+                    ..checked(&reader, damages(found))
+                })
+            }
+            Err(rowfile::Error::Io { error, .. }) => Err(Error::io("read", &path, error)),
+            Err(first @ (rowfile::Error::CutOff { .. } | rowfile::Error::Damaged { .. })) => {
+                // Its header may be whole all the same.
+                let (_, stored) = self.open(index)?;
+                match rowfile::Reader::salvaging(stored, &path) {
+                    Ok(reader) => Ok(checked(&reader, damages(reader.damages().to_vec()))),
+                    Err(rowfile::Error::Io { error, .. }) => Err(Error::io("read", &path, error)),
+                    Err(_) => Err(failed(first)),
+                }
+            }
+            Err(other) => Err(failed(other)),
+        }
+    }
+
+    /// Writes every whole block of a file to `out`, as a rowfile of the same schema.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check), and those of writing.
+    pub fn salvage<W: Write>(&self, index: usize, out: W, name: &str) -> Result<(W, Kept)> {
+        let (file, stored) = self.open(index)?;
+        match rowfile::salvage(stored, file.shown(), out) {
+            Ok((out, kept)) => {
+                let damages = damages(kept.damages);
+                Ok((out, Kept { blocks: kept.blocks as u64, rows: kept.rows, damages }))
+            }
+            Err(rowfile::Error::Io { file: at, error }) => {
+                let (action, path) =
+                    if at == file.shown() { ("read", at.as_str()) } else { ("write", name) };
+                Err(Error::io(action, path, error))
+            }
+            Err(other) => Err(from_rowfile(other, file.shown())),
+        }
+    }
+}
+
+fn damages(found: Vec<(u64, String)>) -> Vec<Damage> {
+    found.into_iter().map(|(offset, reason)| Damage { offset, reason }).collect()
+}

@@ -1,0 +1,648 @@
+//! Arithmetic of integers and decimals that fails where a result does not fit its type.
+//!
+//! DataFusion's operators wrap around, when they are evaluated as when it folds constants: `p * q`
+//! of INTs is 1705032704 where 6000000000 is meant. So once the types of a plan are settled, `+`,
+//! `-`, `*`, `/`, `<<`, `>>`, the unary minus and `abs` over integers and decimals are replaced by
+//! functions of ours ([`Checked`]), which every path then evaluates, and constant folding too. They
+//! go by the names of the operators, so that columns are called as before.
+//!
+//! A batch is calculated as if nothing could overflow, with one bit that says whether something did;
+//! only then is the row looked for. Rows that are null do not count.
+
+use std::hash::{Hash, Hasher};
+use std::ops::BitOr;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, Datum, Decimal128Array, Decimal256Array,
+    PrimitiveArray,
+};
+use arrow::buffer::NullBuffer;
+use arrow::compute::kernels::numeric;
+use arrow::datatypes::{
+    DataType, Field, FieldRef, Int8Type, Int16Type, Int32Type, Int64Type, IntervalUnit, UInt8Type,
+    UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow::error::ArrowError;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue};
+use datafusion::logical_expr::binary::BinaryTypeCoercer;
+use datafusion::logical_expr::expr::{Cast, ScalarFunction};
+use datafusion::logical_expr::{
+    BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use datafusion::optimizer::AnalyzerRule;
+use tidemill_base::error::Error;
+use tidemill_base::types::sql_type;
+
+use crate::messages::external;
+use crate::rewrite::each_expression;
+use crate::{coercion, names, replaced, spans};
+
+/// What is calculated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Operation {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    ShiftLeft,
+    ShiftRight,
+    Negate,
+    Abs,
+}
+
+impl Operation {
+    /// What a column of it is called: as the operator's own expression is.
+    fn column_name(self, args: &[Expr]) -> String {
+        let names: Vec<String> = args.iter().map(|arg| arg.schema_name().to_string()).collect();
+        match (self.operator(), names.as_slice()) {
+            (Some(operator), [left, right]) => format!("{left} {operator} {right}"),
+            (None, [value]) if self == Operation::Negate => format!("(- {value})"),
+            (_, names) => format!("{}({})", self.name(), names.join(",")),
+        }
+    }
+
+    fn of(operator: Operator) -> Option<Self> {
+        Some(match operator {
+            Operator::Plus => Operation::Add,
+            Operator::Minus => Operation::Subtract,
+            Operator::Multiply => Operation::Multiply,
+            Operator::Divide => Operation::Divide,
+            Operator::BitwiseShiftLeft => Operation::ShiftLeft,
+            Operator::BitwiseShiftRight => Operation::ShiftRight,
+            _ => return None,
+        })
+    }
+
+    /// The operator; none of what takes one value.
+    fn operator(self) -> Option<Operator> {
+        Some(match self {
+            Operation::Add => Operator::Plus,
+            Operation::Subtract => Operator::Minus,
+            Operation::Multiply => Operator::Multiply,
+            Operation::Divide => Operator::Divide,
+            Operation::ShiftLeft => Operator::BitwiseShiftLeft,
+            Operation::ShiftRight => Operator::BitwiseShiftRight,
+            Operation::Negate | Operation::Abs => return None,
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Operation::Add => "add",
+            Operation::Subtract => "subtract",
+            Operation::Multiply => "multiply",
+            Operation::Divide => "divide",
+            Operation::ShiftLeft => "shift_left",
+            Operation::ShiftRight => "shift_right",
+            Operation::Negate => "negate",
+            Operation::Abs => "abs",
+        }
+    }
+
+    fn is_shift(self) -> bool {
+        matches!(self, Operation::ShiftLeft | Operation::ShiftRight)
+    }
+
+    /// The operation on these values as SQL has it.
+    fn shown(self, left: &str, right: &str) -> String {
+        match (self, self.operator()) {
+            (_, Some(operator)) => format!("{left} {operator} {right}"),
+            (Operation::Abs, None) => format!("abs({left})"),
+            (_, None) => format!("-({left})"),
+        }
+    }
+}
+
+/// An operation as a function.
+#[derive(Debug)]
+struct Checked {
+    operation: Operation,
+    signature: Signature,
+    /// The expression as messages show it; of two that are alike otherwise either will do.
+    text: String,
+    /// What a column of it is called. Plans ask for it at every step and level: made anew each time it
+    /// would take a time that grows with the third power of an expression's depth.
+    name: String,
+    /// The type of the answer.
+    answer: DataType,
+}
+
+impl PartialEq for Checked {
+    fn eq(&self, other: &Self) -> bool {
+        self.operation == other.operation
+    }
+}
+
+impl Eq for Checked {}
+
+impl Hash for Checked {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.operation.hash(state);
+    }
+}
+
+impl Checked {
+    fn call(operation: Operation, args: Vec<Expr>, answer: DataType) -> Expr {
+        let texts: Vec<String> = args.iter().map(shown).collect();
+        let empty = String::new();
+        let text = operation.shown(texts.first().unwrap_or(&empty), texts.get(1).unwrap_or(&empty));
+        let name = operation.column_name(&args);
+        let signature = Signature::any(args.len(), Volatility::Immutable);
+        let function = Checked { operation, signature, text, name, answer };
+        let function = Arc::new(ScalarUDF::from(function));
+        Expr::ScalarFunction(ScalarFunction::new_udf(function, args))
+    }
+
+    /// The function of an expression that is a call of one of ours.
+    fn of(expr: &Expr) -> Option<&Checked> {
+        match expr {
+            Expr::ScalarFunction(call) => call.func.inner().downcast_ref(),
+            _ => None,
+        }
+    }
+
+    fn overflow(&self, what: &str, left: &str, right: &str, data_type: &DataType) -> Error {
+        let own = sql_type(data_type);
+        let wider = match data_type {
+            DataType::Int64 | DataType::UInt64 => "DECIMAL(38, 0)",
+            _ if data_type.is_integer() => "BIGINT",
+            _ => "DOUBLE",
+        };
+        let values = self.operation.shown(left, right);
+        let text = names::in_sql(&self.text);
+        let place = match values == text {
+            true => String::new(),
+            false => format!(", in `{text}`"),
+        };
+        Error::Overflow {
+            message: format!("{what} overflow: {values} does not fit {own}{place}"),
+            hint: Some(format!("calculate in a wider type: CAST(x AS {wider})")),
+        }
+    }
+}
+
+/// An expression without the names of tables, which are paths.
+fn shown(expr: &Expr) -> String {
+    if let Some(ours) = Checked::of(expr) {
+        return ours.text.clone();
+    }
+    let short = expr.clone().transform(|expr| match expr {
+        Expr::Column(column) => {
+            Ok(Transformed::yes(Expr::Column(Column::new_unqualified(column.name))))
+        }
+        other => Ok(Transformed::no(other)),
+    });
+    let short = short.map_or_else(|_| expr.clone(), |short| short.data);
+    match &short {
+        Expr::Literal(value, _) => value.to_string(),
+        other => other.schema_name().to_string(),
+    }
+}
+
+impl ScalarUDFImpl for Checked {
+    fn name(&self) -> &str {
+        self.operation.name()
+    }
+
+    fn schema_name(&self, _: &[Expr]) -> PlanResult<String> {
+        Ok(self.name.clone())
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
+        match (self.operation.operator(), arguments) {
+            (Some(operator), [left, right]) => {
+                BinaryTypeCoercer::new(left, &operator, right).get_result_type()
+            }
+            (_, [value, ..]) => Ok(value.clone()),
+            _ => Err(external(Error::Internal("an operation without arguments".into()))),
+        }
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> PlanResult<FieldRef> {
+        let types: Vec<DataType> =
+            args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
+        let nullable = args.arg_fields.iter().any(|field| field.is_nullable());
+        Ok(Arc::new(Field::new(self.name(), self.return_type(&types)?, nullable)))
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        let answer = args.return_field.data_type();
+        let all_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let found = match args.args.as_slice() {
+            [value] => self.one(value, answer)?,
+            [left, right] => self.two(left, right, answer)?,
+            _ => return Err(external(Error::Internal("an operation without arguments".into()))),
+        };
+        match all_scalar {
+            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&found, 0)?)),
+            false if found.len() == args.number_rows => Ok(ColumnarValue::Array(found)),
+            // One side was a null for all rows.
+            false => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&found, 0)?)),
+        }
+    }
+}
+
+/// One side of an operation: a value per row, or one for all.
+enum Side<'a, T: ArrowPrimitiveType> {
+    Each(&'a PrimitiveArray<T>),
+    All(T::Native),
+}
+
+impl<T: ArrowPrimitiveType> Side<'_, T> {
+    fn get(&self, row: usize) -> T::Native {
+        match self {
+            Side::Each(array) => array.value(row),
+            Side::All(value) => *value,
+        }
+    }
+}
+
+/// The results of `operation`, which also says, by bits that are not zero, where its result does not
+/// fit; the first two values, neither of them null, of which it does not.
+fn calculated<T: ArrowPrimitiveType, F: Copy + Default + PartialEq + BitOr<Output = F>>(
+    left: &Side<'_, T>,
+    right: &Side<'_, T>,
+    operation: impl Fn(T::Native, T::Native) -> (T::Native, F),
+) -> Result<PrimitiveArray<T>, (T::Native, T::Native)> {
+    let mut failed = F::default();
+    // A loop without branches, which the compiler can vectorise.
+    macro_rules! pass {
+        ($pairs:expr, $count:expr) => {{
+            let mut values = vec![T::Native::default(); $count];
+            for (value, (left, right)) in values.iter_mut().zip($pairs) {
+                let (found, bits) = operation(left, right);
+                *value = found;
+                failed = failed | bits;
+            }
+            values
+        }};
+    }
+    let (values, nulls) = match (left, right) {
+        (Side::Each(left), Side::Each(right)) => {
+            let pairs = left.values().iter().copied().zip(right.values().iter().copied());
+            (pass!(pairs, left.len()), NullBuffer::union(left.nulls(), right.nulls()))
+        }
+        (Side::Each(left), Side::All(right)) => {
+            let pairs = left.values().iter().map(|left| (*left, *right));
+            (pass!(pairs, left.len()), left.nulls().cloned())
+        }
+        (Side::All(left), Side::Each(right)) => {
+            let pairs = right.values().iter().map(|right| (*left, *right));
+            (pass!(pairs, right.len()), right.nulls().cloned())
+        }
+        (Side::All(left), Side::All(right)) => (pass!([(*left, *right)], 1), None),
+    };
+    if failed != F::default() {
+        let is_present = |row: &usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(*row));
+        let pairs = (0..values.len()).filter(is_present);
+        let mut pairs = pairs.map(|row| (left.get(row), right.get(row)));
+        if let Some(pair) = pairs.find(|(left, right)| operation(*left, *right).1 != F::default()) {
+            return Err(pair);
+        }
+    }
+    Ok(PrimitiveArray::new(values.into(), nulls))
+}
+
+/// Integers whose operations also give bits that are zero where the result fits.
+///
+/// Comparisons of 64 bits are not among the instructions that every processor has for vectors, so the
+/// carry is made of the operands' and the result's highest bits (*Hacker's Delight*, 2-13).
+trait Bits: Sized {
+    /// Sum and carry.
+    fn plus(self, other: Self) -> (Self, u64);
+    /// Difference and borrow.
+    fn minus(self, other: Self) -> (Self, u64);
+    /// Product, and whether there is more of it.
+    fn times(self, other: Self) -> (Self, u64);
+}
+
+macro_rules! bits {
+    ($($own:ty, $unsigned:ty, $wide:ty, $is_signed:literal;)*) => {$(
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        impl Bits for $own {
+            fn plus(self, other: Self) -> (Self, u64) {
+                let sum = self.wrapping_add(other);
+                let carry = match $is_signed {
+                    true => (self ^ sum) & (other ^ sum),
+                    false => (self & other) | ((self | other) & !sum),
+                };
+                (sum, (carry as $unsigned >> (Self::BITS - 1)).into())
+            }
+
+            fn minus(self, other: Self) -> (Self, u64) {
+                let rest = self.wrapping_sub(other);
+                let borrow = match $is_signed {
+                    true => (self ^ other) & (self ^ rest),
+                    false => (!self & other) | ((!self | other) & rest),
+                };
+                (rest, (borrow as $unsigned >> (Self::BITS - 1)).into())
+            }
+
+            fn times(self, other: Self) -> (Self, u64) {
+                if Self::BITS == 64 {
+                    let (product, failed) = self.overflowing_mul(other);
+                    return (product, failed.into());
+                }
+                let product = <$wide>::from(self) * <$wide>::from(other);
+                let own = product as $own;
+                (own, (<$wide>::from(own) ^ product) as u64)
+            }
+        }
+    )*};
+}
+
+bits! {
+    i8, u8, i32, true;
+    i16, u16, i32, true;
+    i32, u32, i64, true;
+    i64, u64, i128, true;
+    u8, u8, u32, false;
+    u16, u16, u32, false;
+    u32, u32, u64, false;
+    u64, u64, u128, false;
+}
+
+macro_rules! integers {
+    ($data_type:expr, $work:ident, $($rest:expr),*; $otherwise:expr) => {
+        match $data_type {
+            DataType::Int8 => $work!(Int8Type, i8, $($rest),*),
+            DataType::Int16 => $work!(Int16Type, i16, $($rest),*),
+            DataType::Int32 => $work!(Int32Type, i32, $($rest),*),
+            DataType::Int64 => $work!(Int64Type, i64, $($rest),*),
+            DataType::UInt8 => $work!(UInt8Type, u8, $($rest),*),
+            DataType::UInt16 => $work!(UInt16Type, u16, $($rest),*),
+            DataType::UInt32 => $work!(UInt32Type, u32, $($rest),*),
+            DataType::UInt64 => $work!(UInt64Type, u64, $($rest),*),
+            _ => $otherwise,
+        }
+    };
+}
+
+/// An array of one null.
+fn null_of(data_type: &DataType) -> ArrayRef {
+    arrow::array::new_null_array(data_type, 1)
+}
+
+impl Checked {
+    fn one(&self, value: &ColumnarValue, answer: &DataType) -> PlanResult<ArrayRef> {
+        let array = match value {
+            ColumnarValue::Array(array) => Arc::clone(array),
+            ColumnarValue::Scalar(value) => value.to_array()?,
+        };
+        macro_rules! unary {
+            ($t:ty, $native:ty, $array:expr) => {{
+                let values = Side::<$t>::Each($array.as_primitive::<$t>());
+                let none = Side::<$t>::All(0);
+                let found = match self.operation {
+                    #[allow(unused_comparisons)]
+                    Operation::Abs => {
+                        calculated(&values, &none, |value, zero: $native| match value < 0 {
+                            true => zero.overflowing_sub(value),
+                            false => (value, false),
+                        })
+                    }
+                    _ => calculated(&values, &none, |value, zero: $native| {
+                        zero.overflowing_sub(value)
+                    }),
+                };
+                found.map(|array| Arc::new(array) as ArrayRef).map_err(|(value, _)| {
+                    external(self.overflow("integer", &value.to_string(), "", answer))
+                })
+            }};
+        }
+        integers!(array.data_type(), unary, array; match self.operation {
+            // Decimals are symmetric: nothing overflows.
+            Operation::Abs => Err(external(Error::Internal("abs of no integer".into()))),
+            _ => Ok(numeric::neg(array.as_ref())?),
+        })
+    }
+
+    fn two(
+        &self,
+        left: &ColumnarValue,
+        right: &ColumnarValue,
+        answer: &DataType,
+    ) -> PlanResult<ArrayRef> {
+        let is_null = |side: &ColumnarValue| match side {
+            ColumnarValue::Scalar(value) => value.is_null(),
+            ColumnarValue::Array(_) => false,
+        };
+        if is_null(left) || is_null(right) {
+            return Ok(null_of(answer));
+        }
+        if self.operation == Operation::Divide || !answer.is_integer() {
+            return self.by_arrow(left, right, answer);
+        }
+        let (left, right) = (held(left)?, held(right)?);
+        macro_rules! binary {
+            ($t:ty, $native:ty, $left:expr, $right:expr) => {{
+                let (left, right) = (side::<$t>($left)?, side::<$t>($right)?);
+                let found = match self.operation {
+                    Operation::Add => calculated(&left, &right, <$native>::plus),
+                    Operation::Subtract => calculated(&left, &right, <$native>::minus),
+                    Operation::Multiply => calculated(&left, &right, <$native>::times),
+                    Operation::ShiftLeft => calculated(&left, &right, |value, by| {
+                        match u32::try_from(by).ok().filter(|by| *by < <$native>::BITS) {
+                            // What was shifted out does not come back.
+                            Some(by) => (value << by, (value << by) >> by != value),
+                            #[allow(unused_comparisons)]
+                            None => (0, value != 0 || by < 0),
+                        }
+                    }),
+                    _ => calculated(&left, &right, |value, by| match u32::try_from(by) {
+                        Ok(by) if by < <$native>::BITS => (value >> by, false),
+                        // All bits are as the sign then.
+                        Ok(_) => ((value >> (<$native>::BITS - 1)) >> 1, false),
+                        #[allow(unused_comparisons)]
+                        Err(_) => ((value >> (<$native>::BITS - 1)) >> 1, by < 0),
+                    }),
+                };
+                found.map(|array| Arc::new(array) as ArrayRef).map_err(|(left, right)| {
+                    let (left, right) = (left.to_string(), right.to_string());
+                    external(self.overflow("integer", &left, &right, answer))
+                })
+            }};
+        }
+        integers!(answer, binary, &left, &right; {
+            Err(external(Error::Internal(format!("{} of {answer}", self.name()))))
+        })
+    }
+
+    /// Decimals and divisions, which Arrow's kernels check, but for a decimal's digits.
+    fn by_arrow(
+        &self,
+        left: &ColumnarValue,
+        right: &ColumnarValue,
+        answer: &DataType,
+    ) -> PlanResult<ArrayRef> {
+        let operation = match self.operation {
+            Operation::Add => numeric::add,
+            Operation::Subtract => numeric::sub,
+            Operation::Multiply => numeric::mul,
+            _ => numeric::div,
+        };
+        let (left, right) = (held(left)?, held(right)?);
+        let overflow = |found: ArrowError| match found {
+            ArrowError::ArithmeticOverflow(_) => external(self.unfit(answer)),
+            other => other.into(),
+        };
+        let found = operation(left.datum(), right.datum()).map_err(overflow)?;
+        let fits = match found.data_type() {
+            DataType::Decimal128(precision, _) => found
+                .as_any()
+                .downcast_ref::<Decimal128Array>()
+                .is_none_or(|found| found.validate_decimal_precision(*precision).is_ok()),
+            DataType::Decimal256(precision, _) => found
+                .as_any()
+                .downcast_ref::<Decimal256Array>()
+                .is_none_or(|found| found.validate_decimal_precision(*precision).is_ok()),
+            _ => true,
+        };
+        match fits {
+            true => Ok(found),
+            false => Err(external(self.unfit(answer))),
+        }
+    }
+
+    /// Somewhere a result does not fit.
+    fn unfit(&self, answer: &DataType) -> Error {
+        let (what, hint) = match answer.is_integer() {
+            true => ("integer", "DECIMAL(38, 0)"),
+            false => ("decimal", "DOUBLE"),
+        };
+        Error::Overflow {
+            message: format!("{what} overflow: `{}` does not fit {}", self.text, sql_type(answer)),
+            hint: Some(format!("calculate in another type: CAST(x AS {hint})")),
+        }
+    }
+}
+
+/// A side's array, of one row where it is the same for all.
+enum Held {
+    Each(ArrayRef),
+    All(arrow::array::Scalar<ArrayRef>),
+}
+
+impl Held {
+    fn datum(&self) -> &dyn Datum {
+        match self {
+            Held::Each(array) => array,
+            Held::All(scalar) => scalar,
+        }
+    }
+}
+
+fn held(side: &ColumnarValue) -> PlanResult<Held> {
+    Ok(match side {
+        ColumnarValue::Array(array) => Held::Each(Arc::clone(array)),
+        ColumnarValue::Scalar(value) => Held::All(value.to_scalar()?),
+    })
+}
+
+fn side<T: ArrowPrimitiveType>(held: &Held) -> PlanResult<Side<'_, T>> {
+    let unexpected = || external(Error::Internal("an operation on two types".into()));
+    match held {
+        Held::Each(array) => array.as_primitive_opt().map(Side::Each).ok_or_else(unexpected),
+        Held::All(scalar) => {
+            let array = scalar.get().0.as_primitive_opt::<T>().ok_or_else(unexpected)?;
+            Ok(Side::All(array.value(0)))
+        }
+    }
+}
+
+/// Puts checked operations into plans whose types are settled.
+#[derive(Debug)]
+pub struct CheckedArithmetic;
+
+impl AnalyzerRule for CheckedArithmetic {
+    fn name(&self) -> &str {
+        "checked_arithmetic"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> PlanResult<LogicalPlan> {
+        plan.transform_up_with_subqueries(|plan| each_expression(plan, &checked))
+            .map(|plan| plan.data)
+    }
+}
+
+fn is_decimal(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Decimal128(_, _) | DataType::Decimal256(_, _))
+}
+
+/// The type of an expression, of which ours know theirs without a look at what is below.
+fn type_of(expr: &Expr, schema: &DFSchema) -> PlanResult<DataType> {
+    match Checked::of(expr) {
+        Some(ours) => Ok(ours.answer.clone()),
+        None => expr.get_type(schema),
+    }
+}
+
+fn checked(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
+    match expr {
+        // Types are settled here, and with them the casts that nobody has written.
+        Expr::Cast(Cast { expr, field })
+            if matches!(field.data_type(), DataType::Interval(IntervalUnit::MonthDayNano))
+                && matches!(type_of(&expr, schema), Ok(DataType::Duration(_))) =>
+        {
+            Ok(Transformed::yes(spans::with_days(*expr)))
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            let found = Operation::of(op).and_then(|operation| {
+                let one = type_of(&left, schema).ok()?;
+                let other = type_of(&right, schema).ok()?;
+                let is_ours = match one.is_integer() {
+                    true => one == other,
+                    false => !operation.is_shift() && is_decimal(&one) && is_decimal(&other),
+                };
+                let coercer = BinaryTypeCoercer::new(&one, &op, &other);
+                is_ours.then(|| Some((operation, coercer.get_result_type().ok()?))).flatten()
+            });
+            Ok(match found {
+                Some((operation, answer)) => {
+                    Transformed::yes(Checked::call(operation, vec![*left, *right], answer))
+                }
+                None => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
+            })
+        }
+        Expr::Cast(cast)
+            if cast.field.data_type() == &DataType::Float64
+                && type_of(&cast.expr, schema).is_ok_and(|of| is_decimal(&of)) =>
+        {
+            Ok(Transformed::yes(coercion::to_double(*cast.expr)))
+        }
+        Expr::ScalarFunction(call) if call.func.name() == "round" => {
+            Ok(match replaced::of_type(&call, schema)? {
+                Some(call) => Transformed::yes(Expr::ScalarFunction(call)),
+                None => Transformed::no(Expr::ScalarFunction(call)),
+            })
+        }
+        Expr::Negative(value) => {
+            let of = type_of(&value, schema).ok();
+            Ok(match of.filter(|of| of.is_integer() || is_decimal(of)) {
+                Some(of) => Transformed::yes(Checked::call(Operation::Negate, vec![*value], of)),
+                None => Transformed::no(Expr::Negative(value)),
+            })
+        }
+        Expr::ScalarFunction(call) if call.func.name() == "abs" && call.args.len() == 1 => {
+            let is_done = call.func.inner().is::<Checked>();
+            let of = type_of(&call.args[0], schema).ok();
+            Ok(match of.filter(|of| !is_done && of.is_integer()) {
+                Some(of) => Transformed::yes(Checked::call(Operation::Abs, call.args, of)),
+                None => Transformed::no(Expr::ScalarFunction(call)),
+            })
+        }
+        other => Ok(Transformed::no(other)),
+    }
+}

@@ -1,0 +1,381 @@
+//! Casts with names of their own.
+//!
+//! The planner names a column by its expression, and leaves casts out of the name: in
+//! `SELECT ts, CAST(ts AS DATE) AS day … GROUP BY ts, day` both keys are called `ts`, in
+//! `SELECT sum(v) AS a, sum(CAST(v AS DOUBLE)) AS b` both sums are, and it refuses them as one.
+//! Where it does, each cast of the statement is put into a function that gives back what it is
+//! given and whose name is that of the cast, and the statement is planned once more. The optimiser
+//! takes the function away, before anything looks for a cast.
+//!
+//! A value that does not fit is reported by Arrow without the cast; it is looked for in the SQL by its
+//! type.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result as PlanResult, ScalarValue, SchemaError, plan_err};
+use datafusion::error::DataFusionError;
+use datafusion::execution::{FunctionRegistry, SessionState};
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ExprSchemable, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use datafusion::sql::parser::{DFParser, Statement};
+use datafusion::sql::sqlparser::ast::{
+    CastKind, Expr as SqlExpr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    FunctionArguments, Ident, ObjectName, Select, SelectItem, TypedString, Value, ValueWithSpan,
+    Visit, VisitMut, Visitor, VisitorMut,
+};
+use futures::executor::block_on;
+use tidemill_base::arrow_words::sql_name;
+use tidemill_base::error::Error;
+use tidemill_base::stack::on_large_stack;
+
+use crate::rewrite::schema_below;
+use crate::statement::schema_from_sql;
+use crate::syntax;
+
+/// The function's name, which nobody writes by accident.
+const NAME: &str = "cast as named";
+
+/// What `plan` makes of a statement, in which two casts, or a cast and what it is of, are two columns.
+///
+/// # Errors
+/// As `plan`.
+pub fn told_apart<T>(
+    state: &SessionState,
+    statement: Statement,
+    plan: impl Fn(&SessionState, Statement) -> PlanResult<T>,
+) -> PlanResult<T> {
+    let error = match plan(state, statement.clone()) {
+        Err(error) if is_of_names(&error) => error,
+        planned => return planned,
+    };
+    let Some(named) = with_names(statement) else { return Err(error) };
+    let mut state = state.clone();
+    let function = Named { signature: Signature::any(2, Volatility::Immutable) };
+    state.register_udf(Arc::new(ScalarUDF::from(function)))?;
+    plan(&state, named).map_err(|again| if is_of_names(&again) { error } else { again })
+}
+
+/// The plan of a statement, in which they are.
+///
+/// # Errors
+/// As DataFusion's planner.
+pub fn planned(state: &SessionState, statement: Statement) -> PlanResult<LogicalPlan> {
+    told_apart(state, statement, |state, statement| block_on(state.statement_to_plan(statement)))
+}
+
+/// Whether two columns are refused because they have one name.
+fn is_of_names(error: &DataFusionError) -> bool {
+    match error.find_root() {
+        DataFusionError::Plan(message) => message.contains("require unique expression names"),
+        DataFusionError::SchemaError(cause, _) => matches!(
+            cause.as_ref(),
+            SchemaError::DuplicateUnqualifiedField { .. }
+                | SchemaError::DuplicateQualifiedField { .. }
+                | SchemaError::AmbiguousReference { .. }
+        ),
+        _ => false,
+    }
+}
+
+/// What to do about a value that does not fit.
+const TRY_CAST: &str = "TRY_CAST gives NULL where a value does not fit";
+
+/// An error of a value that does not fit with the cast that it came from, as the SQL has it, where that
+/// can be told. `plan` is what was run; none while the query is planned.
+pub fn explained(error: Error, sql: &str, plan: Option<&LogicalPlan>) -> Error {
+    let Error::Cast { value, to, cast: None, hint } = error else { return error };
+    // A chain of operators takes stack.
+    let bytes = (16usize << 20).saturating_add(sql.len().saturating_mul(512));
+    let found = on_large_stack(bytes, || Ok(written(sql, &to))).unwrap_or_default();
+    let of_value: Vec<&Written> =
+        found.iter().filter(|cast| cast.literal.as_deref() == Some(value.as_str())).collect();
+    // Casts that nobody has written may be at fault, too.
+    let are_all = plan.is_some_and(|plan| count(plan, &to) <= found.len());
+    let blamed: Vec<&Written> = match of_value.is_empty() {
+        false => of_value,
+        true if are_all => found.iter().collect(),
+        true => Vec::new(),
+    };
+    let join = |first: Option<String>, second: &str| match first {
+        Some(first) => Some(format!("{first}; {second}")),
+        None => Some(second.to_owned()),
+    };
+    match blamed.as_slice() {
+        [] if found.is_empty() => {
+            let hint = match to.as_str() {
+                "DATE" | "TIME" | "TIMESTAMP" | "BOOLEAN" | "INTERVAL" => {
+                    join(hint, &format!("TRY_CAST(x AS {to}) gives NULL for a text that is none"))
+                }
+                _ => join(
+                    hint,
+                    &format!(
+                        "beside a number a text is read as one: TRY_CAST(x AS {to}) gives NULL for \
+                         what is none, CAST(number AS TEXT) has them meet as text"
+                    ),
+                ),
+            };
+            Error::Cast { value, to, cast: None, hint }
+        }
+        [] => Error::Cast { value, to, cast: None, hint: join(hint, TRY_CAST) },
+        [one] => {
+            let hint = if one.is_cast { join(hint, TRY_CAST) } else { hint };
+            Error::Cast { value, to: one.to.clone(), cast: Some(one.text.clone()), hint }
+        }
+        [first, .., last] => {
+            let between = if blamed.len() > 2 { ", …" } else { "" };
+            let cast = Some(format!("{}`{between} or `{}", first.text, last.text));
+            Error::Cast { value, to, cast, hint: join(hint, TRY_CAST) }
+        }
+    }
+}
+
+/// A cast in the SQL.
+struct Written {
+    /// As it is written, shortened.
+    text: String,
+    /// Its type as it is written.
+    to: String,
+    /// What is cast, if it is a text in the SQL.
+    literal: Option<String>,
+    /// Whether it is a cast, and not `DATE '…'`.
+    is_cast: bool,
+}
+
+/// The longest cast that a message shows whole, in letters.
+const TEXT_LETTERS_MAX: usize = 100;
+
+/// The casts to a type of this name that a statement has, each once.
+fn written(sql: &str, to: &str) -> Vec<Written> {
+    struct Casts<'a> {
+        to: &'a str,
+        seen: HashSet<String>,
+        found: Vec<Written>,
+    }
+
+    impl Visitor for Casts<'_> {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &SqlExpr) -> ControlFlow<()> {
+            let text = |value: &ValueWithSpan| match &value.value {
+                Value::SingleQuotedString(text) => Some(text.clone()),
+                Value::Number(number, _) => Some(number.to_string()),
+                _ => None,
+            };
+            let (data_type, literal, is_cast) = match expr {
+                SqlExpr::Cast {
+                    kind: CastKind::Cast | CastKind::DoubleColon,
+                    expr,
+                    data_type,
+                    ..
+                } => {
+                    let literal = match expr.as_ref() {
+                        SqlExpr::Value(value) => text(value),
+                        _ => None,
+                    };
+                    (data_type, literal, true)
+                }
+                SqlExpr::TypedString(TypedString { data_type, value, .. }) => {
+                    (data_type, text(value), false)
+                }
+                _ => return ControlFlow::Continue(()),
+            };
+            let to = data_type.to_string();
+            let is_wanted = schema_from_sql(&format!("x {to}")).is_ok_and(|schema| {
+                schema
+                    .fields()
+                    .iter()
+                    .all(|field| sql_name(&field.data_type().to_string()) == self.to)
+            });
+            let whole = expr.to_string();
+            if is_wanted && self.seen.insert(whole.clone()) {
+                let text = match whole.chars().count() > TEXT_LETTERS_MAX {
+                    true => match is_cast {
+                        true => format!("CAST(… AS {to})"),
+                        false => format!("{to} '…'"),
+                    },
+                    false => whole,
+                };
+                self.found.push(Written { text, to, literal, is_cast });
+            }
+            ControlFlow::Continue(())
+        }
+    }
+
+    let Ok(statements) = DFParser::parse_sql_with_dialect(sql, &syntax::Spoken) else {
+        return Vec::new();
+    };
+    let mut casts = Casts { to, seen: HashSet::new(), found: Vec::new() };
+    for statement in &statements {
+        if let Statement::Statement(statement) = statement {
+            // It never breaks off.
+            let _ = statement.visit(&mut casts);
+        }
+    }
+    casts.found
+}
+
+/// How many different casts to a type of this name a plan has, of values of another kind.
+fn count(plan: &LogicalPlan, to: &str) -> usize {
+    let mut found = HashSet::new();
+    let walked = plan.apply_with_subqueries(|node| {
+        let schema = schema_below(node)?;
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Expr::Cast(cast) = expr
+                    && sql_name(&cast.field.data_type().to_string()) == to
+                    && cast.expr.get_type(&schema).is_ok_and(|of| !of.is_integer())
+                {
+                    found.insert(expr.clone());
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    });
+    walked.map_or(usize::MAX, |_| found.len())
+}
+
+/// The statement with a function around each cast, if it has one.
+fn with_names(mut statement: Statement) -> Option<Statement> {
+    let Statement::Statement(inner) = &mut statement else { return None };
+    let mut names = Names::default();
+    let _: ControlFlow<()> = inner.visit(&mut names);
+    names.found.then_some(statement)
+}
+
+#[derive(Default)]
+struct Names {
+    found: bool,
+    /// How many selects are around what is looked at.
+    depth: usize,
+}
+
+impl VisitorMut for Names {
+    type Break = ();
+
+    /// A column without a name of its own is called what the query says; so are those of subqueries,
+    /// which the optimiser joins by their names.
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        self.depth += 1;
+        for item in &mut select.projection {
+            if let SelectItem::UnnamedExpr(expr) = item
+                && !matches!(expr, SqlExpr::Identifier(_) | SqlExpr::CompoundIdentifier(_))
+                && (self.depth > 1 || has_cast(expr))
+            {
+                self.found = true;
+                let alias = Ident::with_quote('"', expr.to_string());
+                *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, _: &mut Select) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut SqlExpr) -> ControlFlow<()> {
+        let SqlExpr::Cast { kind, data_type, .. } = expr else { return ControlFlow::Continue(()) };
+        self.found = true;
+        let word = match kind {
+            CastKind::Cast | CastKind::DoubleColon => "CAST",
+            CastKind::TryCast | CastKind::SafeCast => "TRY_CAST",
+        };
+        let name = Value::SingleQuotedString(format!("{word} {data_type}"));
+        let args = [expr.clone(), SqlExpr::value(name)];
+        let args = args.map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).to_vec();
+        *expr = SqlExpr::Function(Function {
+            name: ObjectName::from(vec![Ident::with_quote('"', NAME)]),
+            uses_odbc_syntax: false,
+            parameters: FunctionArguments::None,
+            args: FunctionArguments::List(FunctionArgumentList {
+                duplicate_treatment: None,
+                args,
+                clauses: Vec::new(),
+            }),
+            filter: None,
+            null_treatment: None,
+            over: None,
+            within_group: Vec::new(),
+        });
+        ControlFlow::Continue(())
+    }
+}
+
+fn has_cast(expr: &SqlExpr) -> bool {
+    struct Found;
+
+    impl Visitor for Found {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &SqlExpr) -> ControlFlow<()> {
+            match expr {
+                SqlExpr::Cast { .. } => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+
+    expr.visit(&mut Found).is_break()
+}
+
+/// Gives back its first argument; the second is the cast's word and type.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Named {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Named {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
+        match arguments.first() {
+            Some(data_type) => Ok(data_type.clone()),
+            None => plan_err!("`{NAME}` has no argument"),
+        }
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> PlanResult<FieldRef> {
+        match args.arg_fields.first() {
+            Some(field) => Ok(Arc::clone(field)),
+            None => plan_err!("`{NAME}` has no argument"),
+        }
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> PlanResult<String> {
+        match args {
+            [cast, Expr::Literal(ScalarValue::Utf8(Some(name)), _)] => {
+                let (word, data_type) = name.split_once(' ').unwrap_or(("CAST", name));
+                Ok(format!("{word}({} AS {data_type})", cast.schema_name()))
+            }
+            _ => Ok(NAME.into()),
+        }
+    }
+
+    fn simplify(&self, mut args: Vec<Expr>, _: &SimplifyContext) -> PlanResult<ExprSimplifyResult> {
+        match args.len() {
+            2 => Ok(ExprSimplifyResult::Simplified(args.swap_remove(0))),
+            _ => Ok(ExprSimplifyResult::Original(args)),
+        }
+    }
+
+    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        match args.args.is_empty() {
+            false => Ok(args.args.swap_remove(0)),
+            true => plan_err!("`{NAME}` has no argument"),
+        }
+    }
+}

@@ -1,0 +1,1213 @@
+//! Which type values of different types meet at, where DataFusion's own choice loses some of them.
+//!
+//! DataFusion compares a DOUBLE with a DECIMAL as decimals of 15 places, so that 1e-20 is 0 and 1e26
+//! an error; it takes dates and times to nanoseconds, which end in 2262; and a FLOAT beside a BIGINT
+//! has 24 bits for 64. A rule of ours ([`CommonTypes`]) looks at each expression before DataFusion
+//! settles types, and casts both sides where it knows better:
+//!
+//! | one side | other side | compared as | together in one column |
+//! | --- | --- | --- | --- |
+//! | DOUBLE, FLOAT | DECIMAL | DOUBLE, the decimal rounded to the nearest one | DOUBLE |
+//! | a number with a point in the SQL | DECIMAL | that decimal | DOUBLE |
+//! | FLOAT | an integer | DOUBLE | DOUBLE |
+//! | DECIMAL | DECIMAL, an integer | a decimal wide enough for both | as in DataFusion; an error past 38 digits |
+//! | DATE | TIMESTAMP | the timestamp's unit | the timestamp's type |
+//! | TIMESTAMP | one of nanoseconds | instants, as wide integers | nanoseconds, or an error |
+//! | TIME | TIME of another unit | the finer unit | the finer unit |
+//!
+//! `TIMESTAMP` in SQL is of microseconds ([`SqlTypes`]), which reach from the year −290307 to 294246,
+//! unless what is cast has nanoseconds. `TIMESTAMP WITH TIME ZONE` is of UTC.
+
+use std::sync::{Arc, LazyLock};
+
+use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Float64Array};
+use arrow::datatypes::{
+    DataType, Date32Type, Date64Type, Decimal128Type, Decimal256Type, Field, FieldRef, Int64Type,
+    IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
+};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue};
+use datafusion::functions::datetime;
+use datafusion::functions_nested::length::array_length_udf;
+use datafusion::functions_nested::reverse::array_reverse_udf;
+use datafusion::logical_expr::binary::type_union_coercion;
+use datafusion::logical_expr::expr::{
+    Between, Case, Cast, InList, InSubquery, ScalarFunction, TryCast,
+};
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, TypePlanner};
+use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
+use datafusion::logical_expr::{
+    BinaryExpr, ColumnarValue, Distinct, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder,
+    Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Union,
+    Values, Volatility,
+};
+use datafusion::optimizer::AnalyzerRule;
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, DataType as SqlType, ExactNumberInfo, TimezoneInfo,
+};
+use tidemill_base::error::Error;
+use tidemill_base::types::{EXACTLY, sql_type};
+
+use crate::messages::external;
+use crate::rewrite::{each_expression, is_comparison, of_one, with_types};
+use crate::times::is_utc;
+use crate::{frames, spans};
+
+// ── types in SQL ─────────────────────────────────────────────────────────────────────────
+
+/// Says of a type that its unit is not asked for. It is the field's name, of which a cast makes no use:
+/// metadata would have to be the same in all rows of VALUES.
+const ANY_UNIT: &str = "tidemill:any_unit";
+
+/// SQL's names of timestamps.
+#[derive(Debug)]
+pub struct SqlTypes;
+
+impl TypePlanner for SqlTypes {
+    fn plan_type_field(&self, sql_type: &SqlType) -> PlanResult<Option<FieldRef>> {
+        if let SqlType::Decimal(ExactNumberInfo::PrecisionAndScale(_, scale))
+        | SqlType::Numeric(ExactNumberInfo::PrecisionAndScale(_, scale)) = sql_type
+            && *scale < 0
+        {
+            return Err(external(Error::usage_hint(
+                format!("`{sql_type}` has fewer than no digits behind its point"),
+                "round(x, -3) is of thousands",
+            )));
+        }
+        let SqlType::Timestamp(precision, zone) = sql_type else { return Ok(None) };
+        let unit = match precision {
+            None | Some(6) => TimeUnit::Microsecond,
+            Some(0) => TimeUnit::Second,
+            Some(3) => TimeUnit::Millisecond,
+            Some(9) => TimeUnit::Nanosecond,
+            Some(_) => return Ok(None),
+        };
+        let zone = match zone {
+            TimezoneInfo::Tz | TimezoneInfo::WithTimeZone => Some("UTC".into()),
+            _ => None,
+        };
+        let name = if precision.is_none() { ANY_UNIT } else { "" };
+        Ok(Some(Arc::new(Field::new(name, DataType::Timestamp(unit, zone), true))))
+    }
+}
+
+/// A cast to a `TIMESTAMP` of no given unit as one to a type that holds what is cast: `wanted` is
+/// the type, `value` what is cast to it. Whole numbers are seconds.
+fn timed(value: Expr, wanted: &FieldRef, schema: &DFSchema) -> Option<(Expr, DataType)> {
+    let DataType::Timestamp(_, zone) = wanted.data_type() else { return None };
+    if wanted.name() != ANY_UNIT {
+        return None;
+    }
+    let nanoseconds = match (value.get_type(schema).ok()?, &value) {
+        (DataType::Timestamp(unit, _), _) => unit == TimeUnit::Nanosecond,
+        (_, value) => has_nanoseconds(value),
+    };
+    let unit = if nanoseconds { TimeUnit::Nanosecond } else { TimeUnit::Microsecond };
+    let is_number = value.get_type(schema).ok()?.is_integer();
+    let value = match is_number {
+        true => Expr::Cast(Cast::new(
+            Box::new(value),
+            DataType::Timestamp(TimeUnit::Second, zone.clone()),
+        )),
+        false => value,
+    };
+    Some((value, DataType::Timestamp(unit, zone.clone())))
+}
+
+/// A number with a point is no time: whole numbers are seconds, and Arrow would take such a one for
+/// microseconds.
+fn no_part_is_a_time(value: &Expr, to: &FieldRef, schema: &DFSchema) -> PlanResult<()> {
+    let (Ok(from), DataType::Timestamp(_, _)) = (value.get_type(schema), to.data_type()) else {
+        return Ok(());
+    };
+    if !from.is_floating() && !is_decimal(&from) {
+        return Ok(());
+    }
+    Err(external(Error::usage_hint(
+        format!("a {} is not cast to TIMESTAMP", sql_type(&from)),
+        "to_timestamp(x) takes seconds since 1970 as a DOUBLE; CAST(x AS BIGINT) makes them whole",
+    )))
+}
+
+/// What a cast to a `TIMESTAMP` casts, and to which type, where that is not what is written.
+///
+/// # Errors
+/// As [`no_part_is_a_time`].
+fn cast_time(
+    value: &Expr,
+    wanted: &FieldRef,
+    schema: &DFSchema,
+) -> PlanResult<Option<(Expr, DataType)>> {
+    no_part_is_a_time(value, wanted, schema)?;
+    let shown = on_the_clock(value, wanted, schema);
+    let is_shown = shown.is_some();
+    let value = shown.unwrap_or_else(|| value.clone());
+    Ok(timed(value.clone(), wanted, schema)
+        .or_else(|| is_shown.then(|| (value, wanted.data_type().clone()))))
+}
+
+/// A time of a zone that is cast to a `TIMESTAMP`, which has none: as the clocks there show it, and not
+/// those of UTC.
+fn on_the_clock(value: &Expr, wanted: &FieldRef, schema: &DFSchema) -> Option<Expr> {
+    match (value.get_type(schema).ok()?, wanted.data_type()) {
+        (DataType::Timestamp(_, Some(zone)), DataType::Timestamp(_, None)) if !is_utc(&zone) => {
+            Some(datetime::to_local_time().call(vec![value.clone()]))
+        }
+        _ => None,
+    }
+}
+
+/// Whether this is the text of a time with more digits than microseconds have.
+fn has_nanoseconds(value: &Expr) -> bool {
+    let Expr::Literal(text, _) = value else { return false };
+    text.try_as_str().flatten().is_some_and(|text| {
+        let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction);
+        fraction.bytes().take_while(u8::is_ascii_digit).count() > 6
+    })
+}
+
+/// Text beside a timestamp as a timestamp, which DataFusion would make one of nanoseconds.
+fn as_time(expr: &Expr, own: &DataType, beside: &DataType) -> Option<Expr> {
+    let DataType::Timestamp(unit, zone) = beside else { return None };
+    if !matches!(own, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) {
+        return None;
+    }
+    let nanoseconds = match expr {
+        Expr::Literal(_, _) => has_nanoseconds(expr),
+        _ => *unit == TimeUnit::Nanosecond,
+    };
+    let unit = if nanoseconds { TimeUnit::Nanosecond } else { TimeUnit::Microsecond };
+    let time = DataType::Timestamp(unit, zone.clone());
+    Some(Expr::Cast(Cast::new(Box::new(expr.clone()), time)))
+}
+
+/// Nanoseconds.
+const DAY: i128 = 86_400_000_000_000;
+
+/// How many nanoseconds the unit has.
+fn nanoseconds_of(unit: &TimeUnit) -> i128 {
+    match unit {
+        TimeUnit::Second => 1_000_000_000,
+        TimeUnit::Millisecond => 1_000_000,
+        TimeUnit::Microsecond => 1_000,
+        TimeUnit::Nanosecond => 1,
+    }
+}
+
+/// What stands in the SQL, a cast of it included.
+fn constant(expr: &Expr, own: &DataType) -> Option<ScalarValue> {
+    match expr {
+        Expr::Literal(value, _) => Some(value.clone()),
+        Expr::Cast(cast) => match cast.expr.as_ref() {
+            Expr::Literal(value, _) => value.cast_to(own).ok(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// A time or day that stands in the SQL in the unit that it is compared with, where it is a whole number
+/// of these: what bounds in files can be held against.
+fn in_unit(expr: &Expr, own: &DataType, beside: &DataType) -> Option<Expr> {
+    if let DataType::Time32(unit) | DataType::Time64(unit) = beside {
+        return time_in_unit(expr, own, unit);
+    }
+    let DataType::Timestamp(unit, zone) = beside else { return None };
+    let zones = match own {
+        DataType::Timestamp(other, own_zone) if other != unit => own_zone.is_some(),
+        DataType::Date32 => false,
+        _ => return None,
+    };
+    if zones != zone.is_some() {
+        return None;
+    }
+    let nanoseconds = match constant(expr, own)? {
+        ScalarValue::Date32(Some(days)) => i128::from(days) * DAY,
+        ScalarValue::TimestampSecond(Some(count), _) => i128::from(count) * 1_000_000_000,
+        ScalarValue::TimestampMillisecond(Some(count), _) => i128::from(count) * 1_000_000,
+        ScalarValue::TimestampMicrosecond(Some(count), _) => i128::from(count) * 1_000,
+        ScalarValue::TimestampNanosecond(Some(count), _) => i128::from(count),
+        _ => return None,
+    };
+    let each = nanoseconds_of(unit);
+    if nanoseconds % each != 0 {
+        return None;
+    }
+    let count = Some(i64::try_from(nanoseconds / each).ok()?);
+    let zone = zone.clone();
+    let value = match unit {
+        TimeUnit::Second => ScalarValue::TimestampSecond(count, zone),
+        TimeUnit::Millisecond => ScalarValue::TimestampMillisecond(count, zone),
+        TimeUnit::Microsecond => ScalarValue::TimestampMicrosecond(count, zone),
+        TimeUnit::Nanosecond => ScalarValue::TimestampNanosecond(count, zone),
+    };
+    Some(Expr::Literal(value, None))
+}
+
+/// The same of a time of day.
+fn time_in_unit(expr: &Expr, own: &DataType, unit: &TimeUnit) -> Option<Expr> {
+    if !matches!(own, DataType::Time32(_) | DataType::Time64(_)) {
+        return None;
+    }
+    let (count, own_unit) = match constant(expr, own)? {
+        ScalarValue::Time32Second(Some(count)) => (i64::from(count), TimeUnit::Second),
+        ScalarValue::Time32Millisecond(Some(count)) => (i64::from(count), TimeUnit::Millisecond),
+        ScalarValue::Time64Microsecond(Some(count)) => (count, TimeUnit::Microsecond),
+        ScalarValue::Time64Nanosecond(Some(count)) => (count, TimeUnit::Nanosecond),
+        _ => return None,
+    };
+    let nanoseconds = i128::from(count) * nanoseconds_of(&own_unit);
+    let each = nanoseconds_of(unit);
+    if own_unit == *unit || nanoseconds % each != 0 {
+        return None;
+    }
+    let count = i64::try_from(nanoseconds / each).ok()?;
+    let value = match unit {
+        TimeUnit::Second => ScalarValue::Time32Second(Some(i32::try_from(count).ok()?)),
+        TimeUnit::Millisecond => ScalarValue::Time32Millisecond(Some(i32::try_from(count).ok()?)),
+        TimeUnit::Microsecond => ScalarValue::Time64Microsecond(Some(count)),
+        TimeUnit::Nanosecond => ScalarValue::Time64Nanosecond(Some(count)),
+    };
+    Some(Expr::Literal(value, None))
+}
+
+// ── common types ─────────────────────────────────────────────────────────────────────────
+
+/// How two types are compared.
+#[derive(Debug, Clone, PartialEq)]
+enum Meeting {
+    /// Both as this type.
+    At(DataType),
+    /// Both as nanoseconds, however many: of times since 1970.
+    AsInstants,
+}
+
+fn decimal_digits(of: &DataType) -> Option<(i16, i16)> {
+    Some(match of {
+        DataType::Decimal32(precision, scale)
+        | DataType::Decimal64(precision, scale)
+        | DataType::Decimal128(precision, scale)
+        | DataType::Decimal256(precision, scale) => {
+            (i16::from(*precision) - i16::from(*scale), i16::from(*scale))
+        }
+        DataType::Int8 | DataType::UInt8 => (3, 0),
+        DataType::Int16 | DataType::UInt16 => (5, 0),
+        DataType::Int32 | DataType::UInt32 => (10, 0),
+        DataType::Int64 => (19, 0),
+        DataType::UInt64 => (20, 0),
+        _ => return None,
+    })
+}
+
+fn is_decimal(of: &DataType) -> bool {
+    !of.is_integer() && decimal_digits(of).is_some()
+}
+
+fn is_span(of: &DataType) -> bool {
+    matches!(of, DataType::Interval(_) | DataType::Duration(_))
+}
+
+/// How values of these types are compared; none where DataFusion knows.
+fn meeting(one: &DataType, other: &DataType) -> Option<Meeting> {
+    use DataType::{Date32, Date64, Float64, Interval, Time32, Time64, Timestamp};
+    // A day of an interval is 24 hours of another, a month 30 days.
+    if is_span(one) && is_span(other) && (one != other || matches!(one, Interval(_))) {
+        return Some(Meeting::AsInstants);
+    }
+    if one == other {
+        return None;
+    }
+    if one.is_floating() && other.is_floating() {
+        return None;
+    }
+    match (one, other) {
+        (float, number) | (number, float)
+            if float.is_floating() && (is_decimal(number) || number.is_integer()) =>
+        {
+            (is_decimal(number) || float != &Float64).then_some(Meeting::At(Float64))
+        }
+        (decimal, number) | (number, decimal)
+            if is_decimal(decimal) && decimal_digits(number).is_some() =>
+        {
+            let ((whole, scale), (more, finer)) =
+                (decimal_digits(decimal)?, decimal_digits(number)?);
+            let scale = scale.max(finer);
+            let precision = whole.max(more) + scale;
+            (precision > 38).then(|| {
+                let precision = u8::try_from(precision.min(76)).unwrap_or(76);
+                Meeting::At(DataType::Decimal256(precision, i8::try_from(scale).unwrap_or(38)))
+            })
+        }
+        (Date32 | Date64, Timestamp(TimeUnit::Nanosecond, _))
+        | (Timestamp(TimeUnit::Nanosecond, _), Date32 | Date64) => Some(Meeting::AsInstants),
+        (Date32 | Date64, time @ Timestamp(_, _)) | (time @ Timestamp(_, _), Date32 | Date64) => {
+            Some(Meeting::At(time.clone()))
+        }
+        (Time32(unit) | Time64(unit), Time32(other_unit) | Time64(other_unit)) => {
+            // A time of day fits every unit.
+            let finer = nanoseconds_of(unit) < nanoseconds_of(other_unit);
+            Some(Meeting::At(if finer { one.clone() } else { other.clone() }))
+        }
+        (Timestamp(unit, zone), Timestamp(other, other_zone)) if unit != other => {
+            (zone.is_some() == other_zone.is_some()).then_some(Meeting::AsInstants)
+        }
+        _ => None,
+    }
+}
+
+/// The type of a column of values of both types; none where DataFusion knows.
+fn joint(one: &DataType, other: &DataType) -> Option<DataType> {
+    match (meeting(one, other)?, one, other) {
+        (Meeting::At(DataType::Decimal256(_, _)), _, _) => None,
+        (Meeting::At(both), _, _) => Some(both),
+        (
+            Meeting::AsInstants,
+            time @ DataType::Timestamp(_, _),
+            DataType::Date32 | DataType::Date64,
+        )
+        | (Meeting::AsInstants, DataType::Date32 | DataType::Date64, time) => Some(time.clone()),
+        (Meeting::AsInstants, _, _) => None,
+    }
+}
+
+/// The type of a column of values of all these types, and whether it is not the one that DataFusion
+/// takes; none where there is no such type.
+fn joint_of<'a>(types: impl IntoIterator<Item = &'a DataType>) -> Option<(DataType, bool)> {
+    let mut types = types.into_iter();
+    let mut all = types.next()?.clone();
+    let mut is_ours = false;
+    for of in types.filter(|of| !of.is_null()) {
+        all = match joint(&all, of) {
+            Some(both) => {
+                is_ours = true;
+                both
+            }
+            None => type_union_coercion(&all, of)?,
+        };
+    }
+    Some((all, is_ours))
+}
+
+/// The type of [`joint_of`], where it is not the one that DataFusion takes.
+fn joint_of_ours(types: &[DataType]) -> Option<DataType> {
+    joint_of(types).filter(|(_, is_ours)| *is_ours).map(|(all, _)| all)
+}
+
+fn cast_to(expr: Expr, to: &DataType, schema: &DFSchema) -> Expr {
+    match expr.get_type(schema) {
+        Ok(of) if &of == to || of.is_null() => expr,
+        _ => Expr::Cast(Cast::new(Box::new(expr), to.clone())),
+    }
+}
+
+impl Meeting {
+    fn side(&self, expr: Expr, schema: &DFSchema) -> Expr {
+        match self {
+            Meeting::At(to) => cast_to(expr, to, schema),
+            Meeting::AsInstants => {
+                static INSTANT: LazyLock<Arc<ScalarUDF>> =
+                    LazyLock::new(|| Arc::new(ScalarUDF::from(Instant::new())));
+                let call = ScalarFunction::new_udf(Arc::clone(&INSTANT), vec![expr]);
+                Expr::ScalarFunction(call)
+            }
+        }
+    }
+}
+
+/// A number that stands in the SQL as the decimal that was written there, for a comparison with a
+/// decimal: exact, and what bounds in files can be held against.
+fn as_written(expr: &Expr, beside: &DataType) -> Option<Expr> {
+    let Expr::Literal(ScalarValue::Float64(Some(number)), metadata) = expr else { return None };
+    if !is_decimal(beside) || !number.is_finite() {
+        return None;
+    }
+    // The shortest text that is this double: `1.5e0`.
+    let text = format!("{number:e}");
+    let (digits, exponent) = text.split_once('e')?;
+    let exponent: i32 = exponent.parse().ok()?;
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let unscaled: i128 = format!("{whole}{fraction}").parse().ok()?;
+    let scale = i32::try_from(fraction.len()).ok()? - exponent;
+    let (unscaled, scale) = match scale < 0 {
+        true => (unscaled.checked_mul(10_i128.checked_pow(scale.unsigned_abs())?)?, 0),
+        false => (unscaled, scale),
+    };
+    let precision = unscaled.unsigned_abs().to_string().len().max(usize::try_from(scale).ok()?);
+    let (precision, scale) = (u8::try_from(precision).ok()?, i8::try_from(scale).ok()?);
+    (precision <= 38).then(|| {
+        Expr::Literal(ScalarValue::Decimal128(Some(unscaled), precision, scale), metadata.clone())
+    })
+}
+
+/// Both sides of a comparison, ready for it; none where they are as they are.
+fn compared(left: &Expr, right: &Expr, schemas: [&DFSchema; 2]) -> Option<(Expr, Expr)> {
+    let one = left.get_type(schemas[0]).ok()?;
+    let other = right.get_type(schemas[1]).ok()?;
+    let written = |expr: &Expr, own: &DataType, beside: &DataType| {
+        let rewritten = as_written(expr, beside).or_else(|| as_time(expr, own, beside));
+        rewritten.or_else(|| in_unit(expr, own, beside))
+    };
+    let written = (written(left, &one, &other), written(right, &other, &one));
+    if let (None, None) = written {
+        let meeting = meeting(&one, &other)?;
+        return Some((
+            meeting.side(left.clone(), schemas[0]),
+            meeting.side(right.clone(), schemas[1]),
+        ));
+    }
+    let (left, right) =
+        (written.0.unwrap_or_else(|| left.clone()), written.1.unwrap_or_else(|| right.clone()));
+    // The decimals may be too wide for one another yet, the times of two units.
+    let again = compared(&left, &right, schemas);
+    Some(again.unwrap_or((left, right)))
+}
+
+fn comparison(left: &Expr, operator: Operator, right: &Expr, schema: &DFSchema) -> Expr {
+    let (left, right) =
+        compared(left, right, [schema, schema]).unwrap_or_else(|| (left.clone(), right.clone()));
+    Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right)))
+}
+
+/// Comparisons of times of day: in a select list the planner asks for their type before any rule can
+/// settle it.
+#[derive(Debug)]
+pub struct TimesOfDay;
+
+impl ExprPlanner for TimesOfDay {
+    fn plan_binary_op(
+        &self,
+        expr: RawBinaryExpr,
+        schema: &DFSchema,
+    ) -> PlanResult<PlannerResult<RawBinaryExpr>> {
+        let operator = match expr.op {
+            BinaryOperator::Eq => Operator::Eq,
+            BinaryOperator::NotEq => Operator::NotEq,
+            BinaryOperator::Lt => Operator::Lt,
+            BinaryOperator::LtEq => Operator::LtEq,
+            BinaryOperator::Gt => Operator::Gt,
+            BinaryOperator::GtEq => Operator::GtEq,
+            BinaryOperator::Spaceship => Operator::IsNotDistinctFrom,
+            _ => return Ok(PlannerResult::Original(expr)),
+        };
+        let is_time = |expr: &Expr| {
+            matches!(expr.get_type(schema), Ok(DataType::Time32(_) | DataType::Time64(_)))
+        };
+        if !is_time(&expr.left) || !is_time(&expr.right) {
+            return Ok(PlannerResult::Original(expr));
+        }
+        let compared = comparison(&expr.left, operator, &expr.right, schema);
+        Ok(PlannerResult::Planned(compared))
+    }
+}
+
+/// Casts values to a common type before DataFusion would.
+#[derive(Debug)]
+pub struct CommonTypes;
+
+impl AnalyzerRule for CommonTypes {
+    fn name(&self) -> &str {
+        "common_types"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> PlanResult<LogicalPlan> {
+        let plan = plan.transform_up_with_subqueries(|plan| {
+            let plan = each_expression(plan, &|expr, schema| {
+                frames::settled(expr, schema)?.transform_data(|expr| settled(expr, schema))
+            })?;
+            plan.transform_data(|plan| match plan {
+                LogicalPlan::Union(union) => united(union),
+                LogicalPlan::Values(values) => in_step(values),
+                LogicalPlan::Window(window) => frames::nulls_apart(window),
+                LogicalPlan::Distinct(Distinct::On(mut on)) => {
+                    // The second mention of a key orders nothing.
+                    let mut is_other = false;
+                    if let Some(keys) = &mut on.sort_expr {
+                        let mut seen = Vec::new();
+                        keys.retain(|key| {
+                            let is_new = !seen.contains(&key.expr);
+                            is_other |= !is_new;
+                            seen.push(key.expr.clone());
+                            is_new
+                        });
+                    }
+                    let plan = LogicalPlan::Distinct(Distinct::On(on));
+                    Ok(Transformed::new_transformed(plan, is_other))
+                }
+                LogicalPlan::Join(mut join) => {
+                    let schemas = [join.left.schema().as_ref(), join.right.schema().as_ref()];
+                    let mut changed = false;
+                    for (left, right) in &mut join.on {
+                        let types = [left.get_type(schemas[0])?, right.get_type(schemas[1])?];
+                        day_beside_number(&types)?;
+                        if let Some(sides) = compared(left, right, schemas) {
+                            (*left, *right) = sides;
+                            changed = true;
+                        }
+                    }
+                    let join = LogicalPlan::Join(join);
+                    Ok(if changed { Transformed::yes(join) } else { Transformed::no(join) })
+                }
+                other => Ok(Transformed::no(other)),
+            })
+        })?;
+        Ok(plan.data)
+    }
+}
+
+/// Rows of VALUES of which a time needs another unit than the others of its column: all take it.
+fn in_step(mut values: Values) -> PlanResult<Transformed<LogicalPlan>> {
+    let schema = Arc::clone(&values.schema);
+    let mut types: Vec<DataType> =
+        schema.fields().iter().map(|field| field.data_type().clone()).collect();
+    let nothing = DFSchema::empty();
+    for row in &values.values {
+        for (value, to) in row.iter().zip(&mut types) {
+            if let (DataType::Timestamp(_, _), own @ DataType::Timestamp(TimeUnit::Nanosecond, _)) =
+                (&*to, value.get_type(&nothing)?)
+            {
+                *to = own;
+            }
+        }
+    }
+    let is_same = schema.fields().iter().zip(&types).all(|(field, to)| field.data_type() == to);
+    if is_same {
+        return Ok(Transformed::no(LogicalPlan::Values(values)));
+    }
+    for row in &mut values.values {
+        for (value, to) in row.iter_mut().zip(&types) {
+            if matches!(to, DataType::Timestamp(_, _)) && value.get_type(&nothing)? != *to {
+                *value = cast_to(std::mem::take(value), to, &nothing);
+            }
+        }
+    }
+    values.schema = with_types(&schema, types)?;
+    Ok(Transformed::yes(LogicalPlan::Values(values)))
+}
+
+/// The branches of a UNION with their columns cast to common types. What DataFusion chooses it
+/// chooses from the types that the branches have by now.
+fn united(union: Union) -> PlanResult<Transformed<LogicalPlan>> {
+    let width = union.schema.fields().len();
+    if union.inputs.iter().any(|input| input.schema().fields().len() != width) {
+        return Ok(Transformed::no(LogicalPlan::Union(union)));
+    }
+    let types: Vec<Option<(DataType, bool)>> = (0..width)
+        .map(|index| {
+            joint_of(union.inputs.iter().map(|input| input.schema().field(index).data_type()))
+        })
+        .collect();
+    for index in 0..width {
+        let types =
+            union.inputs.iter().map(|input| input.schema().field(index).data_type().clone());
+        day_beside_number(&types.collect::<Vec<_>>())?;
+    }
+    let mut inputs = Vec::with_capacity(union.inputs.len());
+    for input in &union.inputs {
+        let schema = input.schema();
+        let columns = schema.iter().zip(&types).map(|((qualifier, field), to)| {
+            let column = Expr::Column(Column::new(qualifier.cloned(), field.name()));
+            match to {
+                Some((to, true)) if field.data_type() != to => {
+                    cast_to(column, to, schema).alias_qualified(qualifier.cloned(), field.name())
+                }
+                _ => column,
+            }
+        });
+        let columns: Vec<Expr> = columns.collect();
+        inputs.push(match columns.iter().all(|column| matches!(column, Expr::Column(_))) {
+            true => Arc::clone(input),
+            false => {
+                let input = LogicalPlanBuilder::from(Arc::clone(input));
+                Arc::new(input.project(columns)?.build()?)
+            }
+        });
+    }
+    // Until now its schema is that of its first branch when it was planned, and the steps above it
+    // are settled next.
+    let types = union.schema.fields().iter().zip(types);
+    let types = types.map(|(field, to)| to.map_or_else(|| field.data_type().clone(), |to| to.0));
+    let schema = with_types(&union.schema, types)?;
+    Ok(Transformed::yes(LogicalPlan::Union(Union { inputs, schema })))
+}
+
+/// Refuses what DataFusion takes a number for a day in, the days since 1970.
+fn no_day_is_a_number(expr: &Expr, schema: &DFSchema) -> PlanResult<()> {
+    let beside: Vec<&Expr> = match expr {
+        Expr::BinaryExpr(binary) if is_comparison(binary.op) => vec![&binary.left, &binary.right],
+        Expr::Between(between) => vec![&between.expr, &between.low, &between.high],
+        Expr::InList(among) => std::iter::once(among.expr.as_ref()).chain(&among.list).collect(),
+        Expr::Case(case) => case
+            .when_then_expr
+            .iter()
+            .map(|(_, then)| then)
+            .chain(&case.else_expr)
+            .map(AsRef::as_ref)
+            .collect(),
+        Expr::ScalarFunction(call)
+            if matches!(call.func.name(), "coalesce" | "nvl" | "greatest" | "least") =>
+        {
+            call.args.iter().collect()
+        }
+        Expr::WindowFunction(call) if matches!(call.fun.name(), "lag" | "lead") => {
+            call.params.args.iter().step_by(2).collect()
+        }
+        Expr::InSubquery(among) => {
+            let rows = among.subquery.subquery.schema().fields();
+            let types = rows.iter().map(|field| field.data_type().clone());
+            let types: Vec<_> = types.chain(among.expr.get_type(schema).ok()).collect();
+            return day_beside_number(&types);
+        }
+        _ => return Ok(()),
+    };
+    let types = beside.iter().filter_map(|expr| expr.get_type(schema).ok());
+    day_beside_number(&types.collect::<Vec<_>>())
+}
+
+fn day_beside_number(types: &[DataType]) -> PlanResult<()> {
+    let has_day = types.iter().any(|of| matches!(of, DataType::Date32 | DataType::Date64));
+    match types.iter().find(|of| of.is_numeric()).filter(|_| has_day) {
+        Some(number) => Err(external(Error::usage_hint(
+            format!("a DATE and a {} have nothing in common", sql_type(number)),
+            "a day is written in quotes: DATE '2026-03-01'",
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// A time to which an interval is added that is finer than the time's type: in a type that holds the sum.
+fn moved(time: &Expr, by: &Expr, schema: &DFSchema) -> Option<Expr> {
+    let microsecond = nanoseconds_of(&TimeUnit::Microsecond);
+    let (unit, zone) = match time.get_type(schema).ok()? {
+        DataType::Date32 | DataType::Date64 => (DAY, None),
+        DataType::Timestamp(unit, zone) => (nanoseconds_of(&unit), zone),
+        _ => return None,
+    };
+    if !matches!(by.get_type(schema).ok()?, DataType::Interval(_)) {
+        return None;
+    }
+    let finest = match by {
+        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(by)), _) => by.nanoseconds.into(),
+        Expr::Literal(ScalarValue::IntervalDayTime(Some(by)), _) => {
+            i128::from(by.milliseconds) * nanoseconds_of(&TimeUnit::Millisecond)
+        }
+        Expr::Literal(_, _) => 0,
+        // Who knows.
+        _ => microsecond,
+    };
+    if finest % unit == 0 {
+        return None;
+    }
+    let unit = match finest % microsecond {
+        0 => TimeUnit::Microsecond,
+        _ => TimeUnit::Nanosecond,
+    };
+    Some(cast_to(time.clone(), &DataType::Timestamp(unit, zone), schema))
+}
+
+fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
+    no_day_is_a_number(&expr, schema)?;
+    if let Expr::BinaryExpr(BinaryExpr {
+        left,
+        op: op @ (Operator::Plus | Operator::Minus),
+        right,
+    }) = &expr
+    {
+        let sum = |left: Expr, right: Expr| {
+            Expr::BinaryExpr(BinaryExpr::new(Box::new(left), *op, Box::new(right)))
+        };
+        if let Some(time) = moved(left, right, schema) {
+            return Ok(Transformed::yes(sum(time, right.as_ref().clone())));
+        }
+        if let (Operator::Plus, Some(time)) = (op, moved(right, left, schema)) {
+            return Ok(Transformed::yes(sum(left.as_ref().clone(), time)));
+        }
+    }
+    let types = |exprs: &[&Expr]| -> Option<Vec<DataType>> {
+        exprs.iter().map(|expr| expr.get_type(schema).ok()).collect()
+    };
+    match expr {
+        Expr::Cast(Cast { ref expr, ref field })
+        | Expr::TryCast(TryCast { ref expr, ref field })
+            if is_span_as_number(expr, field, schema) =>
+        {
+            Err(external(Error::usage_hint(
+                format!("a difference of two times is not cast to {}", sql_type(field.data_type())),
+                "extract(epoch FROM b - a) is how many seconds it has, as a DOUBLE",
+            )))
+        }
+        Expr::Cast(cast) => Ok(match cast_time(&cast.expr, &cast.field, schema)? {
+            Some((value, to)) => Transformed::yes(Expr::Cast(Cast::new(Box::new(value), to))),
+            None => Transformed::no(Expr::Cast(cast)),
+        }),
+        Expr::TryCast(cast) => Ok(match cast_time(&cast.expr, &cast.field, schema)? {
+            Some((value, to)) => Transformed::yes(Expr::TryCast(TryCast::new(Box::new(value), to))),
+            None => Transformed::no(Expr::TryCast(cast)),
+        }),
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(op) => {
+            let sides = compared(&left, &right, [schema, schema]);
+            let changed = sides.is_some();
+            let (left, right) = sides.unwrap_or((*left, *right));
+            let both = BinaryExpr::new(Box::new(left), op, Box::new(right));
+            let both = Expr::BinaryExpr(both);
+            Ok(if changed { Transformed::yes(both) } else { Transformed::no(both) })
+        }
+        // How long it is between a date and a time, in the time's unit.
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Minus, right }) => {
+            let both = match (left.get_type(schema), right.get_type(schema)) {
+                (Ok(one), Ok(other)) => joint(&one, &other),
+                _ => None,
+            };
+            let both = both.filter(|both| matches!(both, DataType::Timestamp(_, _)));
+            let difference = |left, right| {
+                Expr::BinaryExpr(BinaryExpr::new(Box::new(left), Operator::Minus, Box::new(right)))
+            };
+            Ok(match both {
+                Some(to) => Transformed::yes(difference(
+                    cast_to(*left, &to, schema),
+                    cast_to(*right, &to, schema),
+                )),
+                None => Transformed::no(difference(*left, *right)),
+            })
+        }
+        Expr::Between(between) => Ok(within(between, schema)),
+        Expr::InList(list) => Ok(among(list, schema)),
+        Expr::InSubquery(among) => among_rows(among, schema),
+        Expr::Case(case) => Ok(chosen(case, schema)),
+        Expr::WindowFunction(call)
+            if matches!(call.fun.name(), "lag" | "lead")
+                && matches!(call.params.args.get(1), Some(Expr::Literal(rows, _)) if rows.is_null()) =>
+        {
+            Err(external(Error::usage_hint(
+                format!("`{}` by null rows is of no row", call.fun.name()),
+                "its second argument is a number of rows: lag(x, 1)",
+            )))
+        }
+        // What stands in for a row that is not there is in the same column as the values.
+        Expr::WindowFunction(mut call)
+            if matches!(call.fun.name(), "lag" | "lead") && call.params.args.len() == 3 =>
+        {
+            let args = &mut call.params.args;
+            let both = types(&[&args[0], &args[2]]).filter(|both| {
+                both[0] != both[1] && both.iter().all(|of| of.is_numeric() || of.is_temporal())
+            });
+            let Some((to, _)) = both.and_then(|both| joint_of(&both)) else {
+                return Ok(Transformed::no(Expr::WindowFunction(call)));
+            };
+            for arg in [0, 2] {
+                args[arg] = match std::mem::take(&mut args[arg]) {
+                    Expr::Literal(value, metadata) => Expr::Literal(value.cast_to(&to)?, metadata),
+                    other => cast_to(other, &to, schema),
+                };
+            }
+            Ok(Transformed::yes(Expr::WindowFunction(call)))
+        }
+        Expr::ScalarFunction(mut call) => match call.func.name() {
+            "coalesce" | "nvl" | "greatest" | "least" => {
+                if let Some(args) = spans::in_step(&call.args, schema) {
+                    call.args = args;
+                    return Ok(Transformed::yes(Expr::ScalarFunction(call)));
+                }
+                let args: Vec<&Expr> = call.args.iter().collect();
+                let Some(to) = types(&args).and_then(|types| joint_of_ours(&types)) else {
+                    return Ok(Transformed::no(Expr::ScalarFunction(call)));
+                };
+                let args = std::mem::take(&mut call.args).into_iter();
+                call.args = args.map(|arg| cast_to(arg, &to, schema)).collect();
+                Ok(Transformed::yes(Expr::ScalarFunction(call)))
+            }
+            // The number of places is a part of the answer's type, and becomes a literal of another type
+            // only once types are settled.
+            "round"
+                if matches!(
+                    call.args.get(1),
+                    Some(Expr::Literal(ScalarValue::Int64(Some(_)), _))
+                ) =>
+            {
+                let Expr::Literal(places, metadata) = call.args.remove(1) else {
+                    return Err(external(Error::Internal("`round` lost its places".into())));
+                };
+                let places = places.cast_to(&DataType::Int32)?;
+                call.args.push(Expr::Literal(places, metadata));
+                Ok(Transformed::yes(Expr::ScalarFunction(call)))
+            }
+            "to_char"
+                if call
+                    .args
+                    .first()
+                    .is_some_and(|of| of.get_type(schema).is_ok_and(|of| is_span(&of))) =>
+            {
+                Err(external(Error::usage_hint(
+                    "`to_char` has no format of intervals",
+                    "extract(hour FROM b - a) and its like have their parts; CAST(b - a AS TEXT) is all of it",
+                )))
+            }
+            "date_part" => Ok(match spans::part_of(&call.args, schema)? {
+                Some(part) => Transformed::yes(part),
+                None => Transformed::no(Expr::ScalarFunction(call)),
+            }),
+            // DataFusion's wants all three of one type.
+            "nvl2" if call.args.len() == 3 => {
+                let mut args = std::mem::take(&mut call.args).into_iter().map(Box::new);
+                let (Some(value), Some(then), otherwise) = (args.next(), args.next(), args.next())
+                else {
+                    return Err(external(Error::Internal("`nvl2` lost its arguments".into())));
+                };
+                let when = vec![(Box::new(Expr::IsNotNull(value)), then)];
+                let case = chosen(Case::new(None, when, otherwise), schema).data;
+                Ok(Transformed::yes(case))
+            }
+            // What is given back is the first value as it is, whatever it is compared with.
+            "nullif" if call.args.len() == 2 && !call.args[0].is_volatile() => {
+                let is_equal = comparison(&call.args[0], Operator::Eq, &call.args[1], schema);
+                let value = Box::new(call.args[0].clone());
+                let null = ScalarValue::try_from(value.get_type(schema)?)?;
+                let then = Box::new(Expr::Literal(null, None));
+                let when = vec![(Box::new(is_equal), then)];
+                Ok(Transformed::yes(Expr::Case(Case::new(None, when, Some(value)))))
+            }
+            _ => lists_apart(call, schema),
+        },
+        other => Ok(Transformed::no(other)),
+    }
+}
+
+fn is_span_as_number(value: &Expr, to: &FieldRef, schema: &DFSchema) -> bool {
+    let is_difference = |of: DataType| matches!(of, DataType::Duration(_));
+    to.data_type().is_numeric() && value.get_type(schema).is_ok_and(is_difference)
+}
+
+/// Functions of text that are given a list: that of lists which has the name, if there is one. DataFusion
+/// gives the others the list's text.
+///
+/// # Errors
+/// Where there is none.
+fn lists_apart(mut call: ScalarFunction, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
+    let of = call.args.iter().map(|arg| Ok(arg.to_field(schema)?.1));
+    let Ok(of) = of.collect::<PlanResult<Vec<FieldRef>>>() else {
+        return Ok(Transformed::no(Expr::ScalarFunction(call)));
+    };
+    let is_list = |of: &DataType| {
+        matches!(of, DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(_, _))
+    };
+    let name = call.func.name();
+    let is_alone = of.len() == 1 && is_list(of[0].data_type());
+    let replaced = match name {
+        "character_length" if is_alone => Some(array_length_udf()),
+        "reverse" if is_alone => Some(array_reverse_udf()),
+        _ => None,
+    };
+    if let Some(function) = replaced {
+        call.func = function;
+        return Ok(Transformed::yes(Expr::ScalarFunction(call)));
+    }
+    let shown_as_they_are = ["concat", "concat_ws", "to_char"];
+    let is_nested = |of: &FieldRef| of.data_type().is_nested();
+    if !of.iter().any(is_nested) || shown_as_they_are.contains(&name) {
+        return Ok(Transformed::no(Expr::ScalarFunction(call)));
+    }
+    // What is no call of the function at all is told when all types are settled.
+    let Ok(taken) = fields_with_udf(&of, call.func.as_ref()) else {
+        return Ok(Transformed::no(Expr::ScalarFunction(call)));
+    };
+    let is_text =
+        |of: &DataType| matches!(of, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+    match of.iter().zip(&taken).find(|(of, to)| is_nested(of) && is_text(to.data_type())) {
+        Some((of, _)) => Err(external(Error::usage_hint(
+            format!("`{name}` takes text, and not {}", sql_type(of.data_type())),
+            "array_to_string(list, ', ') makes text of a list, and CAST(x AS TEXT) of anything",
+        ))),
+        None => Ok(Transformed::no(Expr::ScalarFunction(call))),
+    }
+}
+
+/// BETWEEN as two comparisons, where one of them needs it.
+fn within(between: Between, schema: &DFSchema) -> Transformed<Expr> {
+    let needs = |bound: &Expr| compared(&between.expr, bound, [schema, schema]).is_some();
+    if !needs(&between.low) && !needs(&between.high) {
+        return Transformed::no(Expr::Between(between));
+    }
+    let compare = |operator, bound: &Expr| comparison(&between.expr, operator, bound, schema);
+    Transformed::yes(match between.negated {
+        false => compare(Operator::GtEq, &between.low).and(compare(Operator::LtEq, &between.high)),
+        true => compare(Operator::Lt, &between.low).or(compare(Operator::Gt, &between.high)),
+    })
+}
+
+/// IN over values of other types: with both sides cast where one cast does for all, else value by
+/// value.
+fn among(list: InList, schema: &DFSchema) -> Transformed<Expr> {
+    let Ok(own) = list.expr.get_type(schema) else {
+        return Transformed::no(Expr::InList(list));
+    };
+    let items: Vec<Expr> = list
+        .list
+        .iter()
+        .map(|item| {
+            let of = item.get_type(schema).ok();
+            let time = || as_time(item, &of?, &own);
+            as_written(item, &own).or_else(time).unwrap_or_else(|| item.clone())
+        })
+        .collect();
+    let mut meetings: Vec<Option<Meeting>> = items
+        .iter()
+        .filter_map(|item| item.get_type(schema).ok().filter(|of| !of.is_null()))
+        .map(|of| meeting(&own, &of))
+        .collect();
+    meetings.dedup();
+    match meetings.as_slice() {
+        [] | [None] if items == list.list => Transformed::no(Expr::InList(list)),
+        [] | [None] => Transformed::yes(Expr::InList(InList::new(list.expr, items, list.negated))),
+        [Some(meeting)] => {
+            let value = Box::new(meeting.side(*list.expr, schema));
+            let items = items.into_iter().map(|item| match item.get_type(schema) {
+                Ok(of) if of.is_null() => item,
+                _ => meeting.side(item, schema),
+            });
+            Transformed::yes(Expr::InList(InList::new(value, items.collect(), list.negated)))
+        }
+        _ => {
+            let (one, and) = match list.negated {
+                false => (Operator::Eq, Operator::Or),
+                true => (Operator::NotEq, Operator::And),
+            };
+            let mut each: Vec<Expr> =
+                items.iter().map(|item| comparison(&list.expr, one, item, schema)).collect();
+            // In a balanced tree: a chain would be as deep as the list is long.
+            while each.len() > 1 {
+                let pairs = each.chunks(2).map(|pair| match pair {
+                    [left, right] => Expr::BinaryExpr(BinaryExpr::new(
+                        Box::new(left.clone()),
+                        and,
+                        Box::new(right.clone()),
+                    )),
+                    rest => rest[0].clone(),
+                });
+                each = pairs.collect();
+            }
+            match each.pop() {
+                Some(all) => Transformed::yes(all),
+                None => Transformed::no(Expr::InList(list)),
+            }
+        }
+    }
+}
+
+/// IN over a subquery's values of another type.
+fn among_rows(among: InSubquery, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
+    let plan = &among.subquery.subquery;
+    let (Ok(own), 1) = (among.expr.get_type(schema), plan.schema().fields().len()) else {
+        return Ok(Transformed::no(Expr::InSubquery(among)));
+    };
+    let (qualifier, field) = plan.schema().qualified_field(0);
+    let Some(meeting) = meeting(&own, field.data_type()) else {
+        return Ok(Transformed::no(Expr::InSubquery(among)));
+    };
+    let column = Expr::Column(Column::new(qualifier.cloned(), field.name()));
+    let column = meeting.side(column, plan.schema()).alias(field.name());
+    let rows = LogicalPlanBuilder::from(Arc::clone(plan)).project(vec![column])?.build()?;
+    let subquery = among.subquery.with_plan(Arc::new(rows));
+    let value = Box::new(meeting.side(*among.expr, schema));
+    Ok(Transformed::yes(Expr::InSubquery(InSubquery::new(value, subquery, among.negated))))
+}
+
+/// CASE with its answers of one type, and its value compared as `=` does.
+fn chosen(mut case: Case, schema: &DFSchema) -> Transformed<Expr> {
+    let mut changed = false;
+    if let Some(value) = &case.expr {
+        let needs = |when: &Expr| compared(value, when, [schema, schema]).is_some();
+        if !value.is_volatile() && case.when_then_expr.iter().any(|(when, _)| needs(when)) {
+            let value = value.as_ref().clone();
+            for (when, _) in &mut case.when_then_expr {
+                **when = comparison(&value, Operator::Eq, when, schema);
+            }
+            case.expr = None;
+            changed = true;
+        }
+    }
+    let answers = case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr);
+    let types: Option<Vec<DataType>> = answers.map(|answer| answer.get_type(schema).ok()).collect();
+    if let Some(to) = types.and_then(|types| joint_of_ours(&types)) {
+        let answers = case.when_then_expr.iter_mut().map(|(_, then)| then);
+        for answer in answers.chain(&mut case.else_expr) {
+            **answer = cast_to((**answer).clone(), &to, schema);
+        }
+        changed = true;
+    }
+    let case = Expr::Case(case);
+    if changed { Transformed::yes(case) } else { Transformed::no(case) }
+}
+
+// ── functions ────────────────────────────────────────────────────────────────────────────
+
+fn returned(name: &str, data_type: DataType, args: &ReturnFieldArgs<'_>) -> FieldRef {
+    let nullable = args.arg_fields.iter().any(|field| field.is_nullable());
+    Arc::new(Field::new(name, data_type, nullable))
+}
+
+/// A date or timestamp as nanoseconds since 1970, in a type that has room for all of them.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Instant {
+    signature: Signature,
+}
+
+impl Instant {
+    fn new() -> Self {
+        Instant { signature: Signature::any(1, Volatility::Immutable) }
+    }
+}
+
+const INSTANT: DataType = DataType::Decimal128(38, 0);
+
+impl ScalarUDFImpl for Instant {
+    fn name(&self) -> &str {
+        "instant"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
+        Ok(INSTANT)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> PlanResult<FieldRef> {
+        Ok(returned(self.name(), INSTANT, &args))
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        of_one(&args, |array| {
+            let found: Decimal128Array = match array.data_type() {
+                DataType::Date32 => {
+                    array.as_primitive::<Date32Type>().unary(|days| i128::from(days) * DAY)
+                }
+                DataType::Date64 => {
+                    array.as_primitive::<Date64Type>().unary(|ms| i128::from(ms) * 1_000_000)
+                }
+                DataType::Timestamp(unit, _) | DataType::Duration(unit) => {
+                    let factor = nanoseconds_of(unit);
+                    let plain =
+                        arrow::compute::cast_with_options(array, &DataType::Int64, &EXACTLY)?;
+                    plain.as_primitive::<Int64Type>().unary(|value| i128::from(value) * factor)
+                }
+                DataType::Interval(_) => {
+                    let whole = DataType::Interval(IntervalUnit::MonthDayNano);
+                    let spans = arrow::compute::cast_with_options(array, &whole, &EXACTLY)?;
+                    spans.as_primitive::<IntervalMonthDayNanoType>().unary(|span| {
+                        (i128::from(span.months) * 30 + i128::from(span.days)) * DAY
+                            + i128::from(span.nanoseconds)
+                    })
+                }
+                other => {
+                    return Err(external(Error::Internal(format!("the instant of {other}"))));
+                }
+            };
+            Ok(Arc::new(found.with_data_type(INSTANT)) as ArrayRef)
+        })
+    }
+}
+
+/// The cast of a decimal to DOUBLE, which gives the nearest one. Arrow's rounds the digits and then
+/// their quotient.
+pub fn to_double(decimal: Expr) -> Expr {
+    static DOUBLE: LazyLock<Arc<ScalarUDF>> =
+        LazyLock::new(|| Arc::new(ScalarUDF::from(Double::new())));
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&DOUBLE), vec![decimal]))
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Double {
+    signature: Signature,
+}
+
+impl Double {
+    fn new() -> Self {
+        Double { signature: Signature::any(1, Volatility::Immutable) }
+    }
+}
+
+/// The powers of ten that a double has exactly.
+const POWERS: [f64; 23] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
+    1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
+];
+
+/// The double nearest to `unscaled` / 10^`scale`.
+fn nearest(unscaled: i128, scale: i8) -> f64 {
+    let power = usize::try_from(scale).ok().and_then(|scale| POWERS.get(scale));
+    match power {
+        // Both are exact, so the quotient is rounded once.
+        Some(power) if unscaled.unsigned_abs() <= 1 << 53 => unscaled as f64 / power,
+        _ => parsed(&unscaled.to_string(), scale),
+    }
+}
+
+fn parsed(unscaled: &str, scale: i8) -> f64 {
+    format!("{unscaled}e{}", -i16::from(scale)).parse().unwrap_or(f64::NAN)
+}
+
+impl ScalarUDFImpl for Double {
+    fn name(&self) -> &str {
+        "double"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
+        Ok(DataType::Float64)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> PlanResult<FieldRef> {
+        Ok(returned(self.name(), DataType::Float64, &args))
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        of_one(&args, |array| {
+            let found: Float64Array = match array.data_type() {
+                DataType::Decimal128(_, scale) => {
+                    array.as_primitive::<Decimal128Type>().unary(|value| nearest(value, *scale))
+                }
+                DataType::Decimal256(_, scale) => {
+                    array.as_primitive::<Decimal256Type>().unary(|value| match value.to_i128() {
+                        Some(value) => nearest(value, *scale),
+                        None => parsed(&value.to_string(), *scale),
+                    })
+                }
+                other => {
+                    return Err(external(Error::Internal(format!("{other} is no decimal"))));
+                }
+            };
+            Ok(Arc::new(found) as ArrayRef)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn decimals_become_the_nearest_double() {
+        for (unscaled, scale, expected) in [
+            (1, 1, 0.1),
+            (-1, 20, -1e-20),
+            (1_234_567_890_123_456_789, 1, 123_456_789_012_345_678.9),
+            (9_007_199_254_740_993, 0, 9_007_199_254_740_992.0),
+            (99_999_999_999_999_999_999_999_999_999_999_999_999, 38, 1.0),
+            (5, -3, 5000.0),
+        ] {
+            assert_eq!(nearest(unscaled, scale), expected, "{unscaled} / 10^{scale}");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What SQL means in Tidemill: DataFusion's planner and steps, with what differs.
+//!
+//! - `statement`, `syntax`, `digits`, `names`: what is asked? Text becomes a statement of which every clause is
+//!   honoured, and columns are called as they are written.
+//! - `coercion`, `casts`, `times`, `spans`, `frames`, `grouping_sets`: which type do values of different types
+//!   meet at, and no value is lost?
+//! - `arithmetic`, `floats`: what does an operator do at the ends of a type, and which float is larger?
+//! - `null_safe`, `subqueries`: where does null equal null, and what is neither true nor false?
+//! - `replaced`, `amplify`, `portions`: functions of our own in the place of DataFusion's, and the memory of
+//!   expressions.
+//! - `windows`, `filtered`, `whole_partitions`, `running_totals`, `beside`, `in_place`: how are windows run
+//!   within the budget?
+//! - `filters`, `projections`, `sorted_unions`, `large_limits`: where its plans are mended.
+//! - `pool`, `spills`: how much memory do its steps have, and where do they spill?
+//! - `session`: all of it together. `messages`, `unknown_functions`: what DataFusion says, in our words.
+
+mod amplify;
+mod arithmetic;
+mod beside;
+pub mod casts;
+mod coercion;
+pub mod digits;
+pub mod filtered;
+mod filters;
+pub mod floats;
+mod frames;
+mod grouping_sets;
+mod in_place;
+mod large_limits;
+pub mod messages;
+pub mod names;
+mod null_safe;
+pub mod pool;
+mod portions;
+mod projections;
+mod replaced;
+mod rewrite;
+mod running_totals;
+pub mod session;
+mod sorted_unions;
+mod spans;
+pub mod spills;
+pub mod statement;
+mod subqueries;
+pub mod syntax;
+mod times;
+pub mod unknown_functions;
+mod whole_partitions;
+mod windows;
+
+pub use messages::{Told, external};

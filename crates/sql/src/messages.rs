@@ -1,0 +1,597 @@
+//! What DataFusion says, in our words.
+//!
+//! Its errors are mostly texts. They are read here and nowhere else, with a test for each that is known, so
+//! that another version of it cannot change what is told in silence.
+
+use std::sync::Arc;
+
+use arrow::error::ArrowError;
+use datafusion::common::SchemaError;
+use datafusion::error::{DataFusionError, DataFusionError as Df};
+use tidemill_base::arrow_words::{self, in_sql_words};
+use tidemill_base::{Error, suggest};
+
+/// What another library's error is to whoever asked for the query.
+pub trait Told {
+    /// The error, or the result, in our words.
+    type Told;
+
+    /// Says it.
+    fn told(self) -> Self::Told;
+}
+
+impl<T, E: Told<Told = Error>> Told for Result<T, E> {
+    type Told = Result<T, Error>;
+
+    fn told(self) -> Result<T, Error> {
+        self.map_err(Told::told)
+    }
+}
+
+/// One of our errors as DataFusion's, which [`Told`] gives back.
+pub fn external(error: Error) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+impl Told for DataFusionError {
+    type Told = Error;
+
+    fn told(self) -> Error {
+        match self {
+            Df::External(source) => match source.downcast::<Error>() {
+                Ok(error) => *error,
+                Err(source) => match source.downcast::<Df>() {
+                    Ok(inner) => inner.told(),
+                    Err(source) => Error::Query(source.to_string()),
+                },
+            },
+            Df::ArrowError(source, _) => source.told(),
+            Df::Context(_, inner) | Df::Diagnostic(_, inner) => inner.told(),
+            Df::Shared(inner) => match Arc::try_unwrap(inner) {
+                Ok(inner) => inner.told(),
+                // Several readers of one stream hear of the same end.
+                Err(shared) => told_again(&shared),
+            },
+            Df::Collection(mut errors) if !errors.is_empty() => errors.swap_remove(0).told(),
+            Df::IoError(source) => Error::io("read or write", "a stream", source),
+            Df::SQL(parser, _) => parser_error(&parser.to_string()),
+            Df::SchemaError(schema_error, _) => match *schema_error {
+                SchemaError::FieldNotFound { field, valid_fields } => {
+                    unknown_column(&field, &valid_fields)
+                }
+                SchemaError::AmbiguousReference { field } => Error::usage_hint(
+                    format!("column `{}` is in more than one source", field.name()),
+                    format!("say which: `source.{}`", field.name()),
+                ),
+                other => Error::usage(other.to_string()),
+            },
+            Df::Plan(message) if message.starts_with(UNKNOWN_FUNCTION) => {
+                let rest = &message[UNKNOWN_FUNCTION.len()..];
+                crate::unknown_functions::refused(rest.split('\'').next().unwrap_or_default())
+            }
+            Df::Plan(message) | Df::NotImplemented(message) | Df::Configuration(message) => {
+                plan_error(&message)
+            }
+            Df::ResourcesExhausted(message) => {
+                crate::pool::in_message(&message).unwrap_or_else(|| Error::Memory {
+                    message,
+                    hint: Some("give --memory more".into()),
+                })
+            }
+            Df::Execution(message) if message.contains("Cannot access field at argument") => {
+                plan_error(&message)
+            }
+            Df::Execution(message) => cast_error(&message),
+            Df::Internal(message) if REFUSALS.iter().any(|part| message.contains(part)) => {
+                plan_error(&message)
+            }
+            Df::Internal(message) => in_our_words(&message).unwrap_or(Error::Internal(message)),
+            other => Error::Query(other.strip_backtrace()),
+        }
+    }
+}
+
+impl Told for ArrowError {
+    type Told = Error;
+
+    fn told(self) -> Error {
+        match self {
+            ArrowError::ExternalError(source) => Df::External(source).told(),
+            ArrowError::CastError(message) => cast_error(&message),
+            ArrowError::ComputeError(message)
+            | ArrowError::InvalidArgumentError(message)
+            | ArrowError::ArithmeticOverflow(message) => {
+                in_our_words(&message).unwrap_or(Error::Query(message))
+            }
+            other => other.into(),
+        }
+    }
+}
+
+/// What is said of a message, where that is known.
+fn in_our_words(message: &str) -> Option<Error> {
+    match OTHER_WORDS.iter().find(|(part, _, _)| message.contains(part)) {
+        Some((_, ours, hint)) => Some(Error::usage_hint(*ours, *hint)),
+        None => arrow_words::in_our_words(message),
+    }
+}
+
+/// What is said of a value that cannot be cast.
+fn cast_error(message: &str) -> Error {
+    in_our_words(message).unwrap_or_else(|| arrow_words::cast_error(message))
+}
+
+/// Parts of DataFusion's messages, and what is said in the place of these.
+const OTHER_WORDS: [(&str, &str, &str); 11] = [
+    (
+        "There is only support Literal types for field",
+        "the arguments of a window function behind the first are literals",
+        "coalesce(lag(x) OVER (…), y) takes what stands in for a missing row from a column",
+    ),
+    (
+        "Aggregate ORDER BY is not implemented for window functions",
+        "an aggregate over a window takes no ORDER BY in its own brackets",
+        "OVER (ORDER BY …) orders the rows of its frame",
+    ),
+    (
+        "Invalid window frame: start bound",
+        "a window's frame ends before it begins",
+        "the far end comes first: BETWEEN 3 PRECEDING AND 1 PRECEDING",
+    ),
+    (
+        "frame offsets for RANGE must be",
+        "an offset of RANGE is a literal number of zero and more, or an interval",
+        "RANGE 5 PRECEDING, RANGE INTERVAL '1 hour' PRECEDING",
+    ),
+    (
+        "frame offsets for ROWS / GROUPS must be",
+        "an offset of ROWS or GROUPS is a whole number of zero and more",
+        "ROWS 5 PRECEDING; UNBOUNDED PRECEDING reaches all",
+    ),
+    (
+        "array_resize: failed to convert size",
+        "`array_resize` takes a size of zero and more",
+        "array_slice(list, 1, n) takes the first n",
+    ),
+    (
+        "cannot take square root of a negative number",
+        "`sqrt` takes numbers of zero and more",
+        "CASE WHEN x >= 0 THEN sqrt(x) END leaves the others out",
+    ),
+    (
+        "not yet implemented for GROUPING aggregate",
+        "`grouping` is of GROUP BY ROLLUP, CUBE and GROUPING SETS, and takes no OVER",
+        "it stands in the select list beside the groups",
+    ),
+    (
+        "(DISTINCT) aggregations are not available",
+        "this aggregate takes no DISTINCT",
+        "aggregate a subquery with SELECT DISTINCT",
+    ),
+    ("Unsupported interval argument", "an interval is a text with its unit", "INTERVAL '3 days'"),
+    (
+        "nth_value not supported for n: 0",
+        "`nth_value` counts from 1",
+        "first_value(x) is nth_value(x, 1)",
+    ),
+];
+
+/// What [`Told`] makes of an error that others hold, too: the same, whoever comes first.
+fn told_again(error: &DataFusionError) -> Error {
+    fn external(source: &(dyn std::error::Error + 'static)) -> Error {
+        if let Some(ours) = source.downcast_ref::<Error>() {
+            return ours.copy();
+        }
+        match source.downcast_ref::<Df>() {
+            Some(inner) => told_again(inner),
+            None => Error::Query(source.to_string()),
+        }
+    }
+    match error {
+        Df::External(source) => external(source.as_ref()),
+        Df::ArrowError(source, _) => match source.as_ref() {
+            ArrowError::ExternalError(source) => external(source.as_ref()),
+            ArrowError::DivideByZero => ArrowError::DivideByZero.told(),
+            ArrowError::CastError(message) => ArrowError::CastError(message.clone()).told(),
+            ArrowError::ComputeError(message)
+            | ArrowError::InvalidArgumentError(message)
+            | ArrowError::ArithmeticOverflow(message) => {
+                ArrowError::ArithmeticOverflow(message.clone()).told()
+            }
+            ArrowError::ParseError(message) => ArrowError::ParseError(message.clone()).told(),
+            other => Error::Query(other.to_string()),
+        },
+        Df::Context(_, inner) | Df::Diagnostic(_, inner) => told_again(inner),
+        Df::Shared(inner) => told_again(inner),
+        Df::Collection(errors) if !errors.is_empty() => told_again(&errors[0]),
+        Df::Plan(message) => Df::Plan(message.clone()).told(),
+        Df::NotImplemented(message) => Df::NotImplemented(message.clone()).told(),
+        Df::Configuration(message) => Df::Configuration(message.clone()).told(),
+        Df::ResourcesExhausted(message) => Df::ResourcesExhausted(message.clone()).told(),
+        Df::Execution(message) => Df::Execution(message.clone()).told(),
+        Df::Internal(message) => Df::Internal(message.clone()).told(),
+        other => Error::Query(other.strip_backtrace()),
+    }
+}
+
+/// What the planner calls faults of its own, and is a mistake in the query.
+const REFUSALS: [&str; 4] = [
+    "failed to match any signature",
+    "Failed to coerce types",
+    "Cannot run range queries on datatype",
+    "unnest on struct can only be applied",
+];
+
+const UNKNOWN_FUNCTION: &str = "Invalid function '";
+
+const NO_SIGNATURE: &str = "No function matches the given name and argument types '";
+
+/// What to do about arguments of the wrong `types`.
+fn cast_hint(types: &str) -> &'static str {
+    if types.contains("TEXT") {
+        "CAST(x AS DOUBLE) converts a column; one of numbers is TEXT if it holds other text, and \
+         --null says which text means null"
+    } else {
+        "CAST(x AS TYPE) converts an argument"
+    }
+}
+
+/// DataFusion's complaint about a function's arguments, which lists its own attempts.
+fn no_signature(message: &str) -> Error {
+    let rest = message.split(NO_SIGNATURE).nth(1).unwrap_or_default();
+    let call = in_sql_words(rest.split('\'').next().unwrap_or_default());
+    Error::usage_hint(format!("there is no `{call}`"), cast_hint(&call))
+}
+
+/// What is said of a column that there is not, among those that there are.
+fn unknown_column(
+    field: &datafusion::common::Column,
+    valid: &[datafusion::common::Column],
+) -> Error {
+    let names: Vec<&str> = valid.iter().map(|field| field.name()).collect();
+    if let Some(source) = &field.relation {
+        let mut sources: Vec<&str> =
+            valid.iter().filter_map(|field| Some(field.relation.as_ref()?.table())).collect();
+        sources.dedup();
+        let source = source.table();
+        let is_none = !sources.is_empty() && !sources.contains(&source);
+        // A field of a column may be meant.
+        if is_none && suggest::nearest(source, names.iter().copied()).is_none() {
+            let meant = suggest::nearest(source, sources.iter().copied());
+            let hint = match meant {
+                Some(meant) => format!("did you mean `{meant}.{}`?", field.name()),
+                None if sources.len() > 1 => {
+                    let sources: Vec<String> =
+                        sources.iter().map(|source| format!("`{source}`")).collect();
+                    format!("the sources are {}", sources.join(", "))
+                }
+                None if sources[0].chars().all(|c| c.is_ascii_alphanumeric() || c == '_') => {
+                    format!("the source is `{}`: {}.{}", sources[0], sources[0], field.name())
+                }
+                None => {
+                    format!("a source is named where it is read: FROM '{}' AS {source}", sources[0])
+                }
+            };
+            return Error::usage_hint(
+                format!("unknown source `{source}` in `{source}.{}`", field.name()),
+                hint,
+            );
+        }
+    }
+    let message = suggest::unknown("column", field.name(), &names);
+    match names.as_slice() {
+        ["line"] => Error::usage_hint(
+            message,
+            "the source is read as lines of text; --source-format says what it \
+             is: access-log, syslog, logfmt, json, csv, …",
+        ),
+        // A file of other separators has one column.
+        [one] => match [';', '\t', '|'].into_iter().find(|separator| one.contains(*separator)) {
+            Some(separator) => {
+                let written = if separator == '\t' { "\\t".into() } else { separator.to_string() };
+                Error::usage_hint(
+                    message,
+                    format!("--delimiter '{written}' splits the records of the file there"),
+                )
+            }
+            None => Error::usage(message),
+        },
+        _ => Error::usage(message),
+    }
+}
+
+/// The SQL parser's complaint without its own name in front.
+fn parser_error(message: &str) -> Error {
+    let message = message.strip_prefix("sql parser error: ").unwrap_or(message);
+    if message.contains("recursion limit exceeded") {
+        return nested_too_deeply();
+    }
+    if let Some(rest) = message.strip_prefix("No infix parser for token ") {
+        let (token, place) = rest.rsplit_once(" at Line").unwrap_or((rest, ""));
+        // The parser shows its own names of tokens.
+        let operator = match token {
+            "Sharp" => Some("#"),
+            word => word.split("value: \"").nth(1).and_then(|word| word.split('"').next()),
+        };
+        let place = if place.is_empty() { String::new() } else { format!(" at Line{place}") };
+        let message = match operator {
+            Some(operator) => format!("there is no operator `{operator}`{place}"),
+            None => format!("SQL is not understood: there is no such operator{place}"),
+        };
+        return match operator.map(str::to_ascii_uppercase).as_deref() {
+            Some("DIV") => {
+                Error::usage_hint(message, "/ divides whole numbers without a rest: 7 / 2 is 3")
+            }
+            Some("#") => {
+                Error::usage_hint(message, "the exclusive or of whole numbers is (a | b) - (a & b)")
+            }
+            _ => Error::usage(message),
+        };
+    }
+    if message.starts_with("Dot access not supported for non-string expr") {
+        return fields_of_values();
+    }
+    let understood = format!("SQL is not understood: {message}");
+    let found = message.split("found: ").nth(1).unwrap_or_default();
+    if message.contains("Expected: an SQL statement") {
+        let hint = "a query is SQL: SELECT * FROM 'logs.csv'; `tidemill head FILE` shows a file";
+        return Error::usage_hint(understood, hint);
+    }
+    // A path stands where SQL has a name.
+    match found.starts_with(['/', '.', '~']) {
+        true => {
+            Error::usage_hint(understood, "a file is named in single quotes: FROM 'logs/web.csv'")
+        }
+        false => Error::usage(understood),
+    }
+}
+
+/// The refusal of SQL that nests more than the parser follows.
+pub fn nested_too_deeply() -> Error {
+    Error::usage_hint(
+        "the SQL is nested too deeply",
+        "name its parts: WITH part AS (SELECT …) SELECT … FROM part",
+    )
+}
+
+fn fields_of_values() -> Error {
+    Error::usage_hint(
+        "a dot stands behind the name of a column or a source, and not behind a value",
+        "the field of a value is value['field']; a source is named where it is read: FROM 'f.csv' \
+         AS f",
+    )
+}
+
+/// What follows the last of `starts`, where a message has one of them.
+fn behind<'a>(message: &'a str, starts: &[&str]) -> Option<&'a str> {
+    starts.iter().find_map(|start| message.split_once(start).map(|(_, rest)| rest))
+}
+
+/// The planner's complaint about types that an operator does not take: `DATE + DATE`.
+fn no_operator(message: &str) -> Option<Error> {
+    let first = message.lines().next().unwrap_or_default();
+    let of_times = behind(first, &["Cannot get result type for temporal operation "])
+        .and_then(|rest| rest.split(": ").next());
+    let operation = of_times
+        .or_else(|| {
+            let rest = behind(first, &["Cannot coerce arithmetic expression "])?;
+            rest.strip_suffix(" to valid types")
+        })
+        .or_else(|| {
+            behind(
+                first,
+                &[
+                    "Cannot infer common argument type for comparison operation ",
+                    "Cannot infer common argument type for logical boolean operation ",
+                    "Cannot infer common argument type for regex operation ",
+                    "Cannot infer common type for bitwise operation ",
+                ],
+            )
+        })?;
+    let operation = in_sql_words(operation);
+    let hint = match operation.as_str() {
+        spans
+            if spans.contains("INTERVAL")
+                && spans.contains([' ', '*', '/'])
+                && of_times.is_some() =>
+        {
+            "write out the interval, as in INTERVAL '12 hours'; a DATE takes whole days: d + 2"
+        }
+        "DATE + DATE" => "a DATE takes days or an INTERVAL: d + 1, d + INTERVAL '1 month'",
+        days if days.contains("DATE") || days.contains("TIME") => {
+            "dates and times take an INTERVAL: ts + INTERVAL '1 hour'"
+        }
+        flags if flags.contains(" AND ") || flags.contains(" OR ") => {
+            "AND and OR take conditions, such as x <> 0"
+        }
+        lists if lists.contains("[]") => {
+            "array_has(list, x) looks into a list, list[1] takes a value"
+        }
+        text if text.contains("TEXT") => cast_hint("TEXT"),
+        flags if flags.contains("BOOLEAN") => {
+            "AND, OR and NOT take what is true or false; CAST(x AS INT) makes 1 and 0 of it"
+        }
+        other => cast_hint(other),
+    };
+    Some(Error::usage_hint(format!("there is no `{operation}`"), hint))
+}
+
+/// A planner's complaint; of one about a function's arguments, what matters.
+fn plan_error(message: &str) -> Error {
+    if let Some(error) = in_our_words(message) {
+        return error;
+    }
+    if message.starts_with("Unary operator '-' only supports") {
+        return Error::usage_hint(
+            "a minus before a value takes numbers that have a sign",
+            "CAST(x AS DOUBLE) makes one of text, CAST(x AS BIGINT) of one without a sign; of the \
+             difference of two times turn it round: a - b",
+        );
+    }
+    if let Some((_, call)) = message.split_once("`retract_batch` is not implemented: ") {
+        return Error::usage_hint(
+            format!("`{}` cannot be taken of a frame that slides", crate::names::call_of(call)),
+            "a frame that begins with UNBOUNDED PRECEDING works for all aggregates",
+        );
+    }
+    let between = |text: &str, start: &str, end: &str| {
+        let text = &text[text.find(start)? + start.len()..];
+        Some(text[..text.find(end)?].to_string())
+    };
+    if let Some(function) = between(message, "Function '", "' failed to match any signature")
+        && let Some(found) = between(message, "but received ", ".,")
+    {
+        let data_type = found.split_once("(DataType: ");
+        let data_type = data_type.and_then(|(_, of)| Some(of.rsplit_once(')')?.0));
+        let found = in_sql_words(data_type.unwrap_or(&found));
+        let is_time = ["DATE", "TIMESTAMP", "TIME", "INTERVAL"].contains(&found.as_str());
+        return Error::usage_hint(
+            format!("`{function}` does not take an argument of type {found}"),
+            match (is_time, function.as_str()) {
+                (true, _) => {
+                    "min and max take it; extract(epoch FROM x) gives its seconds as a number"
+                }
+                (false, "date_part") => {
+                    "the difference of two dates is a number of days: d2 - d1, or (d2 - d1) * 86400"
+                }
+                (false, _) => cast_hint(&found),
+            },
+        );
+    }
+    if message.contains(NO_SIGNATURE) {
+        return no_signature(message);
+    }
+    if let Some(error) = no_operator(message) {
+        return error;
+    }
+    if let Some(types) = between(message, "common type to coerce ", " in LIKE expression") {
+        let types = in_sql_words(&types).replace(" and ", " LIKE ");
+        return Error::usage_hint(format!("there is no `{types}`"), "CAST(x AS TEXT) converts it");
+    }
+    if let Some(rest) = behind(message, &["Cannot create filter with non-boolean predicate "]) {
+        let of = rest.rsplit_once(" returning ").map_or("", |(_, of)| of);
+        return Error::usage_hint(
+            format!("a condition is true or false, and this one is {}", in_sql_words(of)),
+            match of.contains("Utf8") {
+                true => "compare it: x <> ''",
+                false => "compare it: x <> 0",
+            },
+        );
+    }
+    if let Some(of) = between(message, "Cannot access field at argument 1: type ", " is not Struct")
+    {
+        return Error::usage_hint(
+            format!("a {} has no fields", in_sql_words(&of)),
+            "--promote makes columns of JSON in a string",
+        );
+    }
+    if let Some(name) = between(message, "Binary operator '", "' is not supported in the physical")
+    {
+        let (operator, hint) = match name.as_str() {
+            "AtArrow" => ("`@>`", Some("array_has_all(list, others) looks into a list")),
+            "ArrowAt" => ("`<@`", Some("array_has_all(list, others) looks into a list")),
+            "HashArrow" | "HashLongArrow" | "HashMinus" | "AtAt" | "AtQuestion" | "Question"
+            | "QuestionAnd" | "QuestionPipe" => {
+                ("this operator of JSON", Some("fields of JSON are named with dots: a.b, a['b']"))
+            }
+            _ => ("an operator", None),
+        };
+        let message = format!("{operator} is not supported");
+        return match hint {
+            Some(hint) => Error::usage_hint(message, hint),
+            None => Error::usage(message),
+        };
+    }
+    if let Some(name) = between(message, "variable [\"", "\"] has no type information") {
+        return Error::usage_hint(format!("`{name}` is not supported"), "write the value itself");
+    }
+    if message.contains("Dot access not supported for non-string expr") {
+        return fields_of_values();
+    }
+    if message.starts_with("Correlated scalar subquery must be aggregated") {
+        return Error::usage_hint(
+            "a subquery for each row has to give one value, and may give several rows",
+            "take an aggregate of them: (SELECT max(x) FROM b WHERE b.k = a.k)",
+        );
+    }
+    if message.contains("must appear in the GROUP BY clause")
+        && let Some(column) = between(message, "column \"", "\" must appear")
+    {
+        let column = column.rsplit('.').next().unwrap_or_default();
+        return Error::usage_hint(
+            format!("`{column}` is neither in GROUP BY nor in an aggregate function"),
+            format!("GROUP BY {column}, or take one value of each group: min({column})"),
+        );
+    }
+    if let Some(names) = message.strip_prefix("Projections require unique expression names but") {
+        let name = between(names, "expression \"", "\" at position").unwrap_or_default();
+        let given = name.rsplit_once(" AS ").map(|(_, given)| given.to_owned());
+        let frames = [" ORDER BY [", " PARTITION BY [", " ROWS ", " RANGE ", " GROUPS "];
+        if given.is_none() && frames.iter().any(|frame| name.contains(frame)) {
+            let call = crate::names::call_of(&name);
+            return Error::usage_hint(
+                format!("two columns of a select list are `{call}` over the same window"),
+                format!("name one of them: {call} OVER (…) AS other"),
+            );
+        }
+        let is_column = !name.contains('(');
+        let name = name.rsplit('.').next().filter(|_| is_column).unwrap_or(&name);
+        return Error::usage_hint(
+            format!("two columns of a select list are `{}`", given.as_deref().unwrap_or(name)),
+            match given {
+                Some(_) => "give one of them another name".to_owned(),
+                None => format!("name one of them: {name} AS other"),
+            },
+        );
+    }
+    if message.starts_with("In/Exist/SetComparison subquery can only be used in") {
+        return Error::usage_hint(
+            "`IN (SELECT …)`, `EXISTS`, `ANY` and `ALL` cannot stand in ORDER BY or LIMIT",
+            "WHERE takes it; a LEFT JOIN with what the subquery selects gives its columns",
+        );
+    }
+    // What follows is the expression as the planner writes it for itself.
+    if let Some(expression) =
+        message.strip_prefix("Physical plan does not support logical expression ")
+    {
+        let name = expression.split(['(', ' ']).next().unwrap_or_default();
+        return Error::usage(format!("the query has an expression that cannot be run: {name}"));
+    }
+    if message.contains("unnest on struct can only be applied") {
+        return Error::usage_hint(
+            "`unnest` of a struct is a column by itself",
+            "SELECT unnest(s) gives its fields; s.field is one of them",
+        );
+    }
+    let message =
+        message.split("\nThis issue was likely caused by a bug").next().unwrap_or(message);
+    Error::usage(in_sql_words(message.trim_start_matches("Internal error: ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_others_hold_is_told_in_the_same_words() {
+        let ours = || Error::Overflow { message: "`sum(v)` does not fit".into(), hint: None };
+        let errors: [fn(Error) -> Df; 9] = [
+            |ours| Df::External(Box::new(ours)),
+            |ours| Df::External(Box::new(Df::External(Box::new(ours)))),
+            |ours| Df::ArrowError(Box::new(ArrowError::ExternalError(Box::new(ours))), None),
+            |ours| Df::Context("while".into(), Box::new(Df::External(Box::new(ours)))),
+            |_| Df::ArrowError(Box::new(ArrowError::DivideByZero), None),
+            |_| Df::ArrowError(Box::new(ArrowError::CastError("Can't cast".into())), None),
+            |_| Df::ResourcesExhausted("out of memory: a step\nhint: more".into()),
+            |_| Df::Execution("Cannot cast string 'x' to value of Int32 type".into()),
+            |_| Df::Plan("it is".into()),
+        ];
+        for error in errors {
+            let alone = error(ours()).told();
+            let shared = Arc::new(error(ours()));
+            let held = Df::Shared(Arc::clone(&shared)).told();
+            assert_eq!(held.to_string(), alone.to_string());
+            assert_eq!(std::mem::discriminant(&held), std::mem::discriminant(&alone));
+        }
+    }
+}

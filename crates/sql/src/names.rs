@@ -1,0 +1,311 @@
+//! Column names as people write them: `userId` finds `userId` without quotes.
+//!
+//! SQL folds unquoted names to lower case, yet the keys of JSON events are in camel case
+//! more often than not. Before planning, an unquoted name that no column has in lower case
+//! is given the spelling of the one column, or struct field, that it equals but for case.
+//! Quoted names are left alone.
+//!
+//! A column of the result that has no name is called as it is written: [`written`].
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::ControlFlow;
+
+use arrow::datatypes::{DataType, Schema};
+use datafusion::sql::sqlparser::ast::{
+    ExcludeSelectItem, Expr, Ident, ObjectName, ObjectNamePart, Select, SelectItem, SetExpr,
+    Statement, VisitMut, VisitorMut,
+};
+
+/// Respells the unquoted names of `statement` after the columns of `schemas`.
+pub fn respell<'a>(statement: &mut Statement, schemas: impl Iterator<Item = &'a Schema>) {
+    let mut names = BTreeSet::new();
+    for schema in schemas {
+        for field in schema.fields() {
+            collect(field.name(), field.data_type(), &mut names);
+        }
+    }
+    let mut spellings: HashMap<String, Vec<&str>> = HashMap::new();
+    for name in &names {
+        spellings.entry(name.to_lowercase()).or_default().push(name);
+    }
+    let _: ControlFlow<()> = statement.visit(&mut Respell { spellings });
+}
+
+fn collect<'a>(name: &'a str, of: &'a DataType, names: &mut BTreeSet<&'a str>) {
+    names.insert(name);
+    let fields: Vec<_> = match of {
+        DataType::Struct(fields) => fields.iter().collect(),
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            vec![item]
+        }
+        DataType::Map(entries, _) => vec![entries],
+        _ => Vec::new(),
+    };
+    for field in fields {
+        collect(field.name(), field.data_type(), names);
+    }
+}
+
+struct Respell<'a> {
+    /// Per lower-case name, the ways in which columns spell it.
+    spellings: HashMap<String, Vec<&'a str>>,
+}
+
+impl Respell<'_> {
+    fn respell(&self, ident: &mut Ident) {
+        if ident.quote_style.is_some() {
+            return;
+        }
+        let lower = ident.value.to_lowercase();
+        let Some(spellings) = self.spellings.get(&lower) else { return };
+        let meant = match spellings.as_slice() {
+            spellings if spellings.contains(&ident.value.as_str()) => ident.value.clone(),
+            // As the SQL standard reads it.
+            spellings if spellings.contains(&lower.as_str()) => return,
+            [one] => (*one).to_string(),
+            // Several that differ in case only: quotes must tell which.
+            _ => return,
+        };
+        if meant != lower {
+            *ident = Ident::with_quote('"', meant);
+        }
+    }
+}
+
+impl VisitorMut for Respell<'_> {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Identifier(ident) => self.respell(ident),
+            Expr::CompoundIdentifier(parts) => {
+                parts.iter_mut().for_each(|ident| self.respell(ident));
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// The names behind a `*`, which the planner takes letter by letter.
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        let fold = |ident: &mut Ident| {
+            self.respell(ident);
+            if ident.quote_style.is_none() {
+                ident.value = ident.value.to_lowercase();
+            }
+        };
+        for item in &mut select.projection {
+            let (SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options)) = item
+            else {
+                continue;
+            };
+            if let Some(except) = &mut options.opt_except {
+                fold(&mut except.first_element);
+                except.additional_elements.iter_mut().for_each(fold);
+            }
+            let excluded = match &mut options.opt_exclude {
+                Some(ExcludeSelectItem::Single(name)) => std::slice::from_mut(name),
+                Some(ExcludeSelectItem::Multiple(names)) => names.as_mut_slice(),
+                None => &mut [],
+            };
+            for ObjectName(parts) in excluded {
+                for part in parts {
+                    if let ObjectNamePart::Identifier(ident) = part {
+                        fold(ident);
+                    }
+                }
+            }
+            for item in options.opt_replace.iter_mut().flat_map(|replace| &mut replace.items) {
+                fold(&mut item.column_name);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The outermost select list as it is written, its expressions without a name, that is; nothing at
+/// all where a `*` stands for several columns.
+pub fn written(statement: &Statement) -> Vec<Option<String>> {
+    let Statement::Query(query) = statement else { return Vec::new() };
+    let mut body = query.body.as_ref();
+    let select = loop {
+        match body {
+            SetExpr::Select(select) => break select,
+            SetExpr::Query(query) => body = query.body.as_ref(),
+            SetExpr::SetOperation { left, .. } => body = left.as_ref(),
+            _ => return Vec::new(),
+        }
+    };
+    let mut found = Vec::with_capacity(select.projection.len());
+    for item in &select.projection {
+        found.push(match item {
+            SelectItem::UnnamedExpr(expr) => {
+                let mut expr = expr.clone();
+                let _: ControlFlow<()> = expr.visit(&mut Unquote);
+                Some(expr.to_string())
+            }
+            SelectItem::ExprWithAlias { .. } | SelectItem::ExprWithAliases { .. } => None,
+            SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..) => return Vec::new(),
+        });
+    }
+    found
+}
+
+/// Whether a plan's name of a column shows the planner's own words for literals and frames.
+pub fn is_inward(name: &str) -> bool {
+    const WORDS: [&str; 17] = [
+        "Utf8(",
+        "Utf8View(",
+        "Int8(",
+        "Int16(",
+        "Int32(",
+        "Int64(",
+        "Float32(",
+        "Float64(",
+        "Boolean(",
+        "Decimal128(",
+        "Decimal256(",
+        "IntervalMonthDayNano(",
+        "Date32(",
+        " ROWS BETWEEN ",
+        " RANGE BETWEEN ",
+        " GROUPS BETWEEN ",
+        " ORDER BY [",
+    ];
+    WORDS.iter().any(|word| name.contains(word))
+}
+
+/// A plan's expression with its literals as SQL writes them: `x + 1` for `x + Int64(1)`. It goes by the
+/// plan's words, so that a text that looks like them is changed, too.
+pub fn in_sql(text: &str) -> String {
+    const NUMBERS: [&str; 12] = [
+        "Int8(", "Int16(", "Int32(", "Int64(", "UInt8(", "UInt16(", "UInt32(", "UInt64(",
+        "Float32(", "Float64(", "Boolean(", "Date32(",
+    ];
+    const TEXTS: [&str; 3] = ["Utf8(\"", "Utf8View(\"", "LargeUtf8(\""];
+    let mut found = String::with_capacity(text.len());
+    let mut rest = text;
+    'all: while let Some(next) = rest.chars().next() {
+        let follows_word = found.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        if !follows_word {
+            for (word, ending, around) in NUMBERS
+                .iter()
+                .map(|word| (*word, ")", ""))
+                .chain(TEXTS.iter().map(|word| (*word, "\")", "'")))
+            {
+                let inner = rest.strip_prefix(word).and_then(|inner| inner.split_once(ending));
+                if let Some((inner, after)) = inner {
+                    found.push_str(around);
+                    found.push_str(inner);
+                    found.push_str(around);
+                    rest = after;
+                    continue 'all;
+                }
+            }
+            let span = rest.strip_prefix("IntervalMonthDayNano(\"");
+            if let Some((_, after)) = span.and_then(|span| span.split_once("\")")) {
+                found.push_str("INTERVAL");
+                rest = after;
+                continue;
+            }
+        }
+        found.push(next);
+        rest = &rest[next.len_utf8()..];
+    }
+    found
+}
+
+/// Takes the quotes off names that do without.
+struct Unquote;
+
+impl VisitorMut for Unquote {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        let parts = match expr {
+            Expr::Identifier(ident) => std::slice::from_mut(ident),
+            Expr::CompoundIdentifier(parts) => parts.as_mut_slice(),
+            _ => &mut [],
+        };
+        for part in parts {
+            let is_word = |c: char| c.is_alphanumeric() || c == '_';
+            if part.value.chars().all(is_word) && !part.value.is_empty() {
+                part.quote_style = None;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// A call as it is written: DataFusion names what is called over a window with its order and frame.
+pub fn call_of(name: &str) -> String {
+    let ends =
+        [" PARTITION BY [", " ORDER BY [", " ROWS BETWEEN ", " RANGE BETWEEN ", " GROUPS BETWEEN "];
+    let end = ends.iter().filter_map(|end| name.find(end)).min();
+    in_sql(&name[..end.unwrap_or(name.len())])
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{Field, Fields};
+    use datafusion::sql::sqlparser::dialect::GenericDialect;
+    use datafusion::sql::sqlparser::parser::Parser;
+
+    use super::*;
+
+    fn check(sql: &str, expected: &str) {
+        let inner = Fields::from(vec![Field::new("hostName", DataType::Utf8, true)]);
+        let schema = Schema::new(vec![
+            Field::new("userId", DataType::Int64, true),
+            Field::new("day", DataType::Utf8, true),
+            Field::new("Total", DataType::Int64, true),
+            Field::new("TOTAL", DataType::Int64, true),
+            Field::new("client", DataType::Struct(inner), true),
+        ]);
+        let mut statements = Parser::parse_sql(&GenericDialect {}, sql).unwrap();
+        respell(&mut statements[0], [&schema].into_iter());
+        assert_eq!(statements[0].to_string(), expected);
+    }
+
+    #[test]
+    fn literals_of_plans_are_shown_as_sql_has_them() {
+        for (text, expected) in [
+            ("d * Int64(-100000)", "d * -100000"),
+            ("sum(a - Utf8(\"1900-01-01\"))", "sum(a - '1900-01-01')"),
+            ("abs(Float64(1.5)) + UInt8(3)", "abs(1.5) + 3"),
+            (
+                "sum(IntervalMonthDayNano(\"IntervalMonthDayNano { months: 0, days: 1, nanoseconds: 0 }\"))",
+                "sum(INTERVAL)",
+            ),
+            ("to_Int64(x) + Int64(", "to_Int64(x) + Int64("),
+        ] {
+            assert_eq!(in_sql(text), expected);
+        }
+    }
+
+    #[test]
+    fn an_unquoted_name_finds_its_column_whatever_the_case() {
+        check(
+            "SELECT userId, USERID, DAY, \"userid\" FROM t GROUP BY userid",
+            "SELECT \"userId\", \"userId\", DAY, \"userid\" FROM t GROUP BY \"userId\"",
+        );
+    }
+
+    #[test]
+    fn of_several_spellings_the_exact_one_counts() {
+        check("SELECT Total, TOTAL, total FROM t", "SELECT \"Total\", \"TOTAL\", total FROM t");
+    }
+
+    #[test]
+    fn names_behind_a_star_are_respelled_too() {
+        check(
+            "SELECT * EXCEPT (userid, Day), * EXCLUDE (USERID) REPLACE (1 AS DAY) FROM t",
+            "SELECT * EXCEPT (\"userId\", day), * EXCLUDE (\"userId\") REPLACE (1 AS day) FROM t",
+        );
+    }
+
+    #[test]
+    fn fields_of_structs_are_found_too() {
+        check("SELECT t.client.HOSTNAME FROM t", "SELECT t.client.\"hostName\" FROM t");
+    }
+}

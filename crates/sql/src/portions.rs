@@ -1,0 +1,555 @@
+//! Steps whose expressions make text, lists or structs keep to the budget.
+//!
+//! - Below such a step, [`Work::Cut`] makes batches of so few rows that what its expressions make of
+//!   them stays small. How much that is, at most, is told from the bytes of a batch for most; of
+//!   functions that are told how much to make ([`amplify`](crate::amplify)) from their arguments, on
+//!   which only they are evaluated, the innermost first.
+//! - Above one whose results are handed on, [`Work::Charge`] asks the memory pool for what a batch
+//!   turned out to have, until the next one is asked for.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, Schema};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::error::{DataFusionError, Result as PlanResult};
+use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::expressions::{CaseExpr, CastExpr, Column, Literal, TryCastExpr};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateInputMode};
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
+    ReplaceChildrenOptions,
+};
+use futures::StreamExt;
+use tidemill_base::compact::shown_bytes;
+use tidemill_base::error::Error;
+
+use crate::amplify::{Amplifier, ITEM_BYTES, byte_lengths};
+use crate::messages::external;
+
+/// What the step above registers with the memory pool.
+pub const CONSUMER: &str = "Rows";
+
+/// Constants of less are no matter.
+const CONSTANT_BYTES_MIN: usize = 4096;
+
+/// Batches of less are not cut by what may be made of them at most, which is far more than usual
+/// where calls stand within calls.
+const CUT_BYTES_MIN: f64 = 65_536.0;
+
+/// What a row counts beside its bytes: a number that is made text, say.
+const ROW_BYTES: f64 = 64.0;
+
+/// Puts our steps around those whose expressions make what is not of one size.
+#[derive(Debug)]
+pub struct KeepToBudget {
+    /// What the expressions of a step may make at a time.
+    pub bytes_max: u64,
+}
+
+impl PhysicalOptimizerRule for KeepToBudget {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _: &ConfigOptions,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        plan.transform_up(|plan| {
+            // Steps whose expressions are of their one input's columns.
+            let hands_on = plan.downcast_ref::<ProjectionExec>();
+            let is_known = hands_on.is_some()
+                || plan.downcast_ref::<FilterExec>().is_some()
+                || plan.downcast_ref::<SortExec>().is_some()
+                || plan
+                    .downcast_ref::<AggregateExec>()
+                    .is_some_and(|plan| plan.mode().input_mode() == AggregateInputMode::Raw);
+            let children = plan.children();
+            let (true, [input]) = (is_known, children.as_slice()) else {
+                return Ok(Transformed::no(plan));
+            };
+            let schema = input.schema();
+            let makes = |expr: &Arc<dyn PhysicalExpr>| {
+                let is_there = expr.is::<Column>() || expr.is::<Literal>();
+                let made = (!is_there).then(|| expr.data_type(&schema).ok()).flatten();
+                made.is_some_and(|made| width(&made).is_none())
+            };
+            let is_charged =
+                hands_on.is_some_and(|step| step.expr().iter().any(|column| makes(&column.expr)));
+            let mut found = Found { calls: Vec::new(), growth: 0.0 };
+            plan.apply_expressions(&mut |expr| {
+                found.look(expr, &schema);
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+            let step = match found.is_nothing() {
+                true => Arc::clone(&plan),
+                false => {
+                    let work = Work::Cut { found: Arc::new(found), bytes_max: self.bytes_max };
+                    let cut = Around { input: Arc::clone(input), work };
+                    let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
+                    Arc::clone(&plan).replace_children(vec![Arc::new(cut)], options)?
+                }
+            };
+            Ok(Transformed::yes(match is_charged {
+                true => Arc::new(Around { input: step, work: Work::Charge }),
+                false => step,
+            }))
+        })
+        .data()
+    }
+
+    fn name(&self) -> &str {
+        "keep_to_budget"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// The bytes of each value of a type, if they all have as many.
+fn width(of: &DataType) -> Option<f64> {
+    match of {
+        DataType::Null | DataType::Boolean => Some(1.0),
+        DataType::FixedSizeBinary(bytes) => Some(f64::from(*bytes)),
+        other => other.primitive_width().map(|bytes| bytes as f64),
+    }
+}
+
+/// A call whose result's size is told from its arguments.
+#[derive(Debug)]
+struct Call {
+    amplifier: Amplifier,
+    args: Vec<Arc<dyn PhysicalExpr>>,
+    /// As [`growth`] has it.
+    growth: Option<f64>,
+}
+
+/// What a step's expressions make.
+#[derive(Debug)]
+struct Found {
+    /// The innermost first.
+    calls: Vec<Call>,
+    /// At most how many bytes all other expressions make of a byte of their row.
+    growth: f64,
+}
+
+impl Found {
+    fn is_nothing(&self) -> bool {
+        self.calls.is_empty() && self.growth == 0.0
+    }
+
+    fn look(&mut self, expr: &Arc<dyn PhysicalExpr>, schema: &Schema) {
+        for child in expr.children() {
+            self.look(child, schema);
+        }
+        if let Some(literal) = expr.downcast_ref::<Literal>() {
+            let bytes = literal.value().size();
+            if bytes >= CONSTANT_BYTES_MIN {
+                let amplifier = Amplifier::Constant(bytes as u64);
+                self.calls.push(Call { amplifier, args: Vec::new(), growth: None });
+            }
+        } else if let Some((amplifier, args)) = Amplifier::of(expr) {
+            self.calls.push(Call { amplifier, args, growth: growth(expr, schema) });
+        } else if !expr.is::<Column>() {
+            let made = expr.data_type(schema).ok();
+            if made.is_none_or(|made| width(&made).is_none()) {
+                self.growth += growth(expr, schema).unwrap_or(0.0);
+            }
+        }
+    }
+}
+
+/// Functions that give parts of what they are given, or put it together.
+const NEVER_LONGER: [&str; 36] = [
+    "array_append",
+    "array_concat",
+    "array_distinct",
+    "array_element",
+    "array_except",
+    "array_intersect",
+    "array_pop_back",
+    "array_pop_front",
+    "array_prepend",
+    "array_remove",
+    "array_remove_all",
+    "array_reverse",
+    "array_slice",
+    "array_sort",
+    "array_union",
+    "btrim",
+    "coalesce",
+    "get_field",
+    "greatest",
+    "least",
+    "left",
+    "ltrim",
+    "make_array",
+    "map_extract",
+    "map_keys",
+    "map_values",
+    "named_struct",
+    "nullif",
+    "nvl",
+    "nvl2",
+    "reverse",
+    "right",
+    "rtrim",
+    "split_part",
+    "struct",
+    "substr",
+];
+
+/// At most how many bytes an expression makes of a byte of its row, [`ROW_BYTES`] counted as bytes of
+/// it; none where a function is told how much to make. It tells without evaluating anything that the
+/// most usual expressions make little.
+fn growth(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<f64> {
+    let bytes = |expr: &Arc<dyn PhysicalExpr>| {
+        let literal = expr.downcast_ref::<Literal>()?.value().try_as_str()?;
+        Some(literal.map_or(0.0, |text| text.len() as f64))
+    };
+    let of_all = |args: &[Arc<dyn PhysicalExpr>]| -> Option<f64> {
+        args.iter().try_fold(0.0, |sum, arg| Some(sum + growth(arg, schema)?))
+    };
+    if let Some(literal) = expr.downcast_ref::<Literal>() {
+        return Some(literal.value().size() as f64 / ROW_BYTES);
+    }
+    let made = expr.data_type(schema).ok();
+    if let Some(bytes) = made.as_ref().and_then(width) {
+        return Some(bytes / ROW_BYTES);
+    }
+    match Amplifier::of(expr) {
+        Some((Amplifier::Concat, args)) => of_all(&args),
+        Some((Amplifier::ConcatWith, args)) if !args.is_empty() => {
+            let between = bytes(args.first()?)? * args.len() as f64 / ROW_BYTES;
+            Some(between + of_all(&args[1..])?)
+        }
+        Some((Amplifier::Replace | Amplifier::RegexpReplace, args)) => {
+            let (text, to) = (growth(args.first()?, schema)?, bytes(args.get(2)?)?);
+            Some(text * (2.0 + 2.0 * to) + to / ROW_BYTES)
+        }
+        // An item has a bit at least, and each byte of a text may be one.
+        Some((Amplifier::Join, args)) if !args.is_empty() => {
+            let each = args[1..].iter().try_fold(5.0, |sum, arg| Some(sum + bytes(arg)?))?;
+            Some(growth(args.first()?, schema)? * 8.0 * each)
+        }
+        Some((Amplifier::Split, args)) => {
+            Some(growth(args.first()?, schema)? * (1.0 + ITEM_BYTES as f64) + 1.0)
+        }
+        Some(_) => None,
+        None => match expr.children().as_slice() {
+            [] => Some(1.0),
+            children => {
+                let children: Vec<_> = children.iter().map(|child| Arc::clone(child)).collect();
+                let given = of_all(&children)?;
+                // Case and hexadecimal digits make two or three bytes of one.
+                Some(if is_never_longer(expr, schema) { given } else { 4.0 * given + 1.0 })
+            }
+        },
+    }
+}
+
+/// Whether an expression makes no more than it is given.
+fn is_never_longer(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
+    if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() {
+        return NEVER_LONGER.contains(&call.fun().name());
+    }
+    let cast = expr.downcast_ref::<CastExpr>().map(CastExpr::expr);
+    let cast = cast.or_else(|| expr.downcast_ref::<TryCastExpr>().map(TryCastExpr::expr));
+    match cast.map(|given| given.data_type(schema)) {
+        Some(Ok(given)) => !given.is_nested(),
+        Some(Err(_)) => false,
+        None => expr.is::<CaseExpr>(),
+    }
+}
+
+/// A step of ours next to one of DataFusion's.
+#[derive(Debug)]
+struct Around {
+    input: Arc<dyn ExecutionPlan>,
+    work: Work,
+}
+
+#[derive(Debug, Clone)]
+enum Work {
+    /// Gives batches of so few rows that the step above makes little of them.
+    Cut { found: Arc<Found>, bytes_max: u64 },
+    /// Asks for the memory that the batches of the step below have.
+    Charge,
+}
+
+impl DisplayAs for Around {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.work {
+            Work::Cut { bytes_max, .. } => write!(f, "Portions: bytes_max={bytes_max}"),
+            Work::Charge => write!(f, "Charge"),
+        }
+    }
+}
+
+impl ExecutionPlan for Around {
+    fn name(&self) -> &str {
+        match self.work {
+            Work::Cut { .. } => "Portions",
+            Work::Charge => "Charge",
+        }
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.input.properties()
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> PlanResult<TreeNodeRecursion>,
+    ) -> PlanResult<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        match (children.pop(), children.is_empty()) {
+            (Some(input), true) => Ok(Arc::new(Around { input, work: self.work.clone() })),
+            _ => Err(external(Error::Internal("portions of other than one input".into()))),
+        }
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        self.replace_children(children, options)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> PlanResult<SendableRecordBatchStream> {
+        let schema = self.schema();
+        let input = self.input.execute(partition, Arc::clone(&context))?;
+        let (found, bytes_max) = match &self.work {
+            Work::Cut { found, bytes_max } => (Arc::clone(found), *bytes_max),
+            Work::Charge => {
+                let consumer = MemoryConsumer::new(format!("{CONSUMER}[{partition}]"));
+                let charge = consumer.register(context.memory_pool());
+                let charged = input.map(move |batch| {
+                    let batch = batch?;
+                    charge.free();
+                    charge.try_grow(batch.columns().iter().map(shown_bytes).sum())?;
+                    Ok(batch)
+                });
+                return Ok(Box::pin(RecordBatchStreamAdapter::new(schema, charged)));
+            }
+        };
+        let portions = input.flat_map(move |batch| {
+            let found = Arc::clone(&found);
+            // What waits is slices: one is cut further only when it is its turn.
+            let mut waiting = Vec::new();
+            let mut failed = None;
+            match batch {
+                Ok(batch) => waiting.push(batch),
+                Err(error) => failed = Some(error),
+            }
+            futures::stream::iter(std::iter::from_fn(move || {
+                if let Some(error) = failed.take() {
+                    return Some(Err::<RecordBatch, DataFusionError>(error));
+                }
+                next_portion(&mut waiting, &found, bytes_max).map(Ok)
+            }))
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, portions)))
+    }
+}
+
+/// The next rows of the batches that wait, the last of which is the first in order, cut until nothing
+/// makes more than `bytes_max` of them, or until they are one row.
+fn next_portion(
+    waiting: &mut Vec<RecordBatch>,
+    found: &Found,
+    bytes_max: u64,
+) -> Option<RecordBatch> {
+    let mut portion = waiting.pop()?;
+    let mut own = own_bytes(&portion);
+    let may_have = (bytes_max as f64 / found.growth).max(CUT_BYTES_MIN);
+    if own > may_have {
+        let sizes = row_bytes(&portion);
+        cut(&mut portion, waiting, &sizes, may_have as u64);
+        own = own_bytes(&portion);
+    }
+    for call in &found.calls {
+        if call.growth.is_some_and(|growth| growth * own <= bytes_max as f64) {
+            continue;
+        }
+        if portion.num_rows() <= 1 {
+            break;
+        }
+        let Some(sizes) = sizes(call, &portion) else { continue };
+        cut(&mut portion, waiting, &sizes, bytes_max);
+    }
+    Some(portion)
+}
+
+/// Leaves as many of the first rows as `sizes` of together at most `bytes_max`, at least one.
+fn cut(portion: &mut RecordBatch, waiting: &mut Vec<RecordBatch>, sizes: &[u64], bytes_max: u64) {
+    let mut sum = 0u64;
+    let within = |size: &&u64| {
+        sum = sum.saturating_add(**size);
+        sum <= bytes_max
+    };
+    let rows = sizes.iter().take_while(within).count().max(1);
+    if rows < portion.num_rows() {
+        waiting.push(portion.slice(rows, portion.num_rows() - rows));
+        *portion = portion.slice(0, rows);
+    }
+}
+
+/// The bytes of a batch, [`ROW_BYTES`] more for each row.
+fn own_bytes(batch: &RecordBatch) -> f64 {
+    let shown: usize = batch.columns().iter().map(shown_bytes).sum();
+    shown as f64 + ROW_BYTES * batch.num_rows() as f64
+}
+
+/// How many bytes each row has, about.
+fn row_bytes(batch: &RecordBatch) -> Vec<u64> {
+    let mut bytes = vec![ROW_BYTES as u64; batch.num_rows()];
+    for column in batch.columns() {
+        for (sum, length) in bytes.iter_mut().zip(byte_lengths(column)) {
+            *sum += length;
+        }
+    }
+    bytes
+}
+
+/// What a call makes of each row; none where that cannot be told, as of arguments that fail: the
+/// step itself says how, if it comes to evaluate them.
+fn sizes(call: &Call, batch: &RecordBatch) -> Option<Vec<u64>> {
+    let rows = batch.num_rows();
+    let arrays = call.args.iter().map(|arg| arg.evaluate(batch)?.to_array(rows));
+    Some(call.amplifier.row_bytes(&arrays.collect::<PlanResult<Vec<_>>>().ok()?, rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::AsArray;
+    use arrow::compute::cast;
+    use arrow::datatypes::{Field, Int64Type};
+    use datafusion::common::DFSchema;
+
+    use super::*;
+    use crate::amplify::tests::{batches, context};
+
+    #[test]
+    fn what_cannot_grow_much_is_known_before_it_is_evaluated() {
+        let context = context(64 << 20);
+        let schema = Schema::new(vec![
+            Field::new("s", DataType::Utf8View, true),
+            Field::new("n", DataType::Int64, true),
+        ]);
+        let named = DFSchema::try_from(schema.clone()).unwrap();
+        for (sql, most) in [
+            ("concat(s, s, 'x')", Some(16.0)),
+            ("s || upper(s)", Some(32.0)),
+            ("replace(s, 'a', 'bcd')", Some(64.0)),
+            ("replace(s, 'a', s)", None),
+            ("concat(s, repeat(s, n))", None),
+            ("concat(s, lpad(s, 10))", None),
+            ("string_to_array(s, ',')", Some(100.0)),
+            ("array_to_string(make_array(s, s), ',')", Some(2000.0)),
+            ("array_to_string(make_array(s, s), s)", None),
+            ("substr(trim(CASE WHEN n > 1 THEN s ELSE coalesce(s, 'x') END), 2)", Some(5.0)),
+            ("CAST(n AS TEXT)", Some(1.0)),
+            ("length(upper(upper(upper(s))))", Some(1.0)),
+        ] {
+            let expr = context.parse_sql_expr(sql, &named).unwrap();
+            let expr = context.create_physical_expr(expr, &named).unwrap();
+            match (growth(&expr, &schema), most) {
+                (Some(found), Some(most)) => assert!(found <= most, "{sql}: {found}"),
+                (found, most) => assert_eq!(found, most, "{sql}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_made_at_a_time_stays_small() {
+        for (sql, rows) in [
+            ("SELECT repeat(s, 10000) FROM t", 1000),
+            ("SELECT repeat(repeat(s, 100), 100) FROM t", 1000),
+            ("SELECT rpad(s, 100000, '-') FROM t", 1000),
+            ("SELECT n, range(0, 20000) FROM t", 1000),
+            ("SELECT unnest(range(0, n)) FROM t WHERE n < 100", 4950),
+            ("SELECT array_repeat(s, 10000) FROM t WHERE n < 50", 50),
+            ("SELECT array_to_string(range(0, n), repeat(s, 10)) FROM t", 1000),
+            ("SELECT string_to_array(repeat(s, 500), '') FROM t", 1000),
+        ] {
+            let found = batches(sql).unwrap();
+            assert_eq!(found.iter().map(RecordBatch::num_rows).sum::<usize>(), rows, "{sql}");
+            for batch in found {
+                let bytes: usize = batch.columns().iter().map(shown_bytes).sum();
+                assert!(bytes <= 6 << 20, "{sql}: {bytes} bytes in a batch");
+            }
+        }
+    }
+
+    #[test]
+    fn rows_come_in_order_and_unchanged_through_portions() {
+        let found = batches("SELECT n, length(repeat(s, n * 100)) AS l FROM t").unwrap();
+        let mut expected = 0;
+        for batch in &found {
+            let numbers = batch.column(0).as_primitive::<Int64Type>();
+            let lengths = cast(batch.column(1), &DataType::Int64).unwrap();
+            for row in 0..batch.num_rows() {
+                assert_eq!(numbers.value(row), expected);
+                assert_eq!(lengths.as_primitive::<Int64Type>().value(row), expected * 1000);
+                expected += 1;
+            }
+        }
+        assert_eq!(expected, 1000);
+        assert!(found.len() > 50, "{} batches", found.len());
+    }
+
+    #[test]
+    fn what_is_made_of_wide_rows_is_made_of_few_at_a_time() {
+        // 1,000 texts of 10,000 bytes come as one batch.
+        let sql = "WITH wide AS (SELECT n, repeat(s, 1000) AS w FROM t ORDER BY n) \
+                   SELECT upper(w) AS a, lower(w) AS b, reverse(w) AS c FROM wide";
+        let found = batches(sql).unwrap();
+        assert_eq!(found.iter().map(RecordBatch::num_rows).sum::<usize>(), 1000);
+        for batch in found {
+            assert!(own_bytes(&batch) <= f64::from(6 << 20), "{} bytes", own_bytes(&batch));
+        }
+    }
+
+    #[test]
+    fn what_an_expression_returns_is_charged() {
+        // A value of 12 MB may be made, and three of them are more than there is for all steps.
+        let sql = "WITH wide AS (SELECT repeat(s, 1200000) AS w FROM t LIMIT 1) \
+                   SELECT upper(w) AS a, lower(w) AS b, reverse(w) AS c FROM wide";
+        let error = batches(sql).unwrap_err();
+        let text = error.to_string();
+        assert!(text.starts_with("out of memory: what expressions make of a few rows "), "{text}");
+        assert!(text.contains("\nhint: --memory "), "{text}");
+    }
+}

@@ -1,0 +1,284 @@
+//! Functions that take the place of DataFusion's of the same names, whose own answers lose values or
+//! whose plans cannot be made.
+
+use std::sync::{Arc, LazyLock};
+
+use arrow::array::{ArrayRef, AsArray, Float64Array};
+use arrow::compute::cast_with_options;
+use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Int64Type};
+use datafusion::common::{DFSchema, Result as PlanResult, ScalarValue, plan_err};
+use datafusion::functions::{core, math, string};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
+use datafusion::logical_expr::{
+    ColumnarValue, Documentation, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use tidemill_base::types::EXACTLY;
+
+/// All of them.
+pub fn functions() -> impl Iterator<Item = ScalarUDF> {
+    [
+        ScalarUDF::from(Nvl::new()),
+        ScalarUDF::from(Concat { theirs: string::concat() }),
+        ScalarUDF::from(Places { theirs: math::round(), answer: None }),
+        ScalarUDF::from(Places { theirs: math::trunc(), answer: None }),
+    ]
+    .into_iter()
+}
+
+/// `nvl`, called `ifnull` too: `coalesce` of two values, of any type. DataFusion's takes the first of
+/// a list of types that both fit into, which for integers is FLOAT.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Nvl {
+    coalesce: Arc<ScalarUDF>,
+    signature: Signature,
+    aliases: Vec<String>,
+}
+
+impl Nvl {
+    fn new() -> Self {
+        Nvl {
+            coalesce: core::coalesce(),
+            signature: Signature::user_defined(Volatility::Immutable),
+            aliases: vec!["ifnull".into()],
+        }
+    }
+}
+
+impl ScalarUDFImpl for Nvl {
+    fn name(&self) -> &str {
+        "nvl"
+    }
+
+    fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, arguments: &[DataType]) -> PlanResult<Vec<DataType>> {
+        match arguments {
+            [_, _] => self.coalesce.coerce_types(arguments),
+            _ => plan_err!("`nvl` is called as nvl(x, otherwise)"),
+        }
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
+        self.coalesce.return_type(arguments)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> PlanResult<FieldRef> {
+        self.coalesce.return_field_from_args(args)
+    }
+
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> PlanResult<ExprSimplifyResult> {
+        self.coalesce.inner().simplify(args, info)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        self.coalesce.invoke_with_args(args)
+    }
+
+    fn conditional_arguments<'a>(
+        &self,
+        args: &'a [Expr],
+    ) -> Option<(Vec<&'a Expr>, Vec<&'a Expr>)> {
+        self.coalesce.inner().conditional_arguments(args)
+    }
+
+    fn short_circuits(&self) -> bool {
+        self.coalesce.short_circuits()
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        static THEIRS: LazyLock<Arc<ScalarUDF>> = LazyLock::new(core::nvl);
+        THEIRS.documentation()
+    }
+}
+
+/// `concat`. DataFusion's leaves out what is empty before it is evaluated, and of nothing but empty
+/// constants makes a call of no arguments, which is an error.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Concat {
+    theirs: Arc<ScalarUDF>,
+}
+
+fn is_empty(argument: &Expr) -> bool {
+    let Expr::Literal(value, _) = argument else { return false };
+    value.is_null() || value.try_as_str().flatten().is_some_and(str::is_empty)
+}
+
+impl ScalarUDFImpl for Concat {
+    fn name(&self) -> &str {
+        self.theirs.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.theirs.signature()
+    }
+
+    fn coerce_types(&self, arguments: &[DataType]) -> PlanResult<Vec<DataType>> {
+        self.theirs.coerce_types(arguments)
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
+        self.theirs.return_type(arguments)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> PlanResult<FieldRef> {
+        self.theirs.return_field_from_args(args)
+    }
+
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> PlanResult<ExprSimplifyResult> {
+        if args.iter().all(is_empty) {
+            let types = args.iter().map(|argument| info.get_data_type(argument));
+            let answer = self.return_type(&types.collect::<PlanResult<Vec<_>>>()?)?;
+            let text = ScalarValue::from("").cast_to(&answer)?;
+            return Ok(ExprSimplifyResult::Simplified(Expr::Literal(text, None)));
+        }
+        self.theirs.inner().simplify(args, info)
+    }
+
+    fn preserves_lex_ordering(&self, inputs: &[ExprProperties]) -> PlanResult<bool> {
+        self.theirs.inner().preserves_lex_ordering(inputs)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        self.theirs.invoke_with_args(args)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        static THEIRS: LazyLock<Arc<ScalarUDF>> = LazyLock::new(string::concat);
+        THEIRS.documentation()
+    }
+}
+
+/// `round` and `trunc` to places behind the point. DataFusion's multiply a float with a power of ten and
+/// divide it again: what is too large for that is infinite or none, and what had nothing behind the point
+/// another number.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Places {
+    theirs: Arc<ScalarUDF>,
+    /// The answer's type, once types are settled. DataFusion's goes by whether the places are a literal,
+    /// which a cast of one becomes later.
+    answer: Option<DataType>,
+}
+
+/// A call of `round` that keeps its type, unless it does already.
+pub fn of_type(call: &ScalarFunction, schema: &DFSchema) -> PlanResult<Option<ScalarFunction>> {
+    match call.func.inner().downcast_ref::<Places>() {
+        Some(Places { theirs, answer: None }) => {
+            let answer = Some(Expr::ScalarFunction(call.clone()).get_type(schema)?);
+            let function = ScalarUDF::from(Places { theirs: Arc::clone(theirs), answer });
+            Ok(Some(ScalarFunction::new_udf(Arc::new(function), call.args.clone())))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// As many places, or more than any number has.
+fn some_places(places: i64) -> i64 {
+    places.clamp(-1000, 1000)
+}
+
+impl ScalarUDFImpl for Places {
+    fn name(&self) -> &str {
+        self.theirs.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.theirs.signature()
+    }
+
+    fn is_strict(&self) -> bool {
+        self.theirs.inner().is_strict()
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
+        self.theirs.return_type(arguments)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> PlanResult<FieldRef> {
+        let theirs = self.theirs.return_field_from_args(args)?;
+        Ok(match &self.answer {
+            Some(answer) => Arc::new(Field::clone(&theirs).with_data_type(answer.clone())),
+            None => theirs,
+        })
+    }
+
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> PlanResult<ExprSimplifyResult> {
+        self.theirs.inner().simplify(args, info)
+    }
+
+    fn output_ordering(&self, inputs: &[ExprProperties]) -> PlanResult<SortProperties> {
+        self.theirs.output_ordering(inputs)
+    }
+
+    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        let rows = args.number_rows;
+        if let Some(places) = args.args.get_mut(1).filter(|of| of.data_type() == DataType::Int64) {
+            // DataFusion takes the low half of the number.
+            *places = match &*places {
+                ColumnarValue::Scalar(ScalarValue::Int64(Some(places))) => {
+                    ColumnarValue::Scalar(ScalarValue::from(some_places(*places)))
+                }
+                ColumnarValue::Array(places) => {
+                    let places = places.as_primitive::<Int64Type>();
+                    ColumnarValue::Array(Arc::new(places.unary::<_, Int64Type>(some_places)))
+                }
+                other => other.clone(),
+            };
+        }
+        let given = args.args.clone();
+        let found = self.theirs.invoke_with_args(args)?;
+        let [values, places] = given.as_slice() else { return Ok(found) };
+        // From here on a float has nothing behind the point.
+        let whole = match found.data_type() {
+            DataType::Float64 => 2.0_f64.powi(52),
+            DataType::Float32 => 2.0_f64.powi(23),
+            _ => return Ok(found),
+        };
+        let all = [values, places, &found];
+        let is_scalar = all.iter().all(|value| matches!(value, ColumnarValue::Scalar(_)));
+        let rows = if is_scalar { 1 } else { rows };
+        let as_floats = |value: &ColumnarValue| -> PlanResult<ArrayRef> {
+            Ok(cast_with_options(&value.to_array(rows)?, &DataType::Float64, &EXACTLY)?)
+        };
+        let (values, places, rounded) =
+            (as_floats(values)?, as_floats(places)?, as_floats(&found)?);
+        let each = values
+            .as_primitive::<Float64Type>()
+            .iter()
+            .zip(places.as_primitive::<Float64Type>())
+            .zip(rounded.as_primitive::<Float64Type>());
+        let right = each.map(|((value, places), rounded)| {
+            let (value, places, rounded) = (value?, places?, rounded?);
+            Some(match places >= 0.0 {
+                true if value.abs() >= whole || (value.is_finite() && !rounded.is_finite()) => {
+                    value
+                }
+                false if value.is_finite() && !rounded.is_finite() => 0.0_f64.copysign(value),
+                _ => rounded,
+            })
+        });
+        let right: ArrayRef = Arc::new(right.collect::<Float64Array>());
+        let right = cast_with_options(&right, &found.data_type(), &EXACTLY)?;
+        Ok(match is_scalar {
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&right, 0)?),
+            false => ColumnarValue::Array(right),
+        })
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        static ROUND: LazyLock<Arc<ScalarUDF>> = LazyLock::new(math::round);
+        static TRUNC: LazyLock<Arc<ScalarUDF>> = LazyLock::new(math::trunc);
+        match self.name() {
+            "trunc" => TRUNC.documentation(),
+            _ => ROUND.documentation(),
+        }
+    }
+}

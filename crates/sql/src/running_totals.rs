@@ -1,0 +1,460 @@
+//! Aggregates from a partition's first row to the current row's equals: `sum(n) OVER (ORDER BY day)`.
+//!
+//! That is the frame of each window with an order and without a frame, or one of `GROUPS`. DataFusion's
+//! step looks at all equals anew with each batch of them, which takes the square of their number, and asks
+//! nobody for the memory. The rows come sorted, so a step of ours in its place holds the rows that are equal
+//! to the last one, asks for what it holds, and goes on with its accumulators: each row is looked at
+//! once, and one value is made for all equals.
+
+use std::collections::VecDeque;
+use std::iter::Peekable;
+use std::ops::Range;
+use std::sync::Arc;
+use std::vec::IntoIter;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::compute::SortColumn;
+use arrow::datatypes::SchemaRef;
+use datafusion::common::ScalarValue;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::utils::evaluate_partition_ranges;
+use datafusion::error::Result as PlanResult;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Accumulator, WindowFrameBound, WindowFrameUnits};
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::window::{PlainAggregateWindowExpr, WindowExpr};
+use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::windows::BoundedWindowAggExec;
+use datafusion::physical_plan::{ExecutionPlan, InputOrderMode};
+use futures::{StreamExt, stream};
+use tidemill_base::compact::compacted;
+use tidemill_base::error::Error;
+
+use crate::beside::{Beside, PORTION, Values, long_bytes};
+use crate::in_place::InPlace;
+use crate::messages::external;
+use crate::whole_partitions::{aggregate, bytes, parted, seam};
+
+/// What the step registers with the memory pool.
+pub const CONSUMER: &str = "RunningTotals";
+
+/// Puts the step in the place of DataFusion's.
+#[derive(Debug)]
+pub struct EqualsAtOnce;
+
+impl PhysicalOptimizerRule for EqualsAtOnce {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _: &ConfigOptions,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        plan.transform_up(|plan| {
+            let Some(step) = plan.downcast_ref::<BoundedWindowAggExec>() else {
+                return Ok(Transformed::no(plan));
+            };
+            let order = step.window_expr().first().map(|call| call.order_by());
+            let is_sorted = matches!(step.input_order_mode, InputOrderMode::Sorted)
+                && step.window_expr().iter().all(|call| Some(call.order_by()) == order);
+            if !is_sorted {
+                return Ok(Transformed::no(plan));
+            }
+            match step.window_expr().iter().filter(|call| is_running(call)).count() {
+                0 => Ok(Transformed::no(plan)),
+                all if all == step.window_expr().len() => {
+                    let ours = InPlace { name: CONSUMER, theirs: plan, run };
+                    Ok(Transformed::yes(Arc::new(ours) as _))
+                }
+                _ => Ok(Transformed::yes(apart(step, &plan.schema())?)),
+            }
+        })
+        .data()
+    }
+
+    fn name(&self) -> &str {
+        "equals_at_once"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+fn is_running(call: &Arc<dyn WindowExpr>) -> bool {
+    let frame = call.get_window_frame();
+    aggregate(call).is_some()
+        && !call.order_by().is_empty()
+        && matches!(frame.units, WindowFrameUnits::Range | WindowFrameUnits::Groups)
+        && matches!(&frame.start_bound, WindowFrameBound::Preceding(bound) if bound.is_null())
+        && matches!(frame.end_bound, WindowFrameBound::CurrentRow)
+}
+
+/// A step of which some calls are ours: these above the others, in the order that they had.
+fn apart(step: &BoundedWindowAggExec, schema: &SchemaRef) -> PlanResult<Arc<dyn ExecutionPlan>> {
+    let can_repartition = !step.partition_keys().is_empty();
+    let of = |calls: Vec<Arc<dyn WindowExpr>>, input| {
+        BoundedWindowAggExec::try_new(calls, input, InputOrderMode::Sorted, can_repartition)
+    };
+    let (ours, others): (Vec<_>, Vec<_>) = step.window_expr().iter().cloned().partition(is_running);
+    let first = step.input().schema().fields().len();
+    let (mut next_other, mut next_ours) = (first, first + others.len());
+    let below = Arc::new(of(others, Arc::clone(step.input()))?);
+    let theirs: Arc<dyn ExecutionPlan> = Arc::new(of(ours, below)?);
+    let calls = step.window_expr().iter().map(|call| {
+        let next = if is_running(call) { &mut next_ours } else { &mut next_other };
+        let index = *next;
+        *next += 1;
+        index
+    });
+    let indices: Vec<usize> = (0..first).chain(calls).collect();
+    let columns = indices.into_iter().zip(schema.fields()).map(|(index, field)| {
+        let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(field.name(), index));
+        (column, field.name().clone())
+    });
+    let columns: Vec<_> = columns.collect();
+    let ours = Arc::new(InPlace { name: CONSUMER, theirs, run });
+    Ok(Arc::new(ProjectionExec::try_new(columns, ours)?))
+}
+
+fn run(
+    theirs: &Arc<dyn ExecutionPlan>,
+    partition: usize,
+    context: Arc<TaskContext>,
+) -> PlanResult<SendableRecordBatchStream> {
+    let unexpected = || external(Error::Internal("a window of another kind".into()));
+    let step = theirs.downcast_ref::<BoundedWindowAggExec>().ok_or_else(unexpected)?;
+    let calls = step.window_expr().iter();
+    let calls = calls.map(|call| Call::new(aggregate(call).ok_or_else(unexpected)?));
+    let calls = calls.collect::<PlanResult<Vec<_>>>()?;
+    let consumer = MemoryConsumer::new(format!("{CONSUMER}[{partition}]"));
+    let totals = Totals {
+        partition_keys: step.partition_by_sort_keys()?,
+        order_keys: step
+            .window_expr()
+            .first()
+            .map_or_else(Vec::new, |call| call.order_by().to_vec()),
+        calls,
+        schema: theirs.schema(),
+        batch_rows: context.session_config().batch_size(),
+        reservation: consumer.register(context.memory_pool()),
+        input: Some(step.input().execute(partition, context)?),
+        underway: None,
+        held: Vec::new(),
+        made: VecDeque::new(),
+    };
+    let batches = stream::try_unfold(totals, |mut totals| async move {
+        Ok(totals.next().await?.map(|batch| (batch, totals)))
+    });
+    Ok(Box::pin(RecordBatchStreamAdapter::new(theirs.schema(), batches)))
+}
+
+/// One aggregate at work.
+struct Call {
+    aggregate: AggregateFunctionExpr,
+    /// Of the partition's rows until now.
+    accumulator: Box<dyn Accumulator>,
+}
+
+impl Call {
+    fn new(call: &PlainAggregateWindowExpr) -> PlanResult<Self> {
+        let aggregate = call.get_aggregate_expr().clone();
+        let accumulator = aggregate.create_accumulator()?;
+        Ok(Call { aggregate, accumulator })
+    }
+}
+
+/// Rows that have been evaluated for the calls, of which some groups may still be to come.
+struct Underway {
+    batch: RecordBatch,
+    /// Of each call.
+    arguments: Vec<Vec<ArrayRef>>,
+    /// Rows that are equal. The last may go on in the next batch.
+    groups: Vec<Range<usize>>,
+    /// Which group is next.
+    next: usize,
+    /// The partitions that begin, from the next on.
+    begins: Peekable<IntoIter<Range<usize>>>,
+}
+
+/// What is to be handed on.
+enum Made {
+    Rows(Beside),
+    /// Rows that have the values in common.
+    Equals(RecordBatch, Arc<Vec<ScalarValue>>),
+}
+
+/// The step at work.
+struct Totals {
+    partition_keys: Vec<PhysicalSortExpr>,
+    order_keys: Vec<PhysicalSortExpr>,
+    calls: Vec<Call>,
+    schema: SchemaRef,
+    batch_rows: usize,
+    /// None once it has ended.
+    input: Option<SendableRecordBatchStream>,
+    underway: Option<Underway>,
+    /// Rows that are equal to the last one that came, which the accumulators have.
+    held: Vec<RecordBatch>,
+    made: VecDeque<Made>,
+    /// Of what is held or handed on, and of the accumulators.
+    reservation: MemoryReservation,
+}
+
+impl Totals {
+    async fn next(&mut self) -> PlanResult<Option<RecordBatch>> {
+        loop {
+            match self.made.pop_front() {
+                Some(Made::Rows(mut rows)) => {
+                    let batch = rows.next(&self.schema, self.batch_rows)?;
+                    if batch.is_some() {
+                        self.made.push_front(Made::Rows(rows));
+                        return Ok(batch);
+                    }
+                    continue;
+                }
+                Some(Made::Equals(rows, values)) => {
+                    self.made.push_front(Made::Rows(Beside::equals(rows, &values)));
+                    continue;
+                }
+                None => {}
+            }
+            if let Some(underway) = self.underway.take() {
+                self.go_on(underway)?;
+                continue;
+            }
+            let Some(input) = &mut self.input else { return Ok(None) };
+            match input.next().await.transpose()? {
+                Some(batch) if batch.num_rows() == 0 => {}
+                Some(batch) => self.take(batch)?,
+                None => {
+                    self.input = None;
+                    self.hand_on_held()?;
+                }
+            }
+        }
+    }
+
+    /// The keys of a batch that rows of one partition have in common, and those of equals.
+    fn keys(&self, batch: &RecordBatch) -> PlanResult<(Vec<SortColumn>, Vec<SortColumn>)> {
+        let of = |keys: &[PhysicalSortExpr]| {
+            let columns = keys.iter().map(|key| key.evaluate_to_sort_column(batch));
+            columns.collect::<PlanResult<Vec<_>>>()
+        };
+        let partition = of(&self.partition_keys)?;
+        let equals = partition.iter().cloned().chain(of(&self.order_keys)?).collect();
+        Ok((partition, equals))
+    }
+
+    fn take(&mut self, batch: RecordBatch) -> PlanResult<()> {
+        let rows = batch.num_rows();
+        let (partition, equals) = self.keys(&batch)?;
+        let groups = evaluate_partition_ranges(rows, &equals)?;
+        let mut begins = evaluate_partition_ranges(rows, &partition)?.into_iter().peekable();
+        if let Some(last) = self.held.last() {
+            let (partition, equals) = self.keys(&seam(last, &batch)?)?;
+            if evaluate_partition_ranges(2, &partition)?.len() == 1 {
+                begins.next();
+            }
+            if evaluate_partition_ranges(2, &equals)?.len() == 2 {
+                self.hand_on_held()?;
+            }
+        }
+        let arguments = self.calls.iter().map(|call| {
+            let arguments = call.aggregate.expressions().into_iter();
+            arguments.map(|argument| argument.evaluate(&batch)?.into_array(rows)).collect()
+        });
+        let arguments = arguments.collect::<PlanResult<Vec<Vec<ArrayRef>>>>()?;
+        self.underway = Some(Underway { batch, arguments, groups, next: 0, begins });
+        Ok(())
+    }
+
+    /// Goes on with a batch until its end, or until the values have grown to a portion.
+    fn go_on(&mut self, mut work: Underway) -> PlanResult<()> {
+        let first = work.next;
+        let open = work.groups.len() - 1;
+        let mut values: Vec<VecDeque<ScalarValue>> = vec![VecDeque::new(); self.calls.len()];
+        let mut long = 0;
+        while let Some(group) = work.groups.get(work.next)
+            && long < PORTION
+        {
+            let begins_partition =
+                work.begins.next_if(|partition| partition.start == group.start).is_some();
+            for ((call, arguments), values) in
+                self.calls.iter_mut().zip(&work.arguments).zip(&mut values)
+            {
+                if begins_partition {
+                    call.accumulator = call.aggregate.create_accumulator()?;
+                }
+                let arguments: Vec<ArrayRef> =
+                    arguments.iter().map(|all| all.slice(group.start, group.len())).collect();
+                call.accumulator.update_batch(&arguments)?;
+                if work.next < open {
+                    let value = call.accumulator.evaluate()?;
+                    long += long_bytes(&value);
+                    values.push_back(value);
+                }
+            }
+            work.next += 1;
+        }
+        let ended = &work.groups[first..work.next.min(open)];
+        if let (Some(begin), Some(end)) = (ended.first(), ended.last()) {
+            if first == 0 && !self.held.is_empty() {
+                // They are equal to the first group's rows, or they would have been handed on.
+                self.hand_on(values.iter().map(|values| values[0].clone()).collect());
+            }
+            let rows = work.batch.slice(begin.start, end.end - begin.start);
+            let values = values.into_iter().map(Values::Shared).collect();
+            self.made.push_back(Made::Rows(Beside::new(
+                rows,
+                ended.iter().map(Range::len),
+                values,
+            )));
+        }
+        if work.next < work.groups.len() {
+            self.underway = Some(work);
+        } else {
+            let (_, begun) = parted(&work.batch, work.groups[open].start);
+            self.held.push(compacted(&begun)?);
+        }
+        let held: usize = self.held.iter().map(bytes).sum();
+        let kept: usize = self.calls.iter().map(|call| call.accumulator.size()).sum();
+        let waiting = self.made.iter().map(|made| match made {
+            Made::Equals(rows, _) => bytes(rows),
+            Made::Rows(_) => 0,
+        });
+        self.reservation.try_resize(held + kept + long + waiting.sum::<usize>())
+    }
+
+    /// Hands on what is held, as no more of its equals come.
+    fn hand_on_held(&mut self) -> PlanResult<()> {
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        let values = self.calls.iter_mut().map(|call| call.accumulator.evaluate());
+        let values = values.collect::<PlanResult<Vec<_>>>()?;
+        self.hand_on(values);
+        Ok(())
+    }
+
+    fn hand_on(&mut self, values: Vec<ScalarValue>) {
+        let values = Arc::new(values);
+        let held = std::mem::take(&mut self.held).into_iter();
+        self.made.extend(held.map(|rows| Made::Equals(rows, Arc::clone(&values))));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{AsArray, StringArray, UInt32Array};
+    use arrow::compute::cast;
+    use arrow::datatypes::{DataType, UInt32Type};
+    use datafusion::common::tree_node::TreeNodeRecursion;
+
+    use super::*;
+    use crate::amplify::tests::context;
+
+    #[test]
+    fn the_step_stands_where_it_can() {
+        let context = context(64 << 20);
+        let batch = RecordBatch::try_from_iter([(
+            "n",
+            Arc::new(UInt32Array::from(vec![1, 2])) as ArrayRef,
+        )])
+        .unwrap();
+        context.register_batch("t", batch).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        for (calls, steps) in [
+            ("sum(n) OVER (ORDER BY n)", 1),
+            ("sum(n) OVER (ORDER BY n), rank() OVER (ORDER BY n)", 1),
+            ("sum(n) OVER (ORDER BY n), sum(n) OVER (ORDER BY n % 2)", 2),
+            ("sum(n) OVER (ORDER BY n GROUPS UNBOUNDED PRECEDING)", 1),
+            ("sum(n) FILTER (WHERE n > 1) OVER (ORDER BY n)", 1),
+            ("sum(n) OVER (ORDER BY n ROWS UNBOUNDED PRECEDING)", 0),
+            ("sum(n) OVER (ORDER BY n RANGE BETWEEN 1 PRECEDING AND CURRENT ROW)", 0),
+            ("sum(n) OVER ()", 0),
+            ("rank() OVER (ORDER BY n)", 0),
+        ] {
+            let sql = format!("SELECT {calls} FROM t");
+            let mut found = 0;
+            let plan = runtime.block_on(async {
+                context.sql(&sql).await.unwrap().create_physical_plan().await.unwrap()
+            });
+            plan.apply(|step| {
+                found += usize::from(step.name() == CONSUMER);
+                Ok(TreeNodeRecursion::Continue)
+            })
+            .unwrap();
+            assert_eq!(found, steps, "{calls}");
+        }
+    }
+
+    /// `string_agg` over many rows is as long as these, and each of them has it.
+    #[test]
+    fn what_many_rows_have_in_common_is_repeated_for_a_portion_of_them() {
+        let context = context(64 << 20);
+        let rows = 1200_u32;
+        let text = |n: u32| format!("{n:0>250}");
+        let batch = RecordBatch::try_from_iter([
+            ("n", Arc::new(UInt32Array::from_iter_values(0..rows)) as ArrayRef),
+            ("k", Arc::new(UInt32Array::from_iter_values((0..rows).map(|n| n / 400)))),
+            ("s", Arc::new(StringArray::from_iter_values((0..rows).map(text)))),
+        ])
+        .unwrap();
+        context.register_batch("t", batch).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let chosen = "FILTER (WHERE n % 3 = 1)";
+        let all = |_| true;
+        let a_third = |n: u32| n % 3 == 1;
+        type Of<'a> = &'a dyn Fn(u32) -> bool;
+        type Frame<'a> = &'a dyn Fn(u32) -> (u32, u32);
+        let last = rows - 1;
+        let cases: [(&str, Of<'_>, Frame<'_>); 8] = [
+            ("OVER ()", &all, &|_| (0, last)),
+            (&format!("{chosen} OVER ()"), &a_third, &|_| (0, last)),
+            ("OVER (PARTITION BY k)", &all, &|n| (n / 400 * 400, n / 400 * 400 + 399)),
+            (&format!("{chosen} OVER (PARTITION BY k)"), &a_third, &|n| {
+                (n / 400 * 400, n / 400 * 400 + 399)
+            }),
+            ("OVER (ORDER BY k)", &all, &|n| (0, n / 400 * 400 + 399)),
+            (&format!("{chosen} OVER (ORDER BY k)"), &a_third, &|n| (0, n / 400 * 400 + 399)),
+            ("OVER (ORDER BY n)", &all, &|n| (0, n)),
+            (&format!("{chosen} OVER (PARTITION BY k ORDER BY n)"), &a_third, &|n| {
+                (n / 400 * 400, n)
+            }),
+        ];
+        for (over, counts, frame) in cases {
+            let sql = format!("SELECT n, string_agg(s, '') {over} FROM t");
+            let mut seen = 0;
+            runtime.block_on(async {
+                let rows = context.sql(&sql).await.unwrap();
+                let mut rows = rows.execute_stream().await.unwrap();
+                while let Some(batch) = rows.next().await {
+                    let batch = batch.unwrap();
+                    let numbers = batch.column(0).as_primitive::<UInt32Type>();
+                    let texts = cast(batch.column(1), &DataType::Utf8).unwrap();
+                    let texts = texts.as_string::<i32>();
+                    let bytes: usize = texts.iter().flatten().map(str::len).sum();
+                    assert!(bytes <= PORTION, "{over}: {bytes} bytes");
+                    for (row, n) in numbers.values().iter().enumerate() {
+                        let (first, last) = frame(*n);
+                        let of = (first..=last).filter(|n| counts(*n));
+                        // Rows of one key come in any order.
+                        let mut found: Vec<u32> = Vec::new();
+                        for piece in texts.value(row).as_bytes().chunks(250) {
+                            found.push(std::str::from_utf8(piece).unwrap().parse().unwrap());
+                        }
+                        found.sort_unstable();
+                        assert_eq!(found, of.collect::<Vec<_>>(), "{over}, {n}");
+                    }
+                    seen += numbers.len();
+                }
+            });
+            assert_eq!(seen, 1200, "{over}");
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Sessions of DataFusion's with our rules, functions and memory limit.
+
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigNonZeroUsize;
+use datafusion::execution::disk_manager::DiskManagerBuilder;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerRule};
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::executor::block_on;
+use tidemill_base::Settings;
+use tidemill_base::error::Result;
+
+use crate::arithmetic::CheckedArithmetic;
+use crate::coercion::{CommonTypes, SqlTypes, TimesOfDay};
+use crate::filtered::FilteredWindows;
+use crate::filters::{self, Conditions};
+use crate::floats::OneOrder;
+use crate::grouping_sets::SetsOfColumns;
+use crate::large_limits::LargeLimits;
+use crate::messages::Told;
+use crate::null_safe::{self, JoinKeys};
+use crate::portions::KeepToBudget;
+use crate::projections::{self, Projections};
+use crate::running_totals::EqualsAtOnce;
+use crate::sorted_unions::{self, CheckedPlan};
+use crate::spills::SpillSpace;
+use crate::subqueries::Unknowns;
+use crate::whole_partitions::OnePartitionAtATime;
+use crate::windows::{ComputedKeys, CopiedText};
+use crate::{amplify, pool, replaced, times};
+
+/// Rows of a batch at most, everywhere.
+pub const BATCH_ROWS: usize = 8192;
+
+/// How tables of a session are scanned; an extension of its configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScanMode {
+    /// A partition per split.
+    PerSplit,
+    /// So many partitions that share the splits.
+    Pooled(usize),
+}
+
+/// The least that the steps above a finished table have.
+const FINISH_BYTES_MIN: usize = 16 << 20;
+
+/// With less for each partition, a sort's runs are too short and their merges too narrow: fewer
+/// threads then sort more each.
+const PARTITION_BYTES_MIN: usize = 32 << 20;
+
+/// Rules of physical plans that are left out. They move conditions below joins by the columns' bare names,
+/// and so to the wrong one of two columns of a name (DataFusion's issue 25296, mended after its 55.2). What
+/// they move is below the joins already, by the rule for logical plans, and none of our sources takes more.
+const WITHOUT: [&str; 2] = ["FilterPushdown", "FilterPushdown(Post)"];
+
+/// What a run of a plan may take.
+fn runtime(budget_bytes: usize, settings: &Settings) -> Result<Arc<RuntimeEnv>> {
+    let space = SpillSpace::new(&settings.spill_folder, &settings.progress);
+    let disk = DiskManagerBuilder::default()
+        .with_temp_file_factory(Arc::new(space))
+        .with_max_temp_directory_size(u64::MAX);
+    RuntimeEnvBuilder::new()
+        .with_memory_pool(pool::shared(budget_bytes, settings.memory_bytes, &settings.progress))
+        .with_disk_manager_builder(disk)
+        .build_arc()
+        .told()
+}
+
+/// Fits what operators take at a time to what there is for all of them.
+fn fitted(config: SessionConfig, budget_bytes: usize, threads: usize) -> Result<SessionConfig> {
+    let partitions = (budget_bytes / PARTITION_BYTES_MIN).clamp(1, threads.max(1));
+    let each = budget_bytes / partitions;
+    // A merge reads four batches of each run: with little memory, small batches keep it wide.
+    let batch_rows = match each >> 20 {
+        0..64 => BATCH_ROWS / 8,
+        64..256 => BATCH_ROWS / 2,
+        _ => BATCH_ROWS,
+    };
+    let mut config = config.with_target_partitions(partitions).with_batch_size(batch_rows);
+    let options = config.options_mut();
+    // What is sorted in one piece counts its text once for each batch of the result.
+    options.execution.sort_in_place_threshold_bytes = match each >> 20 {
+        0..256 => 0,
+        _ => 1 << 20,
+    };
+    options.execution.sort_spill_reservation_bytes = (each / 32).min(10 << 20);
+    // A source has a partition for each thread, however little there is for each: one sort takes them all
+    // then, where a sort for each would have runs too short to merge.
+    options.optimizer.repartition_sorts = partitions >= threads;
+    // A spill for each batch that waits in a channel. With several batches to a spill, two threads that
+    // spill at once leave a reader waiting for the one while what it needs is in the other, for ever:
+    // DataFusion's issue 24883, mended after its 55.2.
+    options.execution.max_spill_file_size_bytes = ConfigNonZeroUsize::try_new(1).told()?;
+    // `IS TRUE` and others of its kind are never null by the plan, and may be by the step that runs
+    // them: DataFusion refuses to group by such a column above a join.
+    options.execution.skip_physical_aggregate_schema_check = true;
+    Ok(config)
+}
+
+/// A rule for logical plans.
+pub type LogicalRule = Arc<dyn OptimizerRule + Send + Sync>;
+
+/// A session without tables, for plans that may take `budget_bytes`; with rules in the place of those of
+/// DataFusion's that are called so.
+///
+/// # Errors
+/// As DataFusion's runtime.
+pub fn open(
+    budget_bytes: usize,
+    settings: &Settings,
+    others: &[(&str, LogicalRule)],
+) -> Result<SessionContext> {
+    let config = SessionConfig::new()
+        .with_information_schema(false)
+        .with_extension(Arc::new(ScanMode::Pooled(settings.threads)));
+    let config = fitted(config, budget_bytes, settings.threads)?;
+    let limits = LargeLimits { bytes_max: budget_bytes / 16 };
+    let portions = KeepToBudget { bytes_max: settings.memory_bytes / 16 };
+    let rules = Optimizer::new().rules.into_iter().map(|rule| {
+        let other = others.iter().find(|(name, _)| *name == rule.name());
+        match (rule.name(), other) {
+            (_, Some((_, other))) => Arc::clone(other),
+            (null_safe::OF_A_JOIN | null_safe::OF_ALL_JOINS, _) => {
+                Arc::new(JoinKeys { theirs: rule }) as _
+            }
+            (filters::REPLACED, _) => Arc::new(Conditions { theirs: rule }) as _,
+            _ => rule,
+        }
+    });
+    let checked = PhysicalOptimizer::new().rules.into_iter();
+    let checked = checked.filter(|rule| !WITHOUT.contains(&rule.name()));
+    let checked = checked.map(|rule| match rule.name() {
+        sorted_unions::REPLACED => Arc::new(CheckedPlan) as _,
+        projections::REPLACED => Arc::new(Projections { theirs: rule }) as _,
+        _ => rule,
+    });
+    let state = SessionStateBuilder::new()
+        .with_config(config)
+        .with_runtime_env(runtime(budget_bytes, settings)?)
+        .with_expr_planners(vec![Arc::new(TimesOfDay)])
+        .with_default_features()
+        .with_type_planner(Arc::new(SqlTypes))
+        .with_analyzer_rules(analyzer_rules())
+        .with_optimizer_rules(rules.collect())
+        .with_optimizer_rule(Arc::new(ComputedKeys))
+        .with_optimizer_rule(Arc::new(CopiedText))
+        .with_physical_optimizer_rules(checked.collect())
+        .with_physical_optimizer_rule(Arc::new(OnePartitionAtATime))
+        .with_physical_optimizer_rule(Arc::new(EqualsAtOnce))
+        .with_physical_optimizer_rule(Arc::new(limits))
+        .with_physical_optimizer_rule(Arc::new(portions))
+        .build();
+    let context = SessionContext::new_with_state(state);
+    replaced::functions().for_each(|function| context.register_udf(function));
+    let all = context.state();
+    let amplifiers = amplify::limited(all.scalar_functions().values(), settings.memory_bytes);
+    amplifiers.into_iter().for_each(|function| context.register_udf(function));
+    context.register_udf(times::date_trunc());
+    context.register_udf(times::date_bin());
+    if let Some(theirs) = all.scalar_functions().get("to_timestamp") {
+        context.register_udf(times::to_timestamp(theirs));
+    }
+    Ok(context)
+}
+
+/// DataFusion's rules, with ours before and after: the first of them settle types where its own choice loses
+/// values, the others need all types settled: what is cast to a float by then is compared as one.
+fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
+    let mut rules = Analyzer::new().rules;
+    rules.insert(0, Arc::new(SetsOfColumns));
+    rules.insert(1, Arc::new(CommonTypes));
+    rules.push(Arc::new(Unknowns));
+    rules.push(Arc::new(CheckedArithmetic));
+    rules.push(Arc::new(OneOrder));
+    rules.push(Arc::new(FilteredWindows));
+    rules
+}
+
+/// The same session, for plans of which the source has to stay where none of its rows can count. A
+/// condition that is never true stays in its place: DataFusion would push it below an aggregate that
+/// answers over no rows.
+pub fn keeping_sources(state: &SessionState) -> SessionState {
+    const EMPTYING: [&str; 3] =
+        ["eliminate_filter", "propagate_empty_relation", "push_down_filter"];
+    let rules = state.optimizers().iter().filter(|rule| !EMPTYING.contains(&rule.name())).cloned();
+    SessionStateBuilder::new_from_existing(state.clone())
+        .with_optimizer_rules(rules.collect())
+        .build()
+}
+
+/// The same session for what is asked of a finished table, and for what is held in memory
+/// beside the stream: one thread, so that rows keep their order and sums of floats come out
+/// alike at each run.
+///
+/// # Errors
+/// As DataFusion's runtime.
+pub fn in_order(
+    state: &SessionState,
+    budget_bytes: usize,
+    settings: &Settings,
+) -> Result<SessionState> {
+    let budget_bytes = budget_bytes.max(FINISH_BYTES_MIN);
+    let runtime = runtime(budget_bytes, settings)?;
+    let mut state =
+        SessionStateBuilder::new_from_existing(state.clone()).with_runtime_env(runtime).build();
+    let config = std::mem::take(state.config_mut());
+    *state.config_mut() = fitted(config, budget_bytes, 1)?;
+    state.config_mut().set_extension(Arc::new(ScanMode::Pooled(1)));
+    let options = state.config_mut().options_mut();
+    options.optimizer.enable_round_robin_repartition = false;
+    Ok(state)
+}
+
+/// The same session, scanning its tables a partition per split on the asking thread.
+pub fn per_split(state: &SessionState) -> SessionState {
+    let mut state = state.clone();
+    let config = state.config_mut();
+    // Nothing is sorted here.
+    *config = std::mem::take(config).with_batch_size(BATCH_ROWS);
+    config.set_extension(Arc::new(ScanMode::PerSplit));
+    // Partitions are splits here: none may be added, joined or dealt anew.
+    let options = config.options_mut();
+    options.execution.target_partitions = 1;
+    options.optimizer.enable_round_robin_repartition = false;
+    options.optimizer.repartition_file_scans = false;
+    // What is joined to the splits stands on the left of its join already, and a filter made
+    // of it would have each split wait for all others.
+    options.optimizer.join_reordering = false;
+    options.optimizer.enable_join_dynamic_filter_pushdown = false;
+    state
+}
+
+/// The same session for joins of which no side may fit in memory: by sorting, which spills.
+pub fn joining_by_sorting(state: &SessionState) -> SessionState {
+    let mut state = state.clone();
+    let options = state.config_mut().options_mut();
+    options.optimizer.prefer_hash_join = false;
+    // With one partition DataFusion holds a side whatever is preferred.
+    options.execution.target_partitions = options.execution.target_partitions.max(2);
+    state
+}
+
+/// The physical plan of an optimised logical one.
+///
+/// # Errors
+/// As DataFusion's planner.
+pub fn physical(state: &SessionState, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
+    block_on(state.query_planner().create_physical_plan(plan, state)).told()
+}

@@ -1,0 +1,153 @@
+//! Sorted rows of a UNION that are merged.
+//!
+//! DataFusion checks a plan before it runs it: what a step wants sorted has to come sorted. Of a union
+//! it knows less than of each of its branches: where two columns of a branch are the same, sorted rows
+//! of it are by both, and rows of the union are said not to be. It refuses a merge of them then (its
+//! issue 16171). Here such a merge is asked of each branch, which is what it takes its rows from.
+//!
+//! What is one value in each branch need not be sorted by in any of them. But the first rows of several
+//! branches share what they know of the last one that counts, and by less than the merge's whole order they
+//! leave out what it would have taken (`ORDER BY x, branch DESC LIMIT 1`). They are sorted by all of it.
+//!
+//! DataFusion also takes a sort for done whose order its own steps lose again: above the first rows of a union
+//! whose branches have one value each, a condition runs on several threads. It is put back.
+
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::error::Result as PlanResult;
+use datafusion::physical_expr::PhysicalSortExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::sanity_checker::check_plan_sanity;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::union::UnionExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+
+/// DataFusion's rule of this name has the same purpose.
+pub const REPLACED: &str = "SanityCheckPlan";
+
+/// Checks that each step gets what it needs.
+#[derive(Debug)]
+pub struct CheckedPlan;
+
+impl PhysicalOptimizerRule for CheckedPlan {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        let plan = plan.transform_up(in_whole_order)?.data.transform_up(sorted)?.data;
+        plan.apply(|plan| {
+            if !merges_sorted_branches(plan)? {
+                check_plan_sanity(plan, &config.optimizer)?;
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(plan)
+    }
+
+    fn name(&self) -> &str {
+        REPLACED
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// A merge of the first rows of each branch, with these by the merge's order.
+fn in_whole_order(plan: Arc<dyn ExecutionPlan>) -> PlanResult<Transformed<Arc<dyn ExecutionPlan>>> {
+    let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() else {
+        return Ok(Transformed::no(plan));
+    };
+    let Some(first) = merge.input().downcast_ref::<SortExec>() else {
+        return Ok(Transformed::no(plan));
+    };
+    if first.fetch().is_none() || first.expr() == merge.expr() {
+        return Ok(Transformed::no(plan));
+    }
+    let first = SortExec::new(merge.expr().clone(), Arc::clone(first.input()))
+        .with_fetch(first.fetch())
+        .with_preserve_partitioning(first.preserve_partitioning());
+    let merge = SortPreservingMergeExec::new(merge.expr().clone(), Arc::new(first))
+        .with_fetch(merge.fetch());
+    Ok(Transformed::yes(Arc::new(merge)))
+}
+
+/// A merge of what is sorted, also where DataFusion took the sort away.
+fn sorted(plan: Arc<dyn ExecutionPlan>) -> PlanResult<Transformed<Arc<dyn ExecutionPlan>>> {
+    let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() else {
+        return Ok(Transformed::no(plan));
+    };
+    let input = merge.input();
+    if input.equivalence_properties().ordering_satisfy(merge.expr().clone())?
+        || merges_sorted_branches(&plan)?
+    {
+        return Ok(Transformed::no(plan));
+    }
+    let sort = SortExec::new(merge.expr().clone(), Arc::clone(input))
+        .with_fetch(merge.fetch())
+        .with_preserve_partitioning(true);
+    let merge = SortPreservingMergeExec::new(merge.expr().clone(), Arc::new(sort))
+        .with_fetch(merge.fetch());
+    Ok(Transformed::yes(Arc::new(merge)))
+}
+
+/// Whether this merges a union's branches, each of which is sorted as the merge is.
+fn merges_sorted_branches(plan: &Arc<dyn ExecutionPlan>) -> PlanResult<bool> {
+    let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() else { return Ok(false) };
+    let Some(union) = merge.input().downcast_ref::<UnionExec>() else { return Ok(false) };
+    for branch in union.inputs() {
+        let order = merge.expr().iter().map(|by| in_branch(by, branch));
+        let order = order.collect::<PlanResult<Vec<_>>>()?;
+        if !branch.equivalence_properties().ordering_satisfy(order)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// An order of the union as one of the branch, whose columns may be called otherwise.
+fn in_branch(
+    by: &PhysicalSortExpr,
+    branch: &Arc<dyn ExecutionPlan>,
+) -> PlanResult<PhysicalSortExpr> {
+    let schema = branch.schema();
+    let expr = Arc::clone(&by.expr).transform(|expr| {
+        let Some(column) = expr.downcast_ref::<Column>() else { return Ok(Transformed::no(expr)) };
+        let name = schema.field(column.index()).name();
+        Ok(Transformed::yes(Arc::new(Column::new(name, column.index()))))
+    })?;
+    Ok(PhysicalSortExpr::new(expr.data, by.options))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::amplify::tests::context;
+    use arrow::array::{ArrayRef, Float32Array, RecordBatch};
+
+    #[test]
+    fn the_first_rows_of_branches_are_by_all_that_the_merge_is_by() {
+        let context = context(64 << 20);
+        let batch = RecordBatch::try_from_iter([(
+            "x",
+            Arc::new(Float32Array::from(vec![0.0])) as ArrayRef,
+        )])
+        .unwrap();
+        context.register_batch("t", batch).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let branches = "SELECT x, 1 AS c FROM t UNION ALL SELECT x, 2 FROM t";
+        let plan = runtime.block_on(async {
+            let sql = format!("{branches} ORDER BY 1, 2 DESC LIMIT 1");
+            context.sql(&sql).await.unwrap().create_physical_plan().await.unwrap()
+        });
+        let merge = plan.downcast_ref::<SortPreservingMergeExec>().unwrap();
+        let first = merge.input().downcast_ref::<SortExec>().unwrap();
+        assert_eq!(first.expr(), merge.expr());
+        assert_eq!((first.fetch(), merge.expr().len()), (Some(1), 2));
+    }
+}

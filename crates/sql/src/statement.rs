@@ -1,0 +1,209 @@
+//! What is asked, out of SQL's text: one question that is honoured whole, or a list of columns.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arrow::datatypes::{Schema, SchemaRef};
+use datafusion::logical_expr::{DdlStatement, LogicalPlan};
+use datafusion::prelude::SessionContext;
+use datafusion::sql::parser::{DFParser, Statement};
+use datafusion::sql::sqlparser::ast::{Expr as SqlExpr, Statement as SqlStatement, Visit, Visitor};
+use futures::executor::block_on;
+use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
+use tidemill_base::{Error, Result};
+
+use crate::messages::{Told, nested_too_deeply};
+use crate::{digits, syntax};
+
+/// How deep expressions may be nested, `a + b + c` counting as two. What walks over them
+/// calls itself at each level, up to the evaluation of each batch.
+const DEPTH_MAX: usize = 1000;
+
+/// How deep the expressions of a statement are nested.
+#[derive(Default)]
+struct Depth {
+    now: usize,
+    most: usize,
+}
+
+impl Visitor for Depth {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, _: &SqlExpr) -> ControlFlow<()> {
+        self.now += 1;
+        self.most = self.most.max(self.now);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, _: &SqlExpr) -> ControlFlow<()> {
+        self.now -= 1;
+        ControlFlow::Continue(())
+    }
+}
+
+/// The statement, if it is one question.
+pub fn one_select(sql: &str) -> Result<Statement> {
+    // A chain of operators is as deep as it is long, and dropping it takes stack.
+    let bytes = PLAN_STACK_BYTES.saturating_add(sql.len().saturating_mul(512));
+    on_large_stack(bytes, || {
+        let mut statement = parsed(sql)?;
+        let mut depth = Depth::default();
+        if let Statement::Statement(statement) = &mut statement {
+            syntax::complete(statement);
+            // It never breaks off.
+            let _ = statement.visit(&mut depth);
+        }
+        if depth.most > DEPTH_MAX {
+            return Err(Error::usage_hint(
+                format!("the SQL nests expressions {} deep; {DEPTH_MAX} is the most", depth.most),
+                "many alternatives are written `x IN (…)`, many rows as a source to join with",
+            ));
+        }
+        Ok(statement)
+    })
+}
+
+/// How many parentheses and CASEs within one another the parser is sure to follow. Beyond, it stumbles
+/// over whatever comes next, and complains of that.
+const NESTING_MAX: usize = 45;
+
+/// How many parentheses and CASEs a text has within one another.
+fn nesting(sql: &str) -> usize {
+    use datafusion::sql::sqlparser::keywords::Keyword;
+    use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+    let tokens = Tokenizer::new(&syntax::Spoken, sql).tokenize().unwrap_or_default();
+    let (mut depth, mut most) = (0usize, 0);
+    for token in tokens {
+        match token {
+            Token::LParen | Token::LBracket => depth += 1,
+            Token::RParen | Token::RBracket => depth = depth.saturating_sub(1),
+            Token::Word(word) if word.keyword == Keyword::CASE => depth += 1,
+            Token::Word(word) if word.keyword == Keyword::END => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        most = most.max(depth);
+    }
+    most
+}
+
+fn parsed(sql: &str) -> Result<Statement> {
+    let mut statements = match DFParser::parse_sql_with_dialect(sql, &syntax::Spoken) {
+        Err(_) if nesting(sql) >= NESTING_MAX => return Err(nested_too_deeply()),
+        parsed => parsed.told()?,
+    };
+    let refused = |what: &str| {
+        Err(Error::usage_hint(
+            format!("{what} is not run here"),
+            "a query is one SELECT; results are written with -o FILE or a job file's [sink]",
+        ))
+    };
+    match (statements.pop_front(), statements.is_empty()) {
+        (None, _) => Err(Error::usage("the SQL is empty")),
+        (Some(_), false) => refused("more than one statement"),
+        (Some(Statement::Statement(mut statement)), true) => match *statement {
+            SqlStatement::Query(_) => {
+                digits::keep(&mut statement);
+                Ok(Statement::Statement(statement))
+            }
+            SqlStatement::Explain { .. } => Err(Error::usage_hint(
+                "EXPLAIN is not run here",
+                "--explain shows how a query runs",
+            )),
+            SqlStatement::ExplainTable { .. } => Err(Error::usage_hint(
+                "DESCRIBE is not run here",
+                "`tidemill schema FILE` shows a file's columns",
+            )),
+            other => {
+                let text = other.to_string();
+                refused(&format!("`{}`", text.split_whitespace().next().unwrap_or_default()))
+            }
+        },
+        (Some(Statement::Explain(_)), true) => {
+            Err(Error::usage_hint("EXPLAIN is not run here", "--explain shows how a query runs"))
+        }
+        (Some(_), true) => refused("a statement that changes something"),
+    }
+}
+
+/// Checks that all that a statement says is honoured.
+pub fn honoured(statement: &Statement, context: &SessionContext) -> Result<()> {
+    match statement {
+        Statement::Statement(statement) => syntax::check(statement, &context.state()),
+        _ => Err(Error::Internal("a statement that is no SELECT".into())),
+    }
+}
+
+/// Column types in SQL's words as a schema: `id BIGINT, tags VARCHAR[]`.
+///
+/// # Errors
+/// [`Error::Usage`] where they are not understood.
+pub fn schema_from_sql(text: &str) -> Result<SchemaRef> {
+    parse_schema(&SessionContext::new(), text)
+}
+
+/// The same with a session that there is.
+///
+/// # Errors
+/// As [`schema_from_sql`].
+pub fn parse_schema(context: &SessionContext, text: &str) -> Result<SchemaRef> {
+    let hint = "write it as SQL does: --schema 'id BIGINT, name TEXT, ts TIMESTAMP'";
+    let refused = |e: Error| Error::usage_hint(format!("the schema is not understood: {e}"), hint);
+    let sql = format!("CREATE TABLE t ({text})");
+    let mut statements = DFParser::parse_sql(&sql).map_err(|e| refused(e.told()))?;
+    let statement = statements.pop_front().filter(|_| statements.is_empty());
+    let statement = statement.ok_or_else(|| refused(Error::usage("it holds a `;`")))?;
+    if let Statement::Statement(statement) = &statement {
+        syntax::only_columns(statement)?;
+    }
+    let mut state = context.state();
+    // What a zone's times are read as; without it the zone would be forgotten.
+    state.config_mut().options_mut().execution.time_zone = Some("UTC".into());
+    let plan = block_on(state.statement_to_plan(statement)).map_err(|e| refused(e.told()))?;
+    match plan {
+        LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(table)) => {
+            Ok(Arc::new(without_metadata(table.input.schema().as_arrow())))
+        }
+        _ => Err(refused(Error::usage("it is no list of columns"))),
+    }
+}
+
+/// The same columns without what is said of the whole schema.
+pub fn without_metadata(schema: &Schema) -> Schema {
+    Schema::new(schema.fields().clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::DataType::{self, *};
+    use arrow::datatypes::{Field, TimeUnit};
+    use tidemill_base::types::sql_type;
+
+    use super::*;
+
+    #[test]
+    fn a_type_that_is_shown_is_understood_as_a_schema() {
+        for (data_type, sql) in [
+            (Boolean, "BOOLEAN"),
+            (Int8, "TINYINT"),
+            (Int16, "SMALLINT"),
+            (Int32, "INT"),
+            (Int64, "BIGINT"),
+            (UInt64, "BIGINT UNSIGNED"),
+            (Float32, "FLOAT"),
+            (Float64, "DOUBLE"),
+            (Decimal128(10, 2), "DECIMAL(10, 2)"),
+            (Date32, "DATE"),
+            (Timestamp(TimeUnit::Nanosecond, None), "TIMESTAMP"),
+            (Timestamp(TimeUnit::Microsecond, None), "TIMESTAMP(6)"),
+            (Timestamp(TimeUnit::Second, None), "TIMESTAMP(0)"),
+            (List(Arc::new(Field::new("item", Int64, true))), "BIGINT[]"),
+        ] {
+            assert_eq!(sql_type(&data_type), sql);
+            let schema = schema_from_sql(&format!("x {sql}")).unwrap();
+            assert_eq!(sql_type(schema.field(0).data_type()), sql);
+        }
+        assert_eq!(sql_type(&Utf8View), "TEXT");
+        let fields = vec![Field::new("a", Int64, true), Field::new("b", Utf8View, true)];
+        assert_eq!(sql_type(&DataType::Struct(fields.into())), "STRUCT<a BIGINT, b TEXT>");
+    }
+}

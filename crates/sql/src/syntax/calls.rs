@@ -1,0 +1,346 @@
+//! What functions take besides their arguments: `DISTINCT`, `ORDER BY`, `FILTER`, `OVER`.
+//!
+//! The planner hands these to aggregates and windows, and forgets them of all other functions.
+
+use datafusion::logical_expr::AggregateUDF;
+use datafusion::sql::sqlparser::ast::{
+    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
+    FunctionArgumentList, FunctionArguments, LambdaFunction, LambdaFunctionParameter,
+    NullTreatment, ObjectNamePart, OneOrManyWithParens, OrderByExpr, WindowType,
+};
+use tidemill_base::error::{Error, Result};
+
+use super::{Place, WRITE_WINDOW_OUT, Walk, refused};
+
+/// What a name calls.
+enum Called<'a> {
+    Scalar,
+    /// A function of lists, which takes functions.
+    HigherOrder,
+    Aggregate(&'a AggregateUDF),
+    Window,
+    /// The planner says so, with the nearest name.
+    Unknown,
+}
+
+/// The aggregates that tell different values apart; of `min` and the like, one value is as good
+/// as two.
+const DISTINCT: [&str; 22] = [
+    "count",
+    "sum",
+    "avg",
+    "min",
+    "max",
+    "array_agg",
+    "string_agg",
+    "median",
+    "percentile_cont",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
+    "bool_and",
+    "bool_or",
+    "stddev",
+    "stddev_pop",
+    "var",
+    "var_pop",
+    "approx_distinct",
+    "approx_median",
+    "unique",
+    "any_value",
+];
+
+/// The aggregates of which an order makes a difference; others fail of one, or forget it.
+const ORDERED: [&str; 5] = ["array_agg", "string_agg", "first_value", "last_value", "nth_value"];
+
+/// The windows that can pass over nulls.
+const PASS_OVER_NULLS: [&str; 5] = ["lag", "lead", "first_value", "last_value", "nth_value"];
+
+impl Walk<'_> {
+    fn called(&self, name: &str) -> Called<'_> {
+        let state = self.state;
+        if state.scalar_functions().contains_key(name) || matches!(name, "make_map" | "map") {
+            Called::Scalar
+        } else if state.higher_order_functions().contains_key(name) {
+            Called::HigherOrder
+        } else if matches!(name, "unnest" | "unnest_outer") {
+            Called::Scalar
+        } else if let Some(aggregate) = state.aggregate_functions().get(name) {
+            Called::Aggregate(aggregate)
+        } else if state.window_functions().contains_key(name) {
+            Called::Window
+        } else {
+            Called::Unknown
+        }
+    }
+
+    pub(super) fn function(&self, function: &Function, place: Place) -> Result<()> {
+        let Function {
+            name,
+            // Braces around the call.
+            uses_odbc_syntax: _,
+            parameters,
+            args,
+            filter,
+            null_treatment,
+            over,
+            within_group,
+        } = function;
+        self.object_name(name)?;
+        let name = match name.0.as_slice() {
+            [ObjectNamePart::Identifier(ident)] if ident.quote_style.is_none() => {
+                ident.value.to_lowercase()
+            }
+            [ObjectNamePart::Identifier(ident)] => ident.value.clone(),
+            _ => name.to_string(),
+        };
+        match parameters {
+            FunctionArguments::None => {}
+            FunctionArguments::Subquery(_) | FunctionArguments::List(_) => {
+                return refused(
+                    format!("{name}{parameters}{args}"),
+                    "parameters follow the value: quantile(x, 0.5)",
+                );
+            }
+        }
+        let nothing =
+            FunctionArgumentList { duplicate_treatment: None, args: vec![], clauses: vec![] };
+        let list = match args {
+            FunctionArguments::None => &nothing,
+            FunctionArguments::List(list) => list,
+            FunctionArguments::Subquery(_) => {
+                return refused(
+                    format!("{name}(SELECT …)"),
+                    "write the subquery in parentheses of its own, or array_agg(x) in it",
+                );
+            }
+        };
+        let FunctionArgumentList { duplicate_treatment, args, clauses } = list;
+        let is_distinct = match duplicate_treatment {
+            Some(DuplicateTreatment::Distinct) => true,
+            Some(DuplicateTreatment::All) | None => false,
+        };
+        let mut nulls = *null_treatment;
+        let mut order_by: &[OrderByExpr] = &[];
+        for clause in clauses {
+            match clause {
+                FunctionArgumentClause::IgnoreOrRespectNulls(treatment) => nulls = Some(*treatment),
+                FunctionArgumentClause::OrderBy(exprs) => order_by = exprs,
+                FunctionArgumentClause::Limit(_) => {
+                    return refused(
+                        format!("LIMIT in {name}(…)"),
+                        "collect(x, 10) takes the first values; array_slice cuts a list",
+                    );
+                }
+                FunctionArgumentClause::OnOverflow(_) => {
+                    return refused(format!("ON OVERFLOW in {name}(…)"), "");
+                }
+                FunctionArgumentClause::Having(_) => {
+                    return refused(
+                        format!("HAVING in {name}(…)"),
+                        "first_value(x ORDER BY y) takes the value of the least y",
+                    );
+                }
+                FunctionArgumentClause::Separator(_) => {
+                    return refused(format!("SEPARATOR in {name}(…)"), "write string_agg(x, ', ')");
+                }
+                FunctionArgumentClause::JsonNullClause(_)
+                | FunctionArgumentClause::JsonReturningClause(_) => {
+                    return refused(format!("{clause} in {name}(…)"), "");
+                }
+            }
+        }
+        let called = self.called(&name);
+        let is_window = over.is_some();
+        // What it takes besides its arguments.
+        let beside = [
+            (is_distinct, "DISTINCT"),
+            (!order_by.is_empty(), "ORDER BY"),
+            (filter.is_some(), "FILTER"),
+            (nulls.is_some(), "IGNORE NULLS or RESPECT NULLS"),
+            (is_window, "OVER"),
+            (!within_group.is_empty(), "WITHIN GROUP"),
+        ];
+        let mut beside = beside.into_iter().filter(|(is_there, _)| *is_there).map(|(_, name)| name);
+        match &called {
+            Called::Scalar | Called::HigherOrder => {
+                if let Some(clause) = beside.next() {
+                    return refused(
+                        format!("{clause} of {name}"),
+                        "it is for aggregate and window functions",
+                    );
+                }
+            }
+            Called::Aggregate(aggregate) => {
+                if is_distinct && !DISTINCT.contains(&aggregate.name()) {
+                    return refused(
+                        format!("{name}(DISTINCT …)"),
+                        "take it of SELECT DISTINCT … in a subquery",
+                    );
+                }
+                if !order_by.is_empty()
+                    && !ORDERED.contains(&aggregate.name())
+                    && !takes_group(aggregate)
+                {
+                    return refused(
+                        format!("{name}(… ORDER BY …)"),
+                        "its answer is of no order; array_agg(x ORDER BY y) has one",
+                    );
+                }
+                if is_window {
+                    if let Some(NullTreatment::IgnoreNulls) = nulls
+                        && !PASS_OVER_NULLS.contains(&aggregate.name())
+                    {
+                        return refused(
+                            format!("{name}(…) IGNORE NULLS OVER"),
+                            "FILTER (WHERE x IS NOT NULL) leaves nulls out",
+                        );
+                    }
+                    if filter.is_some() && PASS_OVER_NULLS.contains(&aggregate.name()) {
+                        return refused(
+                            format!("FILTER of {name} with OVER"),
+                            "CASE WHEN … THEN x END with IGNORE NULLS passes over values",
+                        );
+                    }
+                }
+                // The planner puts the ORDER BY in the place of the first argument.
+                if let ([FunctionArg::Unnamed(FunctionArgExpr::Expr(value)), _, ..], [order]) =
+                    (args.as_slice(), order_by)
+                    && takes_group(aggregate)
+                    && *value != order.expr
+                {
+                    return refused(
+                        format!("{name}({value}, … ORDER BY {})", order.expr),
+                        &format!("write {name}(…) WITHIN GROUP (ORDER BY {value})"),
+                    );
+                }
+            }
+            Called::Window => {
+                if !is_window {
+                    return Err(Error::usage_hint(
+                        format!("`{name}` is a window function, and has no OVER"),
+                        format!("write {name}(…) OVER (PARTITION BY a ORDER BY b)"),
+                    ));
+                }
+                if let Some(clause) =
+                    beside.find(|clause| matches!(*clause, "DISTINCT" | "ORDER BY" | "FILTER"))
+                {
+                    return refused(format!("{clause} of {name}"), "");
+                }
+                if nulls == Some(NullTreatment::IgnoreNulls)
+                    && !PASS_OVER_NULLS.contains(&name.as_str())
+                {
+                    return refused(format!("IGNORE NULLS of {name}"), "");
+                }
+            }
+            Called::Unknown => {}
+        }
+        let is_aggregate = matches!(called, Called::Aggregate(_)) && !is_window;
+        let allowed = match (is_window, is_aggregate) {
+            (true, _) => place.windows,
+            (false, true) => place.aggregates,
+            (false, false) => true,
+        };
+        if !allowed {
+            return Err(misplaced(&name, is_window, place));
+        }
+        let inner = match (is_window, is_aggregate) {
+            (true, _) => Place::groups("a window function"),
+            (false, true) => Place::rows("an aggregate function"),
+            // Windows with names are found wherever they stand in the list.
+            (false, false) => place,
+        };
+        args.iter().try_for_each(|arg| self.argument(&name, &called, arg, is_distinct, inner))?;
+        self.ordered(order_by, inner)?;
+        within_group.iter().try_for_each(|order| self.order_by_expr(order, inner))?;
+        if let Some(condition) = filter {
+            self.expr(condition, Place::rows("FILTER"))?;
+        }
+        match over {
+            None => Ok(()),
+            Some(WindowType::WindowSpec(window)) => self.window(window),
+            Some(WindowType::NamedWindow(_)) if place.named_windows => Ok(()),
+            Some(WindowType::NamedWindow(window)) => {
+                refused(format!("OVER {window} in {}", place.name), WRITE_WINDOW_OUT)
+            }
+        }
+    }
+
+    fn argument(
+        &self,
+        name: &str,
+        called: &Called<'_>,
+        arg: &FunctionArg,
+        is_distinct: bool,
+        place: Place,
+    ) -> Result<()> {
+        let arg = match arg {
+            FunctionArg::Unnamed(arg) => arg,
+            // The planner puts named arguments into the order of the function's own names.
+            FunctionArg::Named { name: _, arg, operator: _ }
+            | FunctionArg::ExprNamed { name: Expr::Identifier(_), arg, operator: _ }
+                if !matches!(called, Called::HigherOrder)
+                    && !matches!(name, "map" | "make_map" | "unnest" | "unnest_outer") =>
+            {
+                arg
+            }
+            FunctionArg::Named { .. } | FunctionArg::ExprNamed { .. } => {
+                return refused(format!("{arg} in {name}(…)"), "give the arguments in order");
+            }
+        };
+        match arg {
+            FunctionArgExpr::Expr(Expr::Lambda(lambda))
+                if matches!(called, Called::HigherOrder) =>
+            {
+                self.lambda(lambda)
+            }
+            FunctionArgExpr::Expr(expr) => self.expr(expr, place),
+            FunctionArgExpr::Wildcard if name == "count" && !is_distinct => Ok(()),
+            FunctionArgExpr::Wildcard if name == "count" => refused(
+                "count(DISTINCT *)",
+                "SELECT count(*) FROM (SELECT DISTINCT * FROM …) counts different rows",
+            ),
+            FunctionArgExpr::QualifiedWildcard(_)
+            | FunctionArgExpr::Wildcard
+            | FunctionArgExpr::WildcardWithOptions(_) => {
+                refused(format!("{name}({arg})"), "count(*) counts rows; others take a column")
+            }
+        }
+    }
+
+    fn lambda(&self, lambda: &LambdaFunction) -> Result<()> {
+        let LambdaFunction { params, body, syntax: _ } = lambda;
+        let params = match params {
+            OneOrManyWithParens::One(param) => std::slice::from_ref(param),
+            OneOrManyWithParens::Many(params) => params,
+        };
+        for LambdaFunctionParameter { name, data_type } in params {
+            if let Some(data_type) = data_type {
+                return refused(format!("{name} {data_type} -> …"), "leave the type out");
+            }
+        }
+        self.expr(body, Place::rows("a lambda"))
+    }
+}
+
+/// Whether an aggregate's value may stand in `WITHIN GROUP (ORDER BY value)`.
+fn takes_group(aggregate: &AggregateUDF) -> bool {
+    aggregate.supports_within_group_clause()
+        || matches!(
+            aggregate.name(),
+            "percentile_cont" | "approx_percentile_cont" | "approx_percentile_cont_with_weight"
+        )
+}
+
+/// An aggregate or a window where there is none to be.
+fn misplaced(name: &str, is_window: bool, place: Place) -> Error {
+    let what = if is_window { "the window function" } else { "the aggregate function" };
+    let message = format!("{what} `{name}` cannot stand in {}", place.name);
+    let hint = match (is_window, place.name) {
+        (true, "WHERE") => "QUALIFY filters by it: … QUALIFY rank() OVER (ORDER BY a) <= 3",
+        (true, _) => "take it in a subquery, and name its column",
+        (false, "WHERE") => "HAVING filters groups: … GROUP BY a HAVING count(*) > 3",
+        (false, _) => "take it in a subquery, and name its column",
+    };
+    Error::usage_hint(message, hint)
+}

@@ -1,0 +1,974 @@
+//! Which SQL is honoured: what is parsed and then dropped would be a wrong answer.
+//!
+//! The parser takes the clauses of a dozen databases, and the planner looks at those it knows:
+//! `TABLESAMPLE`, `PREWHERE` or `WITH ROLLUP` it passes over without a word. So each statement is
+//! walked as a whole before it is planned, and what is not on the list of what the planner
+//! carries out is refused by its name. Structs are taken apart field by field and enums arm by
+//! arm, never with a rest: a parser that learns a clause does not compile here until somebody
+//! has decided about it.
+//!
+//! Three things depend on where an expression stands or on what a name calls, and are decided
+//! here as well: aggregates and windows ([`Place`]), what a function takes besides its arguments
+//! ([`calls`]), and windows with names, which the planner puts in for the select list alone.
+
+use std::fmt;
+
+use datafusion::execution::SessionState;
+use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
+use datafusion::sql::sqlparser::ast::{
+    ConnectByKind, Cte, Distinct, ExceptSelectItem, ExcludeSelectItem, Expr, ExprWithAlias,
+    ExprWithAliasAndOrderBy, Fetch, ForClause, FormatClause, FunctionArg, FunctionArgExpr,
+    GroupByExpr, GroupByWithModifier, Ident, Join, JoinConstraint, JoinOperator, LateralView,
+    LimitClause, NamedWindowDefinition, NamedWindowExpr, ObjectName, ObjectNamePart, Offset,
+    OrderBy, OrderByExpr, OrderByKind, OrderByOptions, PipeOperator, Query, ReplaceSelectElement,
+    ReplaceSelectItem, Select, SelectFlavor, SelectItem, SelectItemQualifiedWildcardKind,
+    SelectModifiers, SetExpr, SetOperator, SetQuantifier, Statement, TableAlias,
+    TableAliasColumnDef, TableFactor, TableFunctionArgs, TableWithJoins, Top, TopQuantity, Value,
+    ValueWithSpan, Values, VisitMut, VisitorMut, WildcardAdditionalOptions, With,
+};
+use tidemill_base::error::{Error, Result};
+
+pub use dialect::Spoken;
+
+mod calls;
+mod dialect;
+mod expressions;
+#[cfg(test)]
+mod tests;
+mod types;
+
+pub(crate) use types::only_columns;
+
+/// Checks that all of a statement is honoured.
+///
+/// `state` says which functions there are.
+///
+/// # Errors
+/// [`Error::Usage`] that names the first clause that is not.
+pub(crate) fn check(statement: &Statement, state: &SessionState) -> Result<()> {
+    match statement {
+        Statement::Query(query) => Walk { state }.query(query, Place::results("a query")),
+        // A query is one SELECT; others are refused where statements are parsed.
+        other => Err(Error::Internal(format!("a statement that is no query: {other}"))),
+    }
+}
+
+/// Writes out what a statement leaves away: `FROM 'f.csv'` alone is `SELECT *`.
+pub(crate) fn complete(statement: &mut Statement) {
+    struct Completed;
+
+    impl VisitorMut for Completed {
+        type Break = ();
+
+        fn pre_visit_select(&mut self, select: &mut Select) -> std::ops::ControlFlow<()> {
+            if select.flavor == SelectFlavor::FromFirstNoSelect {
+                select.flavor = SelectFlavor::FromFirst;
+                select.projection =
+                    vec![SelectItem::Wildcard(WildcardAdditionalOptions::default())];
+            }
+            std::ops::ControlFlow::Continue(())
+        }
+    }
+
+    let _: std::ops::ControlFlow<()> = statement.visit(&mut Completed);
+}
+
+/// Writes `* REPLACE (x AS a)` as `* EXCEPT (a), x AS a`; says whether there was one.
+pub fn replace_by_except(statement: &mut Statement) -> bool {
+    struct Replaced(bool);
+
+    impl VisitorMut for Replaced {
+        type Break = ();
+
+        fn pre_visit_select(&mut self, select: &mut Select) -> std::ops::ControlFlow<()> {
+            let mut more = Vec::new();
+            for item in &mut select.projection {
+                let (SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options)) =
+                    item
+                else {
+                    continue;
+                };
+                let Some(replace) = options.opt_replace.take() else { continue };
+                let names = replace.items.iter().map(|item| item.column_name.clone());
+                let mut except: Vec<Ident> = Vec::new();
+                if let Some(had) = options.opt_except.take() {
+                    except.push(had.first_element);
+                    except.extend(had.additional_elements);
+                }
+                except.extend(names);
+                if let [first, rest @ ..] = except.as_slice() {
+                    options.opt_except = Some(ExceptSelectItem {
+                        first_element: first.clone(),
+                        additional_elements: rest.to_vec(),
+                    });
+                }
+                more.extend(replace.items.into_iter().map(|item| SelectItem::ExprWithAlias {
+                    expr: item.expr,
+                    alias: item.column_name,
+                }));
+            }
+            self.0 |= !more.is_empty();
+            select.projection.extend(more);
+            std::ops::ControlFlow::Continue(())
+        }
+    }
+
+    let mut replaced = Replaced(false);
+    let _: std::ops::ControlFlow<()> = statement.visit(&mut replaced);
+    replaced.0
+}
+
+/// What an expression may hold where it stands.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// Where that is, in SQL's words.
+    name: &'static str,
+    aggregates: bool,
+    windows: bool,
+    /// Whether it is part of a select list.
+    is_listed: bool,
+    /// Whether the windows that the query names are known.
+    named_windows: bool,
+}
+
+impl Place {
+    /// Where rows are looked at one by one.
+    const fn rows(name: &'static str) -> Self {
+        Place { name, aggregates: false, windows: false, ..Self::results(name) }
+    }
+
+    /// Where groups are looked at one by one.
+    const fn groups(name: &'static str) -> Self {
+        Place { name, windows: false, ..Self::results(name) }
+    }
+
+    /// Where all rows of the result are known.
+    const fn results(name: &'static str) -> Self {
+        Place { name, aggregates: true, windows: true, is_listed: false, named_windows: false }
+    }
+}
+
+/// A refusal of `clause`; `hint` says what to write instead, where there is something.
+fn refused<T>(clause: impl fmt::Display, hint: &str) -> Result<T> {
+    let message = format!("`{clause}` is not supported");
+    Err(match hint {
+        "" => Error::usage(message),
+        hint => Error::usage_hint(message, hint),
+    })
+}
+
+struct Walk<'a> {
+    state: &'a SessionState,
+}
+
+impl Walk<'_> {
+    /// `place` is where the query stands: in a select list, windows with names need care.
+    fn query(&self, query: &Query, place: Place) -> Result<()> {
+        let Query {
+            with,
+            body,
+            order_by,
+            limit_clause,
+            fetch,
+            locks,
+            for_clause,
+            settings,
+            format_clause,
+            pipe_operators,
+        } = query;
+        if let Some(with) = with {
+            self.with(with)?;
+        }
+        self.set_expr(body, place)?;
+        if let Some(order_by) = order_by {
+            self.order_by(order_by, body)?;
+        }
+        if let Some(limit) = limit_clause {
+            self.limit(limit)?;
+        }
+        if let Some(fetch) = fetch {
+            return refuse_fetch(fetch);
+        }
+        if let Some(lock) = locks.first() {
+            return refused(lock, "nothing else writes to the sources while a query runs");
+        }
+        if let Some(clause) = for_clause {
+            return refused(
+                match clause {
+                    ForClause::Browse => "FOR BROWSE",
+                    ForClause::Json { .. } => "FOR JSON",
+                    ForClause::Xml { .. } => "FOR XML",
+                },
+                "--format json writes a result as JSON lines",
+            );
+        }
+        if settings.is_some() {
+            return refused("SETTINGS", "flags say how a query runs: --memory, --threads");
+        }
+        if let Some(format) = format_clause {
+            return match format {
+                FormatClause::Identifier(name) => refused(
+                    format!("FORMAT {name}"),
+                    "--format says how a result is written, as does the suffix of -o FILE",
+                ),
+                FormatClause::Null => refused("FORMAT NULL", ""),
+            };
+        }
+        pipe_operators.iter().try_for_each(|operator| self.pipe_operator(operator))
+    }
+
+    fn with(&self, with: &With) -> Result<()> {
+        let With { with_token: _, recursive, cte_tables } = with;
+        for table in cte_tables {
+            let Cte { alias, query, from, materialized, closing_paren_token: _ } = table;
+            self.alias(alias)?;
+            if let Some(from) = from {
+                return refused(format!("WITH … FROM {from}"), "");
+            }
+            if let Some(materialized) = materialized {
+                return refused(
+                    format!("AS {materialized}"),
+                    "leave it out: the answer is the same",
+                );
+            }
+            if *recursive {
+                self.recursive(query, &alias.name)?;
+            }
+            self.query(query, Place::results("a query"))?;
+        }
+        Ok(())
+    }
+
+    /// Of a union in `WITH RECURSIVE` the planner takes both sides and looks at nothing else.
+    fn recursive(&self, query: &Query, name: &Ident) -> Result<()> {
+        let Query {
+            with,
+            body,
+            order_by,
+            limit_clause,
+            // Refused everywhere.
+            fetch: _,
+            locks: _,
+            for_clause: _,
+            settings: _,
+            format_clause: _,
+            pipe_operators,
+        } = query;
+        let SetExpr::SetOperation { op: SetOperator::Union, set_quantifier, left: _, right: _ } =
+            body.as_ref()
+        else {
+            return Ok(());
+        };
+        let clause = match set_quantifier {
+            SetQuantifier::ByName | SetQuantifier::AllByName | SetQuantifier::DistinctByName => {
+                Some("BY NAME")
+            }
+            SetQuantifier::All | SetQuantifier::Distinct | SetQuantifier::None => None,
+        };
+        let clause = clause
+            .or(with.is_some().then_some("WITH"))
+            .or(order_by.is_some().then_some("ORDER BY"))
+            .or(limit_clause.is_some().then_some("LIMIT"))
+            .or((!pipe_operators.is_empty()).then_some("|>"));
+        match clause {
+            Some(clause) => refused(
+                format!("{clause} in WITH RECURSIVE {name}"),
+                &format!("write it where the table is used: SELECT * FROM {name} …"),
+            ),
+            None => Ok(()),
+        }
+    }
+
+    fn set_expr(&self, body: &SetExpr, place: Place) -> Result<()> {
+        match body {
+            SetExpr::Select(select) => self.select(select, place),
+            SetExpr::Query(query) => self.query(query, place),
+            SetExpr::SetOperation { left, op, set_quantifier, right } => {
+                match (op, set_quantifier) {
+                    (SetOperator::Minus, _) => return refused("MINUS", "write EXCEPT"),
+                    (SetOperator::Intersect | SetOperator::Except, SetQuantifier::All) => {
+                        return refused(
+                            format!("{op} ALL"),
+                            "without ALL each row is looked at once; to count how often it occurs, GROUP \
+                             BY all columns on both sides and join them",
+                        );
+                    }
+                    (
+                        SetOperator::Intersect | SetOperator::Except,
+                        SetQuantifier::ByName
+                        | SetQuantifier::AllByName
+                        | SetQuantifier::DistinctByName,
+                    ) => {
+                        return refused(
+                            format!("{op} {set_quantifier}"),
+                            "name the columns in the same order on both sides",
+                        );
+                    }
+                    (
+                        SetOperator::Union,
+                        SetQuantifier::ByName
+                        | SetQuantifier::AllByName
+                        | SetQuantifier::DistinctByName,
+                    )
+                    | (
+                        SetOperator::Union | SetOperator::Intersect | SetOperator::Except,
+                        SetQuantifier::All | SetQuantifier::Distinct | SetQuantifier::None,
+                    ) => {}
+                }
+                self.set_expr(left, place)?;
+                self.set_expr(right, place)
+            }
+            SetExpr::Values(values) => self.values(values),
+            SetExpr::Insert(_) => refused("INSERT", RESULTS_ARE_WRITTEN),
+            SetExpr::Update(_) => refused("UPDATE", RESULTS_ARE_WRITTEN),
+            SetExpr::Delete(_) => refused("DELETE", RESULTS_ARE_WRITTEN),
+            SetExpr::Merge(_) => refused("MERGE", RESULTS_ARE_WRITTEN),
+            SetExpr::Table(table) => {
+                refused(table, "write SELECT * FROM …, with files in single quotes")
+            }
+        }
+    }
+
+    fn values(&self, values: &Values) -> Result<()> {
+        // `ROW` is a word that `VALUES` may have before each row.
+        let Values { explicit_row: _, value_keyword, rows } = values;
+        if *value_keyword {
+            return refused("VALUE", "write VALUES");
+        }
+        let mut items = rows.iter().flat_map(|row| &row.content);
+        items.try_for_each(|item| self.expr(item, Place::rows("VALUES")))
+    }
+
+    fn select(&self, select: &Select, outer: Place) -> Result<()> {
+        let Select {
+            select_token: _,
+            // Comments; what they say to other systems changes no answer.
+            optimizer_hints: _,
+            distinct,
+            select_modifiers,
+            top,
+            top_before_distinct: _,
+            projection,
+            exclude,
+            into,
+            from,
+            lateral_views,
+            prewhere,
+            selection,
+            connect_by,
+            group_by,
+            cluster_by,
+            distribute_by,
+            sort_by,
+            having,
+            named_window,
+            qualify,
+            window_before_qualify: _,
+            value_table_mode,
+            flavor,
+        } = select;
+        if let Some(modifiers) = select_modifiers {
+            refuse_modifiers(modifiers)?;
+        }
+        if let Some(top) = top {
+            return refuse_top(top);
+        }
+        if exclude.is_some() {
+            return refused("EXCLUDE behind a select list", "write it behind the *: * EXCLUDE (a)");
+        }
+        if into.is_some() {
+            return refused("SELECT INTO", RESULTS_ARE_WRITTEN);
+        }
+        if let Some(mode) = value_table_mode {
+            return refused(format!("SELECT {mode}"), "struct(a, b) makes a struct");
+        }
+        if let Some(view) = lateral_views.first() {
+            let LateralView {
+                lateral_view: _,
+                lateral_view_name: _,
+                lateral_col_alias: _,
+                outer: _,
+            } = view;
+            return refused("LATERAL VIEW", "unnest(list) in the select list gives a row per item");
+        }
+        if prewhere.is_some() {
+            return refused("PREWHERE", "write WHERE");
+        }
+        if let Some(clause) = connect_by.first() {
+            let hint = "WITH RECURSIVE follows parents and children";
+            return match clause {
+                ConnectByKind::ConnectBy { .. } => refused("CONNECT BY", hint),
+                ConnectByKind::StartWith { .. } => refused("START WITH", hint),
+            };
+        }
+        if !cluster_by.is_empty() {
+            return refused("CLUSTER BY", "write ORDER BY");
+        }
+        if !distribute_by.is_empty() {
+            return refused("DISTRIBUTE BY", "-o 'out/{column}.csv' writes a file per value");
+        }
+        if !sort_by.is_empty() {
+            return refused("SORT BY", "write ORDER BY");
+        }
+        match flavor {
+            SelectFlavor::Standard | SelectFlavor::FromFirst | SelectFlavor::FromFirstNoSelect => {}
+        }
+        if projection.is_empty() {
+            return refused("SELECT without columns", "SELECT * takes all columns");
+        }
+
+        for table in from {
+            self.table_with_joins(table)?;
+        }
+        if let Some(condition) = selection {
+            self.expr(condition, Place::rows("WHERE"))?;
+        }
+        // Within a select list the planner would look for the windows of the list's own query.
+        let results = Place {
+            is_listed: true,
+            named_windows: !outer.is_listed && !named_window.is_empty(),
+            ..Place::results("the select list")
+        };
+        for window in named_window {
+            let NamedWindowDefinition(name, window) = window;
+            match window {
+                NamedWindowExpr::NamedWindow(other) => {
+                    return refused(format!("WINDOW {name} AS {other}"), WRITE_WINDOW_OUT);
+                }
+                NamedWindowExpr::WindowSpec(window) => self.window(window)?,
+            }
+        }
+        match distinct {
+            None | Some(Distinct::All | Distinct::Distinct) => {}
+            Some(Distinct::On(exprs)) => {
+                let place = Place::results("DISTINCT ON");
+                exprs.iter().try_for_each(|expr| self.expr(expr, place))?;
+            }
+        }
+        projection.iter().try_for_each(|item| self.select_item(item, results))?;
+        self.group_by(group_by)?;
+        if let Some(condition) = having {
+            self.expr(condition, Place::groups("HAVING"))?;
+        }
+        if let Some(condition) = qualify {
+            self.expr(condition, Place::results("QUALIFY"))?;
+        }
+        Ok(())
+    }
+
+    fn group_by(&self, group_by: &GroupByExpr) -> Result<()> {
+        let (exprs, modifiers) = match group_by {
+            GroupByExpr::All(modifiers) => ([].as_slice(), modifiers),
+            GroupByExpr::Expressions(exprs, modifiers) => (exprs.as_slice(), modifiers),
+        };
+        if let Some(modifier) = modifiers.first() {
+            return match modifier {
+                GroupByWithModifier::Rollup => {
+                    refused("WITH ROLLUP", "write GROUP BY ROLLUP (a, b)")
+                }
+                GroupByWithModifier::Cube => refused("WITH CUBE", "write GROUP BY CUBE (a, b)"),
+                GroupByWithModifier::Totals => {
+                    refused("WITH TOTALS", "write GROUP BY GROUPING SETS ((a, b), ())")
+                }
+                GroupByWithModifier::GroupingSets(_) => refused(
+                    "GROUPING SETS behind columns",
+                    "write GROUP BY GROUPING SETS ((a, b), (a), ())",
+                ),
+            };
+        }
+        let place = Place::rows("GROUP BY");
+        for expr in exprs {
+            match expr {
+                Expr::Rollup(sets) | Expr::Cube(sets) | Expr::GroupingSets(sets) => {
+                    let mut items = sets.iter().flatten();
+                    items.try_for_each(|item| self.expr(item, place))?;
+                }
+                expr => {
+                    refuse_constant(expr, "GROUP BY")?;
+                    self.expr(expr, place)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn select_item(&self, item: &SelectItem, place: Place) -> Result<()> {
+        match item {
+            SelectItem::UnnamedExpr(expr) => self.expr(expr, place),
+            SelectItem::ExprWithAlias { expr, alias: _ } => self.expr(expr, place),
+            SelectItem::ExprWithAliases { expr: _, aliases } => refused(
+                format!(
+                    "AS ({})",
+                    aliases.iter().map(Ident::to_string).collect::<Vec<_>>().join(", ")
+                ),
+                "give each column a name of its own",
+            ),
+            SelectItem::QualifiedWildcard(kind, options) => {
+                match kind {
+                    SelectItemQualifiedWildcardKind::ObjectName(name) => self.object_name(name)?,
+                    SelectItemQualifiedWildcardKind::Expr(expr) => {
+                        return refused(
+                            format!("({expr}).*"),
+                            "unnest(s) in the select list makes columns of a struct's fields",
+                        );
+                    }
+                }
+                self.wildcard(options, place)
+            }
+            SelectItem::Wildcard(options) => self.wildcard(options, place),
+        }
+    }
+
+    fn wildcard(&self, options: &WildcardAdditionalOptions, place: Place) -> Result<()> {
+        let WildcardAdditionalOptions {
+            wildcard_token: AttachedToken(_),
+            opt_ilike,
+            opt_exclude,
+            opt_except,
+            opt_replace,
+            opt_rename,
+            opt_alias,
+        } = options;
+        if let Some(ilike) = opt_ilike {
+            return refused(format!("* {ilike}"), "name the columns");
+        }
+        match opt_exclude {
+            None => {}
+            Some(ExcludeSelectItem::Single(name)) => self.object_name(name)?,
+            Some(ExcludeSelectItem::Multiple(names)) => {
+                names.iter().try_for_each(|name| self.object_name(name))?;
+            }
+        }
+        if let Some(ExceptSelectItem { first_element: _, additional_elements: _ }) = opt_except {
+            // As EXCLUDE.
+        }
+        if let Some(ReplaceSelectItem { items }) = opt_replace {
+            for item in items {
+                let ReplaceSelectElement { expr, column_name: _, as_keyword: _ } = item.as_ref();
+                self.expr(expr, place)?;
+            }
+        }
+        if let Some(rename) = opt_rename {
+            return refused(format!("* {rename}"), "name the columns: a AS b");
+        }
+        if let Some(alias) = opt_alias {
+            return refused(format!("* AS {alias}"), "name the columns");
+        }
+        Ok(())
+    }
+
+    fn order_by(&self, order_by: &OrderBy, of: &SetExpr) -> Result<()> {
+        let OrderBy { kind, interpolate } = order_by;
+        if interpolate.is_some() {
+            return refused("INTERPOLATE", "");
+        }
+        let is_select = matches!(of, SetExpr::Select(_));
+        match kind {
+            OrderByKind::All(OrderByOptions { asc: _, nulls_first: _ }) if is_select => Ok(()),
+            OrderByKind::All(_) => {
+                refused("ORDER BY ALL behind more than one SELECT", "ORDER BY 1, 2 names columns")
+            }
+            OrderByKind::Expressions(exprs) => {
+                let place = match is_select {
+                    true => Place::results("ORDER BY"),
+                    false => Place::rows("ORDER BY behind more than one SELECT"),
+                };
+                self.ordered(exprs, place)
+            }
+        }
+    }
+
+    /// The expressions of an ORDER BY, of which none is a constant text.
+    fn ordered(&self, exprs: &[OrderByExpr], place: Place) -> Result<()> {
+        for expr in exprs {
+            refuse_constant(&expr.expr, "ORDER BY")?;
+            self.order_by_expr(expr, place)?;
+        }
+        Ok(())
+    }
+
+    fn order_by_expr(&self, order: &OrderByExpr, place: Place) -> Result<()> {
+        let OrderByExpr { expr, options: OrderByOptions { asc: _, nulls_first: _ }, with_fill } =
+            order;
+        if with_fill.is_some() {
+            return refused("WITH FILL", "join with SELECT unnest(range(start, end)) to fill gaps");
+        }
+        self.expr(expr, place)
+    }
+
+    fn limit(&self, limit: &LimitClause) -> Result<()> {
+        let place = Place::rows("LIMIT");
+        match limit {
+            LimitClause::LimitOffset { limit, offset, limit_by } => {
+                if !limit_by.is_empty() {
+                    return refused(
+                        "LIMIT … BY",
+                        "QUALIFY row_number() OVER (PARTITION BY a ORDER BY b) <= 3",
+                    );
+                }
+                // `ROW` and `ROWS` are words that OFFSET may have behind it.
+                let offset = offset.iter().map(|Offset { value, rows: _ }| value);
+                limit.iter().chain(offset).try_for_each(|expr| self.expr(expr, place))
+            }
+            LimitClause::OffsetCommaLimit { offset, limit } => {
+                self.expr(offset, place)?;
+                self.expr(limit, place)
+            }
+        }
+    }
+
+    fn pipe_operator(&self, operator: &PipeOperator) -> Result<()> {
+        let rows = Place::rows("a |> step");
+        match operator {
+            PipeOperator::Limit { expr, offset } => {
+                self.expr(expr, rows)?;
+                offset.iter().try_for_each(|offset| self.expr(offset, rows))
+            }
+            PipeOperator::Where { expr } => self.expr(expr, Place::rows("WHERE")),
+            PipeOperator::OrderBy { exprs } => self.ordered(exprs, rows),
+            PipeOperator::Select { exprs } | PipeOperator::Extend { exprs } => {
+                exprs.iter().try_for_each(|item| self.select_item(item, rows))
+            }
+            PipeOperator::As { alias: _ } => Ok(()),
+            PipeOperator::Aggregate { full_table_exprs, group_by_expr } => {
+                let place = Place::groups("|> AGGREGATE");
+                for (exprs, place) in
+                    [(full_table_exprs, place), (group_by_expr, Place::rows("GROUP BY"))]
+                {
+                    for item in exprs {
+                        let ExprWithAliasAndOrderBy { expr, order_by } = item;
+                        let ExprWithAlias { expr, alias: _ } = expr;
+                        let OrderByOptions { asc, nulls_first } = order_by;
+                        if asc.is_some() || nulls_first.is_some() {
+                            return refused(
+                                "ASC and DESC in |> AGGREGATE",
+                                "write |> ORDER BY behind it",
+                            );
+                        }
+                        self.expr(expr, place)?;
+                    }
+                }
+                Ok(())
+            }
+            PipeOperator::Union { set_quantifier: _, queries } => self.queries(queries),
+            PipeOperator::Intersect { set_quantifier, queries }
+            | PipeOperator::Except { set_quantifier, queries } => match set_quantifier {
+                SetQuantifier::Distinct | SetQuantifier::None => self.queries(queries),
+                SetQuantifier::All
+                | SetQuantifier::ByName
+                | SetQuantifier::AllByName
+                | SetQuantifier::DistinctByName => refused(operator, ""),
+            },
+            PipeOperator::Join(join) => self.join(join),
+            PipeOperator::Set { .. }
+            | PipeOperator::Drop { .. }
+            | PipeOperator::TableSample { .. }
+            | PipeOperator::Rename { .. }
+            | PipeOperator::Call { .. }
+            | PipeOperator::Pivot { .. }
+            | PipeOperator::Unpivot { .. } => refused(format!("|> {operator}"), "write a SELECT"),
+        }
+    }
+
+    fn queries(&self, queries: &[Query]) -> Result<()> {
+        queries.iter().try_for_each(|query| self.query(query, Place::results("a query")))
+    }
+
+    fn table_with_joins(&self, table: &TableWithJoins) -> Result<()> {
+        let TableWithJoins { relation, joins } = table;
+        self.table(relation)?;
+        joins.iter().try_for_each(|join| self.join(join))
+    }
+
+    fn join(&self, join: &Join) -> Result<()> {
+        let Join { relation, global, join_operator } = join;
+        if *global {
+            return refused("GLOBAL JOIN", "write JOIN");
+        }
+        self.table(relation)?;
+        match join_operator {
+            JoinOperator::Right(JoinConstraint::Using(_) | JoinConstraint::Natural)
+            | JoinOperator::RightOuter(JoinConstraint::Using(_) | JoinConstraint::Natural)
+            | JoinOperator::FullOuter(JoinConstraint::Using(_) | JoinConstraint::Natural) => {
+                refused(
+                    "RIGHT or FULL JOIN with USING or NATURAL",
+                    "write ON a.k = b.k; coalesce(a.k, b.k) is the key, whichever side has the row",
+                )
+            }
+            JoinOperator::Join(constraint)
+            | JoinOperator::Inner(constraint)
+            | JoinOperator::Left(constraint)
+            | JoinOperator::LeftOuter(constraint)
+            | JoinOperator::Right(constraint)
+            | JoinOperator::RightOuter(constraint)
+            | JoinOperator::FullOuter(constraint)
+            | JoinOperator::LeftSemi(constraint)
+            | JoinOperator::RightSemi(constraint)
+            | JoinOperator::LeftAnti(constraint)
+            | JoinOperator::RightAnti(constraint) => self.join_constraint(constraint),
+            JoinOperator::CrossJoin(JoinConstraint::None) => Ok(()),
+            JoinOperator::CrossJoin(
+                JoinConstraint::On(_) | JoinConstraint::Using(_) | JoinConstraint::Natural,
+            ) => refused("CROSS JOIN with a condition", "write JOIN … ON"),
+            JoinOperator::Semi(_) => refused("SEMI JOIN", "write LEFT SEMI JOIN"),
+            JoinOperator::Anti(_) => refused("ANTI JOIN", "write LEFT ANTI JOIN"),
+            JoinOperator::CrossApply => refused("CROSS APPLY", "write JOIN … ON"),
+            JoinOperator::OuterApply => refused("OUTER APPLY", "write LEFT JOIN … ON"),
+            JoinOperator::AsOf { .. } => refused(
+                "ASOF JOIN",
+                "join on time <= and keep the latest: QUALIFY row_number() OVER (PARTITION BY id \
+                 ORDER BY time DESC) = 1",
+            ),
+            JoinOperator::StraightJoin(_) => refused("STRAIGHT_JOIN", "write JOIN"),
+            JoinOperator::ArrayJoin
+            | JoinOperator::LeftArrayJoin
+            | JoinOperator::InnerArrayJoin => {
+                refused("ARRAY JOIN", "unnest(list) in the select list gives a row per item")
+            }
+        }
+    }
+
+    fn join_constraint(&self, constraint: &JoinConstraint) -> Result<()> {
+        match constraint {
+            JoinConstraint::On(condition) => self.expr(condition, Place::rows("JOIN … ON")),
+            JoinConstraint::Using(names) => {
+                names.iter().try_for_each(|name| self.object_name(name))
+            }
+            JoinConstraint::Natural | JoinConstraint::None => Ok(()),
+        }
+    }
+
+    fn table(&self, table: &TableFactor) -> Result<()> {
+        match table {
+            TableFactor::Table {
+                name,
+                alias,
+                args,
+                with_hints,
+                version,
+                with_ordinality,
+                partitions,
+                json_path,
+                sample,
+                index_hints,
+            } => {
+                self.object_name(name)?;
+                self.aliases(alias)?;
+                if let Some(TableFunctionArgs { args, settings }) = args {
+                    if settings.is_some() {
+                        return refused("SETTINGS", "");
+                    }
+                    self.table_function(name, args)?;
+                }
+                if !with_hints.is_empty() {
+                    return refused(format!("WITH ({})", listed(with_hints)), "leave it out");
+                }
+                if let Some(version) = version {
+                    return refused(version, "name the files of that version");
+                }
+                if *with_ordinality {
+                    return refused("WITH ORDINALITY", "row_number() OVER () numbers rows");
+                }
+                if !partitions.is_empty() {
+                    return refused(
+                        format!("PARTITION ({})", listed(partitions)),
+                        "name the files of the partition: FROM 'logs/day=2026-11-20/*.csv'",
+                    );
+                }
+                if json_path.is_some() {
+                    return refused(table, "fields are named with dots in the select list: a.b");
+                }
+                if sample.is_some() {
+                    return refuse_sample();
+                }
+                if let Some(hint) = index_hints.first() {
+                    return refused(hint, "leave it out: files have no index");
+                }
+                Ok(())
+            }
+            TableFactor::Derived { lateral: _, subquery, alias, sample } => {
+                self.query(subquery, Place::results("a query"))?;
+                self.aliases(alias)?;
+                match sample {
+                    Some(_) => refuse_sample(),
+                    None => Ok(()),
+                }
+            }
+            TableFactor::Function { lateral: _, name, args, with_ordinality, alias } => {
+                self.object_name(name)?;
+                self.aliases(alias)?;
+                if *with_ordinality {
+                    return refused("WITH ORDINALITY", "row_number() OVER () numbers rows");
+                }
+                self.table_function(name, args)
+            }
+            TableFactor::UNNEST {
+                alias,
+                array_exprs,
+                with_offset,
+                with_offset_alias: _,
+                with_ordinality,
+            } => {
+                self.aliases(alias)?;
+                if *with_offset {
+                    return refused("WITH OFFSET", "row_number() OVER () numbers rows");
+                }
+                if *with_ordinality {
+                    return refused("WITH ORDINALITY", "row_number() OVER () numbers rows");
+                }
+                array_exprs.iter().try_for_each(|expr| self.expr(expr, Place::rows("UNNEST")))
+            }
+            TableFactor::NestedJoin { table_with_joins, alias } => {
+                self.aliases(alias)?;
+                self.table_with_joins(table_with_joins)
+            }
+            TableFactor::TableFunction { .. } => refused("TABLE (…)", UNNEST_IN_LIST),
+            TableFactor::JsonTable { .. } => refused("JSON_TABLE", UNNEST_IN_LIST),
+            TableFactor::OpenJsonTable { .. } => refused("OPENJSON", UNNEST_IN_LIST),
+            TableFactor::Pivot { .. } => {
+                refused("PIVOT", "sum(x) FILTER (WHERE kind = 'a') AS a makes a column of a value")
+            }
+            TableFactor::Unpivot { .. } => refused(
+                "UNPIVOT",
+                "SELECT id, 'a' AS name, a FROM … UNION ALL … makes rows of columns",
+            ),
+            TableFactor::MatchRecognize { .. } => refused("MATCH_RECOGNIZE", ""),
+            TableFactor::XmlTable { .. } => refused("XMLTABLE", ""),
+            TableFactor::SemanticView { .. } => refused("SEMANTIC_VIEW", ""),
+        }
+    }
+
+    /// Arguments have places alone, and no names.
+    fn table_function(&self, name: &ObjectName, args: &[FunctionArg]) -> Result<()> {
+        for arg in args {
+            match arg {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => {
+                    self.expr(expr, Place::rows("a table function"))?;
+                }
+                FunctionArg::Unnamed(
+                    FunctionArgExpr::QualifiedWildcard(_)
+                    | FunctionArgExpr::Wildcard
+                    | FunctionArgExpr::WildcardWithOptions(_),
+                )
+                | FunctionArg::Named { .. }
+                | FunctionArg::ExprNamed { .. } => {
+                    return refused(format!("{arg} in {name}(…)"), "give the arguments in order");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn aliases(&self, alias: &Option<TableAlias>) -> Result<()> {
+        alias.iter().try_for_each(|alias| self.alias(alias))
+    }
+
+    fn alias(&self, alias: &TableAlias) -> Result<()> {
+        let TableAlias { explicit: _, name, columns, at } = alias;
+        for TableAliasColumnDef { name: column, data_type } in columns {
+            if let Some(data_type) = data_type {
+                return refused(
+                    format!("{name}({column} {data_type})"),
+                    &format!("CAST({column} AS {data_type}) converts a column"),
+                );
+            }
+        }
+        match at {
+            Some(at) => refused(format!("AT {at}"), "row_number() OVER () numbers rows"),
+            None => Ok(()),
+        }
+    }
+
+    fn object_name(&self, name: &ObjectName) -> Result<()> {
+        let ObjectName(parts) = name;
+        for part in parts {
+            match part {
+                ObjectNamePart::Identifier(_) => {}
+                ObjectNamePart::Function(_) => return refused(name, "write the name itself"),
+            }
+        }
+        Ok(())
+    }
+}
+
+const RESULTS_ARE_WRITTEN: &str = "results are written with -o FILE or a job file's [sink]";
+const UNNEST_IN_LIST: &str = "unnest(list) in the select list gives a row per item";
+const WRITE_WINDOW_OUT: &str = "write the window itself: OVER (PARTITION BY a ORDER BY b)";
+
+fn listed<T: fmt::Display>(items: &[T]) -> String {
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn refuse_sample<T>() -> Result<T> {
+    refused("TABLESAMPLE", "WHERE random() < 0.1 keeps about one row in ten")
+}
+
+fn refuse_fetch(fetch: &Fetch) -> Result<()> {
+    let Fetch { with_ties, percent, quantity } = fetch;
+    let hint = match (with_ties, percent, quantity) {
+        (true, _, _) => "QUALIFY rank() OVER (ORDER BY a) <= 10 keeps ties".to_string(),
+        (false, true, _) => {
+            "QUALIFY percent_rank() OVER (ORDER BY a) < 0.1 keeps a share".to_string()
+        }
+        (false, false, Some(quantity)) => format!("write LIMIT {quantity}"),
+        (false, false, None) => "write LIMIT 1".to_string(),
+    };
+    refused(fetch, &hint)
+}
+
+fn refuse_top(top: &Top) -> Result<()> {
+    let Top { with_ties, percent, quantity } = top;
+    let hint = match (with_ties, percent, quantity) {
+        (true, _, _) => "QUALIFY rank() OVER (ORDER BY a) <= 10 keeps ties".to_string(),
+        (false, true, _) => {
+            "QUALIFY percent_rank() OVER (ORDER BY a) < 0.1 keeps a share".to_string()
+        }
+        (false, false, Some(TopQuantity::Expr(count))) => format!("write LIMIT {count}"),
+        (false, false, Some(TopQuantity::Constant(count))) => format!("write LIMIT {count}"),
+        (false, false, None) => "write LIMIT".to_string(),
+    };
+    refused(top, &hint)
+}
+
+fn refuse_modifiers(modifiers: &SelectModifiers) -> Result<()> {
+    let SelectModifiers {
+        high_priority,
+        straight_join,
+        sql_small_result,
+        sql_big_result,
+        sql_buffer_result,
+        sql_no_cache,
+        sql_calc_found_rows,
+    } = modifiers;
+    let words = [
+        (high_priority, "HIGH_PRIORITY"),
+        (straight_join, "STRAIGHT_JOIN"),
+        (sql_small_result, "SQL_SMALL_RESULT"),
+        (sql_big_result, "SQL_BIG_RESULT"),
+        (sql_buffer_result, "SQL_BUFFER_RESULT"),
+        (sql_no_cache, "SQL_NO_CACHE"),
+        (sql_calc_found_rows, "SQL_CALC_FOUND_ROWS"),
+    ];
+    match words.into_iter().find(|(is_set, _)| **is_set) {
+        Some((_, word)) => refused(word, "leave it out"),
+        None => Ok(()),
+    }
+}
+
+/// Rows would be ordered or grouped by a value that is the same in all of them, where a column
+/// was meant: `ORDER BY 'name'`.
+fn refuse_constant(expr: &Expr, clause: &str) -> Result<()> {
+    let Expr::Value(ValueWithSpan { value, span: _ }) = expr else { return Ok(()) };
+    match value {
+        // The position of a column.
+        Value::Number(..) => Ok(()),
+        Value::SingleQuotedString(text) => Err(Error::usage_hint(
+            format!("`{clause} {value}` is by a constant text"),
+            format!("a column is named in double quotes or none: {clause} \"{text}\""),
+        )),
+        _ => Err(Error::usage_hint(
+            format!("`{clause} {value}` is by a constant"),
+            "a constant orders and groups nothing: leave it out",
+        )),
+    }
+}

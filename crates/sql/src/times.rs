@@ -1,0 +1,399 @@
+//! `date_trunc` for every time that a timestamp can hold, `date_bin` that says which it cannot bin, and
+//! `to_timestamp` that says of which numbers there is none.
+//!
+//! DataFusion's goes through nanoseconds, so that it fails before 1678 and after 2261, and makes
+//! nanoseconds of dates. Here a timestamp without a zone, or of UTC, is truncated in its own unit;
+//! other zones, whose clocks change, and times of day are left to DataFusion.
+
+use std::sync::{Arc, LazyLock};
+
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
+use arrow::compute::cast_with_options;
+use arrow::datatypes::{DataType, FieldRef, Float64Type, Int64Type, TimeUnit};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::{Result as PlanResult, ScalarValue, plan_err};
+use datafusion::functions::datetime;
+use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
+use datafusion::logical_expr::{
+    ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Volatility,
+};
+use tidemill_base::error::Error;
+use tidemill_base::types::{EXACTLY, sql_type};
+
+use crate::messages::external;
+
+/// Whether the clocks of the zone show UTC.
+pub fn is_utc(zone: &str) -> bool {
+    matches!(zone, "UTC" | "+00:00")
+}
+
+/// How many of a unit a second has.
+pub fn units(unit: TimeUnit) -> i64 {
+    match unit {
+        TimeUnit::Second => 1,
+        TimeUnit::Millisecond => 1_000,
+        TimeUnit::Microsecond => 1_000_000,
+        TimeUnit::Nanosecond => 1_000_000_000,
+    }
+}
+
+/// The function as DataFusion wants it registered.
+pub fn date_trunc() -> ScalarUDF {
+    ScalarUDF::from(DateTrunc {
+        theirs: datetime::date_trunc(),
+        signature: Signature::user_defined(Volatility::Immutable),
+        aliases: vec!["datetrunc".into()],
+    })
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct DateTrunc {
+    theirs: Arc<ScalarUDF>,
+    signature: Signature,
+    aliases: Vec<String>,
+}
+
+/// What a time is cut to.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    /// So many microseconds.
+    Micros(i64),
+    Week,
+    /// So many months: of one, three or twelve.
+    Months(i64),
+}
+
+impl Part {
+    fn of(name: &str) -> Option<Self> {
+        Some(match name.to_lowercase().as_str() {
+            "microsecond" => Part::Micros(1),
+            "millisecond" => Part::Micros(1_000),
+            "second" => Part::Micros(1_000_000),
+            "minute" => Part::Micros(60_000_000),
+            "hour" => Part::Micros(3_600_000_000),
+            "day" => Part::Micros(86_400_000_000),
+            "week" => Part::Week,
+            "month" => Part::Months(1),
+            "quarter" => Part::Months(3),
+            "year" => Part::Months(12),
+            _ => return None,
+        })
+    }
+
+    /// `time`, of which a second has `units`, truncated; none where that is before the first time.
+    fn truncate(self, time: i64, units: i64) -> Option<i64> {
+        let day = 86_400 * units;
+        match self {
+            Part::Micros(micros) => {
+                // A unit that is coarser than the part has nothing to cut.
+                let step = match units.checked_mul(micros) {
+                    Some(step) => step / 1_000_000,
+                    None => micros / 1_000_000 * units,
+                };
+                time.checked_sub(time.rem_euclid(step.max(1)))
+            }
+            Part::Week => {
+                let days = time.div_euclid(day);
+                // 1970 began on a Thursday, a week begins on Monday.
+                (days - (days + 3).rem_euclid(7)).checked_mul(day)
+            }
+            Part::Months(months) => {
+                let (year, month) = month_of(time.div_euclid(day));
+                let first = (month - 1) / months * months + 1;
+                first_day(year, first).checked_mul(day)
+            }
+        }
+    }
+}
+
+// Hinnant's algorithms (*chrono-Compatible Low-Level Date Algorithms*): years begin in March, so that
+// the day that some have more is the last.
+
+/// Year and month of a day since 1970.
+fn month_of(days: i64) -> (i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month)
+}
+
+/// The first day of a month, since 1970.
+fn first_day(year: i64, month: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let month = if month > 2 { month - 3 } else { month + 9 };
+    let day_of_year = (153 * month + 2) / 5;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
+}
+
+fn truncated(array: &ArrayRef, part: Part, unit: TimeUnit) -> PlanResult<ArrayRef> {
+    let units = units(unit);
+    let times = cast_with_options(array, &DataType::Int64, &EXACTLY)?;
+    let times = times.as_primitive::<Int64Type>();
+    let found: Int64Array = times.try_unary(|time| {
+        part.truncate(time, units).ok_or_else(|| {
+            external(Error::Overflow {
+                message: "`date_trunc` of a time this early does not fit its type".into(),
+                hint: Some("cast it to TIMESTAMP(6), which reaches further".into()),
+            })
+        })
+    })?;
+    Ok(cast_with_options(&found, array.data_type(), &EXACTLY)?)
+}
+
+impl ScalarUDFImpl for DateTrunc {
+    fn name(&self) -> &str {
+        "date_trunc"
+    }
+
+    fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, arguments: &[DataType]) -> PlanResult<Vec<DataType>> {
+        let [part, time] = arguments else {
+            return plan_err!("`date_trunc` is called as date_trunc('day', x)");
+        };
+        let part = match part {
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => part.clone(),
+            DataType::Null => DataType::Utf8,
+            _ => return plan_err!("`date_trunc` is called as date_trunc('day', x)"),
+        };
+        let time = match time {
+            DataType::Timestamp(_, _) | DataType::Time32(_) | DataType::Time64(_) => time.clone(),
+            DataType::Date32
+            | DataType::Date64
+            | DataType::Utf8
+            | DataType::LargeUtf8
+            | DataType::Utf8View
+            | DataType::Null => DataType::Timestamp(TimeUnit::Microsecond, None),
+            other => {
+                return plan_err!(
+                    "`date_trunc` takes dates and times; its argument is of type {}",
+                    sql_type(other)
+                );
+            }
+        };
+        Ok(vec![part, time])
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
+        match arguments {
+            [_, time] => Ok(time.clone()),
+            _ => plan_err!("`date_trunc` is called as date_trunc('day', x)"),
+        }
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> PlanResult<FieldRef> {
+        self.theirs.return_field_from_args(args)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        let part = match args.args.first() {
+            Some(ColumnarValue::Scalar(part)) => part.try_as_str().flatten().and_then(Part::of),
+            _ => None,
+        };
+        let of = args.args.get(1).map(ColumnarValue::data_type);
+        let unit = match of {
+            Some(DataType::Timestamp(unit, zone)) if zone.as_deref().is_none_or(is_utc) => {
+                Some(unit)
+            }
+            _ => None,
+        };
+        match (part, unit, args.args.get(1)) {
+            (Some(part), Some(unit), Some(ColumnarValue::Array(array))) => {
+                Ok(ColumnarValue::Array(truncated(array, part, unit)?))
+            }
+            (Some(part), Some(unit), Some(ColumnarValue::Scalar(value))) => {
+                let found = truncated(&value.to_array()?, part, unit)?;
+                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&found, 0)?))
+            }
+            _ => self.theirs.invoke_with_args(args),
+        }
+    }
+
+    fn output_ordering(&self, inputs: &[ExprProperties]) -> PlanResult<SortProperties> {
+        self.theirs.output_ordering(inputs)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        static THEIRS: LazyLock<Arc<ScalarUDF>> = LazyLock::new(datetime::date_trunc);
+        THEIRS.documentation()
+    }
+}
+
+/// DataFusion's `date_bin`, which answers null for times that nanoseconds cannot hold, and has the days
+/// of UTC for every zone: here both are errors.
+pub fn date_bin() -> ScalarUDF {
+    let theirs = datetime::date_bin();
+    let signature = theirs.signature().clone();
+    ScalarUDF::from(DateBin { theirs, signature })
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct DateBin {
+    theirs: Arc<ScalarUDF>,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for DateBin {
+    fn name(&self) -> &str {
+        "date_bin"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
+        self.theirs.return_type(arguments)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> PlanResult<FieldRef> {
+        if let Some(DataType::Timestamp(_, Some(zone))) =
+            args.arg_fields.get(1).map(|field| field.data_type())
+            && !is_utc(zone)
+        {
+            return Err(external(Error::usage_hint(
+                format!("`date_bin` of a time of the zone {zone} would have the days of UTC"),
+                format!(
+                    "bin what the clocks show: CAST(ts AT TIME ZONE '{zone}' AS TIMESTAMP); \
+                     date_trunc('day', ts) knows the zone"
+                ),
+            )));
+        }
+        self.theirs.return_field_from_args(args)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        let nulls = |value: &ColumnarValue| match value {
+            ColumnarValue::Array(array) => array.logical_null_count(),
+            ColumnarValue::Scalar(value) => usize::from(value.is_null()),
+        };
+        let times = args.args.get(1).map_or(0, nulls);
+        let has_others = args.args.iter().enumerate().any(|(at, arg)| at != 1 && nulls(arg) > 0);
+        let found = self.theirs.invoke_with_args(args)?;
+        match !has_others && nulls(&found) > times {
+            true => Err(external(Error::Overflow {
+                message: "`date_bin` reaches from 1677 to 2262, and a time lies outside of it"
+                    .into(),
+                hint: Some("date_trunc takes any time; WHERE leaves out what is none".into()),
+            })),
+            false => Ok(found),
+        }
+    }
+
+    fn output_ordering(&self, inputs: &[ExprProperties]) -> PlanResult<SortProperties> {
+        self.theirs.output_ordering(inputs)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        static THEIRS: LazyLock<Arc<ScalarUDF>> = LazyLock::new(datetime::date_bin);
+        THEIRS.documentation()
+    }
+}
+
+/// DataFusion's `to_timestamp`, which takes the nearest time that there is for a DOUBLE that is none: here
+/// it is an error, as it is of whole numbers.
+pub fn to_timestamp(theirs: &Arc<ScalarUDF>) -> ScalarUDF {
+    ScalarUDF::from(ToTimestamp { theirs: Arc::clone(theirs) })
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct ToTimestamp {
+    theirs: Arc<ScalarUDF>,
+}
+
+impl ScalarUDFImpl for ToTimestamp {
+    fn name(&self) -> &str {
+        self.theirs.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.theirs.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.theirs.signature()
+    }
+
+    fn with_updated_config(&self, config: &ConfigOptions) -> Option<ScalarUDF> {
+        let theirs = Arc::new(self.theirs.inner().with_updated_config(config)?);
+        Some(ScalarUDF::from(ToTimestamp { theirs }))
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
+        self.theirs.return_type(arguments)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> PlanResult<FieldRef> {
+        self.theirs.return_field_from_args(args)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        if let Some(seconds) = args.args.first().filter(|first| first.data_type().is_floating()) {
+            let seconds = seconds.to_array(1)?;
+            let seconds = cast_with_options(&seconds, &DataType::Float64, &EXACTLY)?;
+            let seconds = seconds.as_primitive::<Float64Type>().iter().flatten();
+            // The nanoseconds of 64 bits.
+            let is_none = |seconds: &f64| {
+                !(seconds * 1e9).is_finite() || (seconds * 1e9).abs() >= 9.223_372_036_854_775e18
+            };
+            if let Some(found) = seconds.into_iter().find(is_none) {
+                return Err(external(Error::Overflow {
+                    message: format!(
+                        "{found} seconds are no time of the years 1677 to 2262, which nanoseconds have"
+                    ),
+                    hint: Some(
+                        "of milliseconds since 1970 to_timestamp_millis makes a time, of microseconds \
+                         to_timestamp_micros, of seconds to_timestamp_seconds"
+                            .into(),
+                    ),
+                }));
+            }
+        }
+        self.theirs.invoke_with_args(args)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.theirs.documentation()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{first_day, month_of};
+
+    #[test]
+    fn months_begin_where_the_calendar_says() {
+        for (days, year, month) in [
+            (0, 1970, 1),
+            (-1, 1969, 12),
+            (11_016, 2000, 2),
+            (11_017, 2000, 3),
+            (2_932_896, 9999, 12),
+            (-719_162, 1, 1),
+            (-719_163, 0, 12),
+        ] {
+            assert_eq!(month_of(days), (year, month), "{days}");
+        }
+        for month in -120_000..120_000_i64 {
+            let (year, month) = (month.div_euclid(12), month.rem_euclid(12) + 1);
+            let first = first_day(year, month);
+            assert_eq!(month_of(first), (year, month));
+            assert_ne!(month_of(first - 1), (year, month));
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Calls of aggregates in DataFusion's plans: which function of ours is meant.
+
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::expr::{AggregateFunction, Alias};
+
+use crate::Function;
+use crate::approximate::Standard;
+use crate::functions::Added;
+
+/// The call that an expression is, whatever it is named.
+pub fn aggregate_call(expr: &Expr) -> Option<&AggregateFunction> {
+    match expr {
+        Expr::AggregateFunction(call) => Some(call),
+        Expr::Alias(Alias { expr, .. }) => aggregate_call(expr),
+        _ => None,
+    }
+}
+
+/// What an aggregate estimates by, if it does.
+pub fn estimate_of(expr: &Expr) -> Option<Function> {
+    let (function, _) = function_of(aggregate_call(expr)?).ok()?;
+    match function {
+        Function::Unique(_) | Function::Quantile { .. } | Function::TopK { .. } => Some(function),
+        _ => None,
+    }
+}
+
+/// Our function for a call, and its argument; or why there is none.
+pub fn function_of(call: &AggregateFunction) -> Result<(Function, Option<Expr>), String> {
+    let name = call.func.name();
+    let params = &call.params;
+    let other = || format!("no mergeable state for `{name}`");
+    if params.null_treatment.is_some() {
+        return Err(format!("`{name}` is called with a null treatment"));
+    }
+    let literal = |expr: &Expr| match expr {
+        Expr::Literal(value, _) => Ok(value.clone()),
+        _ => Err(format!("the parameters of `{name}` are constants")),
+    };
+    let first = || params.args.first().cloned().ok_or_else(other);
+    if let Some(added) = Added::ALL.into_iter().find(|added| added.name() == name) {
+        if params.distinct || !params.order_by.is_empty() {
+            return Err(format!("`{name}` is called with DISTINCT or ORDER BY"));
+        }
+        let parameters =
+            params.args[1..].iter().map(literal).collect::<Result<Vec<ScalarValue>, _>>()?;
+        return Ok((added.with_parameters(&parameters)?, Some(first()?)));
+    }
+    if let Some(standard) = Standard::find(name) {
+        // A percentile's value arrives as its ORDER BY and as its first argument.
+        if !params.order_by.is_empty() && standard != Standard::PercentileCont {
+            return Err(format!("`{name}` is called with ORDER BY"));
+        }
+        if params.distinct && standard != Standard::Distinct {
+            return Err(format!("`{name}` is called with DISTINCT"));
+        }
+        let value = first()?;
+        let parameters =
+            params.args[1..].iter().map(literal).collect::<Result<Vec<ScalarValue>, _>>()?;
+        let is_descending = params.order_by.iter().any(|sort| !sort.asc);
+        return Ok((standard.function(&parameters, is_descending)?, Some(value)));
+    }
+    if !params.order_by.is_empty() {
+        return Err(format!("`{name}` is called with ORDER BY"));
+    }
+    let distinct_is_harmless = matches!(name, "min" | "max");
+    if params.distinct && !distinct_is_harmless {
+        return Err(format!("`{name}` is called with DISTINCT"));
+    }
+    match (name, params.args.as_slice()) {
+        ("count", []) => Ok((Function::Count, None)),
+        ("count", [Expr::Literal(value, _)]) if !value.is_null() => Ok((Function::Count, None)),
+        ("count", [value]) => Ok((Function::Count, Some(value.clone()))),
+        ("sum", [value]) => Ok((Function::Sum, Some(value.clone()))),
+        ("avg", [value]) => Ok((Function::Mean, Some(value.clone()))),
+        ("min", [value]) => Ok((Function::Min, Some(value.clone()))),
+        ("max", [value]) => Ok((Function::Max, Some(value.clone()))),
+        _ => Err(other()),
+    }
+}
+
+/// The name that an expression gives the column `name`, if it is that column by an alias.
+pub fn alias_of(expr: &Expr, name: &str) -> Option<String> {
+    let Expr::Alias(alias) = expr else { return None };
+    match alias.expr.as_ref() {
+        Expr::Column(column) if column.name == name => Some(alias.name.clone()),
+        inner => alias_of(inner, name).map(|_| alias.name.clone()),
+    }
+}

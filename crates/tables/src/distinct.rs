@@ -1,0 +1,232 @@
+//! Distinct counts as two aggregations, whatever stands beside them.
+//!
+//! `count(DISTINCT x)` counts groups: below, rows are grouped by the keys and by `x`; above, the
+//! groups of each key are counted. So it is exact, merges and spills as any grouping does. DataFusion's
+//! rule does that where nothing else is computed. Beside others, and where several things are counted,
+//! each row is taken once for the other aggregates and once for each count:
+//!
+//! ```text
+//!   k  x   y   v          branch  k  x  y   aggregates of v          k  first(branch 0)  count(x)  count(y)
+//!   a  1   p   5            0     a  ∅  ∅       12
+//!   a  1   q   7    ─►      1     a  1  ∅        ∅          ─►       a        12             1         2
+//!                           2     a  ∅  p        ∅
+//!                           2     a  ∅  q        ∅
+//! ```
+//!
+//! DataFusion's rule would also add sums of sums, which are rounded more than once; it is not asked then.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{Column, Result as PlanResult, ScalarValue};
+use datafusion::functions_aggregate::count::count_udaf;
+use datafusion::functions_aggregate::first_last::first_value_udaf;
+use datafusion::logical_expr::expr::AggregateFunction;
+use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, LogicalPlanBuilder, lit, when};
+use datafusion::optimizer::optimizer::ApplyOrder;
+use datafusion::optimizer::single_distinct_to_groupby::SingleDistinctToGroupBy;
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+
+use crate::Function;
+use crate::calls::{aggregate_call, function_of};
+
+/// The rule, in the place of DataFusion's.
+#[derive(Debug, Default)]
+pub struct DistinctCounts(SingleDistinctToGroupBy);
+
+/// The name of DataFusion's.
+pub const REPLACED: &str = "single_distinct_aggregation_to_group_by";
+
+impl OptimizerRule for DistinctCounts {
+    fn name(&self) -> &str {
+        "distinct_counts"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::TopDown)
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        config: &dyn OptimizerConfig,
+    ) -> PlanResult<Transformed<LogicalPlan>> {
+        let LogicalPlan::Aggregate(aggregate) = &plan else { return Ok(Transformed::no(plan)) };
+        let is_distinct =
+            |expr: &Expr| aggregate_call(expr).is_some_and(|call| call.params.distinct);
+        if aggregate.aggr_expr.iter().all(is_distinct) {
+            let done = self.0.rewrite(plan.clone(), config)?;
+            if done.transformed {
+                return Ok(done);
+            }
+        }
+        let calls: Option<Vec<&AggregateFunction>> =
+            aggregate.aggr_expr.iter().map(aggregate_call).collect();
+        let Some(calls) = calls.filter(|calls| calls.iter().any(|call| counts_distinct(call)))
+        else {
+            return self.0.rewrite(plan, config);
+        };
+        let has_sets = aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_)));
+        if has_sets {
+            return Ok(Transformed::no(plan));
+        }
+        // What has no state of ours runs on DataFusion's path in any case, which counts as well.
+        let others_merge =
+            calls.iter().all(|call| counts_distinct(call) || function_of(call).is_ok());
+        if !others_merge {
+            return self.0.rewrite(plan, config);
+        }
+        taken_apart(aggregate).map(Transformed::yes)
+    }
+}
+
+fn counts_distinct(call: &AggregateFunction) -> bool {
+    let params = &call.params;
+    call.func.name() == "count"
+        && params.distinct
+        && params.args.len() == 1
+        && params.order_by.is_empty()
+        && params.null_treatment.is_none()
+}
+
+/// Columns of our own in a plan; they also name the keys of partial tables.
+const BRANCH: &str = "branch of counts";
+
+fn counted(index: usize) -> String {
+    format!("counted {index}")
+}
+
+/// What a key is called: as it is, if that is its name alone.
+fn key(aggregate: &Aggregate, index: usize) -> String {
+    let fields = aggregate.schema.fields();
+    let name = fields[index].name();
+    match fields.iter().filter(|field| field.name() == name).count() {
+        1 => name.clone(),
+        _ => format!("group of counts {index}"),
+    }
+}
+
+fn column(name: impl Into<String>) -> Expr {
+    Expr::Column(Column::new_unqualified(name))
+}
+
+fn branch_is(index: usize) -> Expr {
+    column(BRANCH).eq(lit(index as i64))
+}
+
+fn taken_apart(aggregate: &Aggregate) -> PlanResult<LogicalPlan> {
+    let input = &aggregate.input;
+    let schema = input.schema();
+    // Each row once for the aggregates that are no counts, and once for each different count.
+    let mut counts: Vec<(&Expr, Option<&Expr>)> = Vec::new();
+    for expr in &aggregate.aggr_expr {
+        let call = aggregate_call(expr).filter(|call| counts_distinct(call));
+        let count = call.map(|call| (&call.params.args[0], call.params.filter.as_deref()));
+        counts.extend(count.filter(|count| !counts.contains(count)));
+    }
+    let branches = ScalarValue::new_list_nullable(
+        &(0..=counts.len() as i64).map(ScalarValue::from).collect::<Vec<_>>(),
+        &arrow::datatypes::DataType::Int64,
+    );
+    let own = schema
+        .iter()
+        .map(|(qualifier, field)| Expr::Column(Column::new(qualifier.cloned(), field.name())));
+    let rows = LogicalPlanBuilder::from(input.as_ref().clone())
+        .project(own.chain([Expr::Literal(ScalarValue::List(branches), None).alias(BRANCH)]))?
+        .unnest_column(Column::new_unqualified(BRANCH))?;
+
+    // Below: by the keys, the branch and what is counted.
+    let mut keys: Vec<Expr> = Vec::new();
+    for (index, expr) in aggregate.group_expr.iter().enumerate() {
+        keys.push(expr.clone().unalias_nested().data.alias(key(aggregate, index)));
+    }
+    keys.push(column(BRANCH));
+    for (index, (value, filter)) in counts.iter().enumerate() {
+        let is_counted = branch_is(index + 1);
+        let is_counted = match filter {
+            Some(filter) => is_counted.and((*filter).clone()),
+            None => is_counted,
+        };
+        let value = when(is_counted, (*value).clone()).end()?;
+        keys.push(value.alias(counted(index)));
+    }
+    let mut states: Vec<Expr> = Vec::new();
+    let names: Vec<String> =
+        aggregate.aggr_expr.iter().map(|expr| expr.qualified_name().1).collect();
+    for (expr, name) in aggregate.aggr_expr.iter().zip(&names) {
+        let Some(call) = aggregate_call(expr).filter(|call| !counts_distinct(call)) else {
+            continue;
+        };
+        let mut call = call.clone();
+        let filter = match call.params.filter.take() {
+            Some(filter) => branch_is(0).and(*filter),
+            None => branch_is(0),
+        };
+        call.params.filter = Some(Box::new(filter));
+        states.push(Expr::AggregateFunction(call).alias(name.clone()));
+    }
+    let below = rows.aggregate(keys, states)?;
+
+    // Above: by the keys alone. What was aggregated is in one row of each.
+    let keys = (0..aggregate.group_expr.len()).map(|index| column(key(aggregate, index)));
+    let keys: Vec<Expr> = keys.collect();
+    let mut answers: Vec<Expr> = Vec::new();
+    let mut shown: Vec<Expr> = Vec::new();
+    for (index, (qualifier, field)) in
+        aggregate.schema.iter().take(aggregate.group_expr.len()).enumerate()
+    {
+        shown.push(column(key(aggregate, index)).alias_qualified(qualifier.cloned(), field.name()));
+    }
+    let outputs = aggregate.schema.iter().skip(aggregate.group_expr.len());
+    for (index, ((expr, name), (qualifier, field))) in
+        aggregate.aggr_expr.iter().zip(&names).zip(outputs).enumerate()
+    {
+        let Some(call) = aggregate_call(expr) else { continue };
+        let answer = format!("answer {index}");
+        let of_call = (&call.params.args.first(), call.params.filter.as_deref());
+        let place = counts.iter().position(|(value, filter)| {
+            counts_distinct(call) && of_call == (&Some(*value), *filter)
+        });
+        let (computed, value) = match place {
+            Some(place) => {
+                let args = vec![column(counted(place))];
+                let count =
+                    AggregateFunction::new_udf(count_udaf(), args, false, None, vec![], None);
+                (count, column(answer.clone()))
+            }
+            None => {
+                let args = vec![column(name.clone())];
+                let filter = Some(Box::new(branch_is(0)));
+                let first = first_value_udaf();
+                let first = AggregateFunction::new_udf(first, args, false, filter, vec![], None);
+                // Without keys there is an answer to no rows, too.
+                let none = match function_of(call) {
+                    Ok((Function::Count | Function::Unique(_), _)) => Some(ScalarValue::from(0i64)),
+                    Ok((Function::TopK { .. } | Function::Collect { .. }, _)) => {
+                        empty_list(field.data_type())
+                    }
+                    _ => None,
+                };
+                let value = column(answer.clone());
+                let value = match none.filter(|_| aggregate.group_expr.is_empty()) {
+                    Some(none) => {
+                        when(value.clone().is_null(), Expr::Literal(none, None)).otherwise(value)?
+                    }
+                    None => value,
+                };
+                (first, value)
+            }
+        };
+        answers.push(Expr::AggregateFunction(computed).alias(answer));
+        shown.push(value.alias_qualified(qualifier.cloned(), field.name()));
+    }
+    below.aggregate(keys, answers)?.project(shown)?.build()
+}
+
+fn empty_list(of: &arrow::datatypes::DataType) -> Option<ScalarValue> {
+    let arrow::datatypes::DataType::List(item) = of else { return None };
+    let list = arrow::array::new_empty_array(item.data_type());
+    let offsets = arrow::buffer::OffsetBuffer::from_lengths([0]);
+    let list = arrow::array::ListArray::try_new(Arc::clone(item), offsets, list, None).ok()?;
+    Some(ScalarValue::List(Arc::new(list)))
+}

@@ -1,0 +1,261 @@
+//! Mergeable tables: group keys with one state per aggregate.
+//!
+//! A [`Table`] takes the map's rows or another table's [`Chunk`] and answers at the end. A
+//! worker fills one table per split and hands it over as a chunk; [`merge`] folds the chunks
+//! in split order, so that the same input gives the same answer, byte for byte, however many
+//! workers there were. Grouping (finding a row's group) is DataFusion's `GroupValues`, which
+//! is specialised for each combination of key types; the states are ours.
+
+pub mod approximate;
+pub mod calls;
+mod distinct;
+pub mod estimates;
+pub mod functions;
+pub mod merge;
+pub mod partial;
+pub mod sessions;
+mod sliding;
+mod spec;
+mod spill;
+mod state;
+mod sums;
+pub mod value;
+mod wide_sums;
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, RecordBatch, UInt32Array};
+use arrow::compute::take;
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
+use datafusion::physical_plan::aggregates::order::GroupOrdering;
+pub use spec::{Aggregate, Function, TableSpec, top_k_type};
+pub use state::{Precision, supports};
+use state::{Routes, Rows, StateColumn, States};
+use tidemill_base::error::{Error, Result};
+use tidemill_sql::{Told, floats};
+pub use value::{is_hashable, is_rankable};
+
+/// Groups and their states while they can still grow.
+pub struct Table {
+    spec: Arc<TableSpec>,
+    /// None where there are no keys: then there is one group, even of no rows.
+    groups: Option<Box<dyn GroupValues>>,
+    columns: Vec<Box<dyn StateColumn>>,
+    group_of_row: Vec<usize>,
+}
+
+/// The groups of a table on their way to another: keys, and states in the same order.
+pub struct Chunk {
+    keys: Vec<ArrayRef>,
+    states: Vec<States>,
+    group_count: usize,
+}
+
+impl Table {
+    /// A table without groups.
+    ///
+    /// # Errors
+    /// Where a key's type cannot be grouped by.
+    pub fn new(spec: &Arc<TableSpec>) -> Result<Self> {
+        let groups = match spec.keys.is_empty() {
+            true => None,
+            false => Some(new_group_values(spec.key_schema(), &GroupOrdering::None).told()?),
+        };
+        let columns = spec.leaders().map(state::column).collect::<Result<_>>()?;
+        Ok(Table { spec: Arc::clone(spec), groups, columns, group_of_row: Vec::new() })
+    }
+
+    /// How many groups there are.
+    pub fn group_count(&self) -> usize {
+        self.groups.as_ref().map_or(1, |groups| groups.len())
+    }
+
+    /// The memory that keys and states take, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.groups.as_ref().map_or(0, |groups| groups.size())
+            + self.columns.iter().map(|column| column.bytes()).sum::<usize>()
+    }
+
+    /// The name of the function whose states take the most memory.
+    pub fn largest(&self) -> Option<&'static str> {
+        let states = self.spec.leaders().zip(&self.columns);
+        let largest = states.max_by_key(|(_, column)| column.bytes())?.0;
+        Some(largest.function.name())
+    }
+
+    fn assign(&mut self, keys: &[ArrayRef], row_count: usize) -> Result<usize> {
+        match &mut self.groups {
+            Some(groups) => groups.intern(keys, &mut self.group_of_row).told()?,
+            None => {
+                self.group_of_row.clear();
+                self.group_of_row.resize(row_count, 0);
+            }
+        }
+        Ok(self.group_count())
+    }
+
+    /// Takes rows of the map: keys first, then arguments and filters as the spec says.
+    ///
+    /// # Errors
+    /// Where a sum overflows even its wide state.
+    pub fn update(&mut self, batch: &RecordBatch) -> Result<()> {
+        let keys: Vec<ArrayRef> =
+            batch.columns()[..self.spec.keys.len()].iter().map(floats::settled).collect();
+        let group_count = self.assign(&keys, batch.num_rows())?;
+        for (aggregate, column) in self.spec.leaders().zip(&mut self.columns) {
+            column.update(&Rows {
+                values: aggregate.argument.map(|index| batch.column(index)),
+                filter: aggregate.filter.map(|index| batch.column(index).as_boolean()),
+                groups: &self.group_of_row,
+                group_count,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Takes the given groups of a chunk.
+    ///
+    /// # Errors
+    /// As [`Table::update`].
+    pub fn merge(&mut self, chunk: &Chunk, rows: &[u32]) -> Result<()> {
+        let whole = rows.len() == chunk.group_count;
+        let keys = if whole {
+            chunk.keys.clone()
+        } else {
+            let rows = UInt32Array::from(rows.to_vec());
+            chunk.keys.iter().map(|key| Ok(take(key, &rows, None)?)).collect::<Result<_>>()?
+        };
+        let group_count = self.assign(&keys, rows.len())?;
+        let routes = Routes { rows, groups: &self.group_of_row, group_count };
+        for (column, states) in self.columns.iter_mut().zip(&chunk.states) {
+            column.merge(states, &routes)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the groups up, leaving an empty table.
+    ///
+    /// # Errors
+    /// As DataFusion's grouping.
+    pub fn take(&mut self) -> Result<Chunk> {
+        let group_count = self.group_count();
+        let states = self
+            .columns
+            .iter_mut()
+            .map(|column| column.take(group_count))
+            .collect::<Result<_>>()?;
+        Ok(Chunk { keys: self.take_keys()?, states, group_count })
+    }
+
+    fn take_keys(&mut self) -> Result<Vec<ArrayRef>> {
+        let Some(groups) = &mut self.groups else { return Ok(Vec::new()) };
+        let keys = groups.emit(datafusion::logical_expr::EmitTo::All).told()?;
+        // Emptied, DataFusion's grouping keeps its capacity; a fresh one gives it back.
+        *groups = new_group_values(self.spec.key_schema(), &GroupOrdering::None).told()?;
+        keys.iter()
+            .zip(&self.spec.keys)
+            .map(|(key, field)| value::cast_to(key, field.data_type()))
+            .collect()
+    }
+
+    /// How good each aggregate's answers are; none where they are exact by nature.
+    pub fn precisions(&self) -> Vec<Option<Precision>> {
+        let mut precisions = vec![None; self.spec.aggregates.len()];
+        for (state, column) in self.spec.states.iter().zip(&self.columns) {
+            for index in state {
+                precisions[*index] = column.precision(&self.spec.aggregates[*index]);
+            }
+        }
+        precisions
+    }
+
+    /// The answer: keys and one column per aggregate; leaves an empty table.
+    ///
+    /// # Errors
+    /// Where an answer does not fit its type.
+    pub fn finish(&mut self) -> Result<RecordBatch> {
+        let group_count = self.group_count();
+        let spec = Arc::clone(&self.spec);
+        let mut answers: Vec<Option<ArrayRef>> = vec![None; spec.aggregates.len()];
+        for (state, column) in spec.states.iter().zip(&mut self.columns) {
+            let shared: Vec<&Aggregate> = state.iter().map(|i| &spec.aggregates[*i]).collect();
+            for (index, answer) in state.iter().zip(column.finish_shared(group_count, &shared)?) {
+                answers[*index] = Some(answer);
+            }
+        }
+        let mut columns = self.take_keys()?;
+        columns.extend(answers.into_iter().flatten());
+        let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(group_count));
+        Ok(RecordBatch::try_new_with_options(self.spec.output_schema(), columns, &options)?)
+    }
+
+    /// Reads a chunk from its form on disk.
+    ///
+    /// # Errors
+    /// Where the columns are not those of this table's spec.
+    pub fn decode(&self, batch: &RecordBatch) -> Result<Chunk> {
+        let key_count = self.spec.keys.len();
+        if batch.num_columns() != key_count + self.columns.len() {
+            return Err(Error::Internal("a chunk of another table was read back".into()));
+        }
+        let (keys, states) = batch.columns().split_at(key_count);
+        for (key, field) in keys.iter().zip(&self.spec.keys) {
+            if key.data_type() != field.data_type() {
+                return Err(Error::Corrupt {
+                    path: "partial table".into(),
+                    offset: None,
+                    reason: format!(
+                        "keys of type {} are not `{}`, which is {}",
+                        key.data_type(),
+                        field.name(),
+                        field.data_type()
+                    ),
+                    hint: None,
+                });
+            }
+        }
+        let states = self
+            .columns
+            .iter()
+            .zip(states)
+            .map(|(column, array)| column.decode(array))
+            .collect::<Result<_>>()?;
+        Ok(Chunk { keys: keys.to_vec(), states, group_count: batch.num_rows() })
+    }
+}
+
+impl Chunk {
+    /// How many groups it holds.
+    pub fn group_count(&self) -> usize {
+        self.group_count
+    }
+
+    /// The memory it takes, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.keys.iter().map(|key| key.get_array_memory_size()).sum::<usize>()
+            + self.states.iter().map(States::bytes).sum::<usize>()
+    }
+
+    /// Its form on disk: a column per key (`key_0` …) and per aggregate (`state_0` …).
+    ///
+    /// # Errors
+    /// As Arrow's record batches.
+    pub fn encode(&self) -> Result<RecordBatch> {
+        let states: Vec<ArrayRef> = self.states.iter().map(States::encode).collect();
+        let named = |prefix: &'static str, arrays: &[ArrayRef]| {
+            let fields = arrays.iter().enumerate().map(move |(index, array)| {
+                Field::new(format!("{prefix}_{index}"), array.data_type().clone(), true)
+            });
+            fields.collect::<Vec<_>>()
+        };
+        let mut fields = named("key", &self.keys);
+        fields.extend(named("state", &states));
+        let mut columns = self.keys.clone();
+        columns.extend(states);
+        let schema: SchemaRef = Arc::new(Schema::new(fields));
+        let options =
+            arrow::array::RecordBatchOptions::new().with_row_count(Some(self.group_count));
+        Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
+    }
+}

@@ -1,0 +1,46 @@
+//! Sessions of DataFusion's that know our aggregates.
+
+use std::sync::Arc;
+
+use datafusion::prelude::SessionContext;
+use tidemill_base::{Result, Settings};
+use tidemill_sql::session;
+use tidemill_sql::session::LogicalRule;
+
+use crate::distinct::{self, DistinctCounts};
+use crate::estimates::Precisions;
+use crate::{functions, sliding, sums};
+
+/// A session without tables, for plans that may take `budget_bytes`.
+///
+/// # Errors
+/// As DataFusion's runtime.
+pub fn open(budget_bytes: usize, settings: &Settings) -> Result<SessionContext> {
+    open_with(budget_bytes, settings, false)
+}
+
+/// The same; `counts_as_before` plans distinct counts beside other aggregates as earlier releases did,
+/// for their partial tables.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_with(
+    budget_bytes: usize,
+    settings: &Settings,
+    counts_as_before: bool,
+) -> Result<SessionContext> {
+    let distinct: LogicalRule = Arc::new(DistinctCounts::default());
+    let others = [(distinct::REPLACED, distinct)];
+    let others = if counts_as_before { &[] } else { &others[..] };
+    let context = session::open(budget_bytes, settings, others)?;
+    let precisions = Arc::new(Precisions::default());
+    context.state_ref().write().config_mut().set_extension(Arc::clone(&precisions));
+    for function in functions::all(&precisions) {
+        context.register_udaf(function);
+    }
+    sums::all().for_each(|function| context.register_udaf(function));
+    let all = context.state();
+    sliding::functions(all.aggregate_functions().values())
+        .for_each(|function| context.register_udaf(function));
+    Ok(context)
+}

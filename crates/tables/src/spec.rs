@@ -1,0 +1,214 @@
+//! What a table keeps: its group keys and, per aggregate, a function with its parameters.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use datafusion::logical_expr::AggregateUDF;
+use tidemill_base::coverage::Estimate;
+use tidemill_sketch::HllParams;
+
+use super::state::Precision;
+
+/// An aggregate function whose state can be merged, with its parameters.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Function {
+    /// The number of rows, or of non-null values.
+    Count,
+    /// The exact sum: 128-bit for integers and decimals, correctly rounded for floats.
+    Sum,
+    /// The smallest value.
+    Min,
+    /// The largest value.
+    Max,
+    /// The exact sum divided by the count.
+    Mean,
+    /// The number of different values, by HyperLogLog.
+    Unique(HllParams),
+    /// The most frequent values with their counts.
+    TopK {
+        /// How many values are answered.
+        k: usize,
+        /// How many values are counted exactly before estimates begin.
+        capacity: u32,
+    },
+    /// Values at given ranks.
+    Quantile {
+        /// The ranks, each from 0 to 1.
+        ranks: Vec<f64>,
+        /// Whether the answer is a list (several ranks were asked for) or a number.
+        list: bool,
+    },
+    /// The first values in input order.
+    Collect {
+        /// The most values kept per group.
+        limit: usize,
+    },
+}
+
+impl Function {
+    /// What SQL calls it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Function::Count => "count",
+            Function::Sum => "sum",
+            Function::Mean => "mean",
+            Function::Min => "min",
+            Function::Max => "max",
+            Function::Unique(_) => "unique",
+            Function::Quantile { .. } => "quantile",
+            Function::TopK { .. } => "top_k",
+            Function::Collect { .. } => "collect",
+        }
+    }
+
+    /// What a result says of a column's precision.
+    pub fn estimate(&self, column: &str, precision: Precision) -> Estimate {
+        let (method, interval) = match self {
+            Function::Unique(params) => (
+                format!("HyperLogLog (log2m {}, regwidth {})", params.log2m, params.regwidth),
+                format!("±{:.1} % (95 %)", 196.0 * precision.error),
+            ),
+            Function::Quantile { .. } => (
+                "histogram of adaptive precision".to_string(),
+                format!("±{:.3} (certain)", precision.error),
+            ),
+            Function::TopK { capacity, .. } => (
+                format!("frequent items (capacity {capacity})"),
+                format!("counts at most {} too high (certain)", precision.error),
+            ),
+            other => (other.to_string(), String::new()),
+        };
+        let interval = if precision.exact { "exact".to_string() } else { interval };
+        let (column, exact, error) = (column.to_string(), precision.exact, precision.error);
+        Estimate { column, method, exact, interval, error }
+    }
+}
+
+impl fmt::Display for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Function::Count => write!(f, "count"),
+            Function::Sum => write!(f, "sum"),
+            Function::Min => write!(f, "min"),
+            Function::Max => write!(f, "max"),
+            Function::Mean => write!(f, "mean"),
+            Function::Unique(params) => {
+                write!(f, "unique(log2m {}, regwidth {})", params.log2m, params.regwidth)
+            }
+            Function::TopK { k, capacity } => write!(f, "top_k(k {k}, capacity {capacity})"),
+            Function::Quantile { ranks, .. } => {
+                let ranks: Vec<String> = ranks.iter().map(f64::to_string).collect();
+                write!(f, "quantile({})", ranks.join(", "))
+            }
+            Function::Collect { limit } => write!(f, "collect(limit {limit})"),
+        }
+    }
+}
+
+/// One aggregate of a table.
+#[derive(Debug, Clone)]
+pub struct Aggregate {
+    /// The function and its parameters.
+    pub function: Function,
+    /// The map column that holds its argument; none for `count(*)`.
+    pub argument: Option<usize>,
+    /// The argument's type ([`DataType::Null`] for `count(*)`).
+    pub argument_type: DataType,
+    /// The map column that says which rows count, from `FILTER (WHERE …)`.
+    pub filter: Option<usize>,
+    /// Name and type of the answer, as the query's plan expects it.
+    pub output: FieldRef,
+    /// DataFusion's function of the same name, which `min` and `max` borrow their
+    /// comparisons from.
+    pub udf: Arc<AggregateUDF>,
+}
+
+impl Aggregate {
+    fn can_share(&self, other: &Aggregate) -> bool {
+        matches!(
+            (&self.function, &other.function),
+            (Function::Quantile { .. }, Function::Quantile { .. })
+        ) && (self.argument, self.filter) == (other.argument, other.filter)
+    }
+}
+
+/// Keys and aggregates of a table. The map's rows hold the keys first, then arguments and
+/// filters.
+#[derive(Debug, Clone)]
+pub struct TableSpec {
+    /// The group keys; none for one answer over all rows.
+    pub keys: Vec<FieldRef>,
+    /// The aggregates, in the order of the answer's columns.
+    pub aggregates: Vec<Aggregate>,
+    /// Per kept state, the aggregates that it answers: quantiles of one argument share a
+    /// histogram, any other aggregate has a state of its own.
+    pub states: Vec<Vec<usize>>,
+}
+
+impl TableSpec {
+    /// A spec of keys and aggregates.
+    pub fn new(keys: Vec<FieldRef>, aggregates: Vec<Aggregate>) -> Self {
+        let mut states: Vec<Vec<usize>> = Vec::new();
+        for (index, aggregate) in aggregates.iter().enumerate() {
+            match states.iter_mut().find(|state| aggregates[state[0]].can_share(aggregate)) {
+                Some(state) => state.push(index),
+                None => states.push(vec![index]),
+            }
+        }
+        TableSpec { keys, aggregates, states }
+    }
+
+    /// Per kept state, the first of the aggregates that it answers.
+    pub fn leaders(&self) -> impl Iterator<Item = &Aggregate> {
+        self.states.iter().map(|state| &self.aggregates[state[0]])
+    }
+
+    /// The schema of the finished table: keys, then one column per aggregate.
+    pub fn output_schema(&self) -> SchemaRef {
+        let outputs = self.aggregates.iter().map(|aggregate| Arc::clone(&aggregate.output));
+        Arc::new(Schema::new(self.keys.iter().cloned().chain(outputs).collect::<Vec<FieldRef>>()))
+    }
+
+    /// The schema of the keys alone.
+    pub fn key_schema(&self) -> SchemaRef {
+        Arc::new(Schema::new(self.keys.clone()))
+    }
+
+    /// Whether earlier releases cut the values of a state to microseconds.
+    pub fn cuts_nanoseconds(&self) -> bool {
+        let is_fine = |of: &DataType| {
+            use arrow::datatypes::TimeUnit::Nanosecond;
+            matches!(
+                of,
+                DataType::Timestamp(Nanosecond, _)
+                    | DataType::Time64(Nanosecond)
+                    | DataType::Duration(Nanosecond)
+            )
+        };
+        self.aggregates.iter().any(|aggregate| {
+            let is_cut = matches!(aggregate.function, Function::Unique(_) | Function::TopK { .. });
+            is_cut && is_fine(&aggregate.argument_type)
+        })
+    }
+
+    /// A line per key and state, as `--explain` and partial tables show them.
+    pub fn describe(&self) -> Vec<String> {
+        let keys = self.keys.iter().map(|key| format!("by {} ({})", key.name(), key.data_type()));
+        let states = self.states.iter().map(|state| {
+            let names: Vec<&str> =
+                state.iter().map(|i| self.aggregates[*i].output.name().as_str()).collect();
+            let leader = &self.aggregates[state[0]];
+            format!("{} = {} of {}", names.join(", "), leader.function, leader.argument_type)
+        });
+        keys.chain(states).collect()
+    }
+}
+
+/// The type of `top_k`'s answer over values of type `value`: a list of `{value, count}`,
+/// most frequent first.
+pub fn top_k_type(value: &DataType) -> DataType {
+    let fields =
+        vec![Field::new("value", value.clone(), true), Field::new("count", DataType::Int64, false)];
+    DataType::List(Arc::new(Field::new_list_field(DataType::Struct(fields.into()), true)))
+}

@@ -1,0 +1,768 @@
+//! `sum` and `avg` (also called `mean`) wherever DataFusion runs them: under joins, in windows, over
+//! `DISTINCT` values, of a finished table.
+//!
+//! There is one promise for both on every path: integers and decimals are added up without loss and
+//! checked at the end against the type of the answer, floats are added up exactly and rounded once.
+//! So these functions take the place of DataFusion's of the same names, whose sums wrap, and whose
+//! sums of floats depend on the order. Groups keep the states of partial tables ([`state`]); what
+//! has a single group, windows among them, keeps a [`Total`], which also takes values back, so that
+//! a frame that slides is as exact as one that is added up anew.
+//!
+//! What those states do not hold, intervals, durations and decimals of other widths, is added up by
+//! [`wide_sums`](crate::wide_sums).
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, ListArray, new_null_array};
+use arrow::compute::{cast_with_options, filter, not, nullif, prep_null_mask_filter};
+use arrow::datatypes::{
+    DataType, Decimal128Type, Field, FieldRef, Float64Type, Int64Type, UInt64Type, i256,
+};
+use datafusion::common::{Result as PlanResult, ScalarValue};
+use datafusion::functions_aggregate::average::avg_udaf;
+use datafusion::functions_aggregate::sum::sum_udaf;
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::utils::{AggregateOrderSensitivity, format_state_name};
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, Coercion, Documentation, EmitTo,
+    GroupsAccumulator, ReversedUDAF, Signature, TypeSignature, TypeSignatureClass, Volatility,
+};
+use tidemill_base::error::{Error, Result};
+use tidemill_base::types::EXACTLY;
+use tidemill_sketch::FloatSum;
+use tidemill_sql::Told;
+use tidemill_sql::messages::external;
+
+use crate::state::{self, StateColumn, States};
+use crate::wide_sums::{self, Cast, Wide};
+use crate::{Aggregate, Function, supports};
+
+/// The functions as DataFusion wants them registered.
+pub fn all() -> impl Iterator<Item = AggregateUDF> {
+    [Which::Sum, Which::Mean].into_iter().map(|which| AggregateUDF::from(Summing::new(which)))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Which {
+    Sum,
+    Mean,
+}
+
+impl Which {
+    fn theirs(self) -> Arc<AggregateUDF> {
+        match self {
+            Which::Sum => sum_udaf(),
+            Which::Mean => avg_udaf(),
+        }
+    }
+
+    fn function(self) -> Function {
+        match self {
+            Which::Sum => Function::Sum,
+            Which::Mean => Function::Mean,
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Summing {
+    which: Which,
+    signature: Signature,
+    aliases: Vec<String>,
+}
+
+impl Summing {
+    fn new(which: Which) -> Self {
+        let signature = match which {
+            Which::Sum => which.theirs().signature().clone(),
+            // DataFusion's makes doubles of integers first, which rounds large ones.
+            Which::Mean => {
+                let exact = |class| TypeSignature::Coercible(vec![Coercion::new_exact(class)]);
+                let mut all = vec![exact(TypeSignatureClass::Integer)];
+                match &which.theirs().signature().type_signature {
+                    TypeSignature::OneOf(theirs) => all.extend(theirs.iter().cloned()),
+                    other => all.push(other.clone()),
+                }
+                Signature::one_of(all, Volatility::Immutable)
+            }
+        };
+        Summing { which, signature, aliases: which.theirs().aliases().to_vec() }
+    }
+
+    /// How the values of a call are added up; none where it is left to DataFusion.
+    fn way(&self, name: &str, argument: &DataType, answer: &DataType) -> Option<Way> {
+        let is_mean = self.which == Which::Mean;
+        let number = wide_sums::number(argument, is_mean);
+        let of_numbers = match argument {
+            DataType::Duration(_) => wide_sums::of_numbers(argument, is_mean),
+            _ => answer.clone(),
+        };
+        let aggregate = Aggregate {
+            function: self.which.function(),
+            argument: Some(0),
+            argument_type: number.clone(),
+            filter: None,
+            output: Arc::new(Field::new(name, of_numbers, true)),
+            udf: self.which.theirs(),
+        };
+        if !supports(&aggregate) {
+            return Wide::of(name, is_mean, argument, answer).map(Way::Wide);
+        }
+        Some(match number == *argument {
+            true => Way::Plain(aggregate),
+            false => Way::Cast { aggregate, answer: answer.clone() },
+        })
+    }
+
+    fn way_of(&self, args: &AccumulatorArgs<'_>) -> Option<Way> {
+        let argument = args.expr_fields.first()?.data_type();
+        self.way(args.name, argument, args.return_field.data_type())
+    }
+}
+
+/// How the values of one call are added up.
+#[derive(Debug, Clone)]
+enum Way {
+    /// As the states of partial tables.
+    Plain(Aggregate),
+    /// So, once they are cast to the aggregate's argument's type.
+    Cast { aggregate: Aggregate, answer: DataType },
+    /// In a sum of no other form.
+    Wide(Wide),
+}
+
+impl Way {
+    /// The call over values of a type that states hold, if they do.
+    fn aggregate(&self) -> Option<&Aggregate> {
+        match self {
+            Way::Plain(aggregate) | Way::Cast { aggregate, .. } => Some(aggregate),
+            Way::Wide(_) => None,
+        }
+    }
+
+    fn cast<A: ?Sized>(aggregate: &Aggregate, answer: &DataType, inner: Box<A>) -> Cast<A> {
+        Cast {
+            name: aggregate.output.name().clone(),
+            number: aggregate.argument_type.clone(),
+            answer: answer.clone(),
+            inner,
+        }
+    }
+
+    /// The sum of one group.
+    fn one_group(&self) -> Box<dyn Accumulator> {
+        match self {
+            Way::Plain(aggregate) => Box::new(Total::new(aggregate.clone())),
+            Way::Cast { aggregate, answer } => {
+                let total: Box<dyn Accumulator> = Box::new(Total::new(aggregate.clone()));
+                Box::new(Self::cast(aggregate, answer, total))
+            }
+            Way::Wide(wide) => Box::new(wide.clone()),
+        }
+    }
+
+    /// The sums of many groups, where they have an accumulator for all of them.
+    fn groups(&self) -> PlanResult<Option<Box<dyn GroupsAccumulator>>> {
+        Ok(match self {
+            Way::Plain(aggregate) => Some(Box::new(Groups::new(aggregate.clone())?)),
+            Way::Cast { aggregate, answer } => {
+                let groups: Box<dyn GroupsAccumulator> = Box::new(Groups::new(aggregate.clone())?);
+                Some(Box::new(Self::cast(aggregate, answer, groups)))
+            }
+            Way::Wide(_) => None,
+        })
+    }
+}
+
+impl AggregateUDFImpl for Summing {
+    fn name(&self) -> &str {
+        match self.which {
+            Which::Sum => "sum",
+            Which::Mean => "avg",
+        }
+    }
+
+    fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
+        let is_mean = self.which == Which::Mean;
+        let settled = arguments.iter().map(|argument| wide_sums::settled(argument, is_mean));
+        self.which.theirs().return_type(&settled.collect::<Vec<_>>())
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        // Theirs lives as long as the program.
+        static SUM: std::sync::LazyLock<Arc<AggregateUDF>> = std::sync::LazyLock::new(sum_udaf);
+        static MEAN: std::sync::LazyLock<Arc<AggregateUDF>> = std::sync::LazyLock::new(avg_udaf);
+        match self.which {
+            Which::Sum => SUM.documentation(),
+            Which::Mean => MEAN.documentation(),
+        }
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        AggregateOrderSensitivity::Insensitive
+    }
+
+    fn reverse_expr(&self) -> ReversedUDAF {
+        ReversedUDAF::Identical
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs<'_>) -> PlanResult<Vec<FieldRef>> {
+        let Some(argument) = args.input_fields.first() else {
+            return self.which.theirs().state_fields(args);
+        };
+        let argument = argument.data_type();
+        let Some(way) = self.way(args.name, argument, args.return_field.data_type()) else {
+            return self.which.theirs().state_fields(args);
+        };
+        let name = format_state_name(args.name, "state");
+        if args.is_distinct {
+            let item = Field::new_list_field(argument.clone(), true);
+            return Ok(vec![Arc::new(Field::new(name, DataType::List(Arc::new(item)), true))]);
+        }
+        let aggregate = match &way {
+            Way::Plain(aggregate) | Way::Cast { aggregate, .. } => aggregate,
+            Way::Wide(wide) => return Ok(wide.state_fields()),
+        };
+        let kept = kept_type(aggregate).map_err(external)?;
+        let value = format_state_name(args.name, "value");
+        Ok(vec![
+            Arc::new(Field::new(name, kept, true)),
+            Arc::new(Field::new(value, aggregate.argument_type.clone(), true)),
+        ])
+    }
+
+    fn accumulator(&self, args: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
+        match (self.way_of(&args), args.expr_fields.first()) {
+            (Some(way), Some(argument)) if args.is_distinct => {
+                Ok(Box::new(Distinct::new(way, argument.data_type())))
+            }
+            (Some(way), _) => Ok(way.one_group()),
+            (None, _) => self.which.theirs().accumulator(args),
+        }
+    }
+
+    fn create_sliding_accumulator(
+        &self,
+        args: AccumulatorArgs<'_>,
+    ) -> PlanResult<Box<dyn Accumulator>> {
+        match self.way_of(&args) {
+            Some(_) => self.accumulator(args),
+            None => self.which.theirs().create_sliding_accumulator(args),
+        }
+    }
+
+    fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
+        match self.way_of(&args) {
+            Some(way) => !args.is_distinct && way.aggregate().is_some(),
+            None => self.which.theirs().groups_accumulator_supported(args),
+        }
+    }
+
+    fn create_groups_accumulator(
+        &self,
+        args: AccumulatorArgs<'_>,
+    ) -> PlanResult<Box<dyn GroupsAccumulator>> {
+        match self.way_of(&args) {
+            Some(way) => way.groups()?.ok_or_else(|| {
+                external(Error::Internal("sums of groups that are added up one by one".into()))
+            }),
+            None => self.which.theirs().create_groups_accumulator(args),
+        }
+    }
+}
+
+/// The type of a state in its form on disk.
+fn kept_type(aggregate: &Aggregate) -> Result<DataType> {
+    Ok(state::column(aggregate)?.take(0)?.encode().data_type().clone())
+}
+
+/// The rows of `states` that are states.
+fn present(states: &ArrayRef) -> Option<BooleanArray> {
+    let nulls = states.logical_nulls().filter(|nulls| nulls.null_count() > 0)?;
+    Some(BooleanArray::new(nulls.into_inner(), None))
+}
+
+// ── many groups ──────────────────────────────────────────────────────────────────────────
+
+/// A state column as DataFusion's accumulator of many groups.
+///
+/// What travels between its two steps is a state or a value: where groups are about as many as rows,
+/// DataFusion lets the first step be, and a value is not worth a state of its own.
+struct Groups {
+    aggregate: Aggregate,
+    column: Box<dyn StateColumn>,
+    group_count: usize,
+}
+
+impl Groups {
+    fn new(aggregate: Aggregate) -> PlanResult<Self> {
+        let column = state::column(&aggregate).map_err(external)?;
+        Ok(Groups { aggregate, column, group_count: 0 })
+    }
+
+    /// The states of the first groups, the others staying; all of them in their form on disk.
+    fn emitted(&mut self, emit_to: EmitTo) -> PlanResult<(usize, States)> {
+        let all = self.column.take(self.group_count).map_err(external)?;
+        let first = match emit_to {
+            EmitTo::All => self.group_count,
+            EmitTo::First(first) => first.min(self.group_count),
+        };
+        let rest = self.group_count - first;
+        self.group_count = rest;
+        if rest > 0 {
+            let rows: Vec<u32> = (first..first + rest).map(|row| row as u32).collect();
+            let groups: Vec<usize> = (0..rest).collect();
+            let routes = state::Routes { rows: &rows, groups: &groups, group_count: rest };
+            self.column.merge(&all, &routes).map_err(external)?;
+        }
+        Ok((first, all))
+    }
+}
+
+impl GroupsAccumulator for Groups {
+    fn update_batch(
+        &mut self,
+        values: &[ArrayRef],
+        group_indices: &[usize],
+        opt_filter: Option<&BooleanArray>,
+        total_num_groups: usize,
+    ) -> PlanResult<()> {
+        self.group_count = total_num_groups;
+        let rows = state::Rows {
+            values: values.first(),
+            filter: opt_filter,
+            groups: group_indices,
+            group_count: total_num_groups,
+        };
+        self.column.update(&rows).map_err(external)
+    }
+
+    fn evaluate(&mut self, emit_to: EmitTo) -> PlanResult<ArrayRef> {
+        if let EmitTo::All = emit_to {
+            let count = std::mem::take(&mut self.group_count);
+            return self.column.finish(count).map_err(external);
+        }
+        let (first, states) = self.emitted(emit_to)?;
+        let mut answers = state::column(&self.aggregate).map_err(external)?;
+        let rows: Vec<u32> = (0..first as u32).collect();
+        let groups: Vec<usize> = (0..first).collect();
+        let routes = state::Routes { rows: &rows, groups: &groups, group_count: first };
+        answers.merge(&states, &routes).map_err(external)?;
+        answers.finish(first).map_err(external)
+    }
+
+    fn state(&mut self, emit_to: EmitTo) -> PlanResult<Vec<ArrayRef>> {
+        let (first, states) = self.emitted(emit_to)?;
+        let values = new_null_array(&self.aggregate.argument_type, first);
+        Ok(vec![states.encode().slice(0, first), values])
+    }
+
+    fn merge_batch(
+        &mut self,
+        values: &[ArrayRef],
+        group_indices: &[usize],
+        total_num_groups: usize,
+    ) -> PlanResult<()> {
+        self.group_count = total_num_groups;
+        let (states, plain) = (&values[0], &values[1]);
+        if plain.logical_null_count() < plain.len() {
+            let rows = state::Rows {
+                values: Some(plain),
+                filter: None,
+                groups: group_indices,
+                group_count: total_num_groups,
+            };
+            self.column.update(&rows).map_err(external)?;
+        }
+        let some = present(states);
+        let (states, groups) = match &some {
+            None => (Arc::clone(states), Cow::Borrowed(group_indices)),
+            Some(some) => {
+                let groups = group_indices.iter().zip(some.values());
+                let groups = groups.filter(|(_, is_state)| *is_state).map(|(group, _)| *group);
+                (filter(states, some)?, Cow::Owned(groups.collect()))
+            }
+        };
+        let states = self.column.decode(&states).map_err(external)?;
+        let rows: Vec<u32> = (0..groups.len() as u32).collect();
+        // Sums, unlike sketches, take several states of one group one after another.
+        let routes = state::Routes { rows: &rows, groups: &groups, group_count: total_num_groups };
+        self.column.merge(&states, &routes).map_err(external)
+    }
+
+    fn convert_to_state(
+        &self,
+        values: &[ArrayRef],
+        opt_filter: Option<&BooleanArray>,
+    ) -> PlanResult<Vec<ArrayRef>> {
+        let values = match opt_filter {
+            // A row that does not count is no value.
+            Some(wanted) => {
+                let wanted = match wanted.null_count() {
+                    0 => wanted.clone(),
+                    _ => prep_null_mask_filter(wanted),
+                };
+                nullif(&values[0], &not(&wanted)?)?
+            }
+            None => Arc::clone(&values[0]),
+        };
+        let kept = kept_type(&self.aggregate).map_err(external)?;
+        Ok(vec![new_null_array(&kept, values.len()), values])
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + self.column.bytes()
+    }
+}
+
+// ── one group ────────────────────────────────────────────────────────────────────────────
+
+/// What values add up to.
+#[derive(Clone)]
+enum Exact {
+    /// Integers, and decimals' unscaled integers. No number of rows overflows 256 bits.
+    Integers(i256),
+    /// Floats: the finite ones, and how many there are of the others, so that they can be taken
+    /// back too.
+    Floats { finite: FloatSum, nan: u64, up: u64, down: u64 },
+}
+
+/// The sum of one group, from which values can be taken back.
+struct Total {
+    aggregate: Aggregate,
+    sum: Exact,
+    count: u64,
+}
+
+impl std::fmt::Debug for Total {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Total").field("function", &self.aggregate.function).finish_non_exhaustive()
+    }
+}
+
+/// A column's values as one of three types that are added up.
+fn plain(values: &ArrayRef) -> PlanResult<ArrayRef> {
+    let plain = match values.data_type() {
+        DataType::UInt64 | DataType::Int64 | DataType::Float64 | DataType::Decimal128(_, _) => {
+            return Ok(Arc::clone(values));
+        }
+        integer if integer.is_integer() => DataType::Int64,
+        _ => DataType::Float64,
+    };
+    Ok(cast_with_options(values, &plain, &EXACTLY)?)
+}
+
+impl Total {
+    fn new(aggregate: Aggregate) -> Self {
+        let sum = match &aggregate.argument_type {
+            DataType::Decimal128(_, _) => Exact::Integers(i256::ZERO),
+            argument if argument.is_integer() => Exact::Integers(i256::ZERO),
+            _ => Exact::Floats { finite: FloatSum::new(), nan: 0, up: 0, down: 0 },
+        };
+        Total { aggregate, sum, count: 0 }
+    }
+
+    fn overflow(&self) -> Error {
+        state::overflow(self.aggregate.output.name(), self.aggregate.output.data_type())
+    }
+
+    /// Adds values, or takes them back.
+    fn change(&mut self, values: &ArrayRef, back: bool) -> PlanResult<()> {
+        let values = plain(values)?;
+        let change = (values.len() - values.logical_null_count()) as u64;
+        self.count = if back { self.count - change } else { self.count + change };
+        match &mut self.sum {
+            Exact::Integers(sum) => {
+                let more = match values.data_type() {
+                    DataType::UInt64 => {
+                        wide(values.as_primitive::<UInt64Type>().iter().flatten().map(i128::from))
+                    }
+                    DataType::Decimal128(_, _) => {
+                        let values = values.as_primitive::<Decimal128Type>().iter().flatten();
+                        values.map(i256::from_i128).fold(i256::ZERO, i256::wrapping_add)
+                    }
+                    _ => wide(values.as_primitive::<Int64Type>().iter().flatten().map(i128::from)),
+                };
+                *sum = if back { sum.wrapping_sub(more) } else { sum.wrapping_add(more) };
+            }
+            Exact::Floats { finite, nan, up, down } => {
+                for value in values.as_primitive::<Float64Type>().iter().flatten() {
+                    let special = match value {
+                        value if value.is_nan() => Some(&mut *nan),
+                        f64::INFINITY => Some(&mut *up),
+                        f64::NEG_INFINITY => Some(&mut *down),
+                        _ => None,
+                    };
+                    match (special, back) {
+                        (Some(count), true) => *count -= 1,
+                        (Some(count), false) => *count += 1,
+                        (None, true) => finite.add(-value),
+                        (None, false) => finite.add(value),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A sum in 128 bits, which all answers but means of decimals fit.
+    fn narrow(&self, sum: i256) -> Result<i128> {
+        sum.to_i128().ok_or_else(|| self.overflow())
+    }
+
+    fn answer(&self) -> Result<ScalarValue> {
+        let answer = self.aggregate.output.data_type();
+        if self.count == 0 {
+            return ScalarValue::try_from(answer).told();
+        }
+        let is_mean = self.aggregate.function == Function::Mean;
+        let sum = match &self.sum {
+            Exact::Floats { finite, nan, up, down } => {
+                let sum = match (nan, up, down) {
+                    (0, 0, 0) => finite.value(),
+                    (0, _, 0) => f64::INFINITY,
+                    (0, 0, _) => f64::NEG_INFINITY,
+                    _ => f64::NAN,
+                };
+                let value = if is_mean { sum / self.count as f64 } else { sum };
+                return Ok(ScalarValue::Float64(Some(value)));
+            }
+            Exact::Integers(sum) => *sum,
+        };
+        if let (DataType::Decimal128(precision, to), DataType::Decimal128(_, from), true) =
+            (answer, &self.aggregate.argument_type, is_mean)
+        {
+            let count = i64::try_from(self.count).map_err(|_| self.overflow())?;
+            let mean = state::decimal_mean(sum, count, *from, *to, *precision);
+            let mean = mean.ok_or_else(|| self.overflow())?;
+            return Ok(ScalarValue::Decimal128(Some(mean), *precision, *to));
+        }
+        let sum = self.narrow(sum)?;
+        let fitted = match (answer, &self.aggregate.argument_type) {
+            (DataType::Decimal128(precision, to), DataType::Decimal128(_, _)) => {
+                let limit = 10_u128.checked_pow((*precision).into());
+                let fits = limit.is_none_or(|limit| sum.unsigned_abs() < limit);
+                fits.then_some(ScalarValue::Decimal128(Some(sum), *precision, *to))
+            }
+            (DataType::Float64, _) => {
+                Some(ScalarValue::Float64(Some(sum as f64 / self.count as f64)))
+            }
+            (DataType::UInt64, _) => {
+                u64::try_from(sum).ok().map(|sum| ScalarValue::UInt64(Some(sum)))
+            }
+            _ => i64::try_from(sum).ok().map(|sum| ScalarValue::Int64(Some(sum))),
+        };
+        fitted.ok_or_else(|| self.overflow())
+    }
+
+    /// The state that groups would have.
+    fn states(&self) -> Result<States> {
+        if self.count == 0 {
+            return state::column(&self.aggregate)?.take(1);
+        }
+        let sum = match &self.sum {
+            Exact::Integers(sum) => States::Array(state::sum_state(
+                *sum,
+                matches!(self.aggregate.argument_type, DataType::Decimal128(_, _)),
+            )),
+            Exact::Floats { finite, nan, up, down } => {
+                let mut sum = finite.clone();
+                // How many there are of them does not matter to a sum that only grows.
+                for (value, count) in
+                    [(f64::NAN, nan), (f64::INFINITY, up), (f64::NEG_INFINITY, down)]
+                {
+                    if *count > 0 {
+                        sum.add(value);
+                    }
+                }
+                States::FloatSum(vec![Some(sum)])
+            }
+        };
+        if self.aggregate.function != Function::Mean {
+            return Ok(sum);
+        }
+        let count = i64::try_from(self.count).map_err(|_| self.overflow())?;
+        let count = States::Array(Arc::new(Int64Array::from(vec![count])));
+        Ok(States::Pair(Box::new(sum), Box::new(count)))
+    }
+
+    fn merge(&mut self, states: &States) -> Result<()> {
+        let unexpected = || Error::Internal("a sum of another kind".into());
+        let (sums, counts) = match states {
+            States::Pair(sums, counts) => (sums.as_ref(), Some(counts.as_ref())),
+            sums => (sums, None),
+        };
+        let seen = match (&mut self.sum, sums) {
+            (Exact::Integers(sum), States::Array(array)) => {
+                let sums = state::whole_sums(array).into_iter().flatten();
+                sums.for_each(|more| *sum = sum.wrapping_add(more));
+                (array.len() - array.null_count()) as u64
+            }
+            (Exact::Floats { finite, .. }, States::FloatSum(sums)) => {
+                sums.iter().flatten().for_each(|sum| finite.merge(sum));
+                sums.iter().flatten().count() as u64
+            }
+            _ => return Err(unexpected()),
+        };
+        self.count += match counts {
+            Some(States::Array(counts)) => {
+                let counts = counts.as_primitive_opt::<Int64Type>().ok_or_else(unexpected)?;
+                counts.values().iter().map(|count| count.cast_unsigned()).sum()
+            }
+            Some(_) => return Err(unexpected()),
+            None => seen,
+        };
+        Ok(())
+    }
+}
+
+/// A batch's sum: 64-bit values do not overflow 128 bits.
+fn wide(values: impl Iterator<Item = i128>) -> i256 {
+    i256::from_i128(values.sum())
+}
+
+impl Accumulator for Total {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
+        self.change(&values[0], false)
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
+        self.change(&values[0], true)
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
+    }
+
+    fn evaluate(&mut self) -> PlanResult<ScalarValue> {
+        self.answer().map_err(external)
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self)
+            + match &self.sum {
+                Exact::Integers(_) => 0,
+                Exact::Floats { finite, .. } => finite.heap_bytes(),
+            }
+    }
+
+    fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {
+        let states = self.states().map_err(external)?.encode();
+        let value = ScalarValue::try_from(&self.aggregate.argument_type)?;
+        Ok(vec![ScalarValue::try_from_array(&states, 0)?, value])
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> PlanResult<()> {
+        self.change(&states[1], false)?;
+        let present = match present(&states[0]) {
+            Some(present) => filter(&states[0], &present)?,
+            None => Arc::clone(&states[0]),
+        };
+        let column = state::column(&self.aggregate).map_err(external)?;
+        let states = column.decode(&present).map_err(external)?;
+        self.merge(&states).map_err(external)
+    }
+}
+
+// ── different values ─────────────────────────────────────────────────────────────────────
+
+/// The sum of the different values of one group, with how often each is there.
+struct Distinct {
+    way: Way,
+    argument: DataType,
+    values: HashMap<ScalarValue, u64>,
+}
+
+impl std::fmt::Debug for Distinct {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Distinct").field("values", &self.values.len()).finish_non_exhaustive()
+    }
+}
+
+impl Distinct {
+    fn new(way: Way, argument: &DataType) -> Self {
+        Distinct { way, argument: argument.clone(), values: HashMap::new() }
+    }
+
+    fn each(
+        values: &ArrayRef,
+        mut take: impl FnMut(ScalarValue) -> PlanResult<()>,
+    ) -> PlanResult<()> {
+        let values = tidemill_sql::floats::settled(values);
+        for row in (0..values.len()).filter(|row| values.is_valid(*row)) {
+            take(ScalarValue::try_from_array(&values, row)?)?;
+        }
+        Ok(())
+    }
+
+    fn all(&self) -> PlanResult<ArrayRef> {
+        match self.values.is_empty() {
+            true => Ok(arrow::array::new_empty_array(&self.argument)),
+            false => ScalarValue::iter_to_array(self.values.keys().cloned()),
+        }
+    }
+}
+
+impl Accumulator for Distinct {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
+        Self::each(&values[0], |value| {
+            *self.values.entry(value).or_insert(0) += 1;
+            Ok(())
+        })
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
+        Self::each(&values[0], |value| {
+            if let Entry::Occupied(mut entry) = self.values.entry(value) {
+                *entry.get_mut() -= 1;
+                if *entry.get() == 0 {
+                    entry.remove();
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
+    }
+
+    fn evaluate(&mut self) -> PlanResult<ScalarValue> {
+        let mut total = self.way.one_group();
+        total.update_batch(&[self.all()?])?;
+        total.evaluate()
+    }
+
+    fn size(&self) -> usize {
+        let entry = size_of::<(ScalarValue, u64)>() + 1;
+        size_of_val(self) + self.values.capacity() * entry
+    }
+
+    fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {
+        let values = self.all()?;
+        let item = Arc::new(Field::new_list_field(self.argument.clone(), true));
+        let offsets = arrow::buffer::OffsetBuffer::from_lengths([values.len()]);
+        let values = cast_with_options(&values, item.data_type(), &EXACTLY)?;
+        let list = ListArray::try_new(item, offsets, values, None)?;
+        Ok(vec![ScalarValue::List(Arc::new(list))])
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> PlanResult<()> {
+        let lists = states[0].as_list::<i32>();
+        for list in lists.iter().flatten() {
+            self.update_batch(&[list])?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,451 @@
+//! Values as the sketches take them: hashed, or as bytes that sort as the values do.
+//!
+//! Equal values must hash alike whatever file or column type they came from, so that yesterday's
+//! sketch and today's meet: an integer of any width is hashed as 8 little-endian bytes, a float
+//! as its f64 with one zero and one NaN, a string as its UTF-8. A timestamp is hashed as its UTC
+//! instant in microseconds or, where that is not a whole number of 64 bits, in nanoseconds as 16
+//! little-endian bytes; so are a time and a duration. A date is hashed as its day number, a boolean
+//! as 0 or 1, a decimal as its shortest text.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Float64Array, GenericByteViewArray, GenericListArray,
+    Int64Array, LargeBinaryArray, LargeStringArray, OffsetSizeTrait, StringArray, StructArray,
+    UInt64Array,
+};
+use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::compute::cast_with_options;
+use arrow::datatypes::{ByteViewType, DataType, Float64Type, Int64Type, TimeUnit, UInt64Type};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use tidemill_base::error::{Error, Result};
+use tidemill_base::types::EXACTLY;
+use tidemill_sketch::{hash_bytes, hash_f64, hash_i64};
+
+/// `array` as type `to`; the same array where it is that already.
+///
+/// # Errors
+/// As Arrow's `cast`; where a value has no place in the type.
+pub fn cast_to(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+    if array.data_type() == to { Ok(Arc::clone(array)) } else { cast(array, to) }
+}
+
+fn cast(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+    Ok(cast_with_options(array, to, &EXACTLY)?)
+}
+
+/// An array without the bytes of strings that it does not refer to.
+///
+/// Views keep their buffers through `slice` and `take`: a few strings of a batch would hold,
+/// and write to disk, all of its text.
+pub fn compact(array: &ArrayRef) -> ArrayRef {
+    fn collected<T: ByteViewType>(views: &GenericByteViewArray<T>, whole: &ArrayRef) -> ArrayRef {
+        let held: usize = views.data_buffers().iter().map(|buffer| buffer.len()).sum();
+        if held > 2 * views.total_buffer_bytes_used() {
+            Arc::new(views.gc())
+        } else {
+            Arc::clone(whole)
+        }
+    }
+    fn items<O: OffsetSizeTrait>(lists: &GenericListArray<O>, whole: &ArrayRef) -> ArrayRef {
+        let (field, offsets, values, nulls) = lists.clone().into_parts();
+        let (first, last) = (offsets[0].as_usize(), offsets[lists.len()].as_usize());
+        let values = compact(&values.slice(first, last - first));
+        let offsets = offsets.iter().map(|offset| *offset - offsets[0]).collect::<Vec<_>>();
+        let lists =
+            GenericListArray::try_new(field, OffsetBuffer::new(offsets.into()), values, nulls);
+        lists.map_or_else(|_| Arc::clone(whole), |lists| Arc::new(lists) as ArrayRef)
+    }
+    match array.data_type() {
+        DataType::Utf8View => collected(array.as_string_view(), array),
+        DataType::BinaryView => collected(array.as_binary_view(), array),
+        DataType::List(_) => items::<i32>(array.as_list(), array),
+        DataType::LargeList(_) => items::<i64>(array.as_list(), array),
+        DataType::Struct(_) => {
+            let (fields, columns, nulls) = array.as_struct().clone().into_parts();
+            let columns = columns.iter().map(compact).collect();
+            let structs = StructArray::try_new_with_length(fields, columns, nulls, array.len());
+            structs.map_or_else(|_| Arc::clone(array), |structs| Arc::new(structs) as ArrayRef)
+        }
+        _ => Arc::clone(array),
+    }
+}
+
+/// The bytes of an array's values alone, whatever its buffers hold beside them: the same for
+/// equal arrays.
+pub fn logical_bytes(array: &ArrayRef) -> usize {
+    fn items<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> usize {
+        let offsets = lists.offsets();
+        let (first, last) = (offsets[0].as_usize(), offsets[lists.len()].as_usize());
+        offsets.len() * size_of::<O>() + logical_bytes(&lists.values().slice(first, last - first))
+    }
+    let views = |used: usize| 16 * array.len() + used;
+    match array.data_type() {
+        DataType::Utf8View => views(array.as_string_view().total_buffer_bytes_used()),
+        DataType::BinaryView => views(array.as_binary_view().total_buffer_bytes_used()),
+        DataType::List(_) => items::<i32>(array.as_list()),
+        DataType::LargeList(_) => items::<i64>(array.as_list()),
+        DataType::Struct(_) => array.as_struct().columns().iter().map(logical_bytes).sum(),
+        _ => {
+            let size = array.to_data().get_slice_memory_size();
+            size.unwrap_or_else(|_| array.get_array_memory_size())
+        }
+    }
+}
+
+/// How a type's values reach a sketch.
+#[derive(Clone, PartialEq)]
+enum Shape {
+    /// As 64-bit integers, after a cast to the given type.
+    Integer(DataType),
+    /// As a number of microseconds, from 64-bit integers of the given unit.
+    Time(TimeUnit),
+    Unsigned,
+    Float,
+    Boolean,
+    Text,
+    Bytes,
+    Decimal,
+}
+
+fn shape(of: &DataType) -> Option<Shape> {
+    Some(match of {
+        DataType::UInt64 => Shape::Unsigned,
+        t if t.is_integer() => Shape::Integer(DataType::Int64),
+        DataType::Float16 | DataType::Float32 | DataType::Float64 => Shape::Float,
+        DataType::Boolean => Shape::Boolean,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Shape::Text,
+        DataType::Binary
+        | DataType::LargeBinary
+        | DataType::BinaryView
+        | DataType::FixedSizeBinary(_) => Shape::Bytes,
+        DataType::Date32 | DataType::Date64 => Shape::Integer(DataType::Date32),
+        DataType::Time32(unit)
+        | DataType::Time64(unit)
+        | DataType::Timestamp(unit, _)
+        | DataType::Duration(unit) => Shape::Time(*unit),
+        DataType::Decimal32(_, _)
+        | DataType::Decimal64(_, _)
+        | DataType::Decimal128(_, _)
+        | DataType::Decimal256(_, _) => Shape::Decimal,
+        DataType::Dictionary(_, value) => return shape(value),
+        _ => return None,
+    })
+}
+
+/// Whether `unique` takes values of this type.
+pub fn is_hashable(of: &DataType) -> bool {
+    shape(of).is_some()
+}
+
+/// Whether `top_k` takes values of this type.
+pub fn is_rankable(of: &DataType) -> bool {
+    !matches!(of, DataType::Dictionary(_, _))
+        && matches!(
+            shape(of),
+            Some(
+                Shape::Integer(_)
+                    | Shape::Time(_)
+                    | Shape::Unsigned
+                    | Shape::Float
+                    | Shape::Boolean
+                    | Shape::Text
+                    | Shape::Bytes
+            )
+        )
+}
+
+/// `array` as one of the few types that the functions below tell apart.
+fn plain(array: &ArrayRef) -> Result<(Shape, ArrayRef)> {
+    let shape = shape(array.data_type())
+        .ok_or_else(|| Error::Internal(format!("a sketch over {}", array.data_type())))?;
+    let array = match array.data_type() {
+        DataType::Dictionary(_, value) => cast_to(array, value)?,
+        _ => Arc::clone(array),
+    };
+    let plain = match &shape {
+        Shape::Integer(DataType::Int64) => cast_to(&array, &DataType::Int64)?,
+        Shape::Integer(DataType::Date32) => {
+            let days = cast_to(&array, &DataType::Date32)?;
+            cast(&cast(&days, &DataType::Int32)?, &DataType::Int64)?
+        }
+        Shape::Integer(via) => cast(&cast_to(&array, via)?, &DataType::Int64)?,
+        Shape::Time(_) if matches!(array.data_type(), DataType::Time32(_)) => {
+            cast(&cast(&array, &DataType::Int32)?, &DataType::Int64)?
+        }
+        Shape::Time(_) => cast(&array, &DataType::Int64)?,
+        Shape::Float => cast_to(&array, &DataType::Float64)?,
+        Shape::Bytes => match array.data_type() {
+            DataType::BinaryView => array,
+            _ => cast_to(&array, &DataType::LargeBinary)?,
+        },
+        _ => array,
+    };
+    Ok((shape, plain))
+}
+
+/// How many nanoseconds a unit has.
+fn nanoseconds(unit: TimeUnit) -> i128 {
+    match unit {
+        TimeUnit::Second => 1_000_000_000,
+        TimeUnit::Millisecond => 1_000_000,
+        TimeUnit::Microsecond => 1000,
+        TimeUnit::Nanosecond => 1,
+    }
+}
+
+fn hash_time(value: i64, unit: TimeUnit) -> u64 {
+    let time = i128::from(value) * nanoseconds(unit);
+    match i64::try_from(time / 1000) {
+        Ok(microseconds) if time % 1000 == 0 => hash_i64(microseconds),
+        _ => hash_bytes(&time.to_le_bytes(), 0),
+    }
+}
+
+/// A time's whole microseconds, downwards, and the nanoseconds left; none past 64 bits.
+fn parts_of_time(value: i64, unit: TimeUnit) -> Option<(i64, u16)> {
+    let time = i128::from(value) * nanoseconds(unit);
+    let whole = i64::try_from(time.div_euclid(1000)).ok()?;
+    Some((whole, u16::try_from(time.rem_euclid(1000)).ok()?))
+}
+
+/// The inverse; none where the unit cannot say it.
+fn time_of_parts(whole: i64, left: u16, unit: TimeUnit) -> Option<i64> {
+    let time = i128::from(whole) * 1000 + i128::from(left);
+    (time % nanoseconds(unit) == 0).then(|| i64::try_from(time / nanoseconds(unit)).ok())?
+}
+
+/// The hash of each value, with the nulls (whose hashes mean nothing).
+///
+/// # Errors
+/// Where the type is not hashable.
+pub fn hashes(array: &ArrayRef) -> Result<(Vec<u64>, Option<NullBuffer>)> {
+    let (shape, array) = plain(array)?;
+    let bytes = |bytes: &[u8]| hash_bytes(bytes, 0);
+    let hashes = match shape {
+        Shape::Integer(_) => {
+            array.as_primitive::<Int64Type>().values().iter().map(|v| hash_i64(*v)).collect()
+        }
+        Shape::Time(TimeUnit::Microsecond) => {
+            array.as_primitive::<Int64Type>().values().iter().map(|v| hash_i64(*v)).collect()
+        }
+        Shape::Time(unit) => {
+            let values = array.as_primitive::<Int64Type>().values().iter();
+            values.map(|v| hash_time(*v, unit)).collect()
+        }
+        Shape::Unsigned => {
+            let values = array.as_primitive::<UInt64Type>().values();
+            values.iter().map(|v| hash_i64(v.cast_signed())).collect()
+        }
+        Shape::Float => {
+            array.as_primitive::<Float64Type>().values().iter().map(|v| hash_f64(*v)).collect()
+        }
+        Shape::Boolean => {
+            array.as_boolean().values().iter().map(|v| hash_i64(i64::from(v))).collect()
+        }
+        Shape::Text => {
+            let texts = Texts::new(&array);
+            (0..array.len()).map(|row| bytes(texts.get(row))).collect()
+        }
+        Shape::Bytes => {
+            let texts = Texts::new(&array);
+            (0..array.len()).map(|row| bytes(texts.get(row))).collect()
+        }
+        Shape::Decimal => {
+            let options = FormatOptions::default();
+            let format = ArrayFormatter::try_new(&array, &options)?;
+            (0..array.len())
+                .map(|row| {
+                    let text = format.value(row).to_string();
+                    let text = match text.split_once('.') {
+                        Some((_, fraction)) if fraction.bytes().all(|b| b == b'0') => {
+                            &text[..text.len() - fraction.len() - 1]
+                        }
+                        Some(_) => text.trim_end_matches('0'),
+                        None => &text,
+                    };
+                    bytes(text.as_bytes())
+                })
+                .collect()
+        }
+    };
+    Ok((hashes, array.logical_nulls()))
+}
+
+/// Strings or bytes in any of Arrow's layouts.
+enum Texts<'a> {
+    Utf8(&'a StringArray),
+    LargeUtf8(&'a arrow::array::LargeStringArray),
+    Utf8View(&'a arrow::array::StringViewArray),
+    LargeBinary(&'a arrow::array::LargeBinaryArray),
+    BinaryView(&'a arrow::array::BinaryViewArray),
+}
+
+impl<'a> Texts<'a> {
+    fn new(array: &'a ArrayRef) -> Self {
+        match array.data_type() {
+            DataType::LargeUtf8 => Texts::LargeUtf8(array.as_string()),
+            DataType::Utf8View => Texts::Utf8View(array.as_string_view()),
+            DataType::LargeBinary => Texts::LargeBinary(array.as_binary()),
+            DataType::BinaryView => Texts::BinaryView(array.as_binary_view()),
+            _ => Texts::Utf8(array.as_string()),
+        }
+    }
+
+    fn get(&self, row: usize) -> &'a [u8] {
+        match self {
+            Texts::Utf8(array) => array.value(row).as_bytes(),
+            Texts::LargeUtf8(array) => array.value(row).as_bytes(),
+            Texts::Utf8View(array) => array.value(row).as_bytes(),
+            Texts::LargeBinary(array) => array.value(row),
+            Texts::BinaryView(array) => array.value(row),
+        }
+    }
+}
+
+const SIGN: u64 = 1 << 63;
+
+/// Values as byte strings that sort as the values do: integers and floats as 8 big-endian
+/// bytes with the sign turned, times as their microseconds so and, where there are any, the
+/// nanoseconds left as 2 more, strings as they are.
+pub struct Items {
+    shape: Shape,
+    array: ArrayRef,
+}
+
+impl Items {
+    /// The items of an array.
+    ///
+    /// # Errors
+    /// Where the type has no such form.
+    pub fn new(array: &ArrayRef) -> Result<Self> {
+        let of = array.data_type().clone();
+        let (shape, array) = plain(array)?;
+        if let Shape::Time(unit) = shape {
+            let mut times = array.as_primitive::<Int64Type>().iter().flatten();
+            if times.any(|time| parts_of_time(time, unit).is_none()) {
+                return Err(Error::Overflow {
+                    message: format!("a {of} for `top_k` does not fit 64 bits of microseconds"),
+                    hint: Some("leave it out, with FILTER (WHERE …)".into()),
+                });
+            }
+        }
+        Ok(Items { shape, array })
+    }
+
+    /// Calls `take` with each of `rows`' items; the match on the type is made once.
+    pub fn for_each(
+        &self,
+        rows: impl FnOnce(&mut dyn FnMut(usize, usize)),
+        mut take: impl FnMut(usize, &[u8]),
+    ) {
+        macro_rules! words {
+            ($values:expr, $turn:expr) => {{
+                let values = $values;
+                rows(&mut |row, group| take(group, &$turn(values[row]).to_be_bytes()));
+            }};
+        }
+        match self.shape {
+            Shape::Unsigned => words!(self.array.as_primitive::<UInt64Type>().values(), |v: u64| v),
+            Shape::Float => words!(self.array.as_primitive::<Float64Type>().values(), turn_float),
+            Shape::Boolean => {
+                let values = self.array.as_boolean().values();
+                rows(&mut |row, group| take(group, &[u8::from(values.value(row))]));
+            }
+            Shape::Text | Shape::Bytes => {
+                let texts = Texts::new(&self.array);
+                rows(&mut |row, group| take(group, texts.get(row)));
+            }
+            Shape::Time(unit) if unit != TimeUnit::Microsecond => {
+                let values = self.array.as_primitive::<Int64Type>().values();
+                rows(&mut |row, group| {
+                    let (whole, left) = parts_of_time(values[row], unit).unwrap_or_default();
+                    let mut item = [0; 10];
+                    item[..8].copy_from_slice(&(whole.cast_unsigned() ^ SIGN).to_be_bytes());
+                    item[8..].copy_from_slice(&left.to_be_bytes());
+                    take(group, &item[..if left == 0 { 8 } else { 10 }]);
+                });
+            }
+            Shape::Integer(_) | Shape::Time(_) | Shape::Decimal => {
+                words!(self.array.as_primitive::<Int64Type>().values(), |v: i64| {
+                    v.cast_unsigned() ^ SIGN
+                });
+            }
+        }
+    }
+}
+
+fn turn_float(value: f64) -> u64 {
+    let value = if value == 0.0 { 0.0 } else { value };
+    let bits = if value.is_nan() { f64::NAN.to_bits() } else { value.to_bits() };
+    if bits & SIGN == 0 { bits | SIGN } else { !bits }
+}
+
+fn turn_back(bits: u64) -> f64 {
+    f64::from_bits(if bits & SIGN == 0 { !bits } else { bits & !SIGN })
+}
+
+/// The array of type `of` whose items are `items`: the inverse of [`Items`].
+///
+/// # Errors
+/// Where an item is not one of that type, as in a damaged partial table.
+pub fn from_items(items: &[Vec<u8>], of: &DataType) -> Result<ArrayRef> {
+    let damaged = || Error::Corrupt {
+        path: "partial table".into(),
+        offset: None,
+        reason: format!("a state of `top_k` holds an item that is no {of}"),
+        hint: None,
+    };
+    let word =
+        |item: &Vec<u8>| item.as_slice().try_into().map(u64::from_be_bytes).map_err(|_| damaged());
+    let shape = shape(of).ok_or_else(damaged)?;
+    let time = |item: &Vec<u8>, unit: TimeUnit| -> Result<i64> {
+        let (whole, left) = item.split_at_checked(8).ok_or_else(damaged)?;
+        let left = match left {
+            [] => 0,
+            [high, low] => u16::from_be_bytes([*high, *low]),
+            _ => return Err(damaged()),
+        };
+        let whole = (word(&whole.to_vec())? ^ SIGN).cast_signed();
+        time_of_parts(whole, left, unit).ok_or_else(damaged)
+    };
+    let array: ArrayRef = match &shape {
+        Shape::Time(unit) => {
+            let values = items.iter().map(|item| time(item, *unit));
+            let values: ArrayRef = Arc::new(Int64Array::from(values.collect::<Result<Vec<_>>>()?));
+            match of {
+                DataType::Time32(_) => cast(&values, &DataType::Int32)?,
+                _ => values,
+            }
+        }
+        Shape::Integer(_) | Shape::Decimal => {
+            let values = items.iter().map(|item| Ok((word(item)? ^ SIGN).cast_signed()));
+            Arc::new(Int64Array::from(values.collect::<Result<Vec<i64>>>()?))
+        }
+        Shape::Unsigned => {
+            Arc::new(UInt64Array::from(items.iter().map(word).collect::<Result<Vec<u64>>>()?))
+        }
+        Shape::Float => {
+            let values = items.iter().map(|item| Ok(turn_back(word(item)?)));
+            Arc::new(Float64Array::from(values.collect::<Result<Vec<f64>>>()?))
+        }
+        Shape::Boolean => Arc::new(BooleanArray::from_iter(
+            items.iter().map(|item| Some(item.first().is_some_and(|byte| *byte != 0))),
+        )),
+        Shape::Text => {
+            let texts = items.iter().map(|item| std::str::from_utf8(item).map_err(|_| damaged()));
+            Arc::new(LargeStringArray::from(texts.collect::<Result<Vec<&str>>>()?))
+        }
+        Shape::Bytes => {
+            Arc::new(LargeBinaryArray::from_iter_values(items.iter().map(Vec::as_slice)))
+        }
+    };
+    let array = match &shape {
+        Shape::Integer(DataType::Date32) => {
+            cast(&cast(&array, &DataType::Int32)?, &DataType::Date32)?
+        }
+        Shape::Integer(via) if via != &DataType::Int64 => cast(&array, via)?,
+        _ => array,
+    };
+    cast_to(&array, of)
+}

@@ -1,0 +1,408 @@
+//! Sums and means of what the states of partial tables do not hold.
+//!
+//! Durations and narrow decimals are added up as numbers that those hold ([`Cast`]). Intervals, by
+//! their months, days and nanoseconds, and decimals of more than 38 digits are added up in 256 bits
+//! ([`Wide`]), how often these overflow counted beside: the answer is checked, and not what comes on the
+//! way to it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Decimal256Array, Int64Array, UInt64Array,
+};
+use arrow::compute::cast_with_options;
+use arrow::datatypes::{
+    DECIMAL256_MAX_PRECISION, DataType, Decimal128Type, Decimal256Type, Field, FieldRef, Int64Type,
+    IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit, UInt64Type, i256,
+};
+use datafusion::common::{Result as PlanResult, ScalarValue};
+use datafusion::logical_expr::utils::format_state_name;
+use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
+use tidemill_base::error::{Error, Result};
+use tidemill_base::types::EXACTLY;
+use tidemill_sql::Told;
+use tidemill_sql::messages::external;
+
+use crate::state;
+
+/// What values of a type are taken as before DataFusion says of which type their sum or mean is.
+pub fn settled(argument: &DataType, is_mean: bool) -> DataType {
+    match argument {
+        // A mean lies between its values.
+        DataType::Duration(TimeUnit::Second | TimeUnit::Millisecond) if is_mean => {
+            DataType::Duration(TimeUnit::Microsecond)
+        }
+        DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale) => {
+            DataType::Decimal128(*precision, *scale)
+        }
+        DataType::Interval(_) => SPAN,
+        other => other.clone(),
+    }
+}
+
+const SPAN: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
+
+/// The number that a duration is, for a sum or for a mean.
+pub fn number(of: &DataType, is_mean: bool) -> DataType {
+    match (of, is_mean) {
+        (DataType::Duration(_), false) => DataType::Int64,
+        (DataType::Duration(_), true) => DataType::Decimal128(19, 0),
+        (other, _) => settled(other, is_mean),
+    }
+}
+
+/// What the sum or the mean of these numbers is, of what durations of a type are added up. A mean is
+/// rounded once, to its unit.
+pub fn of_numbers(argument: &DataType, is_mean: bool) -> DataType {
+    match (argument, is_mean) {
+        (DataType::Duration(TimeUnit::Second), true) => DataType::Decimal128(38, 6),
+        (DataType::Duration(TimeUnit::Millisecond), true) => DataType::Decimal128(38, 3),
+        (_, true) => DataType::Decimal128(38, 0),
+        (_, false) => DataType::Int64,
+    }
+}
+
+fn overflow(name: &str, answer: &DataType) -> Error {
+    let (of, hint) = match answer {
+        DataType::Duration(TimeUnit::Nanosecond) => (
+            "an interval of nanoseconds, which ends at 292 years",
+            "cast the times to TIMESTAMP(6): microseconds reach a thousand times as far",
+        ),
+        DataType::Duration(_) | DataType::Interval(_) => ("INTERVAL", "add up fewer"),
+        _ => return state::overflow(name, answer),
+    };
+    Error::Overflow {
+        message: format!("`{}` does not fit {of}", tidemill_sql::names::call_of(name)),
+        hint: Some(hint.into()),
+    }
+}
+
+// ── as numbers ───────────────────────────────────────────────────────────────────────────
+
+/// Adds up what is cast to numbers, and casts what comes of them.
+pub struct Cast<A: ?Sized> {
+    /// As the SQL has the call.
+    pub name: String,
+    pub number: DataType,
+    pub answer: DataType,
+    pub inner: Box<A>,
+}
+
+impl<A: ?Sized> fmt::Debug for Cast<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cast").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl<A: ?Sized> Cast<A> {
+    fn numbers(&self, values: &[ArrayRef]) -> PlanResult<ArrayRef> {
+        let Some(values) = values.first() else {
+            return Err(external(Error::Internal("a sum of nothing".into())));
+        };
+        let values = match values.data_type() {
+            DataType::Duration(_) => cast_with_options(values, &DataType::Int64, &EXACTLY)?,
+            _ => Arc::clone(values),
+        };
+        Ok(cast_with_options(&values, &self.number, &EXACTLY)?)
+    }
+
+    fn answered(&self, sums: PlanResult<ArrayRef>) -> PlanResult<ArrayRef> {
+        let sums = sums.map_err(|error| match error.told() {
+            Error::Overflow { .. } => external(overflow(&self.name, &self.answer)),
+            other => external(other),
+        })?;
+        let sums: ArrayRef = match (&self.answer, sums.as_primitive_opt::<Decimal128Type>()) {
+            // Units as whole numbers, whatever scale they were divided in.
+            (DataType::Duration(_), Some(means)) => {
+                let units = means.clone().with_precision_and_scale(38, 0)?;
+                cast_with_options(&units, &DataType::Int64, &EXACTLY)
+                    .map_err(|_| external(overflow(&self.name, &self.answer)))?
+            }
+            _ => sums,
+        };
+        Ok(cast_with_options(&sums, &self.answer, &EXACTLY)?)
+    }
+}
+
+impl Accumulator for Cast<dyn Accumulator> {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
+        let numbers = self.numbers(values)?;
+        self.inner.update_batch(&[numbers])
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
+        let numbers = self.numbers(values)?;
+        self.inner.retract_batch(&[numbers])
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        self.inner.supports_retract_batch()
+    }
+
+    fn evaluate(&mut self) -> PlanResult<ScalarValue> {
+        let sum = self.inner.evaluate().and_then(|sum| sum.to_array());
+        ScalarValue::try_from_array(&self.answered(sum)?, 0)
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + self.inner.size()
+    }
+
+    fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {
+        self.inner.state()
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> PlanResult<()> {
+        self.inner.merge_batch(states)
+    }
+}
+
+impl GroupsAccumulator for Cast<dyn GroupsAccumulator> {
+    fn update_batch(
+        &mut self,
+        values: &[ArrayRef],
+        group_indices: &[usize],
+        opt_filter: Option<&BooleanArray>,
+        total_num_groups: usize,
+    ) -> PlanResult<()> {
+        let numbers = self.numbers(values)?;
+        self.inner.update_batch(&[numbers], group_indices, opt_filter, total_num_groups)
+    }
+
+    fn evaluate(&mut self, emit_to: EmitTo) -> PlanResult<ArrayRef> {
+        let sums = self.inner.evaluate(emit_to);
+        self.answered(sums)
+    }
+
+    fn state(&mut self, emit_to: EmitTo) -> PlanResult<Vec<ArrayRef>> {
+        self.inner.state(emit_to)
+    }
+
+    fn merge_batch(
+        &mut self,
+        values: &[ArrayRef],
+        group_indices: &[usize],
+        total_num_groups: usize,
+    ) -> PlanResult<()> {
+        self.inner.merge_batch(values, group_indices, total_num_groups)
+    }
+
+    fn convert_to_state(
+        &self,
+        values: &[ArrayRef],
+        opt_filter: Option<&BooleanArray>,
+    ) -> PlanResult<Vec<ArrayRef>> {
+        self.inner.convert_to_state(&[self.numbers(values)?], opt_filter)
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + self.inner.size()
+    }
+}
+
+// ── in 256 bits ──────────────────────────────────────────────────────────────────────────
+
+/// A sum of any size.
+#[derive(Debug, Clone, Copy, Default)]
+struct Part {
+    low: i256,
+    /// How often `low` went over its end.
+    high: i64,
+}
+
+impl Part {
+    fn add(&mut self, value: i256, back: bool) {
+        let before = self.low;
+        let is_up = value.is_negative() == back;
+        self.low = if back { before.wrapping_sub(value) } else { before.wrapping_add(value) };
+        if is_up && self.low < before {
+            self.high += 1;
+        } else if !is_up && self.low > before {
+            self.high -= 1;
+        }
+    }
+
+    fn value(self) -> Option<i256> {
+        (self.high == 0).then_some(self.low)
+    }
+}
+
+/// The sum or mean of one group.
+#[derive(Debug, Clone)]
+pub struct Wide {
+    name: String,
+    is_mean: bool,
+    argument: DataType,
+    answer: DataType,
+    /// Of an interval the months, the days and the nanoseconds; of a decimal it is the last.
+    parts: [Part; 3],
+    count: u64,
+}
+
+/// How many fields a state has.
+const STATE_FIELDS: usize = 7;
+
+impl Wide {
+    /// An empty one, where a call's values are added up so.
+    pub fn of(name: &str, is_mean: bool, argument: &DataType, answer: &DataType) -> Option<Self> {
+        let is_ours = match (argument, answer) {
+            (DataType::Decimal256(_, _), DataType::Decimal256(_, _)) => true,
+            (DataType::Interval(_), answer) => !is_mean && *answer == SPAN,
+            _ => false,
+        };
+        is_ours.then(|| Wide {
+            name: name.to_owned(),
+            is_mean,
+            argument: argument.clone(),
+            answer: answer.clone(),
+            parts: [Part::default(); 3],
+            count: 0,
+        })
+    }
+
+    /// Of each part its sum and how often that overflowed, and how many values there were.
+    pub fn state_fields(&self) -> Vec<FieldRef> {
+        let field = |of: &str, part: usize, data_type| {
+            let name = format_state_name(&self.name, &format!("{of}{part}"));
+            Arc::new(Field::new(name, data_type, true))
+        };
+        let parts = (0..3)
+            .flat_map(|part| [field("low", part, WIDEST), field("high", part, DataType::Int64)]);
+        parts.chain([field("count", 0, DataType::UInt64)]).collect()
+    }
+
+    fn change(&mut self, values: &ArrayRef, back: bool) -> PlanResult<()> {
+        let change = (values.len() - values.logical_null_count()) as u64;
+        self.count = if back { self.count - change } else { self.count + change };
+        let [months, days, last] = &mut self.parts;
+        if let Some(values) = values.as_primitive_opt::<Decimal256Type>() {
+            values.iter().flatten().for_each(|value| last.add(value, back));
+            return Ok(());
+        }
+        let spans = cast_with_options(values, &SPAN, &EXACTLY)?;
+        for span in spans.as_primitive::<IntervalMonthDayNanoType>().iter().flatten() {
+            months.add(i256::from_i128(span.months.into()), back);
+            days.add(i256::from_i128(span.days.into()), back);
+            last.add(i256::from_i128(span.nanoseconds.into()), back);
+        }
+        Ok(())
+    }
+
+    fn answer(&self) -> Result<ScalarValue> {
+        if self.count == 0 {
+            return ScalarValue::try_from(&self.answer).told();
+        }
+        let too_large = || overflow(&self.name, &self.answer);
+        let [months, days, last] = self.parts;
+        let sum = last.value().ok_or_else(too_large)?;
+        let (&DataType::Decimal256(precision, to), &DataType::Decimal256(_, from)) =
+            (&self.answer, &self.argument)
+        else {
+            let whole = |part: Part| part.value().and_then(i256::to_i128).ok_or_else(too_large);
+            let whole32 = |part| whole(part)?.try_into().map_err(|_| too_large());
+            let nanoseconds = whole(last)?.try_into().map_err(|_| too_large())?;
+            let span = IntervalMonthDayNano::new(whole32(months)?, whole32(days)?, nanoseconds);
+            return Ok(ScalarValue::IntervalMonthDayNano(Some(span)));
+        };
+        let answer = match self.is_mean {
+            false => Some(sum),
+            true => state::rounded_mean(sum, self.count, from, to),
+        };
+        let fits = |value: &i256| {
+            let limit = i256::from_i128(10).checked_pow(precision.into());
+            limit.is_some_and(|limit| *value < limit && *value > limit.wrapping_neg())
+        };
+        let answer = answer.filter(fits).ok_or_else(too_large)?;
+        Ok(ScalarValue::Decimal256(Some(answer), precision, to))
+    }
+}
+
+/// A part's low half, whatever its scale.
+const WIDEST: DataType = DataType::Decimal256(DECIMAL256_MAX_PRECISION, 0);
+
+impl Accumulator for Wide {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
+        self.change(&values[0], false)
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
+        self.change(&values[0], true)
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
+    }
+
+    fn evaluate(&mut self) -> PlanResult<ScalarValue> {
+        self.answer().map_err(external)
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + self.name.capacity()
+    }
+
+    fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {
+        let parts = self.parts.iter().flat_map(|part| {
+            let low = ScalarValue::Decimal256(Some(part.low), DECIMAL256_MAX_PRECISION, 0);
+            [low, ScalarValue::Int64(Some(part.high))]
+        });
+        Ok(parts.chain([ScalarValue::UInt64(Some(self.count))]).collect())
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> PlanResult<()> {
+        let unexpected = || external(Error::Internal("a sum of another kind".into()));
+        if states.len() != STATE_FIELDS {
+            return Err(unexpected());
+        }
+        for (part, columns) in self.parts.iter_mut().zip(states.chunks(2)) {
+            let lows: &Decimal256Array = columns[0].as_primitive_opt().ok_or_else(unexpected)?;
+            let highs: &Int64Array =
+                columns[1].as_primitive_opt::<Int64Type>().ok_or_else(unexpected)?;
+            for (low, high) in lows.iter().zip(highs).filter_map(|(low, high)| low.zip(high)) {
+                part.add(low, false);
+                part.high += high;
+            }
+        }
+        let counts: &UInt64Array =
+            states[6].as_primitive_opt::<UInt64Type>().ok_or_else(unexpected)?;
+        self.count += counts.iter().flatten().sum::<u64>();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// What goes over the ends of 256 bits and comes back is what it is.
+        #[test]
+        fn a_part_that_overflowed_on_the_way_is_right(
+            values in prop::collection::vec((any::<i128>(), any::<i128>()), 0..40)
+        ) {
+            let values: Vec<i256> =
+                values.into_iter().map(|(low, high)| i256::from_parts(low.cast_unsigned(), high)).collect();
+            let mut part = Part::default();
+            values.iter().for_each(|value| part.add(*value, false));
+            // In 4 limbs and a rest, by hand.
+            let mut low = 0u128;
+            let mut high = 0i128;
+            let mut rest = 0i64;
+            for value in &values {
+                let (l, h) = value.to_parts();
+                let (sum, carry) = low.overflowing_add(l);
+                low = sum;
+                let (sum, over) = high.overflowing_add(h);
+                let (sum, more) = sum.overflowing_add(i128::from(carry));
+                rest += i64::from(over) * if h < 0 { -1 } else { 1 } + i64::from(more);
+                high = sum;
+            }
+            prop_assert_eq!((part.low, part.high), (i256::from_parts(low, high), rest));
+            values.iter().for_each(|value| part.add(*value, true));
+            prop_assert_eq!((part.low, part.high), (i256::ZERO, 0));
+        }
+    }
+}
