@@ -13,10 +13,7 @@ use tidemill_base::cancel::Cancel;
 use tidemill_base::error::{Error, Result, panicked};
 use tidemill_base::panics;
 use tidemill_base::stack::RUN_STACK_BYTES;
-use tidemill_sql::Told;
-use tidemill_sql::floats;
-
-use crate::scan::external;
+use tidemill_sql::{Told, external, floats};
 
 /// A plan that DataFusion runs on threads of its own, its batches in a bounded channel.
 pub(crate) struct Background {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
-use tidemill_base::coverage::{self};
+use tidemill_base::coverage;
 
 /// How a query would be run.
 #[derive(Debug, Clone, Serialize)]

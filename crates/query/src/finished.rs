@@ -17,9 +17,9 @@ use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use parking_lot::Mutex;
 use tidemill_base::compact;
 use tidemill_base::error::{Error, Result};
+use tidemill_sql::external;
 
 use crate::columns::named;
-use crate::scan::external;
 
 type Answers = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 

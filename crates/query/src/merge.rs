@@ -13,7 +13,6 @@ use tidemill_base::coverage::Coverage;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::home::RunId;
 use tidemill_base::progress::ThreadClock;
-use tidemill_base::redact::shown;
 use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
 use tidemill_remote::Budget;
 use tidemill_sink::StagedFile;
@@ -261,14 +260,6 @@ impl Merge {
         self.plan.keep(self.plan.mergeable()?, merged, out, file, (Some(coverage), runs))
     }
 }
-
-pub(crate) fn in_backticks<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    let names = names.into_iter().map(|name| format!("`{}`", shown(name)));
-    names.collect::<Vec<_>>().join(", ")
-}
-
-pub(crate) const ONE_AGGREGATION: &str =
-    "a partial table is of one aggregation over one source, to which small ones may be joined";
 
 /// A complaint about a state, with the file that it is in.
 fn in_file(error: Error, file: &Path) -> Error {

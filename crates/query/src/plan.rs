@@ -31,9 +31,8 @@ use tidemill_base::{Settings, suggest};
 use tidemill_remote::Budget;
 use tidemill_sink::StagedFile;
 use tidemill_source::{Rejects, Source, SourceSpec, fit, standard_input};
-use tidemill_sql::Told;
 use tidemill_sql::statement::{honoured, one_select, schema_from_sql};
-use tidemill_sql::{casts, names, session, syntax};
+use tidemill_sql::{Told, casts, external, names, session, syntax};
 use tidemill_tables::estimates::{self, Call, Precisions};
 use tidemill_tables::merge::Merged;
 use tidemill_tables::partial::{Header, PartialRun, PartialSource, PartialWriter};
@@ -43,13 +42,12 @@ use crate::background::Background;
 use crate::columns::{named, result_schema, settled, unqualified};
 use crate::explain::{Explain, ExplainSource};
 use crate::finished::Finished;
-use crate::merge::{ONE_AGGREGATION, in_backticks};
 use crate::prune;
 use crate::question::Query;
 use crate::results::{Account, Inner, Results};
 use crate::route::{Route, Tables, misplaced, not_run, refusal_of_map, route};
 use crate::rows::Rows;
-use crate::scan::{RunState, Scan, SourceTable, external};
+use crate::scan::{RunState, Scan, SourceTable};
 use crate::secrets::{hide_secrets, shown_sql};
 use crate::sides::{self, Side};
 use crate::tables::{self, Work};
@@ -648,6 +646,14 @@ impl Plan {
         Ok(merged)
     }
 }
+
+fn in_backticks<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names = names.into_iter().map(|name| format!("`{}`", shown(name)));
+    names.collect::<Vec<_>>().join(", ")
+}
+
+const ONE_AGGREGATION: &str =
+    "a partial table is of one aggregation over one source, to which small ones may be joined";
 
 /// Whether a plan gathers values in the order of its input.
 fn collects(plan: &LogicalPlan) -> Result<bool> {

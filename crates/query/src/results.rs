@@ -83,18 +83,6 @@ impl Results {
     }
 }
 
-impl Account {
-    /// An error that names an aggregate, without the names of tables, which are paths; one of a cast with
-    /// the cast.
-    fn shortened(&self, error: Error) -> Error {
-        let Error::Overflow { message, hint } = error else {
-            return casts::explained(error, &self.sql, Some(&self.plan));
-        };
-        let names: Vec<&str> = self.tables.iter().map(|(name, _)| name.as_str()).collect();
-        Error::Overflow { message: unqualified(&message, &names), hint }
-    }
-}
-
 impl Iterator for Results {
     type Item = Result<RecordBatch>;
 
@@ -110,6 +98,16 @@ impl Iterator for Results {
 }
 
 impl Account {
+    /// An error that names an aggregate, without the names of tables, which are paths; one of a cast with
+    /// the cast.
+    fn shortened(&self, error: Error) -> Error {
+        let Error::Overflow { message, hint } = error else {
+            return casts::explained(error, &self.sql, Some(&self.plan));
+        };
+        let names: Vec<&str> = self.tables.iter().map(|(name, _)| name.as_str()).collect();
+        Error::Overflow { message: unqualified(&message, &names), hint }
+    }
+
     fn scans(&self) -> impl Iterator<Item = Arc<Scan>> + '_ {
         self.tables.iter().flat_map(|(_, table)| table.scans())
     }

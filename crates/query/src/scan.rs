@@ -33,7 +33,7 @@ use tidemill_remote::Budget;
 use tidemill_source::parts::Used;
 use tidemill_source::{ReadOptions, Rejects, Source, Split, SplitReader, SplitStats};
 use tidemill_sql::Told;
-pub use tidemill_sql::messages::external;
+use tidemill_sql::external;
 use tidemill_sql::session::{BATCH_ROWS, ScanMode};
 use tidemill_text::Predicate;
 

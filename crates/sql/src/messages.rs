@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::error::ArrowError;
 use datafusion::common::SchemaError;
-use datafusion::error::{DataFusionError, DataFusionError as Df};
+use datafusion::error::DataFusionError as Df;
 use tidemill_base::arrow_words::{self, in_sql_words};
 use tidemill_base::{Error, suggest};
 
@@ -29,11 +29,11 @@ impl<T, E: Told<Told = Error>> Told for Result<T, E> {
 }
 
 /// One of our errors as DataFusion's, which [`Told`] gives back.
-pub fn external(error: Error) -> DataFusionError {
-    DataFusionError::External(Box::new(error))
+pub fn external(error: Error) -> Df {
+    Df::External(Box::new(error))
 }
 
-impl Told for DataFusionError {
+impl Told for Df {
     type Told = Error;
 
     fn told(self) -> Error {
@@ -177,7 +177,7 @@ const OTHER_WORDS: [(&str, &str, &str); 11] = [
 ];
 
 /// What [`Told`] makes of an error that others hold, too: the same, whoever comes first.
-fn told_again(error: &DataFusionError) -> Error {
+fn told_again(error: &Df) -> Error {
     fn external(source: &(dyn std::error::Error + 'static)) -> Error {
         if let Some(ours) = source.downcast_ref::<Error>() {
             return ours.copy();

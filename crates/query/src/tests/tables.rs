@@ -16,7 +16,7 @@ use tidemill_base::error::Error;
 use tidemill_base::progress::Progress;
 use tidemill_source::Rejects;
 use tidemill_tables::merge::{Merged, Merger, Parked, slices};
-use tidemill_tables::sessions as session;
+use tidemill_tables::sessions;
 use tidemill_tables::{Chunk, Table, TableSpec};
 
 use crate::route::{Route, route};
@@ -24,7 +24,7 @@ use crate::scan::{RunState, SourceTable};
 
 /// The spec of an aggregation over columns `k i f s b`, and the columns that its map gives.
 fn spec(sql: &str, schema: &SchemaRef) -> (Arc<TableSpec>, Vec<usize>) {
-    let context = session::open(1 << 26, &tidemill_base::Settings::new(1 << 27)).unwrap();
+    let context = sessions::open(1 << 26, &tidemill_base::Settings::new(1 << 27)).unwrap();
     let run = RunState {
         cancel: Cancel::new(),
         progress: Progress::new(),
