@@ -19,8 +19,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{ObjectNamePart, TableFactor, Visit, Visitor};
-use futures::executor::block_on;
+use datafusion::sql::sqlparser::ast::{ObjectNamePart, TableFactor, Visitor};
 use tidemill_base::coverage::{self, Coverage};
 use tidemill_base::error::{Error, Result};
 use tidemill_base::home::RunId;
@@ -28,6 +27,7 @@ use tidemill_base::progress::ThreadClock;
 use tidemill_base::redact::shown;
 use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
 use tidemill_base::{Settings, suggest};
+use tidemill_planning::{planned, walk};
 use tidemill_remote::Budget;
 use tidemill_sink::StagedFile;
 use tidemill_source::{Rejects, Source, SourceSpec, fit, standard_input};
@@ -167,7 +167,7 @@ impl Plan {
         let state = context.state();
         let replaced = only_replaced(&statement);
         let plan = |state: &SessionState, statement| {
-            let logical = block_on(state.statement_to_plan(statement))?;
+            let logical = planned(state, statement)?;
             misplaced(&logical).map_err(external)?;
             let optimised = state.optimize(&logical)?;
             // A condition that is never true leaves no source to aggregate, and nothing to merge with
@@ -720,8 +720,7 @@ fn ambiguous(error: &DataFusionError, statement: &Statement) -> Option<Error> {
     let SchemaError::AmbiguousReference { field } = cause.as_ref() else { return None };
     let Statement::Statement(statement) = statement else { return None };
     let mut names = Names::default();
-    // It never breaks off.
-    let _ = statement.visit(&mut names);
+    walk(statement, &mut names);
     let name = field.name();
     let is_word = |source: &String| source.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     Some(match names.0.as_slice() {

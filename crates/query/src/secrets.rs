@@ -4,32 +4,42 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{ObjectNamePart, visit_relations_mut};
+use datafusion::sql::sqlparser::ast::{ObjectName, ObjectNamePart, VisitorMut};
 use tidemill_base::error::Result;
 use tidemill_base::redact::shown;
+use tidemill_planning::walk_mut;
 use tidemill_sql::statement::one_select;
 
 /// Gives tables whose URLs hold what may be secret, a password or a signature, names without
 /// it: plans, messages and columns' names show them. Notes the URLs by these names.
 pub(crate) fn hide_secrets(statement: &mut Statement, urls: &mut HashMap<String, String>) {
-    let Statement::Statement(statement) = statement else { return };
-    let _: ControlFlow<()> = visit_relations_mut(statement.as_mut(), |relation| {
-        let [ObjectNamePart::Identifier(name)] = relation.0.as_mut_slice() else {
-            return ControlFlow::Continue(());
-        };
-        let plain = shown(&name.value);
-        if plain != name.value {
-            let numbered = (2..).map(|number| format!("{plain} ({number})"));
-            let free = std::iter::once(plain.clone())
-                .chain(numbered)
-                .find(|other| urls.get(other).is_none_or(|url| *url == name.value));
-            if let Some(free) = free {
-                let url = std::mem::replace(&mut name.value, free.clone());
-                urls.insert(free, url);
+    struct Hidden<'a>(&'a mut HashMap<String, String>);
+
+    impl VisitorMut for Hidden<'_> {
+        type Break = ();
+
+        fn post_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<()> {
+            let [ObjectNamePart::Identifier(name)] = relation.0.as_mut_slice() else {
+                return ControlFlow::Continue(());
+            };
+            let plain = shown(&name.value);
+            if plain != name.value {
+                let numbered = (2..).map(|number| format!("{plain} ({number})"));
+                let free = std::iter::once(plain.clone())
+                    .chain(numbered)
+                    .find(|other| self.0.get(other).is_none_or(|url| *url == name.value));
+                if let Some(free) = free {
+                    let url = std::mem::replace(&mut name.value, free.clone());
+                    self.0.insert(free, url);
+                }
             }
+            ControlFlow::Continue(())
         }
-        ControlFlow::Continue(())
-    });
+    }
+
+    if let Statement::Statement(statement) = statement {
+        walk_mut(statement, &mut Hidden(urls));
+    }
 }
 
 /// The SQL as partial tables keep it and messages show it: as it was written, or, if that holds what

@@ -499,6 +499,7 @@ pub mod tests {
     use arrow::datatypes::Field;
     use datafusion::prelude::SessionContext;
     use tidemill_base::Settings;
+    use tidemill_planning::asked;
 
     use super::*;
     use crate::{Told, session};
@@ -520,7 +521,7 @@ pub mod tests {
         .unwrap();
         context.register_batch("t", batch).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(async { context.sql(sql).await?.collect().await }).told()
+        runtime.block_on(async { asked(&context, sql)?.collect().await }).told()
     }
 
     #[test]

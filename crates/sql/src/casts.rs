@@ -28,12 +28,12 @@ use datafusion::sql::parser::{DFParser, Statement};
 use datafusion::sql::sqlparser::ast::{
     CastKind, Expr as SqlExpr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
     FunctionArguments, Ident, ObjectName, Select, SelectItem, TypedString, Value, ValueWithSpan,
-    Visit, VisitMut, Visitor, VisitorMut,
+    Visitor, VisitorMut,
 };
-use futures::executor::block_on;
 use tidemill_base::arrow_words::sql_name;
 use tidemill_base::error::Error;
 use tidemill_base::stack::on_large_stack;
+use tidemill_planning::{walk, walk_expr, walk_mut};
 
 use crate::rewrite::schema_below;
 use crate::statement::schema_from_sql;
@@ -67,7 +67,7 @@ pub fn told_apart<T>(
 /// # Errors
 /// As DataFusion's planner.
 pub fn planned(state: &SessionState, statement: Statement) -> PlanResult<LogicalPlan> {
-    told_apart(state, statement, |state, statement| block_on(state.statement_to_plan(statement)))
+    told_apart(state, statement, tidemill_planning::planned)
 }
 
 /// Whether two columns are refused because they have one name.
@@ -214,8 +214,7 @@ fn written(sql: &str, to: &str) -> Vec<Written> {
     let mut casts = Casts { to, seen: HashSet::new(), found: Vec::new() };
     for statement in &statements {
         if let Statement::Statement(statement) = statement {
-            // It never breaks off.
-            let _ = statement.visit(&mut casts);
+            walk(statement, &mut casts);
         }
     }
     casts.found
@@ -245,7 +244,7 @@ fn count(plan: &LogicalPlan, to: &str) -> usize {
 fn with_names(mut statement: Statement) -> Option<Statement> {
     let Statement::Statement(inner) = &mut statement else { return None };
     let mut names = Names::default();
-    let _: ControlFlow<()> = inner.visit(&mut names);
+    walk_mut(inner, &mut names);
     names.found.then_some(statement)
 }
 
@@ -323,7 +322,7 @@ fn has_cast(expr: &SqlExpr) -> bool {
         }
     }
 
-    expr.visit(&mut Found).is_break()
+    walk_expr(expr, &mut Found)
 }
 
 /// Gives back its first argument; the second is the cast's word and type.

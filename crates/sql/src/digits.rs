@@ -7,16 +7,17 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType, ExactNumberInfo, Expr, Statement, Value, ValueWithSpan, VisitMut,
-    VisitorMut,
+    CastKind, DataType, ExactNumberInfo, Expr, Statement, Value, ValueWithSpan, VisitorMut,
 };
+
+use tidemill_planning::walk_mut;
 
 /// The most digits that a DECIMAL has.
 const DIGITS_MAX: usize = 38;
 
 /// Writes numbers that a DOUBLE does not hold as decimals.
 pub fn keep(statement: &mut Statement) {
-    let _: ControlFlow<()> = statement.visit(&mut Numbers);
+    walk_mut(statement, &mut Numbers);
 }
 
 struct Numbers;

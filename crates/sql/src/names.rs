@@ -13,8 +13,9 @@ use std::ops::ControlFlow;
 use arrow::datatypes::{DataType, Schema};
 use datafusion::sql::sqlparser::ast::{
     ExcludeSelectItem, Expr, Ident, ObjectName, ObjectNamePart, Select, SelectItem, SetExpr,
-    Statement, VisitMut, VisitorMut,
+    Statement, VisitorMut,
 };
+use tidemill_planning::{walk_expr_mut, walk_mut};
 
 /// Respells the unquoted names of `statement` after the columns of `schemas`.
 pub fn respell<'a>(statement: &mut Statement, schemas: impl Iterator<Item = &'a Schema>) {
@@ -28,7 +29,7 @@ pub fn respell<'a>(statement: &mut Statement, schemas: impl Iterator<Item = &'a 
     for name in &names {
         spellings.entry(name.to_lowercase()).or_default().push(name);
     }
-    let _: ControlFlow<()> = statement.visit(&mut Respell { spellings });
+    walk_mut(statement, &mut Respell { spellings });
 }
 
 fn collect<'a>(name: &'a str, of: &'a DataType, names: &mut BTreeSet<&'a str>) {
@@ -141,7 +142,7 @@ pub fn written(statement: &Statement) -> Vec<Option<String>> {
         found.push(match item {
             SelectItem::UnnamedExpr(expr) => {
                 let mut expr = expr.clone();
-                let _: ControlFlow<()> = expr.visit(&mut Unquote);
+                walk_expr_mut(&mut expr, &mut Unquote);
                 Some(expr.to_string())
             }
             SelectItem::ExprWithAlias { .. } | SelectItem::ExprWithAliases { .. } => None,

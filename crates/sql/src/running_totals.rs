@@ -354,6 +354,7 @@ mod tests {
     use arrow::compute::cast;
     use arrow::datatypes::{DataType, UInt32Type};
     use datafusion::common::tree_node::TreeNodeRecursion;
+    use tidemill_planning::asked;
 
     use super::*;
     use crate::amplify::tests::context;
@@ -382,7 +383,7 @@ mod tests {
             let sql = format!("SELECT {calls} FROM t");
             let mut found = 0;
             let plan = runtime.block_on(async {
-                context.sql(&sql).await.unwrap().create_physical_plan().await.unwrap()
+                asked(&context, &sql).unwrap().create_physical_plan().await.unwrap()
             });
             plan.apply(|step| {
                 found += usize::from(step.name() == CONSUMER);
@@ -431,7 +432,7 @@ mod tests {
             let sql = format!("SELECT n, string_agg(s, '') {over} FROM t");
             let mut seen = 0;
             runtime.block_on(async {
-                let rows = context.sql(&sql).await.unwrap();
+                let rows = asked(&context, &sql).unwrap();
                 let mut rows = rows.execute_stream().await.unwrap();
                 while let Some(batch) = rows.next().await {
                     let batch = batch.unwrap();

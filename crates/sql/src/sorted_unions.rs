@@ -129,6 +129,7 @@ mod tests {
     use super::*;
     use crate::amplify::tests::context;
     use arrow::array::{ArrayRef, Float32Array, RecordBatch};
+    use tidemill_planning::asked;
 
     #[test]
     fn the_first_rows_of_branches_are_by_all_that_the_merge_is_by() {
@@ -143,7 +144,7 @@ mod tests {
         let branches = "SELECT x, 1 AS c FROM t UNION ALL SELECT x, 2 FROM t";
         let plan = runtime.block_on(async {
             let sql = format!("{branches} ORDER BY 1, 2 DESC LIMIT 1");
-            context.sql(&sql).await.unwrap().create_physical_plan().await.unwrap()
+            asked(&context, &sql).unwrap().create_physical_plan().await.unwrap()
         });
         let merge = plan.downcast_ref::<SortPreservingMergeExec>().unwrap();
         let first = merge.input().downcast_ref::<SortExec>().unwrap();

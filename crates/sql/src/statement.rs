@@ -7,10 +7,10 @@ use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{DFParser, Statement};
-use datafusion::sql::sqlparser::ast::{Expr as SqlExpr, Statement as SqlStatement, Visit, Visitor};
-use futures::executor::block_on;
+use datafusion::sql::sqlparser::ast::{Expr as SqlExpr, Statement as SqlStatement, Visitor};
 use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
 use tidemill_base::{Error, Result};
+use tidemill_planning::{planned, walk};
 
 use crate::messages::{Told, nested_too_deeply};
 use crate::{digits, syntax};
@@ -50,8 +50,7 @@ pub fn one_select(sql: &str) -> Result<Statement> {
         let mut depth = Depth::default();
         if let Statement::Statement(statement) = &mut statement {
             syntax::complete(statement);
-            // It never breaks off.
-            let _ = statement.visit(&mut depth);
+            walk(statement, &mut depth);
         }
         if depth.most > DEPTH_MAX {
             return Err(Error::usage_hint(
@@ -158,7 +157,7 @@ pub fn parse_schema(context: &SessionContext, text: &str) -> Result<SchemaRef> {
     let mut state = context.state();
     // What a zone's times are read as; without it the zone would be forgotten.
     state.config_mut().options_mut().execution.time_zone = Some("UTC".into());
-    let plan = block_on(state.statement_to_plan(statement)).map_err(|e| refused(e.told()))?;
+    let plan = planned(&state, statement).map_err(|e| refused(e.told()))?;
     match plan {
         LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(table)) => {
             Ok(Arc::new(without_metadata(table.input.schema().as_arrow())))

@@ -24,9 +24,10 @@ use datafusion::sql::sqlparser::ast::{
     ReplaceSelectItem, Select, SelectFlavor, SelectItem, SelectItemQualifiedWildcardKind,
     SelectModifiers, SetExpr, SetOperator, SetQuantifier, Statement, TableAlias,
     TableAliasColumnDef, TableFactor, TableFunctionArgs, TableWithJoins, Top, TopQuantity, Value,
-    ValueWithSpan, Values, VisitMut, VisitorMut, WildcardAdditionalOptions, With,
+    ValueWithSpan, Values, VisitorMut, WildcardAdditionalOptions, With,
 };
 use tidemill_base::error::{Error, Result};
+use tidemill_planning::walk_mut;
 
 pub use dialect::Spoken;
 
@@ -70,7 +71,7 @@ pub(crate) fn complete(statement: &mut Statement) {
         }
     }
 
-    let _: std::ops::ControlFlow<()> = statement.visit(&mut Completed);
+    walk_mut(statement, &mut Completed);
 }
 
 /// Writes `* REPLACE (x AS a)` as `* EXCEPT (a), x AS a`; says whether there was one.
@@ -114,7 +115,7 @@ pub fn replace_by_except(statement: &mut Statement) -> bool {
     }
 
     let mut replaced = Replaced(false);
-    let _: std::ops::ControlFlow<()> = statement.visit(&mut replaced);
+    walk_mut(statement, &mut replaced);
     replaced.0
 }
 

@@ -1,0 +1,116 @@
+//! Walks over SQL's syntax tree, and from a statement to its plan.
+//!
+//! These functions have no type parameters, on purpose: `README.md` says why, and why who walks
+//! or plans comes here.
+
+use std::ops::ControlFlow;
+
+use datafusion::dataframe::DataFrame;
+use datafusion::error::Result;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::prelude::SessionContext;
+use datafusion::sql::parser::Statement as Parsed;
+use datafusion::sql::sqlparser::ast::{
+    Expr, ObjectName, Query, Select, Statement, TableFactor, ValueWithSpan, Visit, VisitMut,
+    Visitor, VisitorMut,
+};
+use futures::executor::block_on;
+
+/// The plan of a statement, its tables being those of the session.
+///
+/// # Errors
+/// As DataFusion's planner.
+pub fn planned(state: &SessionState, statement: Parsed) -> Result<LogicalPlan> {
+    block_on(state.statement_to_plan(statement))
+}
+
+/// The rows of a query as the session understands it by itself, without any rewriting of its
+/// text.
+///
+/// # Errors
+/// As DataFusion's parser and planner.
+pub fn asked(context: &SessionContext, sql: &str) -> Result<DataFrame> {
+    let state = context.state();
+    let dialect = state.config_options().sql_parser.dialect;
+    let statement = state.sql_to_statement(sql, &dialect)?;
+    let plan = planned(&state, statement)?;
+    Ok(DataFrame::new(state, plan))
+}
+
+/// Walks over a statement; says whether the visitor broke off.
+pub fn walk(statement: &Statement, visitor: &mut dyn Visitor<Break = ()>) -> bool {
+    statement.visit(&mut Reads(visitor)).is_break()
+}
+
+/// Walks over an expression; says whether the visitor broke off.
+pub fn walk_expr(expr: &Expr, visitor: &mut dyn Visitor<Break = ()>) -> bool {
+    expr.visit(&mut Reads(visitor)).is_break()
+}
+
+/// Walks over a statement that may be changed; says whether the visitor broke off.
+pub fn walk_mut(statement: &mut Statement, visitor: &mut dyn VisitorMut<Break = ()>) -> bool {
+    statement.visit(&mut Changes(visitor)).is_break()
+}
+
+/// Walks over an expression that may be changed; says whether the visitor broke off.
+pub fn walk_expr_mut(expr: &mut Expr, visitor: &mut dyn VisitorMut<Break = ()>) -> bool {
+    expr.visit(&mut Changes(visitor)).is_break()
+}
+
+/// The one type that reads.
+struct Reads<'a>(&'a mut dyn Visitor<Break = ()>);
+
+/// The one type that changes.
+struct Changes<'a>(&'a mut dyn VisitorMut<Break = ()>);
+
+/// Each visit is the inner visitor's.
+macro_rules! forwarded {
+    ($($name:ident: $of:ty),* $(,)?) => {
+        $(fn $name(&mut self, of: $of) -> ControlFlow<()> {
+            self.0.$name(of)
+        })*
+    };
+}
+
+impl Visitor for Reads<'_> {
+    type Break = ();
+
+    forwarded! {
+        pre_visit_query: &Query,
+        post_visit_query: &Query,
+        pre_visit_select: &Select,
+        post_visit_select: &Select,
+        pre_visit_relation: &ObjectName,
+        post_visit_relation: &ObjectName,
+        pre_visit_table_factor: &TableFactor,
+        post_visit_table_factor: &TableFactor,
+        pre_visit_expr: &Expr,
+        post_visit_expr: &Expr,
+        pre_visit_statement: &Statement,
+        post_visit_statement: &Statement,
+        pre_visit_value: &ValueWithSpan,
+        post_visit_value: &ValueWithSpan,
+    }
+}
+
+impl VisitorMut for Changes<'_> {
+    type Break = ();
+
+    forwarded! {
+        pre_visit_query: &mut Query,
+        post_visit_query: &mut Query,
+        pre_visit_select: &mut Select,
+        post_visit_select: &mut Select,
+        pre_visit_relation: &mut ObjectName,
+        post_visit_relation: &mut ObjectName,
+        pre_visit_table_factor: &mut TableFactor,
+        post_visit_table_factor: &mut TableFactor,
+        pre_visit_expr: &mut Expr,
+        post_visit_expr: &mut Expr,
+        pre_visit_statement: &mut Statement,
+        post_visit_statement: &mut Statement,
+        pre_visit_value: &mut ValueWithSpan,
+        post_visit_value: &mut ValueWithSpan,
+    }
+}
