@@ -1,6 +1,6 @@
 //! What was written comes back, in whatever pieces it is read; what is damaged is told.
 
-#[path = "../../rowfile/tests/common/mod.rs"]
+#[path = "../../rowfile/tests/it/common.rs"]
 mod common;
 
 use std::sync::Arc;

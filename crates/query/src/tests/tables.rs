@@ -33,8 +33,7 @@ fn spec(sql: &str, schema: &SchemaRef) -> (Arc<TableSpec>, Vec<usize>) {
     };
     let table = Arc::new(SourceTable::without_files(Arc::clone(schema), run));
     context.register_table("t", table).unwrap();
-    let plan = futures::executor::block_on(context.state().create_logical_plan(sql)).unwrap();
-    let plan = context.state().optimize(&plan).unwrap();
+    let plan = tidemill_planning::asked(&context, sql).unwrap().into_optimized_plan().unwrap();
     let stream = crate::sides::scanned(&plan).unwrap().remove(0);
     let Route::Tables(parts) = route(&plan, &Ok(stream)).unwrap() else {
         panic!("{sql} has no table");

@@ -1,14 +1,12 @@
 //! What becomes of files that are damaged, cut off, or written by two at once.
 
-mod common;
-
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use crate::common::{self, Random};
 use arrow_array::RecordBatch;
 use arrow_schema::Schema as ArrowSchema;
 use arrow_select::concat::concat_batches;
-use common::Random;
 use tidemill_rowfile::{
     Codec, Error, Part, ReadOptions, Reader, Schema, WriteOptions, Writer, salvage,
 };

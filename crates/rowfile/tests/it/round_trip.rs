@@ -1,16 +1,14 @@
 //! What was written comes back, whatever it is and however it is cut into batches and blocks.
 
-mod common;
-
 use std::sync::Arc;
 
+use crate::common::{self, Random};
 use arrow_array::cast::AsArray;
 use arrow_array::{
     Array, ArrayRef, Int32Array, LargeStringArray, RecordBatch, StringArray, StringViewArray,
 };
 use arrow_schema::{DataType, Field};
 use arrow_select::concat::concat_batches;
-use common::Random;
 use proptest::prelude::*;
 use tidemill_rowfile::{Codec, ReadOptions, Reader, Schema, WriteOptions, Writer};
 

@@ -5,8 +5,6 @@
 //! (`RLIMIT_FSIZE`), with nothing run afterwards. Kills from outside, which land where they land,
 //! are for `make soak`; they are sent when the process has said how far it has come.
 
-mod common;
-
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -15,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+use crate::common::Random;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
-use common::Random;
 use tidemill_rowfile::{Codec, Error, ReadOptions, Reader, Schema, WriteOptions, Writer, salvage};
 
 /// The variable that says what the process is to do, and where.
@@ -79,6 +77,7 @@ fn assert_cut_off(path: &Path) -> usize {
 /// This test again, in a process of its own.
 fn again(test: &str) -> [OsString; 4] {
     let program = std::env::current_exe().unwrap();
+    let test = format!("crashes::{test}");
     [program.into(), "--exact".into(), test.into(), "--nocapture".into()]
 }
 

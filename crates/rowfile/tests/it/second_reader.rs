@@ -1,15 +1,13 @@
 //! A second reader, in Python and made from the format's document alone, reads the same.
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
+use crate::common::{self, Random, value};
 use arrow_array::{Array, ArrayRef, RecordBatch, StructArray};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Field};
-use common::{Random, value};
 use serde_json::Value;
 use tidemill_rowfile::{Codec, Schema, WriteOptions, Writer};
 

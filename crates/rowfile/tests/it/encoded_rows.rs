@@ -1,9 +1,8 @@
 //! Rows that are encoded alone and kept in a column of another file.
 
-mod common;
-
 use std::sync::Arc;
 
+use crate::common::{self, Random};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{
@@ -11,7 +10,6 @@ use arrow_array::{
     StringArray, StructArray, UInt32Array,
 };
 use arrow_schema::{DataType, Field, Fields};
-use common::Random;
 use proptest::prelude::*;
 use tidemill_rowfile::{
     Error, Plan, ReadOptions, Reader, Schema, Strings, WriteOptions, Writer, keys,

@@ -5,14 +5,12 @@
 //! as JSON. They are never written again; `TIDEMILL_GOLDEN=write` writes those that are missing,
 //! which is how the next release's are made, in a folder of its own.
 
-mod common;
-
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::common::{self, Random, value};
 use arrow_array::{Array, ArrayRef, RecordBatch, StructArray};
 use arrow_schema::{DataType, Field, Fields, Schema as ArrowSchema, TimeUnit};
-use common::{Random, value};
 use serde_json::Value;
 use tidemill_rowfile::{
     Codec, Error, Plan, ReadOptions, Reader, Schema, Strings, WriteOptions, Writer, keys, salvage,
