@@ -153,6 +153,18 @@ def _(text: str, way: Way, ours: Outcome, theirs: Outcome) -> bool:
     return "INTERVAL" in text and "at_ns" in text and _alike(ours, theirs, near)
 
 
+@rule("what is divided by a zero that stands for both")
+def _(text: str, way: Way, ours: Outcome, theirs: Outcome) -> bool:
+    """Of −0.0 and 0.0 either may be kept by a key, and dividing by it shows which."""
+
+    def near(one: object, other: object) -> bool:
+        are_floats = isinstance(one, float) and isinstance(other, float)
+        return are_floats and math.isinf(one) and one == -other
+
+    keys = r"EXCEPT|INTERSECT|UNION|DISTINCT|GROUP BY|(min|max|greatest|least)\("
+    return " / " in text and re.search(keys, text) is not None and _alike(ours, theirs, near)
+
+
 def _alike(ours: Outcome, theirs: Outcome, near: Callable[[object, object], bool]) -> bool:
     """Whether the values of each column, in order, are equal or near."""
     if not isinstance(ours, pa.Table) or not isinstance(theirs, pa.Table):
@@ -177,6 +189,9 @@ def _values(column: pa.ChunkedArray) -> list[object]:
 def _place(value: object) -> tuple[bool, float, str]:
     """Where a value stands among others: near numbers are next to one another."""
     is_number = isinstance(value, int | float | decimal.Decimal) and not _is_nan(value)
+    if isinstance(value, float) and math.isinf(value):
+        # Either of them may stand where a rule says that the other is as good.
+        value = math.inf
     return (is_number, float(value) if is_number else 0, "" if is_number else str(value))
 
 
