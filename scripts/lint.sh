@@ -66,9 +66,9 @@ say "clippy"
 cargo clippy --release --locked --workspace --all-targets -- --deny warnings || fault "clippy"
 
 say "Python"
-"$python" -m compileall -q python tests docs || fault "Python files that do not compile"
+"$python" -m compileall -q python tests docs scripts || fault "Python files that do not compile"
 if command -v ruff > /dev/null; then
-    ruff check python tests docs && ruff format --check python tests docs || fault "ruff"
+    ruff check python tests docs scripts && ruff format --check python tests docs scripts || fault "ruff"
 else
     say "ruff is not installed: its checks are left out (pip install ruff)"
 fi
