@@ -19,7 +19,8 @@ use tidemill_remote::StorageOptions;
 use tidemill_rowfile as rowfile;
 use tidemill_rowfile::ReadAt;
 use tidemill_source::from_rowfile;
-use tidemill_source::stored::{self, Bytes};
+use tidemill_source::rowfiles::{self, Bytes};
+use tidemill_source::stored;
 
 /// What is read.
 pub enum Input {
@@ -115,7 +116,7 @@ impl Rowfiles {
                 Input::Given(name, bytes) => found.push((name.clone(), Arc::clone(bytes))),
                 Input::Url(url) => {
                     let others = request.inputs.len();
-                    found.extend(stored::list(url, &request.storage_options, others, cancel)?);
+                    found.extend(rowfiles::list(url, &request.storage_options, others, cancel)?);
                 }
             }
         }

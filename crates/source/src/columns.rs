@@ -16,13 +16,13 @@ use std::collections::{HashMap, HashSet};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use tidemill_base::error::{Error, Result};
+use tidemill_base::suggest;
 use tidemill_text::infer::TextKind;
 use tidemill_text::sql_type;
 
 use super::SourceFile;
-use super::read::SAME_HINT;
 use super::unify::{Clash, unify};
 
 /// Whether the files of a source may have different columns.
@@ -119,6 +119,24 @@ impl Columns {
         self.fields[index] = Arc::new(Field::new(name, data_type.clone(), true));
         self.shown_by[index] = None;
         self.clashes[index] = None;
+    }
+
+    /// Gives the columns named in `wanted` the types it has for them.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a name that no column has.
+    pub(super) fn override_types(&mut self, wanted: &Schema) -> Result<()> {
+        let fields = self.fields.iter().enumerate();
+        let places: HashMap<String, usize> =
+            fields.map(|(index, field)| (field.name().clone(), index)).collect();
+        for field in wanted.fields() {
+            let Some(&index) = places.get(field.name()) else {
+                let names: Vec<&str> = self.fields.iter().map(|f| f.name().as_str()).collect();
+                return Err(Error::usage(suggest::unknown("column", field.name(), &names)));
+            };
+            self.settle(index, field.data_type());
+        }
+        Ok(())
     }
 
     pub(super) fn layout_index(&self, file: usize) -> usize {
@@ -481,3 +499,7 @@ fn difference(expected: &[FieldRef], own: &[FieldRef]) -> Option<String> {
     (expected.len() != own.len())
         .then(|| format!("it has {} columns instead of {}", own.len(), expected.len()))
 }
+
+/// What to do about files that differ where they may not.
+pub(super) const SAME_HINT: &str = "--layouts same (job file: source.layouts) asks for the same columns in the same order in \
+     every file; without it they are unified by name";

@@ -1,14 +1,13 @@
 //! Whether a reader with one schema reads data of another.
 
-use std::sync::Arc;
-
 use arrow::datatypes::{Decimal256Type, DecimalType, i256};
 use serde_json::Value;
 use tidemill_avro as avro;
 use tidemill_base::error::{Error, Result};
 use tidemill_rowfile::{self as rowfile, Conflict};
 
-use super::batches::open_rowfile_of;
+use super::formats;
+use super::stored::open_rowfile_of;
 use super::{Format, Source, SourceSpec};
 
 /// A file of this name holds a rowfile's schema as JSON (`docs/formats/rowfile.md`).
@@ -53,16 +52,11 @@ pub fn schema_of(spec: &SourceSpec) -> Result<rowfile::Schema> {
         if source.format() == Format::Rowfile {
             return Ok(open_rowfile_of(file)?.schema().clone());
         }
-        if let Some(header) = source.avro_header(file) {
+        if let Some(header) = formats::avro::header(file) {
             return from_avro(&header.declared()).map_err(refused);
         }
-        let own = match (file.chunked.get(), file.metadata.get()) {
-            (Some(chunked), _) => Some(Arc::clone(&chunked.schema)),
-            (None, Some(metadata)) => Some(Arc::clone(metadata.schema())),
-            (None, None) => None,
-        };
-        if let Some(own) = own {
-            return rowfile::Schema::from_arrow(&own).map_err(refused);
+        if let Some(known) = file.known() {
+            return rowfile::Schema::from_arrow(known.schema()).map_err(refused);
         }
     }
     rowfile::Schema::from_arrow(source.schema()).map_err(refused)

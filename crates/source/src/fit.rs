@@ -97,7 +97,7 @@ fn give_options(specs: &mut [SourceSpec], flags: &SourceSpec) -> Result<()> {
         TextOptions { framing, ..none() },
     ] {
         let means = |format: &Option<Format>| match format {
-            Some(format) => one.dialect(*format).map(|_| ()),
+            Some(format) => one.dialect(format.name(), format.takes()).map(|_| ()),
             // A folder, or a name without a suffix: its files will tell.
             None => Ok(()),
         };

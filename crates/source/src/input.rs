@@ -15,7 +15,6 @@ use std::sync::Arc;
 use tidemill_base::cancel::Cancel;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::Progress;
-use tidemill_text::json::ArrayRecords;
 
 use crate::program::{FEED_BYTES, Filter, Program};
 pub(crate) use tidemill_remote::reader::Access;
@@ -327,104 +326,5 @@ impl ProgramOutput {
 impl Read for ProgramOutput {
     fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
         self.0.read(out, &mut |_| Ok(false)).map_err(std::io::Error::other)
-    }
-}
-
-/// Whether a JSON text that begins so is one array; none if that does not tell yet.
-pub(crate) fn begins_array(head: &[u8]) -> Option<bool> {
-    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
-    let first = head.iter().find(|byte| !byte.is_ascii_whitespace())?;
-    Some(*first == b'[')
-}
-
-/// JSON as lines: what is one array has its items made lines, in place and at their offsets.
-pub(crate) struct JsonInput {
-    inner: Box<dyn ByteInput>,
-    path: Arc<str>,
-    read_bytes: u64,
-    layout: JsonLayout,
-}
-
-enum JsonLayout {
-    Unknown,
-    Lines,
-    Array(ArrayRecords),
-}
-
-impl JsonInput {
-    pub(crate) fn new(inner: Box<dyn ByteInput>, path: Arc<str>) -> Self {
-        Self { inner, path, read_bytes: 0, layout: JsonLayout::Unknown }
-    }
-}
-
-impl ByteInput for JsonInput {
-    fn read(&mut self, out: &mut [u8]) -> Result<usize> {
-        let count = self.inner.read(out)?;
-        let (piece, is_first) = (&mut out[..count], self.read_bytes == 0);
-        self.read_bytes += count as u64;
-        let mark = if is_first && piece.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
-        if matches!(self.layout, JsonLayout::Unknown) {
-            match begins_array(&piece[mark..]) {
-                Some(true) => self.layout = JsonLayout::Array(ArrayRecords::new()),
-                Some(false) => self.layout = JsonLayout::Lines,
-                None => {}
-            }
-        }
-        if let JsonLayout::Array(records) = &mut self.layout {
-            records.rewrite(&mut piece[mark..]);
-            // Fewer bytes than asked for come at the end only.
-            if count < out.len() && !records.is_closed() {
-                return Err(Error::Corrupt {
-                    path: self.path.to_string(),
-                    offset: Some(self.read_bytes),
-                    reason: "it is one JSON array and ends before the array does".into(),
-                    hint: Some("it may have been cut short; fetch or write it again".into()),
-                });
-            }
-        }
-        Ok(count)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct Pieces(Vec<u8>, usize);
-
-    impl ByteInput for Pieces {
-        fn read(&mut self, out: &mut [u8]) -> Result<usize> {
-            let count = out.len().min(self.0.len() - self.1);
-            out[..count].copy_from_slice(&self.0[self.1..self.1 + count]);
-            self.1 += count;
-            Ok(count)
-        }
-    }
-
-    fn read(text: &str, piece: usize) -> Result<String> {
-        let mut input = JsonInput::new(Box::new(Pieces(text.into(), 0)), "x".into());
-        let (mut all, mut buffer) = (Vec::new(), vec![0; piece]);
-        loop {
-            let count = input.read(&mut buffer)?;
-            all.extend_from_slice(&buffer[..count]);
-            if count < piece {
-                return Ok(String::from_utf8(all).unwrap());
-            }
-        }
-    }
-
-    #[test]
-    fn an_array_becomes_lines_and_lines_stay_what_they_are() {
-        for piece in [4, 5, 7, 100] {
-            let mark = "\u{feff}";
-            assert_eq!(
-                read(&format!("{mark}[{{\"a\":\n1}},\n{{}}]\n"), piece).unwrap(),
-                format!("{mark} {{\"a\": 1}}\n {{}}\n ")
-            );
-            assert_eq!(read("{\"a\": [1,\n", piece).unwrap(), "{\"a\": [1,\n");
-            assert_eq!(read("", piece).unwrap(), "");
-            let error = read("[{\"a\": 1},\n{\"a\"", piece).unwrap_err().to_string();
-            assert!(error.contains("ends before the array does"), "{error}");
-        }
     }
 }

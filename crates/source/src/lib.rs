@@ -4,7 +4,7 @@
 //!   URL ── listing ── files ── sample · columns · unify ── schema and layouts
 //!                       └── split ── splits ── read ─┬ input · compression · program
 //!                                                    ├ blocks · cut          (whole records)
-//!                                                    └ decode · reject       (batches)
+//!                                                    └ formats · reject      (batches)
 //! ```
 //!
 //! Everything here is synchronous and knows nothing of the query engine; what is not on this
@@ -31,7 +31,7 @@
     )
 )]
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -42,59 +42,59 @@ use parking_lot::Mutex;
 use tidemill_text::syslog::Framing;
 use tidemill_text::{cut, values};
 
-pub use batches::BlockStatistics;
-use batches::Chunked;
-pub use batches::from_rowfile;
 use blocks::Ends;
 use columns::Columns;
-use promote::{Promoted, Promotion};
+use formats::Known;
+pub use formats::rowfile::BlockStatistics;
+use opener::{Promoted, Promotion};
+pub use stored::from_rowfile;
 use tidemill_base::cancel::Cancel;
 use tidemill_base::coverage::Salvaged;
 use tidemill_base::error::{Error, Result};
-use tidemill_base::suggest;
 use tidemill_remote::StorageOptions;
 use tidemill_remote::object::Object;
 
 use crate::program::Program;
 
-mod avro;
-mod batches;
 mod blocks;
 mod columns;
 pub mod compatible;
 mod compression;
-mod decode;
+mod dialect;
+mod fault;
 pub mod fit;
-mod format;
 pub mod formats;
 mod input;
-mod ipc;
 mod listing;
 mod magic;
 mod open;
-mod parquet;
+mod opener;
+mod options;
 pub mod parts;
 pub mod program;
 mod promote;
 mod read;
 mod reject;
+pub mod rowfiles;
 mod sample;
 mod split;
 pub mod stored;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod unify;
 pub mod whole;
 
-pub use batches::Given;
 pub use columns::Layouts;
 pub use compression::Compression;
-pub use format::{Dialect, Format, Mismatch, TextOptions, framing};
+pub use dialect::{Dialect, Mismatch, TextOptions, framing};
+pub use formats::{Format, Given};
 pub use input::{Identity, standard_input};
 pub use listing::partition_keys;
 pub use listing::{files_of, is_left_out};
+pub use options::ReadOptions;
 pub use promote::Promote;
-pub use read::{ReadOptions, SplitReader, SplitStats};
+pub use read::{SplitReader, SplitStats};
 pub use reject::Rejects;
 pub use split::{Piece, Split};
 
@@ -163,9 +163,8 @@ pub struct SourceFile {
     index: usize,
     /// Line numbers at offsets, found so far.
     lines: Mutex<BTreeMap<u64, u64>>,
-    metadata: OnceLock<::parquet::arrow::arrow_reader::ArrowReaderMetadata>,
-    /// What is known of a file whose rows come as batches.
-    chunked: OnceLock<Chunked>,
+    /// What is known of a file whose columns have types of their own, once it was looked at.
+    known: OnceLock<Box<dyn Known>>,
     /// Whether its whole blocks are read if it is damaged.
     recover: bool,
     /// The run's.
@@ -173,6 +172,35 @@ pub struct SourceFile {
 }
 
 impl SourceFile {
+    /// A file that was found, of which nothing more is known yet.
+    fn found(
+        found: listing::Found,
+        index: usize,
+        compression: Compression,
+        spec: &SourceSpec,
+        cancel: &Cancel,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            place: found.place,
+            shown: found.shown,
+            identity: found.identity,
+            compression,
+            told: OnceLock::new(),
+            program: spec.exec.clone(),
+            keys: found.keys,
+            index,
+            lines: Mutex::default(),
+            known: OnceLock::new(),
+            recover: spec.recover,
+            cancel: cancel.clone(),
+        })
+    }
+
+    /// What is known of it.
+    fn known(&self) -> Option<&dyn Known> {
+        self.known.get().map(AsRef::as_ref)
+    }
+
     /// The path, as messages and results show it.
     pub fn shown(&self) -> &str {
         &self.shown
@@ -221,8 +249,7 @@ impl SourceFile {
             keys: Vec::new(),
             index: self.index,
             lines: Mutex::default(),
-            metadata: OnceLock::new(),
-            chunked: OnceLock::new(),
+            known: OnceLock::new(),
             recover: self.recover,
             cancel: self.cancel.clone(),
         }
@@ -246,15 +273,6 @@ impl SourceFile {
             Place::Stdin => true,
             Place::Given(given) => given.is_stream(),
         }
-    }
-
-    /// Whether it is one JSON array, which is read front to back: what a line is depends on all
-    /// brackets before it.
-    fn is_array(&self) -> Result<bool> {
-        let open = input::OpenFile::open(self, input::Access::Random, &self.watch())?;
-        let mut head = [0; 4096];
-        let count = open.read_at(&mut head, 0)?;
-        Ok(input::begins_array(&head[..count]) == Some(true))
     }
 
     /// For a look at it that belongs to no reader.
@@ -426,17 +444,14 @@ impl Source {
             return None;
         }
         let file = self.files.first()?;
-        let own = match (file.chunked.get(), file.metadata.get()) {
-            (Some(chunked), _) => &chunked.schema,
-            (None, metadata) => metadata?.schema(),
-        };
+        let own = file.known()?.schema();
         let places = &self.columns.layout(file.index).places;
         let columns = self.origins.iter().zip(self.schema.fields());
         let fields = columns.map(|(origin, field)| match origin {
             Origin::File(index) => {
                 let place = places.get(*index).copied().flatten()?;
                 let own = own.fields().get(place)?;
-                let is_same = batches::plain(own).data_type() == field.data_type();
+                let is_same = formats::batches::plain(own).data_type() == field.data_type();
                 is_same.then(|| Arc::clone(own))
             }
             _ => Some(Arc::clone(field)),
@@ -457,15 +472,20 @@ impl Source {
     /// Whether a split's first record can be found without having read what comes before:
     /// true but for delimited text with quoting, and Avro.
     pub fn starts_are_exact(&self) -> bool {
-        match self.format {
-            Format::Avro => false,
-            format => !format.is_delimited() || self.dialect.quote.is_none(),
+        match self.format.typed() {
+            Some(format) => !format.guesses_starts(),
+            None => !self.format.is_delimited() || self.dialect.quote.is_none(),
         }
     }
 
     /// Whether records begin with the count of their bytes.
     fn is_counted(&self) -> bool {
         self.spec.options.framing == Some(Framing::Octets)
+    }
+
+    /// How many bytes of what was cut out as a record stand before it.
+    fn blank_before(&self, record: &[u8]) -> usize {
+        self.format.text().map_or(0, |format| format.blank_before(record))
     }
 
     fn ends(&self) -> Ends {
@@ -486,15 +506,7 @@ impl Source {
         &self,
         file: usize,
     ) -> Option<&Arc<::parquet::file::metadata::ParquetMetaData>> {
-        self.files.get(file)?.metadata.get().map(|metadata| metadata.metadata())
-    }
-
-    /// What an Avro file begins with.
-    fn avro_header<'a>(&self, file: &'a SourceFile) -> Option<&'a tidemill_avro::Header> {
-        match &file.chunked.get()?.inside {
-            batches::Inside::Avro(header) => Some(header),
-            _ => None,
-        }
+        formats::parquet::metadata(self.files.get(file)?)
     }
 
     /// What the footers of a rowfile know of its blocks, for leaving out those that a filter rules
@@ -505,7 +517,7 @@ impl Source {
 
     /// What was left out of the files that are not whole.
     pub fn salvaged(&self) -> Vec<Salvaged> {
-        self.files.iter().filter_map(|file| batches::salvaged(file)).collect()
+        self.files.iter().filter_map(|file| formats::rowfile::salvaged(file)).collect()
     }
 
     /// What a file of typed columns has for a column of the schema, for judging its statistics.
@@ -529,10 +541,7 @@ impl Source {
         match *places.get(index)? {
             None => Some(FileColumn::Missing),
             Some(place) => {
-                let schema = match found.metadata.get() {
-                    Some(metadata) => metadata.schema(),
-                    None => &found.chunked.get()?.schema,
-                };
+                let schema = found.known()?.schema();
                 let keeps_order = unify::keeps_order(
                     schema.fields().get(place)?.data_type(),
                     self.schema.fields().get(column)?.data_type(),
@@ -635,18 +644,10 @@ impl Source {
             }
             let size = file.size();
             let whole = || Piece { file: file.clone(), range: 0..size, row_groups: None };
-            if self.format == Format::Parquet {
-                for (groups, bytes) in parquet::row_group_runs(file, target_bytes, wanted)? {
-                    let piece =
-                        Piece { file: file.clone(), range: 0..size, row_groups: Some(groups) };
-                    packer.add(piece, bytes);
-                }
-                continue;
-            }
-            if let Some(chunked) = file.chunked.get()
-                && !chunked.chunks.is_empty()
-            {
-                for (chunks, bytes) in batches::chunk_runs(file, chunked, target_bytes, wanted) {
+            if let Some(chunks) = file.known().and_then(Known::chunks) {
+                for (chunks, bytes) in
+                    formats::batches::chunk_runs(file, chunks, target_bytes, wanted)
+                {
                     let row_groups = Some(chunks);
                     packer.add(Piece { file: file.clone(), range: 0..size, row_groups }, bytes);
                 }
@@ -654,7 +655,10 @@ impl Source {
             }
             let mut ranges =
                 if self.can_be_cut(file) { split::ranges(size, target_bytes) } else { vec![] };
-            if ranges.len() > 1 && self.format == Format::Json && file.is_array()? {
+            if ranges.len() > 1
+                && let Some(format) = self.format.text()
+                && format.is_whole(file)?
+            {
                 ranges.clear();
             }
             if ranges.len() <= 1 {
@@ -676,13 +680,7 @@ impl Source {
     fn can_be_cut(&self, file: &SourceFile) -> bool {
         let is_stream = file.is_stream() || !file.is_plain();
         let has_comments = self.format.is_delimited() && self.dialect.comment.is_some();
-        let is_whole = match self.format {
-            Format::Registered(format) => {
-                !format.reader().is_ok_and(|reader| reader.is_splittable())
-            }
-            Format::Avro => false,
-            other => other.is_batches(),
-        };
+        let is_whole = self.format.typed().is_some_and(|format| !format.is_cut_anywhere());
         !(is_stream || has_comments || self.is_counted() || is_whole)
     }
 
@@ -720,19 +718,4 @@ pub enum FileColumn<'a> {
         /// Whether its values are ordered as they will be in the source.
         keeps_order: bool,
     },
-}
-
-/// Gives the columns named in `wanted` the types it has for them.
-fn override_types(columns: &mut Columns, wanted: &Schema) -> Result<()> {
-    let fields = columns.fields.iter().enumerate();
-    let places: HashMap<String, usize> =
-        fields.map(|(index, field)| (field.name().clone(), index)).collect();
-    for field in wanted.fields() {
-        let Some(&index) = places.get(field.name()) else {
-            let names: Vec<&str> = columns.fields.iter().map(|f| f.name().as_str()).collect();
-            return Err(Error::usage(suggest::unknown("column", field.name(), &names)));
-        };
-        columns.settle(index, field.data_type());
-    }
-    Ok(())
 }

@@ -30,7 +30,7 @@ use tidemill_remote::s3::Bucket;
 use tidemill_remote::wait;
 use tidemill_text::values;
 
-use super::format::Format;
+use super::formats::Format;
 use super::input::Identity;
 use super::{Place, SourceSpec};
 

@@ -6,7 +6,7 @@
 //!                                     └─ held until the split is accepted
 //! ```
 //!
-//! An opener makes records of JSON in a column that is promoted ([`promote`]). A row whose JSON is no
+//! An opener makes records of JSON in a column that is promoted ([`opener`]). A row whose JSON is no
 //! record is found there, when nothing tells any more where in the file the row is; so the block's
 //! records are then counted off, which costs only files that have such rows.
 
@@ -18,71 +18,26 @@ use arrow::array::{ArrayRef, BooleanArray, StructArray};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
-use tidemill_base::MaxBad;
 use tidemill_base::cancel::Cancel;
 use tidemill_base::error::{Error, Result};
-use tidemill_base::progress::Progress;
-use tidemill_remote::reader::{Budget, FILES_AHEAD, RANGE_BYTES};
+use tidemill_remote::reader::{FILES_AHEAD, RANGE_BYTES};
 use tidemill_text::cut::{self, Cutter};
 use tidemill_text::{Bad, Decode, Decoded, FaultKind, Options, Predicate, Test};
 
-use super::batches::BatchReader;
 use super::blocks::{Block, Blocks, RECORD_BYTES_MAX, record_too_large};
-use super::columns::Layouts;
-use super::decode::{self, Fault};
-use super::format::{Format, Mismatch};
+use super::columns::{Layouts, SAME_HINT};
+use super::dialect::Mismatch;
+use super::fault::Fault;
+use super::formats::batches::WantedColumn;
+use super::formats::{Decoding, PieceReader, Reading, TextFormat};
 use super::input::{Access, ByteInput, FileInput, OpenFile, ReaderInput, Watch};
-use super::open::{Extent, column_names, stream};
-use super::parquet::{ParquetReader, WantedColumn};
-use super::parts::{self, Parts, Used};
-use super::promote::{self, BadValue, Opened, Opener};
+use super::opener::{self, BadValue, Opened, Opener};
+use super::options::ReadOptions;
+use super::parts::{self, Parts};
 use super::reject::{KEPT_BYTES_MAX, Refused, Rejects};
-use super::sample::no_header;
-use super::{Origin, Piece, Place, Source, SourceFile, Split, avro};
-
-/// How to read a split.
-#[derive(Debug, Clone)]
-pub struct ReadOptions {
-    /// Columns by position in [`Source::schema`], in the order wanted; none for all. May be
-    /// empty: the batches then have no columns and a row count.
-    pub projection: Option<Vec<usize>>,
-    /// What rows of text must satisfy, by the columns' positions in [`Source::schema`]; those
-    /// that do not are dropped before they are built. A column that is not in the projection
-    /// is not asked. Default: nothing.
-    pub predicates: Vec<Predicate>,
-    /// What is used of nested columns of JSON; what is not comes out null. Default: all of it.
-    pub used: Option<Arc<Used>>,
-    /// Rows of a batch at most. Default: 8192. A batch is smaller where a block of input ends.
-    pub batch_rows: usize,
-    /// Where the split's first record starts, as the reader of the split before it found out.
-    /// Overrides a guess and [`Split::exact_start`].
-    pub exact_start: Option<u64>,
-    /// Looked at once per block.
-    pub cancel: Cancel,
-    /// Told of stored bytes and rows as they are read. A second reading of a split should
-    /// have counters of its own.
-    pub progress: Progress,
-    /// Where refused records go.
-    pub rejects: Arc<Rejects>,
-    /// What may be read ahead of files that are not on this machine. Default: 64 MiB.
-    pub ahead: Budget,
-}
-
-impl Default for ReadOptions {
-    fn default() -> Self {
-        Self {
-            projection: None,
-            predicates: Vec::new(),
-            used: None,
-            batch_rows: 8192,
-            exact_start: None,
-            cancel: Cancel::new(),
-            progress: Progress::new(),
-            rejects: Arc::new(Rejects::new(MaxBad::default(), None)),
-            ahead: Budget::default(),
-        }
-    }
-}
+use super::sample::{column_names, no_header};
+use super::stream::{Extent, stream};
+use super::{Origin, Piece, Place, Source, SourceFile, Split};
 
 /// What a reader has read.
 #[derive(Debug, Default)]
@@ -187,11 +142,6 @@ enum Column {
     Promoted { record: usize, field: String, own: Option<usize> },
 }
 
-/// Whether some fields of a nested column can be read without the others.
-fn reads_parts(format: Format) -> bool {
-    matches!(format, Format::Json | Format::Rowfile)
-}
-
 /// The columns that are read in files of one layout.
 struct Found {
     layout: usize,
@@ -229,8 +179,7 @@ struct Current {
 
 enum Body {
     Text { blocks: Blocks, open: Option<Arc<OpenFile>>, header: bool },
-    Parquet(Box<ParquetReader>),
-    Batches(Box<BatchReader>),
+    Typed(Box<dyn PieceReader>),
 }
 
 impl SplitReader {
@@ -280,7 +229,7 @@ impl SplitReader {
                 predicates
                     .extend(own.map(|own| Predicate { column: file_columns.len(), ..own.clone() }));
                 let narrowed = match parts {
-                    Some(parts) if reads_parts(source.format) => parts::narrowed(field, parts),
+                    Some(parts) if source.format.reads_parts() => parts::narrowed(field, parts),
                     _ => None,
                 };
                 file_columns.push((*place, narrowed.unwrap_or_else(|| field.clone())));
@@ -292,7 +241,7 @@ impl SplitReader {
         for (promotion, (at, wanted)) in records {
             let names: Vec<String> = wanted.keys().cloned().collect();
             let (_, field) = &mut file_columns[at];
-            if reads_parts(source.format)
+            if source.format.reads_parts()
                 && let Some(narrowed) = parts::narrowed(field, &Parts::Fields(wanted))
             {
                 *field = narrowed;
@@ -371,11 +320,7 @@ impl SplitReader {
             let Some(current) = &mut self.current else { return Ok(None) };
             self.options.cancel.check()?;
             match &mut current.body {
-                Body::Parquet(reader) => match reader.next_batch()? {
-                    Some(batch) => self.open_records(batch, None)?,
-                    None => self.next_piece()?,
-                },
-                Body::Batches(reader) => match reader.next_batch()? {
+                Body::Typed(reader) => match reader.next_batch()? {
                     Some(batch) => self.open_records(batch, None)?,
                     None => {
                         if let Some(end) = reader.end() {
@@ -442,26 +387,22 @@ impl SplitReader {
             self.found = Some(self.placed(layout)?);
             self.decoder = None;
         }
-        let body = if self.source.format == Format::Parquet {
-            let columns = self.wanted_columns();
-            let reader = ParquetReader::open(&piece, columns, &self.options, watch)?;
-            Body::Parquet(Box::new(reader))
-        } else if self.source.format.is_batches() {
-            let columns = self.wanted_columns();
-            let Some(chunked) = piece.file.chunked.get() else {
+        let body = if let Some(format) = self.source.format.text() {
+            self.open_text(format, &piece, watch)?
+        } else if let Some(format) = self.source.format.typed() {
+            let Some(known) = piece.file.known() else {
                 return Err(Error::Internal(format!("`{}` was not looked at", piece.file.shown)));
             };
-            let format = self.source.format;
+            let (columns, options) = (self.wanted_columns(), &self.options);
             let stdin = self.standard_input(&piece.file, &watch)?;
-            let options = &self.options;
-            let reader =
-                BatchReader::open(&piece, format, chunked, columns, options, watch, stdin)?;
+            let piece = &piece;
+            let reader = format.open(Reading { piece, known, columns, options, watch, stdin })?;
             if let Some(start) = reader.start() {
                 self.stats.start.get_or_insert(start);
             }
-            Body::Batches(Box::new(reader))
+            Body::Typed(reader)
         } else {
-            self.open_text(&piece, watch)?
+            return Err(Error::Internal(format!("`{}` is of no kind", piece.file.shown)));
         };
         let keys = self
             .columns
@@ -517,20 +458,26 @@ impl SplitReader {
         let Some(found) = &self.found else {
             return Err(Error::Internal("columns are not found yet".into()));
         };
-        decode::decoder(
-            self.source.format,
-            &self.source.dialect,
-            self.source.columns.layout(file.index).fields,
-            found.decoded.clone(),
-            file.written_seconds(),
-            self.source.spec.options.framing.unwrap_or_default(),
-            Options {
+        let Some(format) = self.source.format.text() else {
+            return Err(Error::Internal(format!("{} is not text", self.source.format)));
+        };
+        let text = &self.source.spec.options;
+        let decoder = format.decoder(Decoding {
+            dialect: &self.source.dialect,
+            fields: self.source.columns.layout(file.index).fields,
+            columns: found.decoded.clone(),
+            written_seconds: file.written_seconds(),
+            framing: text.framing.unwrap_or_default(),
+            options: Options {
                 batch_rows: self.options.batch_rows,
                 predicates: found.predicates.clone(),
-                strict: self.source.spec.options.strict.unwrap_or(false),
-                mismatch_is_null: self.source.spec.options.mismatch == Some(Mismatch::Null),
+                strict: text.strict.unwrap_or(false),
+                mismatch_is_null: text.mismatch == Some(Mismatch::Null),
             },
-        )
+        });
+        decoder.map_err(|field| {
+            Error::Internal(format!("column `{}` cannot be {}", field.name(), field.data_type()))
+        })
     }
 
     /// Standard input from its beginning; none for a file.
@@ -553,17 +500,16 @@ impl SplitReader {
         Ok(Some(Box::new(input)))
     }
 
-    fn open_text(&mut self, piece: &Piece, watch: Watch) -> Result<Body> {
+    fn open_text(&mut self, format: &dyn TextFormat, piece: &Piece, watch: Watch) -> Result<Body> {
         let file = &piece.file;
-        // What a system log's dates mean depends on the file.
-        if self.decoder.is_none() || self.source.format == Format::Syslog {
+        if self.decoder.is_none() || format.depends_on_file() {
             self.decoder = Some(self.new_decoder(file)?);
         }
         let ends = self.source.ends();
         if piece.range.start == 0 {
             let stdin = self.standard_input(file, &watch)?;
             let extent = Extent::Until(piece.range.end);
-            let (blocks, open) = stream(file, stdin, self.source.format, ends, watch, extent)?;
+            let (blocks, open) = stream(file, stdin, format.opened(), ends, watch, extent)?;
             self.stats.start.get_or_insert(0);
             let header = self.source.format.is_delimited() && self.source.dialect.header;
             return Ok(Body::Text { blocks, open, header });
@@ -638,9 +584,7 @@ impl SplitReader {
         let mut counted = (0, block.line);
         for Bad { range, fault } in out.bad.drain(..) {
             let (mut start, end) = (at + range.start, at + range.end);
-            if self.source.format == Format::Json {
-                start += leading_blank(&bytes[start..end]);
-            }
+            start += self.source.blank_before(&bytes[start..end]);
             if let Some(line) = &mut counted.1 {
                 *line += newlines(&bytes[counted.0..start]);
                 counted.0 = start;
@@ -655,7 +599,7 @@ impl SplitReader {
                 offset: block.offset + start as u64,
                 line: counted.1,
                 row: None,
-                fault: Fault::of(fault, self.source.format, other),
+                fault: Fault::of(fault, self.source.format.is_delimited(), other),
                 bytes: kept.to_vec(),
                 truncated: kept.len() < record.len(),
             });
@@ -772,21 +716,14 @@ impl SplitReader {
                 };
                 let bytes = blocks.bytes(text.block);
                 records.get(text.rows + bad.row).map(|record| {
-                    let blank = match self.source.format {
-                        Format::Json => leading_blank(&bytes[record.clone()]),
-                        _ => 0,
-                    };
+                    let blank = self.source.blank_before(&bytes[record.clone()]);
                     let start = record.start + blank;
                     let line = text.block.line.map(|line| line + newlines(&bytes[..start]));
                     (text.block.offset + start as u64, line, None, &bytes[start..record.end])
                 })
             }
             (Body::Text { .. }, None) => None,
-            (Body::Parquet(reader), _) => {
-                let (row, offset) = reader.row_number(bad.row);
-                Some((offset, None, Some(row), opener.value(bad)))
-            }
-            (Body::Batches(reader), _) => {
+            (Body::Typed(reader), _) => {
                 let (row, offset) = reader.row_number(bad.row);
                 Some((offset, None, Some(row), opener.value(bad)))
             }
@@ -875,9 +812,9 @@ impl SplitReader {
                     let opened = records.iter().find(|(at, _)| at == record);
                     let inner = opened
                         .and_then(|(_, opened)| opened.as_ref())
-                        .and_then(|opened| promote::field(opened, name));
+                        .and_then(|opened| opener::field(opened, name));
                     let column = column.map(own).transpose()?.flatten().cloned();
-                    promote::joined(inner, column, field, rows, &current.file)?
+                    opener::joined(inner, column, field, rows, &current.file)?
                 }
             });
         }
@@ -898,11 +835,6 @@ impl Iterator for SplitReader {
         self.failed = matches!(next, Some(Err(_)));
         next
     }
-}
-
-/// An item of an array may begin with the line end of the one before it.
-fn leading_blank(record: &[u8]) -> usize {
-    record.len() - record.trim_ascii_start().len()
 }
 
 fn newlines(bytes: &[u8]) -> u64 {
@@ -969,10 +901,6 @@ fn check_header(source: &Source, file: &SourceFile, names: Vec<String>) -> Resul
     })
 }
 
-/// What to do about files that differ where they may not.
-pub(super) const SAME_HINT: &str = "--layouts same (job file: source.layouts) asks for the same columns in the same order in \
-     every file; without it they are unified by name";
-
 /// The likeliest first record start at or behind `from`; the file's size if there is none.
 fn guess(open: &OpenFile, grammar: cut::Grammar, from: u64, fields: usize) -> Result<u64> {
     // The byte before tells whether a record ends there.
@@ -1010,11 +938,11 @@ pub(super) fn find_starts(source: &Source, splits: &mut [Split], cancel: &Cancel
         {
             at += 1;
         }
-        if source.format == Format::Avro {
-            avro::find_starts(source, &mut splits[first..at], cancel)?;
+        if let Some(format) = source.format.typed() {
+            format.find_starts(&mut splits[first..at], cancel)?;
             continue;
         }
-        if !file.is_plain() || source.format.is_typed() {
+        if !file.is_plain() {
             continue;
         }
         let mut wanted = splits[first..at].iter_mut().filter(|s| s.pieces[0].range.start > 0);

@@ -26,7 +26,7 @@ use tidemill_base::error::{BadRecord, Error, Result};
 use tidemill_base::home::create_private;
 
 use super::SourceFile;
-use super::decode::Fault;
+use super::fault::Fault;
 
 /// A refused record, as its reader holds it.
 #[derive(Debug)]

@@ -28,9 +28,9 @@ use tidemill_text::cut::Grammar;
 use tidemill_text::infer::{self, SAMPLE_BYTES, SAMPLE_RECORDS};
 
 use super::blocks::{Block, Blocks, record_too_large};
-use super::format::{Dialect, Format};
+use super::dialect::Dialect;
 use super::input::{ByteInput, Watch};
-use super::open::{Extent, column_names, stream};
+use super::stream::{Extent, Opened, stream};
 use super::{Place, SourceFile};
 
 /// A header is nearly always in this much.
@@ -63,7 +63,10 @@ pub(super) struct Header {
 /// The beginning of the source, as whole records.
 pub(super) struct Sample<'a> {
     pub(super) files: &'a [Arc<SourceFile>],
-    pub(super) format: Format,
+    /// What the format makes of their bytes.
+    pub(super) opened: Opened,
+    /// Whether a file's first record names its columns.
+    pub(super) has_header: bool,
     pub(super) dialect: &'a Dialect,
     pub(super) watch: Watch,
     pub(super) stdin: Option<Box<dyn ByteInput>>,
@@ -90,11 +93,11 @@ impl Sample<'_> {
                 }
             }
             let (stdin, watch) = (self.stdin.take(), self.watch.clone());
-            let mut blocks = stream(file, stdin, self.format, grammar, watch, Extent::Sample)?.0;
+            let mut blocks = stream(file, stdin, self.opened, grammar, watch, Extent::Sample)?.0;
             let mut is_first = true;
             while let Some(block) = blocks.next_block()? {
                 // A record that is too large is refused by whoever reads it.
-                let is_header = std::mem::take(&mut is_first) && self.has_header();
+                let is_header = std::mem::take(&mut is_first) && self.has_header;
                 if block.is_cut && is_header {
                     return Err(no_header(file, &blocks, block));
                 }
@@ -113,11 +116,6 @@ impl Sample<'_> {
             }
         }
         Ok(self.files.len())
-    }
-
-    /// Whether a file's first record names its columns.
-    fn has_header(&self) -> bool {
-        self.format.is_delimited() && self.dialect.header
     }
 
     /// Some of the files from `from` on, spread evenly, the last one among them.
@@ -222,7 +220,7 @@ impl Sample<'_> {
             Ok(())
         };
         // Standard input, which the sample may hold, stays on its thread.
-        let (format, watch) = (self.format, &self.watch);
+        let (opened, watch) = (self.opened, &self.watch);
         let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
         let open = |index: usize| {
             let file = files[index];
@@ -231,7 +229,7 @@ impl Sample<'_> {
             }
             ask(index)?;
             let extent = Extent::Beginning { read_bytes, keeps: kept[index] };
-            look(file, stream(file, None, format, grammar, watch.clone(), extent)?.0)
+            look(file, stream(file, None, opened, grammar, watch.clone(), extent)?.0)
         };
         let work = || {
             let mut found = Vec::new();
@@ -284,4 +282,43 @@ pub(super) fn no_header(file: &SourceFile, blocks: &Blocks, block: Block) -> Err
 /// Whether there is nothing in a file.
 fn is_empty(file: &SourceFile) -> bool {
     file.size() == 0 && !file.is_stream()
+}
+
+/// The names in a header, or made-up ones; each must be there once.
+pub(super) fn column_names(
+    dialect: &Dialect,
+    first_record: Vec<String>,
+    shown: &str,
+) -> Result<Vec<String>> {
+    let numbered = |index: usize| format!("column_{}", index + 1);
+    if !dialect.header {
+        return Ok((0..first_record.len()).map(numbered).collect());
+    }
+    let mut seen = std::collections::HashSet::new();
+    let mut twice: Vec<String> = Vec::new();
+    let names: Vec<String> = first_record
+        .into_iter()
+        .enumerate()
+        .map(|(index, name)| if name.is_empty() { numbered(index) } else { name })
+        .inspect(|name| {
+            if !seen.insert(name.clone()) {
+                twice.push(format!("`{name}`"));
+            }
+        })
+        .collect();
+    if twice.is_empty() {
+        return Ok(names);
+    }
+    twice.sort_unstable();
+    twice.dedup();
+    Err(Error::Corrupt {
+        path: shown.into(),
+        offset: Some(0),
+        reason: format!("its header has {} more than once", twice.join(", ")),
+        hint: Some(
+            "rename them in the file; if there is no header, say so: --header=false (job file: \
+             source.options, header = false)"
+                .into(),
+        ),
+    })
 }

@@ -22,7 +22,7 @@ pub struct Piece {
     pub file: Arc<SourceFile>,
     /// Bytes as stored. A text record belongs to the piece in which it starts.
     pub range: Range<u64>,
-    /// Parquet: which row groups.
+    /// Of a file that has them: which row groups, blocks or batches.
     pub row_groups: Option<Vec<usize>>,
 }
 
@@ -36,18 +36,10 @@ impl Piece {
     /// are numbered: not from the beginning where nothing tells how many are before.
     pub(super) fn row_number(&self, index: u64) -> (u64, u64) {
         let Some(parts) = &self.row_groups else { return (index + 1, self.range.start) };
-        let rows = match (self.file.chunked.get(), self.file.metadata.get()) {
-            (Some(chunked), _) => chunked.rows(),
-            (None, Some(metadata)) => {
-                let rows = metadata.metadata().row_groups().iter();
-                Some(numbered(rows.map(|group| u64::try_from(group.num_rows()).unwrap_or(0))))
-            }
-            (None, None) => None,
-        };
-        let Some(rows) = rows else {
+        let Some(known) = self.file.known() else { return (index + 1, 0) };
+        let Some(rows) = known.rows() else {
             let part = parts.first().copied().unwrap_or(0);
-            let chunked = self.file.chunked.get();
-            return (index + 1, chunked.map_or(0, |chunked| chunked.offset(part)));
+            return (index + 1, known.offset(part));
         };
         let mut left = index;
         for part in parts {

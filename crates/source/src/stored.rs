@@ -9,66 +9,20 @@
 //! whole or not at all, whatever is asked for, and no more of it is in memory than elsewhere.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::path::PathBuf;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::RecordBatch;
 use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
-use tidemill_base::coverage::Salvaged;
+use tidemill_base::coverage::{Salvaged, grouped};
 use tidemill_base::error::{Error, Result};
-use tidemill_remote::StorageOptions;
 use tidemill_rowfile as rowfile;
 use tidemill_rowfile::ReadAt;
 
-use super::batches::{Stored, from_rowfile};
-use super::compression::Compression;
-use super::input::{Access, OpenFile, Watch};
-use super::listing::{self, Found};
-use super::open::source_file;
-use super::{Format, Place, SourceSpec};
-
-/// Of more files than this none is kept open between two reads.
-const OPEN_MAX: usize = 64;
-
-/// Bytes that a rowfile is read from.
-pub type Bytes = Arc<dyn ReadAt>;
-
-/// A file that is opened for each read.
-struct Reopened(PathBuf);
-
-impl ReadAt for Reopened {
-    fn len(&self) -> std::io::Result<u64> {
-        Ok(std::fs::metadata(&self.0)?.len())
-    }
-
-    fn read_at(&self, offset: u64, into: &mut [u8]) -> std::io::Result<()> {
-        ReadAt::read_at(&File::open(&self.0)?, offset, into)
-    }
-}
-
-/// The files that a source's URL means, by their names, beside so many others.
-///
-/// # Errors
-/// Those of listing and of opening.
-pub fn list(
-    url: &str,
-    storage_options: &StorageOptions,
-    others: usize,
-    cancel: &Cancel,
-) -> Result<Vec<(String, Bytes)>> {
-    let spec = SourceSpec {
-        url: url.to_owned(),
-        format: Some(Format::Rowfile),
-        storage_options: storage_options.clone(),
-        ..SourceSpec::default()
-    };
-    let listed = listing::list(&spec, cancel)?;
-    let is_many = listed.len() + others > OPEN_MAX;
-    listed.into_iter().map(|file| stored(file, is_many, cancel)).collect()
-}
+use super::SourceFile;
+use super::input::{Access, OpenFile};
 
 /// What was left out of a file, of which these blocks were whole and could not be decoded; none if
 /// nothing was.
@@ -196,23 +150,79 @@ impl Iterator for Decodable {
     }
 }
 
-fn stored(found: Found, is_many: bool, cancel: &Cancel) -> Result<(String, Bytes)> {
-    let name = found.shown.to_string();
-    if let Place::Local(path) = &found.place {
-        let bytes: Bytes = match is_many {
-            true => Arc::new(Reopened(path.clone())),
-            false => Arc::new(File::open(path).map_err(|error| Error::io("read", &name, error))?),
+/// A rowfile's bytes, wherever they are.
+#[derive(Debug)]
+pub(super) enum Stored {
+    /// Opened for each read: of many files no more are open than are read.
+    Closed(Box<SourceFile>),
+    Open(OpenFile),
+}
+
+impl rowfile::ReadAt for Stored {
+    fn len(&self) -> io::Result<u64> {
+        Ok(match self {
+            Stored::Closed(file) => file.size(),
+            Stored::Open(open) => open.size(),
+        })
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        let read = match self {
+            Stored::Open(open) => open.read_at(into, offset),
+            Stored::Closed(file) => OpenFile::open(file, Access::Random, &file.watch())
+                .and_then(|open| open.read_at(into, offset)),
         };
-        return Ok((name, bytes));
+        match read {
+            Ok(count) if count == into.len() => Ok(()),
+            Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(error) => Err(io::Error::other(error)),
+        }
     }
-    let file = source_file(found, 0, Compression::None, &SourceSpec::default(), cancel);
-    if file.is_stream() {
-        return Err(Error::usage_hint(
-            format!("`{name}` cannot be read as a rowfile: its server has no ranges"),
-            "a rowfile is read from its end; fetch the file first and read it from disk",
-        ));
+}
+
+/// A rowfile that is opened for each read.
+pub(super) fn open_rowfile_of(file: &SourceFile) -> Result<rowfile::Reader<Stored>> {
+    open_rowfile(Stored::Closed(Box::new(file.twin())), file)
+}
+
+pub(super) fn open_rowfile(stored: Stored, file: &SourceFile) -> Result<rowfile::Reader<Stored>> {
+    let reader = match file.recover {
+        true => rowfile::Reader::salvaging(stored, file.shown()),
+        false => rowfile::Reader::new(stored, file.shown()),
+    };
+    reader.map_err(|error| from_rowfile(error, file.shown()))
+}
+
+/// A rowfile's fault as ours.
+pub fn from_rowfile(error: rowfile::Error, path: &str) -> Error {
+    match error {
+        rowfile::Error::Io { error, .. } => Error::io("read", path, error),
+        rowfile::Error::CutOff { blocks, rows, .. } => {
+            let text = error.to_string();
+            let reason = text.split("\nhint: ").next().unwrap_or_default().to_owned();
+            let count = |count: u64, what: &str| match count {
+                1 => format!("1 {what}"),
+                count => format!("{} {what}s", grouped(count)),
+            };
+            let (blocks, rows) = (count(blocks as u64, "whole block"), count(rows, "row"));
+            let hint = format!("--salvage reads the {blocks} before that, with {rows}");
+            Error::Rowfile { path: path.to_owned(), reason, hint: Some(hint) }
+        }
+        // It is not the file that is at fault, but what is wanted of it.
+        rowfile::Error::Incompatible(conflicts) => Error::usage(format!("`{path}`: {conflicts}")),
+        rowfile::Error::Value { .. } | rowfile::Error::Schema { .. } => {
+            Error::usage(error.to_string())
+        }
+        rowfile::Error::Unsupported { .. } | rowfile::Error::Mismatch { .. } => {
+            Error::usage(error.to_string())
+        }
+        other => {
+            let text = other.to_string();
+            let (reason, hint) = match text.split_once("\nhint: ") {
+                Some((reason, hint)) => (reason.to_owned(), Some(hint.to_owned())),
+                None => (text, None),
+            };
+            Error::Rowfile { path: path.to_owned(), reason, hint }
+        }
     }
-    let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
-    let open = OpenFile::open(&file, Access::Random, &watch)?;
-    Ok((name, Arc::new(Stored::Open(open))))
 }

@@ -9,10 +9,9 @@ use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::Progress;
 use tidemill_rowfile as rowfile;
 
-use super::batches::{Stored, from_rowfile};
 use super::compression::Compression;
 use super::input::{Access, OpenFile, Watch};
-use super::open::source_file;
+use super::stored::{Stored, from_rowfile};
 use super::{Format, SourceFile, SourceSpec, listing};
 
 /// What was found of a file all of whose bytes were read.
@@ -97,7 +96,7 @@ impl Files {
         let spec = SourceSpec { format: Some(Format::Rowfile), ..spec.clone() };
         let found = listing::list(&spec, cancel)?.into_iter().enumerate();
         let files: Vec<Arc<SourceFile>> = found
-            .map(|(index, found)| source_file(found, index, Compression::None, &spec, cancel))
+            .map(|(index, found)| SourceFile::found(found, index, Compression::None, &spec, cancel))
             .collect();
         progress.set_bytes_total(files.iter().map(|file| file.size()).sum());
         let watch =

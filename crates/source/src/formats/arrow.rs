@@ -32,8 +32,11 @@ use arrow_ipc::{CompressionType, Message, MessageHeader, MetadataVersion};
 use tidemill_base::error::{Error, Result};
 use tidemill_base::types::is_possible;
 
-use super::SourceFile;
-use super::input::{Access, ByteInput, FileInput, OpenFile, Watch};
+use super::batches::{self, Plain};
+use super::{Chunk, FileFormat, Kind, Known, PieceReader, Reading, TypedFormat};
+use crate::SourceFile;
+use crate::columns::{Columns, Layouts};
+use crate::input::{Access, ByteInput, FileInput, OpenFile, Watch};
 
 const MAGIC: &[u8; 6] = b"ARROW1";
 /// A writer aligns by at most so much.
@@ -76,13 +79,53 @@ impl Place {
     }
 }
 
+/// The format.
+pub(super) struct Arrow;
+
+impl FileFormat for Arrow {
+    fn name(&self) -> &str {
+        "arrow"
+    }
+
+    fn suffixes(&self) -> &'static [&'static str] {
+        &["arrow", "arrows", "feather", "ipc"]
+    }
+
+    fn kind(&self) -> Kind<'_> {
+        Kind::Typed(self)
+    }
+}
+
+impl TypedFormat for Arrow {
+    fn columns(
+        &self,
+        files: &[Arc<SourceFile>],
+        layouts: Layouts,
+        stdin: &mut Option<Box<dyn ByteInput>>,
+    ) -> Result<Columns> {
+        batches::columns(files, layouts, &mut |file| Ok(Box::new(look(file, stdin.take())?)))
+    }
+
+    fn open(&self, mut reading: Reading<'_>) -> Result<Box<dyn PieceReader>> {
+        let stdin = reading.stdin.take();
+        let batches = stored_batches(&reading, reading.known_as()?, stdin)?;
+        Ok(batches::reader(reading, Plain(batches)))
+    }
+
+    fn is_read_forwards(&self) -> bool {
+        true
+    }
+}
+
 /// What the beginning or the end of a file tells of it.
 #[derive(Debug)]
-pub(super) struct Layout {
+struct Layout {
     /// The columns as Arrow's decoder wants them, with the numbers of their dictionaries.
-    pub(super) schema: SchemaRef,
+    schema: SchemaRef,
     /// None for what is read from front to back.
     footer: Option<Footer>,
+    /// The batches that the footer names, of which only their bytes are known.
+    chunks: Vec<Chunk>,
 }
 
 #[derive(Debug)]
@@ -91,16 +134,22 @@ struct Footer {
     batches: Vec<Place>,
 }
 
-impl Layout {
-    /// Bytes of each batch as stored; none of what is read from front to back.
-    pub(super) fn batch_bytes(&self) -> impl Iterator<Item = u64> {
-        self.footer.iter().flat_map(|footer| &footer.batches).map(Place::bytes)
+impl Known for Layout {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
     }
 
-    /// Where a batch begins; 0 for the first one, and where that is not known.
-    pub(super) fn batch_offset(&self, index: usize) -> u64 {
-        let batch = self.footer.as_ref().and_then(|footer| footer.batches.get(index));
-        batch.filter(|_| index > 0).map_or(0, |batch| batch.offset)
+    fn chunks(&self) -> Option<&[Chunk]> {
+        (!self.chunks.is_empty()).then_some(&self.chunks)
+    }
+
+    fn rows(&self) -> Option<Vec<(u64, u64)>> {
+        None
+    }
+
+    fn offset(&self, chunk: usize) -> u64 {
+        let batch = self.footer.as_ref().and_then(|footer| footer.batches.get(chunk));
+        batch.filter(|_| chunk > 0).map_or(0, |batch| batch.offset)
     }
 }
 
@@ -108,7 +157,7 @@ impl Layout {
 ///
 /// # Errors
 /// [`Error::Corrupt`] for what is no Arrow file; those of reading.
-pub(super) fn look(file: &SourceFile, stdin: Option<Box<dyn ByteInput>>) -> Result<Layout> {
+fn look(file: &SourceFile, stdin: Option<Box<dyn ByteInput>>) -> Result<Layout> {
     if stdin.is_none() && !file.is_stream() {
         if file.size() == 0 {
             return Err(corrupt(file.shown(), None, "it is empty, and has no schema"));
@@ -129,7 +178,7 @@ pub(super) fn look(file: &SourceFile, stdin: Option<Box<dyn ByteInput>>) -> Resu
         }
     };
     let stream = Stream::begin(input, file)?;
-    Ok(Layout { schema: stream.schema, footer: None })
+    Ok(Layout { schema: stream.schema, footer: None, chunks: Vec::new() })
 }
 
 fn footer(open: &OpenFile, path: &str) -> Result<Layout> {
@@ -187,7 +236,9 @@ fn parsed_footer(bytes: &[u8], start: u64, path: &str) -> Result<Layout> {
     let dictionaries = dictionaries.collect::<Result<Vec<Place>>>()?;
     let batches = footer.recordBatches().into_iter().flatten().map(places);
     let batches = batches.collect::<Result<Vec<Place>>>()?;
-    Ok(Layout { schema, footer: Some(Footer { dictionaries, batches }) })
+    let chunk = |place: &Place| Chunk { rows: 1, bytes: place.bytes() };
+    let chunks = batches.iter().map(chunk).collect();
+    Ok(Layout { schema, footer: Some(Footer { dictionaries, batches }), chunks })
 }
 
 /// The columns, if they are ones that can be read.
@@ -234,20 +285,20 @@ fn as_size(bytes: u64, path: &str) -> Result<usize> {
 }
 
 /// Batches, each with its bytes as stored.
-pub(super) type Stored = Box<dyn Iterator<Item = Result<(RecordBatch, u64)>> + Send>;
+type Batches = Box<dyn Iterator<Item = Result<(RecordBatch, u64)>> + Send>;
 
 /// The wanted columns of some batches of a file, each with its bytes as stored.
 ///
 /// # Errors
 /// [`Error::Changed`], [`Error::Io`].
-pub(super) fn batches(
-    file: &SourceFile,
+fn stored_batches(
+    reading: &Reading<'_>,
     layout: &Layout,
-    chunks: Vec<usize>,
-    columns: Vec<usize>,
     stdin: Option<Box<dyn ByteInput>>,
-    watch: &Watch,
-) -> Result<Stored> {
+) -> Result<Batches> {
+    let (file, watch) = (&reading.piece.file, &reading.watch);
+    let chunks = reading.piece.row_groups.clone().unwrap_or_default();
+    let columns = batches::places(&reading.columns);
     let wanted = Wanted::new(Arc::clone(&layout.schema), columns, file.shown());
     if let (Some(footer), None) = (&layout.footer, &stdin) {
         let open = OpenFile::open(file, Access::Random, watch)?;

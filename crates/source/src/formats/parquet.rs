@@ -15,13 +15,14 @@
 //! of which more than [`GROUP_BYTES_MAX`] are wanted is read through windows. Footers are
 //! asked for [`FOOTERS_AT_ONCE`] at a time, a request for each unless it is very long.
 
+use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::ArrayRef;
-use arrow::datatypes::{DataType, FieldRef, Fields, Schema};
+use arrow::datatypes::{DataType, FieldRef, Fields, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use bytes::{Buf, Bytes};
 use parking_lot::Mutex;
@@ -38,12 +39,13 @@ use tidemill_base::compact;
 use tidemill_base::error::{Error, Result};
 use tidemill_remote::Fetch;
 
-use super::batches::plain;
-use super::columns::{Columns, Gathered, Layouts};
-use super::input::{Access, OpenFile, Watch};
-use super::read::ReadOptions;
-use super::unify::{adapted, with_nulls_within};
-use super::{Piece, Place, SourceFile};
+use super::batches::{WantedColumn, misfit, plain};
+use super::{Chunk, FileFormat, Kind, Known, PieceReader, Reading, TypedFormat};
+use crate::columns::{Columns, Gathered, Layouts};
+use crate::input::{Access, ByteInput, OpenFile, Watch};
+use crate::options::ReadOptions;
+use crate::unify::{adapted, with_nulls_within};
+use crate::{Piece, Place, SourceFile};
 
 /// The least that one read brings, the end of its column chunk apart.
 const WINDOW_BYTES: u64 = 1 << 20;
@@ -69,12 +71,75 @@ const PAGE_BYTES: u64 = 1 << 20;
 /// The rows of a row group are read in so many parts at most.
 const PARTS_MAX: u64 = 8;
 
-/// The columns of all files.
-///
-/// # Errors
-/// [`Error::Corrupt`] for a file that is no Parquet file; [`Error::Differ`] for one whose columns
-/// are others, where they may not be.
-pub(super) fn columns(files: &[Arc<SourceFile>], layouts: Layouts) -> Result<Columns> {
+/// The format.
+pub(super) struct Parquet;
+
+impl FileFormat for Parquet {
+    fn name(&self) -> &str {
+        "parquet"
+    }
+
+    fn suffixes(&self) -> &'static [&'static str] {
+        &["parquet", "pq"]
+    }
+
+    fn kind(&self) -> Kind<'_> {
+        Kind::Typed(self)
+    }
+}
+
+impl TypedFormat for Parquet {
+    fn columns(
+        &self,
+        files: &[Arc<SourceFile>],
+        layouts: Layouts,
+        _: &mut Option<Box<dyn ByteInput>>,
+    ) -> Result<Columns> {
+        columns(files, layouts)
+    }
+
+    fn open(&self, reading: Reading<'_>) -> Result<Box<dyn PieceReader>> {
+        let metadata = &reading.known_as::<Looked>()?.metadata;
+        let Reading { piece, columns, options, watch, .. } = reading;
+        Ok(Box::new(ParquetReader::open(piece, metadata, columns, options, watch)?))
+    }
+}
+
+/// A file's footer.
+#[derive(Debug)]
+struct Looked {
+    metadata: ArrowReaderMetadata,
+    groups: Vec<Chunk>,
+}
+
+impl Known for Looked {
+    fn schema(&self) -> &SchemaRef {
+        self.metadata.schema()
+    }
+
+    fn chunks(&self) -> Option<&[Chunk]> {
+        Some(&self.groups)
+    }
+}
+
+impl Looked {
+    fn new(metadata: ArrowReaderMetadata) -> Self {
+        let chunk = |group: &RowGroupMetaData| Chunk {
+            rows: u64::try_from(group.num_rows()).unwrap_or(0),
+            bytes: u64::try_from(group.compressed_size()).unwrap_or(0),
+        };
+        let groups = metadata.metadata().row_groups().iter().map(chunk).collect();
+        Self { metadata, groups }
+    }
+}
+
+/// The footer of a file that was looked at as Parquet.
+pub(crate) fn metadata(file: &SourceFile) -> Option<&Arc<ParquetMetaData>> {
+    let known: &dyn Any = file.known()?;
+    known.downcast_ref().map(|Looked { metadata, .. }| metadata.metadata())
+}
+
+fn columns(files: &[Arc<SourceFile>], layouts: Layouts) -> Result<Columns> {
     let mut gathered = Gathered::default();
     let mut tails = Tails::new(files);
     for file in files {
@@ -95,7 +160,7 @@ pub(super) fn columns(files: &[Arc<SourceFile>], layouts: Layouts) -> Result<Col
         }
         let metadata = load(file, tail)?;
         let own: Vec<FieldRef> = metadata.schema().fields().iter().map(plain).collect();
-        let _ = file.metadata.set(metadata);
+        let _ = file.known.set(Box::new(Looked::new(metadata)));
         gathered.add(file, own, layouts)?;
     }
     Ok(gathered.finish())
@@ -187,44 +252,8 @@ fn as_views(field: &FieldRef) -> FieldRef {
     }
 }
 
-/// Runs of wanted row groups of about the target size, with their stored bytes.
-pub(super) fn row_group_runs(
-    file: &SourceFile,
-    target: u64,
-    wanted: &mut dyn FnMut(usize, usize) -> bool,
-) -> Result<Vec<(Vec<usize>, u64)>> {
-    let Some(metadata) = file.metadata.get() else {
-        return Err(Error::Internal(format!("`{}` has no metadata", file.shown)));
-    };
-    let mut runs: Vec<(Vec<usize>, u64)> = Vec::new();
-    for (index, group) in metadata.metadata().row_groups().iter().enumerate() {
-        if group.num_rows() == 0 || !wanted(file.index, index) {
-            continue;
-        }
-        let bytes = u64::try_from(group.compressed_size()).unwrap_or(0);
-        match runs.last_mut() {
-            Some((groups, total)) if *total + bytes <= target => {
-                groups.push(index);
-                *total += bytes;
-            }
-            _ => runs.push((vec![index], bytes)),
-        }
-    }
-    Ok(runs)
-}
-
-/// A column that is read.
-pub(super) struct WantedColumn {
-    /// Its place in the file.
-    pub(super) place: usize,
-    /// What it becomes.
-    pub(super) field: FieldRef,
-    /// The file that has it of this type; none if the user wants it, rounded if need be.
-    pub(super) shown_by: Option<Arc<SourceFile>>,
-}
-
 /// Reads the wanted columns of some row groups.
-pub(super) struct ParquetReader {
+struct ParquetReader {
     reader: Rows,
     input: Positioned,
     /// The wanted columns, their places being those among the reader's columns.
@@ -241,16 +270,14 @@ pub(super) struct ParquetReader {
 }
 
 impl ParquetReader {
-    pub(super) fn open(
+    fn open(
         piece: &Piece,
+        metadata: &ArrowReaderMetadata,
         mut columns: Vec<WantedColumn>,
         options: &ReadOptions,
         watch: Watch,
     ) -> Result<Self> {
         let file = &piece.file;
-        let Some(metadata) = file.metadata.get() else {
-            return Err(Error::Internal(format!("`{}` has no metadata", file.shown)));
-        };
         let open = Arc::new(OpenFile::open(file, Access::Random, &watch)?);
         let groups = piece.row_groups.clone().unwrap_or_default();
         let mut read: Vec<usize> = columns.iter().map(|column| column.place).collect();
@@ -313,12 +340,22 @@ impl ParquetReader {
         })
     }
 
-    /// The number of a row of the last batch, and from which byte of the file on they are numbered.
-    pub(super) fn row_number(&self, row: usize) -> (u64, u64) {
+    /// Tells progress as a share of the row groups' bytes: which of them are read depends on
+    /// the columns.
+    fn tell(&mut self, rows: u64) {
+        let share = u128::from(self.bytes) * u128::from(rows) / u128::from(self.rows.max(1));
+        let bytes = u64::try_from(share).unwrap_or(self.bytes).min(self.bytes);
+        self.watch.progress.add_bytes(bytes.saturating_sub(self.bytes_told));
+        self.bytes_told = bytes.max(self.bytes_told);
+    }
+}
+
+impl PieceReader for ParquetReader {
+    fn row_number(&self, row: usize) -> (u64, u64) {
         self.piece.row_number(self.rows_before + row as u64)
     }
 
-    pub(super) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         let next = unwinding(|| self.reader.next());
         let Some(batch) = next.map_err(|error| self.input.bad_page(&error))? else {
             self.tell(self.rows);
@@ -343,15 +380,6 @@ impl ParquetReader {
         RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
             .map(Some)
             .map_err(|error| Error::Internal(error.to_string()))
-    }
-
-    /// Tells progress as a share of the row groups' bytes: which of them are read depends on
-    /// the columns.
-    fn tell(&mut self, rows: u64) {
-        let share = u128::from(self.bytes) * u128::from(rows) / u128::from(self.rows.max(1));
-        let bytes = u64::try_from(share).unwrap_or(self.bytes).min(self.bytes);
-        self.watch.progress.add_bytes(bytes.saturating_sub(self.bytes_told));
-        self.bytes_told = bytes.max(self.bytes_told);
     }
 }
 
@@ -491,26 +519,6 @@ impl InTurns {
         let options = RecordBatchOptions::new().with_row_count(Some(count));
         let schema = Arc::new(Schema::new(fields));
         Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
-    }
-}
-
-/// A value that the type does not hold which the column has in another file, or by the schema.
-pub(super) fn misfit(column: &WantedColumn, path: &str, reason: &str) -> Error {
-    let name = column.field.name();
-    match &column.shown_by {
-        Some(other) => Error::Differ {
-            path: path.to_owned(),
-            other: other.shown.to_string(),
-            reason: format!("column `{name}`: {reason}"),
-            hint: Some(format!(
-                "--schema '{name} TEXT' reads it as text in every file; or make each kind of file \
-                 a source of its own"
-            )),
-        },
-        None => Error::usage_hint(
-            format!("column `{name}` of `{path}`: {reason}"),
-            "name another type in the schema",
-        ),
     }
 }
 

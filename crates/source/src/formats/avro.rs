@@ -5,17 +5,21 @@
 //! sixteen bytes are nowhere else is nearly certain and not quite (a file may hold another one in a
 //! column of bytes), so a start is a guess that the split before confirms, as in quoted text.
 
+use std::any::Any;
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
 use tidemill_avro as avro;
 use tidemill_base::cancel::Cancel;
 use tidemill_base::error::{Error, Result};
 
-use super::input::{Access, ByteInput, FileInput, OpenFile, Watch};
-use super::{Piece, Source, SourceFile, Split};
+use super::batches::{self, StoredBatches};
+use super::{FileFormat, Kind, Known, PieceReader, Reading, TypedFormat};
+use crate::columns::{Columns, Layouts};
+use crate::input::{Access, ByteInput, FileInput, OpenFile, Watch};
+use crate::{SourceFile, Split};
 
 /// A header is nearly always in this much.
 const HEADER_BYTES: usize = 16 << 10;
@@ -26,12 +30,80 @@ const WINDOW_BYTES: usize = 64 << 10;
 /// Two integers of at most ten bytes.
 const BLOCK_HEAD_BYTES: usize = 20;
 
+/// The format.
+pub(super) struct Avro;
+
+impl FileFormat for Avro {
+    fn name(&self) -> &str {
+        "avro"
+    }
+
+    fn suffixes(&self) -> &'static [&'static str] {
+        &["avro"]
+    }
+
+    fn kind(&self) -> Kind<'_> {
+        Kind::Typed(self)
+    }
+}
+
+impl TypedFormat for Avro {
+    fn columns(
+        &self,
+        files: &[Arc<SourceFile>],
+        layouts: Layouts,
+        stdin: &mut Option<Box<dyn ByteInput>>,
+    ) -> Result<Columns> {
+        batches::columns(files, layouts, &mut |file| {
+            Ok(Box::new(Looked(look(file, stdin.take())?)))
+        })
+    }
+
+    fn open(&self, mut reading: Reading<'_>) -> Result<Box<dyn PieceReader>> {
+        let stdin = reading.stdin.take();
+        let blocks = Blocks::open(&reading, &reading.known_as::<Looked>()?.0, stdin)?;
+        Ok(batches::reader(reading, blocks))
+    }
+
+    fn is_read_forwards(&self) -> bool {
+        true
+    }
+
+    fn is_cut_anywhere(&self) -> bool {
+        true
+    }
+
+    fn guesses_starts(&self) -> bool {
+        true
+    }
+
+    fn find_starts(&self, splits: &mut [Split], cancel: &Cancel) -> Result<()> {
+        find_starts(splits, cancel)
+    }
+}
+
+/// What a file begins with.
+#[derive(Debug)]
+struct Looked(avro::Header);
+
+impl Known for Looked {
+    fn schema(&self) -> &SchemaRef {
+        self.0.schema()
+    }
+}
+
+/// What is known of a file that was looked at as Avro.
+pub(crate) fn header(file: &SourceFile) -> Option<&avro::Header> {
+    let known: &dyn Any = file.known()?;
+    known.downcast_ref().map(|Looked(header)| header)
+}
+
 /// What a file begins with.
 ///
 /// # Errors
 /// [`Error::Corrupt`] for what is no Avro file, [`Error::Usage`] for one that has no columns; those
 /// of reading.
-pub(super) fn look(file: &SourceFile, stdin: Option<Box<dyn ByteInput>>) -> Result<avro::Header> {
+fn look(file: &SourceFile, stdin: Option<Box<dyn ByteInput>>) -> Result<avro::Header> {
     let input = match stdin {
         Some(input) => input,
         None => {
@@ -70,25 +142,11 @@ fn from_avro(error: avro::Error, path: &str) -> Error {
 }
 
 /// The blocks of a piece.
-pub(super) struct Blocks {
+struct Blocks {
     reader: avro::Reader<BufReader<Bytes>>,
     open: Option<Arc<OpenFile>>,
     path: Arc<str>,
-    places: Places,
-}
-
-/// Where the blocks of a piece begin and end, as far as they are read.
-#[derive(Debug, Clone)]
-pub(super) struct Places {
-    pub(super) start: u64,
-    next: Arc<AtomicU64>,
-}
-
-impl Places {
-    /// Where the next block begins, which is the next piece's once this one is read.
-    pub(super) fn end(&self) -> u64 {
-        self.next.load(Ordering::Relaxed)
-    }
+    start: u64,
 }
 
 impl Blocks {
@@ -96,15 +154,12 @@ impl Blocks {
     ///
     /// # Errors
     /// Those of reading.
-    pub(super) fn open(
-        piece: &Piece,
+    fn open(
+        reading: &Reading<'_>,
         header: &avro::Header,
-        mut columns: Vec<usize>,
-        batch_rows: usize,
-        exact_start: Option<u64>,
         stdin: Option<Box<dyn ByteInput>>,
-        watch: &Watch,
     ) -> Result<Self> {
+        let Reading { piece, columns, options, watch, .. } = reading;
         let file = &piece.file;
         let (input, open, start): (Box<dyn ByteInput>, _, _) = match stdin {
             Some(mut input) => {
@@ -113,7 +168,7 @@ impl Blocks {
             }
             None => {
                 let open = Arc::new(OpenFile::open(file, Access::Until(piece.range.end), watch)?);
-                let start = match exact_start {
+                let start = match options.exact_start {
                     _ if piece.range.start == 0 => header.length(),
                     Some(start) => start,
                     None => find(&open, header, piece.range.start, &watch.cancel)?,
@@ -125,18 +180,15 @@ impl Blocks {
         let is_stream = file.is_stream();
         let until = if is_stream { u64::MAX } else { piece.range.end };
         let size = (!is_stream).then_some(file.size());
+        let mut columns = batches::places(columns);
         columns.sort_unstable();
         columns.dedup();
         let input = BufReader::with_capacity(READ_BYTES, Bytes(input));
-        let reader = avro::Reader::new(input, header, start, until, size, &columns, batch_rows);
+        let reader =
+            avro::Reader::new(input, header, start, until, size, &columns, options.batch_rows);
         let path: Arc<str> = file.shown().into();
         let reader = reader.map_err(|error| from_avro(error, &path))?;
-        let places = Places { start, next: Arc::new(AtomicU64::new(start)) };
-        Ok(Self { reader, open, path, places })
-    }
-
-    pub(super) fn places(&self) -> Places {
-        self.places.clone()
+        Ok(Self { reader, open, path, start })
     }
 }
 
@@ -144,12 +196,16 @@ impl Iterator for Blocks {
     type Item = Result<(RecordBatch, u64)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let next = self.reader.next();
-        self.places.next.store(self.reader.next_block(), Ordering::Relaxed);
-        match next {
+        match self.reader.next() {
             Some(batch) => Some(batch.map_err(|error| from_avro(error, &self.path))),
             None => self.open.as_ref().and_then(|open| open.verify().err()).map(Err),
         }
+    }
+}
+
+impl StoredBatches for Blocks {
+    fn places(&self) -> Option<(u64, u64)> {
+        Some((self.start, self.reader.next_block()))
     }
 }
 
@@ -195,10 +251,10 @@ fn find(open: &OpenFile, header: &avro::Header, from: u64, cancel: &Cancel) -> R
 ///
 /// # Errors
 /// Those of reading.
-pub(super) fn find_starts(source: &Source, splits: &mut [Split], cancel: &Cancel) -> Result<()> {
+fn find_starts(splits: &mut [Split], cancel: &Cancel) -> Result<()> {
     let Some(piece) = splits.first().and_then(|split| split.pieces.first()) else { return Ok(()) };
     let file = Arc::clone(&piece.file);
-    let Some(header) = source.avro_header(&file) else {
+    let Some(header) = header(&file) else {
         return Err(Error::Internal(format!("`{}` was not looked at", file.shown)));
     };
     let watch = Watch { cancel: cancel.clone(), ..Watch::default() };

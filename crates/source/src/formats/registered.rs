@@ -9,14 +9,20 @@
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::RecordBatchReader;
 use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
 use parking_lot::RwLock;
 use tidemill_base::error::{Error, Result};
 
-use crate::Format;
+use super::batches::{self, Plain};
+use super::{FileFormat, Format, Kind, Known, PieceReader, Reading, TypedFormat};
+use crate::SourceFile;
+use crate::columns::{Columns, Layouts};
+use crate::input::ByteInput;
 
 /// Batches in a row.
 pub type Batches = Box<dyn RecordBatchReader + Send>;
@@ -100,11 +106,11 @@ pub fn register(
     if reader.is_none() && writer.is_none() {
         return Err(Error::usage(format!("format `{name}` has neither a reader nor a writer")));
     }
-    let path = format!("x.{suffix}");
-    if Format::NAMES.contains(&name) || WRITTEN_ALONE.contains(&name) {
+    let is_built_in = Format::named_ones().any(|format| format.name() == name);
+    if is_built_in || WRITTEN_ALONE.contains(&name) {
         return Err(Error::usage(format!("format `{name}` is there already")));
     }
-    if let Some(other) = Format::built_in(&path) {
+    if let Some(other) = Format::of_suffix(&suffix) {
         return Err(Error::usage_hint(
             format!("`.{suffix}` is the suffix of format `{other}` already"),
             "give the format another suffix, or none of its own: its name is enough",
@@ -179,12 +185,72 @@ impl Registered {
 
     /// What its reader or writer could not do.
     pub fn failed(&self, action: &'static str, path: &str, failure: Failure) -> Error {
-        // Stopped by us, or one of ours that came through.
-        match failure.downcast::<Error>() {
-            Ok(ours) => *ours,
-            Err(source) => {
-                Error::Format { format: self.name.clone(), action, path: path.to_owned(), source }
-            }
+        failed(&self.name, action, path, failure)
+    }
+}
+
+impl FileFormat for Registered {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn kind(&self) -> Kind<'_> {
+        Kind::Typed(self)
+    }
+}
+
+impl TypedFormat for Registered {
+    fn columns(
+        &self,
+        files: &[Arc<SourceFile>],
+        layouts: Layouts,
+        _: &mut Option<Box<dyn ByteInput>>,
+    ) -> Result<Columns> {
+        batches::columns(files, layouts, &mut |file| {
+            let schema = self.reader()?.schema(file.shown(), file.size());
+            let schema = schema.map_err(|e| self.failed("read", file.shown(), e))?;
+            Ok(Box::new(Told(schema)))
+        })
+    }
+
+    fn open(&self, reading: Reading<'_>) -> Result<Box<dyn PieceReader>> {
+        let piece = reading.piece;
+        let path = piece.file.shown().to_owned();
+        let names = batches::names(reading.known, &reading.columns);
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let given = self.reader()?.read(&path, piece.range.clone(), &names);
+        let given = given.map_err(|e| self.failed("read", &path, e))?;
+        let name = self.name.clone();
+        let rows = given.map(move |batch| match batch {
+            Ok(batch) => Ok((batch, 0)),
+            Err(ArrowError::ExternalError(error)) => Err(failed(&name, "read", &path, error)),
+            Err(error) => Err(failed(&name, "read", &path, Box::new(error))),
+        });
+        Ok(batches::reader(reading, Plain(rows)))
+    }
+
+    fn is_cut_anywhere(&self) -> bool {
+        self.reader().is_ok_and(ReadFormat::is_splittable)
+    }
+}
+
+/// What its reader tells of a file.
+#[derive(Debug)]
+struct Told(SchemaRef);
+
+impl Known for Told {
+    fn schema(&self) -> &SchemaRef {
+        &self.0
+    }
+}
+
+/// What a reader or writer could not do.
+fn failed(format: &str, action: &'static str, path: &str, failure: Failure) -> Error {
+    // Stopped by us, or one of ours that came through.
+    match failure.downcast::<Error>() {
+        Ok(ours) => *ours,
+        Err(source) => {
+            Error::Format { format: format.to_owned(), action, path: path.to_owned(), source }
         }
     }
 }

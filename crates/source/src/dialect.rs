@@ -1,0 +1,162 @@
+//! How text is written: the options of text formats, and which of them a format takes.
+
+use std::str::FromStr;
+
+use tidemill_base::error::{Error, Result};
+pub use tidemill_text::Dialect;
+use tidemill_text::syslog::Framing;
+
+/// The options of text formats as the user gave them; what is absent has its default.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TextOptions {
+    /// Whether the first record names the columns. Default: true.
+    pub header: Option<bool>,
+    /// The byte between fields. Default: `,` for csv, tab for tsv.
+    pub delimiter: Option<u8>,
+    /// The byte around quoted fields; `Some(None)` turns quoting off. Default: `"`.
+    pub quote: Option<Option<u8>>,
+    /// A byte that makes the next one literal inside quotes, besides doubled quotes.
+    /// Default: none.
+    pub escape: Option<u8>,
+    /// Lines that start with this byte are skipped. Default: none.
+    pub comment: Option<u8>,
+    /// Strings that mean null, besides the empty field. Default: none.
+    pub nulls: Vec<String>,
+    /// Whether the grammar of what is not read is checked too, in JSON. Default: false.
+    pub strict: Option<bool>,
+    /// What a value is read as that is not of its column's type. Default: a fault of its record.
+    pub mismatch: Option<Mismatch>,
+    /// How the records of a system log are told apart. Default: every line is one.
+    pub framing: Option<Framing>,
+}
+
+/// Which options of text a format takes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Takes {
+    /// Of delimited text, what is between fields unless it is told.
+    pub(crate) delimiter: Option<u8>,
+    /// Strings that mean null.
+    pub(crate) nulls: bool,
+    /// Whether what is not read is checked too.
+    pub(crate) strict: bool,
+    /// How records are told apart.
+    pub(crate) framing: bool,
+}
+
+/// What a job or a flag says of a system log's framing.
+///
+/// # Errors
+/// [`Error::Usage`] for another word than `lines` and `octets`.
+pub fn framing(word: &str) -> Result<Framing> {
+    match word {
+        "lines" => Ok(Framing::Lines),
+        "octets" => Ok(Framing::Octets),
+        _ => Err(Error::usage(format!("`framing` is `lines` or `octets`, not `{word}`"))),
+    }
+}
+
+/// What becomes of a value of text that is not of its column's type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mismatch {
+    /// Its record is malformed.
+    #[default]
+    Error,
+    /// It is null, because the user said so.
+    Null,
+}
+
+impl FromStr for Mismatch {
+    type Err = Error;
+
+    fn from_str(word: &str) -> Result<Self> {
+        match word {
+            "error" => Ok(Mismatch::Error),
+            "null" => Ok(Mismatch::Null),
+            _ => Err(Error::usage(format!("`mismatch` is `error` or `null`, not `{word}`"))),
+        }
+    }
+}
+
+impl TextOptions {
+    /// The full dialect for a format of this name, which takes these options; none if it is no text.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] where an option does not belong to the format, or two options name
+    /// the same byte.
+    pub(crate) fn dialect(&self, format: &str, takes: Option<Takes>) -> Result<Dialect> {
+        let Takes { delimiter, nulls, strict, framing } = takes.unwrap_or_default();
+        for (given, name) in [
+            (self.header.is_some(), "header"),
+            (self.delimiter.is_some(), "delimiter"),
+            (self.quote.is_some(), "quote"),
+            (self.escape.is_some(), "escape"),
+            (self.comment.is_some(), "comment"),
+        ] {
+            if given && delimiter.is_none() {
+                return Err(Error::usage_hint(
+                    format!("option `{name}` has no meaning for format `{format}`"),
+                    "it belongs to csv and tsv; remove it, or name the format with \
+                     --source-format (job file: source.format)",
+                ));
+            }
+        }
+        if !self.nulls.is_empty() && !nulls {
+            return Err(Error::usage(format!(
+                "option `null` has no meaning for format `{format}`"
+            )));
+        }
+        if self.strict.is_some() && !strict {
+            return Err(Error::usage_hint(
+                format!("option `strict` has no meaning for format `{format}`"),
+                "it belongs to json; in the other formats everything is checked always",
+            ));
+        }
+        if self.mismatch.is_some() && takes.is_none() {
+            return Err(Error::usage(format!(
+                "option `mismatch` has no meaning for format `{format}`"
+            )));
+        }
+        if self.framing.is_some() && !framing {
+            return Err(Error::usage_hint(
+                format!("option `framing` has no meaning for format `{format}`"),
+                "it belongs to syslog: --source-format syslog (job file: source.format)",
+            ));
+        }
+        let dialect = Dialect {
+            header: self.header.unwrap_or(true),
+            delimiter: self.delimiter.or(delimiter).unwrap_or(b','),
+            quote: self.quote.unwrap_or(Some(b'"')),
+            escape: self.escape,
+            comment: self.comment,
+            nulls: self.nulls.clone(),
+        };
+        let roles = [
+            ("delimiter", Some(dialect.delimiter)),
+            ("quote", dialect.quote),
+            ("escape", dialect.escape),
+            ("comment", dialect.comment),
+        ];
+        for (index, (name, byte)) in roles.iter().enumerate() {
+            let Some(byte) = *byte else { continue };
+            if matches!(byte, 0 | b'\r' | b'\n') || !byte.is_ascii() {
+                return Err(Error::usage(format!(
+                    "option `{name}` must be one ASCII character other than a line end, found \
+                     `{}`",
+                    byte.escape_ascii()
+                )));
+            }
+            for (other, _) in roles[..index].iter().filter(|(_, used)| *used == Some(byte)) {
+                // An escape that is the quote itself is the doubled quote, which is on anyway.
+                if (*other, *name) == ("quote", "escape") {
+                    continue;
+                }
+                return Err(Error::usage(format!(
+                    "options `{other}` and `{name}` are both `{}`",
+                    byte.escape_ascii()
+                )));
+            }
+        }
+        let escape = dialect.escape.filter(|escape| Some(*escape) != dialect.quote);
+        Ok(Dialect { escape, ..dialect })
+    }
+}

@@ -1,0 +1,304 @@
+//! What formats share whose rows come as batches already: objects of the program around, formats that
+//! it has registered, rowfiles, Arrow IPC and Avro.
+//!
+//! What these have in common with Parquet is done as there: a file is a list of **chunks** (batches
+//! in memory, blocks of a rowfile) that splits take runs of, its columns are found by name, and
+//! each is made the type that it has in the source. Strings become views whatever layout they come
+//! in; categories become their values.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+use tidemill_base::compact;
+use tidemill_base::error::{Error, Result};
+use tidemill_rowfile as rowfile;
+
+use super::{Chunk, Known, PieceReader, Reading};
+use crate::columns::{Columns, Gathered, Layouts};
+use crate::input::Watch;
+use crate::unify::{adapted, with_nulls_within};
+use crate::{Piece, SourceFile};
+
+/// A column that is read.
+pub(crate) struct WantedColumn {
+    /// Its place in the file.
+    pub(crate) place: usize,
+    /// What it becomes.
+    pub(crate) field: FieldRef,
+    /// The file that has it of this type; none if the user wants it, rounded if need be.
+    pub(crate) shown_by: Option<Arc<SourceFile>>,
+}
+
+/// A value that the type does not hold which the column has in another file, or by the schema.
+pub(crate) fn misfit(column: &WantedColumn, path: &str, reason: &str) -> Error {
+    let name = column.field.name();
+    match &column.shown_by {
+        Some(other) => Error::Differ {
+            path: path.to_owned(),
+            other: other.shown.to_string(),
+            reason: format!("column `{name}`: {reason}"),
+            hint: Some(format!(
+                "--schema '{name} TEXT' reads it as text in every file; or make each kind of file \
+                 a source of its own"
+            )),
+        },
+        None => Error::usage_hint(
+            format!("column `{name}` of `{path}`: {reason}"),
+            "name another type in the schema",
+        ),
+    }
+}
+
+/// The columns of all files, each of which `look` looks at.
+///
+/// # Errors
+/// Those of `look`; [`Error::Differ`] for a file whose columns are others, where they may not be.
+pub(crate) fn columns(
+    files: &[Arc<SourceFile>],
+    layouts: Layouts,
+    look: &mut dyn FnMut(&SourceFile) -> Result<Box<dyn Known>>,
+) -> Result<Columns> {
+    let mut gathered = Gathered::default();
+    for file in files {
+        let known = look(file)?;
+        let own: Vec<FieldRef> = known.schema().fields().iter().map(plain).collect();
+        let _ = file.known.set(known);
+        // Columns are found by name.
+        let mut names = HashSet::new();
+        if let Some(twice) = own.iter().find(|field| !names.insert(field.name())) {
+            return Err(Error::usage_hint(
+                format!("`{}` has two columns `{}`", file.shown, twice.name()),
+                "rename one of them",
+            ));
+        }
+        gathered.add(file, own, layouts)?;
+    }
+    Ok(gathered.finish())
+}
+
+/// Runs of wanted chunks of about the target size, with their bytes.
+pub(crate) fn chunk_runs(
+    file: &SourceFile,
+    chunks: &[Chunk],
+    target: u64,
+    wanted: &mut dyn FnMut(usize, usize) -> bool,
+) -> Vec<(Vec<usize>, u64)> {
+    let mut runs: Vec<(Vec<usize>, u64)> = Vec::new();
+    for (index, Chunk { rows, bytes }) in chunks.iter().enumerate() {
+        if *rows == 0 || !wanted(file.index, index) {
+            continue;
+        }
+        match runs.last_mut() {
+            Some((chunks, total)) if *total + bytes <= target => {
+                chunks.push(index);
+                *total += bytes;
+            }
+            _ => runs.push((vec![index], *bytes)),
+        }
+    }
+    runs
+}
+
+/// The column as the source shows it, if nothing else is said: nullable, strings as views,
+/// categories as their values.
+pub(crate) fn plain(field: &FieldRef) -> FieldRef {
+    let data_type = match field.data_type() {
+        DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
+        DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
+        DataType::Dictionary(_, values) => {
+            let values = Field::new(field.name(), values.as_ref().clone(), true);
+            return plain(&Arc::new(values));
+        }
+        DataType::RunEndEncoded(_, values) => {
+            let values = Field::new(field.name(), values.data_type().clone(), true);
+            return plain(&Arc::new(values));
+        }
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(plain).collect()),
+        DataType::List(item) => DataType::List(plain(item)),
+        DataType::LargeList(item) => DataType::LargeList(plain(item)),
+        DataType::FixedSizeList(item, size) => DataType::FixedSizeList(plain(item), *size),
+        DataType::Map(entries, sorted) => match entries.data_type() {
+            DataType::Struct(pair) if pair.len() == 2 => {
+                // Keys stay as they are: SQL compares them with Utf8 literals.
+                let pair: Fields = vec![pair[0].clone(), plain(&pair[1])].into();
+                let entries = entries.as_ref().clone().with_data_type(DataType::Struct(pair));
+                DataType::Map(Arc::new(entries), *sorted)
+            }
+            _ => field.data_type().clone(),
+        },
+        other => other.clone(),
+    };
+    let plain = Field::new(field.name(), data_type, true);
+    // Of what a field says, this is what its bytes cannot be read without.
+    Arc::new(match field.metadata().get(rowfile::keys::ROWS) {
+        Some(schema) => {
+            plain.with_metadata([(rowfile::keys::ROWS.to_owned(), schema.clone())].into())
+        }
+        None => plain,
+    })
+}
+
+/// Batches as their format gives them, each with its bytes as stored.
+pub(crate) trait StoredBatches: Iterator<Item = Result<(RecordBatch, u64)>> + Send {
+    /// Where the first record begins and where the next one does, where the beginning is a guess.
+    fn places(&self) -> Option<(u64, u64)> {
+        None
+    }
+
+    /// Rows and bytes that were left out so far because they are damaged.
+    fn left_out(&self) -> (u64, u64) {
+        (0, 0)
+    }
+}
+
+/// Batches of which there is nothing more to say.
+pub(crate) struct Plain<I>(pub(crate) I);
+
+impl<I: Iterator> Iterator for Plain<I> {
+    type Item = I::Item;
+
+    fn next(&mut self) -> Option<I::Item> {
+        self.0.next()
+    }
+}
+
+impl<I: Iterator<Item = Result<(RecordBatch, u64)>> + Send> StoredBatches for Plain<I> {}
+
+/// Reads the wanted columns of a piece out of batches.
+pub(crate) struct BatchReader<B> {
+    batches: B,
+    columns: Vec<WantedColumn>,
+    /// What the file calls them.
+    names: Vec<String>,
+    schema: SchemaRef,
+    path: Arc<str>,
+    /// What is left of a batch that is larger than one of ours.
+    rest: Option<RecordBatch>,
+    batch_rows: usize,
+    /// Whether the next rows are of a batch that had more.
+    is_part: bool,
+    watch: Watch,
+    /// Bytes of the piece that have not been told of.
+    untold: u64,
+    piece: Piece,
+    /// Rows of the piece before the last batch, and with it.
+    rows: (u64, u64),
+}
+
+/// What a file calls the columns that are wanted of it.
+pub(crate) fn names(known: &dyn Known, columns: &[WantedColumn]) -> Vec<String> {
+    let fields = known.schema().fields();
+    let own = columns.iter().filter_map(|column| fields.get(column.place));
+    own.map(|field| field.name().clone()).collect()
+}
+
+/// The places of the columns that are wanted of a file.
+pub(crate) fn places(columns: &[WantedColumn]) -> Vec<usize> {
+    columns.iter().map(|column| column.place).collect()
+}
+
+/// Reads what is wanted out of the batches of a piece.
+pub(crate) fn reader<B: StoredBatches + 'static>(
+    reading: Reading<'_>,
+    batches: B,
+) -> Box<dyn PieceReader> {
+    let Reading { piece, known, columns, options, watch, .. } = reading;
+    let untold = match &piece.row_groups {
+        Some(wanted) => {
+            let chunks = known.chunks().unwrap_or_default();
+            wanted.iter().filter_map(|index| chunks.get(*index)).map(|chunk| chunk.bytes).sum()
+        }
+        None => piece.range.end - piece.range.start,
+    };
+    let fields: Vec<FieldRef> = columns.iter().map(|column| column.field.clone()).collect();
+    Box::new(BatchReader {
+        batches,
+        names: names(known, &columns),
+        columns,
+        schema: Arc::new(Schema::new(fields)),
+        path: Arc::clone(&piece.file.shown),
+        rest: None,
+        batch_rows: options.batch_rows,
+        is_part: false,
+        watch,
+        untold,
+        piece: piece.clone(),
+        rows: (0, 0),
+    })
+}
+
+impl<B: StoredBatches> BatchReader<B> {
+    fn assembled(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let columns = self.columns.iter().zip(&self.names).map(|(wanted, name)| {
+            let Some(column) = batch.column_by_name(name) else {
+                return Err(Error::Corrupt {
+                    path: self.path.to_string(),
+                    offset: None,
+                    reason: format!(
+                        "its reader gave a batch without the column `{name}`, which its schema has"
+                    ),
+                    hint: None,
+                });
+            };
+            let exactly = wanted.shown_by.is_some();
+            // What readers of batches give is anything below a null.
+            let column = with_nulls_within(column)?;
+            adapted(&column, wanted.field.data_type(), exactly)
+                .map_err(|reason| misfit(wanted, &self.path, &reason))
+        });
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
+    }
+}
+
+impl<B: StoredBatches> PieceReader for BatchReader<B> {
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        let batch = match self.rest.take() {
+            Some(rest) => rest,
+            None => match self.batches.next().transpose()? {
+                Some((batch, bytes)) => {
+                    let bytes = bytes.min(self.untold);
+                    self.untold -= bytes;
+                    self.watch.progress.add_bytes(bytes);
+                    batch
+                }
+                None => {
+                    self.watch.progress.add_bytes(std::mem::take(&mut self.untold));
+                    return Ok(None);
+                }
+            },
+        };
+        let rows = batch.num_rows().min(self.batch_rows);
+        if rows < batch.num_rows() {
+            self.rest = Some(batch.slice(rows, batch.num_rows() - rows));
+        }
+        self.rows = (self.rows.1, self.rows.1 + rows as u64);
+        let mut part = self.assembled(&batch.slice(0, rows))?;
+        if rows < batch.num_rows() || self.is_part {
+            // A slice keeps the whole batch alive, and counts as such.
+            part = compact::compacted(&part)?;
+        }
+        self.is_part = self.rest.is_some();
+        Ok(Some(part))
+    }
+
+    fn row_number(&self, row: usize) -> (u64, u64) {
+        let (left_out, _) = self.batches.left_out();
+        self.piece.row_number(self.rows.0 + left_out + row as u64)
+    }
+
+    fn start(&self) -> Option<u64> {
+        self.batches.places().map(|(start, _)| start)
+    }
+
+    fn end(&self) -> Option<u64> {
+        self.batches.places().map(|(_, end)| end)
+    }
+
+    fn left_out_bytes(&self) -> u64 {
+        self.batches.left_out().1
+    }
+}

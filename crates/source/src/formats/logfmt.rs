@@ -1,0 +1,76 @@
+//! logfmt: `key=value` pairs, a record per line.
+
+use arrow::datatypes::{FieldRef, Schema};
+use tidemill_base::error::Result;
+use tidemill_text::logfmt::{self, LogfmtDecoder};
+use tidemill_text::{Decode, cut};
+
+use super::inferred::{found_by_name, note, nothing_to_infer, settle_by_name};
+use super::{Decoding, FileFormat, Kind, TextFormat};
+use crate::columns::{Columns, ShownBy};
+use crate::dialect::Dialect;
+use crate::sample::Sample;
+use crate::{SourceFile, SourceSpec};
+
+const NAME: &str = "logfmt";
+
+/// The format.
+pub(super) struct Logfmt;
+
+impl FileFormat for Logfmt {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn suffixes(&self) -> &'static [&'static str] {
+        &["logfmt"]
+    }
+
+    fn kind(&self) -> Kind<'_> {
+        Kind::Text(self)
+    }
+}
+
+impl TextFormat for Logfmt {
+    fn columns(&self, spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
+        columns(spec, sample)
+    }
+
+    fn settle(&self, columns: &mut Columns, wanted: &Schema, _: &Dialect) -> Result<()> {
+        settle_by_name(columns, wanted, NAME)
+    }
+
+    fn decoder(&self, of: Decoding<'_>) -> Result<Box<dyn Decode>, FieldRef> {
+        let (columns, options) = of.by_name();
+        Ok(Box::new(LogfmtDecoder::new(columns, options)?))
+    }
+}
+
+fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
+    let mut inference = logfmt::Inference::default();
+    let mut shown_by = ShownBy::default();
+    let mut current: Option<usize> = None;
+    let looked_at = sample.each_block(cut::Grammar::LINES, |file, block| {
+        if current != Some(file.index) {
+            note(&mut shown_by, current, || inference.fields());
+            current = Some(file.index);
+        }
+        Ok(inference.add(block))
+    })?;
+    note(&mut shown_by, current, || inference.fields());
+    inference.settle();
+    let chosen = sample.spread(looked_at);
+    let look = |_: &SourceFile, block: &[u8]| {
+        let mut inference = logfmt::Inference::default();
+        inference.add(block);
+        Some(inference)
+    };
+    for (file, other) in sample.beginnings(&chosen, cut::Grammar::LINES, look)? {
+        inference.widen(&other);
+        shown_by.note(file, &inference.fields());
+    }
+    match inference.fields() {
+        fields if fields.is_empty() => nothing_to_infer(spec, NAME),
+        fields => Ok(found_by_name(fields, &shown_by)),
+    }
+}

@@ -1,0 +1,171 @@
+//! Rows that the program around has in memory.
+
+use std::io;
+use std::sync::Arc;
+
+use arrow::array::{Array, RecordBatch, RecordBatchReader};
+use arrow::datatypes::SchemaRef;
+use parking_lot::Mutex;
+use tidemill_base::error::{Error, Result};
+
+use super::batches::{self, Plain};
+use super::{Batches, Chunk, FileFormat, Kind, Known, PieceReader, Reading, TypedFormat};
+use crate::columns::{Columns, Layouts};
+use crate::input::ByteInput;
+use crate::{Place, SourceFile};
+
+/// The format.
+pub(super) struct Memory;
+
+impl FileFormat for Memory {
+    fn name(&self) -> &str {
+        "memory"
+    }
+
+    fn is_named(&self) -> bool {
+        false
+    }
+
+    fn kind(&self) -> Kind<'_> {
+        Kind::Typed(self)
+    }
+}
+
+impl TypedFormat for Memory {
+    fn columns(
+        &self,
+        files: &[Arc<SourceFile>],
+        layouts: Layouts,
+        _: &mut Option<Box<dyn ByteInput>>,
+    ) -> Result<Columns> {
+        batches::columns(files, layouts, &mut |file| {
+            let given = given(file)?;
+            let chunk =
+                |batch: &RecordBatch| Chunk { rows: batch.num_rows() as u64, bytes: size(batch) };
+            let chunks = match &given.rows {
+                Rows::Held(batches) => batches.iter().map(chunk).collect(),
+                Rows::Stream(_) => Vec::new(),
+            };
+            Ok(Box::new(Looked { schema: Arc::clone(&given.schema), chunks }))
+        })
+    }
+
+    fn open(&self, reading: Reading<'_>) -> Result<Box<dyn PieceReader>> {
+        let file = &reading.piece.file;
+        let chunks = reading.piece.row_groups.clone().unwrap_or_default();
+        let batches = given_batches(given(file)?, chunks, file)?;
+        Ok(batches::reader(reading, Plain(batches)))
+    }
+}
+
+/// The batches, where they can be read any number of times.
+#[derive(Debug)]
+struct Looked {
+    schema: SchemaRef,
+    chunks: Vec<Chunk>,
+}
+
+impl Known for Looked {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn chunks(&self) -> Option<&[Chunk]> {
+        (!self.chunks.is_empty()).then_some(&self.chunks)
+    }
+}
+
+fn given(file: &SourceFile) -> Result<&Arc<Given>> {
+    match &file.place {
+        Place::Given(given) => Ok(given),
+        _ => Err(Error::Internal(format!("`{}` is not in memory", file.shown()))),
+    }
+}
+
+/// A table or a stream that the program around has in memory: a source that is no file.
+pub struct Given {
+    schema: SchemaRef,
+    rows: Rows,
+}
+
+enum Rows {
+    /// Can be read any number of times, by several threads.
+    Held(Vec<RecordBatch>),
+    /// Can be read once, from front to back.
+    Stream(Mutex<Option<Batches>>),
+}
+
+impl Given {
+    /// A table, which is shared and not copied.
+    pub fn table(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
+        Given { schema, rows: Rows::Held(batches) }
+    }
+
+    /// A stream, which can be read once.
+    pub fn stream(batches: Batches) -> Self {
+        Given { schema: batches.schema(), rows: Rows::Stream(Mutex::new(Some(batches))) }
+    }
+
+    /// Bytes in memory; 0 for a stream.
+    pub(crate) fn bytes(&self) -> u64 {
+        match &self.rows {
+            Rows::Held(batches) => batches.iter().map(size).sum(),
+            Rows::Stream(_) => 0,
+        }
+    }
+
+    pub(crate) fn is_stream(&self) -> bool {
+        matches!(self.rows, Rows::Stream(_))
+    }
+}
+
+impl std::fmt::Debug for Given {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Given").field("schema", &self.schema).finish_non_exhaustive()
+    }
+}
+
+fn size(batch: &RecordBatch) -> u64 {
+    // What slices share is counted for each of them, in proportion.
+    let size = |array: &dyn Array| {
+        array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size())
+    };
+    batch.columns().iter().map(|column| size(column.as_ref()) as u64).sum()
+}
+
+/// Batches, each with its bytes.
+type Sized = Box<dyn Iterator<Item = Result<(RecordBatch, u64)>> + Send>;
+
+fn given_batches(given: &Arc<Given>, chunks: Vec<usize>, file: &SourceFile) -> Result<Sized> {
+    match &given.rows {
+        Rows::Held(_) => {
+            let given = Arc::clone(given);
+            Ok(Box::new(chunks.into_iter().filter_map(move |index| match &given.rows {
+                Rows::Held(batches) => {
+                    batches.get(index).map(|batch| Ok((batch.clone(), size(batch))))
+                }
+                Rows::Stream(_) => None,
+            })))
+        }
+        Rows::Stream(stream) => {
+            let Some(stream) = stream.lock().take() else {
+                return Err(Error::usage_hint(
+                    format!("`{}` is a stream and can be read only once", file.shown()),
+                    "give a table instead: pyarrow.table(stream)",
+                ));
+            };
+            let name = file.shown().to_owned();
+            Ok(Box::new(stream.map(move |batch| match batch {
+                Ok(batch) => {
+                    let bytes = size(&batch);
+                    Ok((batch, bytes))
+                }
+                Err(error) => Err(Error::Io {
+                    action: "read",
+                    path: name.clone(),
+                    source: io::Error::other(error.to_string()),
+                }),
+            })))
+        }
+    }
+}

@@ -1,0 +1,391 @@
+//! The records of a promoted column, opened: structs, JSON in a string, rows in bytes.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BinaryViewArray, BooleanArray, StructArray, new_null_array,
+};
+use arrow::compute::{cast, concat_batches, is_not_null, kernels::zip::zip};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
+use tidemill_base::error::{Error, Result};
+use tidemill_rowfile as rowfile;
+use tidemill_text::json::JsonDecoder;
+use tidemill_text::{Bad, Decode, Decoded, Options, shown};
+
+use super::dialect::Mismatch;
+use super::fault::Fault;
+use super::stored::from_rowfile;
+use super::unify::{adapted, masked};
+use super::{Source, SourceFile};
+
+/// A record whose fields are columns.
+#[derive(Debug)]
+pub(super) struct Promotion {
+    /// Its column among the files' columns.
+    pub(super) column: usize,
+    pub(super) name: String,
+    pub(super) kind: Kind,
+    /// Its fields.
+    pub(super) fields: Fields,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Struct,
+    /// JSON in a string, or in bytes.
+    Json,
+    /// Rows of a rowfile in bytes, of the schema that the file's field has.
+    Rows,
+}
+
+/// A column that comes from a record, or from a file's own column.
+#[derive(Debug)]
+pub(super) struct Promoted {
+    /// Which promotion.
+    pub(super) promotion: usize,
+    /// The field's name in the record.
+    pub(super) field: String,
+    /// The column of its name among the files' columns, if a file has one.
+    pub(super) own: Option<usize>,
+    /// Why the two cannot be one column.
+    pub(super) clash: Option<String>,
+}
+
+impl Promoted {
+    /// Why the column cannot be read, if it cannot.
+    pub(super) fn refusal(&self, source: &Source, name: &str) -> Option<Error> {
+        let record = source.promotions.get(self.promotion)?;
+        if let Some(clash) = &self.clash {
+            return Some(Error::usage_hint(
+                format!("column `{name}` and what `{}` gives as it differ: {clash}", record.name),
+                prefix_hint(&record.name),
+            ));
+        }
+        let own = self.own?;
+        // Where columns are found by name in every record, only the records can tell.
+        if !source.format.is_typed() && !source.format.is_delimited() {
+            return None;
+        }
+        let has = |file: usize, column: usize| {
+            source.columns.layout(file).places.get(column).copied().flatten().is_some()
+        };
+        let both = source
+            .files
+            .iter()
+            .find(|file| has(file.index, own) && has(file.index, record.column))?;
+        Some(Error::usage_hint(
+            format!(
+                "`{}` has a column `{name}`, and its `{}` has a field `{}`",
+                both.shown, record.name, self.field
+            ),
+            prefix_hint(&record.name),
+        ))
+    }
+}
+
+pub(super) fn prefix_hint(column: &str) -> String {
+    format!(
+        "give the fields other names: --promote {column}={column}_ puts `{column}_` before each \
+         (job file: source.promote)"
+    )
+}
+
+/// How records are opened.
+enum How {
+    /// They are open.
+    Struct,
+    Json(Box<JsonDecoder>),
+    /// By the plan for the file of this position, once it is known.
+    Rows(Option<(usize, Box<rowfile::Plan>)>),
+}
+
+/// What became of a column's values.
+pub(super) enum Opened {
+    Records(StructArray),
+    /// Those that are no records, in order.
+    Bad(Vec<BadValue>),
+}
+
+/// A value that is no record.
+pub(super) struct BadValue {
+    /// Its row, the column's first being 0.
+    pub(super) row: usize,
+    fault: tidemill_text::Fault,
+    /// Where it is in the opener's lines.
+    line: Range<usize>,
+}
+
+/// Opens the records of a column, some of whose fields are wanted.
+pub(super) struct Opener {
+    name: String,
+    hint: &'static str,
+    how: How,
+    /// The fields that are wanted.
+    wanted: Vec<String>,
+    lines: Vec<u8>,
+    out: Decoded,
+}
+
+impl Opener {
+    /// For the fields of these names.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] only.
+    pub(super) fn new(
+        source: &Source,
+        promotion: &Promotion,
+        wanted: &[String],
+        batch_rows: usize,
+    ) -> Result<Self> {
+        let how = match promotion.kind {
+            Kind::Struct => How::Struct,
+            Kind::Rows => How::Rows(None),
+            Kind::Json => {
+                let fields = promotion.fields.iter().filter(|it| wanted.contains(it.name()));
+                let options = Options {
+                    batch_rows,
+                    mismatch_is_null: source.spec.options.mismatch == Some(Mismatch::Null),
+                    strict: source.spec.options.strict.unwrap_or(false),
+                    ..Options::default()
+                };
+                let decoder = JsonDecoder::new(fields.cloned().collect(), &[], options);
+                How::Json(Box::new(decoder.map_err(|field| {
+                    Error::Internal(format!("`{}` cannot be read from JSON", field.name()))
+                })?))
+            }
+        };
+        let (lines, out) = (Vec::new(), Decoded::default());
+        let hint = match source.format.is_typed() {
+            true => {
+                "every value has to be one JSON object, or null; --max-bad N or N% skips rows with \
+                 others, counts them and keeps a copy"
+            }
+            false => {
+                "every value has to be one JSON object, or null; --mismatch null reads what is of \
+                 another type than elsewhere as null; --max-bad N or N% skips rows with others, \
+                 counts them and keeps a copy"
+            }
+        };
+        let (name, wanted) = (promotion.name.clone(), wanted.to_vec());
+        Ok(Opener { name, hint, how, wanted, lines, out })
+    }
+
+    /// Whether its values may turn out to be no records.
+    pub(super) fn may_refuse(&self) -> bool {
+        matches!(self.how, How::Json(_))
+    }
+
+    /// The records of a batch, or which of its values are none.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for bytes that are no row of a rowfile.
+    pub(super) fn open(&mut self, column: &ArrayRef, file: &SourceFile) -> Result<Opened> {
+        let decoder = match &mut self.how {
+            How::Struct => {
+                let records = column.as_struct_opt().cloned().map(Opened::Records);
+                return records
+                    .ok_or_else(|| Error::Internal(format!("`{}` is no struct", self.name)));
+            }
+            How::Rows(plan) => {
+                if plan.as_ref().is_none_or(|(known, _)| *known != file.index) {
+                    *plan = Some((file.index, plan_of(file, &self.name, &self.wanted)?));
+                }
+                let Some((_, plan)) = plan else {
+                    return Err(Error::Internal("rows without a plan".into()));
+                };
+                let records = plan.decode_rows(column, &self.name);
+                return records.map(Opened::Records).map_err(|error| Error::Corrupt {
+                    path: file.shown.to_string(),
+                    offset: None,
+                    reason: error.to_string(),
+                    hint: None,
+                });
+            }
+            How::Json(decoder) => decoder,
+        };
+        let Some(values) = text(column) else {
+            return Err(Error::Internal(format!("`{}` is no text", self.name)));
+        };
+        self.lines.clear();
+        write_lines(&values, true, &mut self.lines);
+        self.out.clear();
+        decoder.decode(&self.lines, &mut self.out);
+        if !self.out.bad.is_empty() {
+            return Ok(Opened::Bad(bad_values(&self.lines, self.out.bad.drain(..))));
+        }
+        let schema = decoder.schema().clone();
+        let batch = concat_batches(&schema, &self.out.batches)?;
+        if batch.num_rows() != values.len() {
+            return Err(Error::Internal(format!(
+                "{} values of `{}` gave {} records",
+                values.len(),
+                self.name,
+                batch.num_rows()
+            )));
+        }
+        self.out.clear();
+        let columns = batch.columns().to_vec();
+        let fields = schema.fields().clone();
+        let records = StructArray::try_new_with_length(fields, columns, None, values.len())?;
+        Ok(Opened::Records(records))
+    }
+
+    /// A value of the batch that was opened last.
+    pub(super) fn value(&self, bad: &BadValue) -> &[u8] {
+        self.lines.get(bad.line.clone()).unwrap_or_default().trim_ascii()
+    }
+
+    /// Why it is refused.
+    pub(super) fn fault(&self, bad: &BadValue) -> Fault {
+        let column = match &bad.fault.column {
+            Some(within) => format!("{}.{within}", self.name),
+            None => self.name.clone(),
+        };
+        let value = shown(&String::from_utf8_lossy(self.value(bad)));
+        Fault {
+            column: Some(column),
+            reason: format!("{}, in `{value}`", bad.fault),
+            hint: Some(self.hint.into()),
+        }
+    }
+}
+
+/// Which values are no records, each value being a line.
+fn bad_values(lines: &[u8], bad: impl Iterator<Item = Bad>) -> Vec<BadValue> {
+    let (mut values, mut row, mut at) = (Vec::new(), 0, 0);
+    for Bad { range, fault } in bad {
+        row += memchr::memchr_iter(b'\n', &lines[at..range.start]).count();
+        at = range.start;
+        // What is too long to be read is refused in one.
+        for line in lines[range].split_inclusive(|byte| *byte == b'\n') {
+            values.push(BadValue { row, fault: fault.clone(), line: at..at + line.len() });
+            row += 1;
+            at += line.len();
+        }
+    }
+    values
+}
+
+/// The plan for the wanted fields of a file's rows.
+fn plan_of(file: &SourceFile, name: &str, wanted: &[String]) -> Result<Box<rowfile::Plan>> {
+    let failed = |error| from_rowfile(error, &file.shown);
+    let Some(schema) = rows_of(file, name)? else {
+        return Err(Error::Internal(format!("`{name}` holds no rows in `{}`", file.shown)));
+    };
+    let all = schema.to_arrow(rowfile::Strings::default());
+    let fields: Vec<FieldRef> =
+        all.fields().iter().filter(|field| wanted.contains(field.name())).cloned().collect();
+    let plan = rowfile::Plan::new(&schema, &Arc::new(Schema::new(fields)));
+    plan.map(Box::new).map_err(failed)
+}
+
+/// A field of records, null where the record is.
+pub(super) fn field(records: &StructArray, name: &str) -> Option<ArrayRef> {
+    let column = records.column_by_name(name)?;
+    let Some(outer) = records.nulls().filter(|_| column.data_type() != &DataType::Null) else {
+        return Some(column.clone());
+    };
+    // The nulls are as many as the values.
+    masked(column, outer).ok()
+}
+
+/// A promoted column from what a file has for it.
+///
+/// # Errors
+/// [`Error::Corrupt`] for a row with a value in both places, and for a value that the column's type
+/// does not hold.
+pub(super) fn joined(
+    inner: Option<ArrayRef>,
+    own: Option<ArrayRef>,
+    wanted: &Field,
+    rows: usize,
+    file: &SourceFile,
+) -> Result<ArrayRef> {
+    let corrupt = |reason: String| Error::Corrupt {
+        path: file.shown.to_string(),
+        offset: None,
+        reason: format!("column `{}`: {reason}", wanted.name()),
+        hint: None,
+    };
+    let fit = |column: ArrayRef| match column.data_type() == wanted.data_type() {
+        true => Ok(column),
+        false => adapted(&column, wanted.data_type(), true).map_err(corrupt),
+    };
+    let (inner, own) = (inner.map(fit).transpose()?, own.map(fit).transpose()?);
+    match (inner, own) {
+        (None, None) => Ok(new_null_array(wanted.data_type(), rows)),
+        (Some(column), None) | (None, Some(column)) => Ok(column),
+        (Some(inner), Some(own)) => {
+            let (has_inner, has_own) = (is_not_null(&inner)?, is_not_null(&own)?);
+            let both = |at: &usize| has_inner.value(*at) && has_own.value(*at);
+            if let Some(at) = (0..rows).find(both) {
+                let value = |column: &ArrayRef| {
+                    let text = cast(&column.slice(at, 1), &DataType::Utf8).ok();
+                    text.map_or(String::new(), |text| {
+                        format!(" `{}`", shown(text.as_string::<i32>().value(0)))
+                    })
+                };
+                return Err(Error::Corrupt {
+                    path: file.shown.to_string(),
+                    offset: None,
+                    reason: format!(
+                        "column `{}`: a row has two values,{} of its own and{} in the record that \
+                         is promoted",
+                        wanted.name(),
+                        value(&own),
+                        value(&inner)
+                    ),
+                    hint: Some(
+                        "give the record's fields other names: --promote COLUMN=PREFIX (job file: \
+                         source.promote)"
+                            .into(),
+                    ),
+                });
+            }
+            if has_own.true_count() == 0 {
+                return Ok(inner);
+            }
+            let mask: BooleanArray = has_inner;
+            Ok(zip(&mask, &inner, &own)?)
+        }
+    }
+}
+
+/// The schema of the rows that a file's column holds, if it says that it holds rows.
+pub(super) fn rows_of(file: &SourceFile, name: &str) -> Result<Option<rowfile::Schema>> {
+    let Some(known) = file.known() else { return Ok(None) };
+    let Ok(field) = known.schema().field_with_name(name) else { return Ok(None) };
+    rowfile::Schema::of_rows(field).map_err(|error| from_rowfile(error, &file.shown))
+}
+
+/// Text, or bytes that are to be text.
+pub(super) fn text(values: &ArrayRef) -> Option<BinaryViewArray> {
+    match values.data_type() {
+        DataType::Utf8View => Some(values.as_string_view().clone().to_binary_view()),
+        DataType::BinaryView => Some(values.as_binary_view().clone()),
+        _ => None,
+    }
+}
+
+/// A line for each value; for what is null or blank an empty object, if every row has to have one.
+pub(super) fn write_lines(values: &BinaryViewArray, every_row: bool, lines: &mut Vec<u8>) {
+    for value in values {
+        let value = value.unwrap_or_default().trim_ascii();
+        if value.is_empty() {
+            if every_row {
+                lines.extend_from_slice(b"{}\n");
+            }
+            continue;
+        }
+        let start = lines.len();
+        lines.extend_from_slice(value);
+        // Between the parts of a value a line end is a blank; within a string it may not stand.
+        for byte in &mut lines[start..] {
+            if matches!(byte, b'\n' | b'\r') {
+                *byte = b' ';
+            }
+        }
+        lines.push(b'\n');
+    }
+}

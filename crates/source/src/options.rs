@@ -1,0 +1,56 @@
+//! How a split is to be read.
+
+use std::sync::Arc;
+
+use tidemill_base::MaxBad;
+use tidemill_base::cancel::Cancel;
+use tidemill_base::progress::Progress;
+use tidemill_remote::reader::Budget;
+use tidemill_text::Predicate;
+
+use super::parts::Used;
+use super::reject::Rejects;
+
+/// How to read a split.
+#[derive(Debug, Clone)]
+pub struct ReadOptions {
+    /// Columns by position in [`Source::schema`], in the order wanted; none for all. May be
+    /// empty: the batches then have no columns and a row count.
+    pub projection: Option<Vec<usize>>,
+    /// What rows of text must satisfy, by the columns' positions in [`Source::schema`]; those
+    /// that do not are dropped before they are built. A column that is not in the projection
+    /// is not asked. Default: nothing.
+    pub predicates: Vec<Predicate>,
+    /// What is used of nested columns of JSON; what is not comes out null. Default: all of it.
+    pub used: Option<Arc<Used>>,
+    /// Rows of a batch at most. Default: 8192. A batch is smaller where a block of input ends.
+    pub batch_rows: usize,
+    /// Where the split's first record starts, as the reader of the split before it found out.
+    /// Overrides a guess and [`Split::exact_start`].
+    pub exact_start: Option<u64>,
+    /// Looked at once per block.
+    pub cancel: Cancel,
+    /// Told of stored bytes and rows as they are read. A second reading of a split should
+    /// have counters of its own.
+    pub progress: Progress,
+    /// Where refused records go.
+    pub rejects: Arc<Rejects>,
+    /// What may be read ahead of files that are not on this machine. Default: 64 MiB.
+    pub ahead: Budget,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self {
+            projection: None,
+            predicates: Vec::new(),
+            used: None,
+            batch_rows: 8192,
+            exact_start: None,
+            cancel: Cancel::new(),
+            progress: Progress::new(),
+            rejects: Arc::new(Rejects::new(MaxBad::default(), None)),
+            ahead: Budget::default(),
+        }
+    }
+}

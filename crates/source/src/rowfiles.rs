@@ -1,0 +1,77 @@
+//! The rowfiles that a URL means, for whoever copies their blocks as they are.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tidemill_base::cancel::Cancel;
+use tidemill_base::error::{Error, Result};
+use tidemill_remote::StorageOptions;
+use tidemill_rowfile::ReadAt;
+
+use super::compression::Compression;
+use super::input::{Access, OpenFile, Watch};
+use super::listing::{self, Found};
+use super::stored::Stored;
+use super::{Format, Place, SourceFile, SourceSpec};
+
+/// Of more files than this none is kept open between two reads.
+const OPEN_MAX: usize = 64;
+
+/// Bytes that a rowfile is read from.
+pub type Bytes = Arc<dyn ReadAt>;
+
+/// A file that is opened for each read.
+struct Reopened(PathBuf);
+
+impl ReadAt for Reopened {
+    fn len(&self) -> std::io::Result<u64> {
+        Ok(std::fs::metadata(&self.0)?.len())
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> std::io::Result<()> {
+        ReadAt::read_at(&File::open(&self.0)?, offset, into)
+    }
+}
+
+/// The files that a source's URL means, by their names, beside so many others.
+///
+/// # Errors
+/// Those of listing and of opening.
+pub fn list(
+    url: &str,
+    storage_options: &StorageOptions,
+    others: usize,
+    cancel: &Cancel,
+) -> Result<Vec<(String, Bytes)>> {
+    let spec = SourceSpec {
+        url: url.to_owned(),
+        format: Some(Format::Rowfile),
+        storage_options: storage_options.clone(),
+        ..SourceSpec::default()
+    };
+    let listed = listing::list(&spec, cancel)?;
+    let is_many = listed.len() + others > OPEN_MAX;
+    listed.into_iter().map(|file| stored(file, is_many, cancel)).collect()
+}
+
+fn stored(found: Found, is_many: bool, cancel: &Cancel) -> Result<(String, Bytes)> {
+    let name = found.shown.to_string();
+    if let Place::Local(path) = &found.place {
+        let bytes: Bytes = match is_many {
+            true => Arc::new(Reopened(path.clone())),
+            false => Arc::new(File::open(path).map_err(|error| Error::io("read", &name, error))?),
+        };
+        return Ok((name, bytes));
+    }
+    let file = SourceFile::found(found, 0, Compression::None, &SourceSpec::default(), cancel);
+    if file.is_stream() {
+        return Err(Error::usage_hint(
+            format!("`{name}` cannot be read as a rowfile: its server has no ranges"),
+            "a rowfile is read from its end; fetch the file first and read it from disk",
+        ));
+    }
+    let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
+    let open = OpenFile::open(&file, Access::Random, &watch)?;
+    Ok((name, Arc::new(Stored::Open(open))))
+}

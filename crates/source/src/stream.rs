@@ -1,0 +1,94 @@
+//! A file's text from its first byte: decompressed, through a program, behind a byte-order mark.
+
+use std::sync::Arc;
+
+use tidemill_base::error::{Error, Result};
+
+use super::blocks::{Blocks, Ends};
+use super::compression::STORED_BUFFER_BYTES;
+use super::input::{Access, ByteInput, FileInput, OpenFile, ProgramInput, Watch};
+use super::{SourceFile, magic};
+
+/// What a format makes of a file's bytes before records are found in them.
+pub(super) type Opened = fn(Box<dyn ByteInput>, &Arc<str>) -> Box<dyn ByteInput>;
+
+/// Nothing.
+pub(super) fn as_it_is(input: Box<dyn ByteInput>, _: &Arc<str>) -> Box<dyn ByteInput> {
+    input
+}
+
+/// How much of a file is read.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Extent {
+    /// The records that start before this offset.
+    Until(u64),
+    /// Its beginning, as much of it as a sample takes.
+    Sample,
+    /// Its very beginning, in reads of so many bytes.
+    Beginning {
+        read_bytes: usize,
+        /// Whether an object that is read whole so may be kept.
+        keeps: bool,
+    },
+}
+
+/// A file's decoded bytes from its start, as blocks of records, behind a byte-order mark; and the
+/// file itself, where there is one.
+pub(super) fn stream(
+    file: &SourceFile,
+    stdin: Option<Box<dyn ByteInput>>,
+    opened: Opened,
+    ends: impl Into<Ends>,
+    watch: Watch,
+    extent: Extent,
+) -> Result<(Blocks, Option<Arc<OpenFile>>)> {
+    let cancel = watch.cancel.clone();
+    let (access, limit) = match extent {
+        Extent::Until(end) => (Access::Until(end), Some(end)),
+        Extent::Sample => (Access::Sample, None),
+        Extent::Beginning { keeps, .. } => (Access::Beginning { keeps }, None),
+    };
+    let (input, open): (Box<dyn ByteInput>, _) = match stdin {
+        Some(input) => (input, None),
+        None => {
+            let open = Arc::new(OpenFile::open(file, access, &watch)?);
+            let counted_to = match limit {
+                Some(limit) if file.is_plain() => limit,
+                _ => file.size(),
+            };
+            (Box::new(FileInput::new(open.clone(), 0, counted_to, watch)), Some(open))
+        }
+    };
+    let (buffer_bytes, stored_bytes) = match extent {
+        Extent::Beginning { read_bytes, .. } => (read_bytes, None),
+        _ => (STORED_BUFFER_BYTES, (!file.is_stream()).then_some(file.size())),
+    };
+    let mut input = magic::decoded(file, input, buffer_bytes, stored_bytes)?;
+    let is_stored = file.is_plain();
+    if let Some(program) = &file.program {
+        input = Box::new(ProgramInput::start(program, input, &file.shown, &cancel)?);
+    }
+    input = opened(input, &file.shown);
+    let limit = limit.filter(|_| is_stored && !file.is_stream());
+    let mut blocks = Blocks::new(input, ends, 0, limit);
+    if let Extent::Beginning { read_bytes, .. } = extent {
+        blocks.set_read_bytes(read_bytes);
+    }
+    if !is_stored || file.is_stream() {
+        blocks.count_lines(1);
+    }
+    let skip = match blocks.peek(3)? {
+        [0xef, 0xbb, 0xbf] => 3,
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
+            return Err(Error::Corrupt {
+                path: file.shown.to_string(),
+                offset: Some(0),
+                reason: "it begins with a UTF-16 byte-order mark".into(),
+                hint: Some("text is read as UTF-8; convert it: iconv -f UTF-16 -t UTF-8".into()),
+            });
+        }
+        _ => 0,
+    };
+    blocks.skip(skip);
+    Ok((blocks, open))
+}
