@@ -12,7 +12,7 @@ use datafusion::logical_expr::Documentation;
 use datafusion::prelude::SessionContext;
 use tidemill_base::Settings;
 use tidemill_query::{Plan, Query};
-use tidemill_tables::functions::Added;
+use tidemill_tables::added::Added;
 use tidemill_tables::sessions;
 
 /// What DataFusion 55 says of these is another function's, or not so here.

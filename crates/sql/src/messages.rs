@@ -72,12 +72,9 @@ impl Told for Df {
             Df::Plan(message) | Df::NotImplemented(message) | Df::Configuration(message) => {
                 plan_error(&message)
             }
-            Df::ResourcesExhausted(message) => {
-                crate::pool::in_message(&message).unwrap_or_else(|| Error::Memory {
-                    message,
-                    hint: Some("give --memory more".into()),
-                })
-            }
+            Df::ResourcesExhausted(message) => out_of_memory(&message).unwrap_or_else(|| {
+                Error::Memory { message, hint: Some("give --memory more".into()) }
+            }),
             Df::Execution(message) if message.contains("Cannot access field at argument") => {
                 plan_error(&message)
             }
@@ -175,6 +172,17 @@ const OTHER_WORDS: [(&str, &str, &str); 11] = [
         "first_value(x) is nth_value(x, 1)",
     ),
 ];
+
+/// What messages of our pool begin with, by which they are found inside of DataFusion's.
+pub(crate) const OUT_OF_MEMORY: &str = "out of memory: ";
+
+/// The pool's message as an error, where one of DataFusion's holds it.
+fn out_of_memory(message: &str) -> Option<Error> {
+    let (_, ours) = message.split_once(OUT_OF_MEMORY)?;
+    let (message, hint) = ours.split_once("\nhint: ").unwrap_or((ours, ""));
+    let hint = hint.lines().next().filter(|hint| !hint.is_empty()).map(str::to_owned);
+    Some(Error::Memory { message: format!("{OUT_OF_MEMORY}{message}"), hint })
+}
 
 /// What [`Told`] makes of an error that others hold, too: the same, whoever comes first.
 fn told_again(error: &Df) -> Error {

@@ -33,14 +33,11 @@ use datafusion::execution::memory_pool::{
     MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
 };
 use parking_lot::Mutex;
-use tidemill_base::error::Error;
 use tidemill_base::memory::human;
 use tidemill_base::progress::Progress;
 
+use crate::messages::OUT_OF_MEMORY;
 use crate::{portions, running_totals, whole_partitions};
-
-/// What our messages begin with, by which they are found inside of DataFusion's.
-const MARK: &str = "out of memory: ";
 
 /// What expressions may return whatever there is.
 const ROWS_BYTES_MIN: usize = 1 << 20;
@@ -219,7 +216,7 @@ impl Pool {
             _ => format!("for all steps, of which others hold {}", human(others as u64)),
         };
         format!(
-            "{MARK}{step} has {} and needs {} more, of the {} {taken}\nhint: {reason}{advice}",
+            "{OUT_OF_MEMORY}{step} has {} and needs {} more, of the {} {taken}\nhint: {reason}{advice}",
             human(held as u64),
             human(additional as u64),
             human(self.bytes as u64),
@@ -288,14 +285,6 @@ fn words(name: &str) -> (&'static str, &'static str) {
     } else {
         ("a step of the query", "")
     }
-}
-
-/// Our message as an error, where one of DataFusion's holds it.
-pub fn in_message(message: &str) -> Option<Error> {
-    let (_, ours) = message.split_once(MARK)?;
-    let (message, hint) = ours.split_once("\nhint: ").unwrap_or((ours, ""));
-    let hint = hint.lines().next().filter(|hint| !hint.is_empty()).map(str::to_owned);
-    Some(Error::Memory { message: format!("{MARK}{message}"), hint })
 }
 
 impl fmt::Display for Pool {
@@ -367,6 +356,8 @@ pub fn shared(bytes: usize, memory_bytes: u64, progress: &Progress) -> Arc<dyn M
 
 #[cfg(test)]
 mod tests {
+    use tidemill_base::error::Error;
+
     use super::*;
     use crate::Told;
 

@@ -13,7 +13,7 @@ use datafusion::logical_expr::{AggregateUDFImpl, DocSection, Documentation, Sign
 use tidemill_sketch::HllParams;
 
 use crate::Function;
-use crate::functions::{Added, parse_ranks};
+use crate::added::{Added, parse_ranks};
 
 /// A name of DataFusion's for one of our functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -5,8 +5,8 @@ use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::{AggregateFunction, Alias};
 
 use crate::Function;
+use crate::added::Added;
 use crate::approximate::Standard;
-use crate::functions::Added;
 
 /// The call that an expression is, whatever it is named.
 pub fn aggregate_call(expr: &Expr) -> Option<&AggregateFunction> {

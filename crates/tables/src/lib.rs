@@ -6,7 +6,8 @@
 //! workers there were. Grouping (finding a row's group) is DataFusion's `GroupValues`, which
 //! is specialised for each combination of key types; the states are ours.
 
-pub mod approximate;
+pub mod added;
+mod approximate;
 pub mod calls;
 mod distinct;
 pub mod estimates;
@@ -16,7 +17,7 @@ pub mod partial;
 pub mod sessions;
 mod sliding;
 mod spec;
-mod spill;
+pub mod spill;
 mod state;
 mod sums;
 pub mod value;
@@ -29,8 +30,8 @@ use arrow::compute::take;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
-pub use spec::{Aggregate, Function, TableSpec, top_k_type};
-pub use state::{Precision, supports};
+pub use spec::{Aggregate, Function, Precision, TableSpec, top_k_type};
+pub use state::supports;
 use state::{Routes, Rows, StateColumn, States};
 use tidemill_base::error::{Error, Result};
 use tidemill_sql::{Told, floats};

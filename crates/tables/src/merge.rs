@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, take_record_batch};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::hash_utils::{RandomState, create_hashes};
@@ -33,8 +33,8 @@ use tidemill_base::progress::Progress;
 use tidemill_sql::spills::SpillSpace;
 use tidemill_sql::{Told, pool};
 
+use super::spec::Precision;
 use super::spill::{SpillFile, SpillWriter};
-use super::state::Precision;
 use super::value::{compact, logical_bytes};
 use super::{Chunk, Table, TableSpec};
 
@@ -51,9 +51,6 @@ const SORTED_GROUPS_MAX: usize = 1 << 18;
 
 /// A group may always have so much, whatever the budget.
 const GROUP_BYTES_MIN: usize = 16 << 20;
-
-/// How many bytes of groups a spill file's or a partial table's batch holds, about.
-pub const BATCH_BYTES: usize = 4 << 20;
 
 /// Which place each group goes to at a depth of dealing.
 fn deal(keys: &[ArrayRef], group_count: usize, depth: u32) -> Result<Vec<Vec<u32>>> {
@@ -313,20 +310,6 @@ fn select(batch: &RecordBatch, rows: &[u32]) -> Result<RecordBatch> {
     let taken = take_record_batch(batch, &UInt32Array::from(rows.to_vec()))?;
     let columns = taken.columns().iter().map(compact).collect();
     Ok(RecordBatch::try_new(taken.schema(), columns)?)
-}
-
-/// A batch in slices of about [`BATCH_BYTES`].
-pub fn slices(batch: &RecordBatch) -> impl Iterator<Item = Result<RecordBatch>> + '_ {
-    let bytes: usize = batch.columns().iter().map(logical_bytes).sum();
-    let rows = batch.num_rows();
-    let count = bytes.div_ceil(BATCH_BYTES).clamp(1, rows.max(1));
-    let step = rows.div_ceil(count).max(1);
-    (0..rows.div_ceil(step)).map(move |index| {
-        let slice = batch.slice(index * step, step.min(rows - index * step));
-        let columns = slice.columns().iter().map(compact).collect();
-        let options = RecordBatchOptions::new().with_row_count(Some(slice.num_rows()));
-        Ok(RecordBatch::try_new_with_options(slice.schema(), columns, &options)?)
-    })
 }
 
 enum Held {

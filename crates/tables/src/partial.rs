@@ -33,7 +33,7 @@ use tidemill_base::coverage::{Amount, Coverage, RowAmount};
 use tidemill_base::error::{Error, Result};
 
 use crate::Chunk;
-use crate::merge::slices;
+use crate::spill::slices;
 
 const MAGIC: &[u8; 8] = b"TIDEPART";
 

@@ -8,8 +8,6 @@ use datafusion::logical_expr::AggregateUDF;
 use tidemill_base::coverage::Estimate;
 use tidemill_sketch::HllParams;
 
-use super::state::Precision;
-
 /// An aggregate function whose state can be merged, with its parameters.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Function {
@@ -211,4 +209,24 @@ pub fn top_k_type(value: &DataType) -> DataType {
     let fields =
         vec![Field::new("value", value.clone(), true), Field::new("count", DataType::Int64, false)];
     DataType::List(Arc::new(Field::new_list_field(DataType::Struct(fields.into()), true)))
+}
+
+/// How far the answers of a column of sketches may be off.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Precision {
+    /// Whether every group's answer is exact.
+    pub exact: bool,
+    /// The largest error of any group, in the sketch's own terms: a relative standard error
+    /// (`unique`), half the width of a value's interval (`quantile`), a count (`top_k`).
+    pub error: f64,
+}
+
+impl Precision {
+    /// That of no groups.
+    pub const EXACT: Precision = Precision { exact: true, error: 0.0 };
+
+    /// That of both columns together.
+    pub fn and(self, other: Precision) -> Precision {
+        Precision { exact: self.exact && other.exact, error: self.error.max(other.error) }
+    }
 }

@@ -3,14 +3,17 @@
 //! A spill is an Arrow IPC stream of encoded chunks in the run's [`SpillSpace`]. It is written in
 //! batches of a few MiB so that reading one back takes little memory, and read back in order.
 
-use arrow::array::RecordBatch;
+use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use tidemill_base::error::{Error, Result};
 use tidemill_sql::spills::{Spill, SpillSpace, Writer};
 
-use super::merge::slices;
+use super::value::{compact, logical_bytes};
+
+/// How many bytes of groups a spill file's or a partial table's batch holds, about.
+pub const BATCH_BYTES: usize = 4 << 20;
 
 /// Encoded chunks in writing.
 pub struct SpillWriter {
@@ -79,4 +82,18 @@ impl SpillFile {
         let reader = StreamReader::try_new(spill.reader(), None)?;
         Ok(Box::new(reader.map(|batch| Ok(batch?))))
     }
+}
+
+/// A batch in slices of about [`BATCH_BYTES`].
+pub fn slices(batch: &RecordBatch) -> impl Iterator<Item = Result<RecordBatch>> + '_ {
+    let bytes: usize = batch.columns().iter().map(logical_bytes).sum();
+    let rows = batch.num_rows();
+    let count = bytes.div_ceil(BATCH_BYTES).clamp(1, rows.max(1));
+    let step = rows.div_ceil(count).max(1);
+    (0..rows.div_ceil(step)).map(move |index| {
+        let slice = batch.slice(index * step, step.min(rows - index * step));
+        let columns = slice.columns().iter().map(compact).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(slice.num_rows()));
+        Ok(RecordBatch::try_new_with_options(slice.schema(), columns, &options)?)
+    })
 }

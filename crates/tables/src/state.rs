@@ -30,7 +30,7 @@ use tidemill_sketch::{FloatSum, Hll, Quantiles, TopK};
 use tidemill_sql::names::call_of;
 use tidemill_sql::{Told, floats};
 
-use super::spec::{Aggregate, Function};
+use super::spec::{Aggregate, Function, Precision};
 use super::value;
 
 /// Rows for [`StateColumn::update`].
@@ -210,26 +210,6 @@ pub trait StateColumn: Send {
 
     /// The memory the states take, in bytes; constant time.
     fn bytes(&self) -> usize;
-}
-
-/// How far the answers of a column of sketches may be off.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Precision {
-    /// Whether every group's answer is exact.
-    pub exact: bool,
-    /// The largest error of any group, in the sketch's own terms: a relative standard error
-    /// (`unique`), half the width of a value's interval (`quantile`), a count (`top_k`).
-    pub error: f64,
-}
-
-impl Precision {
-    /// That of no groups.
-    pub const EXACT: Precision = Precision { exact: true, error: 0.0 };
-
-    /// That of both columns together.
-    pub fn and(self, other: Precision) -> Precision {
-        Precision { exact: self.exact && other.exact, error: self.error.max(other.error) }
-    }
 }
 
 /// An empty column for an aggregate.

@@ -3,7 +3,7 @@
 use tidemill_base::{Error, Settings};
 use tidemill_sql::statement::{honoured, one_select};
 use tidemill_sql::unknown_functions::{ADDED, AGGREGATES, ELSEWHERE};
-use tidemill_tables::functions::Added;
+use tidemill_tables::added::Added;
 use tidemill_tables::sessions;
 
 use crate::{Plan, Query};

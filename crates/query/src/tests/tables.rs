@@ -15,8 +15,9 @@ use tidemill_base::cancel::Cancel;
 use tidemill_base::error::Error;
 use tidemill_base::progress::Progress;
 use tidemill_source::Rejects;
-use tidemill_tables::merge::{Merged, Merger, Parked, slices};
+use tidemill_tables::merge::{Merged, Merger, Parked};
 use tidemill_tables::sessions;
+use tidemill_tables::spill::slices;
 use tidemill_tables::{Chunk, Table, TableSpec};
 
 use crate::route::{Route, route};

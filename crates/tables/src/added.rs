@@ -1,0 +1,242 @@
+//! Which functions SQL gains: `unique`, `top_k`, `quantile`, `collect`, their parameters, and what the
+//! reference says of them.
+
+use std::sync::{Arc, LazyLock};
+
+use arrow::array::Array;
+use arrow::datatypes::{DataType, Field};
+use datafusion::common::{Result as PlanResult, ScalarValue, plan_err};
+use datafusion::logical_expr::{DocSection, Documentation};
+use tidemill_base::coverage::grouped;
+use tidemill_sketch::{Hll, HllParams, Quantiles};
+
+use crate::{Function, top_k_type};
+
+/// How many different values `top_k` counts exactly per group, at least.
+///
+/// It also grows with `k`, so that the estimate of the last of a long list stays good.
+pub const TOP_K_CAPACITY_MIN: u32 = 1024;
+
+/// The most `top_k` lists.
+pub const TOP_K_MAX: usize = 100_000;
+
+/// The parameter of `unique` that trades memory for accuracy.
+const LOG2M: std::ops::RangeInclusive<i64> = 4..=24;
+
+/// One of the functions added to SQL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Added {
+    /// `unique(x)`, `unique(x, log2m)`: how many different values.
+    Unique,
+    /// `top_k(x, k)`: the most frequent values with their counts.
+    TopK,
+    /// `quantile(x, q, …)`: values at ranks.
+    Quantile,
+    /// `collect(x, limit)`: the first values in input order.
+    Collect,
+}
+
+impl Added {
+    /// All of them.
+    pub const ALL: [Added; 4] = [Added::Unique, Added::TopK, Added::Quantile, Added::Collect];
+
+    /// The name in SQL.
+    pub fn name(self) -> &'static str {
+        match self {
+            Added::Unique => "unique",
+            Added::TopK => "top_k",
+            Added::Quantile => "quantile",
+            Added::Collect => "collect",
+        }
+    }
+
+    /// How it is called, for help and error messages.
+    pub fn usage(self) -> &'static str {
+        match self {
+            Added::Unique => "unique(x) or unique(x, log2m)",
+            Added::TopK => "top_k(x, k)",
+            Added::Quantile => "quantile(x, q) or quantile(x, q1, q2, …)",
+            Added::Collect => "collect(x, limit)",
+        }
+    }
+
+    /// What it does, for the reference of functions.
+    pub fn documentation(self) -> &'static Documentation {
+        static ALL: LazyLock<[Documentation; 4]> = LazyLock::new(|| Added::ALL.map(describe));
+        &ALL[self as usize]
+    }
+
+    /// The function with its parameters, which follow the value in the call.
+    ///
+    /// # Errors
+    /// A message for the user where a parameter is missing or out of range.
+    pub fn with_parameters(self, parameters: &[ScalarValue]) -> Result<Function, String> {
+        let integer =
+            |value: &ScalarValue, what: &str, range: std::ops::RangeInclusive<i64>| match value
+                .cast_to(&DataType::Int64)
+            {
+                Ok(ScalarValue::Int64(Some(n))) if range.contains(&n) && !is_fraction(value) => {
+                    Ok(n as usize)
+                }
+                _ => Err(format!(
+                    "{what} of `{}` is a whole number from {} to {}; found {value}",
+                    self.name(),
+                    range.start(),
+                    range.end(),
+                )),
+            };
+        let arity = || Err(format!("`{}` is called as {}", self.name(), self.usage()));
+        match (self, parameters) {
+            (Added::Unique, []) => Ok(Function::Unique(HllParams::default())),
+            (Added::Unique, [log2m]) => {
+                let log2m = integer(log2m, "log2m", LOG2M)?;
+                Ok(Function::Unique(HllParams { log2m: log2m as u8, ..HllParams::default() }))
+            }
+            (Added::TopK, [k]) => {
+                let k = integer(k, "k", 1..=TOP_K_MAX as i64)?;
+                Ok(Function::TopK { k, capacity: (16 * k as u32).max(TOP_K_CAPACITY_MIN) })
+            }
+            (Added::Collect, [limit]) => Ok(Function::Collect {
+                limit: integer(limit, "the limit", 1..=i64::from(i32::MAX))?,
+            }),
+            (Added::Quantile, [ScalarValue::List(list)]) if list.len() == 1 => {
+                let values = list.value(0);
+                let ranks = (0..values.len())
+                    .map(|i| ScalarValue::try_from_array(&values, i).map_err(|e| e.to_string()))
+                    .collect::<Result<Vec<_>, _>>()?;
+                Ok(Function::Quantile { ranks: parse_ranks(&ranks)?, list: true })
+            }
+            (Added::Quantile, [_, ..]) => Ok(Function::Quantile {
+                ranks: parse_ranks(parameters)?,
+                list: parameters.len() > 1,
+            }),
+            _ => arity(),
+        }
+    }
+
+    /// The type of its answer.
+    pub(crate) fn output(self, arguments: &[DataType]) -> PlanResult<DataType> {
+        let Some(value) = arguments.first() else {
+            return plan_err!("`{}` is called as {}", self.name(), self.usage());
+        };
+        let refuse = |takes: &str| {
+            plan_err!("`{}` takes {takes}; its argument is of type {value}", self.name())
+        };
+        match self {
+            Added::Unique if crate::is_hashable(value) => Ok(DataType::Int64),
+            Added::Unique => refuse("numbers, strings, dates, times and booleans"),
+            Added::TopK if crate::is_rankable(value) => Ok(top_k_type(value)),
+            Added::TopK => refuse("numbers, strings, dates, times and booleans"),
+            Added::Quantile if !value.is_numeric() && value != &DataType::Null => refuse("numbers"),
+            Added::Quantile => match arguments {
+                [_, DataType::List(_)] | [_, _, _, ..] => Ok(list_of(&DataType::Float64)),
+                _ => Ok(DataType::Float64),
+            },
+            Added::Collect => Ok(list_of(value)),
+        }
+    }
+}
+
+fn describe(added: Added) -> Documentation {
+    const SECTION: DocSection =
+        DocSection { include: true, label: "Functions that Tidemill adds", description: None };
+    let default = HllParams::default().log2m;
+    let bins = grouped(u64::from(Quantiles::default().max_bins()));
+    let counted = grouped(u64::from(TOP_K_CAPACITY_MIN));
+    let (description, syntax) = match added {
+        Added::Unique => (
+            format!(
+                "How many different values there are: a BIGINT, and 0 where there are none.\n\n\
+                 Takes numbers, strings, dates, times and booleans. Up to {} different values \
+                 per group (by default) are counted exactly; beyond, HyperLogLog estimates, with a \
+                 standard error of 1.04/√2^log2m: {:.1} % by default.",
+                grouped(unique_exact_max()),
+                104.0 / f64::from(default).exp2().sqrt(),
+            ),
+            "unique(x)",
+        ),
+        Added::TopK => (
+            format!(
+                "The most frequent values with their counts: a list of `{{value, count}}`, the most \
+                 frequent first, ties in the order of the values.\n\n\
+                 Takes numbers, strings, dates, times and booleans. Up to {counted} \
+                 different values per group, or 16·k if that is more, are counted exactly; beyond, \
+                 each count is within a known bound, which the coverage gives."
+            ),
+            "top_k(x, k)",
+        ),
+        Added::Quantile => (
+            format!(
+                "The values at ranks: a DOUBLE, or a list of them for several ranks.\n\n\
+                 Takes numbers. Between two values it interpolates linearly. Up to {bins} different \
+                 values per group the answer is exact; beyond, it lies within an interval that is \
+                 certain, and that the coverage gives. Quantiles of one column share one state."
+            ),
+            "quantile(x, q)",
+        ),
+        Added::Collect => (
+            "The first values in the order of the input, as a list; nulls are left out.\n\n\
+             Takes any type. A state holds up to `limit` values, so memory grows with it."
+                .to_owned(),
+            "collect(x, limit)",
+        ),
+    };
+    let builder = Documentation::builder(SECTION, description, syntax);
+    match added {
+        Added::Unique => builder.with_alternative_syntax("unique(x, log2m)").with_argument(
+            "log2m",
+            format!(
+                "A whole number from {} to {}; default: {default}. Two more halve the error and take \
+                 four times the memory, which is 2^log2m bytes for a group of many values.",
+                LOG2M.start(),
+                LOG2M.end(),
+            ),
+        ),
+        Added::TopK => {
+            let most = grouped(TOP_K_MAX as u64);
+            builder.with_argument("k", format!("How many, from 1 to {most}; a constant."))
+        }
+        Added::Quantile => builder
+            .with_alternative_syntax("quantile(x, q1, q2, …)")
+            .with_alternative_syntax("quantile(x, [q1, q2, …])")
+            .with_argument("q", "A rank from 0 (the least) to 1 (the greatest); a constant."),
+        Added::Collect => {
+            builder.with_argument("limit", "How many at most, from 1; a constant.")
+        }
+    }
+    .build()
+}
+
+/// How many different values `unique` counts exactly by default.
+fn unique_exact_max() -> u64 {
+    let mut state = Hll::default();
+    // Any different hashes will do.
+    let past = (1..).find(|n: &u64| {
+        state.add_hash(n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        !state.is_exact()
+    });
+    past.unwrap_or_default() - 1
+}
+
+fn list_of(item: &DataType) -> DataType {
+    DataType::List(Arc::new(Field::new_list_field(item.clone(), true)))
+}
+
+fn is_fraction(value: &ScalarValue) -> bool {
+    match value.cast_to(&DataType::Float64) {
+        Ok(ScalarValue::Float64(Some(v))) => v.fract() != 0.0,
+        _ => false,
+    }
+}
+
+/// Ranks from literals, each from 0 to 1.
+///
+/// # Errors
+/// A message for the user.
+pub fn parse_ranks(parameters: &[ScalarValue]) -> Result<Vec<f64>, String> {
+    let rank = |value: &ScalarValue| match value.cast_to(&DataType::Float64) {
+        Ok(ScalarValue::Float64(Some(rank))) if (0.0..=1.0).contains(&rank) => Ok(rank),
+        _ => Err(format!("a rank of `quantile` is a number from 0 to 1; found {value}")),
+    };
+    parameters.iter().map(rank).collect()
+}
