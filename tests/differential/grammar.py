@@ -94,6 +94,8 @@ class Select:
     limit: int | None = None
     offset: int = 0
     kind: str = "rows"
+    # ROLLUP or CUBE of the keys.
+    sets: str | None = None
 
     def sql(self, dialect: str) -> str:
         """Its text."""
@@ -102,7 +104,10 @@ class Select:
         text += " ".join(source.sql(dialect) for source in self.sources)
         if self.where:
             text += f" WHERE {self.where.sql(dialect)}"
-        if self.keys:
+        if self.keys and self.sets:
+            keys = ", ".join(key.sql(dialect) for key in self.items[: self.keys])
+            text += f" GROUP BY {self.sets} ({keys})"
+        elif self.keys:
             text += " GROUP BY " + ", ".join(str(at + 1) for at in range(self.keys))
         if self.having:
             text += f" HAVING {self.having.sql(dialect)}"
@@ -114,7 +119,7 @@ class Select:
 
     def smaller(self) -> Iterator[Select]:
         """Simpler ones."""
-        for name in ("where", "having", "limit"):
+        for name in ("where", "having", "limit", "sets"):
             if getattr(self, name) is not None:
                 yield replace(self, **{name: None, **({"offset": 0} if name == "limit" else {})})
         if self.distinct:
@@ -799,6 +804,12 @@ class Grammar:
             if keys and self.chance.random() < 0.3:
                 having = E("flag", "(count(*) > {0})", (E("calm", str(self.chance.randrange(4))),))
             made = Select((*keys, *aggregates), sources, where, len(keys), having, kind="tables")
+            if keys and self.chance.random() < 0.15:
+                # One value below the sets is two above them.
+                only = self.literal(keys[0].kind)
+                if only and self.chance.random() < 0.5:
+                    made = replace(made, where=E("flag", "({0} = {1})", (keys[0], only)))
+                made = replace(made, sets=self.chance.choice(("ROLLUP", "CUBE")), kind="sets")
         elif pick < 0.6 and sources[0].what == "t0" and len(sources) == 1:
             items = [self.leaf(self.chance.choice(kinds), scope) for _ in range(2)]
             items.append(self.window(scope))

@@ -32,7 +32,7 @@ use tidemill_remote::Budget;
 use tidemill_sink::StagedFile;
 use tidemill_source::{Rejects, Source, SourceSpec, fit, standard_input};
 use tidemill_sql::statement::{honoured, one_select, schema_from_sql};
-use tidemill_sql::{Told, casts, external, names, session, syntax};
+use tidemill_sql::{Told, casts, external, names, session, syntax, using};
 use tidemill_tables::estimates::{self, Call, Precisions};
 use tidemill_tables::merge::Merged;
 use tidemill_tables::partial::{Header, PartialRun, PartialSource, PartialWriter};
@@ -685,6 +685,7 @@ pub(crate) fn respell(statement: &mut Statement, tables: &[(String, Arc<SourceTa
     if let Statement::Statement(statement) = statement {
         let schemas: Vec<SchemaRef> = tables.iter().map(|(_, table)| table.schema()).collect();
         names::respell(statement, schemas.iter().map(AsRef::as_ref));
+        using::qualify(statement);
     }
 }
 

@@ -1081,7 +1081,7 @@ impl ScalarUDFImpl for Instant {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
-        of_one(&args, |array| {
+        of_one(&args.args, |array| {
             let found: Decimal128Array = match array.data_type() {
                 DataType::Date32 => {
                     array.as_primitive::<Date32Type>().unary(|days| i128::from(days) * DAY)
@@ -1173,7 +1173,7 @@ impl ScalarUDFImpl for Double {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
-        of_one(&args, |array| {
+        of_one(&args.args, |array| {
             let found: Float64Array = match array.data_type() {
                 DataType::Decimal128(_, scale) => {
                     array.as_primitive::<Decimal128Type>().unary(|value| nearest(value, *scale))

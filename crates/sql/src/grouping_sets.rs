@@ -2,15 +2,31 @@
 //!
 //! Rules that settle types rewrite expressions, and DataFusion then no longer finds the ones of a grouping
 //! set by their names. They are computed below the step, and its sets are of columns.
+//!
+//! A set makes null of the keys that it leaves out. A key that is one value in all rows below the step, or
+//! always equals another, is so no more above it; DataFusion believes that it is, and leaves sorts out. So
+//! such a step knows nothing of what is below it ([`NothingKnown`]).
 
+use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result as PlanResult};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::expr::GroupingSet;
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection};
 use datafusion::optimizer::AnalyzerRule;
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
+    Partitioning, PlanProperties, ReplaceChildrenOptions,
+};
+use tidemill_base::error::Error;
+
+use crate::messages::external;
 
 /// The rule.
 #[derive(Debug)]
@@ -77,4 +93,118 @@ fn of_columns(step: Aggregate) -> PlanResult<Transformed<LogicalPlan>> {
     let groups = groups.collect();
     let made = Aggregate::try_new(Arc::new(input), groups, calls.collect())?;
     Ok(Transformed::yes(LogicalPlan::Aggregate(made)))
+}
+
+/// The rule that keeps what is known of keys below a step with grouping sets.
+#[derive(Debug)]
+pub struct NothingKnown;
+
+impl PhysicalOptimizerRule for NothingKnown {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _: &ConfigOptions,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        plan.transform_up(|plan| {
+            let has_sets = plan
+                .downcast_ref::<AggregateExec>()
+                .is_some_and(|step| step.group_expr().has_grouping_set());
+            let children = plan.children();
+            let (true, [input]) = (has_sets, children.as_slice()) else {
+                return Ok(Transformed::no(plan));
+            };
+            let unknown = Arc::new(Unknown::new(Arc::clone(input)));
+            let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+            Arc::clone(&plan).replace_children(vec![unknown], options).map(Transformed::yes)
+        })
+        .data()
+    }
+
+    fn name(&self) -> &str {
+        "nothing_known_below_grouping_sets"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// The rows of a step, of which nothing is said.
+#[derive(Debug)]
+struct Unknown {
+    input: Arc<dyn ExecutionPlan>,
+    properties: Arc<PlanProperties>,
+}
+
+impl Unknown {
+    fn new(input: Arc<dyn ExecutionPlan>) -> Self {
+        let partitions = input.output_partitioning().partition_count();
+        let properties = input.properties().as_ref().clone();
+        let properties = properties
+            .with_eq_properties(EquivalenceProperties::new(input.schema()))
+            .with_partitioning(Partitioning::UnknownPartitioning(partitions));
+        Self { input, properties: Arc::new(properties) }
+    }
+}
+
+impl DisplayAs for Unknown {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Unknown")
+    }
+}
+
+impl ExecutionPlan for Unknown {
+    fn name(&self) -> &str {
+        "Unknown"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> PlanResult<TreeNodeRecursion>,
+    ) -> PlanResult<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        match (children.pop(), children.is_empty()) {
+            (Some(input), true) => Ok(Arc::new(Self::new(input))),
+            _ => Err(external(Error::Internal("a step of other than one input".into()))),
+        }
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        self.replace_children(children, options)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> PlanResult<SendableRecordBatchStream> {
+        self.input.execute(partition, context)
+    }
 }

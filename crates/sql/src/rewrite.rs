@@ -10,7 +10,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, DFSchemaRef, Result as PlanResult, ScalarValue};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{ColumnarValue, Expr, LogicalPlan, Operator, ScalarFunctionArgs};
+use datafusion::logical_expr::{ColumnarValue, Expr, LogicalPlan, Operator};
 use tidemill_base::error::Error;
 
 use crate::messages::external;
@@ -82,10 +82,10 @@ pub fn with_types(
 /// # Errors
 /// As `calculate`.
 pub fn of_one(
-    args: &ScalarFunctionArgs,
+    args: &[ColumnarValue],
     calculate: impl Fn(&ArrayRef) -> PlanResult<ArrayRef>,
 ) -> PlanResult<ColumnarValue> {
-    match args.args.as_slice() {
+    match args {
         [ColumnarValue::Array(array)] => Ok(ColumnarValue::Array(calculate(array)?)),
         [ColumnarValue::Scalar(value)] => {
             let found = calculate(&value.to_array()?)?;

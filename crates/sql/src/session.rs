@@ -8,6 +8,7 @@ use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerRule};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -20,10 +21,12 @@ use crate::coercion::{CommonTypes, SqlTypes, TimesOfDay};
 use crate::filtered::FilteredWindows;
 use crate::filters::{self, Conditions};
 use crate::floats::OneOrder;
-use crate::grouping_sets::SetsOfColumns;
+use crate::grouping_sets::{NothingKnown, SetsOfColumns};
+use crate::guards::{Guarded, KeptCases};
 use crate::large_limits::LargeLimits;
 use crate::messages::Told;
 use crate::null_safe::{self, JoinKeys};
+use crate::patterns::SimilarTo;
 use crate::portions::KeepToBudget;
 use crate::projections::{self, Projections};
 use crate::running_totals::EqualsAtOnce;
@@ -32,6 +35,7 @@ use crate::spills::SpillSpace;
 use crate::subqueries::Unknowns;
 use crate::whole_partitions::OnePartitionAtATime;
 use crate::windows::{ComputedKeys, CopiedText};
+use crate::zones::Clocks;
 use crate::{amplify, pool, replaced, times};
 
 /// Rows of a batch at most, everywhere.
@@ -105,6 +109,9 @@ fn fitted(config: SessionConfig, budget_bytes: usize, threads: usize) -> Result<
 /// A rule for logical plans.
 pub type LogicalRule = Arc<dyn OptimizerRule + Send + Sync>;
 
+/// A rule for physical plans.
+type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
+
 /// A session without tables, for plans that may take `budget_bytes`; with rules in the place of those of
 /// DataFusion's that are called so.
 ///
@@ -134,7 +141,8 @@ pub fn open(
     });
     let checked = PhysicalOptimizer::new().rules.into_iter();
     let checked = checked.filter(|rule| !WITHOUT.contains(&rule.name()));
-    let checked = checked.map(|rule| match rule.name() {
+    let first = std::iter::once(Arc::new(NothingKnown) as _);
+    let checked = first.chain(checked).map(|rule: PhysicalRule| match rule.name() {
         sorted_unions::REPLACED => Arc::new(CheckedPlan) as _,
         projections::REPLACED => Arc::new(Projections { theirs: rule }) as _,
         _ => rule,
@@ -145,6 +153,7 @@ pub fn open(
         .with_expr_planners(vec![Arc::new(TimesOfDay)])
         .with_default_features()
         .with_type_planner(Arc::new(SqlTypes))
+        .with_query_planner(Arc::new(Guarded))
         .with_analyzer_rules(analyzer_rules())
         .with_optimizer_rules(rules.collect())
         .with_optimizer_rule(Arc::new(ComputedKeys))
@@ -173,10 +182,13 @@ pub fn open(
 fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules = Analyzer::new().rules;
     rules.insert(0, Arc::new(SetsOfColumns));
-    rules.insert(1, Arc::new(CommonTypes));
+    rules.insert(1, Arc::new(SimilarTo));
+    rules.insert(2, Arc::new(CommonTypes));
     rules.push(Arc::new(Unknowns));
+    rules.push(Arc::new(Clocks));
     rules.push(Arc::new(CheckedArithmetic));
     rules.push(Arc::new(OneOrder));
+    rules.push(Arc::new(KeptCases));
     rules.push(Arc::new(FilteredWindows));
     rules
 }

@@ -131,7 +131,7 @@ impl ScalarUDFImpl for WithDays {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
-        of_one(&args, |array| {
+        of_one(&args.args, |array| {
             let spans = spans(array)?;
             let apart = spans.into_iter().map(|span| {
                 let Some(span) = span else { return Ok(None) };
@@ -324,7 +324,7 @@ impl ScalarUDFImpl for SpanPart {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
-        of_one(&args, |array| self.calculated(array))
+        of_one(&args.args, |array| self.calculated(array))
     }
 }
 

@@ -3,7 +3,8 @@
 //!
 //! DataFusion's goes through nanoseconds, so that it fails before 1678 and after 2261, and makes
 //! nanoseconds of dates. Here a timestamp without a zone, or of UTC, is truncated in its own unit;
-//! other zones, whose clocks change, and times of day are left to DataFusion.
+//! so is what the clocks of another zone show, where whole days are meant: of a day with two midnights
+//! the rows would be two groups. Hours of such zones and times of day are left to DataFusion.
 
 use std::sync::{Arc, LazyLock};
 
@@ -22,6 +23,8 @@ use tidemill_base::error::Error;
 use tidemill_base::types::{EXACTLY, sql_type};
 
 use crate::messages::external;
+use crate::rewrite::of_one;
+use crate::zones::{Twice, instants};
 
 /// Whether the clocks of the zone show UTC.
 pub fn is_utc(zone: &str) -> bool {
@@ -54,6 +57,9 @@ struct DateTrunc {
     aliases: Vec<String>,
 }
 
+/// Microseconds of a day.
+const DAY: i64 = 86_400_000_000;
+
 /// What a time is cut to.
 #[derive(Debug, Clone, Copy)]
 enum Part {
@@ -72,7 +78,7 @@ impl Part {
             "second" => Part::Micros(1_000_000),
             "minute" => Part::Micros(60_000_000),
             "hour" => Part::Micros(3_600_000_000),
-            "day" => Part::Micros(86_400_000_000),
+            "day" => Part::Micros(DAY),
             "week" => Part::Week,
             "month" => Part::Months(1),
             "quarter" => Part::Months(3),
@@ -206,10 +212,23 @@ impl ScalarUDFImpl for DateTrunc {
             _ => None,
         };
         let of = args.args.get(1).map(ColumnarValue::data_type);
+        let zoned = match &of {
+            Some(DataType::Timestamp(unit, Some(zone))) if !is_utc(zone) => Some((*unit, zone)),
+            _ => None,
+        };
+        if let (Some(Part::Micros(DAY..) | Part::Week | Part::Months(_)), Some((unit, zone))) =
+            (part, zoned)
+            && let Some(part) = part
+        {
+            // What the clocks show is cut, and its beginning looked for on them.
+            let (shown, time) = (DataType::Timestamp(unit, None), &args.args[1..]);
+            return of_one(time, |time| {
+                let shown = cast_with_options(time, &shown, &EXACTLY)?;
+                instants(&truncated(&shown, part, unit)?, unit, zone, Twice::First)
+            });
+        }
         let unit = match of {
-            Some(DataType::Timestamp(unit, zone)) if zone.as_deref().is_none_or(is_utc) => {
-                Some(unit)
-            }
+            Some(DataType::Timestamp(unit, _)) if zoned.is_none() => Some(unit),
             _ => None,
         };
         match (part, unit, args.args.get(1)) {

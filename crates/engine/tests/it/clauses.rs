@@ -280,3 +280,77 @@ fn a_key_of_distinct_on_may_be_mentioned_twice() {
     let sql = "SELECT DISTINCT ON (x) x, y FROM '$/t.csv' ORDER BY x, x DESC, y";
     assert_eq!(folder.ask(sql).rows(), [["1", "a"], ["2", "c"]]);
 }
+
+#[test]
+fn a_column_that_a_join_is_using_is_named_alone_anywhere() {
+    let folder = Folder::new();
+    folder.write("a.csv", "id,v\n1,x\n2,y\n");
+    folder.write("b.csv", "id,w\n2,p\n3,q\n");
+    folder.write("c.csv", "id,z\n2,r\n");
+    for (sql, expected) in [
+        ("SELECT id FROM '$/a.csv' JOIN '$/b.csv' USING (id) WHERE id < 3", vec!["2"]),
+        (
+            "SELECT id FROM '$/a.csv' AS a LEFT JOIN '$/b.csv' AS b USING (id) WHERE id < 3",
+            vec!["1", "2"],
+        ),
+        (
+            "SELECT id FROM '$/a.csv' AS a JOIN '$/b.csv' AS b USING (id) JOIN '$/c.csv' AS c USING (id)",
+            vec!["2"],
+        ),
+        (
+            "SELECT id + 1 AS next FROM '$/a.csv' AS a JOIN '$/b.csv' AS b USING (id) JOIN '$/c.csv' AS c USING (id) WHERE id = 2",
+            vec!["3"],
+        ),
+    ] {
+        assert_eq!(folder.ask(sql).sorted().concat(), expected, "{sql}");
+    }
+}
+
+#[test]
+fn similar_to_is_of_the_whole_text() {
+    let folder = Folder::new();
+    let sql = "SELECT 'abc' SIMILAR TO 'b', 'abc' SIMILAR TO '%b%', 'abc' NOT SIMILAR TO 'a_c', \
+               'a.c' SIMILAR TO 'a!.c' ESCAPE '!', 'x' SIMILAR TO NULL";
+    assert_eq!(folder.ask(sql).rows(), [["false", "true", "false", "true", "∅"]]);
+    let message = folder.refusal("SELECT x SIMILAR TO x FROM (SELECT 'a' AS x)");
+    assert!(message.contains("the pattern of SIMILAR TO is a constant text"), "{message}");
+}
+
+/// A key that is one value below ROLLUP, or equal to another, is null above it, too.
+#[test]
+fn rows_of_grouping_sets_are_sorted_by_keys_that_were_constant() {
+    let folder = Folder::new();
+    folder.write("p.csv", "day,page,ms\n2026-01-01,/a,10\n2026-01-01,/b,20\n2026-01-02,/a,30\n");
+    let of = |sql: &str| {
+        let rows = folder.ask(sql).rows();
+        rows.iter().map(|row| row.join(" ")).collect::<Vec<_>>().join(", ")
+    };
+    let chosen = "FROM '$/p.csv' WHERE day = '2026-01-01' GROUP BY CUBE(day, page)";
+    for (sql, expected) in [
+        (
+            format!("SELECT day, page, sum(ms) {chosen} ORDER BY day NULLS FIRST, page LIMIT 3"),
+            "∅ /a 10, ∅ /b 20, ∅ ∅ 30",
+        ),
+        (
+            format!(
+                "SELECT day, page, count(*) OVER (PARTITION BY day), rank() OVER (ORDER BY day \
+                 NULLS FIRST), sum(sum(ms)) OVER (ORDER BY day) {chosen} ORDER BY day, page"
+            ),
+            "2026-01-01 /a 3 4 60, 2026-01-01 /b 3 4 60, 2026-01-01 ∅ 3 4 60, ∅ /a 3 1 120, \
+             ∅ /b 3 1 120, ∅ ∅ 3 1 120",
+        ),
+        (
+            "SELECT y, count(*) FROM (SELECT 'x' AS y FROM '$/p.csv') GROUP BY ROLLUP(y) ORDER BY y"
+                .to_owned(),
+            "x 3, ∅ 3",
+        ),
+        (
+            "SELECT a, b, count(*) FROM (SELECT ms AS a, ms AS b FROM '$/p.csv') \
+             GROUP BY CUBE(a, b) ORDER BY a, b"
+                .to_owned(),
+            "10 10 1, 10 ∅ 1, 20 20 1, 20 ∅ 1, 30 30 1, 30 ∅ 1, ∅ 10 1, ∅ 20 1, ∅ 30 1, ∅ ∅ 3",
+        ),
+    ] {
+        assert_eq!(of(&sql), expected, "{sql}");
+    }
+}

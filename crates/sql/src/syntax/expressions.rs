@@ -71,8 +71,13 @@ impl Walk<'_> {
                 self.exprs([expr.as_ref(), pattern], place)
             }
             Expr::SimilarTo { negated: _, expr, pattern, escape_char } => {
-                if let Some(escape) = escape_char {
-                    return refused(format!("SIMILAR TO … ESCAPE {escape}"), REGULAR);
+                match escape_char.as_ref().map(|escape| &escape.value) {
+                    None => {}
+                    Some(Value::SingleQuotedString(escape)) if escape.chars().count() == 1 => {}
+                    Some(escape) => {
+                        let what = format!("SIMILAR TO … ESCAPE {escape}");
+                        return refused(what, "an escape is one character: ESCAPE '!'");
+                    }
                 }
                 self.exprs([expr.as_ref(), pattern], place)
             }

@@ -1,0 +1,127 @@
+//! What a condition or a CASE leaves out is not computed with, whatever the format.
+
+use crate::common::{Answer, Folder, ask, query, settings};
+
+/// The rows `id n`, as text and as Parquet.
+fn folder() -> Folder {
+    let folder = Folder::new();
+    folder.write("g.csv", "id,n\n1,0\n2,2\n3,5\n4,\n");
+    let table = folder.path().join("g.parquet");
+    let sql = folder.sql("SELECT id, n FROM '$/g.csv'");
+    let batches = ask(&query(sql), &settings()).unwrap().batches;
+    let file = std::fs::File::create(table).unwrap();
+    let mut writer = parquet::arrow::ArrowWriter::try_new(file, batches[0].schema(), None).unwrap();
+    batches.iter().for_each(|batch| writer.write(batch).unwrap());
+    writer.close().unwrap();
+    folder
+}
+
+fn joined(answer: &Answer) -> String {
+    answer.sorted().iter().map(|row| row.join(" ")).collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn what_may_fail_is_asked_of_no_row_that_is_left_out() {
+    let folder = folder();
+    for (sql, expected) in [
+        ("SELECT id FROM t WHERE CASE WHEN n = 0 THEN false ELSE 10 / n > 3 END", "2"),
+        ("SELECT id FROM t WHERE CASE n WHEN 0 THEN false ELSE 10 / n > 3 END", "2"),
+        (
+            "SELECT id FROM t WHERE CASE WHEN n = 0 THEN true WHEN 10 / n > 3 THEN false ELSE n = 5 END",
+            "1, 3",
+        ),
+        ("SELECT id, CASE WHEN n <> 0 THEN 10 / n > 3 END FROM t", "1 ∅, 2 true, 3 false, 4 ∅"),
+        ("SELECT count(*) FILTER (WHERE CASE WHEN n <> 0 THEN 10 / n > 3 END) FROM t", "1"),
+        (
+            "SELECT CASE WHEN n <> 0 THEN 10 / n > 3 END, count(*) FROM t GROUP BY 1",
+            "false 1, true 1, ∅ 2",
+        ),
+        ("SELECT n FROM t GROUP BY n HAVING CASE WHEN n = 0 THEN false ELSE 10 / n > 3 END", "2"),
+        ("SELECT sum(CASE WHEN n <> 0 AND 10 / n > 3 THEN 1 ELSE 0 END) FROM t", "1"),
+        ("SELECT id FROM (SELECT * FROM t WHERE n <> 0) WHERE 10 / n > 3", "2"),
+        ("SELECT id FROM (SELECT * FROM t WHERE n % 7 <> 0) WHERE 10 / n > 3", "2"),
+        ("WITH a AS (SELECT * FROM t WHERE n <> 0) SELECT id FROM a WHERE 10 / n > 3", "2"),
+        ("SELECT id FROM (SELECT id, 10 / n AS q FROM t WHERE n <> 0) WHERE q > 3", "2"),
+        ("SELECT id FROM t WHERE n <> 0 AND 10 / n > 3", "2"),
+        ("SELECT id FROM t WHERE 10 / n > 3 AND n <> 0", "2"),
+        ("SELECT id FROM t WHERE n = 0 OR 10 / n > 3", "1, 2"),
+        ("SELECT id FROM t WHERE n IS NOT NULL AND (n = 0 OR (id > 1 AND 10 / n > 3))", "1, 2"),
+        ("SELECT id FROM t WHERE NOT (n = 0 OR 10 / n > 3)", "3"),
+        (
+            "SELECT id, n <> 0 AND 10 / n > 3, n = 0 OR 10 / n > 3 FROM t",
+            "1 false true, 2 true true, 3 false false, 4 ∅ ∅",
+        ),
+        ("SELECT a.id FROM t AS a JOIN t AS b ON a.id = b.id AND a.n <> 0 AND b.id / a.n > 0", "2"),
+        (
+            "SELECT a.id FROM t AS a LEFT JOIN t AS b ON a.id = b.id AND a.n <> 0 AND 10 / a.n > 3 WHERE b.id IS NULL",
+            "1, 3, 4",
+        ),
+        (
+            "SELECT x FROM (SELECT unnest(['1', 'a', '25']) AS x) \
+             WHERE CASE WHEN x = 'a' THEN false ELSE CAST(x AS INT) > 3 END",
+            "25",
+        ),
+        (
+            "SELECT sum(10 / n) FILTER (WHERE n <> 0), count(10 / n) FILTER (WHERE n <> 0) FROM t",
+            "7 2",
+        ),
+        ("SELECT bool_or(10 / n > 3) FILTER (WHERE n <> 0) FROM t", "true"),
+        ("SELECT median(10 / n) FILTER (WHERE n <> 0) FROM t", "3.5"),
+        ("SELECT id, max(10 / n) FILTER (WHERE n <> 0) OVER () FROM t WHERE id < 3", "1 5, 2 5"),
+        (
+            "SELECT id, sum(n) FILTER (WHERE n <> 0 AND 10 / n > 3) OVER () FROM t",
+            "1 2, 2 2, 3 2, 4 2",
+        ),
+    ] {
+        for name in ["g.csv", "g.parquet"] {
+            let sql = sql.replace("FROM t", &format!("FROM '$/{name}'"));
+            let sql = sql.replace("JOIN t", &format!("JOIN '$/{name}'"));
+            assert_eq!(joined(&folder.ask(&sql)), expected, "{sql}");
+        }
+    }
+}
+
+#[test]
+fn what_nothing_leaves_out_fails() {
+    let folder = folder();
+    for sql in [
+        "SELECT id FROM '$/g.parquet' WHERE 10 / n > 3",
+        "SELECT id FROM '$/g.parquet' WHERE id > 0 AND 10 / n > 3",
+        "SELECT id, CASE WHEN id > 0 THEN 10 / n > 3 END FROM '$/g.csv'",
+    ] {
+        let message = folder.refusal(sql);
+        assert!(message.contains("division by zero"), "{message}");
+    }
+}
+
+/// `10 / m > 3` is true, false and null in its turn, and never an error.
+#[test]
+fn and_and_or_of_what_may_fail_are_as_sql_has_them() {
+    let folder = Folder::new();
+    let mut text = String::from("a,m\n");
+    for a in ["true", "false", ""] {
+        for m in ["2", "5", ""] {
+            text.push_str(&format!("{a},{m}\n"));
+        }
+    }
+    folder.write("v.csv", text);
+    let plain = "m = 2";
+    for form in [
+        "a AND {}",
+        "a OR {}",
+        "{} AND a",
+        "{} OR a",
+        "NOT (a AND {})",
+        "(a OR {}) AND (NOT a OR {})",
+        "a AND ({} OR a IS NULL)",
+        "(a AND {}) OR (a IS NULL AND {})",
+        "(a OR {}) IS NULL",
+    ] {
+        for asked in ["SELECT a, m, {} AS c FROM '$/v.csv'", "SELECT a, m FROM '$/v.csv' WHERE {}"]
+        {
+            let of = |condition: &str| asked.replace("{}", &form.replace("{}", condition));
+            let expected = folder.ask(&of(plain)).sorted();
+            assert_eq!(folder.ask(&of("10 / m > 3")).sorted(), expected, "{form}");
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! Conditions that keep others from being computed.
+//!
+//! `n <> 0 AND 10 / n > 3` divides by no zero, nor does `CASE WHEN n = 0 THEN false ELSE 10 / n > 3 END`.
+//! DataFusion computes both sides of AND and OR for a whole batch, unless hardly a row is left, and
+//! writes a CASE of conditions as AND and OR. So whether a query failed depended on its rows, and on
+//! whether its source took a condition over.
+//!
+//! - [`KeptCases`]: a CASE of conditions of which one may fail stays a CASE, since its answers are
+//!   numbers while the plan is optimised. What is aggregated with a FILTER is a CASE, too.
+//! - [`Guarded`]: once it is, what may fail is asked of those rows alone that all else leaves. A filter
+//!   becomes two, and elsewhere AND and OR become CASE, which looks at no row that it needs not.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result as PlanResult, ScalarValue};
+use datafusion::execution::context::QueryPlanner;
+use datafusion::logical_expr::expr::Case;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::{conjunction, disjunction, split_conjunction_owned};
+use datafusion::logical_expr::{
+    BinaryExpr, Cast, Expr, ExprSchemable, Filter, LogicalPlan, Operator, lit,
+};
+use datafusion::optimizer::AnalyzerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
+
+use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
+
+use crate::messages::{Told, external};
+use crate::rewrite::{each_expression, schema_below};
+
+/// Functions that have an answer for whatever they are given.
+const TOTAL: [&str; 36] = [
+    "array_has",
+    "array_length",
+    "btrim",
+    "character_length",
+    "coalesce",
+    "comparable",
+    "concat",
+    "contains",
+    "date_part",
+    "double",
+    "ends_with",
+    "get_field",
+    "greatest",
+    "instant",
+    "isnan",
+    "iszero",
+    "least",
+    "left",
+    "length",
+    "levenshtein",
+    "lower",
+    "ltrim",
+    "nullif",
+    "nvl",
+    "nvl2",
+    "octet_length",
+    "place_of_float",
+    "random",
+    "regexp_like",
+    "right",
+    "rtrim",
+    "starts_with",
+    "strpos",
+    "trim",
+    "upper",
+    "uuid",
+];
+
+/// AND and OR that are nested in one another more often than this where null is not false are left
+/// alone, as those are that depend on luck: each takes its conditions twice.
+const DEPTH_MAX: usize = 4;
+
+/// Whether computing an expression of some row may be an error.
+fn may_fail(expr: &Expr, schema: &DFSchema) -> bool {
+    let fails = |expr: &Expr| {
+        Ok(match expr {
+            Expr::Cast(cast) => !always_fits(&cast.expr.get_type(schema)?, cast.field.data_type()),
+            Expr::ScalarFunction(call) => !TOTAL.contains(&call.func.name()),
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+                is_arithmetic(*op)
+                    && !(left.get_type(schema)?.is_floating()
+                        && right.get_type(schema)?.is_floating())
+            }
+            Expr::Negative(value) => !value.get_type(schema)?.is_floating(),
+            _ => false,
+        })
+    };
+    expr.exists(fails).unwrap_or(true)
+}
+
+fn is_arithmetic(operator: Operator) -> bool {
+    matches!(
+        operator,
+        Operator::Plus
+            | Operator::Minus
+            | Operator::Multiply
+            | Operator::Divide
+            | Operator::Modulo
+            | Operator::BitwiseShiftLeft
+            | Operator::BitwiseShiftRight
+    )
+}
+
+/// Whether every value of a type has one in the other.
+fn always_fits(from: &DataType, to: &DataType) -> bool {
+    let is_text =
+        |of: &DataType| matches!(of, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+    let bits = |of: &DataType| of.primitive_width().map_or(0, |bytes| 8 * bytes);
+    match (from, to) {
+        _ if from == to || from.is_null() => true,
+        (_, to) if is_text(to) => !from.is_nested() && !from.is_binary(),
+        (from, to) if from.is_integer() && to.is_floating() => true,
+        (from, to) if from.is_floating() && to.is_floating() => bits(from) <= bits(to),
+        (from, to) if from.is_signed_integer() && to.is_signed_integer() => bits(from) <= bits(to),
+        (from, to) if from.is_unsigned_integer() && to.is_integer() => match to.is_signed_integer()
+        {
+            true => bits(from) < bits(to),
+            false => bits(from) <= bits(to),
+        },
+        _ => false,
+    }
+}
+
+/// The rule for a CASE of conditions.
+#[derive(Debug)]
+pub struct KeptCases;
+
+impl AnalyzerRule for KeptCases {
+    fn name(&self) -> &'static str {
+        "kept_cases"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> PlanResult<LogicalPlan> {
+        let plan = plan.transform_up_with_subqueries(|plan| each_expression(plan, &kept))?;
+        Ok(plan.data)
+    }
+}
+
+fn kept(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
+    match expr {
+        Expr::AggregateFunction(mut call) => {
+            let is_guarded = chosen(&mut call.params.args, call.params.filter.as_deref(), schema)?;
+            Ok(Transformed::new_transformed(Expr::AggregateFunction(call), is_guarded))
+        }
+        Expr::WindowFunction(mut call) => {
+            let params = &mut call.params;
+            let is_guarded = chosen(&mut params.args, params.filter.as_deref(), schema)?;
+            Ok(Transformed::new_transformed(Expr::WindowFunction(call), is_guarded))
+        }
+        other => kept_case(other, schema),
+    }
+}
+
+/// The arguments of a call, which are asked of the rows that its FILTER chooses; whether one may fail.
+fn chosen(args: &mut [Expr], filter: Option<&Expr>, schema: &DFSchema) -> PlanResult<bool> {
+    // What depends on luck would be asked twice.
+    let Some(filter) = filter.filter(|it| !it.is_volatile()) else { return Ok(false) };
+    let mut is_guarded = false;
+    for arg in args.iter_mut().filter(|arg| may_fail(arg, schema)) {
+        is_guarded = true;
+        let whens = vec![(Box::new(filter.clone()), Box::new(arg.clone()))];
+        *arg = kept_case(Expr::Case(Case::new(None, whens, None)), schema)?.data;
+    }
+    Ok(is_guarded)
+}
+
+fn kept_case(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
+    let Expr::Case(case) = expr else { return Ok(Transformed::no(expr)) };
+    // The first condition is asked of every row.
+    let later = case.when_then_expr.iter().enumerate().flat_map(|(at, (when, then))| {
+        [Some(when).filter(|_| at > 0), Some(then)].into_iter().flatten()
+    });
+    let is_guard = later.chain(&case.else_expr).any(|it| may_fail(it, schema));
+    let expr = Expr::Case(case);
+    if !is_guard || expr.get_type(schema)? != DataType::Boolean {
+        return Ok(Transformed::no(expr));
+    }
+    let Expr::Case(case) = expr else { return Ok(Transformed::no(expr)) };
+    let number = |it: Box<Expr>| Box::new(Expr::Cast(Cast::new(it, DataType::Int8)));
+    let answers = case.when_then_expr.into_iter().map(|(when, then)| (when, number(then)));
+    let case = Case::new(case.expr, answers.collect(), case.else_expr.map(number));
+    Ok(Transformed::yes(Expr::Case(case).eq(lit(1_i8))))
+}
+
+/// Plans what may fail above what leaves rows out.
+#[derive(Debug)]
+pub struct Guarded;
+
+#[async_trait]
+impl QueryPlanner for Guarded {
+    async fn create_physical_plan(
+        &self,
+        plan: &LogicalPlan,
+        state: &dyn Session,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        let planner = DefaultPhysicalPlanner::default();
+        if !has_guards(plan)? {
+            return planner.create_physical_plan(plan, state).await;
+        }
+        let rewrite = || plan.clone().transform_up_with_subqueries(guarded).data().told();
+        let plan = on_large_stack(PLAN_STACK_BYTES, rewrite).map_err(external)?;
+        planner.create_physical_plan(&plan, state).await
+    }
+}
+
+/// Whether there is anything to guard in a plan.
+fn has_guards(plan: &LogicalPlan) -> PlanResult<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|step| {
+        let is_filter = matches!(step, LogicalPlan::Filter(_));
+        let schema = schema_below(step)?;
+        step.apply_expressions(|expr| {
+            let joins = |expr: &Expr| {
+                let op = match expr {
+                    Expr::BinaryExpr(BinaryExpr { op, .. }) => *op,
+                    _ => return Ok(false),
+                };
+                Ok(matches!(op, Operator::And | Operator::Or) && may_fail(expr, &schema))
+            };
+            found |= if is_filter { may_fail(expr, &schema) } else { expr.exists(joins)? };
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
+    })?;
+    Ok(found)
+}
+
+fn guarded(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
+    match plan {
+        // What is asked of a file is a help to leave parts of it out.
+        LogicalPlan::TableScan(_) => Ok(Transformed::no(plan)),
+        LogicalPlan::Filter(filter) => filtered(filter),
+        plan => {
+            let schema = schema_below(&plan)?;
+            let names = NamePreserver::new(&plan);
+            plan.map_expressions(|expr| {
+                let name = names.save(&expr);
+                let expr = values(expr, &schema, 0)?;
+                Ok(expr.update_data(|expr| name.restore(expr)))
+            })
+        }
+    }
+}
+
+/// What may fail is asked of the rows that the rest leaves, each condition of those that the one before
+/// it does.
+fn filtered(filter: Filter) -> PlanResult<Transformed<LogicalPlan>> {
+    let schema = filter.input.schema();
+    let all = split_conjunction_owned(filter.predicate.clone());
+    let (failing, others): (Vec<Expr>, Vec<Expr>) =
+        all.into_iter().partition(|condition| may_fail(condition, schema));
+    if failing.is_empty() {
+        return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+    }
+    let mut plan = Arc::clone(&filter.input);
+    if let Some(others) = conjunction(others) {
+        plan = Arc::new(LogicalPlan::Filter(Filter::new(others, plan)));
+    }
+    for condition in failing {
+        let condition = where_null_is_false(condition, plan.schema())?;
+        plan = Arc::new(LogicalPlan::Filter(Filter::new(condition, plan)));
+    }
+    Ok(Transformed::yes(Arc::unwrap_or_clone(plan)))
+}
+
+/// A condition of which null means the same as false.
+fn where_null_is_false(condition: Expr, schema: &DFSchema) -> PlanResult<Expr> {
+    if !may_fail(&condition, schema) {
+        return Ok(condition);
+    }
+    let (left, op, right) = match condition {
+        Expr::BinaryExpr(BinaryExpr { left, op, right })
+            if matches!(op, Operator::And | Operator::Or) =>
+        {
+            (*left, op, *right)
+        }
+        other => return Ok(values(other, schema, 0)?.data),
+    };
+    let is_guarded = may_fail(&right, schema);
+    let one = Box::new(where_null_is_false(left, schema)?);
+    let other = Box::new(where_null_is_false(right, schema)?);
+    if !is_guarded {
+        return Ok(Expr::BinaryExpr(BinaryExpr::new(one, op, other)));
+    }
+    let (then, otherwise) = match op {
+        Operator::And => (other, Box::new(lit(false))),
+        _ => (Box::new(lit(true)), other),
+    };
+    Ok(Expr::Case(Case::new(None, vec![(one, then)], Some(otherwise))))
+}
+
+/// An expression in which what is AND and OR is as SQL has it, null too.
+fn values(expr: Expr, schema: &DFSchema, depth: usize) -> PlanResult<Transformed<Expr>> {
+    let operator = match &expr {
+        Expr::BinaryExpr(BinaryExpr { op: op @ (Operator::And | Operator::Or), .. }) => *op,
+        _ => return expr.map_children(|expr| values(expr, schema, depth)),
+    };
+    let mut all = Vec::new();
+    chain(expr.clone(), operator, &mut all);
+    let guards = all.iter().skip(1).any(|condition| may_fail(condition, schema));
+    if !guards || depth >= DEPTH_MAX || expr.is_volatile() {
+        return Ok(Transformed::no(expr));
+    }
+    let mut conditions = Vec::with_capacity(all.len());
+    for condition in all {
+        conditions.push(values(condition, schema, depth + 1)?.data);
+    }
+    let (whens, otherwise): (Vec<_>, _) = match operator {
+        Operator::And => {
+            let is_false = |it: &Expr| (it.clone().is_false(), lit(false));
+            (conditions.iter().map(is_false).collect(), conjunction(conditions))
+        }
+        _ => {
+            let is_true = |it: &Expr| (it.clone(), lit(true));
+            (conditions.iter().map(is_true).collect(), disjunction(conditions))
+        }
+    };
+    let whens = whens.into_iter().map(|(when, then)| (Box::new(when), Box::new(then)));
+    let otherwise = otherwise.unwrap_or(Expr::Literal(ScalarValue::Boolean(None), None));
+    let case = Case::new(None, whens.collect(), Some(Box::new(otherwise)));
+    Ok(Transformed::yes(Expr::Case(case)))
+}
+
+/// What an operator joins, from left to right.
+fn chain(expr: Expr, operator: Operator, all: &mut Vec<Expr>) {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if op == operator => {
+            chain(*left, operator, all);
+            chain(*right, operator, all);
+        }
+        other => all.push(other),
+    }
+}
