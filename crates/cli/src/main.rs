@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 use tidemill_engine::error::without_secrets;
-use tidemill_engine::{Error, Kind};
+use tidemill_engine::{Error, Kind, spans};
 
 use crate::args::Cli;
 
@@ -53,7 +53,9 @@ fn main() -> ExitCode {
         }
         error.exit()
     });
-    match verbs::perform(cli.verb) {
+    let performed =
+        spans::show_if_asked().map_err(Into::into).and_then(|()| verbs::perform(cli.verb));
+    match performed {
         Ok(verbs::Outcome::Complete) => ExitCode::SUCCESS,
         Ok(verbs::Outcome::Incomplete) => ExitCode::from(3),
         Ok(verbs::Outcome::No) => ExitCode::FAILURE,

@@ -16,6 +16,7 @@ pub mod job;
 mod reference;
 pub mod rowfiles;
 pub mod running;
+pub mod spans;
 
 pub use tidemill_base::{
     cancel, coverage, error, home, memory, progress, redact, settings, suggest, types,

@@ -497,6 +497,7 @@ fn explain(
 
 #[pymodule]
 fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    tidemill_engine::spans::show_if_asked().map_err(|error| raise(module.py(), error))?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<RawResult>()?;
     module.add_class::<RawWritten>()?;

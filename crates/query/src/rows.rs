@@ -23,6 +23,7 @@ use tidemill_base::error::{Error, Result, caught};
 use tidemill_base::progress::{Progress, ThreadClock};
 use tidemill_base::stack::RUN_STACK_BYTES;
 use tidemill_sql::Told;
+use tracing::debug_span;
 
 use crate::scan::{Outcome, Scan, SoFar};
 
@@ -349,7 +350,8 @@ impl Shared {
     fn read(&self, index: usize) -> Result<()> {
         let mut clock = ThreadClock::start();
         let mut batches = self.map.execute(index, Arc::clone(&self.context)).told()?;
-        while let Some(batch) = block_on(batches.next()) {
+        let mapping = debug_span!("map", index);
+        while let Some(batch) = mapping.in_scope(|| block_on(batches.next())) {
             self.progress.map().add_cpu(&mut clock);
             if !self.hand_over(index, batch.told()?)? {
                 return Ok(());

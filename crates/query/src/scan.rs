@@ -36,6 +36,7 @@ use tidemill_sql::Told;
 use tidemill_sql::external;
 use tidemill_sql::session::{BATCH_ROWS, ScanMode};
 use tidemill_text::Predicate;
+use tracing::{Span, debug_span};
 
 use crate::prune;
 
@@ -306,7 +307,7 @@ impl Scan {
             return Ok(());
         }
         let scan = Arc::clone(self);
-        let mut batches = SplitBatches { scan, index, reader: None, ended: false };
+        let mut batches = SplitBatches::new(scan, index);
         batches.try_for_each(|batch| batch.map(drop)).told()?;
         Ok(())
     }
@@ -416,12 +417,7 @@ impl PartitionStream for OneSplit {
     }
 
     fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let batches = SplitBatches {
-            scan: Arc::clone(&self.scan),
-            index: self.index,
-            reader: None,
-            ended: false,
-        };
+        let batches = SplitBatches::new(Arc::clone(&self.scan), self.index);
         let schema = Arc::clone(&self.scan.schema);
         Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::iter(batches)))
     }
@@ -430,11 +426,23 @@ impl PartitionStream for OneSplit {
 struct SplitBatches {
     scan: Arc<Scan>,
     index: usize,
+    span: Span,
     reader: Option<SplitReader>,
     ended: bool,
 }
 
+/// The reading of a split.
+fn split_span(split: &Split) -> Span {
+    let file = split.pieces.first().map_or("", |piece| piece.file.shown());
+    debug_span!("split", index = split.index, bytes = split.bytes, file)
+}
+
 impl SplitBatches {
+    fn new(scan: Arc<Scan>, index: usize) -> Self {
+        let span = split_span(&scan.splits[index]);
+        SplitBatches { scan, index, span, reader: None, ended: false }
+    }
+
     fn end(&mut self) {
         self.ended = true;
         if let Some(reader) = self.reader.take() {
@@ -452,6 +460,7 @@ impl Iterator for SplitBatches {
         if self.ended {
             return None;
         }
+        let _reading = self.span.clone().entered();
         let reader = match &mut self.reader {
             Some(reader) => reader,
             none => match self.scan.open(self.index) {
@@ -542,10 +551,12 @@ impl Scan {
         loop {
             let index = self.queue.next.fetch_add(1, Ordering::Relaxed);
             let Some(split) = splits.get(index) else { return Ok(()) };
+            let span = split_span(split);
+            let progress = self.run.progress.clone();
             let mut reader =
-                self.open_split(split, split.exact_start, self.run.progress.clone())?;
+                span.in_scope(|| self.open_split(split, split.exact_start, progress))?;
             let mut is_wanted = true;
-            while let Some(batch) = reader.next() {
+            while let Some(batch) = span.in_scope(|| reader.next()) {
                 let is_bad = batch.is_err();
                 is_wanted = is_wanted && send(batch);
                 if is_bad || !is_wanted && !self.reads_all {

@@ -24,6 +24,7 @@ use tidemill_base::stack::RUN_STACK_BYTES;
 use tidemill_sql::Told;
 use tidemill_tables::merge::{Merged, Merger, Parked};
 use tidemill_tables::{Table, TableSpec};
+use tracing::debug_span;
 
 use crate::scan::{Outcome, Scan};
 
@@ -192,7 +193,8 @@ impl Runner<'_> {
         let (map, tables) = (self.work.progress.map(), self.work.progress.tables());
         let mut clock = ThreadClock::start();
         let mut batches = self.work.map.execute(index, Arc::clone(&self.work.context)).told()?;
-        while let Some(batch) = block_on(batches.next()) {
+        let mapping = debug_span!("map", index);
+        while let Some(batch) = mapping.in_scope(|| block_on(batches.next())) {
             map.add_cpu(&mut clock);
             let batch = batch.told()?;
             *rows += batch.num_rows() as u64;

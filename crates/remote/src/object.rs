@@ -11,6 +11,7 @@ use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
 use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
 use tidemill_base::error::{Error, Result};
+use tracing::{Instrument, debug_span};
 
 use super::Fetch;
 use super::http::{Resource, Web};
@@ -174,6 +175,12 @@ impl Object {
             let start = length_of(range.start)?;
             return Ok(head.slice(start..start + length));
         }
+        let request =
+            debug_span!("request", url = %self.shown, start = range.start, bytes = length);
+        self.get_all(range, length).instrument(request).await
+    }
+
+    async fn get_all(&self, range: Range<u64>, length: usize) -> Result<Bytes> {
         let mut bytes = BytesMut::with_capacity(length);
         match &self.at {
             At::Http(resource) => resource.get(range, &mut bytes).await?,

@@ -24,6 +24,7 @@ use object_store::{
     Attribute, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
 };
 use tidemill_base::error::{Error, Result};
+use tracing::{Instrument, debug_span};
 
 use super::Fetch;
 use super::s3::{Bucket, Refusal};
@@ -80,7 +81,9 @@ impl Bucket {
         bytes: Bytes,
     ) -> Result<String> {
         let path = self.path(&key)?;
-        let sent = self.store.put_part(&path, &id, index, PutPayload::from_bytes(bytes)).await;
+        let request = debug_span!("request", put = %key, start = offset, bytes = bytes.len());
+        let payload = PutPayload::from_bytes(bytes);
+        let sent = self.store.put_part(&path, &id, index, payload).instrument(request).await;
         let part = sent.map_err(|error| self.refused("write", &key, Some(offset), &error))?;
         Ok(part.content_id)
     }
@@ -133,7 +136,9 @@ impl Bucket {
         };
         let payload = || PutPayload::from_bytes(bytes.clone());
         let mode = if replaces { PutMode::Overwrite } else { PutMode::Create };
-        let mut put = self.store.put_opts(&path, payload(), options(mode)).await;
+        let request = debug_span!("request", put = %key, start = 0, bytes = bytes.len());
+        let put = self.store.put_opts(&path, payload(), options(mode));
+        let mut put = put.instrument(request).await;
         if !replaces
             && let Err(error) = &put
             && (matches!(error, object_store::Error::NotImplemented { .. })

@@ -70,6 +70,7 @@ use tidemill_remote::StorageOptions;
 use tidemill_remote::location::{Location, refuse_mistyped};
 use tidemill_remote::s3::Bucket;
 use tidemill_source::program::Program;
+use tracing::debug_span;
 
 use self::bucket::{Remote, Shared};
 use self::commit::{Entry, Staging};
@@ -542,6 +543,7 @@ impl Sink {
     /// Those of [`commit`](Self::commit), and what `wait` returns.
     pub fn commit_with(self, wait: &mut dyn FnMut() -> Result<()>) -> Result<Written> {
         let Sink { target, overwrite, rows } = self;
+        let _span = debug_span!("commit", rows).entered();
         match target {
             Target::Direct(writer) => {
                 let bytes = writer.finish()?.bytes;

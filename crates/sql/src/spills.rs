@@ -266,7 +266,8 @@ impl Read for Reader {
 
 /// DataFusion's spills.
 impl TempFileFactory for SpillSpace {
-    fn create_temp_file(&self, _: &str) -> PlanResult<Arc<dyn SpillFile>> {
+    fn create_temp_file(&self, what: &str) -> PlanResult<Arc<dyn SpillFile>> {
+        tracing::debug!(what, "spill");
         Ok(Arc::new(self.create()))
     }
 }

@@ -32,6 +32,7 @@ use tidemill_base::memory::human;
 use tidemill_base::progress::Progress;
 use tidemill_sql::spills::SpillSpace;
 use tidemill_sql::{Told, pool};
+use tracing::debug_span;
 
 use super::spec::Precision;
 use super::spill::{SpillFile, SpillWriter};
@@ -177,6 +178,7 @@ impl Merger {
         if !self.is_full() {
             return Ok(Parked::Memory(dealt));
         }
+        let _span = debug_span!("spill", bytes = dealt.bytes).entered();
         let mut writer = self.spill_writer();
         writer.write(dealt.encoded()?)?;
         Ok(Parked::Disk(writer.finish()?))
@@ -217,6 +219,7 @@ impl Merger {
     /// # Errors
     /// As merging and spilling.
     pub fn work(&self, seat: usize) -> Result<()> {
+        let _span = debug_span!("merge", seat).entered();
         for step in 0..PLACES {
             let index = (seat * PLACES / 2 + step) % PLACES;
             if self.is_full() {
@@ -262,6 +265,7 @@ impl Merger {
         if bytes == 0 {
             return Ok(false);
         }
+        let _span = debug_span!("spill", groups = index, bytes).entered();
         let mut place = self.places[index].lock();
         if place.spill.is_none() {
             let mut writer = self.spill_writer();
@@ -278,6 +282,7 @@ impl Merger {
     /// # Errors
     /// As merging and spilling.
     pub fn finish(self) -> Result<Merged> {
+        let _span = debug_span!("merge").entered();
         for (index, place) in self.places.iter().enumerate() {
             self.drain(index, &mut place.lock())?;
         }

@@ -5,6 +5,7 @@
 //! - `jobs`: what does the job log keep of a run?
 //! - `programs`: what do programs of the user's do on the way in and out?
 //! - `secrets`: is what is secret in no message and no record?
+//! - `spans`: what does it say of itself when it is asked?
 //! - `endings`: what is left when it is stopped, killed, or not listened to?
 
 mod endings;
@@ -12,6 +13,7 @@ mod jobs;
 mod programs;
 mod results;
 mod secrets;
+mod spans;
 mod transcripts;
 
 use std::fs;
