@@ -51,7 +51,7 @@ use tidemill_base::types::{EXACTLY, sql_type};
 
 use crate::messages::external;
 use crate::rewrite::{each_expression, is_comparison, of_one, with_types};
-use crate::times::is_utc;
+use crate::zones::is_utc;
 use crate::{frames, spans};
 
 // ── types in SQL ─────────────────────────────────────────────────────────────────────────

@@ -21,7 +21,7 @@ use tidemill_base::error::Error;
 use tidemill_base::types::sql_type;
 
 use crate::messages::external;
-use crate::times::{is_utc, units};
+use crate::zones::{is_utc, units};
 
 /// A day, in nanoseconds.
 const DAY: i128 = 86_400_000_000_000;

@@ -30,7 +30,7 @@ use tidemill_base::types::EXACTLY;
 
 use crate::messages::external;
 use crate::rewrite::of_one;
-use crate::times::units;
+use crate::zones::units;
 
 const SECOND: i64 = 1_000_000_000;
 const MINUTE: i64 = 60 * SECOND;

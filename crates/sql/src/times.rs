@@ -24,22 +24,7 @@ use tidemill_base::types::{EXACTLY, sql_type};
 
 use crate::messages::external;
 use crate::rewrite::of_one;
-use crate::zones::{Twice, instants};
-
-/// Whether the clocks of the zone show UTC.
-pub fn is_utc(zone: &str) -> bool {
-    matches!(zone, "UTC" | "+00:00")
-}
-
-/// How many of a unit a second has.
-pub fn units(unit: TimeUnit) -> i64 {
-    match unit {
-        TimeUnit::Second => 1,
-        TimeUnit::Millisecond => 1_000,
-        TimeUnit::Microsecond => 1_000_000,
-        TimeUnit::Nanosecond => 1_000_000_000,
-    }
-}
+use crate::zones::{Twice, instants, is_utc, units};
 
 /// The function as DataFusion wants it registered.
 pub fn date_trunc() -> ScalarUDF {

@@ -26,7 +26,21 @@ use tidemill_base::types::EXACTLY;
 
 use crate::messages::external;
 use crate::rewrite::{each_expression, of_one};
-use crate::times::{is_utc, units};
+
+/// Whether the clocks of the zone show UTC.
+pub fn is_utc(zone: &str) -> bool {
+    matches!(zone, "UTC" | "+00:00")
+}
+
+/// How many of a unit a second has.
+pub fn units(unit: TimeUnit) -> i64 {
+    match unit {
+        TimeUnit::Second => 1,
+        TimeUnit::Millisecond => 1_000,
+        TimeUnit::Microsecond => 1_000_000,
+        TimeUnit::Nanosecond => 1_000_000_000,
+    }
+}
 
 /// Which of two instants a time is that the clocks show twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
