@@ -55,7 +55,7 @@ def built_command() -> str:
     messages = (json.loads(line) for line in told.stdout.splitlines() if line.startswith(b"{"))
     made = [message["executable"] for message in messages if message.get("executable")]
     if len(made) != 1:
-        sys.exit(f"error: cargo built {len(made)} programs of {CRATE} where one was expected: {made}")
+        sys.exit(f"error: cargo built {len(made)} programs of {CRATE}, not one: {made}")
     return made[0]
 
 
@@ -95,4 +95,4 @@ def build_editable(
 
 def build_sdist(sdist_directory: str, config_settings: Mapping[str, Any] | None = None) -> str:
     """Refuse: maturin packs the extension's crates, and the command line is not one of them."""
-    sys.exit("error: no source package is made; build a wheel from a checkout: pip wheel --no-deps .")
+    sys.exit("error: no source package is made; of a checkout a wheel is: pip wheel --no-deps .")

@@ -5,6 +5,7 @@ import subprocess
 import sysconfig
 
 import pytest
+
 import tidemill as tm
 
 

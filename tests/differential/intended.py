@@ -155,7 +155,7 @@ def _(text: str, way: Way, ours: Outcome, theirs: Outcome) -> bool:
 
 @rule("what is divided by a zero that stands for both")
 def _(text: str, way: Way, ours: Outcome, theirs: Outcome) -> bool:
-    """Of −0.0 and 0.0 either may be kept by a key, and dividing by it shows which."""
+    """Of -0.0 and 0.0 either may be kept by a key, and dividing by it shows which."""
 
     def near(one: object, other: object) -> bool:
         are_floats = isinstance(one, float) and isinstance(other, float)

@@ -178,8 +178,8 @@ class Judge:
         ours = self._ours(place, case.statement, case.way)
         theirs = self._theirs(place, case.statement, case.way)
         if isinstance(ours, pa.Table) and "Overflow in" in str(theirs):
-            # Which rows are computed with before a condition leaves them out is the plan's choice: what
-            # there is of an answer is right if nothing in it is wrong where nothing overflows.
+            # Which rows are computed with before a condition leaves them out is the plan's choice:
+            # what there is of an answer is right if nothing in it is wrong where nothing overflows.
             theirs = self._theirs(place, case.statement, case.way, is_wide=True)
         return self._compared(case, ours, theirs, "DuckDB", exactly=False)
 
