@@ -261,6 +261,7 @@ _LITERALS = {
            "TIMESTAMP '1677-09-21 00:12:44'", "TIMESTAMP '2262-04-11 23:47:16'",
            "TIMESTAMP '9999-12-31 23:59:59'", "TIMESTAMP '0001-01-01 00:00:00'"),
     "flag": ("true", "false", "NULL::boolean"),
+    "nums": ("[1, NULL]::bigint[]", "[NULL]::bigint[]", "[1, 2]::bigint[]", "[NULL, 1]::bigint[]"),
 }  # fmt: skip
 
 
@@ -338,6 +339,11 @@ class Grammar:
             lambda: E(
                 "calm", "({0} / nullif({1}, 0))", (leaf(), leaf()), "({0} // nullif({1}, 0))"
             ),
+            lambda: E(
+                "calm",
+                "CASE WHEN {0} BETWEEN -128 AND 127 THEN CAST({0} AS TINYINT) ELSE {1} END",
+                (self.leaf("int", scope), leaf()),
+            ),
             lambda: E("calm", "CAST(length({0}) AS BIGINT)", (more("text"),)),
             lambda: E("calm", "CAST(strpos({0}, {1}) AS BIGINT)", (more("text"), more("word"))),
         ]
@@ -406,6 +412,11 @@ class Grammar:
             lambda: E("float", "(- {0})", (more("float"),)),
             lambda: E("float", "abs({0})", (more("float"),)),
             lambda: E("float", "CAST({0} AS DOUBLE)", (more("int"),)),
+            lambda: E(
+                "float",
+                self.chance.choice(("CAST({0} AS REAL)", "TRY_CAST({0} AS REAL)")),
+                (more("float"),),
+            ),
         ]
 
     def _dec(self, scope, depth, more):
@@ -470,6 +481,11 @@ class Grammar:
                 lambda: E("at", f"date_trunc('{part}', {{0}})", (pick(),)),
                 lambda: E("at", "({0} + INTERVAL '90 minute')", (pick(),)),
                 lambda: E("at", "({0} - INTERVAL '1 day')", (pick(),)),
+                lambda: E(
+                    "at",
+                    f"({{0}} + {{1}} * INTERVAL '{self.chance.choice(('1 hour', '2 day'))}')",
+                    (pick(), self.leaf("calm", scope)),
+                ),
             ]
         if self.columns(scope, "day"):
             ways.append(lambda: E("at", "CAST({0} AS TIMESTAMP)", (self.leaf("day", scope),)))
@@ -530,6 +546,24 @@ class Grammar:
                     "flag",
                     f"({{0}} {compare} {{1}})",
                     (self.leaf(one, scope), self.leaf(two, scope)),
+                )
+            )
+        nested = [kind for kind in ("nums", "record") if self.columns(scope, kind)]
+        if nested:
+            # Which is larger may turn on a null within.
+            of = self.chance.choice(nested)
+            other = self.literal(of) if self.chance.random() < 0.5 else self.leaf(of, scope)
+            sides = (self.leaf(of, scope), other or self.leaf(of, scope))
+            ways += [lambda: E("flag", f"({{0}} {compare} {{1}})", sides)] * 3
+        if "int" in kinds:
+            # What is left out by a condition is not computed.
+            big = self.leaf("int", scope)
+            ways.append(
+                lambda: E(
+                    "flag",
+                    "CASE WHEN {0} BETWEEN -128 AND 127 THEN CAST({0} AS TINYINT) "
+                    f"{compare} {{1}} ELSE {{2}} END",
+                    (big, more("calm"), more("flag")),
                 )
             )
         if "dec" in kinds:
@@ -611,6 +645,10 @@ class Grammar:
              E("float", "quantile({0}, 0.5)", (calm,), "quantile_cont(CAST({0} AS DOUBLE), 0.5)"),
              *[E("dec", "sum({0})", (each,)) for each in decimals]]
         )  # fmt: skip
+        nested = [kind for kind in ("nums", "record") if self.columns(scope, kind)]
+        if nested and not mergeable and self.chance.random() < 0.3:
+            of = self.chance.choice(nested)
+            return E(of, self.chance.choice(("min({0})", "max({0})")), (self.leaf(of, scope),))
         if "flag" in kinds and not mergeable:
             flag = self.leaf("flag", scope)
             exact += [E("flag", "bool_and({0})", (flag,)), E("flag", "bool_or({0})", (flag,))]
@@ -827,10 +865,14 @@ class Grammar:
         return self._limited(made)
 
     def _limited(self, made):
-        if any(item.kind in ("nums", "record", "records") for item in made.items):
+        if any(item.kind == "records" for item in made.items):
             return made
         if self.chance.random() < 0.35:
-            made = replace(made, ordered=True, descending=self.chance.getrandbits(4))
+            # DuckDB's order of nulls within is that of the column's nulls, ours PostgreSQL's.
+            nested = [item.kind in ("nums", "record") for item in made.items]
+            downwards = self.chance.getrandbits(4)
+            downwards &= ~sum(1 << at for at, is_nested in enumerate(nested) if is_nested)
+            made = replace(made, ordered=True, descending=downwards)
             if self.chance.random() < 0.6:
                 made = replace(made, limit=self.chance.choice((0, 1, 3, 10)))
                 if self.chance.random() < 0.3:

@@ -52,7 +52,7 @@ use tidemill_base::types::{EXACTLY, sql_type};
 use crate::messages::external;
 use crate::rewrite::{each_expression, is_comparison, of_one, with_types};
 use crate::zones::is_utc;
-use crate::{frames, spans};
+use crate::{frames, spans, times};
 
 // ── types in SQL ─────────────────────────────────────────────────────────────────────────
 
@@ -128,6 +128,42 @@ fn no_part_is_a_time(value: &Expr, to: &FieldRef, schema: &DFSchema) -> PlanResu
         format!("a {} is not cast to TIMESTAMP", sql_type(&from)),
         "to_timestamp(x) takes seconds since 1970 as a DOUBLE; CAST(x AS BIGINT) makes them whole",
     )))
+}
+
+/// Whether a cast makes a whole number of a time, which Arrow would count in units of the time's type:
+/// other ones of a file of milliseconds than of one of microseconds.
+///
+/// # Errors
+/// For a number with digits behind its point, and where a time of day is or becomes a number.
+fn counts_time(value: &Expr, to: &FieldRef, schema: &DFSchema) -> PlanResult<bool> {
+    let Ok(from) = value.get_type(schema) else { return Ok(false) };
+    let to = to.data_type();
+    let is_time_of_day = |of: &DataType| matches!(of, DataType::Time32(_) | DataType::Time64(_));
+    let refused = |hint: &str| {
+        let message = format!("a {} is not cast to {}", sql_type(&from), sql_type(to));
+        Err(external(Error::usage_hint(message, hint)))
+    };
+    match &from {
+        DataType::Timestamp(_, _) | DataType::Date64 if to.is_integer() => Ok(true),
+        of if is_time_of_day(of) && to.is_numeric() => {
+            refused("extract(epoch FROM x) is how many seconds it is after midnight, as a DOUBLE")
+        }
+        DataType::Timestamp(_, _) if to.is_numeric() => {
+            refused("extract(epoch FROM x) is how many seconds it is after 1970, as a DOUBLE")
+        }
+        of if of.is_numeric() && is_time_of_day(to) => {
+            refused("TIME '00:00:00' + n * INTERVAL '1 second' is n seconds after midnight")
+        }
+        _ => Ok(false),
+    }
+}
+
+/// How many whole seconds a timestamp, or days a date, is after 1970.
+fn whole_count(value: Expr, schema: &DFSchema) -> PlanResult<Expr> {
+    Ok(match value.get_type(schema)? {
+        DataType::Date64 => Expr::Cast(Cast::new(Box::new(value), DataType::Date32)),
+        _ => times::whole_seconds(value),
+    })
 }
 
 /// What a cast to a `TIMESTAMP` casts, and to which type, where that is not what is written.
@@ -594,7 +630,12 @@ fn united(union: Union) -> PlanResult<Transformed<LogicalPlan>> {
     }
     let types: Vec<Option<(DataType, bool)>> = (0..width)
         .map(|index| {
-            joint_of(union.inputs.iter().map(|input| input.schema().field(index).data_type()))
+            let types = || union.inputs.iter().map(|input| input.schema().field(index).data_type());
+            let is_text = |of: &DataType| of.is_string();
+            match types().any(is_text) && !types().all(|of| is_text(of) || of.is_null()) {
+                true => Some((DataType::Utf8, true)),
+                false => joint_of(types()),
+            }
         })
         .collect();
     for index in 0..width {
@@ -736,6 +777,15 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
                 "extract(epoch FROM b - a) is how many seconds it has, as a DOUBLE",
             )))
         }
+        Expr::Cast(Cast { ref expr, ref field }) if counts_time(expr, field, schema)? => {
+            let whole = whole_count(expr.as_ref().clone(), schema)?;
+            Ok(Transformed::yes(Expr::Cast(Cast::new(Box::new(whole), field.data_type().clone()))))
+        }
+        Expr::TryCast(TryCast { ref expr, ref field }) if counts_time(expr, field, schema)? => {
+            let whole = whole_count(expr.as_ref().clone(), schema)?;
+            let to = field.data_type().clone();
+            Ok(Transformed::yes(Expr::TryCast(TryCast::new(Box::new(whole), to))))
+        }
         Expr::Cast(cast) => Ok(match cast_time(&cast.expr, &cast.field, schema)? {
             Some((value, to)) => Transformed::yes(Expr::Cast(Cast::new(Box::new(value), to))),
             None => Transformed::no(Expr::Cast(cast)),
@@ -844,6 +894,11 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
             }
             "date_part" => Ok(match spans::part_of(&call.args, schema)? {
                 Some(part) => Transformed::yes(part),
+                // What `extract` is planned as is not the registered one.
+                None if call.func.as_ref() != times::date_part().as_ref() => {
+                    call.func = times::date_part();
+                    Transformed::yes(Expr::ScalarFunction(call))
+                }
                 None => Transformed::no(Expr::ScalarFunction(call)),
             }),
             // DataFusion's wants all three of one type.

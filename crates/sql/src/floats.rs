@@ -32,6 +32,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
+use crate::nested;
 use crate::rewrite::{each_expression, is_comparison, schema_below};
 
 /// The name of the function in plans. SQL does not know it.
@@ -466,7 +467,8 @@ fn added_name(place: usize) -> String {
 
 /// A plan for DataFusion in which the smallest and largest floats of groups are those of the order:
 /// its accumulators compare as processors do, and forget a NaN or all but it. They are given integers
-/// that order as the floats do. Tables of ours have no need of it.
+/// that order as the floats do, and the keys of what is nested ([`nested`]). Tables of ours have no need
+/// of it.
 ///
 /// # Errors
 /// As DataFusion's plan builder.
@@ -497,15 +499,22 @@ fn extremes(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
             Some(argument) => argument.get_type(inner)?,
             None => DataType::Null,
         };
-        if !of.is_floating() {
+        let is_nested = nested::has_key(&of);
+        if !of.is_floating() && !is_nested {
             changed.push(None);
             calls.push(expr.clone());
             continue;
         }
         let mut call = call.clone();
         for argument in &mut call.params.args {
-            let float = std::mem::take(argument).cast_to(&DataType::Float64, inner)?;
-            *argument = Expr::ScalarFunction(ScalarFunction::new_udf(ordered(true), vec![float]));
+            let own = std::mem::take(argument);
+            *argument = match is_nested {
+                true => nested::key(own),
+                false => {
+                    let float = own.cast_to(&DataType::Float64, inner)?;
+                    Expr::ScalarFunction(ScalarFunction::new_udf(ordered(true), vec![float]))
+                }
+            };
         }
         calls.push(Expr::AggregateFunction(call).alias(name));
         changed.push(Some(of));
@@ -522,6 +531,9 @@ fn extremes(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
         let column = Expr::Column(Column::new(from.cloned(), column.name()));
         let of = index.checked_sub(keys).and_then(|call| changed[call].as_ref());
         shown.push(match of {
+            Some(of) if !of.is_floating() => {
+                nested::value(column, of.clone()).alias_qualified(qualifier.cloned(), field.name())
+            }
             Some(of) => {
                 let float = ScalarFunction::new_udf(ordered(false), vec![column]);
                 let float = Expr::ScalarFunction(float);

@@ -1,10 +1,11 @@
 //! What SQL means in Tidemill: DataFusion's planner and steps, with what differs.
 //!
-//! - `statement`, `syntax`, `digits`, `names`: what is asked? Text becomes a statement of which every clause is
-//!   honoured, and columns are called as they are written.
-//! - `coercion`, `casts`, `times`, `spans`, `frames`, `grouping_sets`: which type do values of different types
-//!   meet at, and no value is lost?
-//! - `arithmetic`, `floats`: what does an operator do at the ends of a type, and which float is larger?
+//! - `statement`, `syntax`, `digits`, `names`, `using`: what is asked? Text becomes a statement of which every
+//!   clause is honoured, and columns are called as they are written.
+//! - `coercion`, `casts`, `times`, `zones`, `spans`, `multiples`, `frames`, `grouping_sets`: which type do values
+//!   of different types meet at, and no value is lost?
+//! - `arithmetic`, `narrowed`: what does an operator or a cast do at the ends of a type? `guards`: of which rows
+//!   is it asked? `floats`, `nested`: which float, list, struct is larger? `patterns`: what is SIMILAR TO what?
 //! - `null_safe`, `subqueries`: where does null equal null, and what is neither true nor false?
 //! - `replaced`, `amplify`, `portions`: functions of our own in the place of DataFusion's, and the memory of
 //!   expressions.
@@ -29,7 +30,10 @@ mod guards;
 mod in_place;
 mod large_limits;
 pub mod messages;
+mod multiples;
 pub mod names;
+mod narrowed;
+mod nested;
 mod null_safe;
 mod patterns;
 pub mod pool;

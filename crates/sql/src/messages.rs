@@ -63,6 +63,10 @@ impl Told for Df {
                     format!("column `{}` is in more than one source", field.name()),
                     format!("say which: `source.{}`", field.name()),
                 ),
+                SchemaError::DuplicateQualifiedField { qualifier, .. } => Error::usage_hint(
+                    format!("`{}` stands twice in FROM", qualifier.table()),
+                    "give each a name: FROM 'a.csv' AS x JOIN 'a.csv' AS y ON …",
+                ),
                 other => Error::usage(other.to_string()),
             },
             Df::Plan(message) if message.starts_with(UNKNOWN_FUNCTION) => {
@@ -119,7 +123,17 @@ fn cast_error(message: &str) -> Error {
 }
 
 /// Parts of DataFusion's messages, and what is said in the place of these.
-const OTHER_WORDS: [(&str, &str, &str); 11] = [
+const OTHER_WORDS: [(&str, &str, &str); 13] = [
+    (
+        "Too many columns! The subquery should only return one column",
+        "`IN (SELECT …)` compares one value with one column",
+        "EXISTS (SELECT 1 FROM b WHERE b.x = a.x AND b.y = a.y) compares several",
+    ),
+    (
+        "Empty tuple not supported yet",
+        "GROUP BY () is not supported",
+        "an aggregate without GROUP BY is of all rows",
+    ),
     (
         "There is only support Literal types for field",
         "the arguments of a window function behind the first are literals",
@@ -403,7 +417,7 @@ fn no_operator(message: &str) -> Option<Error> {
                 && spans.contains([' ', '*', '/'])
                 && of_times.is_some() =>
         {
-            "write out the interval, as in INTERVAL '12 hours'; a DATE takes whole days: d + 2"
+            "an INTERVAL takes whole numbers, as in 3 * INTERVAL '12 hours'; a DATE takes whole days: d + 2"
         }
         "DATE + DATE" => "a DATE takes days or an INTERVAL: d + 1, d + INTERVAL '1 month'",
         days if days.contains("DATE") || days.contains("TIME") => {
@@ -544,12 +558,26 @@ fn plan_error(message: &str) -> Error {
         }
         let is_column = !name.contains('(');
         let name = name.rsplit('.').next().filter(|_| is_column).unwrap_or(&name);
+        let name = &crate::names::in_sql(name);
         return Error::usage_hint(
             format!("two columns of a select list are `{}`", given.as_deref().unwrap_or(name)),
             match given {
                 Some(_) => "give one of them another name".to_owned(),
                 None => format!("name one of them: {name} AS other"),
             },
+        );
+    }
+    if let Some(types) =
+        behind(message, &["Incompatible inputs for Union: Previous inputs were of type "])
+        && let Some((one, rest)) = types.split_once(", but got incompatible type ")
+    {
+        let other = rest.split(" on column").next().unwrap_or(rest);
+        let (one, other) = (in_sql_words(one), in_sql_words(other));
+        return Error::usage_hint(
+            format!("a UNION of {one} and {other} has no type for both"),
+            format!(
+                "CAST(x AS TEXT) in both makes them text; CAST(x AS {one}) in the other, where it can be"
+            ),
         );
     }
     if message.starts_with("In/Exist/SetComparison subquery can only be used in") {

@@ -140,16 +140,19 @@ pub fn written(statement: &Statement) -> Vec<Option<String>> {
     let mut found = Vec::with_capacity(select.projection.len());
     for item in &select.projection {
         found.push(match item {
-            SelectItem::UnnamedExpr(expr) => {
-                let mut expr = expr.clone();
-                walk_expr_mut(&mut expr, &mut Unquote);
-                Some(expr.to_string())
-            }
+            SelectItem::UnnamedExpr(expr) => Some(as_written(expr)),
             SelectItem::ExprWithAlias { .. } | SelectItem::ExprWithAliases { .. } => None,
             SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..) => return Vec::new(),
         });
     }
     found
+}
+
+/// An expression as it is written, names without the quotes that they need not have.
+pub(crate) fn as_written(expr: &Expr) -> String {
+    let mut expr = expr.clone();
+    walk_expr_mut(&mut expr, &mut Unquote);
+    expr.to_string()
 }
 
 /// Whether a plan's name of a column shows the planner's own words for literals and frames.

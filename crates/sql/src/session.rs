@@ -25,6 +25,9 @@ use crate::grouping_sets::{NothingKnown, SetsOfColumns};
 use crate::guards::{Guarded, KeptCases};
 use crate::large_limits::LargeLimits;
 use crate::messages::Told;
+use crate::multiples::Multiples;
+use crate::narrowed::Narrowed;
+use crate::nested::NestedOrder;
 use crate::null_safe::{self, JoinKeys};
 use crate::patterns::SimilarTo;
 use crate::portions::KeepToBudget;
@@ -34,7 +37,7 @@ use crate::sorted_unions::{self, CheckedPlan};
 use crate::spills::SpillSpace;
 use crate::subqueries::Unknowns;
 use crate::whole_partitions::OnePartitionAtATime;
-use crate::windows::{ComputedKeys, CopiedText};
+use crate::windows::{ComputedKeys, CopiedText, Ranks};
 use crate::zones::Clocks;
 use crate::{amplify, pool, replaced, times};
 
@@ -100,6 +103,8 @@ fn fitted(config: SessionConfig, budget_bytes: usize, threads: usize) -> Result<
     // spill at once leave a reader waiting for the one while what it needs is in the other, for ever:
     // DataFusion's issue 24883, mended after its 55.2.
     options.execution.max_spill_file_size_bytes = ConfigNonZeroUsize::try_new(1).told()?;
+    // Above a join the rule forgets the columns that it made of a struct's fields: "unknown column".
+    options.optimizer.enable_leaf_expression_pushdown = false;
     // `IS TRUE` and others of its kind are never null by the plan, and may be by the step that runs
     // them: DataFusion refuses to group by such a column above a join.
     options.execution.skip_physical_aggregate_schema_check = true;
@@ -150,7 +155,7 @@ pub fn open(
     let state = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime(budget_bytes, settings)?)
-        .with_expr_planners(vec![Arc::new(TimesOfDay)])
+        .with_expr_planners(vec![Arc::new(TimesOfDay), Arc::new(Multiples), Arc::new(Ranks)])
         .with_default_features()
         .with_type_planner(Arc::new(SqlTypes))
         .with_query_planner(Arc::new(Guarded))
@@ -171,6 +176,7 @@ pub fn open(
     amplifiers.into_iter().for_each(|function| context.register_udf(function));
     context.register_udf(times::date_trunc());
     context.register_udf(times::date_bin());
+    context.register_udf(times::date_part().as_ref().clone());
     if let Some(theirs) = all.scalar_functions().get("to_timestamp") {
         context.register_udf(times::to_timestamp(theirs));
     }
@@ -185,9 +191,11 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     rules.insert(1, Arc::new(SimilarTo));
     rules.insert(2, Arc::new(CommonTypes));
     rules.push(Arc::new(Unknowns));
+    rules.push(Arc::new(Narrowed));
     rules.push(Arc::new(Clocks));
     rules.push(Arc::new(CheckedArithmetic));
     rules.push(Arc::new(OneOrder));
+    rules.push(Arc::new(NestedOrder));
     rules.push(Arc::new(KeptCases));
     rules.push(Arc::new(FilteredWindows));
     rules

@@ -1,7 +1,7 @@
-//! `date_trunc` for every time that a timestamp can hold, `date_bin` that says which it cannot bin, and
-//! `to_timestamp` that says of which numbers there is none.
+//! `date_trunc` for every time that a timestamp can hold, `date_bin` that says which it cannot bin,
+//! `to_timestamp` that says of which numbers there is none, and times as whole numbers.
 //!
-//! DataFusion's goes through nanoseconds, so that it fails before 1678 and after 2261, and makes
+//! DataFusion's `date_trunc` goes through nanoseconds, so that it fails before 1678 and after 2261, and makes
 //! nanoseconds of dates. Here a timestamp without a zone, or of UTC, is truncated in its own unit;
 //! so is what the clocks of another zone show, where whole days are meant: of a day with two midnights
 //! the rows would be two groups. Hours of such zones and times of day are left to DataFusion.
@@ -14,10 +14,13 @@ use arrow::datatypes::{DataType, FieldRef, Float64Type, Int64Type, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{Result as PlanResult, ScalarValue, plan_err};
 use datafusion::functions::datetime;
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::preimage::PreimageResult;
+use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{
-    ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, Volatility,
+    ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Volatility,
 };
 use tidemill_base::error::Error;
 use tidemill_base::types::{EXACTLY, sql_type};
@@ -373,6 +376,127 @@ impl ScalarUDFImpl for ToTimestamp {
 
     fn documentation(&self) -> Option<&Documentation> {
         self.theirs.documentation()
+    }
+}
+
+/// DataFusion's `date_part`, which answers null for years that its calendar has not, beyond 262142: here it
+/// is an error.
+pub fn date_part() -> Arc<ScalarUDF> {
+    static OURS: LazyLock<Arc<ScalarUDF>> =
+        LazyLock::new(|| Arc::new(ScalarUDF::from(DatePart { theirs: datetime::date_part() })));
+    Arc::clone(&OURS)
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct DatePart {
+    theirs: Arc<ScalarUDF>,
+}
+
+impl ScalarUDFImpl for DatePart {
+    fn name(&self) -> &str {
+        self.theirs.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.theirs.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.theirs.signature()
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
+        self.theirs.return_type(arguments)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> PlanResult<FieldRef> {
+        self.theirs.return_field_from_args(args)
+    }
+
+    fn preimage(
+        &self,
+        args: &[Expr],
+        literal: &Expr,
+        context: &SimplifyContext,
+    ) -> PlanResult<PreimageResult> {
+        self.theirs.inner().preimage(args, literal, context)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        let nulls = |value: &ColumnarValue| match value {
+            ColumnarValue::Array(array) => array.logical_null_count(),
+            ColumnarValue::Scalar(value) => usize::from(value.is_null()),
+        };
+        let before = args.args.get(1).map_or(0, nulls);
+        let found = self.theirs.invoke_with_args(args)?;
+        match nulls(&found) > before {
+            true => Err(external(Error::Overflow {
+                message: "`date_part` knows the years -262143 to 262142, and a time is in another"
+                    .into(),
+                hint: Some("WHERE leaves out what is no real time".into()),
+            })),
+            false => Ok(found),
+        }
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        static THEIRS: LazyLock<Arc<ScalarUDF>> = LazyLock::new(datetime::date_part);
+        THEIRS.documentation()
+    }
+}
+
+/// How many whole seconds a timestamp is after 1970, whatever its unit is: what a cast of it to a whole
+/// number gives, and a cast of one to TIMESTAMP takes.
+pub fn whole_seconds(time: Expr) -> Expr {
+    static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+        let signature = Signature::any(1, Volatility::Immutable);
+        Arc::new(ScalarUDF::from(WholeSeconds { signature }))
+    });
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&FUNCTION), vec![time]))
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct WholeSeconds {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for WholeSeconds {
+    fn name(&self) -> &str {
+        "whole_seconds"
+    }
+
+    /// As a cast: that of what is cast.
+    fn schema_name(&self, args: &[Expr]) -> PlanResult<String> {
+        Ok(args.iter().map(|arg| arg.schema_name().to_string()).collect())
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
+        Ok(DataType::Int64)
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn output_ordering(&self, inputs: &[ExprProperties]) -> PlanResult<SortProperties> {
+        Ok(inputs.first().map_or(SortProperties::Unordered, |input| input.sort_properties))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        of_one(&args.args, |array| {
+            let DataType::Timestamp(unit, _) = array.data_type() else {
+                return plan_err!("a {} has no seconds", sql_type(array.data_type()));
+            };
+            let units = units(*unit);
+            let times = cast_with_options(array, &DataType::Int64, &EXACTLY)?;
+            let seconds: Int64Array =
+                times.as_primitive::<Int64Type>().unary(|time| time.div_euclid(units));
+            Ok(Arc::new(seconds) as ArrayRef)
+        })
     }
 }
 

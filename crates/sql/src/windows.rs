@@ -15,12 +15,37 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, Result as PlanResult};
-use datafusion::logical_expr::expr::{Cast, WindowFunction};
+use datafusion::logical_expr::expr::{Cast, WindowFunction, WindowFunctionParams};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::logical_plan::Window;
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawWindowExpr};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Projection};
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+
+/// Plans `row_number` and ranks as BIGINT, which counts are, too: DataFusion's have no sign, so that
+/// `row_number() OVER () - 5` would be a DECIMAL and `-rank() OVER (…)` an error.
+#[derive(Debug)]
+pub struct Ranks;
+
+impl ExprPlanner for Ranks {
+    fn plan_window(&self, raw: RawWindowExpr) -> PlanResult<PlannerResult<RawWindowExpr>> {
+        if !matches!(raw.func_def.name(), "row_number" | "rank" | "dense_rank" | "ntile") {
+            return Ok(PlannerResult::Original(raw));
+        }
+        let params = WindowFunctionParams {
+            args: raw.args,
+            partition_by: raw.partition_by,
+            order_by: raw.order_by,
+            window_frame: raw.window_frame,
+            filter: raw.filter,
+            null_treatment: raw.null_treatment,
+            distinct: raw.distinct,
+        };
+        let rank = Expr::WindowFunction(Box::new(WindowFunction { fun: raw.func_def, params }));
+        Ok(PlannerResult::Planned(Expr::Cast(Cast::new(Box::new(rank), DataType::Int64))))
+    }
+}
 
 /// The rule for keys.
 #[derive(Debug)]

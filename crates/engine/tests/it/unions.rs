@@ -190,3 +190,22 @@ fn the_first_rows_of_branches_of_one_value_are_sorted_again_above() {
         assert_eq!(rows, [["true"], ["true"], ["false"], ["false"]], "{threads} threads");
     }
 }
+
+#[test]
+fn text_beside_anything_is_text() {
+    let folder = Folder::new();
+    let others =
+        ["DATE '2024-01-01'", "TIMESTAMP '2024-01-01 10:00:00'", "true", "[1, 2]", "5", "1.5"];
+    for other in others {
+        for sql in [
+            format!("SELECT 'a' AS x UNION ALL SELECT {other}"),
+            format!("SELECT {other} AS x UNION SELECT 'a'"),
+            format!("SELECT NULL AS x UNION SELECT {other} UNION SELECT 'a' EXCEPT SELECT NULL"),
+        ] {
+            let text = folder.ask(&format!("SELECT CAST({other} AS TEXT) AS x")).rows().concat();
+            let mut expected = [text[0].clone(), "a".to_owned()];
+            expected.sort();
+            assert_eq!(folder.ask(&sql).sorted().concat(), expected, "{sql}");
+        }
+    }
+}

@@ -172,12 +172,12 @@ fn windows_are_in_order_of_every_type_and_equals_are_found_in_it() {
         (
             "(SELECT 3 AS x, [3] AS k UNION ALL SELECT 1, [1] UNION ALL SELECT 2, [NULL])",
             "k NULLS FIRST",
-            [["1", "2", "3", "2"], ["2", "1", "2", "1"], ["3", "3", "6", "3"]],
+            [["1", "1", "1", "1"], ["2", "3", "6", "3"], ["3", "2", "4", "2"]],
         ),
         (
             "(SELECT 3 AS x, [[3]] AS k UNION ALL SELECT 1, [[NULL]] UNION ALL SELECT 2, [NULL])",
             "k DESC NULLS LAST",
-            [["1", "2", "4", "2"], ["2", "3", "6", "3"], ["3", "1", "3", "1"]],
+            [["1", "2", "3", "2"], ["2", "1", "2", "1"], ["3", "3", "6", "3"]],
         ),
         (
             "(SELECT 3 AS x, {'a': 3} AS k UNION ALL SELECT 1, {'a': 1} UNION ALL SELECT 2, {'a': 2})",
@@ -631,4 +631,27 @@ fn a_filter_leaves_rows_out_of_every_frame() {
         let answer = folder.ask(&sql.replace("string_agg(n", "string_agg(CAST(n AS TEXT)"));
         assert_eq!(answer.rows(), expected.map(|value| [value]), "{sql}");
     }
+}
+
+/// DataFusion's have no sign.
+#[test]
+fn ranks_are_numbers_to_calculate_with() {
+    let folder = Folder::new();
+    folder.write("r.csv", "word,rec\na,1\nb,2\n");
+    let sql = "SELECT -row_number() OVER (ORDER BY rec), rank() OVER (ORDER BY rec) - 5, \
+               dense_rank() OVER (ORDER BY rec DESC) * -1, - ntile(2) OVER (ORDER BY rec) \
+               FROM '$/r.csv' ORDER BY rec";
+    assert_eq!(folder.ask(sql).rows(), [["-1", "-4", "-2", "-1"], ["-2", "-3", "-1", "-2"]]);
+}
+
+/// The planner puts the whole expression in the place of its number.
+#[test]
+fn a_window_over_groups_is_ordered_by_its_number() {
+    let folder = Folder::new();
+    folder.write("r.csv", "word,rec\na,1\nb,2\n");
+    let sql = "SELECT word, row_number() OVER (ORDER BY sum(\"rec\")) FROM '$/r.csv' GROUP BY word \
+               ORDER BY 2 DESC";
+    let answer = folder.ask(sql);
+    assert_eq!(answer.rows(), [["b", "2"], ["a", "1"]]);
+    assert_eq!(answer.columns()[1], "row_number() OVER (ORDER BY sum(rec))");
 }

@@ -24,10 +24,12 @@ use datafusion::sql::sqlparser::ast::{
     ReplaceSelectItem, Select, SelectFlavor, SelectItem, SelectItemQualifiedWildcardKind,
     SelectModifiers, SetExpr, SetOperator, SetQuantifier, Statement, TableAlias,
     TableAliasColumnDef, TableFactor, TableFunctionArgs, TableWithJoins, Top, TopQuantity, Value,
-    ValueWithSpan, Values, VisitorMut, WildcardAdditionalOptions, With,
+    ValueWithSpan, Values, Visitor, VisitorMut, WildcardAdditionalOptions, With,
 };
 use tidemill_base::error::{Error, Result};
-use tidemill_planning::walk_mut;
+use tidemill_planning::{walk_expr, walk_mut};
+
+use crate::names;
 
 pub use dialect::Spoken;
 
@@ -69,9 +71,56 @@ pub(crate) fn complete(statement: &mut Statement) {
             }
             std::ops::ControlFlow::Continue(())
         }
+
+        /// What is ordered by its number has a name: the planner puts the expression there in full, and a
+        /// window over groups is none of those that it has computed.
+        fn pre_visit_query(&mut self, query: &mut Query) -> std::ops::ControlFlow<()> {
+            let (SetExpr::Select(select), Some(order)) =
+                (query.body.as_mut(), query.order_by.as_ref())
+            else {
+                return std::ops::ControlFlow::Continue(());
+            };
+            let OrderByKind::Expressions(keys) = &order.kind else {
+                return std::ops::ControlFlow::Continue(());
+            };
+            for key in keys {
+                let place = match &key.expr {
+                    Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) => {
+                        number.parse::<usize>().ok().and_then(|number| number.checked_sub(1))
+                    }
+                    _ => None,
+                };
+                let item = place.and_then(|place| select.projection.get_mut(place));
+                if let Some(item) = item
+                    && let SelectItem::UnnamedExpr(expr) = item
+                    && has_window(expr)
+                {
+                    let alias = Ident::with_quote('"', names::as_written(expr));
+                    *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+                }
+            }
+            std::ops::ControlFlow::Continue(())
+        }
     }
 
     walk_mut(statement, &mut Completed);
+}
+
+fn has_window(expr: &Expr) -> bool {
+    struct Found;
+
+    impl Visitor for Found {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> std::ops::ControlFlow<()> {
+            match expr {
+                Expr::Function(call) if call.over.is_some() => std::ops::ControlFlow::Break(()),
+                _ => std::ops::ControlFlow::Continue(()),
+            }
+        }
+    }
+
+    walk_expr(expr, &mut Found)
 }
 
 /// Writes `* REPLACE (x AS a)` as `* EXCEPT (a), x AS a`; says whether there was one.

@@ -1,0 +1,91 @@
+//! What casts keep of a value, and what they refuse.
+
+use crate::common::Folder;
+
+#[test]
+fn a_number_too_large_for_a_float_is_an_error() {
+    let folder = Folder::new();
+    folder.write("f.csv", "id,f\n1,1.5\n2,1e300\n3,-inf\n");
+    let schema = "SELECT id, f FROM '$/f.csv'";
+    let message = folder.refusal(&format!("SELECT CAST(f AS FLOAT) FROM ({schema})"));
+    assert!(message.contains("`1e300` does not fit FLOAT"), "{message}");
+    let tried = format!("SELECT TRY_CAST(f AS FLOAT) AS x FROM ({schema}) ORDER BY id");
+    assert_eq!(folder.ask(&tried).rows().concat(), ["1.5", "∅", "-inf"]);
+    let guarded = format!(
+        "SELECT CASE WHEN f < 1e30 THEN CAST(f AS FLOAT) END AS x FROM ({schema}) ORDER BY id"
+    );
+    assert_eq!(folder.ask(&guarded).rows().concat(), ["1.5", "∅", "-inf"]);
+    let wide = "CAST(CAST('1' || repeat('0', 45) AS DECIMAL(50, 0)) AS REAL)";
+    assert!(folder.refusal(&format!("SELECT {wide} AS x")).contains("does not fit REAL"));
+    let tried = wide.replacen("CAST", "TRY_CAST", 1);
+    assert_eq!(folder.ask(&format!("SELECT {tried} AS x")).rows(), [["∅"]]);
+    let sql = "SELECT CAST('-Infinity' AS DOUBLE) < 0, CAST('1e38' AS FLOAT) > 0";
+    assert_eq!(folder.ask(sql).rows(), [["true", "true"]]);
+}
+
+/// Whatever unit a file's times have.
+#[test]
+fn a_time_as_a_whole_number_is_its_seconds_and_back() {
+    let folder = Folder::new();
+    for precision in [0, 3, 6, 9] {
+        let sql = format!(
+            "SELECT CAST(t AS BIGINT), CAST(CAST(t AS BIGINT) AS TIMESTAMP) = t, TRY_CAST(t AS TINYINT) \
+             FROM (SELECT CAST(TIMESTAMP '2024-01-01 10:30:00' AS TIMESTAMP({precision})) AS t)"
+        );
+        assert_eq!(folder.ask(&sql).rows(), [["1704105000", "true", "∅"]], "{precision}");
+    }
+    let before = "SELECT CAST(TIMESTAMP '1969-12-31 23:59:59.5' AS INT)";
+    assert_eq!(folder.ask(before).rows(), [["-1"]]);
+    for (cast, hint) in [
+        ("CAST(TIMESTAMP '2024-01-01 10:30:00' AS DOUBLE)", "extract(epoch FROM x)"),
+        ("CAST(TIME '10:30:00' AS INT)", "extract(epoch FROM x)"),
+        ("TRY_CAST(TIME '10:30:00' AS DOUBLE)", "extract(epoch FROM x)"),
+        ("CAST(5 AS TIME)", "INTERVAL '1 second'"),
+    ] {
+        let message = folder.refusal(&format!("SELECT {cast}"));
+        assert!(message.contains("is not cast to") && message.contains(hint), "{cast}: {message}");
+    }
+}
+
+#[test]
+fn a_time_is_written_with_or_without_its_seconds() {
+    let folder = Folder::new();
+    folder.write("t.csv", "t\n2024-01-01 10:30 \n2024-01-01T10:31\n2024-01-01 10:32:30\n");
+    let sql = "SELECT CAST('2024-01-01 10:30' AS TIMESTAMP) = TIMESTAMP '2024-01-01 10:30:00', \
+               TIMESTAMPTZ '2024-01-01 10:30+02:00' = TIMESTAMPTZ '2024-01-01 08:30:00Z', \
+               TIMESTAMP '2024-01-01 10:31:00' > '2024-01-01 10:30', \
+               CAST('2024-01-01 10:30' AS DATE) = DATE '2024-01-01'";
+    assert_eq!(folder.ask(sql).rows(), [["true"; 4]]);
+    let sql =
+        "SELECT count(*) FROM '$/t.csv' WHERE CAST(trim(t) AS TIMESTAMP) > '2024-01-01 10:30'";
+    assert_eq!(folder.ask(sql).rows(), [["2"]]);
+    let message = folder.refusal("SELECT CAST('2024-01-01 10:3' AS TIMESTAMP)");
+    assert!(message.contains("does not fit TIMESTAMP"), "{message}");
+}
+
+#[test]
+fn an_interval_is_taken_so_many_times() {
+    let folder = Folder::new();
+    let sql = "SELECT n * INTERVAL '90 minutes' = INTERVAL '3 hours', \
+               TIMESTAMP '2024-01-01 00:00:00' + INTERVAL '1 month 2 days' * n, \
+               extract(epoch FROM (TIMESTAMP '2024-01-02 00:00:00' - TIMESTAMP '2024-01-01 00:00:00') * n), \
+               CAST(NULL AS INT) * INTERVAL '1 day' \
+               FROM (VALUES (2)) AS v(n)";
+    let found = folder.ask(sql).rows();
+    assert_eq!(found, [["true", "2024-03-05T00:00:00", "172800.0", "∅"]]);
+    for count in ["9223372036854775807", "3000000000"] {
+        let sql = format!("SELECT {count} * INTERVAL '1 month 1 day'");
+        assert!(folder.refusal(&sql).contains("INTERVAL overflow"), "{count}");
+    }
+}
+
+/// The calendar ends before 64 bits of microseconds do.
+#[test]
+fn a_part_of_a_year_beyond_the_calendar_is_an_error() {
+    let folder = Folder::new();
+    let sql = "SELECT extract(year FROM CAST(9000000000000 AS TIMESTAMP)) AS y";
+    assert!(folder.refusal(sql).contains("the years -262143 to 262142"));
+    let sql =
+        "SELECT date_part('year', CAST(NULL AS TIMESTAMP)), extract(year FROM DATE '2024-01-01')";
+    assert_eq!(folder.ask(sql).rows(), [["∅", "2024"]]);
+}

@@ -1,0 +1,275 @@
+//! Casts that Arrow answers with something else than the value, or does not know.
+//!
+//! - A number that FLOAT has no room for would be infinite: it is an error, and null under TRY_CAST. An
+//!   infinite DOUBLE stays what it is, and text is read as files are, in which `1e400` is infinite.
+//! - `'2026-03-01 10:30'` is a time without its seconds, which Arrow asks for.
+//!
+//! The rule comes when all types are settled.
+
+use std::sync::{Arc, LazyLock};
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, StringArray};
+use arrow::compute::{CastOptions, cast_with_options, nullif};
+use arrow::datatypes::{DataType, Float16Type, Float32Type};
+use arrow::util::display::{FormatOptions, array_value_to_string};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, Result as PlanResult, plan_err};
+use datafusion::logical_expr::expr::{Cast, ScalarFunction};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ExprSchemable, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, TryCast, Volatility,
+};
+use datafusion::optimizer::AnalyzerRule;
+use tidemill_base::error::Error;
+use tidemill_base::types::{EXACTLY, sql_type};
+
+use crate::messages::external;
+use crate::rewrite::{each_expression, of_one};
+
+/// The rule. See the module.
+#[derive(Debug)]
+pub struct Narrowed;
+
+impl AnalyzerRule for Narrowed {
+    fn name(&self) -> &'static str {
+        "narrowed"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> PlanResult<LogicalPlan> {
+        let plan = plan.transform_up_with_subqueries(|plan| each_expression(plan, &replaced))?;
+        Ok(plan.data)
+    }
+}
+
+fn replaced(mut expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
+    let (value, to, is_tried) = match &mut expr {
+        Expr::Cast(Cast { expr, field }) => (expr, field.data_type().clone(), false),
+        Expr::TryCast(TryCast { expr, field }) => (expr, field.data_type().clone(), true),
+        _ => return Ok(Transformed::no(expr)),
+    };
+    let from = value.get_type(schema)?;
+    let is_time = matches!(to, DataType::Timestamp(_, _) | DataType::Date32);
+    if is_time && is_text(&from) && !is_completed(value) {
+        **value = completed(std::mem::take(value));
+        return Ok(Transformed::yes(expr));
+    }
+    let width = |of: &DataType| of.primitive_width().unwrap_or_default();
+    let may_be_too_large = to.is_floating()
+        && (from.is_floating() && width(&from) > width(&to)
+            || from.is_decimal() && to != DataType::Float64);
+    if !may_be_too_large {
+        return Ok(Transformed::no(expr));
+    }
+    let value = std::mem::take(value.as_mut());
+    let signature = Signature::any(1, Volatility::Immutable);
+    let function = ScalarUDF::from(Float { to, is_tried, signature });
+    Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(
+        Arc::new(function),
+        vec![value],
+    ))))
+}
+
+fn is_text(of: &DataType) -> bool {
+    match of {
+        DataType::Dictionary(_, value) => is_text(value),
+        other => other.is_string(),
+    }
+}
+
+/// A number as a smaller float.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Float {
+    to: DataType,
+    is_tried: bool,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Float {
+    fn name(&self) -> &str {
+        if self.is_tried { "try_float" } else { "float" }
+    }
+
+    /// As a cast: that of what is cast.
+    fn schema_name(&self, args: &[Expr]) -> PlanResult<String> {
+        Ok(args.iter().map(|arg| arg.schema_name().to_string()).collect())
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
+        Ok(self.to.clone())
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        of_one(&args.args, |array| float(array, &self.to, self.is_tried))
+    }
+}
+
+fn float(from: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<ArrayRef> {
+    let options = CastOptions { safe: is_tried, format_options: FormatOptions::new() };
+    let found = cast_with_options(from, to, &options)?;
+    let is_infinite: BooleanArray = match to {
+        DataType::Float16 => found.as_primitive::<Float16Type>().iter().map(infinite).collect(),
+        DataType::Float32 => found.as_primitive::<Float32Type>().iter().map(infinite).collect(),
+        other => return plan_err!("{other} is no smaller float"),
+    };
+    if is_infinite.true_count() == 0 {
+        return Ok(found);
+    }
+    let mut too_large = vec![false; found.len()];
+    for row in is_infinite.values().set_indices() {
+        let text = array_value_to_string(from, row)?;
+        too_large[row] = !text.contains("inf");
+        if too_large[row] && !is_tried {
+            return Err(external(Error::Cast {
+                value: text,
+                to: sql_type(to),
+                cast: None,
+                hint: None,
+            }));
+        }
+    }
+    Ok(nullif(&found, &BooleanArray::from(too_large))?)
+}
+
+fn infinite<T: Into<f64>>(value: Option<T>) -> Option<bool> {
+    Some(value.is_some_and(|value| value.into().is_infinite()))
+}
+
+const COMPLETED: &str = "with_seconds";
+
+fn is_completed(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarFunction(call) if call.func.name() == COMPLETED)
+}
+
+fn completed(text: Expr) -> Expr {
+    static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+        let signature = Signature::any(1, Volatility::Immutable);
+        Arc::new(ScalarUDF::from(WithSeconds { signature }))
+    });
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&FUNCTION), vec![text]))
+}
+
+/// Text of times, of which each has its seconds.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct WithSeconds {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for WithSeconds {
+    fn name(&self) -> &str {
+        COMPLETED
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> PlanResult<String> {
+        Ok(args.iter().map(|arg| arg.schema_name().to_string()).collect())
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
+        match arguments {
+            [of] => Ok(of.clone()),
+            _ => plan_err!("`{COMPLETED}` takes one text"),
+        }
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        of_one(&args.args, with_seconds)
+    }
+}
+
+fn with_seconds(array: &ArrayRef) -> PlanResult<ArrayRef> {
+    let texts = cast_with_options(array, &DataType::Utf8, &EXACTLY)?;
+    let texts = texts.as_string::<i32>();
+    if !texts.iter().flatten().any(lacks_seconds) {
+        return Ok(Arc::clone(array));
+    }
+    let texts: StringArray = texts
+        .iter()
+        .map(|text| {
+            text.map(|text| match lacks_seconds(text) {
+                true => format!("{}:00{}", &text[..MINUTES], &text[MINUTES..]),
+                false => text.to_owned(),
+            })
+        })
+        .collect();
+    Ok(cast_with_options(&texts, array.data_type(), &EXACTLY)?)
+}
+
+/// Bytes of `2026-03-01 10:30`.
+const MINUTES: usize = 16;
+
+/// Whether a text is a day, an hour and a minute, and at most a zone.
+fn lacks_seconds(text: &str) -> bool {
+    let Some(time) = text.as_bytes().get(..MINUTES) else { return false };
+    let is_shaped = time.iter().zip(b"0000-00-00 00:00").all(|(byte, shape)| match shape {
+        b'0' => byte.is_ascii_digit(),
+        b' ' => matches!(byte, b' ' | b'T' | b't'),
+        shape => byte == shape,
+    });
+    is_shaped && !text[MINUTES..].starts_with(':')
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Decimal256Array, Float64Array};
+    use arrow::datatypes::i256;
+
+    use super::*;
+
+    #[test]
+    fn seconds_are_added_to_times_without_them() {
+        for (text, expected) in [
+            ("2026-03-01 10:30", "2026-03-01 10:30:00"),
+            ("2026-03-01T10:30Z", "2026-03-01T10:30:00Z"),
+            ("2026-03-01 10:30+02:00", "2026-03-01 10:30:00+02:00"),
+            ("2026-03-01 10:30:15", "2026-03-01 10:30:15"),
+            ("2026-03-01", "2026-03-01"),
+            ("2026-03-01 10:3", "2026-03-01 10:3"),
+            ("äöü-03-01 10:30 ", "äöü-03-01 10:30 "),
+            ("", ""),
+        ] {
+            let given: ArrayRef = Arc::new(StringArray::from(vec![Some(text), None]));
+            let found = with_seconds(&given).unwrap();
+            assert_eq!(found.as_string::<i32>().value(0), expected);
+            assert!(found.is_null(1));
+        }
+    }
+
+    #[test]
+    fn no_number_becomes_infinite() {
+        let numbers: ArrayRef = Arc::new(Float64Array::from(vec![
+            Some(1.5),
+            None,
+            Some(f64::NEG_INFINITY),
+            Some(1e300),
+        ]));
+        let error = float(&numbers, &DataType::Float32, false).unwrap_err();
+        assert!(error.to_string().contains("1e300"), "{error}");
+        let found = float(&numbers, &DataType::Float32, true).unwrap();
+        let found: Vec<_> = found.as_primitive::<Float32Type>().iter().collect();
+        assert_eq!(found, [Some(1.5), None, Some(f32::NEG_INFINITY), None]);
+        let decimals: ArrayRef = Arc::new(
+            Decimal256Array::from(vec![i256::from_i128(15), i256::from_parts(0, 1 << 100)])
+                .with_precision_and_scale(76, 1)
+                .unwrap(),
+        );
+        let found = float(&decimals, &DataType::Float32, true).unwrap();
+        let found: Vec<_> = found.as_primitive::<Float32Type>().iter().collect();
+        assert_eq!(found, [Some(1.5), None]);
+    }
+}

@@ -1,0 +1,401 @@
+//! One order of lists, structs and maps: a null within is larger than any value.
+//!
+//! Arrow's comparisons take such a null for the smallest value, and its sorts put it where the nulls of
+//! the column go, so that `max(x)` need not be the last of `ORDER BY x`. PostgreSQL and DuckDB have one
+//! order: what differs first decides, of two lists that begin alike the shorter one is less. So what is
+//! nested and compared by size or sorted by becomes bytes that have this order, those of Arrow's row
+//! format, by [`NestedOrder`], a rule of the analyzer that comes when floats are settled
+//! ([`floats`](crate::floats)); a smallest or largest value is made of its bytes again.
+
+use std::sync::{Arc, LazyLock};
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BinaryArray, GenericListArray, OffsetSizeTrait, new_null_array,
+};
+use arrow::compute::{SortOptions, cast_with_options};
+use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::row::{RowConverter, SortField};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{Column, DFSchema, Result as PlanResult, plan_err};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{
+    BinaryExpr, ColumnarValue, Distinct, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder,
+    Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, Window,
+};
+use datafusion::optimizer::AnalyzerRule;
+use tidemill_base::types::EXACTLY;
+
+use crate::rewrite::{each_expression, of_one, schema_below};
+
+/// The rule. See the module.
+#[derive(Debug)]
+pub struct NestedOrder;
+
+impl AnalyzerRule for NestedOrder {
+    fn name(&self) -> &'static str {
+        "one_order_of_nested_values"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> PlanResult<LogicalPlan> {
+        let plan = plan.transform_up_with_subqueries(|plan| {
+            let schema = schema_below(&plan)?;
+            each_expression(plan, &compared)?.transform_data(|plan| sorted(plan, &schema))
+        })?;
+        Ok(plan.data)
+    }
+}
+
+/// An expression that compares nested values by size, which compares their keys.
+fn compared(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
+    let type_of = |expr: &Expr| expr.get_type(schema).ok();
+    let are_nested = |exprs: &[&Expr]| {
+        let types: Option<Vec<DataType>> = exprs.iter().map(|expr| type_of(expr)).collect();
+        types.is_some_and(|types| {
+            has_key(&types[0]) && types.iter().all(|of| of.equals_datatype(&types[0]))
+        })
+    };
+    let boxed = |expr: Box<Expr>| Box::new(key(*expr));
+    Ok(match expr {
+        Expr::BinaryExpr(BinaryExpr {
+            left,
+            op: op @ (Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq),
+            right,
+        }) if are_nested(&[&left, &right]) => {
+            Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(boxed(left), op, boxed(right))))
+        }
+        Expr::Between(mut within) if are_nested(&[&within.expr, &within.low, &within.high]) => {
+            within.expr = boxed(within.expr);
+            within.low = boxed(within.low);
+            within.high = boxed(within.high);
+            Transformed::yes(Expr::Between(within))
+        }
+        Expr::ScalarFunction(call) => of_function(call, schema),
+        Expr::AggregateFunction(mut call) => {
+            let keyed = key_all(call.params.order_by.iter_mut().map(|sort| &mut sort.expr), schema);
+            Transformed::new_transformed(Expr::AggregateFunction(call), keyed)
+        }
+        Expr::WindowFunction(mut call) => {
+            let sorts = call.params.order_by.iter_mut().map(|sort| &mut sort.expr);
+            let keyed = key_all(sorts, schema);
+            Transformed::new_transformed(Expr::WindowFunction(call), keyed)
+        }
+        other => Transformed::no(other),
+    })
+}
+
+/// A function that finds the smallest or largest value, or sorts, over keys.
+fn of_function(mut call: ScalarFunction, schema: &DFSchema) -> Transformed<Expr> {
+    let first = call.args.first().and_then(|first| first.get_type(schema).ok());
+    let Some(first) = first else { return Transformed::no(Expr::ScalarFunction(call)) };
+    let item = match &first {
+        DataType::List(item) | DataType::LargeList(item) => Some(item.data_type().clone()),
+        _ => None,
+    };
+    let answer = match call.func.name() {
+        "greatest" | "least" if has_key(&first) => {
+            call.args = call.args.into_iter().map(key).collect();
+            first
+        }
+        "array_sort" | "array_max" | "array_min" if item.as_ref().is_some_and(has_key) => {
+            call.args[0] = keyed(Keys::OfItems, std::mem::take(&mut call.args[0]));
+            match (call.func.name(), item) {
+                ("array_sort", _) | (_, None) => first,
+                (_, Some(item)) => item,
+            }
+        }
+        _ => return Transformed::no(Expr::ScalarFunction(call)),
+    };
+    Transformed::yes(value(Expr::ScalarFunction(call), answer))
+}
+
+/// A step that is sorted by nested values, by their keys.
+fn sorted(plan: LogicalPlan, schema: &DFSchema) -> PlanResult<Transformed<LogicalPlan>> {
+    Ok(match plan {
+        LogicalPlan::Sort(mut sort) => {
+            let keyed = key_all(sort.expr.iter_mut().map(|sort| &mut sort.expr), schema);
+            Transformed::new_transformed(LogicalPlan::Sort(sort), keyed)
+        }
+        LogicalPlan::Distinct(Distinct::On(mut on)) => {
+            let sorts = on.sort_expr.iter_mut().flatten().map(|sort| &mut sort.expr);
+            let keyed = key_all(on.on_expr.iter_mut().chain(sorts), schema);
+            Transformed::new_transformed(LogicalPlan::Distinct(Distinct::On(on)), keyed)
+        }
+        LogicalPlan::Window(window) => extremes_of_windows(window, schema)?,
+        other => Transformed::no(other),
+    })
+}
+
+/// The smallest and largest values of windows: those of the smallest and largest keys.
+fn extremes_of_windows(window: Window, schema: &DFSchema) -> PlanResult<Transformed<LogicalPlan>> {
+    let before = Arc::clone(&window.schema);
+    let own = window.input.schema().fields().len();
+    let mut of: Vec<Option<DataType>> = vec![None; own];
+    let mut calls = Vec::with_capacity(window.window_expr.len());
+    for (index, expr) in window.window_expr.iter().enumerate() {
+        let inner = match expr {
+            Expr::Alias(alias) => alias.expr.as_ref(),
+            other => other,
+        };
+        let argument = match inner {
+            Expr::WindowFunction(call) if matches!(call.fun.name(), "max" | "min") => {
+                call.params.args.first().and_then(|first| first.get_type(schema).ok())
+            }
+            _ => None,
+        };
+        let mut call = inner.clone();
+        let found = argument.filter(has_key);
+        match (&mut call, &found) {
+            (Expr::WindowFunction(function), Some(_)) => {
+                key_all(function.params.args.iter_mut().take(1), schema);
+                calls.push(call.alias(before.field(own + index).name()));
+            }
+            _ => calls.push(expr.clone()),
+        }
+        of.push(found);
+    }
+    if of.iter().all(Option::is_none) {
+        return Ok(Transformed::no(LogicalPlan::Window(window)));
+    }
+    let keys = LogicalPlan::Window(Window::try_new(calls, window.input)?);
+    let shown = shown(&keys, &before, of);
+    Ok(Transformed::yes(LogicalPlanBuilder::from(keys).project(shown)?.build()?))
+}
+
+/// The columns of a plan under the names of `names`, those with a type here being keys of such values.
+fn shown(plan: &LogicalPlan, names: &DFSchema, of: Vec<Option<DataType>>) -> Vec<Expr> {
+    let columns = plan.schema().iter().zip(names.iter()).zip(of);
+    let columns = columns.map(|(((from, field), (qualifier, name)), of)| {
+        let column = Expr::Column(Column::new(from.cloned(), field.name()));
+        match of {
+            Some(of) => value(column, of).alias_qualified(qualifier.cloned(), name.name()),
+            None => column,
+        }
+    });
+    columns.collect()
+}
+
+/// The nested ones among these as their keys; whether there was one.
+fn key_all<'a>(exprs: impl Iterator<Item = &'a mut Expr>, schema: &DFSchema) -> bool {
+    let mut changed = false;
+    for expr in exprs {
+        if expr.get_type(schema).is_ok_and(|of| has_key(&of)) {
+            *expr = key(std::mem::take(expr));
+            changed = true;
+        }
+    }
+    changed
+}
+
+/// Whether values of this type are nested, and have keys.
+pub fn has_key(of: &DataType) -> bool {
+    let is_nested = matches!(
+        of,
+        DataType::List(_)
+            | DataType::LargeList(_)
+            | DataType::FixedSizeList(_, _)
+            | DataType::Struct(_)
+            | DataType::Map(_, _)
+    );
+    is_nested && RowConverter::supports_fields(&[SortField::new(of.clone())])
+}
+
+/// The bytes of a nested value.
+pub fn key(expr: Expr) -> Expr {
+    keyed(Keys::OfValues, expr)
+}
+
+fn keyed(keys: Keys, expr: Expr) -> Expr {
+    static FUNCTIONS: LazyLock<[Arc<ScalarUDF>; 2]> = LazyLock::new(|| {
+        [Keys::OfValues, Keys::OfItems].map(|keys| {
+            let signature = Signature::any(1, Volatility::Immutable);
+            Arc::new(ScalarUDF::from(Key { keys, signature }))
+        })
+    });
+    let [of_values, of_items] = &*FUNCTIONS;
+    let function = match keys {
+        Keys::OfValues => of_values,
+        Keys::OfItems => of_items,
+    };
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), vec![expr]))
+}
+
+/// The nested value, or the list of such values, that a key is of.
+pub fn value(key: Expr, of: DataType) -> Expr {
+    let signature = Signature::any(1, Volatility::Immutable);
+    let function = Arc::new(ScalarUDF::from(Value { of, signature }));
+    Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![key]))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Keys {
+    OfValues,
+    /// Of each item of a list of nested values.
+    OfItems,
+}
+
+/// From nested values to keys.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Key {
+    keys: Keys,
+    signature: Signature,
+}
+
+fn item(of: &Field, data_type: DataType) -> FieldRef {
+    Arc::new(of.clone().with_data_type(data_type).with_nullable(true))
+}
+
+impl ScalarUDFImpl for Key {
+    fn name(&self) -> &str {
+        match self.keys {
+            Keys::OfValues => "sort_key",
+            Keys::OfItems => "sort_keys_of_items",
+        }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
+        Ok(match (self.keys, arguments) {
+            (Keys::OfValues, [_]) => DataType::Binary,
+            (Keys::OfItems, [DataType::List(of)]) => DataType::List(item(of, DataType::Binary)),
+            (Keys::OfItems, [DataType::LargeList(of)]) => {
+                DataType::LargeList(item(of, DataType::Binary))
+            }
+            _ => return plan_err!("`{}` takes one list", self.name()),
+        })
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        fn items<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> PlanResult<ArrayRef> {
+            let (field, offsets, values, nulls) = lists.clone().into_parts();
+            let field = item(&field, DataType::Binary);
+            Ok(Arc::new(GenericListArray::try_new(field, offsets, keys_of(&values)?, nulls)?))
+        }
+        of_one(&args.args, |array| match (self.keys, array.data_type()) {
+            (Keys::OfItems, DataType::List(_)) => items::<i32>(array.as_list()),
+            (Keys::OfItems, _) => items::<i64>(array.as_list()),
+            (Keys::OfValues, _) => keys_of(array),
+        })
+    }
+}
+
+fn converter(of: &DataType) -> PlanResult<RowConverter> {
+    let options = SortOptions { descending: false, nulls_first: false };
+    Ok(RowConverter::new(vec![SortField::new_with_options(of.clone(), options)])?)
+}
+
+fn keys_of(array: &ArrayRef) -> PlanResult<ArrayRef> {
+    let rows = converter(array.data_type())?.convert_columns(&[Arc::clone(array)])?;
+    let (offsets, bytes, _) = rows.try_into_binary()?.into_parts();
+    Ok(Arc::new(BinaryArray::try_new(offsets, bytes, array.logical_nulls())?))
+}
+
+/// From keys to nested values.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Value {
+    of: DataType,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Value {
+    fn name(&self) -> &str {
+        "of_sort_key"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
+        Ok(self.of.clone())
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        fn items<O: OffsetSizeTrait>(
+            lists: &GenericListArray<O>,
+            field: &FieldRef,
+        ) -> PlanResult<ArrayRef> {
+            let (_, offsets, keys, nulls) = lists.clone().into_parts();
+            let values = values_of(&keys, field.data_type())?;
+            Ok(Arc::new(GenericListArray::try_new(Arc::clone(field), offsets, values, nulls)?))
+        }
+        of_one(&args.args, |array| match (array.data_type(), &self.of) {
+            (DataType::List(_), DataType::List(field)) => items::<i32>(array.as_list(), field),
+            (DataType::LargeList(_), DataType::LargeList(field)) => {
+                items::<i64>(array.as_list(), field)
+            }
+            (_, of) => values_of(array, of),
+        })
+    }
+}
+
+fn values_of(keys: &ArrayRef, of: &DataType) -> PlanResult<ArrayRef> {
+    let keys = cast_with_options(keys, &DataType::Binary, &EXACTLY)?;
+    let converter = converter(of)?;
+    // What made a null need not have kept its bytes.
+    let null = converter.convert_columns(&[new_null_array(of, 1)])?;
+    let parser = converter.parser();
+    let rows = keys
+        .as_binary::<i32>()
+        .iter()
+        .map(|key| parser.parse(key.unwrap_or_else(|| null.row(0).data())));
+    let Some(found) = converter.convert_rows(rows)?.pop() else {
+        return plan_err!("a key without a value");
+    };
+    // A dictionary comes back as its values.
+    Ok(cast_with_options(&found, of, &EXACTLY)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int32Array, StructArray};
+    use arrow::datatypes::Int32Type;
+
+    use super::*;
+
+    #[test]
+    fn keys_have_the_order_and_are_values_again() {
+        // In their order: a shorter list before what it begins, a null after all values.
+        let lists = [
+            Some(vec![]),
+            Some(vec![Some(-1), None]),
+            Some(vec![Some(1)]),
+            Some(vec![Some(1), Some(2)]),
+            Some(vec![Some(1), Some(2), Some(0)]),
+            Some(vec![Some(1), None]),
+            Some(vec![Some(2)]),
+            Some(vec![None, Some(0)]),
+            Some(vec![None, None]),
+            None,
+        ];
+        let lists: ArrayRef =
+            Arc::new(GenericListArray::<i32>::from_iter_primitive::<Int32Type, _, _>(lists));
+        let keys = keys_of(&lists).unwrap();
+        let found: Vec<Option<&[u8]>> = keys.as_binary::<i32>().iter().collect();
+        assert!(found[..9].is_sorted_by(|one, other| one < other), "{found:?}");
+        assert_eq!(found[9], None);
+        assert_eq!(&values_of(&keys, lists.data_type()).unwrap(), &lists);
+
+        let numbers: ArrayRef = Arc::new(Int32Array::from(vec![Some(1), None, Some(3)]));
+        let field = Arc::new(Field::new("a", DataType::Int32, true));
+        let structs: ArrayRef = Arc::new(StructArray::from(vec![(field, numbers)]));
+        let keys = keys_of(&structs).unwrap();
+        let found: Vec<Option<&[u8]>> = keys.as_binary::<i32>().iter().collect();
+        assert!(found[0] < found[2] && found[2] < found[1], "{found:?}");
+        // A null whose bytes are gone.
+        let lost: ArrayRef = Arc::new(BinaryArray::from_opt_vec(vec![found[0], None]));
+        let again = values_of(&lost, structs.data_type()).unwrap();
+        assert!(again.is_null(1) && again.is_valid(0));
+    }
+}
