@@ -66,8 +66,14 @@ pub fn in_our_words(message: &str) -> Option<Error> {
         return Some(Error::usage_hint(*ours, *hint));
     }
     if let Some(operation) = message.strip_prefix("Overflow happened on: ") {
+        // What has so many digits counts nanoseconds: numbers have a check of their own.
+        let is_long = |number: &str| number.trim_start_matches('-').len() > 15;
+        let hint = operation.split(' ').any(is_long).then(|| {
+            "times of nanoseconds are at most 292 years apart; CAST(ts AS TIMESTAMP(6)) reaches further"
+                .to_owned()
+        });
         let message = format!("`{operation}` does not fit its type");
-        return Some(Error::Overflow { message, hint: None });
+        return Some(Error::Overflow { message, hint });
     }
     for (too, most) in [
         (" is too large to store in a Decimal", "Max"),

@@ -62,12 +62,20 @@ fn of_columns(step: Aggregate) -> PlanResult<Transformed<LogicalPlan>> {
     }
     let below = step.input.schema();
     let own = below.iter().map(|field| Expr::Column(Column::from(field)));
-    let named = keys.iter().map(|key| key.clone().alias(key.schema_name().to_string()));
+    // Names of their own: that of `CAST(a.x AS INT)` is `a.x`, and rules that go by names take the one for
+    // the other.
+    let taken = |name: &String| below.has_column_with_unqualified_name(name);
+    let names: Vec<String> = (0_u32..)
+        .map(|index| format!("__set_key_{index}"))
+        .filter(|name| !taken(name))
+        .take(keys.len())
+        .collect();
+    let named = keys.iter().zip(&names).map(|(key, name)| key.clone().alias(name));
     let columns = own.chain(named).collect();
     let input = LogicalPlan::Projection(Projection::try_new(columns, Arc::clone(&step.input))?);
-    let of_column = |key: Expr| match keys.contains(&key) {
-        true => Expr::Column(Column::new_unqualified(key.schema_name().to_string())),
-        false => key,
+    let of_column = |key: Expr| match keys.iter().position(|known| *known == key) {
+        Some(place) => Expr::Column(Column::new_unqualified(&names[place])),
+        None => key,
     };
     let all = |keys: Vec<Expr>| keys.into_iter().map(of_column).collect::<Vec<_>>();
     let groups = step.group_expr.into_iter().map(|key| match key {
@@ -92,7 +100,20 @@ fn of_columns(step: Aggregate) -> PlanResult<Transformed<LogicalPlan>> {
     });
     let groups = groups.collect();
     let made = Aggregate::try_new(Arc::new(input), groups, calls.collect())?;
-    Ok(Transformed::yes(LogicalPlan::Aggregate(made)))
+    // What the sets are told apart by is asked for with `grouping`, and not by its name.
+    let is_inner = |name: &str| name == Aggregate::INTERNAL_GROUPING_ID;
+    let shown = made.schema.iter().zip(step.schema.iter());
+    let shown = shown.filter(|((_, field), _)| !is_inner(field.name()));
+    let shown = shown.map(|((from, field), (qualifier, name))| {
+        let column = Expr::Column(Column::new(from.cloned(), field.name()));
+        match (from, field.name()) == (qualifier, name.name()) {
+            true => column,
+            false => column.alias_qualified(qualifier.cloned(), name.name()),
+        }
+    });
+    let shown = shown.collect();
+    let made = Arc::new(LogicalPlan::Aggregate(made));
+    Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(shown, made)?)))
 }
 
 /// The rule that keeps what is known of keys below a step with grouping sets.

@@ -6,12 +6,14 @@
 //! whether its source took a condition over.
 //!
 //! - [`KeptCases`]: a CASE of conditions of which one may fail stays a CASE, since its answers are
-//!   numbers while the plan is optimised. What is aggregated with a FILTER is a CASE, too.
+//!   numbers while the plan is optimised. What is aggregated with a FILTER is a CASE, too. A cast of a
+//!   constant that fails within a CASE fails where a row comes to it.
 //! - [`Guarded`]: once it is, what may fail is asked of those rows alone that all else leaves. A filter
 //!   becomes two, and elsewhere AND and OR become CASE, which looks at no row that it needs not.
 
 use std::sync::Arc;
 
+use arrow::array::new_empty_array;
 use arrow::datatypes::DataType;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
@@ -19,11 +21,12 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result as PlanResult, ScalarValue};
 use datafusion::execution::context::QueryPlanner;
-use datafusion::logical_expr::expr::Case;
+use datafusion::logical_expr::expr::{Case, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, disjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    BinaryExpr, Cast, Expr, ExprSchemable, Filter, LogicalPlan, Operator, lit,
+    BinaryExpr, Cast, ColumnarValue, Expr, ExprSchemable, Filter, LogicalPlan, Operator,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, lit,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::physical_plan::ExecutionPlan;
@@ -173,7 +176,8 @@ fn chosen(args: &mut [Expr], filter: Option<&Expr>, schema: &DFSchema) -> PlanRe
 }
 
 fn kept_case(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
-    let Expr::Case(case) = expr else { return Ok(Transformed::no(expr)) };
+    let Expr::Case(mut case) = expr else { return Ok(Transformed::no(expr)) };
+    let is_late = late_casts(&mut case)?;
     // The first condition is asked of every row.
     let later = case.when_then_expr.iter().enumerate().flat_map(|(at, (when, then))| {
         [Some(when).filter(|_| at > 0), Some(then)].into_iter().flatten()
@@ -181,13 +185,83 @@ fn kept_case(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
     let is_guard = later.chain(&case.else_expr).any(|it| may_fail(it, schema));
     let expr = Expr::Case(case);
     if !is_guard || expr.get_type(schema)? != DataType::Boolean {
-        return Ok(Transformed::no(expr));
+        return Ok(Transformed::new_transformed(expr, is_late));
     }
     let Expr::Case(case) = expr else { return Ok(Transformed::no(expr)) };
     let number = |it: Box<Expr>| Box::new(Expr::Cast(Cast::new(it, DataType::Int8)));
     let answers = case.when_then_expr.into_iter().map(|(when, then)| (when, number(then)));
     let case = Case::new(case.expr, answers.collect(), case.else_expr.map(number));
     Ok(Transformed::yes(Expr::Case(case).eq(lit(1_i8))))
+}
+
+/// Casts of constants that fail, where a CASE may not come to them: the optimiser would compute them at once,
+/// and end the query. Whether there was one.
+fn late_casts(case: &mut Case) -> PlanResult<bool> {
+    let mut is_late = false;
+    let mut settle = |part: &mut Expr| -> PlanResult<()> {
+        let settled = std::mem::take(part).transform_down(|expr| {
+            let Expr::Cast(Cast { expr: of, field }) = &expr else {
+                return Ok(Transformed::no(expr));
+            };
+            let to = field.data_type();
+            match of.as_ref() {
+                Expr::Literal(value, _) if value.cast_to(to).is_err() => {
+                    let signature = Signature::any(1, Volatility::Immutable);
+                    let function =
+                        Arc::new(ScalarUDF::from(LateCast { to: to.clone(), signature }));
+                    let args = vec![of.as_ref().clone()];
+                    Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(
+                        function, args,
+                    ))))
+                }
+                _ => Ok(Transformed::no(expr)),
+            }
+        })?;
+        is_late |= settled.transformed;
+        *part = settled.data;
+        Ok(())
+    };
+    for (at, (when, then)) in case.when_then_expr.iter_mut().enumerate() {
+        if at > 0 {
+            settle(when)?;
+        }
+        settle(then)?;
+    }
+    case.else_expr.iter_mut().try_for_each(|otherwise| settle(otherwise))?;
+    Ok(is_late)
+}
+
+/// A cast that is not computed before there is a row to compute it for.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct LateCast {
+    to: DataType,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for LateCast {
+    fn name(&self) -> &str {
+        "late_cast"
+    }
+
+    /// As a cast: that of what is cast.
+    fn schema_name(&self, args: &[Expr]) -> PlanResult<String> {
+        Ok(args.iter().map(|arg| arg.schema_name().to_string()).collect())
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
+        Ok(self.to.clone())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        match args.args.first() {
+            Some(value) if args.number_rows > 0 => value.cast_to(&self.to, None),
+            _ => Ok(ColumnarValue::Array(new_empty_array(&self.to))),
+        }
+    }
 }
 
 /// Plans what may fail above what leaves rows out.

@@ -14,7 +14,7 @@ use arrow::datatypes::{DataType, Float16Type, Float32Type};
 use arrow::util::display::{FormatOptions, array_value_to_string};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{DFSchema, Result as PlanResult, plan_err};
+use datafusion::common::{DFSchema, Result as PlanResult, ScalarValue, plan_err};
 use datafusion::logical_expr::expr::{Cast, ScalarFunction};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
@@ -51,6 +51,13 @@ fn replaced(mut expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> 
     let from = value.get_type(schema)?;
     let is_time = matches!(to, DataType::Timestamp(_, _) | DataType::Date32);
     if is_time && is_text(&from) && !is_completed(value) {
+        if let Expr::Literal(text, metadata) = value.as_ref() {
+            let found = with_seconds(&text.to_array()?)?;
+            let found = Expr::Literal(ScalarValue::try_from_array(&found, 0)?, metadata.clone());
+            let is_other = found != **value;
+            **value = found;
+            return Ok(Transformed::new_transformed(expr, is_other));
+        }
         **value = completed(std::mem::take(value));
         return Ok(Transformed::yes(expr));
     }

@@ -354,3 +354,34 @@ fn rows_of_grouping_sets_are_sorted_by_keys_that_were_constant() {
         assert_eq!(of(&sql), expected, "{sql}");
     }
 }
+
+/// A cast is called as what it is of, and beside it in a set it is another key.
+#[test]
+fn casts_are_keys_of_grouping_sets_beside_what_they_are_of() {
+    let folder = Folder::new();
+    folder.write("c.csv", "n,t\n1,2024-01-01T10:00:00\n2,2024-01-01T11:00:00\n");
+    let of = |sql: &str| {
+        let mut rows = folder.ask(sql).rows();
+        rows.sort();
+        rows.iter().map(|row| row.join(" ")).collect::<Vec<_>>().join(", ")
+    };
+    for (sql, expected) in [
+        (
+            "SELECT CAST(a.n AS INT) AS k, sum(a.n) FILTER (WHERE a.n BETWEEN 1 AND a.n) AS s \
+             FROM '$/c.csv' AS a GROUP BY ROLLUP (CAST(a.n AS INT))",
+            "1 1, 2 2, ∅ 3",
+        ),
+        (
+            "SELECT CAST(a.t AS DATE) AS d, max(coalesce(a.n, 0)) FILTER (WHERE true) AS m, \
+             grouping(CAST(a.t AS DATE)) AS g FROM '$/c.csv' AS a GROUP BY CUBE (CAST(a.t AS DATE))",
+            "2024-01-01 2 0, ∅ 2 1",
+        ),
+        (
+            "SELECT CAST(a.n AS DOUBLE) AS d, a.n, count(*), min(CAST(a.n AS DOUBLE)) FROM '$/c.csv' AS a \
+             GROUP BY GROUPING SETS ((CAST(a.n AS DOUBLE)), (a.n), ()) HAVING count(*) > 0",
+            "1.0 ∅ 1 1.0, 2.0 ∅ 1 2.0, ∅ 1 1 1.0, ∅ 2 1 2.0, ∅ ∅ 2 1.0",
+        ),
+    ] {
+        assert_eq!(of(sql), expected, "{sql}");
+    }
+}

@@ -125,3 +125,29 @@ fn and_and_or_of_what_may_fail_are_as_sql_has_them() {
         }
     }
 }
+
+/// A constant that does not fit is computed where a row comes to it, and not by the optimiser.
+#[test]
+fn a_constant_that_fails_is_no_error_where_nothing_comes_to_it() {
+    let folder = Folder::new();
+    folder.write("n.csv", "n\n1\n2\n");
+    for (branch, expected) in [
+        ("CASE WHEN 128 < 100 THEN CAST(128 AS TINYINT) ELSE n END", "1 2"),
+        ("CASE WHEN n > 2 THEN CAST('abc' AS INT) ELSE n END", "1 2"),
+        ("CASE WHEN n < 3 THEN n WHEN CAST('abc' AS INT) = 1 THEN 7 END", "1 2"),
+        ("CASE WHEN n > 2 THEN year ELSE n END", "1 2"),
+        ("CASE WHEN n > 2 THEN 9223372036854775807 + 1 ELSE n END", "1 2"),
+        ("CASE WHEN n > 2 THEN 1 / 0 ELSE n END", "1 2"),
+    ] {
+        let branch = branch.replace("year", "extract(year FROM CAST('x' AS TIMESTAMP))");
+        let sql = format!("SELECT {branch} AS x FROM '$/n.csv' ORDER BY n");
+        assert_eq!(folder.ask(&sql).rows().concat().join(" "), expected, "{sql}");
+        let reached =
+            sql.replace("n > 2", "n > 1").replace("128 < 100", "true").replace("n < 3", "n < 2");
+        let message = folder.refusal(&reached);
+        assert!(
+            ["does not fit", "overflow", "divi"].iter().any(|part| message.contains(part)),
+            "{reached}: {message}"
+        );
+    }
+}
