@@ -327,6 +327,16 @@ def test_the_first_rows_are_a_look_and_no_run(hits):
         tm.head(hits, rows=-1)
 
 
+def test_the_first_rows_of_a_broken_file_are_shown_where_that_is_asked_for(tmp_path):
+    path = tmp_path / "bad.csv"
+    path.write_text("a,b\n1,2\n3\n4,5\n")
+    with pytest.raises(tm.TidemillError, match="malformed record"):
+        tm.head(path, rows=1).to_pylist()
+    shown = tm.head(path, max_bad="100%")
+    assert shown.to_pylist() == [{"a": 1, "b": 2}, {"a": 4, "b": 5}]
+    assert shown.coverage["rows"]["rejected"] == 1
+
+
 def test_a_query_writes_files(hits, tmp_path):
     sql = f"SELECT day, user FROM '{hits}'"
     written = tm.query(sql, output=tmp_path / "out" / "{day}.csv")

@@ -369,6 +369,7 @@ def head(
     framing: str | None = None,
     source_exec: str | Sequence[str] = (),
     storage_options: Mapping[str, object] | None = None,
+    max_bad: str | int | None = None,
     progress: bool | None = None,
 ) -> Result:
     r"""Take the first rows of files.
@@ -385,8 +386,8 @@ def head(
         As in `query`.
     source_format, schema, null, header, delimiter, quote, escape, comment, strict : optional
         As in `query`.
-    mismatch, framing, source_exec, storage_options, progress : optional
-        As in `query`.
+    mismatch, framing, source_exec, storage_options, max_bad, progress : optional
+        As in `query`. A malformed record counts where it is read, which may be behind the last row.
 
     Returns
     -------
@@ -420,7 +421,7 @@ def head(
         source_exec=source_exec,
         storage_options=storage_options,
     )
-    limits = _options.limits(progress=progress)
+    limits = _options.limits(max_bad=max_bad, progress=progress)
     return Result(_tidemill.head(os.fspath(url), rows, source, limits))
 
 

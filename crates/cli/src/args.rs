@@ -249,6 +249,9 @@ pub struct HeadArgs {
     /// How to write them: text, csv, tsv or json
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
+    /// How many malformed records to skip among those that are read: 100, or 1% [default: 0]
+    #[arg(long, value_name = "N|P%")]
+    pub max_bad: Option<String>,
     #[command(flatten)]
     pub source: SourceArgs,
 }

@@ -133,6 +133,8 @@ fn head<'py>(
         let mut preparation = prepare(&limits, &Limits::default())?;
         // Rows are wanted from the start of the input; more threads would only read ahead.
         preparation.settings.threads = 1;
+        // A look keeps no copies.
+        preparation.settings.rejected_folder = None;
         Ok((Query { sql, sources: vec![source], ..Query::default() }, preparation))
     });
     let (query, preparation) = prepared.map_err(|error| raise(py, error))?;

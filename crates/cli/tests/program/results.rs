@@ -178,6 +178,21 @@ fn a_dry_run_and_a_look_leave_nothing_behind() {
 }
 
 #[test]
+fn the_first_rows_of_a_broken_file_are_shown_where_that_is_asked_for() {
+    let place = Place::new();
+    place.write("bad.csv", "a,b\n1,2\n3\n4,5\n");
+    let refused = place.fails(1, &["head", "bad.csv", "--rows", "1"]);
+    assert!(refused.contains("line 3") && refused.contains("--max-bad"), "{refused}");
+    let shown = place.tidemill(&["head", "bad.csv", "--max-bad", "100%"]).output().unwrap();
+    assert_eq!(String::from_utf8(shown.stdout).unwrap(), "a,b\n1,2\n4,5\n");
+    let said = String::from_utf8(shown.stderr).unwrap();
+    assert!(said.contains("1 malformed record"), "{said}");
+    assert_eq!(shown.status.code(), Some(3));
+    assert_eq!(place.names("."), ["bad.csv"]);
+    assert!(!place.has_home_folder(""));
+}
+
+#[test]
 fn sql_comes_from_a_file_or_from_standard_input() {
     let place = Place::new();
     trips(&place);
