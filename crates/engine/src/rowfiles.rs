@@ -2,7 +2,7 @@
 //!
 //! A query sees files as one table of SQL's types. Here batches come as the format's own
 //! resolution makes them, with enums, decimals of any width and fields that may not be null.
-//! Blocks are dealt to threads in turn, and what they become is handed over in the order of the
+//! Blocks go to threads in turn, and what they become is handed over in the order of the
 //! rows: so many blocks are in memory as there are threads, three times over.
 
 use std::ops::Range;

@@ -1,7 +1,7 @@
 //! SQL over sources: planned, explained, run.
 //!
 //! - `question`: what is asked? `plan`: how is it run? `explain` says it.
-//! - `route`, `sides`: which way does a query go, and which sources are held beside the one that is read in
+//! - `route`, `build_sides`: which way does a query go, and which sources are held beside the one that is read in
 //!   splits?
 //! - `scan`, `prune`: how does a source look to DataFusion, and what need not be read?
 //! - `tables`, `rows`: who reads which split, and in which order is it taken? `background`, `finished`: how are
@@ -11,6 +11,7 @@
 //! - `secrets`: SQL as it may be kept.
 
 mod background;
+mod build_sides;
 mod columns;
 mod explain;
 mod finished;
@@ -23,7 +24,6 @@ mod route;
 mod rows;
 mod scan;
 mod secrets;
-mod sides;
 mod tables;
 #[cfg(test)]
 mod tests;

@@ -19,7 +19,7 @@ use tidemill_sink::StagedFile;
 use tidemill_source::Rejects;
 use tidemill_sql::Told;
 use tidemill_sql::statement::{honoured, one_select};
-use tidemill_tables::merge::{Merged, Merger, Parked};
+use tidemill_tables::merge::{Merged, Merger, Pending};
 use tidemill_tables::partial::{self, Header, PartialReader, PartialRun};
 use tidemill_tables::{Table, sessions};
 
@@ -229,7 +229,7 @@ impl Merge {
             while let Some(groups) = reader.next_groups()? {
                 settings.cancel.check()?;
                 let chunk = decoder.decode(&groups).map_err(|e| in_file(e, path))?;
-                merger.accept(Parked::Memory(merger.deal(chunk)?), 0)?;
+                merger.accept(Pending::Memory(merger.partition(chunk)?), 0)?;
                 merger.work(0)?;
             }
             coverages.extend(reader.coverage().cloned());

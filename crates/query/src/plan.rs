@@ -39,6 +39,7 @@ use tidemill_tables::partial::{Header, PartialRun, PartialSource, PartialWriter}
 use tidemill_tables::sessions;
 
 use crate::background::Background;
+use crate::build_sides::{self, BuildSide};
 use crate::columns::{named, result_schema, settled, unqualified};
 use crate::explain::{Explain, ExplainSource};
 use crate::finished::Finished;
@@ -49,7 +50,6 @@ use crate::route::{Route, Tables, misplaced, not_run, refusal_of_map, route};
 use crate::rows::Rows;
 use crate::scan::{RunState, Scan, SourceTable};
 use crate::secrets::{hide_secrets, shown_sql};
-use crate::sides::{self, Side};
 use crate::tables::{self, Work};
 
 /// A query that is ready to run.
@@ -203,7 +203,7 @@ impl Plan {
         if !has_limit(&logical)? {
             tables.iter().for_each(|(_, table)| table.set_reads_all());
         }
-        let scanned = sides::scanned(&logical)?;
+        let scanned = build_sides::scanned(&logical)?;
         let table_of = |name: &TableReference| {
             let found = tables.iter().find(|(table, _)| table == name.table());
             found.and_then(|(_, table)| table.source())
@@ -214,9 +214,9 @@ impl Plan {
                 .find(|table| table.table() == name)
                 .cloned()
                 .ok_or_else(|| "the query does not read the source".to_string()),
-            None => sides::stream_of(
+            None => build_sides::stream_of(
                 &scanned,
-                |name| table_of(name).and_then(|source| sides::estimated_bytes(source)),
+                |name| table_of(name).and_then(|source| build_sides::estimated_bytes(source)),
                 settings.memory_bytes / HELD_SHARE / 2,
             ),
         };
@@ -265,7 +265,7 @@ impl Plan {
             })
             .collect::<Result<_>>()?;
         let text = |plan: &LogicalPlan| self.short(plan.display_indent().to_string());
-        let held = |sides: &[Side]| -> Vec<(String, String)> {
+        let held = |sides: &[BuildSide]| -> Vec<(String, String)> {
             let held = sides.iter().enumerate();
             held.map(|(index, side)| (format!("held {}", index + 1), text(&side.plan))).collect()
         };
@@ -276,7 +276,7 @@ impl Plan {
                 steps.push(("tables".to_string(), self.short(parts.spec.describe().join("\n"))));
                 let finish = self.finish_of_nothing(parts)?;
                 steps.push(("finish".to_string(), text(&finish)));
-                let late = sides::scanned(&finish)?;
+                let late = build_sides::scanned(&finish)?;
                 let beside = self.beside(&parts.stream, &parts.sides, &late);
                 ("partial tables", format!("one aggregation over one source{beside}"), steps)
             }
@@ -307,7 +307,12 @@ impl Plan {
     }
 
     /// What is said of the sources besides the stream.
-    fn beside(&self, stream: &TableReference, sides: &[Side], late: &[TableReference]) -> String {
+    fn beside(
+        &self,
+        stream: &TableReference,
+        sides: &[BuildSide],
+        late: &[TableReference],
+    ) -> String {
         let held: BTreeSet<&str> =
             sides.iter().flat_map(|side| &side.sources).map(String::as_str).collect();
         let late: BTreeSet<&str> = self.sources_of(late).collect();
@@ -525,7 +530,7 @@ impl Plan {
     pub(crate) fn mergeable(&self) -> Result<&Tables> {
         match &self.route {
             Route::Tables(parts) => {
-                let finish = sides::scanned(&self.finish_of_nothing(parts)?)?;
+                let finish = build_sides::scanned(&self.finish_of_nothing(parts)?)?;
                 let late: BTreeSet<&str> = self.sources_of(&finish).collect();
                 if late.is_empty() {
                     return Ok(parts);
@@ -673,7 +678,9 @@ fn collects(plan: &LogicalPlan) -> Result<bool> {
 /// Whether a plan that aggregates rows of one source reads none any more, being optimised.
 fn has_lost_its_source(plan: &LogicalPlan, optimised: &LogicalPlan) -> Result<bool> {
     let aggregates = plan.exists(|node| Ok(matches!(node, LogicalPlan::Aggregate(_)))).told()?;
-    Ok(aggregates && sides::scanned(plan)?.len() == 1 && sides::scanned(optimised)?.is_empty())
+    Ok(aggregates
+        && build_sides::scanned(plan)?.len() == 1
+        && build_sides::scanned(optimised)?.is_empty())
 }
 
 fn not_mergeable(why: &str) -> Error {

@@ -2,7 +2,7 @@
 //!
 //! DataFusion parses, type-checks and optimises the SQL. If the optimised plan has an
 //! aggregation over nothing but per-record steps of one source, small others being joined to
-//! it ([`sides`](crate::sides)), that aggregation is cut out: what is below it becomes the *map* (run per split), the aggregation itself the
+//! it ([`build_sides`](crate::build_sides)), that aggregation is cut out: what is below it becomes the *map* (run per split), the aggregation itself the
 //! *tables* (our states), and what is above it the *finish* (run once, by DataFusion, over
 //! the finished table). Distinct counts work because the optimiser turns them into two
 //! aggregations, the lower of which is a grouping without states. A query without any
@@ -23,7 +23,7 @@ use tidemill_sql::{Told, floats};
 use tidemill_tables::calls::{aggregate_call, alias_of, function_of};
 use tidemill_tables::{Aggregate, Function, TableSpec, supports};
 
-use crate::sides::{Side, Sides};
+use crate::build_sides::{BuildSide, StreamPlanner};
 
 /// An optimised query, taken apart.
 pub enum Route {
@@ -34,7 +34,7 @@ pub enum Route {
         /// The source that is read in splits.
         stream: TableReference,
         /// What is joined to it.
-        sides: Vec<Side>,
+        sides: Vec<BuildSide>,
         /// The per-record plan.
         map: LogicalPlan,
         /// Rows to leave out first.
@@ -54,7 +54,7 @@ pub struct Tables {
     /// The source that is read in splits.
     pub stream: TableReference,
     /// What is joined to it.
-    pub sides: Vec<Side>,
+    pub sides: Vec<BuildSide>,
     /// Keys, arguments and filters per record.
     pub map: LogicalPlan,
     /// What is kept per group.
@@ -76,7 +76,7 @@ pub fn route(plan: &LogicalPlan, stream: &Result<TableReference, String>) -> Res
     let mut failure = None;
     plan.apply(|node| {
         if let LogicalPlan::Aggregate(aggregate) = node {
-            let mut sides = Sides::new(stream);
+            let mut sides = StreamPlanner::new(stream);
             match sides.per_record(&aggregate.input, None) {
                 Ok(Some(input)) => core = Some((aggregate.clone(), input, sides.found)),
                 Ok(None) => return Ok(TreeNodeRecursion::Continue),
@@ -103,7 +103,7 @@ pub fn route(plan: &LogicalPlan, stream: &Result<TableReference, String>) -> Res
 }
 
 fn rows_of(plan: &LogicalPlan, stream: &TableReference) -> Result<Route> {
-    let mut sides = Sides::new(stream);
+    let mut sides = StreamPlanner::new(stream);
     let rows = match sides.per_record(plan, None)? {
         Some(map) => Some((map, 0, None)),
         None => limited(plan, &mut sides)?,
@@ -131,7 +131,7 @@ fn rows_of(plan: &LogicalPlan, stream: &TableReference) -> Result<Route> {
 /// steps that give a row for each row.
 fn limited(
     plan: &LogicalPlan,
-    sides: &mut Sides<'_>,
+    sides: &mut StreamPlanner<'_>,
 ) -> Result<Option<(LogicalPlan, usize, Option<usize>)>> {
     match plan {
         LogicalPlan::Limit(limit) => match (limit.get_skip_type(), limit.get_fetch_type()) {

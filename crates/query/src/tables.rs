@@ -22,7 +22,7 @@ use tidemill_base::error::{Error, Result, caught};
 use tidemill_base::progress::{Progress, ThreadClock};
 use tidemill_base::stack::RUN_STACK_BYTES;
 use tidemill_sql::Told;
-use tidemill_tables::merge::{Merged, Merger, Parked};
+use tidemill_tables::merge::{Merged, Merger, Pending};
 use tidemill_tables::{Table, TableSpec};
 use tracing::debug_span;
 
@@ -78,12 +78,12 @@ pub fn run(work: &Work<'_>) -> Result<Merged> {
     let mut first_error = None;
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
-            .map(|seat| {
+            .map(|worker| {
                 let runner = &runner;
                 std::thread::Builder::new()
-                    .name(format!("split-{seat}"))
+                    .name(format!("split-{worker}"))
                     .stack_size(RUN_STACK_BYTES)
-                    .spawn_scoped(scope, move || runner.work(seat))
+                    .spawn_scoped(scope, move || runner.work(worker))
             })
             .collect();
         for worker in workers {
@@ -123,7 +123,7 @@ struct Runner<'a> {
 
 /// A split that was read, well or not.
 struct Read {
-    chunks: Vec<Parked>,
+    chunks: Vec<Pending>,
     /// Rows that came out of the map.
     rows: u64,
     outcome: Option<Outcome>,
@@ -141,15 +141,15 @@ struct Gate {
 }
 
 impl Runner<'_> {
-    fn work(&self, seat: usize) -> Result<()> {
-        let ended = caught(|| self.take_splits(seat));
+    fn work(&self, worker: usize) -> Result<()> {
+        let ended = caught(|| self.take_splits(worker));
         if ended.is_err() {
             self.failed.store(true, Ordering::Relaxed);
         }
         ended
     }
 
-    fn take_splits(&self, seat: usize) -> Result<()> {
+    fn take_splits(&self, worker: usize) -> Result<()> {
         loop {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
             if index >= self.work.scan.splits().len() || self.failed.load(Ordering::Relaxed) {
@@ -159,9 +159,9 @@ impl Runner<'_> {
                 return Ok(());
             }
             let read = self.read(index);
-            self.pass(index, read, seat)?;
+            self.pass(index, read, worker)?;
             let mut clock = ThreadClock::start();
-            self.merger.work(seat)?;
+            self.merger.work(worker)?;
             self.work.progress.tables().add_cpu(&mut clock);
         }
     }
@@ -188,7 +188,7 @@ impl Runner<'_> {
         Read { chunks, rows, outcome: self.work.scan.outcome(index), result }
     }
 
-    fn fill(&self, index: usize, chunks: &mut Vec<Parked>, rows: &mut u64) -> Result<()> {
+    fn fill(&self, index: usize, chunks: &mut Vec<Pending>, rows: &mut u64) -> Result<()> {
         let mut table = Table::new(self.work.spec)?;
         let (map, tables) = (self.work.progress.map(), self.work.progress.tables());
         let mut clock = ThreadClock::start();
@@ -200,7 +200,7 @@ impl Runner<'_> {
             *rows += batch.num_rows() as u64;
             table.update(&batch)?;
             if table.bytes() > self.worker_bytes {
-                chunks.push(self.merger.park(self.merger.deal(table.take()?)?)?);
+                chunks.push(self.merger.defer(self.merger.partition(table.take()?)?)?);
             }
             self.work.cancel.check()?;
             tables.add_cpu(&mut clock);
@@ -209,14 +209,14 @@ impl Runner<'_> {
         self.work.scan.read_unasked(index)?;
         map.add_cpu(&mut clock);
         if table.group_count() > 0 {
-            chunks.push(self.merger.park(self.merger.deal(table.take()?)?)?);
+            chunks.push(self.merger.defer(self.merger.partition(table.take()?)?)?);
         }
         tables.add_cpu(&mut clock);
         Ok(())
     }
 
     /// Lets through what may pass, reading again what guessed wrong.
-    fn pass(&self, index: usize, read: Read, seat: usize) -> Result<()> {
+    fn pass(&self, index: usize, read: Read, worker: usize) -> Result<()> {
         let mut gate = self.gate.lock();
         gate.waiting.insert(index, read);
         loop {
@@ -232,7 +232,7 @@ impl Runner<'_> {
                 gate.waiting.insert(index, again);
                 continue;
             }
-            if let Err(error) = self.count(&mut gate, index, read, seat) {
+            if let Err(error) = self.count(&mut gate, index, read, worker) {
                 gate.error = Some(error);
                 self.failed.store(true, Ordering::Relaxed);
                 return Ok(());
@@ -250,7 +250,7 @@ impl Runner<'_> {
         (end_file == file && outcome.stats.start != Some(end)).then_some(end)
     }
 
-    fn count(&self, gate: &mut Gate, index: usize, read: Read, seat: usize) -> Result<()> {
+    fn count(&self, gate: &mut Gate, index: usize, read: Read, worker: usize) -> Result<()> {
         // Bad records are counted even where the split failed: they may be why.
         if let Some(outcome) = read.outcome {
             let last = self.work.scan.splits()[index].pieces.last();
@@ -261,7 +261,7 @@ impl Runner<'_> {
         self.work.progress.map().add_rows(read.rows);
         let mut clock = ThreadClock::start();
         for chunk in read.chunks {
-            self.merger.accept(chunk, seat)?;
+            self.merger.accept(chunk, worker)?;
         }
         self.work.progress.tables().add_cpu(&mut clock);
         Ok(())

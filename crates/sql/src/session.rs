@@ -243,7 +243,7 @@ pub fn per_split(state: &SessionState) -> SessionState {
     // Nothing is sorted here.
     *config = std::mem::take(config).with_batch_size(BATCH_ROWS);
     config.set_extension(Arc::new(ScanMode::PerSplit));
-    // Partitions are splits here: none may be added, joined or dealt anew.
+    // Partitions are splits here: none may be added, joined or repartitioned.
     let options = config.options_mut();
     options.execution.target_partitions = 1;
     options.optimizer.enable_round_robin_repartition = false;

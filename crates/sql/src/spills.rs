@@ -1,4 +1,4 @@
-//! Where a run keeps what does not fit memory: one unnamed file, dealt out in blocks.
+//! Where a run keeps what does not fit memory: one unnamed file, given out in blocks.
 //!
 //! Everything that spills in a run, our tables' chunks and DataFusion's sorts alike, writes to one
 //! file that has no name: the operating system reclaims it however the process ends, so nothing is

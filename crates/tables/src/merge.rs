@@ -1,19 +1,19 @@
 //! The fold of all chunks into one table, in parallel and beyond memory.
 //!
-//! Groups are dealt by a hash of their key to 16 places, each with a table of its own and a
-//! queue. Chunks are accepted one at a time in split order; whoever finds a place free merges
+//! Groups are partitioned 16 ways by a hash of their key; a partition has a table of its own and a
+//! queue. Chunks are accepted one at a time in split order; whoever finds a partition free merges
 //! what waits there, in that order. So every group sees its states in split order, while
 //! several workers merge at once.
 //!
-//! Past the budget the largest place goes to disk: its table becomes the first chunk of a
+//! Past the budget the largest partition goes to disk: its table becomes the first chunk of a
 //! spill file, and what arrives for it afterwards is appended unmerged. At the end such a
-//! place is folded from its file, again in split order; where its groups do not fit memory
-//! either, it is dealt by further bits of the hash into 16 smaller files first (Grace hash
+//! partition is folded from its file, again in split order; where its groups do not fit memory
+//! either, it is repartitioned by further bits of the hash into 16 smaller files first (Grace hash
 //! aggregation, with the order of the fold kept).
 //!
 //! What is spilled, and when, depends on how the threads happen to run. The answer does not:
 //! it comes in the order of its keys where it is small, else in the order of their hashes,
-//! which is the order of the places at every depth of dealing.
+//! which is the order of the partitions at every depth.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -39,11 +39,11 @@ use super::spill::{SpillFile, SpillWriter};
 use super::value::{compact, logical_bytes};
 use super::{Chunk, Table, TableSpec};
 
-const PLACE_BITS: u32 = 4;
-const PLACES: usize = 1 << PLACE_BITS;
+const PARTITION_BITS: u32 = 4;
+const PARTITIONS: usize = 1 << PARTITION_BITS;
 
-/// How deep a place is dealt again; 16⁶ files hold any number of groups, and deeper dealing
-/// would only chase one giant group.
+/// How deep a partition is repartitioned; 16⁶ files hold any number of groups, and more would only chase
+/// one giant group.
 const DEPTH_MAX: u32 = 6;
 
 /// Answers of up to this many groups are sorted by key, if they are also no larger than a
@@ -53,21 +53,21 @@ const SORTED_GROUPS_MAX: usize = 1 << 18;
 /// A group may always have so much, whatever the budget.
 const GROUP_BYTES_MIN: usize = 16 << 20;
 
-/// Which place each group goes to at a depth of dealing.
-fn deal(keys: &[ArrayRef], group_count: usize, depth: u32) -> Result<Vec<Vec<u32>>> {
-    let mut places = vec![Vec::new(); PLACES];
+/// The groups of each partition, at a depth of repartitioning.
+fn partition_groups(keys: &[ArrayRef], group_count: usize, depth: u32) -> Result<Vec<Vec<u32>>> {
+    let mut partitions = vec![Vec::new(); PARTITIONS];
     if keys.is_empty() {
-        places[0] = (0..group_count as u32).collect();
-        return Ok(places);
+        partitions[0] = (0..group_count as u32).collect();
+        return Ok(partitions);
     }
     for (row, mixed) in mixed_hashes(keys, group_count)?.into_iter().enumerate() {
-        let place = (mixed >> (64 - PLACE_BITS * (depth + 1))) as usize & (PLACES - 1);
-        places[place].push(row as u32);
+        let partition = (mixed >> (64 - PARTITION_BITS * (depth + 1))) as usize & (PARTITIONS - 1);
+        partitions[partition].push(row as u32);
     }
-    Ok(places)
+    Ok(partitions)
 }
 
-/// A hash of each group's key, of which the highest bits deal first.
+/// A hash of each group's key, of which the highest bits are the first partition's.
 fn mixed_hashes(keys: &[ArrayRef], group_count: usize) -> Result<Vec<u64>> {
     let mut hashes = vec![0; group_count];
     create_hashes(keys, &RandomState::with_seed(0), &mut hashes).told()?;
@@ -76,8 +76,8 @@ fn mixed_hashes(keys: &[ArrayRef], group_count: usize) -> Result<Vec<u64>> {
     Ok(hashes)
 }
 
-/// A chunk with its groups dealt to places. Its memory counts until the last place took it.
-pub struct Dealt {
+/// A chunk and the groups of it that each partition takes. Its memory counts until the last has.
+pub struct Partitioned {
     chunk: Chunk,
     rows: Vec<Vec<u32>>,
     encoded: OnceLock<RecordBatch>,
@@ -85,7 +85,7 @@ pub struct Dealt {
     used: Arc<AtomicUsize>,
 }
 
-impl Dealt {
+impl Partitioned {
     fn encoded(&self) -> Result<&RecordBatch> {
         if self.encoded.get().is_none() {
             let _ = self.encoded.set(self.chunk.encode()?);
@@ -94,21 +94,21 @@ impl Dealt {
     }
 }
 
-impl Drop for Dealt {
+impl Drop for Partitioned {
     fn drop(&mut self) {
         self.used.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
 /// A chunk that waits for its turn, in memory or on disk.
-pub enum Parked {
+pub enum Pending {
     /// As it is.
-    Memory(Arc<Dealt>),
+    Memory(Arc<Partitioned>),
     /// Encoded.
     Disk(SpillFile),
 }
 
-struct Place {
+struct Partition {
     table: Table,
     bytes: usize,
     spill: Option<SpillWriter>,
@@ -121,8 +121,8 @@ pub struct Merger {
     space: SpillSpace,
     /// Bytes of tables and of chunks on their way.
     used: Arc<AtomicUsize>,
-    places: Vec<Mutex<Place>>,
-    queues: Vec<Mutex<VecDeque<Arc<Dealt>>>>,
+    partitions: Vec<Mutex<Partition>>,
+    queues: Vec<Mutex<VecDeque<Arc<Partitioned>>>>,
     cancel: Cancel,
 }
 
@@ -138,14 +138,15 @@ impl Merger {
         cancel: &Cancel,
         progress: &Progress,
     ) -> Result<Self> {
-        let place = || Ok(Mutex::new(Place { table: Table::new(spec)?, bytes: 0, spill: None }));
+        let partition =
+            || Ok(Mutex::new(Partition { table: Table::new(spec)?, bytes: 0, spill: None }));
         Ok(Merger {
             spec: Arc::clone(spec),
             budget_bytes,
             space: SpillSpace::new(folder, progress),
             used: Arc::default(),
-            places: (0..PLACES).map(|_| place()).collect::<Result<_>>()?,
-            queues: (0..PLACES).map(|_| Mutex::default()).collect(),
+            partitions: (0..PARTITIONS).map(|_| partition()).collect::<Result<_>>()?,
+            queues: (0..PARTITIONS).map(|_| Mutex::default()).collect(),
             cancel: cancel.clone(),
         })
     }
@@ -154,16 +155,16 @@ impl Merger {
         SpillWriter::new(&self.space)
     }
 
-    /// Deals a chunk's groups to places. Any thread, any order.
+    /// Partitions a chunk's groups. Any thread, any order.
     ///
     /// # Errors
     /// Where a key cannot be hashed.
-    pub fn deal(&self, chunk: Chunk) -> Result<Arc<Dealt>> {
-        let rows = deal(&chunk.keys, chunk.group_count, 0)?;
+    pub fn partition(&self, chunk: Chunk) -> Result<Arc<Partitioned>> {
+        let rows = partition_groups(&chunk.keys, chunk.group_count, 0)?;
         let bytes = chunk.bytes();
         self.used.fetch_add(bytes, Ordering::Relaxed);
         let used = Arc::clone(&self.used);
-        Ok(Arc::new(Dealt { chunk, rows, encoded: OnceLock::new(), bytes, used }))
+        Ok(Arc::new(Partitioned { chunk, rows, encoded: OnceLock::new(), bytes, used }))
     }
 
     fn is_full(&self) -> bool {
@@ -174,29 +175,29 @@ impl Merger {
     ///
     /// # Errors
     /// As spilling.
-    pub fn park(&self, dealt: Arc<Dealt>) -> Result<Parked> {
+    pub fn defer(&self, partitioned: Arc<Partitioned>) -> Result<Pending> {
         if !self.is_full() {
-            return Ok(Parked::Memory(dealt));
+            return Ok(Pending::Memory(partitioned));
         }
-        let _span = debug_span!("spill", bytes = dealt.bytes).entered();
+        let _span = debug_span!("spill", bytes = partitioned.bytes).entered();
         let mut writer = self.spill_writer();
-        writer.write(dealt.encoded()?)?;
-        Ok(Parked::Disk(writer.finish()?))
+        writer.write(partitioned.encoded()?)?;
+        Ok(Pending::Disk(writer.finish()?))
     }
 
     /// Accepts the next chunk in split order. The caller sees to the order.
     ///
     /// # Errors
-    /// Where a parked chunk cannot be read back, and as merging.
-    pub fn accept(&self, parked: Parked, seat: usize) -> Result<()> {
-        match parked {
-            Parked::Memory(dealt) => self.enqueue(&dealt),
-            Parked::Disk(file) => {
+    /// Where a pending chunk cannot be read back, and as merging.
+    pub fn accept(&self, pending: Pending, worker: usize) -> Result<()> {
+        match pending {
+            Pending::Memory(partitioned) => self.enqueue(&partitioned),
+            Pending::Disk(file) => {
                 let decoder = Table::new(&self.spec)?;
                 for batch in file.read()? {
-                    self.enqueue(&self.deal(decoder.decode(&batch?)?)?);
+                    self.enqueue(&self.partition(decoder.decode(&batch?)?)?);
                     if self.is_full() {
-                        self.work(seat)?;
+                        self.work(worker)?;
                     }
                 }
             }
@@ -204,61 +205,61 @@ impl Merger {
         Ok(())
     }
 
-    fn enqueue(&self, dealt: &Arc<Dealt>) {
-        for (rows, queue) in dealt.rows.iter().zip(&self.queues) {
+    fn enqueue(&self, partitioned: &Arc<Partitioned>) {
+        for (rows, queue) in partitioned.rows.iter().zip(&self.queues) {
             if !rows.is_empty() {
-                queue.lock().push_back(Arc::clone(dealt));
+                queue.lock().push_back(Arc::clone(partitioned));
             }
         }
     }
 
-    /// Merges what waits at places that nobody else works at; with memory short, waits its
-    /// turn at every place and spills. `seat` tells workers apart so that they start at
-    /// different places.
+    /// Merges what waits at partitions that nobody else works at; with memory short, waits its
+    /// turn at every partition and spills. `worker` tells workers apart so that they start at
+    /// different partitions.
     ///
     /// # Errors
     /// As merging and spilling.
-    pub fn work(&self, seat: usize) -> Result<()> {
-        let _span = debug_span!("merge", seat).entered();
-        for step in 0..PLACES {
-            let index = (seat * PLACES / 2 + step) % PLACES;
+    pub fn work(&self, worker: usize) -> Result<()> {
+        let _span = debug_span!("merge", worker).entered();
+        for step in 0..PARTITIONS {
+            let index = (worker * PARTITIONS / 2 + step) % PARTITIONS;
             if self.is_full() {
-                self.drain(index, &mut self.places[index].lock())?;
-            } else if let Some(mut place) = self.places[index].try_lock() {
-                self.drain(index, &mut place)?;
+                self.drain(index, &mut self.partitions[index].lock())?;
+            } else if let Some(mut partition) = self.partitions[index].try_lock() {
+                self.drain(index, &mut partition)?;
             }
         }
         while self.is_full() && self.spill_largest()? {}
         Ok(())
     }
 
-    fn drain(&self, index: usize, place: &mut Place) -> Result<()> {
+    fn drain(&self, index: usize, partition: &mut Partition) -> Result<()> {
         loop {
-            let Some(dealt) = self.queues[index].lock().pop_front() else { return Ok(()) };
+            let Some(partitioned) = self.queues[index].lock().pop_front() else { return Ok(()) };
             self.cancel.check()?;
-            let rows = &dealt.rows[index];
-            match &mut place.spill {
-                Some(writer) => writer.write(&select(dealt.encoded()?, rows)?)?,
+            let rows = &partitioned.rows[index];
+            match &mut partition.spill {
+                Some(writer) => writer.write(&select(partitioned.encoded()?, rows)?)?,
                 None => {
-                    place.table.merge(&dealt.chunk, rows)?;
-                    self.settle(place, place.table.bytes());
+                    partition.table.merge(&partitioned.chunk, rows)?;
+                    self.account(partition, partition.table.bytes());
                 }
             }
         }
     }
 
-    fn settle(&self, place: &mut Place, bytes: usize) {
+    fn account(&self, partition: &mut Partition, bytes: usize) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
-        self.used.fetch_sub(place.bytes, Ordering::Relaxed);
-        place.bytes = bytes;
+        self.used.fetch_sub(partition.bytes, Ordering::Relaxed);
+        partition.bytes = bytes;
     }
 
     /// Sends the largest table in memory to disk; false where none is left.
     fn spill_largest(&self) -> Result<bool> {
-        let largest = (0..PLACES)
+        let largest = (0..PARTITIONS)
             .filter_map(|index| {
-                let place = self.places[index].try_lock()?;
-                place.spill.is_none().then_some((place.bytes, index))
+                let partition = self.partitions[index].try_lock()?;
+                partition.spill.is_none().then_some((partition.bytes, index))
             })
             .max();
         let Some((bytes, index)) = largest else { return Ok(false) };
@@ -266,13 +267,13 @@ impl Merger {
             return Ok(false);
         }
         let _span = debug_span!("spill", groups = index, bytes).entered();
-        let mut place = self.places[index].lock();
-        if place.spill.is_none() {
+        let mut partition = self.partitions[index].lock();
+        if partition.spill.is_none() {
             let mut writer = self.spill_writer();
-            writer.write(&place.table.take()?.encode()?)?;
-            place.spill = Some(writer);
-            place.table = Table::new(&self.spec)?;
-            self.settle(&mut place, 0);
+            writer.write(&partition.table.take()?.encode()?)?;
+            partition.spill = Some(writer);
+            partition.table = Table::new(&self.spec)?;
+            self.account(&mut partition, 0);
         }
         Ok(true)
     }
@@ -283,22 +284,22 @@ impl Merger {
     /// As merging and spilling.
     pub fn finish(self) -> Result<Merged> {
         let _span = debug_span!("merge").entered();
-        for (index, place) in self.places.iter().enumerate() {
-            self.drain(index, &mut place.lock())?;
+        for (index, partition) in self.partitions.iter().enumerate() {
+            self.drain(index, &mut partition.lock())?;
         }
-        let mut places = VecDeque::new();
-        for place in self.places {
-            let place = place.into_inner();
-            places.push_back(match place.spill {
-                None => Held::Memory(place.table),
-                Some(writer) => Held::Disk { file: writer.finish()?, depth: 1 },
+        let mut partitions = VecDeque::new();
+        for partition in self.partitions {
+            let partition = partition.into_inner();
+            partitions.push_back(match partition.spill {
+                None => Stored::Memory(partition.table),
+                Some(writer) => Stored::Disk { file: writer.finish()?, depth: 1 },
             });
         }
         Ok(Merged {
             spec: self.spec,
             budget_bytes: self.budget_bytes,
             space: self.space,
-            places,
+            partitions,
             answers: VecDeque::new(),
             is_unsorted: false,
             precisions: Vec::new(),
@@ -317,21 +318,21 @@ fn select(batch: &RecordBatch, rows: &[u32]) -> Result<RecordBatch> {
     Ok(RecordBatch::try_new(taken.schema(), columns)?)
 }
 
-enum Held {
+enum Stored {
     Memory(Table),
-    /// `depth` is how often its groups have been dealt.
+    /// `depth` is how often its groups have been partitioned.
     Disk {
         file: SpillFile,
         depth: u32,
     },
 }
 
-/// The whole table, in memory and on disk, place by place.
+/// The whole table, in memory and on disk, partition by partition.
 pub struct Merged {
     spec: Arc<TableSpec>,
     budget_bytes: usize,
     space: SpillSpace,
-    places: VecDeque<Held>,
+    partitions: VecDeque<Stored>,
     /// Answers that were to be sorted until there were too many.
     answers: VecDeque<RecordBatch>,
     is_unsorted: bool,
@@ -362,23 +363,23 @@ impl Merged {
 
     /// The next table that fits memory, or none after the last.
     fn next_table(&mut self) -> Result<Option<Table>> {
-        while let Some(held) = self.places.pop_front() {
+        while let Some(stored) = self.partitions.pop_front() {
             self.cancel.check()?;
-            let (file, depth) = match held {
-                Held::Memory(table) => return Ok(Some(table)),
-                Held::Disk { file, depth } => (file, depth),
+            let (file, depth) = match stored {
+                Stored::Memory(table) => return Ok(Some(table)),
+                Stored::Disk { file, depth } => (file, depth),
             };
             if let Some(table) = self.fold(&file, depth)? {
                 return Ok(Some(table));
             }
-            for part in self.deal_again(&file, depth)?.into_iter().rev() {
-                self.places.push_front(Held::Disk { file: part, depth: depth + 1 });
+            for part in self.repartition(&file, depth)?.into_iter().rev() {
+                self.partitions.push_front(Stored::Disk { file: part, depth: depth + 1 });
             }
         }
         Ok(None)
     }
 
-    /// A spilled place as one table, or none where it does not fit.
+    /// A spilled partition as one table, or none where it does not fit.
     fn fold(&self, file: &SpillFile, depth: u32) -> Result<Option<Table>> {
         let mut table = Table::new(&self.spec)?;
         for batch in file.read()? {
@@ -402,7 +403,7 @@ impl Merged {
         GROUP_BYTES_MIN.max(self.budget_bytes.saturating_mul(2))
     }
 
-    /// What cannot be dealt any further is a group of which too much is kept.
+    /// What cannot be partitioned any further is a group of which too much is kept.
     fn too_large(&self, table: &Table, file: &SpillFile) -> Error {
         let (held, function) = (table.bytes() as u64, table.largest().unwrap_or("GROUP BY"));
         // On disk it takes a little less than in memory, and the answer is made beside it.
@@ -418,14 +419,14 @@ impl Merged {
         }
     }
 
-    fn deal_again(&self, file: &SpillFile, depth: u32) -> Result<Vec<SpillFile>> {
+    fn repartition(&self, file: &SpillFile, depth: u32) -> Result<Vec<SpillFile>> {
         let mut writers: Vec<SpillWriter> =
-            (0..PLACES).map(|_| SpillWriter::new(&self.space)).collect();
+            (0..PARTITIONS).map(|_| SpillWriter::new(&self.space)).collect();
         let key_count = self.spec.keys.len();
         for batch in file.read()? {
             self.cancel.check()?;
             let batch = batch?;
-            let rows = deal(&batch.columns()[..key_count], batch.num_rows(), depth)?;
+            let rows = partition_groups(&batch.columns()[..key_count], batch.num_rows(), depth)?;
             for (writer, rows) in writers.iter_mut().zip(&rows) {
                 if !rows.is_empty() {
                     writer.write(&select(&batch, rows)?)?;
@@ -438,7 +439,7 @@ impl Merged {
     /// The chunks of the whole table, each group in one of them.
     ///
     /// # Errors
-    /// As folding spilled places.
+    /// As folding spilled partitions.
     pub fn next_chunk(&mut self) -> Result<Option<Chunk>> {
         match self.next_table()? {
             Some(mut table) => Ok(Some(table.take()?)),
@@ -454,9 +455,9 @@ impl Merged {
     /// Where an answer does not fit its type.
     pub fn next_answer(&mut self) -> Result<Option<RecordBatch>> {
         if self.spec.keys.is_empty() {
-            // One group: all of it is at the first place.
+            // One group: all of it is at the first partition.
             let table = self.next_table()?;
-            self.places.clear();
+            self.partitions.clear();
             return table.map(|table| self.finish(table)).transpose();
         }
         if let Some(answer) = self.answers.pop_front() {

@@ -15,7 +15,7 @@ use tidemill_base::cancel::Cancel;
 use tidemill_base::error::Error;
 use tidemill_base::progress::Progress;
 use tidemill_source::Rejects;
-use tidemill_tables::merge::{Merged, Merger, Parked};
+use tidemill_tables::merge::{Merged, Merger, Pending};
 use tidemill_tables::sessions;
 use tidemill_tables::spill::slices;
 use tidemill_tables::{Chunk, Table, TableSpec};
@@ -35,7 +35,7 @@ fn spec(sql: &str, schema: &SchemaRef) -> (Arc<TableSpec>, Vec<usize>) {
     let table = Arc::new(SourceTable::without_files(Arc::clone(schema), run));
     context.register_table("t", table).unwrap();
     let plan = tidemill_planning::asked(&context, sql).unwrap().into_optimized_plan().unwrap();
-    let stream = crate::sides::scanned(&plan).unwrap().remove(0);
+    let stream = crate::build_sides::scanned(&plan).unwrap().remove(0);
     let Route::Tables(parts) = route(&plan, &Ok(stream)).unwrap() else {
         panic!("{sql} has no table");
     };
@@ -212,7 +212,7 @@ fn drained(mut merged: Merged) -> (RecordBatch, usize) {
 }
 
 #[test]
-fn a_place_that_does_not_fit_is_dealt_again_in_the_order_of_the_fold() {
+fn a_partition_that_does_not_fit_is_repartitioned_in_the_order_of_the_fold() {
     let sql = format!("SELECT k, {ORDERLESS}, {ORDERED} FROM t GROUP BY k");
     let (spec, columns) = spec(&sql, &schema());
     let parts: Vec<Vec<Row>> = (0..6).map(|part| many(5000, part * 3)).collect();
@@ -221,28 +221,28 @@ fn a_place_that_does_not_fit_is_dealt_again_in_the_order_of_the_fold() {
         let progress = Progress::new();
         let cancel = Cancel::new();
         let merger = Merger::new(&spec, budget_bytes, folder.path(), &cancel, &progress).unwrap();
-        let mut parked_on_disk = 0;
+        let mut pending_on_disk = 0;
         for rows in &parts {
             let chunk = filled(&spec, &columns, rows).take().unwrap();
-            let parked = merger.park(merger.deal(chunk).unwrap()).unwrap();
-            parked_on_disk += usize::from(matches!(parked, Parked::Disk(_)));
-            merger.accept(parked, 0).unwrap();
+            let pending = merger.defer(merger.partition(chunk).unwrap()).unwrap();
+            pending_on_disk += usize::from(matches!(pending, Pending::Disk(_)));
+            merger.accept(pending, 0).unwrap();
             merger.work(0).unwrap();
         }
-        (merger.finish().unwrap(), parked_on_disk, progress.spilled_bytes())
+        (merger.finish().unwrap(), pending_on_disk, progress.spilled_bytes())
     };
-    let (large, parked, spilled) = merged(1 << 30);
-    assert_eq!((parked, spilled), (0, 0));
+    let (large, pending, spilled) = merged(1 << 30);
+    assert_eq!((pending, spilled), (0, 0));
     let (expected, _) = drained(large);
     let all: Vec<Row> = parts.concat();
     let whole = filled(&spec, &columns, &all).finish().unwrap();
     assert_eq!(text(&expected, 1), text(&whole, 1));
     for budget_bytes in [1, 1 << 16, 1 << 20, 8 << 20] {
-        let (small, parked, spilled) = merged(budget_bytes);
-        assert!(spilled > 0 && (parked > 0 || budget_bytes > 1 << 20), "{budget_bytes}");
+        let (small, pending, spilled) = merged(budget_bytes);
+        assert!(spilled > 0 && (pending > 0 || budget_bytes > 1 << 20), "{budget_bytes}");
         let (found, answers) = drained(small);
         assert_eq!(text(&found, 1), text(&expected, 1), "{budget_bytes}");
-        // More parts than there are places: some were dealt again.
+        // More than one partition holds: some were repartitioned.
         assert!(answers > 16 || budget_bytes > 1 << 16, "{budget_bytes}: {answers}");
     }
     // Budgets that differ in what spills, but not in that the answer is too large to sort.
@@ -266,7 +266,7 @@ fn a_group_that_keeps_more_than_the_budget_is_refused_with_one_that_would_do() {
                 Merger::new(&spec, budget_bytes, folder.path(), &cancel, &progress).unwrap();
             for rows in [&long[..10], &long[10..], &many(10, 0)[..]] {
                 let chunk = filled(&spec, &columns, rows).take().unwrap();
-                merger.accept(merger.park(merger.deal(chunk).unwrap()).unwrap(), 0).unwrap();
+                merger.accept(merger.defer(merger.partition(chunk).unwrap()).unwrap(), 0).unwrap();
                 merger.work(0).unwrap();
             }
             let mut merged = merger.finish().unwrap();

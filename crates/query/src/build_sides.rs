@@ -1,7 +1,7 @@
 //! Sources beside the one that is read in splits: small enough to be held whole.
 //!
 //! Of the sources that a query joins the largest is the **stream**, cut into splits as a
-//! source alone is. What is joined to it below the aggregation is a **side**: a plan of its own
+//! source alone is. What is joined to it below the aggregation is a **build side**: a plan of its own
 //! over the other sources, run once before the first split is read, its rows held in memory.
 //! The join is then a step like others that look at one record at a time: every split's map
 //! probes the same rows, so the tables of the splits merge as ever. That holds for joins that
@@ -75,11 +75,11 @@ pub fn scanned(plan: &LogicalPlan) -> Result<Vec<TableReference>> {
 }
 
 /// The stream of a plan that reads several tables, or why none of them can be it: all others
-/// have to fit in `held_bytes_max` of memory by what `bytes_of` says of them.
+/// have to fit in `build_bytes_max` of memory by what `bytes_of` says of them.
 pub fn stream_of(
     scanned: &[TableReference],
     bytes_of: impl Fn(&TableReference) -> Option<u64>,
-    held_bytes_max: u64,
+    build_bytes_max: u64,
 ) -> Result<TableReference, String> {
     let sized: Vec<(&TableReference, u64)> =
         scanned.iter().map(|name| (name, bytes_of(name).unwrap_or(u64::MAX))).collect();
@@ -91,14 +91,14 @@ pub fn stream_of(
         .iter()
         .filter(|(name, _)| !(name == stream && std::mem::take(&mut is_first)))
         .collect();
-    let held = others.iter().fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
-    if held <= held_bytes_max {
+    let built = others.iter().fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
+    if built <= build_bytes_max {
         return Ok((*stream).clone());
     }
     let Some((largest, bytes)) = others.iter().max_by_key(|(_, bytes)| *bytes) else {
         return Ok((*stream).clone());
     };
-    let limit = human_bytes(held_bytes_max);
+    let limit = human_bytes(build_bytes_max);
     Err(match (largest == stream, *bytes) {
         (true, _) => format!(
             "the query reads `{}` more than once, and it may take more than the {limit} of \
@@ -120,26 +120,26 @@ pub fn stream_of(
 
 /// What is joined to the stream, run once.
 #[derive(Debug, Clone)]
-pub struct Side {
+pub struct BuildSide {
     /// The sources that it reads.
     pub sources: Vec<String>,
     /// What gives its rows.
     pub plan: LogicalPlan,
     /// Where its rows are, once they are.
-    pub rows: Arc<Held>,
+    pub rows: Arc<BuildRows>,
 }
 
-/// Takes plans apart along the stream.
-pub struct Sides<'a> {
+/// Takes plans apart into the stream, which probes, and what it is joined with.
+pub struct StreamPlanner<'a> {
     stream: &'a TableReference,
     /// What was found on the way.
-    pub found: Vec<Side>,
+    pub found: Vec<BuildSide>,
 }
 
-impl<'a> Sides<'a> {
+impl<'a> StreamPlanner<'a> {
     /// To take apart a plan that reads `stream` in splits.
     pub fn new(stream: &'a TableReference) -> Self {
-        Sides { stream, found: Vec::new() }
+        StreamPlanner { stream, found: Vec::new() }
     }
 
     /// The plan with its sides replaced by their rows, if all it does to the stream is done to
@@ -249,7 +249,7 @@ impl<'a> Sides<'a> {
             if is_left { (&join.left, &join.right) } else { (&join.right, &join.left) };
         let fetch = fetch.filter(|_| matches!(kept, JoinType::Right | JoinType::RightMark));
         let Some(stream) = self.take_apart(stream, fetch)? else { return Ok(None) };
-        let side = self.hold(side)?;
+        let side = self.build_side(side)?;
         let on = join.on.iter().cloned();
         let on = on.map(|(left, right)| if is_left { (right, left) } else { (left, right) });
         let swapped = Join::try_new(
@@ -273,8 +273,8 @@ impl<'a> Sides<'a> {
         .told()
     }
 
-    /// Notes a side; gives what stands in its place.
-    fn hold(&mut self, plan: &LogicalPlan) -> Result<LogicalPlan> {
+    /// Notes a build side; gives what stands in its place.
+    fn build_side(&mut self, plan: &LogicalPlan) -> Result<LogicalPlan> {
         let mut sources: Vec<String> =
             scanned(plan)?.iter().map(|name| name.table().to_string()).collect();
         sources.sort_unstable();
@@ -283,7 +283,7 @@ impl<'a> Sides<'a> {
         let fields = fields.map(|(index, field)| {
             Field::new(column_name(index), field.data_type().clone(), field.is_nullable())
         });
-        let rows = Arc::new(Held {
+        let rows = Arc::new(BuildRows {
             schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
             batches: Mutex::default(),
         });
@@ -295,7 +295,7 @@ impl<'a> Sides<'a> {
                 .alias_qualified(qualifier.cloned(), field.name())
         });
         let scan = scan.project(restored.collect::<Vec<_>>()).told()?.build().told()?;
-        self.found.push(Side { sources, plan: plan.clone(), rows });
+        self.found.push(BuildSide { sources, plan: plan.clone(), rows });
         Ok(scan)
     }
 }
@@ -319,13 +319,13 @@ fn column_name(index: usize) -> String {
     format!("column_{index}")
 }
 
-/// Rows that are held in memory, as a table; its columns are named by their position.
-pub struct Held {
+/// The rows of a build side, in memory, as a table; its columns are named by their position.
+pub struct BuildRows {
     schema: SchemaRef,
     batches: Mutex<Option<Vec<RecordBatch>>>,
 }
 
-impl Held {
+impl BuildRows {
     /// The columns.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
@@ -337,14 +337,14 @@ impl Held {
     }
 }
 
-impl fmt::Debug for Held {
+impl fmt::Debug for BuildRows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Held").field("schema", &self.schema).finish_non_exhaustive()
+        f.debug_struct("BuildRows").field("schema", &self.schema).finish_non_exhaustive()
     }
 }
 
 #[async_trait]
-impl TableProvider for Held {
+impl TableProvider for BuildRows {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
