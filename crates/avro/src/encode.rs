@@ -195,9 +195,9 @@ fn is_name(name: &str) -> bool {
 }
 
 /// The columns of a batch, ready to be written row by row.
-pub(crate) struct Rows<'a>(Vec<(&'a str, Column<'a>)>);
+pub(crate) struct BatchRows<'a>(Vec<(&'a str, EncodedColumn<'a>)>);
 
-impl<'a> Rows<'a> {
+impl<'a> BatchRows<'a> {
     /// The columns as the file has them: a batch may say otherwise which of them may be null.
     pub(crate) fn new(batch: &'a RecordBatch, fields: &'a Fields) -> Result<Self> {
         let pairs = fields.iter().zip(batch.columns());
@@ -209,9 +209,9 @@ impl<'a> Rows<'a> {
             });
         }
         let columns = pairs.map(|(field, array)| {
-            Ok((field.name().as_str(), Column::new(array, field.is_nullable())?))
+            Ok((field.name().as_str(), EncodedColumn::new(array, field.is_nullable())?))
         });
-        columns.collect::<Result<Vec<_>>>().map(Rows)
+        columns.collect::<Result<Vec<_>>>().map(BatchRows)
     }
 
     /// Appends a row.
@@ -226,7 +226,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-struct Column<'a> {
+struct EncodedColumn<'a> {
     nullable: bool,
     nulls: Option<NullBuffer>,
     values: Values<'a>,
@@ -262,20 +262,20 @@ enum Values<'a> {
     D128(&'a [i128]),
     D256(&'a [i256]),
     Interval(&'a [IntervalMonthDayNano]),
-    List(&'a [i32], Box<Column<'a>>),
-    LargeList(&'a [i64], Box<Column<'a>>),
-    FixedList(usize, Box<Column<'a>>),
-    Map(&'a [i32], Box<Column<'a>>, Box<Column<'a>>),
-    Struct(Vec<Column<'a>>),
+    List(&'a [i32], Box<EncodedColumn<'a>>),
+    LargeList(&'a [i64], Box<EncodedColumn<'a>>),
+    FixedList(usize, Box<EncodedColumn<'a>>),
+    Map(&'a [i32], Box<EncodedColumn<'a>>, Box<EncodedColumn<'a>>),
+    Struct(Vec<EncodedColumn<'a>>),
     /// Positions among values.
-    Dictionary(Vec<usize>, Box<Column<'a>>),
+    Dictionary(Vec<usize>, Box<EncodedColumn<'a>>),
 }
 
-impl<'a> Column<'a> {
+impl<'a> EncodedColumn<'a> {
     fn new(array: &'a ArrayRef, nullable: bool) -> Result<Self> {
         use DataType as D;
         let child = |array: &'a ArrayRef, field: &Field| {
-            Column::new(array, field.is_nullable()).map(Box::new)
+            EncodedColumn::new(array, field.is_nullable()).map(Box::new)
         };
         let values = match array.data_type() {
             D::Null => Values::Null,
@@ -348,7 +348,8 @@ impl<'a> Column<'a> {
             }
             D::Struct(fields) => {
                 let columns = fields.iter().zip(array.as_struct().columns());
-                let columns = columns.map(|(field, array)| Column::new(array, field.is_nullable()));
+                let columns =
+                    columns.map(|(field, array)| EncodedColumn::new(array, field.is_nullable()));
                 Values::Struct(columns.collect::<Result<_>>()?)
             }
             D::Dictionary(..) => {
@@ -359,11 +360,11 @@ impl<'a> Column<'a> {
                     true => vec![0; array.len()],
                     false => dictionary.normalized_keys(),
                 };
-                Values::Dictionary(keys, Box::new(Column::new(dictionary.values(), false)?))
+                Values::Dictionary(keys, Box::new(EncodedColumn::new(dictionary.values(), false)?))
             }
             _ => return Err(unlike(array)),
         };
-        Ok(Column { nullable, nulls: array.logical_nulls(), values })
+        Ok(EncodedColumn { nullable, nulls: array.logical_nulls(), values })
     }
 
     fn encode(&self, row: usize, out: &mut Vec<u8>) -> Result<(), &'static str> {

@@ -8,7 +8,7 @@ use md5::{Digest, Md5};
 
 use crate::codec::{Codec, Compressor};
 use crate::container::{MAGIC, SYNC_BYTES};
-use crate::encode::{self, Rows, bytes, long};
+use crate::encode::{self, BatchRows, bytes, long};
 use crate::error::Result;
 
 /// A block is written when its rows are so long.
@@ -63,7 +63,7 @@ impl<W: Write> Writer<W> {
     /// [`Error::Value`](crate::Error::Value), and those of writing.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         let fields = self.fields.clone();
-        let rows = Rows::new(batch, &fields)?;
+        let rows = BatchRows::new(batch, &fields)?;
         for row in 0..batch.num_rows() {
             rows.encode(row, &mut self.block)?;
             self.rows += 1;

@@ -374,12 +374,12 @@ impl Conversion {
             None => {
                 let copy = Copy::open(&source, settings, self.sink.keeps_columns())?;
                 let warning = copy.source.warning();
-                (Rows::Copy(Box::new(copy)), warning)
+                (Content::Copy(Box::new(copy)), warning)
             }
             Some(_) => {
                 let plan = Plan::new(&self.query_of(source)?, settings)?;
                 let warning = plan.warning();
-                (Rows::Query(Box::new(plan.run()?)), warning)
+                (Content::Query(Box::new(plan.run()?)), warning)
             }
         };
         let schema = rows.schema().clone();
@@ -412,7 +412,7 @@ impl Conversion {
 }
 
 /// What is written of an input.
-enum Rows {
+enum Content {
     /// What SQL makes of its records.
     Query(Box<Results>),
     /// Its records as they are. Planning takes a millisecond or two, which for a small file is
@@ -420,25 +420,25 @@ enum Rows {
     Copy(Box<Copy>),
 }
 
-impl Rows {
+impl Content {
     fn schema(&self) -> &SchemaRef {
         match self {
-            Rows::Query(results) => results.schema(),
-            Rows::Copy(copy) => &copy.schema,
+            Content::Query(results) => results.schema(),
+            Content::Copy(copy) => &copy.schema,
         }
     }
 
     fn next(&mut self) -> Result<Option<RecordBatch>> {
         match self {
-            Rows::Query(results) => results.next().transpose(),
-            Rows::Copy(copy) => copy.next(),
+            Content::Query(results) => results.next().transpose(),
+            Content::Copy(copy) => copy.next(),
         }
     }
 
     fn coverage(&self) -> Coverage {
         match self {
-            Rows::Query(results) => results.coverage(),
-            Rows::Copy(copy) => copy.coverage.clone(),
+            Content::Query(results) => results.coverage(),
+            Content::Copy(copy) => copy.coverage.clone(),
         }
     }
 }

@@ -507,11 +507,11 @@ fn without_semicolon(sql: &str) -> &str {
 #[derive(Debug, Clone)]
 struct Node {
     value: Value,
-    place: Place,
+    place: Origin,
 }
 
 #[derive(Debug, Clone)]
-enum Place {
+enum Origin {
     /// A line of the file, from 1.
     Line(usize),
     /// `--set` with this key, and its value as it was typed.
@@ -566,7 +566,7 @@ impl Node {
             (Value::Text(text), _) => Ok(text),
             (
                 Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Time,
-                Place::Override(_, typed),
+                Origin::Override(_, typed),
             ) => Ok(typed),
             (value, place) => Err(Node { value, place }),
         }
@@ -593,7 +593,7 @@ impl Tree {
 
     /// Writes `--set key=text` into the tree, making the tables on the way.
     fn set(&mut self, key: &str, text: &str) -> Result<()> {
-        let place = Place::Override(key.to_owned(), text.to_owned());
+        let place = Origin::Override(key.to_owned(), text.to_owned());
         let steps: Vec<&str> = key.split('.').map(str::trim).collect();
         if steps.iter().any(|step| step.is_empty()) {
             return Err(Error::usage_hint(
@@ -607,7 +607,7 @@ impl Tree {
     }
 
     /// The table that holds the last of `steps`, which `key` ends with, made if it is missing.
-    fn descend(&mut self, steps: &[&str], key: &str, place: &Place) -> Result<&mut Tree> {
+    fn descend(&mut self, steps: &[&str], key: &str, place: &Origin) -> Result<&mut Tree> {
         let [step, rest @ ..] = steps else { return Ok(self) };
         if rest.is_empty() {
             return Ok(self);
@@ -671,7 +671,7 @@ impl Node {
 }
 
 /// The value typed after `--set key=`: TOML if it is that, else the text itself.
-fn override_value(text: &str, place: &Place) -> Value {
+fn override_value(text: &str, place: &Origin) -> Value {
     let document = format!("value = {text}");
     let parsed = DeTable::parse(&document).ok().and_then(|table| {
         let mut entries = table.into_inner().into_iter();
@@ -699,10 +699,10 @@ impl Lines {
 }
 
 fn table_from_toml(table: DeTable<'_>, lines: &Lines) -> Tree {
-    tree_from_toml(table, &|offset| Place::Line(lines.number(offset)))
+    tree_from_toml(table, &|offset| Origin::Line(lines.number(offset)))
 }
 
-fn tree_from_toml(table: DeTable<'_>, place: &dyn Fn(usize) -> Place) -> Tree {
+fn tree_from_toml(table: DeTable<'_>, place: &dyn Fn(usize) -> Origin) -> Tree {
     // The map is sorted by name; the file's order is that of the keys' positions.
     let mut entries: Vec<_> = table.into_iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
@@ -714,7 +714,7 @@ fn tree_from_toml(table: DeTable<'_>, place: &dyn Fn(usize) -> Place) -> Tree {
     Tree(entries.collect())
 }
 
-fn value_from_toml(value: DeValue<'_>, place: &dyn Fn(usize) -> Place) -> Value {
+fn value_from_toml(value: DeValue<'_>, place: &dyn Fn(usize) -> Origin) -> Value {
     match value {
         DeValue::String(text) => Value::Text(text.into_owned()),
         DeValue::Integer(number) => {
@@ -745,7 +745,7 @@ fn value_from_toml(value: DeValue<'_>, place: &dyn Fn(usize) -> Place) -> Value 
 }
 
 fn value_from_json(value: serde_json::Value) -> Option<Value> {
-    let node = |value| value_from_json(value).map(|value| Node { value, place: Place::Unknown });
+    let node = |value| value_from_json(value).map(|value| Node { value, place: Origin::Unknown });
     Some(match value {
         serde_json::Value::Null => return None,
         serde_json::Value::Bool(boolean) => Value::Boolean(boolean),
@@ -791,7 +791,7 @@ impl<'a> Section<'a> {
         node.into_text().map(Some).map_err(|node| self.wrong_type(&node, key, "a string"))
     }
 
-    fn required_text(&mut self, key: &str, section: &Place) -> Result<String> {
+    fn required_text(&mut self, key: &str, section: &Origin) -> Result<String> {
         let title = self.title();
         match self.text(key)? {
             Some(text) => Ok(text),
@@ -934,14 +934,14 @@ impl<'a> Section<'a> {
         self.error_at(&node.place, message, hint)
     }
 
-    fn error_at(&self, place: &Place, message: String, hint: Option<&str>) -> Error {
+    fn error_at(&self, place: &Origin, message: String, hint: Option<&str>) -> Error {
         let message = match place {
-            Place::Line(line) => format!("{}:{line}: {message}", self.origin),
-            Place::Override(key, typed) => {
+            Origin::Line(line) => format!("{}:{line}: {message}", self.origin),
+            Origin::Override(key, typed) => {
                 let typed = tidemill_base::redact::override_value(key, typed);
                 format!("--set {key}={typed}: {message}")
             }
-            Place::Unknown => format!("{}: {message}", self.origin),
+            Origin::Unknown => format!("{}: {message}", self.origin),
         };
         Error::Usage { message, hint: hint.map(str::to_owned) }
     }

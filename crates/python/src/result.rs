@@ -42,14 +42,14 @@ pub fn coverage_json(coverage: Option<&Coverage>) -> String {
 type Shared<T> = Arc<Mutex<Option<T>>>;
 
 /// A run's rows, read once.
-struct Rows {
+struct RowReader {
     running: Running,
     /// Batches that were looked at before they were asked for.
     ahead: VecDeque<RecordBatch>,
     coverage: Shared<Coverage>,
 }
 
-impl Rows {
+impl RowReader {
     fn next(&mut self, waiter: &mut Waiter) -> tidemill_engine::Result<Option<RecordBatch>> {
         if let Some(batch) = self.ahead.pop_front() {
             return Ok(Some(batch));
@@ -81,7 +81,7 @@ impl Rows {
 /// Where a result's rows are.
 enum State {
     /// Here, as far as they have not been read.
-    Open(Box<Rows>),
+    Open(Box<RowReader>),
     /// All of them have been read.
     Read,
     /// Somebody else has them.
@@ -137,7 +137,7 @@ impl RawResult {
         let schema = py.detach(|| running.schema(|| waiter.look()));
         let schema = waiter.done(py, schema)?;
         let coverage = Shared::default();
-        let rows = Rows { running, ahead: VecDeque::new(), coverage: Arc::clone(&coverage) };
+        let rows = RowReader { running, ahead: VecDeque::new(), coverage: Arc::clone(&coverage) };
         Ok(RawResult {
             schema,
             state: Mutex::new(State::Open(Box::new(rows))),
@@ -193,7 +193,7 @@ impl RawResult {
     fn with_rows<T: Send>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&mut Rows, &mut Waiter) -> tidemill_engine::Result<T> + Send,
+        work: impl FnOnce(&mut RowReader, &mut Waiter) -> tidemill_engine::Result<T> + Send,
     ) -> PyResult<T> {
         self.with_state(py, |state, waiter| match state {
             State::Open(rows) => work(rows, waiter),
@@ -273,7 +273,8 @@ impl RawResult {
         chars_max: usize,
     ) -> PyResult<(Vec<Vec<Option<String>>>, bool)> {
         let (batches, held) = self.with_rows(py, |rows, waiter| {
-            let held = |rows: &Rows| rows.ahead.iter().map(RecordBatch::num_rows).sum::<usize>();
+            let held =
+                |rows: &RowReader| rows.ahead.iter().map(RecordBatch::num_rows).sum::<usize>();
             while held(rows) <= count {
                 match rows.read(waiter)? {
                     Some(batch) => rows.ahead.push_back(batch),
@@ -353,7 +354,7 @@ fn raise_soon(py: Python<'_>, error: &PyErr) {
 
 /// The rows of a result, pulled by whoever holds the C stream.
 struct Stream {
-    rows: Box<Rows>,
+    rows: Box<RowReader>,
     schema: SchemaRef,
     cancel: Cancel,
     display: Option<Arc<Display>>,

@@ -47,7 +47,7 @@ use crate::prune;
 use crate::question::Query;
 use crate::results::{Account, Inner, Results};
 use crate::route::{Route, Tables, misplaced, not_run, refusal_of_map, route};
-use crate::rows::Rows;
+use crate::rows::OrderedRows;
 use crate::scan::{RunState, Scan, SourceTable};
 use crate::secrets::{hide_secrets, shown_sql};
 use crate::tables::{self, Work};
@@ -376,7 +376,7 @@ impl Plan {
                 let (map, context, scan) = self.per_split(stream, map)?;
                 let budget_bytes = self.settings.share(1, 2);
                 let (threads, limits) = (self.settings.threads, (*skip, *fetch));
-                Inner::Rows(Rows::start(
+                Inner::Rows(OrderedRows::start(
                     map,
                     context,
                     scan,

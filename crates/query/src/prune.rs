@@ -30,7 +30,7 @@ use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicate
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::file::metadata::ParquetMetaData;
 use tidemill_base::error::Result;
-use tidemill_source::parts::{Parts, Used};
+use tidemill_source::projection::{Projection, Projections};
 use tidemill_source::{BlockStatistics, FileColumn, Source, Split};
 use tidemill_sql::floats::{self, has_floats};
 use tidemill_text::{Comparison, Constant, Predicate, Test};
@@ -237,24 +237,25 @@ fn constant(expr: &Expr) -> Option<Constant> {
 ///
 /// # Errors
 /// None of its own.
-pub fn used(plan: &LogicalPlan) -> PlanResult<Used> {
-    let mut used = Used::new();
+pub fn used(plan: &LogicalPlan) -> PlanResult<Projections> {
+    let mut used = Projections::new();
     plan.apply_with_subqueries(|node| {
         node.apply_expressions(|expr| {
             expr.apply(|expr| {
                 let Some((column, path)) = path(expr) else {
                     return Ok(TreeNodeRecursion::Continue);
                 };
-                let mut place = used.entry(column).or_insert(Parts::Fields(BTreeMap::new()));
+                let mut place = used.entry(column).or_insert(Projection::Fields(BTreeMap::new()));
                 for field in path {
                     match place {
-                        Parts::Whole => return Ok(TreeNodeRecursion::Jump),
-                        Parts::Fields(fields) => {
-                            place = fields.entry(field).or_insert(Parts::Fields(BTreeMap::new()));
+                        Projection::Whole => return Ok(TreeNodeRecursion::Jump),
+                        Projection::Fields(fields) => {
+                            place =
+                                fields.entry(field).or_insert(Projection::Fields(BTreeMap::new()));
                         }
                     }
                 }
-                *place = Parts::Whole;
+                *place = Projection::Whole;
                 Ok(TreeNodeRecursion::Jump)
             })
         })
@@ -397,7 +398,7 @@ struct Blocks<'a> {
 }
 
 /// What a rowfile knows of something that a filter names.
-enum Known {
+enum Bounds {
     /// It is this in all rows.
     Same(ArrayRef),
     /// It is null in all rows.
@@ -407,7 +408,7 @@ enum Known {
 }
 
 impl Blocks<'_> {
-    fn known(&self, column: &Column) -> Option<Known> {
+    fn known(&self, column: &Column) -> Option<Bounds> {
         let nested = self.nested.get(&column.name);
         let path: Vec<&str> = match nested {
             Some(nested) => nested.path.iter().map(String::as_str).collect(),
@@ -419,12 +420,12 @@ impl Blocks<'_> {
         match self.source.column_of(self.file, index)? {
             FileColumn::Key(key) => {
                 let value = self.source.key_values(self.file, key, self.num_containers()).ok()?;
-                Some(Known::Same(floats::settled(&value)))
+                Some(Bounds::Same(floats::settled(&value)))
             }
-            FileColumn::Missing => Some(Known::Null(data_type.clone())),
+            FileColumn::Missing => Some(Bounds::Null(data_type.clone())),
             FileColumn::Own { .. } => {
                 let found = self.known.column(&path)?;
-                Some(Known::Within {
+                Some(Bounds::Within {
                     min: Source::part_in_source(&found.min, data_type)?,
                     max: Source::part_in_source(&found.max, data_type)?,
                     nulls: found.nulls,
@@ -437,17 +438,17 @@ impl Blocks<'_> {
 impl PruningStatistics for Blocks<'_> {
     fn min_values(&self, column: &Column) -> Option<ArrayRef> {
         Some(match self.known(column)? {
-            Known::Same(value) => value,
-            Known::Null(data_type) => new_null_array(&data_type, self.num_containers()),
-            Known::Within { min, .. } => min,
+            Bounds::Same(value) => value,
+            Bounds::Null(data_type) => new_null_array(&data_type, self.num_containers()),
+            Bounds::Within { min, .. } => min,
         })
     }
 
     fn max_values(&self, column: &Column) -> Option<ArrayRef> {
         Some(match self.known(column)? {
-            Known::Same(value) => value,
-            Known::Null(data_type) => new_null_array(&data_type, self.num_containers()),
-            Known::Within { max, .. } => max,
+            Bounds::Same(value) => value,
+            Bounds::Null(data_type) => new_null_array(&data_type, self.num_containers()),
+            Bounds::Within { max, .. } => max,
         })
     }
 
@@ -457,10 +458,10 @@ impl PruningStatistics for Blocks<'_> {
 
     fn null_counts(&self, column: &Column) -> Option<ArrayRef> {
         match self.known(column)? {
-            Known::Null(_) => self.row_counts(),
-            Known::Same(value) if value.null_count() > 0 => self.row_counts(),
-            Known::Same(_) => Some(Arc::new(UInt64Array::from(vec![0; self.num_containers()]))),
-            Known::Within { nulls, .. } => Some(Arc::new(nulls)),
+            Bounds::Null(_) => self.row_counts(),
+            Bounds::Same(value) if value.null_count() > 0 => self.row_counts(),
+            Bounds::Same(_) => Some(Arc::new(UInt64Array::from(vec![0; self.num_containers()]))),
+            Bounds::Within { nulls, .. } => Some(Arc::new(nulls)),
         }
     }
 

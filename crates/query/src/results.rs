@@ -16,7 +16,7 @@ use tidemill_tables::estimates::{Call, Precisions};
 
 use crate::background::Background;
 use crate::columns::{named, unqualified};
-use crate::rows::Rows;
+use crate::rows::OrderedRows;
 use crate::scan::{Scan, SourceTable};
 
 /// A running query: an iterator of record batches that also accounts for its input.
@@ -31,7 +31,7 @@ pub struct Results {
 }
 
 pub(crate) enum Inner {
-    Rows(Rows),
+    Rows(OrderedRows),
     Engine(Background),
 }
 

@@ -28,7 +28,7 @@ use tracing::debug_span;
 use crate::scan::{Outcome, Scan, SoFar};
 
 /// The rows of a map in input order; an iterator of batches.
-pub struct Rows {
+pub struct OrderedRows {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
     at: usize,
@@ -77,7 +77,7 @@ struct Lane {
 /// Batches that wait for the consumer of the split it is at.
 const BATCHES_READY_MAX: usize = 16;
 
-impl Rows {
+impl OrderedRows {
     /// Starts to read. `skip` rows are left out, then at most `fetch` are given.
     pub fn start(
         map: Arc<dyn ExecutionPlan>,
@@ -101,7 +101,7 @@ impl Rows {
             lanes: Mutex::new(Lanes { first: 0, next: 0, lanes: VecDeque::new(), held_bytes: 0 }),
             changed: Condvar::new(),
         });
-        let mut rows = Rows {
+        let mut rows = OrderedRows {
             shared,
             workers: Vec::with_capacity(threads),
             at: 0,
@@ -274,7 +274,7 @@ impl Lanes {
     }
 }
 
-impl Iterator for Rows {
+impl Iterator for OrderedRows {
     type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -295,7 +295,7 @@ impl Iterator for Rows {
     }
 }
 
-impl Drop for Rows {
+impl Drop for OrderedRows {
     fn drop(&mut self) {
         self.shared.stop();
         self.join();

@@ -30,7 +30,7 @@ use tidemill_base::coverage::Amount;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::Progress;
 use tidemill_remote::Budget;
-use tidemill_source::parts::Used;
+use tidemill_source::projection::Projections;
 use tidemill_source::{ReadOptions, Rejects, Source, Split, SplitReader, SplitStats};
 use tidemill_sql::Told;
 use tidemill_sql::external;
@@ -70,7 +70,7 @@ pub struct SourceTable {
     run: RunState,
     scans: Mutex<Vec<Arc<Scan>>>,
     /// What the query uses of the columns; none until it is planned.
-    used: Mutex<Option<Arc<Used>>>,
+    used: Mutex<Option<Arc<Projections>>>,
     /// Whether all records are to be read, whoever wants their rows.
     reads_all: AtomicBool,
 }
@@ -107,7 +107,7 @@ impl SourceTable {
     }
 
     /// Says what is used of the columns: scans planned from now on read no more of them.
-    pub fn set_used(&self, used: &Arc<Used>) {
+    pub fn set_used(&self, used: &Arc<Projections>) {
         *self.used.lock() = Some(Arc::clone(used));
     }
 
@@ -225,7 +225,7 @@ pub struct Scan {
     projection: Option<Vec<usize>>,
     /// What text rows must satisfy, by the columns' positions in the source.
     predicates: Vec<Predicate>,
-    used: Option<Arc<Used>>,
+    used: Option<Arc<Projections>>,
     schema: SchemaRef,
     splits: Vec<Split>,
     slots: Vec<Mutex<Slot>>,

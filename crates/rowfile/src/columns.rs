@@ -24,13 +24,13 @@ use crate::schema::{Field, Type};
 pub(crate) struct Columns {
     pub rows: usize,
     /// One for each leaf of the record.
-    pub leaves: Vec<Column>,
+    pub leaves: Vec<EncodedColumn>,
     /// What all strings of a row take together, or [`u32::MAX`] if that is more.
     pub string_bytes: Vec<u32>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Column {
+pub(crate) struct EncodedColumn {
     /// Where it is null, be it by itself or with a struct that holds it.
     pub nulls: Option<NullBuffer>,
     pub values: Values,
@@ -214,7 +214,7 @@ impl Columns {
                 (LeafKind::Struct, DataType::Struct(_)) => Values::None,
                 (_, found) => return Err(mismatch(found.to_string())),
             };
-            self.leaves.push(Column { nulls: nulls.clone(), values });
+            self.leaves.push(EncodedColumn { nulls: nulls.clone(), values });
             if let (Type::Struct(fields), DataType::Struct(_)) = (&field.kind, array.data_type()) {
                 self.bind(record, fields, array.as_struct().columns(), nulls.as_ref())?;
             }

@@ -234,7 +234,7 @@ impl Lengths {
 }
 
 /// The rows of a block, decoded some at a time.
-pub(crate) struct Rows<'a> {
+pub(crate) struct BlockRows<'a> {
     pub record: &'a Record,
     pub layout: &'a Layout,
     /// The rows, and [`SLACK`](crate::layout::SLACK) bytes.
@@ -243,7 +243,7 @@ pub(crate) struct Rows<'a> {
     pub end: usize,
 }
 
-impl Rows<'_> {
+impl BlockRows<'_> {
     /// Decodes `rows` rows that begin at `at`, one behind the other. Returns where they end, too.
     pub(crate) fn next(
         &self,
@@ -465,7 +465,7 @@ impl Rows<'_> {
                 else {
                     return Err(Fault::damaged("a list without items"));
                 };
-                let inner = Rows { record, layout, bytes: self.bytes, end: self.end };
+                let inner = BlockRows { record, layout, bytes: self.bytes, end: self.end };
                 let slot = self.slot(*count);
                 let counts = starts.iter().map(|start| slot.get(self.bytes, *start));
                 let (found, offsets) = inner.items(items, places.spans(*want), counts)?;

@@ -548,7 +548,9 @@ fn layout_of(
             continue;
         };
         let lists = parts.iter().filter_map(|(columns, rows)| match columns.leaves.get(index) {
-            Some(crate::columns::Column { values: Values::List { offsets, items }, .. }) => {
+            Some(crate::columns::EncodedColumn {
+                values: Values::List { offsets, items }, ..
+            }) => {
                 let offsets = &offsets[rows.start..=rows.end];
                 Some((offsets, items))
             }

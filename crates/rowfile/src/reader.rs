@@ -10,7 +10,7 @@ use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow_schema::SchemaRef;
 
 use crate::codec::Decompressor;
-use crate::decode::Rows;
+use crate::decode::BlockRows;
 use crate::error::{Error, Fault, LastBlock, Part, Result};
 use crate::format::{
     Entry, Footer, HEADER_BYTES, Header, Kind, SECTION_BYTES, Section, TRAILER_BYTES, Trailer,
@@ -454,7 +454,7 @@ impl<S: ReadAt> Batches<S> {
             fault.at(&about.name, Part::Block(Some(current.block)), info.offset, first_row)
         };
         let rows = (current.rows - current.done).min(self.batch_rows);
-        let block = Rows {
+        let block = BlockRows {
             record: &self.plan.record,
             layout: &current.layout,
             bytes: self.buffers.of(current.from),

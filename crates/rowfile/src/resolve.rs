@@ -40,7 +40,7 @@ impl Plan {
         let mut resolver = Resolver { conflicts: Vec::new() };
         let mut rows = RecordPlan::new(&record);
         let source =
-            Source { record: &record, fields: &writer.fields, first: 0, nulls: Vec::new() };
+            WriterRecord { record: &record, fields: &writer.fields, first: 0, nulls: Vec::new() };
         rows.outs = resolver.fields(&logical.fields, reader.fields(), &source, &mut rows, "");
         if !resolver.conflicts.is_empty() {
             return Err(Error::Incompatible(Conflicts(resolver.conflicts)));
@@ -84,7 +84,7 @@ impl Schema {
 }
 
 /// Where a reader's fields may come from.
-struct Source<'a> {
+struct WriterRecord<'a> {
     record: &'a Record,
     fields: &'a [Field],
     /// The leaf of the first.
@@ -95,7 +95,7 @@ struct Source<'a> {
 }
 
 /// A field of the writer.
-struct Found<'a> {
+struct WriterField<'a> {
     field: &'a Field,
     leaf: usize,
     nulls: Vec<usize>,
@@ -109,14 +109,14 @@ fn leaves(field: &Field) -> usize {
     }
 }
 
-impl<'a> Source<'a> {
-    fn named(&self, name: &str) -> Option<Found<'a>> {
+impl<'a> WriterRecord<'a> {
+    fn named(&self, name: &str) -> Option<WriterField<'a>> {
         let mut leaf = self.first;
         for field in self.fields {
             if field.name == name {
                 let mut nulls = self.nulls.clone();
                 nulls.extend(self.record.leaves.get(leaf).and_then(|leaf| leaf.null));
-                return Some(Found { field, leaf, nulls });
+                return Some(WriterField { field, leaf, nulls });
             }
             leaf += leaves(field);
         }
@@ -124,7 +124,7 @@ impl<'a> Source<'a> {
     }
 
     /// A field by its name or a path into structs.
-    fn find(&self, name: &str) -> Option<Found<'a>> {
+    fn find(&self, name: &str) -> Option<WriterField<'a>> {
         if let Some(found) = self.named(name) {
             return Some(found);
         }
@@ -132,8 +132,12 @@ impl<'a> Source<'a> {
         name.match_indices('.').find_map(|(at, _)| {
             let outer = self.named(name.get(..at)?)?;
             let Type::Struct(fields) = &outer.field.kind else { return None };
-            let inner =
-                Source { record: self.record, fields, first: outer.leaf + 1, nulls: outer.nulls };
+            let inner = WriterRecord {
+                record: self.record,
+                fields,
+                first: outer.leaf + 1,
+                nulls: outer.nulls,
+            };
             inner.find(name.get(at + 1..)?)
         })
     }
@@ -152,7 +156,7 @@ impl Resolver {
         &mut self,
         fields: &[Field],
         arrow: &Fields,
-        source: &Source<'_>,
+        source: &WriterRecord<'_>,
         plan: &mut RecordPlan,
         outer: &str,
     ) -> Vec<Out> {
@@ -202,7 +206,7 @@ impl Resolver {
         &mut self,
         field: &Field,
         arrow: &FieldRef,
-        found: Found<'_>,
+        found: WriterField<'_>,
         record: &Record,
         plan: &mut RecordPlan,
         column: String,
@@ -215,7 +219,7 @@ impl Resolver {
         &mut self,
         field: &Field,
         arrow: &FieldRef,
-        found: &Found<'_>,
+        found: &WriterField<'_>,
         record: &Record,
         plan: &mut RecordPlan,
         column: &str,
@@ -320,7 +324,7 @@ impl Resolver {
             (Type::Struct(from), Type::Struct(to)) => {
                 let DataType::Struct(inner) = arrow.data_type() else { return None };
                 let source =
-                    Source { record, fields: from, first: found.leaf + 1, nulls: Vec::new() };
+                    WriterRecord { record, fields: from, first: found.leaf + 1, nulls: Vec::new() };
                 let outs = self.fields(to, inner, &source, plan, column);
                 return Some(Node::Struct(outs));
             }
@@ -340,7 +344,7 @@ impl Resolver {
     fn list(
         &mut self,
         (from, to, arrow): (&[Field], &[Field], &Fields),
-        found: &Found<'_>,
+        found: &WriterField<'_>,
         record: &Record,
         plan: &mut RecordPlan,
         column: &str,
@@ -353,7 +357,7 @@ impl Resolver {
         let mut leaf = 0;
         for ((from, to), arrow) in from.iter().zip(to).zip(arrow) {
             let nulls = inner.leaves.get(leaf)?.null.into_iter().collect();
-            let found = Found { field: from, leaf, nulls };
+            let found = WriterField { field: from, leaf, nulls };
             let column = path(column, &to.name);
             let out = self.field(to, arrow, found, inner, &mut items, column);
             items.outs.extend(out);

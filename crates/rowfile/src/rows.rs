@@ -18,7 +18,7 @@ use arrow_buffer::{Buffer, OffsetBuffer};
 use arrow_schema::{DataType, Fields};
 
 use crate::columns::Columns;
-use crate::decode::Rows;
+use crate::decode::BlockRows;
 use crate::encode;
 use crate::error::{Error, Fault, Result};
 use crate::layout::{BLOCK_BYTES_MAX, Layout, Record, SLACK};
@@ -233,7 +233,7 @@ impl Plan {
     ) -> Result<StructArray> {
         let layout = Layout::plain(&self.record, width.into()).map_err(too_large)?;
         let end = bytes.len().saturating_sub(SLACK);
-        let decoder = Rows { record: &self.record, layout: &layout, bytes, end };
+        let decoder = BlockRows { record: &self.record, layout: &layout, bytes, end };
         let columns = decoder.scattered(&self.rows, &class.spans).map_err(|fault| {
             let of = |at: usize| class.rows.get(at).copied().unwrap_or_default() as u64;
             match fault {

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use arrow_buffer::{ArrowNativeType, Buffer, NullBuffer, i256};
 
-use crate::columns::{Bytes, Column, Columns, Values};
+use crate::columns::{Bytes, Columns, EncodedColumn, Values};
 use crate::encode::{Ranges, Span};
 use crate::error::Fault;
 use crate::layout::{LeafKind, Record};
@@ -110,7 +110,7 @@ pub(crate) fn of_block(
     let mut extremes = Extremes::default();
     let all = leaves(record).into_iter().map(|leaf| {
         let leaf = leaf as usize;
-        let columns: Vec<(&Column, Range<usize>)> = parts
+        let columns: Vec<(&EncodedColumn, Range<usize>)> = parts
             .iter()
             .filter_map(|(columns, rows)| Some((columns.leaves.get(leaf)?, rows.clone())))
             .collect();
@@ -136,7 +136,7 @@ fn bounds(
     kind: LeafKind,
     field: &Field,
     ranges: &Ranges,
-    columns: &[(&Column, Range<usize>)],
+    columns: &[(&EncodedColumn, Range<usize>)],
     nulls: usize,
     extremes: &mut Extremes,
 ) -> Option<(Vec<u8>, Vec<u8>)> {
@@ -197,7 +197,7 @@ fn bounds(
 
 /// Bounds of floats, as 64-bit ones. None where there is a NaN, which has no place in the
 /// order; a zero counts as both zeros.
-fn floats(columns: &[(&Column, Range<usize>)]) -> Option<(Vec<u8>, Vec<u8>)> {
+fn floats(columns: &[(&EncodedColumn, Range<usize>)]) -> Option<(Vec<u8>, Vec<u8>)> {
     // Only the two that are common: halves are rare, and converting them is slow.
     let (mut min, mut max, mut is_number) = (f64::INFINITY, f64::NEG_INFINITY, true);
     let mut take = |value: f64| {

@@ -64,14 +64,14 @@ type Result<T, E = Wrong> = std::result::Result<T, E>;
 #[derive(Debug)]
 pub(crate) struct RowBuilder {
     schema: SchemaRef,
-    columns: Column,
+    columns: TypedColumn,
     rows: usize,
 }
 
 impl RowBuilder {
     pub(crate) fn new(schema: &Schema) -> Self {
         let arrow = Arc::new(schema.to_arrow(Strings::View));
-        Self { columns: Column::fields(&schema.fields, &arrow), schema: arrow, rows: 0 }
+        Self { columns: TypedColumn::fields(&schema.fields, &arrow), schema: arrow, rows: 0 }
     }
 
     pub(crate) fn rows(&self) -> usize {
@@ -98,7 +98,7 @@ impl RowBuilder {
         let Kind::Struct { columns, .. } = &mut self.columns.kind else {
             return Err(Error::Serde("a row is a struct".into()));
         };
-        let arrays = columns.iter_mut().map(Column::take).collect::<Result<_, Error>>()?;
+        let arrays = columns.iter_mut().map(TypedColumn::take).collect::<Result<_, Error>>()?;
         self.columns.valid.clear();
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         Ok(RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options)?)
@@ -106,7 +106,7 @@ impl RowBuilder {
 }
 
 #[derive(Debug)]
-struct Column {
+struct TypedColumn {
     name: String,
     arrow: Option<FieldRef>,
     nullable: bool,
@@ -147,20 +147,20 @@ enum Kind {
     },
     List {
         ends: Vec<usize>,
-        items: Box<Column>,
+        items: Box<TypedColumn>,
     },
     Map {
         ends: Vec<usize>,
-        keys: Box<Column>,
-        values: Box<Column>,
+        keys: Box<TypedColumn>,
+        values: Box<TypedColumn>,
     },
     Struct {
-        columns: Vec<Column>,
+        columns: Vec<TypedColumn>,
         known: HashMap<String, usize>,
     },
 }
 
-impl Column {
+impl TypedColumn {
     fn fields(fields: &[Field], arrow: &arrow_schema::Schema) -> Self {
         let kind = Kind::of_struct(fields, arrow.fields());
         Self {
@@ -461,8 +461,8 @@ impl Column {
 
 impl Kind {
     fn of_struct(fields: &[Field], arrow: &arrow_schema::Fields) -> Self {
-        let columns: Vec<Column> =
-            fields.iter().zip(arrow).map(|(field, arrow)| Column::new(field, arrow)).collect();
+        let columns: Vec<TypedColumn> =
+            fields.iter().zip(arrow).map(|(field, arrow)| TypedColumn::new(field, arrow)).collect();
         let known = fields.iter().map(|field| field.name.clone()).zip(0..).collect();
         Self::Struct { columns, known }
     }
@@ -498,14 +498,14 @@ impl Kind {
                 known: symbols.iter().cloned().zip(0..).collect(),
             },
             (Type::List(item), DataType::List(inner)) => {
-                Self::List { ends: Vec::new(), items: Box::new(Column::new(item, inner)) }
+                Self::List { ends: Vec::new(), items: Box::new(TypedColumn::new(item, inner)) }
             }
             (Type::Map { key, value, .. }, DataType::Map(entries, _)) => {
                 match entries.data_type() {
                     DataType::Struct(pair) if pair.len() == 2 => Self::Map {
                         ends: Vec::new(),
-                        keys: Box::new(Column::new(key, &pair[0])),
-                        values: Box::new(Column::new(value, &pair[1])),
+                        keys: Box::new(TypedColumn::new(key, &pair[0])),
+                        values: Box::new(TypedColumn::new(value, &pair[1])),
                     },
                     _ => Self::Null,
                 }
@@ -533,7 +533,7 @@ macro_rules! integers {
     };
 }
 
-impl<'a> ser::Serializer for &'a mut Column {
+impl<'a> ser::Serializer for &'a mut TypedColumn {
     type Ok = ();
     type Error = Wrong;
     type SerializeSeq = Items<'a>;
@@ -671,7 +671,7 @@ impl<'a> ser::Serializer for &'a mut Column {
 
 /// The items of a list, or bytes one by one.
 struct Items<'a> {
-    column: &'a mut Column,
+    column: &'a mut TypedColumn,
     bytes: Vec<u8>,
 }
 
@@ -681,7 +681,7 @@ impl Items<'_> {
             Kind::List { items, .. } => value.serialize(&mut **items),
             _ => {
                 let integer = Kind::Integer { values: Vec::new(), min: 0, max: u8::MAX.into() };
-                let mut byte = Column {
+                let mut byte = TypedColumn {
                     name: self.column.name.clone(),
                     arrow: self.column.arrow.clone(),
                     nullable: false,
@@ -735,7 +735,7 @@ sequences! {
 
 /// The fields of a struct, or the pairs of a map.
 struct Fields<'a> {
-    column: &'a mut Column,
+    column: &'a mut TypedColumn,
     /// The key that was given last, of a map that is a struct here.
     key: Option<String>,
 }
@@ -820,7 +820,7 @@ impl ser::SerializeMap for Fields<'_> {
             return key.serialize(&mut **keys);
         }
         let kind = Kind::Bytes { ends: Vec::new(), bytes: Vec::new(), is_text: true };
-        let mut name = Column {
+        let mut name = TypedColumn {
             name: self.column.name.clone(),
             arrow: None,
             nullable: false,

@@ -57,7 +57,7 @@ pub(super) trait Stage {
 }
 
 /// The files of a partitioned output, called by number.
-pub(super) struct Files {
+pub(super) struct PartitionedFiles {
     writing: Writing,
     schema: SchemaRef,
     kind: Waiting,
@@ -89,19 +89,19 @@ struct Spooled {
     batches: Vec<RecordBatch>,
     held: usize,
     /// Per file: which rows of which batches, in order.
-    pieces: Vec<Vec<Piece>>,
+    pieces: Vec<Vec<BatchSlice>>,
     /// Per file: whether it has a spool.
     spooled: Vec<bool>,
 }
 
 #[derive(Clone, Copy)]
-struct Piece {
+struct BatchSlice {
     batch: u32,
     start: u32,
     len: u32,
 }
 
-impl Files {
+impl PartitionedFiles {
     pub(super) fn new(writing: Writing, schema: SchemaRef) -> Self {
         let kind = match writing.lines() {
             Some(format) => {
@@ -118,7 +118,7 @@ impl Files {
                 spooled: Vec::new(),
             }),
         };
-        Files { writing, schema, kind, count: 0 }
+        PartitionedFiles { writing, schema, kind, count: 0 }
     }
 
     /// Adds a batch's rows to the files that the router gives them.
@@ -295,13 +295,14 @@ impl Spooled {
         let batch = compacted(&groups.batch)?;
         let index = u32::try_from(self.batches.len())
             .map_err(|_| Error::Internal("more than 4 billion batches".into()))?;
-        self.held += size(&batch) + groups.groups.len() * size_of::<Piece>();
+        self.held += size(&batch) + groups.groups.len() * size_of::<BatchSlice>();
         self.batches.push(batch);
         self.pieces.resize_with(files, Vec::new);
         self.spooled.resize(files, false);
         for (file, rows) in groups.groups {
             // A batch has fewer than 2^32 rows: the router has checked.
-            let piece = Piece { batch: index, start: rows.start as u32, len: rows.len() as u32 };
+            let piece =
+                BatchSlice { batch: index, start: rows.start as u32, len: rows.len() as u32 };
             self.pieces[file].push(piece);
         }
         Ok(())

@@ -75,7 +75,7 @@ use tracing::debug_span;
 use self::bucket::{Remote, Shared};
 use self::commit::{Entry, Staging};
 use self::compression::Codec;
-use self::files::{Files, Stage};
+use self::files::{PartitionedFiles, Stage};
 use self::fs::Output;
 use self::partition::Router;
 use self::template::{Template, below};
@@ -343,7 +343,7 @@ enum Target {
     Many {
         template: Template,
         router: Box<Router>,
-        files: Box<Files>,
+        files: Box<PartitionedFiles>,
         staging: Staging,
     },
     /// One object in a bucket, sent as it is written.
@@ -357,7 +357,7 @@ enum Target {
     ManyObjects {
         template: Template,
         router: Box<Router>,
-        files: Box<Files>,
+        files: Box<PartitionedFiles>,
         remote: Box<Remote>,
     },
 }
@@ -428,7 +428,7 @@ impl Sink {
             if template.is_partitioned() {
                 let positions = template.resolve(&schema)?;
                 let router = Router::new(&schema, positions, &spec.url, spec.max_files)?;
-                let files = Files::new(writing, schema);
+                let files = PartitionedFiles::new(writing, schema);
                 let (router, files) = (Box::new(router), Box::new(files));
                 return Ok(sink(Target::ManyObjects { template, router, files, remote }));
             }
@@ -444,7 +444,7 @@ impl Sink {
             let positions = template.resolve(&schema)?;
             let router = Router::new(&schema, positions, &spec.url, spec.max_files)?;
             let staging = Staging::open(&template.root, &template.pattern(), run, wait)?;
-            let files = Files::new(writing, schema);
+            let files = PartitionedFiles::new(writing, schema);
             let (router, files) = (Box::new(router), Box::new(files));
             return Ok(sink(Target::Many { template, router, files, staging }));
         }

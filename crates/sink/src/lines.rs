@@ -19,7 +19,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use tidemill_base::error::{Error, Result};
 
-use super::value::{Column, json_key};
+use super::value::{TextColumn, json_key};
 
 /// A format whose files are lines, and how to write them.
 #[derive(Debug, Clone)]
@@ -51,18 +51,18 @@ impl LineFormat {
     ///
     /// # Errors
     /// [`Error::Usage`] for a column whose type has no text.
-    pub(super) fn prepare(&self, batch: &RecordBatch) -> Result<Rows> {
+    pub(super) fn prepare(&self, batch: &RecordBatch) -> Result<PreparedRows> {
         let schema = batch.schema_ref();
         let mut columns = Vec::with_capacity(batch.num_columns());
         for (field, array) in schema.fields().iter().zip(batch.columns()) {
-            let column = Column::new(array).map_err(|error| in_column(error, field.name()))?;
+            let column = TextColumn::new(array).map_err(|error| in_column(error, field.name()))?;
             let key = match self {
                 LineFormat::Json => json_key(field.name()),
                 LineFormat::Delimited { .. } => Vec::new(),
             };
             columns.push((key, column));
         }
-        Ok(Rows { columns })
+        Ok(PreparedRows { columns })
     }
 }
 
@@ -76,11 +76,11 @@ fn in_column(error: Error, name: &str) -> Error {
 }
 
 /// The columns of one batch, ready to be written row by row.
-pub(super) struct Rows {
-    columns: Vec<(Vec<u8>, Column)>,
+pub(super) struct PreparedRows {
+    columns: Vec<(Vec<u8>, TextColumn)>,
 }
 
-impl Rows {
+impl PreparedRows {
     /// Appends some of the batch's rows.
     pub(super) fn write(&self, format: &LineFormat, rows: Range<usize>, out: &mut Vec<u8>) {
         match format {

@@ -19,7 +19,7 @@ use hashbrown::HashMap;
 use tidemill_base::error::{Error, Result};
 
 use super::template::Key;
-use super::value::Column;
+use super::value::TextColumn;
 
 /// Assigns rows to paths.
 pub(super) struct Router {
@@ -131,7 +131,7 @@ impl Router {
             self.positions.iter().map(|i| Arc::clone(batch.column(*i))).collect();
         let rows = self.converter.convert_columns(&columns).map_err(internal)?;
         // Text is needed for new paths only.
-        let mut texts: Option<Vec<Column>> = None;
+        let mut texts: Option<Vec<TextColumn>> = None;
         let mut paths = Vec::with_capacity(batch.num_rows());
         let mut last: Option<(&[u8], u32)> = None;
         for row in 0..batch.num_rows() {
@@ -143,7 +143,8 @@ impl Router {
                     Some(path) => *path,
                     None => {
                         if texts.is_none() {
-                            let made = columns.iter().map(Column::new).collect::<Result<_>>()?;
+                            let made =
+                                columns.iter().map(TextColumn::new).collect::<Result<_>>()?;
                             texts = Some(made);
                         }
                         let key = key(texts.as_deref().unwrap_or_default(), row);
@@ -191,7 +192,7 @@ impl Router {
     }
 }
 
-fn key(columns: &[Column], row: usize) -> Key {
+fn key(columns: &[TextColumn], row: usize) -> Key {
     let mut text = Vec::new();
     columns
         .iter()

@@ -22,7 +22,7 @@ use arrow::datatypes::{DataType, Schema};
 use tidemill_base::error::Result;
 use unicode_width::UnicodeWidthStr;
 
-use super::value::Column;
+use super::value::TextColumn;
 
 const WINDOW_ROWS: usize = 1_000;
 const WINDOW_BYTES: usize = 1 << 20;
@@ -67,7 +67,7 @@ impl<W: Write> TextTable<W> {
 
     /// Adds rows.
     pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<io::Result<()>> {
-        let columns = batch.columns().iter().map(Column::new).collect::<Result<Vec<_>>>()?;
+        let columns = batch.columns().iter().map(TextColumn::new).collect::<Result<Vec<_>>>()?;
         let mut text = Vec::new();
         for row in 0..batch.num_rows() {
             let mut cells = Vec::with_capacity(columns.len());
@@ -152,9 +152,9 @@ pub fn cells(
     rows: Range<usize>,
     chars_max: usize,
 ) -> Result<Vec<Vec<Option<String>>>> {
-    let columns = batch.columns().iter().map(Column::new).collect::<Result<Vec<_>>>()?;
+    let columns = batch.columns().iter().map(TextColumn::new).collect::<Result<Vec<_>>>()?;
     let mut text = Vec::new();
-    let mut cell = |column: &Column, row| {
+    let mut cell = |column: &TextColumn, row| {
         text.clear();
         column.text(row, &mut text);
         let whole = String::from_utf8_lossy(&text);

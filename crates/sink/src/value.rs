@@ -34,7 +34,7 @@ use tidemill_base::error::{Error, Result};
 use tidemill_base::types::is_possible;
 
 /// One column of a batch, ready to be written value by value.
-pub(super) struct Column {
+pub(super) struct TextColumn {
     cell: Box<dyn Cell>,
     nulls: Option<NullBuffer>,
     /// Whether its text may hold characters that CSV must quote.
@@ -52,7 +52,7 @@ trait Cell {
     }
 }
 
-impl Column {
+impl TextColumn {
     /// Prepares a column. Costs a few reference counts, not a copy.
     ///
     /// # Errors
@@ -60,7 +60,7 @@ impl Column {
     pub(super) fn new(array: &ArrayRef) -> Result<Self> {
         let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
         let (cell, free_text) = cell(array)?;
-        Ok(Column { cell, nulls, free_text })
+        Ok(TextColumn { cell, nulls, free_text })
     }
 
     pub(super) fn is_null(&self, row: usize) -> bool {
@@ -84,7 +84,7 @@ impl Column {
 
 /// Whether a type can be written at all.
 pub(super) fn supported(data_type: &DataType) -> bool {
-    is_possible(data_type) && Column::new(&arrow::array::new_empty_array(data_type)).is_ok()
+    is_possible(data_type) && TextColumn::new(&arrow::array::new_empty_array(data_type)).is_ok()
 }
 
 fn cell(array: &ArrayRef) -> Result<(Box<dyn Cell>, bool)> {
@@ -211,7 +211,7 @@ fn cell(array: &ArrayRef) -> Result<(Box<dyn Cell>, bool)> {
             if dictionary.values().is_empty() {
                 return Ok((Box::new(Nothing), false));
             }
-            let values = Column::new(dictionary.values())?;
+            let values = TextColumn::new(dictionary.values())?;
             let free_text = values.free_text;
             (Box::new(Dictionary { keys: dictionary.normalized_keys(), values }), free_text)
         }
@@ -229,7 +229,7 @@ fn cell(array: &ArrayRef) -> Result<(Box<dyn Cell>, bool)> {
         }
         DataType::FixedSizeList(_, _) => {
             let lists = array.as_fixed_size_list();
-            let items = Column::new(lists.values())?;
+            let items = TextColumn::new(lists.values())?;
             let width = usize::try_from(lists.value_length()).unwrap_or(0);
             let range = move |row: usize| (row * width, (row + 1) * width);
             (Box::new(List { items, range }), true)
@@ -238,14 +238,14 @@ fn cell(array: &ArrayRef) -> Result<(Box<dyn Cell>, bool)> {
             let values = array.as_struct();
             let mut columns = Vec::with_capacity(fields.len());
             for (field, column) in fields.iter().zip(values.columns()) {
-                columns.push((json_key(field.name()), Column::new(column)?));
+                columns.push((json_key(field.name()), TextColumn::new(column)?));
             }
             (Box::new(Struct(columns)), true)
         }
         DataType::Map(_, _) => {
             let map = array.as_map();
-            let keys = Column::new(map.keys())?;
-            let values = Column::new(map.values())?;
+            let keys = TextColumn::new(map.keys())?;
+            let values = TextColumn::new(map.values())?;
             (Box::new(Map { offsets: map.offsets().clone(), keys, values }), true)
         }
         DataType::Union(_, _) => return Err(no_text(array)),
@@ -422,7 +422,7 @@ impl<O: OffsetSizeTrait> Cell for Hex<O> {
 
 struct Dictionary {
     keys: Vec<usize>,
-    values: Column,
+    values: TextColumn,
 }
 
 impl Cell for Dictionary {
@@ -436,14 +436,14 @@ impl Cell for Dictionary {
 }
 
 struct List<F> {
-    items: Column,
+    items: TextColumn,
     range: F,
 }
 
 fn list<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> Result<Box<dyn Cell>> {
     let offsets = lists.offsets().clone();
     let range = move |row: usize| (offsets[row].as_usize(), offsets[row + 1].as_usize());
-    Ok(Box::new(List { items: Column::new(lists.values())?, range }))
+    Ok(Box::new(List { items: TextColumn::new(lists.values())?, range }))
 }
 
 impl<F: Fn(usize) -> (usize, usize)> Cell for List<F> {
@@ -461,7 +461,7 @@ impl<F: Fn(usize) -> (usize, usize)> Cell for List<F> {
 }
 
 /// Fields with their keys as JSON, colon included.
-struct Struct(Vec<(Vec<u8>, Column)>);
+struct Struct(Vec<(Vec<u8>, TextColumn)>);
 
 impl Cell for Struct {
     fn text(&self, row: usize, out: &mut Vec<u8>) {
@@ -479,8 +479,8 @@ impl Cell for Struct {
 
 struct Map {
     offsets: OffsetBuffer<i32>,
-    keys: Column,
-    values: Column,
+    keys: TextColumn,
+    values: TextColumn,
 }
 
 impl Cell for Map {

@@ -55,7 +55,7 @@ pub fn schema_of(spec: &SourceSpec) -> Result<rowfile::Schema> {
         if let Some(header) = formats::avro::header(file) {
             return from_avro(&header.declared()).map_err(refused);
         }
-        if let Some(known) = file.known() {
+        if let Some(known) = file.metadata() {
             return rowfile::Schema::from_arrow(known.schema()).map_err(refused);
         }
     }

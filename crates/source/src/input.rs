@@ -20,7 +20,7 @@ use crate::program::{FEED_BYTES, Filter, Program};
 pub(crate) use tidemill_remote::reader::Access;
 use tidemill_remote::reader::{Budget, Reader};
 
-use super::{Place, SourceFile};
+use super::{FileLocation, SourceFile};
 
 /// A sequence of bytes that is read once, front to back.
 pub(crate) trait ByteInput: Send {
@@ -75,17 +75,17 @@ impl OpenFile {
     pub(crate) fn open(listed: &SourceFile, access: Access, watch: &Watch) -> Result<Self> {
         let (shown, planned) = (&listed.shown, listed.identity);
         let path = match &listed.place {
-            Place::Local(path) => path,
-            Place::Object(object) => {
+            FileLocation::Local(path) => path,
+            FileLocation::Object(object) => {
                 let (cancel, ahead) = (watch.cancel.clone(), watch.ahead.clone());
                 let reader = Reader::new(object.clone(), access, cancel, ahead);
                 let bytes = Bytes::There(Box::new(reader));
                 return Ok(Self { bytes, path: shown.clone(), planned });
             }
-            Place::Stdin => {
+            FileLocation::Stdin => {
                 return Err(Error::Internal("standard input is not opened by its name".into()));
             }
-            Place::Given(_) => {
+            FileLocation::Given(_) => {
                 return Err(Error::Internal(format!("`{shown}` is no file to open")));
             }
         };

@@ -44,7 +44,7 @@ use tidemill_text::{cut, values};
 
 use blocks::Ends;
 use columns::Columns;
-use formats::Known;
+use formats::FileMetadata;
 pub use formats::rowfile::BlockStatistics;
 use opener::{Promoted, Promotion};
 pub use stored::from_rowfile;
@@ -70,8 +70,8 @@ mod magic;
 mod open;
 mod opener;
 mod options;
-pub mod parts;
 pub mod program;
+pub mod projection;
 mod promote;
 mod read;
 mod reject;
@@ -137,7 +137,7 @@ impl SourceSpec {
 
 /// Where a file's bytes are.
 #[derive(Debug, Clone)]
-pub(crate) enum Place {
+pub(crate) enum FileLocation {
     /// A path on this machine.
     Local(PathBuf),
     /// Elsewhere.
@@ -151,7 +151,7 @@ pub(crate) enum Place {
 /// A file of a source.
 #[derive(Debug)]
 pub struct SourceFile {
-    place: Place,
+    place: FileLocation,
     shown: Arc<str>,
     identity: Identity,
     /// What its name says …
@@ -164,7 +164,7 @@ pub struct SourceFile {
     /// Line numbers at offsets, found so far.
     lines: Mutex<BTreeMap<u64, u64>>,
     /// What is known of a file whose columns have types of their own, once it was looked at.
-    known: OnceLock<Box<dyn Known>>,
+    metadata: OnceLock<Box<dyn FileMetadata>>,
     /// Whether its whole blocks are read if it is damaged.
     recover: bool,
     /// The run's.
@@ -174,7 +174,7 @@ pub struct SourceFile {
 impl SourceFile {
     /// A file that was found, of which nothing more is known yet.
     fn found(
-        found: listing::Found,
+        found: listing::ListedFile,
         index: usize,
         compression: Compression,
         spec: &SourceSpec,
@@ -190,15 +190,15 @@ impl SourceFile {
             keys: found.keys,
             index,
             lines: Mutex::default(),
-            known: OnceLock::new(),
+            metadata: OnceLock::new(),
             recover: spec.recover,
             cancel: cancel.clone(),
         })
     }
 
     /// What is known of it.
-    fn known(&self) -> Option<&dyn Known> {
-        self.known.get().map(AsRef::as_ref)
+    fn metadata(&self) -> Option<&dyn FileMetadata> {
+        self.metadata.get().map(AsRef::as_ref)
     }
 
     /// The path, as messages and results show it.
@@ -230,9 +230,9 @@ impl SourceFile {
     pub(crate) fn written_seconds(&self) -> Option<i64> {
         let nanos = self.identity.modified_ns;
         let is_known = match &self.place {
-            Place::Local(_) => true,
-            Place::Object(_) => nanos != 0,
-            Place::Stdin | Place::Given(_) => false,
+            FileLocation::Local(_) => true,
+            FileLocation::Object(_) => nanos != 0,
+            FileLocation::Stdin | FileLocation::Given(_) => false,
         };
         is_known.then(|| i64::try_from(nanos.div_euclid(1_000_000_000)).ok()).flatten()
     }
@@ -249,7 +249,7 @@ impl SourceFile {
             keys: Vec::new(),
             index: self.index,
             lines: Mutex::default(),
-            known: OnceLock::new(),
+            metadata: OnceLock::new(),
             recover: self.recover,
             cancel: self.cancel.clone(),
         }
@@ -262,16 +262,16 @@ impl SourceFile {
 
     /// Whether it is standard input, which can be read once.
     fn is_stdin(&self) -> bool {
-        matches!(self.place, Place::Stdin)
+        matches!(self.place, FileLocation::Stdin)
     }
 
     /// Whether it can only be read front to back, and its size may not be known.
     pub fn is_stream(&self) -> bool {
         match &self.place {
-            Place::Local(_) => false,
-            Place::Object(object) => object.is_stream(),
-            Place::Stdin => true,
-            Place::Given(given) => given.is_stream(),
+            FileLocation::Local(_) => false,
+            FileLocation::Object(object) => object.is_stream(),
+            FileLocation::Stdin => true,
+            FileLocation::Given(given) => given.is_stream(),
         }
     }
 
@@ -444,7 +444,7 @@ impl Source {
             return None;
         }
         let file = self.files.first()?;
-        let own = file.known()?.schema();
+        let own = file.metadata()?.schema();
         let places = &self.columns.layout(file.index).places;
         let columns = self.origins.iter().zip(self.schema.fields());
         let fields = columns.map(|(origin, field)| match origin {
@@ -541,7 +541,7 @@ impl Source {
         match *places.get(index)? {
             None => Some(FileColumn::Missing),
             Some(place) => {
-                let schema = found.known()?.schema();
+                let schema = found.metadata()?.schema();
                 let keeps_order = unify::keeps_order(
                     schema.fields().get(place)?.data_type(),
                     self.schema.fields().get(column)?.data_type(),
@@ -577,7 +577,7 @@ impl Source {
     /// else than its URL says.
     pub fn warning(&self) -> Option<String> {
         let moved = self.files.iter().filter_map(|file| match &file.place {
-            Place::Object(object) => Some((file, object.elsewhere()?)),
+            FileLocation::Object(object) => Some((file, object.elsewhere()?)),
             _ => None,
         });
         let mut moved = moved.peekable();
@@ -644,7 +644,7 @@ impl Source {
             }
             let size = file.size();
             let whole = || Piece { file: file.clone(), range: 0..size, row_groups: None };
-            if let Some(chunks) = file.known().and_then(Known::chunks) {
+            if let Some(chunks) = file.metadata().and_then(FileMetadata::chunks) {
                 for (chunks, bytes) in
                     formats::batches::chunk_runs(file, chunks, target_bytes, wanted)
                 {

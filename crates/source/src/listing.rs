@@ -32,12 +32,12 @@ use tidemill_text::values;
 
 use super::formats::Format;
 use super::input::Identity;
-use super::{Place, SourceSpec};
+use super::{FileLocation, SourceSpec};
 
 /// A file found.
 #[derive(Debug, Clone)]
-pub(crate) struct Found {
-    pub(crate) place: Place,
+pub(crate) struct ListedFile {
+    pub(crate) place: FileLocation,
     /// The path or URL as messages and results show it.
     pub(crate) shown: Arc<str>,
     /// What its format and its compression are told from.
@@ -75,7 +75,7 @@ fn from_home(path: String) -> String {
 /// # Errors
 /// [`Error::NotFound`], [`Error::Usage`], [`Error::Io`] and [`Error::Remote`], each naming the
 /// path at fault.
-pub(crate) fn list(spec: &SourceSpec, cancel: &Cancel) -> Result<Vec<Found>> {
+pub(crate) fn list(spec: &SourceSpec, cancel: &Cancel) -> Result<Vec<ListedFile>> {
     let mut found = list_one(&spec.url, spec, cancel)?;
     if !spec.more.is_empty() {
         let mut seen: HashSet<Arc<str>> = found.iter().map(|file| file.shown.clone()).collect();
@@ -117,14 +117,14 @@ pub fn files_of(
     };
     let files = found.into_iter().map(|file| {
         let path = match &file.place {
-            Place::Object(_) => file.shown.split('?').next().unwrap_or_default(),
+            FileLocation::Object(_) => file.shown.split('?').next().unwrap_or_default(),
             _ => &file.shown,
         };
         let below =
             path.strip_prefix(&folder).unwrap_or_else(|| path.rsplit('/').next().unwrap_or(path));
         // What is shown of a URL is not all of it.
         let url = match &file.place {
-            Place::Object(object) => object.url(),
+            FileLocation::Object(object) => object.url(),
             _ => file.shown.clone(),
         };
         (url, file.identity.size, below.trim_start_matches('/').to_owned())
@@ -137,7 +137,7 @@ fn folder_of(path: &str) -> &str {
     path.rfind('/').map_or("", |at| &path[..=at])
 }
 
-fn list_one(url: &str, spec: &SourceSpec, cancel: &Cancel) -> Result<Vec<Found>> {
+fn list_one(url: &str, spec: &SourceSpec, cancel: &Cancel) -> Result<Vec<ListedFile>> {
     // If the format is known, files in folders need not be told from their suffixes.
     let any_suffix = spec.format.is_some();
     match Location::parse(url)? {
@@ -150,7 +150,7 @@ fn list_one(url: &str, spec: &SourceSpec, cancel: &Cancel) -> Result<Vec<Found>>
     }
 }
 
-fn list_local(url: &str, any_suffix: bool) -> Result<Vec<Found>> {
+fn list_local(url: &str, any_suffix: bool) -> Result<Vec<ListedFile>> {
     let pattern = from_home(local_path(url)?);
     let mut paths = Vec::new();
     if Path::new(&pattern).symlink_metadata().is_ok() {
@@ -182,7 +182,7 @@ fn list_bucket(
     key: &str,
     any_suffix: bool,
     cancel: &Cancel,
-) -> Result<Vec<Found>> {
+) -> Result<Vec<ListedFile>> {
     let head = |key: &str| wait(cancel, Arc::clone(bucket).head(key.to_owned()));
     let mut objects: Vec<ObjectMeta> = Vec::new();
     if is_pattern(key) || key.contains('{') {
@@ -321,7 +321,7 @@ fn bucket_expand(
 }
 
 /// The files that a web URL, with or without alternatives, means.
-fn list_web(url: &str, spec: &SourceSpec, cancel: &Cancel) -> Result<Vec<Found>> {
+fn list_web(url: &str, spec: &SourceSpec, cancel: &Cancel) -> Result<Vec<ListedFile>> {
     // A `?` begins a query, and in a query anything may stand.
     let (path, query) = url.split_at(url.find('?').unwrap_or(url.len()));
     if path.contains('*') {
@@ -346,19 +346,19 @@ fn list_web(url: &str, spec: &SourceSpec, cancel: &Cancel) -> Result<Vec<Found>>
     objects.into_iter().zip(&urls).map(found).collect()
 }
 
-fn elsewhere(object: Arc<Object>, name: Arc<str>, keys: Keys) -> Found {
+fn elsewhere(object: Arc<Object>, name: Arc<str>, keys: Keys) -> ListedFile {
     let identity =
         Identity { device: 0, inode: 0, size: object.size(), modified_ns: object.modified_ns() };
     let shown = Arc::clone(object.shown());
-    Found { place: Place::Object(object), shown, name, identity, keys }
+    ListedFile { place: FileLocation::Object(object), shown, name, identity, keys }
 }
 
 /// Files of one source have folders of the same keys.
-fn same_keys(found: Vec<Found>) -> Result<Vec<Found>> {
+fn same_keys(found: Vec<ListedFile>) -> Result<Vec<ListedFile>> {
     for file in &found {
-        let names = |f: &Found| f.keys.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>();
+        let names = |f: &ListedFile| f.keys.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>();
         if names(file) != names(&found[0]) {
-            let of = |f: &Found| match names(f).as_slice() {
+            let of = |f: &ListedFile| match names(f).as_slice() {
                 [] => "none".to_string(),
                 keys => keys.join(", "),
             };
@@ -572,7 +572,7 @@ fn walk(
     Ok(())
 }
 
-fn found(path: PathBuf) -> Result<Found> {
+fn found(path: PathBuf) -> Result<ListedFile> {
     let metadata = std::fs::metadata(&path).map_err(|error| Error::io("read", &path, error))?;
     let shown: Arc<str> = path.to_string_lossy().into();
     if !metadata.is_file() {
@@ -584,7 +584,7 @@ fn found(path: PathBuf) -> Result<Found> {
     let components = path.components().filter_map(|component| component.as_os_str().to_str());
     let keys = partition_keys(components, &shown)?;
     let (name, identity) = (Arc::clone(&shown), Identity::of(&metadata));
-    Ok(Found { identity, shown, name, place: Place::Local(path), keys })
+    Ok(ListedFile { identity, shown, name, place: FileLocation::Local(path), keys })
 }
 
 /// Keys and values, outermost first.
@@ -618,7 +618,7 @@ fn unescape(text: &str) -> String {
 }
 
 /// The columns that `key=value` folders give: Int64 or Date32 where every value is one.
-pub(crate) fn key_fields(found: &[Found]) -> Vec<Field> {
+pub(crate) fn key_fields(found: &[ListedFile]) -> Vec<Field> {
     let Some(first) = found.first() else { return Vec::new() };
     let is_all = |index: usize, data_type: &DataType| {
         let mut values = found.iter().filter_map(|file| file.keys[index].1.as_deref()).peekable();
@@ -696,7 +696,7 @@ mod tests {
         folder
     }
 
-    fn local(url: &str) -> Result<Vec<Found>> {
+    fn local(url: &str) -> Result<Vec<ListedFile>> {
         list(&SourceSpec { url: url.into(), ..SourceSpec::default() }, &Cancel::new())
     }
 

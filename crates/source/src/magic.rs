@@ -16,7 +16,7 @@ use tidemill_remote::Fetch;
 
 use super::compression::{Compression, decode};
 use super::input::{Access, ByteInput, OpenFile};
-use super::{Place, SourceFile};
+use super::{FileLocation, SourceFile};
 
 /// What is looked at of a file.
 const LOOK_BYTES: usize = 512;
@@ -131,7 +131,9 @@ pub(super) fn look_ahead(files: &[&Arc<SourceFile>]) -> Result<()> {
         {
             let length = next.size().min(LOOK_BYTES as u64);
             asked.push_back(match &next.place {
-                Place::Object(object) if !object.is_stream() => Some(object.fetch(0..length)?),
+                FileLocation::Object(object) if !object.is_stream() => {
+                    Some(object.fetch(0..length)?)
+                }
                 _ => None,
             });
         }

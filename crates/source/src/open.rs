@@ -19,7 +19,7 @@ use super::promote::promote;
 use super::sample::Sample;
 use super::stream::{Opened, as_it_is};
 use super::unify::can_be_read_as;
-use super::{Origin, Pending, Place, Source, SourceFile, SourceSpec, listing};
+use super::{FileLocation, Origin, Pending, Source, SourceFile, SourceSpec, listing};
 
 pub(super) fn open(
     spec: &SourceSpec,
@@ -118,7 +118,7 @@ fn open_files(spec: &SourceSpec, stdin: Box<dyn Read + Send>, cancel: &Cancel) -
 /// places of their own, and by what cannot be.
 fn refuse_encoded(files: &[Arc<SourceFile>], format: Format) -> Result<()> {
     for file in files {
-        let Place::Object(object) = &file.place else { continue };
+        let FileLocation::Object(object) = &file.place else { continue };
         let Some(encoding) = object.encoding() else { continue };
         let is_decoded = matches!(encoding, "gzip" | "x-gzip" | "zstd") && !format.is_typed();
         if !is_decoded {
@@ -137,7 +137,7 @@ fn refuse_encoded(files: &[Arc<SourceFile>], format: Format) -> Result<()> {
 
 /// What is a source by itself and no file: rows in memory, standard input.
 fn only_file(
-    place: Place,
+    place: FileLocation,
     shown: &str,
     size: u64,
     compression: Compression,
@@ -145,7 +145,7 @@ fn only_file(
     cancel: &Cancel,
 ) -> Arc<SourceFile> {
     let shown: Arc<str> = shown.into();
-    let found = listing::Found {
+    let found = listing::ListedFile {
         place,
         name: Arc::clone(&shown),
         shown,
@@ -161,7 +161,7 @@ fn only_file(
 fn open_given(spec: &SourceSpec, given: &Arc<Given>, cancel: &Cancel) -> Result<Source> {
     let format = Format::Memory;
     let dialect = spec.options.dialect(format.name(), format.takes())?;
-    let (place, size) = (Place::Given(Arc::clone(given)), given.bytes().max(1));
+    let (place, size) = (FileLocation::Given(Arc::clone(given)), given.bytes().max(1));
     let file = only_file(place, &spec.url, size, Compression::None, spec, cancel);
     let files = vec![file];
     let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
@@ -215,7 +215,7 @@ fn open_stdin(
         true => Compression::None,
         false => Compression::from_magic(&magic[..filled]),
     };
-    let file = only_file(Place::Stdin, shown, 0, compression, spec, cancel);
+    let file = only_file(FileLocation::Stdin, shown, 0, compression, spec, cancel);
     let files = vec![file];
     let input =
         ReaderInput::new(magic[..filled].to_vec(), tap, files[0].shown.clone(), watch.clone());
@@ -242,11 +242,11 @@ impl Read for Tap {
     }
 }
 
-fn common_format(spec: &SourceSpec, found: &[listing::Found]) -> Result<Format> {
+fn common_format(spec: &SourceSpec, found: &[listing::ListedFile]) -> Result<Format> {
     if let Some(format) = spec.format {
         return Ok(format);
     }
-    let mut first: Option<(Format, &listing::Found)> = None;
+    let mut first: Option<(Format, &listing::ListedFile)> = None;
     for file in found {
         let told = Format::from_path(&file.name);
         let Some(format) = told.or_else(|| spec.exec.is_some().then_some(Format::Lines)) else {
@@ -371,7 +371,7 @@ fn check_types(
             let layout = columns.layout_index(file.index);
             let own = columns.layouts[layout].places[place]?;
             let is_new = !std::mem::replace(&mut is_known[layout], true);
-            let own = file.known()?.schema().fields().get(own).filter(|_| is_new)?;
+            let own = file.metadata()?.schema().fields().get(own).filter(|_| is_new)?;
             Some(batches::plain(own).data_type().clone())
         });
         let own_types: Vec<DataType> = own_types.collect();

@@ -354,7 +354,7 @@ pub(super) fn joined(
 
 /// The schema of the rows that a file's column holds, if it says that it holds rows.
 pub(super) fn rows_of(file: &SourceFile, name: &str) -> Result<Option<rowfile::Schema>> {
-    let Some(known) = file.known() else { return Ok(None) };
+    let Some(known) = file.metadata() else { return Ok(None) };
     let Ok(field) = known.schema().field_with_name(name) else { return Ok(None) };
     rowfile::Schema::of_rows(field).map_err(|error| from_rowfile(error, &file.shown))
 }

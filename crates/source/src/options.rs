@@ -8,7 +8,7 @@ use tidemill_base::progress::Progress;
 use tidemill_remote::reader::Budget;
 use tidemill_text::Predicate;
 
-use super::parts::Used;
+use super::projection::Projections;
 use super::reject::Rejects;
 
 /// How to read a split.
@@ -22,7 +22,7 @@ pub struct ReadOptions {
     /// is not asked. Default: nothing.
     pub predicates: Vec<Predicate>,
     /// What is used of nested columns of JSON; what is not comes out null. Default: all of it.
-    pub used: Option<Arc<Used>>,
+    pub used: Option<Arc<Projections>>,
     /// Rows of a batch at most. Default: 8192. A batch is smaller where a block of input ends.
     pub batch_rows: usize,
     /// Where the split's first record starts, as the reader of the split before it found out.

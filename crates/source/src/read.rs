@@ -33,11 +33,11 @@ use super::formats::{Decoding, PieceReader, Reading, TextFormat};
 use super::input::{Access, ByteInput, FileInput, OpenFile, ReaderInput, Watch};
 use super::opener::{self, BadValue, Opened, Opener};
 use super::options::ReadOptions;
-use super::parts::{self, Parts};
+use super::projection::{self, Projection};
 use super::reject::{KEPT_BYTES_MAX, Refused, Rejects};
 use super::sample::{column_names, no_header};
 use super::stream::{Extent, stream};
-use super::{Origin, Piece, Place, Source, SourceFile, Split};
+use super::{FileLocation, Origin, Piece, Source, SourceFile, Split};
 
 /// What a reader has read.
 #[derive(Debug, Default)]
@@ -93,7 +93,7 @@ pub struct SplitReader {
     source: Arc<Source>,
     schema: SchemaRef,
     options: ReadOptions,
-    columns: Vec<Column>,
+    columns: Vec<ColumnOrigin>,
     /// Columns of the files that are read.
     file_columns: Vec<(usize, FieldRef)>,
     /// What opens the records among them, by their positions.
@@ -101,9 +101,9 @@ pub struct SplitReader {
     /// By position among these.
     predicates: Vec<Predicate>,
     /// What fills up columns of which only parts are read, or that a file does not have.
-    nulls: parts::Nulls,
+    nulls: projection::Nulls,
     /// How a file is read that is like the last one.
-    found: Option<Found>,
+    found: Option<LayoutColumns>,
     pieces: VecDeque<Piece>,
     decoder: Option<Box<dyn Decode>>,
     current: Option<Current>,
@@ -133,7 +133,7 @@ struct OfBlock {
 }
 
 /// Where a column of the batches comes from.
-enum Column {
+enum ColumnOrigin {
     /// The folder key of this position.
     Key(usize),
     /// What is read of the file, by its position among that.
@@ -143,7 +143,7 @@ enum Column {
 }
 
 /// The columns that are read in files of one layout.
-struct Found {
+struct LayoutColumns {
     layout: usize,
     /// Per column that is read, which of the decoded ones it is; none if it is not there.
     slots: Vec<Option<usize>>,
@@ -155,7 +155,7 @@ struct Found {
     drops_all: bool,
 }
 
-impl Found {
+impl LayoutColumns {
     /// What a file has for a column that is read; none if it has nothing.
     fn column<'a>(&self, batch: &'a RecordBatch, at: usize) -> Result<Option<&'a ArrayRef>> {
         match self.slots.get(at) {
@@ -191,7 +191,7 @@ impl SplitReader {
         let mut file_columns: Vec<(usize, FieldRef)> = Vec::new();
         let mut predicates = Vec::new();
         // Per promotion, the column that is read and the fields that are wanted.
-        let mut records: BTreeMap<usize, (usize, BTreeMap<String, Parts>)> = BTreeMap::new();
+        let mut records: BTreeMap<usize, (usize, BTreeMap<String, Projection>)> = BTreeMap::new();
         for &index in projection {
             if let Some(refusal) = source.refusal(index) {
                 return Err(refusal);
@@ -205,8 +205,8 @@ impl SplitReader {
             let parts = options.used.as_ref().and_then(|used| used.get(field.name()));
             let next = file_columns.len();
             columns.push(match origin {
-                Origin::Key(index) => Column::Key(*index),
-                Origin::File(_) => Column::File(next),
+                Origin::Key(index) => ColumnOrigin::Key(*index),
+                Origin::File(_) => ColumnOrigin::File(next),
                 Origin::Promoted(index) => {
                     let promoted = &source.promoted[*index];
                     let record = source.promotions[promoted.promotion].column;
@@ -214,14 +214,14 @@ impl SplitReader {
                         file_columns.push((record, source.columns.fields[record].clone()));
                         (next, BTreeMap::new())
                     });
-                    let parts = parts.cloned().unwrap_or(Parts::Whole);
+                    let parts = parts.cloned().unwrap_or(Projection::Whole);
                     wanted.insert(promoted.field.clone(), parts);
                     let (record, field) = (*at, promoted.field.clone());
                     let own = promoted.own.map(|own| {
                         file_columns.push((own, source.columns.fields[own].clone()));
                         file_columns.len() - 1
                     });
-                    Column::Promoted { record, field, own }
+                    ColumnOrigin::Promoted { record, field, own }
                 }
             });
             if let Origin::File(place) = origin {
@@ -229,7 +229,9 @@ impl SplitReader {
                 predicates
                     .extend(own.map(|own| Predicate { column: file_columns.len(), ..own.clone() }));
                 let narrowed = match parts {
-                    Some(parts) if source.format.reads_parts() => parts::narrowed(field, parts),
+                    Some(parts) if source.format.reads_parts() => {
+                        projection::narrowed(field, parts)
+                    }
                     _ => None,
                 };
                 file_columns.push((*place, narrowed.unwrap_or_else(|| field.clone())));
@@ -242,7 +244,7 @@ impl SplitReader {
             let names: Vec<String> = wanted.keys().cloned().collect();
             let (_, field) = &mut file_columns[at];
             if source.format.reads_parts()
-                && let Some(narrowed) = parts::narrowed(field, &Parts::Fields(wanted))
+                && let Some(narrowed) = projection::narrowed(field, &Projection::Fields(wanted))
             {
                 *field = narrowed;
             }
@@ -260,7 +262,7 @@ impl SplitReader {
             file_columns,
             openers,
             predicates,
-            nulls: parts::Nulls::default(),
+            nulls: projection::Nulls::default(),
             found: None,
             pieces: split.pieces.iter().cloned().collect(),
             decoder: None,
@@ -369,7 +371,7 @@ impl SplitReader {
             return Ok(());
         };
         for next in self.pieces.iter().take(FILES_AHEAD) {
-            if let Place::Object(object) = &next.file.place
+            if let FileLocation::Object(object) = &next.file.place
                 && !self.source.format.is_typed()
                 && next.is_whole_file()
                 && next.file.size() <= RANGE_BYTES
@@ -390,13 +392,14 @@ impl SplitReader {
         let body = if let Some(format) = self.source.format.text() {
             self.open_text(format, &piece, watch)?
         } else if let Some(format) = self.source.format.typed() {
-            let Some(known) = piece.file.known() else {
+            let Some(metadata) = piece.file.metadata() else {
                 return Err(Error::Internal(format!("`{}` was not looked at", piece.file.shown)));
             };
             let (columns, options) = (self.wanted_columns(), &self.options);
             let stdin = self.standard_input(&piece.file, &watch)?;
             let piece = &piece;
-            let reader = format.open(Reading { piece, known, columns, options, watch, stdin })?;
+            let reader =
+                format.open(Reading { piece, metadata, columns, options, watch, stdin })?;
             if let Some(start) = reader.start() {
                 self.stats.start.get_or_insert(start);
             }
@@ -408,8 +411,8 @@ impl SplitReader {
             .columns
             .iter()
             .map(|column| match column {
-                Column::File(_) | Column::Promoted { .. } => Ok(None),
-                Column::Key(index) => {
+                ColumnOrigin::File(_) | ColumnOrigin::Promoted { .. } => Ok(None),
+                ColumnOrigin::Key(index) => {
                     // As often as the largest batch has rows.
                     let rows = self.options.batch_rows;
                     self.source.key_values(piece.file.index, *index, rows).map(Some)
@@ -422,7 +425,7 @@ impl SplitReader {
     }
 
     /// Where the wanted columns are in files of a layout.
-    fn placed(&self, layout: usize) -> Result<Found> {
+    fn placed(&self, layout: usize) -> Result<LayoutColumns> {
         let Some(places) = self.source.columns.layouts.get(layout) else {
             return Err(Error::Internal(format!("there is no layout {layout}")));
         };
@@ -440,7 +443,7 @@ impl SplitReader {
                 None => drops_all |= predicate.test != Test::IsNull,
             }
         }
-        Ok(Found { layout, slots, decoded, predicates, drops_all })
+        Ok(LayoutColumns { layout, slots, decoded, predicates, drops_all })
     }
 
     fn wanted_columns(&self) -> Vec<WantedColumn> {
@@ -801,14 +804,14 @@ impl SplitReader {
             self.columns.iter().zip(&current.keys).zip(self.schema.fields())
         {
             columns.push(match (column, key) {
-                (Column::Key(_), Some(key)) => key.slice(0, rows.min(key.len())),
-                (Column::Key(_), None) => return Err(lacking()),
-                (Column::File(at), _) => match own(*at)? {
+                (ColumnOrigin::Key(_), Some(key)) => key.slice(0, rows.min(key.len())),
+                (ColumnOrigin::Key(_), None) => return Err(lacking()),
+                (ColumnOrigin::File(at), _) => match own(*at)? {
                     None => self.nulls.get(field.data_type(), rows),
-                    Some(column) => parts::widened(column, field.data_type(), &mut self.nulls)
+                    Some(column) => projection::widened(column, field.data_type(), &mut self.nulls)
                         .ok_or_else(lacking)?,
                 },
-                (Column::Promoted { record, field: name, own: column }, _) => {
+                (ColumnOrigin::Promoted { record, field: name, own: column }, _) => {
                     let opened = records.iter().find(|(at, _)| at == record);
                     let inner = opened
                         .and_then(|(_, opened)| opened.as_ref())

@@ -11,9 +11,9 @@ use tidemill_rowfile::ReadAt;
 
 use super::compression::Compression;
 use super::input::{Access, OpenFile, Watch};
-use super::listing::{self, Found};
+use super::listing::{self, ListedFile};
 use super::stored::Stored;
-use super::{Format, Place, SourceFile, SourceSpec};
+use super::{FileLocation, Format, SourceFile, SourceSpec};
 
 /// Of more files than this none is kept open between two reads.
 const OPEN_MAX: usize = 64;
@@ -55,9 +55,9 @@ pub fn list(
     listed.into_iter().map(|file| stored(file, is_many, cancel)).collect()
 }
 
-fn stored(found: Found, is_many: bool, cancel: &Cancel) -> Result<(String, Bytes)> {
+fn stored(found: ListedFile, is_many: bool, cancel: &Cancel) -> Result<(String, Bytes)> {
     let name = found.shown.to_string();
-    if let Place::Local(path) = &found.place {
+    if let FileLocation::Local(path) = &found.place {
         let bytes: Bytes = match is_many {
             true => Arc::new(Reopened(path.clone())),
             false => Arc::new(File::open(path).map_err(|error| Error::io("read", &name, error))?),

@@ -31,7 +31,7 @@ use super::blocks::{Block, Blocks, record_too_large};
 use super::dialect::Dialect;
 use super::input::{ByteInput, Watch};
 use super::stream::{Extent, Opened, stream};
-use super::{Place, SourceFile};
+use super::{FileLocation, SourceFile};
 
 /// A header is nearly always in this much.
 const HEADER_BYTES: usize = 16 << 10;
@@ -86,7 +86,7 @@ impl Sample<'_> {
                 continue;
             }
             for next in self.files[index..].iter().take(SAMPLE_AHEAD) {
-                if let Place::Object(object) = &next.place
+                if let FileLocation::Object(object) = &next.place
                     && object.size() <= WHOLE_BYTES
                 {
                     object.fetch_early(object.size())?;
@@ -211,7 +211,7 @@ impl Sample<'_> {
         let ask = |index: usize| -> Result<()> {
             let mut asked = asked.lock();
             while *asked < (index + REQUESTS_AHEAD).min(files.len()) {
-                if let Place::Object(object) = &files[*asked].place {
+                if let FileLocation::Object(object) = &files[*asked].place {
                     let bytes = if kept[*asked] { object.size() } else { read_bytes as u64 };
                     object.fetch_early(bytes)?;
                 }

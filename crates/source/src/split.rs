@@ -36,7 +36,7 @@ impl Piece {
     /// are numbered: not from the beginning where nothing tells how many are before.
     pub(super) fn row_number(&self, index: u64) -> (u64, u64) {
         let Some(parts) = &self.row_groups else { return (index + 1, self.range.start) };
-        let Some(known) = self.file.known() else { return (index + 1, 0) };
+        let Some(known) = self.file.metadata() else { return (index + 1, 0) };
         let Some(rows) = known.rows() else {
             let part = parts.first().copied().unwrap_or(0);
             return (index + 1, known.offset(part));

@@ -82,7 +82,7 @@ impl PhysicalOptimizerRule for KeepToBudget {
             };
             let is_charged =
                 hands_on.is_some_and(|step| step.expr().iter().any(|column| makes(&column.expr)));
-            let mut found = Found { calls: Vec::new(), growth: 0.0 };
+            let mut found = Growth { calls: Vec::new(), growth: 0.0 };
             plan.apply_expressions(&mut |expr| {
                 found.look(expr, &schema);
                 Ok(TreeNodeRecursion::Continue)
@@ -133,14 +133,14 @@ struct Call {
 
 /// What a step's expressions make.
 #[derive(Debug)]
-struct Found {
+struct Growth {
     /// The innermost first.
     calls: Vec<Call>,
     /// At most how many bytes all other expressions make of a byte of their row.
     growth: f64,
 }
 
-impl Found {
+impl Growth {
     fn is_nothing(&self) -> bool {
         self.calls.is_empty() && self.growth == 0.0
     }
@@ -279,7 +279,7 @@ struct Around {
 #[derive(Debug, Clone)]
 enum Work {
     /// Gives batches of so few rows that the step above makes little of them.
-    Cut { found: Arc<Found>, bytes_max: u64 },
+    Cut { found: Arc<Growth>, bytes_max: u64 },
     /// Asks for the memory that the batches of the step below have.
     Charge,
 }
@@ -388,7 +388,7 @@ impl ExecutionPlan for Around {
 /// makes more than `bytes_max` of them, or until they are one row.
 fn next_portion(
     waiting: &mut Vec<RecordBatch>,
-    found: &Found,
+    found: &Growth,
     bytes_max: u64,
 ) -> Option<RecordBatch> {
     let mut portion = waiting.pop()?;

@@ -85,7 +85,7 @@ impl Kit {
 const EPOCH_ORDINAL: i64 = 719_163;
 
 /// Rows that wait to become a batch.
-pub struct Rows {
+pub struct RowBuilder {
     kit: Kit,
     schema: SchemaRef,
     fields: Fields,
@@ -94,11 +94,11 @@ pub struct Rows {
     bytes: usize,
 }
 
-impl Rows {
+impl RowBuilder {
     pub fn new(py: Python<'_>, schema: &Schema) -> PyResult<Self> {
         let arrow = Arc::new(schema.to_arrow(Strings::Large));
         let fields = Fields::new(py, &schema.fields, arrow.fields());
-        Ok(Rows { kit: Kit::new(py)?, schema: arrow, fields, count: 0, bytes: 0 })
+        Ok(RowBuilder { kit: Kit::new(py)?, schema: arrow, fields, count: 0, bytes: 0 })
     }
 
     pub fn count(&self) -> usize {
@@ -132,14 +132,14 @@ impl Rows {
 
 /// The columns of a row, or of a struct.
 struct Fields {
-    columns: Vec<Column>,
+    columns: Vec<ColumnBuilder>,
     names: Vec<Py<PyString>>,
     known: HashMap<String, usize>,
     /// Dataclasses that were looked at, and which of the columns they have.
     classes: Vec<(Py<PyType>, Vec<bool>)>,
 }
 
-struct Column {
+struct ColumnBuilder {
     name: String,
     arrow: FieldRef,
     field: Field,
@@ -162,8 +162,8 @@ enum Kind {
     Timestamp { values: Vec<i64>, unit: Unit, has_zone: bool },
     Duration { values: Vec<i64>, unit: Unit },
     Enum(Symbols),
-    List { ends: Vec<usize>, items: Box<Column> },
-    Map { ends: Vec<usize>, keys: Box<Column>, values: Box<Column> },
+    List { ends: Vec<usize>, items: Box<ColumnBuilder> },
+    Map { ends: Vec<usize>, keys: Box<ColumnBuilder>, values: Box<ColumnBuilder> },
     Struct(Fields),
 }
 
@@ -178,7 +178,8 @@ struct Symbols {
 impl Fields {
     fn new(py: Python<'_>, fields: &[Field], arrow: &arrow::datatypes::Fields) -> Self {
         let names = fields.iter().map(|field| PyString::intern(py, &field.name).unbind());
-        let columns = fields.iter().zip(arrow).map(|(field, arrow)| Column::new(py, field, arrow));
+        let columns =
+            fields.iter().zip(arrow).map(|(field, arrow)| ColumnBuilder::new(py, field, arrow));
         Fields {
             columns: columns.collect(),
             names: names.collect(),
@@ -293,7 +294,7 @@ impl Fields {
     }
 
     fn take(&mut self) -> Result<Vec<ArrayRef>, ArrowError> {
-        self.columns.iter_mut().map(Column::take).collect()
+        self.columns.iter_mut().map(ColumnBuilder::take).collect()
     }
 }
 
@@ -309,9 +310,9 @@ fn described(object: &Bound<'_, PyAny>) -> String {
     format!("{text} ({class})")
 }
 
-impl Column {
+impl ColumnBuilder {
     fn new(py: Python<'_>, field: &Field, arrow: &FieldRef) -> Self {
-        Column {
+        ColumnBuilder {
             name: field.name.clone(),
             arrow: Arc::clone(arrow),
             field: field.clone(),
@@ -906,15 +907,16 @@ impl Kind {
                 known: symbols.iter().cloned().zip(0..).collect(),
                 classes: Vec::new(),
             }),
-            (Type::List(item), DataType::List(inner)) => {
-                Kind::List { ends: Vec::new(), items: Box::new(Column::new(py, item, inner)) }
-            }
+            (Type::List(item), DataType::List(inner)) => Kind::List {
+                ends: Vec::new(),
+                items: Box::new(ColumnBuilder::new(py, item, inner)),
+            },
             (Type::Map { key, value, .. }, DataType::Map(entries, _)) => {
                 match entries.data_type() {
                     DataType::Struct(pair) if pair.len() == 2 => Kind::Map {
                         ends: Vec::new(),
-                        keys: Box::new(Column::new(py, key, &pair[0])),
-                        values: Box::new(Column::new(py, value, &pair[1])),
+                        keys: Box::new(ColumnBuilder::new(py, key, &pair[0])),
+                        values: Box::new(ColumnBuilder::new(py, value, &pair[1])),
                     },
                     _ => Kind::Null,
                 }

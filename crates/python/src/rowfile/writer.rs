@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 use tidemill_engine::{Error, Result};
 use tidemill_rowfile::{self as rowfile, Codec, Schema, Strings, WriteOptions, Writer};
 
-use super::rows::{Fault, Rows};
+use super::rows::{Fault, RowBuilder};
 use super::{GivenSchema, failed};
 use crate::errors::raise;
 use crate::objects::batches_of;
@@ -55,7 +55,7 @@ struct Options {
 
 struct Open {
     writer: Option<Writer<File>>,
-    rows: Rows,
+    rows: RowBuilder,
     target: Target,
 }
 
@@ -88,7 +88,7 @@ impl RawRowfileWriter {
             let schema = schema.as_ref();
             let begun = py.detach(|| grown(&path, schema, codec, metadata.is_some(), block_bytes));
             let (writer, target) = begun.map_err(|error| raise(py, error))?;
-            let rows = Rows::new(py, writer.schema())?;
+            let rows = RowBuilder::new(py, writer.schema())?;
             State::Open(Box::new(Open { writer: Some(writer), rows, target }))
         } else {
             let options = Options {
@@ -318,7 +318,7 @@ impl Drop for RawRowfileWriter {
 
 impl Open {
     fn new(py: Python<'_>, path: &Path, schema: &Schema, options: Options) -> PyResult<Self> {
-        let rows = Rows::new(py, schema)?;
+        let rows = RowBuilder::new(py, schema)?;
         let overwrite = options.overwrite;
         let created = py.detach(|| created(path, schema, options));
         let (writer, staged) = created.map_err(|error| raise(py, error))?;

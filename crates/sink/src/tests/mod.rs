@@ -255,7 +255,7 @@ fn a_long_table_streams_with_the_widths_of_its_first_window() {
 #[test]
 fn values_have_one_text_each() {
     let check = |array: ArrayRef, expected: &[&str]| {
-        let column = value::Column::new(&array).unwrap();
+        let column = value::TextColumn::new(&array).unwrap();
         for (row, expected) in expected.iter().enumerate() {
             let mut text = Vec::new();
             column.text(row, &mut text);
@@ -375,7 +375,7 @@ fn a_timestamp_reads_as_arrow_writes_it() {
         ];
         for array in arrays {
             let mut ours = Vec::new();
-            value::Column::new(&array).unwrap().text(0, &mut ours);
+            value::TextColumn::new(&array).unwrap().text(0, &mut ours);
             assert_eq!(String::from_utf8(ours).unwrap(), array_value_to_string(&array, 0).unwrap());
         }
     }

@@ -33,7 +33,7 @@ use tidemill_base::error::{Error, Result};
 use tidemill_base::types::is_possible;
 
 use super::batches::{self, Plain};
-use super::{Chunk, FileFormat, Kind, Known, PieceReader, Reading, TypedFormat};
+use super::{Chunk, FileFormat, FileMetadata, Kind, PieceReader, Reading, TypedFormat};
 use crate::SourceFile;
 use crate::columns::{Columns, Layouts};
 use crate::input::{Access, ByteInput, FileInput, OpenFile, Watch};
@@ -67,13 +67,13 @@ const RATIO_SLACK_BYTES: u64 = 256 << 10;
 
 /// Where a message is in a file.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct MessageSpan {
     offset: u64,
     metadata_bytes: usize,
     body_bytes: usize,
 }
 
-impl Place {
+impl MessageSpan {
     fn bytes(&self) -> u64 {
         self.metadata_bytes as u64 + self.body_bytes as u64
     }
@@ -103,12 +103,12 @@ impl TypedFormat for Arrow {
         layouts: Layouts,
         stdin: &mut Option<Box<dyn ByteInput>>,
     ) -> Result<Columns> {
-        batches::columns(files, layouts, &mut |file| Ok(Box::new(look(file, stdin.take())?)))
+        batches::columns(files, layouts, &mut |file| Ok(Box::new(inspect(file, stdin.take())?)))
     }
 
     fn open(&self, mut reading: Reading<'_>) -> Result<Box<dyn PieceReader>> {
         let stdin = reading.stdin.take();
-        let batches = stored_batches(&reading, reading.known_as()?, stdin)?;
+        let batches = stored_batches(&reading, reading.metadata_as()?, stdin)?;
         Ok(batches::reader(reading, Plain(batches)))
     }
 
@@ -130,11 +130,11 @@ struct Layout {
 
 #[derive(Debug)]
 struct Footer {
-    dictionaries: Vec<Place>,
-    batches: Vec<Place>,
+    dictionaries: Vec<MessageSpan>,
+    batches: Vec<MessageSpan>,
 }
 
-impl Known for Layout {
+impl FileMetadata for Layout {
     fn schema(&self) -> &SchemaRef {
         &self.schema
     }
@@ -157,7 +157,7 @@ impl Known for Layout {
 ///
 /// # Errors
 /// [`Error::Corrupt`] for what is no Arrow file; those of reading.
-fn look(file: &SourceFile, stdin: Option<Box<dyn ByteInput>>) -> Result<Layout> {
+fn inspect(file: &SourceFile, stdin: Option<Box<dyn ByteInput>>) -> Result<Layout> {
     if stdin.is_none() && !file.is_stream() {
         if file.size() == 0 {
             return Err(corrupt(file.shown(), None, "it is empty, and has no schema"));
@@ -222,7 +222,7 @@ fn parsed_footer(bytes: &[u8], start: u64, path: &str) -> Result<Layout> {
     let schema = footer.schema().ok_or_else(|| damaged("its footer has no schema".into()))?;
     let schema = readable(schema, path, start)?;
     let place = |block: &arrow_ipc::Block| {
-        let place = Place {
+        let place = MessageSpan {
             offset: u64::try_from(block.offset()).ok()?,
             metadata_bytes: usize::try_from(block.metaDataLength()).ok()?,
             body_bytes: usize::try_from(block.bodyLength()).ok()?,
@@ -233,10 +233,10 @@ fn parsed_footer(bytes: &[u8], start: u64, path: &str) -> Result<Layout> {
     let outside = || damaged("its footer names a place outside of the file".into());
     let places = |block| place(block).ok_or_else(outside);
     let dictionaries = footer.dictionaries().into_iter().flatten().map(places);
-    let dictionaries = dictionaries.collect::<Result<Vec<Place>>>()?;
+    let dictionaries = dictionaries.collect::<Result<Vec<MessageSpan>>>()?;
     let batches = footer.recordBatches().into_iter().flatten().map(places);
-    let batches = batches.collect::<Result<Vec<Place>>>()?;
-    let chunk = |place: &Place| Chunk { rows: 1, bytes: place.bytes() };
+    let batches = batches.collect::<Result<Vec<MessageSpan>>>()?;
+    let chunk = |place: &MessageSpan| Chunk { rows: 1, bytes: place.bytes() };
     let chunks = batches.iter().map(chunk).collect();
     Ok(Layout { schema, footer: Some(Footer { dictionaries, batches }), chunks })
 }
@@ -302,7 +302,7 @@ fn stored_batches(
     let wanted = Wanted::new(Arc::clone(&layout.schema), columns, file.shown());
     if let (Some(footer), None) = (&layout.footer, &stdin) {
         let open = OpenFile::open(file, Access::Random, watch)?;
-        let places: Vec<Place> =
+        let places: Vec<MessageSpan> =
             chunks.iter().filter_map(|index| footer.batches.get(*index)).copied().collect();
         let mut reader = FileReader {
             open,
@@ -548,22 +548,22 @@ struct FileReader {
     open: OpenFile,
     wanted: Wanted,
     dictionaries: HashMap<i64, ArrayRef>,
-    places: std::vec::IntoIter<Place>,
+    places: std::vec::IntoIter<MessageSpan>,
     watch: Watch,
 }
 
 impl FileReader {
-    fn metadata(&self, place: Place) -> Result<Vec<u8>> {
+    fn metadata(&self, place: MessageSpan) -> Result<Vec<u8>> {
         let mut metadata = vec![0; place.metadata_bytes];
         self.open.read_at(&mut metadata, place.offset)?;
         Ok(metadata)
     }
 
-    fn body_start(place: Place) -> u64 {
+    fn body_start(place: MessageSpan) -> u64 {
         place.offset + place.metadata_bytes as u64
     }
 
-    fn read_dictionary(&mut self, place: Place) -> Result<()> {
+    fn read_dictionary(&mut self, place: MessageSpan) -> Result<()> {
         self.watch.cancel.check()?;
         let metadata = self.metadata(place)?;
         let message = message(&metadata, &self.wanted.path, place.offset)?;
@@ -579,7 +579,7 @@ impl FileReader {
         )
     }
 
-    fn read_batch(&mut self, place: Place) -> Result<RecordBatch> {
+    fn read_batch(&mut self, place: MessageSpan) -> Result<RecordBatch> {
         self.watch.cancel.check()?;
         let metadata = self.metadata(place)?;
         let damaged = |reason: String| corrupt(&self.wanted.path, Some(place.offset), reason);

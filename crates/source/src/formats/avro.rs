@@ -16,7 +16,7 @@ use tidemill_base::cancel::Cancel;
 use tidemill_base::error::{Error, Result};
 
 use super::batches::{self, StoredBatches};
-use super::{FileFormat, Kind, Known, PieceReader, Reading, TypedFormat};
+use super::{FileFormat, FileMetadata, Kind, PieceReader, Reading, TypedFormat};
 use crate::columns::{Columns, Layouts};
 use crate::input::{Access, ByteInput, FileInput, OpenFile, Watch};
 use crate::{SourceFile, Split};
@@ -55,13 +55,13 @@ impl TypedFormat for Avro {
         stdin: &mut Option<Box<dyn ByteInput>>,
     ) -> Result<Columns> {
         batches::columns(files, layouts, &mut |file| {
-            Ok(Box::new(Looked(look(file, stdin.take())?)))
+            Ok(Box::new(AvroFile(inspect(file, stdin.take())?)))
         })
     }
 
     fn open(&self, mut reading: Reading<'_>) -> Result<Box<dyn PieceReader>> {
         let stdin = reading.stdin.take();
-        let blocks = Blocks::open(&reading, &reading.known_as::<Looked>()?.0, stdin)?;
+        let blocks = Blocks::open(&reading, &reading.metadata_as::<AvroFile>()?.0, stdin)?;
         Ok(batches::reader(reading, blocks))
     }
 
@@ -84,9 +84,9 @@ impl TypedFormat for Avro {
 
 /// What a file begins with.
 #[derive(Debug)]
-struct Looked(avro::Header);
+struct AvroFile(avro::Header);
 
-impl Known for Looked {
+impl FileMetadata for AvroFile {
     fn schema(&self) -> &SchemaRef {
         self.0.schema()
     }
@@ -94,8 +94,8 @@ impl Known for Looked {
 
 /// What is known of a file that was looked at as Avro.
 pub(crate) fn header(file: &SourceFile) -> Option<&avro::Header> {
-    let known: &dyn Any = file.known()?;
-    known.downcast_ref().map(|Looked(header)| header)
+    let known: &dyn Any = file.metadata()?;
+    known.downcast_ref().map(|AvroFile(header)| header)
 }
 
 /// What a file begins with.
@@ -103,7 +103,7 @@ pub(crate) fn header(file: &SourceFile) -> Option<&avro::Header> {
 /// # Errors
 /// [`Error::Corrupt`] for what is no Avro file, [`Error::Usage`] for one that has no columns; those
 /// of reading.
-fn look(file: &SourceFile, stdin: Option<Box<dyn ByteInput>>) -> Result<avro::Header> {
+fn inspect(file: &SourceFile, stdin: Option<Box<dyn ByteInput>>) -> Result<avro::Header> {
     let input = match stdin {
         Some(input) => input,
         None => {

@@ -15,7 +15,7 @@ use tidemill_base::compact;
 use tidemill_base::error::{Error, Result};
 use tidemill_rowfile as rowfile;
 
-use super::{Chunk, Known, PieceReader, Reading};
+use super::{Chunk, FileMetadata, PieceReader, Reading};
 use crate::columns::{Columns, Gathered, Layouts};
 use crate::input::Watch;
 use crate::unify::{adapted, with_nulls_within};
@@ -51,20 +51,20 @@ pub(crate) fn misfit(column: &WantedColumn, path: &str, reason: &str) -> Error {
     }
 }
 
-/// The columns of all files, each of which `look` looks at.
+/// The columns of all files, each of which `inspect` opens.
 ///
 /// # Errors
-/// Those of `look`; [`Error::Differ`] for a file whose columns are others, where they may not be.
+/// Those of `inspect`; [`Error::Differ`] for a file whose columns are others, where they may not be.
 pub(crate) fn columns(
     files: &[Arc<SourceFile>],
     layouts: Layouts,
-    look: &mut dyn FnMut(&SourceFile) -> Result<Box<dyn Known>>,
+    inspect: &mut dyn FnMut(&SourceFile) -> Result<Box<dyn FileMetadata>>,
 ) -> Result<Columns> {
     let mut gathered = Gathered::default();
     for file in files {
-        let known = look(file)?;
-        let own: Vec<FieldRef> = known.schema().fields().iter().map(plain).collect();
-        let _ = file.known.set(known);
+        let metadata = inspect(file)?;
+        let own: Vec<FieldRef> = metadata.schema().fields().iter().map(plain).collect();
+        let _ = file.metadata.set(metadata);
         // Columns are found by name.
         let mut names = HashSet::new();
         if let Some(twice) = own.iter().find(|field| !names.insert(field.name())) {
@@ -188,8 +188,8 @@ pub(crate) struct BatchReader<B> {
 }
 
 /// What a file calls the columns that are wanted of it.
-pub(crate) fn names(known: &dyn Known, columns: &[WantedColumn]) -> Vec<String> {
-    let fields = known.schema().fields();
+pub(crate) fn names(metadata: &dyn FileMetadata, columns: &[WantedColumn]) -> Vec<String> {
+    let fields = metadata.schema().fields();
     let own = columns.iter().filter_map(|column| fields.get(column.place));
     own.map(|field| field.name().clone()).collect()
 }
@@ -204,10 +204,10 @@ pub(crate) fn reader<B: StoredBatches + 'static>(
     reading: Reading<'_>,
     batches: B,
 ) -> Box<dyn PieceReader> {
-    let Reading { piece, known, columns, options, watch, .. } = reading;
+    let Reading { piece, metadata, columns, options, watch, .. } = reading;
     let untold = match &piece.row_groups {
         Some(wanted) => {
-            let chunks = known.chunks().unwrap_or_default();
+            let chunks = metadata.chunks().unwrap_or_default();
             wanted.iter().filter_map(|index| chunks.get(*index)).map(|chunk| chunk.bytes).sum()
         }
         None => piece.range.end - piece.range.start,
@@ -215,7 +215,7 @@ pub(crate) fn reader<B: StoredBatches + 'static>(
     let fields: Vec<FieldRef> = columns.iter().map(|column| column.field.clone()).collect();
     Box::new(BatchReader {
         batches,
-        names: names(known, &columns),
+        names: names(metadata, &columns),
         columns,
         schema: Arc::new(Schema::new(fields)),
         path: Arc::clone(&piece.file.shown),

@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 use tidemill_base::error::{Error, Result};
 
 use super::batches::{self, Plain};
-use super::{Batches, Chunk, FileFormat, Kind, Known, PieceReader, Reading, TypedFormat};
+use super::{Batches, Chunk, FileFormat, FileMetadata, Kind, PieceReader, Reading, TypedFormat};
 use crate::columns::{Columns, Layouts};
 use crate::input::ByteInput;
-use crate::{Place, SourceFile};
+use crate::{FileLocation, SourceFile};
 
 /// The format.
 pub(super) struct Memory;
@@ -43,10 +43,10 @@ impl TypedFormat for Memory {
             let chunk =
                 |batch: &RecordBatch| Chunk { rows: batch.num_rows() as u64, bytes: size(batch) };
             let chunks = match &given.rows {
-                Rows::Held(batches) => batches.iter().map(chunk).collect(),
-                Rows::Stream(_) => Vec::new(),
+                GivenBatches::Held(batches) => batches.iter().map(chunk).collect(),
+                GivenBatches::Stream(_) => Vec::new(),
             };
-            Ok(Box::new(Looked { schema: Arc::clone(&given.schema), chunks }))
+            Ok(Box::new(GivenMetadata { schema: Arc::clone(&given.schema), chunks }))
         })
     }
 
@@ -60,12 +60,12 @@ impl TypedFormat for Memory {
 
 /// The batches, where they can be read any number of times.
 #[derive(Debug)]
-struct Looked {
+struct GivenMetadata {
     schema: SchemaRef,
     chunks: Vec<Chunk>,
 }
 
-impl Known for Looked {
+impl FileMetadata for GivenMetadata {
     fn schema(&self) -> &SchemaRef {
         &self.schema
     }
@@ -77,7 +77,7 @@ impl Known for Looked {
 
 fn given(file: &SourceFile) -> Result<&Arc<Given>> {
     match &file.place {
-        Place::Given(given) => Ok(given),
+        FileLocation::Given(given) => Ok(given),
         _ => Err(Error::Internal(format!("`{}` is not in memory", file.shown()))),
     }
 }
@@ -85,10 +85,10 @@ fn given(file: &SourceFile) -> Result<&Arc<Given>> {
 /// A table or a stream that the program around has in memory: a source that is no file.
 pub struct Given {
     schema: SchemaRef,
-    rows: Rows,
+    rows: GivenBatches,
 }
 
-enum Rows {
+enum GivenBatches {
     /// Can be read any number of times, by several threads.
     Held(Vec<RecordBatch>),
     /// Can be read once, from front to back.
@@ -98,24 +98,24 @@ enum Rows {
 impl Given {
     /// A table, which is shared and not copied.
     pub fn table(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
-        Given { schema, rows: Rows::Held(batches) }
+        Given { schema, rows: GivenBatches::Held(batches) }
     }
 
     /// A stream, which can be read once.
     pub fn stream(batches: Batches) -> Self {
-        Given { schema: batches.schema(), rows: Rows::Stream(Mutex::new(Some(batches))) }
+        Given { schema: batches.schema(), rows: GivenBatches::Stream(Mutex::new(Some(batches))) }
     }
 
     /// Bytes in memory; 0 for a stream.
     pub(crate) fn bytes(&self) -> u64 {
         match &self.rows {
-            Rows::Held(batches) => batches.iter().map(size).sum(),
-            Rows::Stream(_) => 0,
+            GivenBatches::Held(batches) => batches.iter().map(size).sum(),
+            GivenBatches::Stream(_) => 0,
         }
     }
 
     pub(crate) fn is_stream(&self) -> bool {
-        matches!(self.rows, Rows::Stream(_))
+        matches!(self.rows, GivenBatches::Stream(_))
     }
 }
 
@@ -138,16 +138,16 @@ type Sized = Box<dyn Iterator<Item = Result<(RecordBatch, u64)>> + Send>;
 
 fn given_batches(given: &Arc<Given>, chunks: Vec<usize>, file: &SourceFile) -> Result<Sized> {
     match &given.rows {
-        Rows::Held(_) => {
+        GivenBatches::Held(_) => {
             let given = Arc::clone(given);
             Ok(Box::new(chunks.into_iter().filter_map(move |index| match &given.rows {
-                Rows::Held(batches) => {
+                GivenBatches::Held(batches) => {
                     batches.get(index).map(|batch| Ok((batch.clone(), size(batch))))
                 }
-                Rows::Stream(_) => None,
+                GivenBatches::Stream(_) => None,
             })))
         }
-        Rows::Stream(stream) => {
+        GivenBatches::Stream(stream) => {
             let Some(stream) = stream.lock().take() else {
                 return Err(Error::usage_hint(
                     format!("`{}` is a stream and can be read only once", file.shown()),

@@ -260,7 +260,7 @@ pub(crate) trait TypedFormat: Send + Sync {
 pub(crate) struct Reading<'a> {
     pub(crate) piece: &'a Piece,
     /// What is known of its file.
-    pub(crate) known: &'a (dyn Known + 'static),
+    pub(crate) metadata: &'a (dyn FileMetadata + 'static),
     pub(crate) columns: Vec<WantedColumn>,
     pub(crate) options: &'a ReadOptions,
     pub(crate) watch: Watch,
@@ -270,11 +270,11 @@ pub(crate) struct Reading<'a> {
 
 impl<'a> Reading<'a> {
     /// What the format itself knows of the file.
-    fn known_as<T: Known>(&self) -> Result<&'a T> {
-        let known: &dyn Any = self.known;
-        known.downcast_ref().ok_or_else(|| {
+    fn metadata_as<T: FileMetadata>(&self) -> Result<&'a T> {
+        let metadata: &dyn Any = self.metadata;
+        metadata.downcast_ref().ok_or_else(|| {
             Error::Internal(format!(
-                "`{}` was looked at as another format",
+                "`{}` was inspected as another format",
                 self.piece.file.shown()
             ))
         })
@@ -282,7 +282,7 @@ impl<'a> Reading<'a> {
 }
 
 /// What is known of a typed file before its rows are read.
-pub(crate) trait Known: Any + Debug + Send + Sync {
+pub(crate) trait FileMetadata: Any + Debug + Send + Sync {
     /// Its columns as they come, before they are made what the source has.
     fn schema(&self) -> &SchemaRef;
 

@@ -40,12 +40,12 @@ use tidemill_base::error::{Error, Result};
 use tidemill_remote::Fetch;
 
 use super::batches::{WantedColumn, misfit, plain};
-use super::{Chunk, FileFormat, Kind, Known, PieceReader, Reading, TypedFormat};
+use super::{Chunk, FileFormat, FileMetadata, Kind, PieceReader, Reading, TypedFormat};
 use crate::columns::{Columns, Gathered, Layouts};
 use crate::input::{Access, ByteInput, OpenFile, Watch};
 use crate::options::ReadOptions;
 use crate::unify::{adapted, with_nulls_within};
-use crate::{Piece, Place, SourceFile};
+use crate::{FileLocation, Piece, SourceFile};
 
 /// The least that one read brings, the end of its column chunk apart.
 const WINDOW_BYTES: u64 = 1 << 20;
@@ -99,7 +99,7 @@ impl TypedFormat for Parquet {
     }
 
     fn open(&self, reading: Reading<'_>) -> Result<Box<dyn PieceReader>> {
-        let metadata = &reading.known_as::<Looked>()?.metadata;
+        let metadata = &reading.metadata_as::<ParquetFile>()?.metadata;
         let Reading { piece, columns, options, watch, .. } = reading;
         Ok(Box::new(ParquetReader::open(piece, metadata, columns, options, watch)?))
     }
@@ -107,12 +107,12 @@ impl TypedFormat for Parquet {
 
 /// A file's footer.
 #[derive(Debug)]
-struct Looked {
+struct ParquetFile {
     metadata: ArrowReaderMetadata,
     groups: Vec<Chunk>,
 }
 
-impl Known for Looked {
+impl FileMetadata for ParquetFile {
     fn schema(&self) -> &SchemaRef {
         self.metadata.schema()
     }
@@ -122,7 +122,7 @@ impl Known for Looked {
     }
 }
 
-impl Looked {
+impl ParquetFile {
     fn new(metadata: ArrowReaderMetadata) -> Self {
         let chunk = |group: &RowGroupMetaData| Chunk {
             rows: u64::try_from(group.num_rows()).unwrap_or(0),
@@ -135,8 +135,8 @@ impl Looked {
 
 /// The footer of a file that was looked at as Parquet.
 pub(crate) fn metadata(file: &SourceFile) -> Option<&Arc<ParquetMetaData>> {
-    let known: &dyn Any = file.known()?;
-    known.downcast_ref().map(|Looked { metadata, .. }| metadata.metadata())
+    let known: &dyn Any = file.metadata()?;
+    known.downcast_ref().map(|ParquetFile { metadata, .. }| metadata.metadata())
 }
 
 fn columns(files: &[Arc<SourceFile>], layouts: Layouts) -> Result<Columns> {
@@ -160,7 +160,7 @@ fn columns(files: &[Arc<SourceFile>], layouts: Layouts) -> Result<Columns> {
         }
         let metadata = load(file, tail)?;
         let own: Vec<FieldRef> = metadata.schema().fields().iter().map(plain).collect();
-        let _ = file.known.set(Box::new(Looked::new(metadata)));
+        let _ = file.metadata.set(Box::new(ParquetFile::new(metadata)));
         gathered.add(file, own, layouts)?;
     }
     Ok(gathered.finish())
@@ -182,7 +182,7 @@ impl<'a> Tails<'a> {
         while self.coming.len() < FOOTERS_AT_ONCE
             && let Some(file) = self.files.next()
         {
-            if let Place::Object(object) = &file.place
+            if let FileLocation::Object(object) = &file.place
                 && !object.is_stream()
             {
                 let start = object.size().saturating_sub(FOOTER_BYTES);
@@ -254,7 +254,7 @@ fn as_views(field: &FieldRef) -> FieldRef {
 
 /// Reads the wanted columns of some row groups.
 struct ParquetReader {
-    reader: Rows,
+    reader: RowGroups,
     input: Positioned,
     /// The wanted columns, their places being those among the reader's columns.
     columns: Vec<WantedColumn>,
@@ -300,7 +300,7 @@ impl ParquetReader {
             let turns = read.chunks(COLUMNS_AT_ONCE).map(|roots| {
                 ProjectionMask::roots(metadata.parquet_schema(), roots.iter().copied())
             });
-            Rows::InTurns(Box::new(InTurns {
+            RowGroups::InTurns(Box::new(InTurns {
                 input: input.clone(),
                 metadata: metadata.clone(),
                 turns: turns.collect(),
@@ -318,7 +318,7 @@ impl ParquetReader {
                     .with_batch_size(options.batch_rows);
             let reader = unwinding(|| builder.build())
                 .map_err(|error| input.corrupt(&error, "a row group"))?;
-            Rows::Together(Box::new(reader))
+            RowGroups::Together(Box::new(reader))
         };
         for column in &mut columns {
             column.place = read.partition_point(|other| *other < column.place);
@@ -384,16 +384,16 @@ impl PieceReader for ParquetReader {
 }
 
 /// The rows of some row groups, the wanted columns in the file's order.
-enum Rows {
+enum RowGroups {
     Together(Box<ParquetRecordBatchReader>),
     InTurns(Box<InTurns>),
 }
 
-impl Rows {
+impl RowGroups {
     fn next(&mut self) -> Result<Option<RecordBatch>, ParquetError> {
         match self {
-            Rows::Together(reader) => next_of(reader),
-            Rows::InTurns(reader) => reader.next(),
+            RowGroups::Together(reader) => next_of(reader),
+            RowGroups::InTurns(reader) => reader.next(),
         }
     }
 }

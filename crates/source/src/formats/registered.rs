@@ -19,7 +19,7 @@ use parking_lot::RwLock;
 use tidemill_base::error::{Error, Result};
 
 use super::batches::{self, Plain};
-use super::{FileFormat, Format, Kind, Known, PieceReader, Reading, TypedFormat};
+use super::{FileFormat, FileMetadata, Format, Kind, PieceReader, Reading, TypedFormat};
 use crate::SourceFile;
 use crate::columns::{Columns, Layouts};
 use crate::input::ByteInput;
@@ -209,14 +209,14 @@ impl TypedFormat for Registered {
         batches::columns(files, layouts, &mut |file| {
             let schema = self.reader()?.schema(file.shown(), file.size());
             let schema = schema.map_err(|e| self.failed("read", file.shown(), e))?;
-            Ok(Box::new(Told(schema)))
+            Ok(Box::new(RegisteredMetadata(schema)))
         })
     }
 
     fn open(&self, reading: Reading<'_>) -> Result<Box<dyn PieceReader>> {
         let piece = reading.piece;
         let path = piece.file.shown().to_owned();
-        let names = batches::names(reading.known, &reading.columns);
+        let names = batches::names(reading.metadata, &reading.columns);
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let given = self.reader()?.read(&path, piece.range.clone(), &names);
         let given = given.map_err(|e| self.failed("read", &path, e))?;
@@ -236,9 +236,9 @@ impl TypedFormat for Registered {
 
 /// What its reader tells of a file.
 #[derive(Debug)]
-struct Told(SchemaRef);
+struct RegisteredMetadata(SchemaRef);
 
-impl Known for Told {
+impl FileMetadata for RegisteredMetadata {
     fn schema(&self) -> &SchemaRef {
         &self.0
     }

@@ -11,7 +11,7 @@ use tidemill_base::error::Result;
 use tidemill_rowfile as rowfile;
 
 use super::batches::{self, StoredBatches, WantedColumn};
-use super::{Chunk, FileFormat, Kind, Known, PieceReader, Reading, TypedFormat};
+use super::{Chunk, FileFormat, FileMetadata, Kind, PieceReader, Reading, TypedFormat};
 use crate::SourceFile;
 use crate::columns::{Columns, Layouts};
 use crate::input::{Access, ByteInput, OpenFile};
@@ -56,12 +56,17 @@ impl TypedFormat for Rowfile {
             let blocks = blocks.collect();
             // What is known of a damaged one is dear.
             let reader = (files.len() <= KEPT_MAX || file.recover).then_some(reader);
-            Ok(Box::new(Looked { schema, blocks, reader, undecodable: Undecodable::default() }))
+            Ok(Box::new(RowfileMetadata {
+                schema,
+                blocks,
+                reader,
+                undecodable: Undecodable::default(),
+            }))
         })
     }
 
     fn open(&self, reading: Reading<'_>) -> Result<Box<dyn PieceReader>> {
-        let blocks = blocks(&reading, reading.known_as()?)?;
+        let blocks = blocks(&reading, reading.metadata_as()?)?;
         Ok(batches::reader(reading, blocks))
     }
 
@@ -72,7 +77,7 @@ impl TypedFormat for Rowfile {
 
 /// What its footers tell of a file.
 #[derive(Debug)]
-pub(crate) struct Looked {
+pub(crate) struct RowfileMetadata {
     schema: SchemaRef,
     blocks: Vec<Chunk>,
     /// The footers, which need not be read again; none where files are too many.
@@ -80,7 +85,7 @@ pub(crate) struct Looked {
     undecodable: Undecodable,
 }
 
-impl Known for Looked {
+impl FileMetadata for RowfileMetadata {
     fn schema(&self) -> &SchemaRef {
         &self.schema
     }
@@ -101,9 +106,9 @@ impl Known for Looked {
     }
 }
 
-impl Looked {
+impl RowfileMetadata {
     fn of(file: &SourceFile) -> Option<&Self> {
-        let known: &dyn Any = file.known()?;
+        let known: &dyn Any = file.metadata()?;
         known.downcast_ref()
     }
 }
@@ -137,7 +142,7 @@ impl StoredBatches for Blocks {
     }
 }
 
-fn blocks(reading: &Reading<'_>, known: &Looked) -> Result<Blocks> {
+fn blocks(reading: &Reading<'_>, known: &RowfileMetadata) -> Result<Blocks> {
     let Reading { piece, columns, options, watch, .. } = reading;
     let file = &piece.file;
     let left_out = Arc::new(LeftOut::default());
@@ -205,7 +210,7 @@ fn narrowed(own: &FieldRef, wanted: &DataType) -> FieldRef {
 
 /// What was left out of a file, if it is not whole.
 pub(crate) fn salvaged(file: &SourceFile) -> Option<Salvaged> {
-    let known = Looked::of(file)?;
+    let known = RowfileMetadata::of(file)?;
     let reader = known.reader.as_ref()?;
     let undecodable = known.undecodable.lock();
     let failed = undecodable.iter().map(|(block, reason)| (*block, reason));
@@ -218,7 +223,7 @@ pub struct BlockStatistics(rowfile::Reader<Stored>);
 impl BlockStatistics {
     /// None for what is no rowfile, or was not looked at.
     pub(crate) fn of(file: &SourceFile) -> Option<Self> {
-        let known = Looked::of(file)?;
+        let known = RowfileMetadata::of(file)?;
         known.chunks()?;
         match &known.reader {
             Some(reader) => Some(Self(reader.clone())),

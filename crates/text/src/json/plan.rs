@@ -12,29 +12,29 @@ use arrow_schema::{DataType, FieldRef, Fields};
 use super::order::{Ending, Order};
 
 /// What is wanted of a value.
-pub(super) enum Plan {
+pub(super) enum Wanted {
     /// A scalar.
     Leaf,
     /// Some keys of an object.
     Struct(Box<Object>),
     /// The items of an array.
-    List(Box<Plan>),
+    List(Box<Wanted>),
     /// All keys of an object.
-    Map(Box<Plan>),
+    Map(Box<Wanted>),
 }
 
-impl Plan {
-    fn of(data_type: &DataType) -> Plan {
+impl Wanted {
+    fn of(data_type: &DataType) -> Wanted {
         match data_type {
-            DataType::Struct(fields) => Plan::Struct(Box::new(Object::new(fields))),
-            DataType::List(item) => Plan::List(Box::new(Plan::of(item.data_type()))),
+            DataType::Struct(fields) => Wanted::Struct(Box::new(Object::new(fields))),
+            DataType::List(item) => Wanted::List(Box::new(Wanted::of(item.data_type()))),
             DataType::Map(entries, _) => match entries.data_type() {
                 DataType::Struct(pair) if pair.len() == 2 => {
-                    Plan::Map(Box::new(Plan::of(pair[1].data_type())))
+                    Wanted::Map(Box::new(Wanted::of(pair[1].data_type())))
                 }
-                _ => Plan::Leaf,
+                _ => Wanted::Leaf,
             },
-            _ => Plan::Leaf,
+            _ => Wanted::Leaf,
         }
     }
 }
@@ -61,7 +61,7 @@ pub(super) struct Object {
     keys: Vec<Key>,
     /// Opening quotes and names.
     names: Vec<Box<[u8]>>,
-    pub(super) plans: Vec<Plan>,
+    pub(super) plans: Vec<Wanted>,
     /// The first key of each hash, counted from 1; 0 for none.
     table: Box<[u32]>,
     /// The bits of a word that are hashed.
@@ -97,7 +97,7 @@ impl Object {
             endings: names.iter().map(|name| ending(name)).collect(),
             keys,
             names,
-            plans: fields.iter().map(|field| Plan::of(field.data_type())).collect(),
+            plans: fields.iter().map(|field| Wanted::of(field.data_type())).collect(),
             table: vec![0; 1 << bits].into(),
             tail,
             shift: 64 - bits,

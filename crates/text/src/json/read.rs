@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::grammar::{Cursor, Scalar, is_white, kind};
-use super::plan::{Object, Plan};
+use super::plan::{Object, Wanted};
 use crate::column::{Column, Node};
 use crate::fault::{Fault, FaultKind, shown};
 use crate::span::Span;
@@ -162,15 +162,15 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn value(&mut self, plan: &mut Plan, column: &mut Column) -> Result<(), Fault> {
+    fn value(&mut self, plan: &mut Wanted, column: &mut Column) -> Result<(), Fault> {
         let first = self.cursor.peek_in("a value")?;
         let depth = self.path.len();
         match (plan, &mut column.node) {
-            (Plan::Struct(wanted), Node::Struct { parts, validity }) if first == b'{' => {
+            (Wanted::Struct(wanted), Node::Struct { parts, validity }) if first == b'{' => {
                 self.object(wanted, parts)?;
                 validity.append_non_null();
             }
-            (Plan::List(plan), Node::List { ends, item }) if first == b'[' => {
+            (Wanted::List(plan), Node::List { ends, item }) if first == b'[' => {
                 let mut count = ends.items();
                 self.cursor.at += 1;
                 if self.cursor.peek_in("an array")? == b']' {
@@ -188,7 +188,7 @@ impl<'a> Reader<'a> {
                 }
                 ends.push(count, true);
             }
-            (Plan::Map(plan), Node::Map { ends, key: keys, value, .. }) if first == b'{' => {
+            (Wanted::Map(plan), Node::Map { ends, key: keys, value, .. }) if first == b'{' => {
                 let mut count = ends.items();
                 self.cursor.at += 1;
                 if self.cursor.peek_in("an object")? == b'}' {
@@ -220,7 +220,7 @@ impl<'a> Reader<'a> {
                 }
                 ends.push(count, true);
             }
-            (Plan::Leaf, Node::Leaf { spans, .. }) if !matches!(first, b'{' | b'[') => {
+            (Wanted::Leaf, Node::Leaf { spans, .. }) if !matches!(first, b'{' | b'[') => {
                 let start = self.cursor.at;
                 let result = if first == b'"' {
                     self.cursor.string(true).map(|text| {

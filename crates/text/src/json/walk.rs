@@ -6,7 +6,7 @@
 
 use super::grammar::{self, Scalar, is_white};
 use super::order::{Guess, Seen, Shape, Step};
-use super::plan::{Object, Plan};
+use super::plan::{Object, Wanted};
 use crate::column::{Column, Node};
 use crate::simd::BLOCK;
 use crate::span::Span;
@@ -286,7 +286,7 @@ impl Walk<'_> {
         if is_plain {
             let quoted = &self.text[start..=colon];
             let alone = key.filter(|key| wanted.twin(*key).is_none());
-            let nested = alone.is_some_and(|key| !matches!(wanted.plans[key], Plan::Leaf));
+            let nested = alone.is_some_and(|key| !matches!(wanted.plans[key], Wanted::Leaf));
             let seen = Seen { quoted, wanted: alone, nested };
             *step = wanted.order.learn(*step, seen, &wanted.endings);
         }
@@ -343,7 +343,7 @@ impl Walk<'_> {
 
     /// Reads the value behind `before` into the column.
     #[inline(always)]
-    fn value(&self, plan: &mut Plan, column: &mut Column, before: usize) -> Option<usize> {
+    fn value(&self, plan: &mut Wanted, column: &mut Column, before: usize) -> Option<usize> {
         if let Node::Leaf { spans, .. } = &mut column.node {
             let next = before + 1;
             if matches!(self.byte(next), b'{' | b'[') {
@@ -380,16 +380,16 @@ impl Walk<'_> {
         })
     }
 
-    fn nested(&self, plan: &mut Plan, column: &mut Column, before: usize) -> Option<usize> {
+    fn nested(&self, plan: &mut Wanted, column: &mut Column, before: usize) -> Option<usize> {
         let open = before + 1;
         let byte = self.byte(open);
         match (plan, &mut column.node) {
-            (Plan::Struct(wanted), Node::Struct { parts, validity }) if byte == b'{' => {
+            (Wanted::Struct(wanted), Node::Struct { parts, validity }) if byte == b'{' => {
                 let end = self.object(wanted, parts, open)?;
                 validity.append_non_null();
                 Some(end)
             }
-            (Plan::List(plan), Node::List { ends, item }) if byte == b'[' => {
+            (Wanted::List(plan), Node::List { ends, item }) if byte == b'[' => {
                 let (mut place, mut count) = (open, ends.items());
                 if self.byte(open + 1) == b']' && self.is_empty(open) {
                     place += 1;
@@ -407,7 +407,7 @@ impl Walk<'_> {
                 ends.push(count, true);
                 Some(place + 1)
             }
-            (Plan::Map(plan), Node::Map { ends, key, value, .. }) if byte == b'{' => {
+            (Wanted::Map(plan), Node::Map { ends, key, value, .. }) if byte == b'{' => {
                 let (mut place, mut count) = (open, ends.items());
                 if self.byte(open + 1) == b'}' {
                     if !self.is_empty(open) {

@@ -1,4 +1,4 @@
-//! Parts of nested columns: of `connections.accepted`, that one and not the whole record of
+//! Projections of nested columns: of `connections.accepted`, that one and not the whole record of
 //! connections.
 //!
 //! A column that is used only through its fields is read as a struct of those; the others are
@@ -12,19 +12,20 @@ use arrow::datatypes::{DataType, Field, FieldRef};
 
 /// What is used of a column, or of a field in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Parts {
+pub enum Projection {
     /// All of it.
     Whole,
     /// Some of its fields.
-    Fields(BTreeMap<String, Parts>),
+    Fields(BTreeMap<String, Projection>),
 }
 
 /// By the column's name, in whichever table.
-pub type Used = BTreeMap<String, Parts>;
+pub type Projections = BTreeMap<String, Projection>;
 
 /// The column with only the used fields, or none if that is all of it.
-pub fn narrowed(field: &FieldRef, parts: &Parts) -> Option<FieldRef> {
-    let (DataType::Struct(fields), Parts::Fields(wanted)) = (field.data_type(), parts) else {
+pub fn narrowed(field: &FieldRef, projection: &Projection) -> Option<FieldRef> {
+    let (DataType::Struct(fields), Projection::Fields(wanted)) = (field.data_type(), projection)
+    else {
         return None;
     };
     let mut is_narrower = false;
@@ -32,8 +33,8 @@ pub fn narrowed(field: &FieldRef, parts: &Parts) -> Option<FieldRef> {
     for inner in fields {
         match wanted.get(inner.name()) {
             None => is_narrower = true,
-            Some(parts) => {
-                let narrower = narrowed(inner, parts);
+            Some(projection) => {
+                let narrower = narrowed(inner, projection);
                 is_narrower |= narrower.is_some();
                 kept.push(narrower.unwrap_or_else(|| inner.clone()));
             }
@@ -100,10 +101,11 @@ mod tests {
             Arc::new(Field::new("s", DataType::Struct(vec![int("x"), int("y")].into()), true));
         let outer = DataType::Struct(vec![int("a"), inner, int("b")].into());
         let field: FieldRef = Arc::new(Field::new("c", outer.clone(), true));
-        let only = |name: &str, parts| Parts::Fields([(name.to_owned(), parts)].into());
-        let narrow = narrowed(&field, &only("s", only("y", Parts::Whole))).unwrap();
+        let only =
+            |name: &str, projection| Projection::Fields([(name.to_owned(), projection)].into());
+        let narrow = narrowed(&field, &only("s", only("y", Projection::Whole))).unwrap();
         assert_eq!(narrow.data_type().to_string(), r#"Struct("s": Struct("y": Int64))"#);
-        assert_eq!(narrowed(&field, &Parts::Whole), None);
+        assert_eq!(narrowed(&field, &Projection::Whole), None);
 
         let y: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None]));
         let s: ArrayRef = Arc::new(StructArray::from(vec![(int("y"), y)]));
