@@ -16,7 +16,7 @@ use datafusion::common::{Column, DFSchema, TableReference};
 use datafusion::datasource::{TableProvider, provider_as_source};
 use datafusion::logical_expr::{
     Aggregate as AggregateNode, Expr, ExprSchemable, FetchType, LogicalPlan, LogicalPlanBuilder,
-    SkipType,
+    Projection, SkipType,
 };
 use tidemill_base::error::{Error, Result};
 use tidemill_sql::{Told, floats};
@@ -357,7 +357,11 @@ impl Tables {
             Expr::Column(Column::new(Some(FINISHED), column_name(index)))
                 .alias_qualified(qualifier.cloned(), field.name())
         });
-        let table = scan.project(restored.collect::<Vec<_>>()).told()?.build().told()?;
+        // By the aggregation's own schema: `CAST(a.x AS INT)` may be called `a.x` there, beside `x` of `a`.
+        let input = Arc::new(scan.build().told()?);
+        let schema = Arc::clone(&self.core.schema);
+        let table = Projection::try_new_with_schema(restored.collect(), input, schema).told()?;
+        let table = LogicalPlan::Projection(table);
         let mut replaced = false;
         let finish = plan
             .clone()

@@ -243,11 +243,6 @@ impl ScalarUDFImpl for LateCast {
         "late_cast"
     }
 
-    /// As a cast: that of what is cast.
-    fn schema_name(&self, args: &[Expr]) -> PlanResult<String> {
-        Ok(args.iter().map(|arg| arg.schema_name().to_string()).collect())
-    }
-
     fn signature(&self) -> &Signature {
         &self.signature
     }

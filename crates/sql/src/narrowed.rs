@@ -97,11 +97,6 @@ impl ScalarUDFImpl for Float {
         if self.is_tried { "try_float" } else { "float" }
     }
 
-    /// As a cast: that of what is cast.
-    fn schema_name(&self, args: &[Expr]) -> PlanResult<String> {
-        Ok(args.iter().map(|arg| arg.schema_name().to_string()).collect())
-    }
-
     fn signature(&self) -> &Signature {
         &self.signature
     }
@@ -173,10 +168,6 @@ struct WithSeconds {
 impl ScalarUDFImpl for WithSeconds {
     fn name(&self) -> &str {
         COMPLETED
-    }
-
-    fn schema_name(&self, args: &[Expr]) -> PlanResult<String> {
-        Ok(args.iter().map(|arg| arg.schema_name().to_string()).collect())
     }
 
     fn signature(&self) -> &Signature {

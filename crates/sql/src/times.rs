@@ -465,11 +465,6 @@ impl ScalarUDFImpl for WholeSeconds {
         "whole_seconds"
     }
 
-    /// As a cast: that of what is cast.
-    fn schema_name(&self, args: &[Expr]) -> PlanResult<String> {
-        Ok(args.iter().map(|arg| arg.schema_name().to_string()).collect())
-    }
-
     fn signature(&self) -> &Signature {
         &self.signature
     }

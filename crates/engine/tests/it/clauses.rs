@@ -89,6 +89,21 @@ fn a_column_and_its_cast_are_two_columns() {
     let nested =
         "SELECT count(v) a, count(v::TEXT) b FROM '$/f.csv' HAVING sum(v::DOUBLE) > sum(v) - 1";
     assert_eq!(folder.ask(nested).rows(), text(&[&["3", "3"]]));
+    // A cast of a float is called as what it is of, and the float has its source's name.
+    folder.write("d.csv", "x\n1.5\n1.5\n2.25\n");
+    for cast in ["CAST(d.x AS INT)", "CAST(d.x AS FLOAT)", "TRY_CAST(d.x AS TEXT)"] {
+        let sql = format!(
+            "SELECT {cast} AS c, d.x AS own, count(*) AS n FROM '$/d.csv' AS d GROUP BY 1, 2 \
+             HAVING count(*) > 0 ORDER BY d.x, n"
+        );
+        let rows = folder.ask(&sql).rows();
+        assert_eq!(
+            rows.iter().map(|row| &row[1..]).collect::<Vec<_>>(),
+            [["1.5", "2"], ["2.25", "1"]]
+        );
+        let plan = Plan::new(&query(folder.sql(&sql)), &settings()).unwrap();
+        assert_eq!(plan.explain().unwrap().path, "partial tables", "{sql}");
+    }
 }
 
 #[test]
