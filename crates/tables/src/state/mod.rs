@@ -1,0 +1,318 @@
+//! Aggregation states: per aggregate a column of them, one state per group.
+//!
+//! A column takes rows (`update`), takes the states of another column (`merge`), gives up its
+//! states for travel (`take`) and turns into an answer (`finish`). States travel as
+//! [`States`]: in memory as they are, to disk as an Arrow array whose layout is documented in
+//! `docs/formats/partial.md`. All but `top_k` and `collect` answer the same in any order and
+//! grouping of rows and merges: integer sums are kept in 128 bits, those of decimals in 192, float
+//! sums in a fixed-point accumulator wide enough to be exact.
+
+mod collect;
+mod count;
+mod extremes;
+mod mean;
+mod sketches;
+mod sums;
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, BooleanArray, LargeBinaryBuilder, StructArray};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{DataType, Field};
+use tidemill_base::error::{Error, Result};
+use tidemill_sketch::{FloatSum, Hll, Quantiles, TopK};
+
+use crate::spec::{Aggregate, Function, Precision};
+use crate::value;
+use collect::Collect;
+use count::Count;
+use extremes::extreme;
+use mean::Mean;
+use sketches::{QuantilesOf, Sketches, TopKOf, UniqueOf};
+use sums::{FloatSums, IntegerSum};
+
+pub(crate) use mean::{decimal_mean, rounded_mean};
+pub(crate) use sums::{overflow, sum_state, whole_sums};
+
+/// Rows for [`StateColumn::update`].
+pub struct Rows<'a> {
+    /// The argument's values; none for `count(*)`.
+    pub values: Option<&'a ArrayRef>,
+    /// Which rows count; all where absent. Null is no.
+    pub filter: Option<&'a BooleanArray>,
+    /// Each row's group.
+    pub groups: &'a [usize],
+    /// How many groups there are now.
+    pub group_count: usize,
+}
+
+impl Rows<'_> {
+    /// The rows that count and are not null in `nulls`; `None` means all of them.
+    fn selected(&self, nulls: Option<&NullBuffer>) -> Option<NullBuffer> {
+        let filter = self.filter.map(|filter| {
+            let wanted = filter.values();
+            NullBuffer::new(match filter.nulls() {
+                Some(nulls) => wanted & nulls.inner(),
+                None => wanted.clone(),
+            })
+        });
+        NullBuffer::union(nulls, filter.as_ref())
+    }
+
+    fn for_each(&self, nulls: Option<&NullBuffer>, mut each: impl FnMut(usize, usize)) {
+        match self.selected(nulls) {
+            None => self.groups.iter().enumerate().for_each(|(row, group)| each(row, *group)),
+            Some(selected) => {
+                selected.valid_indices().for_each(|row| each(row, self.groups[row]));
+            }
+        }
+    }
+
+    fn values(&self) -> Result<&ArrayRef> {
+        self.values.ok_or_else(|| Error::Internal("an aggregate lost its argument".into()))
+    }
+}
+
+/// Which states of the incoming column go to which groups: `rows[i]` to `groups[i]`.
+pub struct Routes<'a> {
+    /// Positions in the incoming states.
+    pub rows: &'a [u32],
+    /// Groups here, each at most once.
+    pub groups: &'a [usize],
+    /// How many groups there are now.
+    pub group_count: usize,
+}
+
+impl Routes<'_> {
+    fn iter(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.rows.iter().map(|row| *row as usize).zip(self.groups.iter().copied())
+    }
+}
+
+/// The states of one aggregate on their way between tables.
+pub enum States {
+    /// States that an Arrow array holds directly.
+    Array(ArrayRef),
+    /// HyperLogLogs.
+    Unique(Vec<Hll>),
+    /// Quantile histograms.
+    Quantiles(Vec<Quantiles>),
+    /// Frequent items.
+    TopK(Vec<TopK>),
+    /// Exact float sums, absent where no value was seen.
+    FloatSum(Vec<Option<FloatSum>>),
+    /// A mean's sum and count.
+    Pair(Box<States>, Box<States>),
+}
+
+impl States {
+    /// The memory they take, in bytes.
+    pub fn bytes(&self) -> usize {
+        fn sketches<S>(states: &[S], heap: impl Fn(&S) -> usize) -> usize {
+            size_of_val(states) + states.iter().map(heap).sum::<usize>()
+        }
+        match self {
+            States::Array(array) => array.get_array_memory_size(),
+            States::Unique(states) => sketches(states, Hll::heap_bytes),
+            States::Quantiles(states) => sketches(states, Quantiles::heap_bytes),
+            States::TopK(states) => sketches(states, TopK::heap_bytes),
+            States::FloatSum(states) => {
+                sketches(states, |sum| sum.as_ref().map_or(0, FloatSum::heap_bytes))
+            }
+            States::Pair(first, second) => first.bytes() + second.bytes(),
+        }
+    }
+
+    /// Their form on disk.
+    pub fn encode(&self) -> ArrayRef {
+        fn binary<'a, S: 'a>(
+            states: impl ExactSizeIterator<Item = Option<&'a S>>,
+            encode: impl Fn(&S, &mut Vec<u8>),
+        ) -> ArrayRef {
+            let mut builder = LargeBinaryBuilder::with_capacity(states.len(), 0);
+            let mut bytes = Vec::new();
+            for state in states {
+                builder.append_option(state.map(|state| {
+                    bytes.clear();
+                    encode(state, &mut bytes);
+                    bytes.as_slice()
+                }));
+            }
+            Arc::new(builder.finish())
+        }
+        match self {
+            States::Array(array) => Arc::clone(array),
+            States::Unique(states) => binary(states.iter().map(Some), Hll::encode),
+            States::Quantiles(states) => binary(states.iter().map(Some), Quantiles::encode),
+            States::TopK(states) => binary(states.iter().map(Some), TopK::encode),
+            States::FloatSum(states) => binary(states.iter().map(Option::as_ref), FloatSum::encode),
+            States::Pair(first, second) => {
+                let (first, second) = (first.encode(), second.encode());
+                let field = |name, array: &ArrayRef| {
+                    Arc::new(Field::new(name, array.data_type().clone(), true))
+                };
+                Arc::new(StructArray::from(vec![
+                    (field("sum", &first), first),
+                    (field("count", &second), second),
+                ]))
+            }
+        }
+    }
+}
+
+/// One aggregate's states, a state per group.
+pub trait StateColumn: Send {
+    /// Takes rows in.
+    ///
+    /// # Errors
+    /// Where a value cannot be summed or hashed.
+    fn update(&mut self, rows: &Rows<'_>) -> Result<()>;
+
+    /// Takes states of another column of the same aggregate in.
+    ///
+    /// # Errors
+    /// Where the states are of another kind.
+    fn merge(&mut self, states: &States, routes: &Routes<'_>) -> Result<()>;
+
+    /// Gives the states up, leaving an empty column.
+    ///
+    /// # Errors
+    /// As DataFusion's accumulators.
+    fn take(&mut self, group_count: usize) -> Result<States>;
+
+    /// Reads states from their form on disk.
+    ///
+    /// # Errors
+    /// Where the bytes are not states of this aggregate.
+    fn decode(&self, array: &ArrayRef) -> Result<States>;
+
+    /// The answer, one row per group; leaves an empty column.
+    ///
+    /// # Errors
+    /// Where an answer does not fit its type.
+    fn finish(&mut self, group_count: usize) -> Result<ArrayRef>;
+
+    /// The answers of the aggregates that share these states (see
+    /// [`TableSpec`](super::TableSpec)); leaves an empty column.
+    ///
+    /// # Errors
+    /// As [`StateColumn::finish`].
+    fn finish_shared(&mut self, group_count: usize, of: &[&Aggregate]) -> Result<Vec<ArrayRef>> {
+        match of {
+            [_] => Ok(vec![self.finish(group_count)?]),
+            _ => Err(Error::Internal("states are shared that cannot be".into())),
+        }
+    }
+
+    /// How good the answers are; none where they are exact by nature.
+    fn precision(&self, _of: &Aggregate) -> Option<Precision> {
+        None
+    }
+
+    /// The memory the states take, in bytes; constant time.
+    fn bytes(&self) -> usize;
+}
+
+/// An empty column for an aggregate.
+///
+/// # Errors
+/// Where the aggregate's argument has a type that its state cannot hold, which planning has
+/// ruled out (see [`supports`]).
+pub fn column(aggregate: &Aggregate) -> Result<Box<dyn StateColumn>> {
+    let output = aggregate.output.data_type().clone();
+    Ok(match &aggregate.function {
+        Function::Count => Box::new(Count::new(output)),
+        Function::Sum => sum(aggregate, output)?,
+        Function::Mean => {
+            let sum = sum(aggregate, sum_type(&aggregate.argument_type))?;
+            Box::new(Mean::new(aggregate, sum))
+        }
+        Function::Min | Function::Max => extreme(aggregate)?,
+        Function::Unique(params) => {
+            let empty = Hll::new(*params).map_err(|e| Error::usage(e.to_string()))?;
+            Box::new(Sketches::new(UniqueOf::new(empty), aggregate))
+        }
+        Function::Quantile { .. } => Box::new(Sketches::new(QuantilesOf, aggregate)),
+        Function::TopK { k, capacity } => {
+            let empty = TopK::new(*capacity).map_err(|e| Error::usage(e.to_string()))?;
+            let kind = TopKOf::new(*k, empty, aggregate.argument_type.clone());
+            Box::new(Sketches::new(kind, aggregate))
+        }
+        Function::Collect { limit } => {
+            Box::new(Collect::new(*limit, aggregate.argument_type.clone()))
+        }
+    })
+}
+
+/// Whether the aggregate's state can hold values of its argument's type.
+pub fn supports(aggregate: &Aggregate) -> bool {
+    let argument = &aggregate.argument_type;
+    match &aggregate.function {
+        Function::Count | Function::Collect { .. } => true,
+        Function::Sum => {
+            is_summable(argument)
+                && matches!(
+                    aggregate.output.data_type(),
+                    DataType::Int64
+                        | DataType::UInt64
+                        | DataType::Float64
+                        | DataType::Decimal128(_, _)
+                )
+        }
+        Function::Mean => {
+            is_summable(argument)
+                && matches!(
+                    aggregate.output.data_type(),
+                    DataType::Float64 | DataType::Decimal128(_, _)
+                )
+        }
+        Function::Min | Function::Max => extreme(aggregate).is_ok(),
+        Function::Unique(_) => value::is_hashable(argument),
+        Function::TopK { .. } => value::is_rankable(argument),
+        Function::Quantile { .. } => argument.is_numeric(),
+    }
+}
+
+fn is_summable(argument: &DataType) -> bool {
+    argument.is_integer()
+        || matches!(
+            argument,
+            DataType::Float16
+                | DataType::Float32
+                | DataType::Float64
+                | DataType::Decimal128(_, _)
+                | DataType::Null
+        )
+}
+
+fn sum_type(argument: &DataType) -> DataType {
+    match argument {
+        DataType::Decimal128(_, scale) => DataType::Decimal128(38, *scale),
+        t if t.is_integer() => DataType::Int64,
+        _ => DataType::Float64,
+    }
+}
+
+fn sum(aggregate: &Aggregate, output: DataType) -> Result<Box<dyn StateColumn>> {
+    let name = aggregate.output.name().clone();
+    Ok(match &aggregate.argument_type {
+        t if t.is_integer() || matches!(t, DataType::Decimal128(_, _)) => {
+            Box::new(IntegerSum::new(name, t, output))
+        }
+        t if is_summable(t) => Box::new(FloatSums::default()),
+        t => return Err(Error::Internal(format!("a sum over {t}"))),
+    })
+}
+
+fn mismatch(expected: &str) -> Error {
+    Error::Internal(format!("states that are not {expected} reached its column"))
+}
+
+fn refused(what: &str, reason: impl std::fmt::Display) -> Error {
+    Error::Corrupt {
+        path: "partial table".into(),
+        offset: None,
+        reason: format!("a state of `{what}` is refused: {reason}"),
+        hint: None,
+    }
+}
