@@ -56,6 +56,7 @@ use tidemill_remote::object::Object;
 
 use crate::program::Program;
 
+mod assembly;
 mod blocks;
 mod columns;
 pub mod compatible;
@@ -78,6 +79,7 @@ mod reject;
 pub mod rowfiles;
 mod sample;
 mod split;
+mod starts;
 pub mod stored;
 mod stream;
 #[cfg(test)]
@@ -693,7 +695,7 @@ impl Source {
         if self.starts_are_exact() {
             return Ok(());
         }
-        read::find_starts(self, splits, cancel)
+        starts::find_starts(self, splits, cancel)
     }
 
     /// Begins to read a split.

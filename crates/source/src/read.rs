@@ -10,34 +10,32 @@
 //! record is found there, when nothing tells any more where in the file the row is; so the block's
 //! records are then counted off, which costs only files that have such rows.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, StructArray};
 use arrow::compute::filter_record_batch;
-use arrow::datatypes::{FieldRef, Schema, SchemaRef};
-use arrow::record_batch::{RecordBatch, RecordBatchOptions};
-use tidemill_base::cancel::Cancel;
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
 use tidemill_base::error::{Error, Result};
 use tidemill_remote::reader::{FILES_AHEAD, RANGE_BYTES};
-use tidemill_text::cut::{self, Cutter};
-use tidemill_text::{Bad, Decode, Decoded, FaultKind, Options, Predicate, Test};
+use tidemill_text::{Bad, Decode, Decoded, FaultKind, Options};
 
-use super::blocks::{Block, Blocks, RECORD_BYTES_MAX, record_too_large};
+use super::assembly::Assembly;
+use super::blocks::{Block, Blocks, record_too_large};
 use super::columns::{Layouts, SAME_HINT};
 use super::dialect::Mismatch;
 use super::fault::Fault;
-use super::formats::batches::WantedColumn;
 use super::formats::{Decoding, PieceReader, Reading, TextFormat};
 use super::input::{Access, ByteInput, FileInput, OpenFile, ReaderInput, Watch};
-use super::opener::{self, BadValue, Opened, Opener};
+use super::opener::{BadValue, Opened, Opener};
 use super::options::ReadOptions;
-use super::projection::{self, Projection};
 use super::reject::{KEPT_BYTES_MAX, Refused, Rejects};
 use super::sample::{column_names, no_header};
+use super::starts::{find_starts, guess};
 use super::stream::{Extent, stream};
-use super::{FileLocation, Origin, Piece, Source, SourceFile, Split};
+use super::{FileLocation, Piece, Source, SourceFile, Split};
 
 /// What a reader has read.
 #[derive(Debug, Default)]
@@ -79,8 +77,6 @@ impl SplitStats {
 const HELD_BYTES_MAX: usize = 4 << 20;
 /// About what a refused record takes besides its bytes.
 const HELD_OVERHEAD_BYTES: usize = 300;
-/// What a guess looks at first.
-const WINDOW_BYTES: usize = 64 << 10;
 
 /// Reads one split; an iterator of record batches.
 ///
@@ -91,19 +87,10 @@ const WINDOW_BYTES: usize = 64 << 10;
 /// and the split must be read again with [`ReadOptions::exact_start`].
 pub struct SplitReader {
     source: Arc<Source>,
-    schema: SchemaRef,
     options: ReadOptions,
-    columns: Vec<ColumnOrigin>,
-    /// Columns of the files that are read.
-    file_columns: Vec<(usize, FieldRef)>,
-    /// What opens the records among them, by their positions.
+    assembly: Assembly,
+    /// What opens the records among the columns of files that are read, by their positions.
     openers: Vec<(usize, Opener)>,
-    /// By position among these.
-    predicates: Vec<Predicate>,
-    /// What fills up columns of which only parts are read, or that a file does not have.
-    nulls: projection::Nulls,
-    /// How a file is read that is like the last one.
-    found: Option<LayoutColumns>,
     pieces: VecDeque<Piece>,
     decoder: Option<Box<dyn Decode>>,
     current: Option<Current>,
@@ -132,44 +119,6 @@ struct OfBlock {
     records: Option<Vec<Range<usize>>>,
 }
 
-/// Where a column of the batches comes from.
-enum ColumnOrigin {
-    /// The folder key of this position.
-    Key(usize),
-    /// What is read of the file, by its position among that.
-    File(usize),
-    /// A field of a record, and a column of the file: positions as those.
-    Promoted { record: usize, field: String, own: Option<usize> },
-}
-
-/// The columns that are read in files of one layout.
-struct LayoutColumns {
-    layout: usize,
-    /// Per column that is read, which of the decoded ones it is; none if it is not there.
-    slots: Vec<Option<usize>>,
-    /// The decoded ones: their places in the file, and what they become.
-    decoded: Vec<(usize, FieldRef)>,
-    /// By position among the decoded ones.
-    predicates: Vec<Predicate>,
-    /// A predicate does not hold of a column that is not there: no row is wanted.
-    drops_all: bool,
-}
-
-impl LayoutColumns {
-    /// What a file has for a column that is read; none if it has nothing.
-    fn column<'a>(&self, batch: &'a RecordBatch, at: usize) -> Result<Option<&'a ArrayRef>> {
-        match self.slots.get(at) {
-            Some(Some(slot)) => batch.columns().get(*slot).map(Some).ok_or_else(lacking),
-            Some(None) => Ok(None),
-            None => Err(lacking()),
-        }
-    }
-}
-
-fn lacking() -> Error {
-    Error::Internal("a batch lacks a column".into())
-}
-
 struct Current {
     file: Arc<SourceFile>,
     is_whole: bool,
@@ -184,86 +133,17 @@ enum Body {
 
 impl SplitReader {
     pub(super) fn open(source: Arc<Source>, split: &Split, options: &ReadOptions) -> Result<Self> {
-        let all: Vec<usize> = (0..source.schema.fields().len()).collect();
-        let projection = options.projection.as_deref().unwrap_or(&all);
-        let mut fields = Vec::with_capacity(projection.len());
-        let mut columns = Vec::with_capacity(projection.len());
-        let mut file_columns: Vec<(usize, FieldRef)> = Vec::new();
-        let mut predicates = Vec::new();
-        // Per promotion, the column that is read and the fields that are wanted.
-        let mut records: BTreeMap<usize, (usize, BTreeMap<String, Projection>)> = BTreeMap::new();
-        for &index in projection {
-            if let Some(refusal) = source.refusal(index) {
-                return Err(refusal);
-            }
-            let (Some(field), Some(origin)) =
-                (source.schema.fields().get(index), source.origins.get(index))
-            else {
-                return Err(Error::Internal(format!("the source has no column {index}")));
-            };
-            fields.push(field.clone());
-            let parts = options.used.as_ref().and_then(|used| used.get(field.name()));
-            let next = file_columns.len();
-            columns.push(match origin {
-                Origin::Key(index) => ColumnOrigin::Key(*index),
-                Origin::File(_) => ColumnOrigin::File(next),
-                Origin::Promoted(index) => {
-                    let promoted = &source.promoted[*index];
-                    let record = source.promotions[promoted.promotion].column;
-                    let (at, wanted) = records.entry(promoted.promotion).or_insert_with(|| {
-                        file_columns.push((record, source.columns.fields[record].clone()));
-                        (next, BTreeMap::new())
-                    });
-                    let parts = parts.cloned().unwrap_or(Projection::Whole);
-                    wanted.insert(promoted.field.clone(), parts);
-                    let (record, field) = (*at, promoted.field.clone());
-                    let own = promoted.own.map(|own| {
-                        file_columns.push((own, source.columns.fields[own].clone()));
-                        file_columns.len() - 1
-                    });
-                    ColumnOrigin::Promoted { record, field, own }
-                }
-            });
-            if let Origin::File(place) = origin {
-                let own = options.predicates.iter().filter(|predicate| predicate.column == index);
-                predicates
-                    .extend(own.map(|own| Predicate { column: file_columns.len(), ..own.clone() }));
-                let narrowed = match parts {
-                    Some(parts) if source.format.reads_parts() => {
-                        projection::narrowed(field, parts)
-                    }
-                    _ => None,
-                };
-                file_columns.push((*place, narrowed.unwrap_or_else(|| field.clone())));
-            }
-        }
         let mut options = options.clone();
         options.batch_rows = options.batch_rows.max(1);
-        let mut openers = Vec::with_capacity(records.len());
-        for (promotion, (at, wanted)) in records {
-            let names: Vec<String> = wanted.keys().cloned().collect();
-            let (_, field) = &mut file_columns[at];
-            if source.format.reads_parts()
-                && let Some(narrowed) = projection::narrowed(field, &Projection::Fields(wanted))
-            {
-                *field = narrowed;
-            }
-            let promotion = &source.promotions[promotion];
-            openers.push((at, Opener::new(&source, promotion, &names, options.batch_rows)?));
-        }
+        let (assembly, openers) = Assembly::new(&source, &options)?;
         options.exact_start = options.exact_start.or(split.exact_start);
         let exact = options.exact_start.is_some()
             || source.starts_are_exact()
             || split.pieces.iter().all(|piece| piece.range.start == 0);
         let mut reader = Self {
-            schema: Arc::new(Schema::new(fields)),
             source,
-            columns,
-            file_columns,
+            assembly,
             openers,
-            predicates,
-            nulls: projection::Nulls::default(),
-            found: None,
             pieces: split.pieces.iter().cloned().collect(),
             decoder: None,
             current: None,
@@ -283,7 +163,7 @@ impl SplitReader {
 
     /// The columns of the batches.
     pub fn schema(&self) -> &SchemaRef {
-        &self.schema
+        self.assembly.schema()
     }
 
     /// Whether the start is known rather than guessed.
@@ -314,7 +194,11 @@ impl SplitReader {
     fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         loop {
             if let Some((batch, records)) = self.ready.pop_front() {
-                let batch = self.assemble(&batch, &records)?;
+                let Some(current) = &self.current else {
+                    return Err(Error::Internal("a batch without a file".into()));
+                };
+                let batch =
+                    self.assembly.assemble(&batch, &records, &current.keys, &current.file)?;
                 self.stats.rows += batch.num_rows() as u64;
                 self.options.progress.add_rows(batch.num_rows() as u64);
                 return Ok(Some(batch));
@@ -385,8 +269,7 @@ impl SplitReader {
             ahead: self.options.ahead.clone(),
         };
         let layout = self.source.columns.layout_index(piece.file.index);
-        if self.found.as_ref().is_none_or(|found| found.layout != layout) {
-            self.found = Some(self.placed(layout)?);
+        if self.assembly.turn_to(&self.source, layout)? {
             self.decoder = None;
         }
         let body = if let Some(format) = self.source.format.text() {
@@ -395,7 +278,7 @@ impl SplitReader {
             let Some(metadata) = piece.file.metadata() else {
                 return Err(Error::Internal(format!("`{}` was not looked at", piece.file.shown)));
             };
-            let (columns, options) = (self.wanted_columns(), &self.options);
+            let (columns, options) = (self.assembly.wanted_columns(&self.source), &self.options);
             let stdin = self.standard_input(&piece.file, &watch)?;
             let piece = &piece;
             let reader =
@@ -407,60 +290,15 @@ impl SplitReader {
         } else {
             return Err(Error::Internal(format!("`{}` is of no kind", piece.file.shown)));
         };
-        let keys = self
-            .columns
-            .iter()
-            .map(|column| match column {
-                ColumnOrigin::File(_) | ColumnOrigin::Promoted { .. } => Ok(None),
-                ColumnOrigin::Key(index) => {
-                    // As often as the largest batch has rows.
-                    let rows = self.options.batch_rows;
-                    self.source.key_values(piece.file.index, *index, rows).map(Some)
-                }
-            })
-            .collect::<Result<_>>()?;
+        // As often as the largest batch has rows.
+        let keys = self.assembly.keys(&self.source, piece.file.index, self.options.batch_rows)?;
         let is_whole = piece.is_whole_file();
         self.current = Some(Current { file: piece.file, is_whole, keys, body });
         Ok(())
     }
 
-    /// Where the wanted columns are in files of a layout.
-    fn placed(&self, layout: usize) -> Result<LayoutColumns> {
-        let Some(places) = self.source.columns.layouts.get(layout) else {
-            return Err(Error::Internal(format!("there is no layout {layout}")));
-        };
-        let (mut slots, mut decoded) = (Vec::new(), Vec::new());
-        for (index, field) in &self.file_columns {
-            let place = places.places.get(*index).copied().flatten();
-            slots.push(place.map(|_| decoded.len()));
-            decoded.extend(place.map(|place| (place, field.clone())));
-        }
-        let (mut predicates, mut drops_all) = (Vec::new(), false);
-        for predicate in &self.predicates {
-            match slots.get(predicate.column).copied().flatten() {
-                Some(slot) => predicates.push(Predicate { column: slot, ..predicate.clone() }),
-                // All of it is null, and so is a comparison with it.
-                None => drops_all |= predicate.test != Test::IsNull,
-            }
-        }
-        Ok(LayoutColumns { layout, slots, decoded, predicates, drops_all })
-    }
-
-    fn wanted_columns(&self) -> Vec<WantedColumn> {
-        let Some(found) = &self.found else { return Vec::new() };
-        let present = self.file_columns.iter().zip(&found.slots).filter(|(_, slot)| slot.is_some());
-        let columns = present.zip(&found.decoded).map(|(((index, _), _), (place, field))| {
-            let shown_by = self.source.columns.shown_by.get(*index).copied().flatten();
-            let shown_by = shown_by.and_then(|file| self.source.files.get(file)).cloned();
-            WantedColumn { place: *place, field: field.clone(), shown_by }
-        });
-        columns.collect()
-    }
-
     fn new_decoder(&self, file: &SourceFile) -> Result<Box<dyn Decode>> {
-        let Some(found) = &self.found else {
-            return Err(Error::Internal("columns are not found yet".into()));
-        };
+        let found = self.assembly.layout()?;
         let Some(format) = self.source.format.text() else {
             return Err(Error::Internal(format!("{} is not text", self.source.format)));
         };
@@ -635,7 +473,7 @@ impl SplitReader {
     /// Takes over the batches that are full, and counts the rows that are in none.
     fn take_rows(&mut self, mut text: Option<OfBlock>) -> Result<()> {
         let mut dropped = std::mem::take(&mut self.scratch.dropped);
-        if self.found.as_ref().is_some_and(|found| found.drops_all) {
+        if self.assembly.layout().is_ok_and(|layout| layout.drops_all) {
             dropped +=
                 self.scratch.batches.drain(..).map(|batch| batch.num_rows() as u64).sum::<u64>();
         }
@@ -686,9 +524,10 @@ impl SplitReader {
         if self.openers.is_empty() {
             return Ok((records, bad));
         }
-        let (Some(current), Some(found)) = (&self.current, &self.found) else {
+        let Some(current) = &self.current else {
             return Err(Error::Internal("a batch without a file".into()));
         };
+        let found = self.assembly.layout()?;
         for (index, (at, opener)) in self.openers.iter_mut().enumerate() {
             let column = found.column(batch, *at)?;
             let opened = column.map(|column| opener.open(column, &current.file)).transpose()?;
@@ -787,44 +626,6 @@ impl SplitReader {
         self.exact = true;
         Ok(())
     }
-
-    /// Adds the folders' columns, and nulls for those that the file does not have.
-    fn assemble(
-        &mut self,
-        batch: &RecordBatch,
-        records: &[(usize, Option<StructArray>)],
-    ) -> Result<RecordBatch> {
-        let (Some(current), Some(found)) = (&self.current, &self.found) else {
-            return Err(Error::Internal("a batch without a file".into()));
-        };
-        let rows = batch.num_rows();
-        let own = |at: usize| found.column(batch, at);
-        let mut columns = Vec::with_capacity(self.columns.len());
-        for ((column, key), field) in
-            self.columns.iter().zip(&current.keys).zip(self.schema.fields())
-        {
-            columns.push(match (column, key) {
-                (ColumnOrigin::Key(_), Some(key)) => key.slice(0, rows.min(key.len())),
-                (ColumnOrigin::Key(_), None) => return Err(lacking()),
-                (ColumnOrigin::File(at), _) => match own(*at)? {
-                    None => self.nulls.get(field.data_type(), rows),
-                    Some(column) => projection::widened(column, field.data_type(), &mut self.nulls)
-                        .ok_or_else(lacking)?,
-                },
-                (ColumnOrigin::Promoted { record, field: name, own: column }, _) => {
-                    let opened = records.iter().find(|(at, _)| at == record);
-                    let inner = opened
-                        .and_then(|(_, opened)| opened.as_ref())
-                        .and_then(|opened| opener::field(opened, name));
-                    let column = column.map(own).transpose()?.flatten().cloned();
-                    opener::joined(inner, column, field, rows, &current.file)?
-                }
-            });
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
-            .map_err(|error| Error::Internal(error.to_string()))
-    }
 }
 
 impl Iterator for SplitReader {
@@ -902,104 +703,4 @@ fn check_header(source: &Source, file: &SourceFile, names: Vec<String>) -> Resul
         reason,
         hint: Some(SAME_HINT.into()),
     })
-}
-
-/// The likeliest first record start at or behind `from`; the file's size if there is none.
-fn guess(open: &OpenFile, grammar: cut::Grammar, from: u64, fields: usize) -> Result<u64> {
-    // The byte before tells whether a record ends there.
-    let base = from - 1;
-    let mut window = vec![0; WINDOW_BYTES];
-    loop {
-        let count = open.read_at(&mut window, base)?;
-        if let Some(start) = cut::guess_start(grammar, &window[..count], fields) {
-            return Ok(base + start as u64);
-        }
-        if count < window.len() {
-            return Ok(open.size());
-        }
-        if window.len() > RECORD_BYTES_MAX {
-            // No record ends here; whoever reads the record before will say so.
-            return Ok(open.size());
-        }
-        window.resize(4 * window.len(), 0);
-    }
-}
-
-/// Finds where the splits of cut files start.
-pub(super) fn find_starts(source: &Source, splits: &mut [Split], cancel: &Cancel) -> Result<()> {
-    let mut at = 0;
-    while at < splits.len() {
-        let first = at;
-        let Some(piece) = splits[first].pieces.first().filter(|piece| !piece.is_whole_file())
-        else {
-            at += 1;
-            continue;
-        };
-        let file = piece.file.clone();
-        while at < splits.len()
-            && splits[at].pieces.first().is_some_and(|piece| piece.file.index == file.index)
-        {
-            at += 1;
-        }
-        if let Some(format) = source.format.typed() {
-            format.find_starts(&mut splits[first..at], cancel)?;
-            continue;
-        }
-        if !file.is_plain() {
-            continue;
-        }
-        let mut wanted = splits[first..at].iter_mut().filter(|s| s.pieces[0].range.start > 0);
-        let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
-        let open = Arc::new(OpenFile::open(&file, Access::Until(file.size()), &watch)?);
-        let mut mark = [0; 3];
-        let count = open.read_at(&mut mark, 0)?;
-        let mut position = if mark[..count] == [0xef, 0xbb, 0xbf] { 3 } else { 0 };
-        let mut input = FileInput::new(open.clone(), position, 0, watch);
-        let mut buffer = vec![0; super::blocks::READ_BYTES];
-        let mut cutter = Cutter::new(source.grammar());
-        let mut next = wanted.next();
-        while next.is_some() {
-            let count = input.read(&mut buffer)?;
-            let mut from = 0;
-            while let Some(split) = &mut next {
-                // The first record end at or behind the byte before the range.
-                let target = split.pieces[0].range.start - 1;
-                let ahead = usize::try_from(target.saturating_sub(position)).unwrap_or(usize::MAX);
-                if ahead > from {
-                    let to = ahead.min(count);
-                    cutter.last_end(&buffer[from..to]);
-                    from = to;
-                }
-                if from == count {
-                    break;
-                }
-                match cutter.first_end(&buffer[from..count]) {
-                    Some(end) => {
-                        from += end;
-                        let start = position + from as u64;
-                        split.exact_start = Some(start);
-                        next = wanted.next();
-                        // A record may span several ranges.
-                        while let Some(split) = &mut next {
-                            if split.pieces[0].range.start > start {
-                                break;
-                            }
-                            split.exact_start = Some(start);
-                            next = wanted.next();
-                        }
-                    }
-                    None => from = count,
-                }
-            }
-            position += count as u64;
-            if count < buffer.len() {
-                while let Some(split) = next {
-                    split.exact_start = Some(open.size());
-                    next = wanted.next();
-                }
-            }
-        }
-        open.verify()?;
-    }
-    Ok(())
 }

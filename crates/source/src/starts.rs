@@ -1,0 +1,119 @@
+//! Where the splits of a cut file begin: guessed while its splits are read at once, or found by reading.
+
+use std::sync::Arc;
+
+use tidemill_base::cancel::Cancel;
+use tidemill_base::error::Result;
+use tidemill_text::cut::{self, Cutter};
+
+use super::blocks::RECORD_BYTES_MAX;
+use super::input::{Access, ByteInput, FileInput, OpenFile, Watch};
+use super::{Source, Split};
+
+/// What a guess looks at first.
+const WINDOW_BYTES: usize = 64 << 10;
+
+/// The likeliest first record start at or behind `from`; the file's size if there is none.
+pub(super) fn guess(
+    open: &OpenFile,
+    grammar: cut::Grammar,
+    from: u64,
+    fields: usize,
+) -> Result<u64> {
+    // The byte before tells whether a record ends there.
+    let base = from - 1;
+    let mut window = vec![0; WINDOW_BYTES];
+    loop {
+        let count = open.read_at(&mut window, base)?;
+        if let Some(start) = cut::guess_start(grammar, &window[..count], fields) {
+            return Ok(base + start as u64);
+        }
+        if count < window.len() {
+            return Ok(open.size());
+        }
+        if window.len() > RECORD_BYTES_MAX {
+            // No record ends here; whoever reads the record before will say so.
+            return Ok(open.size());
+        }
+        window.resize(4 * window.len(), 0);
+    }
+}
+
+/// Finds where the splits of cut files start.
+pub(super) fn find_starts(source: &Source, splits: &mut [Split], cancel: &Cancel) -> Result<()> {
+    let mut at = 0;
+    while at < splits.len() {
+        let first = at;
+        let Some(piece) = splits[first].pieces.first().filter(|piece| !piece.is_whole_file())
+        else {
+            at += 1;
+            continue;
+        };
+        let file = piece.file.clone();
+        while at < splits.len()
+            && splits[at].pieces.first().is_some_and(|piece| piece.file.index == file.index)
+        {
+            at += 1;
+        }
+        if let Some(format) = source.format.typed() {
+            format.find_starts(&mut splits[first..at], cancel)?;
+            continue;
+        }
+        if !file.is_plain() {
+            continue;
+        }
+        let mut wanted = splits[first..at].iter_mut().filter(|s| s.pieces[0].range.start > 0);
+        let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
+        let open = Arc::new(OpenFile::open(&file, Access::Until(file.size()), &watch)?);
+        let mut mark = [0; 3];
+        let count = open.read_at(&mut mark, 0)?;
+        let mut position = if mark[..count] == [0xef, 0xbb, 0xbf] { 3 } else { 0 };
+        let mut input = FileInput::new(open.clone(), position, 0, watch);
+        let mut buffer = vec![0; super::blocks::READ_BYTES];
+        let mut cutter = Cutter::new(source.grammar());
+        let mut next = wanted.next();
+        while next.is_some() {
+            let count = input.read(&mut buffer)?;
+            let mut from = 0;
+            while let Some(split) = &mut next {
+                // The first record end at or behind the byte before the range.
+                let target = split.pieces[0].range.start - 1;
+                let ahead = usize::try_from(target.saturating_sub(position)).unwrap_or(usize::MAX);
+                if ahead > from {
+                    let to = ahead.min(count);
+                    cutter.last_end(&buffer[from..to]);
+                    from = to;
+                }
+                if from == count {
+                    break;
+                }
+                match cutter.first_end(&buffer[from..count]) {
+                    Some(end) => {
+                        from += end;
+                        let start = position + from as u64;
+                        split.exact_start = Some(start);
+                        next = wanted.next();
+                        // A record may span several ranges.
+                        while let Some(split) = &mut next {
+                            if split.pieces[0].range.start > start {
+                                break;
+                            }
+                            split.exact_start = Some(start);
+                            next = wanted.next();
+                        }
+                    }
+                    None => from = count,
+                }
+            }
+            position += count as u64;
+            if count < buffer.len() {
+                while let Some(split) = next {
+                    split.exact_start = Some(open.size());
+                    next = wanted.next();
+                }
+            }
+        }
+        open.verify()?;
+    }
+    Ok(())
+}
