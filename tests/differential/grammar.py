@@ -372,6 +372,11 @@ class Grammar:
             ways.append(lambda: E("calm", "CAST(length({0}) AS BIGINT)", (nums,)))
         return ways
 
+    def _micros(self, scope):
+        """A time without nanoseconds."""
+        times = [E("at", name) for name, kind in scope if kind in ("at", "at_ms", "at_s")]
+        return self.chance.choice([*times, E("at", "TIMESTAMP '2026-11-22 10:00:00'")])
+
     def _span(self, scope):
         """How long it is between two times."""
         times = [E("at", name) for name, kind in scope if kind in ("at", "at_ms", "at_s")]
@@ -500,6 +505,7 @@ class Grammar:
         ]  # fmt: skip
         kind = self.chance.choice(kinds or ["calm"])
         compare = self.chance.choice(("=", "<>", "<", "<=", ">", ">="))
+        leaf_calm = lambda: self.leaf("calm", scope)  # noqa: E731
         numbers = ("calm", "int", "tame", "float", "dec", "wide", "whole")
         numbers = [kind for kind in numbers if kind in kinds]
         ways = [
@@ -530,6 +536,23 @@ class Grammar:
                 self.chance.choice(("({0} IN ({1}, {2}))", "({0} NOT IN ({1}, {2}))")),
                 (self.leaf(kind, scope), self.leaf(kind, scope), self.leaf(kind, scope)),
             ),
+            # What is computed, and lists long enough to stay lists.
+            lambda: E(
+                "flag",
+                self.chance.choice(
+                    (
+                        "({0} IN ({1}, {2}, {3}, {4}))",
+                        "({0} NOT IN ({1}, {2}, {3}, {4}))",
+                        "({0} IN ({1}, NULL, {2}, {3}) OR {0} NOT IN ({4}, {2}))",
+                        "({0} NOT IN ({1}, {2}) OR {0} NOT IN ({3}, {4}))",
+                        "({0} IN ({1}, {2}, {3}) AND {0} NOT IN ({2}, {4}))",
+                    )
+                ),
+                (
+                    self.expression(kind, scope, 1),
+                    *(self.expression(kind, scope, 1) for _ in range(4)),
+                ),
+            ),
             lambda: E(
                 "flag",
                 "({0} LIKE "
@@ -555,7 +578,21 @@ class Grammar:
             other = self.literal(of) if self.chance.random() < 0.5 else self.leaf(of, scope)
             sides = (self.leaf(of, scope), other or self.leaf(of, scope))
             ways += [lambda: E("flag", f"({{0}} {compare} {{1}})", sides)] * 3
+        if "at" in kinds:
+            ways.append(
+                lambda: E(
+                    "flag",
+                    f"(CAST({{0}} AS TIME) {compare} TIME '12:00:00')",
+                    (self._micros(scope),),
+                )
+            )
         if "int" in kinds:
+            small = self.leaf("int", scope)
+            ways.append(
+                lambda: E(
+                    "flag", f"(TRY_CAST({{0}} AS TINYINT) {compare} {{1}})", (small, leaf_calm())
+                )
+            )
             # What is left out by a condition is not computed.
             big = self.leaf("int", scope)
             ways.append(

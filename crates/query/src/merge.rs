@@ -171,7 +171,7 @@ impl Merge {
                 tables.push((name.clone(), empty));
             }
             honoured(&statement, &context)?;
-            respell(&mut statement, &tables);
+            respell(&mut statement, &tables)?;
             let stream = Some(first.source.as_str());
             Plan::with_tables(&query, settings, rejects, context, statement, tables, stream)
         };

@@ -128,12 +128,12 @@ impl Plan {
                 .told()?;
             tables.push((name, table));
         }
-        respell(&mut statement, &tables);
+        respell(&mut statement, &tables)?;
         if let Some(map) = &query.map {
             let mut map = one_select(map)?;
             hide_secrets(&mut map, &mut urls);
             honoured(&map, &context)?;
-            respell(&mut map, &tables);
+            respell(&mut map, &tables)?;
             let planned = casts::planned(&context.state(), map).told()?;
             if let Some(step) = refusal_of_map(&planned) {
                 return Err(Error::usage_hint(
@@ -688,12 +688,17 @@ fn not_mergeable(why: &str) -> Error {
     Error::usage_hint(message, ONE_AGGREGATION)
 }
 
-pub(crate) fn respell(statement: &mut Statement, tables: &[(String, Arc<SourceTable>)]) {
+pub(crate) fn respell(
+    statement: &mut Statement,
+    tables: &[(String, Arc<SourceTable>)],
+) -> Result<()> {
     if let Statement::Statement(statement) = statement {
         let schemas: Vec<SchemaRef> = tables.iter().map(|(_, table)| table.schema()).collect();
         names::respell(statement, schemas.iter().map(AsRef::as_ref));
+        names::one_meaning(statement, schemas.iter().map(AsRef::as_ref))?;
         using::qualify(statement);
     }
+    Ok(())
 }
 
 /// A map with a partition per split, what it needs at run time, and the splits below it.

@@ -24,7 +24,7 @@ use datafusion::error::Result as PlanResult;
 use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
-use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
@@ -69,8 +69,39 @@ struct NestedField {
     data_type: DataType,
 }
 
+/// Whether no cast of a condition turns the order of values: bounds of timestamps say nothing of their times
+/// of day, nor bounds of texts of numbers in them.
+fn keeps_order(filter: &Expr, schema: &SchemaRef) -> bool {
+    let columns = unqualified(filter.clone());
+    let (Some(filter), Ok(schema)) = (columns, DFSchema::try_from(Arc::clone(schema))) else {
+        return false;
+    };
+    let is_time = |of: &DataType| {
+        matches!(of, DataType::Date32 | DataType::Date64 | DataType::Timestamp(_, _))
+    };
+    let turns = |expr: &Expr| {
+        let (of, to) = match expr {
+            Expr::Cast(cast) => (&cast.expr, cast.field.data_type()),
+            Expr::TryCast(cast) => (&cast.expr, cast.field.data_type()),
+            _ => return Ok(false),
+        };
+        let of = of.get_type(&schema)?;
+        let keeps = of == *to
+            || of.is_null()
+            || of.is_numeric() && to.is_numeric()
+            || of.is_string() && to.is_string()
+            || is_time(&of) && is_time(to)
+            // What stands in the SQL has no bounds.
+            || matches!(expr, Expr::Cast(cast) if matches!(cast.expr.as_ref(), Expr::Literal(_, _)));
+        Ok(!keeps)
+    };
+    !filter.exists(turns).unwrap_or(true)
+}
+
 fn predicate(schema: &SchemaRef, filters: &[Expr]) -> Option<(PruningPredicate, Nested)> {
-    let filter = conjunction(filters.iter().cloned())?;
+    let conjuncts =
+        filters.iter().flat_map(split_conjunction).filter(|filter| keeps_order(filter, schema));
+    let filter = conjunction(conjuncts.cloned())?;
     // The filters name columns by the table's name in the query; the files know no such name.
     let (filter, nested) = flat(unsettled(unqualified(filter)?)?, schema)?;
     let fields = nested

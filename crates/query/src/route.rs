@@ -72,6 +72,10 @@ pub fn route(plan: &LogicalPlan, stream: &Result<TableReference, String>) -> Res
         Ok(stream) => stream,
         Err(why) => return Ok(Route::Engine { why: why.clone() }),
     };
+    let recurses = plan.exists(|node| Ok(matches!(node, LogicalPlan::RecursiveQuery(_)))).told()?;
+    if recurses {
+        return Ok(Route::Engine { why: "the query has a WITH RECURSIVE".into() });
+    }
     let mut core = None;
     let mut failure = None;
     plan.apply(|node| {

@@ -187,6 +187,7 @@ impl TableProvider for SourceTable {
             is_void: RwLock::default(),
             reads_all: self.reads_all.load(Ordering::Relaxed),
             queue: Queue::default(),
+            again: Mutex::default(),
         });
         self.run.progress.set_bytes_total(self.run.progress.bytes_total() + total_bytes);
         self.scans.lock().push(Arc::clone(&scan));
@@ -199,7 +200,7 @@ impl TableProvider for SourceTable {
                 let wanted = if let Some(ScanMode::Pooled(count)) = mode { *count } else { 1 };
                 scan.queue.is_used.store(true, Ordering::Relaxed);
                 (0..wanted.clamp(1, scan.splits.len().max(1)))
-                    .map(|_| Arc::new(Pulled { scan: Arc::clone(&scan) }) as _)
+                    .map(|_| Arc::new(Pulled::new(&scan)) as _)
                     .collect()
             }
         };
@@ -238,6 +239,8 @@ pub struct Scan {
     /// Whether all of it is read, whoever wants its rows.
     reads_all: bool,
     queue: Queue,
+    /// How far each further reading has come: a recursion reads its tables at every level anew.
+    again: Mutex<Vec<Arc<AtomicUsize>>>,
 }
 
 impl fmt::Debug for Scan {
@@ -572,6 +575,33 @@ impl Scan {
         }
     }
 
+    /// Reads the splits once more, of which nothing is counted: they are by now.
+    fn pull_again(
+        &self,
+        round: usize,
+        mut send: impl FnMut(Result<RecordBatch>) -> bool,
+    ) -> Result<()> {
+        let splits = self.queued()?;
+        let next = {
+            let mut again = self.again.lock();
+            while again.len() < round {
+                again.push(Arc::default());
+            }
+            Arc::clone(&again[round - 1])
+        };
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(split) = splits.get(index) else { return Ok(()) };
+            let reader = self.open_split(split, split.exact_start, Progress::new())?;
+            for batch in reader {
+                let is_bad = batch.is_err();
+                if !send(batch) || is_bad {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
     /// Reads what nobody wanted of a scan that is to be read as a whole: once one side of a join has
     /// ended, DataFusion asks for no more of the other.
     ///
@@ -605,6 +635,14 @@ const LOOK: Duration = Duration::from_millis(50);
 /// One of the partitions that share a queue.
 struct Pulled {
     scan: Arc<Scan>,
+    /// How often it was executed.
+    rounds: AtomicUsize,
+}
+
+impl Pulled {
+    fn new(scan: &Arc<Scan>) -> Self {
+        Pulled { scan: Arc::clone(scan), rounds: AtomicUsize::new(0) }
+    }
 }
 
 impl fmt::Debug for Pulled {
@@ -622,8 +660,13 @@ impl PartitionStream for Pulled {
         let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.scan.schema), 2);
         let sender = builder.tx();
         let scan = Arc::clone(&self.scan);
+        let round = self.rounds.fetch_add(1, Ordering::Relaxed);
         builder.spawn_blocking(move || {
-            let sent = scan.pull(|batch| sender.blocking_send(batch.map_err(external)).is_ok());
+            let send = |batch: Result<_>| sender.blocking_send(batch.map_err(external)).is_ok();
+            let sent = match round {
+                0 => scan.pull(send),
+                round => scan.pull_again(round, send),
+            };
             sent.map_err(external)
         });
         builder.build()

@@ -33,14 +33,14 @@ use datafusion::functions_nested::length::array_length_udf;
 use datafusion::functions_nested::reverse::array_reverse_udf;
 use datafusion::logical_expr::binary::type_union_coercion;
 use datafusion::logical_expr::expr::{
-    Between, Case, Cast, InList, InSubquery, ScalarFunction, TryCast,
+    Between, Case, Cast, InList, InSubquery, NullTreatment, ScalarFunction, TryCast, WindowFunction,
 };
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, TypePlanner};
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Distinct, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder,
     Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Union,
-    Values, Volatility,
+    Values, Volatility, lit,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::{
@@ -802,6 +802,21 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
             let both = Expr::BinaryExpr(both);
             Ok(if changed { Transformed::yes(both) } else { Transformed::no(both) })
         }
+        // Integers with a sign and without meet as decimals, whose quotient has places.
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Divide, right })
+            if types(&[&left, &right]).is_some_and(|of| {
+                of.contains(&DataType::UInt64) && of.iter().any(DataType::is_signed_integer)
+            }) =>
+        {
+            let whole = DataType::Decimal128(20, 0);
+            let (left, right) = (cast_to(*left, &whole, schema), cast_to(*right, &whole, schema));
+            let operate = |left: Expr, operator, right: Expr| {
+                Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right)))
+            };
+            let rest = operate(left.clone(), Operator::Modulo, right.clone());
+            let quotient = operate(operate(left, Operator::Minus, rest), Operator::Divide, right);
+            Ok(Transformed::yes(Expr::Cast(Cast::new(Box::new(quotient), whole))))
+        }
         // How long it is between a date and a time, in the time's unit.
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Minus, right }) => {
             let both = match (left.get_type(schema), right.get_type(schema)) {
@@ -833,6 +848,16 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
                 "its second argument is a number of rows: lag(x, 1)",
             )))
         }
+        // DataFusion's forgets the values behind the first of several that are not null.
+        Expr::WindowFunction(call)
+            if call.params.null_treatment == Some(NullTreatment::IgnoreNulls)
+                && leads_by(&call).is_some_and(|rows| rows > 1) =>
+        {
+            Err(external(Error::usage_hint(
+                "`lead` by more than one row takes no IGNORE NULLS",
+                "lag(x, 2) IGNORE NULLS OVER (ORDER BY … DESC) is the same, from the other end",
+            )))
+        }
         // What stands in for a row that is not there is in the same column as the values.
         Expr::WindowFunction(mut call)
             if matches!(call.fun.name(), "lag" | "lead") && call.params.args.len() == 3 =>
@@ -853,6 +878,30 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
             Ok(Transformed::yes(Expr::WindowFunction(call)))
         }
         Expr::ScalarFunction(mut call) => match call.func.name() {
+            // Counts are BIGINT.
+            "array_length" | "array_ndims" | "cardinality" => {
+                let count = Box::new(Expr::ScalarFunction(call));
+                Ok(Transformed::yes(Expr::Cast(Cast::new(count, DataType::Int64))))
+            }
+            // DataFusion's answer has the argument's type, of which 9.99 may be the largest.
+            "ceil" | "floor" if call.args.len() == 1 => match call.args[0].get_type(schema) {
+                Ok(DataType::Decimal128(precision, scale)) if scale > 0 && precision < 38 => {
+                    let wider = DataType::Decimal128(precision + 1, scale);
+                    let value = std::mem::take(&mut call.args[0]);
+                    call.args[0] = Expr::Cast(Cast::new(Box::new(value), wider));
+                    Ok(Transformed::yes(Expr::ScalarFunction(call)))
+                }
+                _ => Ok(Transformed::no(Expr::ScalarFunction(call))),
+            },
+            // DataFusion makes `3 IN (x, 2)` of it, which is null where `x` is.
+            "array_has" if call.args.len() == 2 && is_made_here(&call.args[0]) => {
+                let is_null = call.args[1].clone().is_null();
+                let found = Expr::ScalarFunction(call);
+                let found = datafusion::functions::core::coalesce().call(vec![found, lit(false)]);
+                let null = Expr::Literal(ScalarValue::Boolean(None), None);
+                let when = vec![(Box::new(is_null), Box::new(null))];
+                Ok(Transformed::yes(Expr::Case(Case::new(None, when, Some(Box::new(found))))))
+            }
             "coalesce" | "nvl" | "greatest" | "least" => {
                 if let Some(args) = spans::in_step(&call.args, schema) {
                     call.args = args;
@@ -924,6 +973,27 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
             _ => lists_apart(call, schema),
         },
         other => Ok(Transformed::no(other)),
+    }
+}
+
+fn is_made_here(list: &Expr) -> bool {
+    matches!(list, Expr::ScalarFunction(call) if call.func.name() == "make_array")
+}
+
+/// How many rows ahead `lead`, or `lag` by a negative number, takes its value from.
+fn leads_by(call: &WindowFunction) -> Option<i64> {
+    let rows = match call.params.args.get(1) {
+        None => 1,
+        Some(Expr::Literal(rows, _)) => match rows.cast_to(&DataType::Int64).ok()? {
+            ScalarValue::Int64(rows) => rows?,
+            _ => return None,
+        },
+        Some(_) => return None,
+    };
+    match call.fun.name() {
+        "lead" => Some(rows),
+        "lag" => rows.checked_neg(),
+        _ => None,
     }
 }
 

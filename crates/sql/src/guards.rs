@@ -34,6 +34,7 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 
 use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
 
+use crate::in_lists;
 use crate::messages::{Told, external};
 use crate::rewrite::{each_expression, schema_below};
 
@@ -113,7 +114,7 @@ fn is_arithmetic(operator: Operator) -> bool {
 }
 
 /// Whether every value of a type has one in the other.
-fn always_fits(from: &DataType, to: &DataType) -> bool {
+pub fn always_fits(from: &DataType, to: &DataType) -> bool {
     let is_text =
         |of: &DataType| matches!(of, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
     let bits = |of: &DataType| of.primitive_width().map_or(0, |bytes| 8 * bytes);
@@ -123,6 +124,27 @@ fn always_fits(from: &DataType, to: &DataType) -> bool {
         (from, to) if from.is_integer() && to.is_floating() => true,
         (from, to) if from.is_floating() && to.is_floating() => bits(from) <= bits(to),
         (from, to) if from.is_signed_integer() && to.is_signed_integer() => bits(from) <= bits(to),
+        (from, to) if from.is_integer() && to.is_decimal() => match to {
+            DataType::Decimal128(precision, scale) | DataType::Decimal256(precision, scale) => {
+                let digits = [3, 5, 10, 20][bits(from).ilog2() as usize - 3];
+                i16::from(*precision) - i16::from(*scale) >= digits
+            }
+            _ => false,
+        },
+        (from, to) if from.is_decimal() && to.is_decimal() => match (from, to) {
+            (
+                DataType::Decimal128(precision, scale) | DataType::Decimal256(precision, scale),
+                DataType::Decimal128(wider, finer) | DataType::Decimal256(wider, finer),
+            ) => {
+                let (whole, wider) = (
+                    i16::from(*precision) - i16::from(*scale),
+                    i16::from(*wider) - i16::from(*finer),
+                );
+                whole <= wider && scale <= finer
+            }
+            _ => false,
+        },
+        (from, to) if from.is_decimal() && *to == DataType::Float64 => true,
         (from, to) if from.is_unsigned_integer() && to.is_integer() => match to.is_signed_integer()
         {
             true => bits(from) < bits(to),
@@ -271,8 +293,11 @@ impl QueryPlanner for Guarded {
         state: &dyn Session,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
         let planner = DefaultPhysicalPlanner::default();
-        if !has_guards(plan)? {
-            return planner.create_physical_plan(plan, state).await;
+        let compared =
+            on_large_stack(PLAN_STACK_BYTES, || in_lists::one_by_one(plan.clone()).told());
+        let plan = compared.map_err(external)?;
+        if !has_guards(&plan)? {
+            return planner.create_physical_plan(&plan, state).await;
         }
         let rewrite = || plan.clone().transform_up_with_subqueries(guarded).data().told();
         let plan = on_large_stack(PLAN_STACK_BYTES, rewrite).map_err(external)?;
@@ -373,6 +398,8 @@ fn values(expr: Expr, schema: &DFSchema, depth: usize) -> PlanResult<Transformed
     };
     let mut all = Vec::new();
     chain(expr.clone(), operator, &mut all);
+    // In whatever order they are written.
+    all.sort_by_key(|condition| may_fail(condition, schema));
     let guards = all.iter().skip(1).any(|condition| may_fail(condition, schema));
     if !guards || depth >= DEPTH_MAX || expr.is_volatile() {
         return Ok(Transformed::no(expr));

@@ -11,7 +11,7 @@
 //!   expressions.
 //! - `windows`, `filtered`, `whole_partitions`, `running_totals`, `beside`, `in_place`: how are windows run
 //!   within the budget?
-//! - `filters`, `projections`, `sorted_unions`, `large_limits`: where its plans are mended.
+//! - `filters`, `projections`, `sorted_unions`, `large_limits`, `in_lists`: where its plans are mended.
 //! - `pool`, `spills`: how much memory do its steps have, and where do they spill?
 //! - `session`: all of it together. `messages`, `unknown_functions`: what DataFusion says, in our words.
 
@@ -27,6 +27,7 @@ pub mod floats;
 mod frames;
 mod grouping_sets;
 mod guards;
+mod in_lists;
 mod in_place;
 mod large_limits;
 pub mod messages;

@@ -12,10 +12,11 @@ use std::ops::ControlFlow;
 
 use arrow::datatypes::{DataType, Schema};
 use datafusion::sql::sqlparser::ast::{
-    ExcludeSelectItem, Expr, Ident, ObjectName, ObjectNamePart, Select, SelectItem, SetExpr,
-    Statement, VisitorMut,
+    ExcludeSelectItem, Expr, Ident, ObjectName, ObjectNamePart, OrderByKind, Query, Select,
+    SelectItem, SetExpr, Statement, Visitor, VisitorMut,
 };
-use tidemill_planning::{walk_expr_mut, walk_mut};
+use tidemill_base::error::{Error, Result};
+use tidemill_planning::{walk, walk_expr, walk_expr_mut, walk_mut};
 
 /// Respells the unquoted names of `statement` after the columns of `schemas`.
 pub fn respell<'a>(statement: &mut Statement, schemas: impl Iterator<Item = &'a Schema>) {
@@ -30,6 +31,101 @@ pub fn respell<'a>(statement: &mut Statement, schemas: impl Iterator<Item = &'a 
         spellings.entry(name.to_lowercase()).or_default().push(name);
     }
     walk_mut(statement, &mut Respell { spellings });
+}
+
+/// Refuses an ORDER BY that calculates with a name which is a column and what the select list calls something
+/// else: SQL means the column there, and the planner would take the other.
+///
+/// # Errors
+/// [`Error::Usage`], naming it.
+pub fn one_meaning<'a>(
+    statement: &Statement,
+    schemas: impl Iterator<Item = &'a Schema>,
+) -> Result<()> {
+    struct Orders {
+        columns: BTreeSet<String>,
+        found: Option<String>,
+    }
+
+    impl Visitor for Orders {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+            let (SetExpr::Select(select), Some(order)) = (query.body.as_ref(), &query.order_by)
+            else {
+                return ControlFlow::Continue(());
+            };
+            let OrderByKind::Expressions(keys) = &order.kind else {
+                return ControlFlow::Continue(());
+            };
+            let aliases = select.projection.iter().filter_map(|item| match item {
+                SelectItem::ExprWithAlias { expr: Expr::Identifier(own), alias }
+                    if own.value == alias.value =>
+                {
+                    None
+                }
+                SelectItem::ExprWithAlias { expr: Expr::CompoundIdentifier(own), alias }
+                    if own.last().is_some_and(|own| own.value == alias.value) =>
+                {
+                    None
+                }
+                SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
+                _ => None,
+            });
+            let aliases: BTreeSet<String> =
+                aliases.filter(|alias| self.columns.contains(alias)).collect();
+            let calculated = keys.iter().map(|key| &key.expr);
+            let calculated = calculated.filter(|key| !matches!(key, Expr::Identifier(_)));
+            for key in calculated {
+                let mut named = Named { aliases: &aliases, found: None };
+                if walk_expr(key, &mut named) {
+                    self.found = named.found;
+                    return ControlFlow::Break(());
+                }
+            }
+            ControlFlow::Continue(())
+        }
+    }
+
+    struct Named<'a> {
+        aliases: &'a BTreeSet<String>,
+        found: Option<String>,
+    }
+
+    impl Visitor for Named<'_> {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::Identifier(ident) if self.aliases.contains(&folded(ident)) => {
+                    self.found = Some(folded(ident));
+                    ControlFlow::Break(())
+                }
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+
+    let columns = schemas.flat_map(|schema| schema.fields()).map(|field| field.name().clone());
+    let mut orders = Orders { columns: columns.collect(), found: None };
+    walk(statement, &mut orders);
+    match orders.found {
+        Some(name) => Err(Error::usage_hint(
+            format!("`{name}` in ORDER BY is a column, and something else in the select list"),
+            format!(
+                "call that something else: AS {name}_2; ORDER BY {name} alone is the select list's"
+            ),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// A name as SQL reads it.
+fn folded(ident: &Ident) -> String {
+    match ident.quote_style {
+        Some(_) => ident.value.clone(),
+        None => ident.value.to_lowercase(),
+    }
 }
 
 fn collect<'a>(name: &'a str, of: &'a DataType, names: &mut BTreeSet<&'a str>) {

@@ -1,6 +1,7 @@
 //! `SIMILAR TO` as SQL has it: `%` is any text, `_` any character, and all of the text is meant.
 //!
-//! DataFusion takes its pattern for a regular expression that may match anywhere.
+//! DataFusion takes its pattern for a regular expression that may match anywhere. And of a null it says that it
+//! does not match `.*`.
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
@@ -26,6 +27,21 @@ impl AnalyzerRule for SimilarTo {
 }
 
 fn matched(expr: Expr) -> PlanResult<Transformed<Expr>> {
+    if let Expr::BinaryExpr(BinaryExpr { left, op, right }) = &expr
+        && matches!(
+            op,
+            Operator::RegexMatch
+                | Operator::RegexNotMatch
+                | Operator::RegexIMatch
+                | Operator::RegexNotIMatch
+        )
+        && let Expr::Literal(pattern, _) = right.as_ref()
+        && pattern.try_as_str() == Some(Some(".*"))
+    {
+        // DataFusion asks whether there is a text, and a null would be none that does not match.
+        let all = BinaryExpr::new(left.clone(), *op, Box::new(lit("(?s:.*)")));
+        return Ok(Transformed::yes(Expr::BinaryExpr(all)));
+    }
     let Expr::SimilarTo(Like { negated, expr, pattern, escape_char, .. }) = expr else {
         return Ok(Transformed::no(expr));
     };

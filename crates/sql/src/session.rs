@@ -39,7 +39,7 @@ use crate::subqueries::Unknowns;
 use crate::whole_partitions::OnePartitionAtATime;
 use crate::windows::{ComputedKeys, CopiedText, Ranks};
 use crate::zones::Clocks;
-use crate::{amplify, pool, replaced, times};
+use crate::{amplify, in_lists, pool, replaced, times};
 
 /// Rows of a batch at most, everywhere.
 pub const BATCH_ROWS: usize = 8192;
@@ -191,6 +191,7 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     rules.insert(1, Arc::new(SimilarTo));
     rules.insert(2, Arc::new(CommonTypes));
     rules.push(Arc::new(Unknowns));
+    rules.push(Arc::new(in_lists::Constants));
     rules.push(Arc::new(Narrowed));
     rules.push(Arc::new(Clocks));
     rules.push(Arc::new(CheckedArithmetic));

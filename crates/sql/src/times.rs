@@ -27,7 +27,7 @@ use tidemill_base::types::{EXACTLY, sql_type};
 
 use crate::messages::external;
 use crate::rewrite::of_one;
-use crate::zones::{Twice, instants, is_utc, units};
+use crate::zones::{Twice, clocks, instants, is_utc, units};
 
 /// The function as DataFusion wants it registered.
 pub fn date_trunc() -> ScalarUDF {
@@ -209,9 +209,8 @@ impl ScalarUDFImpl for DateTrunc {
             && let Some(part) = part
         {
             // What the clocks show is cut, and its beginning looked for on them.
-            let (shown, time) = (DataType::Timestamp(unit, None), &args.args[1..]);
-            return of_one(time, |time| {
-                let shown = cast_with_options(time, &shown, &EXACTLY)?;
+            return of_one(&args.args[1..], |time| {
+                let shown = clocks(time, unit, zone)?;
                 instants(&truncated(&shown, part, unit)?, unit, zone, Twice::First)
             });
         }

@@ -76,6 +76,27 @@ pub fn instants(
     Ok(cast_with_options(&instants, &to, &EXACTLY)?)
 }
 
+/// What the clocks of a zone show at instants of it, as a timestamp without a zone.
+///
+/// # Errors
+/// [`Error::Overflow`] for a time that the calendar does not have.
+pub fn clocks(instants: &ArrayRef, unit: TimeUnit, zone: &str) -> PlanResult<ArrayRef> {
+    let tz: Tz = zone.parse()?;
+    let units = units(unit);
+    let instants = cast_with_options(instants, &DataType::Int64, &EXACTLY)?;
+    let shown: Int64Array = instants.as_primitive::<Int64Type>().try_unary(|time| {
+        let ahead = DateTime::from_timestamp(time.div_euclid(units), 0)
+            .map(|at| tz.offset_from_utc_datetime(&at.naive_utc()).fix().local_minus_utc());
+        ahead.and_then(|ahead| time.checked_add(i64::from(ahead).checked_mul(units)?)).ok_or_else(
+            || {
+                let message = format!("a time does not fit the calendar of `{zone}`");
+                external(Error::Overflow { message, hint: None })
+            },
+        )
+    })?;
+    Ok(cast_with_options(&shown, &DataType::Timestamp(unit, None), &EXACTLY)?)
+}
+
 /// How far the clocks are ahead of UTC when they show a time.
 fn seconds_ahead(tz: &Tz, shown: NaiveDateTime, twice: Twice) -> Option<i32> {
     let offset = match tz.offset_from_local_datetime(&shown) {

@@ -17,6 +17,7 @@ mod formats;
 mod guards;
 mod joins;
 mod layouts;
+mod lost_values;
 mod merging;
 mod messages;
 mod model;

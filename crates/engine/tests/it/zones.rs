@@ -44,3 +44,31 @@ fn a_day_of_two_midnights_is_one_group() {
     let found = folder.ask(midnight).rows()[0][0].replace('T', " ");
     assert!(found.starts_with("2024-04-25 22:00"), "{found}");
 }
+
+/// The day of the clocks, in every zone and at every hour, and not that of UTC.
+#[test]
+fn a_day_begins_when_the_clocks_say_so() {
+    let folder = Folder::new();
+    let zones = ["Europe/Berlin", "America/New_York", "Asia/Kolkata", "Pacific/Auckland", "+02:00"];
+    let hours: String = (0..72 * 5)
+        .map(|hour| {
+            format!("2026-{:02}-{:02}T{:02}:30:00Z\n", 1 + hour / 24 % 12, 26 + hour % 3, hour % 24)
+        })
+        .collect();
+    folder.write("h.csv", format!("t\n{hours}2026-06-30T22:30:00Z\n2026-12-31T23:30:00Z\n"));
+    for zone in zones {
+        for part in ["day", "week", "month", "quarter", "year"] {
+            // The other way: what the clocks show is truncated as a time without a zone.
+            let sql = format!(
+                "SELECT count(*) FROM (SELECT t AT TIME ZONE '{zone}' AS z FROM '$/h.csv') \
+                 WHERE CAST(date_trunc('{part}', z) AS TIMESTAMP) \
+                       <> date_trunc('{part}', CAST(z AS TIMESTAMP))"
+            );
+            assert_eq!(folder.ask(&sql).rows(), [["0"]], "{zone} {part}");
+        }
+    }
+    let sql = "SELECT CAST(date_trunc('day', t AT TIME ZONE 'Europe/Berlin') AS TIMESTAMP) AS d, \
+               CAST(date_trunc('year', t AT TIME ZONE 'Europe/Berlin') AS TIMESTAMP) AS y \
+               FROM '$/h.csv' ORDER BY t DESC LIMIT 1";
+    assert_eq!(folder.ask(sql).rows(), [["2027-01-01T00:00:00", "2027-01-01T00:00:00"]]);
+}

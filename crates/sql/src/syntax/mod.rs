@@ -72,9 +72,35 @@ pub(crate) fn complete(statement: &mut Statement) {
             std::ops::ControlFlow::Continue(())
         }
 
+        fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> std::ops::ControlFlow<()> {
+            if let TableFactor::Derived { subquery, alias: Some(alias), .. } = table {
+                name_columns(subquery, alias);
+            }
+            std::ops::ControlFlow::Continue(())
+        }
+
+        /// `INTERVAL 1 HOUR`, which the planner does not take in a window's frame.
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> std::ops::ControlFlow<()> {
+            if let Expr::Interval(interval) = expr
+                && let (Expr::Value(value), Some(field)) =
+                    (&*interval.value, &interval.leading_field)
+                && let Value::Number(number, _) = &value.value
+                && interval.last_field.is_none()
+                && interval.leading_precision.is_none()
+            {
+                let text = Value::SingleQuotedString(format!("{number} {field}"));
+                *interval.value = Expr::Value(ValueWithSpan { value: text, span: value.span });
+                interval.leading_field = None;
+            }
+            std::ops::ControlFlow::Continue(())
+        }
+
         /// What is ordered by its number has a name: the planner puts the expression there in full, and a
         /// window over groups is none of those that it has computed.
         fn pre_visit_query(&mut self, query: &mut Query) -> std::ops::ControlFlow<()> {
+            for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
+                name_columns(&mut cte.query, &cte.alias);
+            }
             let (SetExpr::Select(select), Some(order)) =
                 (query.body.as_mut(), query.order_by.as_ref())
             else {
@@ -104,6 +130,30 @@ pub(crate) fn complete(statement: &mut Statement) {
     }
 
     walk_mut(statement, &mut Completed);
+}
+
+/// Names the columns of a query as the list behind its alias does: `t(a, b) AS (SELECT 0, 0)`, where both
+/// would have one name.
+fn name_columns(query: &mut Query, alias: &TableAlias) {
+    let mut body = query.body.as_mut();
+    let select = loop {
+        match body {
+            SetExpr::Select(select) => break select,
+            SetExpr::SetOperation { left, .. } => body = left.as_mut(),
+            _ => return,
+        }
+    };
+    if select.projection.len() != alias.columns.len() {
+        return;
+    }
+    for (item, column) in select.projection.iter_mut().zip(&alias.columns) {
+        if let SelectItem::UnnamedExpr(expr) = item
+            && matches!(expr, Expr::Value(_))
+        {
+            let alias = column.name.clone();
+            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+        }
+    }
 }
 
 fn has_window(expr: &Expr) -> bool {
@@ -745,6 +795,16 @@ impl Walk<'_> {
                     "write ON a.k = b.k; coalesce(a.k, b.k) is the key, whichever side has the row",
                 )
             }
+            JoinOperator::Join(JoinConstraint::None)
+            | JoinOperator::Inner(JoinConstraint::None)
+            | JoinOperator::Left(JoinConstraint::None)
+            | JoinOperator::LeftOuter(JoinConstraint::None)
+            | JoinOperator::Right(JoinConstraint::None)
+            | JoinOperator::RightOuter(JoinConstraint::None)
+            | JoinOperator::FullOuter(JoinConstraint::None) => refused(
+                "JOIN without ON",
+                "write JOIN … ON a.x = b.x, or CROSS JOIN for each row with each",
+            ),
             JoinOperator::Join(constraint)
             | JoinOperator::Inner(constraint)
             | JoinOperator::Left(constraint)

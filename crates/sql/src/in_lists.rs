@@ -1,0 +1,138 @@
+//! `x IN (…)` where DataFusion loses a null, or a value.
+//!
+//! - It takes a list for constant where its values are one value for no rows at all, which CASE is:
+//!   `x IN (nullif(y, 5), 3)` would be null or true. So what is no constant is compared one by one, after
+//!   the optimiser has put expressions in the place of columns.
+//! - It makes one list of two that AND or OR joins, by what is written there: `x IN (1, 2) AND x IN (a, b)`
+//!   would be false. So there are lists of constants alone, from the beginning ([`Constants`]), and a null
+//!   stands beside its list. What two lists have in common is worked out here where it is nothing: of a
+//!   null `x` that is null, and neither true nor false.
+
+use std::collections::HashSet;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{Result as PlanResult, ScalarValue};
+use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::{conjunction, disjunction};
+use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, lit};
+use datafusion::optimizer::AnalyzerRule;
+
+use crate::rewrite::each_expression;
+
+/// The rule for lists of constants.
+#[derive(Debug)]
+pub struct Constants;
+
+impl AnalyzerRule for Constants {
+    fn name(&self) -> &'static str {
+        "lists_of_constants"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> PlanResult<LogicalPlan> {
+        let rewrite = |plan| each_expression(plan, &|expr, _| Ok(of_constants(expr)));
+        Ok(plan.transform_up_with_subqueries(rewrite)?.data)
+    }
+}
+
+fn unknown() -> Expr {
+    Expr::Literal(ScalarValue::Boolean(None), None)
+}
+
+fn joined(all: Vec<Expr>, negated: bool) -> Option<Expr> {
+    if negated { conjunction(all) } else { disjunction(all) }
+}
+
+fn of_constants(expr: Expr) -> Transformed<Expr> {
+    match expr {
+        Expr::InList(InList { expr, list, negated }) if !expr.is_volatile() => {
+            let is_constant =
+                |item: &Expr| matches!(item, Expr::Literal(value, _) if !value.is_null());
+            if list.iter().all(is_constant) {
+                return Transformed::no(Expr::InList(InList::new(expr, list, negated)));
+            }
+            let (constants, others): (Vec<_>, Vec<_>) = list.into_iter().partition(is_constant);
+            let mut all = Vec::new();
+            if !constants.is_empty() {
+                all.push(Expr::InList(InList::new(expr.clone(), constants, negated)));
+            }
+            all.extend(others.into_iter().map(|item| match (&item, negated) {
+                (Expr::Literal(_, _), _) => unknown(),
+                (_, false) => expr.as_ref().clone().eq(item),
+                (_, true) => expr.as_ref().clone().not_eq(item),
+            }));
+            match joined(all, negated) {
+                Some(all) => Transformed::yes(all),
+                None => Transformed::yes(lit(negated)),
+            }
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right }) => {
+            match nothing_in_common(&left, op, &right) {
+                Some(all) => Transformed::yes(all),
+                None => Transformed::no(Expr::BinaryExpr(BinaryExpr::new(left, op, right))),
+            }
+        }
+        other => Transformed::no(other),
+    }
+}
+
+/// Two lists of one value that no value can meet both of, or that each value meets one of.
+fn nothing_in_common(left: &Expr, op: Operator, right: &Expr) -> Option<Expr> {
+    let (Expr::InList(one), Expr::InList(other)) = (left, right) else { return None };
+    if one.expr != other.expr || one.expr.is_volatile() {
+        return None;
+    }
+    let set = |list: &InList| list.list.iter().cloned().collect::<HashSet<Expr>>();
+    let (first, second) = (set(one), set(other));
+    let is_none = match (op, one.negated, other.negated) {
+        (Operator::And, false, false) | (Operator::Or, true, true) => first.is_disjoint(&second),
+        (Operator::And, false, true) => first.is_subset(&second),
+        (Operator::And, true, false) => second.is_subset(&first),
+        _ => false,
+    };
+    let value = one.expr.as_ref().clone();
+    is_none.then(|| match op {
+        Operator::And => value.is_null().and(unknown()),
+        _ => value.is_not_null().or(unknown()),
+    })
+}
+
+/// The plan with such lists as comparisons.
+///
+/// # Errors
+/// As DataFusion's rewriting.
+pub fn one_by_one(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+    plan.transform_up_with_subqueries(|step| {
+        if matches!(step, LogicalPlan::TableScan(_)) {
+            return Ok(Transformed::no(step));
+        }
+        let names = NamePreserver::new(&step);
+        step.map_expressions(|expr| {
+            let name = names.save(&expr);
+            let expr = expr.transform_up(compared)?;
+            Ok(expr.update_data(|expr| name.restore(expr)))
+        })
+    })
+    .data()
+}
+
+fn compared(expr: Expr) -> PlanResult<Transformed<Expr>> {
+    let is_plain = |item: &Expr| matches!(item, Expr::Literal(_, _) | Expr::Column(_));
+    match expr {
+        Expr::InList(InList { expr, list, negated })
+            if !list.iter().all(is_plain) && !expr.is_volatile() =>
+        {
+            let pairs = list.into_iter().map(|item| match negated {
+                false => expr.as_ref().clone().eq(item),
+                true => expr.as_ref().clone().not_eq(item),
+            });
+            let all = if negated { conjunction(pairs) } else { disjunction(pairs) };
+            Ok(all.map_or_else(
+                || Transformed::no(datafusion::logical_expr::lit(negated)),
+                Transformed::yes,
+            ))
+        }
+        other => Ok(Transformed::no(other)),
+    }
+}
