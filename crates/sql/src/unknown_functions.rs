@@ -11,7 +11,7 @@ use tidemill_base::error::Error;
 
 /// Functions of other engines, and what is written here: of a number `n`, a text `x`, a time `ts`, a day
 /// `d`, a condition `c`, a `list`.
-pub const ELSEWHERE: [(&[&str], &str); 61] = [
+pub const ELSEWHERE: [(&[&str], &str); 67] = [
     (&["year"], "extract(year FROM ts)"),
     (&["quarter"], "extract(quarter FROM ts)"),
     (&["month"], "extract(month FROM ts)"),
@@ -24,7 +24,9 @@ pub const ELSEWHERE: [(&[&str], &str); 61] = [
     (&["minute"], "extract(minute FROM ts)"),
     (&["second"], "extract(second FROM ts)"),
     (&["epoch", "unix_timestamp", "to_epoch", "tounixtimestamp"], "extract(epoch FROM ts)"),
-    (&["epoch_ms", "unix_millis"], "extract(epoch FROM ts) * 1000"),
+    (&["unix_millis"], "extract(epoch FROM ts) * 1000"),
+    (&["epoch_ms", "make_timestamp_ms"], "to_timestamp_millis(n)"),
+    (&["epoch_us", "make_timestamp"], "to_timestamp_micros(n)"),
     (&["dayname", "day_name"], "to_char(ts, '%A')"),
     (&["monthname", "month_name"], "to_char(ts, '%B')"),
     (
@@ -43,7 +45,7 @@ pub const ELSEWHERE: [(&[&str], &str); 61] = [
     (&["date_sub", "datesub", "subdate"], "d - INTERVAL '1 day'"),
     (&["add_months"], "d + INTERVAL '1 month'"),
     (&["last_day", "eomonth"], "date_trunc('month', d) + INTERVAL '1 month' - INTERVAL '1 day'"),
-    (&["time_bucket", "time_slice"], "date_bin(INTERVAL '5 minutes', ts)"),
+    (&["time_bucket", "time_slice"], "date_bin(INTERVAL '5 minutes', ts, TIMESTAMP '2000-01-03')"),
     (&["getdate", "sysdate", "current_datetime"], "now()"),
     (&["mod", "modulo"], "n % 2"),
     (&["div"], "n / 2"),
@@ -53,7 +55,8 @@ pub const ELSEWHERE: [(&[&str], &str); 61] = [
     (&["zeroifnull"], "coalesce(n, 0)"),
     (&["isnull"], "x IS NULL"),
     (&["if", "iif", "iff"], "CASE WHEN c THEN n ELSE 0 END"),
-    (&["len", "strlen", "str_len"], "length(x)"),
+    (&["len", "str_len"], "length(x)"),
+    (&["strlen"], "octet_length(x)"),
     (&["ucase"], "upper(x)"),
     (&["lcase"], "lower(x)"),
     (&["mid"], "substr(x, 2, 3)"),
@@ -69,27 +72,28 @@ pub const ELSEWHERE: [(&[&str], &str); 61] = [
     (&["like"], "x LIKE 'a%'"),
     (&["prefix"], "starts_with(x, 'a')"),
     (&["suffix"], "ends_with(x, 'a')"),
-    (
-        &["regexp_matches", "regexp_contains", "regexp_full_match", "rlike", "regexp"],
-        "x ~ 'pattern'",
-    ),
-    (&["regexp_extract", "regexp_substr"], "regexp_match(x, 'pattern')[1]"),
+    (&["regexp_matches", "regexp_contains", "rlike", "regexp"], "x ~ 'pattern'"),
+    (&["regexp_full_match"], "x ~ '^(pattern)$'"),
+    (&["regexp_extract", "regexp_substr"], "regexp_match(x, '(pattern)')[1]"),
     (&["string_split", "str_split", "split"], "string_to_array(x, ',')"),
     (&["to_int", "toint", "tointeger", "to_number"], "CAST(x AS BIGINT)"),
     (&["to_string", "tostring", "str"], "CAST(n AS TEXT)"),
     (&["explode"], "unnest(list)"),
     (&["size", "array_size"], "array_length(list)"),
     (&["list", "grouparray"], "array_agg(x)"),
+    (&["list_min"], "array_min(list)"),
+    (&["list_reverse_sort", "array_reverse_sort"], "array_sort(list, 'DESC')"),
     (&["group_concat", "listagg"], "string_agg(x, ',')"),
     (&["arg_max", "argmax", "max_by"], "first_value(x ORDER BY n DESC NULLS LAST)"),
 ];
 
 /// The same, of aggregates.
-pub const AGGREGATES: [(&[&str], &str); 11] = [
+pub const AGGREGATES: [(&[&str], &str); 12] = [
     (&["arg_min", "argmin", "min_by"], "first_value(x ORDER BY n)"),
     (&["first", "any"], "first_value(x ORDER BY ts)"),
     (&["last"], "last_value(x ORDER BY ts)"),
-    (&["mode"], "top_k(x, 1)"),
+    (&["mode"], "top_k(x, 1)[1]['value']"),
+    (&["quantile_disc"], "quantile(n, 0.9)"),
     (&["variance"], "var(n)"),
     (&["approx_quantile", "approx_percentile", "percentile"], "quantile(n, 0.9)"),
     (&["count_if", "countif"], "count() FILTER (WHERE c)"),
