@@ -113,10 +113,10 @@ impl OrderedRows {
             left: fetch,
             ended: false,
         };
-        for seat in 0..threads {
+        for worker in 0..threads {
             let shared = Arc::clone(&rows.shared);
             let worker = std::thread::Builder::new()
-                .name(format!("split-{seat}"))
+                .name(format!("split-{worker}"))
                 .stack_size(RUN_STACK_BYTES)
                 .spawn(move || shared.work())
                 .map_err(|e| Error::Io { action: "start", path: "a thread".into(), source: e })?;

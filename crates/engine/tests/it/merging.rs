@@ -174,6 +174,6 @@ fn long_strings_that_spill_take_no_more_disk_than_they_are_long() {
     let sql = "SELECT k, collect(k, 3) AS c FROM '$/e.csv' GROUP BY k";
     let (found, spilled) = asked(&folder, sql, 1 << 20, 2);
     assert_eq!(found.rows().len(), 20_000);
-    // Handed over, spilled at a place and dealt again, each time as key and as value.
+    // Handed over, spilled by a partition and repartitioned, each time as key and as value.
     assert!(spilled > size && spilled < 12 * size, "{spilled} of {size}");
 }
