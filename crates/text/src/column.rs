@@ -6,6 +6,7 @@ use arrow_array::{ArrayRef, ListArray, MapArray, StructArray};
 use arrow_buffer::{NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, FieldRef};
 
+use crate::dictionary::Dictionary;
 use crate::leaf::{self, Context, Leaf, truncate};
 use crate::span::Span;
 use crate::values::Nulls;
@@ -87,6 +88,13 @@ impl Column {
                     value: Box::new(Self::new(value, context)?),
                     sorted: *sorted,
                 }
+            }
+            DataType::Dictionary(key, value)
+                if **key == DataType::Int32
+                    && matches!(**value, DataType::Utf8 | DataType::Utf8View) =>
+            {
+                let leaf = Box::new(Dictionary::new(field.data_type().clone()));
+                Node::Leaf { spans: Vec::new(), leaf }
             }
             other => Node::Leaf { spans: Vec::new(), leaf: leaf::leaf(other, context)? },
         };

@@ -26,6 +26,7 @@ use arrow_schema::{DataType, TimeUnit};
 use crate::fast;
 use crate::span::Span;
 use crate::values::{self, Nulls};
+use crate::view::{INLINE_BYTES, short_view};
 
 /// How a format reads an escaped span: appends what the bytes stand for; false if they stand for
 /// nothing.
@@ -85,7 +86,7 @@ pub(crate) trait Leaf: Send {
     fn finish(&mut self) -> ArrayRef;
 }
 
-/// A builder for a type; none for one that text cannot be read as.
+/// A builder for a type that is no dictionary; none for one that text cannot be read as.
 pub(crate) fn leaf(data_type: &DataType, context: &Context) -> Option<Box<dyn Leaf>> {
     use DataType as T;
     Some(match data_type {
@@ -144,11 +145,6 @@ pub(crate) fn leaf(data_type: &DataType, context: &Context) -> Option<Box<dyn Le
                     utc,
                 ),
             }
-        }
-        T::Dictionary(key, value)
-            if **key == T::Int32 && matches!(**value, T::Utf8 | T::Utf8View) =>
-        {
-            Box::new(crate::dictionary::Dictionary::new(data_type.clone()))
         }
         other if values::is_supported(other) => Box::new(Others::new(other.clone())),
         _ => return None,
@@ -521,8 +517,6 @@ struct Views<T> {
     buffer: Vec<u8>,
 }
 
-/// Bytes that lie in a view.
-pub(crate) const INLINE_BYTES: usize = 12;
 /// A buffer of longer values is closed when it would grow beyond this: an offset has 32 bits.
 const BUFFER_BYTES_MAX: usize = 1 << 30;
 
@@ -536,25 +530,6 @@ impl<T> Default for Views<T> {
             buffer: Vec::new(),
         }
     }
-}
-
-/// The view of a short value that stands in a text: its length and bytes, the rest zeros.
-#[inline(always)]
-pub(crate) fn short_view(text: &[u8], start: usize, len: usize) -> u128 {
-    debug_assert!(len <= INLINE_BYTES);
-    let bytes: u128 = match text.get(start..start + 16) {
-        Some(bytes) => match bytes.try_into() {
-            Ok(bytes) => u128::from_le_bytes(bytes),
-            Err(_) => 0,
-        },
-        None => {
-            let mut padded = [0; 16];
-            padded[..len].copy_from_slice(&text[start..start + len]);
-            u128::from_le_bytes(padded)
-        }
-    };
-    let kept = bytes & ((1u128 << (8 * len)) - 1);
-    (kept << 32) | len as u128
 }
 
 impl<T> Views<T> {

@@ -46,6 +46,7 @@ mod simd;
 mod span;
 pub mod syslog;
 pub mod values;
+mod view;
 
 pub use decoder::{Decode, Decoded};
 pub use describe::sql_type;

@@ -36,6 +36,8 @@ use arrow_buffer::{ArrowNativeType, BooleanBuffer, NullBuffer};
 use arrow_cast::parse::{Parser, string_to_time_nanoseconds};
 use arrow_schema::{DataType, TimeUnit};
 
+use crate::view::{INLINE_BYTES, short_view};
+
 /// Which strings mean null.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Nulls {
@@ -44,9 +46,6 @@ pub(crate) struct Nulls {
     long: Vec<String>,
     words: Vec<String>,
 }
-
-/// Strings of up to this many bytes lie in their view.
-const INLINE_BYTES: usize = 12;
 
 impl Nulls {
     /// The given strings, and the empty string if `empty`.
@@ -95,8 +94,7 @@ impl Nulls {
         match value.len() {
             0 => self.empty,
             len if len <= INLINE_BYTES => {
-                !self.short.is_empty()
-                    && self.short.contains(&crate::leaf::short_view(value, 0, len))
+                !self.short.is_empty() && self.short.contains(&short_view(value, 0, len))
             }
             _ => self.long.iter().any(|null| null.as_bytes() == value),
         }
