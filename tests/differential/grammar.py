@@ -818,7 +818,11 @@ class Grammar:
             inner = self.statement(depth - 1)
             alias = f"a{self.count}"
             self.count += 1
-            kinds = [item.kind for item in inner.items]
+            # What may have nanoseconds is not added to: DuckDB would round it.
+            kinds = [
+                "at_ns" if item.kind == "at" and "at_ns" in inner.sql(DUCKDB) else item.kind
+                for item in inner.items
+            ]
             scope = [
                 (f"{alias}.c{at}", {"int": "big", "float": "double", "dec": "_"}.get(kind, kind))
                 for at, kind in enumerate(kinds)
