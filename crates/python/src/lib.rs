@@ -130,11 +130,15 @@ fn head<'py>(
     let prepared = py.detach(|| -> Result<_> {
         let source = NamedSource { name: "source".to_owned(), spec: source.spec(url)? };
         let sql = format!("SELECT * FROM source LIMIT {rows}");
+        let max_bad = limits.max_bad.clone();
+        let limits = Limits { max_bad: None, ..limits };
         let mut preparation = prepare(&limits, &Limits::default())?;
+        // Set here, and not as a limit: a look keeps no copies.
+        if let Some(max_bad) = max_bad {
+            preparation.settings.max_bad = max_bad.parse()?;
+        }
         // Rows are wanted from the start of the input; more threads would only read ahead.
         preparation.settings.threads = 1;
-        // A look keeps no copies.
-        preparation.settings.rejected_folder = None;
         Ok((Query { sql, sources: vec![source], ..Query::default() }, preparation))
     });
     let (query, preparation) = prepared.map_err(|error| raise(py, error))?;

@@ -151,13 +151,14 @@ pub fn head(args: &HeadArgs) -> anyhow::Result<Outcome> {
     };
     check_format(format, args.files.len())?;
     let defaults = args.source.spec()?;
-    let limits = Limits { max_bad: args.max_bad.clone(), ..Limits::default() };
-    let mut preparation = prepare(&limits, &Limits::default())?;
+    let mut preparation = prepare(&Limits::default(), &Limits::default())?;
+    // Set here, and not as a limit: a look keeps no copies.
+    if let Some(max_bad) = &args.max_bad {
+        preparation.settings.max_bad = max_bad.parse()?;
+    }
     terminal::watch_signals(&preparation.settings.cancel)?;
     // Rows are wanted from the start of the input; more threads would only read ahead.
     preparation.settings.threads = 1;
-    // A look keeps no copies.
-    preparation.settings.rejected_folder = None;
     let mut outcome = Outcome::Complete;
     for (position, url) in args.files.iter().enumerate() {
         if args.files.len() > 1 && format == OutputFormat::Text {
