@@ -138,6 +138,21 @@ def test_large_numbers_beside_nulls_are_the_same_in_pandas():
     assert frame["z"].isna().tolist() == [False, True]
 
 
+def test_large_numbers_beside_nulls_are_the_same_within_lists_and_structs():
+    large = 2**53 + 1
+    sql = f"""SELECT [{large}, NULL] AS list, named_struct('a', NULLIF(x, 1), 'b', [x, NULL]) AS record,
+                     [[{large}, NULL]] AS lists, map(['k', 'j'], [{large}, NULL]) AS map, x
+              FROM (VALUES ({large}), (1)) AS t(x)"""
+    row = tm.query(sql).to_pandas().iloc[0]
+    assert list(row["list"]) == [large, None]
+    assert row["record"]["a"] == large
+    assert list(row["record"]["b"]) == [large, None]
+    assert [list(inner) for inner in row["lists"]] == [[large, None]]
+    assert dict(row["map"]) == {"k": large, "j": None}
+    frame = tm.query("SELECT [1, 2] AS list, 3 AS x").to_pandas()
+    assert frame["list"][0].dtype == frame["x"].dtype == "int64"
+
+
 @pytest.mark.parametrize(
     ("method", "missing", "install"),
     [

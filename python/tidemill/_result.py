@@ -172,7 +172,8 @@ class Result:
         """Read all rows into a pandas data frame.
 
         Whole numbers and booleans of which some are null become pandas' ``Int64``, ``boolean``
-        and so on: as floats, large numbers would no longer be what they were.
+        and so on, and within lists, structs and maps Python's own: as floats, large numbers
+        would no longer be what they were.
 
         Returns
         -------
@@ -199,7 +200,9 @@ class Result:
             for bits in (8, 16, 32, 64)
         }
         nullable[arrow.bool_()] = package.BooleanDtype()
-        frame: pandas.DataFrame = table.to_pandas()
+        # Else pandas gets whole numbers beside a null within a list or struct as floats.
+        nested = any(arrow.types.is_nested(field.type) for field in table.schema)
+        frame: pandas.DataFrame = table.to_pandas(integer_object_nulls=nested)
         for i, column in enumerate(table.columns):
             if column.null_count and column.type in nullable:
                 frame.isetitem(i, column.to_pandas(types_mapper=nullable.get))

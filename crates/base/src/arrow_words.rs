@@ -62,6 +62,16 @@ const REFUSALS: [(&str, &str, &str); 2] = [
 
 /// What others say, where it is known what is to be said about it.
 pub fn in_our_words(message: &str) -> Option<Error> {
+    if let Some((_, rest)) = message.split_once("Unsupported CAST from Struct(")
+        && let Some((_, to)) = rest.rsplit_once(") to ")
+        && !to.starts_with("Struct(")
+        && !rest.contains(" to Struct(")
+    {
+        return Some(Error::usage_hint(
+            format!("a STRUCT is not cast to {}", in_sql_words(to)),
+            "unnest(s) in the select list makes columns of its fields; --format json writes it whole",
+        ));
+    }
     if let Some((_, ours, hint)) = REFUSALS.iter().find(|(part, _, _)| message.contains(part)) {
         return Some(Error::usage_hint(*ours, *hint));
     }

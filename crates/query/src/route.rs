@@ -175,7 +175,7 @@ pub fn refusal_of_map(plan: &LogicalPlan) -> Option<&'static str> {
 }
 
 /// Checks a plan for expressions that stand where the planner lets them through and nothing can run
-/// them: a window by way of its alias in `GROUP BY`, `IN (SELECT …)` in a select list.
+/// them: a window by way of its alias in `GROUP BY`, `x > ANY (SELECT …)` in a select list.
 ///
 /// # Errors
 /// [`Error::Usage`] that names the first.
@@ -188,6 +188,14 @@ pub fn misplaced(plan: &LogicalPlan) -> Result<()> {
         (Expr::Unnest(_), _) => Some(("`unnest`".into(), "it stands in a select list")),
         // There the optimiser makes joins of them, or says that it cannot.
         (_, LogicalPlan::Filter(_)) => None,
+        // There they become counts.
+        (
+            Expr::Exists(_) | Expr::InSubquery(_),
+            LogicalPlan::Projection(_)
+            | LogicalPlan::Aggregate(_)
+            | LogicalPlan::Window(_)
+            | LogicalPlan::Sort(_),
+        ) => None,
         (expr, _) => Some((subquery_of(expr)?.into(), JOIN_WITH_IT)),
     })
 }

@@ -93,6 +93,19 @@ impl Compression {
         }
     }
 
+    /// Whether these bytes, all that there are, may be the beginning of a magic number that is cut off:
+    /// those of bzip2 are letters.
+    pub(crate) fn may_begin(self, bytes: &[u8]) -> bool {
+        let magic: &[u8] = match self {
+            Compression::Bzip2 => b"BZh",
+            Compression::Zstd => ZSTD_FRAME,
+            // Their first byte is in no text.
+            Compression::None | Compression::Gzip | Compression::Xz => return false,
+        };
+        let cut = bytes.len().min(magic.len());
+        !bytes.is_empty() && bytes.len() < MAGIC_BYTES && bytes[..cut] == magic[..cut]
+    }
+
     /// The suffix that tells it, and its name as one of outputs; none of what is not compressed.
     pub fn codec(self) -> Option<(&'static str, &'static str)> {
         match self {

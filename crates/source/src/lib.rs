@@ -576,8 +576,13 @@ impl Source {
     }
 
     /// What the user should be told of the files, whatever is done with them: that one is somewhere
-    /// else than its URL says.
+    /// else than its URL says, or that a record seems to have been taken for a header.
     pub fn warning(&self) -> Option<String> {
+        let warnings: Vec<String> = self.moved().into_iter().chain(self.odd_header()).collect();
+        (!warnings.is_empty()).then(|| warnings.join("\n"))
+    }
+
+    fn moved(&self) -> Option<String> {
         let moved = self.files.iter().filter_map(|file| match &file.place {
             FileLocation::Object(object) => Some((file, object.elsewhere()?)),
             _ => None,
@@ -590,6 +595,29 @@ impl Source {
             more => format!(", and {more} other files are elsewhere, too"),
         };
         Some(format!("`{}` is read from `{host}`, where its server points to{more}", file.shown))
+    }
+
+    /// A header of numbers alone, where nobody has said that there is one.
+    fn odd_header(&self) -> Option<String> {
+        let is_said = self.spec.options.header.is_some() || self.spec.schema.is_some();
+        let fields = &self.columns.fields;
+        let is_number = |name: &str| {
+            name.bytes().any(|byte| byte.is_ascii_digit()) && name.trim().parse::<f64>().is_ok()
+        };
+        let is_odd = self.format.is_delimited()
+            && !is_said
+            && !fields.is_empty()
+            && fields.iter().all(|field| is_number(field.name()));
+        let file = self.files.first().filter(|_| is_odd)?;
+        let names = fields.iter().take(4).map(|field| format!("`{}`", field.name()));
+        let more = (fields.len() > 4).then(|| "…".to_owned());
+        let names: Vec<String> = names.chain(more).collect();
+        Some(format!(
+            "the first record of `{}` is taken for the names of its columns: {}; if it is data, say \
+             --header=false (job file: source.options, header = false)",
+            file.shown,
+            names.join(", ")
+        ))
     }
 
     /// Statistics of a file's column as the type that the column has in the source.

@@ -96,7 +96,7 @@ pub(super) fn decoded(
 fn told(named: Compression, head: &[u8]) -> Compression {
     match Compression::from_magic(head) {
         // Cut off within its magic number, or damaged: its decoder says so.
-        Compression::None if !looks_like_text(head) => named,
+        Compression::None if !looks_like_text(head) || named.may_begin(head) => named,
         found => found,
     }
 }
@@ -213,7 +213,13 @@ mod tests {
             (C::Gzip, b"\x1f", C::Gzip),
             (C::Gzip, b"\x1f\x0b\x08\0", C::Gzip),
             (C::Xz, b"\xfc7zXZ\0", C::Xz),
+            (C::Bzip2, b"BZ", C::Bzip2),
+            (C::Bzip2, b"BZh91AY", C::Bzip2),
+            (C::Bzip2, b"B,count\n", C::None),
+            (C::Zstd, b"(", C::Zstd),
+            (C::Zstd, b"(1)\n", C::None),
             (C::Gzip, b"", C::None),
+            (C::Bzip2, b"", C::None),
         ] {
             assert_eq!(told(named, head), expected, "{named:?} {head:?}");
         }

@@ -836,6 +836,41 @@ fn a_truncated_or_corrupt_compressed_file_is_an_error_with_its_offset() {
 }
 
 #[test]
+fn a_file_that_is_cut_off_within_its_magic_number_is_an_error() {
+    let whole = compressed("bz2", b"a,b\n1,x\n");
+    for length in 1..whole.len() {
+        let data = folder(&[("a.csv.bz2", &whole[..length])]);
+        let read = open(&data, "a.csv.bz2").and_then(|s| read(&s, 1, &ReadOptions::default()));
+        let error = read.unwrap_err();
+        assert!(matches!(error, Error::Corrupt { .. }), "{length}: {error:?}");
+    }
+}
+
+#[test]
+fn a_header_of_numbers_alone_is_told() {
+    let data = folder(&[
+        ("n.csv", b"1,2.5,-3\n4,5,6\n"),
+        ("years.csv", b"name,2024,2025\nx,1,2\n"),
+        ("nan.csv", b"nan,inf\n1,2\n"),
+        ("many.tsv", b"1\t2\t3\t4\t5\n1\t2\t3\t4\t5\n"),
+    ]);
+    let warning = |name: &str, header: Option<bool>| {
+        let mut spec = spec(&data, name);
+        spec.options.header = header;
+        Source::open(&spec).unwrap().warning()
+    };
+    let said = warning("n.csv", None).unwrap();
+    assert!(said.contains("the names of its columns: `1`, `2.5`, `-3`; if"), "{said}");
+    let said = warning("many.tsv", None).unwrap();
+    assert!(said.contains("`1`, `2`, `3`, `4`, …; if"), "{said}");
+    for (name, header) in
+        [("n.csv", Some(true)), ("n.csv", Some(false)), ("years.csv", None), ("nan.csv", None)]
+    {
+        assert_eq!(warning(name, header), None, "{name}");
+    }
+}
+
+#[test]
 fn bad_records_in_a_compressed_file_have_their_line() {
     let body = format!("a,b\n{}x,1\n{}y\n", noise(30_000), noise(10));
     let bytes = compressed("gz", body.as_bytes());

@@ -113,7 +113,7 @@ impl Told for ArrowError {
 fn in_our_words(message: &str) -> Option<Error> {
     match OTHER_WORDS.iter().find(|(part, _, _)| message.contains(part)) {
         Some((_, ours, hint)) => Some(Error::usage_hint(*ours, *hint)),
-        None => arrow_words::in_our_words(message),
+        None => out_of_place(message).or_else(|| arrow_words::in_our_words(message)),
     }
 }
 
@@ -123,7 +123,17 @@ fn cast_error(message: &str) -> Error {
 }
 
 /// Parts of DataFusion's messages, and what is said in the place of these.
-const OTHER_WORDS: [(&str, &str, &str); 13] = [
+const OTHER_WORDS: [(&str, &str, &str); 15] = [
+    (
+        "Unsupported LIMIT expression",
+        "LIMIT and OFFSET take a whole number",
+        "a number that is calculated goes by rows: QUALIFY row_number() OVER (ORDER BY a) <= (SELECT …)",
+    ),
+    (
+        "COUNT DISTINCT with multiple arguments",
+        "`count(DISTINCT …)` takes one value",
+        "count(DISTINCT struct(a, b)) counts pairs",
+    ),
     (
         "Too many columns! The subquery should only return one column",
         "`IN (SELECT …)` compares one value with one column",
@@ -356,8 +366,26 @@ fn parser_error(message: &str) -> Error {
     let understood = format!("SQL is not understood: {message}");
     let found = message.split("found: ").nth(1).unwrap_or_default();
     if message.contains("Expected: an SQL statement") {
-        let hint = "a query is SQL: SELECT * FROM 'logs.csv'; `tidemill head FILE` shows a file";
+        let hint = match found.split_whitespace().next().map(str::to_ascii_uppercase).as_deref() {
+            Some("SUMMARIZE") => {
+                "SELECT count(), min(x), max(x), unique(x), quantile(x, 0.5) FROM … sums a column up, \
+                 `tidemill schema FILE` shows all of them"
+            }
+            Some("PIVOT") => "sum(x) FILTER (WHERE kind = 'a') AS a makes a column of a value",
+            Some("UNPIVOT") => "SELECT id, 'a' AS name, a FROM … UNION ALL … makes rows of columns",
+            _ => "a query is SQL: SELECT * FROM 'logs.csv'; `tidemill head FILE` shows a file",
+        };
         return Error::usage_hint(understood, hint);
+    }
+    if found.starts_with("MATERIALIZED") || found.starts_with("NOT at") {
+        return Error::usage_hint(understood, "WITH name AS (SELECT …): leave MATERIALIZED out");
+    }
+    if message.contains("Expected: MATCH_CONDITION") {
+        return Error::usage_hint(
+            "`ASOF JOIN` is not supported",
+            "join on time <= and keep the latest: QUALIFY row_number() OVER (PARTITION BY id ORDER BY \
+             time DESC) = 1",
+        );
     }
     // A path stands where SQL has a name.
     match found.starts_with(['/', '.', '~']) {
@@ -602,6 +630,92 @@ fn plan_error(message: &str) -> Error {
     let message =
         message.split("\nThis issue was likely caused by a bug").next().unwrap_or(message);
     Error::usage(in_sql_words(message.trim_start_matches("Internal error: ")))
+}
+
+/// The planner's complaint about a unit, a field or a number of a column that there is not.
+fn out_of_place(message: &str) -> Option<Error> {
+    let quoted = |start: &str| behind(message, &[start])?.split('\'').next();
+    if let Some(unit) = quoted("Unsupported date_trunc granularity: '") {
+        return Some(Error::usage_hint(
+            format!("`date_trunc` has no unit `{unit}`"),
+            "its units are year, quarter, month, week, day, hour, minute, second, millisecond and \
+             microsecond",
+        ));
+    }
+    if let Some(field) = quoted("Date part '") {
+        return Some(Error::usage_hint(
+            format!("a time has no field `{}`", field.to_lowercase()),
+            "the fields are year, isoyear, quarter, month, week, day, doy, dow, isodow, hour, minute, \
+             second, millisecond, microsecond, nanosecond and epoch",
+        ));
+    }
+    if let Some(rest) = message.strip_prefix("Field ")
+        && let Some(field) = rest.strip_suffix(" not found in struct")
+    {
+        return Some(Error::usage_hint(
+            format!("the struct has no field `{field}`"),
+            "`tidemill schema FILE` shows the fields of each column",
+        ));
+    }
+    if let Some(source) = message.strip_prefix("Invalid qualifier ") {
+        return Some(Error::usage_hint(
+            format!("there is no source `{source}` for `{source}.*`"),
+            "a source is named where it is read: FROM 'f.csv' AS f; unnest(s) in the select list makes \
+             columns of a struct's fields",
+        ));
+    }
+    if let Some(rest) = message.strip_prefix("[return_type] ") {
+        let (name, of) = rest.split_once(" not supported for ")?;
+        let name = name.to_lowercase();
+        return Some(match of {
+            "Null" => Error::usage_hint(
+                format!("`{name}` of NULL alone has no type"),
+                format!("a cast gives it one: {name}(CAST(NULL AS BIGINT))"),
+            ),
+            of => {
+                let of = in_sql_words(of);
+                Error::usage_hint(
+                    format!("`{name}` does not take an argument of type {of}"),
+                    cast_hint(&of),
+                )
+            }
+        });
+    }
+    if let Some(rest) = message.strip_prefix("Order by column out of bounds, specified: ") {
+        let (number, most) = rest.split_once(", max: ")?;
+        return Some(no_such_column("ORDER BY", number, most));
+    }
+    if let Some(rest) = message.strip_prefix("Cannot find column with position ") {
+        let (number, most) = rest.split_once(" in SELECT clause. Valid columns: 1 to ")?;
+        return Some(no_such_column("GROUP BY", number, most));
+    }
+    if let Some(rest) = message.strip_prefix("table function '")
+        && let Some(name) = rest.strip_suffix("' not found")
+        && name.starts_with('\'')
+    {
+        return Some(Error::usage_hint(
+            format!("names of columns do not stand behind {name} alone"),
+            format!("an alias stands between them: FROM {name} AS t (a, b)"),
+        ));
+    }
+    let rest = message.strip_prefix("Can not find compatible types to compare ")?;
+    let (one, others) = rest.split_once(" with ")?;
+    Some(Error::usage_hint(
+        format!(
+            "there is no `{} IN ({})`",
+            in_sql_words(one),
+            in_sql_words(others.trim_matches(['[', ']']))
+        ),
+        "CAST(x AS TYPE) gives both sides one type",
+    ))
+}
+
+fn no_such_column(clause: &str, number: &str, most: &str) -> Error {
+    let plural = if most == "1" { "" } else { "s" };
+    Error::usage_hint(
+        format!("`{clause} {number}` is the place of a column, and there is none"),
+        format!("the select list has {most} column{plural}, the first of which is 1"),
+    )
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use arrow::datatypes::{DataType, Field, FieldRef};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{Column, DFSchema, Result as PlanResult, plan_err};
+use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue, plan_err};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Distinct, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder,
@@ -86,8 +86,10 @@ fn compared(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
 
 /// A function that finds the smallest or largest value, or sorts, over keys.
 fn of_function(mut call: ScalarFunction, schema: &DFSchema) -> Transformed<Expr> {
+    let completed = call.func.name() == "array_sort" && name_the_place_of_nulls(&mut call.args);
     let first = call.args.first().and_then(|first| first.get_type(schema).ok());
-    let Some(first) = first else { return Transformed::no(Expr::ScalarFunction(call)) };
+    let unchanged = |call| Transformed::new_transformed(Expr::ScalarFunction(call), completed);
+    let Some(first) = first else { return unchanged(call) };
     let item = match &first {
         DataType::List(item) | DataType::LargeList(item) => Some(item.data_type().clone()),
         _ => None,
@@ -104,9 +106,27 @@ fn of_function(mut call: ScalarFunction, schema: &DFSchema) -> Transformed<Expr>
                 (_, Some(item)) => item,
             }
         }
-        _ => return Transformed::no(Expr::ScalarFunction(call)),
+        _ => return unchanged(call),
     };
     Transformed::yes(value(Expr::ScalarFunction(call), answer))
+}
+
+/// Nulls are the largest in a list, too, where the call leaves their place open: last, and first where the
+/// order is descending, which they are already.
+fn name_the_place_of_nulls(args: &mut Vec<Expr>) -> bool {
+    let text = |text: &str| Expr::Literal(ScalarValue::Utf8(Some(text.into())), None);
+    let is_ascending = match args.as_slice() {
+        [_] => true,
+        [_, Expr::Literal(order, _)] => {
+            order.try_as_str().flatten().is_some_and(|order| order.eq_ignore_ascii_case("asc"))
+        }
+        _ => false,
+    };
+    if is_ascending {
+        args.truncate(1);
+        args.extend([text("ASC"), text("NULLS LAST")]);
+    }
+    is_ascending
 }
 
 /// A step that is sorted by nested values, by their keys.

@@ -85,6 +85,11 @@ fn nesting(sql: &str) -> usize {
     most
 }
 
+const EXPLAINED: (&str, &str) = (
+    "EXPLAIN and DESCRIBE are not run here",
+    "--explain shows how a query runs, `tidemill schema FILE` a file's columns",
+);
+
 fn parsed(sql: &str) -> Result<Statement> {
     let mut statements = match DFParser::parse_sql_with_dialect(sql, &syntax::Spoken) {
         Err(_) if nesting(sql) >= NESTING_MAX => return Err(nested_too_deeply()),
@@ -104,10 +109,7 @@ fn parsed(sql: &str) -> Result<Statement> {
                 digits::keep(&mut statement);
                 Ok(Statement::Statement(statement))
             }
-            SqlStatement::Explain { .. } => Err(Error::usage_hint(
-                "EXPLAIN is not run here",
-                "--explain shows how a query runs",
-            )),
+            SqlStatement::Explain { .. } => Err(Error::usage_hint(EXPLAINED.0, EXPLAINED.1)),
             SqlStatement::ExplainTable { .. } => Err(Error::usage_hint(
                 "DESCRIBE is not run here",
                 "`tidemill schema FILE` shows a file's columns",
@@ -117,9 +119,7 @@ fn parsed(sql: &str) -> Result<Statement> {
                 refused(&format!("`{}`", text.split_whitespace().next().unwrap_or_default()))
             }
         },
-        (Some(Statement::Explain(_)), true) => {
-            Err(Error::usage_hint("EXPLAIN is not run here", "--explain shows how a query runs"))
-        }
+        (Some(Statement::Explain(_)), true) => Err(Error::usage_hint(EXPLAINED.0, EXPLAINED.1)),
         (Some(_), true) => refused("a statement that changes something"),
     }
 }

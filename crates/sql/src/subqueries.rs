@@ -7,6 +7,10 @@
 //! standard (ISO 9075-2, 8.4 and 8.9): true if there is an equal row, else null if x is null and there
 //! is a row, or if a row is null, else false.
 //!
+//! Beside WHERE, in a select list or an aggregate's argument, DataFusion knows no join for such a condition.
+//! There it is a count of the rows that it asks for, which is a subquery of one value ([`counted`]); above
+//! a table's rows it is a column of its own, computed below the aggregate or window.
+//!
 //! `x < ANY (SELECT …)` DataFusion makes a condition within the subquery; the subquery gets a name of
 //! its own, lest a column of it be taken for x, of the same name.
 
@@ -14,12 +18,14 @@ use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue};
+use datafusion::common::{Column, DFSchema, ExprSchema, Result as PlanResult, ScalarValue, Spans};
+use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::expr::{Case, Exists, InSubquery, SetComparison};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    BinaryExpr, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
-    exists, lit,
+    BinaryExpr, Expr, ExprSchemable, FetchType, Filter, LogicalPlan, LogicalPlanBuilder, Operator,
+    SkipType, Subquery, exists, lit,
 };
 use datafusion::optimizer::AnalyzerRule;
 use tidemill_base::error::Error;
@@ -53,8 +59,172 @@ fn node(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
     })?
     .transform_data(|plan| match plan {
         LogicalPlan::Filter(filter) => conditions(filter),
+        LogicalPlan::Projection(_) => {
+            each_expression(plan, &|expr, schema| Ok(counts(expr, schema)?))
+        }
+        LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) | LogicalPlan::Sort(_) => {
+            computed_below(plan)
+        }
         plan => Ok(Transformed::no(plan)),
     })
+}
+
+/// Whether the expression is a condition on a subquery's rows that a step other than a filter cannot ask.
+fn is_asked(expr: &Expr) -> bool {
+    matches!(expr, Expr::Exists(_) | Expr::InSubquery(_))
+}
+
+/// The step above a projection that computes its conditions on subqueries' rows.
+fn computed_below(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
+    let [input] = plan.inputs()[..] else { return Ok(Transformed::no(plan)) };
+    let schema = Arc::clone(input.schema());
+    let mut computed: Vec<(Expr, String)> = Vec::new();
+    plan.apply_expressions(|expr| {
+        expr.apply(|expr| {
+            if is_asked(expr) && !computed.iter().any(|(other, _)| other == expr) {
+                computed.push((expr.clone(), format!("__asked_{}", computed.len() + 1)));
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    if computed.is_empty() {
+        return Ok(Transformed::no(plan));
+    }
+    for (expr, _) in &computed {
+        within(expr, &schema)?;
+    }
+    let mut columns: Vec<Expr> = schema.columns().into_iter().map(Expr::Column).collect();
+    for (expr, name) in &computed {
+        columns.push(counts(expr.clone(), &schema)?.data.alias(name));
+    }
+    let input = LogicalPlanBuilder::from(input.clone()).project(columns)?.build()?;
+    let is_sort = matches!(plan, LogicalPlan::Sort(_));
+    let names = NamePreserver::new(&plan);
+    let exprs = plan.expressions().into_iter().map(|expr| {
+        let name = names.save(&expr);
+        let expr = expr.transform_up(|expr| {
+            Ok(match computed.iter().find(|(other, _)| *other == expr) {
+                Some((_, name)) => Transformed::yes(Expr::Column(Column::new_unqualified(name))),
+                None => Transformed::no(expr),
+            })
+        })?;
+        Ok(name.restore(expr.data))
+    });
+    let exprs = exprs.collect::<PlanResult<Vec<_>>>()?;
+    let plan = plan.with_new_exprs(exprs, vec![input])?;
+    // What passes its input on must not pass these on.
+    let plan = match is_sort || matches!(plan, LogicalPlan::Window(_)) {
+        true => {
+            let is_own = |column: &Column| !computed.iter().any(|(_, name)| *name == column.name);
+            let columns = plan.schema().columns().into_iter().filter(is_own).map(Expr::Column);
+            let columns: Vec<Expr> = columns.collect();
+            LogicalPlanBuilder::from(plan).project(columns)?.build()?
+        }
+        false => plan,
+    };
+    Ok(Transformed::yes(plan))
+}
+
+/// Refuses a condition on rows that depend on columns which a step has not.
+fn within(condition: &Expr, schema: &DFSchema) -> PlanResult<()> {
+    let (Expr::Exists(Exists { subquery, .. }) | Expr::InSubquery(InSubquery { subquery, .. })) =
+        condition
+    else {
+        return Ok(());
+    };
+    let is_missing = |outer: &Expr| match outer {
+        Expr::OuterReferenceColumn(_, column) => !schema.has_column(column),
+        _ => false,
+    };
+    match subquery.outer_ref_columns.iter().any(is_missing) {
+        true => Err(external(Error::usage_hint(
+            "a subquery that depends on the row around it cannot stand in ORDER BY or a window over groups",
+            "name it in the select list of a subquery, and order by its name",
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// A condition on a subquery's rows as one on how many there are.
+fn counts(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
+    match expr {
+        Expr::Exists(Exists { subquery, negated }) => {
+            let rows = LogicalPlanBuilder::from(Arc::clone(&subquery.subquery));
+            Ok(Transformed::yes(counted(rows, subquery.outer_ref_columns, negated)?))
+        }
+        Expr::InSubquery(found) => {
+            let written = written_out(found, schema)?.data;
+            written.transform_up(|expr| match expr {
+                Expr::InSubquery(found) => Ok(Transformed::yes(equal_counted(found, schema)?)),
+                Expr::Exists(Exists { subquery, negated }) => {
+                    let rows = LogicalPlanBuilder::from(Arc::clone(&subquery.subquery));
+                    Ok(Transformed::yes(counted(rows, subquery.outer_ref_columns, negated)?))
+                }
+                expr => Ok(Transformed::no(expr)),
+            })
+        }
+        expr => Ok(Transformed::no(expr)),
+    }
+}
+
+/// A subquery's column that is compared.
+const COMPARED: &str = "__compared";
+
+/// Whether rows that are equal to a value are counted, neither being null.
+fn equal_counted(found: InSubquery, schema: &DFSchema) -> PlanResult<Expr> {
+    let InSubquery { expr, subquery, negated } = found;
+    let Subquery { subquery, mut outer_ref_columns, .. } = subquery;
+    let value = expr.transform_up(|expr| match expr {
+        Expr::Column(column) => {
+            let field = Arc::clone(schema.field_from_column(&column)?);
+            let outer = Expr::OuterReferenceColumn(field, column);
+            if !outer_ref_columns.contains(&outer) {
+                outer_ref_columns.push(outer.clone());
+            }
+            Ok(Transformed::yes(outer))
+        }
+        expr => Ok(Transformed::no(expr)),
+    })?;
+    // By a name that the value cannot have.
+    let (qualifier, field) = subquery.schema().qualified_field(0);
+    let column = Expr::Column(Column::new(qualifier.cloned(), field.name())).alias(COMPARED);
+    let rows = LogicalPlanBuilder::from(subquery).project(vec![column])?;
+    let compared = Expr::Column(Column::new_unqualified(COMPARED));
+    let rows = rows.filter(compared.eq(value.data))?;
+    counted(rows, outer_ref_columns, negated)
+}
+
+/// Whether there are rows, or none, as one value. Of a subquery that is the same for all rows around it one
+/// row is looked for; of others they are counted for each value that they depend on, whatever their own
+/// LIMIT.
+fn counted(rows: LogicalPlanBuilder, outer: Vec<Expr>, negated: bool) -> PlanResult<Expr> {
+    let rows = match outer.is_empty() {
+        true => rows.limit(0, Some(1))?,
+        false => LogicalPlanBuilder::from(without_limit(rows.build()?)?),
+    };
+    let rows = rows.aggregate(Vec::<Expr>::new(), vec![count(lit(1i64))])?.build()?;
+    let counted = Expr::ScalarSubquery(Subquery {
+        subquery: Arc::new(rows),
+        outer_ref_columns: outer,
+        spans: Spans::new(),
+    });
+    Ok(if negated { counted.eq(lit(0i64)) } else { counted.gt(lit(0i64)) })
+}
+
+/// The plan without a LIMIT that leaves a row where there is one.
+fn without_limit(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+    match plan {
+        LogicalPlan::Limit(limit)
+            if matches!(limit.get_skip_type()?, SkipType::Literal(0))
+                && matches!(limit.get_fetch_type()?, FetchType::Literal(Some(1..))) =>
+        {
+            without_limit(limit.input.as_ref().clone())
+        }
+        LogicalPlan::Sort(sort) if sort.fetch.is_none() => {
+            without_limit(sort.input.as_ref().clone())
+        }
+        plan => Ok(plan),
+    }
 }
 
 /// Refuses an aggregate without GROUP BY over rows that depend on the row around it: it has a row where

@@ -111,21 +111,11 @@ fn what_cannot_be_run_where_it_stands_is_refused_in_sql_words() {
     let folder = folder();
     let hint = "\nhint: WHERE takes it";
     for (sql, expected) in [
-        (
-            "SELECT v IN (SELECT v FROM '$/f.csv') FROM '$/f.csv'",
-            "`IN (SELECT …)` cannot stand in a select list",
-        ),
-        (
-            "SELECT v, EXISTS (SELECT 1) FROM '$/f.csv'",
-            "`EXISTS (SELECT …)` cannot stand in a select list",
-        ),
         ("SELECT v > ANY (SELECT v FROM '$/f.csv') FROM '$/f.csv'", "`ANY (SELECT …)` or `ALL"),
         (
-            "SELECT sum(v) FROM '$/f.csv' GROUP BY v IN (SELECT 1)",
-            "`IN (SELECT …)` cannot stand in",
+            "SELECT sum(v) FROM '$/f.csv' GROUP BY v <= ALL (SELECT 1)",
+            "`ANY (SELECT …)` or `ALL (SELECT …)` cannot stand in",
         ),
-        ("SELECT v FROM '$/f.csv' ORDER BY v IN (SELECT 1)", "`IN (SELECT …)` cannot stand in"),
-        ("SELECT sum(v) FILTER (WHERE v IN (SELECT 1)) FROM '$/f.csv'", "`IN (SELECT …)` cannot"),
     ] {
         let message = folder.refusal(sql);
         assert!(message.starts_with(expected) && message.contains(hint), "{sql}\n{message}");

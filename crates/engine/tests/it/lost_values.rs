@@ -174,3 +174,26 @@ fn columns_are_called_as_the_list_behind_the_name_says() {
                FROM '$/e.csv'";
     check(&folder, sql, "1, 1, 2");
 }
+
+/// As the standard has it: a null in the list may be equal to anything.
+#[test]
+fn any_and_all_of_a_list_are_unknown_where_a_null_decides() {
+    let folder = Folder::new();
+    folder.write("n.csv", "x,a,b\n1,1,2\n2,,2\n3,1,\n,1,2\n");
+    for op in ["=", "<>", "<", "<=", ">", ">="] {
+        for (word, joined) in [("ANY", "OR"), ("SOME", "OR"), ("ALL", "AND")] {
+            let sql = format!(
+                "SELECT x, x {op} {word}([a, b]), x {op} a {joined} x {op} b FROM '$/n.csv'"
+            );
+            for row in folder.ask(&sql).rows() {
+                assert_eq!(row[1], row[2], "{sql}: x is {}", row[0]);
+            }
+        }
+    }
+    check(
+        &folder,
+        "SELECT 3 = ANY([1, NULL]), 1 = ANY([1, NULL]), 3 = ANY(make_array())",
+        "∅ true false",
+    );
+    check(&folder, "SELECT x FROM '$/n.csv' WHERE NOT x = ANY([a, b])", "");
+}

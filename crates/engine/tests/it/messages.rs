@@ -269,7 +269,7 @@ fn what_others_say_is_told_in_our_words() {
         ),
         (
             "SELECT lag(x) OVER (ORDER BY x), lag(x) OVER (ORDER BY x) FROM (SELECT 1 x)",
-            "name one of them: lag(x) OVER (…) AS other",
+            "name one of them: lag(x) OVER (ORDER BY x) AS other",
         ),
         (
             "SELECT range(TIMESTAMP '2020-01-01', TIMESTAMP '2290-01-01', INTERVAL '1 year')",
@@ -279,4 +279,69 @@ fn what_others_say_is_told_in_our_words() {
         let message = folder.refusal(sql);
         assert!(message.contains(expected), "{sql}: {message}");
     }
+}
+
+#[test]
+fn what_there_is_not_is_told_with_what_there_is() {
+    let folder = files();
+    folder.write("u.json", "{\"u\":{\"c\":1}}\n");
+    for (sql, expected) in [
+        (
+            "SELECT date_trunc('decade', ts) FROM '$/ts.csv'",
+            "`date_trunc` has no unit `decade`\nhint: its units are year, quarter,",
+        ),
+        (
+            "SELECT extract(century FROM ts) FROM '$/ts.csv'",
+            "a time has no field `century`\nhint: the fields are year,",
+        ),
+        (
+            "SELECT u.zz FROM '$/u.json'",
+            "the struct has no field `zz`\nhint: `tidemill schema FILE`",
+        ),
+        ("SELECT u.* FROM '$/u.json'", "there is no source `u` for `u.*`\nhint: a source is named"),
+        (
+            "SELECT sum(NULL)",
+            "`sum` of NULL alone has no type\nhint: a cast gives it one: sum(CAST",
+        ),
+        (
+            "SELECT n FROM '$/f.csv' LIMIT (SELECT 1)",
+            "LIMIT and OFFSET take a whole number\nhint: ",
+        ),
+        (
+            "SELECT count(DISTINCT d, n) FROM '$/f.csv'",
+            "`count(DISTINCT …)` takes one value\nhint: count(DISTINCT struct(a, b)) counts pairs",
+        ),
+        ("SELECT (n > 1) IN ('a') FROM '$/f.csv'", "there is no `BOOLEAN IN (TEXT)`\nhint: CAST"),
+        (
+            "SELECT n FROM '$/f.csv' ORDER BY 2",
+            "`ORDER BY 2` is the place of a column, and there is none\nhint: the select list has 1 column,",
+        ),
+        (
+            "SELECT n, count() FROM '$/f.csv' GROUP BY 3",
+            "`GROUP BY 3` is the place of a column, and there is none\nhint: the select list has 2 columns,",
+        ),
+        ("SUMMARIZE 'f.csv'", "SQL is not understood: "),
+        ("DESCRIBE SELECT 1", "EXPLAIN and DESCRIBE are not run here\nhint: --explain"),
+        (
+            "WITH a AS MATERIALIZED (SELECT 1 AS q) SELECT q FROM a",
+            "SQL is not understood: Expected: (, found: MATERIALIZED at Line: 1, Column: 11\nhint: WITH",
+        ),
+        (
+            "SELECT * FROM '$/f.csv' a ASOF JOIN '$/v.csv' b ON a.n >= b.n",
+            "`ASOF JOIN` is not supported\nhint: join on time",
+        ),
+        ("SELECT CAST(u AS TEXT) FROM '$/u.json'", "a STRUCT is not cast to TEXT\nhint: unnest(s)"),
+        (
+            "SELECT CAST(s AS DATE), CAST(s AS DATE) FROM '$/f.csv'",
+            "two columns of a select list are `CAST(s AS DATE)`\nhint: name one of them: CAST(s AS DATE) AS other",
+        ),
+    ] {
+        let said = folder.refusal(sql);
+        assert!(said.starts_with(expected), "{sql}\n{said}");
+    }
+    let said = folder.refusal("SELECT * FROM '$/f.csv' (a)");
+    assert!(said.contains("hint: an alias stands between them: FROM '"), "{said}");
+    assert_eq!(folder.ask("SELECT count(DISTINCT struct(d, n)) FROM '$/f.csv'").only(), "2");
+    assert_eq!(folder.ask("SELECT unnest + 1 AS x FROM unnest([1]) AS t").only(), "2");
+    assert_eq!(folder.ask("SELECT x FROM unnest([1]) AS t(x)").only(), "1");
 }

@@ -82,9 +82,116 @@ fn what_is_not_known_of_a_subquerys_rows_is_neither_true_nor_false() {
                 });
                 let wanted: Vec<_> = wanted.map(|((id, _), _)| vec![id.to_string()]).collect();
                 assert_eq!(folder.ask(&sql).rows(), wanted, "{sql}");
+                // Beside WHERE, where null is one of three answers.
+                let truths = (1..).zip(outer).zip(keys).map(|((id, a), key)| {
+                    let rows = inner.iter().filter(|(_, of)| !is_correlated || *of == key);
+                    let rows: Vec<_> = rows.map(|(u, _)| *u).chain(*more).collect();
+                    let truth = expected(among(a, &rows), id);
+                    let shown = truth.map_or("∅".into(), |truth| truth.to_string());
+                    vec![id.to_string(), shown]
+                });
+                let truths: Vec<Vec<String>> = truths.collect();
+                let sql = format!("SELECT id, {condition} FROM '$/o.csv' o ORDER BY id");
+                assert_eq!(folder.ask(&sql).rows(), truths, "{sql}");
+                if name != "with_null" {
+                    continue;
+                }
+                for sql in [
+                    format!(
+                        "SELECT id, bool_and({condition}) FROM '$/o.csv' o GROUP BY id ORDER BY id"
+                    ),
+                    format!(
+                        "SELECT id, bool_or({condition}) OVER (PARTITION BY id) FROM '$/o.csv' o \
+                         ORDER BY id"
+                    ),
+                ] {
+                    assert_eq!(folder.ask(&sql).rows(), truths, "{sql}");
+                }
+                let sql = format!("SELECT count() FILTER (WHERE {condition}) FROM '$/o.csv' o");
+                assert_eq!(folder.ask(&sql).only(), wanted.len().to_string(), "{sql}");
+                let sql = match is_correlated {
+                    false => format!("SELECT id FROM '$/o.csv' o ORDER BY {condition}, id"),
+                    true => format!(
+                        "SELECT id FROM (SELECT id, {condition} AS c FROM '$/o.csv' o) ORDER BY c, id"
+                    ),
+                };
+                let place = |truth: &str| ["false", "true", "∅"].iter().position(|t| *t == truth);
+                let mut sorted = truths.clone();
+                sorted.sort_by_key(|row| (place(&row[1]), row[0].clone()));
+                let sorted: Vec<Vec<String>> =
+                    sorted.into_iter().map(|row| vec![row[0].clone()]).collect();
+                assert_eq!(folder.ask(&sql).rows(), sorted, "{sql}");
             }
         }
     }
+}
+
+#[test]
+fn whether_there_are_rows_stands_in_a_select_list_too() {
+    let folder = Folder::new();
+    folder.write("l.csv", "k,v\n1,a\n2,b\n,c\n");
+    folder.write("r.csv", "k,w\n2,1\n2,2\n3,3\n");
+    let all = "EXISTS (SELECT 1 FROM '$/r.csv' WHERE w > 2)";
+    let none = "EXISTS (SELECT 1 FROM '$/r.csv' WHERE w > 3)";
+    let of = "EXISTS (SELECT r.w FROM '$/r.csv' r WHERE r.k = l.k)";
+    let first = "EXISTS (SELECT r.w FROM '$/r.csv' r WHERE r.k = l.k ORDER BY r.w LIMIT 1)";
+    let more = "EXISTS (SELECT 1 FROM '$/r.csv' r WHERE r.k = l.k AND r.w > 1)";
+    for (select, expected) in [
+        (format!("{all}, NOT {all}"), [["true", "false"]; 3]),
+        (format!("{none}, NOT {none}"), [["false", "true"]; 3]),
+        (format!("{of}, NOT {of}"), [["false", "true"], ["true", "false"], ["false", "true"]]),
+        (format!("{first}, {more}"), [["false"; 2], ["true"; 2], ["false"; 2]]),
+        (
+            format!("CASE WHEN {of} THEN v ELSE 'none' END, {of} OR v = 'c'"),
+            [["none", "false"], ["b", "true"], ["none", "true"]],
+        ),
+    ] {
+        let sql = format!("SELECT {select} FROM '$/l.csv' l ORDER BY v");
+        assert_eq!(
+            folder.ask(&sql).rows(),
+            text(&expected.each_ref().map(|row| &row[..])),
+            "{sql}"
+        );
+    }
+    for (sql, expected) in [
+        (format!("SELECT count() FILTER (WHERE {of}) FROM '$/l.csv' l"), "1"),
+        (format!("SELECT sum(CASE WHEN {of} THEN 1 ELSE 10 END) FROM '$/l.csv' l"), "21"),
+        (format!("SELECT string_agg(v, '') FROM '$/l.csv' l GROUP BY {of} HAVING count() = 1"), "b"),
+        (format!("SELECT v FROM (SELECT v, {of} AS c FROM '$/l.csv' l) ORDER BY c DESC LIMIT 1"), "b"),
+        (format!("SELECT {all}"), "true"),
+        ("SELECT 3 IN (SELECT k FROM '$/r.csv') AND 4 NOT IN (SELECT k FROM '$/r.csv')".into(), "true"),
+        (
+            "SELECT count(*) FROM (SELECT k IN (SELECT k IN (SELECT 2) FROM '$/l.csv' WHERE k = 5) AS t \
+             FROM (SELECT true AS k)) WHERE NOT t"
+                .into(),
+            "1",
+        ),
+    ] {
+        assert_eq!(folder.ask(&sql).only(), expected, "{sql}");
+    }
+}
+
+#[test]
+fn an_order_by_what_it_cannot_know_is_refused() {
+    let folder = Folder::new();
+    folder.write("l.csv", "k,v\n1,a\n2,b\n");
+    let sql =
+        "SELECT v FROM '$/l.csv' l ORDER BY EXISTS (SELECT 1 FROM '$/l.csv' r WHERE r.k = l.k + 1)";
+    let said = folder.refusal(sql);
+    assert!(said.contains("depends on the row around it cannot stand in ORDER BY"), "{said}");
+}
+
+#[test]
+fn order_by_all_is_by_each_column_in_turn() {
+    let folder = Folder::new();
+    folder.write("f.csv", "a,b\n2,1\n1,2\n1,1\n");
+    let rows =
+        |sql: &str| folder.ask(sql).rows().iter().map(|row| row.join(" ")).collect::<Vec<_>>();
+    assert_eq!(rows("SELECT a, b + 1 AS c FROM '$/f.csv' ORDER BY ALL"), ["1 2", "1 3", "2 2"]);
+    assert_eq!(rows("SELECT a, b FROM '$/f.csv' ORDER BY ALL DESC"), ["2 1", "1 2", "1 1"]);
+    assert_eq!(rows("SELECT a, sum(b) FROM '$/f.csv' GROUP BY ALL ORDER BY ALL"), ["1 3", "2 1"]);
+    let said = folder.refusal("SELECT * FROM '$/f.csv' ORDER BY ALL");
+    assert!(said.starts_with("`ORDER BY ALL beside *` is not supported"), "{said}");
 }
 
 #[test]

@@ -39,6 +39,10 @@ impl Dialect for Spoken {
         true
     }
 
+    fn supports_order_by_all(&self) -> bool {
+        true
+    }
+
     /// `a IS DISTINCT FROM b AND c` is of `b`, and not of `b AND c`.
     fn parse_infix(
         &self,

@@ -227,7 +227,7 @@ impl Walk<'_> {
             Expr::OuterJoin(_) => refused("(+)", "write LEFT JOIN … ON"),
             Expr::Prior(_) => refused("PRIOR", "WITH RECURSIVE follows parents and children"),
             Expr::Lambda(_) => {
-                refused(expr, "-> takes no field from JSON; a function of lists takes x -> x + 1")
+                refused(expr, "unnest(list) in a subquery gives rows to calculate with")
             }
             Expr::MemberOf(_) => refused("MEMBER OF", "write array_has(list, x)"),
         }
@@ -427,7 +427,11 @@ fn binary_operator(op: &BinaryOperator) -> Result<()> {
         | BinaryOperator::LongArrow
         | BinaryOperator::HashArrow
         | BinaryOperator::HashLongArrow => {
-            refused(op, "fields of JSON are named with dots: a.b, a['b']")
+            refused(
+                op,
+                "fields of JSON are named with dots: a.b, a['b']; functions of lists take no functions: \
+                 unnest(list) gives rows to calculate with",
+            )
         }
         BinaryOperator::PGOverlap => refused(op, "write array_has_any(a, b)"),
         BinaryOperator::Overlaps => refused(op, "write a_start < b_end AND b_start < a_end"),

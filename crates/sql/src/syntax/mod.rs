@@ -11,20 +11,22 @@
 //! here as well: aggregates and windows ([`Place`]), what a function takes besides its arguments
 //! ([`calls`]), and windows with names, which the planner puts in for the select list alone.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use datafusion::execution::SessionState;
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    ConnectByKind, Cte, Distinct, ExceptSelectItem, ExcludeSelectItem, Expr, ExprWithAlias,
-    ExprWithAliasAndOrderBy, Fetch, ForClause, FormatClause, FunctionArg, FunctionArgExpr,
-    GroupByExpr, GroupByWithModifier, Ident, Join, JoinConstraint, JoinOperator, LateralView,
-    LimitClause, NamedWindowDefinition, NamedWindowExpr, ObjectName, ObjectNamePart, Offset,
-    OrderBy, OrderByExpr, OrderByKind, OrderByOptions, PipeOperator, Query, ReplaceSelectElement,
-    ReplaceSelectItem, Select, SelectFlavor, SelectItem, SelectItemQualifiedWildcardKind,
-    SelectModifiers, SetExpr, SetOperator, SetQuantifier, Statement, TableAlias,
-    TableAliasColumnDef, TableFactor, TableFunctionArgs, TableWithJoins, Top, TopQuantity, Value,
-    ValueWithSpan, Values, Visitor, VisitorMut, WildcardAdditionalOptions, With,
+    BinaryOperator, ConnectByKind, Cte, Distinct, ExceptSelectItem, ExcludeSelectItem, Expr,
+    ExprWithAlias, ExprWithAliasAndOrderBy, Fetch, ForClause, FormatClause, FunctionArg,
+    FunctionArgExpr, GroupByExpr, GroupByWithModifier, Ident, Join, JoinConstraint, JoinOperator,
+    LateralView, LimitClause, NamedWindowDefinition, NamedWindowExpr, ObjectName, ObjectNamePart,
+    Offset, OrderBy, OrderByExpr, OrderByKind, OrderByOptions, PipeOperator, Query,
+    ReplaceSelectElement, ReplaceSelectItem, Select, SelectFlavor, SelectItem,
+    SelectItemQualifiedWildcardKind, SelectModifiers, SetExpr, SetOperator, SetQuantifier,
+    Statement, TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, TableWithJoins,
+    Top, TopQuantity, UnaryOperator, Value, ValueWithSpan, Values, Visitor, VisitorMut,
+    WildcardAdditionalOptions, With,
 };
 use tidemill_base::error::{Error, Result};
 use tidemill_planning::{walk_expr, walk_mut};
@@ -69,6 +71,17 @@ pub(crate) fn complete(statement: &mut Statement) {
                 select.projection =
                     vec![SelectItem::Wildcard(WildcardAdditionalOptions::default())];
             }
+            // The planner calls all conditions on subqueries' rows alike.
+            for item in &mut select.projection {
+                if let SelectItem::UnnamedExpr(expr) = item
+                    && has(expr, |expr| {
+                        matches!(expr, Expr::Exists { .. } | Expr::InSubquery { .. })
+                    })
+                {
+                    let alias = Ident::with_quote('"', names::as_written(expr));
+                    *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+                }
+            }
             std::ops::ControlFlow::Continue(())
         }
 
@@ -76,10 +89,16 @@ pub(crate) fn complete(statement: &mut Statement) {
             if let TableFactor::Derived { subquery, alias: Some(alias), .. } = table {
                 name_columns(subquery, alias);
             }
+            if let TableFactor::UNNEST { alias, array_exprs, .. } = table
+                && let [_] = array_exprs.as_slice()
+            {
+                name_items(alias);
+            }
             std::ops::ControlFlow::Continue(())
         }
 
-        /// `INTERVAL 1 HOUR`, which the planner does not take in a window's frame.
+        /// `INTERVAL 1 HOUR`, which the planner does not take in a window's frame; and `x = ANY(list)`, of
+        /// which it forgets that a null in the list may be equal: with ALL it does not.
         fn post_visit_expr(&mut self, expr: &mut Expr) -> std::ops::ControlFlow<()> {
             if let Expr::Interval(interval) = expr
                 && let (Expr::Value(value), Some(field)) =
@@ -92,6 +111,13 @@ pub(crate) fn complete(statement: &mut Statement) {
                 *interval.value = Expr::Value(ValueWithSpan { value: text, span: value.span });
                 interval.leading_field = None;
             }
+            if let Expr::AnyOp { compare_op, right, .. } = expr
+                && !matches!(**right, Expr::Subquery(_))
+                && let Some(contrary) = contrary(compare_op)
+            {
+                *expr =
+                    no_contrary_of_all(std::mem::replace(expr, Expr::value(Value::Null)), contrary);
+            }
             std::ops::ControlFlow::Continue(())
         }
 
@@ -102,10 +128,11 @@ pub(crate) fn complete(statement: &mut Statement) {
                 name_columns(&mut cte.query, &cte.alias);
             }
             let (SetExpr::Select(select), Some(order)) =
-                (query.body.as_mut(), query.order_by.as_ref())
+                (query.body.as_mut(), query.order_by.as_mut())
             else {
                 return std::ops::ControlFlow::Continue(());
             };
+            number_all(order, select.projection.as_slice());
             let OrderByKind::Expressions(keys) = &order.kind else {
                 return std::ops::ControlFlow::Continue(());
             };
@@ -119,7 +146,7 @@ pub(crate) fn complete(statement: &mut Statement) {
                 let item = place.and_then(|place| select.projection.get_mut(place));
                 if let Some(item) = item
                     && let SelectItem::UnnamedExpr(expr) = item
-                    && has_window(expr)
+                    && has(expr, |expr| matches!(expr, Expr::Function(call) if call.over.is_some()))
                 {
                     let alias = Ident::with_quote('"', names::as_written(expr));
                     *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
@@ -130,6 +157,30 @@ pub(crate) fn complete(statement: &mut Statement) {
     }
 
     walk_mut(statement, &mut Completed);
+}
+
+/// The comparison that is false where `op` is true.
+fn contrary(op: &BinaryOperator) -> Option<BinaryOperator> {
+    Some(match op {
+        BinaryOperator::Eq => BinaryOperator::NotEq,
+        BinaryOperator::NotEq => BinaryOperator::Eq,
+        BinaryOperator::Lt => BinaryOperator::GtEq,
+        BinaryOperator::GtEq => BinaryOperator::Lt,
+        BinaryOperator::Gt => BinaryOperator::LtEq,
+        BinaryOperator::LtEq => BinaryOperator::Gt,
+        _ => return None,
+    })
+}
+
+/// `x = ANY(list)` as `NOT (x <> ALL(list))`.
+fn no_contrary_of_all(expr: Expr, contrary: BinaryOperator) -> Expr {
+    match expr {
+        Expr::AnyOp { left, right, .. } => {
+            let all = Expr::AllOp { left, compare_op: contrary, right };
+            Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(Expr::Nested(Box::new(all))) }
+        }
+        other => other,
+    }
 }
 
 /// Names the columns of a query as the list behind its alias does: `t(a, b) AS (SELECT 0, 0)`, where both
@@ -156,21 +207,52 @@ fn name_columns(query: &mut Query, alias: &TableAlias) {
     }
 }
 
-fn has_window(expr: &Expr) -> bool {
-    struct Found;
+/// The items of a list in FROM are called as other engines call them.
+fn name_items(alias: &mut Option<TableAlias>) {
+    let name = || Ident::new("unnest");
+    let alias = alias.get_or_insert_with(|| TableAlias {
+        explicit: true,
+        name: name(),
+        columns: Vec::new(),
+        at: None,
+    });
+    if alias.columns.is_empty() {
+        alias.columns.push(TableAliasColumnDef { name: name(), data_type: None });
+    }
+}
 
-    impl Visitor for Found {
+/// `ORDER BY ALL` as the numbers of the columns, where these are known.
+fn number_all(order: &mut OrderBy, columns: &[SelectItem]) {
+    let OrderByKind::All(options) = order.kind else { return };
+    let is_one = |item: &SelectItem| {
+        matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. })
+    };
+    if columns.iter().all(is_one) {
+        let number = |number: usize| OrderByExpr {
+            expr: Expr::value(Value::Number(number.to_string(), false)),
+            options,
+            with_fill: None,
+        };
+        order.kind = OrderByKind::Expressions((1..=columns.len()).map(number).collect());
+    }
+}
+
+/// Whether an expression, or one within it, is of a kind.
+fn has(expr: &Expr, is_one: impl Fn(&Expr) -> bool) -> bool {
+    struct Found<F>(F);
+
+    impl<F: Fn(&Expr) -> bool> Visitor for Found<F> {
         type Break = ();
 
         fn pre_visit_expr(&mut self, expr: &Expr) -> std::ops::ControlFlow<()> {
-            match expr {
-                Expr::Function(call) if call.over.is_some() => std::ops::ControlFlow::Break(()),
-                _ => std::ops::ControlFlow::Continue(()),
+            match (self.0)(expr) {
+                true => std::ops::ControlFlow::Break(()),
+                false => std::ops::ControlFlow::Continue(()),
             }
         }
     }
 
-    walk_expr(expr, &mut Found)
+    walk_expr(expr, &mut Found(is_one))
 }
 
 /// Writes `* REPLACE (x AS a)` as `* EXCEPT (a), x AS a`; says whether there was one.
@@ -546,6 +628,7 @@ impl Walk<'_> {
             }
         }
         projection.iter().try_for_each(|item| self.select_item(item, results))?;
+        refuse_unnamed_twice(projection)?;
         self.group_by(group_by)?;
         if let Some(condition) = having {
             self.expr(condition, Place::groups("HAVING"))?;
@@ -664,10 +747,14 @@ impl Walk<'_> {
         }
         let is_select = matches!(of, SetExpr::Select(_));
         match kind {
-            OrderByKind::All(OrderByOptions { asc: _, nulls_first: _ }) if is_select => Ok(()),
-            OrderByKind::All(_) => {
-                refused("ORDER BY ALL behind more than one SELECT", "ORDER BY 1, 2 names columns")
-            }
+            OrderByKind::All(_) => refused(
+                if is_select {
+                    "ORDER BY ALL beside *"
+                } else {
+                    "ORDER BY ALL behind more than one SELECT"
+                },
+                "ORDER BY 1, 2 names columns",
+            ),
             OrderByKind::Expressions(exprs) => {
                 let place = match is_select {
                     true => Place::results("ORDER BY"),
@@ -1007,6 +1094,24 @@ const WRITE_WINDOW_OUT: &str = "write the window itself: OVER (PARTITION BY a OR
 
 fn listed<T: fmt::Display>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Calculations without names that are the same, and so would be two columns of one name.
+fn refuse_unnamed_twice(projection: &[SelectItem]) -> Result<()> {
+    let mut seen = HashSet::new();
+    for item in projection {
+        if let SelectItem::UnnamedExpr(expr) = item
+            && !matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+            && !seen.insert(expr)
+        {
+            let written = names::as_written(expr);
+            return Err(Error::usage_hint(
+                format!("two columns of a select list are `{written}`"),
+                format!("name one of them: {written} AS other"),
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn refuse_sample<T>() -> Result<T> {
