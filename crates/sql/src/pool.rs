@@ -169,6 +169,9 @@ impl Pool {
             // What is written out is sorted first, which is asked for in one piece once the groups
             // are given up.
             Kind::Groups if consumer.bytes <= share / 8 => wanted <= 2 * share,
+            // What was written out is merged, which takes what it is given, and the groups of that
+            // are few at a time: they come last, and cannot be written out again.
+            Kind::Groups if parts > 0 => wanted <= 2 * share,
             Kind::Groups => wanted <= share / 4 * 3,
             // What waits in a channel is soon taken: to write it out is the last resort.
             Kind::Channel => wanted <= self.bytes / 4,
@@ -395,6 +398,21 @@ mod tests {
         assert_eq!(pool.reserved(), 64 * MIB);
         beside.free();
         assert_eq!(pool.reserved(), 0);
+    }
+
+    #[test]
+    fn groups_that_were_written_out_are_merged_beside_what_merges_them() {
+        let pool = shared(32 * MIB, 64 << 20, &Progress::new());
+        let others = consumer(&pool, "PartialHashAggregateStream[0]", true);
+        let table = consumer(&pool, "FinalHashAggregateStream[0]", true);
+        others.try_grow(10 * MIB).unwrap();
+        others.try_grow(MIB).unwrap_err();
+        // Of one aggregation, both of them.
+        let merge = table.new_empty();
+        while merge.try_grow(MIB).is_ok() {}
+        table.try_grow(10 * MIB).unwrap();
+        merge.free();
+        table.try_grow(MIB).unwrap_err();
     }
 
     #[test]
