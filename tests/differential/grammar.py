@@ -536,6 +536,19 @@ class Grammar:
                 self.chance.choice(("({0} IN ({1}, {2}))", "({0} NOT IN ({1}, {2}))")),
                 (self.leaf(kind, scope), self.leaf(kind, scope), self.leaf(kind, scope)),
             ),
+            lambda: E(
+                "flag",
+                self.chance.choice(
+                    (
+                        "({0} = ANY([{1}, {2}]))",
+                        "({0} <> ALL([{1}, {2}]))",
+                        "(NOT {0} = ANY([{1}, {2}]))",
+                        f"({{0}} {compare} ANY([{{1}}, {{2}}]))",
+                        f"({{0}} {compare} ALL([{{1}}, {{2}}]))",
+                    )
+                ),
+                (self.leaf(kind, scope), self.leaf(kind, scope), self.leaf(kind, scope)),
+            ),
             # What is computed, and lists long enough to stay lists.
             lambda: E(
                 "flag",

@@ -698,6 +698,16 @@ fn out_of_place(message: &str) -> Option<Error> {
             format!("an alias stands between them: FROM {name} AS t (a, b)"),
         ));
     }
+    if let Some(function) = quoted("to satisfy a call to '")
+        && let Some(types) = behind(message, &["' function: coercion from "])
+        && let Some((types, _)) = types.split_once(" to the signature")
+    {
+        return Some(Error::usage_hint(
+            format!("there is no `{function}({})`", in_sql_words(types)),
+            "CAST(x AS TYPE) gives a value the type of the list's, CAST(list AS TYPE[]) a list that of the \
+             value",
+        ));
+    }
     let rest = message.strip_prefix("Can not find compatible types to compare ")?;
     let (one, others) = rest.split_once(" with ")?;
     Some(Error::usage_hint(

@@ -183,10 +183,12 @@ fn any_and_all_of_a_list_are_unknown_where_a_null_decides() {
     for op in ["=", "<>", "<", "<=", ">", ">="] {
         for (word, joined) in [("ANY", "OR"), ("SOME", "OR"), ("ALL", "AND")] {
             let sql = format!(
-                "SELECT x, x {op} {word}([a, b]), x {op} a {joined} x {op} b FROM '$/n.csv'"
+                "SELECT x, x {op} {word}([a, b]), x {op} {word}(l), x {op} a {joined} x {op} b \
+                 FROM (SELECT *, [a, b] AS l FROM '$/n.csv')"
             );
             for row in folder.ask(&sql).rows() {
-                assert_eq!(row[1], row[2], "{sql}: x is {}", row[0]);
+                assert_eq!(row[1], row[3], "{sql}: x is {}", row[0]);
+                assert_eq!(row[2], row[3], "{sql}: x is {}", row[0]);
             }
         }
     }
@@ -196,4 +198,12 @@ fn any_and_all_of_a_list_are_unknown_where_a_null_decides() {
         "∅ true false",
     );
     check(&folder, "SELECT x FROM '$/n.csv' WHERE NOT x = ANY([a, b])", "");
+    let of_two_types =
+        "SELECT CAST(5 AS BIGINT UNSIGNED) = ANY([255, -1, CAST(5 AS DECIMAL(9, 2))])";
+    check(&folder, of_two_types, "true");
+    let many = (0..150).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
+    check(&folder, &format!("SELECT x FROM '$/n.csv' WHERE x + 100 = ANY([{many}])"), "1, 2, 3");
+    let said =
+        folder.refusal("SELECT array_has([CAST(1 AS DECIMAL(9, 2))], CAST(1 AS DECIMAL(9, 4)))");
+    assert!(said.starts_with("there is no `array_has(DECIMAL(9, 2)[], DECIMAL(9, 4))`"), "{said}");
 }

@@ -17,7 +17,7 @@ use std::fmt;
 use datafusion::execution::SessionState;
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, ConnectByKind, Cte, Distinct, ExceptSelectItem, ExcludeSelectItem, Expr,
+    Array, BinaryOperator, ConnectByKind, Cte, Distinct, ExceptSelectItem, ExcludeSelectItem, Expr,
     ExprWithAlias, ExprWithAliasAndOrderBy, Fetch, ForClause, FormatClause, FunctionArg,
     FunctionArgExpr, GroupByExpr, GroupByWithModifier, Ident, Join, JoinConstraint, JoinOperator,
     LateralView, LimitClause, NamedWindowDefinition, NamedWindowExpr, ObjectName, ObjectNamePart,
@@ -71,12 +71,14 @@ pub(crate) fn complete(statement: &mut Statement) {
                 select.projection =
                     vec![SelectItem::Wildcard(WildcardAdditionalOptions::default())];
             }
-            // The planner calls all conditions on subqueries' rows alike.
+            // The planner calls all conditions on subqueries' rows alike; others are written anew here.
+            let is_renamed = |expr: &Expr| {
+                use Expr::{AllOp, AnyOp, Exists, InSubquery};
+                matches!(expr, Exists { .. } | InSubquery { .. } | AnyOp { .. } | AllOp { .. })
+            };
             for item in &mut select.projection {
                 if let SelectItem::UnnamedExpr(expr) = item
-                    && has(expr, |expr| {
-                        matches!(expr, Expr::Exists { .. } | Expr::InSubquery { .. })
-                    })
+                    && has(expr, is_renamed)
                 {
                     let alias = Ident::with_quote('"', names::as_written(expr));
                     *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
@@ -111,12 +113,8 @@ pub(crate) fn complete(statement: &mut Statement) {
                 *interval.value = Expr::Value(ValueWithSpan { value: text, span: value.span });
                 interval.leading_field = None;
             }
-            if let Expr::AnyOp { compare_op, right, .. } = expr
-                && !matches!(**right, Expr::Subquery(_))
-                && let Some(contrary) = contrary(compare_op)
-            {
-                *expr =
-                    no_contrary_of_all(std::mem::replace(expr, Expr::value(Value::Null)), contrary);
+            if matches!(expr, Expr::AnyOp { .. } | Expr::AllOp { .. }) {
+                *expr = of_a_list(std::mem::replace(expr, Expr::value(Value::Null)));
             }
             std::ops::ControlFlow::Continue(())
         }
@@ -172,14 +170,45 @@ fn contrary(op: &BinaryOperator) -> Option<BinaryOperator> {
     })
 }
 
-/// `x = ANY(list)` as `NOT (x <> ALL(list))`.
-fn no_contrary_of_all(expr: Expr, contrary: BinaryOperator) -> Expr {
-    match expr {
-        Expr::AnyOp { left, right, .. } => {
-            let all = Expr::AllOp { left, compare_op: contrary, right };
-            Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(Expr::Nested(Box::new(all))) }
+/// So many items of a list are compared one by one.
+const ITEMS_MAX: usize = 100;
+
+/// `x = ANY([a, b])` as `x = a OR x = b`, by the rules of any comparison; `x = ANY(list)` of another list as
+/// `NOT (x <> ALL(list))`.
+fn of_a_list(expr: Expr) -> Expr {
+    let (left, op, right, is_any, is_some) = match expr {
+        Expr::AnyOp { left, compare_op, right, is_some } => {
+            (left, compare_op, right, true, is_some)
         }
-        other => other,
+        Expr::AllOp { left, compare_op, right } => (left, compare_op, right, false, false),
+        other => return other,
+    };
+    let nested = |expr| Expr::Nested(Box::new(expr));
+    match (*right, contrary(&op)) {
+        (Expr::Array(Array { elem, named: _ }), Some(_))
+            if (1..=ITEMS_MAX).contains(&elem.len()) =>
+        {
+            let joined = if is_any { BinaryOperator::Or } else { BinaryOperator::And };
+            let compared = |item: Expr| Expr::BinaryOp {
+                left: left.clone(),
+                op: op.clone(),
+                right: Box::new(item),
+            };
+            let all = elem.into_iter().map(compared).reduce(|left, right| Expr::BinaryOp {
+                left: Box::new(left),
+                op: joined.clone(),
+                right: Box::new(right),
+            });
+            nested(all.unwrap_or_else(|| Expr::value(Value::Null)))
+        }
+        (right @ Expr::Subquery(_), _) | (right, None) if is_any => {
+            Expr::AnyOp { left, compare_op: op, right: Box::new(right), is_some }
+        }
+        (right, Some(contrary)) if is_any => {
+            let all = Expr::AllOp { left, compare_op: contrary, right: Box::new(right) };
+            Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(nested(all)) }
+        }
+        (right, _) => Expr::AllOp { left, compare_op: op, right: Box::new(right) },
     }
 }
 
@@ -1100,9 +1129,12 @@ fn listed<T: fmt::Display>(items: &[T]) -> String {
 fn refuse_unnamed_twice(projection: &[SelectItem]) -> Result<()> {
     let mut seen = HashSet::new();
     for item in projection {
-        if let SelectItem::UnnamedExpr(expr) = item
-            && !matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
-            && !seen.insert(expr)
+        let SelectItem::UnnamedExpr(expr) = item else { continue };
+        let mut expr = expr;
+        while let Expr::Nested(inner) = expr {
+            expr = inner;
+        }
+        if !matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_)) && !seen.insert(expr)
         {
             let written = names::as_written(expr);
             return Err(Error::usage_hint(
