@@ -140,8 +140,9 @@ def test_large_numbers_beside_nulls_are_the_same_in_pandas():
 
 def test_large_numbers_beside_nulls_are_the_same_within_lists_and_structs():
     large = 2**53 + 1
-    sql = f"""SELECT [{large}, NULL] AS list, named_struct('a', NULLIF(x, 1), 'b', [x, NULL]) AS record,
-                     [[{large}, NULL]] AS lists, map(['k', 'j'], [{large}, NULL]) AS map, x
+    sql = f"""SELECT [{large}, NULL] AS list, [[{large}, NULL]] AS lists,
+                     named_struct('a', NULLIF(x, 1), 'b', [x, NULL]) AS record,
+                     map(['k', 'j'], [{large}, NULL]) AS map, x
               FROM (VALUES ({large}), (1)) AS t(x)"""
     row = tm.query(sql).to_pandas().iloc[0]
     assert list(row["list"]) == [large, None]
@@ -151,6 +152,14 @@ def test_large_numbers_beside_nulls_are_the_same_within_lists_and_structs():
     assert dict(row["map"]) == {"k": large, "j": None}
     frame = tm.query("SELECT [1, 2] AS list, 3 AS x").to_pandas()
     assert frame["list"][0].dtype == frame["x"].dtype == "int64"
+
+
+@pytest.mark.parametrize("select", ["INTERVAL '1 month'", "[INTERVAL '1 day']"])
+def test_polars_is_given_no_intervals(select):
+    with pytest.raises(tm.UsageError, match="no type for column `x`, which is INTERVAL"):
+        tm.query(f"SELECT {select} AS x").to_polars()
+    spent = tm.query("SELECT DATE '2026-01-02' - TIMESTAMP '2026-01-01' AS x").to_polars()
+    assert spent["x"].dt.total_hours().to_list() == [24]
 
 
 @pytest.mark.parametrize(

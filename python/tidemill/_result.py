@@ -157,6 +157,9 @@ class Result:
         ------
         MissingPackageError
             If Polars is not installed.
+        UsageError
+            For a column of intervals, which Polars has no type for; the difference of two
+            times is no such column.
 
         Examples
         --------
@@ -165,6 +168,13 @@ class Result:
         [(1,)]
         """
         package = _package("polars", "to_polars()", "polars")
+        for name, kind in self.schema:
+            if kind.rstrip("[]") == "INTERVAL":
+                # Polars would panic.
+                raise UsageError(
+                    f"Polars has no type for column `{name}`, which is {kind}\n"
+                    "hint: extract(epoch FROM x) is its length in seconds"
+                )
         frame: polars.DataFrame = self._taken_by(package.DataFrame)
         return frame
 
