@@ -6,7 +6,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::error::{Error, Result};
+/// A run was asked to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("interrupted")]
+pub struct Interrupted;
 
 /// A flag shared by all parts of a run; cloning shares it.
 #[derive(Debug, Clone, Default)]
@@ -38,12 +41,12 @@ impl Cancel {
             || self.above.as_ref().is_some_and(|above| above.is_cancelled())
     }
 
-    /// Returns [`Error::Interrupted`] once the run has been asked to stop.
+    /// Fails once the run has been asked to stop.
     ///
     /// # Errors
-    /// [`Error::Interrupted`].
-    pub fn check(&self) -> Result<()> {
-        if self.is_cancelled() { Err(Error::Interrupted) } else { Ok(()) }
+    /// [`Interrupted`].
+    pub fn check(&self) -> Result<(), Interrupted> {
+        if self.is_cancelled() { Err(Interrupted) } else { Ok(()) }
     }
 }
 

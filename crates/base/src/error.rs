@@ -8,6 +8,7 @@
 use std::fmt;
 use std::path::Path;
 
+use crate::cancel::Interrupted;
 use crate::coverage::grouped;
 
 /// The engine's result.
@@ -412,6 +413,12 @@ impl fmt::Display for NotAll<'_> {
             0 => Ok(()),
             more => write!(f, "\n  … and {} more", grouped(more)),
         }
+    }
+}
+
+impl From<Interrupted> for Error {
+    fn from(Interrupted: Interrupted) -> Self {
+        Error::Interrupted
     }
 }
 

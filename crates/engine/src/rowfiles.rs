@@ -98,7 +98,7 @@ impl ReadAt for Watched {
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> std::io::Result<()> {
-        self.cancel.check().map_err(std::io::Error::other)?;
+        self.cancel.check().map_err(|stopped| std::io::Error::other(Error::from(stopped)))?;
         self.bytes.read_at(offset, into)
     }
 }

@@ -459,7 +459,7 @@ fn write_out(
     let cancel = running.cancel.clone();
     let mut wait = || {
         look(0)?;
-        cancel.check()
+        Ok(cancel.check()?)
     };
     let mut sink = Sink::create_with(sink, schema, id, limit, &cancel, &mut wait)?;
     loop {
@@ -469,7 +469,7 @@ fn write_out(
                 let rows = sink.rows() + batch.num_rows() as u64;
                 sink.write_with(&batch, &mut || {
                     look(rows)?;
-                    cancel.check()
+                    Ok(cancel.check()?)
                 })?;
             }
             Next::Waiting => look(sink.rows())?,
@@ -477,7 +477,7 @@ fn write_out(
                 let rows = sink.rows();
                 return sink.commit_with(&mut || {
                     look(rows)?;
-                    cancel.check()
+                    Ok(cancel.check()?)
                 });
             }
         }

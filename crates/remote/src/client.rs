@@ -18,7 +18,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
 use reqwest::tls::Certificate;
 use reqwest::{Client, NoProxy, Proxy};
-use tidemill_base::error::{Error, Result};
+use crate::error::{Error, Result};
 
 use super::options::{is_true, seconds};
 
@@ -32,7 +32,7 @@ impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         client(options)
             .map(HttpClient::new)
-            .map_err(|error| object_store::Error::Generic { store: "HTTP", source: error.into() })
+            .map_err(|error| object_store::Error::Generic { store: "HTTP", source: Box::new(error) })
     }
 }
 

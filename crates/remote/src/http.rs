@@ -30,7 +30,7 @@ use object_store::client::{
 };
 use object_store::{ClientConfigKey, ClientOptions, HeaderValue, RetryConfig};
 use tidemill_base::cancel::Cancel;
-use tidemill_base::error::{Error, Result};
+use crate::error::{Error, Result};
 use tidemill_base::redact::shown;
 
 use super::Fetch;

@@ -30,6 +30,7 @@
 //! object replaced in the middle of a run is an error, never a mixture.
 
 mod client;
+pub mod error;
 pub mod http;
 pub mod location;
 pub mod object;
@@ -44,10 +45,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use tidemill_base::cancel::Cancel;
-use tidemill_base::error::{Error, Result};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
 
+pub use error::{Error, Result};
 pub use options::StorageOptions;
 pub use reader::Budget;
 
@@ -68,24 +69,24 @@ fn runtime() -> Result<&'static Runtime> {
     });
     started.as_ref().map_err(|error| {
         let source = std::io::Error::new(error.kind(), error.to_string());
-        Error::io("start", "threads for the network", source)
+        Error::Io { action: "start", path: "threads for the network".into(), source }
     })
 }
 
 /// Work on the network's threads, and its answer when it is there. Dropped before, it is
 /// given up.
 #[derive(Debug)]
-pub struct Fetch<T> {
-    answer: Receiver<Result<T>>,
+pub struct Fetch<T, E = Error> {
+    answer: Receiver<Result<T, E>>,
     task: AbortHandle,
 }
 
-impl<T: Send + 'static> Fetch<T> {
+impl<T: Send + 'static, E: Send + 'static> Fetch<T, E> {
     /// Starts it.
     ///
     /// # Errors
     /// [`Error::Io`] if there can be no threads for it.
-    pub fn start(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<Self> {
+    pub fn start(work: impl Future<Output = Result<T, E>> + Send + 'static) -> Result<Self> {
         let (sender, answer) = sync_channel(1);
         let task = runtime()?.spawn(async move {
             // Nobody listening any more: the answer is not wanted.
@@ -98,29 +99,36 @@ impl<T: Send + 'static> Fetch<T> {
     ///
     /// # Errors
     /// The work's own, and [`Error::Interrupted`].
-    pub fn wait(self, cancel: &Cancel) -> Result<T> {
-        self.wait_with(&mut || cancel.check())
+    pub fn wait(self, cancel: &Cancel) -> Result<T, E>
+    where
+        E: From<Error>,
+    {
+        self.wait_with(&mut || Ok(cancel.check().map_err(Error::from)?))
     }
 
     /// Waits for the answer, calling `look` every 50 ms.
     ///
     /// # Errors
     /// The work's own, and what `look` returns.
-    pub fn wait_with(self, look: &mut dyn FnMut() -> Result<()>) -> Result<T> {
+    pub fn wait_with<L: From<Error> + From<E>>(
+        self,
+        look: &mut dyn FnMut() -> Result<(), L>,
+    ) -> Result<T, L> {
         loop {
             look()?;
             match self.answer.recv_timeout(LOOK) {
-                Ok(answer) => return answer,
+                Ok(answer) => return Ok(answer?),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Error::Internal("a network task ended without an answer".into()));
+                    let ended = "a network task ended without an answer";
+                    return Err(Error::Internal(ended.into()).into());
                 }
             }
         }
     }
 }
 
-impl<T> Drop for Fetch<T> {
+impl<T, E> Drop for Fetch<T, E> {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -130,10 +138,10 @@ impl<T> Drop for Fetch<T> {
 ///
 /// # Errors
 /// The work's own, and [`Error::Interrupted`].
-pub fn wait<T: Send + 'static>(
+pub fn wait<T: Send + 'static, E: From<Error> + Send + 'static>(
     cancel: &Cancel,
-    work: impl Future<Output = Result<T>> + Send + 'static,
-) -> Result<T> {
+    work: impl Future<Output = Result<T, E>> + Send + 'static,
+) -> Result<T, E> {
     Fetch::start(work)?.wait(cancel)
 }
 
@@ -152,12 +160,13 @@ mod tests {
 
     #[test]
     fn a_runtimes_own_threads_may_wait_too() {
-        let inside = runtime().unwrap().spawn_blocking(|| wait(&Cancel::new(), async { Ok(7) }));
-        let answer = wait(&Cancel::new(), async move {
+        let inside = runtime().unwrap().spawn_blocking(|| wait(&Cancel::new(), async { Result::Ok(7) }));
+        let answer: Result<i32> = wait(&Cancel::new(), async move {
             inside.await.map_err(|error| Error::Internal(error.to_string()))?
         });
         assert_eq!(answer.unwrap(), 7);
-        let nested = futures::executor::block_on(async { wait(&Cancel::new(), async { Ok(8) }) });
+        let nested: Result<i32> =
+            futures::executor::block_on(async { wait(&Cancel::new(), async { Ok(8) }) });
         assert_eq!(nested.unwrap(), 8);
     }
 }

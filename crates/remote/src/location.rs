@@ -3,7 +3,7 @@
 use std::fmt;
 
 use percent_encoding::percent_decode_str;
-use tidemill_base::error::{Error, Result};
+use crate::error::{Error, Result};
 use tidemill_base::redact::{shown, shown_in};
 
 /// A remote URL.

@@ -10,7 +10,7 @@ use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
 use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
-use tidemill_base::error::{Error, Result};
+use crate::error::{Error, Result};
 use tracing::{Instrument, debug_span};
 
 use super::Fetch;

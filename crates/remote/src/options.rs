@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::{ClientConfigKey, ClientOptions, RetryConfig};
-use tidemill_base::error::{Error, Result};
+use crate::error::{Error, Result};
 use tidemill_base::suggest;
 
 /// Settings of stores, by name.

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
-use tidemill_base::error::{Error, Result};
+use crate::error::{Error, Result};
 
 use super::Fetch;
 use super::http::Body;

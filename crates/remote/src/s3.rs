@@ -11,7 +11,7 @@ use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt};
 use tidemill_base::cancel::Cancel;
-use tidemill_base::error::{Error, Result};
+use crate::error::{Error, Result};
 
 use super::client::{Connector, OnlyNew, root_cause};
 use super::{Fetch, StorageOptions};
@@ -38,18 +38,18 @@ impl Bucket {
     /// [`Error::Usage`] for options that make no sense, [`Error::Remote`] if there are no
     /// credentials.
     pub fn open(name: &str, options: &StorageOptions, cancel: &Cancel) -> Result<Arc<Bucket>> {
-        Self::open_with(name, options, &mut || cancel.check())
+        Self::open_with(name, options, &mut || Ok(cancel.check()?))
     }
 
     /// The same; `look` is called every 50 ms while credentials are waited for.
     ///
     /// # Errors
     /// Those of [`open`](Self::open), and what `look` returns.
-    pub fn open_with(
+    pub fn open_with<E: From<Error>>(
         name: &str,
         options: &StorageOptions,
-        look: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<Arc<Bucket>> {
+        look: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<Arc<Bucket>, E> {
         let settings = options.s3()?;
         let (endpoint, asks) = (settings.endpoint(), settings.asks_the_machine());
         let build = |builder: AmazonS3Builder| {

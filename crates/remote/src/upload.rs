@@ -23,7 +23,7 @@ use object_store::multipart::{MultipartStore, PartId};
 use object_store::{
     Attribute, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
 };
-use tidemill_base::error::{Error, Result};
+use crate::error::{Error, Result};
 use tracing::{Instrument, debug_span};
 
 use super::Fetch;
@@ -276,7 +276,11 @@ impl Upload {
     ///
     /// # Errors
     /// [`Error::Remote`], and what `look` returns.
-    pub fn settle(&mut self, all: bool, look: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+    pub fn settle<E: From<Error>>(
+        &mut self,
+        all: bool,
+        look: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<(), E> {
         while let Some(bytes) = self.full.pop_front() {
             let id = match &self.id {
                 Some(id) => id.clone(),
@@ -307,7 +311,10 @@ impl Upload {
         Ok(())
     }
 
-    fn one_arrives(&mut self, look: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+    fn one_arrives<E: From<Error>>(
+        &mut self,
+        look: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<(), E> {
         if let Some(first) = self.coming.pop_front() {
             self.parts.push(first.wait_with(look)?);
         }
@@ -318,7 +325,10 @@ impl Upload {
     ///
     /// # Errors
     /// As [`settle`](Self::settle).
-    pub fn finish(mut self, look: &mut dyn FnMut() -> Result<()>) -> Result<Finished> {
+    pub fn finish<E: From<Error>>(
+        mut self,
+        look: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<Finished, E> {
         let begun = self.id.is_some() || !self.full.is_empty();
         if !begun {
             return Ok(Finished::Small(self.buffer));
@@ -330,7 +340,7 @@ impl Upload {
         self.settle(true, look)?;
         match self.id {
             Some(id) => Ok(Finished::Parts { id, parts: self.parts }),
-            None => Err(Error::Internal("an upload without a name".into())),
+            None => Err(Error::Internal("an upload without a name".into()).into()),
         }
     }
 }

@@ -150,14 +150,18 @@ struct Uploads {
 }
 
 impl Journal for Uploads {
-    fn note(&self, key: &str, id: Option<&str>) -> Result<()> {
+    fn note(&self, key: &str, id: Option<&str>) -> tidemill_remote::Result<()> {
         let line = Line { key: key.to_owned(), id: id.map(str::to_owned) };
-        let mut text = serde_json::to_vec(&line)
-            .map_err(|e| Error::Internal(format!("cannot note an upload: {e}")))?;
-        text.push(b'\n');
-        let mut state = self.state.lock();
-        let written = fs::write_all(&mut state.0, &text).and_then(|()| fs::sync(&state.0));
-        written.map_err(|e| Error::io("write", &self.path, e))?;
+        let noted = || {
+            let mut text = serde_json::to_vec(&line)?;
+            text.push(b'\n');
+            let mut state = self.state.lock();
+            fs::write_all(&mut state.0, &text).and_then(|()| fs::sync(&state.0))?;
+            Ok(state)
+        };
+        let path = || self.path.display().to_string();
+        let mut state = noted()
+            .map_err(|source| tidemill_remote::Error::Io { action: "write", path: path(), source })?;
         state.1.push(line);
         Ok(())
     }
@@ -399,7 +403,7 @@ impl Remote {
             while let Some(seen) = looks.next().await {
                 taken.push(seen?);
             }
-            Ok(taken)
+            Ok::<_, tidemill_remote::Error>(taken)
         })?
         .wait_with(look)?;
         for (object, taken) in objects.iter_mut().zip(taken) {
@@ -460,7 +464,7 @@ impl Drop for Remote {
         let begun = Instant::now();
         let mut patience = || match begun.elapsed() < ABORT_WAIT {
             true => Ok(()),
-            false => Err(Error::Interrupted),
+            false => Err(tidemill_remote::Error::Interrupted),
         };
         let is_clean = lines.is_empty()
             || abort_all(&self.bucket, &lines)
@@ -474,7 +478,7 @@ impl Drop for Remote {
 }
 
 /// Throws uploads away, as far as their names are known.
-fn abort_all(bucket: &Arc<Bucket>, lines: &[Line]) -> Result<Fetch<()>> {
+fn abort_all(bucket: &Arc<Bucket>, lines: &[Line]) -> tidemill_remote::Result<Fetch<()>> {
     let named: Vec<(String, String)> =
         lines.iter().filter_map(|line| Some((line.key.clone(), line.id.clone()?))).collect();
     let bucket = Arc::clone(bucket);
@@ -620,7 +624,7 @@ fn undo(
                 return Ok(Some(object.key));
             }
         }
-        Ok(None)
+        Ok::<_, Error>(None)
     })?
     .wait_with(look)?;
     if let Some(key) = replaced {
@@ -668,7 +672,10 @@ async fn take_back(
             let seen = Arc::clone(&bucket).look(object.key.clone()).await?;
             let is_there =
                 seen.and_then(|seen| seen.e_tag).is_some_and(|tag| plain(&tag) == plain(written));
-            return if is_there { bucket.remove(object.key).await } else { Ok(()) };
+            if is_there {
+                bucket.remove(object.key).await?;
+            }
+            return Ok(());
         }
         _ => {}
     }
@@ -679,7 +686,7 @@ async fn take_back(
         }
     }
     if is_ours(&bucket, &object, run, false).await? {
-        return bucket.remove(object.key).await;
+        return Ok(bucket.remove(object.key).await?);
     }
     if is_ours(&bucket, &object, run, true).await? {
         return Err(Error::Remote {

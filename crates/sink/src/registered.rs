@@ -165,7 +165,7 @@ impl Iterator for Coming {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if let Err(stopped) = self.cancel.check() {
-                return Some(Err(ArrowError::ExternalError(Box::new(stopped))));
+                return Some(Err(ArrowError::ExternalError(Box::new(Error::from(stopped)))));
             }
             match self.receiver.recv_timeout(5 * LOOK) {
                 Ok(batch) => {

@@ -153,7 +153,7 @@ impl OpenFile {
     pub(crate) fn read_at(&self, out: &mut [u8], offset: u64) -> Result<usize> {
         let file = match &self.bytes {
             Bytes::Here(file) => file,
-            Bytes::There(reader) => return reader.read_at(out, offset),
+            Bytes::There(reader) => return Ok(reader.read_at(out, offset)?),
         };
         let left = self.planned.size.saturating_sub(offset);
         let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(out.len());

@@ -189,7 +189,7 @@ fn list_bucket(
         // A key that holds pattern characters is still a key; who may not ask for it may list.
         match head(key) {
             Ok(Some(meta)) => objects.push(meta),
-            Ok(None) | Err(Error::Remote { status: Some(400..=499), .. }) => {
+            Ok(None) | Err(tidemill_remote::Error::Remote { status: Some(400..=499), .. }) => {
                 for alternative in alternatives(key)? {
                     if is_pattern(&alternative) {
                         bucket_matches(bucket, &alternative, cancel, &mut objects)?;
@@ -198,7 +198,7 @@ fn list_bucket(
                     }
                 }
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         }
     } else {
         bucket_expand(bucket, key, any_suffix, cancel, &mut objects)?;

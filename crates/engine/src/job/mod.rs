@@ -390,8 +390,10 @@ fn storage_options(section: &mut Section, title: &str) -> Result<StorageOptions>
             _ => return Err(section.wrong_type(&node, &name, "a string")),
         };
         options.set(&name, value).map_err(|error| match error {
-            Error::Usage { message, hint } => section.error_at(&place, message, hint.as_deref()),
-            other => other,
+            tidemill_remote::Error::Usage { message, hint } => {
+                section.error_at(&place, message, hint.as_deref())
+            }
+            other => other.into(),
         })?;
     }
     Ok(options)
