@@ -25,7 +25,7 @@ use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use tidemill_base::error::{Error, Result};
+use crate::error::{Error, Result};
 use tidemill_base::home::Home;
 use tidemill_base::memory::{Size, human, parse_size};
 
@@ -284,7 +284,7 @@ impl Backwards {
                 Line::Version(version) => {
                     return Err(Error::Corrupt {
                         path: path.display().to_string(),
-                        offset: Some(offset),
+                        offset,
                         reason: format!(
                             "it holds a record of version {version}; this release reads {}",
                             record::VERSION

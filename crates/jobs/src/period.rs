@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use chrono::{NaiveDate, NaiveDateTime};
 use tidemill_base::calendar::civil_from_days;
-use tidemill_base::error::{Error, Result};
+use crate::error::{Error, Result};
 
 const DAY_US: u64 = 86_400_000_000;
 

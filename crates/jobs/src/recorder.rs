@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tidemill_base::Settings;
 use tidemill_base::coverage::Coverage;
-use tidemill_base::error::{Error, Result};
+use tidemill_base::error::Error;
 use tidemill_base::home::{Home, RunId};
 use tidemill_base::progress::Progress;
 use tidemill_sink::Written;
@@ -108,12 +108,12 @@ impl Recorder {
     /// Begins to measure; where the state folder cannot be written, a warning too.
     ///
     /// # Errors
-    /// [`Error::Usage`] if [`LOG_VARIABLE`](super::LOG_VARIABLE) is not understood.
+    /// [`crate::Error::Usage`] if [`LOG_VARIABLE`](super::LOG_VARIABLE) is not understood.
     pub fn start(
         id: &RunId,
         settings: &Settings,
         about: About,
-    ) -> Result<(Recorder, Option<String>)> {
+    ) -> crate::Result<(Recorder, Option<String>)> {
         let Keep::Bytes(limit_bytes) = Keep::from_environment()? else {
             return Ok((Recorder(None), None));
         };

@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::Serialize;
 use tidemill_base::coverage::{grouped, human_bytes};
-use tidemill_base::error::{Error, Result};
+use crate::error::{Error, Result};
 use tidemill_base::home::RunId;
 use tidemill_base::suggest;
 use unicode_width::UnicodeWidthStr;

@@ -1,0 +1,101 @@
+//! What can go wrong with what is elsewhere.
+
+use tidemill_base::cancel::Interrupted;
+
+/// The crate's results.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why something elsewhere is not read or written. What the user is told of it says
+/// [`tidemill_base::Error`], of which each is a variant.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A URL, a key or a storage option that makes no sense.
+    #[error("{message}")]
+    Usage {
+        /// What is wrong, without a secret.
+        message: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// The server has no such object.
+    #[error("no such object: `{path}`")]
+    NotFound {
+        /// Its URL, without what may be secret in it.
+        path: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// A server refused, or did not answer.
+    #[error("cannot {action} `{url}`: {reason}")]
+    Remote {
+        /// The attempted action, as an infinitive: `read`, `list`, `write`.
+        action: &'static str,
+        /// The object, without what may be secret in its URL.
+        url: String,
+        /// Where in the object, in bytes, if it was in the middle of it.
+        offset: Option<u64>,
+        /// The answer's HTTP status, if there was an answer.
+        status: Option<u16>,
+        /// What the server or the network said, and after how many attempts.
+        reason: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// The object is another one by now.
+    #[error("`{path}` changed while it was read: {reason}")]
+    Changed {
+        /// Its URL, without what may be secret in it.
+        path: String,
+        /// What differs.
+        reason: String,
+    },
+    /// The operating system refused: threads for the network, a note of an upload.
+    #[error("cannot {action} `{path}`: {source}")]
+    Io {
+        /// The attempted action, as an infinitive.
+        action: &'static str,
+        /// The object of the action.
+        path: String,
+        /// The operating system's answer.
+        source: std::io::Error,
+    },
+    /// The run was asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+    /// A broken invariant.
+    #[error("internal error: {0}")]
+    Internal(String),
+}
+
+impl Error {
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Error::Usage { message: message.into(), hint: None }
+    }
+
+    pub(crate) fn usage_hint(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Error::Usage { message: message.into(), hint: Some(hint.into()) }
+    }
+}
+
+impl From<Interrupted> for Error {
+    fn from(Interrupted: Interrupted) -> Self {
+        Error::Interrupted
+    }
+}
+
+impl From<Error> for tidemill_base::Error {
+    fn from(error: Error) -> Self {
+        use tidemill_base::Error as Told;
+        match error {
+            Error::Usage { message, hint } => Told::Usage { message, hint },
+            Error::NotFound { path, hint } => Told::NotFound { path, hint },
+            Error::Remote { action, url, offset, status, reason, hint } => {
+                Told::Remote { action, url, offset, status, reason, hint }
+            }
+            Error::Changed { path, reason } => Told::Changed { path, reason },
+            Error::Io { action, path, source } => Told::io(action, path, source),
+            Error::Interrupted => Told::Interrupted,
+            Error::Internal(message) => Told::Internal(message),
+        }
+    }
+}
