@@ -33,13 +33,13 @@ allowed; 130 interrupted.";
     arg_required_else_help = true,
     disable_help_subcommand = true
 )]
-pub struct Cli {
+pub(crate) struct Cli {
     #[command(subcommand)]
     pub verb: Verb,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Verb {
+pub(crate) enum Verb {
     Query(QueryArgs),
     Run(RunArgs),
     Merge(MergeArgs),
@@ -64,7 +64,7 @@ Examples:
   tidemill query \"SELECT * FROM 'flights.csv' WHERE dep_delay > 600\" --null NA --format json
   tidemill query --file report.sql --output 'out/{day}.csv'
   zcat access.gz | tidemill query \"SELECT count() FROM '-'\" --source-format lines")]
-pub struct QueryArgs {
+pub(crate) struct QueryArgs {
     /// One SELECT; `-` reads it from standard input
     #[arg(value_name = "SQL", required_unless_present = "file")]
     pub sql: Option<String>,
@@ -93,7 +93,7 @@ Examples:
   tidemill run job.toml --set source.url='logs/2026-12-*' --overwrite
   tidemill run job.toml --dry-run
   tidemill run job.toml --partial monday.part")]
-pub struct RunArgs {
+pub(crate) struct RunArgs {
     /// The job file
     #[arg(value_name = "JOB")]
     pub job: PathBuf,
@@ -126,7 +126,7 @@ pub struct RunArgs {
 Examples:
   tidemill merge monday.part tuesday.part --output week.csv
   tidemill merge parts/*.part --format json")]
-pub struct MergeArgs {
+pub(crate) struct MergeArgs {
     /// Partial tables
     #[arg(value_name = "PARTIAL", required = true)]
     pub partials: Vec<PathBuf>,
@@ -160,7 +160,7 @@ Examples:
   tidemill convert events.rowfile small.csv --select 'day, user_id, length(url) AS n'
   tidemill convert logs/ archive/ --format rowfile --skip-existing"
 )]
-pub struct ConvertArgs {
+pub(crate) struct ConvertArgs {
     /// Files, patterns, folders, or `-`; and the file or folder to write, or `-`, last
     #[arg(value_names = ["IN", "OUT"], num_args = 2.., required = true)]
     pub files: Vec<String>,
@@ -190,7 +190,7 @@ pub struct ConvertArgs {
 Examples:
   tidemill check events/*.rowfile
   tidemill check broken.rowfile --salvage kept.rowfile")]
-pub struct CheckArgs {
+pub(crate) struct CheckArgs {
     /// Files, patterns, folders
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<String>,
@@ -219,7 +219,7 @@ Examples:
   tidemill schema 'logs/*.json.zst' --format json
   tidemill schema events.rowfile --format rowfile > events.schema.json
   tidemill schema --check events.schema.json new.rowfile")]
-pub struct SchemaArgs {
+pub(crate) struct SchemaArgs {
     /// Files, patterns, folders, or `-`
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<String>,
@@ -239,7 +239,7 @@ pub struct SchemaArgs {
 Examples:
   tidemill head flights.csv
   tidemill head --rows 3 --format json logs/*.json.zst")]
-pub struct HeadArgs {
+pub(crate) struct HeadArgs {
     /// Files, patterns, folders, or `-`
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<String>,
@@ -272,7 +272,7 @@ Examples:
   tidemill jobs top --since 7d
   tidemill jobs compare visitors@14d..7d visitors@7d"
 )]
-pub struct JobsArgs {
+pub(crate) struct JobsArgs {
     #[command(subcommand)]
     pub verb: Option<JobsVerb>,
     #[command(flatten)]
@@ -280,7 +280,7 @@ pub struct JobsArgs {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum JobsVerb {
+pub(crate) enum JobsVerb {
     List(JobsListArgs),
     Show(JobsShowArgs),
     Top(JobsTopArgs),
@@ -294,7 +294,7 @@ Examples:
   tidemill jobs list
   tidemill jobs list --name visitors --since 2026-11-01 --last 100
   tidemill jobs list --format json --last 1")]
-pub struct JobsListArgs {
+pub(crate) struct JobsListArgs {
     /// How many
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20, value_parser = at_least_one)]
     pub last: usize,
@@ -315,7 +315,7 @@ pub struct JobsListArgs {
 Examples:
   tidemill jobs show 20261120T212055-1a2b3c4d
   tidemill jobs show 1a2b3c4d --format json")]
-pub struct JobsShowArgs {
+pub(crate) struct JobsShowArgs {
     /// The run: its name, a beginning of it with date and time, or its last eight digits
     #[arg(value_name = "ID")]
     pub id: String,
@@ -332,7 +332,7 @@ pub struct JobsShowArgs {
 Examples:
   tidemill jobs top
   tidemill jobs top --since 24h --last 5 --format json")]
-pub struct JobsTopArgs {
+pub(crate) struct JobsTopArgs {
     /// Runs that started since then: 12h, 7d, 4w, 2026-11-01, 2026-11-01T18:30
     #[arg(long, value_name = "TIME", default_value = "7d")]
     pub since: String,
@@ -356,7 +356,7 @@ Examples:
   tidemill jobs compare 1a2b3c4d 5e6f7a8b
   tidemill jobs compare visitors@..2026-11-15 visitors@2026-11-15..
   tidemill jobs compare visitors visitors-faster --format json")]
-pub struct JobsCompareArgs {
+pub(crate) struct JobsCompareArgs {
     /// What it was before
     #[arg(value_name = "A")]
     pub a: String,
@@ -374,7 +374,7 @@ pub struct JobsCompareArgs {
 Examples:
   tidemill completions bash > ~/.local/share/bash-completion/completions/tidemill
   tidemill completions fish > ~/.config/fish/completions/tidemill.fish")]
-pub struct CompletionsArgs {
+pub(crate) struct CompletionsArgs {
     /// The shell
     pub shell: Shell,
 }
@@ -382,7 +382,7 @@ pub struct CompletionsArgs {
 /// How stores are reached.
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "Remote data")]
-pub struct StorageArgs {
+pub(crate) struct StorageArgs {
     /// A setting of s3://, http:// or https://: region=eu-west-1, endpoint_url=…, timeout=10s
     /// (repeatable) [env: AWS_*]
     #[arg(long, value_name = "KEY=VALUE")]
@@ -392,7 +392,7 @@ pub struct StorageArgs {
 /// How files are read.
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "Reading")]
-pub struct SourceArgs {
+pub(crate) struct SourceArgs {
     /// The files' format where the suffix does not tell: csv, tsv, json, access-log, syslog,
     /// logfmt, parquet, arrow, avro, rowfile, lines
     #[arg(long, value_name = "FORMAT")]
@@ -451,12 +451,12 @@ pub struct SourceArgs {
 
 /// The quote character, or none.
 #[derive(Debug, Clone, Copy)]
-pub struct Quote(pub Option<u8>);
+pub(crate) struct Quote(pub Option<u8>);
 
 /// Where the result goes.
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "Writing")]
-pub struct SinkArgs {
+pub(crate) struct SinkArgs {
     /// Write to a file, or to one file per value with columns in braces: 'out/{day}.csv'
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<String>,
@@ -467,7 +467,7 @@ pub struct SinkArgs {
 /// How files are written.
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "Writing")]
-pub struct WriteArgs {
+pub(crate) struct WriteArgs {
     /// text, csv, tsv, json, parquet, arrow, avro or rowfile [default: the file's suffix; text on a
     /// terminal, else csv]
     #[arg(long, value_name = "FORMAT")]
@@ -492,7 +492,7 @@ pub struct WriteArgs {
 /// What a run may take, and what it tells.
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "Running")]
-pub struct LimitArgs {
+pub(crate) struct LimitArgs {
     /// Memory for the whole run: 512M, 2GiB, 8e9, 50%; beyond it, it spills to disk
     /// [env: TIDEMILL_MEMORY] [default: half of what the machine or the container has]
     #[arg(long, value_name = "SIZE")]
@@ -521,14 +521,14 @@ fn of_conversion(flag: Arg) -> Arg {
 
 /// A form for people or for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Plain {
+pub(crate) enum Plain {
     Text,
     Json,
 }
 
 /// A form of a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum SchemaForm {
+pub(crate) enum SchemaForm {
     Text,
     Json,
     Rowfile,

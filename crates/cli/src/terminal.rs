@@ -20,7 +20,7 @@ const TICK: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Raises `cancel` on the first Ctrl-C or SIGTERM, and ends the process on the second.
-pub fn watch_signals(cancel: &Cancel) -> anyhow::Result<()> {
+pub(crate) fn watch_signals(cancel: &Cancel) -> anyhow::Result<()> {
     let cancel = cancel.clone();
     ctrlc::set_handler(move || {
         if cancel.is_cancelled() {
@@ -40,18 +40,18 @@ fn colours() -> bool {
 
 /// A line on standard error, without secrets of URLs. That it cannot be written is no failure of the
 /// run.
-pub fn note(text: &str) {
+pub(crate) fn note(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", without_secrets(text));
 }
 
 /// A warning on standard error.
-pub fn warn(text: &str) {
+pub(crate) fn warn(text: &str) {
     let label = if colours() { "\x1b[1;33mwarning:\x1b[0m" } else { "warning:" };
     note(&format!("{label} {text}"));
 }
 
 /// An error and its hints on standard error.
-pub fn complain(error: &anyhow::Error) {
+pub(crate) fn complain(error: &anyhow::Error) {
     let label = if colours() { "\x1b[1;31merror:\x1b[0m" } else { "error:" };
     // An error of ours has its cause in its words.
     let text = match error.downcast_ref::<Error>() {
@@ -64,7 +64,7 @@ pub fn complain(error: &anyhow::Error) {
 /// The progress bar of a run, on standard error if that is a terminal.
 ///
 /// It is drawn by whoever waits for the run, calling [`Bar::look`].
-pub struct Bar {
+pub(crate) struct Bar {
     progress: Progress,
     bar: Option<ProgressBar>,
     started: Instant,
@@ -75,7 +75,7 @@ pub struct Bar {
 
 impl Bar {
     /// A bar that shows once the run has taken a moment.
-    pub fn new(progress: &Progress) -> Self {
+    pub(crate) fn new(progress: &Progress) -> Self {
         let now = Instant::now();
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
@@ -86,7 +86,7 @@ impl Bar {
     }
 
     /// Redraws, if it is time to.
-    pub fn look(&mut self) {
+    pub(crate) fn look(&mut self) {
         let Some(bar) = &self.bar else { return };
         if self.started.elapsed() < PATIENCE || (!self.hidden && self.drawn.elapsed() < TICK) {
             return;
@@ -112,7 +112,7 @@ impl Bar {
     }
 
     /// Takes the bar away while something else is written.
-    pub fn pause<T>(&mut self, write: impl FnOnce() -> T) -> T {
+    pub(crate) fn pause<T>(&mut self, write: impl FnOnce() -> T) -> T {
         match &self.bar {
             Some(bar) => bar.suspend(write),
             None => write(),
@@ -120,7 +120,7 @@ impl Bar {
     }
 
     /// Takes the bar away, for good.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }

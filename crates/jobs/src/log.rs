@@ -372,7 +372,7 @@ pub(super) mod tests {
     use crate::record::tests::sample;
 
     /// A log in a folder of its own.
-    pub fn log(folder: &Path, limit_bytes: u64) -> JobLog {
+    pub(crate) fn log(folder: &Path, limit_bytes: u64) -> JobLog {
         JobLog { folder: folder.join("jobs"), limit_bytes }
     }
 

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::error::{Error, Result};
 use chrono::{NaiveDate, NaiveDateTime};
 use tidemill_base::calendar::civil_from_days;
-use crate::error::{Error, Result};
 
 const DAY_US: u64 = 86_400_000_000;
 

@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 use tidemill_base::redact;
 
 /// The version of a record.
-pub const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 
 /// What every record's line starts with, in every version.
 const MAGIC: &[u8] = b"tidemill-job ";
 
 /// The longest line, in bytes. A longer one is damage.
-pub const LINE_BYTES_MAX: usize = 1 << 20;
+pub(crate) const LINE_BYTES_MAX: usize = 1 << 20;
 
 /// The longest text of one field, in bytes; a longer one is cut.
 const TEXT_BYTES_MAX: usize = 8 << 10;
@@ -233,7 +233,7 @@ fn framed(covered: &[u8]) -> Vec<u8> {
 
 /// What a line of the log is.
 #[derive(Debug, PartialEq)]
-pub enum Line<'a> {
+pub(crate) enum Line<'a> {
     /// A record of this version as JSON.
     Json(&'a [u8]),
     /// A whole record of another version.
@@ -243,7 +243,7 @@ pub enum Line<'a> {
 }
 
 /// Looks at a line without its line feeds.
-pub fn parse(line: &[u8]) -> Line<'_> {
+pub(crate) fn parse(line: &[u8]) -> Line<'_> {
     let whole = || {
         let rest = line.strip_prefix(MAGIC)?;
         let (sum, rest) = rest.split_at_checked(8)?;
@@ -283,7 +283,7 @@ pub(super) mod tests {
     use super::*;
 
     /// A record of a run that took a second from `start_us`.
-    pub fn sample(id: &str, start_us: u64) -> Record {
+    pub(crate) fn sample(id: &str, start_us: u64) -> Record {
         Record {
             id: id.to_owned(),
             name: Some("visitors".to_owned()),

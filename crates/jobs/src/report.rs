@@ -5,9 +5,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
+use crate::error::{Error, Result};
 use serde::Serialize;
 use tidemill_base::coverage::{grouped, human_bytes};
-use crate::error::{Error, Result};
 use tidemill_base::home::RunId;
 use tidemill_base::suggest;
 use unicode_width::UnicodeWidthStr;

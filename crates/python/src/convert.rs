@@ -34,7 +34,7 @@ fn spec(source: SourceOptions, urls: Vec<String>) -> Result<SourceSpec> {
 #[pyfunction]
 #[pyo3(signature = (urls, select, condition, skip_existing, source, sink, limits))]
 #[expect(clippy::too_many_arguments, reason = "what Python gives by name")]
-pub fn convert<'py>(
+pub(crate) fn convert<'py>(
     py: Python<'py>,
     urls: Vec<String>,
     select: Option<String>,
@@ -100,7 +100,7 @@ pub fn convert<'py>(
 
 /// What was found of each rowfile, as JSON.
 #[pyfunction]
-pub fn check(
+pub(crate) fn check(
     py: Python<'_>,
     urls: Vec<String>,
     storage_options: Vec<(String, String)>,
@@ -115,7 +115,7 @@ pub fn check(
 
 /// Writes what is whole of a rowfile to another: what was kept, as JSON.
 #[pyfunction]
-pub fn salvage(
+pub(crate) fn salvage(
     py: Python<'_>,
     url: String,
     out: PathBuf,
@@ -153,7 +153,7 @@ fn files(urls: Vec<String>, options: &[(String, String)], cancel: &Cancel) -> Re
 
 /// Why the schema of `new` does not read the data of `old`: columns and reasons.
 #[pyfunction]
-pub fn check_schema(
+pub(crate) fn check_schema(
     py: Python<'_>,
     old: String,
     new: String,

@@ -10,13 +10,13 @@ use tidemill_engine::error::without_secrets;
 ///
 /// # Errors
 /// What a filter makes of the warning.
-pub fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
+pub(crate) fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
     py.import("tidemill._errors")?.getattr("warn")?.call1((without_secrets(text),))?;
     Ok(())
 }
 
 /// The exception for an error.
-pub fn raise(py: Python<'_>, error: Error) -> PyErr {
+pub(crate) fn raise(py: Python<'_>, error: Error) -> PyErr {
     match exception(py, &error) {
         Ok(exception) => exception,
         Err(other) => other,

@@ -19,7 +19,7 @@ use arrow::ffi_stream::FFI_ArrowArrayStream;
 ///
 /// # Errors
 /// Where its columns are not those of the schema.
-pub fn batch(data: ArrayData, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+pub(crate) fn batch(data: ArrayData, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
     let rows = data.len();
     let (_, columns, _) = StructArray::from(settled(&data, 0, rows)).into_parts();
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
@@ -47,7 +47,7 @@ fn settled(data: &ArrayData, offset: usize, length: usize) -> ArrayData {
 }
 
 /// A stream of batches of others.
-pub struct Stream {
+pub(crate) struct Stream {
     stream: FFI_ArrowArrayStream,
     schema: SchemaRef,
 }
@@ -57,7 +57,7 @@ impl Stream {
     ///
     /// # Errors
     /// Where it has been taken over already, or has no schema that is known.
-    pub fn new(mut stream: FFI_ArrowArrayStream) -> Result<Self, ArrowError> {
+    pub(crate) fn new(mut stream: FFI_ArrowArrayStream) -> Result<Self, ArrowError> {
         let failed = |reason: &str| Err(ArrowError::CDataInterface(reason.to_owned()));
         let (Some(get_schema), true) = (stream.get_schema, stream.release.is_some()) else {
             return failed("the stream has been read already");

@@ -35,7 +35,7 @@ static IS_ENDING: RwLock<bool> = RwLock::new(false);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What `call` gives, which is Python's to compute; none once the interpreter ends.
-pub fn in_python<T>(call: impl FnOnce() -> T) -> Option<T> {
+pub(crate) fn in_python<T>(call: impl FnOnce() -> T) -> Option<T> {
     let is_ending = IS_ENDING.read_recursive();
     (!*is_ending).then(call)
 }
@@ -47,7 +47,7 @@ fn too_late() -> ArrowError {
 /// Keeps the engine's threads out of Python from now on, and waits for those that are there: for
 /// the end of the interpreter.
 #[pyfunction]
-pub fn leave_python(py: Python<'_>) {
+pub(crate) fn leave_python(py: Python<'_>) {
     py.detach(|| {
         if let Some(mut is_ending) = IS_ENDING.try_write_for(PATIENCE) {
             *is_ending = true;
@@ -86,7 +86,7 @@ fn foreign(batches: Batches) -> Batches {
 /// A source that is an object, and the name that SQL knows it by.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub struct Named {
+pub(crate) struct Named {
     pub name: String,
     /// What exports an Arrow stream or array.
     object: Py<PyAny>,
@@ -96,7 +96,7 @@ pub struct Named {
 
 impl Named {
     /// Takes over the rows of a stream, or shares those of a table.
-    pub fn spec(self, py: Python<'_>) -> PyResult<(String, SourceSpec)> {
+    pub(crate) fn spec(self, py: Python<'_>) -> PyResult<(String, SourceSpec)> {
         let batches = batches_of(self.object.bind(py))?;
         let given = match self.is_table {
             false => Given::stream(foreign(batches)),
@@ -115,7 +115,7 @@ impl Named {
 }
 
 /// The batches of an object that exports a stream, or an array of structs.
-pub fn batches_of(object: &Bound<'_, PyAny>) -> PyResult<Batches> {
+pub(crate) fn batches_of(object: &Bound<'_, PyAny>) -> PyResult<Batches> {
     if object.hasattr("__arrow_c_stream__")? {
         let capsule = object.call_method0("__arrow_c_stream__")?.cast_into::<PyCapsule>()?;
         let pointer = capsule.pointer_checked(Some(c"arrow_array_stream"))?;
@@ -323,7 +323,7 @@ fn from_arrow(py: Python<'_>, error: ArrowError) -> PyErr {
 /// Adds a format.
 #[pyfunction]
 #[pyo3(signature = (name, suffix, reader, writer, is_splittable, takes_columns))]
-pub fn register_format(
+pub(crate) fn register_format(
     py: Python<'_>,
     name: &str,
     suffix: Option<&str>,

@@ -15,7 +15,7 @@ use crate::result::RawSchema;
 /// How files are read.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub struct SourceOptions {
+pub(crate) struct SourceOptions {
     source_format: Option<String>,
     schema: Option<String>,
     /// The columns of a schema that was found before, instead of their text.
@@ -42,7 +42,7 @@ pub struct SourceOptions {
 
 impl SourceOptions {
     /// How the files of `url` are read.
-    pub fn spec(self, url: String) -> tidemill_engine::Result<SourceSpec> {
+    pub(crate) fn spec(self, url: String) -> tidemill_engine::Result<SourceSpec> {
         Ok(SourceSpec {
             url,
             more: Vec::new(),
@@ -89,7 +89,7 @@ fn program(words: Vec<String>) -> tidemill_engine::Result<Option<Program>> {
 /// What a run may take, and what shows its progress.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub struct LimitOptions {
+pub(crate) struct LimitOptions {
     memory: Option<String>,
     threads: Option<usize>,
     max_bad: Option<String>,
@@ -98,7 +98,7 @@ pub struct LimitOptions {
 
 impl LimitOptions {
     /// The limits, and the display.
-    pub fn split(self) -> (Limits, Option<Py<PyAny>>) {
+    pub(crate) fn split(self) -> (Limits, Option<Py<PyAny>>) {
         let limits = Limits { memory: self.memory, max_bad: self.max_bad, threads: self.threads };
         (limits, self.display)
     }
@@ -107,7 +107,7 @@ impl LimitOptions {
 /// Where a result goes instead of where the job says.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub struct SinkOptions {
+pub(crate) struct SinkOptions {
     output: Option<String>,
     format: Option<String>,
     compression: Option<String>,
@@ -119,7 +119,7 @@ pub struct SinkOptions {
 
 impl SinkOptions {
     /// These over what the job says; none if neither names an output.
-    pub fn over(self, job: Option<&SinkSpec>) -> tidemill_engine::Result<Option<SinkSpec>> {
+    pub(crate) fn over(self, job: Option<&SinkSpec>) -> tidemill_engine::Result<Option<SinkSpec>> {
         let mut spec = match (self.output, job) {
             (Some(url), Some(job)) => {
                 SinkSpec { url, format: None, compression: None, ..job.clone() }
@@ -147,7 +147,7 @@ impl SinkOptions {
 /// A job: the file `path`, or else `text`, which is TOML or JSON.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub struct JobText {
+pub(crate) struct JobText {
     path: Option<PathBuf>,
     text: String,
     is_json: bool,
@@ -160,12 +160,12 @@ pub struct JobText {
 
 impl JobText {
     /// Reads and checks the job.
-    pub fn job(self) -> tidemill_engine::Result<Job> {
+    pub(crate) fn job(self) -> tidemill_engine::Result<Job> {
         Ok(self.job_and_tree()?.0)
     }
 
     /// Reads and checks the job; its tree, without the overrides, as JSON.
-    pub fn job_and_tree(mut self) -> tidemill_engine::Result<(Job, String)> {
+    pub(crate) fn job_and_tree(mut self) -> tidemill_engine::Result<(Job, String)> {
         if let Some(path) = &self.path {
             (self.origin, self.text) = Job::text_of_file(path)?;
         }
@@ -184,7 +184,7 @@ impl JobText {
 }
 
 /// The settings of stores, checked.
-pub fn storage(pairs: &[(String, String)]) -> tidemill_engine::Result<StorageOptions> {
+pub(crate) fn storage(pairs: &[(String, String)]) -> tidemill_engine::Result<StorageOptions> {
     let mut options = StorageOptions::default();
     for (name, value) in pairs {
         options.set(name, value.clone())?;

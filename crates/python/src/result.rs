@@ -35,7 +35,7 @@ use crate::values;
 use crate::wait::{Display, LOOK, Waiter};
 
 /// A coverage as JSON text; `null` before the end.
-pub fn coverage_json(coverage: Option<&Coverage>) -> String {
+pub(crate) fn coverage_json(coverage: Option<&Coverage>) -> String {
     serde_json::to_string(&coverage).unwrap_or_else(|_| "null".to_owned())
 }
 

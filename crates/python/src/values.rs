@@ -24,7 +24,7 @@ type Values<'py> = Vec<Bound<'py, PyAny>>;
 ///
 /// # Errors
 /// `UsageError` for a value that Python has no built-in type for, naming its column.
-pub fn rows<'py>(py: Python<'py>, batch: &RecordBatch) -> PyResult<Bound<'py, PyList>> {
+pub(crate) fn rows<'py>(py: Python<'py>, batch: &RecordBatch) -> PyResult<Bound<'py, PyList>> {
     let makers = Makers::new(py)?;
     let schema = batch.schema_ref();
     let mut columns = Vec::with_capacity(batch.num_columns());

@@ -14,7 +14,7 @@ use tidemill_engine::{Cancel, Error, Progress, Result};
 use crate::errors::raise;
 
 /// How long is waited between two looks.
-pub const LOOK: Duration = Duration::from_millis(50);
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
 
 /// How often a display is told.
 const TICK: Duration = Duration::from_millis(100);
@@ -67,7 +67,7 @@ fn no_failure(py: Python<'_>, called: PyResult<Bound<'_, PyAny>>) -> PyResult<()
 }
 
 /// Looks at signals and shows the progress while a thread without the interpreter's lock waits.
-pub struct Waiter {
+pub(crate) struct Waiter {
     cancel: Cancel,
     display: Option<Arc<Display>>,
     raised: Option<PyErr>,
@@ -75,13 +75,13 @@ pub struct Waiter {
 
 impl Waiter {
     /// A waiter that stops what `cancel` stops.
-    pub fn new(cancel: Cancel, display: Option<Arc<Display>>) -> Self {
+    pub(crate) fn new(cancel: Cancel, display: Option<Arc<Display>>) -> Self {
         Waiter { cancel, display, raised: None }
     }
 
     /// Stops the run once a signal's handler has raised something. The run's own end, which
     /// comes within moments, is what ends the wait: what it has staged is gone by then.
-    pub fn look(&mut self) -> Result<()> {
+    pub(crate) fn look(&mut self) -> Result<()> {
         if self.raised.is_some() {
             return Ok(());
         }
@@ -106,17 +106,17 @@ impl Waiter {
     }
 
     /// Whether a signal's handler has raised something.
-    pub fn is_raised(&self) -> bool {
+    pub(crate) fn is_raised(&self) -> bool {
         self.raised.is_some()
     }
 
     /// What a signal's handler has raised.
-    pub fn raised(self) -> Option<PyErr> {
+    pub(crate) fn raised(self) -> Option<PyErr> {
         self.raised
     }
 
     /// What the wait has come to; what was shown is taken away.
-    pub fn done<T>(mut self, py: Python<'_>, done: Result<T>) -> PyResult<T> {
+    pub(crate) fn done<T>(mut self, py: Python<'_>, done: Result<T>) -> PyResult<T> {
         if let Some(display) = &self.display
             && let Err(raised) = display.clear(py)
         {
@@ -130,7 +130,7 @@ impl Waiter {
 }
 
 /// Does something on a thread of its own, which is left behind if Ctrl-C does not end it.
-pub fn on_a_thread<T: Send + 'static>(
+pub(crate) fn on_a_thread<T: Send + 'static>(
     py: Python<'_>,
     cancel: Cancel,
     work: impl FnOnce() -> Result<T> + Send + 'static,

@@ -47,7 +47,7 @@ use tidemill_sql::messages::external;
 /// Measured on the logs of `bench`: a Parquet file grows two to five times, compressed text
 /// five to twelve, text as it is shrinks or stays. The estimate is on the large side, and is
 /// checked against the rows.
-pub fn estimated_bytes(source: &Source) -> Option<u64> {
+pub(crate) fn estimated_bytes(source: &Source) -> Option<u64> {
     source.files().iter().try_fold(0u64, |sum, file| {
         let factor = match (source.format(), file.compression()) {
             (Format::Parquet, _) => 5,
@@ -62,7 +62,7 @@ pub fn estimated_bytes(source: &Source) -> Option<u64> {
 ///
 /// # Errors
 /// As DataFusion's tree walk.
-pub fn scanned(plan: &LogicalPlan) -> Result<Vec<TableReference>> {
+pub(crate) fn scanned(plan: &LogicalPlan) -> Result<Vec<TableReference>> {
     let mut names = Vec::new();
     plan.apply_with_subqueries(|node| {
         if let LogicalPlan::TableScan(scan) = node {
@@ -76,7 +76,7 @@ pub fn scanned(plan: &LogicalPlan) -> Result<Vec<TableReference>> {
 
 /// The stream of a plan that reads several tables, or why none of them can be it: all others
 /// have to fit in `build_bytes_max` of memory by what `bytes_of` says of them.
-pub fn stream_of(
+pub(crate) fn stream_of(
     scanned: &[TableReference],
     bytes_of: impl Fn(&TableReference) -> Option<u64>,
     build_bytes_max: u64,
@@ -120,7 +120,7 @@ pub fn stream_of(
 
 /// What is joined to the stream, run once.
 #[derive(Debug, Clone)]
-pub struct BuildSide {
+pub(crate) struct BuildSide {
     /// The sources that it reads.
     pub sources: Vec<String>,
     /// What gives its rows.
@@ -130,7 +130,7 @@ pub struct BuildSide {
 }
 
 /// Takes plans apart into the stream, which probes, and what it is joined with.
-pub struct StreamPlanner<'a> {
+pub(crate) struct StreamPlanner<'a> {
     stream: &'a TableReference,
     /// What was found on the way.
     pub found: Vec<BuildSide>,
@@ -138,7 +138,7 @@ pub struct StreamPlanner<'a> {
 
 impl<'a> StreamPlanner<'a> {
     /// To take apart a plan that reads `stream` in splits.
-    pub fn new(stream: &'a TableReference) -> Self {
+    pub(crate) fn new(stream: &'a TableReference) -> Self {
         StreamPlanner { stream, found: Vec::new() }
     }
 
@@ -149,7 +149,7 @@ impl<'a> StreamPlanner<'a> {
     ///
     /// # Errors
     /// As DataFusion's plan builder.
-    pub fn per_record(
+    pub(crate) fn per_record(
         &mut self,
         plan: &LogicalPlan,
         fetch: Option<usize>,
@@ -320,19 +320,19 @@ fn column_name(index: usize) -> String {
 }
 
 /// The rows of a build side, in memory, as a table; its columns are named by their position.
-pub struct BuildRows {
+pub(crate) struct BuildRows {
     schema: SchemaRef,
     batches: Mutex<Option<Vec<RecordBatch>>>,
 }
 
 impl BuildRows {
     /// The columns.
-    pub fn schema(&self) -> &SchemaRef {
+    pub(crate) fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
     /// Holds these rows from now on, which are of [`schema`](Self::schema).
-    pub fn fill(&self, batches: Vec<RecordBatch>) {
+    pub(crate) fn fill(&self, batches: Vec<RecordBatch>) {
         *self.batches.lock() = Some(batches);
     }
 }

@@ -39,7 +39,7 @@ use tidemill_text::{Comparison, Constant, Predicate, Test};
 ///
 /// # Errors
 /// As [`Source::splits`].
-pub fn splits(source: &Source, filters: &[Expr]) -> Result<Vec<Split>> {
+pub(crate) fn splits(source: &Source, filters: &[Expr]) -> Result<Vec<Split>> {
     let Some((predicate, nested)) = predicate(source.schema(), filters) else {
         return source.splits();
     };
@@ -192,7 +192,7 @@ fn numbers(bounds: &ArrayRef) -> ArrayRef {
 }
 
 /// The conjuncts of `filters` that can be settled on text, by the column's position in `schema`.
-pub fn text_predicates(schema: &SchemaRef, filters: &[Expr]) -> Vec<Predicate> {
+pub(crate) fn text_predicates(schema: &SchemaRef, filters: &[Expr]) -> Vec<Predicate> {
     let conjuncts = filters.iter().flat_map(split_conjunction);
     conjuncts.filter_map(|filter| text_predicate(schema, filter)).collect()
 }
@@ -268,7 +268,7 @@ fn constant(expr: &Expr) -> Option<Constant> {
 ///
 /// # Errors
 /// None of its own.
-pub fn used(plan: &LogicalPlan) -> PlanResult<Projections> {
+pub(crate) fn used(plan: &LogicalPlan) -> PlanResult<Projections> {
     let mut used = Projections::new();
     plan.apply_with_subqueries(|node| {
         node.apply_expressions(|expr| {

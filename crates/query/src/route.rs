@@ -26,7 +26,7 @@ use tidemill_tables::{Aggregate, Function, TableSpec, supports};
 use crate::build_sides::{BuildSide, StreamPlanner};
 
 /// An optimised query, taken apart.
-pub enum Route {
+pub(crate) enum Route {
     /// Map, tables and finish.
     Tables(Tables),
     /// A map and perhaps a limit; rows in the order of the input.
@@ -50,7 +50,7 @@ pub enum Route {
 }
 
 /// A query whose core is one aggregation over one source, to which others may be joined.
-pub struct Tables {
+pub(crate) struct Tables {
     /// The source that is read in splits.
     pub stream: TableReference,
     /// What is joined to it.
@@ -67,7 +67,7 @@ pub struct Tables {
 ///
 /// # Errors
 /// As DataFusion's tree walk and plan builder.
-pub fn route(plan: &LogicalPlan, stream: &Result<TableReference, String>) -> Result<Route> {
+pub(crate) fn route(plan: &LogicalPlan, stream: &Result<TableReference, String>) -> Result<Route> {
     let stream = match stream {
         Ok(stream) => stream,
         Err(why) => return Ok(Route::Engine { why: why.clone() }),
@@ -158,7 +158,7 @@ fn limited(
 
 /// What a map's plan does over many records, for a job file's `[map] sql`; none where it
 /// looks at one record at a time. Joins are let through.
-pub fn refusal_of_map(plan: &LogicalPlan) -> Option<&'static str> {
+pub(crate) fn refusal_of_map(plan: &LogicalPlan) -> Option<&'static str> {
     let mut refusal = None;
     let walked = plan.apply(|node| {
         refusal = match node {
@@ -179,7 +179,7 @@ pub fn refusal_of_map(plan: &LogicalPlan) -> Option<&'static str> {
 ///
 /// # Errors
 /// [`Error::Usage`] that names the first.
-pub fn misplaced(plan: &LogicalPlan) -> Result<()> {
+pub(crate) fn misplaced(plan: &LogicalPlan) -> Result<()> {
     refuse(plan, |node, expr| match (expr, node) {
         (Expr::WindowFunction(_), LogicalPlan::Window(_)) => None,
         (Expr::WindowFunction(call), _) => {
@@ -204,7 +204,7 @@ pub fn misplaced(plan: &LogicalPlan) -> Result<()> {
 ///
 /// # Errors
 /// [`Error::Usage`] that names the first.
-pub fn not_run(plan: &LogicalPlan) -> Result<()> {
+pub(crate) fn not_run(plan: &LogicalPlan) -> Result<()> {
     refuse(plan, |_, expr| match expr {
         Expr::ScalarSubquery(subquery) if !subquery.outer_ref_columns.is_empty() => {
             Some(("a subquery that is not tied to the row by `=` alone".into(), TIED))
@@ -359,7 +359,7 @@ impl Tables {
     ///
     /// # Errors
     /// As DataFusion's plan builder.
-    pub fn finish(
+    pub(crate) fn finish(
         &self,
         plan: &LogicalPlan,
         finished: Arc<dyn TableProvider>,
@@ -392,14 +392,14 @@ impl Tables {
     }
 
     /// Whether the aggregate of this name is one of the tables'.
-    pub fn computes(&self, name: &str) -> bool {
+    pub(crate) fn computes(&self, name: &str) -> bool {
         let fields = &self.core.schema.fields()[self.core.group_expr.len()..];
         fields.iter().any(|field| field.name() == name)
     }
 
     /// What the aggregates are called in the result: by their aliases, else as the plan has
     /// them, without the table's name.
-    pub fn shown_names(&self, plan: &LogicalPlan) -> Vec<String> {
+    pub(crate) fn shown_names(&self, plan: &LogicalPlan) -> Vec<String> {
         let fields = &self.core.schema.fields()[self.core.group_expr.len()..];
         let mut names: Vec<String> = fields.iter().map(|field| field.name().clone()).collect();
         // From the result down to the aggregation, then followed upwards.
@@ -426,7 +426,7 @@ impl Tables {
     }
 
     /// The finished table's schema as its provider shows it: columns by position.
-    pub fn finished_schema(&self) -> arrow::datatypes::SchemaRef {
+    pub(crate) fn finished_schema(&self) -> arrow::datatypes::SchemaRef {
         let fields = self.core.schema.fields().iter().enumerate();
         let renamed = fields.map(|(index, field)| {
             Field::new(column_name(index), field.data_type().clone(), field.is_nullable())

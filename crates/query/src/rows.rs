@@ -28,7 +28,7 @@ use tracing::debug_span;
 use crate::scan::{Outcome, Scan, SoFar};
 
 /// The rows of a map in input order; an iterator of batches.
-pub struct OrderedRows {
+pub(crate) struct OrderedRows {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
     at: usize,
@@ -79,7 +79,7 @@ const BATCHES_READY_MAX: usize = 16;
 
 impl OrderedRows {
     /// Starts to read. `skip` rows are left out, then at most `fetch` are given.
-    pub fn start(
+    pub(crate) fn start(
         map: Arc<dyn ExecutionPlan>,
         context: Arc<TaskContext>,
         scan: Arc<Scan>,
@@ -258,7 +258,7 @@ impl OrderedRows {
     }
 
     /// Whether reading ended because no more rows were wanted.
-    pub fn is_cut_short(&self) -> bool {
+    pub(crate) fn is_cut_short(&self) -> bool {
         self.left == Some(0) && self.at < self.shared.scan.splits().len()
     }
 }

@@ -50,7 +50,7 @@ fn batch_rows(columns: usize, rows_max: usize) -> usize {
 
 /// What all scans of a run share.
 #[derive(Debug, Clone)]
-pub struct RunState {
+pub(crate) struct RunState {
     /// Stops the run.
     pub cancel: Cancel,
     /// What a display reads.
@@ -63,7 +63,7 @@ pub struct RunState {
 
 /// A source as a table.
 #[derive(Debug)]
-pub struct SourceTable {
+pub(crate) struct SourceTable {
     schema: SchemaRef,
     /// None for a table that is only planned over: partial tables hold what was read.
     source: Option<Arc<Source>>,
@@ -77,7 +77,7 @@ pub struct SourceTable {
 
 impl SourceTable {
     /// A table over an opened source.
-    pub fn new(source: Arc<Source>, run: RunState) -> Self {
+    pub(crate) fn new(source: Arc<Source>, run: RunState) -> Self {
         let schema = Arc::clone(source.schema());
         SourceTable {
             schema,
@@ -90,7 +90,7 @@ impl SourceTable {
     }
 
     /// A table to plan over, whose rows are not here.
-    pub fn without_files(schema: SchemaRef, run: RunState) -> Self {
+    pub(crate) fn without_files(schema: SchemaRef, run: RunState) -> Self {
         SourceTable {
             schema,
             source: None,
@@ -102,24 +102,24 @@ impl SourceTable {
     }
 
     /// The source, if there is one to read.
-    pub fn source(&self) -> Option<&Arc<Source>> {
+    pub(crate) fn source(&self) -> Option<&Arc<Source>> {
         self.source.as_ref()
     }
 
     /// Says what is used of the columns: scans planned from now on read no more of them.
-    pub fn set_used(&self, used: &Arc<Projections>) {
+    pub(crate) fn set_used(&self, used: &Arc<Projections>) {
         *self.used.lock() = Some(Arc::clone(used));
     }
 
     /// Says that all records are read, also where a join turns out to want no more rows of them: the
     /// query has no limit, and what is malformed is to be known.
-    pub fn set_reads_all(&self) {
+    pub(crate) fn set_reads_all(&self) {
         self.reads_all.store(true, Ordering::Relaxed);
     }
 
     /// Forgets what was read, for a run that starts over. Whoever still reads is stopped, and
     /// counts nothing more.
-    pub fn forget_scans(&self) {
+    pub(crate) fn forget_scans(&self) {
         for scan in self.scans.lock().drain(..) {
             *scan.is_void.write() = true;
             scan.stop();
@@ -127,7 +127,7 @@ impl SourceTable {
     }
 
     /// The scans planned so far; one per mention of the table in a plan.
-    pub fn scans(&self) -> Vec<Arc<Scan>> {
+    pub(crate) fn scans(&self) -> Vec<Arc<Scan>> {
         self.scans.lock().clone()
     }
 }
@@ -218,7 +218,7 @@ struct Done {
 }
 
 /// One reading of a source's splits.
-pub struct Scan {
+pub(crate) struct Scan {
     source: Arc<Source>,
     run: RunState,
     /// Ends the readers of this scan.
@@ -259,7 +259,7 @@ struct Slot {
 
 /// What a reader had read when it gave a batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SoFar {
+pub(crate) struct SoFar {
     /// Good rows.
     pub rows: u64,
     /// Refused records.
@@ -267,7 +267,7 @@ pub struct SoFar {
 }
 
 /// What came of reading a split, to its end or to an error.
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// Rows, bytes, refused records, and where it started and ended.
     pub stats: SplitStats,
     /// Whether the start was known rather than guessed.
@@ -276,27 +276,27 @@ pub struct Outcome {
 
 impl Scan {
     /// The source that is read.
-    pub fn source(&self) -> &Arc<Source> {
+    pub(crate) fn source(&self) -> &Arc<Source> {
         &self.source
     }
 
     /// The splits, in the order of the data.
-    pub fn splits(&self) -> &[Split] {
+    pub(crate) fn splits(&self) -> &[Split] {
         &self.splits
     }
 
     /// Ends its readers, even one that waits for standard input: no more rows are wanted.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.stop.cancel();
     }
 
     /// Has split `index` read from a known start the next time.
-    pub fn set_exact_start(&self, index: usize, start: u64) {
+    pub(crate) fn set_exact_start(&self, index: usize, start: u64) {
         self.slots[index].lock().exact_start = Some(start);
     }
 
     /// What came of the last reading of split `index`; given out once.
-    pub fn outcome(&self, index: usize) -> Option<Outcome> {
+    pub(crate) fn outcome(&self, index: usize) -> Option<Outcome> {
         self.slots[index].lock().outcome.take()
     }
 
@@ -305,7 +305,7 @@ impl Scan {
     ///
     /// # Errors
     /// As reading.
-    pub fn read_unasked(self: &Arc<Self>, index: usize) -> Result<()> {
+    pub(crate) fn read_unasked(self: &Arc<Self>, index: usize) -> Result<()> {
         if self.slots[index].lock().outcome.is_some() {
             return Ok(());
         }
@@ -319,7 +319,7 @@ impl Scan {
     ///
     /// # Errors
     /// [`Error::BadRecords`] where its malformed records exceed what is allowed.
-    pub fn accept(&self, mut stats: SplitStats) -> Result<()> {
+    pub(crate) fn accept(&self, mut stats: SplitStats) -> Result<()> {
         let is_void = self.is_void.read();
         if *is_void {
             return Ok(());
@@ -333,7 +333,7 @@ impl Scan {
     }
 
     /// What the reader of split `index` has read.
-    pub fn so_far(&self, index: usize) -> SoFar {
+    pub(crate) fn so_far(&self, index: usize) -> SoFar {
         self.slots[index].lock().so_far
     }
 
@@ -341,7 +341,7 @@ impl Scan {
     ///
     /// # Errors
     /// As [`Scan::accept`].
-    pub fn accept_part(&self, mut stats: SplitStats, so_far: SoFar) -> Result<()> {
+    pub(crate) fn accept_part(&self, mut stats: SplitStats, so_far: SoFar) -> Result<()> {
         let is_void = self.is_void.read();
         if *is_void {
             return Ok(());
@@ -354,25 +354,25 @@ impl Scan {
     }
 
     /// Splits read.
-    pub fn split_amount(&self) -> Amount {
+    pub(crate) fn split_amount(&self) -> Amount {
         let done = self.done.splits.load(Ordering::Relaxed);
         Amount { done, total: self.splits.len() as u64, left_out: 0 }
     }
 
     /// Stored bytes read. For standard input, whose size nobody knows before, the total is
     /// what was read.
-    pub fn byte_amount(&self) -> Amount {
+    pub(crate) fn byte_amount(&self) -> Amount {
         let done = self.done.bytes.load(Ordering::Relaxed);
         Amount { done, total: self.total_bytes.max(done), left_out: 0 }
     }
 
     /// Rows taken.
-    pub fn row_count(&self) -> u64 {
+    pub(crate) fn row_count(&self) -> u64 {
         self.done.rows.load(Ordering::Relaxed)
     }
 
     /// Records refused.
-    pub fn rejected_count(&self) -> u64 {
+    pub(crate) fn rejected_count(&self) -> u64 {
         self.done.rejected.load(Ordering::Relaxed)
     }
 
@@ -607,7 +607,7 @@ impl Scan {
     ///
     /// # Errors
     /// As reading.
-    pub fn read_rest(&self) -> Result<()> {
+    pub(crate) fn read_rest(&self) -> Result<()> {
         if !self.reads_all || !self.queue.is_used.load(Ordering::Relaxed) {
             return Ok(());
         }

@@ -29,7 +29,7 @@ use tracing::debug_span;
 use crate::scan::{Outcome, Scan};
 
 /// What the runner works on.
-pub struct Work<'a> {
+pub(crate) struct Work<'a> {
     /// The map as DataFusion's physical plan, one partition per split.
     pub map: Arc<dyn ExecutionPlan>,
     /// What the map's plan needs at run time.
@@ -57,7 +57,7 @@ const LOOK: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// The first that a split, in split order as far as is known, or a merge meets.
-pub fn run(work: &Work<'_>) -> Result<Merged> {
+pub(crate) fn run(work: &Work<'_>) -> Result<Merged> {
     let split_count = work.scan.splits().len();
     let threads = work.threads.clamp(1, split_count.max(1));
     // A third for the workers' own tables, the rest for what is merged and waits.

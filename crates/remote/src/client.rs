@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::error::{Error, Result};
 use async_trait::async_trait;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService,
@@ -18,7 +19,6 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
 use reqwest::tls::Certificate;
 use reqwest::{Client, NoProxy, Proxy};
-use crate::error::{Error, Result};
 
 use super::options::{is_true, seconds};
 
@@ -30,9 +30,10 @@ pub(super) struct Connector;
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        client(options)
-            .map(HttpClient::new)
-            .map_err(|error| object_store::Error::Generic { store: "HTTP", source: Box::new(error) })
+        client(options).map(HttpClient::new).map_err(|error| object_store::Error::Generic {
+            store: "HTTP",
+            source: Box::new(error),
+        })
     }
 }
 

@@ -20,6 +20,7 @@ use std::fmt;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use crate::error::{Error, Result};
 use base64::Engine as _;
 use bytes::{Bytes, BytesMut};
 use chrono::DateTime;
@@ -30,7 +31,6 @@ use object_store::client::{
 };
 use object_store::{ClientConfigKey, ClientOptions, HeaderValue, RetryConfig};
 use tidemill_base::cancel::Cancel;
-use crate::error::{Error, Result};
 use tidemill_base::redact::shown;
 
 use super::Fetch;

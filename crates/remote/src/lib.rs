@@ -160,7 +160,8 @@ mod tests {
 
     #[test]
     fn a_runtimes_own_threads_may_wait_too() {
-        let inside = runtime().unwrap().spawn_blocking(|| wait(&Cancel::new(), async { Result::Ok(7) }));
+        let inside =
+            runtime().unwrap().spawn_blocking(|| wait(&Cancel::new(), async { Result::Ok(7) }));
         let answer: Result<i32> = wait(&Cancel::new(), async move {
             inside.await.map_err(|error| Error::Internal(error.to_string()))?
         });

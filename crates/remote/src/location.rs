@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use percent_encoding::percent_decode_str;
 use crate::error::{Error, Result};
+use percent_encoding::percent_decode_str;
 use tidemill_base::redact::{shown, shown_in};
 
 /// A remote URL.

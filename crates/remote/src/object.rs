@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use crate::error::{Error, Result};
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
 use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
-use crate::error::{Error, Result};
 use tracing::{Instrument, debug_span};
 
 use super::Fetch;

@@ -12,9 +12,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::error::{Error, Result};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::{ClientConfigKey, ClientOptions, RetryConfig};
-use crate::error::{Error, Result};
 use tidemill_base::suggest;
 
 /// Settings of stores, by name.

@@ -21,10 +21,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::error::{Error, Result};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
-use crate::error::{Error, Result};
 
 use super::Fetch;
 use super::http::Body;

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::error::{Error, Result};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt};
 use tidemill_base::cancel::Cancel;
-use crate::error::{Error, Result};
 
 use super::client::{Connector, OnlyNew, root_cause};
 use super::{Fetch, StorageOptions};

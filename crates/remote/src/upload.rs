@@ -18,12 +18,12 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use crate::error::{Error, Result};
 use bytes::Bytes;
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::{
     Attribute, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
 };
-use crate::error::{Error, Result};
 use tracing::{Instrument, debug_span};
 
 use super::Fetch;

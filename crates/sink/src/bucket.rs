@@ -160,8 +160,11 @@ impl Journal for Uploads {
             Ok(state)
         };
         let path = || self.path.display().to_string();
-        let mut state = noted()
-            .map_err(|source| tidemill_remote::Error::Io { action: "write", path: path(), source })?;
+        let mut state = noted().map_err(|source| tidemill_remote::Error::Io {
+            action: "write",
+            path: path(),
+            source,
+        })?;
         state.1.push(line);
         Ok(())
     }

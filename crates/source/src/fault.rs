@@ -5,7 +5,7 @@ use tidemill_text::{FaultKind, values};
 
 /// Why a record is refused, as messages and the copies of refused records say it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub(crate) struct Fault {
     /// The column at fault, if it is one.
     pub column: Option<String>,
     /// What was expected and what was found.

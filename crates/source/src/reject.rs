@@ -30,7 +30,7 @@ use super::fault::Fault;
 
 /// A refused record, as its reader holds it.
 #[derive(Debug)]
-pub struct Refused {
+pub(crate) struct Refused {
     pub(crate) file: Arc<SourceFile>,
     pub(crate) offset: u64,
     /// Known for inputs that cannot be read twice; found in the file when needed otherwise.

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use super::SourceFile;
 
 /// The least a split holds, if there is so much.
-pub const SPLIT_BYTES_MIN: u64 = 1 << 20;
+pub(crate) const SPLIT_BYTES_MIN: u64 = 1 << 20;
 /// The most that a split of a cut file holds.
-pub const SPLIT_BYTES_MAX: u64 = 32 << 20;
+pub(crate) const SPLIT_BYTES_MAX: u64 = 32 << 20;
 
 /// A part of a file.
 #[derive(Debug, Clone)]

@@ -33,7 +33,7 @@ use crate::messages::external;
 
 /// A function whose result's size can be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Amplifier {
+pub(crate) enum Amplifier {
     Repeat,
     Pad,
     Range,
@@ -71,7 +71,7 @@ impl Amplifier {
     }
 
     /// The call that an expression is, if it is one.
-    pub fn of(expr: &Arc<dyn PhysicalExpr>) -> Option<(Self, Vec<Arc<dyn PhysicalExpr>>)> {
+    pub(crate) fn of(expr: &Arc<dyn PhysicalExpr>) -> Option<(Self, Vec<Arc<dyn PhysicalExpr>>)> {
         if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() {
             return Some((Amplifier::named(call.fun().name())?, call.args().to_vec()));
         }
@@ -83,7 +83,7 @@ impl Amplifier {
 
     /// About how many bytes each row's result has: at most so many where the function decides by
     /// what it finds.
-    pub fn row_bytes(self, args: &[ArrayRef], rows: usize) -> Vec<u64> {
+    pub(crate) fn row_bytes(self, args: &[ArrayRef], rows: usize) -> Vec<u64> {
         let integers = |index: usize| args.get(index).and_then(integers);
         let lengths = |index: usize| args.get(index).map(byte_lengths).unwrap_or_default();
         let at = |values: &[u64], row: usize| values.get(row).copied().unwrap_or(0);
@@ -181,7 +181,7 @@ impl Amplifier {
 }
 
 /// What an item of a list of texts takes beside its text.
-pub const ITEM_BYTES: u64 = 17;
+pub(crate) const ITEM_BYTES: u64 = 17;
 
 /// How many items each row's list has, those of lists within lists for them.
 fn item_counts(array: &ArrayRef) -> Vec<u64> {
@@ -206,7 +206,7 @@ fn item_counts(array: &ArrayRef) -> Vec<u64> {
 }
 
 /// How many bytes each row's value has, about.
-pub fn byte_lengths(array: &ArrayRef) -> Vec<u64> {
+pub(crate) fn byte_lengths(array: &ArrayRef) -> Vec<u64> {
     fn of<'a>(values: impl Iterator<Item = Option<&'a str>>) -> Vec<u64> {
         values.map(|value| value.map_or(0, |value| value.len() as u64)).collect()
     }
@@ -358,7 +358,7 @@ struct Limited {
 
 /// The functions of `all` that make as much as they are told to, with limits for a run that has
 /// `memory_bytes`.
-pub fn limited<'a>(
+pub(crate) fn limited<'a>(
     all: impl Iterator<Item = &'a Arc<ScalarUDF>>,
     memory_bytes: u64,
 ) -> Vec<ScalarUDF> {
@@ -493,7 +493,7 @@ impl ScalarUDFImpl for Limited {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use arrow::array::{Int64Array, ListArray, RecordBatch, StringArray, StringViewArray};
     use arrow::buffer::OffsetBuffer;
     use arrow::datatypes::Field;
@@ -504,13 +504,13 @@ pub mod tests {
     use super::*;
     use crate::{Told, session};
 
-    pub fn context(memory_bytes: u64) -> SessionContext {
+    pub(crate) fn context(memory_bytes: u64) -> SessionContext {
         session::open(32 << 20, &Settings { threads: 1, ..Settings::new(memory_bytes) }, &[])
             .unwrap()
     }
 
     /// All of a query's batches over `n` = 0 … 999 and `s`, texts of ten bytes.
-    pub fn batches(sql: &str) -> Result<Vec<RecordBatch>, Error> {
+    pub(crate) fn batches(sql: &str) -> Result<Vec<RecordBatch>, Error> {
         let context = context(64 << 20);
         let numbers = Int64Array::from_iter_values(0..1000);
         let texts = StringViewArray::from_iter_values((0..1000).map(|n| format!("{n:0>10}")));

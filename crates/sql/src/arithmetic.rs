@@ -564,7 +564,7 @@ fn side<T: ArrowPrimitiveType>(held: &Held) -> PlanResult<Side<'_, T>> {
 
 /// Puts checked operations into plans whose types are settled.
 #[derive(Debug)]
-pub struct CheckedArithmetic;
+pub(crate) struct CheckedArithmetic;
 
 impl AnalyzerRule for CheckedArithmetic {
     fn name(&self) -> &str {

@@ -14,10 +14,10 @@ use datafusion::common::ScalarValue;
 use datafusion::error::Result as PlanResult;
 
 /// What the values that are put beside the rows of one batch may take, in bytes, unless one row's take more.
-pub const PORTION: usize = 1 << 20;
+pub(crate) const PORTION: usize = 1 << 20;
 
 /// What a call has for rows that stand together.
-pub enum Values {
+pub(crate) enum Values {
     /// A value for each row.
     Each(ArrayRef),
     /// A value for each group of rows.
@@ -25,7 +25,7 @@ pub enum Values {
 }
 
 /// Rows and their calls' values, as far as they have not been handed on.
-pub struct Beside {
+pub(crate) struct Beside {
     rows: RecordBatch,
     /// How many rows stand together; all of them are `rows`.
     groups: VecDeque<usize>,
@@ -34,7 +34,7 @@ pub struct Beside {
 
 impl Beside {
     /// Groups of rows, one after the other.
-    pub fn new(
+    pub(crate) fn new(
         rows: RecordBatch,
         groups: impl IntoIterator<Item = usize>,
         calls: Vec<Values>,
@@ -43,7 +43,7 @@ impl Beside {
     }
 
     /// Rows that have all values in common.
-    pub fn equals(rows: RecordBatch, values: &[ScalarValue]) -> Self {
+    pub(crate) fn equals(rows: RecordBatch, values: &[ScalarValue]) -> Self {
         let groups = [rows.num_rows()];
         let calls = values.iter().map(|value| Values::Shared(VecDeque::from([value.clone()])));
         let calls = calls.collect();
@@ -51,7 +51,7 @@ impl Beside {
     }
 
     /// The next rows, with a column for each call after their own: none once all have been handed on.
-    pub fn next(
+    pub(crate) fn next(
         &mut self,
         schema: &SchemaRef,
         most_rows: usize,
@@ -104,7 +104,7 @@ impl Beside {
 }
 
 /// What a value takes, if that depends on the value.
-pub fn long_bytes(value: &ScalarValue) -> usize {
+pub(crate) fn long_bytes(value: &ScalarValue) -> usize {
     if value.data_type().is_primitive() { 0 } else { value.size() }
 }
 

@@ -62,7 +62,7 @@ const ANY_UNIT: &str = "tidemill:any_unit";
 
 /// SQL's names of timestamps.
 #[derive(Debug)]
-pub struct SqlTypes;
+pub(crate) struct SqlTypes;
 
 impl TypePlanner for SqlTypes {
     fn plan_type_field(&self, sql_type: &SqlType) -> PlanResult<Option<FieldRef>> {
@@ -508,7 +508,7 @@ fn comparison(left: &Expr, operator: Operator, right: &Expr, schema: &DFSchema) 
 /// Comparisons of times of day: in a select list the planner asks for their type before any rule can
 /// settle it.
 #[derive(Debug)]
-pub struct TimesOfDay;
+pub(crate) struct TimesOfDay;
 
 impl ExprPlanner for TimesOfDay {
     fn plan_binary_op(
@@ -539,7 +539,7 @@ impl ExprPlanner for TimesOfDay {
 
 /// Casts values to a common type before DataFusion would.
 #[derive(Debug)]
-pub struct CommonTypes;
+pub(crate) struct CommonTypes;
 
 impl AnalyzerRule for CommonTypes {
     fn name(&self) -> &str {
@@ -1239,7 +1239,7 @@ impl ScalarUDFImpl for Instant {
 
 /// The cast of a decimal to DOUBLE, which gives the nearest one. Arrow's rounds the digits and then
 /// their quotient.
-pub fn to_double(decimal: Expr) -> Expr {
+pub(crate) fn to_double(decimal: Expr) -> Expr {
     static DOUBLE: LazyLock<Arc<ScalarUDF>> =
         LazyLock::new(|| Arc::new(ScalarUDF::from(Double::new())));
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&DOUBLE), vec![decimal]))

@@ -15,11 +15,11 @@ use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
 /// The rule of DataFusion's that moves conditions.
-pub const REPLACED: &str = "push_down_filter";
+pub(crate) const REPLACED: &str = "push_down_filter";
 
 /// That rule, where it is right.
 #[derive(Debug)]
-pub struct Conditions {
+pub(crate) struct Conditions {
     /// DataFusion's.
     pub theirs: Arc<dyn OptimizerRule + Send + Sync>,
 }

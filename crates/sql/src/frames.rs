@@ -42,7 +42,7 @@ const OF_NULLS: &str = "__of_nulls_";
 /// # Errors
 /// Where the frame's offsets are no distance between what the rows are in order of. DataFusion takes a
 /// number beside a day for months.
-pub fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
+pub(crate) fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
     let Expr::WindowFunction(mut call) = expr else { return Ok(Transformed::no(expr)) };
     let aggregate = so_far(&call);
     let is_aggregate = aggregate.is_some();
@@ -373,7 +373,7 @@ fn is_near(of: &DataType, span: IntervalMonthDayNano) -> bool {
 ///
 /// # Errors
 /// As DataFusion's schemas.
-pub fn nulls_apart(window: Window) -> PlanResult<Transformed<LogicalPlan>> {
+pub(crate) fn nulls_apart(window: Window) -> PlanResult<Transformed<LogicalPlan>> {
     let below = Arc::clone(window.input.schema());
     let others: Vec<Option<(Expr, Expr)>> =
         window.window_expr.iter().map(|expr| of_nulls(expr, &below)).collect();

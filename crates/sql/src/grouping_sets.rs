@@ -30,7 +30,7 @@ use crate::messages::external;
 
 /// The rule.
 #[derive(Debug)]
-pub struct SetsOfColumns;
+pub(crate) struct SetsOfColumns;
 
 impl AnalyzerRule for SetsOfColumns {
     fn name(&self) -> &str {
@@ -118,7 +118,7 @@ fn of_columns(step: Aggregate) -> PlanResult<Transformed<LogicalPlan>> {
 
 /// The rule that keeps what is known of keys below a step with grouping sets.
 #[derive(Debug)]
-pub struct NothingKnown;
+pub(crate) struct NothingKnown;
 
 impl PhysicalOptimizerRule for NothingKnown {
     fn optimize(

@@ -114,7 +114,7 @@ fn is_arithmetic(operator: Operator) -> bool {
 }
 
 /// Whether every value of a type has one in the other.
-pub fn always_fits(from: &DataType, to: &DataType) -> bool {
+pub(crate) fn always_fits(from: &DataType, to: &DataType) -> bool {
     let is_text =
         |of: &DataType| matches!(of, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
     let bits = |of: &DataType| of.primitive_width().map_or(0, |bytes| 8 * bytes);
@@ -156,7 +156,7 @@ pub fn always_fits(from: &DataType, to: &DataType) -> bool {
 
 /// The rule for a CASE of conditions.
 #[derive(Debug)]
-pub struct KeptCases;
+pub(crate) struct KeptCases;
 
 impl AnalyzerRule for KeptCases {
     fn name(&self) -> &'static str {
@@ -283,7 +283,7 @@ impl ScalarUDFImpl for LateCast {
 
 /// Plans what may fail above what leaves rows out.
 #[derive(Debug)]
-pub struct Guarded;
+pub(crate) struct Guarded;
 
 #[async_trait]
 impl QueryPlanner for Guarded {

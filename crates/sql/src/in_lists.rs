@@ -23,7 +23,7 @@ use crate::rewrite::each_expression;
 
 /// The rule for lists of constants.
 #[derive(Debug)]
-pub struct Constants;
+pub(crate) struct Constants;
 
 impl AnalyzerRule for Constants {
     fn name(&self) -> &'static str {
@@ -102,7 +102,7 @@ fn nothing_in_common(left: &Expr, op: Operator, right: &Expr) -> Option<Expr> {
 ///
 /// # Errors
 /// As DataFusion's rewriting.
-pub fn one_by_one(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+pub(crate) fn one_by_one(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     plan.transform_up_with_subqueries(|step| {
         if matches!(step, LogicalPlan::TableScan(_)) {
             return Ok(Transformed::no(step));

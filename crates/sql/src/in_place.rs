@@ -13,14 +13,14 @@ use datafusion::physical_plan::{
 };
 
 /// How such a step runs.
-pub type Run = fn(
+pub(crate) type Run = fn(
     theirs: &Arc<dyn ExecutionPlan>,
     partition: usize,
     context: Arc<TaskContext>,
 ) -> PlanResult<SendableRecordBatchStream>;
 
 /// A step and how it runs.
-pub struct InPlace {
+pub(crate) struct InPlace {
     pub name: &'static str,
     pub theirs: Arc<dyn ExecutionPlan>,
     pub run: Run,

@@ -17,7 +17,7 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 
 /// The rule for a pool of so many bytes.
 #[derive(Debug)]
-pub struct LargeLimits {
+pub(crate) struct LargeLimits {
     /// What the rows of a limit may take by their estimate, which is rough.
     pub bytes_max: usize,
 }

@@ -27,7 +27,7 @@ const SPAN: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
 /// Plans `*` of an interval, or of the difference of two times, and a whole number.
 #[derive(Debug)]
-pub struct Multiples;
+pub(crate) struct Multiples;
 
 impl ExprPlanner for Multiples {
     fn plan_binary_op(

@@ -33,7 +33,7 @@ use crate::zones::units;
 
 /// The rule. See the module.
 #[derive(Debug)]
-pub struct Narrowed;
+pub(crate) struct Narrowed;
 
 impl AnalyzerRule for Narrowed {
     fn name(&self) -> &'static str {

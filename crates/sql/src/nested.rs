@@ -30,7 +30,7 @@ use crate::rewrite::{each_expression, of_one, schema_below};
 
 /// The rule. See the module.
 #[derive(Debug)]
-pub struct NestedOrder;
+pub(crate) struct NestedOrder;
 
 impl AnalyzerRule for NestedOrder {
     fn name(&self) -> &'static str {
@@ -208,7 +208,7 @@ fn key_all<'a>(exprs: impl Iterator<Item = &'a mut Expr>, schema: &DFSchema) -> 
 }
 
 /// Whether values of this type are nested, and have keys.
-pub fn has_key(of: &DataType) -> bool {
+pub(crate) fn has_key(of: &DataType) -> bool {
     let is_nested = matches!(
         of,
         DataType::List(_)
@@ -221,7 +221,7 @@ pub fn has_key(of: &DataType) -> bool {
 }
 
 /// The bytes of a nested value.
-pub fn key(expr: Expr) -> Expr {
+pub(crate) fn key(expr: Expr) -> Expr {
     keyed(Keys::OfValues, expr)
 }
 
@@ -241,7 +241,7 @@ fn keyed(keys: Keys, expr: Expr) -> Expr {
 }
 
 /// The nested value, or the list of such values, that a key is of.
-pub fn value(key: Expr, of: DataType) -> Expr {
+pub(crate) fn value(key: Expr, of: DataType) -> Expr {
     let signature = Signature::any(1, Volatility::Immutable);
     let function = Arc::new(ScalarUDF::from(Value { of, signature }));
     Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![key]))

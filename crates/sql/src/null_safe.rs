@@ -13,13 +13,13 @@ use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
 /// Takes keys from a join's own condition.
-pub const OF_A_JOIN: &str = "extract_equijoin_predicate";
+pub(crate) const OF_A_JOIN: &str = "extract_equijoin_predicate";
 /// Takes keys of all inner joins below a condition from that.
-pub const OF_ALL_JOINS: &str = "eliminate_cross_join";
+pub(crate) const OF_ALL_JOINS: &str = "eliminate_cross_join";
 
 /// One of these rules, where it is right.
 #[derive(Debug)]
-pub struct JoinKeys {
+pub(crate) struct JoinKeys {
     /// DataFusion's.
     pub theirs: Arc<dyn OptimizerRule + Send + Sync>,
 }

@@ -13,7 +13,7 @@ use crate::rewrite::each_expression;
 
 /// The rule.
 #[derive(Debug)]
-pub struct SimilarTo;
+pub(crate) struct SimilarTo;
 
 impl AnalyzerRule for SimilarTo {
     fn name(&self) -> &'static str {

@@ -36,7 +36,7 @@ use crate::amplify::{Amplifier, ITEM_BYTES, byte_lengths};
 use crate::messages::external;
 
 /// What the step above registers with the memory pool.
-pub const CONSUMER: &str = "Rows";
+pub(crate) const CONSUMER: &str = "Rows";
 
 /// Constants of less are no matter.
 const CONSTANT_BYTES_MIN: usize = 4096;
@@ -50,7 +50,7 @@ const ROW_BYTES: f64 = 64.0;
 
 /// Puts our steps around those whose expressions make what is not of one size.
 #[derive(Debug)]
-pub struct KeepToBudget {
+pub(crate) struct KeepToBudget {
     /// What the expressions of a step may make at a time.
     pub bytes_max: u64,
 }

@@ -25,11 +25,11 @@ use datafusion::physical_plan::projection::{
 use crate::in_place::InPlace;
 
 /// The rule of DataFusion's that moves projections.
-pub const REPLACED: &str = "ProjectionPushdown";
+pub(crate) const REPLACED: &str = "ProjectionPushdown";
 
 /// That rule, where it is right.
 #[derive(Debug)]
-pub struct Projections {
+pub(crate) struct Projections {
     /// DataFusion's.
     pub theirs: Arc<dyn PhysicalOptimizerRule + Send + Sync>,
 }

@@ -18,7 +18,7 @@ use datafusion::logical_expr::{
 use tidemill_base::types::EXACTLY;
 
 /// All of them.
-pub fn functions() -> impl Iterator<Item = ScalarUDF> {
+pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     [
         ScalarUDF::from(Nvl::new()),
         ScalarUDF::from(Concat { theirs: string::concat() }),
@@ -169,7 +169,10 @@ struct Places {
 }
 
 /// A call of `round` that keeps its type, unless it does already.
-pub fn of_type(call: &ScalarFunction, schema: &DFSchema) -> PlanResult<Option<ScalarFunction>> {
+pub(crate) fn of_type(
+    call: &ScalarFunction,
+    schema: &DFSchema,
+) -> PlanResult<Option<ScalarFunction>> {
     match call.func.inner().downcast_ref::<Places>() {
         Some(Places { theirs, answer: None }) => {
             let answer = Some(Expr::ScalarFunction(call.clone()).get_type(schema)?);

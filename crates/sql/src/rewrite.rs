@@ -19,7 +19,7 @@ use crate::messages::external;
 ///
 /// # Errors
 /// As DataFusion's schemas.
-pub fn schema_below(plan: &LogicalPlan) -> PlanResult<DFSchema> {
+pub(crate) fn schema_below(plan: &LogicalPlan) -> PlanResult<DFSchema> {
     let mut schema = merge_schema(&plan.inputs());
     if let LogicalPlan::TableScan(scan) = plan {
         let table = scan.source.schema();
@@ -32,7 +32,7 @@ pub fn schema_below(plan: &LogicalPlan) -> PlanResult<DFSchema> {
 ///
 /// # Errors
 /// As `rewrite`, and as DataFusion's schemas.
-pub fn each_expression(
+pub(crate) fn each_expression(
     plan: LogicalPlan,
     rewrite: &dyn Fn(Expr, &DFSchema) -> PlanResult<Transformed<Expr>>,
 ) -> PlanResult<Transformed<LogicalPlan>> {
@@ -48,7 +48,7 @@ pub fn each_expression(
 }
 
 /// Whether an operator compares its operands.
-pub fn is_comparison(operator: Operator) -> bool {
+pub(crate) fn is_comparison(operator: Operator) -> bool {
     matches!(
         operator,
         Operator::Eq
@@ -66,7 +66,7 @@ pub fn is_comparison(operator: Operator) -> bool {
 ///
 /// # Errors
 /// As DataFusion's schemas.
-pub fn with_types(
+pub(crate) fn with_types(
     schema: &DFSchema,
     types: impl IntoIterator<Item = DataType>,
 ) -> PlanResult<DFSchemaRef> {
@@ -81,7 +81,7 @@ pub fn with_types(
 ///
 /// # Errors
 /// As `calculate`.
-pub fn of_one(
+pub(crate) fn of_one(
     args: &[ColumnarValue],
     calculate: impl Fn(&ArrayRef) -> PlanResult<ArrayRef>,
 ) -> PlanResult<ColumnarValue> {

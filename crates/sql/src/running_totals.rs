@@ -42,11 +42,11 @@ use crate::messages::external;
 use crate::whole_partitions::{aggregate, bytes, parted, seam};
 
 /// What the step registers with the memory pool.
-pub const CONSUMER: &str = "RunningTotals";
+pub(crate) const CONSUMER: &str = "RunningTotals";
 
 /// Puts the step in the place of DataFusion's.
 #[derive(Debug)]
-pub struct EqualsAtOnce;
+pub(crate) struct EqualsAtOnce;
 
 impl PhysicalOptimizerRule for EqualsAtOnce {
     fn optimize(

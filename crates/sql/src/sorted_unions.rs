@@ -27,11 +27,11 @@ use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 /// DataFusion's rule of this name has the same purpose.
-pub const REPLACED: &str = "SanityCheckPlan";
+pub(crate) const REPLACED: &str = "SanityCheckPlan";
 
 /// Checks that each step gets what it needs.
 #[derive(Debug)]
-pub struct CheckedPlan;
+pub(crate) struct CheckedPlan;
 
 impl PhysicalOptimizerRule for CheckedPlan {
     fn optimize(

@@ -41,7 +41,7 @@ const DAY_SECONDS: i64 = 86_400;
 ///
 /// # Errors
 /// Where an interval has no such part.
-pub fn part_of(args: &[Expr], schema: &DFSchema) -> PlanResult<Option<Expr>> {
+pub(crate) fn part_of(args: &[Expr], schema: &DFSchema) -> PlanResult<Option<Expr>> {
     let [Expr::Literal(part, _), span] = args else { return Ok(None) };
     let (Some(Some(part)), Ok(DataType::Duration(_) | DataType::Interval(_))) =
         (part.try_as_str(), span.get_type(schema))
@@ -56,7 +56,7 @@ pub fn part_of(args: &[Expr], schema: &DFSchema) -> PlanResult<Option<Expr>> {
 
 /// Differences of times and constant intervals beside them, as differences of one unit: an interval would
 /// be compared by its days and nanoseconds in turn. None where that is not what `args` are.
-pub fn in_step(args: &[Expr], schema: &DFSchema) -> Option<Vec<Expr>> {
+pub(crate) fn in_step(args: &[Expr], schema: &DFSchema) -> Option<Vec<Expr>> {
     let mut finest = None;
     let mut has_constant = false;
     for arg in args {
@@ -102,7 +102,7 @@ fn nanoseconds_of(span: &ScalarValue) -> Option<i128> {
 
 /// The cast of a difference of two times to INTERVAL, which keeps its days apart from the rest as
 /// [`part_of`] does. Arrow's makes hours of all.
-pub fn with_days(span: Expr) -> Expr {
+pub(crate) fn with_days(span: Expr) -> Expr {
     let function =
         Arc::new(ScalarUDF::from(WithDays { signature: Signature::any(1, Volatility::Immutable) }));
     Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![span]))

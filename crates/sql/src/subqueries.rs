@@ -35,7 +35,7 @@ use crate::rewrite::{each_expression, schema_below};
 
 /// Writes out where a condition on a subquery's rows is null.
 #[derive(Debug)]
-pub struct Unknowns;
+pub(crate) struct Unknowns;
 
 impl AnalyzerRule for Unknowns {
     fn name(&self) -> &str {

@@ -30,7 +30,7 @@ use crate::rewrite::of_one;
 use crate::zones::{Twice, clocks, instants, is_utc, units};
 
 /// The function as DataFusion wants it registered.
-pub fn date_trunc() -> ScalarUDF {
+pub(crate) fn date_trunc() -> ScalarUDF {
     ScalarUDF::from(DateTrunc {
         theirs: datetime::date_trunc(),
         signature: Signature::user_defined(Volatility::Immutable),
@@ -242,7 +242,7 @@ impl ScalarUDFImpl for DateTrunc {
 
 /// DataFusion's `date_bin`, which answers null for times that nanoseconds cannot hold, and has the days
 /// of UTC for every zone: here both are errors.
-pub fn date_bin() -> ScalarUDF {
+pub(crate) fn date_bin() -> ScalarUDF {
     let theirs = datetime::date_bin();
     let signature = theirs.signature().clone();
     ScalarUDF::from(DateBin { theirs, signature })
@@ -313,7 +313,7 @@ impl ScalarUDFImpl for DateBin {
 
 /// DataFusion's `to_timestamp`, which takes the nearest time that there is for a DOUBLE that is none: here
 /// it is an error, as it is of whole numbers.
-pub fn to_timestamp(theirs: &Arc<ScalarUDF>) -> ScalarUDF {
+pub(crate) fn to_timestamp(theirs: &Arc<ScalarUDF>) -> ScalarUDF {
     ScalarUDF::from(ToTimestamp { theirs: Arc::clone(theirs) })
 }
 
@@ -380,7 +380,7 @@ impl ScalarUDFImpl for ToTimestamp {
 
 /// DataFusion's `date_part`, which answers null for years that its calendar has not, beyond 262142: here it
 /// is an error.
-pub fn date_part() -> Arc<ScalarUDF> {
+pub(crate) fn date_part() -> Arc<ScalarUDF> {
     static OURS: LazyLock<Arc<ScalarUDF>> =
         LazyLock::new(|| Arc::new(ScalarUDF::from(DatePart { theirs: datetime::date_part() })));
     Arc::clone(&OURS)
@@ -446,7 +446,7 @@ impl ScalarUDFImpl for DatePart {
 
 /// How many whole seconds a timestamp is after 1970, whatever its unit is: what a cast of it to a whole
 /// number gives, and a cast of one to TIMESTAMP takes.
-pub fn whole_seconds(time: Expr) -> Expr {
+pub(crate) fn whole_seconds(time: Expr) -> Expr {
     static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
         let signature = Signature::any(1, Volatility::Immutable);
         Arc::new(ScalarUDF::from(WholeSeconds { signature }))

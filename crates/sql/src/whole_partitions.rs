@@ -37,14 +37,14 @@ use crate::in_place::InPlace;
 use crate::messages::external;
 
 /// What the step registers with the memory pool.
-pub const CONSUMER: &str = "WholePartitions";
+pub(crate) const CONSUMER: &str = "WholePartitions";
 
 /// What a value of a call that has one for each row takes, about.
 const VALUE_BYTES: usize = 16;
 
 /// Puts the step in the place of DataFusion's.
 #[derive(Debug)]
-pub struct OnePartitionAtATime;
+pub(crate) struct OnePartitionAtATime;
 
 impl PhysicalOptimizerRule for OnePartitionAtATime {
     fn optimize(
@@ -289,28 +289,31 @@ impl Window {
 
 /// A call that is of an aggregate, whose condition is an argument
 /// ([`filtered`](crate::filtered)).
-pub fn aggregate(call: &Arc<dyn WindowExpr>) -> Option<&PlainAggregateWindowExpr> {
+pub(crate) fn aggregate(call: &Arc<dyn WindowExpr>) -> Option<&PlainAggregateWindowExpr> {
     call.as_any().downcast_ref()
 }
 
 /// Which rows of a batch are of one partition each.
-pub fn partitions(batch: &RecordBatch, keys: &[PhysicalSortExpr]) -> PlanResult<Vec<Range<usize>>> {
+pub(crate) fn partitions(
+    batch: &RecordBatch,
+    keys: &[PhysicalSortExpr],
+) -> PlanResult<Vec<Range<usize>>> {
     let keys = keys.iter().map(|key| key.evaluate_to_sort_column(batch));
     evaluate_partition_ranges(batch.num_rows(), &keys.collect::<PlanResult<Vec<_>>>()?)
 }
 
 /// The last row of one batch and the first of the next, which tell whether the one goes on in the other.
-pub fn seam(last: &RecordBatch, next: &RecordBatch) -> PlanResult<RecordBatch> {
+pub(crate) fn seam(last: &RecordBatch, next: &RecordBatch) -> PlanResult<RecordBatch> {
     let ends = [&last.slice(last.num_rows() - 1, 1), &next.slice(0, 1)];
     Ok(concat_batches(&next.schema(), ends)?)
 }
 
 /// What the values of a batch take.
-pub fn bytes(batch: &RecordBatch) -> usize {
+pub(crate) fn bytes(batch: &RecordBatch) -> usize {
     batch.columns().iter().map(shown_bytes).sum()
 }
 
 /// The first rows of a batch, and the others.
-pub fn parted(batch: &RecordBatch, at: usize) -> (RecordBatch, RecordBatch) {
+pub(crate) fn parted(batch: &RecordBatch, at: usize) -> (RecordBatch, RecordBatch) {
     (batch.slice(0, at), batch.slice(at, batch.num_rows() - at))
 }

@@ -26,7 +26,7 @@ use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 /// Plans `row_number` and ranks as BIGINT, which counts are, too: DataFusion's have no sign, so that
 /// `row_number() OVER () - 5` would be a DECIMAL and `-rank() OVER (…)` an error.
 #[derive(Debug)]
-pub struct Ranks;
+pub(crate) struct Ranks;
 
 impl ExprPlanner for Ranks {
     fn plan_window(&self, raw: RawWindowExpr) -> PlanResult<PlannerResult<RawWindowExpr>> {
@@ -49,7 +49,7 @@ impl ExprPlanner for Ranks {
 
 /// The rule for keys.
 #[derive(Debug)]
-pub struct ComputedKeys;
+pub(crate) struct ComputedKeys;
 
 impl OptimizerRule for ComputedKeys {
     fn name(&self) -> &str {
@@ -164,7 +164,7 @@ fn with_columns(expr: Expr, named: &[(&Expr, String)]) -> Expr {
 
 /// The rule for text. It comes last: what others make of types is settled by then.
 #[derive(Debug)]
-pub struct CopiedText;
+pub(crate) struct CopiedText;
 
 impl OptimizerRule for CopiedText {
     fn name(&self) -> &str {

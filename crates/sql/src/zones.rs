@@ -28,12 +28,12 @@ use crate::messages::external;
 use crate::rewrite::{each_expression, of_one};
 
 /// Whether the clocks of the zone show UTC.
-pub fn is_utc(zone: &str) -> bool {
+pub(crate) fn is_utc(zone: &str) -> bool {
     matches!(zone, "UTC" | "+00:00")
 }
 
 /// How many of a unit a second has.
-pub fn units(unit: TimeUnit) -> i64 {
+pub(crate) fn units(unit: TimeUnit) -> i64 {
     match unit {
         TimeUnit::Second => 1,
         TimeUnit::Millisecond => 1_000,
@@ -44,7 +44,7 @@ pub fn units(unit: TimeUnit) -> i64 {
 
 /// Which of two instants a time is that the clocks show twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Twice {
+pub(crate) enum Twice {
     First,
     Last,
 }
@@ -53,7 +53,7 @@ pub enum Twice {
 ///
 /// # Errors
 /// [`Error::Overflow`] for a time that the calendar does not have.
-pub fn instants(
+pub(crate) fn instants(
     shown: &ArrayRef,
     unit: TimeUnit,
     zone: &str,
@@ -80,7 +80,7 @@ pub fn instants(
 ///
 /// # Errors
 /// [`Error::Overflow`] for a time that the calendar does not have.
-pub fn clocks(instants: &ArrayRef, unit: TimeUnit, zone: &str) -> PlanResult<ArrayRef> {
+pub(crate) fn clocks(instants: &ArrayRef, unit: TimeUnit, zone: &str) -> PlanResult<ArrayRef> {
     let tz: Tz = zone.parse()?;
     let units = units(unit);
     let instants = cast_with_options(instants, &DataType::Int64, &EXACTLY)?;
@@ -116,7 +116,7 @@ fn seconds_ahead(tz: &Tz, shown: NaiveDateTime, twice: Twice) -> Option<i32> {
 
 /// The rule that casts what the clocks show.
 #[derive(Debug)]
-pub struct Clocks;
+pub(crate) struct Clocks;
 
 impl AnalyzerRule for Clocks {
     fn name(&self) -> &'static str {

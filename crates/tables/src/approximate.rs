@@ -17,7 +17,7 @@ use crate::added::{Added, parse_ranks};
 
 /// A name of DataFusion's for one of our functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Standard {
+pub(crate) enum Standard {
     /// `approx_distinct(x)`.
     Distinct,
     /// `approx_median(x)`.
@@ -28,10 +28,11 @@ pub enum Standard {
 
 impl Standard {
     /// All of them.
-    pub const ALL: [Standard; 3] = [Standard::Distinct, Standard::Median, Standard::PercentileCont];
+    pub(crate) const ALL: [Standard; 3] =
+        [Standard::Distinct, Standard::Median, Standard::PercentileCont];
 
     /// The name in SQL.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Standard::Distinct => "approx_distinct",
             Standard::Median => "approx_median",
@@ -40,12 +41,12 @@ impl Standard {
     }
 
     /// The one of this name.
-    pub fn find(name: &str) -> Option<Self> {
+    pub(crate) fn find(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|standard| standard.name() == name)
     }
 
     /// Which function it is.
-    pub fn added(self) -> Added {
+    pub(crate) fn added(self) -> Added {
         match self {
             Standard::Distinct => Added::Unique,
             Standard::Median | Standard::PercentileCont => Added::Quantile,
@@ -54,7 +55,7 @@ impl Standard {
 
     /// The arguments that it takes, as DataFusion has them: what they are cast to is said in partial
     /// tables.
-    pub fn signature(self) -> Signature {
+    pub(crate) fn signature(self) -> Signature {
         match self {
             Standard::Distinct => ApproxDistinct::new().signature().clone(),
             Standard::Median => ApproxMedian::new().signature().clone(),
@@ -66,7 +67,7 @@ impl Standard {
     ///
     /// # Errors
     /// A message for the user where a parameter is missing, out of range or without a meaning here.
-    pub fn function(
+    pub(crate) fn function(
         self,
         parameters: &[ScalarValue],
         is_descending: bool,
@@ -92,7 +93,7 @@ impl Standard {
     }
 
     /// How it is called.
-    pub fn usage(self) -> &'static str {
+    pub(crate) fn usage(self) -> &'static str {
         match self {
             Standard::Distinct => "approx_distinct(expression)",
             Standard::Median => "approx_median(expression)",
@@ -103,7 +104,7 @@ impl Standard {
     }
 
     /// What it does, for the reference of functions.
-    pub fn documentation(self) -> &'static Documentation {
+    pub(crate) fn documentation(self) -> &'static Documentation {
         static ALL: LazyLock<[Documentation; 3]> = LazyLock::new(|| {
             Standard::ALL.map(|standard| {
                 let other = match standard {
@@ -121,7 +122,7 @@ impl Standard {
     }
 
     /// Its answer's type.
-    pub fn output(self) -> DataType {
+    pub(crate) fn output(self) -> DataType {
         match self.added() {
             Added::Unique => DataType::Int64,
             _ => DataType::Float64,

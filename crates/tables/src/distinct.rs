@@ -32,10 +32,10 @@ use crate::calls::{aggregate_call, function_of};
 
 /// The rule, in the place of DataFusion's.
 #[derive(Debug, Default)]
-pub struct DistinctCounts(SingleDistinctToGroupBy);
+pub(crate) struct DistinctCounts(SingleDistinctToGroupBy);
 
 /// The name of DataFusion's.
-pub const REPLACED: &str = "single_distinct_aggregation_to_group_by";
+pub(crate) const REPLACED: &str = "single_distinct_aggregation_to_group_by";
 
 impl OptimizerRule for DistinctCounts {
     fn name(&self) -> &str {

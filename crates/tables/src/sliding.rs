@@ -27,7 +27,7 @@ use tidemill_sql::messages::external;
 use tidemill_sql::names::call_of;
 
 /// Those of `all` that are ours over such frames.
-pub fn functions<'a>(
+pub(crate) fn functions<'a>(
     all: impl Iterator<Item = &'a Arc<AggregateUDF>>,
 ) -> impl Iterator<Item = AggregateUDF> {
     all.filter_map(|theirs| {

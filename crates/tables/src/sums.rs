@@ -41,7 +41,7 @@ use crate::wide_sums::{self, Cast, Wide};
 use crate::{Aggregate, Function, supports};
 
 /// The functions as DataFusion wants them registered.
-pub fn all() -> impl Iterator<Item = AggregateUDF> {
+pub(crate) fn all() -> impl Iterator<Item = AggregateUDF> {
     [Which::Sum, Which::Mean].into_iter().map(|which| AggregateUDF::from(Summing::new(which)))
 }
 

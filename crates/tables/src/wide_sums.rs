@@ -27,7 +27,7 @@ use tidemill_sql::messages::external;
 use crate::state;
 
 /// What values of a type are taken as before DataFusion says of which type their sum or mean is.
-pub fn settled(argument: &DataType, is_mean: bool) -> DataType {
+pub(crate) fn settled(argument: &DataType, is_mean: bool) -> DataType {
     match argument {
         // A mean lies between its values.
         DataType::Duration(TimeUnit::Second | TimeUnit::Millisecond) if is_mean => {
@@ -44,7 +44,7 @@ pub fn settled(argument: &DataType, is_mean: bool) -> DataType {
 const SPAN: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
 /// The number that a duration is, for a sum or for a mean.
-pub fn number(of: &DataType, is_mean: bool) -> DataType {
+pub(crate) fn number(of: &DataType, is_mean: bool) -> DataType {
     match (of, is_mean) {
         (DataType::Duration(_), false) => DataType::Int64,
         (DataType::Duration(_), true) => DataType::Decimal128(19, 0),
@@ -54,7 +54,7 @@ pub fn number(of: &DataType, is_mean: bool) -> DataType {
 
 /// What the sum or the mean of these numbers is, of what durations of a type are added up. A mean is
 /// rounded once, to its unit.
-pub fn of_numbers(argument: &DataType, is_mean: bool) -> DataType {
+pub(crate) fn of_numbers(argument: &DataType, is_mean: bool) -> DataType {
     match (argument, is_mean) {
         (DataType::Duration(TimeUnit::Second), true) => DataType::Decimal128(38, 6),
         (DataType::Duration(TimeUnit::Millisecond), true) => DataType::Decimal128(38, 3),
@@ -81,7 +81,7 @@ fn overflow(name: &str, answer: &DataType) -> Error {
 // ── as numbers ───────────────────────────────────────────────────────────────────────────
 
 /// Adds up what is cast to numbers, and casts what comes of them.
-pub struct Cast<A: ?Sized> {
+pub(crate) struct Cast<A: ?Sized> {
     /// As the SQL has the call.
     pub name: String,
     pub number: DataType,
@@ -230,7 +230,7 @@ impl Part {
 
 /// The sum or mean of one group.
 #[derive(Debug, Clone)]
-pub struct Wide {
+pub(crate) struct Wide {
     name: String,
     is_mean: bool,
     argument: DataType,
@@ -245,7 +245,12 @@ const STATE_FIELDS: usize = 7;
 
 impl Wide {
     /// An empty one, where a call's values are added up so.
-    pub fn of(name: &str, is_mean: bool, argument: &DataType, answer: &DataType) -> Option<Self> {
+    pub(crate) fn of(
+        name: &str,
+        is_mean: bool,
+        argument: &DataType,
+        answer: &DataType,
+    ) -> Option<Self> {
         let is_ours = match (argument, answer) {
             (DataType::Decimal256(_, _), DataType::Decimal256(_, _)) => true,
             (DataType::Interval(_), answer) => !is_mean && *answer == SPAN,
@@ -262,7 +267,7 @@ impl Wide {
     }
 
     /// Of each part its sum and how often that overflowed, and how many values there were.
-    pub fn state_fields(&self) -> Vec<FieldRef> {
+    pub(crate) fn state_fields(&self) -> Vec<FieldRef> {
         let field = |of: &str, part: usize, data_type| {
             let name = format_state_name(&self.name, &format!("{of}{part}"));
             Arc::new(Field::new(name, data_type, true))

@@ -21,7 +21,7 @@ use crate::terminal::{self, Bar};
 const SHOWN: usize = 10;
 
 /// `tidemill check FILE…`.
-pub fn check(args: CheckArgs) -> anyhow::Result<Outcome> {
+pub(super) fn check(args: CheckArgs) -> anyhow::Result<Outcome> {
     let preparation = prepare(&Limits::default(), &Limits::default())?;
     let settings = preparation.settings;
     terminal::watch_signals(&settings.cancel)?;

@@ -13,7 +13,7 @@ use crate::args::ConvertArgs;
 use crate::terminal;
 
 /// `tidemill convert IN… OUT`.
-pub fn convert(args: ConvertArgs) -> anyhow::Result<Outcome> {
+pub(super) fn convert(args: ConvertArgs) -> anyhow::Result<Outcome> {
     let mut inputs = args.files;
     let output = inputs.pop().unwrap_or_default();
     let mut inputs = inputs.into_iter();

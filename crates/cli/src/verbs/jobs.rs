@@ -11,7 +11,7 @@ use crate::args::{JobsArgs, JobsListArgs, JobsVerb, Plain};
 use crate::terminal;
 
 /// `tidemill jobs`.
-pub fn jobs(args: JobsArgs) -> anyhow::Result<Outcome> {
+pub(super) fn jobs(args: JobsArgs) -> anyhow::Result<Outcome> {
     let log = JobLog::new(&Home::existing()?, LIMIT_BYTES);
     match args.verb {
         None => list(&log, &args.list),

@@ -17,7 +17,7 @@ use crate::args::{HeadArgs, SchemaArgs, SchemaForm};
 use crate::terminal;
 
 /// `tidemill schema FILE…`.
-pub fn schema(args: &SchemaArgs) -> anyhow::Result<Outcome> {
+pub(super) fn schema(args: &SchemaArgs) -> anyhow::Result<Outcome> {
     let defaults = args.source.spec()?;
     if args.check {
         return compare(args, &defaults);
@@ -143,7 +143,7 @@ fn schema_json(url: &str, source: &Source) -> anyhow::Result<String> {
 }
 
 /// `tidemill head FILE…`.
-pub fn head(args: &HeadArgs) -> anyhow::Result<Outcome> {
+pub(super) fn head(args: &HeadArgs) -> anyhow::Result<Outcome> {
     let format = match &args.format {
         Some(format) => format.parse()?,
         None if std::io::stdout().is_terminal() => OutputFormat::Text,

@@ -21,7 +21,7 @@ use crate::args::{Cli, CompletionsArgs, LimitArgs, SourceArgs, StorageArgs, Verb
 
 /// How a verb ended, other than with an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// All of it.
     Complete,
     /// Less than all of the input, as allowed.
@@ -31,7 +31,7 @@ pub enum Outcome {
 }
 
 /// Does what was asked.
-pub fn perform(verb: Verb) -> anyhow::Result<Outcome> {
+pub(crate) fn perform(verb: Verb) -> anyhow::Result<Outcome> {
     match verb {
         Verb::Query(args) => query::query(&args),
         Verb::Run(args) => query::run(&args),

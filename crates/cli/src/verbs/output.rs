@@ -13,14 +13,14 @@ use crate::terminal::{self, Bar};
 
 impl SinkArgs {
     /// The flags over what a job file says.
-    pub fn sink(&self, job: Option<&SinkSpec>) -> Result<SinkSpec> {
+    pub(crate) fn sink(&self, job: Option<&SinkSpec>) -> Result<SinkSpec> {
         self.write.sink(self.output.as_deref(), job)
     }
 }
 
 impl WriteArgs {
     /// The flags over what a job file says, for a file that is named or the job's.
-    pub fn sink(&self, output: Option<&str>, job: Option<&SinkSpec>) -> Result<SinkSpec> {
+    pub(crate) fn sink(&self, output: Option<&str>, job: Option<&SinkSpec>) -> Result<SinkSpec> {
         let mut sink = match (output, job) {
             (Some(url), Some(job)) => {
                 // Another file may have another suffix: the job's format was for its own.
@@ -67,7 +67,7 @@ impl WriteArgs {
 }
 
 /// Where the coverage goes as JSON.
-pub enum CoverageSink {
+pub(super) enum CoverageSink {
     Nowhere,
     StandardOutput,
     File(CoverageFile),
@@ -75,7 +75,7 @@ pub enum CoverageSink {
 
 impl CoverageSink {
     /// Checks that the coverage can be written, and that the result does not go to the same place.
-    pub fn new(flag: Option<&str>, result_url: Option<&str>) -> Result<Self> {
+    pub(super) fn new(flag: Option<&str>, result_url: Option<&str>) -> Result<Self> {
         match flag {
             None => Ok(CoverageSink::Nowhere),
             Some("-") if result_url == Some("-") => Err(Error::usage_hint(
@@ -88,7 +88,7 @@ impl CoverageSink {
     }
 
     /// Writes it, if it is asked for.
-    pub fn write(&self, coverage: &Coverage) -> Result<()> {
+    pub(super) fn write(&self, coverage: &Coverage) -> Result<()> {
         match self {
             CoverageSink::Nowhere => Ok(()),
             CoverageSink::File(file) => file.write(coverage),
@@ -103,7 +103,7 @@ impl CoverageSink {
 
 /// How much is said on standard error after a run that went well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Say {
+pub(super) enum Say {
     /// What was written and what it rests on.
     All,
     /// What it rests on, if the result is for people.
@@ -113,7 +113,7 @@ pub enum Say {
 }
 
 /// Waits for a run, writes its rows, and says what the result rests on.
-pub fn finish(
+pub(super) fn finish(
     mut running: Running,
     preparation: &Preparation,
     sink: &SinkSpec,
@@ -149,7 +149,7 @@ pub fn finish(
 }
 
 /// Waits for a run that gives no rows.
-pub fn wait(mut running: Running, preparation: &Preparation) -> anyhow::Result<Running> {
+pub(super) fn wait(mut running: Running, preparation: &Preparation) -> anyhow::Result<Running> {
     let mut bar = Bar::new(&preparation.settings.progress);
     let ended = running.drain(
         |_| Ok(()),
@@ -167,7 +167,7 @@ pub fn wait(mut running: Running, preparation: &Preparation) -> anyhow::Result<R
 }
 
 /// Waits for a run that writes a partial table.
-pub fn finish_without_rows(
+pub(super) fn finish_without_rows(
     running: Running,
     preparation: &Preparation,
     target: &str,

@@ -14,7 +14,7 @@ use crate::args::{MergeArgs, QueryArgs, RunArgs};
 use crate::terminal;
 
 /// `tidemill query SQL`.
-pub fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
+pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     let sql = match (args.sql.as_deref(), &args.file) {
         (Some("-"), _) => read_text(Path::new("-"))?,
         (Some(sql), _) => sql.to_owned(),
@@ -38,7 +38,7 @@ pub fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
 }
 
 /// `tidemill run JOB`.
-pub fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
+pub(super) fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
     let mut job = Job::from_file(&args.job, &args.set)?;
     let storage = args.storage.options()?;
     for source in &mut job.sources {
@@ -80,7 +80,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
 }
 
 /// `tidemill merge PARTIAL…`.
-pub fn merge(args: MergeArgs) -> anyhow::Result<Outcome> {
+pub(super) fn merge(args: MergeArgs) -> anyhow::Result<Outcome> {
     let repeats = if args.allow_repeats { Repeats::Allowed } else { Repeats::Refused };
     if let Some(out) = args.partial {
         let coverage = CoverageSink::new(args.limits.coverage.as_deref(), out.to_str())?;
@@ -113,7 +113,11 @@ fn prepare(own: &Limits, job: &Limits) -> anyhow::Result<Preparation> {
 }
 
 /// The same for a run that is recorded in the job log.
-pub fn begin(own: &Limits, job: &Limits, about: About) -> anyhow::Result<(Preparation, Recorder)> {
+pub(super) fn begin(
+    own: &Limits,
+    job: &Limits,
+    about: About,
+) -> anyhow::Result<(Preparation, Recorder)> {
     let mut preparation = running::prepare(own, job)?;
     let recorder = preparation.recorder(About { via: "command line", ..about })?;
     watch(&preparation)?;

@@ -11,7 +11,7 @@ use crate::Place;
 
 /// Waits until something is so; a test that waits in vain fails here, after far more than it takes
 /// on a machine that has much else to do.
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {
         assert!(started.elapsed() < Duration::from_secs(600), "waited in vain until {what}");
@@ -19,7 +19,7 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-pub fn signal(child: &Child, number: i32) {
+pub(crate) fn signal(child: &Child, number: i32) {
     let id = i32::try_from(child.id()).unwrap();
     // SAFETY: it sends a signal to a child that has not been waited for.
     assert_eq!(unsafe { libc::kill(id, number) }, 0);
@@ -34,7 +34,7 @@ fn handles_signals(child: &Child) -> bool {
     u64::from_str_radix(caught.trim(), 16).unwrap() & (1 << (libc::SIGINT - 1)) != 0
 }
 
-pub fn staging(place: &Place, folder: &str) -> bool {
+pub(crate) fn staging(place: &Place, folder: &str) -> bool {
     place.names(folder).iter().any(|name| name.starts_with(".tidemill-"))
 }
 
@@ -58,7 +58,7 @@ fn waiting_run(place: &Place, words: &[&str], folder: &str) -> Child {
     child
 }
 
-pub fn ended(mut child: Child) -> (ExitStatus, String) {
+pub(crate) fn ended(mut child: Child) -> (ExitStatus, String) {
     let mut stderr = String::new();
     child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
     (child.wait().unwrap(), stderr)

@@ -22,7 +22,7 @@ fn spec(folder: &Folder, names: &[&str]) -> SourceSpec {
     SourceSpec { url: urls.next().unwrap(), more: urls.collect(), ..SourceSpec::default() }
 }
 
-pub fn conversion(folder: &Folder, names: &[&str], output: &str) -> Conversion {
+pub(crate) fn conversion(folder: &Folder, names: &[&str], output: &str) -> Conversion {
     Conversion {
         source: spec(folder, names),
         select: None,
@@ -32,7 +32,7 @@ pub fn conversion(folder: &Folder, names: &[&str], output: &str) -> Conversion {
     }
 }
 
-pub fn to_one(conversion: &Conversion) -> Result<Written> {
+pub(crate) fn to_one(conversion: &Conversion) -> Result<Written> {
     let settings = settings();
     let mut running = Running::query(conversion.query()?, settings.clone())?;
     let run = RunId::new();

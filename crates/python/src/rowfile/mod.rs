@@ -1,8 +1,8 @@
 //! How do rowfiles reach Python and come from there? As what they are: see also `rows` (which
 //! value is an object) and `writer`.
 
-pub mod rows;
-pub mod writer;
+pub(crate) mod rows;
+pub(crate) mod writer;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -30,7 +30,7 @@ use crate::wait::{Display, on_a_thread};
 
 /// A schema: its JSON, or an object that exports Arrow's.
 #[derive(FromPyObject)]
-pub enum GivenSchema {
+pub(crate) enum GivenSchema {
     Json(String),
     Arrow(Py<PyAny>),
 }
@@ -94,7 +94,7 @@ fn failed(error: rowfile::Error, path: &Path) -> Error {
 
 /// A file to read: its path or URL, or what it is called and an object with `read` and `seek`.
 #[derive(FromPyObject)]
-pub struct GivenFile(String, Option<Py<PyAny>>);
+pub(crate) struct GivenFile(String, Option<Py<PyAny>>);
 
 impl GivenFile {
     fn input(self, py: Python<'_>) -> PyResult<Input> {
@@ -153,7 +153,7 @@ impl rowfile::ReadAt for FileObject {
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "those of the Python function")]
 #[pyo3(signature = (files, columns, schema, blocks, byte_range, batch_rows, recover, storage_options, limits))]
-pub fn read_rowfile(
+pub(crate) fn read_rowfile(
     py: Python<'_>,
     files: Vec<GivenFile>,
     columns: Option<Vec<String>>,

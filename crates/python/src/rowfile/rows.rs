@@ -31,7 +31,7 @@ use serde_json::Value;
 use tidemill_rowfile::{Field, Schema, Strings, Type, Unit};
 
 /// Why an object is no value of its column.
-pub enum Fault {
+pub(crate) enum Fault {
     /// The column's path, from the innermost name on, and what is wrong.
     Wrong(Vec<String>, String),
     /// What Python raised meanwhile.
@@ -85,7 +85,7 @@ impl Kit {
 const EPOCH_ORDINAL: i64 = 719_163;
 
 /// Rows that wait to become a batch.
-pub struct RowBuilder {
+pub(crate) struct RowBuilder {
     kit: Kit,
     schema: SchemaRef,
     fields: Fields,
@@ -95,23 +95,23 @@ pub struct RowBuilder {
 }
 
 impl RowBuilder {
-    pub fn new(py: Python<'_>, schema: &Schema) -> PyResult<Self> {
+    pub(crate) fn new(py: Python<'_>, schema: &Schema) -> PyResult<Self> {
         let arrow = Arc::new(schema.to_arrow(Strings::Large));
         let fields = Fields::new(py, &schema.fields, arrow.fields());
         Ok(RowBuilder { kit: Kit::new(py)?, schema: arrow, fields, count: 0, bytes: 0 })
     }
 
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.count
     }
 
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Adds a row: a dictionary, a mapping or a dataclass's instance. After a fault it is as if it had not
     /// been given.
-    pub fn push(&mut self, object: &Bound<'_, PyAny>) -> Done {
+    pub(crate) fn push(&mut self, object: &Bound<'_, PyAny>) -> Done {
         let pushed = self.fields.push(&self.kit, object, &mut self.bytes);
         match pushed {
             Ok(()) => self.count += 1,
@@ -121,7 +121,7 @@ impl RowBuilder {
     }
 
     /// The rows so far, which are forgotten.
-    pub fn take(&mut self) -> Result<RecordBatch, ArrowError> {
+    pub(crate) fn take(&mut self) -> Result<RecordBatch, ArrowError> {
         let rows = std::mem::take(&mut self.count);
         self.bytes = 0;
         let columns = self.fields.take()?;

@@ -537,7 +537,7 @@ fn codec(name: &str) -> Result<Codec> {
 }
 
 /// The name of a codec.
-pub fn codec_name(codec: Codec) -> String {
+pub(crate) fn codec_name(codec: Codec) -> String {
     match codec {
         Codec::None => "none".to_owned(),
         Codec::Lz4 => "lz4".to_owned(),

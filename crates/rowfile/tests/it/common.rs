@@ -13,38 +13,38 @@ use serde_json::{Value, json};
 use tidemill_rowfile::keys;
 
 /// Numbers from a seed: xorshift64*.
-pub struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
-    pub fn below(&mut self, limit: usize) -> usize {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
         ((self.next() >> 32) as usize) % limit.max(1)
     }
 
-    pub fn chance(&mut self, one_in: usize) -> bool {
+    pub(crate) fn chance(&mut self, one_in: usize) -> bool {
         self.below(one_in) == 0
     }
 
-    pub fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+    pub(crate) fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         &all[self.below(all.len())]
     }
 }
 
-pub const UNITS: [TimeUnit; 4] =
+pub(crate) const UNITS: [TimeUnit; 4] =
     [TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond, TimeUnit::Nanosecond];
-pub const SYMBOLS: [&str; 5] = ["debug", "info", "warn", "error", "größer"];
+pub(crate) const SYMBOLS: [&str; 5] = ["debug", "info", "warn", "error", "größer"];
 
-pub fn field(random: &mut Random, name: &str, depth: usize) -> FieldRef {
+pub(crate) fn field(random: &mut Random, name: &str, depth: usize) -> FieldRef {
     if random.chance(20) {
         let kind = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
         let symbols = serde_json::to_string(&SYMBOLS).unwrap();
@@ -101,12 +101,12 @@ fn data_type(random: &mut Random, depth: usize) -> DataType {
     }
 }
 
-pub fn fields(random: &mut Random, depth: usize) -> Fields {
+pub(crate) fn fields(random: &mut Random, depth: usize) -> Fields {
     let count = if random.chance(20) { 0 } else { 1 + random.below(6) };
     (0..count).map(|index| field(random, &format!("f{index}"), depth)).collect()
 }
 
-pub fn schema(random: &mut Random) -> Arc<Schema> {
+pub(crate) fn schema(random: &mut Random) -> Arc<Schema> {
     Arc::new(Schema::new(fields(random, 3)))
 }
 
@@ -121,7 +121,7 @@ fn number(random: &mut Random, bits: u32, offset: u64) -> u64 {
     number.wrapping_add(offset)
 }
 
-pub fn text(random: &mut Random, most: usize) -> String {
+pub(crate) fn text(random: &mut Random, most: usize) -> String {
     let alphabet: Vec<char> = match random.below(4) {
         0 => "абвгдежз".chars().collect(),
         1 => "数据工程师😀".chars().collect(),
@@ -131,7 +131,7 @@ pub fn text(random: &mut Random, most: usize) -> String {
     (0..length).map(|_| *random.pick(&alphabet)).collect()
 }
 
-pub fn nulls(random: &mut Random, field: &Field, rows: usize) -> Option<NullBuffer> {
+pub(crate) fn nulls(random: &mut Random, field: &Field, rows: usize) -> Option<NullBuffer> {
     if !field.is_nullable() || random.chance(4) {
         return None;
     }
@@ -152,7 +152,7 @@ fn primitive<T: ArrowPrimitiveType>(
 }
 
 /// An array with what arrays may have: values where it is null, a beginning that is cut off.
-pub fn array(random: &mut Random, field: &Field, rows: usize) -> ArrayRef {
+pub(crate) fn array(random: &mut Random, field: &Field, rows: usize) -> ArrayRef {
     let before = if random.chance(4) { random.below(5) } else { 0 };
     let array = whole(random, field, before + rows);
     array.slice(before, rows)
@@ -327,13 +327,13 @@ fn binary(data_type: &DataType, values: &[Vec<u8>], nulls: Option<NullBuffer>) -
     }
 }
 
-pub fn batch(random: &mut Random, schema: &Arc<Schema>, rows: usize) -> RecordBatch {
+pub(crate) fn batch(random: &mut Random, schema: &Arc<Schema>, rows: usize) -> RecordBatch {
     let columns = schema.fields().iter().map(|field| array(random, field, rows)).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     RecordBatch::try_new_with_options(schema.clone(), columns, &options).unwrap()
 }
 
-pub fn batches(random: &mut Random, schema: &Arc<Schema>) -> Vec<RecordBatch> {
+pub(crate) fn batches(random: &mut Random, schema: &Arc<Schema>) -> Vec<RecordBatch> {
     let count = random.below(4);
     let most = *random.pick(&[1, 10, 100, 1000]);
     (0..count)
@@ -352,7 +352,7 @@ fn hex(bytes: &[u8]) -> Value {
 
 /// A value as the second reader prints it: what it is kept as, nothing interpreted. But numbers
 /// past 64 bits, which are floats to `serde_json`, are strings.
-pub fn value(array: &dyn Array, row: usize) -> Value {
+pub(crate) fn value(array: &dyn Array, row: usize) -> Value {
     if array.is_null(row) || array.data_type() == &DataType::Null {
         return Value::Null;
     }

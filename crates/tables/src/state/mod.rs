@@ -35,7 +35,7 @@ pub(crate) use mean::{decimal_mean, rounded_mean};
 pub(crate) use sums::{overflow, sum_state, whole_sums};
 
 /// Rows for [`StateColumn::update`].
-pub struct Rows<'a> {
+pub(crate) struct Rows<'a> {
     /// The argument's values; none for `count(*)`.
     pub values: Option<&'a ArrayRef>,
     /// Which rows count; all where absent. Null is no.
@@ -74,7 +74,7 @@ impl Rows<'_> {
 }
 
 /// Which states of the incoming column go to which groups: `rows[i]` to `groups[i]`.
-pub struct Routes<'a> {
+pub(crate) struct Routes<'a> {
     /// Positions in the incoming states.
     pub rows: &'a [u32],
     /// Groups here, each at most once.
@@ -90,7 +90,7 @@ impl Routes<'_> {
 }
 
 /// The states of one aggregate on their way between tables.
-pub enum States {
+pub(crate) enum States {
     /// States that an Arrow array holds directly.
     Array(ArrayRef),
     /// HyperLogLogs.
@@ -107,7 +107,7 @@ pub enum States {
 
 impl States {
     /// The memory they take, in bytes.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         fn sketches<S>(states: &[S], heap: impl Fn(&S) -> usize) -> usize {
             size_of_val(states) + states.iter().map(heap).sum::<usize>()
         }
@@ -124,7 +124,7 @@ impl States {
     }
 
     /// Their form on disk.
-    pub fn encode(&self) -> ArrayRef {
+    pub(crate) fn encode(&self) -> ArrayRef {
         fn binary<'a, S: 'a>(
             states: impl ExactSizeIterator<Item = Option<&'a S>>,
             encode: impl Fn(&S, &mut Vec<u8>),
@@ -161,7 +161,7 @@ impl States {
 }
 
 /// One aggregate's states, a state per group.
-pub trait StateColumn: Send {
+pub(crate) trait StateColumn: Send {
     /// Takes rows in.
     ///
     /// # Errors
@@ -218,7 +218,7 @@ pub trait StateColumn: Send {
 /// # Errors
 /// Where the aggregate's argument has a type that its state cannot hold, which planning has
 /// ruled out (see [`supports`]).
-pub fn column(aggregate: &Aggregate) -> Result<Box<dyn StateColumn>> {
+pub(crate) fn column(aggregate: &Aggregate) -> Result<Box<dyn StateColumn>> {
     let output = aggregate.output.data_type().clone();
     Ok(match &aggregate.function {
         Function::Count => Box::new(Count::new(output)),

@@ -5,10 +5,10 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 /// No value of any type but text.
-pub const REFUSED: &str = "x";
+pub(crate) const REFUSED: &str = "x";
 
 /// Types of single values.
-pub fn scalars() -> BoxedStrategy<T> {
+pub(crate) fn scalars() -> BoxedStrategy<T> {
     use TimeUnit::{Microsecond, Millisecond, Nanosecond, Second};
     let unit = select(vec![Second, Millisecond, Microsecond, Nanosecond]);
     let zone = select(vec![None, Some("UTC"), Some("+02:00"), Some("America/New_York")]);
@@ -31,7 +31,7 @@ pub fn scalars() -> BoxedStrategy<T> {
 }
 
 /// What may stand for a value of a type: mostly values of it, some of which no type can hold.
-pub fn texts(data_type: &T) -> BoxedStrategy<String> {
+pub(crate) fn texts(data_type: &T) -> BoxedStrategy<String> {
     let good = match data_type {
         T::Boolean => select(vec!["true", "false", "TRUE", "False", "1", "yes"])
             .prop_map(str::to_owned)
@@ -183,7 +183,7 @@ fn timestamps(unit: TimeUnit) -> BoxedStrategy<String> {
 }
 
 /// Text with what CSV and JSON give a meaning.
-pub fn words() -> BoxedStrategy<String> {
+pub(crate) fn words() -> BoxedStrategy<String> {
     prop_oneof![
         4 => "[a-z]{0,6}",
         2 => "[a-zA-Z ]{10,40}",
@@ -211,7 +211,7 @@ fn misspelt(good: BoxedStrategy<String>) -> BoxedStrategy<String> {
 }
 
 /// A text of which Arrow makes what we make of `text`: one rule a line.
-pub fn for_arrow(text: &str, data_type: &T) -> String {
+pub(crate) fn for_arrow(text: &str, data_type: &T) -> String {
     let refused = || REFUSED.to_owned();
     match data_type {
         // A date is YYYY-MM-DD: no time behind it, no sign, and all digits.
