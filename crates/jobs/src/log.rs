@@ -465,7 +465,8 @@ pub(super) mod tests {
             .unwrap()
             .write_all(line.as_bytes())
             .unwrap();
-        let error = log.backwards().unwrap().next().unwrap().unwrap_err().to_string();
+        let error = log.backwards().unwrap().next().unwrap().unwrap_err();
+        let error = tidemill_base::Error::from(error).to_string();
         assert!(error.starts_with(&format!("`{}` is damaged", path.display())), "{error}");
         assert!(error.contains("version 2; this release reads 1\nhint: use a newer"), "{error}");
     }

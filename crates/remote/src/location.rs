@@ -138,7 +138,8 @@ mod tests {
             ("https:/h/x?sig=s", "was `https://h/x?…` meant?"),
             ("S3:/b/k", "was `s3://b/k` meant?"),
         ] {
-            let message = Location::parse(url).unwrap_err().to_string();
+            let error = Location::parse(url).unwrap_err();
+            let message = tidemill_base::Error::from(error).to_string();
             assert!(message.contains(expected), "{message}");
         }
     }

@@ -406,8 +406,10 @@ mod tests {
 
     #[test]
     fn an_unknown_name_is_answered_with_the_nearest() {
-        let message =
-            |name: &str| StorageOptions::default().set(name, "hush").unwrap_err().to_string();
+        let message = |name: &str| {
+            let error = StorageOptions::default().set(name, "hush").unwrap_err();
+            tidemill_base::Error::from(error).to_string()
+        };
         assert_eq!(
             message("aws_regoin"),
             "unknown storage option `aws_regoin`; did you mean `region`?"

@@ -3,8 +3,8 @@
 use std::fmt::Display;
 
 use serde_json::Value;
-use tidemill_engine::Home;
 use tidemill_engine::jobs::{self, Damage, Filter, JobLog, LIMIT_BYTES, Period};
+use tidemill_engine::{Error, Home};
 
 use super::{Outcome, print};
 use crate::args::{JobsArgs, JobsListArgs, JobsVerb, Plain};
@@ -17,24 +17,26 @@ pub(super) fn jobs(args: JobsArgs) -> anyhow::Result<Outcome> {
         None => list(&log, &args.list),
         Some(JobsVerb::List(args)) => list(&log, &args),
         Some(JobsVerb::Show(args)) => {
-            let shown = jobs::show(&log, &args.id)?;
+            let shown = jobs::show(&log, &args.id).map_err(Error::from)?;
             say(&shown, args.format, &serde_json::to_value(&shown)?, &shown.damage)
         }
         Some(JobsVerb::Top(args)) => {
-            let top = jobs::top(&log, Period::since(&args.since)?, args.last)?;
+            let since = Period::since(&args.since).map_err(Error::from)?;
+            let top = jobs::top(&log, since, args.last).map_err(Error::from)?;
             say(&top, args.format, &serde_json::to_value(&top)?, &top.damage)
         }
         Some(JobsVerb::Compare(args)) => {
-            let compared = jobs::compare(&log, &args.a, &args.b)?;
+            let compared = jobs::compare(&log, &args.a, &args.b).map_err(Error::from)?;
             say(&compared, args.format, &serde_json::to_value(&compared)?, &compared.damage)
         }
     }
 }
 
 fn list(log: &JobLog, args: &JobsListArgs) -> anyhow::Result<Outcome> {
-    let period = args.since.as_deref().map_or(Ok(Period::ALWAYS), Period::since)?;
+    let period = args.since.as_deref().map_or(Ok(Period::ALWAYS), Period::since);
+    let period = period.map_err(Error::from)?;
     let filter = Filter { period, name: args.name.clone(), last: args.last };
-    let listing = jobs::list(log, &filter)?;
+    let listing = jobs::list(log, &filter).map_err(Error::from)?;
     say(&listing, args.format, &serde_json::to_value(&listing.runs)?, &listing.damage)
 }
 
