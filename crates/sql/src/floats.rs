@@ -546,8 +546,10 @@ fn extremes(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
             None => column,
         });
     }
-    let plan = LogicalPlanBuilder::from(LogicalPlan::Aggregate(ordered_groups));
-    Ok(Transformed::yes(plan.project(shown)?.build()?))
+    // By the names that there are: of a key and a cast of it the planner makes one name, and refuses it twice.
+    let groups = Arc::new(LogicalPlan::Aggregate(ordered_groups));
+    let shown = Projection::try_new_with_schema(shown, groups, Arc::clone(&aggregate.schema))?;
+    Ok(Transformed::yes(LogicalPlan::Projection(shown)))
 }
 
 fn ordered(is_key: bool) -> Arc<ScalarUDF> {

@@ -89,3 +89,21 @@ fn a_part_of_a_year_beyond_the_calendar_is_an_error() {
         "SELECT date_part('year', CAST(NULL AS TIMESTAMP)), extract(year FROM DATE '2024-01-01')";
     assert_eq!(folder.ask(sql).rows(), [["∅", "2024"]]);
 }
+
+/// On DataFusion's path the least of floats is asked for in a projection of its own.
+#[test]
+fn a_cast_of_a_key_stands_beside_the_key_and_its_least_value() {
+    let folder = Folder::new();
+    folder.write("f.csv", "d,n\n1.5,1\n2.5,2\n");
+    for to in ["REAL", "TEXT", "BIGINT"] {
+        for cast in ["CAST", "TRY_CAST"] {
+            let sql = format!(
+                "SELECT {cast}(a.d AS {to}) AS c, a.d AS k, min(a.d) AS m, max(a.d) AS x, stddev(n) AS s \
+                 FROM '$/f.csv' AS a GROUP BY 1, 2 ORDER BY k"
+            );
+            let rows = folder.ask(&sql).rows();
+            assert_eq!(rows[1][1..], ["2.5", "2.5", "2.5", "∅"], "{sql}");
+            assert_eq!(rows[1][0], if to == "BIGINT" { "2" } else { "2.5" }, "{sql}");
+        }
+    }
+}
