@@ -602,12 +602,23 @@ impl Source {
         let is_said = self.spec.options.header.is_some() || self.spec.schema.is_some();
         let fields = &self.columns.fields;
         let is_number = |name: &str| {
-            name.bytes().any(|byte| byte.is_ascii_digit()) && name.trim().parse::<f64>().is_ok()
+            let name = name.trim();
+            let is_date = || {
+                let marks = |byte: u8| byte.is_ascii_digit() || b"-:/. T".contains(&byte);
+                name.bytes().all(marks) && name.starts_with(|c: char| c.is_ascii_digit())
+            };
+            name.bytes().any(|byte| byte.is_ascii_digit())
+                && (name.parse::<f64>().is_ok() || is_date())
         };
-        let is_odd = self.format.is_delimited()
-            && !is_said
-            && !fields.is_empty()
-            && fields.iter().all(|field| is_number(field.name()));
+        let mut are_numbers = false;
+        for (index, field) in fields.iter().enumerate() {
+            let is_unnamed = *field.name() == format!("column_{}", index + 1);
+            if !is_number(field.name()) && !is_unnamed && field.name() != "NaN" {
+                return None;
+            }
+            are_numbers |= !is_unnamed;
+        }
+        let is_odd = self.format.is_delimited() && !is_said && are_numbers;
         let file = self.files.first().filter(|_| is_odd)?;
         let names = fields.iter().take(4).map(|field| format!("`{}`", field.name()));
         let more = (fields.len() > 4).then(|| "…".to_owned());

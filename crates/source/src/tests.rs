@@ -852,6 +852,9 @@ fn a_header_of_numbers_alone_is_told() {
         ("n.csv", b"1,2.5,-3\n4,5,6\n"),
         ("years.csv", b"name,2024,2025\nx,1,2\n"),
         ("nan.csv", b"nan,inf\n1,2\n"),
+        ("odd.csv", b"1,,3\n4,5,6\n"),
+        ("dates.csv", b"2026-01-01,3,NaN\n2026-01-02,4,1\n"),
+        ("unnamed.csv", b",\n1,2\n"),
         ("many.tsv", b"1\t2\t3\t4\t5\n1\t2\t3\t4\t5\n"),
     ]);
     let warning = |name: &str, header: Option<bool>| {
@@ -863,9 +866,14 @@ fn a_header_of_numbers_alone_is_told() {
     assert!(said.contains("the names of its columns: `1`, `2.5`, `-3`; if"), "{said}");
     let said = warning("many.tsv", None).unwrap();
     assert!(said.contains("`1`, `2`, `3`, `4`, …; if"), "{said}");
-    for (name, header) in
-        [("n.csv", Some(true)), ("n.csv", Some(false)), ("years.csv", None), ("nan.csv", None)]
-    {
+    assert!(warning("odd.csv", None).is_some() && warning("dates.csv", None).is_some());
+    for (name, header) in [
+        ("n.csv", Some(true)),
+        ("n.csv", Some(false)),
+        ("years.csv", None),
+        ("nan.csv", None),
+        ("unnamed.csv", None),
+    ] {
         assert_eq!(warning(name, header), None, "{name}");
     }
 }

@@ -27,13 +27,13 @@ use datafusion::logical_expr::{
 use datafusion::sql::parser::{DFParser, Statement};
 use datafusion::sql::sqlparser::ast::{
     CastKind, Expr as SqlExpr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, Ident, ObjectName, Select, SelectItem, TypedString, Value, ValueWithSpan,
-    Visitor, VisitorMut,
+    FunctionArguments, GroupByExpr, Ident, ObjectName, OrderByKind, Query, Select, SelectItem,
+    TypedString, Value, ValueWithSpan, Visitor, VisitorMut,
 };
 use tidemill_base::arrow_words::sql_name;
 use tidemill_base::error::Error;
 use tidemill_base::stack::on_large_stack;
-use tidemill_planning::{walk, walk_expr, walk_mut};
+use tidemill_planning::{walk, walk_expr, walk_expr_mut, walk_mut};
 
 use crate::rewrite::schema_below;
 use crate::statement::schema_from_sql;
@@ -262,6 +262,21 @@ impl VisitorMut for Names {
     /// which the optimiser joins by their names.
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         self.depth += 1;
+        let mut asked = Asked::default();
+        for item in &mut select.projection {
+            if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
+                walk_expr_mut(expr, &mut asked);
+            }
+        }
+        if let GroupByExpr::Expressions(keys, _) = &mut select.group_by {
+            keys.iter_mut().for_each(|key| {
+                walk_expr_mut(key, &mut asked);
+            });
+        }
+        for condition in [&mut select.having, &mut select.qualify].into_iter().flatten() {
+            walk_expr_mut(condition, &mut asked);
+        }
+        self.found |= asked.found;
         for item in &mut select.projection {
             if let SelectItem::UnnamedExpr(expr) = item
                 && !matches!(expr, SqlExpr::Identifier(_) | SqlExpr::CompoundIdentifier(_))
@@ -272,6 +287,19 @@ impl VisitorMut for Names {
                 *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
             }
         }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let mut asked = Asked::default();
+        if let Some(OrderByKind::Expressions(keys)) =
+            query.order_by.as_mut().map(|order| &mut order.kind)
+        {
+            keys.iter_mut().for_each(|key| {
+                walk_expr_mut(&mut key.expr, &mut asked);
+            });
+        }
+        self.found |= asked.found;
         ControlFlow::Continue(())
     }
 
@@ -287,23 +315,62 @@ impl VisitorMut for Names {
             CastKind::Cast | CastKind::DoubleColon => "CAST",
             CastKind::TryCast | CastKind::SafeCast => "TRY_CAST",
         };
-        let name = Value::SingleQuotedString(format!("{word} {data_type}"));
-        let args = [expr.clone(), SqlExpr::value(name)];
-        let args = args.map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).to_vec();
-        *expr = SqlExpr::Function(Function {
-            name: ObjectName::from(vec![Ident::with_quote('"', NAME)]),
-            uses_odbc_syntax: false,
-            parameters: FunctionArguments::None,
-            args: FunctionArguments::List(FunctionArgumentList {
-                duplicate_treatment: None,
-                args,
-                clauses: Vec::new(),
-            }),
-            filter: None,
-            null_treatment: None,
-            over: None,
-            within_group: Vec::new(),
-        });
+        let name = format!("{word} {data_type}");
+        *expr = named(expr, name);
+        ControlFlow::Continue(())
+    }
+}
+
+/// The expression in the function that has a name for it.
+fn named(expr: &SqlExpr, name: String) -> SqlExpr {
+    let args = [expr.clone(), SqlExpr::value(Value::SingleQuotedString(name))];
+    let args = args.map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).to_vec();
+    SqlExpr::Function(Function {
+        name: ObjectName::from(vec![Ident::with_quote('"', NAME)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args,
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
+
+/// What a subquery's name begins with, in the place of a cast's word.
+const AS_WRITTEN: &str = "SELECT ";
+
+/// Subqueries of a select list, or of what stands beside it: the planner calls all alike.
+#[derive(Default)]
+struct Asked {
+    found: bool,
+    /// How many queries are around what is looked at.
+    depth: usize,
+}
+
+impl VisitorMut for Asked {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut SqlExpr) -> ControlFlow<()> {
+        use SqlExpr::{Exists, InSubquery, Subquery};
+        if self.depth == 0 && matches!(expr, Exists { .. } | InSubquery { .. } | Subquery(_)) {
+            self.found = true;
+            *expr = named(expr, format!("{AS_WRITTEN}{expr}"));
+        }
         ControlFlow::Continue(())
     }
 }
@@ -356,6 +423,11 @@ impl ScalarUDFImpl for Named {
 
     fn schema_name(&self, args: &[Expr]) -> PlanResult<String> {
         match args {
+            [_, Expr::Literal(ScalarValue::Utf8(Some(name)), _)]
+                if name.starts_with(AS_WRITTEN) =>
+            {
+                Ok(name[AS_WRITTEN.len()..].to_owned())
+            }
             [cast, Expr::Literal(ScalarValue::Utf8(Some(name)), _)] => {
                 let (word, data_type) = name.split_once(' ').unwrap_or(("CAST", name));
                 Ok(format!("{word}({} AS {data_type})", cast.schema_name()))

@@ -123,7 +123,22 @@ fn cast_error(message: &str) -> Error {
 }
 
 /// Parts of DataFusion's messages, and what is said in the place of these.
-const OTHER_WORDS: [(&str, &str, &str); 15] = [
+const OTHER_WORDS: [(&str, &str, &str); 18] = [
+    (
+        "Correlated scalar subquery can only be used in",
+        "a subquery that depends on the row around it cannot stand in ORDER BY or JOIN … ON",
+        "name it in the select list of a subquery, and order by its name",
+    ),
+    (
+        "unnest() does not support null yet",
+        "`unnest` of NULL alone has no type",
+        "a cast gives it one: unnest(CAST(NULL AS BIGINT[]))",
+    ),
+    (
+        "Source table contains",
+        "an alias names more columns, or fewer, than there are",
+        "a name for each: FROM (SELECT 1, 2) AS t (a, b)",
+    ),
     (
         "Unsupported LIMIT expression",
         "LIMIT and OFFSET take a whole number",
@@ -691,8 +706,14 @@ fn out_of_place(message: &str) -> Option<Error> {
     }
     if let Some(rest) = message.strip_prefix("table function '")
         && let Some(name) = rest.strip_suffix("' not found")
-        && name.starts_with('\'')
+        && (name.starts_with('\'') || name == "unnest")
     {
+        if name == "unnest" {
+            return Some(Error::usage_hint(
+                "`LATERAL unnest(…)` is not supported",
+                "unnest(list) in the select list gives a row per item, beside the other columns",
+            ));
+        }
         return Some(Error::usage_hint(
             format!("names of columns do not stand behind {name} alone"),
             format!("an alias stands between them: FROM {name} AS t (a, b)"),
@@ -702,10 +723,31 @@ fn out_of_place(message: &str) -> Option<Error> {
         && let Some(types) = behind(message, &["' function: coercion from "])
         && let Some((types, _)) = types.split_once(" to the signature")
     {
+        // What `= ANY(x)` is made of.
+        if function == "array_position" && types.ends_with("Null, Int64") {
+            let of = in_sql_words(types.split(", ").next().unwrap_or_default());
+            return Some(Error::usage_hint(
+                format!("`ANY` and `ALL` take a list or a subquery, and this one is {of}"),
+                "x = ANY([a, b]), x > ALL(list)",
+            ));
+        }
         return Some(Error::usage_hint(
             format!("there is no `{function}({})`", in_sql_words(types)),
             "CAST(x AS TYPE) gives a value the type of the list's, CAST(list AS TYPE[]) a list that of the \
              value",
+        ));
+    }
+    if let Some(rest) = message.strip_prefix("expr type ")
+        && let Some(types) = rest.strip_suffix(" in SetComparison")
+        && let Some((one, other)) = types.split_once(" can't cast to ")
+    {
+        return Some(Error::usage_hint(
+            format!(
+                "`ANY` and `ALL` do not compare {} with {}",
+                in_sql_words(one),
+                in_sql_words(other)
+            ),
+            "CAST(x AS TYPE) gives both sides one type",
         ));
     }
     let rest = message.strip_prefix("Can not find compatible types to compare ")?;

@@ -168,10 +168,12 @@ impl Pool {
             Kind::Partitions => wanted <= self.bytes,
             // What is written out is sorted first, which is asked for in one piece once the groups
             // are given up.
-            Kind::Groups if consumer.bytes <= share / 8 => wanted <= 2 * share,
+            Kind::Groups if consumer.bytes <= share / 8 => {
+                wanted <= 2 * share || total <= self.bytes
+            }
             // What was written out is merged, which takes what it is given, and the groups of that
             // are few at a time: they come last, and cannot be written out again.
-            Kind::Groups if parts > 0 => wanted <= 2 * share,
+            Kind::Groups if parts > 0 => wanted <= 2 * share || total <= self.bytes,
             Kind::Groups => wanted <= share / 4 * 3,
             // What waits in a channel is soon taken: to write it out is the last resort.
             Kind::Channel => wanted <= self.bytes / 4,

@@ -59,19 +59,25 @@ fn node(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
     })?
     .transform_data(|plan| match plan {
         LogicalPlan::Filter(filter) => conditions(filter),
-        LogicalPlan::Projection(_) => {
-            each_expression(plan, &|expr, schema| Ok(counts(expr, schema)?))
-        }
-        LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) | LogicalPlan::Sort(_) => {
-            computed_below(plan)
-        }
+        LogicalPlan::Projection(_)
+        | LogicalPlan::Aggregate(_)
+        | LogicalPlan::Window(_)
+        | LogicalPlan::Sort(_) => computed_below(plan),
         plan => Ok(Transformed::no(plan)),
     })
 }
 
-/// Whether the expression is a condition on a subquery's rows that a step other than a filter cannot ask.
-fn is_asked(expr: &Expr) -> bool {
-    matches!(expr, Expr::Exists(_) | Expr::InSubquery(_))
+/// Whether the expression asks for a subquery's rows as DataFusion's joins cannot in such a step.
+fn is_asked(expr: &Expr, step: &LogicalPlan) -> bool {
+    match expr {
+        Expr::Exists(_) | Expr::InSubquery(_) => true,
+        // One value for each row is joined below a projection or a filter alone.
+        Expr::ScalarSubquery(subquery) => {
+            !subquery.outer_ref_columns.is_empty()
+                && matches!(step, LogicalPlan::Aggregate(_) | LogicalPlan::Window(_))
+        }
+        _ => false,
+    }
 }
 
 /// The step above a projection that computes its conditions on subqueries' rows.
@@ -79,10 +85,12 @@ fn computed_below(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
     let [input] = plan.inputs()[..] else { return Ok(Transformed::no(plan)) };
     let schema = Arc::clone(input.schema());
     let mut computed: Vec<(Expr, String)> = Vec::new();
+    let is_taken = |name: &str| schema.fields().iter().any(|field| field.name() == name);
+    let mut names = (1..).map(|number| format!("__asked_{number}")).filter(|name| !is_taken(name));
     plan.apply_expressions(|expr| {
         expr.apply(|expr| {
-            if is_asked(expr) && !computed.iter().any(|(other, _)| other == expr) {
-                computed.push((expr.clone(), format!("__asked_{}", computed.len() + 1)));
+            if is_asked(expr, &plan) && !computed.iter().any(|(other, _)| other == expr) {
+                computed.extend(names.next().map(|name| (expr.clone(), name)));
             }
             Ok(TreeNodeRecursion::Continue)
         })
@@ -127,8 +135,9 @@ fn computed_below(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
 
 /// Refuses a condition on rows that depend on columns which a step has not.
 fn within(condition: &Expr, schema: &DFSchema) -> PlanResult<()> {
-    let (Expr::Exists(Exists { subquery, .. }) | Expr::InSubquery(InSubquery { subquery, .. })) =
-        condition
+    let (Expr::Exists(Exists { subquery, .. })
+    | Expr::InSubquery(InSubquery { subquery, .. })
+    | Expr::ScalarSubquery(subquery)) = condition
     else {
         return Ok(());
     };
@@ -168,7 +177,7 @@ fn counts(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
 }
 
 /// A subquery's column that is compared.
-const COMPARED: &str = "__compared";
+const COMPARED: &str = "what is compared with a value of the row around";
 
 /// Whether rows that are equal to a value are counted, neither being null.
 fn equal_counted(found: InSubquery, schema: &DFSchema) -> PlanResult<Expr> {

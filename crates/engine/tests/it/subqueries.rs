@@ -172,6 +172,62 @@ fn whether_there_are_rows_stands_in_a_select_list_too() {
 }
 
 #[test]
+fn subqueries_beside_one_another_are_told_apart() {
+    let folder = Folder::new();
+    folder.write("t.csv", "a,b,g,__asked_1\n1,x,1,7\n2,y,1,8\n3,z,2,9\n,n,2,7\n5,x,3,7\n");
+    folder.write("u.csv", "a,c\n1,10\n3,30\n3,31\n,40\n");
+    let first = "EXISTS (SELECT 1 FROM '$/u.csv' u WHERE u.a = t.a)";
+    let second = "EXISTS (SELECT 1 FROM '$/u.csv' u WHERE u.a = t.g)";
+    let (in_u, in_g) = ("a IN (SELECT a FROM '$/u.csv')", "a IN (SELECT g FROM '$/t.csv')");
+    let of = |key: &str| format!("(SELECT max(c) FROM '$/u.csv' u WHERE u.a = t.{key})");
+    for (select, expected) in [
+        (
+            format!(
+                "sum(CASE WHEN {first} THEN 1 ELSE 0 END), sum(CASE WHEN {second} THEN 1 ELSE 0 END)"
+            ),
+            "2 3",
+        ),
+        (format!("count() FILTER (WHERE {first}), count() FILTER (WHERE NOT {second})"), "2 2"),
+        (format!("count() FILTER (WHERE {in_u}), count() FILTER (WHERE {in_g})"), "2 3"),
+        (format!("sum({}), sum({}), sum(__asked_1)", of("a"), of("g")), "41 51 38"),
+        (
+            "sum((SELECT max(c) FROM '$/u.csv')), sum((SELECT max(a) FROM '$/u.csv'))".into(),
+            "200 15",
+        ),
+        (format!("max({in_u}), min({second})"), "true false"),
+    ] {
+        let sql = format!("SELECT {select} FROM '$/t.csv' t");
+        assert_eq!(folder.ask(&sql).rows().concat().join(" "), expected, "{sql}");
+    }
+    let sql = format!(
+        "SELECT count() AS n FROM '$/t.csv' t GROUP BY {first}, {second} HAVING count() > 0 ORDER BY n"
+    );
+    assert_eq!(folder.ask(&sql).rows().concat(), ["1", "1", "1", "2"], "{sql}");
+    let sql = format!(
+        "SELECT b, sum(CASE WHEN {first} THEN 1 END) OVER (), sum(CASE WHEN {second} THEN 1 END) OVER () \
+         FROM '$/t.csv' t ORDER BY b LIMIT 1"
+    );
+    assert_eq!(folder.ask(&sql).rows(), text(&[&["n", "2", "3"]]), "{sql}");
+}
+
+/// The condition stands in its place once, whatever is nested around it.
+#[test]
+fn a_condition_that_is_nested_deep_is_planned_once() {
+    let folder = Folder::new();
+    folder.write("t.csv", "a\n1\n2\n\n");
+    folder.write("u.csv", "a\n1\n");
+    for (start, end) in
+        [("coalesce(", ", false)"), ("CASE WHEN ", " THEN true END"), ("NOT (", ")")]
+    {
+        let (start, end) = (start.repeat(8), end.repeat(8));
+        let sql = format!(
+            "SELECT count() FROM (SELECT {start}a IN (SELECT a FROM '$/u.csv'){end} AS x FROM '$/t.csv') WHERE x"
+        );
+        assert_eq!(folder.ask(&sql).only(), "1", "{sql}");
+    }
+}
+
+#[test]
 fn an_order_by_what_it_cannot_know_is_refused() {
     let folder = Folder::new();
     folder.write("l.csv", "k,v\n1,a\n2,b\n");
