@@ -7,6 +7,8 @@
 //! arm, never with a rest: a parser that learns a clause does not compile here until somebody
 //! has decided about it.
 //!
+//! What a statement leaves away is written out first ([`completed`]).
+//!
 //! Three things depend on where an expression stands or on what a name calls, and are decided
 //! here as well: aggregates and windows ([`Place`]), what a function takes besides its arguments
 //! ([`calls`]), and windows with names, which the planner puts in for the select list alone.
@@ -17,31 +19,32 @@ use std::fmt;
 use datafusion::execution::SessionState;
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    Array, BinaryOperator, ConnectByKind, Cte, Distinct, ExceptSelectItem, ExcludeSelectItem, Expr,
-    ExprWithAlias, ExprWithAliasAndOrderBy, Fetch, ForClause, FormatClause, FunctionArg,
-    FunctionArgExpr, GroupByExpr, GroupByWithModifier, Ident, Join, JoinConstraint, JoinOperator,
-    LateralView, LimitClause, NamedWindowDefinition, NamedWindowExpr, ObjectName, ObjectNamePart,
-    Offset, OrderBy, OrderByExpr, OrderByKind, OrderByOptions, PipeOperator, Query,
-    ReplaceSelectElement, ReplaceSelectItem, Select, SelectFlavor, SelectItem,
-    SelectItemQualifiedWildcardKind, SelectModifiers, SetExpr, SetOperator, SetQuantifier,
-    Statement, TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, TableWithJoins,
-    Top, TopQuantity, UnaryOperator, Value, ValueWithSpan, Values, Visitor, VisitorMut,
-    WildcardAdditionalOptions, With,
+    ConnectByKind, Cte, Distinct, ExceptSelectItem, ExcludeSelectItem, Expr, ExprWithAlias,
+    ExprWithAliasAndOrderBy, Fetch, ForClause, FormatClause, FunctionArg, FunctionArgExpr,
+    GroupByExpr, GroupByWithModifier, Ident, Join, JoinConstraint, JoinOperator, LateralView,
+    LimitClause, NamedWindowDefinition, NamedWindowExpr, ObjectName, ObjectNamePart, Offset,
+    OrderBy, OrderByExpr, OrderByKind, OrderByOptions, PipeOperator, Query, ReplaceSelectElement,
+    ReplaceSelectItem, Select, SelectFlavor, SelectItem, SelectItemQualifiedWildcardKind,
+    SelectModifiers, SetExpr, SetOperator, SetQuantifier, Statement, TableAlias,
+    TableAliasColumnDef, TableFactor, TableFunctionArgs, TableWithJoins, Top, TopQuantity, Value,
+    ValueWithSpan, Values, VisitorMut, WildcardAdditionalOptions, With,
 };
 use tidemill_base::error::{Error, Result};
-use tidemill_planning::{walk_expr, walk_mut};
+use tidemill_planning::walk_mut;
 
 use crate::names;
 
 pub use dialect::Spoken;
 
 mod calls;
+mod completed;
 mod dialect;
 mod expressions;
 #[cfg(test)]
 mod tests;
 mod types;
 
+pub(crate) use completed::complete;
 pub(crate) use types::only_columns;
 
 /// Checks that all of a statement is honoured.
@@ -56,232 +59,6 @@ pub(crate) fn check(statement: &Statement, state: &SessionState) -> Result<()> {
         // A query is one SELECT; others are refused where statements are parsed.
         other => Err(Error::Internal(format!("a statement that is no query: {other}"))),
     }
-}
-
-/// Writes out what a statement leaves away: `FROM 'f.csv'` alone is `SELECT *`.
-pub(crate) fn complete(statement: &mut Statement) {
-    struct Completed;
-
-    impl VisitorMut for Completed {
-        type Break = ();
-
-        fn pre_visit_select(&mut self, select: &mut Select) -> std::ops::ControlFlow<()> {
-            if select.flavor == SelectFlavor::FromFirstNoSelect {
-                select.flavor = SelectFlavor::FromFirst;
-                select.projection =
-                    vec![SelectItem::Wildcard(WildcardAdditionalOptions::default())];
-            }
-            // The planner calls all conditions on subqueries' rows alike; others are written anew here.
-            let is_renamed = |expr: &Expr| {
-                use Expr::{AllOp, AnyOp, Exists, InSubquery};
-                matches!(expr, Exists { .. } | InSubquery { .. } | AnyOp { .. } | AllOp { .. })
-            };
-            for item in &mut select.projection {
-                if let SelectItem::UnnamedExpr(expr) = item
-                    && has(expr, is_renamed)
-                {
-                    let alias = Ident::with_quote('"', names::as_written(expr));
-                    *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
-                }
-            }
-            std::ops::ControlFlow::Continue(())
-        }
-
-        fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> std::ops::ControlFlow<()> {
-            if let TableFactor::Derived { subquery, alias: Some(alias), .. } = table {
-                name_columns(subquery, alias);
-            }
-            if let TableFactor::UNNEST { alias, array_exprs, .. } = table
-                && let [_] = array_exprs.as_slice()
-            {
-                name_items(alias);
-            }
-            std::ops::ControlFlow::Continue(())
-        }
-
-        /// `INTERVAL 1 HOUR`, which the planner does not take in a window's frame; and `x = ANY(list)`, of
-        /// which it forgets that a null in the list may be equal: with ALL it does not.
-        fn post_visit_expr(&mut self, expr: &mut Expr) -> std::ops::ControlFlow<()> {
-            if let Expr::Interval(interval) = expr
-                && let (Expr::Value(value), Some(field)) =
-                    (&*interval.value, &interval.leading_field)
-                && let Value::Number(number, _) = &value.value
-                && interval.last_field.is_none()
-                && interval.leading_precision.is_none()
-            {
-                let text = Value::SingleQuotedString(format!("{number} {field}"));
-                *interval.value = Expr::Value(ValueWithSpan { value: text, span: value.span });
-                interval.leading_field = None;
-            }
-            if matches!(expr, Expr::AnyOp { .. } | Expr::AllOp { .. }) {
-                *expr = of_a_list(std::mem::replace(expr, Expr::value(Value::Null)));
-            }
-            std::ops::ControlFlow::Continue(())
-        }
-
-        /// What is ordered by its number has a name: the planner puts the expression there in full, and a
-        /// window over groups is none of those that it has computed.
-        fn pre_visit_query(&mut self, query: &mut Query) -> std::ops::ControlFlow<()> {
-            for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
-                name_columns(&mut cte.query, &cte.alias);
-            }
-            let (SetExpr::Select(select), Some(order)) =
-                (query.body.as_mut(), query.order_by.as_mut())
-            else {
-                return std::ops::ControlFlow::Continue(());
-            };
-            number_all(order, select.projection.as_slice());
-            let OrderByKind::Expressions(keys) = &order.kind else {
-                return std::ops::ControlFlow::Continue(());
-            };
-            for key in keys {
-                let place = match &key.expr {
-                    Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) => {
-                        number.parse::<usize>().ok().and_then(|number| number.checked_sub(1))
-                    }
-                    _ => None,
-                };
-                let item = place.and_then(|place| select.projection.get_mut(place));
-                if let Some(item) = item
-                    && let SelectItem::UnnamedExpr(expr) = item
-                    && has(expr, |expr| matches!(expr, Expr::Function(call) if call.over.is_some()))
-                {
-                    let alias = Ident::with_quote('"', names::as_written(expr));
-                    *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
-                }
-            }
-            std::ops::ControlFlow::Continue(())
-        }
-    }
-
-    walk_mut(statement, &mut Completed);
-}
-
-/// The comparison that is false where `op` is true.
-fn contrary(op: &BinaryOperator) -> Option<BinaryOperator> {
-    Some(match op {
-        BinaryOperator::Eq => BinaryOperator::NotEq,
-        BinaryOperator::NotEq => BinaryOperator::Eq,
-        BinaryOperator::Lt => BinaryOperator::GtEq,
-        BinaryOperator::GtEq => BinaryOperator::Lt,
-        BinaryOperator::Gt => BinaryOperator::LtEq,
-        BinaryOperator::LtEq => BinaryOperator::Gt,
-        _ => return None,
-    })
-}
-
-/// So many items of a list are compared one by one.
-const ITEMS_MAX: usize = 100;
-
-/// `x = ANY([a, b])` as `x = a OR x = b`, by the rules of any comparison; `x = ANY(list)` of another list as
-/// `NOT (x <> ALL(list))`.
-fn of_a_list(expr: Expr) -> Expr {
-    let (left, op, right, is_any, is_some) = match expr {
-        Expr::AnyOp { left, compare_op, right, is_some } => {
-            (left, compare_op, right, true, is_some)
-        }
-        Expr::AllOp { left, compare_op, right } => (left, compare_op, right, false, false),
-        other => return other,
-    };
-    let nested = |expr| Expr::Nested(Box::new(expr));
-    match (*right, contrary(&op)) {
-        (Expr::Array(Array { elem, named: _ }), Some(_))
-            if (1..=ITEMS_MAX).contains(&elem.len()) =>
-        {
-            let joined = if is_any { BinaryOperator::Or } else { BinaryOperator::And };
-            let compared = |item: Expr| Expr::BinaryOp {
-                left: left.clone(),
-                op: op.clone(),
-                right: Box::new(item),
-            };
-            let all = elem.into_iter().map(compared).reduce(|left, right| Expr::BinaryOp {
-                left: Box::new(left),
-                op: joined.clone(),
-                right: Box::new(right),
-            });
-            nested(all.unwrap_or_else(|| Expr::value(Value::Null)))
-        }
-        (right @ Expr::Subquery(_), _) | (right, None) if is_any => {
-            Expr::AnyOp { left, compare_op: op, right: Box::new(right), is_some }
-        }
-        (right, Some(contrary)) if is_any => {
-            let all = Expr::AllOp { left, compare_op: contrary, right: Box::new(right) };
-            Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(nested(all)) }
-        }
-        (right, _) => Expr::AllOp { left, compare_op: op, right: Box::new(right) },
-    }
-}
-
-/// Names the columns of a query as the list behind its alias does: `t(a, b) AS (SELECT 0, 0)`, where both
-/// would have one name.
-fn name_columns(query: &mut Query, alias: &TableAlias) {
-    let mut body = query.body.as_mut();
-    let select = loop {
-        match body {
-            SetExpr::Select(select) => break select,
-            SetExpr::SetOperation { left, .. } => body = left.as_mut(),
-            _ => return,
-        }
-    };
-    if select.projection.len() != alias.columns.len() {
-        return;
-    }
-    for (item, column) in select.projection.iter_mut().zip(&alias.columns) {
-        if let SelectItem::UnnamedExpr(expr) = item
-            && matches!(expr, Expr::Value(_))
-        {
-            let alias = column.name.clone();
-            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
-        }
-    }
-}
-
-/// The items of a list in FROM are called as other engines call them.
-fn name_items(alias: &mut Option<TableAlias>) {
-    let name = || Ident::new("unnest");
-    let alias = alias.get_or_insert_with(|| TableAlias {
-        explicit: true,
-        name: name(),
-        columns: Vec::new(),
-        at: None,
-    });
-    if alias.columns.is_empty() {
-        alias.columns.push(TableAliasColumnDef { name: name(), data_type: None });
-    }
-}
-
-/// `ORDER BY ALL` as the numbers of the columns, where these are known.
-fn number_all(order: &mut OrderBy, columns: &[SelectItem]) {
-    let OrderByKind::All(options) = order.kind else { return };
-    let is_one = |item: &SelectItem| {
-        matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. })
-    };
-    if columns.iter().all(is_one) {
-        let number = |number: usize| OrderByExpr {
-            expr: Expr::value(Value::Number(number.to_string(), false)),
-            options,
-            with_fill: None,
-        };
-        order.kind = OrderByKind::Expressions((1..=columns.len()).map(number).collect());
-    }
-}
-
-/// Whether an expression, or one within it, is of a kind.
-fn has(expr: &Expr, is_one: impl Fn(&Expr) -> bool) -> bool {
-    struct Found<F>(F);
-
-    impl<F: Fn(&Expr) -> bool> Visitor for Found<F> {
-        type Break = ();
-
-        fn pre_visit_expr(&mut self, expr: &Expr) -> std::ops::ControlFlow<()> {
-            match (self.0)(expr) {
-                true => std::ops::ControlFlow::Break(()),
-                false => std::ops::ControlFlow::Continue(()),
-            }
-        }
-    }
-
-    walk_expr(expr, &mut Found(is_one))
 }
 
 /// Writes `* REPLACE (x AS a)` as `* EXCEPT (a), x AS a`; says whether there was one.
