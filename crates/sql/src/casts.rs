@@ -1,4 +1,4 @@
-//! Casts with names of their own.
+//! Casts and subqueries with names of their own.
 //!
 //! The planner names a column by its expression, and leaves casts out of the name: in
 //! `SELECT ts, CAST(ts AS DATE) AS day … GROUP BY ts, day` both keys are called `ts`, in
@@ -6,6 +6,9 @@
 //! Where it does, each cast of the statement is put into a function that gives back what it is
 //! given and whose name is that of the cast, and the statement is planned once more. The optimiser
 //! takes the function away, before anything looks for a cast.
+//!
+//! The same goes for subqueries of a select list, or beside it, all of which the planner calls `EXISTS`, `IN` or
+//! by what they select.
 //!
 //! A value that does not fit is reported by Arrow without the cast; it is looked for in the SQL by its
 //! type.
