@@ -58,7 +58,10 @@ fn node(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
         named_apart(expr)
     })?
     .transform_data(|plan| match plan {
-        LogicalPlan::Filter(filter) => conditions(filter),
+        LogicalPlan::Filter(filter) => conditions(filter)?.transform_data(|plan| match plan {
+            LogicalPlan::Filter(filter) => tied_by_columns(filter),
+            plan => Ok(Transformed::no(plan)),
+        }),
         LogicalPlan::Projection(_)
         | LogicalPlan::Aggregate(_)
         | LogicalPlan::Window(_)
@@ -211,7 +214,8 @@ fn counted(rows: LogicalPlanBuilder, outer: Vec<Expr>, negated: bool) -> PlanRes
         true => rows.limit(0, Some(1))?,
         false => LogicalPlanBuilder::from(without_limit(rows.build()?)?),
     };
-    let rows = rows.aggregate(Vec::<Expr>::new(), vec![count(lit(1i64))])?.build()?;
+    let count = count(lit(1i64)).alias("how many rows of a subquery");
+    let rows = rows.aggregate(Vec::<Expr>::new(), vec![count])?.build()?;
     let counted = Expr::ScalarSubquery(Subquery {
         subquery: Arc::new(rows),
         outer_ref_columns: outer,
@@ -278,9 +282,15 @@ fn conditions(filter: Filter) -> PlanResult<Transformed<LogicalPlan>> {
     let mut changed = false;
     let mut conditions = Vec::new();
     for condition in split_conjunction_owned(filter.predicate) {
-        let condition = match by_itself(&condition) {
-            true => Transformed::no(condition),
-            false => null_as_false(condition, &schema)?,
+        // What is the same for all rows makes no join: DataFusion loses the condition.
+        let condition = condition.transform_up(|expr| match &expr {
+            Expr::InSubquery(found) if found.expr.column_refs().is_empty() => counts(expr, &schema),
+            _ => Ok(Transformed::no(expr)),
+        })?;
+        changed |= condition.transformed;
+        let condition = match by_itself(&condition.data) {
+            true => Transformed::no(condition.data),
+            false => null_as_false(condition.data, &schema)?,
         };
         changed |= condition.transformed;
         conditions.push(condition.data);
@@ -288,6 +298,47 @@ fn conditions(filter: Filter) -> PlanResult<Transformed<LogicalPlan>> {
     let predicate = conjunction(conditions).unwrap_or_else(|| lit(true));
     let filter = LogicalPlan::Filter(Filter::try_new(predicate, filter.input)?);
     Ok(Transformed::new_transformed(filter, changed))
+}
+
+/// A filter that ties its rows to the row around a subquery by columns: DataFusion groups by the columns of an
+/// equality, though it is a cast of one that is equal, and refuses other calculations.
+fn tied_by_columns(filter: Filter) -> PlanResult<Transformed<LogicalPlan>> {
+    let schema = Arc::clone(filter.input.schema());
+    let is_taken = |name: &str| schema.fields().iter().any(|field| field.name() == name);
+    let mut names = (1..).map(|number| format!("__tie_{number}")).filter(|name| !is_taken(name));
+    let mut ties: Vec<Expr> = Vec::new();
+    let mut tied = |side: Box<Expr>, other: &Expr| {
+        let is_own = |expr: &Expr| !expr.contains_outer() && !expr.column_refs().is_empty();
+        let is_outer = other.contains_outer() && other.column_refs().is_empty();
+        match (is_outer && is_own(&side) && !side.is_volatile(), side.as_ref(), names.next()) {
+            (false, _, _) | (_, Expr::Column(_), _) | (_, _, None) => side,
+            (true, _, Some(name)) => {
+                ties.push(side.alias(&name));
+                Box::new(Expr::Column(Column::new_unqualified(name)))
+            }
+        }
+    };
+    let conditions = split_conjunction_owned(filter.predicate.clone()).into_iter();
+    let conditions: Vec<Expr> = conditions
+        .map(|condition| match condition {
+            Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => {
+                let left = tied(left, &right);
+                let right = tied(right, &left);
+                Expr::BinaryExpr(BinaryExpr::new(left, Operator::Eq, right))
+            }
+            condition => condition,
+        })
+        .collect();
+    if ties.is_empty() {
+        return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+    }
+    let own = || schema.columns().into_iter().map(Expr::Column);
+    let plan = LogicalPlanBuilder::from(Arc::unwrap_or_clone(filter.input))
+        .project(own().chain(ties).collect::<Vec<_>>())?
+        .filter(conjunction(conditions).unwrap_or_else(|| lit(true)))?
+        .project(own().collect::<Vec<_>>())?
+        .build()?;
+    Ok(Transformed::yes(plan))
 }
 
 /// Whether the whole condition is `x IN (SELECT …)` or its contrary, which DataFusion knows; the
@@ -344,8 +395,13 @@ fn written_out(found: InSubquery, schema: &DFSchema) -> PlanResult<Transformed<E
     let (qualifier, field) = plan.schema().qualified_field(0);
     let value_may_be_null = expr.nullable(schema)?;
     if !value_may_be_null && !field.is_nullable() {
+        let is_tied = !subquery.outer_ref_columns.is_empty();
         let found = InSubquery { expr, subquery, negated };
-        return Ok(Transformed::yes(Expr::InSubquery(found)));
+        // Of rows that are tied to the row around them, DataFusion asks NOT IN of the tie, too.
+        return Ok(Transformed::yes(match negated && is_tied {
+            true => equal_counted(found, schema)?,
+            false => Expr::InSubquery(found),
+        }));
     }
     if expr.is_volatile() || is_volatile(plan)? {
         return Err(external(Error::usage_hint(

@@ -227,6 +227,69 @@ fn a_condition_that_is_nested_deep_is_planned_once() {
     }
 }
 
+/// DataFusion loses such a condition, or asks it of what ties the subquery to the row.
+#[test]
+fn a_constant_is_among_a_subquerys_rows_or_not() {
+    let folder = Folder::new();
+    folder.write("a.csv", "id,s,x,y\n1,u,1,1\n2,w,2,1\n3,w,,1\n");
+    folder.write("b.csv", "v,s,x\n1,u,1\n5,w,\n");
+    for (condition, expected) in [
+        ("1 IN (SELECT v FROM '$/b.csv' WHERE v = 1)", "1 2 3"),
+        ("1 NOT IN (SELECT v FROM '$/b.csv' WHERE v = 1)", ""),
+        ("'u' IN (SELECT s FROM '$/b.csv' WHERE s = 'u')", "1 2 3"),
+        ("1 IN (SELECT v FROM '$/b.csv' WHERE v IN (1) AND s = 'u')", "1 2 3"),
+        ("1 IN (SELECT v FROM '$/b.csv' WHERE v = 2) OR id = 2", "2"),
+        ("1 IN (SELECT b.v FROM '$/b.csv' b WHERE b.x = a.x AND b.v = 1)", "1"),
+        ("1 NOT IN (SELECT b.v FROM '$/b.csv' b WHERE b.x = a.x AND b.v = 1)", "2 3"),
+        ("3 NOT IN (SELECT 3 FROM '$/b.csv' b WHERE b.x = a.x)", "2 3"),
+        ("3 NOT IN (SELECT 3 FROM '$/b.csv' b WHERE b.x = a.x AND b.v = a.y)", "2 3"),
+        ("3 IN (SELECT 3 FROM '$/b.csv' b WHERE b.x = a.x)", "1"),
+        ("coalesce(NULL, 3) NOT IN (SELECT 1 + 2 FROM '$/b.csv' b WHERE b.x = a.x)", "2 3"),
+        ("'u' NOT IN (SELECT 'u' FROM '$/b.csv' b WHERE b.x = a.x)", "2 3"),
+    ] {
+        let sql = format!("SELECT id FROM '$/a.csv' a WHERE {condition} ORDER BY id");
+        assert_eq!(folder.ask(&sql).rows().concat().join(" "), expected, "{sql}");
+    }
+    let sql = "SELECT id FROM (SELECT id, x, 'u' AS src FROM '$/a.csv') a WHERE a.src NOT IN \
+               (SELECT b.src FROM (SELECT x, 'u' AS src FROM '$/b.csv') b WHERE b.x = a.x) ORDER BY id";
+    assert_eq!(folder.ask(sql).rows().concat().join(" "), "2 3");
+    let sql = "SELECT s, count(*) FROM '$/a.csv' GROUP BY s \
+               HAVING 1 IN (SELECT v FROM '$/b.csv' WHERE v = 1) AND count(*) IN (SELECT 2)";
+    assert_eq!(folder.ask(sql).rows(), text(&[&["w", "2"]]));
+    let sql = "SELECT count(*) IN (SELECT 3) FROM '$/a.csv'";
+    assert_eq!(folder.ask(sql).only(), "true");
+}
+
+/// DataFusion groups by the columns of the tie, several of which may be one value.
+#[test]
+fn what_ties_a_subquery_to_the_row_may_be_calculated() {
+    let folder = Folder::new();
+    folder.write("days.csv", "day,f,s\n2026-01-01,9007199254740992.0,A\n2026-01-02,0.5,b\n");
+    folder.write("ev.csv", "ts,v,n,s\n2026-01-01 03:00:00,1,9007199254740992,a\n2026-01-01 05:00:00,2,9007199254740993,A\n");
+    let of = "FROM '$/ev.csv' e WHERE";
+    for (select, expected) in [
+        (format!("EXISTS (SELECT 1 {of} CAST(e.ts AS DATE) = d.day)"), "true false"),
+        (format!("(SELECT count(*) {of} CAST(e.ts AS DATE) = d.day)"), "2 0"),
+        (format!("(SELECT sum(v) {of} d.day = CAST(e.ts AS DATE))"), "3 ∅"),
+        (format!("(SELECT count(*) {of} e.n = d.f)"), "2 0"),
+        (format!("(SELECT count(*) {of} upper(e.s) = upper(d.s))"), "2 0"),
+        (format!("(SELECT max(v) {of} date_trunc('day', e.ts) = d.day)"), "2 ∅"),
+        (format!("2 IN (SELECT v {of} CAST(e.ts AS DATE) = d.day)"), "true false"),
+    ] {
+        let sql = format!("SELECT {select} FROM '$/days.csv' d ORDER BY day");
+        assert_eq!(folder.ask(&sql).rows().concat().join(" "), expected, "{sql}");
+    }
+    let sql = format!(
+        "SELECT count(*), count(*) FILTER (WHERE EXISTS (SELECT 1 {of} CAST(e.ts AS DATE) = d.day)) \
+         FROM '$/days.csv' d"
+    );
+    assert_eq!(folder.ask(&sql).rows(), text(&[&["2", "1"]]));
+    let sql = format!(
+        "SELECT s FROM '$/days.csv' d WHERE (SELECT sum(v) {of} CAST(e.ts AS DATE) = d.day) = 3"
+    );
+    assert_eq!(folder.ask(&sql).only(), "A");
+}
+
 #[test]
 fn an_order_by_what_it_cannot_know_is_refused() {
     let folder = Folder::new();
