@@ -332,10 +332,17 @@ fn tied_by_columns(filter: Filter) -> PlanResult<Transformed<LogicalPlan>> {
     if ties.is_empty() {
         return Ok(Transformed::no(LogicalPlan::Filter(filter)));
     }
+    // What the subquery's own conditions leave out is not calculated with.
+    let (outer, before): (Vec<Expr>, Vec<Expr>) =
+        conditions.into_iter().partition(|condition| condition.contains_outer());
     let own = || schema.columns().into_iter().map(Expr::Column);
-    let plan = LogicalPlanBuilder::from(Arc::unwrap_or_clone(filter.input))
+    let mut plan = LogicalPlanBuilder::from(Arc::unwrap_or_clone(filter.input));
+    if let Some(before) = conjunction(before) {
+        plan = plan.filter(before)?;
+    }
+    let plan = plan
         .project(own().chain(ties).collect::<Vec<_>>())?
-        .filter(conjunction(conditions).unwrap_or_else(|| lit(true)))?
+        .filter(conjunction(outer).unwrap_or_else(|| lit(true)))?
         .project(own().collect::<Vec<_>>())?
         .build()?;
     Ok(Transformed::yes(plan))

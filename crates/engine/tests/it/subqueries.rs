@@ -275,6 +275,7 @@ fn what_ties_a_subquery_to_the_row_may_be_calculated() {
         (format!("(SELECT count(*) {of} upper(e.s) = upper(d.s))"), "2 0"),
         (format!("(SELECT max(v) {of} date_trunc('day', e.ts) = d.day)"), "2 ∅"),
         (format!("2 IN (SELECT v {of} CAST(e.ts AS DATE) = d.day)"), "true false"),
+        (format!("(SELECT count(*) {of} e.v > 1 AND 1 / (e.v - 1) = d.f + 0.5)"), "0 1"),
     ] {
         let sql = format!("SELECT {select} FROM '$/days.csv' d ORDER BY day");
         assert_eq!(folder.ask(&sql).rows().concat().join(" "), expected, "{sql}");
