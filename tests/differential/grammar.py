@@ -653,7 +653,17 @@ class Grammar:
         columns = self.columns(inner, kind)
         if not columns:
             return self.leaf("flag", scope)
-        select = Select((self.chance.choice(columns),), (source,))
+        asked = self.chance.choice(columns)
+        select = Select((asked,), (source,))
+        only = self.literal(kind)
+        if only and self.chance.random() < 0.2:
+            # A constant among rows that hold it alone.
+            select = replace(select, where=E("flag", "({0} = {1})", (asked, only)))
+            return E(
+                "flag",
+                self.chance.choice(("({0} IN ({1}))", "({0} NOT IN ({1}))")),
+                (only, select),
+            )
         if self.chance.random() < 0.7:
             select = replace(select, where=self.expression("flag", inner, 1))
         form = self.chance.choice(
@@ -668,7 +678,11 @@ class Grammar:
         outer, own = self.columns(scope, kind), self.columns(inner, kind)
         if not outer or not own:
             return self.leaf("flag", scope)
-        equal = E("flag", "({0} = {1})", (self.chance.choice(own), self.chance.choice(outer)))
+        tie, other = self.chance.choice(own), self.chance.choice(outer)
+        if self.chance.random() < 0.4:
+            # Several values of the tie are one of what it is equal to.
+            tie = E(kind, "upper({0})" if kind == "word" else "abs({0})", (tie,))
+        equal = E("flag", "({0} = {1})", (tie, other))
         select = Select((E("calm", "1"),), (source,), where=equal)
         return E("flag", self.chance.choice(("EXISTS ({0})", "NOT EXISTS ({0})")), (select,))
 
