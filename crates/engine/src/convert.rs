@@ -558,11 +558,7 @@ fn output_name(below: &str, format: OutputFormat) -> String {
         (Some(_), Some((stem, _))) => stem,
         _ => stem,
     };
-    let suffix = match format {
-        OutputFormat::Text => "txt",
-        other => other.name(),
-    };
-    format!("{stem}.{suffix}")
+    format!("{stem}.{}", format.suffix())
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@ use tidemill_base::coverage::Coverage;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::home::RunId;
 
+use super::places;
+
 /// A coverage is far smaller; of a larger file it is not asked what it is.
 const COVERAGE_BYTES_MAX: u64 = 256 << 20;
 
@@ -36,7 +38,7 @@ impl CoverageFile {
         }
         let file = CoverageFile { path: path.into() };
         if let Some(output) = output
-            && crate::may_write(output, &file.path)
+            && places::may_write(output, &file.path)
         {
             return Err(Error::usage_hint(
                 format!("--coverage `{path}` is where the output goes: `{output}`"),
@@ -45,10 +47,10 @@ impl CoverageFile {
         }
         file.check()?;
         // The run makes the folder of its output.
-        let parent = crate::settled(&file.path).parent().map(Path::to_owned);
+        let parent = places::settled(&file.path).parent().map(Path::to_owned);
         let will_be_made = parent.is_some_and(|parent| {
             !parent.exists()
-                && output.and_then(crate::folder_of).is_some_and(|made| made.starts_with(&parent))
+                && output.and_then(places::folder_of).is_some_and(|made| made.starts_with(&parent))
         });
         if will_be_made {
             return Ok(file);
@@ -95,7 +97,7 @@ impl CoverageFile {
 
     /// Where it is once symbolic links are followed.
     fn target(&self) -> PathBuf {
-        crate::settled(&self.path)
+        places::settled(&self.path)
     }
 
     /// Whether it is a device or a pipe, to which there is nothing to rename.

@@ -32,10 +32,11 @@ use tidemill_base::compact;
 use tidemill_base::error::{Error, Result};
 
 use super::compression::Codec;
+use super::formats::lines::{LineFormat, ROWS_AT_ONCE};
+use super::formats::{EncodeError, Encoding};
 use super::fs::{self, Output};
-use super::lines::LineFormat;
 use super::partition::{Groups, Router};
-use super::writer::{RowWriter, Writing, from_arrow};
+use super::writer::{RowWriter, Writing};
 
 /// Rows gathered for one write of a spooled format take about this much memory.
 const CHUNK_BYTES: usize = 8 << 20;
@@ -71,7 +72,7 @@ enum Waiting {
 }
 
 struct Lines {
-    format: LineFormat,
+    format: Box<dyn LineFormat>,
     codec: Codec,
     /// Encoded bytes that wait, and how many have been written already, per file.
     buffers: Vec<(Vec<u8>, u64)>,
@@ -105,7 +106,7 @@ impl PartitionedFiles {
     pub(super) fn new(writing: Writing, schema: SchemaRef) -> Self {
         let kind = match writing.lines() {
             Some(format) => {
-                let codec = writing.codec;
+                let codec = writing.encoding.codec;
                 Waiting::Lines(Lines { format, codec, buffers: Vec::new(), held: 0 })
             }
             None => Waiting::Spooled(Spooled {
@@ -135,7 +136,7 @@ impl PartitionedFiles {
         spooled.unrouted_rows += batch.num_rows();
         spooled.unrouted_bytes += size(&batch);
         spooled.unrouted.push(batch);
-        let bytes = GATHER_BYTES.min(self.writing.memory_limit / 8);
+        let bytes = GATHER_BYTES.min(self.writing.encoding.memory_limit / 8);
         if spooled.unrouted_rows >= GATHER_ROWS || spooled.unrouted_bytes > bytes {
             self.gather(router, staging)?;
         }
@@ -169,14 +170,14 @@ impl PartitionedFiles {
                 groups,
                 files,
                 &self.schema,
-                self.writing.memory_limit,
+                self.writing.encoding.memory_limit,
                 staging,
-                &self.writing.name,
+                &self.writing.encoding.name,
             ),
             Waiting::Spooled(spooled) => {
                 spooled.write(groups, files)?;
-                if spooled.held > self.writing.memory_limit / 2 {
-                    let Writing { name, cancel, .. } = &self.writing;
+                if spooled.held > self.writing.encoding.memory_limit / 2 {
+                    let Encoding { name, cancel, .. } = &self.writing.encoding;
                     spooled.spool(&self.schema, staging, name, cancel)?;
                 }
                 Ok(())
@@ -194,15 +195,15 @@ impl PartitionedFiles {
         match self.kind {
             Waiting::Lines(mut lines) => {
                 for file in 0..lines.buffers.len() {
-                    self.writing.cancel.check()?;
-                    lines.append(file, staging, &self.writing.name)?;
+                    self.writing.encoding.cancel.check()?;
+                    lines.append(file, staging, &self.writing.encoding.name)?;
                 }
                 Ok(lines.buffers.iter().map(|(_, written)| *written).collect())
             }
             Waiting::Spooled(spooled) => {
                 let mut sizes = Vec::with_capacity(spooled.pieces.len());
                 for file in 0..spooled.pieces.len() {
-                    self.writing.cancel.check()?;
+                    self.writing.encoding.cancel.check()?;
                     let path = staging.path(&file.to_string());
                     let output =
                         fs::create_new(&path).map_err(|e| Error::io("create", &path, e))?;
@@ -244,10 +245,10 @@ impl Lines {
         }
         for (file, range) in groups.groups {
             // A batch of wide rows for one file may be larger than the budget.
-            for start in range.clone().step_by(256) {
+            for start in range.clone().step_by(ROWS_AT_ONCE) {
                 let buffer = &mut self.buffers[file].0;
                 let before = buffer.capacity();
-                rows.write(&self.format, start..(start + 256).min(range.end), buffer);
+                self.format.write(&rows, start..(start + ROWS_AT_ONCE).min(range.end), buffer);
                 self.held += buffer.capacity() - before;
                 if self.held > memory_limit / 4 * 3 {
                     self.make_room(memory_limit / 2, staging, url)?;
@@ -348,13 +349,13 @@ impl Spooled {
             let path = staging.path(&format!("{file}.spool"));
             let output = fs::append(&path).map_err(|e| Error::io("create", &path, e))?;
             let output = std::io::BufWriter::with_capacity(1 << 16, Output::new(output));
-            let mut writer =
-                StreamWriter::try_new(output, schema).map_err(|e| from_arrow(e, url))?;
+            let mut writer = StreamWriter::try_new(output, schema)
+                .map_err(|e| EncodeError::from(e).told(url))?;
             self.chunks(file, schema, |batch| {
-                writer.write(&batch).map_err(|e| from_arrow(e, url))
+                writer.write(&batch).map_err(|e| EncodeError::from(e).told(url))
             })?;
-            writer.finish().map_err(|e| from_arrow(e, url))?;
-            let mut output = writer.into_inner().map_err(|e| from_arrow(e, url))?;
+            writer.finish().map_err(|e| EncodeError::from(e).told(url))?;
+            let mut output = writer.into_inner().map_err(|e| EncodeError::from(e).told(url))?;
             output.flush().map_err(|e| Error::io("write", url, e))?;
             self.spooled[file] = true;
             self.pieces[file] = Vec::new();

@@ -12,12 +12,14 @@ use tidemill_base::cancel::Cancel;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::home::RunId;
 
+use super::codecs::codec_of;
 use super::commit::{Entry, Staging};
-use super::compression::Codec;
 use super::files::Stage;
+use super::formats::Encoding;
 use super::fs::{self, Output};
+use super::template::below;
 use super::writer::{RowWriter, Writing};
-use super::{OutputFormat, PATHS_SHOWN, SinkSpec, Written, below};
+use super::{OutputFormat, PATHS_SHOWN, SinkSpec, Written};
 
 /// Files that appear together below one folder. Dropped without a commit it leaves nothing.
 pub struct FileSet {
@@ -31,6 +33,7 @@ pub struct FileSet {
 /// One of them being written.
 pub struct SetFile {
     writer: RowWriter<Output>,
+    rows: u64,
     staged: String,
     target: String,
 }
@@ -49,19 +52,18 @@ impl FileSet {
         cancel: &Cancel,
         wait: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Self> {
-        let codec = Codec::of(spec.compression.as_ref(), format, None, spec.exec.is_some())?;
+        let codec = codec_of(spec.compression.as_ref(), format, None, spec.exec.is_some())?;
         // Two runs that write other names of one format to a folder are told apart by nothing.
         let staging = Staging::open(root, &format!("*.{format}"), run, wait)?;
-        let writing = Writing {
-            format,
+        let encoding = Encoding {
             codec,
             is_stream: false,
             null: spec.null.clone(),
-            exec: spec.exec.clone(),
             name: spec.url.clone(),
             memory_limit,
             cancel: cancel.clone(),
         };
+        let writing = Writing { format, encoding, exec: spec.exec.clone() };
         let (count, done) = (AtomicUsize::new(0), Mutex::default());
         Ok(FileSet { staging, writing, count, done })
     }
@@ -75,20 +77,20 @@ impl FileSet {
         let staged = self.count.fetch_add(1, Ordering::Relaxed).to_string();
         let path = self.staging.path(&staged);
         let output = fs::create_new(&path).map_err(|e| Error::io("create", &path, e))?;
-        let writing = Writing { name: target.clone(), ..self.writing.clone() };
+        let mut writing = self.writing.clone();
+        writing.encoding.name.clone_from(&target);
         let writer = RowWriter::new(Output::new(output), &writing, schema)?;
-        Ok(SetFile { writer, staged, target })
+        Ok(SetFile { writer, rows: 0, staged, target })
     }
 
     /// Ends a file. It appears with the set.
     ///
     /// # Errors
-    /// As [`RowWriter::finish`].
+    /// [`Error::Io`], and what the format refuses in the end.
     pub fn end(&self, file: SetFile) -> Result<()> {
-        let rows = file.writer.rows();
         let bytes = file.writer.finish()?.bytes;
         let entry = Entry::new(file.staged, file.target, bytes);
-        self.done.lock().push((entry, rows));
+        self.done.lock().push((entry, file.rows));
         Ok(())
     }
 
@@ -128,8 +130,9 @@ impl SetFile {
     /// Adds rows.
     ///
     /// # Errors
-    /// As [`RowWriter::write`].
+    /// [`Error::Io`], and a value that the format cannot hold.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.rows += batch.num_rows() as u64;
         self.writer.write(batch)
     }
 }

@@ -1,5 +1,6 @@
 //! All or nothing: after any fault at any moment, and after a kill.
 
+use super::super::commit::Staging;
 use super::super::fs::fault::{self, Fault};
 use super::*;
 

@@ -5,7 +5,7 @@
 //! batches wait for it, and what it has made beside is copied to its place when it has ended.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -19,13 +19,56 @@ use tidemill_base::cancel::Cancel;
 use tidemill_base::error::{Error, Result, caught};
 use tidemill_source::formats::{Failure, Registered};
 
+use super::{EncodeError, Encoder, Encoding, FileFormat};
+use crate::compression::{Choice, plain};
+use crate::out::Out;
+
 /// Batches that wait for the writer.
 const WAITING: usize = 2;
 /// How often who waits looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(10);
 
+impl FileFormat for Registered {
+    fn name(&self) -> &str {
+        Registered::name(self)
+    }
+
+    fn suffix(&self) -> &str {
+        Registered::suffix(self)
+    }
+
+    /// The list of them knows.
+    fn suffixes(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn codecs(&self) -> &'static [Choice] {
+        const { &[plain("none")] }
+    }
+
+    fn waits_for_others(&self) -> bool {
+        true
+    }
+
+    fn check(&self, _: &SchemaRef) -> Result<()> {
+        self.writer()?;
+        Ok(())
+    }
+
+    fn encoder(
+        &'static self,
+        out: Out,
+        schema: &SchemaRef,
+        encoding: &Encoding,
+    ) -> Result<Box<dyn Encoder>, EncodeError> {
+        let schema = Arc::clone(schema);
+        let writer = RegisteredWriter::start(out, self, schema, &encoding.name, &encoding.cancel)?;
+        Ok(Box::new(writer))
+    }
+}
+
 /// A file in the making.
-pub(super) struct RegisteredWriter<W: Write> {
+struct RegisteredWriter {
     format: &'static Registered,
     /// None once the writer wants no more.
     batches: Option<SyncSender<RecordBatch>>,
@@ -38,12 +81,12 @@ pub(super) struct RegisteredWriter<W: Write> {
     name: String,
     /// Raised where the batches end before all were written.
     cancel: Cancel,
-    out: Option<W>,
+    out: Out,
 }
 
-impl<W: Write> RegisteredWriter<W> {
-    pub(super) fn start(
-        out: W,
+impl RegisteredWriter {
+    fn start(
+        out: Out,
         format: &'static Registered,
         schema: SchemaRef,
         name: &str,
@@ -87,45 +130,8 @@ impl<W: Write> RegisteredWriter<W> {
             folder,
             name: name.to_owned(),
             cancel,
-            out: Some(out),
+            out,
         })
-    }
-
-    pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        let mut batch = batch.clone();
-        loop {
-            self.cancel.check()?;
-            let Some(batches) = &self.batches else { return Err(self.incomplete()) };
-            match batches.try_send(batch) {
-                Ok(()) => {
-                    self.sent += 1;
-                    return Ok(());
-                }
-                Err(TrySendError::Full(back)) => {
-                    batch = back;
-                    std::thread::park_timeout(LOOK);
-                }
-                Err(TrySendError::Disconnected(_)) => {
-                    self.batches = None;
-                    self.ended()?;
-                    return Err(self.incomplete());
-                }
-            }
-        }
-    }
-
-    pub(super) fn finish(mut self) -> Result<W> {
-        self.batches = None;
-        self.ended()?;
-        if self.taken.load(Ordering::Relaxed) < self.sent {
-            return Err(self.incomplete());
-        }
-        let path = self.folder.path().join(format!("file.{}", self.format.suffix()));
-        let mut file = File::open(&path).map_err(|e| Error::io("read", &path, e))?;
-        let mut out =
-            self.out.take().ok_or_else(|| Error::Internal("a file without a place".into()))?;
-        io::copy(&mut file, &mut out).map_err(|e| Error::io("write", &self.name, e))?;
-        Ok(out)
     }
 
     fn incomplete(&self) -> Error {
@@ -144,7 +150,44 @@ impl<W: Write> RegisteredWriter<W> {
     }
 }
 
-impl<W: Write> Drop for RegisteredWriter<W> {
+impl Encoder for RegisteredWriter {
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), EncodeError> {
+        let mut batch = batch.clone();
+        loop {
+            self.cancel.check().map_err(Error::from)?;
+            let Some(batches) = &self.batches else { return Err(self.incomplete().into()) };
+            match batches.try_send(batch) {
+                Ok(()) => {
+                    self.sent += 1;
+                    return Ok(());
+                }
+                Err(TrySendError::Full(back)) => {
+                    batch = back;
+                    std::thread::park_timeout(LOOK);
+                }
+                Err(TrySendError::Disconnected(_)) => {
+                    self.batches = None;
+                    self.ended()?;
+                    return Err(self.incomplete().into());
+                }
+            }
+        }
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), EncodeError> {
+        self.batches = None;
+        self.ended()?;
+        if self.taken.load(Ordering::Relaxed) < self.sent {
+            return Err(self.incomplete().into());
+        }
+        let path = self.folder.path().join(format!("file.{}", self.format.suffix()));
+        let mut file = File::open(&path).map_err(|e| Error::io("read", &path, e))?;
+        io::copy(&mut file, &mut self.out)?;
+        Ok(())
+    }
+}
+
+impl Drop for RegisteredWriter {
     fn drop(&mut self) {
         // A writer whose batches end too early must not take them for all.
         self.cancel.cancel();

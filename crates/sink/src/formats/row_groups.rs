@@ -36,7 +36,7 @@ const COLUMNS_AT_ONCE: usize = 32;
 /// What an array takes beside its values, about.
 const ARRAY_BYTES: usize = 256;
 
-/// A file in writing.
+/// A file in encoding.
 pub(super) enum ParquetWriter<W: Write + Send> {
     /// All columns at once.
     Together { writer: Box<ArrowWriter<W>>, row_group_bytes: usize },

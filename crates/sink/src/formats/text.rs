@@ -14,15 +14,83 @@
 //! Control characters are escaped (`\n`, `\x1b`), and so are the marks that turn text around:
 //! what a log file holds must not drive the terminal that shows it.
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::ops::Range;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, Schema};
-use tidemill_base::error::Result;
+use arrow::datatypes::{DataType, Schema, SchemaRef};
+use tidemill_base::error::{Error, Result};
 use unicode_width::UnicodeWidthStr;
 
-use super::value::TextColumn;
+use super::{EncodeError, Encoder, Encoding, FileFormat};
+use crate::compression::{Choice, leveled, plain};
+use crate::out::{Out, buffered};
+use crate::value::{self, TextColumn};
+
+/// By what text is compressed, of this format and of others.
+pub(super) const CODECS: &[Choice] = &[
+    plain("none"),
+    leveled("gzip", 0, 9, 6),
+    leveled("zstd", 1, 22, 3),
+    leveled("bzip2", 1, 9, 9),
+    leveled("xz", 0, 9, 6),
+];
+
+/// Refuses columns that have no text.
+pub(super) fn refuse_textless(format: &str, schema: &Schema) -> Result<()> {
+    for field in schema.fields() {
+        if !value::supported(field.data_type()) {
+            return Err(Error::usage_hint(
+                format!(
+                    "column `{}` of type `{}` cannot be written as {format}",
+                    field.name(),
+                    field.data_type(),
+                ),
+                "cast the column, or write `parquet` or `arrow`",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The format.
+pub(super) struct Text;
+
+impl FileFormat for Text {
+    fn name(&self) -> &str {
+        "text"
+    }
+
+    fn suffix(&self) -> &str {
+        "txt"
+    }
+
+    /// None: `.txt` may be anything.
+    fn suffixes(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn codecs(&self) -> &'static [Choice] {
+        CODECS
+    }
+
+    fn is_text(&self) -> bool {
+        true
+    }
+
+    fn check(&self, schema: &SchemaRef) -> Result<()> {
+        refuse_textless(self.name(), schema)
+    }
+
+    fn encoder(
+        &'static self,
+        out: Out,
+        schema: &SchemaRef,
+        encoding: &Encoding,
+    ) -> Result<Box<dyn Encoder>, EncodeError> {
+        Ok(Box::new(TextTable::new(buffered(out), schema, encoding.null.as_deref())))
+    }
+}
 
 const WINDOW_ROWS: usize = 1_000;
 const WINDOW_BYTES: usize = 1 << 20;
@@ -31,8 +99,8 @@ const WINDOW_BYTES: usize = 1 << 20;
 const WIDTH_MAX: usize = 80;
 
 /// Writes a table; see the module.
-pub(super) struct TextTable<W> {
-    out: W,
+struct TextTable {
+    out: BufWriter<Out>,
     null: String,
     names: Vec<String>,
     right: Vec<bool>,
@@ -52,9 +120,9 @@ enum Window {
     },
 }
 
-impl<W: Write> TextTable<W> {
+impl TextTable {
     /// A table with `null` (or `NULL`) where there is no value.
-    pub(super) fn new(out: W, schema: &Schema, null: Option<&str>) -> Self {
+    fn new(out: BufWriter<Out>, schema: &Schema, null: Option<&str>) -> Self {
         TextTable {
             out,
             null: null.unwrap_or("NULL").to_owned(),
@@ -63,28 +131,6 @@ impl<W: Write> TextTable<W> {
             window: Window::Open { cells: Vec::new(), bytes: 0 },
             line: String::new(),
         }
-    }
-
-    /// Adds rows.
-    pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<io::Result<()>> {
-        let columns = batch.columns().iter().map(TextColumn::new).collect::<Result<Vec<_>>>()?;
-        let mut text = Vec::new();
-        for row in 0..batch.num_rows() {
-            let mut cells = Vec::with_capacity(columns.len());
-            for column in &columns {
-                cells.push(if column.is_null(row) {
-                    self.null.clone()
-                } else {
-                    text.clear();
-                    column.text(row, &mut text);
-                    escaped(&String::from_utf8_lossy(&text))
-                });
-            }
-            if let Err(error) = self.row(cells) {
-                return Ok(Err(error));
-            }
-        }
-        Ok(Ok(()))
     }
 
     fn row(&mut self, mut row: Vec<String>) -> io::Result<()> {
@@ -129,16 +175,31 @@ impl<W: Write> TextTable<W> {
         self.window = Window::Closed { widths };
         Ok(())
     }
+}
 
-    /// Writes what is held back and hands the output back.
-    pub(super) fn finish(mut self) -> io::Result<W> {
-        self.close_window()?;
-        self.out.flush()?;
-        Ok(self.out)
+impl Encoder for TextTable {
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), EncodeError> {
+        let columns = batch.columns().iter().map(TextColumn::new).collect::<Result<Vec<_>>>()?;
+        let mut text = Vec::new();
+        for row in 0..batch.num_rows() {
+            let mut cells = Vec::with_capacity(columns.len());
+            for column in &columns {
+                cells.push(if column.is_null(row) {
+                    self.null.clone()
+                } else {
+                    text.clear();
+                    column.text(row, &mut text);
+                    escaped(&String::from_utf8_lossy(&text))
+                });
+            }
+            self.row(cells)?;
+        }
+        Ok(())
     }
 
-    pub(super) fn get_mut(&mut self) -> &mut W {
-        &mut self.out
+    fn finish(mut self: Box<Self>) -> Result<(), EncodeError> {
+        self.close_window()?;
+        Ok(self.out.flush()?)
     }
 }
 
@@ -146,7 +207,7 @@ impl<W: Write> TextTable<W> {
 /// more than `chars_max` characters the first are left, and `…`.
 ///
 /// # Errors
-/// [`Error::Usage`](crate::Error::Usage) for a column of a type that has no text.
+/// [`Error::Usage`] for a column of a type that has no text.
 pub fn cells(
     batch: &RecordBatch,
     rows: Range<usize>,

@@ -1,0 +1,186 @@
+//! Which codec an output is compressed by: what was asked for, what a name tells, and what a format can do.
+
+use tidemill_base::error::{Error, Result};
+
+use super::OutputFormat;
+use super::compression::{Codec, Compression};
+
+fn listed(format: OutputFormat) -> String {
+    let choices = format.codecs().iter().map(|choice| match choice.levels {
+        Some((least, most, _)) => format!("{} ({least} to {most})", choice.name),
+        None => choice.name.to_owned(),
+    });
+    choices.collect::<Vec<_>>().join(", ")
+}
+
+/// What the files of an output are compressed by. `name` is a file's name or how it ends, if
+/// there is one; the bytes of what `is_filtered` go through a program before they are there.
+///
+/// # Errors
+/// [`Error::Usage`] for what the format does not have, and for a name that says otherwise.
+pub(super) fn codec_of(
+    wanted: Option<&Compression>,
+    format: OutputFormat,
+    name: Option<&str>,
+    is_filtered: bool,
+) -> Result<Codec> {
+    let told = match name {
+        Some(name) if !is_filtered => tidemill_source::Compression::strip_suffix(name).1.codec(),
+        _ => None,
+    };
+    let is_text = !format.is_binary();
+    if let (Some((suffix, codec)), false) = (told, is_text) {
+        return Err(Error::usage_hint(
+            format!("a name that ends in `{suffix}` is not one of {format}"),
+            match format.codecs().iter().any(|choice| choice.name == codec) {
+                true => format!("{format} is compressed inside: --compression {codec}"),
+                false => format!("{format} is compressed inside: {}", listed(format)),
+            },
+        ));
+    }
+    let wanted = match (wanted, told) {
+        (None, None) => return resolved(format, format.codecs()[0].name, None),
+        (None, Some((_, codec))) => return resolved(format, codec, None),
+        (Some(wanted), _) => wanted,
+    };
+    let codec = resolved(format, wanted.name, wanted.level)?;
+    if let (Some(name), true, false) = (name, is_text, is_filtered) {
+        let says = told.map_or("none", |(_, codec)| codec);
+        // A name that tells nothing of the format tells nothing of this either.
+        let tells = told.is_some() || OutputFormat::from_path(name).is_some();
+        if tells && says != wanted.name {
+            let right = tidemill_source::Compression::suffix_of(wanted.name);
+            return Err(Error::usage_hint(
+                match told {
+                    Some((suffix, codec)) => format!(
+                        "the output's name ends in `{suffix}`, which is {codec}, and its \
+                         compression is to be `{wanted}`"
+                    ),
+                    None => format!(
+                        "the output's name does not tell its compression, which is to be \
+                         `{wanted}`: who reads it would take it for plain {format}"
+                    ),
+                },
+                match right {
+                    Some(suffix) => format!("end the name in `{suffix}`"),
+                    None => "leave the name's last suffix away".to_owned(),
+                },
+            ));
+        }
+    }
+    Ok(codec)
+}
+
+fn resolved(format: OutputFormat, name: &str, level: Option<u32>) -> Result<Codec> {
+    let Some(choice) = format.codecs().iter().find(|choice| choice.name == name) else {
+        return Err(Error::usage_hint(
+            format!("{format} cannot be compressed by `{name}`"),
+            match format.codecs() {
+                [_] => "its writer makes the file, and compresses it if it likes".to_owned(),
+                _ => format!("it can by {}", listed(format)),
+            },
+        ));
+    };
+    let usual = match (choice.levels, level) {
+        (Some((least, most, _)), Some(level)) if !(least..=most).contains(&level) => {
+            return Err(Error::usage(format!(
+                "`{name}` has levels from {least} to {most} in {format}, not {level}"
+            )));
+        }
+        (None, Some(level)) => {
+            return Err(Error::usage_hint(
+                format!("`{name}` has no levels in {format}, and `{name}:{level}` names one"),
+                format!("write `{name}`"),
+            ));
+        }
+        (Some((.., usual)), None) => usual,
+        (_, level) => level.unwrap_or(0),
+    };
+    Ok(match name {
+        "gzip" => Codec::Gzip(usual),
+        "zstd" => Codec::Zstd(usual),
+        "bzip2" => Codec::Bzip2(usual),
+        "xz" => Codec::Xz(usual),
+        "snappy" => Codec::Snappy,
+        "brotli" => Codec::Brotli(usual),
+        "lz4" => Codec::Lz4,
+        "deflate" => Codec::Deflate(usual),
+        _ => Codec::None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(wanted: &str, format: OutputFormat, name: &str) -> Result<Codec, String> {
+        let wanted = match wanted {
+            "" => None,
+            text => Some(text.parse::<Compression>().map_err(|error| error.to_string())?),
+        };
+        let name = Some(name).filter(|name| !name.is_empty());
+        codec_of(wanted.as_ref(), format, name, false).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_asked_for_the_name_and_the_format_agree() {
+        use OutputFormat::{Arrow, Avro, Csv, Json, Parquet, Rowfile, Text};
+        for (wanted, format, name, expected) in [
+            ("", Csv, "a.csv", Codec::None),
+            ("", Csv, "", Codec::None),
+            ("", Csv, "a.csv.gz", Codec::Gzip(6)),
+            ("", Json, "a.JSON.ZST", Codec::Zstd(3)),
+            ("", Text, "a.txt.xz", Codec::Xz(6)),
+            ("", Csv, "dump.bz2", Codec::Bzip2(9)),
+            ("zstd:19", Json, "a.json.zst", Codec::Zstd(19)),
+            ("gzip", Csv, "", Codec::Gzip(6)),
+            ("gzip:1", Csv, "dump", Codec::Gzip(1)),
+            ("none", Csv, "a.csv", Codec::None),
+            ("", Parquet, "a.parquet", Codec::Zstd(1)),
+            ("brotli", Parquet, "a.parquet", Codec::Brotli(1)),
+            ("lz4", Parquet, "", Codec::Lz4),
+            ("none", Parquet, "a.parquet", Codec::None),
+            ("", Rowfile, "a.rowfile", Codec::Zstd(1)),
+            ("", Arrow, "a.arrow", Codec::None),
+            ("zstd", Arrow, "a.arrow", Codec::Zstd(1)),
+            ("", Avro, "a.avro", Codec::Deflate(1)),
+            ("snappy", Avro, "a.avro", Codec::Snappy),
+        ] {
+            assert_eq!(of(wanted, format, name), Ok(expected), "{wanted} {format} {name}");
+        }
+        for (wanted, format, name, expected) in [
+            ("zst", Csv, "", "unknown compression `zst`; did you mean `zstd`?"),
+            ("gzip:best", Csv, "", "`best` is not a level"),
+            ("gzip:10", Csv, "", "`gzip` has levels from 0 to 9 in csv, not 10"),
+            (
+                "snappy",
+                Csv,
+                "",
+                "csv cannot be compressed by `snappy`\nhint: it can by none, gzip (0 to 9)",
+            ),
+            ("brotli", Rowfile, "", "hint: it can by zstd (1 to 22), none, lz4"),
+            ("snappy:2", Parquet, "", "`snappy` has no levels in parquet"),
+            (
+                "zstd",
+                Csv,
+                "a.csv.gz",
+                "ends in `.gz`, which is gzip, and its compression is to be `zstd`",
+            ),
+            ("zstd", Csv, "a.csv", "hint: end the name in `.zst`"),
+            ("none", Csv, "a.csv.xz", "hint: leave the name's last suffix away"),
+            ("", Parquet, "a.parquet.gz", "hint: parquet is compressed inside: --compression gzip"),
+            (
+                "",
+                Arrow,
+                "a.arrow.gz",
+                "hint: arrow is compressed inside: none, lz4, zstd (1 to 22)",
+            ),
+        ] {
+            let error = of(wanted, format, name).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+        // A program makes the file, and its name is the program's.
+        let gzip = codec_of(None, Csv, Some("a.csv.gz"), true).unwrap();
+        assert_eq!(gzip, Codec::None);
+    }
+}

@@ -1,0 +1,361 @@
+//! The formats: each in a file of its own, and the one list of them.
+//!
+//! A format says what it is called, by what it is compressed, which schemas it has a place for, and what
+//! makes bytes of batches ([`Encoder`]). One whose rows are lines says that too ([`LineFormat`]): lines can be
+//! appended to a file whenever there is reason to, so that many files are written at once in less memory.
+//! What stands around all of them is the same: names and templates, compression of text, programs that bytes
+//! go through, staging and commit.
+//!
+//! To add a format is to write its file and to name it in the list below.
+
+use std::io;
+use std::str::FromStr;
+
+use ::arrow::array::RecordBatch;
+use ::arrow::datatypes::{DataType, Schema, SchemaRef};
+use tidemill_base::cancel::Cancel;
+use tidemill_base::error::{Error, Result};
+use tidemill_base::suggest;
+use tidemill_source::formats::{self as sources, Registered};
+
+use crate::compression::{Choice, Codec};
+use crate::out::Out;
+use lines::LineFormat;
+
+mod arrow;
+mod avro;
+mod days;
+mod delimited;
+mod json;
+pub(crate) mod lines;
+mod parquet;
+mod registered;
+mod row_groups;
+mod rowfile;
+pub(crate) mod text;
+
+/// The list.
+macro_rules! formats {
+    ($($(#[doc = $doc:literal])+ $name:ident = $format:expr,)+) => {
+        /// How results are written.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum OutputFormat {
+            $($(#[doc = $doc])+ $name,)+
+            /// A format that the program around has added.
+            Registered(&'static Registered),
+        }
+
+        impl OutputFormat {
+            /// Those that are always there, in the order in which messages list them.
+            pub(crate) const BUILT_IN: &'static [OutputFormat] = &[$(OutputFormat::$name,)+];
+
+            fn definition(self) -> &'static dyn FileFormat {
+                match self {
+                    $(OutputFormat::$name => &$format,)+
+                    OutputFormat::Registered(format) => format,
+                }
+            }
+        }
+    };
+}
+
+formats! {
+    /// An aligned table for people.
+    Text = text::Text,
+    /// RFC 4180 with a header; nulls are empty, an empty string is `""`.
+    Csv = delimited::CSV,
+    /// As CSV, with tabs.
+    Tsv = delimited::TSV,
+    /// JSON lines: one object per row with every key, nulls as `null`.
+    Json = json::Json,
+    /// Parquet, zstd-compressed unless told otherwise.
+    Parquet = parquet::Parquet,
+    /// Arrow IPC: its file format, or its stream format where the output is no file or its name
+    /// ends in `.arrows`.
+    Arrow = arrow::Arrow,
+    /// An Avro object container file, deflated unless told otherwise.
+    Avro = avro::Avro,
+    /// Rows whose schema stands once (`docs/formats/rowfile.md`), zstd-compressed unless told
+    /// otherwise.
+    Rowfile = rowfile::Rowfile,
+}
+
+/// A format, as a sink sees it.
+pub(crate) trait FileFormat: Send + Sync {
+    /// The name users write.
+    fn name(&self) -> &str;
+
+    /// Other words that users may write for it.
+    fn synonyms(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// What the names of its files end in, without the dot; the name of the format, mostly.
+    fn suffix(&self) -> &str {
+        self.name()
+    }
+
+    /// The suffixes that tell it, in lower case and without the dot.
+    fn suffixes(&self) -> &'static [&'static str];
+
+    /// By what it can be compressed; the first one is what is used if nothing is said.
+    fn codecs(&self) -> &'static [Choice];
+
+    /// Whether it is text, which is compressed as a whole; others are compressed inside, and are for programs.
+    fn is_text(&self) -> bool {
+        false
+    }
+
+    /// Whether it keeps what a schema says of its columns besides their names and values.
+    fn keeps_columns(&self) -> bool {
+        false
+    }
+
+    /// Whether writing it may wait for code of the user's for any length of time.
+    fn waits_for_others(&self) -> bool {
+        false
+    }
+
+    /// Refuses a schema that it cannot hold, before any work.
+    ///
+    /// # Errors
+    /// [`Error::Usage`].
+    fn check(&self, schema: &SchemaRef) -> Result<()>;
+
+    /// How its rows are written as lines, with `null` where there is no value; none where bytes cannot be
+    /// appended to what is there.
+    fn lines(&self, _null: Option<&str>) -> Option<Box<dyn LineFormat>> {
+        None
+    }
+
+    /// Begins a file: a header is written even if no row follows.
+    ///
+    /// # Errors
+    /// What the output refuses, and a schema that the format cannot hold after all.
+    fn encoder(
+        &'static self,
+        out: Out,
+        schema: &SchemaRef,
+        encoding: &Encoding,
+    ) -> Result<Box<dyn Encoder>, EncodeError>;
+}
+
+/// How a file is encoded, whatever its format.
+#[derive(Clone)]
+pub(crate) struct Encoding {
+    /// What bytes are compressed by, of text or inside the format.
+    pub(crate) codec: Codec,
+    /// Whether nothing can be put behind the rows: Arrow is written as a stream.
+    pub(crate) is_stream: bool,
+    /// What a null looks like in text.
+    pub(crate) null: Option<String>,
+    /// What errors call the output.
+    pub(crate) name: String,
+    /// In bytes.
+    pub(crate) memory_limit: usize,
+    /// Ends what runs beside: a program, a writer of the user's.
+    pub(crate) cancel: Cancel,
+}
+
+/// Makes bytes of batches. All of them have the schema that it was made for. Memory is bounded by a megabyte
+/// for lines, the window for a table and a row group for Parquet.
+pub(crate) trait Encoder: Send {
+    /// Adds rows.
+    ///
+    /// # Errors
+    /// What the output refuses; a value that the format cannot hold.
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), EncodeError>;
+
+    /// Ends the file: all bytes are handed on.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    fn finish(self: Box<Self>) -> Result<(), EncodeError>;
+}
+
+/// Why rows have not become bytes.
+#[derive(Debug)]
+pub(crate) enum EncodeError {
+    /// The output has refused them.
+    Output(io::Error),
+    /// The format has no place for them: what it says.
+    Unwritable(String),
+    /// An encoder has failed: what it says.
+    Encoder(String),
+    /// Anything else, which names what it is about.
+    Other(Error),
+}
+
+impl EncodeError {
+    /// What the user is told of the output called `name`.
+    pub(crate) fn told(self, name: &str) -> Error {
+        match self {
+            EncodeError::Output(error) => Error::io("write", name, error),
+            EncodeError::Unwritable(reason) => Error::usage_hint(
+                format!("`{name}` cannot be written: {reason}"),
+                "`parquet` and `arrow` have other limits",
+            ),
+            EncodeError::Encoder(reason) => {
+                Error::Internal(format!("cannot encode `{name}`: {reason}"))
+            }
+            EncodeError::Other(error) => error,
+        }
+    }
+}
+
+impl From<io::Error> for EncodeError {
+    fn from(error: io::Error) -> Self {
+        EncodeError::Output(error)
+    }
+}
+
+impl From<Error> for EncodeError {
+    fn from(error: Error) -> Self {
+        EncodeError::Other(error)
+    }
+}
+
+impl OutputFormat {
+    /// The names users can write, those of the formats that were added behind the others.
+    pub fn names() -> Vec<&'static str> {
+        let added = sources::names(true);
+        Self::BUILT_IN.iter().map(|format| format.name()).chain(added).collect()
+    }
+
+    /// The name that [`FromStr`] takes.
+    pub fn name(self) -> &'static str {
+        self.definition().name()
+    }
+
+    /// What the names of its files end in, without the dot.
+    pub fn suffix(self) -> &'static str {
+        self.definition().suffix()
+    }
+
+    /// The format that a file's suffix stands for, in any case of letters: `.csv`, `.tsv`,
+    /// `.json`, `.jsonl`, `.ndjson`, `.parquet`, `.arrow`, `.feather`, `.ipc`, `.arrows`,
+    /// `.avro`, `.rowfile`; a suffix of compression behind it is set aside.
+    pub fn from_path(path: &str) -> Option<Self> {
+        let (stem, _) = tidemill_source::Compression::strip_suffix(path);
+        let suffix = stem.rsplit_once('.')?.1.to_ascii_lowercase();
+        let is_told =
+            |format: &&OutputFormat| format.definition().suffixes().contains(&suffix.as_str());
+        let added = || sources::with_suffix(&suffix).map(OutputFormat::Registered);
+        Self::BUILT_IN.iter().find(is_told).copied().or_else(added)
+    }
+
+    /// Whether it is for programs and not for people.
+    pub fn is_binary(self) -> bool {
+        !self.definition().is_text()
+    }
+
+    /// Whether it keeps what a schema says of its columns besides their names and values.
+    pub(crate) fn keeps_columns(self) -> bool {
+        self.definition().keeps_columns()
+    }
+
+    /// Whether writing it may wait for code of the user's for any length of time.
+    pub(crate) fn waits_for_others(self) -> bool {
+        self.definition().waits_for_others()
+    }
+
+    /// By what it can be compressed.
+    pub(crate) fn codecs(self) -> &'static [Choice] {
+        self.definition().codecs()
+    }
+
+    /// Refuses a schema that the format cannot hold, before any work.
+    pub(crate) fn check(self, schema: &SchemaRef) -> Result<()> {
+        self.definition().check(schema)
+    }
+
+    /// How its rows are written as lines, if they are.
+    pub(crate) fn lines(self, null: Option<&str>) -> Option<Box<dyn LineFormat>> {
+        self.definition().lines(null)
+    }
+
+    /// Begins a file.
+    pub(crate) fn encoder(
+        self,
+        out: Out,
+        schema: &SchemaRef,
+        encoding: &Encoding,
+    ) -> Result<Box<dyn Encoder>, EncodeError> {
+        self.definition().encoder(out, schema, encoding)
+    }
+}
+
+impl FromStr for OutputFormat {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let is_it = |format: &&OutputFormat| {
+            format.name() == name || format.definition().synonyms().contains(&name)
+        };
+        let added = || sources::named(name).map(OutputFormat::Registered);
+        let found = Self::BUILT_IN.iter().find(is_it).copied().or_else(added);
+        found.ok_or_else(|| {
+            Error::usage(suggest::unknown("output format", name, &OutputFormat::names()))
+        })
+    }
+}
+
+impl std::fmt::Display for OutputFormat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Refuses two columns of one name, where columns are found by their names.
+fn refuse_equal_names(format: &str, schema: &Schema) -> Result<()> {
+    for (i, field) in schema.fields().iter().enumerate() {
+        if schema.fields()[..i].iter().any(|earlier| earlier.name() == field.name()) {
+            return Err(Error::usage_hint(
+                format!("{format} cannot hold two columns called `{}`", field.name()),
+                "name one of them otherwise with AS",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses what is nested deeper than readers of a format, ours and others', go.
+fn refuse_depth(format: &str, schema: &Schema, depth_max: usize) -> Result<()> {
+    for field in schema.fields() {
+        let depth = depth(field.data_type());
+        if depth > depth_max {
+            return Err(Error::usage_hint(
+                format!(
+                    "column `{}` is nested {depth} deep, and what {format} has more than {depth_max} \
+                     deep is read by nobody",
+                    field.name(),
+                ),
+                "take some of its fields, or write `json`",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// How deep Arrow's readers go, as FlatBuffers verifies what they read.
+const ARROW_DEPTH_MAX: usize = 56;
+
+/// How many records, lists and maps are within one another.
+fn depth(data_type: &DataType) -> usize {
+    within(data_type).map(|inner| 1 + depth(inner)).max().unwrap_or(0)
+}
+
+/// The types of what a record, list or map has within it.
+fn within(data_type: &DataType) -> Box<dyn Iterator<Item = &DataType> + '_> {
+    match data_type {
+        DataType::Struct(fields) => Box::new(fields.iter().map(|field| field.data_type())),
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _) => Box::new(std::iter::once(item.data_type())),
+        DataType::Dictionary(_, value) => within(value),
+        _ => Box::new(std::iter::empty()),
+    }
+}

@@ -1,0 +1,149 @@
+//! Places on this machine: which file a path leads to, and what is written as it comes.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use tidemill_base::error::{Error, Result};
+
+use crate::template::Template;
+use crate::{commit, fs};
+
+/// Whether an output may be written to `path`: it is its file, or one that its template may name.
+/// False for what is no template, and for what is elsewhere.
+pub(crate) fn may_write(url: &str, path: &Path) -> bool {
+    let Some(template) = local_template(url) else { return false };
+    let path = settled(path);
+    match template.is_partitioned() {
+        false => settled(&template.file()) == path,
+        true => {
+            path.strip_prefix(settled(&template.root)).is_ok_and(|below| template.may_name(below))
+        }
+    }
+}
+
+/// The folder on this machine that an output goes to, which may not be there yet.
+pub(crate) fn folder_of(url: &str) -> Option<PathBuf> {
+    match local_template(url) {
+        Some(template) => Some(settled(&template.root)),
+        None if url.ends_with('/') && !url.contains("://") => Some(settled(Path::new(url))),
+        None => None,
+    }
+}
+
+fn local_template(url: &str) -> Option<Template> {
+    let template = if url == "-" { None } else { Template::parse(url).ok() };
+    template.filter(|template| template.bucket.is_none())
+}
+
+/// A path without links, `.` and `..`, as far as what it names is there; absolute in any case.
+pub(crate) fn settled(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    // A link to what is not there yet leads there all the same.
+    for _ in 0..40 {
+        let Ok(link) = std::fs::read_link(&path) else { break };
+        path = path.parent().unwrap_or(Path::new("")).join(link);
+    }
+    let path = std::path::absolute(&path).unwrap_or(path);
+    let mut settled = PathBuf::new();
+    for part in path.components() {
+        match part {
+            std::path::Component::ParentDir => drop(settled.pop()),
+            std::path::Component::CurDir => {}
+            part => {
+                settled.push(part);
+                if let Ok(real) = std::fs::canonicalize(&settled) {
+                    settled = real;
+                }
+            }
+        }
+    }
+    settled
+}
+
+pub(crate) fn check_absent(path: &Path, overwrite: bool) -> Result<()> {
+    match fs::look(path).map_err(|e| Error::io("read", path, e))? {
+        Some(found) if found.is_dir() => Err(commit::is_folder(path)),
+        Some(_) if !overwrite => Err(Error::Exists { path: path.display().to_string(), more: 0 }),
+        _ => Ok(()),
+    }
+}
+
+/// The descriptor that a path stands for.
+pub(crate) fn descriptor(path: &Path) -> Option<u32> {
+    let path = path.to_str()?;
+    match path {
+        "/dev/stdout" => return Some(1),
+        "/dev/stderr" => return Some(2),
+        _ => {}
+    }
+    let number = path.strip_prefix("/dev/fd/").or_else(|| path.strip_prefix("/proc/self/fd/"))?;
+    number.parse().ok()
+}
+
+/// A copy of standard output's or standard error's descriptor, which shares its position: opening
+/// `/dev/stdout` anew would write over the start of a file it is redirected to.
+pub(crate) fn descriptor_copy(number: u32, url: &str) -> Result<OwnedFd> {
+    let copy = match number {
+        1 => io::stdout().as_fd().try_clone_to_owned(),
+        _ => io::stderr().as_fd().try_clone_to_owned(),
+    };
+    copy.map_err(|e| Error::io("write", url, e))
+}
+
+/// Whether a path is of something that is written as it comes.
+pub(crate) fn is_direct(path: &Path) -> bool {
+    let is_special = |found: std::fs::Metadata| {
+        let kind = found.file_type();
+        kind.is_char_device() || kind.is_block_device() || kind.is_fifo()
+    };
+    descriptor(path).is_some() || std::fs::metadata(path).is_ok_and(is_special)
+}
+
+/// Opens what is not a file but can be written: a device, a pipe, a descriptor.
+pub(crate) fn direct(path: &Path) -> Result<Option<File>> {
+    let error = |e| Error::io("write", path, e);
+    let open = || File::options().write(true).open(path).map_err(error);
+    match descriptor(path) {
+        Some(number @ 1..=2) => {
+            return Ok(Some(File::from(descriptor_copy(number, &path.display().to_string())?)));
+        }
+        Some(_) => return Ok(Some(open()?)),
+        None => {}
+    }
+    match std::fs::metadata(path) {
+        Ok(found) => {
+            let kind = found.file_type();
+            if kind.is_char_device() || kind.is_block_device() || kind.is_fifo() {
+                return Ok(Some(open()?));
+            }
+            Ok(None)
+        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) if e.kind() == io::ErrorKind::NotADirectory => Ok(None),
+        Err(e) => Err(error(e)),
+    }
+}
+
+/// The folder and the name of the file that a path leads to, symbolic links followed, whether
+/// it exists or not.
+pub(crate) fn resolved(path: &Path) -> Result<(PathBuf, String)> {
+    let mut path = path.to_owned();
+    // As many links as Linux follows.
+    for _ in 0..40 {
+        let Ok(link) = std::fs::read_link(&path) else { break };
+        // An absolute target replaces the whole path.
+        path = path.parent().unwrap_or(Path::new("")).join(link);
+    }
+    let name = path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+    let name = name.ok_or_else(|| {
+        Error::usage(format!("`{}` is not a name that a file can have", path.display()))
+    })?;
+    let root = match path.parent() {
+        Some(root) if !root.as_os_str().is_empty() => root.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    Ok((root, name))
+}

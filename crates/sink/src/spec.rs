@@ -1,0 +1,181 @@
+//! What is to be written, and where: as users say it, and what is to be made of it.
+
+use std::fmt;
+
+use arrow::datatypes::SchemaRef;
+use tidemill_base::error::{Error, Result};
+use tidemill_remote::StorageOptions;
+use tidemill_source::program::Program;
+
+use crate::codecs::codec_of;
+use crate::compression::{Codec, Compression};
+use crate::formats::OutputFormat;
+use crate::places;
+use crate::template::Template;
+
+/// How many files a template may name unless told otherwise.
+pub const MAX_FILES: usize = 10_000;
+
+/// What to write, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SinkSpec {
+    /// A file or an object (`s3://bucket/key`), a template with columns in braces
+    /// (`out/{day}.csv`), or `-` for standard output.
+    pub url: String,
+    /// The format; told from the file's suffix if `None` (standard output: CSV).
+    pub format: Option<OutputFormat>,
+    /// How files are compressed. Default: what the name tells of text, and what the format has by
+    /// default.
+    pub compression: Option<Compression>,
+    /// Whether existing files may be replaced. Only names that this run writes are.
+    pub overwrite: bool,
+    /// How many files a template may name. Default: [`MAX_FILES`]. Each costs some 600 bytes of
+    /// memory beyond the memory limit.
+    pub max_files: usize,
+    /// What a null looks like in CSV, TSV and text. Default: empty in CSV and TSV, `NULL` in
+    /// text.
+    pub null: Option<String>,
+    /// A program that each file's bytes go through once they are in the format; what it gives is
+    /// the file. Default: none.
+    pub exec: Option<Program>,
+    /// How stores are reached, beyond what the environment says. Default: nothing.
+    pub storage_options: StorageOptions,
+}
+
+impl SinkSpec {
+    /// A spec with the defaults.
+    pub fn new(url: impl Into<String>) -> Self {
+        SinkSpec {
+            url: url.into(),
+            format: None,
+            compression: None,
+            overwrite: false,
+            max_files: MAX_FILES,
+            null: None,
+            exec: None,
+            storage_options: StorageOptions::default(),
+        }
+    }
+
+    /// Whether the format keeps what a schema says of its columns besides their names and values.
+    pub fn keeps_columns(&self) -> bool {
+        match self.parse() {
+            Ok(parsed) => parsed.format.keeps_columns(),
+            Err(_) => self.format.is_some_and(OutputFormat::keeps_columns),
+        }
+    }
+
+    /// What the names of files in a format end in, behind the format's own suffix.
+    pub fn compression_suffix(&self, format: OutputFormat) -> &'static str {
+        match &self.compression {
+            Some(compression) if !format.is_binary() && self.exec.is_none() => compression.suffix(),
+            _ => "",
+        }
+    }
+
+    /// Refuses a program for standard output.
+    ///
+    /// # Errors
+    /// [`Error::Usage`].
+    pub fn check_exec(&self) -> Result<()> {
+        match &self.exec {
+            Some(program) if self.url == "-" => Err(Error::usage_hint(
+                "standard output does not go through `exec`",
+                format!("pipe it through the program: tidemill … | {}", program.name()),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it may wait for a program or a writer of the user's for any length of time.
+    pub fn waits_for_others(&self) -> bool {
+        let format = self.parse().map(|parsed| parsed.format);
+        self.exec.is_some() || format.is_ok_and(OutputFormat::waits_for_others)
+    }
+
+    /// What is to be made of it.
+    pub(crate) fn parse(&self) -> Result<Parsed> {
+        self.check_exec()?;
+        let codec = |format, name: Option<&str>| {
+            codec_of(self.compression.as_ref(), format, name, self.exec.is_some())
+        };
+        if self.url == "-" {
+            let format = self.format.unwrap_or(OutputFormat::Csv);
+            return Ok(Parsed { format, codec: codec(format, None)?, template: None });
+        }
+        let template = Template::parse(&self.url)?;
+        let format = match self.format.or_else(|| OutputFormat::from_path(template.suffix())) {
+            Some(format) => format,
+            None if template.bucket.is_none() && places::descriptor(&template.file()).is_some() => {
+                OutputFormat::Csv
+            }
+            None => {
+                let names = OutputFormat::names().join(", ");
+                return Err(Error::usage_hint(
+                    format!("cannot tell the output's format from the name `{}`", self.url),
+                    format!("end it with a format's suffix or give --format: {names}"),
+                ));
+            }
+        };
+        let codec = codec(format, Some(template.suffix()))?;
+        Ok(Parsed { format, codec, template: Some(template) })
+    }
+}
+
+/// What a spec says.
+pub(crate) struct Parsed {
+    pub(crate) format: OutputFormat,
+    pub(crate) codec: Codec,
+    /// None for standard output.
+    pub(crate) template: Option<Template>,
+}
+
+/// What a run would write: the answer of [`describe`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Description {
+    /// The output as the user wrote it.
+    pub url: String,
+    /// How each file is written.
+    pub format: OutputFormat,
+    /// The folder that everything goes to; `None` for standard output.
+    pub root: Option<String>,
+    /// The columns whose values make the path, in its order; none for one file.
+    pub columns: Vec<String>,
+}
+
+impl fmt::Display for Description {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.root.is_none() {
+            return write!(f, "{} to standard output", self.format);
+        }
+        match self.columns.as_slice() {
+            [] => write!(f, "one {} file, `{}`", self.format, self.url),
+            columns => {
+                let names: Vec<_> = columns.iter().map(|name| format!("`{name}`")).collect();
+                let names = names.join(", ");
+                write!(f, "one {} file for each {names}, `{}`", self.format, self.url)
+            }
+        }
+    }
+}
+
+/// Says what would be written, without writing.
+///
+/// # Errors
+/// [`Error::Usage`] for everything that [`Sink::create`](crate::Sink::create) refuses in a spec and a schema.
+pub fn describe(spec: &SinkSpec, schema: &SchemaRef) -> Result<Description> {
+    let Parsed { format, template, .. } = spec.parse()?;
+    format.check(schema)?;
+    if let Some(template) = &template {
+        template.resolve(schema)?;
+    }
+    Ok(Description {
+        url: spec.url.clone(),
+        format,
+        root: template.as_ref().map(|template| match &template.bucket {
+            Some(bucket) => format!("s3://{bucket}/{}", template.root.display()),
+            None => template.root.display().to_string(),
+        }),
+        columns: template.map(|template| template.columns).unwrap_or_default(),
+    })
+}

@@ -1,0 +1,74 @@
+//! Files of any content that appear whole or not at all.
+
+use std::io::Write;
+use std::path::Path;
+
+use tidemill_base::error::{Error, Result};
+use tidemill_base::home::RunId;
+use tidemill_remote::location::{Location, refuse_mistyped};
+
+use crate::commit::{Entry, Staging};
+use crate::files::Stage;
+use crate::fs::{self, Output};
+use crate::places::{check_absent, resolved};
+use crate::template::{self, below};
+
+/// A file of any content that appears whole or not at all, as a sink's files do.
+pub struct StagedFile {
+    output: Output,
+    staging: Staging,
+    name: String,
+    overwrite: bool,
+}
+
+impl StagedFile {
+    /// Begins a file at `path`.
+    ///
+    /// # Errors
+    /// As [`Sink::create`](crate::Sink::create).
+    pub fn create(path: &Path, overwrite: bool, run: &RunId) -> Result<StagedFile> {
+        path.to_str().map_or(Ok(()), refuse_mistyped)?;
+        if let Some(Ok(Some(location))) = path.to_str().map(Location::parse) {
+            return Err(Error::usage_hint(
+                format!("a partial table cannot be written to `{location}`"),
+                "write it to a file on this machine",
+            ));
+        }
+        let (root, name) = resolved(path)?;
+        template::refuse_staging(&root.join(&name).display().to_string())?;
+        let path = below(&root, &name);
+        check_absent(&path, overwrite)?;
+        let staging = Staging::open(&root, &name, run, &mut || Ok(()))?;
+        check_absent(&path, overwrite)?;
+        let staged = staging.path("0");
+        let output = fs::create_new(&staged).map_err(|e| Error::io("create", &staged, e))?;
+        Ok(StagedFile { output: Output::new(output), staging, name, overwrite })
+    }
+
+    /// Bytes written so far.
+    pub fn bytes(&self) -> u64 {
+        self.output.bytes
+    }
+
+    /// Makes the file visible.
+    ///
+    /// # Errors
+    /// As [`Sink::commit`](crate::Sink::commit).
+    pub fn commit(self, bytes: u64) -> Result<()> {
+        let StagedFile { mut output, staging, name, overwrite } = self;
+        output.flush().map_err(|e| Error::io("write", &name, e))?;
+        drop(output);
+        let entry = Entry::new("0", name, bytes);
+        staging.commit(vec![entry], overwrite, &mut || Ok(()))
+    }
+}
+
+impl Write for StagedFile {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.output.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.output.flush()
+    }
+}
