@@ -63,7 +63,7 @@ pub(crate) fn complain(error: &anyhow::Error) {
 
 /// The progress bar of a run, on standard error if that is a terminal.
 ///
-/// It is drawn by whoever waits for the run, calling [`Bar::look`].
+/// It is drawn by whoever waits for the run, calling [`Bar::tick`].
 pub(crate) struct Bar {
     progress: Progress,
     bar: Option<ProgressBar>,
@@ -86,7 +86,7 @@ impl Bar {
     }
 
     /// Redraws, if it is time to.
-    pub(crate) fn look(&mut self) {
+    pub(crate) fn tick(&mut self) {
         let Some(bar) = &self.bar else { return };
         if self.started.elapsed() < PATIENCE || (!self.hidden && self.drawn.elapsed() < TICK) {
             return;

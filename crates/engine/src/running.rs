@@ -261,16 +261,16 @@ impl Running {
         }
     }
 
-    /// The result's columns; waits for the plan, calling `look` about every 50 ms.
+    /// The result's columns; waits for the plan, calling `tick` about every 50 ms.
     ///
     /// # Errors
-    /// What planning meets, and what `look` returns.
-    pub fn schema(&mut self, mut look: impl FnMut() -> Result<()>) -> Result<SchemaRef> {
+    /// What planning meets, and what `tick` returns.
+    pub fn schema(&mut self, mut tick: impl FnMut() -> Result<()>) -> Result<SchemaRef> {
         loop {
             if let Some(schema) = &self.schema {
                 return Ok(schema.clone());
             }
-            look()?;
+            tick()?;
             match self.receive(LOOK)? {
                 None | Some(Message::Schema(_) | Message::Warning(_)) => {}
                 Some(Message::Batch(_) | Message::End(_)) => {
@@ -295,17 +295,17 @@ impl Running {
         }
     }
 
-    /// Calls `take` with all rows, and `look` about every 50 ms while there are none.
+    /// Calls `take` with all rows, and `tick` about every 50 ms while there are none.
     ///
     /// # Errors
-    /// What the run met, and what `take` and `look` return.
+    /// What the run met, and what `take` and `tick` return.
     pub fn drain(
         &mut self,
         mut take: impl FnMut(&RecordBatch) -> Result<()>,
-        mut look: impl FnMut() -> Result<()>,
+        mut tick: impl FnMut() -> Result<()>,
     ) -> Result<()> {
         loop {
-            look()?;
+            tick()?;
             match self.next(LOOK)? {
                 Next::Batch(batch) => take(&batch)?,
                 Next::End => return Ok(()),
@@ -375,23 +375,23 @@ impl Drop for Running {
 /// How often an owner that waits looks elsewhere.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Writes all rows of a run to its output and makes that visible as one; `look` is called
+/// Writes all rows of a run to its output and makes that visible as one; `tick` is called
 /// with the number of rows so far, about every 50 ms and before each batch is written.
 ///
 /// # Errors
-/// What the run or the output met, and what `look` returns; then nothing is visible.
+/// What the run or the output met, and what `tick` returns; then nothing is visible.
 pub fn deliver(
     running: &mut Running,
     sink: &SinkSpec,
     id: &RunId,
     memory_bytes: u64,
-    mut look: impl FnMut(u64) -> Result<()>,
+    mut tick: impl FnMut(u64) -> Result<()>,
 ) -> Result<Written> {
     // Only here is it known how the output ended.
     let recorder = running.recorder.take();
     let delivered = match sink.waits_for_others() {
-        false => write_out(running, sink, id, memory_bytes, &mut look),
-        true => write_out_beside(running, sink, id, memory_bytes, &mut look),
+        false => write_out(running, sink, id, memory_bytes, &mut tick),
+        true => write_out_beside(running, sink, id, memory_bytes, &mut tick),
     };
     running.recorder = recorder;
     let coverage = running.coverage.clone();
@@ -405,14 +405,14 @@ pub fn deliver(
     delivered
 }
 
-/// The same on a thread of its own, so that `look` is called while a program or a writer of
+/// The same on a thread of its own, so that `tick` is called while a program or a writer of
 /// the user's takes its time; its error ends that.
 fn write_out_beside(
     running: &mut Running,
     sink: &SinkSpec,
     id: &RunId,
     memory_bytes: u64,
-    look: &mut dyn FnMut(u64) -> Result<()>,
+    tick: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<Written> {
     let cancel = running.cancel.clone();
     let (rows, mut failure) = (AtomicU64::new(0), None);
@@ -431,7 +431,7 @@ fn write_out_beside(
         })?;
         while !writer.is_finished() {
             if failure.is_none()
-                && let Err(error) = look(rows.load(Ordering::Relaxed))
+                && let Err(error) = tick(rows.load(Ordering::Relaxed))
             {
                 failure = Some(error);
                 cancel.cancel();
@@ -452,31 +452,31 @@ fn write_out(
     sink: &SinkSpec,
     id: &RunId,
     memory_bytes: u64,
-    look: &mut dyn FnMut(u64) -> Result<()>,
+    tick: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<Written> {
-    let schema = running.schema(|| look(0))?;
+    let schema = running.schema(|| tick(0))?;
     let limit = usize::try_from(memory_bytes / 8).unwrap_or(usize::MAX);
     let cancel = running.cancel.clone();
     let mut wait = || {
-        look(0)?;
+        tick(0)?;
         Ok(cancel.check()?)
     };
     let mut sink = Sink::create_with(sink, schema, id, limit, &cancel, &mut wait)?;
     loop {
         match running.next(LOOK)? {
             Next::Batch(batch) => {
-                look(sink.rows() + batch.num_rows() as u64)?;
+                tick(sink.rows() + batch.num_rows() as u64)?;
                 let rows = sink.rows() + batch.num_rows() as u64;
                 sink.write_with(&batch, &mut || {
-                    look(rows)?;
+                    tick(rows)?;
                     Ok(cancel.check()?)
                 })?;
             }
-            Next::Waiting => look(sink.rows())?,
+            Next::Waiting => tick(sink.rows())?,
             Next::End => {
                 let rows = sink.rows();
                 return sink.commit_with(&mut || {
-                    look(rows)?;
+                    tick(rows)?;
                     Ok(cancel.check()?)
                 });
             }

@@ -383,7 +383,7 @@ impl Begun {
     fn drain(&mut self, py: Python<'_>) -> PyResult<()> {
         let mut waiter = self.waiter();
         let running = &mut self.running;
-        let done = py.detach(|| running.drain(|_| Ok(()), || waiter.look()));
+        let done = py.detach(|| running.drain(|_| Ok(()), || waiter.tick()));
         let ending = self.running.take_warning();
         let done = waiter.done(py, done);
         if let Some(warning) = ending {
@@ -410,7 +410,7 @@ impl Begun {
         let memory_bytes = self.preparation.settings.memory_bytes;
         let id = &self.preparation.id;
         let running = &mut self.running;
-        let done = py.detach(|| deliver(running, sink, id, memory_bytes, |_| waiter.look()));
+        let done = py.detach(|| deliver(running, sink, id, memory_bytes, |_| waiter.tick()));
         let ending = self.running.take_warning();
         let done = waiter.done(py, done);
         if let Some(warning) = ending {

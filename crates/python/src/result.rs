@@ -59,7 +59,7 @@ impl RowReader {
 
     fn read(&mut self, waiter: &mut Waiter) -> tidemill_engine::Result<Option<RecordBatch>> {
         loop {
-            waiter.look()?;
+            waiter.tick()?;
             let next = self.running.next(LOOK);
             if let Some(warning) = self.running.take_warning() {
                 // That the run is not in the job log is no reason to lose its rows, even
@@ -134,7 +134,7 @@ impl RawResult {
         display: Option<Arc<Display>>,
     ) -> PyResult<Self> {
         let mut waiter = Waiter::new(cancel.clone(), display.clone());
-        let schema = py.detach(|| running.schema(|| waiter.look()));
+        let schema = py.detach(|| running.schema(|| waiter.tick()));
         let schema = waiter.done(py, schema)?;
         let coverage = Shared::default();
         let rows = RowReader { running, ahead: VecDeque::new(), coverage: Arc::clone(&coverage) };
@@ -170,7 +170,7 @@ impl RawResult {
                 if let Some(state) = self.state.try_lock_for(LOOK) {
                     break state;
                 }
-                waiter.look()?;
+                waiter.tick()?;
                 if waiter.is_raised() {
                     return Err(Error::Interrupted);
                 }

@@ -35,7 +35,7 @@ impl Display {
         object.map(|object| Arc::new(Display { object, progress, told: Mutex::new(None) }))
     }
 
-    fn look(&self, py: Python<'_>) -> PyResult<()> {
+    fn tick(&self, py: Python<'_>) -> PyResult<()> {
         {
             let mut told = self.told.lock();
             if told.is_some_and(|told| told.elapsed() < TICK) {
@@ -81,14 +81,14 @@ impl Waiter {
 
     /// Stops the run once a signal's handler has raised something. The run's own end, which
     /// comes within moments, is what ends the wait: what it has staged is gone by then.
-    pub(crate) fn look(&mut self) -> Result<()> {
+    pub(crate) fn tick(&mut self) -> Result<()> {
         if self.raised.is_some() {
             return Ok(());
         }
         let display = self.display.as_deref();
         let looked = Python::try_attach(|py| {
             py.check_signals()?;
-            display.map_or(Ok(()), |display| display.look(py))
+            display.map_or(Ok(()), |display| display.tick(py))
         });
         match looked {
             Some(Ok(())) => Ok(()),
@@ -152,7 +152,7 @@ pub(crate) fn on_a_thread<T: Send + 'static>(
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(Error::Internal("a thread ended without an answer".to_owned()));
                 }
-                Err(RecvTimeoutError::Timeout) => waiter.look()?,
+                Err(RecvTimeoutError::Timeout) => waiter.tick()?,
             }
             if cancel.is_cancelled()
                 && cancelled_at.get_or_insert_with(Instant::now).elapsed() >= GRACE

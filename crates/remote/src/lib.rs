@@ -106,16 +106,16 @@ impl<T: Send + 'static, E: Send + 'static> Fetch<T, E> {
         self.wait_with(&mut || Ok(cancel.check().map_err(Error::from)?))
     }
 
-    /// Waits for the answer, calling `look` every 50 ms.
+    /// Waits for the answer, calling `tick` every 50 ms.
     ///
     /// # Errors
-    /// The work's own, and what `look` returns.
+    /// The work's own, and what `tick` returns.
     pub fn wait_with<L: From<Error> + From<E>>(
         self,
-        look: &mut dyn FnMut() -> Result<(), L>,
+        tick: &mut dyn FnMut() -> Result<(), L>,
     ) -> Result<T, L> {
         loop {
-            look()?;
+            tick()?;
             match self.answer.recv_timeout(LOOK) {
                 Ok(answer) => return Ok(answer?),
                 Err(RecvTimeoutError::Timeout) => {}

@@ -41,14 +41,14 @@ impl Bucket {
         Self::open_with(name, options, &mut || Ok(cancel.check()?))
     }
 
-    /// The same; `look` is called every 50 ms while credentials are waited for.
+    /// The same; `tick` is called every 50 ms while credentials are waited for.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open), and what `look` returns.
+    /// Those of [`open`](Self::open), and what `tick` returns.
     pub fn open_with<E: From<Error>>(
         name: &str,
         options: &StorageOptions,
-        look: &mut dyn FnMut() -> Result<(), E>,
+        tick: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<Arc<Bucket>, E> {
         let settings = options.s3()?;
         let (endpoint, asks) = (settings.endpoint(), settings.asks_the_machine());
@@ -86,7 +86,7 @@ impl Bucket {
                     }),
                 }
             })?
-            .wait_with(look)?;
+            .wait_with(tick)?;
         }
         Ok(bucket)
     }

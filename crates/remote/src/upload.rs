@@ -168,7 +168,7 @@ impl Bucket {
     }
 
     /// What has a name; none if nothing has.
-    pub async fn look(self: Arc<Self>, key: String) -> Result<Option<Seen>> {
+    pub async fn stat(self: Arc<Self>, key: String) -> Result<Option<Seen>> {
         let path = self.path(&key)?;
         let options = GetOptions { head: true, ..GetOptions::default() };
         match self.store.get_opts(&path, options).await {
@@ -272,14 +272,14 @@ impl Upload {
     }
 
     /// Sends what is full, until no more than a few parts are on their way; none at all if
-    /// `all` says so. `look` is called about every 50 ms, and its error ends the wait.
+    /// `all` says so. `tick` is called about every 50 ms, and its error ends the wait.
     ///
     /// # Errors
-    /// [`Error::Remote`], and what `look` returns.
+    /// [`Error::Remote`], and what `tick` returns.
     pub fn settle<E: From<Error>>(
         &mut self,
         all: bool,
-        look: &mut dyn FnMut() -> Result<(), E>,
+        tick: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<(), E> {
         while let Some(bytes) = self.full.pop_front() {
             let id = match &self.id {
@@ -294,11 +294,11 @@ impl Upload {
                         journal.note(&key, Some(&id))?;
                         Ok(id)
                     })?;
-                    self.id.insert(begun.wait_with(look)?).clone()
+                    self.id.insert(begun.wait_with(tick)?).clone()
                 }
             };
             while self.coming.len() >= IN_FLIGHT {
-                self.one_arrives(look)?;
+                self.one_arrives(tick)?;
             }
             let index = self.parts.len() + self.coming.len();
             let (bucket, key, offset) = (Arc::clone(&self.bucket), self.key.clone(), self.sent);
@@ -306,17 +306,17 @@ impl Upload {
             self.coming.push_back(Fetch::start(bucket.part(key, id, index, offset, bytes))?);
         }
         while all && !self.coming.is_empty() {
-            self.one_arrives(look)?;
+            self.one_arrives(tick)?;
         }
         Ok(())
     }
 
     fn one_arrives<E: From<Error>>(
         &mut self,
-        look: &mut dyn FnMut() -> Result<(), E>,
+        tick: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<(), E> {
         if let Some(first) = self.coming.pop_front() {
-            self.parts.push(first.wait_with(look)?);
+            self.parts.push(first.wait_with(tick)?);
         }
         Ok(())
     }
@@ -327,7 +327,7 @@ impl Upload {
     /// As [`settle`](Self::settle).
     pub fn finish<E: From<Error>>(
         mut self,
-        look: &mut dyn FnMut() -> Result<(), E>,
+        tick: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<Finished, E> {
         let begun = self.id.is_some() || !self.full.is_empty();
         if !begun {
@@ -337,7 +337,7 @@ impl Upload {
             let rest = std::mem::take(&mut self.buffer);
             self.full.push_back(rest.into());
         }
-        self.settle(true, look)?;
+        self.settle(true, tick)?;
         match self.id {
             Some(id) => Ok(Finished::Parts { id, parts: self.parts }),
             None => Err(Error::Internal("an upload without a name".into()).into()),

@@ -65,7 +65,7 @@ use tidemill_remote::upload::{Finished, Journal, PART_BYTES, Published, Upload, 
 
 use super::commit::{Lock, Recovered, to_json};
 use super::files::Stage;
-use super::fs;
+use super::{Tick, fs};
 
 const VERSION: u64 = 1;
 const LOCK: &str = "lock";
@@ -210,7 +210,7 @@ impl Remote {
         bucket: Arc<Bucket>,
         url: &str,
         run: &RunId,
-        look: &mut dyn FnMut() -> Result<()>,
+        tick: Tick<'_>,
     ) -> Result<Self> {
         let (home, mut warning) = Home::open();
         let (root, temporary) = match home {
@@ -229,7 +229,7 @@ impl Remote {
         };
         create_private(&root).map_err(|e| Error::io("create the folder", &root, e))?;
         let (dir, lock, dead) = {
-            let _guard = guard(&root, look)?;
+            let _guard = guard(&root, tick)?;
             let dead = dead_runs(&root, &bucket, url)?;
             let dir = own_folder(&root, run)?;
             let lock = lock(&dir, url, run, &bucket).inspect_err(|_| discard(&dir))?;
@@ -252,7 +252,7 @@ impl Remote {
             state: State::Open,
         };
         for dead in dead {
-            remote.recover(&dead, look)?;
+            remote.recover(&dead, tick)?;
         }
         Ok(remote)
     }
@@ -289,9 +289,9 @@ impl Remote {
         key: &str,
         name: &str,
         bytes: u64,
-        look: &mut dyn FnMut() -> Result<()>,
+        tick: Tick<'_>,
     ) -> Result<Entry> {
-        look()?;
+        tick()?;
         let how = if bytes <= PART_BYTES as u64 {
             How::Staged(name.to_owned())
         } else {
@@ -306,9 +306,9 @@ impl Remote {
                     break;
                 }
                 upload.write_all(&buffer[..count]).map_err(error)?;
-                upload.settle(false, look)?;
+                upload.settle(false, tick)?;
             }
-            let finished = upload.finish(look)?;
+            let finished = upload.finish(tick)?;
             // Space is freed as it goes.
             fs::remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
             match finished {
@@ -325,12 +325,8 @@ impl Remote {
     ///
     /// # Errors
     /// [`Error::Exists`].
-    pub(super) fn check_absent(
-        &self,
-        key: &str,
-        look: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<()> {
-        let seen = Fetch::start(Arc::clone(&self.bucket).look(key.to_owned()))?.wait_with(look)?;
+    pub(super) fn check_absent(&self, key: &str, tick: Tick<'_>) -> Result<()> {
+        let seen = Fetch::start(Arc::clone(&self.bucket).stat(key.to_owned()))?.wait_with(tick)?;
         match seen {
             Some(_) => Err(Error::Exists { path: self.bucket.url(key), more: 0 }),
             None => Ok(()),
@@ -346,9 +342,9 @@ impl Remote {
         mut self,
         mut objects: Vec<Entry>,
         overwrite: bool,
-        look: &mut dyn FnMut() -> Result<()>,
+        tick: Tick<'_>,
     ) -> Result<()> {
-        self.check(&mut objects, overwrite, look)?;
+        self.check(&mut objects, overwrite, tick)?;
         for object in &objects {
             if let How::Staged(name) = &object.how {
                 let path = self.dir.join(name);
@@ -370,14 +366,14 @@ impl Remote {
         fs::sync(&file).map_err(error)?;
         self.state = State::Committed;
         fs::rename(&new, &path).and_then(|()| fs::sync_dir(&self.dir)).map_err(error)?;
-        let result = finish(&self.bucket, &self.dir, &manifest, look);
+        let result = finish(&self.bucket, &self.dir, &manifest, tick);
         match result {
             Ok(()) => {
                 self.state = State::Done;
                 discard(&self.dir);
                 Ok(())
             }
-            Err(error) => match undo(&self.bucket, &self.dir, &manifest, look) {
+            Err(error) => match undo(&self.bucket, &self.dir, &manifest, tick) {
                 Ok(()) => {
                     self.state = State::Done;
                     discard(&self.dir);
@@ -391,24 +387,19 @@ impl Remote {
     }
 
     /// Looks at which names are taken.
-    fn check(
-        &self,
-        objects: &mut [Entry],
-        overwrite: bool,
-        look: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<()> {
+    fn check(&self, objects: &mut [Entry], overwrite: bool, tick: Tick<'_>) -> Result<()> {
         let keys: Vec<String> = objects.iter().map(|object| object.key.clone()).collect();
         let bucket = Arc::clone(&self.bucket);
         let taken = Fetch::start(async move {
-            let mut looks =
-                stream::iter(keys).map(|key| Arc::clone(&bucket).look(key)).buffered(AT_ONCE);
+            let mut answers =
+                stream::iter(keys).map(|key| Arc::clone(&bucket).stat(key)).buffered(AT_ONCE);
             let mut taken = Vec::new();
-            while let Some(seen) = looks.next().await {
+            while let Some(seen) = answers.next().await {
                 taken.push(seen?);
             }
             Ok::<_, tidemill_remote::Error>(taken)
         })?
-        .wait_with(look)?;
+        .wait_with(tick)?;
         for (object, taken) in objects.iter_mut().zip(taken) {
             object.replaces = taken.is_some();
             object.replaced = taken.and_then(|seen| seen.e_tag.as_deref().map(plain));
@@ -423,22 +414,22 @@ impl Remote {
     }
 
     /// Finishes what a dead run had committed, or throws away what it had begun.
-    fn recover(&mut self, dead: &Dead, look: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+    fn recover(&mut self, dead: &Dead, tick: Tick<'_>) -> Result<()> {
         let run = dead.note.run.clone();
         let ended = if let Some(manifest) = read_manifest(&dead.dir.join(UNDO))? {
-            undo(&self.bucket, &dead.dir, &manifest, look).map(|()| &mut self.recovered.undone)
+            undo(&self.bucket, &dead.dir, &manifest, tick).map(|()| &mut self.recovered.undone)
         } else if let Some(manifest) = read_manifest(&dead.dir.join(MANIFEST))? {
-            match finish(&self.bucket, &dead.dir, &manifest, look) {
+            match finish(&self.bucket, &dead.dir, &manifest, tick) {
                 Ok(()) => Ok(&mut self.recovered.finished),
                 Err(Error::Exists { .. }) if !manifest.overwrite => {
-                    undo(&self.bucket, &dead.dir, &manifest, look)
+                    undo(&self.bucket, &dead.dir, &manifest, tick)
                         .map(|()| &mut self.recovered.undone)
                 }
                 Err(error) => Err(error),
             }
         } else {
             let lines = read_lines(&dead.dir.join(UPLOADS));
-            abort_all(&self.bucket, &lines)?.wait_with(look).map(|()| &mut self.recovered.removed)
+            abort_all(&self.bucket, &lines)?.wait_with(tick).map(|()| &mut self.recovered.removed)
         };
         match ended {
             Ok(list) => {
@@ -499,12 +490,7 @@ fn abort_all(bucket: &Arc<Bucket>, lines: &[Line]) -> tidemill_remote::Result<Fe
 
 /// Makes a manifest's objects visible. Repeatable. With the first failure no more are begun, and
 /// those that are under way are waited for: the server may carry out what nobody listens to.
-fn finish(
-    bucket: &Arc<Bucket>,
-    dir: &Path,
-    manifest: &Manifest,
-    look: &mut dyn FnMut() -> Result<()>,
-) -> Result<()> {
+fn finish(bucket: &Arc<Bucket>, dir: &Path, manifest: &Manifest, tick: Tick<'_>) -> Result<()> {
     let (bucket, dir, manifest) = (Arc::clone(bucket), dir.to_owned(), manifest.clone());
     Fetch::start(async move {
         let (overwrite, run) = (manifest.overwrite, manifest.run);
@@ -524,7 +510,7 @@ fn finish(
             }
         }
     })?
-    .wait_with(look)
+    .wait_with(tick)
 }
 
 async fn publish(
@@ -592,7 +578,7 @@ fn note(dir: &Path, outcome: &Outcome) -> Result<()> {
 /// Whether what has an object's name is what this commit wrote there, or is the same; `gone`
 /// says that the object's upload is no longer there.
 async fn is_ours(bucket: &Arc<Bucket>, object: &Entry, run: &str, gone: bool) -> Result<bool> {
-    let Some(seen) = Arc::clone(bucket).look(object.key.clone()).await? else { return Ok(false) };
+    let Some(seen) = Arc::clone(bucket).stat(object.key.clone()).await? else { return Ok(false) };
     let How::Upload { parts, .. } = &object.how else {
         return Ok(seen.size == object.bytes && seen.run.as_deref() == Some(run));
     };
@@ -612,12 +598,7 @@ fn plain(tag: &str) -> String {
 ///
 /// # Errors
 /// [`Error::Internal`] if an object was replaced already: then there is no way back.
-fn undo(
-    bucket: &Arc<Bucket>,
-    dir: &Path,
-    manifest: &Manifest,
-    look: &mut dyn FnMut() -> Result<()>,
-) -> Result<()> {
+fn undo(bucket: &Arc<Bucket>, dir: &Path, manifest: &Manifest, tick: Tick<'_>) -> Result<()> {
     let replacing: Vec<Entry> =
         manifest.objects.iter().filter(|object| object.replaces).cloned().collect();
     let (other, run) = (Arc::clone(bucket), manifest.run.clone());
@@ -629,12 +610,12 @@ fn undo(
         }
         Ok::<_, Error>(None)
     })?
-    .wait_with(look)?;
+    .wait_with(tick)?;
     if let Some(key) = replaced {
         return Err(Error::Internal(format!("`{key}` was replaced already")));
     }
     let (forward, back) = (dir.join(MANIFEST), dir.join(UNDO));
-    if fs::look(&forward).map_err(|e| Error::io("read", &forward, e))?.is_some() {
+    if fs::lstat(&forward).map_err(|e| Error::io("read", &forward, e))?.is_some() {
         fs::rename(&forward, &back)
             .and_then(|()| fs::sync_dir(dir))
             .map_err(|e| Error::io("write", &back, e))?;
@@ -659,7 +640,7 @@ fn undo(
         }
         result
     })?
-    .wait_with(look)
+    .wait_with(tick)
 }
 
 /// Removes an object if this run made it.
@@ -672,7 +653,7 @@ async fn take_back(
     match outcome {
         Some(Outcome { ours: false, .. }) => return Ok(()),
         Some(Outcome { e_tag: Some(written), .. }) => {
-            let seen = Arc::clone(&bucket).look(object.key.clone()).await?;
+            let seen = Arc::clone(&bucket).stat(object.key.clone()).await?;
             let is_there =
                 seen.and_then(|seen| seen.e_tag).is_some_and(|tag| plain(&tag) == plain(written));
             if is_there {
@@ -785,14 +766,14 @@ fn own_folder(root: &Path, run: &RunId) -> Result<PathBuf> {
 }
 
 /// Excludes other runs that begin at the same moment.
-fn guard(root: &Path, look: &mut dyn FnMut() -> Result<()>) -> Result<Lock> {
+fn guard(root: &Path, tick: Tick<'_>) -> Result<Lock> {
     let file = fs::open(root).map_err(|e| Error::io("read", root, e))?;
     let begun = Instant::now();
     loop {
         match fs::try_lock(&file) {
             Ok(()) => return Ok(Lock(file)),
             Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_WAIT => {
-                look()?;
+                tick()?;
                 std::thread::sleep(Duration::from_millis(5));
             }
             Err(TryLockError::WouldBlock) => {

@@ -62,8 +62,8 @@ use tidemill_base::error::{Error, Result};
 use tidemill_base::home::RunId;
 
 use super::files::Stage;
-use super::fs;
 use super::template::{STAGING_PREFIX, below};
+use super::{Tick, fs};
 
 /// The version of the lock's and the manifest's contents.
 const VERSION: u64 = 1;
@@ -199,14 +199,9 @@ impl Staging {
     /// # Errors
     /// [`Error::Busy`] if a live run writes the same names; [`Error::Io`] if the folder cannot
     /// be made or written to.
-    pub(super) fn open(
-        root: &Path,
-        pattern: &str,
-        run: &RunId,
-        wait: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<Self> {
+    pub(super) fn open(root: &Path, pattern: &str, run: &RunId, tick: Tick<'_>) -> Result<Self> {
         let mut created = Vec::new();
-        let result = Self::open_in(root, pattern, run, &mut created, wait);
+        let result = Self::open_in(root, pattern, run, &mut created, tick);
         if result.is_err() {
             remove_created(&created);
         }
@@ -218,14 +213,14 @@ impl Staging {
         pattern: &str,
         run: &RunId,
         created: &mut Vec<PathBuf>,
-        wait: &mut dyn FnMut() -> Result<()>,
+        tick: Tick<'_>,
     ) -> Result<Self> {
         // A run that fails removes the folders it made; if this happens between our finding the
         // folder and our locking it, start over.
         let mut attempts = 0;
         let guard = loop {
             create_root(root, created)?;
-            match lock_root(root, wait)? {
+            match lock_root(root, tick)? {
                 Some(guard) => break guard,
                 None if attempts < 100 => attempts += 1,
                 None => return Err(Error::io("write to", root, io::ErrorKind::NotFound.into())),
@@ -279,12 +274,12 @@ impl Staging {
     /// letter beyond ASCII.
     pub(super) fn folds_names(&self) -> Result<bool> {
         let error = |e| Error::io("read", &self.dir, e);
-        if fs::look(&self.dir.join(LOCK.to_uppercase())).map_err(error)?.is_some() {
+        if fs::lstat(&self.dir.join(LOCK.to_uppercase())).map_err(error)?.is_some() {
             return Ok(true);
         }
         let probe = self.dir.join(PROBE);
         drop(fs::append(&probe).map_err(|e| Error::io("create", &probe, e))?);
-        let folds = fs::look(&self.dir.join("e\u{301}")).map_err(error)?.is_some();
+        let folds = fs::lstat(&self.dir.join("e\u{301}")).map_err(error)?.is_some();
         fs::remove_file(&probe).map_err(|e| Error::io("remove", &probe, e))?;
         Ok(folds)
     }
@@ -298,11 +293,11 @@ impl Staging {
         mut self,
         mut files: Vec<Entry>,
         overwrite: bool,
-        wait: &mut dyn FnMut() -> Result<()>,
+        tick: Tick<'_>,
     ) -> Result<()> {
         self.sync_files(&files)?;
         // The folder cannot have gone: this run's staging folder is in it.
-        let _guard = lock_root(&self.root, wait)?;
+        let _guard = lock_root(&self.root, tick)?;
         let folders = self.check(&mut files, overwrite)?;
         let manifest = Manifest {
             version: VERSION,
@@ -360,7 +355,7 @@ impl Staging {
     /// Looks at everything that would make step 4 fail; notes which targets exist and returns
     /// the folders that do not.
     fn check(&self, files: &mut [Entry], overwrite: bool) -> Result<Vec<String>> {
-        let device = fs::look(&self.root).and_then(|found| {
+        let device = fs::lstat(&self.root).and_then(|found| {
             found.map(|metadata| metadata.dev()).ok_or_else(|| io::ErrorKind::NotFound.into())
         });
         let device = device.map_err(|e| Error::io("write to the folder", &self.root, e))?;
@@ -407,10 +402,10 @@ impl Staging {
             // Such a name in a manifest is taken for damage.
             super::template::refuse_staging(&file.target)?;
             let staged = self.dir.join(&file.staged);
-            let found = fs::look(&staged).map_err(|e| Error::io("read", &staged, e))?;
+            let found = fs::lstat(&staged).map_err(|e| Error::io("read", &staged, e))?;
             file.identity = found.as_ref().map(Identity::of);
             let path = below(&self.root, &file.target);
-            let Some(found) = fs::look(&path).map_err(|e| Error::io("read", &path, e))? else {
+            let Some(found) = fs::lstat(&path).map_err(|e| Error::io("read", &path, e))? else {
                 continue;
             };
             if found.is_dir() {
@@ -494,7 +489,9 @@ fn sweep(root: &Path, created: &mut Vec<PathBuf>) -> Result<(Vec<Claim>, Recover
             continue;
         }
         let dir = root.join(&name);
-        let Some(found) = fs::look(&dir).map_err(|e| Error::io("read", &dir, e))? else { continue };
+        let Some(found) = fs::lstat(&dir).map_err(|e| Error::io("read", &dir, e))? else {
+            continue;
+        };
         if !found.is_dir() {
             continue;
         }
@@ -629,7 +626,7 @@ fn finish(root: &Path, dir: &Path, manifest: &Manifest) -> Result<()> {
         let (staged, target) = (dir.join(&file.staged), below(root, &file.target));
         let error = |e| Error::io("write", &target, e);
         // Gone from here: it has its name, or had it before somebody took it away.
-        if fs::look(&staged).map_err(error)?.is_some() {
+        if fs::lstat(&staged).map_err(error)?.is_some() {
             let rename = || {
                 if manifest.overwrite {
                     fs::rename(&staged, &target)
@@ -668,7 +665,7 @@ fn undo(root: &Path, dir: &Path, manifest: &Manifest) -> Result<()> {
     let mut given = Vec::new();
     for file in &manifest.files {
         let staged = dir.join(&file.staged);
-        if fs::look(&staged).map_err(|e| Error::io("read", &staged, e))?.is_none() {
+        if fs::lstat(&staged).map_err(|e| Error::io("read", &staged, e))?.is_none() {
             if file.replaces {
                 return Err(Error::Internal(format!("`{}` was replaced already", file.target)));
             }
@@ -678,7 +675,7 @@ fn undo(root: &Path, dir: &Path, manifest: &Manifest) -> Result<()> {
     // Says the direction to whoever continues; before the manifest has its name there is
     // nothing to turn around.
     let (forward, back) = (dir.join(MANIFEST), dir.join(UNDO));
-    if fs::look(&forward).map_err(|e| Error::io("read", &forward, e))?.is_some() {
+    if fs::lstat(&forward).map_err(|e| Error::io("read", &forward, e))?.is_some() {
         fs::rename(&forward, &back)
             .and_then(|()| fs::sync_dir(dir))
             .map_err(|e| Error::io("write", &back, e))?;
@@ -687,7 +684,7 @@ fn undo(root: &Path, dir: &Path, manifest: &Manifest) -> Result<()> {
         let target = below(root, &file.target);
         let error = |e| Error::io("remove", &target, e);
         // Somebody may have put a file of his own there since.
-        if fs::look(&target).map_err(error)?.is_some_and(|found| file.is(&found)) {
+        if fs::lstat(&target).map_err(error)?.is_some_and(|found| file.is(&found)) {
             fs::remove_file(&target).map_err(error)?;
         }
     }
@@ -795,8 +792,8 @@ fn remove_created(created: &[PathBuf]) {
 }
 
 /// Locks a folder against other runs' commits; `None` if it does not exist (any more). While
-/// another run holds it, `wait` is called every few milliseconds, and its error ends the wait.
-fn lock_root(root: &Path, wait: &mut dyn FnMut() -> Result<()>) -> Result<Option<Lock>> {
+/// another run holds it, `tick` is called every few milliseconds, and its error ends the wait.
+fn lock_root(root: &Path, tick: Tick<'_>) -> Result<Option<Lock>> {
     let error = |e| Error::io("write to the folder", root, e);
     let file = match fs::open(root) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -807,7 +804,7 @@ fn lock_root(root: &Path, wait: &mut dyn FnMut() -> Result<()>) -> Result<Option
         match fs::try_lock(&file) {
             Ok(()) => break,
             Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_WAIT => {
-                wait()?;
+                tick()?;
                 std::thread::sleep(Duration::from_millis(5));
             }
             Err(TryLockError::WouldBlock) => {
@@ -823,7 +820,7 @@ fn lock_root(root: &Path, wait: &mut dyn FnMut() -> Result<()>) -> Result<Option
     let here = file.metadata().map_err(error)?;
     match std::fs::metadata(root) {
         Ok(there) if (there.dev(), there.ino()) == (here.dev(), here.ino()) => Ok(Some(Lock(file))),
-        Ok(_) => lock_root(root, wait),
+        Ok(_) => lock_root(root, tick),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(error(e)),
     }

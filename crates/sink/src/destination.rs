@@ -22,10 +22,7 @@ use crate::places::{check_absent, descriptor_copy, direct, is_direct, resolved};
 use crate::spec::{Parsed, SinkSpec};
 use crate::template::{self, Template, below};
 use crate::writer::{RowWriter, Writing, conform};
-use crate::{PATHS_SHOWN, Written};
-
-/// Called every few milliseconds while something is waited for; its error ends the wait.
-pub(crate) type Wait<'a> = &'a mut dyn FnMut() -> Result<()>;
+use crate::{PATHS_SHOWN, Tick, Written};
 
 /// Where rows go. Dropped before its commit, it removes what it has written.
 pub(crate) trait Destination: Send {
@@ -33,7 +30,7 @@ pub(crate) trait Destination: Send {
     ///
     /// # Errors
     /// As [`Sink::write_with`](crate::Sink::write_with).
-    fn write(&mut self, batch: &RecordBatch, wait: Wait<'_>) -> Result<()>;
+    fn write(&mut self, batch: &RecordBatch, tick: Tick<'_>) -> Result<()>;
 
     /// What runs that died while they wrote to the same place had left.
     fn recovered(&self) -> Option<&Recovered>;
@@ -42,7 +39,7 @@ pub(crate) trait Destination: Send {
     ///
     /// # Errors
     /// As [`Sink::commit_with`](crate::Sink::commit_with).
-    fn commit(self: Box<Self>, overwrite: bool, wait: Wait<'_>) -> Result<Written>;
+    fn commit(self: Box<Self>, overwrite: bool, tick: Tick<'_>) -> Result<Written>;
 }
 
 /// Begins an output.
@@ -55,7 +52,7 @@ pub(crate) fn open(
     run: &RunId,
     memory_limit: usize,
     cancel: &Cancel,
-    wait: Wait<'_>,
+    tick: Tick<'_>,
 ) -> Result<Box<dyn Destination>> {
     let Parsed { format, codec, template } = spec.parse()?;
     format.check(&schema)?;
@@ -83,8 +80,8 @@ pub(crate) fn open(
     };
     Ok(match (&template.bucket, template.is_partitioned()) {
         (Some(bucket), is_partitioned) => {
-            let bucket = Bucket::open_with(bucket, &spec.storage_options, wait)?;
-            let remote = Remote::open(bucket, &spec.url, run, wait)?;
+            let bucket = Bucket::open_with(bucket, &spec.storage_options, tick)?;
+            let remote = Remote::open(bucket, &spec.url, run, tick)?;
             match is_partitioned {
                 true => {
                     let rows = Partitioned::begin(template, spec, writing, schema)?;
@@ -92,14 +89,14 @@ pub(crate) fn open(
                 }
                 false => {
                     let key = template.file().display().to_string();
-                    Box::new(OneObject::begin(remote, key, spec.overwrite, &writing, schema, wait)?)
+                    Box::new(OneObject::begin(remote, key, spec.overwrite, &writing, schema, tick)?)
                 }
             }
         }
         (None, true) => {
             let (root, pattern) = (template.root.clone(), template.pattern());
             let rows = Partitioned::begin(template, spec, writing, schema)?;
-            let staging = Staging::open(&root, &pattern, run, wait)?;
+            let staging = Staging::open(&root, &pattern, run, tick)?;
             Box::new(ManyFiles { rows, staging })
         }
         (None, false) => {
@@ -107,7 +104,7 @@ pub(crate) fn open(
             match direct(&shown)? {
                 Some(output) => Box::new(Direct::begin(output, &writing, schema)?),
                 None => {
-                    Box::new(OneFile::begin(shown, spec.overwrite, run, &writing, schema, wait)?)
+                    Box::new(OneFile::begin(shown, spec.overwrite, run, &writing, schema, tick)?)
                 }
             }
         }
@@ -124,7 +121,7 @@ impl Direct {
 }
 
 impl Destination for Direct {
-    fn write(&mut self, batch: &RecordBatch, _: Wait<'_>) -> Result<()> {
+    fn write(&mut self, batch: &RecordBatch, _: Tick<'_>) -> Result<()> {
         self.0.write(batch)
     }
 
@@ -132,7 +129,7 @@ impl Destination for Direct {
         None
     }
 
-    fn commit(self: Box<Self>, _: bool, _: Wait<'_>) -> Result<Written> {
+    fn commit(self: Box<Self>, _: bool, _: Tick<'_>) -> Result<Written> {
         Ok(Written { bytes: self.0.finish()?.bytes, ..Written::default() })
     }
 }
@@ -153,13 +150,13 @@ impl OneFile {
         run: &RunId,
         writing: &Writing,
         schema: SchemaRef,
-        wait: Wait<'_>,
+        tick: Tick<'_>,
     ) -> Result<Self> {
         let (root, name) = resolved(&shown)?;
         template::refuse_staging(&root.join(&name).display().to_string())?;
         let path = below(&root, &name);
         check_absent(&path, overwrite)?;
-        let staging = Staging::open(&root, &template::literal(&name), run, wait)?;
+        let staging = Staging::open(&root, &template::literal(&name), run, tick)?;
         // Again: a dead run's commit may just have been finished.
         check_absent(&path, overwrite)?;
         let staged = staging.path("0");
@@ -170,7 +167,7 @@ impl OneFile {
 }
 
 impl Destination for OneFile {
-    fn write(&mut self, batch: &RecordBatch, _: Wait<'_>) -> Result<()> {
+    fn write(&mut self, batch: &RecordBatch, _: Tick<'_>) -> Result<()> {
         self.writer.write(batch)
     }
 
@@ -178,10 +175,10 @@ impl Destination for OneFile {
         Some(&self.staging.recovered)
     }
 
-    fn commit(self: Box<Self>, overwrite: bool, wait: Wait<'_>) -> Result<Written> {
+    fn commit(self: Box<Self>, overwrite: bool, tick: Tick<'_>) -> Result<Written> {
         let OneFile { writer, staging, name, shown } = *self;
         let bytes = writer.finish()?.bytes;
-        staging.commit(vec![Entry::new("0", name, bytes)], overwrite, wait)?;
+        staging.commit(vec![Entry::new("0", name, bytes)], overwrite, tick)?;
         let root = shown.parent().filter(|root| !root.as_os_str().is_empty());
         Ok(Written {
             files: 1,
@@ -229,7 +226,7 @@ struct ManyFiles {
 }
 
 impl Destination for ManyFiles {
-    fn write(&mut self, batch: &RecordBatch, _: Wait<'_>) -> Result<()> {
+    fn write(&mut self, batch: &RecordBatch, _: Tick<'_>) -> Result<()> {
         self.rows.write(batch, &self.staging)
     }
 
@@ -237,7 +234,7 @@ impl Destination for ManyFiles {
         Some(&self.staging.recovered)
     }
 
-    fn commit(self: Box<Self>, overwrite: bool, wait: Wait<'_>) -> Result<Written> {
+    fn commit(self: Box<Self>, overwrite: bool, tick: Tick<'_>) -> Result<Written> {
         let ManyFiles { rows: Partitioned { template, mut router, files }, staging } = *self;
         let sizes = files.finish(&mut router, &staging)?;
         let folds = staging.folds_names()?;
@@ -259,7 +256,7 @@ impl Destination for ManyFiles {
         };
         // No row, no path: what was staged goes as if nothing had been.
         if !entries.is_empty() {
-            staging.commit(entries, overwrite, wait)?;
+            staging.commit(entries, overwrite, tick)?;
         }
         Ok(written)
     }
@@ -280,10 +277,10 @@ impl OneObject {
         overwrite: bool,
         writing: &Writing,
         schema: SchemaRef,
-        wait: Wait<'_>,
+        tick: Tick<'_>,
     ) -> Result<Self> {
         if !overwrite {
-            remote.check_absent(&key, wait)?;
+            remote.check_absent(&key, tick)?;
         }
         let upload = Shared(Arc::new(Mutex::new(remote.upload(&key))));
         let writer = RowWriter::new(upload.clone(), writing, schema)?;
@@ -292,21 +289,21 @@ impl OneObject {
 }
 
 impl Destination for OneObject {
-    fn write(&mut self, batch: &RecordBatch, wait: Wait<'_>) -> Result<()> {
+    fn write(&mut self, batch: &RecordBatch, tick: Tick<'_>) -> Result<()> {
         self.writer.write(batch)?;
-        self.upload.0.lock().settle(false, wait)
+        self.upload.0.lock().settle(false, tick)
     }
 
     fn recovered(&self) -> Option<&Recovered> {
         Some(&self.remote.recovered)
     }
 
-    fn commit(self: Box<Self>, overwrite: bool, wait: Wait<'_>) -> Result<Written> {
+    fn commit(self: Box<Self>, overwrite: bool, tick: Tick<'_>) -> Result<Written> {
         let OneObject { writer, upload, mut remote, key } = *self;
         drop(writer.finish()?);
         let upload = upload.into_inner()?;
         let bytes = upload.bytes;
-        let finished = upload.finish(wait)?;
+        let finished = upload.finish(tick)?;
         let entry = remote.written(&key, bytes, finished)?;
         let written = Written {
             files: 1,
@@ -316,7 +313,7 @@ impl Destination for OneObject {
             warning: remote.warning.take(),
             ..Written::default()
         };
-        remote.commit(vec![entry], overwrite, wait)?;
+        remote.commit(vec![entry], overwrite, tick)?;
         Ok(written)
     }
 }
@@ -328,7 +325,7 @@ struct ManyObjects {
 }
 
 impl Destination for ManyObjects {
-    fn write(&mut self, batch: &RecordBatch, _: Wait<'_>) -> Result<()> {
+    fn write(&mut self, batch: &RecordBatch, _: Tick<'_>) -> Result<()> {
         self.rows.write(batch, &self.remote)
     }
 
@@ -336,14 +333,14 @@ impl Destination for ManyObjects {
         Some(&self.remote.recovered)
     }
 
-    fn commit(self: Box<Self>, overwrite: bool, wait: Wait<'_>) -> Result<Written> {
+    fn commit(self: Box<Self>, overwrite: bool, tick: Tick<'_>) -> Result<Written> {
         let ManyObjects { rows: Partitioned { template, mut router, files }, mut remote } = *self;
         let sizes = files.finish(&mut router, &remote)?;
         let targets = template::assign(&template, router.keys(), false)?;
         let mut entries = Vec::with_capacity(targets.len());
         for (i, (target, bytes)) in targets.into_iter().zip(sizes).enumerate() {
             let key = below(&template.root, &target).display().to_string();
-            entries.push(remote.staged(&key, &i.to_string(), bytes, wait)?);
+            entries.push(remote.staged(&key, &i.to_string(), bytes, tick)?);
         }
         entries.sort_by(|a, b| a.key.cmp(&b.key));
         let root = match template.root.to_str() {
@@ -360,7 +357,7 @@ impl Destination for ManyObjects {
             ..Written::default()
         };
         if !entries.is_empty() {
-            remote.commit(entries, overwrite, wait)?;
+            remote.commit(entries, overwrite, tick)?;
         }
         Ok(written)
     }

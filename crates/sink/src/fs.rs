@@ -132,7 +132,7 @@ pub(super) fn remove_dir(path: &Path) -> io::Result<()> {
 }
 
 /// What has a name, without following a symbolic link; `None` if nothing has.
-pub(super) fn look(path: &Path) -> io::Result<Option<fs::Metadata>> {
+pub(super) fn lstat(path: &Path) -> io::Result<Option<fs::Metadata>> {
     step()?;
     match fs::symlink_metadata(path) {
         Ok(metadata) => Ok(Some(metadata)),

@@ -63,10 +63,13 @@ pub use self::set::FileSet;
 pub use self::spec::{Description, MAX_FILES, SinkSpec, describe};
 pub use self::staged_file::StagedFile;
 
-use self::destination::{Destination, Wait};
+use self::destination::Destination;
 
 /// How many paths [`Written`] lists.
 const PATHS_SHOWN: usize = 5;
+
+/// Called every few milliseconds while something is waited for; its error ends the wait.
+pub type Tick<'a> = &'a mut dyn FnMut() -> Result<()>;
 
 /// What a committed sink has written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -112,21 +115,21 @@ impl Sink {
         Self::create_with(spec, schema, run, memory_limit, &Cancel::new(), &mut || Ok(()))
     }
 
-    /// The same; while another run's commit holds the destination, `wait` is called every few
+    /// The same; while another run's commit holds the destination, `tick` is called every few
     /// milliseconds, and its error ends the wait. `cancel` ends a program that the bytes go
     /// through, and with it the writing.
     ///
     /// # Errors
-    /// Those of [`create`](Self::create), and what `wait` returns.
+    /// Those of [`create`](Self::create), and what `tick` returns.
     pub fn create_with(
         spec: &SinkSpec,
         schema: SchemaRef,
         run: &RunId,
         memory_limit: usize,
         cancel: &Cancel,
-        wait: Wait<'_>,
+        tick: Tick<'_>,
     ) -> Result<Sink> {
-        let destination = destination::open(spec, schema, run, memory_limit, cancel, wait)?;
+        let destination = destination::open(spec, schema, run, memory_limit, cancel, tick)?;
         Ok(Sink { destination, overwrite: spec.overwrite, rows: 0 })
     }
 
@@ -139,14 +142,14 @@ impl Sink {
         self.write_with(batch, &mut || Ok(()))
     }
 
-    /// The same; while a bucket is too slow, `wait` is called every few milliseconds, and its
+    /// The same; while a bucket is too slow, `tick` is called every few milliseconds, and its
     /// error ends the wait.
     ///
     /// # Errors
-    /// Those of [`write`](Self::write), [`Error::Remote`], and what `wait` returns.
-    pub fn write_with(&mut self, batch: &RecordBatch, wait: Wait<'_>) -> Result<()> {
+    /// Those of [`write`](Self::write), [`Error::Remote`], and what `tick` returns.
+    pub fn write_with(&mut self, batch: &RecordBatch, tick: Tick<'_>) -> Result<()> {
         self.rows += batch.num_rows() as u64;
-        self.destination.write(batch, wait)
+        self.destination.write(batch, tick)
     }
 
     /// Rows written so far.
@@ -171,15 +174,15 @@ impl Sink {
         self.commit_with(&mut || Ok(()))
     }
 
-    /// The same; while another run's commit holds the destination, `wait` is called every few
+    /// The same; while another run's commit holds the destination, `tick` is called every few
     /// milliseconds, and its error ends the wait. Nothing is visible then.
     ///
     /// # Errors
-    /// Those of [`commit`](Self::commit), and what `wait` returns.
-    pub fn commit_with(self, wait: Wait<'_>) -> Result<Written> {
+    /// Those of [`commit`](Self::commit), and what `tick` returns.
+    pub fn commit_with(self, tick: Tick<'_>) -> Result<Written> {
         let Sink { destination, overwrite, rows } = self;
         let _span = debug_span!("commit", rows).entered();
-        let written = destination.commit(overwrite, wait)?;
+        let written = destination.commit(overwrite, tick)?;
         Ok(Written { rows, ..written })
     }
 }

@@ -64,7 +64,7 @@ pub(crate) fn settled(path: &Path) -> PathBuf {
 }
 
 pub(crate) fn check_absent(path: &Path, overwrite: bool) -> Result<()> {
-    match fs::look(path).map_err(|e| Error::io("read", path, e))? {
+    match fs::lstat(path).map_err(|e| Error::io("read", path, e))? {
         Some(found) if found.is_dir() => Err(commit::is_folder(path)),
         Some(_) if !overwrite => Err(Error::Exists { path: path.display().to_string(), more: 0 }),
         _ => Ok(()),

@@ -19,7 +19,7 @@ use super::formats::Encoding;
 use super::fs::{self, Output};
 use super::template::below;
 use super::writer::{RowWriter, Writing};
-use super::{OutputFormat, PATHS_SHOWN, SinkSpec, Written};
+use super::{OutputFormat, PATHS_SHOWN, SinkSpec, Tick, Written};
 
 /// Files that appear together below one folder. Dropped without a commit it leaves nothing.
 pub struct FileSet {
@@ -50,11 +50,11 @@ impl FileSet {
         run: &RunId,
         memory_limit: usize,
         cancel: &Cancel,
-        wait: &mut dyn FnMut() -> Result<()>,
+        tick: Tick<'_>,
     ) -> Result<Self> {
         let codec = codec_of(spec.compression.as_ref(), format, None, spec.exec.is_some())?;
         // Two runs that write other names of one format to a folder are told apart by nothing.
-        let staging = Staging::open(root, &format!("*.{format}"), run, wait)?;
+        let staging = Staging::open(root, &format!("*.{format}"), run, tick)?;
         let encoding = Encoding {
             codec,
             is_stream: false,
@@ -98,12 +98,7 @@ impl FileSet {
     ///
     /// # Errors
     /// As [`Sink::commit`](super::Sink::commit).
-    pub fn commit(
-        self,
-        root: &Path,
-        overwrite: bool,
-        wait: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<Written> {
+    pub fn commit(self, root: &Path, overwrite: bool, tick: Tick<'_>) -> Result<Written> {
         let FileSet { staging, done, .. } = self;
         let mut done = done.into_inner();
         done.sort_by(|(a, _), (b, _)| a.target.cmp(&b.target));
@@ -120,7 +115,7 @@ impl FileSet {
         };
         if !done.is_empty() {
             let entries = done.into_iter().map(|(entry, _)| entry).collect();
-            staging.commit(entries, overwrite, wait)?;
+            staging.commit(entries, overwrite, tick)?;
         }
         Ok(written)
     }

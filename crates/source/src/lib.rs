@@ -677,7 +677,7 @@ impl Source {
             let is_cut =
                 |file: &&Arc<SourceFile>| split::ranges(file.size(), target_bytes).len() > 1;
             let cut = |file: &&Arc<SourceFile>| self.can_be_cut(file) && is_cut(file);
-            magic::look_ahead(&self.files.iter().filter(cut).collect::<Vec<_>>())?;
+            magic::peek(&self.files.iter().filter(cut).collect::<Vec<_>>())?;
         }
         for file in &self.files {
             if file.size() == 0 && !file.is_stream() {

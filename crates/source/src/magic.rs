@@ -5,7 +5,7 @@
 //! is decoded by what it begins with, up to [`LAYERS_MAX`] times, and what begins like another
 //! format's file is refused by that format's name. The bytes that are looked at are those that
 //! are read anyway ([`Peeked`]); files that would be cut, which compressed ones cannot be, are
-//! looked at beforehand ([`look_ahead`]).
+//! looked at beforehand ([`peek`]).
 //!
 //! A program of the user's (`exec`) gets what the file's name promises.
 
@@ -119,7 +119,7 @@ fn looks_like_text(head: &[u8]) -> bool {
 ///
 /// # Errors
 /// Those of reading; [`Error::Corrupt`] for a file of another format.
-pub(super) fn look_ahead(files: &[&Arc<SourceFile>]) -> Result<()> {
+pub(super) fn peek(files: &[&Arc<SourceFile>]) -> Result<()> {
     let is_new = |file: &&&Arc<SourceFile>| file.told.get().is_none() && file.program.is_none();
     let files: Vec<&Arc<SourceFile>> = files.iter().filter(is_new).copied().collect();
     let mut asked: std::collections::VecDeque<Option<Fetch<bytes::Bytes>>> =

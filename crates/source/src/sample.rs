@@ -129,19 +129,19 @@ impl Sample<'_> {
         (0..SPREAD_FILES).map(|k| rest[k * last / (SPREAD_FILES - 1)]).collect()
     }
 
-    /// What `look` finds in the first blocks of some files, in their order; none for a file
+    /// What `inspect` finds in the first blocks of some files, in their order; none for a file
     /// without a record.
     pub(super) fn beginnings<T: Send>(
         &self,
         files: &[usize],
         grammar: Grammar,
-        look: impl Fn(&SourceFile, &[u8]) -> Option<T> + Sync,
+        inspect: impl Fn(&SourceFile, &[u8]) -> Option<T> + Sync,
     ) -> Result<Vec<(usize, T)>> {
         let chosen: Vec<&Arc<SourceFile>> = files.iter().map(|index| &self.files[*index]).collect();
         let found = self.each(&chosen, BEGINNING_BYTES, grammar, |file, mut blocks| {
             Ok(match blocks.next_block()? {
                 Some(block) if block.is_cut => None,
-                Some(block) => look(file, blocks.bytes(block)),
+                Some(block) => inspect(file, blocks.bytes(block)),
                 None => None,
             })
         })?;
@@ -191,14 +191,14 @@ impl Sample<'_> {
         })
     }
 
-    /// What `look` finds in the beginnings of files, several of them at once; of errors the first
+    /// What `inspect` finds in the beginnings of files, several of them at once; of errors the first
     /// file's.
     fn each<T: Send>(
         &self,
         files: &[&Arc<SourceFile>],
         read_bytes: usize,
         grammar: Grammar,
-        look: impl Fn(&SourceFile, Blocks) -> Result<Option<T>> + Sync,
+        inspect: impl Fn(&SourceFile, Blocks) -> Result<Option<T>> + Sync,
     ) -> Result<Vec<Option<T>>> {
         let mut kept_bytes = 0;
         let is_kept = |file: &&Arc<SourceFile>| {
@@ -229,7 +229,7 @@ impl Sample<'_> {
             }
             ask(index)?;
             let extent = Extent::Beginning { read_bytes, keeps: kept[index] };
-            look(file, stream(file, None, opened, grammar, watch.clone(), extent)?.0)
+            inspect(file, stream(file, None, opened, grammar, watch.clone(), extent)?.0)
         };
         let work = || {
             let mut found = Vec::new();

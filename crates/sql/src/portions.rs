@@ -84,7 +84,7 @@ impl PhysicalOptimizerRule for KeepToBudget {
                 hands_on.is_some_and(|step| step.expr().iter().any(|column| makes(&column.expr)));
             let mut found = Growth { calls: Vec::new(), growth: 0.0 };
             plan.apply_expressions(&mut |expr| {
-                found.look(expr, &schema);
+                found.visit(expr, &schema);
                 Ok(TreeNodeRecursion::Continue)
             })?;
             let step = match found.is_nothing() {
@@ -145,9 +145,9 @@ impl Growth {
         self.calls.is_empty() && self.growth == 0.0
     }
 
-    fn look(&mut self, expr: &Arc<dyn PhysicalExpr>, schema: &Schema) {
+    fn visit(&mut self, expr: &Arc<dyn PhysicalExpr>, schema: &Schema) {
         for child in expr.children() {
-            self.look(child, schema);
+            self.visit(child, schema);
         }
         if let Some(literal) = expr.downcast_ref::<Literal>() {
             let bytes = literal.value().size();

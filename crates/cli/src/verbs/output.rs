@@ -128,7 +128,7 @@ pub(super) fn finish(
             // Rows and the bar are on the same screen.
             bar.clear();
         } else {
-            bar.look();
+            bar.tick();
         }
         Ok(())
     });
@@ -154,7 +154,7 @@ pub(super) fn wait(mut running: Running, preparation: &Preparation) -> anyhow::R
     let ended = running.drain(
         |_| Ok(()),
         || {
-            bar.look();
+            bar.tick();
             Ok(())
         },
     );

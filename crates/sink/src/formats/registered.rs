@@ -26,7 +26,7 @@ use crate::out::Out;
 /// Batches that wait for the writer.
 const WAITING: usize = 2;
 /// How often who waits looks whether it is to stop.
-const LOOK: Duration = Duration::from_millis(10);
+const TICK: Duration = Duration::from_millis(10);
 
 impl FileFormat for Registered {
     fn name(&self) -> &str {
@@ -144,7 +144,7 @@ impl RegisteredWriter {
         let Some(writer) = self.writer.take() else { return Ok(()) };
         while !writer.is_finished() {
             // It is told by its next batch, and is waited for: the file is in use until then.
-            std::thread::park_timeout(LOOK);
+            std::thread::park_timeout(TICK);
         }
         writer.join().unwrap_or_else(|panic| Err(tidemill_base::error::panicked(panic.as_ref())))
     }
@@ -163,7 +163,7 @@ impl Encoder for RegisteredWriter {
                 }
                 Err(TrySendError::Full(back)) => {
                     batch = back;
-                    std::thread::park_timeout(LOOK);
+                    std::thread::park_timeout(TICK);
                 }
                 Err(TrySendError::Disconnected(_)) => {
                     self.batches = None;
@@ -210,7 +210,7 @@ impl Iterator for Coming {
             if let Err(stopped) = self.cancel.check() {
                 return Some(Err(ArrowError::ExternalError(Box::new(Error::from(stopped)))));
             }
-            match self.receiver.recv_timeout(5 * LOOK) {
+            match self.receiver.recv_timeout(5 * TICK) {
                 Ok(batch) => {
                     self.taken.fetch_add(1, Ordering::Relaxed);
                     return Some(Ok(batch));

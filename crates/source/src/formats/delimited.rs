@@ -134,7 +134,7 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>, format: &str) -> Result<C
     }
     if may_differ {
         // The beginnings of others.
-        let look = |file: &SourceFile, block: &[u8]| {
+        let inspect = |file: &SourceFile, block: &[u8]| {
             let fields = collected.columns_of(file.index).len();
             let mut inference = infer::csv::Inference::new(&dialect, fields);
             let records = match tidemill_text::csv::first_record(&dialect, block) {
@@ -147,7 +147,7 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>, format: &str) -> Result<C
         let mut chosen = sample.spread(looked_at);
         let unread: Vec<usize> =
             chosen.iter().copied().filter(|file| !begun.contains_key(file)).collect();
-        begun.extend(sample.beginnings(&unread, grammar, look)?);
+        begun.extend(sample.beginnings(&unread, grammar, inspect)?);
         for file in &chosen {
             if let Some(inference) = begun.get(file) {
                 take(&collected, *file, inference);
@@ -158,7 +158,7 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>, format: &str) -> Result<C
         let is_new = |file: &usize| *file >= looked_at && !chosen.contains(file);
         let unknown = collected.layouts().filter(|(_, columns)| columns.iter().any(is_unknown));
         chosen = unknown.map(|(file, _)| file).filter(is_new).take(SPREAD_FILES).collect();
-        for (file, inference) in sample.beginnings(&chosen, grammar, look)? {
+        for (file, inference) in sample.beginnings(&chosen, grammar, inspect)? {
             for (column, (kind, values)) in collected.columns_of(file).iter().zip(inference.kinds())
             {
                 shown[*column].add(file, kind, values);

@@ -101,12 +101,12 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
     note(&mut shown_by, current, || inference.fields());
     inference.settle();
     let chosen = sample.spread(looked_at);
-    let look = |_: &SourceFile, block: &[u8]| {
+    let inspect = |_: &SourceFile, block: &[u8]| {
         let mut inference = infer::json::Inference::new(&nulls);
         inference.add(block);
         Some(inference)
     };
-    for (file, other) in sample.beginnings(&chosen, cut::Grammar::LINES, look)? {
+    for (file, other) in sample.beginnings(&chosen, cut::Grammar::LINES, inspect)? {
         inference.widen(&other);
         if inference.is_too_wide() {
             return Err(too_wide(&sample.files[file]));
