@@ -112,7 +112,7 @@ def test_the_bar_is_as_full_as_the_input_is_read(encoding, begins, monkeypatch):
     bytes_out = io.BytesIO()
     monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(bytes_out, encoding=encoding))
     bar = _progress.display(True)
-    bar.look(250, 1000, 1234)
+    bar.update(250, 1000, 1234)
     shown = bytes_out.getvalue().decode(encoding)
     assert shown.startswith(f"\r{begins} 250 B of 1.00 kB, 1,234 rows, ")
     bar.clear()
@@ -157,7 +157,7 @@ def test_a_bar_whose_display_is_interrupted_is_taken_away():
 
     bar = _progress._NotebookBar(Handle, patience=0.0)
     with pytest.raises(KeyboardInterrupt):
-        bar.look(0, 0, 0)
+        bar.update(0, 0, 0)
     bar.clear()
     assert [(what, raw) for what, raw, _ in told] == [("display", True), ("update", True)]
     assert told[0][2].startswith("0 B, 0 rows, ") and told[1][2] == ""

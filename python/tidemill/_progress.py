@@ -1,6 +1,6 @@
 """How far a run is, shown to whoever waits for it: a line in a terminal, a bar in a notebook.
 
-The native module calls ``look`` ten times a second while something is waited for, and ``clear``
+The native module calls ``update`` ten times a second while something is waited for, and ``clear``
 once it is there. What takes less than half a second shows nothing.
 """
 
@@ -22,7 +22,7 @@ _BAR_CELLS = 28
 class Display(Protocol):
     """What shows the progress of a run."""
 
-    def look(self, bytes_done: int, bytes_total: int, rows_done: int) -> None:
+    def update(self, bytes_done: int, bytes_total: int, rows_done: int) -> None:
         """Show how far it is."""
 
     def clear(self) -> None:
@@ -75,7 +75,7 @@ class _Bar:
         self._drawn = 0.0
         self._most = 0
 
-    def look(self, bytes_done: int, bytes_total: int, rows_done: int) -> None:
+    def update(self, bytes_done: int, bytes_total: int, rows_done: int) -> None:
         now = time.monotonic()
         if self._waiting_since is None:
             self._waiting_since = now

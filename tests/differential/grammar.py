@@ -94,8 +94,9 @@ class Select:
     limit: int | None = None
     offset: int = 0
     kind: str = "rows"
-    # ROLLUP or CUBE of the keys.
+    # ROLLUP or CUBE of the keys, by their names or places.
     sets: str | None = None
+    by_place: bool = False
 
     def sql(self, dialect: str) -> str:
         """Its text."""
@@ -105,7 +106,10 @@ class Select:
         if self.where:
             text += f" WHERE {self.where.sql(dialect)}"
         if self.keys and self.sets:
-            keys = ", ".join(key.sql(dialect) for key in self.items[: self.keys])
+            keys = ", ".join(
+                str(at + 1) if self.by_place else key.sql(dialect)
+                for at, key in enumerate(self.items[: self.keys])
+            )
             text += f" GROUP BY {self.sets} ({keys})"
         elif self.keys:
             text += " GROUP BY " + ", ".join(str(at + 1) for at in range(self.keys))
@@ -912,12 +916,16 @@ class Grammar:
             made = Select((*keys, *aggregates), sources, where, len(keys), having, kind="tables")
             # DataFusion refuses a set that has a key twice.
             is_each_once = len({key.sql(TIDEMILL) for key in keys}) == len(keys)
-            if keys and is_each_once and self.chance.random() < 0.15:
+            # A number is the place of a column.
+            is_number = any(key.sql(TIDEMILL).isdigit() for key in keys)
+            if keys and is_each_once and not is_number and self.chance.random() < 0.15:
                 # One value below the sets is two above them.
                 only = self.literal(keys[0].kind)
                 if only and self.chance.random() < 0.5:
                     made = replace(made, where=E("flag", "({0} = {1})", (keys[0], only)))
-                made = replace(made, sets=self.chance.choice(("ROLLUP", "CUBE")), kind="sets")
+                sets = self.chance.choice(("ROLLUP", "CUBE"))
+                by_place = self.chance.random() < 0.3
+                made = replace(made, sets=sets, by_place=by_place, kind="sets")
         elif pick < 0.6 and sources[0].what == "t0" and len(sources) == 1:
             items = [self.leaf(self.chance.choice(kinds), scope) for _ in range(2)]
             items.append(self.window(scope))

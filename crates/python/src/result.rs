@@ -79,7 +79,7 @@ impl RowReader {
 }
 
 /// Where a result's rows are.
-enum State {
+enum ResultState {
     /// Here, as far as they have not been read.
     Open(Box<RowReader>),
     /// All of them have been read.
@@ -91,21 +91,21 @@ enum State {
     Closed,
 }
 
-impl State {
+impl ResultState {
     fn refusal(&self) -> Error {
         const ONCE: &str = "a result is read once: keep its rows, as in table = result.to_arrow()";
         match self {
-            State::Open(_) => Error::Internal("open rows are refused".to_owned()),
-            State::Read => {
+            ResultState::Open(_) => Error::Internal("open rows are refused".to_owned()),
+            ResultState::Read => {
                 Error::usage_hint("the rows of this result have been read already", ONCE)
             }
-            State::HandedOver => {
+            ResultState::HandedOver => {
                 Error::usage_hint("the rows of this result have been handed over already", ONCE)
             }
-            State::Failed(error) => {
+            ResultState::Failed(error) => {
                 Error::usage(format!("this result has no more rows: its run has failed ({error})"))
             }
-            State::Closed => Error::usage("this result is closed"),
+            ResultState::Closed => Error::usage("this result is closed"),
         }
     }
 }
@@ -114,7 +114,7 @@ impl State {
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub struct RawResult {
     schema: SchemaRef,
-    state: Mutex<State>,
+    state: Mutex<ResultState>,
     is_open: AtomicBool,
     coverage: Shared<Coverage>,
     /// What a consumer of the stream was told in other words.
@@ -140,7 +140,7 @@ impl RawResult {
         let rows = RowReader { running, ahead: VecDeque::new(), coverage: Arc::clone(&coverage) };
         Ok(RawResult {
             schema,
-            state: Mutex::new(State::Open(Box::new(rows))),
+            state: Mutex::new(ResultState::Open(Box::new(rows))),
             is_open: AtomicBool::new(true),
             coverage,
             failure: Shared::default(),
@@ -154,7 +154,7 @@ impl RawResult {
     fn with_state<T: Send>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&mut State, &mut Waiter) -> tidemill_engine::Result<T> + Send,
+        work: impl FnOnce(&mut ResultState, &mut Waiter) -> tidemill_engine::Result<T> + Send,
     ) -> PyResult<T> {
         if self.process != std::process::id() {
             let error = Error::usage_hint(
@@ -176,14 +176,14 @@ impl RawResult {
                 }
             };
             let done = work(&mut state, &mut waiter);
-            if matches!(&*state, State::Open(_)) {
+            if matches!(&*state, ResultState::Open(_)) {
                 if waiter.is_raised() {
-                    *state = State::Failed(Error::Interrupted.to_string());
+                    *state = ResultState::Failed(Error::Interrupted.to_string());
                 } else if let Err(error) = &done {
-                    *state = State::Failed(error.to_string());
+                    *state = ResultState::Failed(error.to_string());
                 }
             }
-            self.is_open.store(matches!(&*state, State::Open(_)), Ordering::Relaxed);
+            self.is_open.store(matches!(&*state, ResultState::Open(_)), Ordering::Relaxed);
             done
         });
         waiter.done(py, done)
@@ -196,7 +196,7 @@ impl RawResult {
         work: impl FnOnce(&mut RowReader, &mut Waiter) -> tidemill_engine::Result<T> + Send,
     ) -> PyResult<T> {
         self.with_state(py, |state, waiter| match state {
-            State::Open(rows) => work(rows, waiter),
+            ResultState::Open(rows) => work(rows, waiter),
             other => Err(other.refusal()),
         })
     }
@@ -206,7 +206,7 @@ impl Drop for RawResult {
     fn drop(&mut self) {
         if self.process != std::process::id() {
             // A copy that a fork has made. The run is another process's, which records it.
-            std::mem::forget(std::mem::replace(self.state.get_mut(), State::Closed));
+            std::mem::forget(std::mem::replace(self.state.get_mut(), ResultState::Closed));
         }
     }
 }
@@ -226,7 +226,7 @@ impl RawResult {
             None => self.schema.clone(),
         };
         let rows = self.with_state(py, |state, waiter| {
-            let State::Open(rows) = state else { return Err(state.refusal()) };
+            let ResultState::Open(rows) = state else { return Err(state.refusal()) };
             if rows.ahead.is_empty()
                 && let Some(batch) = rows.read(waiter)?
             {
@@ -235,8 +235,8 @@ impl RawResult {
             if waiter.is_raised() {
                 return Err(Error::Interrupted);
             }
-            match std::mem::replace(state, State::HandedOver) {
-                State::Open(rows) => Ok(rows),
+            match std::mem::replace(state, ResultState::HandedOver) {
+                ResultState::Open(rows) => Ok(rows),
                 other => Err(other.refusal()),
             }
         })?;
@@ -255,10 +255,10 @@ impl RawResult {
     /// The next batch, or none after the last.
     fn next_batch(&self, py: Python<'_>) -> PyResult<Option<RawBatch>> {
         let batch = self.with_state(py, |state, waiter| {
-            let State::Open(rows) = state else { return Err(state.refusal()) };
+            let ResultState::Open(rows) = state else { return Err(state.refusal()) };
             let batch = rows.next(waiter)?;
             if batch.is_none() && !waiter.is_raised() {
-                *state = State::Read;
+                *state = ResultState::Read;
             }
             Ok(batch)
         })?;
@@ -330,8 +330,8 @@ impl RawResult {
             self.cancel.cancel();
         }
         self.with_state(py, |state, _| {
-            if matches!(state, State::Open(_)) {
-                *state = State::Closed;
+            if matches!(state, ResultState::Open(_)) {
+                *state = ResultState::Closed;
             }
             Ok(())
         })

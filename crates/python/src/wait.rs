@@ -19,7 +19,7 @@ pub(crate) const LOOK: Duration = Duration::from_millis(50);
 /// How often a display is told.
 const TICK: Duration = Duration::from_millis(100);
 
-/// A Python object that shows the progress of a run: it has `look(bytes_done, bytes_total,
+/// A Python object that shows the progress of a run: it has `update(bytes_done, bytes_total,
 /// rows_done)` and `clear()`.
 pub struct Display {
     object: Py<PyAny>,
@@ -45,7 +45,7 @@ impl Display {
         }
         let seen =
             (self.progress.bytes_done(), self.progress.bytes_total(), self.progress.rows_done());
-        no_failure(py, self.object.bind(py).call_method1("look", seen))
+        no_failure(py, self.object.bind(py).call_method1("update", seen))
     }
 
     /// Takes away what is shown.
@@ -139,7 +139,7 @@ pub(crate) fn on_a_thread<T: Send + 'static>(
     let wait = || -> Result<T> {
         let (sender, receiver) = sync_channel(1);
         std::thread::Builder::new()
-            .name("look".to_owned())
+            .name("tick".to_owned())
             .spawn(move || {
                 // Nobody listens any more if this was left behind.
                 let _ = sender.send(work());

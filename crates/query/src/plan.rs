@@ -45,7 +45,7 @@ use crate::explain::{Explain, ExplainSource};
 use crate::finished::Finished;
 use crate::prune;
 use crate::question::Query;
-use crate::results::{Account, Inner, Results};
+use crate::results::{Account, Results, RowSource};
 use crate::route::{Route, Tables, misplaced, not_run, refusal_of_map, route};
 use crate::rows::OrderedRows;
 use crate::scan::{RunState, Scan, SourceTable};
@@ -376,7 +376,7 @@ impl Plan {
                 let (map, context, scan) = self.per_split(stream, map)?;
                 let budget_bytes = self.settings.share(1, 2);
                 let (threads, limits) = (self.settings.threads, (*skip, *fetch));
-                Inner::Rows(OrderedRows::start(
+                RowSource::Rows(OrderedRows::start(
                     map,
                     context,
                     scan,
@@ -386,7 +386,7 @@ impl Plan {
                     limits,
                 )?)
             }
-            Route::Engine { .. } => Inner::Engine(Background::start(
+            Route::Engine { .. } => RowSource::Engine(Background::start(
                 match self.joins_large {
                     true => session::joining_by_sorting(&self.context.state()),
                     false if collects(&self.logical)? => {
@@ -522,7 +522,7 @@ impl Plan {
         let state = session::in_order(&self.context.state(), bytes, &self.settings)?;
         let inner = Background::start(state, finish, 1, &cancel)?;
         let schema = Arc::clone(&self.schema);
-        let inner = Inner::Engine(inner);
+        let inner = RowSource::Engine(inner);
         Ok(Results { schema, inner, account, cancel, ended: false, complete: false })
     }
 
@@ -800,6 +800,12 @@ fn find(query: &Query, reference: &TableReference) -> Result<(String, SourceSpec
         || name == "-"
         || Path::new(name).exists();
     if !looks_like_file {
+        if matches!(name, "range" | "generate_series") {
+            return Err(Error::usage_hint(
+                format!("`{name}` makes a list, and stands in no FROM by itself"),
+                format!("FROM unnest({name}(0, 10)) AS t (n) has a row for each of its numbers"),
+            ));
+        }
         let names: Vec<&str> = query.sources.iter().map(|source| source.name.as_str()).collect();
         let hint = "a file is named in single quotes: FROM 'logs.csv'";
         if names.is_empty() {

@@ -22,7 +22,7 @@ use crate::scan::{Scan, SourceTable};
 /// A running query: an iterator of record batches that also accounts for its input.
 pub struct Results {
     pub(crate) schema: SchemaRef,
-    pub(crate) inner: Inner,
+    pub(crate) inner: RowSource,
     pub(crate) account: Account,
     pub(crate) cancel: Cancel,
     pub(crate) ended: bool,
@@ -30,7 +30,7 @@ pub struct Results {
     pub(crate) complete: bool,
 }
 
-pub(crate) enum Inner {
+pub(crate) enum RowSource {
     Rows(OrderedRows),
     Engine(Background),
 }
@@ -67,14 +67,14 @@ impl Results {
     fn pull(&mut self) -> Result<Option<RecordBatch>> {
         self.cancel.check()?;
         let next = match &mut self.inner {
-            Inner::Rows(rows) => rows.next().transpose()?,
-            Inner::Engine(background) => background.next(&self.cancel)?,
+            RowSource::Rows(rows) => rows.next().transpose()?,
+            RowSource::Engine(background) => background.next(&self.cancel)?,
         };
         if let Some(batch) = next {
             return Ok(Some(named(batch, &self.schema)?));
         }
         self.cancel.check()?;
-        if let Inner::Rows(rows) = &self.inner {
+        if let RowSource::Rows(rows) = &self.inner {
             self.account.cut_short = rows.is_cut_short();
         }
         self.account.scans().try_for_each(|scan| scan.read_rest())?;

@@ -116,11 +116,11 @@ pub struct Reader {
     access: Access,
     cancel: Cancel,
     budget: Budget,
-    state: Mutex<State>,
+    state: Mutex<ReadAhead>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ReadAhead {
     window: Window,
     coming: VecDeque<Coming>,
     /// Where the next request starts, if reading goes on as it did.
@@ -180,7 +180,7 @@ impl Reader {
     }
 
     /// Makes the window hold the byte at `at`.
-    fn move_window(&self, state: &mut State, at: u64, wanted: usize) -> Result<()> {
+    fn move_window(&self, state: &mut ReadAhead, at: u64, wanted: usize) -> Result<()> {
         if let Some(head) = self.object.head().filter(|head| at < head.len() as u64) {
             state.window = Window { start: 0, bytes: head.clone(), _share: None };
             return Ok(());
@@ -214,7 +214,7 @@ impl Reader {
 
     /// Sends requests as far as they are wanted; at least one if none is on its way and
     /// `wanted` says so.
-    fn ask(&self, state: &mut State, wanted: u64) -> Result<()> {
+    fn ask(&self, state: &mut ReadAhead, wanted: u64) -> Result<()> {
         let size = self.object.size();
         loop {
             let first = state.coming.is_empty() && wanted > 0;
@@ -259,7 +259,7 @@ impl Reader {
     }
 
     /// Reads on in a body that has no ranges.
-    fn read_stream(&self, state: &mut State, out: &mut [u8], offset: u64) -> Result<usize> {
+    fn read_stream(&self, state: &mut ReadAhead, out: &mut [u8], offset: u64) -> Result<usize> {
         // What came last may be read piece by piece.
         if state.body.is_none() || offset < state.window.start {
             state.body = Some(self.object.stream()?);

@@ -95,7 +95,7 @@ impl RowBuilder {
     /// The rows so far, which are forgotten.
     pub(crate) fn take(&mut self) -> Result<RecordBatch, Error> {
         let rows = std::mem::take(&mut self.rows);
-        let Kind::Struct { columns, .. } = &mut self.columns.kind else {
+        let ColumnValues::Struct { columns, .. } = &mut self.columns.kind else {
             return Err(Error::Serde("a row is a struct".into()));
         };
         let arrays = columns.iter_mut().map(TypedColumn::take).collect::<Result<_, Error>>()?;
@@ -112,11 +112,11 @@ struct TypedColumn {
     nullable: bool,
     default: Option<serde_json::Value>,
     valid: Vec<bool>,
-    kind: Kind,
+    kind: ColumnValues,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum ColumnValues {
     Null,
     Boolean(Vec<bool>),
     Integer {
@@ -162,7 +162,7 @@ enum Kind {
 
 impl TypedColumn {
     fn fields(fields: &[Field], arrow: &arrow_schema::Schema) -> Self {
-        let kind = Kind::of_struct(fields, arrow.fields());
+        let kind = ColumnValues::of_struct(fields, arrow.fields());
         Self {
             name: String::new(),
             arrow: None,
@@ -180,7 +180,7 @@ impl TypedColumn {
             nullable: field.nullable,
             default: field.default.clone(),
             valid: Vec::new(),
-            kind: Kind::new(field, arrow.data_type()),
+            kind: ColumnValues::new(field, arrow.data_type()),
         }
     }
 
@@ -208,17 +208,17 @@ impl TypedColumn {
     /// Adds a value that nobody sees.
     fn pad(&mut self) {
         match &mut self.kind {
-            Kind::Null => {}
-            Kind::Boolean(values) => values.push(false),
-            Kind::Integer { values, .. } => values.push(0),
-            Kind::Float(values) => values.push(0.0),
-            Kind::Decimal { values, .. } => values.push(i256::ZERO),
-            Kind::Bytes { ends, bytes, .. } => ends.push(bytes.len()),
-            Kind::Fixed { size, bytes } => bytes.resize(bytes.len() + *size, 0),
-            Kind::Enum { values, .. } => values.push(0),
-            Kind::List { ends, items } => ends.push(items.len()),
-            Kind::Map { ends, keys, .. } => ends.push(keys.len()),
-            Kind::Struct { columns, .. } => {
+            ColumnValues::Null => {}
+            ColumnValues::Boolean(values) => values.push(false),
+            ColumnValues::Integer { values, .. } => values.push(0),
+            ColumnValues::Float(values) => values.push(0.0),
+            ColumnValues::Decimal { values, .. } => values.push(i256::ZERO),
+            ColumnValues::Bytes { ends, bytes, .. } => ends.push(bytes.len()),
+            ColumnValues::Fixed { size, bytes } => bytes.resize(bytes.len() + *size, 0),
+            ColumnValues::Enum { values, .. } => values.push(0),
+            ColumnValues::List { ends, items } => ends.push(items.len()),
+            ColumnValues::Map { ends, keys, .. } => ends.push(keys.len()),
+            ColumnValues::Struct { columns, .. } => {
                 for column in columns {
                     column.pad();
                     column.valid.push(!column.nullable);
@@ -234,21 +234,21 @@ impl TypedColumn {
             ends.last().copied().unwrap_or_default()
         };
         match &mut self.kind {
-            Kind::Null => {}
-            Kind::Boolean(values) => values.truncate(rows),
-            Kind::Integer { values, .. } => values.truncate(rows),
-            Kind::Float(values) => values.truncate(rows),
-            Kind::Decimal { values, .. } => values.truncate(rows),
-            Kind::Bytes { ends, bytes, .. } => bytes.truncate(end(ends)),
-            Kind::Fixed { size, bytes } => bytes.truncate(rows * *size),
-            Kind::Enum { values, .. } => values.truncate(rows),
-            Kind::List { ends, items } => items.truncate(end(ends)),
-            Kind::Map { ends, keys, values } => {
+            ColumnValues::Null => {}
+            ColumnValues::Boolean(values) => values.truncate(rows),
+            ColumnValues::Integer { values, .. } => values.truncate(rows),
+            ColumnValues::Float(values) => values.truncate(rows),
+            ColumnValues::Decimal { values, .. } => values.truncate(rows),
+            ColumnValues::Bytes { ends, bytes, .. } => bytes.truncate(end(ends)),
+            ColumnValues::Fixed { size, bytes } => bytes.truncate(rows * *size),
+            ColumnValues::Enum { values, .. } => values.truncate(rows),
+            ColumnValues::List { ends, items } => items.truncate(end(ends)),
+            ColumnValues::Map { ends, keys, values } => {
                 let end = end(ends);
                 keys.truncate(end);
                 values.truncate(end);
             }
-            Kind::Struct { columns, .. } => {
+            ColumnValues::Struct { columns, .. } => {
                 columns.iter_mut().for_each(|column| column.truncate(rows));
             }
         }
@@ -256,12 +256,12 @@ impl TypedColumn {
 
     fn integer(&mut self, value: i128) -> Result<()> {
         match &mut self.kind {
-            Kind::Integer { values, min, max } if (*min..=*max).contains(&value) => {
+            ColumnValues::Integer { values, min, max } if (*min..=*max).contains(&value) => {
                 values.push(value);
             }
             #[expect(clippy::cast_precision_loss, reason = "the nearest float is meant")]
-            Kind::Float(values) => values.push(value as f64),
-            Kind::Decimal { .. } => return self.text(&value.to_string()),
+            ColumnValues::Float(values) => values.push(value as f64),
+            ColumnValues::Decimal { .. } => return self.text(&value.to_string()),
             _ => return self.wrong(value),
         }
         self.valid.push(true);
@@ -270,7 +270,7 @@ impl TypedColumn {
 
     fn float(&mut self, value: f64) -> Result<()> {
         match &mut self.kind {
-            Kind::Float(values) => values.push(value),
+            ColumnValues::Float(values) => values.push(value),
             _ => return self.wrong(value),
         }
         self.valid.push(true);
@@ -279,11 +279,11 @@ impl TypedColumn {
 
     fn text(&mut self, value: &str) -> Result<()> {
         match &mut self.kind {
-            Kind::Bytes { ends, bytes, .. } => {
+            ColumnValues::Bytes { ends, bytes, .. } => {
                 bytes.extend_from_slice(value.as_bytes());
                 ends.push(bytes.len());
             }
-            Kind::Enum { values, symbols, known } => match known.get(value) {
+            ColumnValues::Enum { values, symbols, known } => match known.get(value) {
                 Some(symbol) => values.push(*symbol),
                 None => {
                     let symbols = symbols.join(", ");
@@ -293,7 +293,7 @@ impl TypedColumn {
                     )));
                 }
             },
-            Kind::Decimal { values, precision, scale } => {
+            ColumnValues::Decimal { values, precision, scale } => {
                 match crate::values::decimal(value, *precision, *scale) {
                     Some(value) => values.push(value),
                     None => return self.wrong(format!("`{value}`")),
@@ -307,11 +307,13 @@ impl TypedColumn {
 
     fn bytes(&mut self, value: &[u8]) -> Result<()> {
         match &mut self.kind {
-            Kind::Bytes { ends, bytes, is_text: false } => {
+            ColumnValues::Bytes { ends, bytes, is_text: false } => {
                 bytes.extend_from_slice(value);
                 ends.push(bytes.len());
             }
-            Kind::Fixed { size, bytes } if *size == value.len() => bytes.extend_from_slice(value),
+            ColumnValues::Fixed { size, bytes } if *size == value.len() => {
+                bytes.extend_from_slice(value)
+            }
             _ => return self.wrong(format!("{} bytes", value.len())),
         }
         self.valid.push(true);
@@ -340,11 +342,11 @@ impl TypedColumn {
             }};
         }
         Ok(match &mut self.kind {
-            Kind::Null => Arc::new(NullArray::new(rows)),
-            Kind::Boolean(values) => {
+            ColumnValues::Null => Arc::new(NullArray::new(rows)),
+            ColumnValues::Boolean(values) => {
                 Arc::new(BooleanArray::new(std::mem::take(values).into(), nulls))
             }
-            Kind::Integer { values, min, .. } => {
+            ColumnValues::Integer { values, min, .. } => {
                 let values = std::mem::take(values);
                 match (data_type.primitive_width(), *min < 0) {
                     (Some(1), true) => integers!(Int8Type, values),
@@ -357,7 +359,7 @@ impl TypedColumn {
                     (_, false) => integers!(UInt64Type, values),
                 }
             }
-            Kind::Float(values) => {
+            ColumnValues::Float(values) => {
                 let values = std::mem::take(values);
                 match data_type {
                     DataType::Float16 => {
@@ -373,7 +375,7 @@ impl TypedColumn {
                     _ => Arc::new(PrimitiveArray::<Float64Type>::new(values.into(), nulls)),
                 }
             }
-            Kind::Decimal { values, .. } => {
+            ColumnValues::Decimal { values, .. } => {
                 let values = std::mem::take(values);
                 let narrow = values.iter().map(|value| value.as_i128());
                 match data_type {
@@ -400,7 +402,7 @@ impl TypedColumn {
                     }
                 }
             }
-            Kind::Bytes { ends, bytes, is_text } => {
+            ColumnValues::Bytes { ends, bytes, is_text } => {
                 let ends = std::mem::take(ends);
                 let bytes = std::mem::take(bytes);
                 let at = |row: usize| {
@@ -416,18 +418,18 @@ impl TypedColumn {
                     Arc::new(values.collect::<BinaryViewArray>())
                 }
             }
-            Kind::Fixed { size, bytes } => {
+            ColumnValues::Fixed { size, bytes } => {
                 let size = i32::try_from(*size).unwrap_or(i32::MAX);
                 let bytes = std::mem::take(bytes);
                 Arc::new(FixedSizeBinaryArray::try_new_with_len(size, bytes.into(), nulls, rows)?)
             }
-            Kind::Enum { values, symbols, .. } => {
+            ColumnValues::Enum { values, symbols, .. } => {
                 let keys =
                     PrimitiveArray::<Int32Type>::try_new(std::mem::take(values).into(), nulls)?;
                 let symbols = StringArray::from_iter_values(symbols.iter());
                 Arc::new(DictionaryArray::try_new(keys, Arc::new(symbols))?)
             }
-            Kind::List { ends, items } => {
+            ColumnValues::List { ends, items } => {
                 let DataType::List(item) = data_type else {
                     return Err(Error::Serde("a list that is none".into()));
                 };
@@ -435,7 +437,7 @@ impl TypedColumn {
                 let items = items.take()?;
                 Arc::new(ListArray::try_new(item.clone(), offsets(&ends), items, nulls)?)
             }
-            Kind::Map { ends, keys, values } => {
+            ColumnValues::Map { ends, keys, values } => {
                 let DataType::Map(entries, sorted) = data_type else {
                     return Err(Error::Serde("a map that is none".into()));
                 };
@@ -448,7 +450,7 @@ impl TypedColumn {
                 let entries = entries.clone();
                 Arc::new(MapArray::try_new(entries, offsets(&ends), pairs, nulls, *sorted)?)
             }
-            Kind::Struct { columns, .. } => {
+            ColumnValues::Struct { columns, .. } => {
                 let DataType::Struct(fields) = data_type else {
                     return Err(Error::Serde("a struct that is none".into()));
                 };
@@ -459,7 +461,7 @@ impl TypedColumn {
     }
 }
 
-impl Kind {
+impl ColumnValues {
     fn of_struct(fields: &[Field], arrow: &arrow_schema::Fields) -> Self {
         let columns: Vec<TypedColumn> =
             fields.iter().zip(arrow).map(|(field, arrow)| TypedColumn::new(field, arrow)).collect();
@@ -546,7 +548,7 @@ impl<'a> ser::Serializer for &'a mut TypedColumn {
 
     fn serialize_bool(self, value: bool) -> Result<()> {
         match &mut self.kind {
-            Kind::Boolean(values) => values.push(value),
+            ColumnValues::Boolean(values) => values.push(value),
             _ => return self.wrong(value),
         }
         self.valid.push(true);
@@ -622,9 +624,9 @@ impl<'a> ser::Serializer for &'a mut TypedColumn {
 
     fn serialize_seq(self, _: Option<usize>) -> Result<Items<'a>> {
         match self.kind {
-            Kind::List { .. } | Kind::Bytes { is_text: false, .. } | Kind::Fixed { .. } => {
-                Ok(Items { column: self, bytes: Vec::new() })
-            }
+            ColumnValues::List { .. }
+            | ColumnValues::Bytes { is_text: false, .. }
+            | ColumnValues::Fixed { .. } => Ok(Items { column: self, bytes: Vec::new() }),
             _ => self.wrong("a sequence"),
         }
     }
@@ -649,7 +651,9 @@ impl<'a> ser::Serializer for &'a mut TypedColumn {
 
     fn serialize_map(self, _: Option<usize>) -> Result<Fields<'a>> {
         match &self.kind {
-            Kind::Map { .. } | Kind::Struct { .. } => Ok(Fields { column: self, key: None }),
+            ColumnValues::Map { .. } | ColumnValues::Struct { .. } => {
+                Ok(Fields { column: self, key: None })
+            }
             _ => self.wrong("a map"),
         }
     }
@@ -678,9 +682,10 @@ struct Items<'a> {
 impl Items<'_> {
     fn push<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
         match &mut self.column.kind {
-            Kind::List { items, .. } => value.serialize(&mut **items),
+            ColumnValues::List { items, .. } => value.serialize(&mut **items),
             _ => {
-                let integer = Kind::Integer { values: Vec::new(), min: 0, max: u8::MAX.into() };
+                let integer =
+                    ColumnValues::Integer { values: Vec::new(), min: 0, max: u8::MAX.into() };
                 let mut byte = TypedColumn {
                     name: self.column.name.clone(),
                     arrow: self.column.arrow.clone(),
@@ -690,7 +695,7 @@ impl Items<'_> {
                     kind: integer,
                 };
                 value.serialize(&mut byte)?;
-                if let Kind::Integer { values, .. } = byte.kind {
+                if let ColumnValues::Integer { values, .. } = byte.kind {
                     self.bytes.extend(values.iter().filter_map(|value| u8::try_from(*value).ok()));
                 }
                 Ok(())
@@ -700,7 +705,7 @@ impl Items<'_> {
 
     fn done(self) -> Result<()> {
         match &mut self.column.kind {
-            Kind::List { ends, items } => {
+            ColumnValues::List { ends, items } => {
                 ends.push(items.len());
                 self.column.valid.push(true);
                 Ok(())
@@ -744,7 +749,7 @@ impl Fields<'_> {
     fn field<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> Result<()> {
         let rows = self.column.len();
         match &mut self.column.kind {
-            Kind::Struct { columns, known } => {
+            ColumnValues::Struct { columns, known } => {
                 let column = known.get(name).and_then(|at| columns.get_mut(*at));
                 match column {
                     Some(column) if column.len() == rows => value.serialize(column),
@@ -757,7 +762,7 @@ impl Fields<'_> {
                     }
                 }
             }
-            Kind::Map { keys, values, .. } => {
+            ColumnValues::Map { keys, values, .. } => {
                 keys.text(name)?;
                 value.serialize(&mut **values)
             }
@@ -768,7 +773,7 @@ impl Fields<'_> {
     fn done(self) -> Result<()> {
         let rows = self.column.len();
         match &mut self.column.kind {
-            Kind::Struct { columns, .. } => {
+            ColumnValues::Struct { columns, .. } => {
                 for column in columns {
                     if column.len() > rows {
                         continue;
@@ -786,7 +791,7 @@ impl Fields<'_> {
                     }
                 }
             }
-            Kind::Map { ends, keys, .. } => ends.push(keys.len()),
+            ColumnValues::Map { ends, keys, .. } => ends.push(keys.len()),
             _ => return self.column.wrong("a struct"),
         }
         self.column.valid.push(true);
@@ -816,10 +821,10 @@ impl ser::SerializeMap for Fields<'_> {
     type Error = Wrong;
 
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<()> {
-        if let Kind::Map { keys, .. } = &mut self.column.kind {
+        if let ColumnValues::Map { keys, .. } = &mut self.column.kind {
             return key.serialize(&mut **keys);
         }
-        let kind = Kind::Bytes { ends: Vec::new(), bytes: Vec::new(), is_text: true };
+        let kind = ColumnValues::Bytes { ends: Vec::new(), bytes: Vec::new(), is_text: true };
         let mut name = TypedColumn {
             name: self.column.name.clone(),
             arrow: None,
@@ -829,14 +834,14 @@ impl ser::SerializeMap for Fields<'_> {
             kind,
         };
         key.serialize(&mut name)?;
-        if let Kind::Bytes { bytes, .. } = name.kind {
+        if let ColumnValues::Bytes { bytes, .. } = name.kind {
             self.key = String::from_utf8(bytes).ok();
         }
         Ok(())
     }
 
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
-        if let Kind::Map { values, .. } = &mut self.column.kind {
+        if let ColumnValues::Map { values, .. } = &mut self.column.kind {
             return value.serialize(&mut **values);
         }
         let name = self.key.take().unwrap_or_default();

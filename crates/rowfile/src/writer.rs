@@ -86,7 +86,7 @@ pub struct Writer<W: Write> {
     rows: u64,
     footer: Footer,
     has_statistics: bool,
-    pending: Vec<Part>,
+    pending: Vec<PendingRows>,
     /// What the pending rows take at most.
     pending_bytes: u64,
     /// What blocks took so far, and what they could have taken at most.
@@ -103,7 +103,7 @@ pub struct Writer<W: Write> {
 
 /// Rows that wait for their block.
 #[derive(Debug)]
-struct Part {
+struct PendingRows {
     columns: Arc<Columns>,
     rows: Range<usize>,
 }
@@ -253,7 +253,7 @@ impl<W: Write> Writer<W> {
 
     fn pend(&mut self, columns: &Arc<Columns>, rows: Range<usize>) {
         if !rows.is_empty() {
-            self.pending.push(Part { columns: columns.clone(), rows });
+            self.pending.push(PendingRows { columns: columns.clone(), rows });
         }
     }
 

@@ -63,7 +63,7 @@ use tidemill_remote::Fetch;
 use tidemill_remote::s3::Bucket;
 use tidemill_remote::upload::{Finished, Journal, PART_BYTES, Published, Upload, e_tag_of};
 
-use super::commit::{Lock, Recovered, to_json};
+use super::commit::{CommitState, Lock, Recovered, to_json};
 use super::files::Stage;
 use super::{Tick, fs};
 
@@ -184,14 +184,7 @@ pub(super) struct Remote {
     /// In place of a state folder.
     _temporary: Option<tempfile::TempDir>,
     _lock: Lock,
-    state: State,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Open,
-    Committed,
-    Done,
+    state: CommitState,
 }
 
 impl Stage for Remote {
@@ -249,7 +242,7 @@ impl Remote {
             warning,
             _temporary: temporary,
             _lock: lock,
-            state: State::Open,
+            state: CommitState::Open,
         };
         for dead in dead {
             remote.recover(&dead, tick)?;
@@ -364,18 +357,18 @@ impl Remote {
         let mut file = fs::create_new(&new).map_err(error)?;
         fs::write_all(&mut file, &to_json(&manifest)?).map_err(error)?;
         fs::sync(&file).map_err(error)?;
-        self.state = State::Committed;
+        self.state = CommitState::Committed;
         fs::rename(&new, &path).and_then(|()| fs::sync_dir(&self.dir)).map_err(error)?;
         let result = finish(&self.bucket, &self.dir, &manifest, tick);
         match result {
             Ok(()) => {
-                self.state = State::Done;
+                self.state = CommitState::Done;
                 discard(&self.dir);
                 Ok(())
             }
             Err(error) => match undo(&self.bucket, &self.dir, &manifest, tick) {
                 Ok(()) => {
-                    self.state = State::Done;
+                    self.state = CommitState::Done;
                     discard(&self.dir);
                     Err(error)
                 }
@@ -451,7 +444,7 @@ impl Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        if self.state != State::Open {
+        if self.state != CommitState::Open {
             return;
         }
         let lines = std::mem::take(&mut self.uploads.state.lock().1);

@@ -180,11 +180,12 @@ pub(super) struct Staging {
     /// What dead runs had left here.
     pub(super) recovered: Recovered,
     _lock: Lock,
-    state: State,
+    state: CommitState,
 }
 
+/// How far a commit has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+pub(super) enum CommitState {
     /// Nothing is visible; the end is removal.
     Open,
     /// The manifest stands: whatever happens, a later run can go on from it.
@@ -249,7 +250,7 @@ impl Staging {
             created: std::mem::take(created),
             recovered,
             _lock: lock,
-            state: State::Open,
+            state: CommitState::Open,
         })
     }
 
@@ -310,7 +311,7 @@ impl Staging {
         self.write_manifest(&manifest)?;
         // A rename that reported an error may have happened all the same: from here on the
         // folder is not ours to remove.
-        self.state = State::Committed;
+        self.state = CommitState::Committed;
         let manifest_path = self.dir.join(MANIFEST);
         let renamed = fs::rename(&self.dir.join(MANIFEST_NEW), &manifest_path)
             .and_then(|()| fs::sync_dir(&self.dir))
@@ -318,12 +319,12 @@ impl Staging {
         let result = renamed.and_then(|()| finish(&self.root, &self.dir, &manifest));
         match result {
             Ok(()) => {
-                self.state = State::Done;
+                self.state = CommitState::Done;
                 Ok(())
             }
             Err(error) => match undo(&self.root, &self.dir, &manifest) {
                 Ok(()) => {
-                    self.state = State::Done;
+                    self.state = CommitState::Done;
                     remove_created(&self.created);
                     Err(error)
                 }
@@ -443,7 +444,7 @@ impl Stage for Staging {
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        if self.state == State::Open {
+        if self.state == CommitState::Open {
             // What cannot be removed now is removed by a later run.
             let _ = discard(&self.dir);
             remove_created(&self.created);

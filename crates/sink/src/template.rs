@@ -62,10 +62,10 @@ pub(super) struct Template {
     pub(super) columns: Vec<String>,
 }
 
-type Component = Vec<Part>;
+type Component = Vec<Segment>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+enum Segment {
     Literal(String),
     /// Index into [`Template::columns`].
     Column(usize),
@@ -90,16 +90,16 @@ pub(super) fn refuse_staging(path: &str) -> Result<()> {
 fn fits(component: &Component, name: &str) -> bool {
     match component.split_first() {
         None => name.is_empty(),
-        Some((Part::Literal(text), rest)) => {
+        Some((Segment::Literal(text), rest)) => {
             name.strip_prefix(text.as_str()).is_some_and(|name| fits_rest(rest, name))
         }
-        Some((Part::Column(_), rest)) => (0..=name.len())
+        Some((Segment::Column(_), rest)) => (0..=name.len())
             .filter(|at| name.is_char_boundary(*at))
             .any(|at| fits_rest(rest, &name[at..])),
     }
 }
 
-fn fits_rest(rest: &[Part], name: &str) -> bool {
+fn fits_rest(rest: &[Segment], name: &str) -> bool {
     fits(&rest.to_vec(), name)
 }
 
@@ -119,7 +119,7 @@ impl Template {
             _ => (None, local_path(url)?),
         };
         let mut columns: Vec<String> = Vec::new();
-        let mut parts: Vec<Part> = Vec::new();
+        let mut parts: Vec<Segment> = Vec::new();
         let mut literal = String::new();
         let mut rest = path.chars().peekable();
         let unbalanced = |brace: char| {
@@ -154,21 +154,21 @@ impl Template {
                         )));
                     }
                     if !literal.is_empty() {
-                        parts.push(Part::Literal(std::mem::take(&mut literal)));
+                        parts.push(Segment::Literal(std::mem::take(&mut literal)));
                     }
                     let index = columns.iter().position(|column| *column == name);
                     let index = index.unwrap_or_else(|| {
                         columns.push(name);
                         columns.len() - 1
                     });
-                    parts.push(Part::Column(index));
+                    parts.push(Segment::Column(index));
                 }
                 '}' => return Err(unbalanced('}')),
                 c => literal.push(c),
             }
         }
         if !literal.is_empty() {
-            parts.push(Part::Literal(literal));
+            parts.push(Segment::Literal(literal));
         }
         let mut template = Self::split(url, &parts)?;
         template.columns = columns;
@@ -178,12 +178,12 @@ impl Template {
     }
 
     /// Cuts the parts at slashes, and the root off.
-    fn split(url: &str, parts: &[Part]) -> Result<Self> {
+    fn split(url: &str, parts: &[Segment]) -> Result<Self> {
         let mut all: Vec<Component> = vec![Vec::new()];
         let mut absolute = false;
         for (i, part) in parts.iter().enumerate() {
             match part {
-                Part::Literal(text) => {
+                Segment::Literal(text) => {
                     absolute |= i == 0 && text.starts_with('/');
                     for (j, piece) in text.split('/').enumerate() {
                         if j > 0 {
@@ -192,11 +192,11 @@ impl Template {
                         if !piece.is_empty()
                             && let Some(component) = all.last_mut()
                         {
-                            component.push(Part::Literal(piece.to_owned()));
+                            component.push(Segment::Literal(piece.to_owned()));
                         }
                     }
                 }
-                Part::Column(_) => {
+                Segment::Column(_) => {
                     if let Some(component) = all.last_mut() {
                         component.push(part.clone());
                     }
@@ -209,16 +209,16 @@ impl Template {
                 "end it with a file's name, as in `out/result.csv` or `out/{day}.csv`",
             )
         };
-        let dots = |component: &Component| matches!(component.as_slice(), [Part::Literal(name)] if name == "." || name == "..");
+        let dots = |component: &Component| matches!(component.as_slice(), [Segment::Literal(name)] if name == "." || name == "..");
         if all.last().is_none_or(|last| last.is_empty() || dots(last)) {
             return Err(folder());
         }
         let has_column =
-            |component: &Component| component.iter().any(|part| matches!(part, Part::Column(_)));
+            |component: &Component| component.iter().any(|part| matches!(part, Segment::Column(_)));
         let first = all.iter().position(has_column).unwrap_or(all.len() - 1);
         let mut root = PathBuf::from(if absolute { "/" } else { "" });
         for component in &all[..first] {
-            if let [Part::Literal(name)] = component.as_slice() {
+            if let [Segment::Literal(name)] = component.as_slice() {
                 root.push(name);
             }
         }
@@ -250,17 +250,18 @@ impl Template {
             let literal: usize = component
                 .iter()
                 .map(|part| match part {
-                    Part::Literal(text) => text.len(),
-                    Part::Column(_) => 0,
+                    Segment::Literal(text) => text.len(),
+                    Segment::Column(_) => 0,
                 })
                 .sum();
-            let columns = component.iter().filter(|part| matches!(part, Part::Column(_))).count();
+            let columns =
+                component.iter().filter(|part| matches!(part, Segment::Column(_))).count();
             if literal > NAME_BYTES_MAX {
                 return Err(Error::usage(format!(
                     "`{url}` has a name of {literal} bytes; file systems take {NAME_BYTES_MAX}"
                 )));
             }
-            if let Some(Part::Literal(text)) = component.first()
+            if let Some(Segment::Literal(text)) = component.first()
                 && (text.starts_with(STAGING_PREFIX)
                     || (columns > 0 && STAGING_PREFIX.starts_with(text.as_str())))
             {
@@ -280,14 +281,15 @@ impl Template {
             }
             if component
                 .iter()
-                .any(|part| matches!(part, Part::Literal(text) if text.contains('%')))
+                .any(|part| matches!(part, Segment::Literal(text) if text.contains('%')))
             {
                 return Err(Error::usage(format!(
                     "`{url}` has a `%` in a name with a column; there it marks an encoded character"
                 )));
             }
-            let adjacent =
-                component.windows(2).any(|pair| matches!(pair, [Part::Column(_), Part::Column(_)]));
+            let adjacent = component
+                .windows(2)
+                .any(|pair| matches!(pair, [Segment::Column(_), Segment::Column(_)]));
             if adjacent {
                 return Err(Error::usage_hint(
                     format!("`{url}` has two columns with nothing between them"),
@@ -312,8 +314,8 @@ impl Template {
             }
             for part in component {
                 match part {
-                    Part::Literal(text) => out.push_str(&literal(text)),
-                    Part::Column(index) => {
+                    Segment::Literal(text) => out.push_str(&literal(text)),
+                    Segment::Column(index) => {
                         // A `String` takes every write.
                         let _ = write!(out, "{{{}}}", self.columns[*index]);
                     }
@@ -326,7 +328,7 @@ impl Template {
     /// The one file that a template without columns names.
     pub(super) fn file(&self) -> PathBuf {
         let name = match self.components.first().map(Vec::as_slice) {
-            Some([Part::Literal(name)]) => name,
+            Some([Segment::Literal(name)]) => name,
             _ => "",
         };
         below(&self.root, name)
@@ -335,7 +337,7 @@ impl Template {
     /// The end of the last component, which the format is told from.
     pub(super) fn suffix(&self) -> &str {
         match self.components.last().and_then(|component| component.last()) {
-            Some(Part::Literal(text)) => text,
+            Some(Segment::Literal(text)) => text,
             _ => "",
         }
     }
@@ -374,7 +376,7 @@ impl Template {
         let mut separators = Vec::new();
         if rule.hard {
             for pair in component.windows(2) {
-                if let [Part::Column(_), Part::Literal(text)] = pair {
+                if let [Segment::Column(_), Segment::Literal(text)] = pair {
                     separators.extend(text.chars().next().map(|c| c.to_ascii_lowercase()));
                 }
             }
@@ -392,15 +394,15 @@ impl Template {
         let mut texts: Vec<String> = Vec::with_capacity(component.len());
         for (i, part) in component.iter().enumerate() {
             texts.push(match part {
-                Part::Literal(text) => text.clone(),
-                Part::Column(index) => encode(key[*index].as_deref(), i == 0, keep),
+                Segment::Literal(text) => text.clone(),
+                Segment::Column(index) => encode(key[*index].as_deref(), i == 0, keep),
             });
         }
         let name = texts.concat();
         if is_left_out(&name) && !name.starts_with('.') {
             // What is written is read again. Such a name is all ASCII.
             let mut parts = component.iter().zip(&mut texts);
-            let column = parts.find(|(part, _)| matches!(part, Part::Column(_)));
+            let column = parts.find(|(part, _)| matches!(part, Segment::Column(_)));
             if let Some((_, text)) = column
                 && let Some(first) = text.bytes().next()
             {
@@ -419,13 +421,13 @@ impl Template {
         let mut columns = 0;
         for (part, text) in component.iter().zip(texts.iter()) {
             match part {
-                Part::Literal(_) => literal += text.len(),
-                Part::Column(_) => columns += 1,
+                Segment::Literal(_) => literal += text.len(),
+                Segment::Column(_) => columns += 1,
             }
         }
         let share = (NAME_BYTES_MAX - literal) / columns.max(1);
         for (part, text) in component.iter().zip(texts) {
-            if let Part::Column(index) = part
+            if let Segment::Column(index) = part
                 && text.len() > share
             {
                 let mut end = share - CUT_BYTES;
@@ -472,7 +474,7 @@ pub(super) fn assign(template: &Template, keys: &[Key], folds: bool) -> Result<V
         let folder = depth + 1 < template.components.len();
         let plain = Rule { ascii: folds, hard: false, folder };
         for part in component {
-            if let Part::Column(index) = part {
+            if let Segment::Column(index) = part {
                 seen[*index] = true;
             }
         }

@@ -25,13 +25,13 @@ pub(super) struct Promotion {
     /// Its column among the files' columns.
     pub(super) column: usize,
     pub(super) name: String,
-    pub(super) kind: Kind,
+    pub(super) kind: NestedKind,
     /// Its fields.
     pub(super) fields: Fields,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum NestedKind {
     Struct,
     /// JSON in a string, or in bytes.
     Json,
@@ -139,9 +139,9 @@ impl Opener {
         batch_rows: usize,
     ) -> Result<Self> {
         let how = match promotion.kind {
-            Kind::Struct => How::Struct,
-            Kind::Rows => How::Rows(None),
-            Kind::Json => {
+            NestedKind::Struct => How::Struct,
+            NestedKind::Rows => How::Rows(None),
+            NestedKind::Json => {
                 let fields = promotion.fields.iter().filter(|it| wanted.contains(it.name()));
                 let options = Options {
                     batch_rows,

@@ -26,7 +26,7 @@ use tidemill_text::infer::{self, SAMPLE_BYTES, SAMPLE_RECORDS};
 use tidemill_text::sql_type;
 
 use super::formats::batches::plain;
-use super::opener::{Kind, Promoted, Promotion, prefix_hint, rows_of, text, write_lines};
+use super::opener::{NestedKind, Promoted, Promotion, prefix_hint, rows_of, text, write_lines};
 use super::options::ReadOptions;
 use super::unify::unify;
 use super::{Origin, Rejects, Source, Split};
@@ -90,12 +90,12 @@ pub(super) fn promote(source: Source, wanted: &[Promote]) -> Result<Source> {
             return Err(refusal);
         }
         let (kind, fields) = match schema.field(index).data_type() {
-            DataType::Struct(fields) => (Kind::Struct, fields.clone()),
+            DataType::Struct(fields) => (NestedKind::Struct, fields.clone()),
             DataType::BinaryView if has_rows(&source, &promote.column)? => {
-                (Kind::Rows, fields_of_rows(&source, column, &promote.column)?)
+                (NestedKind::Rows, fields_of_rows(&source, column, &promote.column)?)
             }
             DataType::Utf8View | DataType::BinaryView => {
-                (Kind::Json, sampled(&source, index, &promote.column)?)
+                (NestedKind::Json, sampled(&source, index, &promote.column)?)
             }
             other => {
                 return Err(Error::usage_hint(

@@ -52,11 +52,11 @@ const FIRST: usize = 5;
 pub struct Rejects {
     allowed: MaxBad,
     folder: Option<PathBuf>,
-    state: Mutex<State>,
+    state: Mutex<Tally>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct Tally {
     count: u64,
     first: Vec<BadRecord>,
     copies: Option<BufWriter<File>>,
@@ -185,7 +185,7 @@ fn locate(record: &Refused) -> Result<BadRecord> {
     })
 }
 
-impl State {
+impl Tally {
     fn copy(&mut self, folder: &std::path::Path, bad: &BadRecord, record: &Refused) -> Result<()> {
         let folder = folder.join("rejected");
         if self.copies.is_none() {

@@ -39,7 +39,7 @@ use tidemill_base::types::sql_type;
 
 use crate::messages::external;
 use crate::rewrite::each_expression;
-use crate::{coercion, names, replaced, spans};
+use crate::{instants, names, replaced, spans};
 
 /// What is calculated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -620,7 +620,7 @@ fn checked(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
             if cast.field.data_type() == &DataType::Float64
                 && type_of(&cast.expr, schema).is_ok_and(|of| is_decimal(&of)) =>
         {
-            Ok(Transformed::yes(coercion::to_double(*cast.expr)))
+            Ok(Transformed::yes(instants::to_double(*cast.expr)))
         }
         Expr::ScalarFunction(call) if call.func.name() == "round" => {
             Ok(match replaced::of_type(&call, schema)? {

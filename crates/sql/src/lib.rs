@@ -2,8 +2,8 @@
 //!
 //! - `statement`, `syntax`, `digits`, `names`, `using`: what is asked? Text becomes a statement of which every
 //!   clause is honoured, and columns are called as they are written.
-//! - `coercion`, `casts`, `times`, `zones`, `spans`, `multiples`, `frames`, `grouping_sets`: which type do values
-//!   of different types meet at, and no value is lost?
+//! - `coercion`, `meeting`, `instants`, `cast_times`, `casts`, `times`, `zones`, `spans`, `multiples`, `frames`,
+//!   `grouping_sets`: which type do values of different types meet at, and no value is lost?
 //! - `arithmetic`, `narrowed`: what does an operator or a cast do at the ends of a type? `guards`: of which rows
 //!   is it asked? `floats`, `nested`: which float, list, struct is larger? `patterns`: what is SIMILAR TO what?
 //! - `null_safe`, `subqueries`: where does null equal null, and what is neither true nor false?
@@ -18,6 +18,7 @@
 mod amplify;
 mod arithmetic;
 mod beside;
+mod cast_times;
 pub mod casts;
 mod coercion;
 pub mod digits;
@@ -29,7 +30,9 @@ mod grouping_sets;
 mod guards;
 mod in_lists;
 mod in_place;
+mod instants;
 mod large_limits;
+mod meeting;
 pub mod messages;
 mod multiples;
 pub mod names;

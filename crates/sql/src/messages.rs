@@ -123,7 +123,7 @@ fn cast_error(message: &str) -> Error {
 }
 
 /// Parts of DataFusion's messages, and what is said in the place of these.
-const OTHER_WORDS: [(&str, &str, &str); 18] = [
+const OTHER_WORDS: [(&str, &str, &str); 22] = [
     (
         "Correlated scalar subquery can only be used in",
         "a subquery that depends on the row around it cannot stand in ORDER BY or JOIN … ON",
@@ -143,6 +143,26 @@ const OTHER_WORDS: [(&str, &str, &str); 18] = [
         "Unsupported LIMIT expression",
         "LIMIT and OFFSET take a whole number",
         "a number that is calculated goes by rows: QUALIFY row_number() OVER (ORDER BY a) <= (SELECT …)",
+    ),
+    (
+        "LIMIT must be >= 0",
+        "LIMIT takes a whole number of zero and more",
+        "ORDER BY … DESC LIMIT 10 gives the last ten",
+    ),
+    (
+        "OFFSET must be >=0",
+        "OFFSET takes a whole number of zero and more",
+        "ORDER BY … DESC turns the rows round",
+    ),
+    (
+        "HAVING clause references",
+        "HAVING is a condition on groups, and this one asks for a column of their rows",
+        "WHERE is the condition on rows; GROUP BY x makes x a group's own, min(x) takes one of its values",
+    ),
+    (
+        "Scalar subquery returned more than one row",
+        "a subquery that stands for one value has more than one row",
+        "an aggregate makes one of them: (SELECT max(x) FROM b); x IN (SELECT …) compares with all",
     ),
     (
         "COUNT DISTINCT with multiple arguments",
@@ -287,6 +307,12 @@ fn cast_hint(types: &str) -> &'static str {
 fn no_signature(message: &str) -> Error {
     let rest = message.split(NO_SIGNATURE).nth(1).unwrap_or_default();
     let call = in_sql_words(rest.split('\'').next().unwrap_or_default());
+    if let Some((of, _)) = call.strip_prefix("array_element(").and_then(|of| of.split_once(", ")) {
+        return Error::usage_hint(
+            format!("`x[n]` takes an item of a list or a field of a struct, and this is a {of}"),
+            "substr(x, n, 1) takes a character of a TEXT",
+        );
+    }
     Error::usage_hint(format!("there is no `{call}`"), cast_hint(&call))
 }
 
@@ -621,6 +647,26 @@ fn plan_error(message: &str) -> Error {
             format!(
                 "CAST(x AS TEXT) in both makes them text; CAST(x AS {one}) in the other, where it can be"
             ),
+        );
+    }
+    if let Some(sides) = message.strip_suffix(" queries have different number of columns") {
+        return Error::usage_hint(
+            format!("the sides of {sides} have different numbers of columns"),
+            "they go together by their places; NULL AS name stands for one that a side has not",
+        );
+    }
+    if let Some(rest) = behind(message, &["Failed to coerce then (", "Failed to coerce case ("])
+        && let Some(types) = rest.strip_suffix(" to common types in CASE WHEN expression")
+    {
+        let (one, others) = types.split_once(") and ").unwrap_or((types, ""));
+        let others = others.trim_start_matches("else (").trim_start_matches("when (");
+        return Error::usage_hint(
+            format!(
+                "a CASE has one type, and there is none for {} and {}",
+                in_sql_words(one),
+                in_sql_words(others.strip_suffix(')').unwrap_or(others))
+            ),
+            "CAST(x AS TYPE) in its branches gives them one",
         );
     }
     if message.starts_with("In/Exist/SetComparison subquery can only be used in") {

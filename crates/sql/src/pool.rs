@@ -44,7 +44,7 @@ const ROWS_BYTES_MIN: usize = 1 << 20;
 
 /// What an operator of DataFusion's does when it is refused memory, by the name it registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum OperatorKind {
     /// Sorts what it holds and writes it out.
     Sort,
     /// Merges what a sort wrote, fewer runs at a time.
@@ -63,36 +63,36 @@ enum Kind {
     Holds,
 }
 
-impl Kind {
+impl OperatorKind {
     fn of(consumer: &MemoryConsumer) -> Self {
         let name = consumer.name();
         match consumer.can_spill() {
-            _ if name.starts_with("ExternalSorterMerge") => Kind::Merge,
-            _ if name.starts_with("SortPreservingMerge") => Kind::Partitions,
-            true if name.starts_with("ExternalSorter") => Kind::Sort,
-            true if name.contains("Repartition") => Kind::Channel,
-            true => Kind::Groups,
-            false if name.starts_with(portions::CONSUMER) => Kind::Rows,
+            _ if name.starts_with("ExternalSorterMerge") => OperatorKind::Merge,
+            _ if name.starts_with("SortPreservingMerge") => OperatorKind::Partitions,
+            true if name.starts_with("ExternalSorter") => OperatorKind::Sort,
+            true if name.contains("Repartition") => OperatorKind::Channel,
+            true => OperatorKind::Groups,
+            false if name.starts_with(portions::CONSUMER) => OperatorKind::Rows,
             false
                 if name.starts_with(running_totals::CONSUMER)
                     || name.starts_with(whole_partitions::CONSUMER) =>
             {
-                Kind::Partition
+                OperatorKind::Partition
             }
-            false => Kind::Holds,
+            false => OperatorKind::Holds,
         }
     }
 }
 
 #[derive(Debug)]
 struct Consumer {
-    kind: Kind,
+    kind: OperatorKind,
     /// Of all its reservations.
     bytes: usize,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PoolState {
     consumers: HashMap<usize, Consumer>,
     /// How many of them have a share.
     sharing: usize,
@@ -101,12 +101,12 @@ struct State {
     held: usize,
 }
 
-impl State {
+impl PoolState {
     fn grow(&mut self, consumer: usize, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes);
         if let Some(consumer) = self.consumers.get_mut(&consumer) {
             consumer.bytes = consumer.bytes.saturating_add(bytes);
-            if consumer.kind == Kind::Holds {
+            if consumer.kind == OperatorKind::Holds {
                 self.held = self.held.saturating_add(bytes);
             }
         }
@@ -116,7 +116,7 @@ impl State {
         self.bytes = self.bytes.saturating_sub(bytes);
         if let Some(consumer) = self.consumers.get_mut(&consumer) {
             consumer.bytes = consumer.bytes.saturating_sub(bytes);
-            if consumer.kind == Kind::Holds {
+            if consumer.kind == OperatorKind::Holds {
                 self.held = self.held.saturating_sub(bytes);
             }
         }
@@ -130,7 +130,7 @@ pub struct Pool {
     /// What the user gave the whole run.
     memory_bytes: u64,
     progress: Progress,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
 }
 
 impl Pool {
@@ -149,7 +149,7 @@ impl Pool {
     /// other reservations than the one that asks.
     fn may_grow(
         &self,
-        state: &State,
+        state: &PoolState,
         consumer: &Consumer,
         parts: usize,
         additional: usize,
@@ -158,28 +158,30 @@ impl Pool {
         let wanted = consumer.bytes.saturating_add(additional);
         let share = (self.bytes - self.headroom()) / state.sharing.max(1);
         match consumer.kind {
-            Kind::Sort if consumer.bytes == 0 => wanted <= self.bytes,
+            OperatorKind::Sort if consumer.bytes == 0 => wanted <= self.bytes,
             // It sorts what it held, which it took apart for that, and cannot turn back.
-            Kind::Sort if parts > 0 => wanted <= share + self.headroom(),
-            Kind::Sort => wanted <= share / 8 * 5,
+            OperatorKind::Sort if parts > 0 => wanted <= share + self.headroom(),
+            OperatorKind::Sort => wanted <= share / 8 * 5,
             // What merges batches in memory cannot turn back either; by then a sort has at most its
             // five eighths, and nothing any more where it merges what it wrote.
-            Kind::Merge => wanted <= share.max(self.bytes / 4),
-            Kind::Partitions => wanted <= self.bytes,
+            OperatorKind::Merge => wanted <= share.max(self.bytes / 4),
+            OperatorKind::Partitions => wanted <= self.bytes,
             // What is written out is sorted first, which is asked for in one piece once the groups
             // are given up.
-            Kind::Groups if consumer.bytes <= share / 8 => {
+            OperatorKind::Groups if consumer.bytes <= share / 8 => {
                 wanted <= 2 * share || total <= self.bytes
             }
             // What was written out is merged, which takes what it is given, and the groups of that
             // are few at a time: they come last, and cannot be written out again.
-            Kind::Groups if parts > 0 => wanted <= 2 * share || total <= self.bytes,
-            Kind::Groups => wanted <= share / 4 * 3,
+            OperatorKind::Groups if parts > 0 => wanted <= 2 * share || total <= self.bytes,
+            OperatorKind::Groups => wanted <= share / 4 * 3,
             // What waits in a channel is soon taken: to write it out is the last resort.
-            Kind::Channel => wanted <= self.bytes / 4,
-            Kind::Rows => wanted <= (self.bytes / 4).max(ROWS_BYTES_MIN) || total <= self.bytes,
-            Kind::Partition => wanted <= self.bytes / 2 || total <= self.bytes,
-            Kind::Holds => {
+            OperatorKind::Channel => wanted <= self.bytes / 4,
+            OperatorKind::Rows => {
+                wanted <= (self.bytes / 4).max(ROWS_BYTES_MIN) || total <= self.bytes
+            }
+            OperatorKind::Partition => wanted <= self.bytes / 2 || total <= self.bytes,
+            OperatorKind::Holds => {
                 let held = state.held.saturating_add(additional);
                 wanted <= self.bytes / 32 || held <= self.bytes / 4 || total <= self.bytes
             }
@@ -197,7 +199,7 @@ impl Pool {
         let wanted = held.saturating_add(additional) as u64;
         let (done, total) = (self.progress.bytes_done(), self.progress.bytes_total());
         // What is handed on is not gathered.
-        let is_gathered = Kind::of(consumer) != Kind::Rows;
+        let is_gathered = OperatorKind::of(consumer) != OperatorKind::Rows;
         // A little of the input says nothing of the rest, and what is read is ahead of what is held.
         let is_known = is_gathered && done >= total / 50 && done > 0 && total > done;
         let factor = match (is_known, is_gathered) {
@@ -304,16 +306,17 @@ impl MemoryPool for Pool {
     }
 
     fn register(&self, consumer: &MemoryConsumer) {
-        let kind = Kind::of(consumer);
+        let kind = OperatorKind::of(consumer);
         let mut state = self.state.lock();
-        state.sharing += usize::from(matches!(kind, Kind::Sort | Kind::Groups));
+        state.sharing += usize::from(matches!(kind, OperatorKind::Sort | OperatorKind::Groups));
         state.consumers.insert(consumer.id(), Consumer { kind, bytes: 0 });
     }
 
     fn unregister(&self, consumer: &MemoryConsumer) {
         let mut state = self.state.lock();
         if let Some(gone) = state.consumers.remove(&consumer.id()) {
-            state.sharing -= usize::from(matches!(gone.kind, Kind::Sort | Kind::Groups));
+            state.sharing -=
+                usize::from(matches!(gone.kind, OperatorKind::Sort | OperatorKind::Groups));
         }
     }
 

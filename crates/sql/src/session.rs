@@ -17,7 +17,8 @@ use tidemill_base::Settings;
 use tidemill_base::error::Result;
 
 use crate::arithmetic::CheckedArithmetic;
-use crate::coercion::{CommonTypes, SqlTypes, TimesOfDay};
+use crate::cast_times::SqlTypes;
+use crate::coercion::{CommonTypes, TimesOfDay};
 use crate::filtered::FilteredWindows;
 use crate::filters::{self, Conditions};
 use crate::floats::OneOrder;

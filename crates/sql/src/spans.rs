@@ -48,7 +48,7 @@ pub(crate) fn part_of(args: &[Expr], schema: &DFSchema) -> PlanResult<Option<Exp
     else {
         return Ok(None);
     };
-    let part = Part::named(part)?;
+    let part = DateField::named(part)?;
     let function = SpanPart { part, signature: Signature::any(1, Volatility::Immutable) };
     let function = Arc::new(ScalarUDF::from(function));
     Ok(Some(Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![span.clone()]))))
@@ -152,7 +152,7 @@ fn too_long() -> DataFusionError {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Part {
+enum DateField {
     Year,
     Quarter,
     Month,
@@ -167,22 +167,22 @@ enum Part {
     Epoch,
 }
 
-impl Part {
+impl DateField {
     fn named(name: &str) -> PlanResult<Self> {
         let lower = name.trim_matches(['\'', '"']).to_lowercase();
         Ok(match (lower.as_str(), Unit::from_str(&lower)) {
-            ("epoch", _) => Part::Epoch,
-            ("quarter" | "qtr", _) => Part::Quarter,
-            (_, Ok(Unit::Year)) => Part::Year,
-            (_, Ok(Unit::Month)) => Part::Month,
-            (_, Ok(Unit::Week)) => Part::Week,
-            (_, Ok(Unit::Day)) => Part::Day,
-            (_, Ok(Unit::Hour)) => Part::Hour,
-            (_, Ok(Unit::Minute)) => Part::Minute,
-            (_, Ok(Unit::Second)) => Part::Second,
-            (_, Ok(Unit::Millisecond)) => Part::Millisecond,
-            (_, Ok(Unit::Microsecond)) => Part::Microsecond,
-            (_, Ok(Unit::Nanosecond)) => Part::Nanosecond,
+            ("epoch", _) => DateField::Epoch,
+            ("quarter" | "qtr", _) => DateField::Quarter,
+            (_, Ok(Unit::Year)) => DateField::Year,
+            (_, Ok(Unit::Month)) => DateField::Month,
+            (_, Ok(Unit::Week)) => DateField::Week,
+            (_, Ok(Unit::Day)) => DateField::Day,
+            (_, Ok(Unit::Hour)) => DateField::Hour,
+            (_, Ok(Unit::Minute)) => DateField::Minute,
+            (_, Ok(Unit::Second)) => DateField::Second,
+            (_, Ok(Unit::Millisecond)) => DateField::Millisecond,
+            (_, Ok(Unit::Microsecond)) => DateField::Microsecond,
+            (_, Ok(Unit::Nanosecond)) => DateField::Nanosecond,
             _ => {
                 return Err(external(Error::Usage {
                     message: format!("an interval has no `{lower}`"),
@@ -198,8 +198,8 @@ impl Part {
 
     fn data_type(self) -> DataType {
         match self {
-            Part::Epoch => DataType::Float64,
-            Part::Nanosecond => DataType::Int64,
+            DateField::Epoch => DataType::Float64,
+            DateField::Nanosecond => DataType::Int64,
             _ => DataType::Int32,
         }
     }
@@ -208,18 +208,18 @@ impl Part {
     fn of(self, span: &Span) -> i64 {
         let within_minute = span.nanoseconds % MINUTE;
         match self {
-            Part::Year => span.months / 12,
-            Part::Quarter => span.months % 12 / 3 + 1,
-            Part::Month => span.months % 12,
-            Part::Week => span.days / 7,
-            Part::Day => span.days,
-            Part::Hour => span.nanoseconds / HOUR,
-            Part::Minute => span.nanoseconds % HOUR / MINUTE,
-            Part::Second => within_minute / SECOND,
-            Part::Millisecond => within_minute / 1_000_000,
-            Part::Microsecond => within_minute / 1_000,
-            Part::Nanosecond => within_minute,
-            Part::Epoch => 0,
+            DateField::Year => span.months / 12,
+            DateField::Quarter => span.months % 12 / 3 + 1,
+            DateField::Month => span.months % 12,
+            DateField::Week => span.days / 7,
+            DateField::Day => span.days,
+            DateField::Hour => span.nanoseconds / HOUR,
+            DateField::Minute => span.nanoseconds % HOUR / MINUTE,
+            DateField::Second => within_minute / SECOND,
+            DateField::Millisecond => within_minute / 1_000_000,
+            DateField::Microsecond => within_minute / 1_000,
+            DateField::Nanosecond => within_minute,
+            DateField::Epoch => 0,
         }
     }
 }
@@ -278,7 +278,7 @@ fn spans(array: &ArrayRef) -> PlanResult<Vec<Option<Span>>> {
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct SpanPart {
-    part: Part,
+    part: DateField,
     signature: Signature,
 }
 
@@ -287,11 +287,11 @@ impl SpanPart {
         let spans = spans(array)?;
         let parts = spans.iter().map(|span| span.as_ref().map(|span| self.part.of(span)));
         Ok(match self.part {
-            Part::Epoch => {
+            DateField::Epoch => {
                 let seconds = spans.iter().map(|span| span.as_ref().map(Span::epoch));
                 Arc::new(seconds.collect::<Float64Array>())
             }
-            Part::Nanosecond => Arc::new(parts.collect::<Int64Array>()),
+            DateField::Nanosecond => Arc::new(parts.collect::<Int64Array>()),
             _ => {
                 let parts = parts.map(|part| part.map(i32::try_from).transpose());
                 let parts = parts.collect::<Result<Int32Array, _>>();
@@ -336,16 +336,16 @@ mod tests {
     fn the_difference_of_two_times_has_days_and_a_rest() {
         let span = Span::between(-(3 * 86_400_000 + 4 * 3_600_000 + 5 * 60_000 + 6_789), 1_000);
         let parts = [
-            (Part::Year, 0),
-            (Part::Month, 0),
-            (Part::Week, 0),
-            (Part::Day, -3),
-            (Part::Hour, -4),
-            (Part::Minute, -5),
-            (Part::Second, -6),
-            (Part::Millisecond, -6_789),
-            (Part::Microsecond, -6_789_000),
-            (Part::Nanosecond, -6_789_000_000),
+            (DateField::Year, 0),
+            (DateField::Month, 0),
+            (DateField::Week, 0),
+            (DateField::Day, -3),
+            (DateField::Hour, -4),
+            (DateField::Minute, -5),
+            (DateField::Second, -6),
+            (DateField::Millisecond, -6_789),
+            (DateField::Microsecond, -6_789_000),
+            (DateField::Nanosecond, -6_789_000_000),
         ];
         for (part, expected) in parts {
             assert_eq!(part.of(&span), expected, "{part:?}");

@@ -40,10 +40,10 @@ const BUFFER_BYTES: usize = 128 << 10;
 /// The place where a run spills to.
 #[derive(Clone)]
 pub struct SpillSpace {
-    inner: Arc<Inner>,
+    inner: Arc<SpillFolder>,
 }
 
-struct Inner {
+struct SpillFolder {
     folder: PathBuf,
     progress: Progress,
     blocks: Mutex<Blocks>,
@@ -68,7 +68,7 @@ impl SpillSpace {
     /// spilled in `progress`.
     pub fn new(folder: &Path, progress: &Progress) -> Self {
         SpillSpace {
-            inner: Arc::new(Inner {
+            inner: Arc::new(SpillFolder {
                 folder: folder.to_path_buf(),
                 progress: progress.clone(),
                 blocks: Mutex::default(),
@@ -90,7 +90,7 @@ impl SpillSpace {
     }
 }
 
-impl Inner {
+impl SpillFolder {
     /// The file, and a block of it that nobody else has.
     fn block(&self) -> io::Result<(Arc<File>, u64)> {
         let mut blocks = self.blocks.lock();
@@ -116,7 +116,7 @@ impl Inner {
 
 /// The blocks of one spill.
 struct Extent {
-    inner: Arc<Inner>,
+    inner: Arc<SpillFolder>,
     held: Mutex<Held>,
 }
 

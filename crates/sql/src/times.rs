@@ -50,7 +50,7 @@ const DAY: i64 = 86_400_000_000;
 
 /// What a time is cut to.
 #[derive(Debug, Clone, Copy)]
-enum Part {
+enum Truncation {
     /// So many microseconds.
     Micros(i64),
     Week,
@@ -58,19 +58,19 @@ enum Part {
     Months(i64),
 }
 
-impl Part {
+impl Truncation {
     fn of(name: &str) -> Option<Self> {
         Some(match name.to_lowercase().as_str() {
-            "microsecond" => Part::Micros(1),
-            "millisecond" => Part::Micros(1_000),
-            "second" => Part::Micros(1_000_000),
-            "minute" => Part::Micros(60_000_000),
-            "hour" => Part::Micros(3_600_000_000),
-            "day" => Part::Micros(DAY),
-            "week" => Part::Week,
-            "month" => Part::Months(1),
-            "quarter" => Part::Months(3),
-            "year" => Part::Months(12),
+            "microsecond" => Truncation::Micros(1),
+            "millisecond" => Truncation::Micros(1_000),
+            "second" => Truncation::Micros(1_000_000),
+            "minute" => Truncation::Micros(60_000_000),
+            "hour" => Truncation::Micros(3_600_000_000),
+            "day" => Truncation::Micros(DAY),
+            "week" => Truncation::Week,
+            "month" => Truncation::Months(1),
+            "quarter" => Truncation::Months(3),
+            "year" => Truncation::Months(12),
             _ => return None,
         })
     }
@@ -79,7 +79,7 @@ impl Part {
     fn truncate(self, time: i64, units: i64) -> Option<i64> {
         let day = 86_400 * units;
         match self {
-            Part::Micros(micros) => {
+            Truncation::Micros(micros) => {
                 // A unit that is coarser than the part has nothing to cut.
                 let step = match units.checked_mul(micros) {
                     Some(step) => step / 1_000_000,
@@ -87,12 +87,12 @@ impl Part {
                 };
                 time.checked_sub(time.rem_euclid(step.max(1)))
             }
-            Part::Week => {
+            Truncation::Week => {
                 let days = time.div_euclid(day);
                 // 1970 began on a Thursday, a week begins on Monday.
                 (days - (days + 3).rem_euclid(7)).checked_mul(day)
             }
-            Part::Months(months) => {
+            Truncation::Months(months) => {
                 let (year, month) = month_of(time.div_euclid(day));
                 let first = (month - 1) / months * months + 1;
                 first_day(year, first).checked_mul(day)
@@ -128,7 +128,7 @@ fn first_day(year: i64, month: i64) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
-fn truncated(array: &ArrayRef, part: Part, unit: TimeUnit) -> PlanResult<ArrayRef> {
+fn truncated(array: &ArrayRef, part: Truncation, unit: TimeUnit) -> PlanResult<ArrayRef> {
     let units = units(unit);
     let times = cast_with_options(array, &DataType::Int64, &EXACTLY)?;
     let times = times.as_primitive::<Int64Type>();
@@ -196,7 +196,9 @@ impl ScalarUDFImpl for DateTrunc {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
         let part = match args.args.first() {
-            Some(ColumnarValue::Scalar(part)) => part.try_as_str().flatten().and_then(Part::of),
+            Some(ColumnarValue::Scalar(part)) => {
+                part.try_as_str().flatten().and_then(Truncation::of)
+            }
             _ => None,
         };
         let of = args.args.get(1).map(ColumnarValue::data_type);
@@ -204,8 +206,10 @@ impl ScalarUDFImpl for DateTrunc {
             Some(DataType::Timestamp(unit, Some(zone))) if !is_utc(zone) => Some((*unit, zone)),
             _ => None,
         };
-        if let (Some(Part::Micros(DAY..) | Part::Week | Part::Months(_)), Some((unit, zone))) =
-            (part, zoned)
+        if let (
+            Some(Truncation::Micros(DAY..) | Truncation::Week | Truncation::Months(_)),
+            Some((unit, zone)),
+        ) = (part, zoned)
             && let Some(part) = part
         {
             // What the clocks show is cut, and its beginning looked for on them.

@@ -205,13 +205,13 @@ impl GroupsAccumulator for Cast<dyn GroupsAccumulator> {
 
 /// A sum of any size.
 #[derive(Debug, Clone, Copy, Default)]
-struct Part {
+struct WideSum {
     low: i256,
     /// How often `low` went over its end.
     high: i64,
 }
 
-impl Part {
+impl WideSum {
     fn add(&mut self, value: i256, back: bool) {
         let before = self.low;
         let is_up = value.is_negative() == back;
@@ -236,7 +236,7 @@ pub(crate) struct Wide {
     argument: DataType,
     answer: DataType,
     /// Of an interval the months, the days and the nanoseconds; of a decimal it is the last.
-    parts: [Part; 3],
+    parts: [WideSum; 3],
     count: u64,
 }
 
@@ -261,7 +261,7 @@ impl Wide {
             is_mean,
             argument: argument.clone(),
             answer: answer.clone(),
-            parts: [Part::default(); 3],
+            parts: [WideSum::default(); 3],
             count: 0,
         })
     }
@@ -304,7 +304,7 @@ impl Wide {
         let (&DataType::Decimal256(precision, to), &DataType::Decimal256(_, from)) =
             (&self.answer, &self.argument)
         else {
-            let whole = |part: Part| part.value().and_then(i256::to_i128).ok_or_else(too_large);
+            let whole = |part: WideSum| part.value().and_then(i256::to_i128).ok_or_else(too_large);
             let whole32 = |part| whole(part)?.try_into().map_err(|_| too_large());
             let nanoseconds = whole(last)?.try_into().map_err(|_| too_large())?;
             let span = IntervalMonthDayNano::new(whole32(months)?, whole32(days)?, nanoseconds);
@@ -390,7 +390,7 @@ mod tests {
         ) {
             let values: Vec<i256> =
                 values.into_iter().map(|(low, high)| i256::from_parts(low.cast_unsigned(), high)).collect();
-            let mut part = Part::default();
+            let mut part = WideSum::default();
             values.iter().for_each(|value| part.add(*value, false));
             // In 4 limbs and a rest, by hand.
             let mut low = 0u128;

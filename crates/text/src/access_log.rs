@@ -79,23 +79,23 @@ use crate::values::Nulls;
 /// timestamp with any zone and unit, or as text as it is written.
 #[must_use]
 pub fn columns() -> Vec<FieldRef> {
-    Part::ALL
+    RecordField::ALL
         .iter()
         .map(|part| {
             let (name, data_type) = match part {
-                Part::Ip => ("ip", DataType::Utf8View),
-                Part::Ident => ("ident", DataType::Utf8View),
-                Part::User => ("user", DataType::Utf8View),
-                Part::Time => {
+                RecordField::Ip => ("ip", DataType::Utf8View),
+                RecordField::Ident => ("ident", DataType::Utf8View),
+                RecordField::User => ("user", DataType::Utf8View),
+                RecordField::Time => {
                     ("ts", DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())))
                 }
-                Part::Method => ("method", DataType::Utf8View),
-                Part::Path => ("path", DataType::Utf8View),
-                Part::Protocol => ("protocol", DataType::Utf8View),
-                Part::Status => ("status", DataType::Int16),
-                Part::Bytes => ("bytes", DataType::Int64),
-                Part::Referrer => ("referrer", DataType::Utf8View),
-                Part::UserAgent => ("user_agent", DataType::Utf8View),
+                RecordField::Method => ("method", DataType::Utf8View),
+                RecordField::Path => ("path", DataType::Utf8View),
+                RecordField::Protocol => ("protocol", DataType::Utf8View),
+                RecordField::Status => ("status", DataType::Int16),
+                RecordField::Bytes => ("bytes", DataType::Int64),
+                RecordField::Referrer => ("referrer", DataType::Utf8View),
+                RecordField::UserAgent => ("user_agent", DataType::Utf8View),
             };
             Arc::new(Field::new(name, data_type, true))
         })
@@ -104,7 +104,7 @@ pub fn columns() -> Vec<FieldRef> {
 
 /// What a column is of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum RecordField {
     Ip,
     Ident,
     User,
@@ -118,20 +118,20 @@ enum Part {
     UserAgent,
 }
 
-impl Part {
+impl RecordField {
     /// In the order of positions.
-    const ALL: [Part; 11] = [
-        Part::Ip,
-        Part::Ident,
-        Part::User,
-        Part::Time,
-        Part::Method,
-        Part::Path,
-        Part::Protocol,
-        Part::Status,
-        Part::Bytes,
-        Part::Referrer,
-        Part::UserAgent,
+    const ALL: [RecordField; 11] = [
+        RecordField::Ip,
+        RecordField::Ident,
+        RecordField::User,
+        RecordField::Time,
+        RecordField::Method,
+        RecordField::Path,
+        RecordField::Protocol,
+        RecordField::Status,
+        RecordField::Bytes,
+        RecordField::Referrer,
+        RecordField::UserAgent,
     ];
 }
 
@@ -164,7 +164,7 @@ impl AccessLogDecoder {
     /// # Panics
     /// If a position is not one of [`columns()`].
     pub fn new(columns: Vec<(usize, FieldRef)>, options: crate::Options) -> Result<Self, FieldRef> {
-        assert!(columns.iter().all(|(place, _)| *place < Part::ALL.len()), "no such column");
+        assert!(columns.iter().all(|(place, _)| *place < RecordField::ALL.len()), "no such column");
         let context = Context {
             nulls: Nulls::new(&["-".to_owned()], false),
             unescape: Arc::new(unescape),
@@ -174,15 +174,15 @@ impl AccessLogDecoder {
         let mut built = Vec::new();
         let mut fields = Vec::new();
         for (place, field) in columns {
-            let part = Part::ALL[place];
+            let part = RecordField::ALL[place];
             let column = match field.data_type() {
                 data_type if data_type.is_nested() => None,
-                data_type @ DataType::Timestamp(..) if part == Part::Time => {
+                data_type @ DataType::Timestamp(..) if part == RecordField::Time => {
                     let mut days = Days::default();
                     leaf::instants(data_type, move |bytes| Some((days.instant(bytes)?, 0)))
                         .map(|leaf| Column::with_leaf(&field, leaf))
                 }
-                DataType::Date32 | DataType::Date64 if part == Part::Time => None,
+                DataType::Date32 | DataType::Date64 if part == RecordField::Time => None,
                 _ => Column::new(&field, &context),
             };
             built.push(column.ok_or_else(|| field.clone())?);
@@ -379,7 +379,7 @@ const COMBINED: usize = 10;
 /// Splits records into pieces.
 struct Pieces {
     /// What the columns are.
-    parts: Vec<Part>,
+    parts: Vec<RecordField>,
     wants_request: bool,
     wants_combined: bool,
     /// Pieces that a record is expected to have.
@@ -390,11 +390,11 @@ struct Pieces {
 }
 
 impl Pieces {
-    fn new(parts: Vec<Part>) -> Self {
-        let wants = |those: &[Part]| parts.iter().any(|part| those.contains(part));
+    fn new(parts: Vec<RecordField>) -> Self {
+        let wants = |those: &[RecordField]| parts.iter().any(|part| those.contains(part));
         Self {
-            wants_request: wants(&[Part::Method, Part::Path, Part::Protocol]),
-            wants_combined: wants(&[Part::Referrer, Part::UserAgent]),
+            wants_request: wants(&[RecordField::Method, RecordField::Path, RecordField::Protocol]),
+            wants_combined: wants(&[RecordField::Referrer, RecordField::UserAgent]),
             parts,
             count: COMBINED,
             separators: Separators::new(false),
@@ -446,28 +446,28 @@ impl Tokenizer for Pieces {
         for (column, part) in columns.iter_mut().zip(&self.parts) {
             let Node::Leaf { spans, .. } = &mut column.node else { return Window::Irregular };
             let place = match part {
-                Part::Ip => 0,
-                Part::Ident => 1,
-                Part::User => 2,
-                Part::Time => {
+                RecordField::Ip => 0,
+                RecordField::Ident => 1,
+                RecordField::User => 2,
+                RecordField::Time => {
                     spans.extend(
                         records().map(|ends| Span::plain(ends[3].wrapping_add(2), ends[5] - 1)),
                     );
                     continue;
                 }
-                Part::Method | Part::Path | Part::Protocol => {
-                    let which = *part as usize - Part::Method as usize;
+                RecordField::Method | RecordField::Path | RecordField::Protocol => {
+                    let which = *part as usize - RecordField::Method as usize;
                     spans.extend(self.requests.iter().map(|request| request[which]));
                     continue;
                 }
-                Part::Status => STATUS,
-                Part::Bytes => STATUS + 1,
-                Part::Referrer | Part::UserAgent if count < COMBINED => {
+                RecordField::Status => STATUS,
+                RecordField::Bytes => STATUS + 1,
+                RecordField::Referrer | RecordField::UserAgent if count < COMBINED => {
                     spans.resize(spans.len() + rows, Span::NULL);
                     continue;
                 }
-                Part::Referrer => STATUS + 2,
-                Part::UserAgent => STATUS + 3,
+                RecordField::Referrer => STATUS + 2,
+                RecordField::UserAgent => STATUS + 3,
             };
             spans.extend(records().map(|ends| {
                 let (start, mut end) =
@@ -589,27 +589,27 @@ impl Pieces {
         for (column, part) in columns.iter_mut().zip(&self.parts) {
             let Node::Leaf { spans, .. } = &mut column.node else { continue };
             spans.push(match part {
-                Part::Ip => whole(&pieces[0]),
-                Part::Ident => whole(&pieces[1]),
-                Part::User if found.time == 3 => whole(&pieces[2]),
-                Part::User => value(
+                RecordField::Ip => whole(&pieces[0]),
+                RecordField::Ident => whole(&pieces[1]),
+                RecordField::User if found.time == 3 => whole(&pieces[2]),
+                RecordField::User => value(
                     block,
                     line.start + pieces[2].start,
                     line.start + pieces[found.time - 1].end,
                     true,
                 ),
-                Part::Time => {
+                RecordField::Time => {
                     let time = &found.tail(pieces);
                     lines::span(line.start + time[0].start + 1..line.start + time[1].end - 1)
                 }
-                Part::Method => request[0],
-                Part::Path => request[1],
-                Part::Protocol => request[2],
-                Part::Status => whole(&after[0]),
-                Part::Bytes => whole(&after[1]),
-                Part::Referrer if found.combined => whole(&after[2]),
-                Part::UserAgent if found.combined => whole(&after[3]),
-                Part::Referrer | Part::UserAgent => Span::NULL,
+                RecordField::Method => request[0],
+                RecordField::Path => request[1],
+                RecordField::Protocol => request[2],
+                RecordField::Status => whole(&after[0]),
+                RecordField::Bytes => whole(&after[1]),
+                RecordField::Referrer if found.combined => whole(&after[2]),
+                RecordField::UserAgent if found.combined => whole(&after[3]),
+                RecordField::Referrer | RecordField::UserAgent => Span::NULL,
             });
         }
     }

@@ -95,7 +95,7 @@ fn beside<T: Send>(bar: &mut Bar, work: impl FnOnce() -> Result<T> + Send) -> Re
         loop {
             match wait.recv_timeout(Duration::from_millis(50)) {
                 Ok(result) => return result,
-                Err(RecvTimeoutError::Timeout) => bar.look(),
+                Err(RecvTimeoutError::Timeout) => bar.tick(),
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(Error::Internal("a check ended without an answer".to_owned()));
                 }

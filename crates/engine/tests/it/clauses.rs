@@ -321,6 +321,38 @@ fn similar_to_is_of_the_whole_text() {
     assert!(message.contains("the pattern of SIMILAR TO is a constant text"), "{message}");
 }
 
+/// The place of a column is one within grouping sets, too.
+#[test]
+fn grouping_sets_take_the_places_of_columns() {
+    let folder = Folder::new();
+    folder.write("k.csv", "k,v\n1,2\n2,3\n2,4\n");
+    for (columns, by_place, by_name) in [
+        ("k", "ROLLUP (1)", "ROLLUP (k)"),
+        ("k, v + 1 AS w", "CUBE (1, 2)", "CUBE (k, v + 1)"),
+        ("k, v", "GROUPING SETS ((2), (1, 2), ())", "GROUPING SETS ((v), (k, v), ())"),
+        ("k, v", "2, ROLLUP (1)", "v, ROLLUP (k)"),
+        // A number that is a column is no place.
+        ("k, 1 AS one", "CUBE (1, 2)", "CUBE (k, 1 + 0)"),
+    ] {
+        let rows = |columns: &str, keys: &str| {
+            let sql = format!("SELECT {columns}, count(*) AS n FROM '$/k.csv' GROUP BY {keys}");
+            folder.ask(&sql).sorted()
+        };
+        let named = columns.replace("1 AS one", "1 + 0 AS one");
+        assert_eq!(rows(columns, by_place), rows(&named, by_name), "{by_place}");
+    }
+    for (keys, expected) in [
+        ("CUBE (k, 9)", "`9` is the place of a column, and there is none"),
+        ("GROUPING SETS ((0))", "`0` is the place of a column, and there is none"),
+        ("ROLLUP (1, k)", "`k` stands twice in ROLLUP or CUBE"),
+    ] {
+        let said = folder.refusal(&format!("SELECT k, count(*) FROM '$/k.csv' GROUP BY {keys}"));
+        assert!(said.starts_with(expected), "{said}");
+    }
+    let said = folder.refusal("SELECT *, count(*) FROM '$/k.csv' GROUP BY ROLLUP (1)");
+    assert!(said.starts_with("`1` is the place of a column"), "{said}");
+}
+
 /// A key that is one value below ROLLUP, or equal to another, is null above it, too.
 #[test]
 fn rows_of_grouping_sets_are_sorted_by_keys_that_were_constant() {

@@ -258,6 +258,31 @@ fn what_others_say_is_told_in_our_words() {
             "a UNION of BIGINT and BOOLEAN has no type for both",
         ),
         ("SELECT 1, 1", "two columns of a select list are `1`"),
+        ("SELECT 1 AS x LIMIT -1", "LIMIT takes a whole number of zero and more"),
+        ("SELECT 1 AS x OFFSET -2", "OFFSET takes a whole number of zero and more"),
+        ("SELECT x FROM (SELECT 1 AS x) HAVING x > 0", "HAVING is a condition on groups"),
+        (
+            "SELECT (SELECT y FROM (VALUES (1), (2)) AS t (y)) AS x",
+            "a subquery that stands for one value has more than one row",
+        ),
+        (
+            "SELECT 1 AS x UNION SELECT 2 AS x, 3 AS y",
+            "the sides of UNION have different numbers of columns",
+        ),
+        (
+            "SELECT x FROM (SELECT 1 AS x) EXCEPT SELECT 2 AS x, 3 AS y",
+            "the sides of EXCEPT have different numbers of columns",
+        ),
+        (
+            "SELECT CASE WHEN x = 1 THEN 'a' ELSE [x] END FROM (SELECT 1 AS x)",
+            "a CASE has one type, and there is none for TEXT and BIGINT[]",
+        ),
+        (
+            "SELECT CASE [x] WHEN 1 THEN 2 END FROM (SELECT 1 AS x)",
+            "a CASE has one type, and there is none for BIGINT[] and BIGINT",
+        ),
+        ("SELECT x[1] FROM (SELECT 1 AS x)", "an item of a list or a field of a struct"),
+        ("SELECT * FROM range(3)", "`range` makes a list, and stands in no FROM by itself"),
         ("SELECT count(*) FROM (SELECT 1 AS x) GROUP BY ()", "without GROUP BY is of all rows"),
         (
             "SELECT 1 FROM (SELECT 1 AS x, 2 AS y) AS t WHERE (x, y) IN (SELECT 1 AS a, 2 AS b)",

@@ -144,10 +144,10 @@ struct ColumnBuilder {
     arrow: FieldRef,
     field: Field,
     valid: Vec<bool>,
-    kind: Kind,
+    kind: ColumnValues,
 }
 
-enum Kind {
+enum ColumnValues {
     Null,
     Boolean(Vec<bool>),
     Integer { values: Vec<i64>, min: i64, max: i64 },
@@ -317,7 +317,7 @@ impl ColumnBuilder {
             arrow: Arc::clone(arrow),
             field: field.clone(),
             valid: Vec::new(),
-            kind: Kind::new(py, &field.kind, arrow.data_type()),
+            kind: ColumnValues::new(py, &field.kind, arrow.data_type()),
         }
     }
 
@@ -361,24 +361,24 @@ impl ColumnBuilder {
     /// Adds a value that nobody sees.
     fn pad(&mut self) {
         match &mut self.kind {
-            Kind::Null => {}
-            Kind::Boolean(values) => values.push(false),
-            Kind::Integer { values, .. }
-            | Kind::Date(values)
-            | Kind::Time { values, .. }
-            | Kind::Timestamp { values, .. }
-            | Kind::Duration { values, .. } => values.push(0),
-            Kind::Unsigned(values) => values.push(0),
-            Kind::Float(values) => values.push(0.0),
-            Kind::Decimal { values, .. } => values.push(i256::ZERO),
-            Kind::Text { ends, bytes } | Kind::Binary { ends, bytes } => {
+            ColumnValues::Null => {}
+            ColumnValues::Boolean(values) => values.push(false),
+            ColumnValues::Integer { values, .. }
+            | ColumnValues::Date(values)
+            | ColumnValues::Time { values, .. }
+            | ColumnValues::Timestamp { values, .. }
+            | ColumnValues::Duration { values, .. } => values.push(0),
+            ColumnValues::Unsigned(values) => values.push(0),
+            ColumnValues::Float(values) => values.push(0.0),
+            ColumnValues::Decimal { values, .. } => values.push(i256::ZERO),
+            ColumnValues::Text { ends, bytes } | ColumnValues::Binary { ends, bytes } => {
                 ends.push(bytes.len() as i64);
             }
-            Kind::Fixed { size, bytes } => bytes.resize(bytes.len() + *size, 0),
-            Kind::Enum(symbols) => symbols.values.push(0),
-            Kind::List { ends, items } => ends.push(items.valid.len()),
-            Kind::Map { ends, keys, .. } => ends.push(keys.valid.len()),
-            Kind::Struct(fields) => fields.pad(),
+            ColumnValues::Fixed { size, bytes } => bytes.resize(bytes.len() + *size, 0),
+            ColumnValues::Enum(symbols) => symbols.values.push(0),
+            ColumnValues::List { ends, items } => ends.push(items.valid.len()),
+            ColumnValues::Map { ends, keys, .. } => ends.push(keys.valid.len()),
+            ColumnValues::Struct(fields) => fields.pad(),
         }
     }
 
@@ -389,28 +389,28 @@ impl ColumnBuilder {
             ends.last().copied().unwrap_or_default()
         }
         match &mut self.kind {
-            Kind::Null => {}
-            Kind::Boolean(values) => values.truncate(rows),
-            Kind::Integer { values, .. }
-            | Kind::Date(values)
-            | Kind::Time { values, .. }
-            | Kind::Timestamp { values, .. }
-            | Kind::Duration { values, .. } => values.truncate(rows),
-            Kind::Unsigned(values) => values.truncate(rows),
-            Kind::Float(values) => values.truncate(rows),
-            Kind::Decimal { values, .. } => values.truncate(rows),
-            Kind::Text { ends, bytes } | Kind::Binary { ends, bytes } => {
+            ColumnValues::Null => {}
+            ColumnValues::Boolean(values) => values.truncate(rows),
+            ColumnValues::Integer { values, .. }
+            | ColumnValues::Date(values)
+            | ColumnValues::Time { values, .. }
+            | ColumnValues::Timestamp { values, .. }
+            | ColumnValues::Duration { values, .. } => values.truncate(rows),
+            ColumnValues::Unsigned(values) => values.truncate(rows),
+            ColumnValues::Float(values) => values.truncate(rows),
+            ColumnValues::Decimal { values, .. } => values.truncate(rows),
+            ColumnValues::Text { ends, bytes } | ColumnValues::Binary { ends, bytes } => {
                 bytes.truncate(usize::try_from(cut(ends, rows)).unwrap_or_default());
             }
-            Kind::Fixed { size, bytes } => bytes.truncate(rows * *size),
-            Kind::Enum(symbols) => symbols.values.truncate(rows),
-            Kind::List { ends, items } => items.truncate(cut(ends, rows)),
-            Kind::Map { ends, keys, values } => {
+            ColumnValues::Fixed { size, bytes } => bytes.truncate(rows * *size),
+            ColumnValues::Enum(symbols) => symbols.values.truncate(rows),
+            ColumnValues::List { ends, items } => items.truncate(cut(ends, rows)),
+            ColumnValues::Map { ends, keys, values } => {
                 let end = cut(ends, rows);
                 keys.truncate(end);
                 values.truncate(end);
             }
-            Kind::Struct(fields) => fields.truncate(rows),
+            ColumnValues::Struct(fields) => fields.truncate(rows),
         }
     }
 
@@ -421,24 +421,24 @@ impl ColumnBuilder {
         }
         let is_a = |class: &Py<PyAny>| object.is_instance(class.bind(py));
         match &mut self.kind {
-            Kind::Null => return self.wrong(described(object)),
-            Kind::Boolean(values) => match object.extract::<bool>() {
+            ColumnValues::Null => return self.wrong(described(object)),
+            ColumnValues::Boolean(values) => match object.extract::<bool>() {
                 Ok(value) => values.push(value),
                 Err(_) => return self.wrong(described(object)),
             },
-            Kind::Integer { values, min, max } => match integer(object) {
+            ColumnValues::Integer { values, min, max } => match integer(object) {
                 Some(value) if (*min..=*max).contains(&value) => values.push(value),
                 _ => return self.wrong(described(object)),
             },
-            Kind::Unsigned(values) => match unsigned(object) {
+            ColumnValues::Unsigned(values) => match unsigned(object) {
                 Some(value) => values.push(value),
                 None => return self.wrong(described(object)),
             },
-            Kind::Float(values) => match float(object, kit)? {
+            ColumnValues::Float(values) => match float(object, kit)? {
                 Some(value) if fits(value, &self.field.kind) => values.push(value),
                 _ => return self.wrong(described(object)),
             },
-            Kind::Decimal { values, precision, scale } => {
+            ColumnValues::Decimal { values, precision, scale } => {
                 let is_number = is_a(&kit.decimal)?
                     || (object.is_instance_of::<PyInt>() && !object.is_instance_of::<PyBool>());
                 let text = if is_number { Some(object.str()?.to_string()) } else { None };
@@ -447,7 +447,7 @@ impl ColumnBuilder {
                     None => return self.wrong(described(object)),
                 }
             }
-            Kind::Text { ends, bytes } => {
+            ColumnValues::Text { ends, bytes } => {
                 let Ok(text) = object.cast::<PyString>() else {
                     return self.wrong(described(object));
                 };
@@ -462,7 +462,7 @@ impl ColumnBuilder {
                 }
                 ends.push(bytes.len() as i64);
             }
-            Kind::Binary { ends, bytes } => {
+            ColumnValues::Binary { ends, bytes } => {
                 let before = bytes.len();
                 if !append_bytes(object, bytes)? {
                     return self.wrong(described(object));
@@ -470,7 +470,7 @@ impl ColumnBuilder {
                 ends.push(bytes.len() as i64);
                 *bytes_seen += bytes.len() - before;
             }
-            Kind::Fixed { size, bytes } => {
+            ColumnValues::Fixed { size, bytes } => {
                 let (before, size) = (bytes.len(), *size);
                 let is_taken = append_bytes(object, bytes)?;
                 let found = bytes.len() - before;
@@ -483,7 +483,7 @@ impl ColumnBuilder {
                 }
                 *bytes_seen += size;
             }
-            Kind::Date(values) => {
+            ColumnValues::Date(values) => {
                 if !is_a(&kit.date)? || is_a(&kit.datetime)? {
                     return self.wrong(described(object));
                 }
@@ -492,7 +492,7 @@ impl ColumnBuilder {
                 let is_days = self.field.kind == Type::Date;
                 values.push(if is_days { day } else { day * 86_400_000 });
             }
-            Kind::Time { values, unit } => {
+            ColumnValues::Time { values, unit } => {
                 if !is_a(&kit.time)? {
                     return self.wrong(described(object));
                 }
@@ -507,7 +507,7 @@ impl ColumnBuilder {
                     None => return self.finer(object),
                 }
             }
-            Kind::Timestamp { values, unit, has_zone } => {
+            ColumnValues::Timestamp { values, unit, has_zone } => {
                 if !is_a(&kit.datetime)? {
                     return self.wrong(described(object));
                 }
@@ -535,7 +535,7 @@ impl ColumnBuilder {
                     None => return self.finer(object),
                 }
             }
-            Kind::Duration { values, unit } => {
+            ColumnValues::Duration { values, unit } => {
                 if !is_a(&kit.timedelta)? {
                     return self.wrong(described(object));
                 }
@@ -551,7 +551,7 @@ impl ColumnBuilder {
                     None => return self.finer(object),
                 }
             }
-            Kind::Enum(symbols) => match symbols.find(kit, object)? {
+            ColumnValues::Enum(symbols) => match symbols.find(kit, object)? {
                 Some(symbol) => symbols.values.push(symbol),
                 None => {
                     let names = symbols.names.join(", ");
@@ -559,7 +559,7 @@ impl ColumnBuilder {
                     return self.reason(format!("expected one of {names}, found {found}"));
                 }
             },
-            Kind::List { ends, items } => {
+            ColumnValues::List { ends, items } => {
                 let mut pushed = Ok(());
                 if let Ok(list) = object.cast::<PyList>() {
                     for item in list.iter() {
@@ -586,7 +586,7 @@ impl ColumnBuilder {
                 }
                 ends.push(items.valid.len());
             }
-            Kind::Map { ends, keys, values } => {
+            ColumnValues::Map { ends, keys, values } => {
                 let copy;
                 let map = match object.cast::<PyDict>() {
                     Ok(map) => map,
@@ -617,7 +617,7 @@ impl ColumnBuilder {
                 }
                 ends.push(keys.valid.len());
             }
-            Kind::Struct(fields) => {
+            ColumnValues::Struct(fields) => {
                 let pushed = fields.push(kit, object, bytes_seen);
                 if pushed.is_err() {
                     return self.within(pushed);
@@ -641,45 +641,48 @@ impl ColumnBuilder {
             return self.push_null();
         }
         let pushed = match (&mut self.kind, json) {
-            (Kind::Boolean(values), Value::Bool(value)) => {
+            (ColumnValues::Boolean(values), Value::Bool(value)) => {
                 values.push(*value);
                 true
             }
-            (Kind::Integer { values, min, max }, Value::Number(number)) => {
+            (ColumnValues::Integer { values, min, max }, Value::Number(number)) => {
                 let value = number.as_i64().filter(|value| (*min..=*max).contains(value));
                 values.extend(value);
                 value.is_some()
             }
             (
-                Kind::Date(values)
-                | Kind::Time { values, .. }
-                | Kind::Timestamp { values, .. }
-                | Kind::Duration { values, .. },
+                ColumnValues::Date(values)
+                | ColumnValues::Time { values, .. }
+                | ColumnValues::Timestamp { values, .. }
+                | ColumnValues::Duration { values, .. },
                 Value::Number(number),
             ) => {
                 values.extend(number.as_i64());
                 number.is_i64()
             }
-            (Kind::Unsigned(values), Value::Number(number)) => {
+            (ColumnValues::Unsigned(values), Value::Number(number)) => {
                 values.extend(number.as_u64());
                 number.is_u64()
             }
-            (Kind::Float(values), Value::Number(number)) => {
+            (ColumnValues::Float(values), Value::Number(number)) => {
                 values.extend(number.as_f64());
                 number.as_f64().is_some()
             }
-            (Kind::Decimal { values, precision, scale }, Value::String(_) | Value::Number(_)) => {
+            (
+                ColumnValues::Decimal { values, precision, scale },
+                Value::String(_) | Value::Number(_),
+            ) => {
                 let text = json.as_str().map_or_else(|| json.to_string(), str::to_owned);
                 let value = decimal(&text, *precision, *scale);
                 values.extend(value);
                 value.is_some()
             }
-            (Kind::Text { ends, bytes }, Value::String(text)) => {
+            (ColumnValues::Text { ends, bytes }, Value::String(text)) => {
                 bytes.extend_from_slice(text.as_bytes());
                 ends.push(bytes.len() as i64);
                 true
             }
-            (Kind::Binary { ends, bytes }, Value::String(text)) => {
+            (ColumnValues::Binary { ends, bytes }, Value::String(text)) => {
                 let value: Option<Vec<u8>> = latin(text);
                 let is_taken = value.is_some();
                 bytes.extend(value.unwrap_or_default());
@@ -688,25 +691,25 @@ impl ColumnBuilder {
                 }
                 is_taken
             }
-            (Kind::Fixed { size, bytes }, Value::String(text)) => {
+            (ColumnValues::Fixed { size, bytes }, Value::String(text)) => {
                 let value = latin(text).filter(|value| value.len() == *size);
                 let is_taken = value.is_some();
                 bytes.extend(value.unwrap_or_default());
                 is_taken
             }
-            (Kind::Enum(symbols), Value::String(text)) => {
+            (ColumnValues::Enum(symbols), Value::String(text)) => {
                 let symbol = symbols.known.get(text).copied();
                 symbols.values.extend(symbol);
                 symbol.is_some()
             }
-            (Kind::List { ends, items }, Value::Array(values)) => {
+            (ColumnValues::List { ends, items }, Value::Array(values)) => {
                 for value in values {
                     items.push_json(value)?;
                 }
                 ends.push(items.valid.len());
                 true
             }
-            (Kind::Map { ends, keys, values }, Value::Object(pairs)) => {
+            (ColumnValues::Map { ends, keys, values }, Value::Object(pairs)) => {
                 for (key, value) in pairs {
                     keys.push_json(&Value::String(key.clone()))?;
                     values.push_json(value)?;
@@ -714,7 +717,7 @@ impl ColumnBuilder {
                 ends.push(keys.valid.len());
                 true
             }
-            (Kind::Struct(fields), Value::Object(pairs)) => {
+            (ColumnValues::Struct(fields), Value::Object(pairs)) => {
                 for column in &mut fields.columns {
                     match pairs.get(&column.name) {
                         Some(value) => column.push_json(value)?,
@@ -755,11 +758,11 @@ impl ColumnBuilder {
             }};
         }
         Ok(match &mut self.kind {
-            Kind::Null => Arc::new(NullArray::new(rows)),
-            Kind::Boolean(values) => {
+            ColumnValues::Null => Arc::new(NullArray::new(rows)),
+            ColumnValues::Boolean(values) => {
                 Arc::new(BooleanArray::new(std::mem::take(values).into(), nulls))
             }
-            Kind::Integer { values, min, .. } => {
+            ColumnValues::Integer { values, min, .. } => {
                 let values = std::mem::take(values);
                 match (data_type.primitive_width(), *min < 0) {
                     (Some(1), true) => integers!(Int8Type, values),
@@ -771,18 +774,18 @@ impl ColumnBuilder {
                     (_, false) => integers!(UInt32Type, values),
                 }
             }
-            Kind::Date(values)
-            | Kind::Time { values, .. }
-            | Kind::Timestamp { values, .. }
-            | Kind::Duration { values, .. } => {
+            ColumnValues::Date(values)
+            | ColumnValues::Time { values, .. }
+            | ColumnValues::Timestamp { values, .. }
+            | ColumnValues::Duration { values, .. } => {
                 let values = std::mem::take(values);
                 match data_type.primitive_width() {
                     Some(4) => integers!(Int32Type, values),
                     _ => integers!(Int64Type, values),
                 }
             }
-            Kind::Unsigned(values) => integers!(UInt64Type, std::mem::take(values)),
-            Kind::Float(values) => {
+            ColumnValues::Unsigned(values) => integers!(UInt64Type, std::mem::take(values)),
+            ColumnValues::Float(values) => {
                 let values = std::mem::take(values).into_iter();
                 match data_type {
                     DataType::Float16 => {
@@ -800,7 +803,7 @@ impl ColumnBuilder {
                     }
                 }
             }
-            Kind::Decimal { values, .. } => {
+            ColumnValues::Decimal { values, .. } => {
                 let values = std::mem::take(values);
                 let narrow = values.iter().map(|value| value.as_i128());
                 macro_rules! decimals {
@@ -822,34 +825,34 @@ impl ColumnBuilder {
                     _ => decimals!(Decimal256Type, values),
                 }
             }
-            Kind::Text { ends, bytes } => {
+            ColumnValues::Text { ends, bytes } => {
                 let bytes = Buffer::from(std::mem::take(bytes));
                 let ends = large(&std::mem::take(ends));
                 Arc::new(LargeStringArray::try_new(ends, bytes, nulls)?)
             }
-            Kind::Binary { ends, bytes } => {
+            ColumnValues::Binary { ends, bytes } => {
                 let bytes = Buffer::from(std::mem::take(bytes));
                 let ends = large(&std::mem::take(ends));
                 Arc::new(LargeBinaryArray::try_new(ends, bytes, nulls)?)
             }
-            Kind::Fixed { size, bytes } => {
+            ColumnValues::Fixed { size, bytes } => {
                 let size = i32::try_from(*size).unwrap_or(i32::MAX);
                 let bytes = std::mem::take(bytes);
                 Arc::new(FixedSizeBinaryArray::try_new_with_len(size, bytes.into(), nulls, rows)?)
             }
-            Kind::Enum(symbols) => {
+            ColumnValues::Enum(symbols) => {
                 let keys = std::mem::take(&mut symbols.values);
                 let keys = PrimitiveArray::<Int32Type>::try_new(keys.into(), nulls)?;
                 let names = StringArray::from_iter_values(symbols.names.iter());
                 Arc::new(DictionaryArray::try_new(keys, Arc::new(names))?)
             }
-            Kind::List { ends, items } => {
+            ColumnValues::List { ends, items } => {
                 let DataType::List(item) = data_type else { return Err(mistaken(data_type)) };
                 let ends = std::mem::take(ends);
                 let items = items.take()?;
                 Arc::new(ListArray::try_new(Arc::clone(item), offsets(&ends), items, nulls)?)
             }
-            Kind::Map { ends, keys, values } => {
+            ColumnValues::Map { ends, keys, values } => {
                 let DataType::Map(entries, sorted) = data_type else {
                     return Err(mistaken(data_type));
                 };
@@ -862,7 +865,7 @@ impl ColumnBuilder {
                 let entries = Arc::clone(entries);
                 Arc::new(MapArray::try_new(entries, offsets(&ends), pairs, nulls, *sorted)?)
             }
-            Kind::Struct(inner) => {
+            ColumnValues::Struct(inner) => {
                 let DataType::Struct(fields) = data_type else { return Err(mistaken(data_type)) };
                 let arrays = inner.take()?;
                 Arc::new(StructArray::try_new_with_length(fields.clone(), arrays, nulls, rows)?)
@@ -875,11 +878,11 @@ fn mistaken(data_type: &DataType) -> ArrowError {
     ArrowError::InvalidArgumentError(format!("a column of {data_type} was built as another type"))
 }
 
-impl Kind {
+impl ColumnValues {
     fn new(py: Python<'_>, kind: &Type, arrow: &DataType) -> Self {
-        let integer = |min: i64, max: i64| Kind::Integer { values: Vec::new(), min, max };
+        let integer = |min: i64, max: i64| ColumnValues::Integer { values: Vec::new(), min, max };
         match (kind, arrow) {
-            (Type::Boolean, _) => Kind::Boolean(Vec::new()),
+            (Type::Boolean, _) => ColumnValues::Boolean(Vec::new()),
             (Type::Int8, _) => integer(i8::MIN.into(), i8::MAX.into()),
             (Type::Int16, _) => integer(i16::MIN.into(), i16::MAX.into()),
             (Type::Int32, _) => integer(i32::MIN.into(), i32::MAX.into()),
@@ -887,44 +890,48 @@ impl Kind {
             (Type::Uint8, _) => integer(0, u8::MAX.into()),
             (Type::Uint16, _) => integer(0, u16::MAX.into()),
             (Type::Uint32, _) => integer(0, u32::MAX.into()),
-            (Type::Uint64, _) => Kind::Unsigned(Vec::new()),
-            (Type::Float16 | Type::Float32 | Type::Float64, _) => Kind::Float(Vec::new()),
+            (Type::Uint64, _) => ColumnValues::Unsigned(Vec::new()),
+            (Type::Float16 | Type::Float32 | Type::Float64, _) => ColumnValues::Float(Vec::new()),
             (Type::Decimal { precision, scale, .. }, _) => {
-                Kind::Decimal { values: Vec::new(), precision: *precision, scale: *scale }
+                ColumnValues::Decimal { values: Vec::new(), precision: *precision, scale: *scale }
             }
-            (Type::String, _) => Kind::Text { ends: Vec::new(), bytes: Vec::new() },
-            (Type::Binary, _) => Kind::Binary { ends: Vec::new(), bytes: Vec::new() },
-            (Type::Fixed(size), _) => Kind::Fixed { size: *size as usize, bytes: Vec::new() },
-            (Type::Date | Type::Date64, _) => Kind::Date(Vec::new()),
-            (Type::Time(unit), _) => Kind::Time { values: Vec::new(), unit: *unit },
-            (Type::Timestamp { unit, zone }, _) => {
-                Kind::Timestamp { values: Vec::new(), unit: *unit, has_zone: zone.is_some() }
+            (Type::String, _) => ColumnValues::Text { ends: Vec::new(), bytes: Vec::new() },
+            (Type::Binary, _) => ColumnValues::Binary { ends: Vec::new(), bytes: Vec::new() },
+            (Type::Fixed(size), _) => {
+                ColumnValues::Fixed { size: *size as usize, bytes: Vec::new() }
             }
-            (Type::Duration(unit), _) => Kind::Duration { values: Vec::new(), unit: *unit },
-            (Type::Enum { symbols, .. }, _) => Kind::Enum(Symbols {
+            (Type::Date | Type::Date64, _) => ColumnValues::Date(Vec::new()),
+            (Type::Time(unit), _) => ColumnValues::Time { values: Vec::new(), unit: *unit },
+            (Type::Timestamp { unit, zone }, _) => ColumnValues::Timestamp {
+                values: Vec::new(),
+                unit: *unit,
+                has_zone: zone.is_some(),
+            },
+            (Type::Duration(unit), _) => ColumnValues::Duration { values: Vec::new(), unit: *unit },
+            (Type::Enum { symbols, .. }, _) => ColumnValues::Enum(Symbols {
                 values: Vec::new(),
                 names: symbols.clone(),
                 known: symbols.iter().cloned().zip(0..).collect(),
                 classes: Vec::new(),
             }),
-            (Type::List(item), DataType::List(inner)) => Kind::List {
+            (Type::List(item), DataType::List(inner)) => ColumnValues::List {
                 ends: Vec::new(),
                 items: Box::new(ColumnBuilder::new(py, item, inner)),
             },
             (Type::Map { key, value, .. }, DataType::Map(entries, _)) => {
                 match entries.data_type() {
-                    DataType::Struct(pair) if pair.len() == 2 => Kind::Map {
+                    DataType::Struct(pair) if pair.len() == 2 => ColumnValues::Map {
                         ends: Vec::new(),
                         keys: Box::new(ColumnBuilder::new(py, key, &pair[0])),
                         values: Box::new(ColumnBuilder::new(py, value, &pair[1])),
                     },
-                    _ => Kind::Null,
+                    _ => ColumnValues::Null,
                 }
             }
             (Type::Struct(fields), DataType::Struct(inner)) => {
-                Kind::Struct(Fields::new(py, fields, inner))
+                ColumnValues::Struct(Fields::new(py, fields, inner))
             }
-            _ => Kind::Null,
+            _ => ColumnValues::Null,
         }
     }
 }

@@ -34,12 +34,12 @@ const STEP_ROWS: usize = 65_536;
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub struct RawRowfileWriter {
     path: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<WriterState>,
     /// The process that writes it.
     process: u32,
 }
 
-enum State {
+enum WriterState {
     /// Nothing has said yet what the columns are.
     Waiting(Box<Options>),
     Open(Box<Open>),
@@ -89,7 +89,7 @@ impl RawRowfileWriter {
             let begun = py.detach(|| grown(&path, schema, codec, metadata.is_some(), block_bytes));
             let (writer, target) = begun.map_err(|error| raise(py, error))?;
             let rows = RowBuilder::new(py, writer.schema())?;
-            State::Open(Box::new(Open { writer: Some(writer), rows, target }))
+            WriterState::Open(Box::new(Open { writer: Some(writer), rows, target }))
         } else {
             let options = Options {
                 compression: codec.unwrap_or_default(),
@@ -102,8 +102,10 @@ impl RawRowfileWriter {
                 return Err(raise(py, Error::Exists { path, more: 0 }));
             }
             match schema {
-                None => State::Waiting(Box::new(options)),
-                Some(schema) => State::Open(Box::new(Open::new(py, &path, &schema, options)?)),
+                None => WriterState::Waiting(Box::new(options)),
+                Some(schema) => {
+                    WriterState::Open(Box::new(Open::new(py, &path, &schema, options)?))
+                }
             }
         };
         Ok(Self { path, state: Mutex::new(state), process: std::process::id() })
@@ -114,7 +116,7 @@ impl RawRowfileWriter {
     fn schema(&self, py: Python<'_>) -> PyResult<Option<RawSchema>> {
         self.with(py, |state| {
             Ok(match state {
-                State::Open(open) => open.writer.as_ref().map(|writer| {
+                WriterState::Open(open) => open.writer.as_ref().map(|writer| {
                     let schema = writer.schema().to_arrow(Strings::default());
                     RawSchema { schema: schema.into() }
                 }),
@@ -128,9 +130,9 @@ impl RawRowfileWriter {
     fn num_rows(&self, py: Python<'_>) -> PyResult<u64> {
         self.with(py, |state| {
             Ok(match state {
-                State::Waiting(_) => 0,
-                State::Open(open) => open.count(),
-                State::Closed(rows) => *rows,
+                WriterState::Waiting(_) => 0,
+                WriterState::Open(open) => open.count(),
+                WriterState::Closed(rows) => *rows,
             })
         })
     }
@@ -138,7 +140,7 @@ impl RawRowfileWriter {
     /// Whether the columns are known.
     #[getter]
     fn has_schema(&self, py: Python<'_>) -> PyResult<bool> {
-        self.with(py, |state| Ok(!matches!(state, State::Waiting(_))))
+        self.with(py, |state| Ok(!matches!(state, WriterState::Waiting(_))))
     }
 
     /// Says what the columns are.
@@ -212,7 +214,7 @@ impl RawRowfileWriter {
     /// Writes the rows that wait as a block.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, |state| {
-            let State::Open(open) = state else { return Ok(()) };
+            let WriterState::Open(open) = state else { return Ok(()) };
             let flushed = py.detach(|| {
                 open.flush_rows(&self.path)?;
                 open.writer()?.flush().map_err(|error| failed(error, &self.path))
@@ -225,9 +227,9 @@ impl RawRowfileWriter {
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, |state| {
             let rows = match state {
-                State::Closed(_) => return Ok(()),
-                State::Waiting(_) => {
-                    *state = State::Closed(0);
+                WriterState::Closed(_) => return Ok(()),
+                WriterState::Waiting(_) => {
+                    *state = WriterState::Closed(0);
                     let error = Error::usage_hint(
                         format!(
                             "`{}` would have no columns: nothing was written",
@@ -237,9 +239,10 @@ impl RawRowfileWriter {
                     );
                     return Err(raise(py, error));
                 }
-                State::Open(open) => open.count(),
+                WriterState::Open(open) => open.count(),
             };
-            let State::Open(open) = std::mem::replace(state, State::Closed(rows)) else {
+            let WriterState::Open(open) = std::mem::replace(state, WriterState::Closed(rows))
+            else {
                 return Ok(());
             };
             py.detach(|| open.close(&self.path)).map_err(|error| raise(py, error))
@@ -249,7 +252,7 @@ impl RawRowfileWriter {
     /// Gives the file up: nothing is left of a new one, and one that was there is as it was.
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, |state| {
-            if let State::Open(open) = std::mem::replace(state, State::Closed(0)) {
+            if let WriterState::Open(open) = std::mem::replace(state, WriterState::Closed(0)) {
                 py.detach(|| open.abort(&self.path));
             }
             Ok(())
@@ -261,13 +264,17 @@ impl RawRowfileWriter {
     fn is_waiting(&self) -> bool {
         let state = self.state.try_lock();
         self.process == std::process::id()
-            && state.is_some_and(|state| !matches!(*state, State::Closed(_)))
+            && state.is_some_and(|state| !matches!(*state, WriterState::Closed(_)))
     }
 }
 
 impl RawRowfileWriter {
     /// Does something with what is written.
-    fn with<T>(&self, py: Python<'_>, work: impl FnOnce(&mut State) -> PyResult<T>) -> PyResult<T> {
+    fn with<T>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut WriterState) -> PyResult<T>,
+    ) -> PyResult<T> {
         if self.process != std::process::id() {
             let error = Error::usage_hint(
                 "this writer belongs to another process",
@@ -289,16 +296,16 @@ impl RawRowfileWriter {
     fn open<'a>(
         &self,
         py: Python<'_>,
-        state: &'a mut State,
+        state: &'a mut WriterState,
         schema: impl FnOnce() -> Result<Schema>,
     ) -> PyResult<&'a mut Open> {
-        if let State::Waiting(options) = state {
+        if let WriterState::Waiting(options) = state {
             let schema = schema().map_err(|error| raise(py, error))?;
             let options = Options { metadata: options.metadata.clone(), ..**options };
-            *state = State::Open(Box::new(Open::new(py, &self.path, &schema, options)?));
+            *state = WriterState::Open(Box::new(Open::new(py, &self.path, &schema, options)?));
         }
         match state {
-            State::Open(open) => Ok(open),
+            WriterState::Open(open) => Ok(open),
             _ => Err(raise(py, Error::usage(format!("`{}` is closed", shown(&self.path))))),
         }
     }
@@ -306,11 +313,11 @@ impl RawRowfileWriter {
 
 impl Drop for RawRowfileWriter {
     fn drop(&mut self) {
-        let state = std::mem::replace(self.state.get_mut(), State::Closed(0));
+        let state = std::mem::replace(self.state.get_mut(), WriterState::Closed(0));
         if self.process != std::process::id() {
             // A copy that a fork has made: the file is another process's.
             std::mem::forget(state);
-        } else if let State::Open(open) = state {
+        } else if let WriterState::Open(open) = state {
             open.abort(&self.path);
         }
     }

@@ -1,10 +1,11 @@
 //! What a statement leaves away or says in words that the planner does not take, written out: `FROM 'f.csv'`
-//! alone, `ORDER BY ALL`, `x = ANY([a, b])`, columns that have no name of their own.
+//! alone, `ORDER BY ALL`, `ROLLUP (1, 2)`, `x = ANY([a, b])`, columns that have no name of their own.
 
 use datafusion::sql::sqlparser::ast::{
-    Array, BinaryOperator, Expr, Ident, OrderBy, OrderByExpr, OrderByKind, Query, Select,
-    SelectFlavor, SelectItem, SetExpr, Statement, TableAlias, TableAliasColumnDef, TableFactor,
-    UnaryOperator, Value, ValueWithSpan, Visitor, VisitorMut, WildcardAdditionalOptions,
+    Array, BinaryOperator, Expr, GroupByExpr, Ident, OrderBy, OrderByExpr, OrderByKind, Query,
+    Select, SelectFlavor, SelectItem, SetExpr, Statement, TableAlias, TableAliasColumnDef,
+    TableFactor, UnaryOperator, Value, ValueWithSpan, Visitor, VisitorMut,
+    WildcardAdditionalOptions,
 };
 use tidemill_planning::{walk_expr, walk_mut};
 
@@ -23,6 +24,7 @@ pub(crate) fn complete(statement: &mut Statement) {
                 select.projection =
                     vec![SelectItem::Wildcard(WildcardAdditionalOptions::default())];
             }
+            number_keys(&mut select.group_by, &select.projection);
             // The planner calls all conditions on subqueries' rows alike; others are written anew here.
             let is_renamed = |expr: &Expr| {
                 use Expr::{AllOp, AnyOp, Exists, InSubquery};
@@ -199,6 +201,37 @@ fn name_items(alias: &mut Option<TableAlias>) {
     });
     if alias.columns.is_empty() {
         alias.columns.push(TableAliasColumnDef { name: name(), data_type: None });
+    }
+}
+
+/// The place of a column within ROLLUP, CUBE and GROUPING SETS as what stands there, as anywhere in GROUP BY:
+/// the planner takes it for a constant. One that is no column's place stays.
+fn number_keys(group_by: &mut GroupByExpr, columns: &[SelectItem]) {
+    let GroupByExpr::Expressions(keys, _) = group_by else { return };
+    for key in keys {
+        let (Expr::Rollup(sets) | Expr::Cube(sets) | Expr::GroupingSets(sets)) = key else {
+            continue;
+        };
+        for key in sets.iter_mut().flatten() {
+            let Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) = key else {
+                continue;
+            };
+            let place = number.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+            let Some(place) = place else { continue };
+            let is_one = |item: &SelectItem| {
+                matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. })
+            };
+            if let Some(SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) =
+                columns.get(place)
+                && columns[..place].iter().all(is_one)
+            {
+                // A number that stands there is no place again.
+                *key = match expr {
+                    Expr::Value(_) => Expr::Nested(Box::new(expr.clone())),
+                    expr => expr.clone(),
+                };
+            }
+        }
     }
 }
 

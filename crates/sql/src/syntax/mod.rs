@@ -468,10 +468,11 @@ impl Walk<'_> {
         let place = Place::rows("GROUP BY");
         for expr in exprs {
             match expr {
-                Expr::Rollup(sets) | Expr::Cube(sets) | Expr::GroupingSets(sets) => {
-                    let mut items = sets.iter().flatten();
-                    items.try_for_each(|item| self.expr(item, place))?;
+                Expr::Rollup(sets) | Expr::Cube(sets) => {
+                    refuse_twice(sets)?;
+                    self.grouping_sets(sets, place)?;
                 }
+                Expr::GroupingSets(sets) => self.grouping_sets(sets, place)?,
                 expr => {
                     refuse_constant(expr, "GROUP BY")?;
                     self.expr(expr, place)?;
@@ -479,6 +480,19 @@ impl Walk<'_> {
             }
         }
         Ok(())
+    }
+
+    fn grouping_sets(&self, sets: &[Vec<Expr>], place: Place) -> Result<()> {
+        sets.iter().flatten().try_for_each(|key| match key {
+            // Those of columns have been replaced.
+            Expr::Value(ValueWithSpan { value: Value::Number(number, _), span: _ }) => {
+                Err(Error::usage_hint(
+                    format!("`{number}` is the place of a column, and there is none"),
+                    "the first of the select list is 1; behind a `*` a key goes by its name",
+                ))
+            }
+            key => self.expr(key, place),
+        })
     }
 
     fn select_item(&self, item: &SelectItem, place: Place) -> Result<()> {
@@ -981,6 +995,21 @@ fn refuse_modifiers(modifiers: &SelectModifiers) -> Result<()> {
 
 /// Rows would be ordered or grouped by a value that is the same in all of them, where a column
 /// was meant: `ORDER BY 'name'`.
+/// Refuses a key that ROLLUP or CUBE has twice: each of the two would be null by itself.
+fn refuse_twice(sets: &[Vec<Expr>]) -> Result<()> {
+    let mut keys: Vec<&Expr> = Vec::new();
+    for key in sets.iter().flatten() {
+        if keys.contains(&key) {
+            return Err(Error::usage_hint(
+                format!("`{key}` stands twice in ROLLUP or CUBE"),
+                "name each key once; GROUPING SETS ((a), (a)) has groups twice",
+            ));
+        }
+        keys.push(key);
+    }
+    Ok(())
+}
+
 fn refuse_constant(expr: &Expr, clause: &str) -> Result<()> {
     let Expr::Value(ValueWithSpan { value, span: _ }) = expr else { return Ok(()) };
     match value {

@@ -18,7 +18,7 @@ pub const FRAME_BYTES_MAX: usize = 1 << 20;
 
 /// Where a [`Framer`] stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum FramerState {
     /// Before a record.
     Start,
     /// In a length, of which this is known.
@@ -42,7 +42,7 @@ enum State {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Framer {
-    state: State,
+    state: FramerState,
 }
 
 impl Default for Framer {
@@ -55,13 +55,13 @@ impl Framer {
     /// A framer that begins at the start of a record.
     #[must_use]
     pub fn new() -> Self {
-        Self { state: State::Start }
+        Self { state: FramerState::Start }
     }
 
     /// Whether the stream may end here: at a record's end, or in a line.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        matches!(self.state, State::Start | State::Line)
+        matches!(self.state, FramerState::Start | FramerState::Line)
     }
 
     /// Takes the whole block and returns the end of its last record, if one ends in it.
@@ -80,23 +80,23 @@ impl Framer {
         let mut at = 0;
         while at < block.len() {
             match self.state {
-                State::Body(left) => {
+                FramerState::Body(left) => {
                     let step = left.min(block.len() - at);
                     at += step;
-                    self.state = State::Body(left - step);
+                    self.state = FramerState::Body(left - step);
                     if step == left {
-                        self.state = State::Start;
+                        self.state = FramerState::Start;
                         return Some(at);
                     }
                 }
-                State::Line => {
+                FramerState::Line => {
                     let found = memchr::memchr(b'\n', &block[at..])?;
-                    self.state = State::Start;
+                    self.state = FramerState::Start;
                     return Some(at + found + 1);
                 }
-                State::Start | State::Length(_) => {
+                FramerState::Start | FramerState::Length(_) => {
                     self.state = step(self.state, block[at]);
-                    at += usize::from(self.state != State::Line);
+                    at += usize::from(self.state != FramerState::Line);
                 }
             }
         }
@@ -105,15 +105,15 @@ impl Framer {
 }
 
 /// What comes behind a byte of a length, or of none: a line begins with that byte.
-fn step(state: State, byte: u8) -> State {
+fn step(state: FramerState, byte: u8) -> FramerState {
     match (state, byte) {
-        (State::Start, b'1'..=b'9') => State::Length(usize::from(byte - b'0')),
-        (State::Length(length), b'0'..=b'9') => {
+        (FramerState::Start, b'1'..=b'9') => FramerState::Length(usize::from(byte - b'0')),
+        (FramerState::Length(length), b'0'..=b'9') => {
             let length = length * 10 + usize::from(byte - b'0');
-            if length > FRAME_BYTES_MAX { State::Line } else { State::Length(length) }
+            if length > FRAME_BYTES_MAX { FramerState::Line } else { FramerState::Length(length) }
         }
-        (State::Length(length), b' ') => State::Body(length),
-        _ => State::Line,
+        (FramerState::Length(length), b' ') => FramerState::Body(length),
+        _ => FramerState::Line,
     }
 }
 
@@ -128,12 +128,14 @@ pub(super) enum Frame {
 
 /// The frame of the record that a text begins with.
 pub(super) fn frame(text: &[u8]) -> Frame {
-    let mut state = State::Start;
+    let mut state = FramerState::Start;
     for (at, &byte) in text.iter().enumerate() {
         state = step(state, byte);
         match state {
-            State::Body(length) => return Frame::Counted { start: at + 1, end: at + 1 + length },
-            State::Line => return Frame::Line,
+            FramerState::Body(length) => {
+                return Frame::Counted { start: at + 1, end: at + 1 + length };
+            }
+            FramerState::Line => return Frame::Line,
             _ => {}
         }
     }

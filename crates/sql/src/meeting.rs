@@ -1,0 +1,309 @@
+//! The type that two types meet at, to be compared or to stand in one column; the table is in `coercion`.
+
+use std::sync::{Arc, LazyLock};
+
+use arrow::datatypes::{DataType, TimeUnit};
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::logical_expr::binary::type_union_coercion;
+use datafusion::logical_expr::expr::{Cast, ScalarFunction};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, ScalarUDF};
+
+use crate::instants::{DAY, Instant, nanoseconds_of};
+
+/// Whether this is the text of a time with more digits than microseconds have.
+pub(crate) fn has_nanoseconds(value: &Expr) -> bool {
+    let Expr::Literal(text, _) = value else { return false };
+    text.try_as_str().flatten().is_some_and(|text| {
+        let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction);
+        fraction.bytes().take_while(u8::is_ascii_digit).count() > 6
+    })
+}
+
+/// Text beside a timestamp as a timestamp, which DataFusion would make one of nanoseconds.
+pub(crate) fn as_time(expr: &Expr, own: &DataType, beside: &DataType) -> Option<Expr> {
+    let DataType::Timestamp(unit, zone) = beside else { return None };
+    if !matches!(own, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) {
+        return None;
+    }
+    let nanoseconds = match expr {
+        Expr::Literal(_, _) => has_nanoseconds(expr),
+        _ => *unit == TimeUnit::Nanosecond,
+    };
+    let unit = if nanoseconds { TimeUnit::Nanosecond } else { TimeUnit::Microsecond };
+    let time = DataType::Timestamp(unit, zone.clone());
+    Some(Expr::Cast(Cast::new(Box::new(expr.clone()), time)))
+}
+
+/// What stands in the SQL, a cast of it included.
+pub(crate) fn constant(expr: &Expr, own: &DataType) -> Option<ScalarValue> {
+    match expr {
+        Expr::Literal(value, _) => Some(value.clone()),
+        Expr::Cast(cast) => match cast.expr.as_ref() {
+            Expr::Literal(value, _) => value.cast_to(own).ok(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// A time or day that stands in the SQL in the unit that it is compared with, where it is a whole number
+/// of these: what bounds in files can be held against.
+pub(crate) fn in_unit(expr: &Expr, own: &DataType, beside: &DataType) -> Option<Expr> {
+    if let DataType::Time32(unit) | DataType::Time64(unit) = beside {
+        return time_in_unit(expr, own, unit);
+    }
+    let DataType::Timestamp(unit, zone) = beside else { return None };
+    let zones = match own {
+        DataType::Timestamp(other, own_zone) if other != unit => own_zone.is_some(),
+        DataType::Date32 => false,
+        _ => return None,
+    };
+    if zones != zone.is_some() {
+        return None;
+    }
+    let nanoseconds = match constant(expr, own)? {
+        ScalarValue::Date32(Some(days)) => i128::from(days) * DAY,
+        ScalarValue::TimestampSecond(Some(count), _) => i128::from(count) * 1_000_000_000,
+        ScalarValue::TimestampMillisecond(Some(count), _) => i128::from(count) * 1_000_000,
+        ScalarValue::TimestampMicrosecond(Some(count), _) => i128::from(count) * 1_000,
+        ScalarValue::TimestampNanosecond(Some(count), _) => i128::from(count),
+        _ => return None,
+    };
+    let each = nanoseconds_of(unit);
+    if nanoseconds % each != 0 {
+        return None;
+    }
+    let count = Some(i64::try_from(nanoseconds / each).ok()?);
+    let zone = zone.clone();
+    let value = match unit {
+        TimeUnit::Second => ScalarValue::TimestampSecond(count, zone),
+        TimeUnit::Millisecond => ScalarValue::TimestampMillisecond(count, zone),
+        TimeUnit::Microsecond => ScalarValue::TimestampMicrosecond(count, zone),
+        TimeUnit::Nanosecond => ScalarValue::TimestampNanosecond(count, zone),
+    };
+    Some(Expr::Literal(value, None))
+}
+
+/// The same of a time of day.
+pub(crate) fn time_in_unit(expr: &Expr, own: &DataType, unit: &TimeUnit) -> Option<Expr> {
+    if !matches!(own, DataType::Time32(_) | DataType::Time64(_)) {
+        return None;
+    }
+    let (count, own_unit) = match constant(expr, own)? {
+        ScalarValue::Time32Second(Some(count)) => (i64::from(count), TimeUnit::Second),
+        ScalarValue::Time32Millisecond(Some(count)) => (i64::from(count), TimeUnit::Millisecond),
+        ScalarValue::Time64Microsecond(Some(count)) => (count, TimeUnit::Microsecond),
+        ScalarValue::Time64Nanosecond(Some(count)) => (count, TimeUnit::Nanosecond),
+        _ => return None,
+    };
+    let nanoseconds = i128::from(count) * nanoseconds_of(&own_unit);
+    let each = nanoseconds_of(unit);
+    if own_unit == *unit || nanoseconds % each != 0 {
+        return None;
+    }
+    let count = i64::try_from(nanoseconds / each).ok()?;
+    let value = match unit {
+        TimeUnit::Second => ScalarValue::Time32Second(Some(i32::try_from(count).ok()?)),
+        TimeUnit::Millisecond => ScalarValue::Time32Millisecond(Some(i32::try_from(count).ok()?)),
+        TimeUnit::Microsecond => ScalarValue::Time64Microsecond(Some(count)),
+        TimeUnit::Nanosecond => ScalarValue::Time64Nanosecond(Some(count)),
+    };
+    Some(Expr::Literal(value, None))
+}
+
+/// How two types are compared.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Meeting {
+    /// Both as this type.
+    At(DataType),
+    /// Both as nanoseconds, however many: of times since 1970.
+    AsInstants,
+}
+
+pub(crate) fn decimal_digits(of: &DataType) -> Option<(i16, i16)> {
+    Some(match of {
+        DataType::Decimal32(precision, scale)
+        | DataType::Decimal64(precision, scale)
+        | DataType::Decimal128(precision, scale)
+        | DataType::Decimal256(precision, scale) => {
+            (i16::from(*precision) - i16::from(*scale), i16::from(*scale))
+        }
+        DataType::Int8 | DataType::UInt8 => (3, 0),
+        DataType::Int16 | DataType::UInt16 => (5, 0),
+        DataType::Int32 | DataType::UInt32 => (10, 0),
+        DataType::Int64 => (19, 0),
+        DataType::UInt64 => (20, 0),
+        _ => return None,
+    })
+}
+
+pub(crate) fn is_decimal(of: &DataType) -> bool {
+    !of.is_integer() && decimal_digits(of).is_some()
+}
+
+pub(crate) fn is_span(of: &DataType) -> bool {
+    matches!(of, DataType::Interval(_) | DataType::Duration(_))
+}
+
+/// How values of these types are compared; none where DataFusion knows.
+pub(crate) fn meeting(one: &DataType, other: &DataType) -> Option<Meeting> {
+    use DataType::{Date32, Date64, Float64, Interval, Time32, Time64, Timestamp};
+    // A day of an interval is 24 hours of another, a month 30 days.
+    if is_span(one) && is_span(other) && (one != other || matches!(one, Interval(_))) {
+        return Some(Meeting::AsInstants);
+    }
+    if one == other {
+        return None;
+    }
+    if one.is_floating() && other.is_floating() {
+        return None;
+    }
+    match (one, other) {
+        (float, number) | (number, float)
+            if float.is_floating() && (is_decimal(number) || number.is_integer()) =>
+        {
+            (is_decimal(number) || float != &Float64).then_some(Meeting::At(Float64))
+        }
+        (decimal, number) | (number, decimal)
+            if is_decimal(decimal) && decimal_digits(number).is_some() =>
+        {
+            let ((whole, scale), (more, finer)) =
+                (decimal_digits(decimal)?, decimal_digits(number)?);
+            let scale = scale.max(finer);
+            let precision = whole.max(more) + scale;
+            (precision > 38).then(|| {
+                let precision = u8::try_from(precision.min(76)).unwrap_or(76);
+                Meeting::At(DataType::Decimal256(precision, i8::try_from(scale).unwrap_or(38)))
+            })
+        }
+        (Date32 | Date64, Timestamp(TimeUnit::Nanosecond, _))
+        | (Timestamp(TimeUnit::Nanosecond, _), Date32 | Date64) => Some(Meeting::AsInstants),
+        (Date32 | Date64, time @ Timestamp(_, _)) | (time @ Timestamp(_, _), Date32 | Date64) => {
+            Some(Meeting::At(time.clone()))
+        }
+        (Time32(unit) | Time64(unit), Time32(other_unit) | Time64(other_unit)) => {
+            // A time of day fits every unit.
+            let finer = nanoseconds_of(unit) < nanoseconds_of(other_unit);
+            Some(Meeting::At(if finer { one.clone() } else { other.clone() }))
+        }
+        (Timestamp(unit, zone), Timestamp(other, other_zone)) if unit != other => {
+            (zone.is_some() == other_zone.is_some()).then_some(Meeting::AsInstants)
+        }
+        _ => None,
+    }
+}
+
+/// The type of a column of values of both types; none where DataFusion knows.
+pub(crate) fn joint(one: &DataType, other: &DataType) -> Option<DataType> {
+    match (meeting(one, other)?, one, other) {
+        (Meeting::At(DataType::Decimal256(_, _)), _, _) => None,
+        (Meeting::At(both), _, _) => Some(both),
+        (
+            Meeting::AsInstants,
+            time @ DataType::Timestamp(_, _),
+            DataType::Date32 | DataType::Date64,
+        )
+        | (Meeting::AsInstants, DataType::Date32 | DataType::Date64, time) => Some(time.clone()),
+        (Meeting::AsInstants, _, _) => None,
+    }
+}
+
+/// The type of a column of values of all these types, and whether it is not the one that DataFusion
+/// takes; none where there is no such type.
+pub(crate) fn joint_of<'a>(
+    types: impl IntoIterator<Item = &'a DataType>,
+) -> Option<(DataType, bool)> {
+    let mut types = types.into_iter();
+    let mut all = types.next()?.clone();
+    let mut is_ours = false;
+    for of in types.filter(|of| !of.is_null()) {
+        all = match joint(&all, of) {
+            Some(both) => {
+                is_ours = true;
+                both
+            }
+            None => type_union_coercion(&all, of)?,
+        };
+    }
+    Some((all, is_ours))
+}
+
+/// The type of [`joint_of`], where it is not the one that DataFusion takes.
+pub(crate) fn joint_of_ours(types: &[DataType]) -> Option<DataType> {
+    joint_of(types).filter(|(_, is_ours)| *is_ours).map(|(all, _)| all)
+}
+
+pub(crate) fn cast_to(expr: Expr, to: &DataType, schema: &DFSchema) -> Expr {
+    match expr.get_type(schema) {
+        Ok(of) if &of == to || of.is_null() => expr,
+        _ => Expr::Cast(Cast::new(Box::new(expr), to.clone())),
+    }
+}
+
+impl Meeting {
+    pub(crate) fn side(&self, expr: Expr, schema: &DFSchema) -> Expr {
+        match self {
+            Meeting::At(to) => cast_to(expr, to, schema),
+            Meeting::AsInstants => {
+                static INSTANT: LazyLock<Arc<ScalarUDF>> =
+                    LazyLock::new(|| Arc::new(ScalarUDF::from(Instant::new())));
+                let call = ScalarFunction::new_udf(Arc::clone(&INSTANT), vec![expr]);
+                Expr::ScalarFunction(call)
+            }
+        }
+    }
+}
+
+/// A number that stands in the SQL as the decimal that was written there, for a comparison with a
+/// decimal: exact, and what bounds in files can be held against.
+pub(crate) fn as_written(expr: &Expr, beside: &DataType) -> Option<Expr> {
+    let Expr::Literal(ScalarValue::Float64(Some(number)), metadata) = expr else { return None };
+    if !is_decimal(beside) || !number.is_finite() {
+        return None;
+    }
+    // The shortest text that is this double: `1.5e0`.
+    let text = format!("{number:e}");
+    let (digits, exponent) = text.split_once('e')?;
+    let exponent: i32 = exponent.parse().ok()?;
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let unscaled: i128 = format!("{whole}{fraction}").parse().ok()?;
+    let scale = i32::try_from(fraction.len()).ok()? - exponent;
+    let (unscaled, scale) = match scale < 0 {
+        true => (unscaled.checked_mul(10_i128.checked_pow(scale.unsigned_abs())?)?, 0),
+        false => (unscaled, scale),
+    };
+    let precision = unscaled.unsigned_abs().to_string().len().max(usize::try_from(scale).ok()?);
+    let (precision, scale) = (u8::try_from(precision).ok()?, i8::try_from(scale).ok()?);
+    (precision <= 38).then(|| {
+        Expr::Literal(ScalarValue::Decimal128(Some(unscaled), precision, scale), metadata.clone())
+    })
+}
+
+/// Both sides of a comparison, ready for it; none where they are as they are.
+pub(crate) fn compared(left: &Expr, right: &Expr, schemas: [&DFSchema; 2]) -> Option<(Expr, Expr)> {
+    let one = left.get_type(schemas[0]).ok()?;
+    let other = right.get_type(schemas[1]).ok()?;
+    let written = |expr: &Expr, own: &DataType, beside: &DataType| {
+        let rewritten = as_written(expr, beside).or_else(|| as_time(expr, own, beside));
+        rewritten.or_else(|| in_unit(expr, own, beside))
+    };
+    let written = (written(left, &one, &other), written(right, &other, &one));
+    if let (None, None) = written {
+        let meeting = meeting(&one, &other)?;
+        return Some((
+            meeting.side(left.clone(), schemas[0]),
+            meeting.side(right.clone(), schemas[1]),
+        ));
+    }
+    let (left, right) =
+        (written.0.unwrap_or_else(|| left.clone()), written.1.unwrap_or_else(|| right.clone()));
+    // The decimals may be too wide for one another yet, the times of two units.
+    let again = compared(&left, &right, schemas);
+    Some(again.unwrap_or((left, right)))
+}
+
+pub(crate) fn comparison(left: &Expr, operator: Operator, right: &Expr, schema: &DFSchema) -> Expr {
+    let (left, right) =
+        compared(left, right, [schema, schema]).unwrap_or_else(|| (left.clone(), right.clone()));
+    Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right)))
+}
