@@ -14,6 +14,18 @@ from dataclasses import dataclass, field, replace
 from .values import INTEGERS
 
 TIDEMILL, DUCKDB = "tidemill", "duckdb"
+# DuckDB, with the conditions of an AND or OR in the order in which they are written.
+IN_ORDER = "duckdb in order"
+_IN_ORDER = {
+    "({0} AND {1})": "CASE WHEN {0} IS FALSE THEN false ELSE ({0} AND {1}) END",
+    "({0} OR {1})": "CASE WHEN {0} THEN true ELSE ({0} OR {1}) END",
+    "({0} IS DISTINCT FROM {1} AND {2})": (
+        "CASE WHEN {0} IS NOT DISTINCT FROM {1} THEN false ELSE {2} END"
+    ),
+    "({0} IS NOT DISTINCT FROM {1} OR {2})": (
+        "CASE WHEN {0} IS NOT DISTINCT FROM {1} THEN true ELSE {2} END"
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -27,7 +39,9 @@ class E:
 
     def sql(self, dialect: str) -> str:
         """Its text."""
-        form = self.duckdb if dialect == DUCKDB and self.duckdb is not None else self.form
+        form = self.duckdb if dialect != TIDEMILL and self.duckdb is not None else self.form
+        if dialect == IN_ORDER:
+            form = _IN_ORDER.get(form, form)
         if not self.parts:
             return form
         texts = [part.sql(dialect) for part in self.parts]

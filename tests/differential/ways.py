@@ -20,7 +20,7 @@ import pyarrow.parquet
 
 import tidemill as tm
 
-from .grammar import DUCKDB, TIDEMILL, Compound, E, Select, Statement
+from .grammar import DUCKDB, IN_ORDER, TIDEMILL, Compound, E, Select, Statement
 from .values import NESTED, PER_SECOND, TIMES, Table
 
 # Avro has no unsigned numbers of 64 bits, and is written without nanoseconds.
@@ -282,10 +282,13 @@ class Place:
         way: Way,
         connection: duckdb.DuckDBPyConnection,
         is_wide: bool = False,
+        in_order: bool = False,
     ) -> pa.Table:
-        """DuckDB's answer; with integers of 128 bits in the place of those of 64."""
+        """DuckDB's answer; with integers of 128 bits in the place of those of 64, or with the
+        conditions of each AND and OR asked in the order in which they are written.
+        """
         tables = self.without_empty if way.format in ("csv", "tsv") else self.arrow
-        text = statement.sql(DUCKDB)
+        text = statement.sql(IN_ORDER if in_order else DUCKDB)
         if is_wide:
             text = text.replace(" AS BIGINT)", " AS HUGEINT)")
         for name in tables_of(statement, self.tables):
