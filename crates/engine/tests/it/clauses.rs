@@ -333,6 +333,8 @@ fn grouping_sets_take_the_places_of_columns() {
         ("k, v", "2, ROLLUP (1)", "v, ROLLUP (k)"),
         // A number that is a column is no place.
         ("k, 1 AS one", "CUBE (1, 2)", "CUBE (k, 1 + 0)"),
+        // Nor is one with a point.
+        ("1 AS one", "CUBE (1e0)", "CUBE (1.0)"),
     ] {
         let rows = |columns: &str, keys: &str| {
             let sql = format!("SELECT {columns}, count(*) AS n FROM '$/k.csv' GROUP BY {keys}");

@@ -484,8 +484,10 @@ impl Walk<'_> {
 
     fn grouping_sets(&self, sets: &[Vec<Expr>], place: Place) -> Result<()> {
         sets.iter().flatten().try_for_each(|key| match key {
-            // Those of columns have been replaced.
-            Expr::Value(ValueWithSpan { value: Value::Number(number, _), span: _ }) => {
+            // Those of columns have been replaced; `3e0` is a constant.
+            Expr::Value(ValueWithSpan { value: Value::Number(number, _), span: _ })
+                if number.bytes().all(|digit| digit.is_ascii_digit()) =>
+            {
                 Err(Error::usage_hint(
                     format!("`{number}` is the place of a column, and there is none"),
                     "the first of the select list is 1; behind a `*` a key goes by its name",
