@@ -414,6 +414,15 @@ impl Limited {
     }
 }
 
+/// A column of lengths, none of them negative: DataFusion asks for so much memory.
+fn of_no_less_than_nothing(lengths: &mut ColumnarValue) {
+    if let ColumnarValue::Array(array) = lengths
+        && let Some(found) = array.as_primitive_opt::<Int64Type>()
+    {
+        *array = Arc::new(found.unary::<_, Int64Type>(|length| length.max(0)));
+    }
+}
+
 impl ScalarUDFImpl for Limited {
     fn name(&self) -> &str {
         self.inner.name()
@@ -452,10 +461,15 @@ impl ScalarUDFImpl for Limited {
         self.inner.inner().is_strict()
     }
 
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
         self.check(&args)?;
         if self.amplifier == Amplifier::Range {
             args.args.iter().try_for_each(is_in_nanoseconds)?;
+        }
+        if self.amplifier == Amplifier::Pad
+            && let Some(length) = args.args.get_mut(1)
+        {
+            of_no_less_than_nothing(length);
         }
         self.inner.inner().invoke_with_args(args)
     }

@@ -123,7 +123,7 @@ fn cast_error(message: &str) -> Error {
 }
 
 /// Parts of DataFusion's messages, and what is said in the place of these.
-const OTHER_WORDS: [(&str, &str, &str); 22] = [
+const OTHER_WORDS: [(&str, &str, &str); 23] = [
     (
         "Correlated scalar subquery can only be used in",
         "a subquery that depends on the row around it cannot stand in ORDER BY or JOIN … ON",
@@ -163,6 +163,11 @@ const OTHER_WORDS: [(&str, &str, &str); 22] = [
         "Scalar subquery returned more than one row",
         "a subquery that stands for one value has more than one row",
         "an aggregate makes one of them: (SELECT max(x) FROM b); x IN (SELECT …) compares with all",
+    ),
+    (
+        "Tuple expressions ",
+        "ROLLUP and CUBE take keys, and no lists of keys",
+        "GROUPING SETS ((a, b, c), (a, b), ()) is ROLLUP ((a, b), c)",
     ),
     (
         "COUNT DISTINCT with multiple arguments",

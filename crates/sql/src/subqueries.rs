@@ -13,19 +13,25 @@
 //!
 //! `x < ANY (SELECT …)` DataFusion makes a condition within the subquery; the subquery gets a name of
 //! its own, lest a column of it be taken for x, of the same name.
+//!
+//! A subquery of one value is null where it has no row, whatever its column may be ([`or_null`]).
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, ExprSchema, Result as PlanResult, ScalarValue, Spans};
+use datafusion::common::{
+    Column, DFSchema, ExprSchema, Result as PlanResult, ScalarValue, Spans, plan_err,
+};
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::expr::{Case, Exists, InSubquery, SetComparison};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    BinaryExpr, Expr, ExprSchemable, FetchType, Filter, LogicalPlan, LogicalPlanBuilder, Operator,
-    SkipType, Subquery, exists, lit,
+    BinaryExpr, ColumnarValue, Expr, ExprSchemable, FetchType, Filter, LogicalPlan,
+    LogicalPlanBuilder, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, SkipType, Subquery, Volatility, exists, lit,
 };
 use datafusion::optimizer::AnalyzerRule;
 use tidemill_base::error::Error;
@@ -55,7 +61,7 @@ fn node(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
         {
             not_of_one_group(subquery)?;
         }
-        named_apart(expr)
+        named_apart(or_null(expr))
     })?
     .transform_data(|plan| match plan {
         LogicalPlan::Filter(filter) => conditions(filter)?.transform_data(|plan| match plan {
@@ -259,14 +265,91 @@ fn not_of_one_group(subquery: &Subquery) -> PlanResult<()> {
     }
 }
 
-fn named_apart(expr: Expr) -> PlanResult<Transformed<Expr>> {
-    match expr {
+fn named_apart(expr: Transformed<Expr>) -> PlanResult<Transformed<Expr>> {
+    expr.transform_data(|expr| match expr {
         // What refers to the query around it calls its own columns by another name already.
         Expr::SetComparison(comparison) if comparison.subquery.outer_ref_columns.is_empty() => {
             let subquery = named(comparison.subquery)?;
             Ok(Transformed::yes(Expr::SetComparison(SetComparison { subquery, ..comparison })))
         }
         expr => Ok(Transformed::no(expr)),
+    })
+}
+
+/// One value of a subquery that may have no row as one that may be null: DataFusion asks whether the subquery's
+/// column may be, and takes `(SELECT 1 WHERE false) IS NULL` for false.
+fn or_null(expr: Expr) -> Transformed<Expr> {
+    static OR_NULL: LazyLock<Arc<ScalarUDF>> =
+        LazyLock::new(|| Arc::new(ScalarUDF::from(OrNull::new())));
+    let is_it = |expr: &Expr| matches!(expr, Expr::ScalarFunction(call) if call.func == *OR_NULL);
+    match expr {
+        Expr::ScalarSubquery(subquery)
+            if !subquery.subquery.schema().fields().iter().all(|field| field.is_nullable())
+                && !has_one_row(&subquery.subquery) =>
+        {
+            Transformed::yes(OR_NULL.call(vec![Expr::ScalarSubquery(subquery)]))
+        }
+        // A plan that is analyzed again.
+        Expr::ScalarFunction(mut call)
+            if call.func == *OR_NULL && call.args.first().is_some_and(is_it) =>
+        {
+            Transformed::yes(call.args.swap_remove(0))
+        }
+        expr => Transformed::no(expr),
+    }
+}
+
+/// Whether there is a row whatever is read.
+fn has_one_row(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Projection(projection) => has_one_row(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => has_one_row(&alias.input),
+        LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
+        LogicalPlan::EmptyRelation(empty) => empty.produce_one_row,
+        _ => false,
+    }
+}
+
+/// Gives back its argument, which may be null.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct OrNull {
+    signature: Signature,
+}
+
+impl OrNull {
+    fn new() -> Self {
+        OrNull { signature: Signature::any(1, Volatility::Immutable) }
+    }
+}
+
+impl ScalarUDFImpl for OrNull {
+    fn name(&self) -> &str {
+        "or_null"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
+        match arguments {
+            [data_type] => Ok(data_type.clone()),
+            _ => plan_err!("`or_null` takes one argument"),
+        }
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> PlanResult<FieldRef> {
+        match args.arg_fields {
+            [field] => Ok(Arc::new(field.as_ref().clone().with_nullable(true))),
+            _ => plan_err!("`or_null` takes one argument"),
+        }
+    }
+
+    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        match args.args.is_empty() {
+            false => Ok(args.args.swap_remove(0)),
+            true => plan_err!("`or_null` takes one argument"),
+        }
     }
 }
 

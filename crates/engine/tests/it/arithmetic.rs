@@ -240,3 +240,47 @@ fn what_has_nothing_behind_the_point_is_not_changed_by_rounding() {
         assert_eq!(folder.ask(&format!("SELECT {call}")).only(), expected, "{call}");
     }
 }
+
+#[test]
+fn a_text_is_filled_up_to_nothing_where_its_length_is_negative() {
+    let folder = Folder::new();
+    folder.write("p.csv", "s,n\nab,-3\ncd,4\nef,\n");
+    let padded = folder.ask("SELECT s, lpad(s, n, '-') AS l, rpad(s, n) AS r FROM '$/p.csv'");
+    assert_eq!(padded.sorted(), [["ab", "", ""], ["cd", "--cd", "cd  "], ["ef", "∅", "∅"]]);
+}
+
+#[test]
+fn columns_of_a_query_in_from_are_called_as_those_of_a_result() {
+    let folder = Folder::new();
+    folder.write("c.csv", "k,s\n1,a\n");
+    for select in [
+        "k + 1",
+        "K+1",
+        "(k + 1)",
+        "CAST(k + 1 AS TEXT)",
+        "CAST(k AS TEXT)",
+        "(k)",
+        "TRY_CAST(s AS INT)",
+        "s || '!'",
+        "'a', 1",
+        "round(avg(k), 2)",
+        "sum(k) FILTER (WHERE k > 1)",
+        "row_number() OVER (ORDER BY k)",
+        "date_trunc('month', TIMESTAMP '2024-01-01')",
+        "DATE '2024-01-01' + INTERVAL '1 day'",
+        "(SELECT max(k) FROM '$/c.csv')",
+        "count(DISTINCT k)",
+    ] {
+        let columns = |sql: String| folder.ask(&sql).columns();
+        let expected = columns(format!("SELECT {select} FROM '$/c.csv'"));
+        let derived = columns(format!("SELECT * FROM (SELECT {select} FROM '$/c.csv')"));
+        assert_eq!(derived, expected, "{select}");
+        let with = format!("WITH q AS (SELECT {select} FROM '$/c.csv') SELECT * FROM q");
+        assert_eq!(columns(with), expected, "{select}");
+    }
+    // Such a name can be asked for, and a struct's fields stay its own.
+    let sql = "SELECT \"k + 1\" FROM (SELECT k + 1 FROM '$/c.csv' UNION ALL SELECT 7)";
+    assert_eq!(folder.ask(sql).sorted(), [["2"], ["7"]]);
+    let fields = folder.ask("SELECT * FROM (SELECT unnest({'x': k, 'y': s}) FROM '$/c.csv')");
+    assert_eq!(fields.rows(), [["1", "a"]]);
+}

@@ -442,3 +442,42 @@ fn what_follows_is_distinct_from_is_a_condition_of_its_own() {
         assert_eq!(folder.ask(&sql).only(), count, "{condition}");
     }
 }
+
+/// One value of no row is null, though the column that it would be of is not.
+#[test]
+fn a_subquery_of_no_row_is_null() {
+    let folder = Folder::new();
+    folder.write("t.csv", "id\n1\n2\n3\n");
+    folder.write("x.csv", "x\n3\n4\n");
+    for (sql, expected) in [
+        ("SELECT (SELECT 1 WHERE false) AS v", "∅"),
+        ("SELECT (SELECT 1 WHERE false) IS NULL AS v", "true"),
+        ("SELECT coalesce((SELECT 5 FROM '$/t.csv' WHERE id = 77), 7) AS v", "7"),
+        ("SELECT (SELECT true FROM '$/t.csv' LIMIT 0) IS NOT TRUE AS v", "true"),
+        ("SELECT (SELECT count(*) FROM '$/t.csv' HAVING count(*) > 5) IS NULL AS v", "true"),
+        ("SELECT (SELECT count(*) FROM '$/t.csv' GROUP BY id HAVING id = 7) IS NULL AS v", "true"),
+        ("SELECT (SELECT count(*) FROM '$/t.csv' WHERE id = 77) AS v", "0"),
+        ("SELECT sum((SELECT 1 FROM '$/t.csv' WHERE id = 77)) AS v FROM '$/x.csv'", "∅"),
+        ("SELECT count(*) AS v FROM '$/x.csv' WHERE (SELECT 1 WHERE false) IS NULL", "2"),
+        ("SELECT count(*) AS v FROM '$/x.csv' HAVING (SELECT 1 WHERE false) IS NULL", "2"),
+        ("SELECT count(*) AS v FROM '$/x.csv' GROUP BY (SELECT 1 WHERE false)", "2"),
+        ("SELECT CASE WHEN (SELECT 2 WHERE 1 = 0) IS NULL THEN 'a' ELSE 'b' END AS v", "a"),
+        (
+            "WITH c AS (SELECT 5 AS y FROM '$/t.csv' WHERE id = 77) \
+             SELECT count(*) AS v FROM '$/t.csv' WHERE id > coalesce((SELECT y FROM c), 2)",
+            "1",
+        ),
+        (
+            "SELECT sum(coalesce((SELECT count(*) FROM '$/t.csv' AS t WHERE t.id = x.x GROUP BY t.id), 9)) \
+             AS v FROM '$/x.csv' AS x",
+            "10",
+        ),
+        (
+            "SELECT min(x.x) AS v FROM '$/x.csv' AS x WHERE (SELECT count(*) FROM '$/t.csv' AS t \
+             WHERE t.id = x.x HAVING count(*) > 0) IS NULL",
+            "4",
+        ),
+    ] {
+        assert_eq!(folder.ask(sql).sorted(), [[expected]], "{sql}");
+    }
+}

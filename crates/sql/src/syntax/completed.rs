@@ -42,8 +42,11 @@ pub(crate) fn complete(statement: &mut Statement) {
         }
 
         fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> std::ops::ControlFlow<()> {
-            if let TableFactor::Derived { subquery, alias: Some(alias), .. } = table {
-                name_columns(subquery, alias);
+            if let TableFactor::Derived { subquery, alias, .. } = table {
+                if let Some(alias) = alias {
+                    name_columns(subquery, alias);
+                }
+                name_as_written(subquery);
             }
             if let TableFactor::UNNEST { alias, array_exprs, .. } = table
                 && let [_] = array_exprs.as_slice()
@@ -78,6 +81,7 @@ pub(crate) fn complete(statement: &mut Statement) {
         fn pre_visit_query(&mut self, query: &mut Query) -> std::ops::ControlFlow<()> {
             for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
                 name_columns(&mut cte.query, &cte.alias);
+                name_as_written(&mut cte.query);
             }
             let (SetExpr::Select(select), Some(order)) =
                 (query.body.as_mut(), query.order_by.as_mut())
@@ -169,14 +173,7 @@ fn of_a_list(expr: Expr) -> Expr {
 /// Names the columns of a query as the list behind its alias does: `t(a, b) AS (SELECT 0, 0)`, where both
 /// would have one name.
 fn name_columns(query: &mut Query, alias: &TableAlias) {
-    let mut body = query.body.as_mut();
-    let select = loop {
-        match body {
-            SetExpr::Select(select) => break select,
-            SetExpr::SetOperation { left, .. } => body = left.as_mut(),
-            _ => return,
-        }
-    };
+    let Some(select) = first_select(query) else { return };
     if select.projection.len() != alias.columns.len() {
         return;
     }
@@ -186,6 +183,47 @@ fn name_columns(query: &mut Query, alias: &TableAlias) {
         {
             let alias = column.name.clone();
             *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+        }
+    }
+}
+
+/// The SELECT that names the columns of a query.
+fn first_select(query: &mut Query) -> Option<&mut Select> {
+    let mut body = query.body.as_mut();
+    loop {
+        match body {
+            SetExpr::Select(select) => return Some(select),
+            SetExpr::SetOperation { left, .. } => body = left.as_mut(),
+            SetExpr::Query(query) => body = query.body.as_mut(),
+            _ => return None,
+        }
+    }
+}
+
+/// Names what a query in FROM calculates as it is written there, as the columns of a result are called: the
+/// planner's own names would be seen by `SELECT *`.
+fn name_as_written(query: &mut Query) {
+    let Some(select) = first_select(query) else { return };
+    for item in &mut select.projection {
+        let SelectItem::UnnamedExpr(whole) = item else { continue };
+        // A cast of a column, and one in brackets, is called as the column.
+        let mut expr = &*whole;
+        while let Expr::Cast { expr: inner, .. } | Expr::Nested(inner) = expr {
+            expr = inner;
+        }
+        let is_named = match expr {
+            Expr::Identifier(_)
+            | Expr::CompoundIdentifier(_)
+            | Expr::CompoundFieldAccess { .. } => true,
+            // As its column is.
+            Expr::Subquery(_) => true,
+            // Of a struct it is several columns, which take no name together.
+            Expr::Function(call) => call.name.to_string().eq_ignore_ascii_case("unnest"),
+            _ => false,
+        };
+        if !is_named {
+            let alias = Ident::with_quote('"', names::as_written(whole));
+            *item = SelectItem::ExprWithAlias { expr: whole.clone(), alias };
         }
     }
 }
