@@ -664,6 +664,7 @@ class Grammar:
         if depth > 1 and len(self.tables) > 1:
             ways.append(lambda: self._in_select(kind, scope))
             ways.append(lambda: self._exists(scope))
+            ways.append(lambda: self._one_value(scope))
         return ways
 
     def _in_select(self, kind: str, scope: list[tuple[str, str]]) -> E:
@@ -703,6 +704,28 @@ class Grammar:
         equal = E("flag", "({0} = {1})", (tie, other))
         select = Select((E("calm", "1"),), (source,), where=equal)
         return E("flag", self.chance.choice(("EXISTS ({0})", "NOT EXISTS ({0})")), (select,))
+
+    def _one_value(self, scope: list[tuple[str, str]]) -> E:
+        """What is said of a subquery of one row or none, of a value that is never null."""
+        source, inner = self.table()
+        count = E("calm", "count(*)")
+        where = self.expression("flag", inner, 1)
+        more = E("flag", "(count(*) > {0})", (E("calm", str(self.chance.randrange(40))),))
+        outer, own = self.columns(scope, "calm"), self.columns(inner, "calm")
+        if outer and own and self.chance.random() < 0.4:
+            equal = (self.chance.choice(own), self.chance.choice(outer))
+            where = E("flag", "({0} = {1})", equal)
+            having = more if self.chance.random() < 0.5 else None
+            select = Select((count,), (source,), where, having=having)
+        elif self.chance.random() < 0.5:
+            select = Select((count,), (source,), where, having=more)
+        else:
+            select = Select((E("calm", "1"),), (source,), where, distinct=True)
+        form = self.chance.choice(
+            ("(({0}) IS NULL)", "(({0}) IS NOT NULL)", "(coalesce(({0}), 7) > 3)",
+             "(({0}) IS DISTINCT FROM 1)", "(CASE WHEN ({0}) > 0 THEN true END)")
+        )  # fmt: skip
+        return E("flag", form, (select,))
 
     def aggregate(self, scope: list[tuple[str, str]], mergeable: bool = False) -> E:
         kinds = sorted({self._class(kind) for _, kind in scope} - {"nums", "record", "records"})
