@@ -190,7 +190,17 @@ class Judge:
             # Conditions are met here as they are written; DuckDB meets the one first that costs it
             # least, and may never come to the rows that another fails for.
             theirs = self._theirs(place, case.statement, case.way, in_order=True)
-        return self._compared(case, ours, theirs, "DuckDB", exactly=False)
+        says = self._compared(case, ours, theirs, "DuckDB", exactly=False)
+        if says and isinstance(theirs, pa.Table):
+            # It has been seen to answer differently when asked again (a RANGE frame that ends at
+            # 0 PRECEDING, after other statements): what it says the second time holds.
+            again = self._theirs(place, case.statement, case.way)
+            if isinstance(again, pa.Table) and compare.difference(
+                compare.rows(theirs), compare.rows(again), ordered=False, exactly=False
+            ):
+                self.counts["DuckDB has two answers"] += 1
+                return self._compared(case, ours, again, "DuckDB", exactly=False)
+        return says
 
     def check_ways(self, case: Case, place: Place) -> str | None:
         """Tidemill against itself."""
