@@ -508,7 +508,13 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
             // What is given back is the first value as it is, whatever it is compared with.
             "nullif" if call.args.len() == 2 && !call.args[0].is_volatile() => {
                 let is_equal = comparison(&call.args[0], Operator::Eq, &call.args[1], schema);
-                let value = Box::new(call.args[0].clone());
+                let mut value = Box::new(call.args[0].clone());
+                // Of texts as the call has it: who refers to it from a subquery has seen that type.
+                let own = value.get_type(schema)?;
+                let of_call = Expr::ScalarFunction(call).get_type(schema)?;
+                if own.is_string() && of_call.is_string() {
+                    value = Box::new(cast_to(*value, &of_call, schema));
+                }
                 let null = ScalarValue::try_from(value.get_type(schema)?)?;
                 let then = Box::new(Expr::Literal(null, None));
                 let when = vec![(Box::new(is_equal), then)];

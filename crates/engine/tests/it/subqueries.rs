@@ -481,3 +481,17 @@ fn a_subquery_of_no_row_is_null() {
         assert_eq!(folder.ask(sql).sorted(), [[expected]], "{sql}");
     }
 }
+
+/// A text of the SQL beside a column's is of the column's type wherever it is referred to.
+#[test]
+fn what_nullif_leaves_of_a_text_is_compared_with_a_subquerys() {
+    let folder = Folder::new();
+    folder.write("w.csv", "w\nann\nrome\n");
+    for (not, expected) in [("NOT ", "ann"), ("", "rome")] {
+        let sql = format!(
+            "SELECT c2 FROM (SELECT nullif('ann', c) AS c1, c AS c2 FROM (SELECT w AS c FROM '$/w.csv' \
+             GROUP BY 1) AS g) AS a WHERE {not}EXISTS (SELECT 1 FROM '$/w.csv' AS b WHERE b.w = a.c1)"
+        );
+        assert_eq!(folder.ask(&sql).sorted(), [[expected]], "{sql}");
+    }
+}
