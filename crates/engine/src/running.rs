@@ -271,7 +271,7 @@ impl Running {
                 return Ok(schema.clone());
             }
             tick()?;
-            match self.receive(LOOK)? {
+            match self.receive(TICK)? {
                 None | Some(Message::Schema(_) | Message::Warning(_)) => {}
                 Some(Message::Batch(_) | Message::End(_)) => {
                     return Err(Error::Internal("a run without a schema".to_owned()));
@@ -306,7 +306,7 @@ impl Running {
     ) -> Result<()> {
         loop {
             tick()?;
-            match self.next(LOOK)? {
+            match self.next(TICK)? {
                 Next::Batch(batch) => take(&batch)?,
                 Next::End => return Ok(()),
                 Next::Waiting => {}
@@ -372,8 +372,8 @@ impl Drop for Running {
     }
 }
 
-/// How often an owner that waits looks elsewhere.
-const LOOK: Duration = Duration::from_millis(50);
+/// How often an owner that waits is called in between.
+const TICK: Duration = Duration::from_millis(50);
 
 /// Writes all rows of a run to its output and makes that visible as one; `tick` is called
 /// with the number of rows so far, about every 50 ms and before each batch is written.
@@ -436,7 +436,7 @@ fn write_out_beside(
                 failure = Some(error);
                 cancel.cancel();
             }
-            std::thread::park_timeout(LOOK / 5);
+            std::thread::park_timeout(TICK / 5);
         }
         writer.join().unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
     });
@@ -457,13 +457,12 @@ fn write_out(
     let schema = running.schema(|| tick(0))?;
     let limit = usize::try_from(memory_bytes / 8).unwrap_or(usize::MAX);
     let cancel = running.cancel.clone();
-    let mut wait = || {
+    let mut sink = Sink::create_with(sink, schema, id, limit, &cancel, &mut || {
         tick(0)?;
         Ok(cancel.check()?)
-    };
-    let mut sink = Sink::create_with(sink, schema, id, limit, &cancel, &mut wait)?;
+    })?;
     loop {
-        match running.next(LOOK)? {
+        match running.next(TICK)? {
             Next::Batch(batch) => {
                 tick(sink.rows() + batch.num_rows() as u64)?;
                 let rows = sink.rows() + batch.num_rows() as u64;

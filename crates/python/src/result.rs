@@ -32,7 +32,7 @@ use tidemill_engine::{Cancel, Coverage, Error};
 
 use crate::errors::{raise, warn};
 use crate::values;
-use crate::wait::{Display, LOOK, Waiter};
+use crate::wait::{Display, TICK, Waiter};
 
 /// A coverage as JSON text; `null` before the end.
 pub(crate) fn coverage_json(coverage: Option<&Coverage>) -> String {
@@ -60,7 +60,7 @@ impl RowReader {
     fn read(&mut self, waiter: &mut Waiter) -> tidemill_engine::Result<Option<RecordBatch>> {
         loop {
             waiter.tick()?;
-            let next = self.running.next(LOOK);
+            let next = self.running.next(TICK);
             if let Some(warning) = self.running.take_warning() {
                 // That the run is not in the job log is no reason to lose its rows, even
                 // where warnings are errors.
@@ -167,7 +167,7 @@ impl RawResult {
         let done = py.detach(|| -> tidemill_engine::Result<T> {
             // Another thread may be reading.
             let mut state = loop {
-                if let Some(state) = self.state.try_lock_for(LOOK) {
+                if let Some(state) = self.state.try_lock_for(TICK) {
                     break state;
                 }
                 waiter.tick()?;

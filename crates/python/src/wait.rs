@@ -14,10 +14,10 @@ use tidemill_engine::{Cancel, Error, Progress, Result};
 use crate::errors::raise;
 
 /// How long is waited between two looks.
-pub(crate) const LOOK: Duration = Duration::from_millis(50);
+pub(crate) const TICK: Duration = Duration::from_millis(50);
 
 /// How often a display is told.
-const TICK: Duration = Duration::from_millis(100);
+const REDRAW: Duration = Duration::from_millis(100);
 
 /// A Python object that shows the progress of a run: it has `update(bytes_done, bytes_total,
 /// rows_done)` and `clear()`.
@@ -38,7 +38,7 @@ impl Display {
     fn tick(&self, py: Python<'_>) -> PyResult<()> {
         {
             let mut told = self.told.lock();
-            if told.is_some_and(|told| told.elapsed() < TICK) {
+            if told.is_some_and(|told| told.elapsed() < REDRAW) {
                 return Ok(());
             }
             *told = Some(Instant::now());
@@ -147,7 +147,7 @@ pub(crate) fn on_a_thread<T: Send + 'static>(
             .map_err(|source| Error::io("start", "a thread", source))?;
         let mut cancelled_at = None;
         loop {
-            match receiver.recv_timeout(LOOK) {
+            match receiver.recv_timeout(TICK) {
                 Ok(done) => return done,
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(Error::Internal("a thread ended without an answer".to_owned()));

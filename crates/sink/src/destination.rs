@@ -8,7 +8,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
-use tidemill_base::error::{Error, Result};
+use tidemill_base::error::Result;
 use tidemill_base::home::RunId;
 use tidemill_remote::s3::Bucket;
 
@@ -16,13 +16,13 @@ use crate::bucket::{Remote, Shared};
 use crate::commit::{Entry, Recovered, Staging};
 use crate::files::{PartitionedFiles, Stage};
 use crate::formats::Encoding;
-use crate::fs::{self, Output};
+use crate::fs::Output;
 use crate::partition::Router;
-use crate::places::{check_absent, descriptor_copy, direct, is_direct, resolved};
+use crate::places::{descriptor_copy, direct, is_direct};
 use crate::spec::{Parsed, SinkSpec};
 use crate::template::{self, Template, below};
 use crate::writer::{RowWriter, Writing, conform};
-use crate::{PATHS_SHOWN, Tick, Written};
+use crate::{PATHS_SHOWN, Tick, Written, staged_file};
 
 /// Where rows go. Dropped before its commit, it removes what it has written.
 pub(crate) trait Destination: Send {
@@ -152,16 +152,8 @@ impl OneFile {
         schema: SchemaRef,
         tick: Tick<'_>,
     ) -> Result<Self> {
-        let (root, name) = resolved(&shown)?;
-        template::refuse_staging(&root.join(&name).display().to_string())?;
-        let path = below(&root, &name);
-        check_absent(&path, overwrite)?;
-        let staging = Staging::open(&root, &template::literal(&name), run, tick)?;
-        // Again: a dead run's commit may just have been finished.
-        check_absent(&path, overwrite)?;
-        let staged = staging.path("0");
-        let output = fs::create_new(&staged).map_err(|e| Error::io("create", &staged, e))?;
-        let writer = RowWriter::new(Output::new(output), writing, schema)?;
+        let (staging, name, output) = staged_file::begin(&shown, overwrite, run, tick)?;
+        let writer = RowWriter::new(output, writing, schema)?;
         Ok(OneFile { writer, staging, name, shown })
     }
 }

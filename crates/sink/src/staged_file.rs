@@ -7,11 +7,34 @@ use tidemill_base::error::{Error, Result};
 use tidemill_base::home::RunId;
 use tidemill_remote::location::{Location, refuse_mistyped};
 
+use crate::Tick;
 use crate::commit::{Entry, Staging};
 use crate::files::Stage;
 use crate::fs::{self, Output};
 use crate::places::{check_absent, resolved};
 use crate::template::{self, below};
+
+/// Begins one file, staged beside its place as `0`; gives its name there, too.
+///
+/// # Errors
+/// As [`Sink::create_with`](crate::Sink::create_with).
+pub(crate) fn begin(
+    path: &Path,
+    overwrite: bool,
+    run: &RunId,
+    tick: Tick<'_>,
+) -> Result<(Staging, String, Output)> {
+    let (root, name) = resolved(path)?;
+    template::refuse_staging(&root.join(&name).display().to_string())?;
+    let path = below(&root, &name);
+    check_absent(&path, overwrite)?;
+    let staging = Staging::open(&root, &template::literal(&name), run, tick)?;
+    // Again: a dead run's commit may just have been finished.
+    check_absent(&path, overwrite)?;
+    let staged = staging.path("0");
+    let output = fs::create_new(&staged).map_err(|e| Error::io("create", &staged, e))?;
+    Ok((staging, name, Output::new(output)))
+}
 
 /// A file of any content that appears whole or not at all, as a sink's files do.
 pub struct StagedFile {
@@ -34,15 +57,8 @@ impl StagedFile {
                 "write it to a file on this machine",
             ));
         }
-        let (root, name) = resolved(path)?;
-        template::refuse_staging(&root.join(&name).display().to_string())?;
-        let path = below(&root, &name);
-        check_absent(&path, overwrite)?;
-        let staging = Staging::open(&root, &name, run, &mut || Ok(()))?;
-        check_absent(&path, overwrite)?;
-        let staged = staging.path("0");
-        let output = fs::create_new(&staged).map_err(|e| Error::io("create", &staged, e))?;
-        Ok(StagedFile { output: Output::new(output), staging, name, overwrite })
+        let (staging, name, output) = begin(path, overwrite, run, &mut || Ok(()))?;
+        Ok(StagedFile { output, staging, name, overwrite })
     }
 
     /// Bytes written so far.

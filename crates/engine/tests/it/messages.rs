@@ -289,6 +289,10 @@ fn what_others_say_is_told_in_our_words() {
             "SELECT x, y FROM (SELECT 1 AS x, 2 AS y) GROUP BY CUBE ((x, y))",
             "ROLLUP and CUBE take keys, and no lists of keys",
         ),
+        (
+            "SELECT x, count(*) FROM (SELECT 1 AS x) GROUP BY 2",
+            "the aggregate function `count` cannot stand in GROUP BY",
+        ),
         ("SELECT x[1] FROM (SELECT 1 AS x)", "an item of a list or a field of a struct"),
         ("SELECT * FROM range(3)", "`range` makes a list, and stands in no FROM by itself"),
         ("SELECT count(*) FROM (SELECT 1 AS x) GROUP BY ()", "without GROUP BY is of all rows"),

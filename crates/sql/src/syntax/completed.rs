@@ -93,13 +93,7 @@ pub(crate) fn complete(statement: &mut Statement) {
                 return std::ops::ControlFlow::Continue(());
             };
             for key in keys {
-                let place = match &key.expr {
-                    Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) => {
-                        number.parse::<usize>().ok().and_then(|number| number.checked_sub(1))
-                    }
-                    _ => None,
-                };
-                let item = place.and_then(|place| select.projection.get_mut(place));
+                let item = place_of(&key.expr).and_then(|at| select.projection.get_mut(at));
                 if let Some(item) = item
                     && let SelectItem::UnnamedExpr(expr) = item
                     && has(expr, |expr| matches!(expr, Expr::Function(call) if call.over.is_some()))
@@ -251,18 +245,7 @@ fn number_keys(group_by: &mut GroupByExpr, columns: &[SelectItem]) {
             continue;
         };
         for key in sets.iter_mut().flatten() {
-            let Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) = key else {
-                continue;
-            };
-            let place = number.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
-            let Some(place) = place else { continue };
-            let is_one = |item: &SelectItem| {
-                matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. })
-            };
-            if let Some(SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) =
-                columns.get(place)
-                && columns[..place].iter().all(is_one)
-            {
+            if let Some(expr) = at_place(key, columns) {
                 // A number that stands there is no place again.
                 *key = match expr {
                     Expr::Value(_) => Expr::Nested(Box::new(expr.clone())),
@@ -273,13 +256,33 @@ fn number_keys(group_by: &mut GroupByExpr, columns: &[SelectItem]) {
     }
 }
 
+/// Which column's place a number is, the first being 0.
+fn place_of(key: &Expr) -> Option<usize> {
+    match key {
+        Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) => {
+            number.parse::<usize>().ok()?.checked_sub(1)
+        }
+        _ => None,
+    }
+}
+
+/// The column at the place that a number is; none behind a `*`, which is any number of them.
+pub(super) fn at_place<'a>(key: &Expr, columns: &'a [SelectItem]) -> Option<&'a Expr> {
+    let columns = columns.get(..=place_of(key)?)?;
+    columns.iter().all(is_one_column).then(|| match columns.last() {
+        Some(SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) => Some(expr),
+        _ => None,
+    })?
+}
+
+fn is_one_column(item: &SelectItem) -> bool {
+    matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. })
+}
+
 /// `ORDER BY ALL` as the numbers of the columns, where these are known.
 fn number_all(order: &mut OrderBy, columns: &[SelectItem]) {
     let OrderByKind::All(options) = order.kind else { return };
-    let is_one = |item: &SelectItem| {
-        matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. })
-    };
-    if columns.iter().all(is_one) {
+    if columns.iter().all(is_one_column) {
         let number = |number: usize| OrderByExpr {
             expr: Expr::value(Value::Number(number.to_string(), false)),
             options,

@@ -435,7 +435,7 @@ impl Walk<'_> {
         }
         projection.iter().try_for_each(|item| self.select_item(item, results))?;
         refuse_unnamed_twice(projection)?;
-        self.group_by(group_by)?;
+        self.group_by(group_by, projection)?;
         if let Some(condition) = having {
             self.expr(condition, Place::groups("HAVING"))?;
         }
@@ -445,7 +445,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn group_by(&self, group_by: &GroupByExpr) -> Result<()> {
+    fn group_by(&self, group_by: &GroupByExpr, columns: &[SelectItem]) -> Result<()> {
         let (exprs, modifiers) = match group_by {
             GroupByExpr::All(modifiers) => ([].as_slice(), modifiers),
             GroupByExpr::Expressions(exprs, modifiers) => (exprs.as_slice(), modifiers),
@@ -475,7 +475,7 @@ impl Walk<'_> {
                 Expr::GroupingSets(sets) => self.grouping_sets(sets, place)?,
                 expr => {
                     refuse_constant(expr, "GROUP BY")?;
-                    self.expr(expr, place)?;
+                    self.expr(completed::at_place(expr, columns).unwrap_or(expr), place)?;
                 }
             }
         }
