@@ -4,15 +4,21 @@
 //! it, and so also one without columns: below an aggregation without keys, which answers over no rows, too,
 //! `HAVING random() < 0` left a row out and then had one. What depends on luck would be asked of each row in
 //! the place of each group. Such conditions stay where they are.
+//!
+//! What it moves it puts together with what is there, and takes two equalities of one column for one that
+//! no row meets unless they are written alike: `'a' = k`, moved beside `k = 'a'` from a join's ON, made an
+//! empty side of it. So the column stands first in all of them.
 
 use std::sync::Arc;
 
 use datafusion::common::Result as PlanResult;
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
-use datafusion::logical_expr::{Expr, Filter, LogicalPlan};
+use datafusion::logical_expr::{BinaryExpr, Expr, Filter, LogicalPlan};
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+
+use crate::rewrite::is_comparison;
 
 /// The rule of DataFusion's that moves conditions.
 pub(crate) const REPLACED: &str = "push_down_filter";
@@ -38,8 +44,13 @@ impl OptimizerRule for Conditions {
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> PlanResult<Transformed<LogicalPlan>> {
-        let (conditions, input) = match &plan {
-            LogicalPlan::Filter(filter) => conditions(filter),
+        let (conditions, input) = match plan {
+            LogicalPlan::Filter(ref filter) => conditions(filter),
+            LogicalPlan::Join(mut join) => {
+                let on = join.filter.take().map(columns_first).transpose()?;
+                join.filter = on;
+                return self.theirs.rewrite(LogicalPlan::Join(join), config);
+            }
             _ => return self.theirs.rewrite(plan, config),
         };
         let groups = matches!(
@@ -55,6 +66,26 @@ impl OptimizerRule for Conditions {
             .rewrite(below, config)?
             .map_data(|below| Ok(LogicalPlan::Filter(Filter::new(staying, Arc::new(below)))))
     }
+}
+
+/// Comparisons with what has a column on the left, where only one side has any.
+fn columns_first(condition: Expr) -> PlanResult<Expr> {
+    let turned = condition.transform_up(|expr| {
+        Ok(match expr {
+            Expr::BinaryExpr(BinaryExpr { left, op, right })
+                if left.column_refs().is_empty() && !right.column_refs().is_empty() =>
+            {
+                match op.swap() {
+                    Some(swapped) if is_comparison(op) => {
+                        Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(right, swapped, left)))
+                    }
+                    _ => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
+                }
+            }
+            expr => Transformed::no(expr),
+        })
+    })?;
+    Ok(turned.data)
 }
 
 /// Whether a condition says nothing of the keys of groups.

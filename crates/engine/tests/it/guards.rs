@@ -151,3 +151,23 @@ fn a_constant_that_fails_is_no_error_where_nothing_comes_to_it() {
         );
     }
 }
+
+#[test]
+fn a_condition_means_the_same_whichever_side_is_written_first() {
+    let folder = folder();
+    for format in ["csv", "parquet"] {
+        let table = format!("'$/g.{format}'");
+        for (on, expected) in [
+            ("a.n = b.n AND 2 = a.n", "1 ∅, 2 2, 3 ∅, 4 ∅"),
+            ("a.n = b.n AND 2 = b.n AND b.n = 2", "1 ∅, 2 2, 3 ∅, 4 ∅"),
+            ("a.n = b.n AND 2 <= a.n AND a.n > 2", "1 ∅, 2 ∅, 3 3, 4 ∅"),
+            ("a.n = b.n AND a.n >= 2 AND 2 < a.n", "1 ∅, 2 ∅, 3 3, 4 ∅"),
+            ("a.n = b.n AND 5 > a.n AND a.n <= 5", "1 1, 2 2, 3 ∅, 4 ∅"),
+            ("a.n = b.n AND NULL = a.n", "1 ∅, 2 ∅, 3 ∅, 4 ∅"),
+        ] {
+            let join = format!("FROM {table} AS a LEFT JOIN {table} AS b ON {on}");
+            let sql = folder.sql(&format!("SELECT a.id, b.id AS other {join}"));
+            assert_eq!(joined(&ask(&query(sql), &settings()).unwrap()), expected, "{on}");
+        }
+    }
+}
