@@ -19,7 +19,7 @@ use tidemill_sink::StagedFile;
 use tidemill_source::Rejects;
 use tidemill_sql::Told;
 use tidemill_sql::statement::{honoured, one_select};
-use tidemill_tables::merge::{Merged, Merger, Pending};
+use tidemill_tables::merge::{Merged, Merger};
 use tidemill_tables::partial::{self, Header, PartialReader, PartialRun};
 use tidemill_tables::{Table, sessions};
 
@@ -229,13 +229,13 @@ impl Merge {
             while let Some(groups) = reader.next_groups()? {
                 settings.cancel.check()?;
                 let chunk = decoder.decode(&groups).map_err(|e| in_file(e, path))?;
-                merger.accept(Pending::Memory(merger.partition(chunk)?), 0)?;
+                merger.add(chunk)?;
                 merger.work(0)?;
             }
             coverages.extend(reader.coverage().cloned());
             met.add(path, reader.runs(), self.repeats)?;
         }
-        let merged = merger.finish()?;
+        let merged = merger.finish(settings.threads)?;
         settings.progress.tables().add_cpu(&mut clock);
         Ok((merged, partial::together(&coverages), met.runs))
     }

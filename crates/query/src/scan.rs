@@ -253,6 +253,7 @@ impl fmt::Debug for Scan {
 #[derive(Default)]
 struct Slot {
     exact_start: Option<u64>,
+    was_read: bool,
     outcome: Option<Outcome>,
     so_far: SoFar,
 }
@@ -377,12 +378,12 @@ impl Scan {
     }
 
     fn open(&self, index: usize) -> Result<SplitReader> {
-        let exact_start = self.slots[index].lock().exact_start;
-        let progress = match exact_start {
-            // Read a second time, a split is no further progress.
-            Some(_) => Progress::new(),
-            None => self.run.progress.clone(),
+        let (exact_start, was_read) = {
+            let mut slot = self.slots[index].lock();
+            (slot.exact_start, std::mem::replace(&mut slot.was_read, true))
         };
+        // Read a second time, a split is no further progress.
+        let progress = if was_read { Progress::new() } else { self.run.progress.clone() };
         self.open_split(&self.splits[index], exact_start, progress)
     }
 
@@ -614,7 +615,7 @@ impl Scan {
         let mut readers = self.queue.readers.lock();
         while *readers > 0 {
             self.run.cancel.check()?;
-            self.queue.changed.wait_for(&mut readers, LOOK);
+            self.queue.changed.wait_for(&mut readers, TICK);
         }
         drop(readers);
         let mut failed = None;
@@ -630,7 +631,7 @@ impl Scan {
 }
 
 /// How often who waits for readers looks whether the run was stopped.
-const LOOK: Duration = Duration::from_millis(50);
+const TICK: Duration = Duration::from_millis(50);
 
 /// One of the partitions that share a queue.
 struct Pulled {

@@ -1,10 +1,18 @@
 //! The partial-table runner: every split through the map into a table, the tables into one.
 //!
-//! Workers take splits in order, each fills a table of its own per split, and hands it over
-//! as chunks. A gate lets splits through in split order. There the guess of where a split's
-//! first record starts is checked against where the split before it ended; a split that
-//! guessed wrong is read again, and nothing of its first reading has been counted. What waits at
-//! the gate is bounded: a worker begins a split only a few behind the one that passes next.
+//! Workers take splits in order. A gate lets splits through in split order: there the guess of
+//! where a split's first record starts is checked against where the split before it ended, and what
+//! came of it is counted. What waits at the gate is bounded: a worker begins a split only a few
+//! behind the one that passes next.
+//!
+//! Where all states answer the same in any order of rows, a worker fills one table with all of
+//! its splits, and the workers' tables are merged in the end: each group is merged once a worker, not
+//! once a split. A split that guessed its start wrong has filled a worker's table with rows that
+//! are none; then everything is filled anew, the second way.
+//!
+//! Where the order of rows matters, and after a wrong guess, a worker fills a table per split and
+//! hands it over as chunks, which pass the gate with their split; a split that guessed wrong is read
+//! again, and nothing of its first reading has been merged.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -51,13 +59,50 @@ pub(crate) struct Work<'a> {
 }
 
 /// How often a worker that waits looks whether the run has ended.
-const LOOK: Duration = Duration::from_millis(50);
+const TICK: Duration = Duration::from_millis(50);
 
-/// Runs the map over all splits and merges what comes of them, in split order.
+/// Runs the map over all splits and merges what comes of them.
 ///
 /// # Errors
 /// The first that a split, in split order as far as is known, or a merge meets.
 pub(crate) fn run(work: &Work<'_>) -> Result<Merged> {
+    if work.spec.is_order_free() {
+        match fill(work, Order::Any, 0)? {
+            Filled::Whole(merged) => return Ok(merged),
+            Filled::WrongGuess { counted } => return in_split_order(work, counted),
+        }
+    }
+    in_split_order(work, 0)
+}
+
+fn in_split_order(work: &Work<'_>, counted: usize) -> Result<Merged> {
+    match fill(work, Order::Splits, counted)? {
+        Filled::Whole(merged) => Ok(merged),
+        Filled::WrongGuess { .. } => {
+            Err(Error::Internal("a split was not read again from where it starts".to_owned()))
+        }
+    }
+}
+
+/// In which order the states take rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// That of the splits.
+    Splits,
+    /// Any; a worker has one table.
+    Any,
+}
+
+/// What came of filling tables.
+enum Filled {
+    /// All splits, merged.
+    Whole(Merged),
+    /// A split had guessed wrong where it starts; the splits before it have been counted.
+    WrongGuess { counted: usize },
+}
+
+/// Fills tables with all splits, of which the first `counted` have been counted.
+fn fill(work: &Work<'_>, order: Order, counted: usize) -> Result<Filled> {
     let split_count = work.scan.splits().len();
     let threads = work.threads.clamp(1, split_count.max(1));
     // A third for the workers' own tables, the rest for what is merged and waits.
@@ -68,6 +113,8 @@ pub(crate) fn run(work: &Work<'_>) -> Result<Merged> {
     let runner = Runner {
         work,
         merger: &merger,
+        order,
+        counted,
         gate: Mutex::default(),
         passed: Condvar::new(),
         ahead_max: 4 * threads,
@@ -98,19 +145,26 @@ pub(crate) fn run(work: &Work<'_>) -> Result<Merged> {
             }
         }
     });
-    if let Some(error) = runner.gate.into_inner().error.or(first_error) {
+    let gate = runner.gate.into_inner();
+    if gate.guessed_wrong {
+        return Ok(Filled::WrongGuess { counted: gate.next });
+    }
+    if let Some(error) = gate.error.or(first_error) {
         return Err(error);
     }
     work.cancel.check()?;
     let mut clock = ThreadClock::start();
-    let merged = merger.finish();
+    let merged = merger.finish(threads);
     work.progress.tables().add_cpu(&mut clock);
-    merged
+    Ok(Filled::Whole(merged?))
 }
 
 struct Runner<'a> {
     work: &'a Work<'a>,
     merger: &'a Merger,
+    order: Order,
+    /// How many splits, from the first on, have been counted before.
+    counted: usize,
     gate: Mutex<Gate>,
     /// Told when the gate moves on.
     passed: Condvar,
@@ -137,6 +191,8 @@ struct Gate {
     waiting: BTreeMap<usize, Read>,
     /// Where the last split that passed ended, and in which file.
     end: Option<(usize, u64)>,
+    /// Whether rows that are none are in a worker's table.
+    guessed_wrong: bool,
     error: Option<Error>,
 }
 
@@ -150,46 +206,58 @@ impl Runner<'_> {
     }
 
     fn take_splits(&self, worker: usize) -> Result<()> {
+        let mut table = Table::new(self.work.spec)?;
         loop {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
-            if index >= self.work.scan.splits().len() || self.failed.load(Ordering::Relaxed) {
-                return Ok(());
+            if index >= self.work.scan.splits().len() || !self.may_begin(index)? {
+                break;
             }
-            if !self.may_begin(index)? {
-                return Ok(());
-            }
-            let read = self.read(index);
+            let read = self.read(index, &mut table, worker);
             self.pass(index, read, worker)?;
+            if self.order == Order::Splits {
+                let mut clock = ThreadClock::start();
+                self.merger.work(worker)?;
+                self.work.progress.tables().add_cpu(&mut clock);
+            }
+        }
+        if self.order == Order::Any && !self.failed.load(Ordering::Relaxed) {
             let mut clock = ThreadClock::start();
-            self.merger.work(worker)?;
+            self.merger.add(table.take()?)?;
             self.work.progress.tables().add_cpu(&mut clock);
         }
+        Ok(())
     }
 
     /// Waits until a split is near enough to the gate; false where the run has failed. The split
     /// that passes next is always begun already, or may be.
     fn may_begin(&self, index: usize) -> Result<bool> {
         let mut gate = self.gate.lock();
-        while index > gate.next + self.ahead_max {
-            self.work.cancel.check()?;
+        loop {
             if self.failed.load(Ordering::Relaxed) {
                 return Ok(false);
             }
-            self.passed.wait_for(&mut gate, LOOK);
+            if index <= gate.next + self.ahead_max {
+                return Ok(true);
+            }
+            self.work.cancel.check()?;
+            self.passed.wait_for(&mut gate, TICK);
         }
-        Ok(true)
     }
 
-    /// Reads a split into chunks. Its error is part of the outcome: it may be void.
-    fn read(&self, index: usize) -> Read {
-        let mut chunks = Vec::new();
-        let mut rows = 0;
-        let result = caught(|| self.fill(index, &mut chunks, &mut rows));
-        Read { chunks, rows, outcome: self.work.scan.outcome(index), result }
+    /// Reads a split into the worker's table, and where the order of splits matters from there into
+    /// chunks. Its error is part of the outcome: it may be void.
+    fn read(&self, index: usize, table: &mut Table, worker: usize) -> Read {
+        let mut read = Read { chunks: Vec::new(), rows: 0, outcome: None, result: Ok(()) };
+        read.result = caught(|| self.fill(index, table, &mut read, worker));
+        read.outcome = self.work.scan.outcome(index);
+        if read.result.is_err() && self.order == Order::Splits {
+            // What is left of it is no part of the next split.
+            read.result = read.result.and(table.take().map(drop));
+        }
+        read
     }
 
-    fn fill(&self, index: usize, chunks: &mut Vec<Pending>, rows: &mut u64) -> Result<()> {
-        let mut table = Table::new(self.work.spec)?;
+    fn fill(&self, index: usize, table: &mut Table, read: &mut Read, worker: usize) -> Result<()> {
         let (map, tables) = (self.work.progress.map(), self.work.progress.tables());
         let mut clock = ThreadClock::start();
         let mut batches = self.work.map.execute(index, Arc::clone(&self.work.context)).told()?;
@@ -197,10 +265,16 @@ impl Runner<'_> {
         while let Some(batch) = mapping.in_scope(|| block_on(batches.next())) {
             map.add_cpu(&mut clock);
             let batch = batch.told()?;
-            *rows += batch.num_rows() as u64;
+            read.rows += batch.num_rows() as u64;
             table.update(&batch)?;
-            if table.bytes() > self.worker_bytes {
-                chunks.push(self.merger.defer(self.merger.partition(table.take()?)?)?);
+            let is_large = table.bytes() > self.worker_bytes;
+            match self.order {
+                Order::Splits if is_large => read.chunks.push(self.merger.defer(table.take()?)?),
+                Order::Any if is_large || table.is_sparse() => {
+                    self.merger.add(table.take()?)?;
+                    self.merger.work(worker)?;
+                }
+                Order::Splits | Order::Any => {}
             }
             self.work.cancel.check()?;
             tables.add_cpu(&mut clock);
@@ -208,8 +282,8 @@ impl Runner<'_> {
         drop(batches);
         self.work.scan.read_unasked(index)?;
         map.add_cpu(&mut clock);
-        if table.group_count() > 0 {
-            chunks.push(self.merger.defer(self.merger.partition(table.take()?)?)?);
+        if self.order == Order::Splits && table.group_count() > 0 {
+            read.chunks.push(self.merger.defer(table.take()?)?);
         }
         tables.add_cpu(&mut clock);
         Ok(())
@@ -222,13 +296,18 @@ impl Runner<'_> {
         loop {
             let index = gate.next;
             let Some(read) = gate.waiting.remove(&index) else { return Ok(()) };
-            if gate.error.is_some() {
+            if gate.error.is_some() || gate.guessed_wrong {
                 return Ok(());
             }
             if let Some(start) = self.right_start(&gate, index, &read) {
                 drop(read);
                 self.work.scan.set_exact_start(index, start);
-                let again = self.read(index);
+                if self.order == Order::Any {
+                    gate.guessed_wrong = true;
+                    self.failed.store(true, Ordering::Relaxed);
+                    return Ok(());
+                }
+                let again = self.read(index, &mut Table::new(self.work.spec)?, worker);
                 gate.waiting.insert(index, again);
                 continue;
             }
@@ -255,10 +334,14 @@ impl Runner<'_> {
         if let Some(outcome) = read.outcome {
             let last = self.work.scan.splits()[index].pieces.last();
             gate.end = last.and_then(|piece| Some((piece.file.index(), outcome.stats.end?)));
-            self.work.scan.accept(outcome.stats)?;
+            if index >= self.counted {
+                self.work.scan.accept(outcome.stats)?;
+            }
         }
         read.result?;
-        self.work.progress.map().add_rows(read.rows);
+        if index >= self.counted {
+            self.work.progress.map().add_rows(read.rows);
+        }
         let mut clock = ThreadClock::start();
         for chunk in read.chunks {
             self.merger.accept(chunk, worker)?;

@@ -230,17 +230,21 @@ impl FloatSum {
     /// Adds a value.
     #[inline]
     pub fn add(&mut self, value: f64) {
-        if let Form::Narrow(limbs) = &mut self.0 {
-            let (mantissa, exponent) = split(value);
-            let shift = exponent - NARROW_EXPONENT;
-            // An infinity or NaN has the largest exponent of all and does not pass.
-            if (0..=NARROW_SHIFT_MAX).contains(&shift)
-                && add_narrow(limbs, mantissa, shift.cast_unsigned())
-            {
-                return;
-            }
+        if !self.add_in_place(value) {
+            self.add_rare(value);
         }
-        self.add_rare(value);
+    }
+
+    /// Adds a value where that needs no memory beyond the state's own, which is nearly always; false,
+    /// and nothing is added, where it may.
+    #[inline]
+    pub fn add_in_place(&mut self, value: f64) -> bool {
+        let Form::Narrow(limbs) = &mut self.0 else { return false };
+        let (mantissa, exponent) = split(value);
+        let shift = exponent - NARROW_EXPONENT;
+        // An infinity or NaN has the largest exponent of all and does not pass.
+        (0..=NARROW_SHIFT_MAX).contains(&shift)
+            && add_narrow(limbs, mantissa, shift.cast_unsigned())
     }
 
     /// Adds a value that the short way in `add` did not take.

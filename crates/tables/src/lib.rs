@@ -3,15 +3,16 @@
 //! A [`Table`] takes the map's rows or another table's [`Chunk`] and answers at the end. A
 //! worker fills one table per split and hands it over as a chunk; [`merge`] folds the chunks
 //! in split order, so that the same input gives the same answer, byte for byte, however many
-//! workers there were. Grouping (finding a row's group) is DataFusion's `GroupValues`, which
-//! is specialised for each combination of key types; the states are ours.
+//! workers there were.
 
 pub mod added;
 mod approximate;
 pub mod calls;
 mod distinct;
 pub mod estimates;
+mod fetch;
 pub mod functions;
+mod groups;
 pub mod merge;
 pub mod partial;
 pub mod sessions;
@@ -25,30 +26,38 @@ mod wide_sums;
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, RecordBatch, UInt32Array};
-use arrow::compute::take;
+use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{Field, Schema, SchemaRef};
-use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
-use datafusion::physical_plan::aggregates::order::GroupOrdering;
+use groups::Groups;
 pub use spec::{Aggregate, Function, Precision, TableSpec, top_k_type};
 pub use state::supports;
 use state::{Routes, Rows, StateColumn, States};
 use tidemill_base::error::{Error, Result};
-use tidemill_sql::{Told, floats};
+use tidemill_sql::floats;
 pub use value::{is_hashable, is_rankable};
 
 /// Groups and their states while they can still grow.
 pub struct Table {
     spec: Arc<TableSpec>,
     /// None where there are no keys: then there is one group, even of no rows.
-    groups: Option<Box<dyn GroupValues>>,
+    groups: Option<Groups>,
     columns: Vec<Box<dyn StateColumn>>,
     group_of_row: Vec<usize>,
+    /// How many rows it has taken since it was empty.
+    row_count: u64,
 }
+
+/// Of fewer groups than these a table stays in the cache, whatever it saves.
+const GROUPS_CACHED: usize = 1 << 16;
+
+/// Where there seem to be more groups than these, a table does not gather them.
+const GROUPS_GATHERED_MAX: u64 = 1 << 20;
 
 /// The groups of a table on their way to another: keys, and states in the same order.
 pub struct Chunk {
     keys: Vec<ArrayRef>,
+    /// The keys' hashes, where they are known.
+    hashes: Option<Vec<u64>>,
     states: Vec<States>,
     group_count: usize,
 }
@@ -61,20 +70,37 @@ impl Table {
     pub fn new(spec: &Arc<TableSpec>) -> Result<Self> {
         let groups = match spec.keys.is_empty() {
             true => None,
-            false => Some(new_group_values(spec.key_schema(), &GroupOrdering::None).told()?),
+            false => Some(Groups::new(&spec.key_schema())?),
         };
         let columns = spec.leaders().map(state::column).collect::<Result<_>>()?;
-        Ok(Table { spec: Arc::clone(spec), groups, columns, group_of_row: Vec::new() })
+        Ok(Table {
+            spec: Arc::clone(spec),
+            groups,
+            columns,
+            group_of_row: Vec::new(),
+            row_count: 0,
+        })
     }
 
     /// How many groups there are.
     pub fn group_count(&self) -> usize {
-        self.groups.as_ref().map_or(1, |groups| groups.len())
+        self.groups.as_ref().map_or(1, Groups::len)
+    }
+
+    /// Whether its rows are better merged where all of their partition is: it has outgrown the
+    /// cache, and so few rows were of a group that was there that the rest will hardly be either. Of N
+    /// groups that are equally likely, g are met in g + g²/2N rows, about.
+    pub fn is_sparse(&self) -> bool {
+        let group_count = self.group_count();
+        let groups = group_count as u64;
+        let again = self.row_count.saturating_sub(groups);
+        group_count >= GROUPS_CACHED
+            && again.saturating_mul(2 * GROUPS_GATHERED_MAX) < groups.saturating_mul(groups)
     }
 
     /// The memory that keys and states take, in bytes.
     pub fn bytes(&self) -> usize {
-        self.groups.as_ref().map_or(0, |groups| groups.size())
+        self.groups.as_ref().map_or(0, Groups::bytes)
             + self.columns.iter().map(|column| column.bytes()).sum::<usize>()
     }
 
@@ -85,9 +111,15 @@ impl Table {
         Some(largest.function.name())
     }
 
-    fn assign(&mut self, keys: &[ArrayRef], row_count: usize) -> Result<usize> {
+    fn assign(
+        &mut self,
+        keys: &[ArrayRef],
+        hashes: Option<&[u64]>,
+        rows: Option<&[u32]>,
+        row_count: usize,
+    ) -> Result<usize> {
         match &mut self.groups {
-            Some(groups) => groups.intern(keys, &mut self.group_of_row).told()?,
+            Some(groups) => groups.intern(keys, hashes, rows, &mut self.group_of_row)?,
             None => {
                 self.group_of_row.clear();
                 self.group_of_row.resize(row_count, 0);
@@ -103,7 +135,8 @@ impl Table {
     pub fn update(&mut self, batch: &RecordBatch) -> Result<()> {
         let keys: Vec<ArrayRef> =
             batch.columns()[..self.spec.keys.len()].iter().map(floats::settled).collect();
-        let group_count = self.assign(&keys, batch.num_rows())?;
+        self.row_count += batch.num_rows() as u64;
+        let group_count = self.assign(&keys, None, None, batch.num_rows())?;
         for (aggregate, column) in self.spec.leaders().zip(&mut self.columns) {
             column.update(&Rows {
                 values: aggregate.argument.map(|index| batch.column(index)),
@@ -120,14 +153,8 @@ impl Table {
     /// # Errors
     /// As [`Table::update`].
     pub fn merge(&mut self, chunk: &Chunk, rows: &[u32]) -> Result<()> {
-        let whole = rows.len() == chunk.group_count;
-        let keys = if whole {
-            chunk.keys.clone()
-        } else {
-            let rows = UInt32Array::from(rows.to_vec());
-            chunk.keys.iter().map(|key| Ok(take(key, &rows, None)?)).collect::<Result<_>>()?
-        };
-        let group_count = self.assign(&keys, rows.len())?;
+        let group_count =
+            self.assign(&chunk.keys, chunk.hashes.as_deref(), Some(rows), rows.len())?;
         let routes = Routes { rows, groups: &self.group_of_row, group_count };
         for (column, states) in self.columns.iter_mut().zip(&chunk.states) {
             column.merge(states, &routes)?;
@@ -140,24 +167,26 @@ impl Table {
     /// # Errors
     /// As DataFusion's grouping.
     pub fn take(&mut self) -> Result<Chunk> {
+        self.row_count = 0;
         let group_count = self.group_count();
         let states = self
             .columns
             .iter_mut()
             .map(|column| column.take(group_count))
             .collect::<Result<_>>()?;
-        Ok(Chunk { keys: self.take_keys()?, states, group_count })
+        let (keys, hashes) = self.take_keys()?;
+        Ok(Chunk { keys, hashes, states, group_count })
     }
 
-    fn take_keys(&mut self) -> Result<Vec<ArrayRef>> {
-        let Some(groups) = &mut self.groups else { return Ok(Vec::new()) };
-        let keys = groups.emit(datafusion::logical_expr::EmitTo::All).told()?;
-        // Emptied, DataFusion's grouping keeps its capacity; a fresh one gives it back.
-        *groups = new_group_values(self.spec.key_schema(), &GroupOrdering::None).told()?;
-        keys.iter()
+    fn take_keys(&mut self) -> Result<(Vec<ArrayRef>, Option<Vec<u64>>)> {
+        let Some(groups) = &mut self.groups else { return Ok((Vec::new(), None)) };
+        let (keys, hashes) = groups.take(&self.spec.key_schema())?;
+        let keys = keys
+            .iter()
             .zip(&self.spec.keys)
             .map(|(key, field)| value::cast_to(key, field.data_type()))
-            .collect()
+            .collect::<Result<_>>()?;
+        Ok((keys, hashes))
     }
 
     /// How good each aggregate's answers are; none where they are exact by nature.
@@ -185,7 +214,7 @@ impl Table {
                 answers[*index] = Some(answer);
             }
         }
-        let mut columns = self.take_keys()?;
+        let (mut columns, _) = self.take_keys()?;
         columns.extend(answers.into_iter().flatten());
         let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(group_count));
         Ok(RecordBatch::try_new_with_options(self.spec.output_schema(), columns, &options)?)
@@ -222,7 +251,7 @@ impl Table {
             .zip(states)
             .map(|(column, array)| column.decode(array))
             .collect::<Result<_>>()?;
-        Ok(Chunk { keys: keys.to_vec(), states, group_count: batch.num_rows() })
+        Ok(Chunk { keys: keys.to_vec(), hashes: None, states, group_count: batch.num_rows() })
     }
 }
 
@@ -232,9 +261,21 @@ impl Chunk {
         self.group_count
     }
 
+    /// The hashes of its keys, worked out once.
+    ///
+    /// # Errors
+    /// Where a key's type cannot be hashed.
+    fn hashes(&mut self) -> Result<&[u64]> {
+        if self.hashes.is_none() {
+            self.hashes = Some(groups::stored_hashes(&self.keys, self.group_count)?);
+        }
+        Ok(self.hashes.as_deref().unwrap_or_default())
+    }
+
     /// The memory it takes, in bytes.
     pub fn bytes(&self) -> usize {
         self.keys.iter().map(|key| key.get_array_memory_size()).sum::<usize>()
+            + self.hashes.as_ref().map_or(0, |hashes| hashes.capacity() * size_of::<u64>())
             + self.states.iter().map(States::bytes).sum::<usize>()
     }
 

@@ -20,24 +20,24 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, take_record_batch};
 use arrow::row::{RowConverter, SortField};
-use datafusion::common::hash_utils::{RandomState, create_hashes};
 use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
 use tidemill_base::coverage::Estimate;
-use tidemill_base::error::{Error, Result};
+use tidemill_base::error::{Error, Result, caught};
 use tidemill_base::memory::human;
-use tidemill_base::progress::Progress;
+use tidemill_base::progress::{Progress, ThreadClock};
+use tidemill_base::stack::RUN_STACK_BYTES;
+use tidemill_sql::pool;
 use tidemill_sql::spills::SpillSpace;
-use tidemill_sql::{Told, pool};
 use tracing::debug_span;
 
 use super::spec::Precision;
 use super::spill::{SpillFile, SpillWriter};
 use super::value::{compact, logical_bytes};
-use super::{Chunk, Table, TableSpec};
+use super::{Chunk, Table, TableSpec, groups};
 
 const PARTITION_BITS: u32 = 4;
 const PARTITIONS: usize = 1 << PARTITION_BITS;
@@ -50,30 +50,27 @@ const DEPTH_MAX: u32 = 6;
 /// quarter of the budget.
 const SORTED_GROUPS_MAX: usize = 1 << 18;
 
+/// So few groups that wait are merged by one thread: more would take longer to start.
+const GROUPS_ALONE_MAX: usize = 1 << 12;
+
 /// A group may always have so much, whatever the budget.
 const GROUP_BYTES_MIN: usize = 16 << 20;
 
 /// The groups of each partition, at a depth of repartitioning.
-fn partition_groups(keys: &[ArrayRef], group_count: usize, depth: u32) -> Result<Vec<Vec<u32>>> {
+fn partition_groups(hashes: &[u64], depth: u32) -> Vec<Vec<u32>> {
     let mut partitions = vec![Vec::new(); PARTITIONS];
-    if keys.is_empty() {
-        partitions[0] = (0..group_count as u32).collect();
-        return Ok(partitions);
-    }
-    for (row, mixed) in mixed_hashes(keys, group_count)?.into_iter().enumerate() {
-        let partition = (mixed >> (64 - PARTITION_BITS * (depth + 1))) as usize & (PARTITIONS - 1);
+    let shift = 64 - PARTITION_BITS * (depth + 1);
+    for (row, hash) in hashes.iter().enumerate() {
+        let partition = (mixed(*hash) >> shift) as usize & (PARTITIONS - 1);
         partitions[partition].push(row as u32);
     }
-    Ok(partitions)
+    partitions
 }
 
-/// A hash of each group's key, of which the highest bits are the first partition's.
-fn mixed_hashes(keys: &[ArrayRef], group_count: usize) -> Result<Vec<u64>> {
-    let mut hashes = vec![0; group_count];
-    create_hashes(keys, &RandomState::with_seed(0), &mut hashes).told()?;
+/// A hash of which the highest bits are the first partition's.
+fn mixed(hash: u64) -> u64 {
     // The low bits serve the hash tables inside; a multiplication spreads them upwards.
-    hashes.iter_mut().for_each(|hash| *hash = hash.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    Ok(hashes)
+    hash.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
 /// A chunk and the groups of it that each partition takes. Its memory counts until the last has.
@@ -124,6 +121,7 @@ pub struct Merger {
     partitions: Vec<Mutex<Partition>>,
     queues: Vec<Mutex<VecDeque<Arc<Partitioned>>>>,
     cancel: Cancel,
+    progress: Progress,
 }
 
 impl Merger {
@@ -148,6 +146,7 @@ impl Merger {
             partitions: (0..PARTITIONS).map(|_| partition()).collect::<Result<_>>()?,
             queues: (0..PARTITIONS).map(|_| Mutex::default()).collect(),
             cancel: cancel.clone(),
+            progress: progress.clone(),
         })
     }
 
@@ -159,8 +158,8 @@ impl Merger {
     ///
     /// # Errors
     /// Where a key cannot be hashed.
-    pub fn partition(&self, chunk: Chunk) -> Result<Arc<Partitioned>> {
-        let rows = partition_groups(&chunk.keys, chunk.group_count, 0)?;
+    fn partition(&self, mut chunk: Chunk) -> Result<Arc<Partitioned>> {
+        let rows = partition_groups(chunk.hashes()?, 0);
         let bytes = chunk.bytes();
         self.used.fetch_add(bytes, Ordering::Relaxed);
         let used = Arc::clone(&self.used);
@@ -171,11 +170,21 @@ impl Merger {
         self.used.load(Ordering::Relaxed) > self.budget_bytes
     }
 
+    /// Adds a chunk whose turn is any.
+    ///
+    /// # Errors
+    /// As [`Merger::partition`].
+    pub fn add(&self, chunk: Chunk) -> Result<()> {
+        self.enqueue(&self.partition(chunk)?);
+        Ok(())
+    }
+
     /// Keeps a chunk whose turn has not come, on disk where memory is short.
     ///
     /// # Errors
-    /// As spilling.
-    pub fn defer(&self, partitioned: Arc<Partitioned>) -> Result<Pending> {
+    /// As [`Merger::partition`] and spilling.
+    pub fn defer(&self, chunk: Chunk) -> Result<Pending> {
+        let partitioned = self.partition(chunk)?;
         if !self.is_full() {
             return Ok(Pending::Memory(partitioned));
         }
@@ -278,15 +287,55 @@ impl Merger {
         Ok(true)
     }
 
-    /// Ends the fold once every chunk has been accepted.
+    /// Ends the fold once every chunk has been accepted; up to `threads` partitions at once.
     ///
     /// # Errors
     /// As merging and spilling.
-    pub fn finish(self) -> Result<Merged> {
+    pub fn finish(self, threads: usize) -> Result<Merged> {
         let _span = debug_span!("merge").entered();
-        for (index, partition) in self.partitions.iter().enumerate() {
-            self.drain(index, &mut partition.lock())?;
-        }
+        let waits = |(index, queue): (usize, &Mutex<VecDeque<Arc<Partitioned>>>)| {
+            queue.lock().iter().map(|partitioned| partitioned.rows[index].len()).sum::<usize>()
+        };
+        let waiting: usize = self.queues.iter().enumerate().map(waits).sum();
+        let helpers = match waiting < GROUPS_ALONE_MAX {
+            true => 0,
+            false => threads.clamp(1, PARTITIONS) - 1,
+        };
+        let next = AtomicUsize::new(0);
+        let drain_rest = || -> Result<()> {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(partition) = self.partitions.get(index) else { return Ok(()) };
+                self.drain(index, &mut partition.lock())?;
+                while self.is_full() && self.spill_largest()? {}
+            }
+        };
+        let help = || {
+            let mut clock = ThreadClock::start();
+            let drained = caught(drain_rest);
+            self.progress.tables().add_cpu(&mut clock);
+            drained
+        };
+        std::thread::scope(|scope| {
+            let helpers: Vec<_> = (0..helpers)
+                .map(|helper| {
+                    std::thread::Builder::new()
+                        .name(format!("merge-{helper}"))
+                        .stack_size(RUN_STACK_BYTES)
+                        .spawn_scoped(scope, help)
+                })
+                .collect();
+            let mut drained = drain_rest();
+            // One that could not be started has left its work to the others.
+            for helper in helpers.into_iter().flatten() {
+                let helped = match helper.join() {
+                    Ok(helped) => helped,
+                    Err(panic) => std::panic::resume_unwind(panic),
+                };
+                drained = drained.and(helped);
+            }
+            drained
+        })?;
         let mut partitions = VecDeque::new();
         for partition in self.partitions {
             let partition = partition.into_inner();
@@ -426,7 +475,8 @@ impl Merged {
         for batch in file.read()? {
             self.cancel.check()?;
             let batch = batch?;
-            let rows = partition_groups(&batch.columns()[..key_count], batch.num_rows(), depth)?;
+            let hashes = groups::stored_hashes(&batch.columns()[..key_count], batch.num_rows())?;
+            let rows = partition_groups(&hashes, depth);
             for (writer, rows) in writers.iter_mut().zip(&rows) {
                 if !rows.is_empty() {
                     writer.write(&select(&batch, rows)?)?;
@@ -490,8 +540,8 @@ impl Merged {
 }
 
 fn in_hash_order(batch: &RecordBatch, key_count: usize) -> Result<RecordBatch> {
-    let hashes = mixed_hashes(&batch.columns()[..key_count], batch.num_rows())?;
-    let mut order: Vec<(u64, u32)> = hashes.into_iter().zip(0..).collect();
+    let hashes = groups::stored_hashes(&batch.columns()[..key_count], batch.num_rows())?;
+    let mut order: Vec<(u64, u32)> = hashes.into_iter().map(mixed).zip(0..).collect();
     order.sort_unstable();
     select_in_order(batch, order.into_iter().map(|(_, row)| row).collect())
 }

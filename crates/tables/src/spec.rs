@@ -173,6 +173,21 @@ impl TableSpec {
         Arc::new(Schema::new(self.keys.clone()))
     }
 
+    /// Whether all states answer the same in any order of rows and merges.
+    pub fn is_order_free(&self) -> bool {
+        let is_order_free = |aggregate: &Aggregate| match aggregate.function {
+            Function::TopK { .. } | Function::Collect { .. } => false,
+            Function::Count
+            | Function::Sum
+            | Function::Min
+            | Function::Max
+            | Function::Mean
+            | Function::Unique(_)
+            | Function::Quantile { .. } => true,
+        };
+        self.leaders().all(is_order_free)
+    }
+
     /// Whether earlier releases cut the values of a state to microseconds.
     pub fn cuts_nanoseconds(&self) -> bool {
         let is_fine = |of: &DataType| {

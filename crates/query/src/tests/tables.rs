@@ -224,12 +224,12 @@ fn a_partition_that_does_not_fit_is_repartitioned_in_the_order_of_the_fold() {
         let mut pending_on_disk = 0;
         for rows in &parts {
             let chunk = filled(&spec, &columns, rows).take().unwrap();
-            let pending = merger.defer(merger.partition(chunk).unwrap()).unwrap();
+            let pending = merger.defer(chunk).unwrap();
             pending_on_disk += usize::from(matches!(pending, Pending::Disk(_)));
             merger.accept(pending, 0).unwrap();
             merger.work(0).unwrap();
         }
-        (merger.finish().unwrap(), pending_on_disk, progress.spilled_bytes())
+        (merger.finish(3).unwrap(), pending_on_disk, progress.spilled_bytes())
     };
     let (large, pending, spilled) = merged(1 << 30);
     assert_eq!((pending, spilled), (0, 0));
@@ -266,10 +266,10 @@ fn a_group_that_keeps_more_than_the_budget_is_refused_with_one_that_would_do() {
                 Merger::new(&spec, budget_bytes, folder.path(), &cancel, &progress).unwrap();
             for rows in [&long[..10], &long[10..], &many(10, 0)[..]] {
                 let chunk = filled(&spec, &columns, rows).take().unwrap();
-                merger.accept(merger.defer(merger.partition(chunk).unwrap()).unwrap(), 0).unwrap();
+                merger.accept(merger.defer(chunk).unwrap(), 0).unwrap();
                 merger.work(0).unwrap();
             }
-            let mut merged = merger.finish().unwrap();
+            let mut merged = merger.finish(3).unwrap();
             std::iter::from_fn(|| merged.next_answer().transpose()).collect::<Result<Vec<_>, _>>()
         };
         let rows: usize = answers(64 << 20).unwrap().iter().map(RecordBatch::num_rows).sum();

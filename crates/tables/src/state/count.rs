@@ -24,7 +24,7 @@ impl StateColumn for Count {
     fn update(&mut self, rows: &Rows<'_>) -> Result<()> {
         self.counts.resize(rows.group_count, 0);
         let nulls = rows.values.and_then(|values| values.logical_nulls());
-        rows.for_each(nulls.as_ref(), |_, group| self.counts[group] += 1);
+        rows.each(nulls.as_ref(), &mut self.counts, |count, _, _| *count += 1);
         Ok(())
     }
 
@@ -32,11 +32,13 @@ impl StateColumn for Count {
         self.counts.resize(routes.group_count, 0);
         let States::Array(array) = states else { return Err(mismatch("count")) };
         let counts = array.as_primitive::<Int64Type>().values();
-        for (row, group) in routes.iter() {
-            let sum = self.counts[group].checked_add(counts[row]);
-            self.counts[group] = sum.ok_or_else(|| refused("count", "it exceeds 64 bits"))?;
-        }
-        Ok(())
+        let mut fits = true;
+        routes.each(&mut self.counts, |count, row, _| {
+            let (sum, overflowed) = count.overflowing_add(counts[row]);
+            *count = sum;
+            fits &= !overflowed;
+        });
+        if fits { Ok(()) } else { Err(refused("count", "it exceeds 64 bits")) }
     }
 
     fn take(&mut self, group_count: usize) -> Result<States> {

@@ -6,7 +6,6 @@ use arrow::array::{
     Array, ArrayRef, ArrowNativeTypeOp, ArrowPrimitiveType, AsArray, PrimitiveArray, UInt32Array,
     downcast_primitive, new_empty_array,
 };
-use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use datafusion::logical_expr::function::AccumulatorArgs;
@@ -16,6 +15,7 @@ use datafusion::physical_expr::expressions::Column;
 use tidemill_base::error::{Error, Result};
 use tidemill_sql::{Told, floats};
 
+use super::seen::Seen;
 use super::{Routes, Rows, StateColumn, States, mismatch, refused};
 use crate::spec::{Aggregate, Function};
 use crate::value;
@@ -28,7 +28,7 @@ use crate::value;
 /// rows were seen by another aggregate's filter, or of an answer over no rows.
 pub(super) struct Extreme<T: ArrowPrimitiveType> {
     values: Vec<T::Native>,
-    seen: Vec<bool>,
+    seen: Seen,
     is_max: bool,
     /// The type that is compared: the argument's, but for booleans.
     inner: DataType,
@@ -65,7 +65,7 @@ impl<T: ArrowPrimitiveType> Extreme<T> {
     fn new(aggregate: &Aggregate, inner: DataType) -> Self {
         Extreme {
             values: Vec::new(),
-            seen: Vec::new(),
+            seen: Seen::default(),
             is_max: aggregate.function == Function::Max,
             inner,
             argument: aggregate.argument_type.clone(),
@@ -73,18 +73,11 @@ impl<T: ArrowPrimitiveType> Extreme<T> {
         }
     }
 
+    /// A group without a value holds the one that any other is better than.
     fn resize(&mut self, group_count: usize) {
-        self.values.resize(group_count, T::Native::default());
-        self.seen.resize(group_count, false);
-    }
-
-    fn add(&mut self, group: usize, value: T::Native) {
-        let held = self.values[group];
-        let is_better = if self.is_max { value.is_gt(held) } else { value.is_lt(held) };
-        if is_better || !self.seen[group] {
-            self.values[group] = value;
-            self.seen[group] = true;
-        }
+        let worst =
+            if self.is_max { T::Native::MIN_TOTAL_ORDER } else { T::Native::MAX_TOTAL_ORDER };
+        self.values.resize(group_count, worst);
     }
 
     fn compared(&self, values: &ArrayRef) -> Result<ArrayRef> {
@@ -97,8 +90,12 @@ impl<T: ArrowPrimitiveType> StateColumn for Extreme<T> {
         self.resize(rows.group_count);
         let values = self.compared(rows.values()?)?;
         let values = values.as_primitive::<T>();
-        let numbers = values.values();
-        rows.for_each(values.nulls(), |row, group| self.add(group, numbers[row]));
+        let (nulls, numbers) = (values.nulls(), values.values());
+        let (held, seen) = (&mut self.values, &mut self.seen);
+        match self.is_max {
+            true => rows.each_state(nulls, held, seen, |held, row, _| larger(held, numbers[row])),
+            false => rows.each_state(nulls, held, seen, |held, row, _| smaller(held, numbers[row])),
+        }
         Ok(())
     }
 
@@ -107,9 +104,12 @@ impl<T: ArrowPrimitiveType> StateColumn for Extreme<T> {
         let States::Array(array) = states else { return Err(mismatch(self.name)) };
         let values = self.compared(array)?;
         let values = values.as_primitive::<T>();
-        for (row, group) in routes.iter() {
-            if values.is_valid(row) {
-                self.add(group, values.value(row));
+        let (nulls, numbers) = (values.nulls(), values.values());
+        let (held, seen) = (&mut self.values, &mut self.seen);
+        match self.is_max {
+            true => routes.each_state(nulls, held, seen, |held, row, _| larger(held, numbers[row])),
+            false => {
+                routes.each_state(nulls, held, seen, |held, row, _| smaller(held, numbers[row]));
             }
         }
         Ok(())
@@ -126,14 +126,27 @@ impl<T: ArrowPrimitiveType> StateColumn for Extreme<T> {
     fn finish(&mut self, group_count: usize) -> Result<ArrayRef> {
         self.resize(group_count);
         let values = std::mem::take(&mut self.values);
-        let nulls = NullBuffer::new(BooleanBuffer::from(std::mem::take(&mut self.seen)));
-        let array = PrimitiveArray::<T>::new(values.into(), Some(nulls));
+        let array = PrimitiveArray::<T>::new(values.into(), self.seen.take(group_count));
         let array: ArrayRef = Arc::new(array.with_data_type(self.inner.clone()));
         value::cast_to(&array, &self.argument)
     }
 
     fn bytes(&self) -> usize {
-        self.values.capacity() * size_of::<T::Native>() + self.seen.capacity()
+        self.values.capacity() * size_of::<T::Native>() + self.seen.bytes()
+    }
+}
+
+#[inline]
+fn larger<N: ArrowNativeTypeOp>(held: &mut N, value: N) {
+    if value.is_gt(*held) {
+        *held = value;
+    }
+}
+
+#[inline]
+fn smaller<N: ArrowNativeTypeOp>(held: &mut N, value: N) {
+    if value.is_lt(*held) {
+        *held = value;
     }
 }
 

@@ -11,6 +11,7 @@ mod collect;
 mod count;
 mod extremes;
 mod mean;
+mod seen;
 mod sketches;
 mod sums;
 
@@ -22,14 +23,16 @@ use arrow::datatypes::{DataType, Field};
 use tidemill_base::error::{Error, Result};
 use tidemill_sketch::{FloatSum, Hll, Quantiles, TopK};
 
+use crate::fetch::{AHEAD, fetch};
 use crate::spec::{Aggregate, Function, Precision};
 use crate::value;
 use collect::Collect;
 use count::Count;
 use extremes::extreme;
 use mean::Mean;
+use seen::Seen;
 use sketches::{QuantilesOf, Sketches, TopKOf, UniqueOf};
-use sums::{FloatSums, IntegerSum};
+use sums::{DecimalSum, FloatSums, IntegerSum};
 
 pub(crate) use mean::{decimal_mean, rounded_mean};
 pub(crate) use sums::{overflow, sum_state, whole_sums};
@@ -68,6 +71,50 @@ impl Rows<'_> {
         }
     }
 
+    /// Calls `each(state, row, group)` for the rows that count.
+    fn each<S>(
+        &self,
+        nulls: Option<&NullBuffer>,
+        states: &mut [S],
+        mut each: impl FnMut(&mut S, usize, usize),
+    ) {
+        match self.selected(nulls) {
+            None => {
+                let ahead = Ahead::new(states);
+                for (row, group) in self.groups.iter().enumerate() {
+                    ahead.fetch(states, self.groups.get(row + AHEAD));
+                    each(&mut states[*group], row, *group);
+                }
+            }
+            Some(selected) => {
+                for row in selected.valid_indices() {
+                    let group = self.groups[row];
+                    each(&mut states[group], row, group);
+                }
+            }
+        }
+    }
+
+    /// As [`Rows::each`], and notes which groups have a value.
+    fn each_state<S>(
+        &self,
+        nulls: Option<&NullBuffer>,
+        states: &mut [S],
+        seen: &mut Seen,
+        mut each: impl FnMut(&mut S, usize, usize),
+    ) {
+        let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
+        if nulls.is_none() && self.filter.is_none() {
+            seen.note(self.groups, self.group_count);
+            return self.each(None, states, each);
+        }
+        let seen = seen.each(self.group_count);
+        self.each(nulls, states, |state, row, group| {
+            seen[group] = true;
+            each(state, row, group);
+        });
+    }
+
     fn values(&self) -> Result<&ArrayRef> {
         self.values.ok_or_else(|| Error::Internal("an aggregate lost its argument".into()))
     }
@@ -86,6 +133,59 @@ pub(crate) struct Routes<'a> {
 impl Routes<'_> {
     fn iter(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         self.rows.iter().map(|row| *row as usize).zip(self.groups.iter().copied())
+    }
+
+    /// Calls `each(state, row, group)` for every incoming state.
+    fn each<S>(&self, states: &mut [S], mut each: impl FnMut(&mut S, usize, usize)) {
+        let ahead = Ahead::new(states);
+        for (at, (row, group)) in self.iter().enumerate() {
+            ahead.fetch(states, self.groups.get(at + AHEAD));
+            each(&mut states[group], row, group);
+        }
+    }
+
+    /// As [`Routes::each`], of those that are not null, and notes which groups have a value.
+    fn each_state<S>(
+        &self,
+        nulls: Option<&NullBuffer>,
+        states: &mut [S],
+        seen: &mut Seen,
+        mut each: impl FnMut(&mut S, usize, usize),
+    ) {
+        let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) else {
+            seen.note(self.groups, self.group_count);
+            return self.each(states, each);
+        };
+        let seen = seen.each(self.group_count);
+        self.each(states, |state, row, group| {
+            if nulls.is_valid(row) {
+                seen[group] = true;
+                each(state, row, group);
+            }
+        });
+    }
+}
+
+/// States that take more are fetched ahead: what is less stays in the cache.
+const FETCHED_BYTES_MIN: usize = 1 << 18;
+
+/// Whether states are asked of memory before their row comes.
+struct Ahead {
+    is_far: bool,
+}
+
+impl Ahead {
+    fn new<S>(states: &[S]) -> Self {
+        Ahead { is_far: size_of_val(states) > FETCHED_BYTES_MIN }
+    }
+
+    #[inline]
+    fn fetch<S>(&self, states: &[S], group: Option<&usize>) {
+        if self.is_far
+            && let Some(group) = group
+        {
+            fetch(states, *group);
+        }
     }
 }
 
@@ -296,9 +396,8 @@ fn sum_type(argument: &DataType) -> DataType {
 fn sum(aggregate: &Aggregate, output: DataType) -> Result<Box<dyn StateColumn>> {
     let name = aggregate.output.name().clone();
     Ok(match &aggregate.argument_type {
-        t if t.is_integer() || matches!(t, DataType::Decimal128(_, _)) => {
-            Box::new(IntegerSum::new(name, t, output))
-        }
+        t if t.is_integer() => Box::new(IntegerSum::new(name, output)),
+        DataType::Decimal128(_, _) => Box::new(DecimalSum::new(name, output)),
         t if is_summable(t) => Box::new(FloatSums::default()),
         t => return Err(Error::Internal(format!("a sum over {t}"))),
     })

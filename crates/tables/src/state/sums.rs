@@ -6,13 +6,16 @@ use arrow::array::{
     Array, ArrayRef, AsArray, Decimal128Array, Decimal256Array, Float64Array, Int64Array,
     UInt64Array,
 };
-use arrow::buffer::{BooleanBuffer, NullBuffer};
-use arrow::datatypes::{DataType, Decimal128Type, Decimal256Type, Float64Type, Int64Type, i256};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{
+    DataType, Decimal128Type, Decimal256Type, Float64Type, Int64Type, UInt64Type, i256,
+};
 use tidemill_base::error::{Error, Result};
 use tidemill_base::types::sql_type;
 use tidemill_sketch::FloatSum;
 use tidemill_sql::names::call_of;
 
+use super::seen::Seen;
 use super::sketches::{binary, booked};
 use super::{Routes, Rows, StateColumn, States, mismatch, refused};
 use crate::value;
@@ -23,46 +26,181 @@ pub(super) const WIDE: DataType = DataType::Decimal128(38, 0);
 /// The type that sums of decimals travel in: 256 bits. Two values of 38 digits need more than 128.
 pub(super) const WIDER: DataType = DataType::Decimal256(76, 0);
 
-/// Sums of integers in 128 bits, or of a decimal's unscaled integers in 192.
+/// Sums of integers in 128 bits, of which the upper half is kept once one needs it.
 pub(super) struct IntegerSum {
     name: String,
-    sums: Vec<i128>,
-    /// How often each sum went past 128 bits, upwards less downwards; as long as one did.
-    carries: Vec<i64>,
-    seen: Vec<bool>,
-    /// Whether the values are decimals.
-    is_wider: bool,
+    /// Each sum's lower half, signed.
+    low: Vec<i64>,
+    /// What goes above it, in multiples of 2^64; as long as one has any.
+    high: Vec<i64>,
+    seen: Seen,
     output: DataType,
 }
 
 impl IntegerSum {
-    pub(super) fn new(name: String, argument: &DataType, output: DataType) -> Self {
-        let is_wider = matches!(argument, DataType::Decimal128(_, _));
-        let (sums, carries, seen) = (Vec::new(), Vec::new(), Vec::new());
-        IntegerSum { name, sums, carries, seen, is_wider, output }
+    pub(super) fn new(name: String, output: DataType) -> Self {
+        IntegerSum { name, low: Vec::new(), high: Vec::new(), seen: Seen::default(), output }
     }
 
-    fn resize(&mut self, group_count: usize) {
-        self.sums.resize(group_count, 0);
-        self.seen.resize(group_count, false);
+    #[cold]
+    fn carry(high: &mut Vec<i64>, group: usize, count: i64) -> Result<()> {
+        if high.len() <= group {
+            high.resize(group + 1, 0);
+        }
+        let sum = high[group].checked_add(count);
+        high[group] = sum.ok_or_else(|| refused("sum", "it exceeds 128 bits"))?;
+        Ok(())
     }
 
-    fn add(&mut self, group: usize, value: i128) {
-        let (sum, overflowed) = self.sums[group].overflowing_add(value);
-        self.sums[group] = sum;
-        self.seen[group] = true;
+    fn take_sums(&mut self, group_count: usize) -> Vec<i128> {
+        self.low.resize(group_count, 0);
+        let (low, high) = (std::mem::take(&mut self.low), std::mem::take(&mut self.high));
+        let high = high.into_iter().chain(std::iter::repeat(0));
+        low.into_iter()
+            .zip(high)
+            .map(|(low, high)| i128::from(low) + (i128::from(high) << 64))
+            .collect()
+    }
+}
+
+impl StateColumn for IntegerSum {
+    fn update(&mut self, rows: &Rows<'_>) -> Result<()> {
+        self.low.resize(rows.group_count, 0);
+        let values = rows.values()?;
+        let high = &mut self.high;
+        let mut failed = None;
+        if let DataType::UInt64 = values.data_type() {
+            let values = values.as_primitive::<UInt64Type>();
+            let numbers = values.values();
+            rows.each_state(values.nulls(), &mut self.low, &mut self.seen, |low, row, group| {
+                let value = numbers[row].cast_signed();
+                let (sum, overflowed) = low.overflowing_add(value);
+                *low = sum;
+                // What looks negative is 2^64 more.
+                let carry =
+                    i64::from(value < 0) + i64::from(overflowed) * if value < 0 { -1 } else { 1 };
+                if carry != 0 {
+                    failed = failed.take().or(Self::carry(high, group, carry).err());
+                }
+            });
+        } else {
+            let values = value::cast_to(values, &DataType::Int64)?;
+            let values = values.as_primitive::<Int64Type>();
+            let numbers = values.values();
+            rows.each_state(values.nulls(), &mut self.low, &mut self.seen, |low, row, group| {
+                let (sum, overflowed) = low.overflowing_add(numbers[row]);
+                *low = sum;
+                if overflowed {
+                    let carry = if numbers[row] < 0 { -1 } else { 1 };
+                    failed = failed.take().or(Self::carry(high, group, carry).err());
+                }
+            });
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn merge(&mut self, states: &States, routes: &Routes<'_>) -> Result<()> {
+        self.low.resize(routes.group_count, 0);
+        let States::Array(array) = states else { return Err(mismatch("sum")) };
+        let sums = array.as_primitive::<Decimal128Type>();
+        let values = sums.values();
+        let high = &mut self.high;
+        let mut failed = None;
+        routes.each_state(sums.nulls(), &mut self.low, &mut self.seen, |low, row, group| {
+            #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
+            let value = values[row] as i64;
+            let (sum, overflowed) = low.overflowing_add(value);
+            *low = sum;
+            // The rest is a multiple of 2^64, and halved so often less than 2^64.
+            let rest = ((values[row] - i128::from(value)) >> 64) as i64;
+            let carries = [rest, i64::from(overflowed) * if value < 0 { -1 } else { 1 }];
+            for carry in carries.into_iter().filter(|carry| *carry != 0) {
+                failed = failed.take().or(Self::carry(high, group, carry).err());
+            }
+        });
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn take(&mut self, group_count: usize) -> Result<States> {
+        let sums = self.take_sums(group_count);
+        let nulls = self.seen.take(group_count);
+        Ok(States::Array(Arc::new(Decimal128Array::new(sums.into(), nulls).with_data_type(WIDE))))
+    }
+
+    fn decode(&self, array: &ArrayRef) -> Result<States> {
+        if array.data_type() != &WIDE {
+            return Err(refused("sum", "128-bit sums are expected"));
+        }
+        Ok(States::Array(Arc::clone(array)))
+    }
+
+    fn finish(&mut self, group_count: usize) -> Result<ArrayRef> {
+        if self.high.is_empty() && self.output == DataType::Int64 {
+            self.low.resize(group_count, 0);
+            let sums = std::mem::take(&mut self.low);
+            return Ok(Arc::new(Int64Array::new(sums.into(), self.seen.take(group_count))));
+        }
+        let sums = self.take_sums(group_count);
+        let nulls = self.seen.take(group_count);
+        answered(sums, nulls, &self.output).ok_or_else(|| overflow(&self.name, &self.output))
+    }
+
+    fn bytes(&self) -> usize {
+        (self.low.capacity() + self.high.capacity()) * size_of::<i64>() + self.seen.bytes()
+    }
+}
+
+/// Sums as the answer's type; none where one does not fit it.
+fn answered(sums: Vec<i128>, nulls: Option<NullBuffer>, output: &DataType) -> Option<ArrayRef> {
+    // The sum of nothing is 0, which fits.
+    fn fit<T: TryFrom<i128>>(sums: &[i128]) -> Option<Vec<T>> {
+        sums.iter().map(|sum| T::try_from(*sum).ok()).collect()
+    }
+    Some(match output {
+        DataType::UInt64 => Arc::new(UInt64Array::new(fit(&sums)?.into(), nulls)),
+        DataType::Decimal128(precision, scale) => {
+            let limit = 10_u128.checked_pow((*precision).into())?;
+            if sums.iter().any(|sum| sum.unsigned_abs() >= limit) {
+                return None;
+            }
+            let sums = Decimal128Array::new(sums.into(), nulls);
+            Arc::new(sums.with_precision_and_scale(*precision, *scale).ok()?)
+        }
+        _ => Arc::new(Int64Array::new(fit(&sums)?.into(), nulls)),
+    })
+}
+
+/// Sums of decimals' unscaled integers, in 192 bits.
+pub(super) struct DecimalSum {
+    name: String,
+    sums: Vec<i128>,
+    /// How often each sum went past 128 bits, upwards less downwards; as long as one did.
+    carries: Vec<i64>,
+    seen: Seen,
+    output: DataType,
+}
+
+impl DecimalSum {
+    pub(super) fn new(name: String, output: DataType) -> Self {
+        let (sums, carries, seen) = (Vec::new(), Vec::new(), Seen::default());
+        DecimalSum { name, sums, carries, seen, output }
+    }
+
+    fn add(sum: &mut i128, carries: &mut Vec<i64>, group: usize, value: i128) {
+        let (added, overflowed) = sum.overflowing_add(value);
+        *sum = added;
         if overflowed {
-            self.carry(group, if value < 0 { -1 } else { 1 });
+            Self::carry(carries, group, if value < 0 { -1 } else { 1 });
         }
     }
 
     #[cold]
-    fn carry(&mut self, group: usize, count: i64) {
-        if self.carries.len() <= group {
-            self.carries.resize(self.sums.len(), 0);
+    fn carry(carries: &mut Vec<i64>, group: usize, count: i64) {
+        if carries.len() <= group {
+            carries.resize(group + 1, 0);
         }
         // There are not so many rows as would wrap it.
-        self.carries[group] = self.carries[group].wrapping_add(count);
+        carries[group] = carries[group].wrapping_add(count);
     }
 
     /// A sum in 256 bits.
@@ -70,10 +208,6 @@ impl IntegerSum {
         let sum = self.sums[group];
         let carry = self.carries.get(group).copied().unwrap_or(0);
         i256::from_parts(sum.cast_unsigned(), i128::from(carry) - i128::from(sum < 0))
-    }
-
-    fn overflow(&self) -> Error {
-        overflow(&self.name, &self.output)
     }
 }
 
@@ -104,126 +238,70 @@ pub(crate) fn overflow(name: &str, output: &DataType) -> Error {
     }
 }
 
-impl StateColumn for IntegerSum {
+impl StateColumn for DecimalSum {
     fn update(&mut self, rows: &Rows<'_>) -> Result<()> {
-        self.resize(rows.group_count);
-        let values = rows.values()?;
-        macro_rules! add {
-            ($array:expr) => {{
-                let array = $array;
-                let values = array.values();
-                rows.for_each(array.nulls(), |row, group| self.add(group, values[row].into()));
-            }};
-        }
-        match values.data_type() {
-            DataType::UInt64 => add!(values.as_primitive::<arrow::datatypes::UInt64Type>()),
-            DataType::Int64 => add!(values.as_primitive::<Int64Type>()),
-            DataType::Decimal128(_, _) => add!(values.as_primitive::<Decimal128Type>()),
-            _ => {
-                let wide = value::cast_to(values, &DataType::Int64)?;
-                add!(wide.as_primitive::<Int64Type>());
-            }
-        }
+        self.sums.resize(rows.group_count, 0);
+        let values = rows.values()?.as_primitive::<Decimal128Type>();
+        let numbers = values.values();
+        let carries = &mut self.carries;
+        rows.each_state(values.nulls(), &mut self.sums, &mut self.seen, |sum, row, group| {
+            Self::add(sum, carries, group, numbers[row]);
+        });
         Ok(())
     }
 
     fn merge(&mut self, states: &States, routes: &Routes<'_>) -> Result<()> {
-        self.resize(routes.group_count);
+        self.sums.resize(routes.group_count, 0);
         let States::Array(array) = states else { return Err(mismatch("sum")) };
-        if let Some(sums) = array.as_primitive_opt::<Decimal256Type>() {
-            for (row, group) in routes.iter() {
-                if sums.is_valid(row) {
-                    let (low, high) = sums.value(row).to_parts();
-                    let sum = low.cast_signed();
-                    self.add(group, sum);
-                    let carry = i64::try_from(high + i128::from(sum < 0));
-                    match carry.map_err(|_| refused("sum", "it exceeds 192 bits"))? {
-                        0 => {}
-                        carry => self.carry(group, carry),
-                    }
-                }
+        let sums = array.as_primitive::<Decimal256Type>();
+        let carries = &mut self.carries;
+        let mut failed = None;
+        routes.each_state(sums.nulls(), &mut self.sums, &mut self.seen, |here, row, group| {
+            let (low, high) = sums.value(row).to_parts();
+            let sum = low.cast_signed();
+            Self::add(here, carries, group, sum);
+            match i64::try_from(high + i128::from(sum < 0)) {
+                Ok(0) => {}
+                Ok(carry) => Self::carry(carries, group, carry),
+                Err(_) => failed = Some(refused("sum", "it exceeds 192 bits")),
             }
-            return Ok(());
-        }
-        let sums = array.as_primitive::<Decimal128Type>();
-        for (row, group) in routes.iter() {
-            if sums.is_valid(row) {
-                self.add(group, sums.value(row));
-            }
-        }
-        Ok(())
+        });
+        failed.map_or(Ok(()), Err)
     }
 
     fn take(&mut self, group_count: usize) -> Result<States> {
-        self.resize(group_count);
-        let wider = self.is_wider.then(|| (0..group_count).map(|group| self.whole(group)));
-        let wider = wider.map(Iterator::collect::<Vec<i256>>);
-        let sums = std::mem::take(&mut self.sums);
-        self.carries = Vec::new();
-        let nulls = NullBuffer::new(BooleanBuffer::from(std::mem::take(&mut self.seen)));
-        Ok(States::Array(match wider {
-            None => Arc::new(Decimal128Array::new(sums.into(), Some(nulls)).with_data_type(WIDE)),
-            Some(sums) => {
-                Arc::new(Decimal256Array::new(sums.into(), Some(nulls)).with_data_type(WIDER))
-            }
-        }))
+        self.sums.resize(group_count, 0);
+        let sums: Vec<i256> = (0..group_count).map(|group| self.whole(group)).collect();
+        (self.sums, self.carries) = (Vec::new(), Vec::new());
+        let nulls = self.seen.take(group_count);
+        Ok(States::Array(Arc::new(Decimal256Array::new(sums.into(), nulls).with_data_type(WIDER))))
     }
 
     fn decode(&self, array: &ArrayRef) -> Result<States> {
-        // Up to version 2, sums of decimals had 128 bits, too.
-        let is_known = array.data_type() == &WIDE || self.is_wider && array.data_type() == &WIDER;
-        if !is_known {
-            return Err(refused("sum", "128-bit sums are expected, of decimals 256-bit ones"));
+        match array.data_type() {
+            held if held == &WIDER => Ok(States::Array(Arc::clone(array))),
+            // Up to version 2, sums of decimals had 128 bits, too.
+            held if held == &WIDE => {
+                let sums: Decimal256Array = whole_sums(array).into_iter().collect();
+                Ok(States::Array(Arc::new(sums.with_data_type(WIDER))))
+            }
+            _ => Err(refused("sum", "128-bit sums are expected, of decimals 256-bit ones")),
         }
-        if self.is_wider && array.data_type() == &WIDE {
-            let sums: Decimal256Array = whole_sums(array).into_iter().collect();
-            return Ok(States::Array(Arc::new(sums.with_data_type(WIDER))));
-        }
-        Ok(States::Array(Arc::clone(array)))
     }
 
     fn finish(&mut self, group_count: usize) -> Result<ArrayRef> {
-        self.resize(group_count);
+        self.sums.resize(group_count, 0);
         let sums = std::mem::take(&mut self.sums);
-        let seen = std::mem::take(&mut self.seen);
-        if std::mem::take(&mut self.carries).iter().any(|carry| *carry != 0) {
-            return Err(self.overflow());
-        }
-        let present = |(sum, seen): (&i128, &bool)| seen.then_some(*sum);
-        let each = || sums.iter().zip(&seen).map(present);
-        fn fit<T: TryFrom<i128>>(sum: Option<i128>) -> Result<Option<T>, ()> {
-            sum.map(|sum| T::try_from(sum).map_err(|_| ())).transpose()
-        }
-        let fitted: Result<ArrayRef, ()> = match &self.output {
-            DataType::UInt64 => each()
-                .map(fit::<u64>)
-                .collect::<Result<UInt64Array, ()>>()
-                .map(|array| Arc::new(array) as ArrayRef),
-            DataType::Decimal128(precision, scale) => {
-                let limit = 10_i128.checked_pow((*precision).into()).unwrap_or(i128::MAX);
-                each()
-                    .map(|sum| match sum {
-                        Some(sum) if sum.unsigned_abs() >= limit.unsigned_abs() => Err(()),
-                        sum => Ok(sum),
-                    })
-                    .collect::<Result<Decimal128Array, ()>>()
-                    .and_then(|array| {
-                        array.with_precision_and_scale(*precision, *scale).map_err(|_| ())
-                    })
-                    .map(|array| Arc::new(array) as ArrayRef)
-            }
-            _ => each()
-                .map(fit::<i64>)
-                .collect::<Result<Int64Array, ()>>()
-                .map(|array| Arc::new(array) as ArrayRef),
-        };
-        fitted.map_err(|()| self.overflow())
+        let nulls = self.seen.take(group_count);
+        let is_past = std::mem::take(&mut self.carries).iter().any(|carry| *carry != 0);
+        let answer = if is_past { None } else { answered(sums, nulls, &self.output) };
+        answer.ok_or_else(|| overflow(&self.name, &self.output))
     }
 
     fn bytes(&self) -> usize {
         self.sums.capacity() * size_of::<i128>()
             + self.carries.capacity() * size_of::<i64>()
-            + self.seen.capacity()
+            + self.seen.bytes()
     }
 }
 
@@ -240,10 +318,12 @@ impl StateColumn for FloatSums {
         let values = value::cast_to(rows.values()?, &DataType::Float64)?;
         let values = values.as_primitive::<Float64Type>();
         let numbers = values.values();
-        let (sums, heap) = (&mut self.sums, &mut self.heap);
-        rows.for_each(values.nulls(), |row, group| {
-            let sum = sums[group].get_or_insert_default();
-            booked(sum, heap, FloatSum::heap_bytes, |sum| sum.add(numbers[row]));
+        let heap = &mut self.heap;
+        rows.each(values.nulls(), &mut self.sums, |sum, row, _| {
+            let sum = sum.get_or_insert_default();
+            if !sum.add_in_place(numbers[row]) {
+                booked(sum, heap, FloatSum::heap_bytes, |sum| sum.add(numbers[row]));
+            }
         });
         Ok(())
     }
@@ -251,12 +331,13 @@ impl StateColumn for FloatSums {
     fn merge(&mut self, states: &States, routes: &Routes<'_>) -> Result<()> {
         self.sums.resize_with(routes.group_count, || None);
         let States::FloatSum(sums) = states else { return Err(mismatch("sum")) };
-        for (row, group) in routes.iter() {
+        let heap = &mut self.heap;
+        routes.each(&mut self.sums, |here, row, _| {
             if let Some(sum) = &sums[row] {
-                let here = self.sums[group].get_or_insert_default();
-                booked(here, &mut self.heap, FloatSum::heap_bytes, |here| here.merge(sum));
+                let here = here.get_or_insert_default();
+                booked(here, heap, FloatSum::heap_bytes, |here| here.merge(sum));
             }
-        }
+        });
         Ok(())
     }
 

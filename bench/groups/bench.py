@@ -1,0 +1,153 @@
+"""Grouping: the ten questions of db-benchmark, and cost against the number of groups.
+
+`q1` to `q10` over ten million rows of db-benchmark's shape, `sketches` (a median and a number of
+different values for each of 100,000 groups), `stations` (413 groups of ten times as many rows of text),
+and `u1` to `l10000000`: a count and a sum by one key of so many values.
+"""
+
+import subprocess
+from pathlib import Path
+
+import harness
+from harness import BENCH, Case, Engine, Failure, Report, Run, Settings, say
+
+HERE = BENCH / "groups"
+PEERS = ["duckdb", "polars", "datafusion", "chdb"]
+FILES = ["ten.parquet", "ten.csv", "keys.parquet", "stations.csv"]
+
+# What each question reads of the file.
+COLUMNS = {
+    "q1": ["id1", "v1"],
+    "q2": ["id1", "id2", "v1"],
+    "q3": ["id3", "v1", "v3"],
+    "q4": ["id4", "v1", "v2", "v3"],
+    "q5": ["id6", "v1", "v2", "v3"],
+    "q6": ["id4", "id5", "v3"],
+    "q7": ["id3", "v1", "v2"],
+    "q8": ["id6", "v3"],
+    "q9": ["id2", "id4", "v1", "v2"],
+    "q10": ["id1", "id2", "id3", "id4", "id5", "id6", "v3"],
+    "sketches": ["id3", "v2", "v3"],
+}
+KINDS = {"u": "uniform", "z": "zipf", "n": "nulls", "s": "short", "l": "long"}
+COUNTS = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000]
+
+
+def questions():
+    """How a question is put to an engine; the peers' scripts import the same file."""
+    import sys
+
+    sys.path.insert(0, str(HERE))
+    import questions
+
+    return questions
+
+
+def tidemill_command(binary: Path, case: str, source: Path, output: Path) -> list:
+    quoted = "'" + str(source).replace("'", "''") + "'"
+    command = [binary, "query", questions().sql(case, "tidemill", quoted)]
+    if case == "stations":
+        command += ["--delimiter", ";"]
+    return [*command, "--format", "arrow", "-o", output, "--overwrite"]
+
+
+def prepare(settings: Settings) -> Path:
+    """Makes the data set if it is not there. Returns its folder."""
+    folder = settings.cache / f"groups-{settings.rows}"
+    folder.mkdir(parents=True, exist_ok=True)
+    if not all((folder / file).exists() for file in FILES):
+        say(f"making {settings.rows:,} rows in `{folder}` ...")
+        command = [harness.peers_python(), HERE / "prepare.py", settings.rows, folder]
+        if subprocess.run([str(word) for word in command]).returncode != 0:
+            raise Failure("the data set could not be written (see above)")
+    return folder
+
+
+def names() -> dict[str, list[str]]:
+    """The formats of each case."""
+    cases = {case: ["parquet", "csv"] for case in COLUMNS}
+    cases["stations"] = ["csv"]
+    for kind in KINDS:
+        cases |= {f"{kind}{count}": ["parquet"] for count in COUNTS}
+    return cases
+
+
+def cases(settings: Settings, folder: Path, binaries: dict[str, Path]) -> list[Case]:
+    python = harness.VENV / "bin" / "python"
+    found: list[Case] = []
+
+    def checker(case: str, source: Path):
+        def check(run: Run, engine: Engine) -> str | None:
+            command = [python, "-I", HERE / "check.py", case, source, engine.output]
+            done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+            if done.returncode != 0:
+                return done.stderr.strip().splitlines()[-1]
+            return done.stdout.strip() or None
+
+        return check
+
+    for case, formats in names().items():
+        if case[0] in KINDS and case[1:].isdigit() and int(case[1:]) > settings.rows:
+            continue
+        for format in formats:
+            name = "stations" if case == "stations" else "ten" if case in COLUMNS else "keys"
+            source = folder / f"{name}.{format}"
+            input_bytes = file_bytes = source.stat().st_size
+            if format == "parquet":
+                input_bytes = column_bytes(source, COLUMNS.get(case) or [case, "v"])
+            engines = {}
+            for name, binary in binaries.items():
+                output = settings.scratch() / f"{name}.{case}.{format}.arrow"
+                engines[name] = Engine(tidemill_command(binary, case, source, output), output, ours=True)
+            for peer in PEERS:
+                output = settings.scratch() / f"{peer}.{case}.{format}.arrow"
+                command = [python, "-I", HERE / f"peer_{peer}.py", case, format, source, output]
+                engines[peer] = Engine(command, output)
+            found.append(Case(case, format, source, input_bytes, file_bytes, engines, checker(case, source)))
+    return harness.select(found, settings.only, settings.without)
+
+
+SIZES: dict[Path, dict[str, int]] = {}
+
+
+def column_bytes(source: Path, columns: list[str]) -> int:
+    """The compressed bytes of the columns."""
+    if source not in SIZES:
+        code = (
+            "import json, sys, pyarrow.parquet as pq\n"
+            "footer, sizes = pq.read_metadata(sys.argv[1]), {}\n"
+            "for group in range(footer.num_row_groups):\n"
+            "    for index in range(footer.num_columns):\n"
+            "        chunk = footer.row_group(group).column(index)\n"
+            "        name = chunk.path_in_schema\n"
+            "        sizes[name] = sizes.get(name, 0) + chunk.total_compressed_size\n"
+            "print(json.dumps(sizes))"
+        )
+        command = [harness.peers_python(), "-I", "-c", code, str(source)]
+        SIZES[source] = harness.last_json(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return sum(SIZES[source][name] for name in columns)
+
+
+def run(settings: Settings, report: Report) -> None:
+    if settings.list_only:
+        binaries = {"tidemill": Path("tidemill"), **settings.extra_binaries}
+        print("groups: " + "; ".join(", ".join(kind) for kind in (names(), ["parquet", "csv"], [*binaries, *PEERS])))
+        return
+    binaries = {} if settings.prepare_only else harness.tidemill_binaries(settings)
+    harness.peers_python()
+    folder = prepare(settings)
+    if settings.prepare_only:
+        return
+    results = []
+    for case in cases(settings, folder, binaries):
+        say(f"{case.name}, {case.variant}: {case.input_bytes / 1e6:.0f} MB")
+        result = harness.compare(case, settings)
+        results.append(result)
+        report.failed = report.failed or bool(result["failures"])
+        report.add("groups", {"rows": settings.rows, "folder": folder.name, "results": results})
+    report.print(
+        f"\n## groups: {settings.rows:,} rows\n\n"
+        f"Rounds after a warm-up, engines in turn: {settings.rounds}. Figures: median (min–max). "
+        f"Peers: {', '.join(f'{peer} {harness.peer_version(peer)}' for peer in PEERS)}.\n"
+    )
+    report.print(harness.comparison_tables(results))
