@@ -205,6 +205,11 @@ impl Table {
     /// # Errors
     /// Where an answer does not fit its type.
     pub fn finish(&mut self) -> Result<RecordBatch> {
+        Ok(self.finish_hashed()?.0)
+    }
+
+    /// The answer, and the hashes of its keys where they are known.
+    fn finish_hashed(&mut self) -> Result<(RecordBatch, Option<Vec<u64>>)> {
         let group_count = self.group_count();
         let spec = Arc::clone(&self.spec);
         let mut answers: Vec<Option<ArrayRef>> = vec![None; spec.aggregates.len()];
@@ -214,10 +219,12 @@ impl Table {
                 answers[*index] = Some(answer);
             }
         }
-        let (mut columns, _) = self.take_keys()?;
+        let (mut columns, hashes) = self.take_keys()?;
         columns.extend(answers.into_iter().flatten());
         let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(group_count));
-        Ok(RecordBatch::try_new_with_options(self.spec.output_schema(), columns, &options)?)
+        let answer =
+            RecordBatch::try_new_with_options(self.spec.output_schema(), columns, &options)?;
+        Ok((answer, hashes))
     }
 
     /// Reads a chunk from its form on disk.

@@ -20,9 +20,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{RecordBatch, UInt32Array};
-use arrow::compute::{concat_batches, take_record_batch};
-use arrow::row::{RowConverter, SortField};
+use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow::compute::{SortOptions, concat_batches, take_record_batch};
+use arrow::row::{RowConverter, Rows, SortField};
 use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
 use tidemill_base::coverage::Estimate;
@@ -310,32 +310,7 @@ impl Merger {
                 while self.is_full() && self.spill_largest()? {}
             }
         };
-        let help = || {
-            let mut clock = ThreadClock::start();
-            let drained = caught(drain_rest);
-            self.progress.tables().add_cpu(&mut clock);
-            drained
-        };
-        std::thread::scope(|scope| {
-            let helpers: Vec<_> = (0..helpers)
-                .map(|helper| {
-                    std::thread::Builder::new()
-                        .name(format!("merge-{helper}"))
-                        .stack_size(RUN_STACK_BYTES)
-                        .spawn_scoped(scope, help)
-                })
-                .collect();
-            let mut drained = drain_rest();
-            // One that could not be started has left its work to the others.
-            for helper in helpers.into_iter().flatten() {
-                let helped = match helper.join() {
-                    Ok(helped) => helped,
-                    Err(panic) => std::panic::resume_unwind(panic),
-                };
-                drained = drained.and(helped);
-            }
-            drained
-        })?;
+        together(helpers, &drain_rest, &self.progress)?;
         let mut partitions = VecDeque::new();
         for partition in self.partitions {
             let partition = partition.into_inner();
@@ -347,14 +322,53 @@ impl Merger {
         Ok(Merged {
             spec: self.spec,
             budget_bytes: self.budget_bytes,
+            threads,
             space: self.space,
             partitions,
             answers: VecDeque::new(),
             is_unsorted: false,
             precisions: Vec::new(),
             cancel: self.cancel,
+            progress: self.progress,
         })
     }
+}
+
+/// Does the same work on this thread and on up to so many others, until each has ended.
+///
+/// # Errors
+/// The first of theirs.
+fn together(
+    helpers: usize,
+    work: &(dyn Fn() -> Result<()> + Sync),
+    progress: &Progress,
+) -> Result<()> {
+    let help = || {
+        let mut clock = ThreadClock::start();
+        let done = caught(work);
+        progress.tables().add_cpu(&mut clock);
+        done
+    };
+    std::thread::scope(|scope| {
+        let helpers: Vec<_> = (0..helpers)
+            .map(|helper| {
+                std::thread::Builder::new()
+                    .name(format!("merge-{helper}"))
+                    .stack_size(RUN_STACK_BYTES)
+                    .spawn_scoped(scope, help)
+            })
+            .collect();
+        let mut done = work();
+        // One that could not be started has left its work to the others.
+        for helper in helpers.into_iter().flatten() {
+            let helped = match helper.join() {
+                Ok(helped) => helped,
+                Err(panic) => std::panic::resume_unwind(panic),
+            };
+            done = done.and(helped);
+        }
+        done
+    })
 }
 
 /// The rows by themselves: strings of others are not kept with them.
@@ -380,13 +394,21 @@ enum Stored {
 pub struct Merged {
     spec: Arc<TableSpec>,
     budget_bytes: usize,
+    threads: usize,
     space: SpillSpace,
     partitions: VecDeque<Stored>,
-    /// Answers that were to be sorted until there were too many.
-    answers: VecDeque<RecordBatch>,
+    /// Answers that wait: all so far while they may be sorted, else in the order of their hashes.
+    answers: VecDeque<Answer>,
     is_unsorted: bool,
     precisions: Vec<Option<Precision>>,
     cancel: Cancel,
+    progress: Progress,
+}
+
+/// A finished table and the hashes of its keys, where they are known.
+struct Answer {
+    batch: RecordBatch,
+    hashes: Option<Vec<u64>>,
 }
 
 impl Merged {
@@ -401,13 +423,52 @@ impl Merged {
             .collect()
     }
 
-    fn finish(&mut self, mut table: Table) -> Result<RecordBatch> {
+    fn note_precisions(&mut self, table: &Table) {
         let precisions = table.precisions();
         self.precisions.resize(precisions.len(), None);
         for (all, one) in self.precisions.iter_mut().zip(precisions) {
             *all = one.map(|one| all.map_or(one, |all| all.and(one)));
         }
-        table.finish()
+    }
+
+    /// Finishes the next tables, several at once of those that are in memory; false after the last.
+    /// Answers that are not to be sorted are brought into the order of their hashes.
+    fn finish_next(&mut self) -> Result<bool> {
+        let mut tables = Vec::new();
+        while tables.len() < self.threads.max(1) {
+            if !tables.is_empty() && matches!(self.partitions.front(), Some(Stored::Disk { .. })) {
+                // What is folded from a disk may take all of the budget.
+                break;
+            }
+            let Some(table) = self.next_table()? else { break };
+            if table.group_count() > 0 {
+                self.note_precisions(&table);
+                tables.push(table);
+            }
+        }
+        if tables.is_empty() {
+            return Ok(false);
+        }
+        let groups: usize = tables.iter().map(Table::group_count).sum();
+        let helpers = if groups < GROUPS_ALONE_MAX { 0 } else { tables.len() - 1 };
+        let (key_count, is_unsorted) = (self.spec.keys.len(), self.is_unsorted);
+        let slots: Vec<Mutex<(Option<Table>, Option<Answer>)>> =
+            tables.into_iter().map(|table| Mutex::new((Some(table), None))).collect();
+        let next = AtomicUsize::new(0);
+        let finish = || -> Result<()> {
+            while let Some(slot) = slots.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let mut slot = slot.lock();
+                let Some(mut table) = slot.0.take() else { continue };
+                let (batch, hashes) = table.finish_hashed()?;
+                drop(table);
+                let answer = Answer { batch, hashes };
+                slot.1 = Some(if is_unsorted { answer.in_hash_order(key_count)? } else { answer });
+            }
+            Ok(())
+        };
+        together(helpers, &finish, &self.progress)?;
+        self.answers.extend(slots.into_iter().filter_map(|slot| slot.into_inner().1));
+        Ok(true)
     }
 
     /// The next table that fits memory, or none after the last.
@@ -508,56 +569,93 @@ impl Merged {
             // One group: all of it is at the first partition.
             let table = self.next_table()?;
             self.partitions.clear();
-            return table.map(|table| self.finish(table)).transpose();
+            return table
+                .map(|mut table| {
+                    self.note_precisions(&table);
+                    table.finish()
+                })
+                .transpose();
         }
-        if let Some(answer) = self.answers.pop_front() {
-            return Ok(Some(answer));
-        }
-        let (mut group_count, mut bytes) = (0, 0);
-        while let Some(table) = self.next_table()? {
-            if table.group_count() == 0 {
-                continue;
+        let known = self.partitions.iter().map(|stored| match stored {
+            Stored::Memory(table) => table.group_count(),
+            Stored::Disk { .. } => 0,
+        });
+        self.is_unsorted = self.is_unsorted || known.sum::<usize>() > SORTED_GROUPS_MAX;
+        let key_count = self.spec.keys.len();
+        loop {
+            if self.is_unsorted
+                && let Some(answer) = self.answers.pop_front()
+            {
+                return Ok(Some(answer.batch));
             }
-            let answer = self.finish(table)?;
-            group_count += answer.num_rows();
-            bytes += answer.columns().iter().map(logical_bytes).sum::<usize>();
-            self.answers.push_back(answer);
-            self.is_unsorted |= group_count > SORTED_GROUPS_MAX || bytes > self.budget_bytes / 4;
-            if self.is_unsorted {
-                // Too many to sort: one part after the other.
-                for answer in &mut self.answers {
-                    *answer = in_hash_order(answer, self.spec.keys.len())?;
+            if !self.finish_next()? {
+                break;
+            }
+            if !self.is_unsorted {
+                let batches = || self.answers.iter().map(|answer| &answer.batch);
+                let groups: usize = batches().map(RecordBatch::num_rows).sum();
+                let bytes: usize =
+                    batches().flat_map(|batch| batch.columns()).map(logical_bytes).sum();
+                if groups > SORTED_GROUPS_MAX || bytes > self.budget_bytes / 4 {
+                    // Too many to sort: one part after the other.
+                    self.is_unsorted = true;
+                    let answers = std::mem::take(&mut self.answers).into_iter();
+                    self.answers = answers
+                        .map(|answer| answer.in_hash_order(key_count))
+                        .collect::<Result<_>>()?;
                 }
-                return Ok(self.answers.pop_front());
             }
         }
         if self.answers.is_empty() {
             return Ok(None);
         }
-        let answers: Vec<RecordBatch> = self.answers.drain(..).collect();
+        let answers: Vec<RecordBatch> = self.answers.drain(..).map(|answer| answer.batch).collect();
         sorted(concat_batches(&self.spec.output_schema(), &answers)?, &self.spec).map(Some)
     }
 }
 
-fn in_hash_order(batch: &RecordBatch, key_count: usize) -> Result<RecordBatch> {
-    let hashes = groups::stored_hashes(&batch.columns()[..key_count], batch.num_rows())?;
-    let mut order: Vec<(u64, u32)> = hashes.into_iter().map(mixed).zip(0..).collect();
-    order.sort_unstable();
-    select_in_order(batch, order.into_iter().map(|(_, row)| row).collect())
+impl Answer {
+    /// The groups in the order of their keys' hashes, whatever order they came in.
+    fn in_hash_order(self, key_count: usize) -> Result<Answer> {
+        let Answer { batch, hashes } = self;
+        let keys = &batch.columns()[..key_count];
+        let hashes = match hashes {
+            Some(hashes) => hashes,
+            None => groups::stored_hashes(keys, batch.num_rows())?,
+        };
+        let mut order: Vec<(u64, u32)> = hashes.into_iter().map(mixed).zip(0..).collect();
+        order.sort_unstable();
+        let same = |a: &(u64, u32), b: &(u64, u32)| a.0 == b.0;
+        if order.windows(2).any(|pair| same(&pair[0], &pair[1])) {
+            // Two keys of one hash: the smaller first.
+            let rows = as_rows(keys)?;
+            for run in order.chunk_by_mut(same).filter(|run| run.len() > 1) {
+                if let Some(rows) = &rows {
+                    run.sort_unstable_by_key(|(_, row)| rows.row(*row as usize));
+                }
+            }
+        }
+        let batch = select_in_order(&batch, order.into_iter().map(|(_, row)| row).collect())?;
+        Ok(Answer { batch, hashes: None })
+    }
+}
+
+/// Keys in a form whose bytes are ordered as they are, nulls last; none where they have no such.
+fn as_rows(keys: &[ArrayRef]) -> Result<Option<Rows>> {
+    let options = SortOptions { descending: false, nulls_first: false };
+    let field = |key: &ArrayRef| SortField::new_with_options(key.data_type().clone(), options);
+    let fields: Vec<SortField> = keys.iter().map(field).collect();
+    if !RowConverter::supports_fields(&fields) {
+        return Ok(None);
+    }
+    Ok(Some(RowConverter::new(fields)?.convert_columns(keys)?))
 }
 
 fn sorted(batch: RecordBatch, spec: &TableSpec) -> Result<RecordBatch> {
-    let options = arrow::compute::SortOptions { descending: false, nulls_first: false };
-    let fields: Vec<SortField> = spec
-        .keys
-        .iter()
-        .map(|key| SortField::new_with_options(key.data_type().clone(), options))
-        .collect();
-    if batch.num_rows() < 2 || !RowConverter::supports_fields(&fields) {
+    if batch.num_rows() < 2 {
         return Ok(batch);
     }
-    let converter = RowConverter::new(fields)?;
-    let rows = converter.convert_columns(&batch.columns()[..spec.keys.len()])?;
+    let Some(rows) = as_rows(&batch.columns()[..spec.keys.len()])? else { return Ok(batch) };
     let mut order: Vec<u32> = (0..batch.num_rows() as u32).collect();
     order.sort_unstable_by(|a, b| rows.row(*a as usize).cmp(&rows.row(*b as usize)));
     select_in_order(&batch, order)
