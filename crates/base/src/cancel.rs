@@ -11,6 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[error("interrupted")]
 pub struct Interrupted;
 
+/// Called every few milliseconds while something is waited for. That the run is to stop is all that it can
+/// say, and ends the wait.
+pub type Tick<'a> = &'a mut dyn FnMut() -> Result<(), Interrupted>;
+
 /// A flag shared by all parts of a run; cloning shares it.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel {

@@ -288,7 +288,7 @@ impl Conversion {
         let memory_bytes = settings.memory_bytes / workers as u64;
         let limit = usize::try_from(memory_bytes / 8).unwrap_or(usize::MAX);
         let cancel = &settings.cancel;
-        let mut wait = || Ok(cancel.check()?);
+        let mut wait = || cancel.check();
         let root = Path::new(&self.sink.url);
         let set = match self.bucket_url() {
             Some(_) => None,
@@ -392,7 +392,7 @@ impl Conversion {
             set.end(file)?;
             return Ok((rows.coverage(), Written { warning, ..Written::default() }));
         }
-        let mut wait = || Ok(cancel.check()?);
+        let mut wait = || cancel.check();
         // Braces in a name are no columns.
         let target = task.target.replace('{', "{{").replace('}', "}}");
         let url = format!("{}/{target}", self.sink.url.trim_end_matches('/'));

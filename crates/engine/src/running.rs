@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use tidemill_base::cancel::Cancel;
+use tidemill_base::cancel::{Cancel, Interrupted};
 use tidemill_base::coverage::Coverage;
 use tidemill_base::error::{Error, Result, caught, panicked};
 use tidemill_base::home::{Home, RunId};
@@ -264,8 +264,11 @@ impl Running {
     /// The result's columns; waits for the plan, calling `tick` about every 50 ms.
     ///
     /// # Errors
-    /// What planning meets, and what `tick` returns.
-    pub fn schema(&mut self, mut tick: impl FnMut() -> Result<()>) -> Result<SchemaRef> {
+    /// What planning meets; [`Error::Interrupted`] where `tick` says so.
+    pub fn schema(
+        &mut self,
+        mut tick: impl FnMut() -> Result<(), Interrupted>,
+    ) -> Result<SchemaRef> {
         loop {
             if let Some(schema) = &self.schema {
                 return Ok(schema.clone());
@@ -298,11 +301,11 @@ impl Running {
     /// Calls `take` with all rows, and `tick` about every 50 ms while there are none.
     ///
     /// # Errors
-    /// What the run met, and what `take` and `tick` return.
+    /// What the run met, and what `take` returns; [`Error::Interrupted`] where `tick` says so.
     pub fn drain(
         &mut self,
         mut take: impl FnMut(&RecordBatch) -> Result<()>,
-        mut tick: impl FnMut() -> Result<()>,
+        mut tick: impl FnMut() -> Result<(), Interrupted>,
     ) -> Result<()> {
         loop {
             tick()?;
@@ -379,13 +382,13 @@ const TICK: Duration = Duration::from_millis(50);
 /// with the number of rows so far, about every 50 ms and before each batch is written.
 ///
 /// # Errors
-/// What the run or the output met, and what `tick` returns; then nothing is visible.
+/// What the run or the output met; [`Error::Interrupted`] where `tick` says so. Then nothing is visible.
 pub fn deliver(
     running: &mut Running,
     sink: &SinkSpec,
     id: &RunId,
     memory_bytes: u64,
-    mut tick: impl FnMut(u64) -> Result<()>,
+    mut tick: impl FnMut(u64) -> Result<(), Interrupted>,
 ) -> Result<Written> {
     // Only here is it known how the output ended.
     let recorder = running.recorder.take();
@@ -412,7 +415,7 @@ fn write_out_beside(
     sink: &SinkSpec,
     id: &RunId,
     memory_bytes: u64,
-    tick: &mut dyn FnMut(u64) -> Result<()>,
+    tick: &mut dyn FnMut(u64) -> Result<(), Interrupted>,
 ) -> Result<Written> {
     let cancel = running.cancel.clone();
     let (rows, mut failure) = (AtomicU64::new(0), None);
@@ -431,9 +434,9 @@ fn write_out_beside(
         })?;
         while !writer.is_finished() {
             if failure.is_none()
-                && let Err(error) = tick(rows.load(Ordering::Relaxed))
+                && let Err(stopped) = tick(rows.load(Ordering::Relaxed))
             {
-                failure = Some(error);
+                failure = Some(stopped);
                 cancel.cancel();
             }
             std::thread::park_timeout(TICK / 5);
@@ -442,7 +445,7 @@ fn write_out_beside(
     });
     // What was written in spite of it stands.
     match (written, failure) {
-        (Err(_), Some(error)) => Err(error),
+        (Err(_), Some(stopped)) => Err(stopped.into()),
         (written, _) => written,
     }
 }
@@ -452,14 +455,14 @@ fn write_out(
     sink: &SinkSpec,
     id: &RunId,
     memory_bytes: u64,
-    tick: &mut dyn FnMut(u64) -> Result<()>,
+    tick: &mut dyn FnMut(u64) -> Result<(), Interrupted>,
 ) -> Result<Written> {
     let schema = running.schema(|| tick(0))?;
     let limit = usize::try_from(memory_bytes / 8).unwrap_or(usize::MAX);
     let cancel = running.cancel.clone();
     let mut sink = Sink::create_with(sink, schema, id, limit, &cancel, &mut || {
         tick(0)?;
-        Ok(cancel.check()?)
+        cancel.check()
     })?;
     loop {
         match running.next(TICK)? {
@@ -468,7 +471,7 @@ fn write_out(
                 let rows = sink.rows() + batch.num_rows() as u64;
                 sink.write_with(&batch, &mut || {
                     tick(rows)?;
-                    Ok(cancel.check()?)
+                    cancel.check()
                 })?;
             }
             Next::Waiting => tick(sink.rows())?,
@@ -476,7 +479,7 @@ fn write_out(
                 let rows = sink.rows();
                 return sink.commit_with(&mut || {
                     tick(rows)?;
-                    Ok(cancel.check()?)
+                    cancel.check()
                 });
             }
         }

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use tidemill_engine::running::GRACE;
+use tidemill_engine::cancel::Interrupted;
 use tidemill_engine::{Cancel, Error, Progress, Result};
 
 use crate::errors::raise;
@@ -81,7 +82,7 @@ impl Waiter {
 
     /// Stops the run once a signal's handler has raised something. The run's own end, which
     /// comes within moments, is what ends the wait: what it has staged is gone by then.
-    pub(crate) fn tick(&mut self) -> Result<()> {
+    pub(crate) fn tick(&mut self) -> Result<(), Interrupted> {
         if self.raised.is_some() {
             return Ok(());
         }
@@ -100,7 +101,7 @@ impl Waiter {
             // The interpreter is ending, and so is what waits.
             None => {
                 self.cancel.cancel();
-                Err(Error::Interrupted)
+                Err(Interrupted)
             }
         }
     }

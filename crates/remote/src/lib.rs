@@ -44,7 +44,7 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-use tidemill_base::cancel::Cancel;
+use tidemill_base::cancel::{Cancel, Tick};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
 
@@ -103,21 +103,21 @@ impl<T: Send + 'static, E: Send + 'static> Fetch<T, E> {
     where
         E: From<Error>,
     {
-        self.wait_with(&mut || Ok(cancel.check().map_err(Error::from)?))
+        self.wait_with(&mut || cancel.check())
     }
 
     /// Waits for the answer, calling `tick` every 50 ms.
     ///
     /// # Errors
-    /// The work's own, and what `tick` returns.
-    pub fn wait_with<L: From<Error> + From<E>>(
-        self,
-        tick: &mut dyn FnMut() -> Result<(), L>,
-    ) -> Result<T, L> {
+    /// The work's own, and [`Error::Interrupted`].
+    pub fn wait_with(self, tick: Tick<'_>) -> Result<T, E>
+    where
+        E: From<Error>,
+    {
         loop {
-            tick()?;
+            tick().map_err(Error::from)?;
             match self.answer.recv_timeout(LOOK) {
-                Ok(answer) => return Ok(answer?),
+                Ok(answer) => return answer,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     let ended = "a network task ended without an answer";

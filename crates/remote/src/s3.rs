@@ -11,7 +11,7 @@ use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt};
-use tidemill_base::cancel::Cancel;
+use tidemill_base::cancel::{Cancel, Tick};
 
 use super::client::{Connector, OnlyNew, root_cause};
 use super::{Fetch, StorageOptions};
@@ -38,18 +38,14 @@ impl Bucket {
     /// [`Error::Usage`] for options that make no sense, [`Error::Remote`] if there are no
     /// credentials.
     pub fn open(name: &str, options: &StorageOptions, cancel: &Cancel) -> Result<Arc<Bucket>> {
-        Self::open_with(name, options, &mut || Ok(cancel.check()?))
+        Self::open_with(name, options, &mut || cancel.check())
     }
 
     /// The same; `tick` is called every 50 ms while credentials are waited for.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open), and what `tick` returns.
-    pub fn open_with<E: From<Error>>(
-        name: &str,
-        options: &StorageOptions,
-        tick: &mut dyn FnMut() -> Result<(), E>,
-    ) -> Result<Arc<Bucket>, E> {
+    /// Those of [`open`](Self::open), and [`Error::Interrupted`].
+    pub fn open_with(name: &str, options: &StorageOptions, tick: Tick<'_>) -> Result<Arc<Bucket>> {
         let settings = options.s3()?;
         let (endpoint, asks) = (settings.endpoint(), settings.asks_the_machine());
         let build = |builder: AmazonS3Builder| {

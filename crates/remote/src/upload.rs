@@ -24,6 +24,7 @@ use object_store::multipart::{MultipartStore, PartId};
 use object_store::{
     Attribute, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
 };
+use tidemill_base::cancel::Tick;
 use tracing::{Instrument, debug_span};
 
 use super::Fetch;
@@ -275,12 +276,8 @@ impl Upload {
     /// `all` says so. `tick` is called about every 50 ms, and its error ends the wait.
     ///
     /// # Errors
-    /// [`Error::Remote`], and what `tick` returns.
-    pub fn settle<E: From<Error>>(
-        &mut self,
-        all: bool,
-        tick: &mut dyn FnMut() -> Result<(), E>,
-    ) -> Result<(), E> {
+    /// [`Error::Remote`], and [`Error::Interrupted`].
+    pub fn settle(&mut self, all: bool, tick: Tick<'_>) -> Result<()> {
         while let Some(bytes) = self.full.pop_front() {
             let id = match &self.id {
                 Some(id) => id.clone(),
@@ -289,7 +286,7 @@ impl Upload {
                     let (journal, key) = (Arc::clone(&self.journal), self.key.clone());
                     let begin = Arc::clone(&self.bucket).begin(key.clone());
                     // Noted on the network's thread: nothing is between answer and note.
-                    let begun = Fetch::start(async move {
+                    let begun: Fetch<_> = Fetch::start(async move {
                         let id = begin.await?;
                         journal.note(&key, Some(&id))?;
                         Ok(id)
@@ -311,10 +308,7 @@ impl Upload {
         Ok(())
     }
 
-    fn one_arrives<E: From<Error>>(
-        &mut self,
-        tick: &mut dyn FnMut() -> Result<(), E>,
-    ) -> Result<(), E> {
+    fn one_arrives(&mut self, tick: Tick<'_>) -> Result<()> {
         if let Some(first) = self.coming.pop_front() {
             self.parts.push(first.wait_with(tick)?);
         }
@@ -325,10 +319,7 @@ impl Upload {
     ///
     /// # Errors
     /// As [`settle`](Self::settle).
-    pub fn finish<E: From<Error>>(
-        mut self,
-        tick: &mut dyn FnMut() -> Result<(), E>,
-    ) -> Result<Finished, E> {
+    pub fn finish(mut self, tick: Tick<'_>) -> Result<Finished> {
         let begun = self.id.is_some() || !self.full.is_empty();
         if !begun {
             return Ok(Finished::Small(self.buffer));
@@ -340,7 +331,7 @@ impl Upload {
         self.settle(true, tick)?;
         match self.id {
             Some(id) => Ok(Finished::Parts { id, parts: self.parts }),
-            None => Err(Error::Internal("an upload without a name".into()).into()),
+            None => Err(Error::Internal("an upload without a name".into())),
         }
     }
 }

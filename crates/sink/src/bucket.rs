@@ -57,6 +57,7 @@ use futures::stream::FuturesUnordered;
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use tidemill_base::cancel::{Interrupted, Tick};
 use tidemill_base::error::{Error, Result};
 use tidemill_base::home::{Home, RunId, create_private};
 use tidemill_remote::Fetch;
@@ -65,7 +66,7 @@ use tidemill_remote::upload::{Finished, Journal, PART_BYTES, Published, Upload, 
 
 use super::commit::{CommitState, Lock, Recovered, to_json};
 use super::files::Stage;
-use super::{Tick, fs};
+use super::fs;
 
 const VERSION: u64 = 1;
 const LOCK: &str = "lock";
@@ -422,7 +423,8 @@ impl Remote {
             }
         } else {
             let lines = read_lines(&dead.dir.join(UPLOADS));
-            abort_all(&self.bucket, &lines)?.wait_with(tick).map(|()| &mut self.recovered.removed)
+            let aborted = abort_all(&self.bucket, &lines)?.wait_with(tick);
+            aborted.map(|()| &mut self.recovered.removed).map_err(Error::from)
         };
         match ended {
             Ok(list) => {
@@ -451,7 +453,7 @@ impl Drop for Remote {
         let begun = Instant::now();
         let mut patience = || match begun.elapsed() < ABORT_WAIT {
             true => Ok(()),
-            false => Err(tidemill_remote::Error::Interrupted),
+            false => Err(Interrupted),
         };
         let is_clean = lines.is_empty()
             || abort_all(&self.bucket, &lines)

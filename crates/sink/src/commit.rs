@@ -58,12 +58,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use tidemill_base::cancel::Tick;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::home::RunId;
 
 use super::files::Stage;
+use super::fs;
 use super::template::{STAGING_PREFIX, below};
-use super::{Tick, fs};
 
 /// The version of the lock's and the manifest's contents.
 const VERSION: u64 = 1;

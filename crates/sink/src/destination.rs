@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
-use tidemill_base::cancel::Cancel;
+use tidemill_base::cancel::{Cancel, Tick};
 use tidemill_base::error::Result;
 use tidemill_base::home::RunId;
 use tidemill_remote::s3::Bucket;
@@ -22,7 +22,7 @@ use crate::places::{descriptor_copy, direct, is_direct};
 use crate::spec::{Parsed, SinkSpec};
 use crate::template::{self, Template, below};
 use crate::writer::{RowWriter, Writing, conform};
-use crate::{PATHS_SHOWN, Tick, Written, staged_file};
+use crate::{PATHS_SHOWN, Written, staged_file};
 
 /// Where rows go. Dropped before its commit, it removes what it has written.
 pub(crate) trait Destination: Send {
@@ -283,7 +283,7 @@ impl OneObject {
 impl Destination for OneObject {
     fn write(&mut self, batch: &RecordBatch, tick: Tick<'_>) -> Result<()> {
         self.writer.write(batch)?;
-        self.upload.0.lock().settle(false, tick)
+        Ok(self.upload.0.lock().settle(false, tick)?)
     }
 
     fn recovered(&self) -> Option<&Recovered> {

@@ -48,7 +48,7 @@ mod tests;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use tidemill_base::cancel::Cancel;
+use tidemill_base::cancel::{Cancel, Tick};
 #[cfg(any(doc, test))]
 use tidemill_base::error::Error;
 use tidemill_base::error::Result;
@@ -67,9 +67,6 @@ use self::destination::Destination;
 
 /// How many paths [`Written`] lists.
 const PATHS_SHOWN: usize = 5;
-
-/// Called every few milliseconds while something is waited for; its error ends the wait.
-pub type Tick<'a> = &'a mut dyn FnMut() -> Result<()>;
 
 /// What a committed sink has written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -120,7 +117,7 @@ impl Sink {
     /// through, and with it the writing.
     ///
     /// # Errors
-    /// Those of [`create`](Self::create), and what `tick` returns.
+    /// Those of [`create`](Self::create), and [`Error::Interrupted`].
     pub fn create_with(
         spec: &SinkSpec,
         schema: SchemaRef,
@@ -146,7 +143,7 @@ impl Sink {
     /// error ends the wait.
     ///
     /// # Errors
-    /// Those of [`write`](Self::write), [`Error::Remote`], and what `tick` returns.
+    /// Those of [`write`](Self::write), [`Error::Remote`] and [`Error::Interrupted`].
     pub fn write_with(&mut self, batch: &RecordBatch, tick: Tick<'_>) -> Result<()> {
         self.rows += batch.num_rows() as u64;
         self.destination.write(batch, tick)
@@ -178,7 +175,7 @@ impl Sink {
     /// milliseconds, and its error ends the wait. Nothing is visible then.
     ///
     /// # Errors
-    /// Those of [`commit`](Self::commit), and what `tick` returns.
+    /// Those of [`commit`](Self::commit), and [`Error::Interrupted`].
     pub fn commit_with(self, tick: Tick<'_>) -> Result<Written> {
         let Sink { destination, overwrite, rows } = self;
         let _span = debug_span!("commit", rows).entered();

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
-use tidemill_base::cancel::Cancel;
+use tidemill_base::cancel::{Cancel, Tick};
 use tidemill_base::error::{Error, Result};
 use tidemill_base::home::RunId;
 
@@ -19,7 +19,7 @@ use super::formats::Encoding;
 use super::fs::{self, Output};
 use super::template::below;
 use super::writer::{RowWriter, Writing};
-use super::{OutputFormat, PATHS_SHOWN, SinkSpec, Tick, Written};
+use super::{OutputFormat, PATHS_SHOWN, SinkSpec, Written};
 
 /// Files that appear together below one folder. Dropped without a commit it leaves nothing.
 pub struct FileSet {

@@ -1,5 +1,7 @@
 //! All or nothing: after any fault at any moment, and after a kill.
 
+use tidemill_base::cancel::Interrupted;
+
 use super::super::commit::Staging;
 use super::super::fs::fault::{self, Fault};
 use super::*;
@@ -439,7 +441,7 @@ fn a_run_that_waits_for_anothers_commit_can_be_stopped() {
     let (run, mut calls) = (RunId::new(), 0);
     let mut wait = || {
         calls += 1;
-        if calls < 3 { Ok(()) } else { Err(Error::Interrupted) }
+        if calls < 3 { Ok(()) } else { Err(Interrupted) }
     };
     let stopped = Staging::open(&root, "{n}.csv", &run, &mut wait).err();
     assert!(matches!(stopped, Some(Error::Interrupted)), "{stopped:?}");
@@ -448,7 +450,7 @@ fn a_run_that_waits_for_anothers_commit_can_be_stopped() {
 
     let staging = Staging::open(&root, "{n}.csv", &run, &mut || Ok(())).unwrap();
     held.lock().unwrap();
-    let stopped = staging.commit(Vec::new(), false, &mut || Err(Error::Interrupted)).err();
+    let stopped = staging.commit(Vec::new(), false, &mut || Err(Interrupted)).err();
     assert!(matches!(stopped, Some(Error::Interrupted)), "{stopped:?}");
     assert_eq!(std::fs::read_dir(&root).unwrap().count(), 0);
 }
