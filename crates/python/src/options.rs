@@ -83,7 +83,7 @@ impl SourceOptions {
 
 /// The program that these words name, if there are any.
 fn program(words: Vec<String>) -> tidemill_engine::Result<Option<Program>> {
-    (!words.is_empty()).then(|| Program::new(words)).transpose()
+    Ok((!words.is_empty()).then(|| Program::new(words)).transpose()?)
 }
 
 /// What a run may take, and what shows its progress.

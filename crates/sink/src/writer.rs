@@ -7,7 +7,7 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
 use tidemill_base::error::{Error, Result};
-use tidemill_source::program::{Program, Through};
+use tidemill_source::program::{self, Program, Through};
 
 use super::OutputFormat;
 use super::compression::{Codec, Compressed};
@@ -39,7 +39,7 @@ enum Encoded<W: Write> {
 }
 
 impl<W: Write> Encoded<W> {
-    fn new(out: W, writing: &Writing) -> Result<Self> {
+    fn new(out: W, writing: &Writing) -> program::Result<Self> {
         let encoding = &writing.encoding;
         Ok(match &writing.exec {
             None => Encoded::Plain(out),
@@ -50,7 +50,7 @@ impl<W: Write> Encoded<W> {
         })
     }
 
-    fn finish(self) -> Result<W> {
+    fn finish(self) -> program::Result<W> {
         match self {
             Encoded::Plain(out) => Ok(out),
             Encoded::Through(through) => through.finish(),

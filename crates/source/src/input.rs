@@ -325,6 +325,6 @@ impl ProgramOutput {
 
 impl Read for ProgramOutput {
     fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
-        self.0.read(out, &mut |_| Ok(false)).map_err(std::io::Error::other)
+        self.0.read(out, &mut |_| Ok::<_, Error>(false)).map_err(std::io::Error::other)
     }
 }

@@ -17,8 +17,79 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 
-use tidemill_base::cancel::Cancel;
-use tidemill_base::error::{Error, Result};
+use tidemill_base::cancel::{Cancel, Interrupted};
+
+/// What comes of a program.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why bytes have not gone through a program. What the user is told of it says [`tidemill_base::Error`], of
+/// which each is a variant.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no such program, or it may not be run.
+    #[error("{message}")]
+    Usage {
+        /// What is wrong.
+        message: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// It has ended badly.
+    #[error("`{program}` {reason}")]
+    Failed {
+        /// Its name.
+        program: String,
+        /// The file that it worked on; empty if it was given none.
+        file: String,
+        /// How it ended: `ended with status 3`.
+        reason: String,
+        /// The last of what it wrote to standard error.
+        said: String,
+    },
+    /// The operating system refused: a pipe, or where what it gives goes to.
+    #[error("cannot {action} `{path}`: {source}")]
+    Io {
+        /// The attempted action, as an infinitive.
+        action: &'static str,
+        /// The program, or the file that is written.
+        path: String,
+        /// The operating system's answer.
+        source: io::Error,
+    },
+    /// The run was asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl Error {
+    fn usage_hint(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Error::Usage { message: message.into(), hint: Some(hint.into()) }
+    }
+
+    fn io(action: &'static str, path: &str, source: io::Error) -> Self {
+        Error::Io { action, path: path.to_owned(), source }
+    }
+}
+
+impl From<Interrupted> for Error {
+    fn from(Interrupted: Interrupted) -> Self {
+        Error::Interrupted
+    }
+}
+
+impl From<Error> for tidemill_base::Error {
+    fn from(error: Error) -> Self {
+        use tidemill_base::Error as Told;
+        match error {
+            Error::Usage { message, hint } => Told::Usage { message, hint },
+            Error::Failed { program, file, reason, said } => {
+                Told::Program { program, file, reason, said }
+            }
+            Error::Io { action, path, source } => Told::io(action, path, source),
+            Error::Interrupted => Told::Interrupted,
+        }
+    }
+}
 
 /// An argument vector: the program, then its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,11 +208,11 @@ impl Filter {
     /// Fills `out` as far as it can with what the program gives, handing it meanwhile what `feed`
     /// appends, which returns false at its end. Fewer bytes than asked for only at the end, once
     /// the program has ended well.
-    pub(crate) fn read(
+    pub(crate) fn read<E: From<Error>>(
         &mut self,
         out: &mut [u8],
-        feed: &mut dyn FnMut(&mut Vec<u8>) -> Result<bool>,
-    ) -> Result<usize> {
+        feed: &mut dyn FnMut(&mut Vec<u8>) -> Result<bool, E>,
+    ) -> Result<usize, E> {
         let mut filled = 0;
         while filled < out.len() && self.stdout.is_some() {
             if self.stdin.is_some() && self.given == self.pending.len() {
@@ -298,7 +369,7 @@ impl Filter {
         if status.success() {
             return Ok(());
         }
-        Err(Error::Program {
+        Err(Error::Failed {
             program: self.name.clone(),
             file: self.file.clone(),
             reason: ending(status),
@@ -355,7 +426,7 @@ fn not_started(name: &str, error: io::Error) -> Error {
             format!("`{name}` is not a program that may be run"),
             "chmod +x makes a script one, if its first line names its interpreter",
         ),
-        _ => Error::Io { action: "start", path: name.to_owned(), source: error },
+        _ => Error::io("start", name, error),
     }
 }
 
@@ -404,6 +475,9 @@ pub struct Through<W: Write> {
 
 impl<W: Write> Through<W> {
     /// Starts `program`, whose output becomes the file `file`.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] where there is no such program, or it may not be run.
     pub fn start(program: &Program, file: &str, out: W, cancel: &Cancel) -> Result<Self> {
         Ok(Through { filter: Filter::start(program, file, true, cancel)?, out })
     }
@@ -411,7 +485,7 @@ impl<W: Write> Through<W> {
     /// Ends the program's input and waits for its end; gives the output back.
     ///
     /// # Errors
-    /// [`Error::Program`] if it fails.
+    /// [`Error::Failed`] if it fails; [`Error::Io`] if `out` does.
     pub fn finish(mut self) -> Result<W> {
         self.filter.finish(&mut self.out)?;
         Ok(self.out)
@@ -420,8 +494,9 @@ impl<W: Write> Through<W> {
 
 impl<W: Write> Write for Through<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // The error travels in the one that `Write` has, and comes out of it again.
-        self.filter.write(bytes, &mut self.out).map_err(io::Error::other)?;
+        // The error travels in the one that `Write` has, and comes out of it again as what is told.
+        let written = self.filter.write(bytes, &mut self.out);
+        written.map_err(|error| io::Error::other(tidemill_base::Error::from(error)))?;
         Ok(bytes.len())
     }
 
@@ -432,6 +507,8 @@ impl<W: Write> Write for Through<W> {
 
 #[cfg(test)]
 mod tests {
+    use tidemill_base::Error as Told;
+
     use super::*;
 
     fn program(words: &[&str]) -> Program {
@@ -443,7 +520,7 @@ mod tests {
     }
 
     /// What comes out of the program for this input, read in pieces.
-    fn through(program: &Program, input: &[u8], piece: usize) -> Result<Vec<u8>> {
+    fn through(program: &Program, input: &[u8], piece: usize) -> Result<Vec<u8>, Told> {
         let mut filter = Filter::start(program, "a file", true, &Cancel::new())?;
         let mut left = input;
         let mut feed = |pending: &mut Vec<u8>| {
@@ -454,7 +531,7 @@ mod tests {
         };
         let (mut all, mut buffer) = (Vec::new(), vec![0; piece]);
         loop {
-            let count = filter.read(&mut buffer, &mut feed)?;
+            let count = filter.read::<Error>(&mut buffer, &mut feed)?;
             all.extend_from_slice(&buffer[..count]);
             if count < piece {
                 return Ok(all);
@@ -462,12 +539,12 @@ mod tests {
         }
     }
 
-    fn written(program: &Program, input: &[u8]) -> Result<Vec<u8>> {
+    fn written(program: &Program, input: &[u8]) -> Result<Vec<u8>, Told> {
         let mut through = Through::start(program, "a file", Vec::new(), &Cancel::new())?;
         for piece in input.chunks(300_000) {
-            through.write_all(piece).map_err(|error| Error::io("write", "a file", error))?;
+            through.write_all(piece).map_err(|error| Told::io("write", "a file", error))?;
         }
-        through.finish()
+        Ok(through.finish()?)
     }
 
     #[test]
@@ -511,7 +588,7 @@ mod tests {
         ] {
             for error in [through(&sh(script), &input, 4096), written(&sh(script), &input)] {
                 let error = error.unwrap_err();
-                assert!(matches!(error, Error::Program { .. }), "{error}");
+                assert!(matches!(error, Told::Program { .. }), "{error}");
                 let message = error.to_string();
                 assert!(parts.iter().all(|part| message.contains(part)), "{message}");
                 assert!(message.len() < 2 * SAID_BYTES_MAX, "{} bytes", message.len());
@@ -544,7 +621,7 @@ mod tests {
             stop.cancel();
         });
         let mut filter = Filter::start(&sh(&script), "a file", false, &cancel).unwrap();
-        let error = filter.read(&mut [0; 10], &mut |_| Ok(false)).unwrap_err();
+        let error = filter.read::<Error>(&mut [0; 10], &mut |_| Ok(false)).unwrap_err();
         assert!(matches!(error, Error::Interrupted));
         watcher.join().unwrap();
         let reader = File::open(&fifo);

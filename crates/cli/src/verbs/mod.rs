@@ -74,7 +74,7 @@ fn read_text(path: &Path) -> Result<String> {
 
 /// The program that repeated flags name, if any.
 fn program(words: &[String]) -> Result<Option<Program>> {
-    (!words.is_empty()).then(|| Program::new(words.to_vec())).transpose()
+    Ok((!words.is_empty()).then(|| Program::new(words.to_vec())).transpose()?)
 }
 
 impl SourceArgs {

@@ -18,7 +18,7 @@ use tidemill_jobs::About;
 use tidemill_query::{NamedSource, Query};
 use tidemill_remote::StorageOptions;
 use tidemill_sink::SinkSpec;
-use tidemill_source::program::Program;
+use tidemill_source::program::{self, Program};
 use tidemill_source::{Promote, SourceSpec, TextOptions};
 use tidemill_sql::statement::schema_from_sql;
 use toml::de::DeTable;
@@ -344,8 +344,10 @@ fn exec(section: &mut Section) -> Result<Option<Program>> {
     };
     let words = section.texts("exec")?.unwrap_or_default();
     Program::new(words).map(Some).map_err(|error| match error {
-        Error::Usage { message, hint } => section.error_at(&place, message, hint.as_deref()),
-        other => other,
+        program::Error::Usage { message, hint } => {
+            section.error_at(&place, message, hint.as_deref())
+        }
+        other => other.into(),
     })
 }
 
