@@ -5,6 +5,7 @@
 //! are lower case, name the object in backticks and end with a `hint:` line where there is
 //! something to do.
 
+use std::any::Any;
 use std::fmt;
 use std::path::Path;
 
@@ -566,13 +567,8 @@ pub fn caught<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
 }
 
 /// A panic's message as an error.
-pub fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
-    let message = panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no message");
-    Error::Internal(format!("a worker panicked: {message}"))
+pub fn panicked(panic: &(dyn Any + Send)) -> Error {
+    Error::Internal(crate::panics::told(panic))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! panics on threads that have said so. All others are printed as ever, and with
 //! `RUST_BACKTRACE=full` these are too.
 
+use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
@@ -38,6 +39,13 @@ pub fn catch<T>(run: impl FnOnce() -> T) -> std::thread::Result<T> {
     let caught = catch_unwind(AssertUnwindSafe(run));
     CATCHERS.with(|catchers| catchers.set(catchers.get() - 1));
     caught
+}
+
+/// What is told of a panic.
+pub fn told(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("a worker panicked: {}", text.unwrap_or("no message"))
 }
 
 /// Says that whatever panics on this thread from now on is caught: by who joins it, or by a runtime.

@@ -398,7 +398,7 @@ impl Conversion {
         let url = format!("{}/{target}", self.sink.url.trim_end_matches('/'));
         let spec = SinkSpec { url, ..self.sink.clone() };
         let mut sink = match Sink::create_with(&spec, schema, run, limit, cancel, &mut wait) {
-            Err(Error::Exists { .. }) if self.skip_existing => {
+            Err(tidemill_sink::Error::Exists { .. }) if self.skip_existing => {
                 return Ok((Coverage::default(), Written::default()));
             }
             other => other?,

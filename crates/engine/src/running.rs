@@ -477,10 +477,10 @@ fn write_out(
             Next::Waiting => tick(sink.rows())?,
             Next::End => {
                 let rows = sink.rows();
-                return sink.commit_with(&mut || {
+                return Ok(sink.commit_with(&mut || {
                     tick(rows)?;
                     cancel.check()
-                });
+                })?);
             }
         }
     }

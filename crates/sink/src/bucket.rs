@@ -58,13 +58,13 @@ use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tidemill_base::cancel::{Interrupted, Tick};
-use tidemill_base::error::{Error, Result};
 use tidemill_base::home::{Home, RunId, create_private};
 use tidemill_remote::Fetch;
 use tidemill_remote::s3::Bucket;
 use tidemill_remote::upload::{Finished, Journal, PART_BYTES, Published, Upload, e_tag_of};
 
 use super::commit::{CommitState, Lock, Recovered, to_json};
+use super::error::{Error, Result};
 use super::files::Stage;
 use super::fs;
 
@@ -547,15 +547,25 @@ async fn publish(
     };
     let path = bucket.url(&object.key);
     Err(match published {
-        Published::Gone => Error::Remote {
-            action: "write",
-            url: path,
-            offset: None,
-            status: None,
-            reason: "its upload has been removed by somebody else".into(),
-            hint: Some("run again; a lifecycle rule must leave uploads a day at least".into()),
-        },
+        Published::Gone => refused(
+            "write",
+            path,
+            "its upload has been removed by somebody else",
+            "run again; a lifecycle rule must leave uploads a day at least",
+        ),
         _ => Error::Exists { path, more: 0 },
+    })
+}
+
+/// That an object is not what it has to be.
+fn refused(action: &'static str, url: String, reason: &str, hint: &str) -> Error {
+    Error::Remote(tidemill_remote::Error::Remote {
+        action,
+        url,
+        offset: None,
+        status: None,
+        reason: reason.to_owned(),
+        hint: Some(hint.to_owned()),
     })
 }
 
@@ -572,7 +582,12 @@ fn note(dir: &Path, outcome: &Outcome) -> Result<()> {
 
 /// Whether what has an object's name is what this commit wrote there, or is the same; `gone`
 /// says that the object's upload is no longer there.
-async fn is_ours(bucket: &Arc<Bucket>, object: &Entry, run: &str, gone: bool) -> Result<bool> {
+async fn is_ours(
+    bucket: &Arc<Bucket>,
+    object: &Entry,
+    run: &str,
+    gone: bool,
+) -> tidemill_remote::Result<bool> {
     let Some(seen) = Arc::clone(bucket).stat(object.key.clone()).await? else { return Ok(false) };
     let How::Upload { parts, .. } = &object.how else {
         return Ok(seen.size == object.bytes && seen.run.as_deref() == Some(run));
@@ -603,7 +618,7 @@ fn undo(bucket: &Arc<Bucket>, dir: &Path, manifest: &Manifest, tick: Tick<'_>) -
                 return Ok(Some(object.key));
             }
         }
-        Ok::<_, Error>(None)
+        Ok::<_, tidemill_remote::Error>(None)
     })?
     .wait_with(tick)?;
     if let Some(key) = replaced {
@@ -668,14 +683,12 @@ async fn take_back(
         return Ok(bucket.remove(object.key).await?);
     }
     if is_ours(&bucket, &object, run, true).await? {
-        return Err(Error::Remote {
-            action: "remove",
-            url: bucket.url(&object.key),
-            offset: None,
-            status: None,
-            reason: "nothing tells whether this run wrote it or somebody else".into(),
-            hint: Some("remove it or rename it by hand if it is not to stay, and run again".into()),
-        });
+        return Err(refused(
+            "remove",
+            bucket.url(&object.key),
+            "nothing tells whether this run wrote it or somebody else",
+            "remove it or rename it by hand if it is not to stay, and run again",
+        ));
     }
     Ok(())
 }
@@ -802,9 +815,8 @@ fn read_manifest(path: &Path) -> Result<Option<Manifest>> {
     };
     let manifest: Manifest = serde_json::from_slice(&bytes).map_err(|e| Error::Corrupt {
         path: path.display().to_string(),
-        offset: None,
         reason: e.to_string(),
-        hint: Some("it is an unfinished commit; remove its folder to forget it".into()),
+        hint: "it is an unfinished commit; remove its folder to forget it".into(),
     })?;
     let is_number = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_digit());
     for object in &manifest.objects {
@@ -812,9 +824,8 @@ fn read_manifest(path: &Path) -> Result<Option<Manifest>> {
             How::Staged(name) if !is_number(name) => {
                 return Err(Error::Corrupt {
                     path: path.display().to_string(),
-                    offset: None,
                     reason: format!("it names a file `{name}`"),
-                    hint: Some("remove its folder to forget it".into()),
+                    hint: "remove its folder to forget it".into(),
                 });
             }
             _ => {}

@@ -1,9 +1,8 @@
 //! Which codec an output is compressed by: what was asked for, what a name tells, and what a format can do.
 
-use tidemill_base::error::{Error, Result};
-
 use super::OutputFormat;
 use super::compression::{Codec, Compression};
+use super::error::{Error, Result};
 
 fn listed(format: OutputFormat) -> String {
     let choices = format.codecs().iter().map(|choice| match choice.levels {
@@ -114,12 +113,13 @@ mod tests {
     use super::*;
 
     fn of(wanted: &str, format: OutputFormat, name: &str) -> Result<Codec, String> {
+        let told = |error: Error| tidemill_base::Error::from(error).to_string();
         let wanted = match wanted {
             "" => None,
-            text => Some(text.parse::<Compression>().map_err(|error| error.to_string())?),
+            text => Some(text.parse::<Compression>().map_err(told)?),
         };
         let name = Some(name).filter(|name| !name.is_empty());
-        codec_of(wanted.as_ref(), format, name, false).map_err(|error| error.to_string())
+        codec_of(wanted.as_ref(), format, name, false).map_err(told)
     }
 
     #[test]

@@ -59,9 +59,9 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tidemill_base::cancel::Tick;
-use tidemill_base::error::{Error, Result};
 use tidemill_base::home::RunId;
 
+use super::error::{Error, Result};
 use super::files::Stage;
 use super::fs;
 use super::template::{STAGING_PREFIX, below};
@@ -569,9 +569,8 @@ fn read_manifest(path: &Path) -> Result<Option<Manifest>> {
     };
     let corrupt = |reason: String, hint: &str| Error::Corrupt {
         path: path.display().to_string(),
-        offset: None,
         reason,
-        hint: Some(hint.to_owned()),
+        hint: hint.to_owned(),
     };
     let by_hand = "the staged files beside it are whole; rename them by hand or remove the folder";
     // The version first: a later version may have other fields.

@@ -8,8 +8,9 @@ use std::fmt;
 use std::io::{self, Write};
 use std::str::FromStr;
 
-use tidemill_base::error::{Error, Result};
 use tidemill_base::suggest;
+
+use crate::error::{Error, Result};
 
 /// How an output is to be compressed, as a user says it: `zstd`, `gzip:9`, `none`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,9 +9,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use tidemill_base::coverage::Coverage;
-use tidemill_base::error::{Error, Result};
 use tidemill_base::home::RunId;
 
+use super::error::{Error, Result};
 use super::places;
 
 /// A coverage is far smaller; of a larger file it is not asked what it is.

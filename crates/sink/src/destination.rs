@@ -8,12 +8,12 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
 use tidemill_base::cancel::{Cancel, Tick};
-use tidemill_base::error::Result;
 use tidemill_base::home::RunId;
 use tidemill_remote::s3::Bucket;
 
 use crate::bucket::{Remote, Shared};
 use crate::commit::{Entry, Recovered, Staging};
+use crate::error::Result;
 use crate::files::{PartitionedFiles, Stage};
 use crate::formats::Encoding;
 use crate::fs::Output;

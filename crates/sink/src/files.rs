@@ -29,9 +29,9 @@ use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use tidemill_base::cancel::Cancel;
 use tidemill_base::compact;
-use tidemill_base::error::{Error, Result};
 
 use super::compression::Codec;
+use super::error::{Error, Result};
 use super::formats::lines::{LineFormat, ROWS_AT_ONCE};
 use super::formats::{EncodeError, Encoding};
 use super::fs::{self, Output};
@@ -404,9 +404,8 @@ fn read_spool(
 fn damaged(path: &std::path::Path, error: &arrow::error::ArrowError) -> Error {
     Error::Corrupt {
         path: path.display().to_string(),
-        offset: None,
         reason: error.to_string(),
-        hint: Some("run again".into()),
+        hint: "run again".into(),
     }
 }
 

@@ -18,6 +18,7 @@
 //! - `coverage_file`: where does a run's coverage go?
 //! - `places`: which file does a path lead to?
 //! - `fs`: the file-system operations that the commit's promises rest on.
+//! - `error`: what can go wrong?
 //!
 //! A name of a device, a pipe or a descriptor (`/dev/null`, `/dev/stdout`) and `-` are written
 //! directly: there is nothing to rename. A symbolic link to a file is followed, as a shell's
@@ -30,6 +31,7 @@ mod commit;
 mod compression;
 pub mod coverage_file;
 mod destination;
+mod error;
 mod files;
 mod formats;
 mod fs;
@@ -49,14 +51,12 @@ mod tests;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use tidemill_base::cancel::{Cancel, Tick};
-#[cfg(any(doc, test))]
-use tidemill_base::error::Error;
-use tidemill_base::error::Result;
 use tidemill_base::home::RunId;
 use tracing::debug_span;
 
 pub use self::commit::{Recovered, recover};
 pub use self::compression::Compression;
+pub use self::error::{Error, Result};
 pub use self::formats::OutputFormat;
 pub use self::formats::text::{cells, is_number};
 pub use self::set::FileSet;

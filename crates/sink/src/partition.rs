@@ -16,8 +16,8 @@ use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow::datatypes::Schema;
 use arrow::row::{RowConverter, SortField};
 use hashbrown::HashMap;
-use tidemill_base::error::{Error, Result};
 
+use super::error::{Error, Result};
 use super::template::Key;
 use super::value::TextColumn;
 

@@ -6,8 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use tidemill_base::error::{Error, Result};
-
+use crate::error::{Error, Result};
 use crate::template::Template;
 use crate::{commit, fs};
 

@@ -9,11 +9,11 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
 use tidemill_base::cancel::{Cancel, Tick};
-use tidemill_base::error::{Error, Result};
 use tidemill_base::home::RunId;
 
 use super::codecs::codec_of;
 use super::commit::{Entry, Staging};
+use super::error::{Error, Result};
 use super::files::Stage;
 use super::formats::Encoding;
 use super::fs::{self, Output};

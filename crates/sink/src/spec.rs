@@ -3,12 +3,12 @@
 use std::fmt;
 
 use arrow::datatypes::SchemaRef;
-use tidemill_base::error::{Error, Result};
 use tidemill_remote::StorageOptions;
 use tidemill_source::program::Program;
 
 use crate::codecs::codec_of;
 use crate::compression::{Codec, Compression};
+use crate::error::{Error, Result};
 use crate::formats::OutputFormat;
 use crate::places;
 use crate::template::Template;

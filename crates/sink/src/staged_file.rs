@@ -4,11 +4,11 @@ use std::io::Write;
 use std::path::Path;
 
 use tidemill_base::cancel::Tick;
-use tidemill_base::error::{Error, Result};
 use tidemill_base::home::RunId;
 use tidemill_remote::location::{Location, refuse_mistyped};
 
 use crate::commit::{Entry, Staging};
+use crate::error::{Error, Result};
 use crate::files::Stage;
 use crate::fs::{self, Output};
 use crate::places::{check_absent, resolved};

@@ -31,10 +31,11 @@ use std::path::{Path, PathBuf};
 use arrow::datatypes::{DataType, Schema};
 use arrow::row::{RowConverter, SortField};
 use hashbrown::HashMap;
-use tidemill_base::error::{Error, Result};
 use tidemill_base::suggest;
 use tidemill_remote::location::{Location, refuse_mistyped};
 use tidemill_source::is_left_out;
+
+use crate::error::{Error, Result};
 
 /// What null is called in a path.
 pub(super) const NULL_NAME: &str = "__HIVE_DEFAULT_PARTITION__";

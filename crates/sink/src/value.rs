@@ -30,8 +30,9 @@ use arrow::array::{
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{ArrowNativeType as _, DataType, IntervalUnit, TimeUnit};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use tidemill_base::error::{Error, Result};
 use tidemill_base::types::is_possible;
+
+use crate::error::{Error, Result};
 
 /// One column of a batch, ready to be written value by value.
 pub(super) struct TextColumn {

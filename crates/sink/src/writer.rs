@@ -6,11 +6,11 @@ use std::sync::Arc;
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
-use tidemill_base::error::{Error, Result};
 use tidemill_source::program::{self, Program, Through};
 
 use super::OutputFormat;
 use super::compression::{Codec, Compressed};
+use super::error::{Error, Result};
 use super::formats::lines::LineFormat;
 use super::formats::{EncodeError, Encoder, Encoding};
 use super::out::{Out, Tracked};
@@ -104,8 +104,7 @@ impl<W: Write + Send + 'static> RowWriter<W> {
     /// Adds rows.
     ///
     /// # Errors
-    /// [`Error::Io`] where the output refuses them, [`Error::ClosedPipe`] where its reader has
-    /// gone.
+    /// [`Error::Io`] where the output refuses them, or its reader has gone; a value that the format cannot hold.
     pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         let batch = conform(batch, &self.schema)?;
         let written = self.encoder.write(&batch);

@@ -145,7 +145,7 @@ fn schema_json(url: &str, source: &Source) -> anyhow::Result<String> {
 /// `tidemill head FILE…`.
 pub(super) fn head(args: &HeadArgs) -> anyhow::Result<Outcome> {
     let format = match &args.format {
-        Some(format) => format.parse()?,
+        Some(format) => format.parse().map_err(Error::from)?,
         None if std::io::stdout().is_terminal() => OutputFormat::Text,
         None => OutputFormat::Csv,
     };

@@ -91,7 +91,7 @@ impl CoverageSink {
     pub(super) fn write(&self, coverage: &Coverage) -> Result<()> {
         match self {
             CoverageSink::Nowhere => Ok(()),
-            CoverageSink::File(file) => file.write(coverage),
+            CoverageSink::File(file) => Ok(file.write(coverage)?),
             CoverageSink::StandardOutput => {
                 let json = serde_json::to_string_pretty(coverage)
                     .map_err(|error| Error::Internal(format!("coverage as JSON: {error}")))?;

@@ -140,7 +140,8 @@ fn explain(
 ) -> anyhow::Result<Outcome> {
     let plan = Plan::new(query, &preparation.settings)?;
     let explained = plan.explain()?;
-    let description = sink.map(|sink| sink::describe(sink, plan.schema())).transpose()?;
+    let description = sink.map(|sink| sink::describe(sink, plan.schema())).transpose();
+    let description = description.map_err(Error::from)?;
     let text = match format {
         None | Some("text") => {
             let mut text = explained.to_string();

@@ -62,15 +62,15 @@ impl<'a> Section<'a> {
         }
     }
 
-    pub(super) fn parsed_with<T>(
+    pub(super) fn parsed_with<T, E: Into<Error>>(
         &mut self,
         key: &str,
-        parse: impl Fn(&str) -> Result<T>,
+        parse: impl Fn(&str) -> Result<T, E>,
     ) -> Result<Option<T>> {
         let Some(node) = self.take(key) else { return Ok(None) };
         let place = node.place.clone();
         let text = node.into_text().map_err(|node| self.wrong_type(&node, key, "a string"))?;
-        parse(&text).map(Some).map_err(|error| match error {
+        parse(&text).map(Some).map_err(|error| match error.into() {
             Error::Usage { message, hint } => self.error_at(&place, message, hint.as_deref()),
             other => other,
         })

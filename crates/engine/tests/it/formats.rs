@@ -10,8 +10,8 @@ use arrow::array::{
     TimestampNanosecondArray, UInt64Array,
 };
 use arrow::datatypes::{DataType, Field, Int64Type};
-use tidemill_engine::RunId;
 use tidemill_engine::sink::{Sink, SinkSpec};
+use tidemill_engine::{Error, RunId};
 
 use crate::common::{Folder, rows_of, settings};
 
@@ -71,9 +71,10 @@ fn columns(rows: i64) -> Vec<(&'static str, ArrayRef)> {
 fn write(folder: &Path, name: &str, batch: &RecordBatch) -> Result<(), String> {
     let spec = SinkSpec::new(format!("{}/{name}", folder.display()));
     let sink = Sink::create(&spec, batch.schema(), &RunId::new(), 64 << 20);
-    let mut sink = sink.map_err(|error| error.to_string())?;
-    sink.write(batch).map_err(|error| error.to_string())?;
-    sink.commit().map(|_| ()).map_err(|error| error.to_string())
+    let told = |error| Error::from(error).to_string();
+    let mut sink = sink.map_err(told)?;
+    sink.write(batch).map_err(told)?;
+    sink.commit().map(|_| ()).map_err(told)
 }
 
 #[test]

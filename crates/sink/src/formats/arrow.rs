@@ -8,10 +8,10 @@ use arrow::error::ArrowError;
 use arrow::ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use arrow_ipc::CompressionType;
 use tidemill_base::compact;
-use tidemill_base::error::Result;
 
 use super::{ARROW_DEPTH_MAX, EncodeError, Encoder, Encoding, FileFormat, refuse_depth};
 use crate::compression::{Choice, Codec, leveled, plain};
+use crate::error::Result;
 use crate::out::{Out, buffered};
 
 pub(super) struct Arrow;

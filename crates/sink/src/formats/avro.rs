@@ -3,10 +3,10 @@
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use tidemill_avro as avro;
-use tidemill_base::error::{Error, Result};
 
 use super::{EncodeError, Encoder, Encoding, FileFormat, refuse_depth};
 use crate::compression::{Choice, Codec, leveled, plain};
+use crate::error::{Error, Result};
 use crate::out::Out;
 
 /// How deep it is read here.

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
-use tidemill_base::error::{Error, Result};
+
+use super::EncodeError;
+use crate::error::Error;
 
 /// The schema with days for milliseconds; none where it has no such dates.
 pub(super) fn in_days(schema: &SchemaRef) -> Option<SchemaRef> {
@@ -49,25 +51,28 @@ fn data_type(of: &DataType) -> DataType {
 ///
 /// # Errors
 /// [`Error::Usage`] for a date that is not a whole number of days.
-pub(super) fn rows_in_days(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
-    let column = |(column, field): (&ArrayRef, &FieldRef)| -> Result<ArrayRef> {
+pub(super) fn rows_in_days(
+    batch: &RecordBatch,
+    schema: &SchemaRef,
+) -> Result<RecordBatch, EncodeError> {
+    let column = |(column, field): (&ArrayRef, &FieldRef)| -> Result<ArrayRef, EncodeError> {
         if column.data_type() == field.data_type() {
             return Ok(Arc::clone(column));
         }
         let days = cast(column, field.data_type())?;
         if &cast(&days, column.data_type())? != column {
-            return Err(Error::usage_hint(
+            return Err(EncodeError::Other(Error::usage_hint(
                 format!(
                     "column `{}` has a date with a time of day, which is no date in Parquet",
                     field.name()
                 ),
                 "cast the column to TIMESTAMP, or write `arrow`",
-            ));
+            )));
         }
         Ok(days)
     };
     let columns = batch.columns().iter().zip(schema.fields()).map(column);
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    let columns = columns.collect::<Result<_>>()?;
+    let columns = columns.collect::<Result<_, EncodeError>>()?;
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
 }

@@ -9,11 +9,11 @@
 use std::ops::Range;
 
 use arrow::datatypes::{Schema, SchemaRef};
-use tidemill_base::error::Result;
 
 use super::lines::{LineFormat, Lines, PreparedRows};
 use super::{EncodeError, Encoder, Encoding, FileFormat, text};
 use crate::compression::Choice;
+use crate::error::Result;
 use crate::out::Out;
 
 /// Fields with a delimiter between them.

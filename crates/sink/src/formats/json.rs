@@ -6,11 +6,11 @@
 use std::ops::Range;
 
 use arrow::datatypes::{Schema, SchemaRef};
-use tidemill_base::error::Result;
 
 use super::lines::{LineFormat, Lines, PreparedRows};
 use super::{EncodeError, Encoder, Encoding, FileFormat, refuse_equal_names, text};
 use crate::compression::Choice;
+use crate::error::Result;
 use crate::out::Out;
 use crate::value::json_key;
 

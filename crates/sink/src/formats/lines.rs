@@ -9,9 +9,9 @@ use std::ops::Range;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
-use tidemill_base::error::{Error, Result};
 
 use super::{EncodeError, Encoder};
+use crate::error::{Error, Result};
 use crate::out::Out;
 use crate::value::TextColumn;
 

@@ -14,11 +14,11 @@ use std::str::FromStr;
 use ::arrow::array::RecordBatch;
 use ::arrow::datatypes::{DataType, Schema, SchemaRef};
 use tidemill_base::cancel::Cancel;
-use tidemill_base::error::{Error, Result};
 use tidemill_base::suggest;
 use tidemill_source::formats::{self as sources, Registered};
 
 use crate::compression::{Choice, Codec};
+use crate::error::{Error, Result};
 use crate::out::Out;
 use lines::LineFormat;
 

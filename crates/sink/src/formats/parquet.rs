@@ -9,13 +9,13 @@ use parquet::arrow::{ArrowWriter, add_encoded_arrow_schema_to_metadata};
 use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
-use tidemill_base::error::{Error, Result};
 
 use super::days;
 use super::row_groups::{ParquetWriter, ROW_GROUP_ROWS};
 use super::{ARROW_DEPTH_MAX, EncodeError, Encoder, Encoding, FileFormat};
 use super::{refuse_depth, refuse_equal_names, within};
 use crate::compression::{Choice, Codec, leveled, plain};
+use crate::error::{Error, Result};
 use crate::out::Out;
 
 pub(super) struct Parquet;

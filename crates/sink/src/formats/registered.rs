@@ -4,6 +4,7 @@
 //! the sink wants them: staged, to a bucket, through a program. So the writer has a thread, a few
 //! batches wait for it, and what it has made beside is copied to its place when it has ended.
 
+use std::any::Any;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
@@ -16,11 +17,12 @@ use arrow::array::{RecordBatch, RecordBatchReader};
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use tidemill_base::cancel::Cancel;
-use tidemill_base::error::{Error, Result, caught};
-use tidemill_source::formats::{Failure, Registered};
+use tidemill_base::panics;
+use tidemill_source::formats::{Failure, Registered, WriteFormat};
 
 use super::{EncodeError, Encoder, Encoding, FileFormat};
 use crate::compression::{Choice, plain};
+use crate::error::{Error, Result};
 use crate::out::Out;
 
 /// Batches that wait for the writer.
@@ -51,8 +53,7 @@ impl FileFormat for Registered {
     }
 
     fn check(&self, _: &SchemaRef) -> Result<()> {
-        self.writer()?;
-        Ok(())
+        writer(self).map(drop)
     }
 
     fn encoder(
@@ -65,6 +66,20 @@ impl FileFormat for Registered {
         let writer = RegisteredWriter::start(out, self, schema, &encoding.name, &encoding.cancel)?;
         Ok(Box::new(writer))
     }
+}
+
+/// The writer of a format.
+///
+/// # Errors
+/// [`Error::Usage`] if there is none.
+fn writer(format: &Registered) -> Result<&dyn WriteFormat> {
+    let missing = || format!("format `{}` was registered without a writer", format.name());
+    format.writer().ok_or_else(|| Error::usage(missing()))
+}
+
+/// What a writer could not do.
+fn failed(format: &Registered, output: &str, source: Failure) -> Error {
+    Error::Format { format: format.name().to_owned(), path: output.to_owned(), source }
 }
 
 /// A file in the making.
@@ -92,7 +107,7 @@ impl RegisteredWriter {
         name: &str,
         cancel: &Cancel,
     ) -> Result<Self> {
-        let writer = format.writer()?;
+        let writer = writer(format)?;
         let folder = tempfile::Builder::new().prefix("tidemill-").tempdir();
         let folder = folder.map_err(|e| Error::io("create", std::env::temp_dir(), e))?;
         let path = folder.path().join(format!("file.{}", format.suffix()));
@@ -103,24 +118,15 @@ impl RegisteredWriter {
             Coming { schema, receiver, taken: Arc::clone(&taken), cancel: cancel.clone() };
         let shown = name.to_owned();
         let thread = std::thread::Builder::new().name("writer".into()).spawn(move || {
-            let written = caught(|| {
-                let written = writer.write(&path, Box::new(batches));
-                written.map_err(|failure| format.failed("write", &shown, failure))
-            });
-            written?;
+            let written = panics::catch(|| writer.write(&path, Box::new(batches)));
+            let written = written.map_err(|panic| panicked(panic.as_ref()))?;
+            written.map_err(|failure| failed(format, &shown, failure))?;
             match path.is_file() {
                 true => Ok(()),
-                false => {
-                    let failure: Failure = "its writer has made no file".into();
-                    Err(format.failed("write", &shown, failure))
-                }
+                false => Err(failed(format, &shown, "its writer has made no file".into())),
             }
         });
-        let thread = thread.map_err(|e| Error::Io {
-            action: "start",
-            path: "a thread".into(),
-            source: e,
-        })?;
+        let thread = thread.map_err(|e| Error::io("start", "a thread", e))?;
         Ok(Self {
             format,
             batches: Some(sender),
@@ -135,8 +141,8 @@ impl RegisteredWriter {
     }
 
     fn incomplete(&self) -> Error {
-        let failure: Failure = "its writer ended before it had taken all batches".into();
-        self.format.failed("write", &self.name, failure)
+        let ended = "its writer ended before it had taken all batches";
+        failed(self.format, &self.name, ended.into())
     }
 
     /// Waits for the writer's end.
@@ -146,8 +152,12 @@ impl RegisteredWriter {
             // It is told by its next batch, and is waited for: the file is in use until then.
             std::thread::park_timeout(TICK);
         }
-        writer.join().unwrap_or_else(|panic| Err(tidemill_base::error::panicked(panic.as_ref())))
+        writer.join().unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
     }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Error {
+    Error::Internal(panics::told(panic))
 }
 
 impl Encoder for RegisteredWriter {
@@ -208,7 +218,9 @@ impl Iterator for Coming {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if let Err(stopped) = self.cancel.check() {
-                return Some(Err(ArrowError::ExternalError(Box::new(Error::from(stopped)))));
+                // What a writer is told is what a user is told.
+                let stopped = tidemill_base::Error::from(stopped);
+                return Some(Err(ArrowError::ExternalError(Box::new(stopped))));
             }
             match self.receiver.recv_timeout(5 * TICK) {
                 Ok(batch) => {

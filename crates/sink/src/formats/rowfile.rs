@@ -2,11 +2,11 @@
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use tidemill_base::error::{Error, Result};
 use tidemill_rowfile as rowfile;
 
 use super::{EncodeError, Encoder, Encoding, FileFormat, refuse_equal_names};
 use crate::compression::{Choice, Codec, leveled, plain};
+use crate::error::{Error, Result};
 use crate::out::Out;
 
 pub(super) struct Rowfile;

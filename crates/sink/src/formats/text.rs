@@ -19,11 +19,11 @@ use std::ops::Range;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
-use tidemill_base::error::{Error, Result};
 use unicode_width::UnicodeWidthStr;
 
 use super::{EncodeError, Encoder, Encoding, FileFormat};
 use crate::compression::{Choice, leveled, plain};
+use crate::error::{Error, Result};
 use crate::out::{Out, buffered};
 use crate::value::{self, TextColumn};
 

@@ -293,7 +293,7 @@ fn a_manifest_of_a_later_version_or_a_strange_one_is_left_alone() {
         let before = tree(temp.path());
         let error = recover(temp.path()).unwrap_err();
         assert!(matches!(error, Error::Corrupt { .. }), "{error}");
-        let error = error.to_string();
+        let error = told(error);
         assert!(error.contains(expected) && error.contains("manifest.json"), "{error}");
         assert!(run(&template(&temp, "y.csv"), &[flights()], 0).is_err());
         assert_eq!(tree(temp.path()), before);

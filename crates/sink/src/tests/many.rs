@@ -189,7 +189,7 @@ fn nested_columns_travel_through_the_spool_but_name_no_path() {
         rows_of(&temp.path().join("2.parquet"), OutputFormat::Parquet),
         [line.clone(), line]
     );
-    let error = run(&template(&temp, "{l}.csv"), &[batch], 0).unwrap_err().to_string();
+    let error = told(run(&template(&temp, "{l}.csv"), &[batch], 0).unwrap_err());
     assert!(error.contains("column `l` of type"), "{error}");
 }
 

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use tidemill_source::{is_left_out, partition_keys};
 
 use super::super::template::{Key, NULL_NAME, Template, assign};
+use super::told;
 
 fn key(values: &[Option<&str>]) -> Key {
     values.iter().map(|value| value.map(Box::from)).collect()
@@ -146,7 +147,7 @@ fn a_template_that_cannot_work_is_refused_with_the_reason() {
         ("s3://bucket", "names a folder"),
         ("file://host/a.csv", "another machine"),
     ] {
-        let error = Template::parse(url).unwrap_err().to_string();
+        let error = told(Template::parse(url).unwrap_err());
         assert!(error.contains(reason), "{url}: {error}");
     }
 }

@@ -173,19 +173,9 @@ impl Registered {
         self.reader.as_deref().ok_or_else(missing)
     }
 
-    /// The writer.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] if there is none.
-    pub fn writer(&self) -> Result<&dyn WriteFormat> {
-        let missing =
-            || Error::usage(format!("format `{}` was registered without a writer", self.name));
-        self.writer.as_deref().ok_or_else(missing)
-    }
-
-    /// What its reader or writer could not do.
-    pub fn failed(&self, action: &'static str, path: &str, failure: Failure) -> Error {
-        failed(&self.name, action, path, failure)
+    /// The writer, if there is one.
+    pub fn writer(&self) -> Option<&dyn WriteFormat> {
+        self.writer.as_deref()
     }
 }
 
@@ -208,7 +198,7 @@ impl TypedFormat for Registered {
     ) -> Result<Columns> {
         batches::columns(files, layouts, &mut |file| {
             let schema = self.reader()?.schema(file.shown(), file.size());
-            let schema = schema.map_err(|e| self.failed("read", file.shown(), e))?;
+            let schema = schema.map_err(|e| failed(&self.name, file.shown(), e))?;
             Ok(Box::new(RegisteredMetadata(schema)))
         })
     }
@@ -219,12 +209,12 @@ impl TypedFormat for Registered {
         let names = batches::names(reading.metadata, &reading.columns);
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let given = self.reader()?.read(&path, piece.range.clone(), &names);
-        let given = given.map_err(|e| self.failed("read", &path, e))?;
+        let given = given.map_err(|e| failed(&self.name, &path, e))?;
         let name = self.name.clone();
         let rows = given.map(move |batch| match batch {
             Ok(batch) => Ok((batch, 0)),
-            Err(ArrowError::ExternalError(error)) => Err(failed(&name, "read", &path, error)),
-            Err(error) => Err(failed(&name, "read", &path, Box::new(error))),
+            Err(ArrowError::ExternalError(error)) => Err(failed(&name, &path, error)),
+            Err(error) => Err(failed(&name, &path, Box::new(error))),
         });
         Ok(batches::reader(reading, Plain(rows)))
     }
@@ -244,13 +234,14 @@ impl FileMetadata for RegisteredMetadata {
     }
 }
 
-/// What a reader or writer could not do.
-fn failed(format: &str, action: &'static str, path: &str, failure: Failure) -> Error {
+/// What a reader could not do.
+fn failed(format: &str, path: &str, failure: Failure) -> Error {
     // Stopped by us, or one of ours that came through.
     match failure.downcast::<Error>() {
         Ok(ours) => *ours,
         Err(source) => {
-            Error::Format { format: format.to_owned(), action, path: path.to_owned(), source }
+            let (format, path) = (format.to_owned(), path.to_owned());
+            Error::Format { format, action: "read", path, source }
         }
     }
 }
