@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
-use tidemill_engine::running::GRACE;
 use tidemill_engine::cancel::Interrupted;
+use tidemill_engine::running::GRACE;
 use tidemill_engine::{Cancel, Error, Progress, Result};
 
 use crate::errors::raise;
