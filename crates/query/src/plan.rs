@@ -596,11 +596,9 @@ impl Plan {
         let (sql, tables) = (self.query.sql.clone(), parts.spec.describe());
         let header = Header { sql, source, schema, others, tables, runs };
         let mut writer = PartialWriter::new(file, out, &header)?;
-        while let Some(chunk) = merged.next_chunk()? {
-            if chunk.group_count() > 0 {
-                self.settings.progress.tables().add_rows(chunk.group_count() as u64);
-                writer.write(&chunk)?;
-            }
+        while let Some(groups) = merged.next_groups()? {
+            self.settings.progress.tables().add_rows(groups.num_rows() as u64);
+            writer.write(&groups)?;
         }
         // Nothing is estimated before the table is finished.
         let coverage = Account { calls: Vec::new(), ..self.account(of) }.coverage(true);

@@ -547,15 +547,20 @@ impl Merged {
         writers.into_iter().map(SpillWriter::finish).collect()
     }
 
-    /// The chunks of the whole table, each group in one of them.
+    /// The whole table as chunks in their form on disk, each group in one of them, in the order of
+    /// their keys' hashes; none is empty.
     ///
     /// # Errors
     /// As folding spilled partitions.
-    pub fn next_chunk(&mut self) -> Result<Option<Chunk>> {
-        match self.next_table()? {
-            Some(mut table) => Ok(Some(table.take()?)),
-            None => Ok(None),
+    pub fn next_groups(&mut self) -> Result<Option<RecordBatch>> {
+        while let Some(mut table) = self.next_table()? {
+            if table.group_count() > 0 {
+                let chunk = table.take()?;
+                let key_count = self.spec.keys.len();
+                return in_hash_order(&chunk.encode()?, chunk.hashes, key_count).map(Some);
+            }
         }
+        Ok(None)
     }
 
     /// The next part of the answer. One of up to 262,144 groups and a quarter of the budget
@@ -615,29 +620,37 @@ impl Merged {
 }
 
 impl Answer {
-    /// The groups in the order of their keys' hashes, whatever order they came in.
     fn in_hash_order(self, key_count: usize) -> Result<Answer> {
-        let Answer { batch, hashes } = self;
-        let keys = &batch.columns()[..key_count];
-        let hashes = match hashes {
-            Some(hashes) => hashes,
-            None => groups::stored_hashes(keys, batch.num_rows())?,
-        };
-        let mut order: Vec<(u64, u32)> = hashes.into_iter().map(mixed).zip(0..).collect();
-        order.sort_unstable();
-        let same = |a: &(u64, u32), b: &(u64, u32)| a.0 == b.0;
-        if order.windows(2).any(|pair| same(&pair[0], &pair[1])) {
-            // Two keys of one hash: the smaller first.
-            let rows = as_rows(keys)?;
-            for run in order.chunk_by_mut(same).filter(|run| run.len() > 1) {
-                if let Some(rows) = &rows {
-                    run.sort_unstable_by_key(|(_, row)| rows.row(*row as usize));
-                }
-            }
-        }
-        let batch = select_in_order(&batch, order.into_iter().map(|(_, row)| row).collect())?;
+        let batch = in_hash_order(&self.batch, self.hashes, key_count)?;
         Ok(Answer { batch, hashes: None })
     }
+}
+
+/// Groups in the order of their keys' hashes, whatever order they came in. The keys are the first
+/// columns.
+fn in_hash_order(
+    batch: &RecordBatch,
+    hashes: Option<Vec<u64>>,
+    key_count: usize,
+) -> Result<RecordBatch> {
+    let keys = &batch.columns()[..key_count];
+    let hashes = match hashes {
+        Some(hashes) => hashes,
+        None => groups::stored_hashes(keys, batch.num_rows())?,
+    };
+    let mut order: Vec<(u64, u32)> = hashes.into_iter().map(mixed).zip(0..).collect();
+    order.sort_unstable();
+    let same = |a: &(u64, u32), b: &(u64, u32)| a.0 == b.0;
+    if order.windows(2).any(|pair| same(&pair[0], &pair[1])) {
+        // Keys of one hash by their values.
+        let rows = as_rows(keys)?;
+        for run in order.chunk_by_mut(same).filter(|run| run.len() > 1) {
+            if let Some(rows) = &rows {
+                run.sort_unstable_by(|a, b| rows.row(a.1 as usize).cmp(&rows.row(b.1 as usize)));
+            }
+        }
+    }
+    select_in_order(batch, order.into_iter().map(|(_, row)| row).collect())
 }
 
 /// Keys in a form whose bytes are ordered as they are, nulls last; none where they have no such.

@@ -32,7 +32,6 @@ use serde::{Deserialize, Serialize};
 use tidemill_base::coverage::{Amount, Coverage, RowAmount};
 use tidemill_base::error::{Error, Result};
 
-use crate::Chunk;
 use crate::spill::slices;
 
 const MAGIC: &[u8; 8] = b"TIDEPART";
@@ -127,12 +126,12 @@ impl<W: Write> PartialWriter<W> {
         self.section(kind, &stream.into_inner()?)
     }
 
-    /// Appends groups.
+    /// Appends groups, as [`Merged::next_groups`](crate::merge::Merged::next_groups) gives them.
     ///
     /// # Errors
     /// As writing.
-    pub fn write(&mut self, chunk: &Chunk) -> Result<()> {
-        for batch in slices(&chunk.encode()?) {
+    pub fn write(&mut self, groups: &RecordBatch) -> Result<()> {
+        for batch in slices(groups) {
             let batch = batch?;
             let mut stream = StreamWriter::try_new(Vec::new(), batch.schema_ref())?;
             stream.write(&batch)?;

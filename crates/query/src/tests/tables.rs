@@ -252,6 +252,39 @@ fn a_partition_that_does_not_fit_is_repartitioned_in_the_order_of_the_fold() {
 }
 
 #[test]
+fn chunks_that_come_in_any_order_give_the_same_bytes() {
+    let (spec, columns) = spec(&format!("SELECT k, {ORDERLESS} FROM t GROUP BY k"), &schema());
+    assert!(spec.is_order_free());
+    let parts: Vec<Vec<Row>> = (0..6).map(|part| many(4000, part * 3)).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let merged = |order: [usize; 6], threads, budget_bytes| {
+        let (cancel, progress) = (Cancel::new(), Progress::new());
+        let merger = Merger::new(&spec, budget_bytes, folder.path(), &cancel, &progress).unwrap();
+        for (worker, part) in order.into_iter().enumerate() {
+            merger.add(filled(&spec, &columns, &parts[part]).take().unwrap()).unwrap();
+            if worker % 2 == 0 {
+                merger.work(worker).unwrap();
+            }
+        }
+        merger.finish(threads).unwrap()
+    };
+    // Ordered by their keys, by their hashes, and the latter from disk.
+    for (budget_bytes, parts) in [(1 << 30, 1), (8 << 20, 16), (1 << 20, 16)] {
+        let one = || merged([0, 1, 2, 3, 4, 5], 1, budget_bytes);
+        let other = || merged([4, 2, 5, 0, 3, 1], 3, budget_bytes);
+        let (expected, count) = drained(one());
+        assert!(count >= parts, "{budget_bytes}: {count} parts");
+        assert_eq!(drained(other()).0, expected, "{budget_bytes}");
+        let chunks = |mut merged: Merged| -> RecordBatch {
+            let chunks = std::iter::from_fn(|| merged.next_groups().transpose());
+            let chunks: Vec<RecordBatch> = chunks.collect::<Result<_, _>>().unwrap();
+            arrow::compute::concat_batches(&chunks[0].schema(), &chunks).unwrap()
+        };
+        assert_eq!(chunks(other()), chunks(one()), "{budget_bytes}");
+    }
+}
+
+#[test]
 fn a_group_that_keeps_more_than_the_budget_is_refused_with_one_that_would_do() {
     let text = "a long value ".repeat(1 << 17);
     let long: Vec<Row> =
