@@ -125,9 +125,12 @@ def work_out(case: str, source: Path) -> pa.Table:
         return largest_two(rows)
     if case == "q9":
         return correlations(rows, keys)
-    count_all = pc.CountOptions(mode="all")
-    answer = rows.group_by(keys).aggregate([("v3", "sum", None), ("v3", "count", count_all)])
-    return answer
+    answer = rows.group_by(keys).aggregate(
+        [("v3", "sum", None), ("v3", "count", pc.CountOptions(mode="all"))]
+    )
+    if answer.num_rows > COMPARED_ROWS_MAX:
+        return answer
+    return answer.sort_by([(key, "ascending") for key in keys])
 
 
 def in_runs(rows: pa.Table, keys: list[str], value_order: str) -> tuple[pa.Array, list[int]]:
