@@ -20,6 +20,7 @@
 //! Aggregation in the Solid State Age* (ICDE 2024).
 
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -175,7 +176,10 @@ pub(crate) struct Hashed {
     looked_up: LookedUp,
 }
 
-/// What looking up a batch leaves to be done, reused for the next.
+/// How many rows are looked up at once, so that what is noted of them stays in the cache.
+const LOOKED_UP_MAX: usize = 1 << 13;
+
+/// What looking up rows leaves to be done, reused for the next.
 #[derive(Default)]
 struct LookedUp {
     /// The rows of new groups, in the order of these.
@@ -215,24 +219,29 @@ impl Hashed {
         rows: Option<&[u32]>,
         groups: &mut Vec<usize>,
     ) -> Result<()> {
-        let mut looked_up = std::mem::take(&mut self.looked_up);
+        let count = rows.map_or(hashes.len(), <[u32]>::len);
         groups.clear();
-        match rows {
-            None => self.probe(hashes, hashes.len(), |at| at, groups, &mut looked_up)?,
-            Some(rows) => {
-                let row_of = |at: usize| rows[at] as usize;
-                self.probe(hashes, rows.len(), row_of, groups, &mut looked_up)?;
+        groups.reserve(count);
+        let mut looked_up = std::mem::take(&mut self.looked_up);
+        for start in (0..count).step_by(LOOKED_UP_MAX) {
+            let places = start..(start + LOOKED_UP_MAX).min(count);
+            match rows {
+                None => self.probe(hashes, places, |place| place, groups, &mut looked_up)?,
+                Some(rows) => {
+                    let row_of = |place: usize| rows[place] as usize;
+                    self.probe(hashes, places, row_of, groups, &mut looked_up)?;
+                }
             }
-        }
-        let LookedUp { new, likely, mistaken } = &mut looked_up;
-        mistaken.clear();
-        for (column, key) in self.columns.iter_mut().zip(keys) {
-            column.extend(key, new);
-            column.compare(key, likely, mistaken);
-        }
-        for at in mistaken {
-            let row = rows.map_or(*at, |rows| rows[*at as usize]);
-            groups[*at as usize] = self.find(keys, row, hashes[row as usize])?;
+            let LookedUp { new, likely, mistaken } = &mut looked_up;
+            mistaken.clear();
+            for (column, key) in self.columns.iter_mut().zip(keys) {
+                column.extend(key, new);
+                column.compare(key, likely, mistaken);
+            }
+            for place in mistaken {
+                let row = rows.map_or(*place, |rows| rows[*place as usize]);
+                groups[*place as usize] = self.find(keys, row, hashes[row as usize])?;
+            }
         }
         self.looked_up = looked_up;
         Ok(())
@@ -243,7 +252,7 @@ impl Hashed {
     fn probe(
         &mut self,
         hashes: &[u64],
-        count: usize,
+        places: Range<usize>,
         row_of: impl Fn(usize) -> usize,
         groups: &mut Vec<usize>,
         looked_up: &mut LookedUp,
@@ -251,31 +260,31 @@ impl Hashed {
         let LookedUp { new, likely, .. } = looked_up;
         new.clear();
         likely.clear();
-        groups.reserve(count);
-        for at in 0..count {
+        let end = places.end;
+        for place in places {
             if self.hashes.len() * 2 >= self.slots.len() {
                 self.grow()?;
             }
             let mask = self.slots.len() - 1;
-            if at + AHEAD < count {
-                let ahead = hashes[row_of(at + AHEAD)];
-                fetch(&self.slots, place(ahead, mask));
+            if place + AHEAD < end {
+                let ahead = hashes[row_of(place + AHEAD)];
+                fetch(&self.slots, first_slot(ahead, mask));
             }
-            let row = row_of(at);
+            let row = row_of(place);
             let hash = hashes[row];
-            let mut slot_at = place(hash, mask);
+            let mut at = first_slot(hash, mask);
             let group = loop {
-                let slot = self.slots[slot_at];
+                let slot = self.slots[at];
                 if slot == 0 {
                     new.push(row as u32);
-                    break self.add(hash, slot_at);
+                    break self.add(hash, at);
                 }
                 if (slot ^ hash) & UPPER == 0 {
-                    let group = number(slot);
-                    likely.push(Likely { place: at as u32, row: row as u32, group: group as u32 });
+                    let (place, row, group) = (place as u32, row as u32, number(slot));
+                    likely.push(Likely { place, row, group: group as u32 });
                     break group;
                 }
-                slot_at = (slot_at + 1) & mask;
+                at = (at + 1) & mask;
             };
             groups.push(group);
         }
@@ -288,7 +297,7 @@ impl Hashed {
             self.grow()?;
         }
         let mask = self.slots.len() - 1;
-        let mut at = place(hash, mask);
+        let mut at = first_slot(hash, mask);
         loop {
             let slot = self.slots[at];
             if slot == 0 {
@@ -329,9 +338,9 @@ impl Hashed {
         let mask = count - 1;
         for (group, hash) in self.hashes.iter().enumerate() {
             if let Some(ahead) = self.hashes.get(group + AHEAD) {
-                fetch(&self.slots, place(*ahead, mask));
+                fetch(&self.slots, first_slot(*ahead, mask));
             }
-            let mut at = place(*hash, mask);
+            let mut at = first_slot(*hash, mask);
             while self.slots[at] != 0 {
                 at = (at + 1) & mask;
             }
@@ -343,7 +352,7 @@ impl Hashed {
 
 /// Where a hash's slot is, if it is free.
 #[inline]
-fn place(hash: u64, mask: usize) -> usize {
+fn first_slot(hash: u64, mask: usize) -> usize {
     // A slot has the upper half in it; where it is says the lower one.
     hash as usize & mask
 }
@@ -756,7 +765,7 @@ mod tests {
     fn many_groups_of_long_texts_are_found_again() {
         let text = |n: usize| format!("{n} is a text that is longer than a view");
         let keys = |from: usize| -> Vec<ArrayRef> {
-            vec![Arc::new((from..from + 3000).map(|n| Some(text(n))).collect::<StringViewArray>())]
+            vec![Arc::new((from..from + 9000).map(|n| Some(text(n))).collect::<StringViewArray>())]
         };
         let schema: SchemaRef =
             Arc::new(Schema::new(vec![Field::new("k", DataType::Utf8View, true)]));
@@ -764,9 +773,9 @@ mod tests {
         let mut found = Vec::new();
         for from in [0, 2000, 4000, 1000, 0] {
             groups.intern(&keys(from), None, None, &mut found).unwrap();
-            assert!(found.iter().copied().eq(from..from + 3000));
+            assert!(found.iter().copied().eq(from..from + 9000));
         }
-        assert!(groups.bytes() > 7000 * (16 + 40));
+        assert!(groups.bytes() > 13_000 * (16 + 40));
         let (keys, _) = groups.take(&schema).unwrap();
         let keys = keys[0].as_string_view();
         assert!(keys.iter().enumerate().all(|(n, key)| key == Some(text(n).as_str())));

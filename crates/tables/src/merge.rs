@@ -668,7 +668,9 @@ fn sorted(batch: RecordBatch, spec: &TableSpec) -> Result<RecordBatch> {
     if batch.num_rows() < 2 {
         return Ok(batch);
     }
-    let Some(rows) = as_rows(&batch.columns()[..spec.keys.len()])? else { return Ok(batch) };
+    let Some(rows) = as_rows(&batch.columns()[..spec.keys.len()])? else {
+        return in_hash_order(&batch, None, spec.keys.len());
+    };
     let mut order: Vec<u32> = (0..batch.num_rows() as u32).collect();
     order.sort_unstable_by(|a, b| rows.row(*a as usize).cmp(&rows.row(*b as usize)));
     select_in_order(&batch, order)
