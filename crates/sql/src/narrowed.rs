@@ -3,7 +3,9 @@
 //! - A number that FLOAT has no room for would be infinite: it is an error, and null under TRY_CAST. An
 //!   infinite DOUBLE stays what it is, and text is read as files are, in which `1e400` is infinite.
 //! - DataFusion takes a cast off that is compared with a constant: `TRY_CAST(x AS TINYINT) <> 1` of 300 would
-//!   be true, and not null. So what may lose a value is a function here, and no cast.
+//!   be true, and not null; and it cuts the constant to the unit of a coarser time below the cast, so that
+//!   `CAST(ms AS TIMESTAMP) = TIMESTAMP '1970-01-01 00:00:00.000001'` would be true of 1970. So what may lose a
+//!   value, and what changes a time's unit, is a function here, and no cast.
 //! - `'2026-03-01 10:30'` is a time without its seconds, which Arrow asks for.
 //!
 //! The rule comes when all types are settled.
@@ -65,22 +67,30 @@ fn replaced(mut expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> 
         **value = completed(std::mem::take(value));
         return Ok(Transformed::yes(expr));
     }
-    let is_coarser = match (&from, &to) {
-        (DataType::Timestamp(own, _), DataType::Timestamp(other, _)) => units(*own) > units(*other),
+    let is_taken_off = match (&from, &to) {
+        (DataType::Timestamp(own, zone), DataType::Timestamp(other, other_zone)) => {
+            if units(*own) < units(*other) && zone != other_zone {
+                // The unit first; what clocks show in the other zone is another rule's.
+                let finer = DataType::Timestamp(*other, zone.clone());
+                **value = narrowed(std::mem::take(value.as_mut()), finer, is_tried);
+                return Ok(Transformed::yes(expr));
+            }
+            own != other
+        }
         (from, to) if from.is_numeric() && to.is_numeric() => !always_fits(from, to),
         _ => false,
     };
     // What is constant is computed at once.
-    if !is_coarser || matches!(value.as_ref(), Expr::Literal(_, _)) && !to.is_floating() {
+    if !is_taken_off || matches!(value.as_ref(), Expr::Literal(_, _)) && !to.is_floating() {
         return Ok(Transformed::no(expr));
     }
-    let value = std::mem::take(value.as_mut());
+    Ok(Transformed::yes(narrowed(std::mem::take(value.as_mut()), to, is_tried)))
+}
+
+fn narrowed(value: Expr, to: DataType, is_tried: bool) -> Expr {
     let signature = Signature::any(1, Volatility::Immutable);
-    let function = ScalarUDF::from(Narrow { to, is_tried, signature });
-    Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(
-        Arc::new(function),
-        vec![value],
-    ))))
+    let function = Arc::new(ScalarUDF::from(Narrow { to, is_tried, signature }));
+    Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![value]))
 }
 
 fn is_text(of: &DataType) -> bool {
@@ -90,7 +100,7 @@ fn is_text(of: &DataType) -> bool {
     }
 }
 
-/// A number or a time in a type that has fewer of them.
+/// A number in a type that has fewer of them, or a time in another unit.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Narrow {
     to: DataType,

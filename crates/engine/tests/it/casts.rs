@@ -107,3 +107,37 @@ fn a_cast_of_a_key_stands_beside_the_key_and_its_least_value() {
         }
     }
 }
+
+/// A constant is not cut to the unit of what is cast beside it.
+#[test]
+fn a_time_cast_to_a_finer_unit_is_compared_in_it() {
+    let folder = Folder::new();
+    folder.write("t.csv", "t\n1970-01-01T00:00:00.000\n");
+    let table = "(SELECT CAST(t AS TIMESTAMP(3)) AS ms FROM '$/t.csv')";
+    let finer = "TIMESTAMP '1970-01-01 00:00:00.000001'";
+    let before = "TIMESTAMP '1969-12-31 23:59:59.999999'";
+    for (condition, expected) in [
+        (format!("CAST(ms AS TIMESTAMP) = {finer}"), "false"),
+        (format!("{finer} <= CAST(ms AS TIMESTAMP)"), "false"),
+        (format!("CAST(ms AS TIMESTAMP) = {before}"), "false"),
+        (format!("CAST(ms AS TIMESTAMP) > {before}"), "true"),
+        (format!("CAST(ms AS TIMESTAMP) IN ({finer}, {before})"), "false"),
+        ("CAST(ms AS TIMESTAMP) = TIMESTAMP '1970-01-01'".to_owned(), "true"),
+        (
+            "CAST(ms AS TIMESTAMPTZ) = TIMESTAMPTZ '1970-01-01 00:00:00.000001+00'".to_owned(),
+            "false",
+        ),
+        ("CAST(ms AS TIMESTAMPTZ) = TIMESTAMPTZ '1970-01-01 00:00:00+00'".to_owned(), "true"),
+        (format!("CASE WHEN false THEN ms ELSE {before} END = date_trunc('day', ms)"), "false"),
+        (
+            format!("CASE WHEN false THEN ms ELSE {before} END NOT IN (ms, date_trunc('day', ms))"),
+            "true",
+        ),
+    ] {
+        let sql = format!("SELECT {condition} FROM {table}");
+        assert_eq!(folder.ask(&sql).rows(), [[expected]], "{condition}");
+        let sql = format!("SELECT count(*) FROM {table} WHERE {condition}");
+        let rows = if expected == "true" { "1" } else { "0" };
+        assert_eq!(folder.ask(&sql).rows(), [[rows]], "{condition}");
+    }
+}
