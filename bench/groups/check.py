@@ -70,7 +70,8 @@ def digest(table: pa.Table, keys: list[str]) -> pa.Table:
     for name in table.column_names:
         column = table[name]
         if pa.types.is_string(column.type):
-            column = pc.utf8_slice_codeunits(column, -6).cast(pa.int64())
+            # Every text ends with its number.
+            column = pc.replace_substring_regex(column, "^.*[^0-9]", "").cast(pa.int64())
         sums[name] = pc.sum(column.cast(pa.float64())).as_py()
         if weight is not None and name not in keys:
             sums[f"{name} by key"] = pc.sum(pc.multiply(column.cast(pa.float64()), weight)).as_py()
