@@ -365,6 +365,18 @@ class Case:
     check: Callable[[Run, Engine], str | None]
 
 
+def peer_engines(
+    folder: Path, peers: list[str], words: list, ending: str, settings: Settings
+) -> dict[str, Engine]:
+    """`folder/peer_NAME.py WORDS… OUTPUT` for each peer, in the peers' environment; `ending` is the output's."""
+    engines = {}
+    for peer in peers:
+        output = settings.scratch() / f"{peer}.{ending}"
+        command = [VENV / "bin" / "python", "-I", folder / f"peer_{peer}.py", *words, output]
+        engines[peer] = Engine(command, output)
+    return engines
+
+
 def select(cases: list[Case], words: list[str], without: set[str]) -> list[Case]:
     """Keeps what `--only` names: words of a kind are alternatives, kinds must all hold."""
     kinds = {

@@ -69,7 +69,6 @@ def prepare(settings: Settings) -> Path:
 
 
 def cases(settings: Settings, folder: Path, binaries: dict[str, Path]) -> list[Case]:
-    python = harness.VENV / "bin" / "python"
     limits = harness.limits_program(settings)
     reference = None
     found: list[Case] = []
@@ -111,10 +110,8 @@ def cases(settings: Settings, folder: Path, binaries: dict[str, Path]) -> list[C
                 output = settings.scratch() / f"{name}.{case}.{format}.csv"
                 command = tidemill_command(binary, sql, format, source, output)
                 engines[name] = Engine(command, output, ours=True)
-            for peer in PEERS:
-                output = settings.scratch() / f"{peer}.{case}.{format}.csv"
-                command = [python, "-I", HERE / f"peer_{peer}.py", case, format, source, output]
-                engines[peer] = Engine(command, output)
+            words = [case, format, source]
+            engines |= harness.peer_engines(HERE, PEERS, words, f"{case}.{format}.csv", settings)
             found.append(Case(case, format, source, input_bytes, file_bytes, engines, checker(case)))
     return harness.select(found, settings.only, settings.without)
 

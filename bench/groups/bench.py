@@ -5,7 +5,9 @@ different values for each of 100,000 groups), `stations` (413 groups of ten time
 and `u1` to `l10000000`: a count and a sum by one key of so many values.
 """
 
+import json
 import subprocess
+import sys
 from pathlib import Path
 
 import harness
@@ -13,7 +15,7 @@ from harness import BENCH, Case, Engine, Failure, Report, Run, Settings, say
 
 HERE = BENCH / "groups"
 PEERS = ["duckdb", "polars", "datafusion", "chdb"]
-FILES = ["ten.parquet", "ten.csv", "keys.parquet", "stations.csv"]
+FILES = ["ten.parquet", "ten.csv", "keys.parquet", "stations.csv", "columns.json"]
 
 # What each question reads of the file.
 COLUMNS = {
@@ -35,8 +37,6 @@ COUNTS = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000]
 
 def questions():
     """How a question is put to an engine; the peers' scripts import the same file."""
-    import sys
-
     sys.path.insert(0, str(HERE))
     import questions
 
@@ -74,6 +74,7 @@ def names() -> dict[str, list[str]]:
 
 def cases(settings: Settings, folder: Path, binaries: dict[str, Path]) -> list[Case]:
     python = harness.VENV / "bin" / "python"
+    column_bytes = json.loads((folder / "columns.json").read_text())
     found: list[Case] = []
 
     def checker(case: str, source: Path):
@@ -94,38 +95,16 @@ def cases(settings: Settings, folder: Path, binaries: dict[str, Path]) -> list[C
             source = folder / f"{name}.{format}"
             input_bytes = file_bytes = source.stat().st_size
             if format == "parquet":
-                input_bytes = column_bytes(source, COLUMNS.get(case) or [case, "v"])
+                columns = COLUMNS.get(case) or [case, "v"]
+                input_bytes = sum(column_bytes[source.name][column] for column in columns)
             engines = {}
             for name, binary in binaries.items():
                 output = settings.scratch() / f"{name}.{case}.{format}.arrow"
                 engines[name] = Engine(tidemill_command(binary, case, source, output), output, ours=True)
-            for peer in PEERS:
-                output = settings.scratch() / f"{peer}.{case}.{format}.arrow"
-                command = [python, "-I", HERE / f"peer_{peer}.py", case, format, source, output]
-                engines[peer] = Engine(command, output)
+            words = [case, format, source]
+            engines |= harness.peer_engines(HERE, PEERS, words, f"{case}.{format}.arrow", settings)
             found.append(Case(case, format, source, input_bytes, file_bytes, engines, checker(case, source)))
     return harness.select(found, settings.only, settings.without)
-
-
-SIZES: dict[Path, dict[str, int]] = {}
-
-
-def column_bytes(source: Path, columns: list[str]) -> int:
-    """The compressed bytes of the columns."""
-    if source not in SIZES:
-        code = (
-            "import json, sys, pyarrow.parquet as pq\n"
-            "footer, sizes = pq.read_metadata(sys.argv[1]), {}\n"
-            "for group in range(footer.num_row_groups):\n"
-            "    for index in range(footer.num_columns):\n"
-            "        chunk = footer.row_group(group).column(index)\n"
-            "        name = chunk.path_in_schema\n"
-            "        sizes[name] = sizes.get(name, 0) + chunk.total_compressed_size\n"
-            "print(json.dumps(sizes))"
-        )
-        command = [harness.peers_python(), "-I", "-c", code, str(source)]
-        SIZES[source] = harness.last_json(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    return sum(SIZES[source][name] for name in columns)
 
 
 def run(settings: Settings, report: Report) -> None:

@@ -18,6 +18,7 @@ rows is the same data. A file is renamed into its place once it is whole.
 `stations`: `name;temperature` of 413 stations, ten times as many rows, CSV only.
 """
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -35,6 +36,8 @@ def main() -> None:
     write(folder / "ten.csv", f"SELECT * FROM '{folder / 'ten.parquet'}'")
     write(folder / "keys.parquet", keys(rows))
     write(folder / "stations.csv", stations(10 * rows), "DELIMITER ';'")
+    sizes = {name: column_bytes(folder / name) for name in ("ten.parquet", "keys.parquet")}
+    (folder / "columns.json").write_text(json.dumps(sizes, indent=1) + "\n")
 
 
 def draw(column: str, count: int) -> str:
@@ -82,6 +85,12 @@ def stations(rows: int) -> str:
                round(({draw("temperature", 2000)} - 1000) / 10, 1) AS temperature
         FROM range({rows}) AS t(i)
     """
+
+
+def column_bytes(path: Path) -> dict[str, int]:
+    """The compressed bytes of each column: what a query has to read of the file."""
+    query = "SELECT path_in_schema, sum(total_compressed_size)::BIGINT FROM parquet_metadata(?) GROUP BY ALL"
+    return dict(duckdb.execute(query, [str(path)]).fetchall())
 
 
 def write(path: Path, query: str, options: str = "") -> None:

@@ -5,12 +5,7 @@ braces and is filled in by `sql`.
 """
 
 # Where an engine's function has another name.
-WORDS = {
-    "tidemill": {},
-    "duckdb": {},
-    "datafusion": {},
-    "chdb": {"median": "quantileExactInclusive(0.5)", "stddev": "stddevSamp"},
-}
+WORDS = {"chdb": {"median": "quantileExactInclusive(0.5)", "stddev": "stddevSamp"}}
 
 TEN = {
     "q1": "SELECT id1, sum(v1) AS v1 FROM {source} GROUP BY id1",
@@ -68,5 +63,5 @@ def sql(case: str, engine: str, source: str) -> str:
         text = TEN[case]
     else:
         text = f"SELECT {case}, count(*) AS n, sum(v) AS v FROM {{source}} GROUP BY {case}"
-    words = {"median": "median", "stddev": "stddev"} | WORDS[engine]
+    words = {"median": "median", "stddev": "stddev"} | WORDS.get(engine, {})
     return text.format(source=source, **words)

@@ -33,6 +33,7 @@ use tidemill_base::error::Result;
 use tidemill_source::projection::{Projection, Projections};
 use tidemill_source::{BlockStatistics, FileColumn, Source, Split};
 use tidemill_sql::floats::{self, has_floats};
+use tidemill_sql::kept_casts;
 use tidemill_text::{Comparison, Constant, Predicate, Test};
 
 /// The source's splits without the row groups that `filters` rule out.
@@ -103,7 +104,7 @@ fn predicate(schema: &SchemaRef, filters: &[Expr]) -> Option<(PruningPredicate, 
         filters.iter().flat_map(split_conjunction).filter(|filter| keeps_order(filter, schema));
     let filter = conjunction(conjuncts.cloned())?;
     // The filters name columns by the table's name in the query; the files know no such name.
-    let (filter, nested) = flat(unsettled(unqualified(filter)?)?, schema)?;
+    let (filter, nested) = flat(unsettled(time_casts(unqualified(filter)?)?)?, schema)?;
     let fields = nested
         .iter()
         .map(|(name, field)| Arc::new(Field::new(name, field.data_type.clone(), true)));
@@ -156,6 +157,15 @@ fn unqualified(filter: Expr) -> Option<Expr> {
         other => Ok(Transformed::no(other)),
     });
     renamed.ok().map(|renamed| renamed.data)
+}
+
+/// The filter with casts of times to other units as casts.
+fn time_casts(filter: Expr) -> Option<Expr> {
+    let cast = filter.transform_up(|expr| match kept_casts::time_cast(&expr) {
+        Some(cast) => Ok(Transformed::yes(Expr::Cast(cast))),
+        None => Ok(Transformed::no(expr)),
+    });
+    cast.ok().map(|cast| cast.data)
 }
 
 /// The filter on floats as they are stored, where bounds of these are bounds of settled ones.

@@ -4,7 +4,7 @@
 //!   clause is honoured, and columns are called as they are written.
 //! - `coercion`, `meeting`, `instants`, `cast_times`, `casts`, `times`, `zones`, `spans`, `multiples`, `frames`,
 //!   `grouping_sets`: which type do values of different types meet at, and no value is lost?
-//! - `arithmetic`, `narrowed`: what does an operator or a cast do at the ends of a type? `guards`: of which rows
+//! - `arithmetic`, `kept_casts`: what does an operator or a cast do at the ends of a type? `guards`: of which rows
 //!   is it asked? `floats`, `nested`: which float, list, struct is larger? `patterns`: what is SIMILAR TO what?
 //! - `null_safe`, `subqueries`: where does null equal null, and what is neither true nor false?
 //! - `replaced`, `amplify`, `portions`: functions of our own in the place of DataFusion's, and the memory of
@@ -31,12 +31,12 @@ mod guards;
 mod in_lists;
 mod in_place;
 mod instants;
+pub mod kept_casts;
 mod large_limits;
 mod meeting;
 pub mod messages;
 mod multiples;
 pub mod names;
-mod narrowed;
 mod nested;
 mod null_safe;
 mod patterns;

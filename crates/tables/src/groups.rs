@@ -37,7 +37,7 @@ use datafusion::physical_plan::aggregates::order::GroupOrdering;
 use tidemill_base::error::{Error, Result};
 use tidemill_sql::Told;
 
-use crate::fetch::{AHEAD, fetch};
+use crate::prefetch::{AHEAD, prefetch};
 use crate::value;
 
 /// The type that keys are hashed, compared and kept as: texts and bytes are views.
@@ -70,14 +70,14 @@ pub(crate) fn stored_hashes(keys: &[ArrayRef], row_count: usize) -> Result<Vec<u
 }
 
 /// Groups by their keys, numbered as they come.
-pub(crate) enum Groups {
+pub(crate) enum GroupIndex {
     /// Of keys that are kept here.
-    Hashed(Hashed),
+    Hashed(HashIndex),
     /// Of keys that only DataFusion's grouping knows.
     Others(Box<dyn GroupValues>),
 }
 
-impl Groups {
+impl GroupIndex {
     /// No groups, of keys as the schema says.
     ///
     /// # Errors
@@ -85,9 +85,9 @@ impl Groups {
     pub(crate) fn new(keys: &SchemaRef) -> Result<Self> {
         let columns = keys.fields().iter().map(|key| key_column(&kept_as(key.data_type())));
         Ok(match columns.collect::<Option<Vec<_>>>() {
-            Some(columns) => Groups::Hashed(Hashed::new(columns)),
+            Some(columns) => GroupIndex::Hashed(HashIndex::new(columns)),
             None => {
-                Groups::Others(new_group_values(Arc::clone(keys), &GroupOrdering::None).told()?)
+                GroupIndex::Others(new_group_values(Arc::clone(keys), &GroupOrdering::None).told()?)
             }
         })
     }
@@ -95,16 +95,16 @@ impl Groups {
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         match self {
-            Groups::Hashed(groups) => groups.hashes.len(),
-            Groups::Others(groups) => groups.len(),
+            GroupIndex::Hashed(groups) => groups.hashes.len(),
+            GroupIndex::Others(groups) => groups.len(),
         }
     }
 
     /// The memory that they take, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         match self {
-            Groups::Hashed(groups) => groups.bytes(),
-            Groups::Others(groups) => groups.size(),
+            GroupIndex::Hashed(groups) => groups.bytes(),
+            GroupIndex::Others(groups) => groups.size(),
         }
     }
 
@@ -121,7 +121,7 @@ impl Groups {
         groups: &mut Vec<usize>,
     ) -> Result<()> {
         match (self, rows) {
-            (Groups::Hashed(here), rows) => {
+            (GroupIndex::Hashed(here), rows) => {
                 let keys = &kept(keys)?;
                 let row_count = keys.first().map_or(0, |key| key.len());
                 let computed;
@@ -134,8 +134,8 @@ impl Groups {
                 };
                 here.intern(keys, hashes, rows, groups)
             }
-            (Groups::Others(here), None) => here.intern(keys, groups).told(),
-            (Groups::Others(here), Some(rows)) => {
+            (GroupIndex::Others(here), None) => here.intern(keys, groups).told(),
+            (GroupIndex::Others(here), Some(rows)) => {
                 let rows = UInt32Array::from(rows.to_vec());
                 let keys: Vec<ArrayRef> =
                     keys.iter().map(|key| Ok(take(key, &rows, None)?)).collect::<Result<_>>()?;
@@ -150,12 +150,12 @@ impl Groups {
     /// As DataFusion's grouping.
     pub(crate) fn take(&mut self, schema: &SchemaRef) -> Result<(Vec<ArrayRef>, Option<Vec<u64>>)> {
         match self {
-            Groups::Hashed(groups) => {
+            GroupIndex::Hashed(groups) => {
                 let keys = groups.columns.iter_mut().map(|column| column.take()).collect();
                 groups.slots = Vec::new();
                 Ok((keys, Some(std::mem::take(&mut groups.hashes))))
             }
-            Groups::Others(groups) => {
+            GroupIndex::Others(groups) => {
                 let keys = groups.emit(EmitTo::All).told()?;
                 // Emptied, DataFusion's grouping keeps its capacity; a fresh one gives it back.
                 *groups = new_group_values(Arc::clone(schema), &GroupOrdering::None).told()?;
@@ -166,7 +166,7 @@ impl Groups {
 }
 
 /// A hash table of groups.
-pub(crate) struct Hashed {
+pub(crate) struct HashIndex {
     /// The upper half of a hash and the number of its group, counted from 1; 0 where there is none. A
     /// power of two of them, at least twice as many as groups.
     slots: Vec<u64>,
@@ -201,10 +201,10 @@ struct Likely {
 const SLOTS_MIN: usize = 1 << 10;
 const UPPER: u64 = !(u32::MAX as u64);
 
-impl Hashed {
+impl HashIndex {
     fn new(columns: Vec<Box<dyn KeyColumn>>) -> Self {
         let looked_up = LookedUp::default();
-        Hashed { slots: Vec::new(), hashes: Vec::new(), columns, looked_up }
+        HashIndex { slots: Vec::new(), hashes: Vec::new(), columns, looked_up }
     }
 
     fn bytes(&self) -> usize {
@@ -268,7 +268,7 @@ impl Hashed {
             let mask = self.slots.len() - 1;
             if place + AHEAD < end {
                 let ahead = hashes[row_of(place + AHEAD)];
-                fetch(&self.slots, first_slot(ahead, mask));
+                prefetch(&self.slots, first_slot(ahead, mask));
             }
             let row = row_of(place);
             let hash = hashes[row];
@@ -338,7 +338,7 @@ impl Hashed {
         let mask = count - 1;
         for (group, hash) in self.hashes.iter().enumerate() {
             if let Some(ahead) = self.hashes.get(group + AHEAD) {
-                fetch(&self.slots, first_slot(*ahead, mask));
+                prefetch(&self.slots, first_slot(*ahead, mask));
             }
             let mut at = first_slot(*hash, mask);
             while self.slots[at] != 0 {
@@ -468,7 +468,7 @@ impl<T: ArrowPrimitiveType> KeyColumn for FixedKeys<T> {
 
     fn compare(&self, keys: &ArrayRef, likely: &[Likely], mistaken: &mut Vec<u32>) {
         let array = keys.as_primitive::<T>();
-        let ahead = |group| fetch(&self.values, group);
+        let ahead = |group| prefetch(&self.values, group);
         if array.null_count() == 0 && self.nulls.0.is_empty() {
             let values = array.values();
             compare_each(likely, mistaken, ahead, |row, group| {
@@ -619,7 +619,7 @@ impl<T: ByteViewType> KeyColumn for ViewKeys<T> {
 
     fn compare(&self, keys: &ArrayRef, likely: &[Likely], mistaken: &mut Vec<u32>) {
         let array = keys.as_byte_view::<T>();
-        let ahead = |group| fetch(&self.views, group);
+        let ahead = |group| prefetch(&self.views, group);
         if array.null_count() == 0 && self.nulls.0.is_empty() {
             compare_each(likely, mistaken, ahead, |row, group| self.is_same(array, row, group));
         } else {
@@ -720,8 +720,8 @@ mod tests {
             let fields = pick(&[]).into_iter().enumerate();
             let fields = fields.map(|(at, key)| Field::new(format!("k{at}"), key.data_type().clone(), true));
             let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-            let mut groups = Groups::new(&schema).unwrap();
-            prop_assert!(matches!(groups, Groups::Hashed(_)));
+            let mut groups = GroupIndex::new(&schema).unwrap();
+            prop_assert!(matches!(groups, GroupIndex::Hashed(_)));
             let mut model: HashMap<String, usize> = HashMap::new();
             let mut found = Vec::new();
             for (index, batch) in batches.iter().enumerate() {
@@ -769,7 +769,7 @@ mod tests {
         };
         let schema: SchemaRef =
             Arc::new(Schema::new(vec![Field::new("k", DataType::Utf8View, true)]));
-        let mut groups = Groups::new(&schema).unwrap();
+        let mut groups = GroupIndex::new(&schema).unwrap();
         let mut found = Vec::new();
         for from in [0, 2000, 4000, 1000, 0] {
             groups.intern(&keys(from), None, None, &mut found).unwrap();

@@ -1,20 +1,20 @@
 //! Mergeable tables: group keys with one state per aggregate.
 //!
 //! A [`Table`] takes the map's rows or another table's [`Chunk`] and answers at the end. A
-//! worker fills one table per split and hands it over as a chunk; [`merge`] folds the chunks
-//! in split order, so that the same input gives the same answer, byte for byte, however many
-//! workers there were.
+//! worker fills tables and hands them over as chunks; [`merge`] folds these, where the order of
+//! rows matters to a state ([`TableSpec::is_order_free`]) in that of the splits, so that the same input
+//! gives the same answer, byte for byte, however many workers there were.
 
 pub mod added;
 mod approximate;
 pub mod calls;
 mod distinct;
 pub mod estimates;
-mod fetch;
 pub mod functions;
 mod groups;
 pub mod merge;
 pub mod partial;
+mod prefetch;
 pub mod sessions;
 mod sliding;
 mod spec;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{Field, Schema, SchemaRef};
-use groups::Groups;
+use groups::GroupIndex;
 pub use spec::{Aggregate, Function, Precision, TableSpec, top_k_type};
 pub use state::supports;
 use state::{Routes, Rows, StateColumn, States};
@@ -40,7 +40,7 @@ pub use value::{is_hashable, is_rankable};
 pub struct Table {
     spec: Arc<TableSpec>,
     /// None where there are no keys: then there is one group, even of no rows.
-    groups: Option<Groups>,
+    groups: Option<GroupIndex>,
     columns: Vec<Box<dyn StateColumn>>,
     group_of_row: Vec<usize>,
     /// How many rows it has taken since it was empty.
@@ -70,7 +70,7 @@ impl Table {
     pub fn new(spec: &Arc<TableSpec>) -> Result<Self> {
         let groups = match spec.keys.is_empty() {
             true => None,
-            false => Some(Groups::new(&spec.key_schema())?),
+            false => Some(GroupIndex::new(&spec.key_schema())?),
         };
         let columns = spec.leaders().map(state::column).collect::<Result<_>>()?;
         Ok(Table {
@@ -84,7 +84,7 @@ impl Table {
 
     /// How many groups there are.
     pub fn group_count(&self) -> usize {
-        self.groups.as_ref().map_or(1, Groups::len)
+        self.groups.as_ref().map_or(1, GroupIndex::len)
     }
 
     /// Whether its rows are better merged where all of their partition is: it has outgrown the
@@ -100,7 +100,7 @@ impl Table {
 
     /// The memory that keys and states take, in bytes.
     pub fn bytes(&self) -> usize {
-        self.groups.as_ref().map_or(0, Groups::bytes)
+        self.groups.as_ref().map_or(0, GroupIndex::bytes)
             + self.columns.iter().map(|column| column.bytes()).sum::<usize>()
     }
 

@@ -1,13 +1,13 @@
 //! The fold of all chunks into one table, in parallel and beyond memory.
 //!
 //! Groups are partitioned 16 ways by a hash of their key; a partition has a table of its own and a
-//! queue. Chunks are accepted one at a time in split order; whoever finds a partition free merges
-//! what waits there, in that order. So every group sees its states in split order, while
-//! several workers merge at once.
+//! queue. Whoever finds a partition free merges what waits there, in the order in which it came: chunks
+//! are added in any order, or accepted one at a time in that of the splits, in which every group then
+//! sees its states. Several workers merge at once.
 //!
 //! Past the budget the largest partition goes to disk: its table becomes the first chunk of a
 //! spill file, and what arrives for it afterwards is appended unmerged. At the end such a
-//! partition is folded from its file, again in split order; where its groups do not fit memory
+//! partition is folded from its file, again in that order; where its groups do not fit memory
 //! either, it is repartitioned by further bits of the hash into 16 smaller files first (Grace hash
 //! aggregation, with the order of the fold kept).
 //!
@@ -22,7 +22,7 @@ use std::sync::{Arc, OnceLock};
 
 use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow::compute::{SortOptions, concat_batches, take_record_batch};
-use arrow::row::{RowConverter, Rows, SortField};
+use arrow::row::{RowConverter, SortField};
 use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
 use tidemill_base::coverage::Estimate;
@@ -654,7 +654,7 @@ fn in_hash_order(
 }
 
 /// Keys in a form whose bytes are ordered as they are, nulls last; none where they have no such.
-fn as_rows(keys: &[ArrayRef]) -> Result<Option<Rows>> {
+fn as_rows(keys: &[ArrayRef]) -> Result<Option<arrow::row::Rows>> {
     let options = SortOptions { descending: false, nulls_first: false };
     let field = |key: &ArrayRef| SortField::new_with_options(key.data_type().clone(), options);
     let fields: Vec<SortField> = keys.iter().map(field).collect();

@@ -105,6 +105,8 @@ fn row_groups_of_files_that_differ_are_pruned_by_what_they_hold() {
         ("coalesce(extra, 0) = 0", "3", 5),
         ("t = TIMESTAMP '2013-01-01 12:00:00'", "2", 2),
         ("t > TIMESTAMP '2013-01-01 12:00:00.001'", "1", 1),
+        ("CAST(t AS TIMESTAMP(9)) > TIMESTAMP '2013-01-01 12:00:00.001'", "1", 1),
+        ("CAST(t AS TIMESTAMP(9)) = TIMESTAMP '2013-01-01 12:00:00.000001'", "0", 0),
         ("t > TIMESTAMP '2013-01-01 12:00:00' AND t < TIMESTAMP '2013-01-01 12:00:00.001'", "1", 1),
     ] {
         assert_eq!(found(&folder, filter), (expected.to_owned(), rows), "{filter}");

@@ -23,7 +23,7 @@ use arrow::datatypes::{DataType, Field};
 use tidemill_base::error::{Error, Result};
 use tidemill_sketch::{FloatSum, Hll, Quantiles, TopK};
 
-use crate::fetch::{AHEAD, fetch};
+use crate::prefetch::{AHEAD, prefetch};
 use crate::spec::{Aggregate, Function, Precision};
 use crate::value;
 use collect::Collect;
@@ -80,9 +80,9 @@ impl Rows<'_> {
     ) {
         match self.selected(nulls) {
             None => {
-                let ahead = Ahead::new(states);
+                let prefetched = Prefetched::new(states);
                 for (row, group) in self.groups.iter().enumerate() {
-                    ahead.fetch(states, self.groups.get(row + AHEAD));
+                    prefetched.ask(states, self.groups.get(row + AHEAD));
                     each(&mut states[*group], row, *group);
                 }
             }
@@ -137,9 +137,9 @@ impl Routes<'_> {
 
     /// Calls `each(state, row, group)` for every incoming state.
     fn each<S>(&self, states: &mut [S], mut each: impl FnMut(&mut S, usize, usize)) {
-        let ahead = Ahead::new(states);
+        let prefetched = Prefetched::new(states);
         for (at, (row, group)) in self.iter().enumerate() {
-            ahead.fetch(states, self.groups.get(at + AHEAD));
+            prefetched.ask(states, self.groups.get(at + AHEAD));
             each(&mut states[group], row, group);
         }
     }
@@ -166,25 +166,25 @@ impl Routes<'_> {
     }
 }
 
-/// States that take more are fetched ahead: what is less stays in the cache.
-const FETCHED_BYTES_MIN: usize = 1 << 18;
+/// States that take more are prefetched: what is less stays in the cache.
+const PREFETCHED_BYTES_MIN: usize = 1 << 18;
 
 /// Whether states are asked of memory before their row comes.
-struct Ahead {
-    is_far: bool,
+struct Prefetched {
+    is_needed: bool,
 }
 
-impl Ahead {
+impl Prefetched {
     fn new<S>(states: &[S]) -> Self {
-        Ahead { is_far: size_of_val(states) > FETCHED_BYTES_MIN }
+        Prefetched { is_needed: size_of_val(states) > PREFETCHED_BYTES_MIN }
     }
 
     #[inline]
-    fn fetch<S>(&self, states: &[S], group: Option<&usize>) {
-        if self.is_far
+    fn ask<S>(&self, states: &[S], group: Option<&usize>) {
+        if self.is_needed
             && let Some(group) = group
         {
-            fetch(states, *group);
+            prefetch(states, *group);
         }
     }
 }

@@ -35,11 +35,11 @@ use crate::zones::units;
 
 /// The rule. See the module.
 #[derive(Debug)]
-pub(crate) struct Narrowed;
+pub(crate) struct KeptCasts;
 
-impl AnalyzerRule for Narrowed {
+impl AnalyzerRule for KeptCasts {
     fn name(&self) -> &'static str {
-        "narrowed"
+        "kept_casts"
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> PlanResult<LogicalPlan> {
@@ -67,12 +67,16 @@ fn replaced(mut expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> 
         **value = completed(std::mem::take(value));
         return Ok(Transformed::yes(expr));
     }
+    // What is constant is computed at once.
+    if matches!(value.as_ref(), Expr::Literal(_, _)) && !to.is_floating() {
+        return Ok(Transformed::no(expr));
+    }
     let is_taken_off = match (&from, &to) {
         (DataType::Timestamp(own, zone), DataType::Timestamp(other, other_zone)) => {
             if units(*own) < units(*other) && zone != other_zone {
                 // The unit first; what clocks show in the other zone is another rule's.
                 let finer = DataType::Timestamp(*other, zone.clone());
-                **value = narrowed(std::mem::take(value.as_mut()), finer, is_tried);
+                **value = kept(std::mem::take(value.as_mut()), finer, is_tried);
                 return Ok(Transformed::yes(expr));
             }
             own != other
@@ -80,17 +84,25 @@ fn replaced(mut expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> 
         (from, to) if from.is_numeric() && to.is_numeric() => !always_fits(from, to),
         _ => false,
     };
-    // What is constant is computed at once.
-    if !is_taken_off || matches!(value.as_ref(), Expr::Literal(_, _)) && !to.is_floating() {
+    if !is_taken_off {
         return Ok(Transformed::no(expr));
     }
-    Ok(Transformed::yes(narrowed(std::mem::take(value.as_mut()), to, is_tried)))
+    Ok(Transformed::yes(kept(std::mem::take(value.as_mut()), to, is_tried)))
 }
 
-fn narrowed(value: Expr, to: DataType, is_tried: bool) -> Expr {
+fn kept(value: Expr, to: DataType, is_tried: bool) -> Expr {
     let signature = Signature::any(1, Volatility::Immutable);
-    let function = Arc::new(ScalarUDF::from(Narrow { to, is_tried, signature }));
+    let function = Arc::new(ScalarUDF::from(KeptCast { to, is_tried, signature }));
     Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![value]))
+}
+
+/// A time in another unit as the cast that was written, for what holds bounds of values against it: the
+/// order of times stays.
+pub fn time_cast(expr: &Expr) -> Option<Cast> {
+    let Expr::ScalarFunction(call) = expr else { return None };
+    let kept = call.func.inner().downcast_ref::<KeptCast>().filter(|kept| !kept.is_tried)?;
+    let is_time = matches!(kept.to, DataType::Timestamp(_, _));
+    is_time.then(|| Cast::new(Box::new(call.args[0].clone()), kept.to.clone()))
 }
 
 fn is_text(of: &DataType) -> bool {
@@ -102,15 +114,15 @@ fn is_text(of: &DataType) -> bool {
 
 /// A number in a type that has fewer of them, or a time in another unit.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Narrow {
+struct KeptCast {
     to: DataType,
     is_tried: bool,
     signature: Signature,
 }
 
-impl ScalarUDFImpl for Narrow {
+impl ScalarUDFImpl for KeptCast {
     fn name(&self) -> &str {
-        if self.is_tried { "try_narrow" } else { "narrow" }
+        if self.is_tried { "try_kept_cast" } else { "kept_cast" }
     }
 
     fn signature(&self) -> &Signature {
@@ -126,11 +138,11 @@ impl ScalarUDFImpl for Narrow {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
-        of_one(&args.args, |array| narrow(array, &self.to, self.is_tried))
+        of_one(&args.args, |array| cast(array, &self.to, self.is_tried))
     }
 }
 
-fn narrow(from: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<ArrayRef> {
+fn cast(from: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<ArrayRef> {
     let options = CastOptions { safe: is_tried, format_options: FormatOptions::new() };
     let found = cast_with_options(from, to, &options)?;
     let is_infinite: BooleanArray = match to {
@@ -272,9 +284,9 @@ mod tests {
             Some(f64::NEG_INFINITY),
             Some(1e300),
         ]));
-        let error = narrow(&numbers, &DataType::Float32, false).unwrap_err();
+        let error = cast(&numbers, &DataType::Float32, false).unwrap_err();
         assert!(error.to_string().contains("1e300"), "{error}");
-        let found = narrow(&numbers, &DataType::Float32, true).unwrap();
+        let found = cast(&numbers, &DataType::Float32, true).unwrap();
         let found: Vec<_> = found.as_primitive::<Float32Type>().iter().collect();
         assert_eq!(found, [Some(1.5), None, Some(f32::NEG_INFINITY), None]);
         let decimals: ArrayRef = Arc::new(
@@ -282,7 +294,7 @@ mod tests {
                 .with_precision_and_scale(76, 1)
                 .unwrap(),
         );
-        let found = narrow(&decimals, &DataType::Float32, true).unwrap();
+        let found = cast(&decimals, &DataType::Float32, true).unwrap();
         let found: Vec<_> = found.as_primitive::<Float32Type>().iter().collect();
         assert_eq!(found, [Some(1.5), None]);
     }
