@@ -71,6 +71,7 @@ class E:
 _AGGREGATES = (
     "count(", "sum(", "avg(", "min(", "max(", "unique(", "quantile(", "bool_", "row_number(",
     "rank(", "dense_rank(", "lag(", "lead(", "first_value(", "stddev(",
+    "var_pop(", "regr_count(",
 )  # fmt: skip
 _SIMPLEST = {"calm": "1", "flag": "true", "text": "'a'", "word": "'a'", "tame": "0.5e0"}
 
@@ -748,6 +749,9 @@ class Grammar:
              E("float", "avg({0})", (tame,)),
              E("calm", "unique({0})", (part,), "count(DISTINCT {0})"),
              E("float", "quantile({0}, 0.5)", (calm,), "quantile_cont(CAST({0} AS DOUBLE), 0.5)"),
+             E("float", "stddev({0})", (self.chance.choice((calm, tame)),)),
+             E("float", "var_pop({0})", (self.chance.choice((calm, tame)),)),
+             E("calm", "regr_count({0}, {1})", (calm, tame)),
              *[E("dec", "sum({0})", (each,)) for each in decimals]]
         )  # fmt: skip
         nested = [kind for kind in ("nums", "record") if self.columns(scope, kind)]

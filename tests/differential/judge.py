@@ -324,9 +324,10 @@ def _job(statement: Select) -> dict[str, Any]:
         tables["by"] = [f"c{at}" for at in range(statement.keys)]
     for at in range(statement.keys, len(statement.items)):
         item = statement.items[at]
-        if item.parts:
-            items.append(f"{item.parts[0].sql(grammar.TIDEMILL)} AS x{at}")
-        tables[f"c{at}"] = item.form.replace("{0}", f"x{at}").replace("count(*)", "count()")
+        names = [f"x{at}_{of}" for of in range(len(item.parts))]
+        for name, part in zip(names, item.parts, strict=True):
+            items.append(f"{part.sql(grammar.TIDEMILL)} AS {name}")
+        tables[f"c{at}"] = item.form.format(*names).replace("count(*)", "count()")
     sql = f"SELECT {', '.join(items) or '1 AS one'} FROM source AS {alias}"
     if statement.where:
         sql += f" WHERE {statement.where.sql(grammar.TIDEMILL)}"

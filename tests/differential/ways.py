@@ -98,7 +98,7 @@ def beside(statement: Statement) -> Select | None:
     if isinstance(statement, Compound) or statement.kind == "windows" or statement.distinct:
         return None
     if statement.keys or any(item.is_aggregate() for item in statement.items):
-        return statement.beside(E("beside", "stddev(CAST(1 AS DOUBLE))"))
+        return statement.beside(E("beside", "bool_and(true)"))
     return statement.beside(E("beside", "row_number() OVER ()"))
 
 

@@ -45,7 +45,7 @@ use crate::explain::{Explain, ExplainSource};
 use crate::finished::Finished;
 use crate::prune;
 use crate::question::Query;
-use crate::results::{Account, Results, RowSource};
+use crate::results::{Account, Results, RowSource, explained};
 use crate::route::{Route, Tables, misplaced, not_run, refusal_of_map, route};
 use crate::rows::OrderedRows;
 use crate::scan::{RunState, Scan, SourceTable};
@@ -356,7 +356,8 @@ impl Plan {
     /// What reading, mapping and merging meet; more may come from the iterator.
     pub fn run(self) -> Result<Results> {
         let (sql, plan) = (self.query.sql.clone(), self.logical.clone());
-        self.started().map_err(|error| casts::explained(error, &sql, Some(&plan)))
+        let tables = self.tables.clone();
+        self.started().map_err(|error| explained(error, &sql, &plan, &tables))
     }
 
     fn started(mut self) -> Result<Results> {
@@ -565,9 +566,8 @@ impl Plan {
         if let Some(why) = self.fill_sides()? {
             return Err(not_mergeable(&why));
         }
-        let merged = self
-            .fold(parts)
-            .map_err(|error| casts::explained(error, &self.query.sql, Some(&self.logical)))?;
+        let of = (&self.query.sql, &self.logical, &self.tables);
+        let merged = self.fold(parts).map_err(|error| explained(error, of.0, of.1, of.2))?;
         let sources = self.tables.iter().filter_map(|(name, table)| Some((name, table.source()?)));
         let sources = sources.map(|(name, source)| PartialSource {
             name: name.clone(),

@@ -90,22 +90,31 @@ impl Iterator for Results {
         if self.ended {
             return None;
         }
-        let next = self.pull().map_err(|error| self.account.shortened(error));
+        let next = self.pull().map_err(|error| self.account.explained(error));
         self.ended = !matches!(next, Ok(Some(_)));
         self.complete = matches!(next, Ok(None));
         next.transpose()
     }
 }
 
+/// An error that names a calculation, without the names of tables, which are paths; one of a cast with the
+/// cast.
+pub(crate) fn explained(
+    error: Error,
+    sql: &str,
+    plan: &LogicalPlan,
+    tables: &[(String, Arc<SourceTable>)],
+) -> Error {
+    let Error::Overflow { message, hint } = error else {
+        return casts::explained(error, sql, Some(plan));
+    };
+    let names: Vec<&str> = tables.iter().map(|(name, _)| name.as_str()).collect();
+    Error::Overflow { message: unqualified(&message, &names), hint }
+}
+
 impl Account {
-    /// An error that names an aggregate, without the names of tables, which are paths; one of a cast with
-    /// the cast.
-    fn shortened(&self, error: Error) -> Error {
-        let Error::Overflow { message, hint } = error else {
-            return casts::explained(error, &self.sql, Some(&self.plan));
-        };
-        let names: Vec<&str> = self.tables.iter().map(|(name, _)| name.as_str()).collect();
-        Error::Overflow { message: unqualified(&message, &names), hint }
+    fn explained(&self, error: Error) -> Error {
+        explained(error, &self.sql, &self.plan, &self.tables)
     }
 
     fn scans(&self) -> impl Iterator<Item = Arc<Scan>> + '_ {

@@ -288,22 +288,28 @@ fn spec_of(
         let Some(call) = aggregate_call(expr) else {
             return Ok(Err(format!("`{expr}` is not a plain aggregate")));
         };
-        let (function, argument) = match function_of(call) {
+        let (function, arguments) = match function_of(call) {
             Ok(found) => found,
             Err(why) => return Ok(Err(why)),
         };
-        let argument = match (&function, argument) {
-            (Function::Mean, Some(argument)) => Some(uncast(argument, schema)?),
-            (_, argument) => argument,
+        let mut arguments = arguments.into_iter().map(|argument| {
+            let argument = match function {
+                Function::Mean => uncast(argument, schema)?,
+                _ => argument,
+            };
+            let of = argument.get_type(schema).told()?;
+            Ok::<_, Error>((column_of(&unsettled(&argument)), of))
+        });
+        let (argument, argument_type) = match arguments.next().transpose()? {
+            Some((column, of)) => (Some(column), of),
+            None => (None, DataType::Null),
         };
-        let argument_type = match &argument {
-            Some(expr) => expr.get_type(schema).told()?,
-            None => DataType::Null,
-        };
+        let second = arguments.next().transpose()?;
         let aggregate = Aggregate {
             function,
-            argument: argument.as_ref().map(|argument| column_of(&unsettled(argument))),
+            argument,
             argument_type,
+            second,
             filter: call.params.filter.as_deref().map(&mut column_of),
             output: Arc::clone(field),
             udf: Arc::clone(&call.func),

@@ -42,6 +42,9 @@ const NARROW_IN_WIDE: usize = 15;
 /// The exponent of the smallest float above 0.
 const FLOAT_EXPONENT_MIN: i32 = -1074;
 
+/// Products of mantissas times a higher power of 2 reach 2^1087.
+const PRODUCT_EXPONENT_MAX: i32 = 1087 - 107;
+
 /// How many bytes a decoded sum may have: 2^1088, a sum of 2^64 of the largest floats, and sign.
 const DECODED_BYTES_MAX: usize = (1088 + 1088) / 8;
 
@@ -149,6 +152,39 @@ fn add_narrow(limbs: &mut [u64; NARROW_LIMBS], mantissa: i64, shift: u32) -> boo
     true
 }
 
+/// A product of floats as `mantissa × 2^exponent`; that of one that is not finite has a large exponent.
+#[inline]
+fn product(left: f64, right: f64, exponent: i32) -> (i128, i32) {
+    let ((left, left_exponent), (right, right_exponent)) = (split(left), split(right));
+    (i128::from(left) * i128::from(right), left_exponent + right_exponent + exponent)
+}
+
+/// As [`add_narrow`] of a mantissa of 107 bits, at a shift of at most [`NARROW_PRODUCT_SHIFT_MAX`].
+#[inline]
+fn add_narrow_product(limbs: &mut [u64; NARROW_LIMBS], mantissa: i128, shift: u32) -> bool {
+    let within = shift % 64;
+    let parts = (mantissa << within).cast_unsigned();
+    #[expect(clippy::cast_possible_truncation, reason = "halves")]
+    let (low, middle) = (parts as u64, (parts >> 64) as u64);
+    let extension = (mantissa >> 127) as u64;
+    // What `<<` has pushed out.
+    let high = (mantissa >> 64 >> (64 - within)) as u64;
+    let addend = match shift / 64 {
+        0 => [low, middle, high, extension],
+        1 => [0, low, middle, high],
+        _ => [0, 0, low, middle],
+    };
+    let (limb0, carry) = limbs[0].overflowing_add(addend[0]);
+    let (limb1, carry) = limbs[1].carrying_add(addend[1], carry);
+    let (limb2, carry) = limbs[2].carrying_add(addend[2], carry);
+    let (limb3, _) = limbs[3].carrying_add(addend[3], carry);
+    if ((limbs[3] ^ limb3) & (addend[3] ^ limb3)) >> 63 == 1 {
+        return false;
+    }
+    *limbs = [limb0, limb1, limb2, limb3];
+    true
+}
+
 /// Adds `mantissa << shift` to the wide form.
 #[inline]
 fn add_wide(limbs: &mut [u64; WIDE_LIMBS], mantissa: i64, shift: u32) {
@@ -245,6 +281,45 @@ impl FloatSum {
         // An infinity or NaN has the largest exponent of all and does not pass.
         (0..=NARROW_SHIFT_MAX).contains(&shift)
             && add_narrow(limbs, mantissa, shift.cast_unsigned())
+    }
+
+    /// Adds `left · right · 2^exponent` without rounding it. Of a product's bits those below 2^−1074 are
+    /// dropped; one that reaches 2^1087 is infinite. The factors are finite.
+    pub(crate) fn add_product(&mut self, left: f64, right: f64, exponent: i32) {
+        if self.add_product_in_place(left, right, exponent) {
+            return;
+        }
+        let (mantissa, exponent) = product(left, right, exponent);
+        let below = (FLOAT_EXPONENT_MIN - exponent).max(0).cast_unsigned();
+        let magnitude = mantissa.unsigned_abs() >> below.min(127);
+        if magnitude == 0 {
+            return;
+        }
+        let exponent = exponent.max(FLOAT_EXPONENT_MIN);
+        if exponent > PRODUCT_EXPONENT_MAX {
+            let infinite = if mantissa < 0 { f64::NEG_INFINITY } else { f64::INFINITY };
+            return self.add(infinite);
+        }
+        self.widened(|wide| {
+            for shift in [0, 32, 64, 96] {
+                #[expect(clippy::cast_possible_truncation, reason = "32 bits")]
+                let part = (magnitude >> shift) as u32;
+                let part = if mantissa < 0 { -i64::from(part) } else { i64::from(part) };
+                let place = (exponent - WIDE_EXPONENT).cast_unsigned() + shift;
+                add_wide(&mut wide.limbs, part, place);
+            }
+        });
+    }
+
+    /// As [`FloatSum::add_product`], where that needs no memory beyond the state's own; else false, and
+    /// nothing is added.
+    #[inline]
+    pub(crate) fn add_product_in_place(&mut self, left: f64, right: f64, exponent: i32) -> bool {
+        let Form::Narrow(limbs) = &mut self.0 else { return false };
+        let (mantissa, exponent) = product(left, right, exponent);
+        let shift = exponent - NARROW_EXPONENT;
+        (0..=NARROW_PRODUCT_SHIFT_MAX).contains(&shift)
+            && add_narrow_product(limbs, mantissa, shift.cast_unsigned())
     }
 
     /// Adds a value that the short way in `add` did not take.
@@ -416,6 +491,9 @@ impl FloatSum {
 /// The largest shift at which a mantissa of 53 bits and its sign stay within the narrow form.
 const NARROW_SHIFT_MAX: i32 = 255 - 53;
 
+/// The same of a product of two mantissas.
+const NARROW_PRODUCT_SHIFT_MAX: i32 = 255 - 106;
+
 /// Whether a two's complement number's last byte says nothing that the one before does not.
 fn is_extension(before: u8, last: u8) -> bool {
     last == if before >> 7 == 1 { 0xff } else { 0 }
@@ -525,5 +603,48 @@ mod tests {
         wide.encode(&mut a);
         narrow.encode(&mut b);
         assert_eq!(a, b);
+    }
+
+    #[test]
+    fn products_lose_nothing() {
+        let powers = [0, 1, 30, -30, 100, -100, 250, -220, 480, -480];
+        let mantissas = [1.0, 1.0 + f64::EPSILON, 2.0 - f64::EPSILON, 1.1, 1.0 / 3.0 + 1.0];
+        let mut factors = vec![0.0];
+        for power in powers {
+            factors.extend(mantissas.map(|mantissa| mantissa * 2f64.powi(power)));
+        }
+        let mut before = sum(&[1e-3]);
+        for (index, left) in factors.iter().enumerate() {
+            for right in &factors {
+                let left = if index % 2 == 0 { -left } else { *left };
+                // The nearest double and what it leaves, which is one where nothing underflows.
+                let product = left * right;
+                let rest = left.mul_add(*right, -product);
+                if product != 0.0 && product.abs() < 1e-280 {
+                    continue;
+                }
+                let mut expected = before.clone();
+                expected.add(product);
+                expected.add(rest);
+                before.add_product(left, *right, 0);
+                assert_eq!(before, expected, "{left:e} {right:e}");
+                let mut scaled = sum(&[3.5]);
+                scaled.add_product(left, *right, -7);
+                assert_eq!(scaled, sum(&[3.5, product / 128.0, rest / 128.0]));
+            }
+        }
+    }
+
+    #[test]
+    fn products_too_small_or_too_large_to_keep() {
+        let mut sum = FloatSum::new();
+        sum.add_product(1e-300, 1e-300, 0);
+        assert_eq!(sum.value(), 0.0);
+        sum.add_product(-3.0, 5e-324, -1);
+        assert_eq!(sum.value(), -5e-324);
+        sum.add_product(3.0, 5e-324, -1);
+        assert_eq!(sum.value(), 0.0);
+        sum.add_product(1e300, -1e300, 0);
+        assert_eq!(sum.value(), f64::NEG_INFINITY);
     }
 }

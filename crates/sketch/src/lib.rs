@@ -9,6 +9,7 @@
 //! | [`Hll`] | how many different values | exact | standard error 1.04/√m | never |
 //! | [`Quantiles`] | median, 95th percentile, … | exact | a guaranteed interval | never |
 //! | [`FloatSum`] | the sum, correctly rounded | exact | exact | never |
+//! | [`Moments`] | variance, covariance, correlation | exact | exact | never |
 //! | [`TopK`] | the most frequent items | exact | a guaranteed interval per count | which items survive and how wide; never the guarantee |
 //!
 //! What they have in common:
@@ -49,6 +50,7 @@
 mod error;
 mod float_sum;
 mod hll;
+mod moments;
 mod murmur3;
 mod quantile;
 mod top_k;
@@ -57,6 +59,7 @@ mod wire;
 pub use error::SketchError;
 pub use float_sum::FloatSum;
 pub use hll::{Dialect, ExplicitThreshold, Hll, HllParams};
+pub use moments::{Moments, Number, ONE_COLUMN, TWO_COLUMNS, TooLarge, Whole};
 pub use murmur3::{hash_bytes, hash_f64, hash_i64};
 pub use quantile::Quantiles;
 pub use top_k::{TopItem, TopK};

@@ -26,13 +26,14 @@ use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue};
 use datafusion::functions_nested::length::array_length_udf;
 use datafusion::functions_nested::reverse::array_reverse_udf;
 use datafusion::logical_expr::expr::{
-    Between, Case, Cast, InList, InSubquery, NullTreatment, ScalarFunction, TryCast, WindowFunction,
+    Between, Case, Cast, InList, InSubquery, NullTreatment, ScalarFunction, SetComparison, TryCast,
+    WindowFunction,
 };
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{
-    BinaryExpr, Distinct, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Union,
-    Values, lit,
+    BinaryExpr, Distinct, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
+    Union, Values, lit,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
@@ -237,10 +238,11 @@ fn no_day_is_a_number(expr: &Expr, schema: &DFSchema) -> PlanResult<()> {
         Expr::WindowFunction(call) if matches!(call.fun.name(), "lag" | "lead") => {
             call.params.args.iter().step_by(2).collect()
         }
-        Expr::InSubquery(among) => {
-            let rows = among.subquery.subquery.schema().fields();
+        Expr::InSubquery(InSubquery { expr, subquery, .. })
+        | Expr::SetComparison(SetComparison { expr, subquery, .. }) => {
+            let rows = subquery.subquery.schema().fields();
             let types = rows.iter().map(|field| field.data_type().clone());
-            let types: Vec<_> = types.chain(among.expr.get_type(schema).ok()).collect();
+            let types: Vec<_> = types.chain(expr.get_type(schema).ok()).collect();
             return day_beside_number(&types);
         }
         _ => return Ok(()),
@@ -382,6 +384,7 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
         Expr::Between(between) => Ok(within(between, schema)),
         Expr::InList(list) => Ok(among(list, schema)),
         Expr::InSubquery(among) => among_rows(among, schema),
+        Expr::SetComparison(of) => compared_to_rows(of, schema),
         Expr::Case(case) => Ok(chosen(case, schema)),
         Expr::WindowFunction(call)
             if matches!(call.fun.name(), "lag" | "lead")
@@ -670,20 +673,39 @@ fn among(list: InList, schema: &DFSchema) -> Transformed<Expr> {
 
 /// IN over a subquery's values of another type.
 fn among_rows(among: InSubquery, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
-    let plan = &among.subquery.subquery;
-    let (Ok(own), 1) = (among.expr.get_type(schema), plan.schema().fields().len()) else {
+    let Some((value, subquery)) = met_by_rows(&among.expr, &among.subquery, schema)? else {
         return Ok(Transformed::no(Expr::InSubquery(among)));
+    };
+    let among = InSubquery::new(Box::new(value), subquery, among.negated);
+    Ok(Transformed::yes(Expr::InSubquery(among)))
+}
+
+/// ANY and ALL of a subquery's values of another type.
+fn compared_to_rows(of: SetComparison, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
+    let Some((value, subquery)) = met_by_rows(&of.expr, &of.subquery, schema)? else {
+        return Ok(Transformed::no(Expr::SetComparison(of)));
+    };
+    let of = SetComparison::new(Box::new(value), subquery, of.op, of.quantifier);
+    Ok(Transformed::yes(Expr::SetComparison(of)))
+}
+
+/// A value and the rows of a subquery where they meet at a type; none where DataFusion's is as good.
+fn met_by_rows(
+    value: &Expr,
+    subquery: &Subquery,
+    schema: &DFSchema,
+) -> PlanResult<Option<(Expr, Subquery)>> {
+    let plan = &subquery.subquery;
+    let (Ok(own), 1) = (value.get_type(schema), plan.schema().fields().len()) else {
+        return Ok(None);
     };
     let (qualifier, field) = plan.schema().qualified_field(0);
-    let Some(meeting) = meeting(&own, field.data_type()) else {
-        return Ok(Transformed::no(Expr::InSubquery(among)));
-    };
+    let Some(meeting) = meeting(&own, field.data_type()) else { return Ok(None) };
     let column = Expr::Column(Column::new(qualifier.cloned(), field.name()));
     let column = meeting.side(column, plan.schema()).alias(field.name());
     let rows = LogicalPlanBuilder::from(Arc::clone(plan)).project(vec![column])?.build()?;
-    let subquery = among.subquery.with_plan(Arc::new(rows));
-    let value = Box::new(meeting.side(*among.expr, schema));
-    Ok(Transformed::yes(Expr::InSubquery(InSubquery::new(value, subquery, among.negated))))
+    let value = meeting.side(value.clone(), schema);
+    Ok(Some((value, subquery.with_plan(Arc::new(rows)))))
 }
 
 /// CASE with its answers of one type, and its value compared as `=` does.

@@ -123,7 +123,7 @@ fn cast_error(message: &str) -> Error {
 }
 
 /// Parts of DataFusion's messages, and what is said in the place of these.
-const OTHER_WORDS: [(&str, &str, &str); 23] = [
+const OTHER_WORDS: [(&str, &str, &str); 22] = [
     (
         "Correlated scalar subquery can only be used in",
         "a subquery that depends on the row around it cannot stand in ORDER BY or JOIN … ON",
@@ -223,11 +223,6 @@ const OTHER_WORDS: [(&str, &str, &str); 23] = [
         "not yet implemented for GROUPING aggregate",
         "`grouping` is of GROUP BY ROLLUP, CUBE and GROUPING SETS, and takes no OVER",
         "it stands in the select list beside the groups",
-    ),
-    (
-        "(DISTINCT) aggregations are not available",
-        "this aggregate takes no DISTINCT",
-        "aggregate a subquery with SELECT DISTINCT",
     ),
     ("Unsupported interval argument", "an interval is a text with its unit", "INTERVAL '3 days'"),
     (

@@ -7,6 +7,7 @@ use datafusion::logical_expr::expr::{AggregateFunction, Alias};
 use crate::Function;
 use crate::added::Added;
 use crate::approximate::Standard;
+use crate::statistics::Statistic;
 
 /// The call that an expression is, whatever it is named.
 pub fn aggregate_call(expr: &Expr) -> Option<&AggregateFunction> {
@@ -26,8 +27,8 @@ pub fn estimate_of(expr: &Expr) -> Option<Function> {
     }
 }
 
-/// Our function for a call, and its argument; or why there is none.
-pub fn function_of(call: &AggregateFunction) -> Result<(Function, Option<Expr>), String> {
+/// Our function for a call, and its arguments; or why there is none.
+pub fn function_of(call: &AggregateFunction) -> Result<(Function, Vec<Expr>), String> {
     let name = call.func.name();
     let params = &call.params;
     let other = || format!("no mergeable state for `{name}`");
@@ -45,7 +46,7 @@ pub fn function_of(call: &AggregateFunction) -> Result<(Function, Option<Expr>),
         }
         let parameters =
             params.args[1..].iter().map(literal).collect::<Result<Vec<ScalarValue>, _>>()?;
-        return Ok((added.with_parameters(&parameters)?, Some(first()?)));
+        return Ok((added.with_parameters(&parameters)?, vec![first()?]));
     }
     if let Some(standard) = Standard::find(name) {
         // A percentile's value arrives as its ORDER BY and as its first argument.
@@ -59,7 +60,7 @@ pub fn function_of(call: &AggregateFunction) -> Result<(Function, Option<Expr>),
         let parameters =
             params.args[1..].iter().map(literal).collect::<Result<Vec<ScalarValue>, _>>()?;
         let is_descending = params.order_by.iter().any(|sort| !sort.asc);
-        return Ok((standard.function(&parameters, is_descending)?, Some(value)));
+        return Ok((standard.function(&parameters, is_descending)?, vec![value]));
     }
     if !params.order_by.is_empty() {
         return Err(format!("`{name}` is called with ORDER BY"));
@@ -68,16 +69,22 @@ pub fn function_of(call: &AggregateFunction) -> Result<(Function, Option<Expr>),
     if params.distinct && !distinct_is_harmless {
         return Err(format!("`{name}` is called with DISTINCT"));
     }
-    match (name, params.args.as_slice()) {
-        ("count", []) => Ok((Function::Count, None)),
-        ("count", [Expr::Literal(value, _)]) if !value.is_null() => Ok((Function::Count, None)),
-        ("count", [value]) => Ok((Function::Count, Some(value.clone()))),
-        ("sum", [value]) => Ok((Function::Sum, Some(value.clone()))),
-        ("avg", [value]) => Ok((Function::Mean, Some(value.clone()))),
-        ("min", [value]) => Ok((Function::Min, Some(value.clone()))),
-        ("max", [value]) => Ok((Function::Max, Some(value.clone()))),
-        _ => Err(other()),
+    if let Some(statistic) = Statistic::named(name) {
+        return Ok((Function::Statistic(statistic), params.args.clone()));
     }
+    let function = match (name, params.args.as_slice()) {
+        ("count", []) => return Ok((Function::Count, vec![])),
+        ("count", [Expr::Literal(value, _)]) if !value.is_null() => {
+            return Ok((Function::Count, vec![]));
+        }
+        ("count", [_]) => Function::Count,
+        ("sum", [_]) => Function::Sum,
+        ("avg", [_]) => Function::Mean,
+        ("min", [_]) => Function::Min,
+        ("max", [_]) => Function::Max,
+        _ => return Err(other()),
+    };
+    Ok((function, params.args.clone()))
 }
 
 /// The name that an expression gives the column `name`, if it is that column by an alias.

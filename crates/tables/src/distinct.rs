@@ -205,6 +205,7 @@ fn taken_apart(aggregate: &Aggregate) -> PlanResult<LogicalPlan> {
                     Ok((Function::TopK { .. } | Function::Collect { .. }, _)) => {
                         empty_list(field.data_type())
                     }
+                    Ok((Function::Statistic(statistic), _)) => statistic.of_no_rows(),
                     _ => None,
                 };
                 let value = column(answer.clone());

@@ -136,6 +136,7 @@ impl AggregateUDFImpl for Declared {
             function,
             argument: Some(0),
             argument_type: args.expr_fields[0].data_type().clone(),
+            second: None,
             filter: None,
             output: Arc::clone(&args.return_field),
             udf: Arc::new(AggregateUDF::from(self.clone())),
@@ -194,8 +195,13 @@ impl OneGroup {
 impl Accumulator for OneGroup {
     fn update_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
         let groups = vec![0; values[0].len()];
-        let rows =
-            state::Rows { values: Some(&values[0]), filter: None, groups: &groups, group_count: 1 };
+        let rows = state::Rows {
+            values: Some(&values[0]),
+            second: None,
+            filter: None,
+            groups: &groups,
+            group_count: 1,
+        };
         self.column.get_mut().update(&rows).map_err(external)
     }
 

@@ -5,6 +5,7 @@
 //! rows matters to a state ([`TableSpec::is_order_free`]) in that of the splits, so that the same input
 //! gives the same answer, byte for byte, however many workers there were.
 
+mod accumulators;
 pub mod added;
 mod approximate;
 pub mod calls;
@@ -20,6 +21,7 @@ mod sliding;
 mod spec;
 pub mod spill;
 mod state;
+pub mod statistics;
 mod sums;
 pub mod value;
 mod wide_sums;
@@ -140,6 +142,7 @@ impl Table {
         for (aggregate, column) in self.spec.leaders().zip(&mut self.columns) {
             column.update(&Rows {
                 values: aggregate.argument.map(|index| batch.column(index)),
+                second: aggregate.second.as_ref().map(|(index, _)| batch.column(*index)),
                 filter: aggregate.filter.map(|index| batch.column(index).as_boolean()),
                 groups: &self.group_of_row,
                 group_count,

@@ -9,7 +9,7 @@ use tidemill_sql::session::LogicalRule;
 
 use crate::distinct::{self, DistinctCounts};
 use crate::estimates::Precisions;
-use crate::{functions, sliding, sums};
+use crate::{functions, sliding, statistics, sums};
 
 /// A session without tables, for plans that may take `budget_bytes`.
 ///
@@ -40,7 +40,8 @@ pub fn open_with(
     }
     sums::all().for_each(|function| context.register_udaf(function));
     let all = context.state();
-    sliding::functions(all.aggregate_functions().values())
-        .for_each(|function| context.register_udaf(function));
+    let theirs = all.aggregate_functions();
+    sliding::functions(theirs.values()).for_each(|function| context.register_udaf(function));
+    statistics::functions(theirs.values()).for_each(|function| context.register_udaf(function));
     Ok(context)
 }

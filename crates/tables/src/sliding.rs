@@ -1,15 +1,13 @@
-//! Aggregates over frames that slide: `stddev(x) OVER (ORDER BY t ROWS 10 PRECEDING)`.
+//! Logical and bitwise aggregates over frames that slide: `bool_or(x) OVER (ORDER BY t ROWS 10
+//! PRECEDING)`.
 //!
-//! What leaves a frame is taken back from its state. DataFusion's means of variances lose with each
-//! value that is taken back, for good once it was large or none; its logical and bitwise aggregates take
-//! nothing back, or forget that nothing was there. These functions take the place of DataFusion's of the
-//! same names, and are DataFusion's but in such frames: there variances come of sums of values and of
-//! products that are exact ([`Moments`]), the others of counts.
+//! What leaves a frame is taken back from its state. DataFusion's take nothing back, or forget that
+//! nothing was there. These functions take the place of DataFusion's of the same names, and are
+//! DataFusion's but in such frames: there they come of counts.
 
-use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array};
+use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast_with_options;
 use arrow::datatypes::{DataType, Decimal128Type, FieldRef};
 use datafusion::common::{Result as PlanResult, ScalarValue};
@@ -19,12 +17,8 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, GroupsAccumulator, ReversedUDAF,
     Signature,
 };
-use tidemill_base::error::Error;
 use tidemill_base::types::EXACTLY;
-use tidemill_sketch::FloatSum;
 use tidemill_sql::filtered::no_state;
-use tidemill_sql::messages::external;
-use tidemill_sql::names::call_of;
 
 /// Those of `all` that are ours over such frames.
 pub(crate) fn functions<'a>(
@@ -38,10 +32,6 @@ pub(crate) fn functions<'a>(
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Answer {
-    Variance { is_sample: bool, is_root: bool },
-    Covariance { is_sample: bool },
-    Correlation,
-    Regression(Regression),
     And,
     Or,
     BitAnd,
@@ -49,39 +39,9 @@ enum Answer {
     BitXor,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Regression {
-    Slope,
-    Intercept,
-    Count,
-    R2,
-    AvgX,
-    AvgY,
-    Sxx,
-    Syy,
-    Sxy,
-}
-
 impl Answer {
     fn named(name: &str) -> Option<Self> {
-        let variance = |is_sample, is_root| Answer::Variance { is_sample, is_root };
         Some(match name {
-            "var" | "var_samp" => variance(true, false),
-            "var_pop" => variance(false, false),
-            "stddev" => variance(true, true),
-            "stddev_pop" => variance(false, true),
-            "covar_samp" => Answer::Covariance { is_sample: true },
-            "covar_pop" => Answer::Covariance { is_sample: false },
-            "corr" => Answer::Correlation,
-            "regr_slope" => Answer::Regression(Regression::Slope),
-            "regr_intercept" => Answer::Regression(Regression::Intercept),
-            "regr_count" => Answer::Regression(Regression::Count),
-            "regr_r2" => Answer::Regression(Regression::R2),
-            "regr_avgx" => Answer::Regression(Regression::AvgX),
-            "regr_avgy" => Answer::Regression(Regression::AvgY),
-            "regr_sxx" => Answer::Regression(Regression::Sxx),
-            "regr_syy" => Answer::Regression(Regression::Syy),
-            "regr_sxy" => Answer::Regression(Regression::Sxy),
             "bool_and" => Answer::And,
             "bool_or" => Answer::Or,
             "bit_and" => Answer::BitAnd,
@@ -140,11 +100,7 @@ impl AggregateUDFImpl for Sliding {
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
-        let theirs = self.theirs.accumulator(args)?;
-        Ok(match self.answer {
-            Answer::Regression(Regression::R2) => Box::new(Determination { theirs }),
-            _ => theirs,
-        })
+        self.theirs.accumulator(args)
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
@@ -175,273 +131,7 @@ impl AggregateUDFImpl for Sliding {
                 count: 0,
                 set: [0; 64],
             }),
-            answer => Box::new(Moments::new(answer, &call_of(args.name))),
         })
-    }
-}
-
-// ── sums and products ────────────────────────────────────────────────────────────────────
-
-/// Products of larger numbers are no doubles, and no sums of so many.
-const VALUE_MAX: f64 = 1e140;
-
-/// The exact sums of one or two columns' values and products.
-struct Moments {
-    answer: Answer,
-    /// As the SQL has the call.
-    name: String,
-    count: u64,
-    /// How many rows have a NaN or an infinity.
-    specials: u64,
-    /// How many rows have a value beyond [`VALUE_MAX`].
-    large: u64,
-    x: FloatSum,
-    y: FloatSum,
-    xx: FloatSum,
-    yy: FloatSum,
-    xy: FloatSum,
-}
-
-impl fmt::Debug for Moments {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Moments").field("answer", &self.answer).finish_non_exhaustive()
-    }
-}
-
-/// Adds a product without loss: what its nearest double leaves is one, too.
-fn add_product(sum: &mut FloatSum, left: f64, right: f64) {
-    let product = left * right;
-    sum.add(product);
-    sum.add(left.mul_add(right, -product));
-}
-
-/// A sum as three doubles, which have more digits of it than a quotient of two has.
-fn expanded(sum: &FloatSum) -> [f64; 3] {
-    let mut rest = sum.clone();
-    [(); 3].map(|()| {
-        let next = rest.value();
-        rest.add(-next);
-        next
-    })
-}
-
-impl Moments {
-    fn new(answer: Answer, name: &str) -> Self {
-        let sum = FloatSum::new;
-        Moments {
-            answer,
-            name: name.to_owned(),
-            count: 0,
-            specials: 0,
-            large: 0,
-            x: sum(),
-            y: sum(),
-            xx: sum(),
-            yy: sum(),
-            xy: sum(),
-        }
-    }
-
-    fn has_two(&self) -> bool {
-        !matches!(self.answer, Answer::Variance { .. })
-    }
-
-    fn change(&mut self, columns: &[ArrayRef], back: bool) -> PlanResult<()> {
-        let floats = |column: &ArrayRef| -> PlanResult<Float64Array> {
-            let floats = cast_with_options(column, &DataType::Float64, &EXACTLY)?;
-            Ok(floats.as_primitive().clone())
-        };
-        // DataFusion's regressions have y first.
-        let (first, second) = match (columns, self.has_two()) {
-            ([x], false) => (floats(x)?, None),
-            ([y, x], true) => (floats(x)?, Some(floats(y)?)),
-            _ => return Err(external(Error::Internal("columns of another number".into()))),
-        };
-        for row in 0..first.len() {
-            let is_null = first.is_null(row) || second.as_ref().is_some_and(|y| y.is_null(row));
-            if !is_null {
-                let y = second.as_ref().map_or(0.0, |y| y.value(row));
-                self.change_row(first.value(row), y, back);
-            }
-        }
-        Ok(())
-    }
-
-    fn change_row(&mut self, x: f64, y: f64, back: bool) {
-        let step = |count: &mut u64| if back { *count -= 1 } else { *count += 1 };
-        step(&mut self.count);
-        if !x.is_finite() || !y.is_finite() {
-            return step(&mut self.specials);
-        }
-        if x.abs() > VALUE_MAX || y.abs() > VALUE_MAX {
-            return step(&mut self.large);
-        }
-        let sign = if back { -1.0 } else { 1.0 };
-        self.x.add(sign * x);
-        add_product(&mut self.xx, sign * x, x);
-        if self.has_two() {
-            self.y.add(sign * y);
-            add_product(&mut self.yy, sign * y, y);
-            add_product(&mut self.xy, sign * x, y);
-        }
-    }
-
-    /// The sum of the products of what two columns differ from their means.
-    fn centered(&self, products: &FloatSum, left: &FloatSum, right: &FloatSum) -> f64 {
-        let count = self.count as f64;
-        let mut sum = FloatSum::new();
-        for part in expanded(products) {
-            add_product(&mut sum, count, part);
-        }
-        let right = expanded(right);
-        for left in expanded(left) {
-            for right in right {
-                add_product(&mut sum, -left, right);
-            }
-        }
-        sum.value() / count
-    }
-
-    fn value(&self) -> PlanResult<Option<f64>> {
-        if self.large > 0 {
-            return Err(external(Error::Overflow {
-                message: format!(
-                    "`{}` is of values beyond 1e140, whose squares are no DOUBLE",
-                    self.name
-                ),
-                hint: Some("divide them first, or leave them out with FILTER (WHERE …)".into()),
-            }));
-        }
-        let count = self.count as f64;
-        let sxx = || self.centered(&self.xx, &self.x, &self.x).max(0.0);
-        let syy = || self.centered(&self.yy, &self.y, &self.y).max(0.0);
-        let sxy = || self.centered(&self.xy, &self.x, &self.y);
-        let least = match self.answer {
-            Answer::Variance { is_sample, .. } | Answer::Covariance { is_sample } => {
-                1 + u64::from(is_sample)
-            }
-            Answer::Correlation => 2,
-            Answer::Regression(Regression::Slope | Regression::Intercept | Regression::R2) => 2,
-            _ => 1,
-        };
-        if self.count < least {
-            return Ok(None);
-        }
-        if self.specials > 0 {
-            // As DataFusion's: what is alone differs from nothing.
-            let is_alone =
-                self.count == 1 && matches!(self.answer, Answer::Variance { is_sample: false, .. });
-            return Ok(Some(if is_alone { 0.0 } else { f64::NAN }));
-        }
-        let among = |is_sample| count - f64::from(u8::from(is_sample));
-        let unless_zero = |divisor: f64, value: f64| (divisor != 0.0).then_some(value);
-        Ok(match self.answer {
-            Answer::Variance { is_sample, is_root } => {
-                let variance = sxx() / among(is_sample);
-                Some(if is_root { variance.sqrt() } else { variance })
-            }
-            Answer::Covariance { is_sample } => Some(sxy() / among(is_sample)),
-            Answer::Correlation => {
-                let root = sxx().sqrt() * syy().sqrt();
-                unless_zero(root, (sxy() / root).clamp(-1.0, 1.0))
-            }
-            Answer::Regression(regression) => match regression {
-                Regression::Slope => unless_zero(sxx(), sxy() / sxx()),
-                Regression::Intercept => {
-                    let slope = sxy() / sxx();
-                    unless_zero(sxx(), self.y.value() / count - slope * (self.x.value() / count))
-                }
-                Regression::R2 => {
-                    let (sxx, syy) = (sxx(), syy());
-                    let root = sxx.sqrt() * syy.sqrt();
-                    match syy == 0.0 {
-                        true => unless_zero(sxx, 1.0),
-                        false => unless_zero(root, (sxy() / root).powi(2).min(1.0)),
-                    }
-                }
-                Regression::AvgX => Some(self.x.value() / count),
-                Regression::AvgY => Some(self.y.value() / count),
-                Regression::Sxx => Some(sxx()),
-                Regression::Syy => Some(syy()),
-                Regression::Sxy => Some(sxy()),
-                Regression::Count => None,
-            },
-            _ => None,
-        })
-    }
-}
-
-impl Accumulator for Moments {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
-        self.change(values, false)
-    }
-
-    fn retract_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
-        self.change(values, true)
-    }
-
-    fn supports_retract_batch(&self) -> bool {
-        true
-    }
-
-    fn evaluate(&mut self) -> PlanResult<ScalarValue> {
-        if self.answer == Answer::Regression(Regression::Count) {
-            return Ok(ScalarValue::UInt64(Some(self.count)));
-        }
-        Ok(ScalarValue::Float64(self.value()?))
-    }
-
-    fn size(&self) -> usize {
-        let sums = [&self.x, &self.y, &self.xx, &self.yy, &self.xy];
-        size_of_val(self) + sums.iter().map(|sum| sum.heap_bytes()).sum::<usize>()
-    }
-
-    fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {
-        no_state()
-    }
-
-    fn merge_batch(&mut self, _: &[ArrayRef]) -> PlanResult<()> {
-        no_state()
-    }
-}
-
-/// DataFusion's `regr_r2`, which is null where all y are equal. A line goes through these, as the SQL
-/// standard, PostgreSQL and DuckDB have it.
-#[derive(Debug)]
-struct Determination {
-    theirs: Box<dyn Accumulator>,
-}
-
-impl Accumulator for Determination {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
-        self.theirs.update_batch(values)
-    }
-
-    fn evaluate(&mut self) -> PlanResult<ScalarValue> {
-        let found = self.theirs.evaluate()?;
-        if !found.is_null() {
-            return Ok(found);
-        }
-        // The count, the means of x and y, the sums of their squares, those of their products.
-        let state = self.theirs.state()?;
-        let squares = |at: usize| match state.get(at) {
-            Some(ScalarValue::Float64(sum)) => *sum,
-            _ => None,
-        };
-        let is_level = squares(3).is_some_and(|x| x > 0.0) && squares(4) == Some(0.0);
-        Ok(if is_level { ScalarValue::from(1.0) } else { found })
-    }
-
-    fn size(&self) -> usize {
-        self.theirs.size()
-    }
-
-    fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {
-        self.theirs.state()
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> PlanResult<()> {
-        self.theirs.merge_batch(states)
     }
 }
 

@@ -8,6 +8,8 @@ use datafusion::logical_expr::AggregateUDF;
 use tidemill_base::coverage::Estimate;
 use tidemill_sketch::HllParams;
 
+use crate::statistics::Statistic;
+
 /// An aggregate function whose state can be merged, with its parameters.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Function {
@@ -21,6 +23,8 @@ pub enum Function {
     Max,
     /// The exact sum divided by the count.
     Mean,
+    /// What exact sums of values, squares and products tell: variances, correlations, regressions.
+    Statistic(Statistic),
     /// The number of different values, by HyperLogLog.
     Unique(HllParams),
     /// The most frequent values with their counts.
@@ -53,6 +57,7 @@ impl Function {
             Function::Mean => "mean",
             Function::Min => "min",
             Function::Max => "max",
+            Function::Statistic(statistic) => statistic.name(),
             Function::Unique(_) => "unique",
             Function::Quantile { .. } => "quantile",
             Function::TopK { .. } => "top_k",
@@ -91,6 +96,7 @@ impl fmt::Display for Function {
             Function::Min => write!(f, "min"),
             Function::Max => write!(f, "max"),
             Function::Mean => write!(f, "mean"),
+            Function::Statistic(statistic) => write!(f, "{}", statistic.name()),
             Function::Unique(params) => {
                 write!(f, "unique(log2m {}, regwidth {})", params.log2m, params.regwidth)
             }
@@ -113,6 +119,8 @@ pub struct Aggregate {
     pub argument: Option<usize>,
     /// The argument's type ([`DataType::Null`] for `count(*)`).
     pub argument_type: DataType,
+    /// The map column of its second argument and that argument's type, where it takes two.
+    pub second: Option<(usize, DataType)>,
     /// The map column that says which rows count, from `FILTER (WHERE …)`.
     pub filter: Option<usize>,
     /// Name and type of the answer, as the query's plan expects it.
@@ -124,10 +132,12 @@ pub struct Aggregate {
 
 impl Aggregate {
     fn can_share(&self, other: &Aggregate) -> bool {
-        matches!(
-            (&self.function, &other.function),
-            (Function::Quantile { .. }, Function::Quantile { .. })
-        ) && (self.argument, self.filter) == (other.argument, other.filter)
+        let is_alike = match (&self.function, &other.function) {
+            (Function::Quantile { .. }, Function::Quantile { .. }) => true,
+            (Function::Statistic(_), Function::Statistic(_)) => self.second == other.second,
+            _ => false,
+        };
+        is_alike && (self.argument, self.filter) == (other.argument, other.filter)
     }
 }
 
@@ -140,7 +150,8 @@ pub struct TableSpec {
     /// The aggregates, in the order of the answer's columns.
     pub aggregates: Vec<Aggregate>,
     /// Per kept state, the aggregates that it answers: quantiles of one argument share a
-    /// histogram, any other aggregate has a state of its own.
+    /// histogram, variances of one argument their sums, as do correlations and regressions of two;
+    /// any other aggregate has a state of its own.
     pub states: Vec<Vec<usize>>,
 }
 
@@ -182,6 +193,7 @@ impl TableSpec {
             | Function::Min
             | Function::Max
             | Function::Mean
+            | Function::Statistic(_)
             | Function::Unique(_)
             | Function::Quantile { .. } => true,
         };
@@ -212,7 +224,10 @@ impl TableSpec {
             let names: Vec<&str> =
                 state.iter().map(|i| self.aggregates[*i].output.name().as_str()).collect();
             let leader = &self.aggregates[state[0]];
-            format!("{} = {} of {}", names.join(", "), leader.function, leader.argument_type)
+            let second = leader.second.as_ref().map(|(_, of)| format!(", {of}"));
+            let second = second.unwrap_or_default();
+            let names = names.join(", ");
+            format!("{names} = {} of {}{second}", leader.function, leader.argument_type)
         });
         keys.chain(states).collect()
     }

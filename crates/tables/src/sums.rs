@@ -11,13 +11,10 @@
 //! What those states do not hold, intervals, durations and decimals of other widths, is added up by
 //! [`wide_sums`](crate::wide_sums).
 
-use std::borrow::Cow;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, ListArray, new_null_array};
-use arrow::compute::{cast_with_options, filter, not, nullif, prep_null_mask_filter};
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
+use arrow::compute::{cast_with_options, filter};
 use arrow::datatypes::{
     DataType, Decimal128Type, Field, FieldRef, Float64Type, Int64Type, UInt64Type, i256,
 };
@@ -27,8 +24,8 @@ use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::{AggregateOrderSensitivity, format_state_name};
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Coercion, Documentation, EmitTo,
-    GroupsAccumulator, ReversedUDAF, Signature, TypeSignature, TypeSignatureClass, Volatility,
+    Accumulator, AggregateUDF, AggregateUDFImpl, Coercion, Documentation, GroupsAccumulator,
+    ReversedUDAF, Signature, TypeSignature, TypeSignatureClass, Volatility,
 };
 use tidemill_base::error::{Error, Result};
 use tidemill_base::types::EXACTLY;
@@ -36,7 +33,8 @@ use tidemill_sketch::FloatSum;
 use tidemill_sql::Told;
 use tidemill_sql::messages::external;
 
-use crate::state::{self, StateColumn, States};
+use crate::accumulators::{Distinct, Groups, kept_type, present};
+use crate::state::{self, States};
 use crate::wide_sums::{self, Cast, Wide};
 use crate::{Aggregate, Function, supports};
 
@@ -104,6 +102,7 @@ impl Summing {
             function: self.which.function(),
             argument: Some(0),
             argument_type: number.clone(),
+            second: None,
             filter: None,
             output: Arc::new(Field::new(name, of_numbers, true)),
             udf: self.which.theirs(),
@@ -245,7 +244,7 @@ impl AggregateUDFImpl for Summing {
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
         match (self.way_of(&args), args.expr_fields.first()) {
             (Some(way), Some(argument)) if args.is_distinct => {
-                Ok(Box::new(Distinct::new(way, argument.data_type())))
+                Ok(Box::new(Distinct::new(argument.data_type(), move || way.one_group())))
             }
             (Some(way), _) => Ok(way.one_group()),
             (None, _) => self.which.theirs().accumulator(args),
@@ -279,150 +278,6 @@ impl AggregateUDFImpl for Summing {
             }),
             None => self.which.theirs().create_groups_accumulator(args),
         }
-    }
-}
-
-/// The type of a state in its form on disk.
-fn kept_type(aggregate: &Aggregate) -> Result<DataType> {
-    Ok(state::column(aggregate)?.take(0)?.encode().data_type().clone())
-}
-
-/// The rows of `states` that are states.
-fn present(states: &ArrayRef) -> Option<BooleanArray> {
-    let nulls = states.logical_nulls().filter(|nulls| nulls.null_count() > 0)?;
-    Some(BooleanArray::new(nulls.into_inner(), None))
-}
-
-// ── many groups ──────────────────────────────────────────────────────────────────────────
-
-/// A state column as DataFusion's accumulator of many groups.
-///
-/// What travels between its two steps is a state or a value: where groups are about as many as rows,
-/// DataFusion lets the first step be, and a value is not worth a state of its own.
-struct Groups {
-    aggregate: Aggregate,
-    column: Box<dyn StateColumn>,
-    group_count: usize,
-}
-
-impl Groups {
-    fn new(aggregate: Aggregate) -> PlanResult<Self> {
-        let column = state::column(&aggregate).map_err(external)?;
-        Ok(Groups { aggregate, column, group_count: 0 })
-    }
-
-    /// The states of the first groups, the others staying; all of them in their form on disk.
-    fn emitted(&mut self, emit_to: EmitTo) -> PlanResult<(usize, States)> {
-        let all = self.column.take(self.group_count).map_err(external)?;
-        let first = match emit_to {
-            EmitTo::All => self.group_count,
-            EmitTo::First(first) => first.min(self.group_count),
-        };
-        let rest = self.group_count - first;
-        self.group_count = rest;
-        if rest > 0 {
-            let rows: Vec<u32> = (first..first + rest).map(|row| row as u32).collect();
-            let groups: Vec<usize> = (0..rest).collect();
-            let routes = state::Routes { rows: &rows, groups: &groups, group_count: rest };
-            self.column.merge(&all, &routes).map_err(external)?;
-        }
-        Ok((first, all))
-    }
-}
-
-impl GroupsAccumulator for Groups {
-    fn update_batch(
-        &mut self,
-        values: &[ArrayRef],
-        group_indices: &[usize],
-        opt_filter: Option<&BooleanArray>,
-        total_num_groups: usize,
-    ) -> PlanResult<()> {
-        self.group_count = total_num_groups;
-        let rows = state::Rows {
-            values: values.first(),
-            filter: opt_filter,
-            groups: group_indices,
-            group_count: total_num_groups,
-        };
-        self.column.update(&rows).map_err(external)
-    }
-
-    fn evaluate(&mut self, emit_to: EmitTo) -> PlanResult<ArrayRef> {
-        if let EmitTo::All = emit_to {
-            let count = std::mem::take(&mut self.group_count);
-            return self.column.finish(count).map_err(external);
-        }
-        let (first, states) = self.emitted(emit_to)?;
-        let mut answers = state::column(&self.aggregate).map_err(external)?;
-        let rows: Vec<u32> = (0..first as u32).collect();
-        let groups: Vec<usize> = (0..first).collect();
-        let routes = state::Routes { rows: &rows, groups: &groups, group_count: first };
-        answers.merge(&states, &routes).map_err(external)?;
-        answers.finish(first).map_err(external)
-    }
-
-    fn state(&mut self, emit_to: EmitTo) -> PlanResult<Vec<ArrayRef>> {
-        let (first, states) = self.emitted(emit_to)?;
-        let values = new_null_array(&self.aggregate.argument_type, first);
-        Ok(vec![states.encode().slice(0, first), values])
-    }
-
-    fn merge_batch(
-        &mut self,
-        values: &[ArrayRef],
-        group_indices: &[usize],
-        total_num_groups: usize,
-    ) -> PlanResult<()> {
-        self.group_count = total_num_groups;
-        let (states, plain) = (&values[0], &values[1]);
-        if plain.logical_null_count() < plain.len() {
-            let rows = state::Rows {
-                values: Some(plain),
-                filter: None,
-                groups: group_indices,
-                group_count: total_num_groups,
-            };
-            self.column.update(&rows).map_err(external)?;
-        }
-        let some = present(states);
-        let (states, groups) = match &some {
-            None => (Arc::clone(states), Cow::Borrowed(group_indices)),
-            Some(some) => {
-                let groups = group_indices.iter().zip(some.values());
-                let groups = groups.filter(|(_, is_state)| *is_state).map(|(group, _)| *group);
-                (filter(states, some)?, Cow::Owned(groups.collect()))
-            }
-        };
-        let states = self.column.decode(&states).map_err(external)?;
-        let rows: Vec<u32> = (0..groups.len() as u32).collect();
-        // Sums, unlike sketches, take several states of one group one after another.
-        let routes = state::Routes { rows: &rows, groups: &groups, group_count: total_num_groups };
-        self.column.merge(&states, &routes).map_err(external)
-    }
-
-    fn convert_to_state(
-        &self,
-        values: &[ArrayRef],
-        opt_filter: Option<&BooleanArray>,
-    ) -> PlanResult<Vec<ArrayRef>> {
-        let values = match opt_filter {
-            // A row that does not count is no value.
-            Some(wanted) => {
-                let wanted = match wanted.null_count() {
-                    0 => wanted.clone(),
-                    _ => prep_null_mask_filter(wanted),
-                };
-                nullif(&values[0], &not(&wanted)?)?
-            }
-            None => Arc::clone(&values[0]),
-        };
-        let kept = kept_type(&self.aggregate).map_err(external)?;
-        Ok(vec![new_null_array(&kept, values.len()), values])
-    }
-
-    fn size(&self) -> usize {
-        size_of_val(self) + self.column.bytes()
     }
 }
 
@@ -672,97 +527,5 @@ impl Accumulator for Total {
         let column = state::column(&self.aggregate).map_err(external)?;
         let states = column.decode(&present).map_err(external)?;
         self.merge(&states).map_err(external)
-    }
-}
-
-// ── different values ─────────────────────────────────────────────────────────────────────
-
-/// The sum of the different values of one group, with how often each is there.
-struct Distinct {
-    way: Way,
-    argument: DataType,
-    values: HashMap<ScalarValue, u64>,
-}
-
-impl std::fmt::Debug for Distinct {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Distinct").field("values", &self.values.len()).finish_non_exhaustive()
-    }
-}
-
-impl Distinct {
-    fn new(way: Way, argument: &DataType) -> Self {
-        Distinct { way, argument: argument.clone(), values: HashMap::new() }
-    }
-
-    fn each(
-        values: &ArrayRef,
-        mut take: impl FnMut(ScalarValue) -> PlanResult<()>,
-    ) -> PlanResult<()> {
-        let values = tidemill_sql::floats::settled(values);
-        for row in (0..values.len()).filter(|row| values.is_valid(*row)) {
-            take(ScalarValue::try_from_array(&values, row)?)?;
-        }
-        Ok(())
-    }
-
-    fn all(&self) -> PlanResult<ArrayRef> {
-        match self.values.is_empty() {
-            true => Ok(arrow::array::new_empty_array(&self.argument)),
-            false => ScalarValue::iter_to_array(self.values.keys().cloned()),
-        }
-    }
-}
-
-impl Accumulator for Distinct {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
-        Self::each(&values[0], |value| {
-            *self.values.entry(value).or_insert(0) += 1;
-            Ok(())
-        })
-    }
-
-    fn retract_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
-        Self::each(&values[0], |value| {
-            if let Entry::Occupied(mut entry) = self.values.entry(value) {
-                *entry.get_mut() -= 1;
-                if *entry.get() == 0 {
-                    entry.remove();
-                }
-            }
-            Ok(())
-        })
-    }
-
-    fn supports_retract_batch(&self) -> bool {
-        true
-    }
-
-    fn evaluate(&mut self) -> PlanResult<ScalarValue> {
-        let mut total = self.way.one_group();
-        total.update_batch(&[self.all()?])?;
-        total.evaluate()
-    }
-
-    fn size(&self) -> usize {
-        let entry = size_of::<(ScalarValue, u64)>() + 1;
-        size_of_val(self) + self.values.capacity() * entry
-    }
-
-    fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {
-        let values = self.all()?;
-        let item = Arc::new(Field::new_list_field(self.argument.clone(), true));
-        let offsets = arrow::buffer::OffsetBuffer::from_lengths([values.len()]);
-        let values = cast_with_options(&values, item.data_type(), &EXACTLY)?;
-        let list = ListArray::try_new(item, offsets, values, None)?;
-        Ok(vec![ScalarValue::List(Arc::new(list))])
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> PlanResult<()> {
-        let lists = states[0].as_list::<i32>();
-        for list in lists.iter().flatten() {
-            self.update_batch(&[list])?;
-        }
-        Ok(())
     }
 }

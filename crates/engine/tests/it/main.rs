@@ -33,6 +33,7 @@ mod row_order;
 mod rowfiles;
 mod spans;
 mod states;
+mod statistics;
 mod subqueries;
 mod sums;
 mod text;

@@ -495,3 +495,36 @@ fn what_nullif_leaves_of_a_text_is_compared_with_a_subquerys() {
         assert_eq!(folder.ask(&sql).sorted(), [[expected]], "{sql}");
     }
 }
+
+/// ANY and ALL of one row are the comparison with it, at a type that holds both.
+#[test]
+fn any_and_all_meet_values_of_other_types_as_comparisons_do() {
+    let folder = Folder::new();
+    let kinds = [
+        ("TIMESTAMP '0001-01-01'", "TIMESTAMP '2000-02-29 00:00:00.325616397'"),
+        ("TIMESTAMP '9999-12-31'", "CAST(TIMESTAMP '2000-02-29' AS TIMESTAMP(9))"),
+        ("DATE '2000-02-29'", "CAST(TIMESTAMP '2000-02-29' AS TIMESTAMP(9))"),
+        ("CAST(0.1 AS DECIMAL(3,1))", "CAST(0.1 AS REAL)"),
+        ("CAST(1e-20 AS DOUBLE)", "CAST(0 AS DECIMAL(3,2))"),
+        ("9007199254740993", "CAST(9007199254740992 AS DECIMAL(38,20))"),
+        ("INTERVAL '24 hours'", "INTERVAL '1 day'"),
+    ];
+    for (one, other) in kinds {
+        for (left, right) in [(one, other), (other, one)] {
+            for operation in ["<", "<=", "=", "<>", ">", ">="] {
+                let of = |condition: &str| {
+                    let sql = format!(
+                        "SELECT count(*) FROM (SELECT {left} AS a) AS l, (SELECT {right} AS b) AS r \
+                                       WHERE {condition}"
+                    );
+                    folder.ask(&sql).only()
+                };
+                let expected = of(&format!("a {operation} b"));
+                for quantifier in ["ANY", "ALL"] {
+                    let condition = format!("a {operation} {quantifier} (SELECT {right} AS c)");
+                    assert_eq!(of(&condition), expected, "{left} {operation} {quantifier} {right}");
+                }
+            }
+        }
+    }
+}

@@ -4,7 +4,10 @@ use std::fmt::Debug;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tidemill_sketch::{ExplicitThreshold, FloatSum, Hll, HllParams, Quantiles, SketchError, TopK};
+use tidemill_sketch::{
+    ExplicitThreshold, FloatSum, Hll, HllParams, Moments, ONE_COLUMN, Quantiles, SketchError,
+    TWO_COLUMNS, TopK,
+};
 use tidemill_sketch::{hash_bytes, hash_i64};
 
 trait State: Clone + PartialEq + Debug + Default {
@@ -83,6 +86,35 @@ state! {
         FloatSum::default()
     }
 }
+
+/// Moments of floats of any size, some not finite, and of integers that need all bits.
+macro_rules! moments {
+    ($number:ty, $columns:expr, $value:expr) => {
+        state! {
+            Moments<$number, $columns>,
+            fn add_any(&mut self, seed: u64) {
+                let value: fn(u64) -> $number = $value;
+                let _ = self.add(value(seed), value(seed ^ 0x55));
+            }
+            fn small() -> Self {
+                Moments::default()
+            }
+        }
+    };
+}
+fn any_float(seed: u64) -> f64 {
+    match seed % 5 {
+        0 => f64::from_bits(hash_i64(seed.cast_signed())),
+        _ => seed as f64 / 10.0,
+    }
+}
+fn any_integer(seed: u64) -> i64 {
+    hash_i64(seed.cast_signed()).cast_signed() >> (seed % 64)
+}
+moments!(f64, ONE_COLUMN, any_float);
+moments!(f64, TWO_COLUMNS, any_float);
+moments!(i64, ONE_COLUMN, any_integer);
+moments!(i64, TWO_COLUMNS, any_integer);
 
 fn filled<S: State>(mut state: S, seeds: &[u64]) -> S {
     seeds.iter().for_each(|&seed| state.add_any(seed));
@@ -215,7 +247,7 @@ macro_rules! contract {
 
                 #[test]
                 fn arbitrary_bytes_are_refused_or_canonical(
-                    first in 0u8..0x50,
+                    first in 0u8..0x60,
                     rest in vec(prop_oneof![0u8..20, any::<u8>()], 0..60),
                 ) {
                     let bytes: Vec<u8> = std::iter::once(first).chain(rest).collect();
@@ -242,6 +274,10 @@ contract!(hll, Hll);
 contract!(quantiles, Quantiles);
 contract!(top_k, TopK);
 contract!(float_sum, FloatSum);
+contract!(moments_of_floats, Moments<f64, ONE_COLUMN>);
+contract!(moments_of_two_floats, Moments<f64, TWO_COLUMNS>);
+contract!(moments_of_integers, Moments<i64, ONE_COLUMN>);
+contract!(moments_of_two_integers, Moments<i64, TWO_COLUMNS>);
 
 #[test]
 fn kinds_are_not_mistaken_for_one_another() {
@@ -250,6 +286,10 @@ fn kinds_are_not_mistaken_for_one_another() {
         Quantiles::default().bytes(),
         TopK::default().bytes(),
         FloatSum::default().bytes(),
+        Moments::<f64, ONE_COLUMN>::default().bytes(),
+        Moments::<f64, TWO_COLUMNS>::default().bytes(),
+        Moments::<i64, ONE_COLUMN>::default().bytes(),
+        Moments::<i64, TWO_COLUMNS>::default().bytes(),
     ];
     for (at, bytes) in states.iter().enumerate() {
         let read = [
@@ -257,8 +297,12 @@ fn kinds_are_not_mistaken_for_one_another() {
             Quantiles::decode(bytes).is_ok(),
             TopK::decode(bytes).is_ok(),
             FloatSum::decode(bytes).is_ok(),
+            Moments::<f64, ONE_COLUMN>::decode(bytes).is_ok(),
+            Moments::<f64, TWO_COLUMNS>::decode(bytes).is_ok(),
+            Moments::<i64, ONE_COLUMN>::decode(bytes).is_ok(),
+            Moments::<i64, TWO_COLUMNS>::decode(bytes).is_ok(),
         ];
-        let expect: Vec<bool> = (0..4).map(|kind| kind == at).collect();
+        let expect: Vec<bool> = (0..states.len()).map(|kind| kind == at).collect();
         assert_eq!(read, *expect);
     }
 }
@@ -315,6 +359,10 @@ fn the_documented_examples_are_what_is_written() {
     };
     assert_eq!(sum(1.0), [0x41, 0, 0x88, 1, 1]);
     assert_eq!(sum(-1.5), [0x41, 0, 0x87, 1, 0x80, 0xfe]);
+
+    let mut moments = Moments::<i64, ONE_COLUMN>::default();
+    [3, -1].into_iter().for_each(|x| assert!(moments.add(x, 0).is_ok()));
+    assert_eq!(moments.bytes(), [0x51, 0, 2, 1, 2, 1, 0x0a]);
 }
 
 /// Bytes that break one rule each, and the rule.

@@ -4,6 +4,7 @@
 mod contract;
 mod float_sum;
 mod hll;
+mod moments;
 mod quantiles;
 mod top_k;
 mod vectors;

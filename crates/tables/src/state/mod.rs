@@ -4,13 +4,14 @@
 //! states for travel (`take`) and turns into an answer (`finish`). States travel as
 //! [`States`]: in memory as they are, to disk as an Arrow array whose layout is documented in
 //! `docs/formats/partial.md`. All but `top_k` and `collect` answer the same in any order and
-//! grouping of rows and merges: integer sums are kept in 128 bits, those of decimals in 192, float
+//! grouping of rows and merges: integer sums are kept in 128 bits, those of decimals and of products in 192, float
 //! sums in a fixed-point accumulator wide enough to be exact.
 
 mod collect;
 mod count;
 mod extremes;
 mod mean;
+mod moments;
 mod seen;
 mod sketches;
 mod sums;
@@ -21,7 +22,7 @@ use arrow::array::{Array, ArrayRef, BooleanArray, LargeBinaryBuilder, StructArra
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Field};
 use tidemill_base::error::{Error, Result};
-use tidemill_sketch::{FloatSum, Hll, Quantiles, TopK};
+use tidemill_sketch::{FloatSum, Hll, Moments, ONE_COLUMN, Quantiles, TWO_COLUMNS, TopK};
 
 use crate::prefetch::{AHEAD, prefetch};
 use crate::spec::{Aggregate, Function, Precision};
@@ -30,17 +31,21 @@ use collect::Collect;
 use count::Count;
 use extremes::extreme;
 use mean::Mean;
+use moments::{Form, MomentStates, MomentsOf};
 use seen::Seen;
 use sketches::{QuantilesOf, Sketches, TopKOf, UniqueOf};
 use sums::{DecimalSum, FloatSums, IntegerSum};
 
 pub(crate) use mean::{decimal_mean, rounded_mean};
+pub(crate) use moments::{Pairs, Summed, is_whole};
 pub(crate) use sums::{overflow, sum_state, whole_sums};
 
 /// Rows for [`StateColumn::update`].
 pub(crate) struct Rows<'a> {
     /// The argument's values; none for `count(*)`.
     pub values: Option<&'a ArrayRef>,
+    /// Those of its second argument, where it takes two.
+    pub second: Option<&'a ArrayRef>,
     /// Which rows count; all where absent. Null is no.
     pub filter: Option<&'a BooleanArray>,
     /// Each row's group.
@@ -201,6 +206,8 @@ pub(crate) enum States {
     TopK(Vec<TopK>),
     /// Exact float sums, absent where no value was seen.
     FloatSum(Vec<Option<FloatSum>>),
+    /// Counts and exact sums of values, squares and products.
+    Moments(MomentStates),
     /// A mean's sum and count.
     Pair(Box<States>, Box<States>),
 }
@@ -219,6 +226,12 @@ impl States {
             States::FloatSum(states) => {
                 sketches(states, |sum| sum.as_ref().map_or(0, FloatSum::heap_bytes))
             }
+            States::Moments(states) => match states {
+                MomentStates::Integers(states) => sketches(states, Moments::heap_bytes),
+                MomentStates::PairsOfIntegers(states) => sketches(states, Moments::heap_bytes),
+                MomentStates::Floats(states) => sketches(states, Moments::heap_bytes),
+                MomentStates::PairsOfFloats(states) => sketches(states, Moments::heap_bytes),
+            },
             States::Pair(first, second) => first.bytes() + second.bytes(),
         }
     }
@@ -246,6 +259,16 @@ impl States {
             States::Quantiles(states) => binary(states.iter().map(Some), Quantiles::encode),
             States::TopK(states) => binary(states.iter().map(Some), TopK::encode),
             States::FloatSum(states) => binary(states.iter().map(Option::as_ref), FloatSum::encode),
+            States::Moments(states) => match states {
+                MomentStates::Integers(states) => binary(states.iter().map(Some), Moments::encode),
+                MomentStates::PairsOfIntegers(states) => {
+                    binary(states.iter().map(Some), Moments::encode)
+                }
+                MomentStates::Floats(states) => binary(states.iter().map(Some), Moments::encode),
+                MomentStates::PairsOfFloats(states) => {
+                    binary(states.iter().map(Some), Moments::encode)
+                }
+            },
             States::Pair(first, second) => {
                 let (first, second) = (first.encode(), second.encode());
                 let field = |name, array: &ArrayRef| {
@@ -328,6 +351,12 @@ pub(crate) fn column(aggregate: &Aggregate) -> Result<Box<dyn StateColumn>> {
             Box::new(Mean::new(aggregate, sum))
         }
         Function::Min | Function::Max => extreme(aggregate)?,
+        Function::Statistic(statistic) => match (is_whole(aggregate), statistic.is_of_pairs()) {
+            (true, false) => moments::<i64, ONE_COLUMN>(aggregate),
+            (true, true) => moments::<i64, TWO_COLUMNS>(aggregate),
+            (false, false) => moments::<f64, ONE_COLUMN>(aggregate),
+            (false, true) => moments::<f64, TWO_COLUMNS>(aggregate),
+        },
         Function::Unique(params) => {
             let empty = Hll::new(*params).map_err(|e| Error::usage(e.to_string()))?;
             Box::new(Sketches::new(UniqueOf::new(empty), aggregate))
@@ -342,6 +371,10 @@ pub(crate) fn column(aggregate: &Aggregate) -> Result<Box<dyn StateColumn>> {
             Box::new(Collect::new(*limit, aggregate.argument_type.clone()))
         }
     })
+}
+
+fn moments<N: Form<SUMS>, const SUMS: usize>(aggregate: &Aggregate) -> Box<dyn StateColumn> {
+    Box::new(Sketches::new(MomentsOf::<N, SUMS>::new(aggregate), aggregate))
 }
 
 /// Whether the aggregate's state can hold values of its argument's type.
@@ -367,6 +400,11 @@ pub fn supports(aggregate: &Aggregate) -> bool {
                 )
         }
         Function::Min | Function::Max => extreme(aggregate).is_ok(),
+        Function::Statistic(statistic) => {
+            let second = aggregate.second.as_ref().map(|(_, of)| of);
+            second.is_some() == statistic.is_of_pairs()
+                && [argument].into_iter().chain(second).all(has_moments)
+        }
         Function::Unique(_) => value::is_hashable(argument),
         Function::TopK { .. } => value::is_rankable(argument),
         Function::Quantile { .. } => argument.is_numeric(),
@@ -383,6 +421,10 @@ fn is_summable(argument: &DataType) -> bool {
                 | DataType::Decimal128(_, _)
                 | DataType::Null
         )
+}
+
+fn has_moments(argument: &DataType) -> bool {
+    argument.is_integer() || argument.is_floating() || argument.is_null()
 }
 
 fn sum_type(argument: &DataType) -> DataType {

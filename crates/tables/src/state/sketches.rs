@@ -1,4 +1,5 @@
-//! Unique values, quantiles and frequent values, as sketches.
+//! Unique values, quantiles and frequent values, as sketches; and the column that all states of the
+//! `sketch` crate but sums are kept in.
 
 use std::sync::Arc;
 
@@ -27,7 +28,8 @@ pub(super) trait SketchKind: Send {
     fn decode(&self, bytes: &[u8]) -> Result<Self::State, tidemill_sketch::SketchError>;
     /// Feeds `rows` to `states`, calling `grown` with the change in heap bytes.
     fn update(&self, states: &mut [Self::State], heap: &mut usize, rows: &Rows<'_>) -> Result<()>;
-    fn precision(state: &Self::State, of: &Aggregate) -> Precision;
+    /// How good an answer is; none where it is exact by nature.
+    fn precision(state: &Self::State, of: &Aggregate) -> Option<Precision>;
     fn finish(&self, states: &[Self::State], of: &Aggregate) -> Result<ArrayRef>;
 }
 
@@ -69,11 +71,10 @@ impl<K: SketchKind> StateColumn for Sketches<K> {
     fn merge(&mut self, states: &States, routes: &Routes<'_>) -> Result<()> {
         self.resize(routes.group_count);
         let from = K::unwrap(states).ok_or_else(|| mismatch(K::NAME))?;
-        for (row, group) in routes.iter() {
-            booked(&mut self.states[group], &mut self.heap, K::heap, |state| {
-                K::merge(state, &from[row]);
-            });
-        }
+        let heap = &mut self.heap;
+        routes.each(&mut self.states, |state, row, _| {
+            booked(state, heap, K::heap, |state| K::merge(state, &from[row]));
+        });
         Ok(())
     }
 
@@ -106,7 +107,8 @@ impl<K: SketchKind> StateColumn for Sketches<K> {
     }
 
     fn precision(&self, of: &Aggregate) -> Option<Precision> {
-        let each = self.states.iter().map(|state| K::precision(state, of));
+        K::precision(&self.kind.empty(), of)?;
+        let each = self.states.iter().filter_map(|state| K::precision(state, of));
         Some(each.fold(Precision::EXACT, Precision::and))
     }
 
@@ -165,8 +167,8 @@ impl SketchKind for UniqueOf {
         Ok(())
     }
 
-    fn precision(state: &Hll, _: &Aggregate) -> Precision {
-        Precision { exact: state.is_exact(), error: state.relative_error() }
+    fn precision(state: &Hll, _: &Aggregate) -> Option<Precision> {
+        Some(Precision { exact: state.is_exact(), error: state.relative_error() })
     }
 
     fn finish(&self, states: &[Hll], of: &Aggregate) -> Result<ArrayRef> {
@@ -218,14 +220,14 @@ impl SketchKind for QuantilesOf {
         Ok(())
     }
 
-    fn precision(state: &Quantiles, of: &Aggregate) -> Precision {
-        let Function::Quantile { ranks, .. } = &of.function else { return Precision::EXACT };
+    fn precision(state: &Quantiles, of: &Aggregate) -> Option<Precision> {
+        let Function::Quantile { ranks, .. } = &of.function else { return None };
         if state.is_exact() {
-            return Precision::EXACT;
+            return Some(Precision::EXACT);
         }
         let widths = ranks.iter().filter_map(|rank| state.interval(*rank));
         let error = widths.map(|(low, high)| (high - low) / 2.0).fold(0.0, f64::max);
-        Precision { exact: false, error }
+        Some(Precision { exact: false, error })
     }
 
     fn finish(&self, states: &[Quantiles], of: &Aggregate) -> Result<ArrayRef> {
@@ -312,8 +314,8 @@ impl SketchKind for TopKOf {
         Ok(())
     }
 
-    fn precision(state: &TopK, _: &Aggregate) -> Precision {
-        Precision { exact: state.is_exact(), error: state.max_error() as f64 }
+    fn precision(state: &TopK, _: &Aggregate) -> Option<Precision> {
+        Some(Precision { exact: state.is_exact(), error: state.max_error() as f64 })
     }
 
     fn finish(&self, states: &[TopK], of: &Aggregate) -> Result<ArrayRef> {

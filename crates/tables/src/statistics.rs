@@ -1,0 +1,454 @@
+//! Variances, covariances, correlations and regressions, in tables and wherever DataFusion runs them.
+//!
+//! All of them come of a count and exact sums of values, squares and products
+//! ([`Moments`](tidemill_sketch::Moments)): the same answer on every path, in any order, however large
+//! the mean is beside the spread. These functions take the place of DataFusion's of the same names, whose
+//! last digits depend on the order of rows, whose `corr` of groups cancels to noise, and whose frames that
+//! slide lose with each value that is taken back.
+//!
+//! Integers are added up as integers, all other numbers as doubles. Values beyond 10^140 are refused: their
+//! squares are no doubles.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, LargeBinaryArray};
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::{Result as PlanResult, ScalarValue};
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::utils::{AggregateOrderSensitivity, format_state_name};
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, Coercion, Documentation, GroupsAccumulator,
+    ReversedUDAF, Signature, TypeSignature, TypeSignatureClass, Volatility,
+};
+use tidemill_base::error::Error;
+use tidemill_sketch::{Moments, Number, ONE_COLUMN, TWO_COLUMNS, TooLarge};
+use tidemill_sql::filtered::no_state;
+use tidemill_sql::messages::external;
+use tidemill_sql::names::call_of;
+
+use crate::accumulators::{Distinct, Groups};
+use crate::state::{Pairs, Summed, is_whole};
+use crate::{Aggregate, Function};
+
+/// What is told of a column's or two columns' moments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Statistic {
+    /// `var`, `stddev` and their likes.
+    Variance {
+        /// Whether what is divided by is one less than the count.
+        is_sample: bool,
+        /// Whether it is the standard deviation.
+        is_root: bool,
+    },
+    /// `covar_samp`, `covar_pop`.
+    Covariance {
+        /// Whether what is divided by is one less than the count.
+        is_sample: bool,
+    },
+    /// `corr`.
+    Correlation,
+    /// `regr_slope` and its likes, of y and x.
+    Regression(Regression),
+}
+
+/// What is told of the line through the points of two columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Regression {
+    /// `regr_slope`.
+    Slope,
+    /// `regr_intercept`.
+    Intercept,
+    /// `regr_count`: how many points there are.
+    Count,
+    /// `regr_r2`.
+    R2,
+    /// `regr_avgx`.
+    AvgX,
+    /// `regr_avgy`.
+    AvgY,
+    /// `regr_sxx`.
+    Sxx,
+    /// `regr_syy`.
+    Syy,
+    /// `regr_sxy`.
+    Sxy,
+}
+
+/// All of them by their names, as DataFusion has them.
+const NAMED: [(&str, Statistic); 16] = {
+    use self::Regression as Line;
+    use Statistic::{Correlation, Covariance, Variance};
+    [
+        ("var", Variance { is_sample: true, is_root: false }),
+        ("var_pop", Variance { is_sample: false, is_root: false }),
+        ("stddev", Variance { is_sample: true, is_root: true }),
+        ("stddev_pop", Variance { is_sample: false, is_root: true }),
+        ("covar_samp", Covariance { is_sample: true }),
+        ("covar_pop", Covariance { is_sample: false }),
+        ("corr", Correlation),
+        ("regr_slope", Statistic::Regression(Line::Slope)),
+        ("regr_intercept", Statistic::Regression(Line::Intercept)),
+        ("regr_count", Statistic::Regression(Line::Count)),
+        ("regr_r2", Statistic::Regression(Line::R2)),
+        ("regr_avgx", Statistic::Regression(Line::AvgX)),
+        ("regr_avgy", Statistic::Regression(Line::AvgY)),
+        ("regr_sxx", Statistic::Regression(Line::Sxx)),
+        ("regr_syy", Statistic::Regression(Line::Syy)),
+        ("regr_sxy", Statistic::Regression(Line::Sxy)),
+    ]
+};
+
+impl Statistic {
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        NAMED.into_iter().find(|(of, _)| *of == name).map(|(_, statistic)| statistic)
+    }
+
+    /// What SQL calls it.
+    pub fn name(self) -> &'static str {
+        NAMED.into_iter().find(|(_, of)| *of == self).map_or("", |(name, _)| name)
+    }
+
+    /// Whether it takes two columns.
+    pub fn is_of_pairs(self) -> bool {
+        !matches!(self, Statistic::Variance { .. })
+    }
+
+    /// What it is of no rows, where that is not null.
+    pub(crate) fn of_no_rows(self) -> Option<ScalarValue> {
+        (self == Statistic::Regression(Regression::Count)).then_some(ScalarValue::UInt64(Some(0)))
+    }
+
+    /// How many rows there are at least where it is not null.
+    fn rows_min(self) -> u64 {
+        match self {
+            Statistic::Variance { is_sample, .. } | Statistic::Covariance { is_sample } => {
+                1 + u64::from(is_sample)
+            }
+            Statistic::Correlation => 2,
+            Statistic::Regression(Regression::Slope | Regression::Intercept | Regression::R2) => 2,
+            Statistic::Regression(_) => 1,
+        }
+    }
+
+    /// The answer: null of too few rows, and where it would be 0 / 0. A regression's y is the first
+    /// column. `specials` are rows with a NaN or an infinity that the moments do not have.
+    pub(crate) fn answer<N: Number, const SUMS: usize>(
+        self,
+        moments: &Moments<N, SUMS>,
+        specials: u64,
+    ) -> Option<f64> {
+        let rows = moments.count() + specials;
+        if rows < self.rows_min() {
+            return None;
+        }
+        if specials > 0 || moments.is_special() {
+            // What is alone differs from nothing, as DataFusion has it.
+            let is_alone =
+                rows == 1 && matches!(self, Statistic::Variance { is_sample: false, .. });
+            return Some(if is_alone { 0.0 } else { f64::NAN });
+        }
+        let count = rows as f64;
+        let among = |is_sample| count - f64::from(u8::from(is_sample));
+        let unless_zero = |divisor: f64, value: f64| (divisor != 0.0).then_some(value);
+        let regression = match self {
+            Statistic::Variance { is_sample, is_root } => {
+                let variance = moments.squares_x() / among(is_sample);
+                return Some(if is_root { variance.sqrt() } else { variance });
+            }
+            Statistic::Covariance { is_sample } => {
+                return Some(moments.products() / among(is_sample));
+            }
+            Statistic::Correlation => {
+                let root = root(moments.squares_x(), moments.squares_y());
+                return unless_zero(root, (moments.products() / root).clamp(-1.0, 1.0));
+            }
+            Statistic::Regression(regression) => regression,
+        };
+        let (sxx, syy) = (|| moments.squares_y(), || moments.squares_x());
+        match regression {
+            Regression::Slope => unless_zero(sxx(), moments.products() / sxx()),
+            Regression::Intercept => {
+                let slope = moments.products() / sxx();
+                let intercept = moments.sum_x() / count - slope * (moments.sum_y() / count);
+                unless_zero(sxx(), intercept)
+            }
+            Regression::R2 => {
+                let (sxx, syy) = (sxx(), syy());
+                let root = root(sxx, syy);
+                // A line goes through equal y, as the SQL standard, PostgreSQL and DuckDB have it.
+                match syy == 0.0 {
+                    true => unless_zero(sxx, 1.0),
+                    false => unless_zero(root, (moments.products() / root).powi(2).min(1.0)),
+                }
+            }
+            Regression::AvgX => Some(moments.sum_y() / count),
+            Regression::AvgY => Some(moments.sum_x() / count),
+            Regression::Sxx => Some(sxx()),
+            Regression::Syy => Some(syy()),
+            Regression::Sxy => Some(moments.products()),
+            Regression::Count => None,
+        }
+    }
+}
+
+/// The root of a product, which is 0 only where a factor is, and infinite no sooner.
+fn root(left: f64, right: f64) -> f64 {
+    match left * right {
+        // Rounded once less than by two roots: where one is the other's multiple, r is 1.
+        product if product.is_normal() => product.sqrt(),
+        _ => left.sqrt() * right.sqrt(),
+    }
+}
+
+/// The error of a value that is too large to be squared.
+pub(crate) fn too_large(name: &str) -> Error {
+    Error::Overflow {
+        message: format!(
+            "`{}` is of values beyond 1e140, whose squares are no DOUBLE",
+            call_of(name)
+        ),
+        hint: Some("divide them first, or leave them out with FILTER (WHERE …)".into()),
+    }
+}
+
+// ── as DataFusion's functions ────────────────────────────────────────────────────────────
+
+/// Those of `all` that are ours.
+pub(crate) fn functions<'a>(
+    all: impl Iterator<Item = &'a Arc<AggregateUDF>>,
+) -> impl Iterator<Item = AggregateUDF> {
+    all.filter_map(|theirs| {
+        let statistic = Statistic::named(theirs.name())?;
+        Some(AggregateUDF::from(Declared::new(Arc::clone(theirs), statistic)))
+    })
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Declared {
+    theirs: Arc<AggregateUDF>,
+    statistic: Statistic,
+    signature: Signature,
+}
+
+impl Declared {
+    fn new(theirs: Arc<AggregateUDF>, statistic: Statistic) -> Self {
+        let columns = if statistic.is_of_pairs() { 2 } else { 1 };
+        let whole = Coercion::new_exact(TypeSignatureClass::Integer);
+        let whole = TypeSignature::Coercible(vec![whole; columns]);
+        let all = vec![whole, theirs.signature().type_signature.clone()];
+        let signature = Signature::one_of(all, Volatility::Immutable);
+        Declared { theirs, statistic, signature }
+    }
+
+    fn aggregate(&self, args: &AccumulatorArgs<'_>) -> Aggregate {
+        let of = |index: usize| args.expr_fields[index].data_type().clone();
+        Aggregate {
+            function: Function::Statistic(self.statistic),
+            argument: Some(0),
+            argument_type: of(0),
+            second: self.statistic.is_of_pairs().then(|| (1, of(1))),
+            filter: None,
+            output: Arc::new(Field::new(args.name, args.return_field.data_type().clone(), true)),
+            udf: Arc::clone(&self.theirs),
+        }
+    }
+
+    fn one_group(&self, aggregate: &Aggregate, slides: bool) -> Box<dyn Accumulator> {
+        let statistic = self.statistic;
+        let name = aggregate.output.name();
+        match (is_whole(aggregate), statistic.is_of_pairs()) {
+            (true, false) => Box::new(OneGroup::<i64, ONE_COLUMN>::new(statistic, name, slides)),
+            (true, true) => Box::new(OneGroup::<i64, TWO_COLUMNS>::new(statistic, name, slides)),
+            (false, false) => Box::new(OneGroup::<f64, ONE_COLUMN>::new(statistic, name, slides)),
+            (false, true) => Box::new(OneGroup::<f64, TWO_COLUMNS>::new(statistic, name, slides)),
+        }
+    }
+}
+
+impl AggregateUDFImpl for Declared {
+    fn name(&self) -> &str {
+        self.theirs.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.theirs.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
+        self.theirs.return_type(&vec![DataType::Float64; arguments.len()])
+    }
+
+    fn is_nullable(&self) -> bool {
+        self.theirs.is_nullable()
+    }
+
+    fn default_value(&self, data_type: &DataType) -> PlanResult<ScalarValue> {
+        self.theirs.default_value(data_type)
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        AggregateOrderSensitivity::Insensitive
+    }
+
+    fn reverse_expr(&self) -> ReversedUDAF {
+        ReversedUDAF::Identical
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.theirs.documentation()
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs<'_>) -> PlanResult<Vec<FieldRef>> {
+        let name = format_state_name(args.name, "state");
+        let kept = match args.input_fields.first() {
+            Some(argument) if args.is_distinct => {
+                let item = Field::new_list_field(argument.data_type().clone(), true);
+                DataType::List(Arc::new(item))
+            }
+            _ => DataType::LargeBinary,
+        };
+        Ok(vec![Arc::new(Field::new(name, kept, true))])
+    }
+
+    fn accumulator(&self, args: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
+        let aggregate = self.aggregate(&args);
+        if !args.is_distinct {
+            return Ok(self.one_group(&aggregate, false));
+        }
+        if self.statistic.is_of_pairs() {
+            // The SQL's walk refuses it.
+            return Err(external(Error::Internal(format!("`{}` of different pairs", self.name()))));
+        }
+        let of = Declared::new(Arc::clone(&self.theirs), self.statistic);
+        let argument = aggregate.argument_type.clone();
+        Ok(Box::new(Distinct::new(&argument, move || of.one_group(&aggregate, false))))
+    }
+
+    fn create_sliding_accumulator(
+        &self,
+        args: AccumulatorArgs<'_>,
+    ) -> PlanResult<Box<dyn Accumulator>> {
+        match args.is_distinct {
+            true => self.accumulator(args),
+            false => Ok(self.one_group(&self.aggregate(&args), true)),
+        }
+    }
+
+    fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
+        !args.is_distinct
+    }
+
+    fn create_groups_accumulator(
+        &self,
+        args: AccumulatorArgs<'_>,
+    ) -> PlanResult<Box<dyn GroupsAccumulator>> {
+        Ok(Box::new(Groups::new(self.aggregate(&args))?))
+    }
+}
+
+/// The moments of one group, from which rows can be taken back where a frame slides.
+struct OneGroup<N: Number, const SUMS: usize> {
+    statistic: Statistic,
+    /// What the plan calls it.
+    name: String,
+    moments: Moments<N, SUMS>,
+    slides: bool,
+    /// Where the frame slides: how many of its rows have a NaN or an infinity.
+    specials: u64,
+    /// The same: how many have a value that is too large.
+    large: u64,
+    number: PhantomData<N>,
+}
+
+impl<N: Number, const SUMS: usize> fmt::Debug for OneGroup<N, SUMS> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OneGroup").field("statistic", &self.statistic).finish_non_exhaustive()
+    }
+}
+
+impl<N: Summed, const SUMS: usize> OneGroup<N, SUMS> {
+    fn new(statistic: Statistic, name: &str, slides: bool) -> Self {
+        let (moments, name) = (Moments::default(), name.to_owned());
+        OneGroup { statistic, name, moments, slides, specials: 0, large: 0, number: PhantomData }
+    }
+
+    fn change(&mut self, columns: &[ArrayRef], is_back: bool) -> PlanResult<()> {
+        let pairs = Pairs::<N>::new(&columns[0], columns.get(1)).map_err(external)?;
+        let step = |count: &mut u64| if is_back { *count -= 1 } else { *count += 1 };
+        let nulls = pairs.nulls();
+        for row in 0..columns[0].len() {
+            if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+                continue;
+            }
+            let (x, y) = pairs.row(row);
+            if self.slides && !(x.is_finite() && y.is_finite()) {
+                step(&mut self.specials);
+                continue;
+            }
+            let changed = match is_back {
+                true => self.moments.remove(x, y),
+                false => self.moments.add(x, y),
+            };
+            if let Err(TooLarge) = changed {
+                step(&mut self.large);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<N: Summed, const SUMS: usize> Accumulator for OneGroup<N, SUMS> {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
+        self.change(values, false)
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
+        self.change(values, true)
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        self.slides
+    }
+
+    fn evaluate(&mut self) -> PlanResult<ScalarValue> {
+        if self.large > 0 {
+            return Err(external(too_large(&self.name)));
+        }
+        if self.statistic == Statistic::Regression(Regression::Count) {
+            return Ok(ScalarValue::UInt64(Some(self.moments.count() + self.specials)));
+        }
+        Ok(ScalarValue::Float64(self.statistic.answer(&self.moments, self.specials)))
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + self.name.capacity() + self.moments.heap_bytes()
+    }
+
+    fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {
+        if self.slides {
+            return no_state();
+        }
+        if self.large > 0 {
+            return Err(external(too_large(&self.name)));
+        }
+        let mut bytes = Vec::new();
+        self.moments.encode(&mut bytes);
+        Ok(vec![ScalarValue::LargeBinary(Some(bytes))])
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> PlanResult<()> {
+        let damaged = || external(Error::Internal("a state that is no moments".into()));
+        let states: &LargeBinaryArray = states[0].as_binary_opt().ok_or_else(damaged)?;
+        for bytes in states.iter().flatten() {
+            self.moments.merge(&Moments::decode(bytes).map_err(|_| damaged())?);
+        }
+        Ok(())
+    }
+}
