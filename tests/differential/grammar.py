@@ -71,7 +71,7 @@ class E:
 _AGGREGATES = (
     "count(", "sum(", "avg(", "min(", "max(", "unique(", "quantile(", "bool_", "row_number(",
     "rank(", "dense_rank(", "lag(", "lead(", "first_value(", "stddev(",
-    "var_pop(", "regr_count(",
+    "var_pop(", "regr_count(", "median(",
 )  # fmt: skip
 _SIMPLEST = {"calm": "1", "flag": "true", "text": "'a'", "word": "'a'", "tame": "0.5e0"}
 
@@ -751,6 +751,7 @@ class Grammar:
              E("float", "quantile({0}, 0.5)", (calm,), "quantile_cont(CAST({0} AS DOUBLE), 0.5)"),
              E("float", "stddev({0})", (self.chance.choice((calm, tame)),)),
              E("float", "var_pop({0})", (self.chance.choice((calm, tame)),)),
+             E("float", "median({0})", (self.chance.choice((calm, tame)),)),
              E("calm", "regr_count({0}, {1})", (calm, tame)),
              *[E("dec", "sum({0})", (each,)) for each in decimals]]
         )  # fmt: skip

@@ -1,5 +1,5 @@
-//! What DataFusion calls accumulators, by the states of tables: of many groups at once, and of the
-//! different values of one.
+//! What DataFusion calls accumulators, by the states of tables: of many groups at once, of one, and of
+//! its different values.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,10 +11,12 @@ use arrow::compute::{cast_with_options, filter, not, nullif, prep_null_mask_filt
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::{Result as PlanResult, ScalarValue};
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
+use parking_lot::Mutex;
 use tidemill_base::error::Result;
 use tidemill_base::types::EXACTLY;
 use tidemill_sql::messages::external;
 
+use crate::estimates::Precisions;
 use crate::state::{self, StateColumn, States};
 use crate::{Aggregate, Function};
 
@@ -186,11 +188,97 @@ impl GroupsAccumulator for Groups {
     }
 }
 
+// ── one group ────────────────────────────────────────────────────────────────────────────
+
+/// A state column of one group, as DataFusion's accumulator.
+pub(crate) struct OneGroup {
+    aggregate: Aggregate,
+    /// In a mutex because an accumulator is `Sync`; nobody else holds it.
+    column: Mutex<Box<dyn state::StateColumn>>,
+    /// Who is told of every answer, and what the plan calls it.
+    told: Option<(String, Arc<Precisions>)>,
+}
+
+impl std::fmt::Debug for OneGroup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OneGroup").field("function", &self.aggregate.function).finish()
+    }
+}
+
+impl OneGroup {
+    /// Of no rows yet.
+    pub(crate) fn new(
+        aggregate: Aggregate,
+        told: Option<(String, Arc<Precisions>)>,
+    ) -> PlanResult<Self> {
+        let column = Mutex::new(state::column(&aggregate).map_err(external)?);
+        Ok(OneGroup { aggregate, column, told })
+    }
+
+    fn absorb(&mut self, states: &state::States, count: usize) -> PlanResult<()> {
+        for row in 0..count {
+            let routes = state::Routes { rows: &[row as u32], groups: &[0], group_count: 1 };
+            self.column.get_mut().merge(states, &routes).map_err(external)?;
+        }
+        Ok(())
+    }
+}
+
+impl Accumulator for OneGroup {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
+        let groups = vec![0; values[0].len()];
+        let rows = state::Rows {
+            values: Some(&values[0]),
+            second: None,
+            filter: None,
+            groups: &groups,
+            group_count: 1,
+        };
+        self.column.get_mut().update(&rows).map_err(external)
+    }
+
+    fn evaluate(&mut self) -> PlanResult<ScalarValue> {
+        // A window calls this for every row, so the states stay.
+        if let Some(answer) = self.column.get_mut().answer_in_place() {
+            return ScalarValue::try_from_array(&answer, 0);
+        }
+        let states = self.column.get_mut().take(1).map_err(external)?;
+        let mut answer = state::column(&self.aggregate).map_err(external)?;
+        let all = state::Routes { rows: &[0], groups: &[0], group_count: 1 };
+        answer.merge(&states, &all).map_err(external)?;
+        self.absorb(&states, 1)?;
+        if let Some((call, precisions)) = &self.told
+            && let Some(precision) = answer.precision(&self.aggregate)
+        {
+            precisions.add(call, &self.aggregate.function, precision);
+        }
+        ScalarValue::try_from_array(&answer.finish(1).map_err(external)?, 0)
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + self.column.lock().bytes()
+    }
+
+    fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {
+        let states = self.column.get_mut().take(1).map_err(external)?.encode();
+        Ok(vec![ScalarValue::try_from_array(&states, 0)?])
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> PlanResult<()> {
+        let present = match present(&states[0]) {
+            Some(present) => filter(&states[0], &present)?,
+            None => Arc::clone(&states[0]),
+        };
+        let decoded = self.column.get_mut().decode(&present).map_err(external)?;
+        self.absorb(&decoded, present.len())
+    }
+}
+
 // ── different values ─────────────────────────────────────────────────────────────────────
 
 /// An aggregate of the different values of one group, with how often each is there.
 pub(crate) struct Distinct {
-    aggregate: Box<dyn Fn() -> Box<dyn Accumulator> + Send + Sync>,
+    aggregate: Box<dyn Fn() -> PlanResult<Box<dyn Accumulator>> + Send + Sync>,
     argument: DataType,
     values: HashMap<ScalarValue, u64>,
 }
@@ -205,7 +293,7 @@ impl Distinct {
     /// Of no values yet; `aggregate` takes them at the end.
     pub(crate) fn new(
         argument: &DataType,
-        aggregate: impl Fn() -> Box<dyn Accumulator> + Send + Sync + 'static,
+        aggregate: impl Fn() -> PlanResult<Box<dyn Accumulator>> + Send + Sync + 'static,
     ) -> Self {
         let (aggregate, argument) = (Box::new(aggregate), argument.clone());
         Distinct { aggregate, argument, values: HashMap::new() }
@@ -255,7 +343,7 @@ impl Accumulator for Distinct {
     }
 
     fn evaluate(&mut self) -> PlanResult<ScalarValue> {
-        let mut total = (self.aggregate)();
+        let mut total = (self.aggregate)()?;
         total.update_batch(&[self.all()?])?;
         total.evaluate()
     }

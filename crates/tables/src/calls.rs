@@ -82,6 +82,7 @@ pub fn function_of(call: &AggregateFunction) -> Result<(Function, Vec<Expr>), St
         ("avg", [_]) => Function::Mean,
         ("min", [_]) => Function::Min,
         ("max", [_]) => Function::Max,
+        ("median", [_]) => Function::Median,
         _ => return Err(other()),
     };
     Ok((function, params.args.clone()))

@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{Result as PlanResult, ScalarValue, plan_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -16,13 +15,12 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, Signature, Volatility,
 };
 use datafusion::physical_expr::expressions::Literal;
-use parking_lot::Mutex;
-use tidemill_base::error::Error;
 
+use crate::Aggregate;
+use crate::accumulators::OneGroup;
 use crate::added::Added;
 use crate::approximate::Standard;
 use crate::estimates::Precisions;
-use crate::{Aggregate, state};
 
 /// The functions as DataFusion wants them registered, for a run that wants to know how good their
 /// answers are.
@@ -152,90 +150,7 @@ impl AggregateUDFImpl for Declared {
                 self.name()
             );
         }
-        let column = state::column(&aggregate).map_err(external)?;
-        Ok(Box::new(OneGroup {
-            aggregate,
-            column: Mutex::new(column),
-            call: args.name.to_owned(),
-            precisions: Arc::clone(&self.precisions),
-        }))
-    }
-}
-
-fn external(error: Error) -> datafusion::error::DataFusionError {
-    datafusion::error::DataFusionError::External(Box::new(error))
-}
-
-/// A state column of one group, as DataFusion's accumulator.
-struct OneGroup {
-    aggregate: Aggregate,
-    /// In a mutex because an accumulator is `Sync`; nobody else holds it.
-    column: Mutex<Box<dyn state::StateColumn>>,
-    /// What the plan calls it.
-    call: String,
-    precisions: Arc<Precisions>,
-}
-
-impl std::fmt::Debug for OneGroup {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OneGroup").field("function", &self.aggregate.function).finish()
-    }
-}
-
-impl OneGroup {
-    fn absorb(&mut self, states: &state::States, count: usize) -> PlanResult<()> {
-        for row in 0..count {
-            let routes = state::Routes { rows: &[row as u32], groups: &[0], group_count: 1 };
-            self.column.get_mut().merge(states, &routes).map_err(external)?;
-        }
-        Ok(())
-    }
-}
-
-impl Accumulator for OneGroup {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
-        let groups = vec![0; values[0].len()];
-        let rows = state::Rows {
-            values: Some(&values[0]),
-            second: None,
-            filter: None,
-            groups: &groups,
-            group_count: 1,
-        };
-        self.column.get_mut().update(&rows).map_err(external)
-    }
-
-    fn evaluate(&mut self) -> PlanResult<ScalarValue> {
-        // A window calls this for every row, so the states stay.
-        let states = self.column.get_mut().take(1).map_err(external)?;
-        let mut answer = state::column(&self.aggregate).map_err(external)?;
-        let all = state::Routes { rows: &[0], groups: &[0], group_count: 1 };
-        answer.merge(&states, &all).map_err(external)?;
-        self.absorb(&states, 1)?;
-        if let Some(precision) = answer.precision(&self.aggregate) {
-            self.precisions.add(&self.call, &self.aggregate.function, precision);
-        }
-        ScalarValue::try_from_array(&answer.finish(1).map_err(external)?, 0)
-    }
-
-    fn size(&self) -> usize {
-        size_of_val(self) + self.column.lock().bytes()
-    }
-
-    fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {
-        let states = self.column.get_mut().take(1).map_err(external)?.encode();
-        Ok(vec![ScalarValue::try_from_array(&states, 0)?])
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> PlanResult<()> {
-        let present = match states[0].logical_nulls() {
-            Some(nulls) if nulls.null_count() > 0 => {
-                let present = arrow::array::BooleanArray::new(nulls.into_inner(), None);
-                arrow::compute::filter(&states[0], &present)?
-            }
-            _ => Arc::clone(&states[0]),
-        };
-        let decoded = self.column.get_mut().decode(&present).map_err(external)?;
-        self.absorb(&decoded, present.len())
+        let told = (args.name.to_owned(), Arc::clone(&self.precisions));
+        Ok(Box::new(OneGroup::new(aggregate, Some(told))?))
     }
 }

@@ -13,6 +13,7 @@ mod distinct;
 pub mod estimates;
 pub mod functions;
 mod groups;
+mod median;
 pub mod merge;
 pub mod partial;
 mod prefetch;

@@ -9,7 +9,7 @@ use tidemill_sql::session::LogicalRule;
 
 use crate::distinct::{self, DistinctCounts};
 use crate::estimates::Precisions;
-use crate::{functions, sliding, statistics, sums};
+use crate::{functions, median, sliding, statistics, sums};
 
 /// A session without tables, for plans that may take `budget_bytes`.
 ///
@@ -38,6 +38,7 @@ pub fn open_with(
     for function in functions::all(&precisions) {
         context.register_udaf(function);
     }
+    context.register_udaf(median::function());
     sums::all().for_each(|function| context.register_udaf(function));
     let all = context.state();
     let theirs = all.aggregate_functions();

@@ -23,6 +23,8 @@ pub enum Function {
     Max,
     /// The exact sum divided by the count.
     Mean,
+    /// The middle value, or the mean of the two in the middle: all values are kept.
+    Median,
     /// What exact sums of values, squares and products tell: variances, correlations, regressions.
     Statistic(Statistic),
     /// The number of different values, by HyperLogLog.
@@ -57,6 +59,7 @@ impl Function {
             Function::Mean => "mean",
             Function::Min => "min",
             Function::Max => "max",
+            Function::Median => "median",
             Function::Statistic(statistic) => statistic.name(),
             Function::Unique(_) => "unique",
             Function::Quantile { .. } => "quantile",
@@ -96,6 +99,7 @@ impl fmt::Display for Function {
             Function::Min => write!(f, "min"),
             Function::Max => write!(f, "max"),
             Function::Mean => write!(f, "mean"),
+            Function::Median => write!(f, "median"),
             Function::Statistic(statistic) => write!(f, "{}", statistic.name()),
             Function::Unique(params) => {
                 write!(f, "unique(log2m {}, regwidth {})", params.log2m, params.regwidth)
@@ -193,6 +197,7 @@ impl TableSpec {
             | Function::Min
             | Function::Max
             | Function::Mean
+            | Function::Median
             | Function::Statistic(_)
             | Function::Unique(_)
             | Function::Quantile { .. } => true,

@@ -328,7 +328,7 @@ impl AggregateUDFImpl for Declared {
         }
         let of = Declared::new(Arc::clone(&self.theirs), self.statistic);
         let argument = aggregate.argument_type.clone();
-        Ok(Box::new(Distinct::new(&argument, move || of.one_group(&aggregate, false))))
+        Ok(Box::new(Distinct::new(&argument, move || Ok(of.one_group(&aggregate, false)))))
     }
 
     fn create_sliding_accumulator(

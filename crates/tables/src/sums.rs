@@ -244,7 +244,7 @@ impl AggregateUDFImpl for Summing {
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
         match (self.way_of(&args), args.expr_fields.first()) {
             (Some(way), Some(argument)) if args.is_distinct => {
-                Ok(Box::new(Distinct::new(argument.data_type(), move || way.one_group())))
+                Ok(Box::new(Distinct::new(argument.data_type(), move || Ok(way.one_group()))))
             }
             (Some(way), _) => Ok(way.one_group()),
             (None, _) => self.which.theirs().accumulator(args),

@@ -18,6 +18,7 @@ mod guards;
 mod joins;
 mod layouts;
 mod lost_values;
+mod medians;
 mod merging;
 mod messages;
 mod model;

@@ -31,7 +31,7 @@ fn asked(folder: &Folder, sql: &str, memory_bytes: u64, threads: usize) -> (Answ
 
 const STATES: &str = "count(*) AS n, count(x) FILTER (WHERE x > 0) AS p, sum(x) AS sx, \
     sum(f) AS sf, avg(f) AS mf, min(name) AS a, max(f) AS b, unique(x) AS u, \
-    top_k(s, 3) AS t, quantile(f, 0.5, 0.9) AS q, collect(x, 4) AS c";
+    top_k(s, 3) AS t, quantile(f, 0.5, 0.9) AS q, median(f) AS m, corr(x, f) AS r, collect(x, 4) AS c";
 
 #[test]
 fn little_memory_gives_the_same_rows_and_does_spill() {

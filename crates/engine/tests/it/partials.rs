@@ -15,7 +15,8 @@ use crate::common::{Answer, Folder, Random, answered, settings};
 const SQL: &str = "SELECT k, count(*) AS n, count(x) FILTER (WHERE x > 3) AS p, sum(x) AS sx, \
     sum(f) AS sf, avg(f) AS mf, avg(x) AS mx, min(s) AS a, max(f) AS b, unique(s) AS u, \
     top_k(s, 2) AS t, quantile(f, 0.5) AS q1, quantile(f, 0.1, 0.9) AS q2, collect(s, 3) AS c, \
-    stddev(f) AS d, var_pop(f) AS v, corr(x, f) AS r, regr_count(f, x) AS n2, var(x) AS vx \
+    stddev(f) AS d, var_pop(f) AS v, corr(x, f) AS r, regr_count(f, x) AS n2, var(x) AS vx, \
+    median(f) AS md, median(x) AS mx2 \
     FROM source GROUP BY k";
 
 fn events(folder: &Folder, name: &str, seed: u64, rows: usize, keys: u64) {

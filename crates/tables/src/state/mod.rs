@@ -15,12 +15,13 @@ mod moments;
 mod seen;
 mod sketches;
 mod sums;
+mod values;
 
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, LargeBinaryBuilder, StructArray};
 use arrow::buffer::NullBuffer;
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::{DataType, Decimal128Type, Field, Float32Type, Float64Type};
 use tidemill_base::error::{Error, Result};
 use tidemill_sketch::{FloatSum, Hll, Moments, ONE_COLUMN, Quantiles, TWO_COLUMNS, TopK};
 
@@ -35,6 +36,7 @@ use moments::{Form, MomentStates, MomentsOf};
 use seen::Seen;
 use sketches::{QuantilesOf, Sketches, TopKOf, UniqueOf};
 use sums::{DecimalSum, FloatSums, IntegerSum};
+use values::Values;
 
 pub(crate) use mean::{decimal_mean, rounded_mean};
 pub(crate) use moments::{Pairs, Summed, is_whole};
@@ -198,6 +200,8 @@ impl Prefetched {
 pub(crate) enum States {
     /// States that an Arrow array holds directly.
     Array(ArrayRef),
+    /// Lists of values in any order.
+    Values(ArrayRef),
     /// HyperLogLogs.
     Unique(Vec<Hll>),
     /// Quantile histograms.
@@ -219,7 +223,7 @@ impl States {
             size_of_val(states) + states.iter().map(heap).sum::<usize>()
         }
         match self {
-            States::Array(array) => array.get_array_memory_size(),
+            States::Array(array) | States::Values(array) => array.get_array_memory_size(),
             States::Unique(states) => sketches(states, Hll::heap_bytes),
             States::Quantiles(states) => sketches(states, Quantiles::heap_bytes),
             States::TopK(states) => sketches(states, TopK::heap_bytes),
@@ -255,6 +259,7 @@ impl States {
         }
         match self {
             States::Array(array) => Arc::clone(array),
+            States::Values(lists) => values::in_order(lists),
             States::Unique(states) => binary(states.iter().map(Some), Hll::encode),
             States::Quantiles(states) => binary(states.iter().map(Some), Quantiles::encode),
             States::TopK(states) => binary(states.iter().map(Some), TopK::encode),
@@ -315,6 +320,11 @@ pub(crate) trait StateColumn: Send {
     /// Where an answer does not fit its type.
     fn finish(&mut self, group_count: usize) -> Result<ArrayRef>;
 
+    /// The answer of one group, where it can be had without giving the state up.
+    fn answer_in_place(&mut self) -> Option<ArrayRef> {
+        None
+    }
+
     /// The answers of the aggregates that share these states (see
     /// [`TableSpec`](super::TableSpec)); leaves an empty column.
     ///
@@ -351,6 +361,15 @@ pub(crate) fn column(aggregate: &Aggregate) -> Result<Box<dyn StateColumn>> {
             Box::new(Mean::new(aggregate, sum))
         }
         Function::Min | Function::Max => extreme(aggregate)?,
+        Function::Median => {
+            let argument = aggregate.argument_type.clone();
+            match argument {
+                DataType::Float32 => Box::new(Values::<Float32Type>::new(argument)),
+                DataType::Float64 => Box::new(Values::<Float64Type>::new(argument)),
+                DataType::Decimal128(_, _) => Box::new(Values::<Decimal128Type>::new(argument)),
+                other => return Err(Error::Internal(format!("a median over {other}"))),
+            }
+        }
         Function::Statistic(statistic) => match (is_whole(aggregate), statistic.is_of_pairs()) {
             (true, false) => moments::<i64, ONE_COLUMN>(aggregate),
             (true, true) => moments::<i64, TWO_COLUMNS>(aggregate),
@@ -400,6 +419,9 @@ pub fn supports(aggregate: &Aggregate) -> bool {
                 )
         }
         Function::Min | Function::Max => extreme(aggregate).is_ok(),
+        Function::Median => {
+            matches!(argument, DataType::Float32 | DataType::Float64 | DataType::Decimal128(_, _))
+        }
         Function::Statistic(statistic) => {
             let second = aggregate.second.as_ref().map(|(_, of)| of);
             second.is_some() == statistic.is_of_pairs()

@@ -1,0 +1,224 @@
+//! All values of a group, for its median.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, LargeListArray, PrimitiveArray};
+use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::datatypes::{
+    ArrowNativeType, DataType, Decimal128Type, Field, Float32Type, Float64Type,
+};
+use tidemill_base::error::Result;
+use tidemill_sql::floats;
+
+use super::{Routes, Rows, StateColumn, States, mismatch, refused};
+
+/// Values of which there is a median.
+pub(super) trait Middling: ArrowPrimitiveType {
+    /// What lies between two values, as DataFusion has it: of decimals the lower of two neighbours.
+    fn between(left: Self::Native, right: Self::Native) -> Self::Native;
+    /// The order of values; NaN is the largest.
+    fn order(left: &Self::Native, right: &Self::Native) -> std::cmp::Ordering;
+}
+
+macro_rules! float {
+    ($of:ty) => {
+        impl Middling for $of {
+            fn between(left: Self::Native, right: Self::Native) -> Self::Native {
+                let sum = left + right;
+                if sum.is_finite() { sum / 2.0 } else { left / 2.0 + right / 2.0 }
+            }
+
+            fn order(left: &Self::Native, right: &Self::Native) -> std::cmp::Ordering {
+                left.total_cmp(right)
+            }
+        }
+    };
+}
+float!(Float32Type);
+float!(Float64Type);
+
+impl Middling for Decimal128Type {
+    fn between(left: i128, right: i128) -> i128 {
+        // Towards zero, also where their sum has more than 128 bits.
+        match left.checked_add(right) {
+            Some(sum) => sum / 2,
+            None => left / 2 + right / 2 + (left % 2 + right % 2) / 2,
+        }
+    }
+
+    fn order(left: &i128, right: &i128) -> std::cmp::Ordering {
+        left.cmp(right)
+    }
+}
+
+/// The values as they came, each with its group: what takes rows only appends, and the groups' values are
+/// brought together once, by counting.
+pub(super) struct Values<T: Middling> {
+    argument: DataType,
+    values: Vec<T::Native>,
+    /// None while there is one group alone.
+    groups: Vec<u32>,
+}
+
+impl<T: Middling> Values<T> {
+    pub(super) fn new(argument: DataType) -> Self {
+        Values { argument, values: Vec::new(), groups: Vec::new() }
+    }
+
+    /// Where each group's values begin, and all values by group; leaves an empty column.
+    fn by_group(&mut self, group_count: usize) -> (Vec<usize>, Vec<T::Native>) {
+        let (values, groups) = (std::mem::take(&mut self.values), std::mem::take(&mut self.groups));
+        let mut offsets = vec![0; group_count + 1];
+        if groups.is_empty() {
+            offsets[1..].fill(values.len());
+            return (offsets, values);
+        }
+        for group in &groups {
+            offsets[*group as usize + 1] += 1;
+        }
+        for group in 0..group_count {
+            offsets[group + 1] += offsets[group];
+        }
+        let mut next = offsets.clone();
+        let mut sorted = vec![T::Native::default(); values.len()];
+        for (value, group) in values.into_iter().zip(groups) {
+            let at = &mut next[group as usize];
+            sorted[*at] = value;
+            *at += 1;
+        }
+        (offsets, sorted)
+    }
+
+    /// Notes of each value its group from now on, where there are several.
+    fn tell_apart(&mut self, group_count: usize) -> bool {
+        if group_count > 1 && self.groups.is_empty() {
+            self.groups.resize(self.values.len(), 0);
+        }
+        group_count > 1
+    }
+
+    fn item(&self) -> Arc<Field> {
+        Arc::new(Field::new_list_field(self.argument.clone(), true))
+    }
+}
+
+/// Lists of values, each in order, so that the same values are the same bytes.
+pub(super) fn in_order(lists: &ArrayRef) -> ArrayRef {
+    fn sorted<T: Middling>(lists: &LargeListArray) -> ArrayRef {
+        let values = lists.values().as_primitive::<T>();
+        let mut sorted: Vec<T::Native> = values.values().to_vec();
+        for ends in lists.offsets().windows(2) {
+            sorted[ends[0].as_usize()..ends[1].as_usize()].sort_unstable_by(T::order);
+        }
+        let sorted = PrimitiveArray::<T>::new(sorted.into(), None);
+        let sorted = sorted.with_data_type(values.data_type().clone());
+        let item = Arc::new(Field::new_list_field(values.data_type().clone(), true));
+        Arc::new(LargeListArray::new(item, lists.offsets().clone(), Arc::new(sorted), None))
+    }
+    let lists = lists.as_list::<i64>();
+    match lists.value_type() {
+        DataType::Float32 => sorted::<Float32Type>(lists),
+        DataType::Decimal128(_, _) => sorted::<Decimal128Type>(lists),
+        _ => sorted::<Float64Type>(lists),
+    }
+}
+
+impl<T: Middling> StateColumn for Values<T> {
+    fn update(&mut self, rows: &Rows<'_>) -> Result<()> {
+        let values = floats::settled(rows.values()?);
+        let values = values.as_primitive::<T>();
+        let numbers = values.values();
+        let are_several = self.tell_apart(rows.group_count);
+        let groups = rows.groups.iter().map(|group| *group as u32);
+        match rows.selected(values.nulls()) {
+            None => {
+                self.values.extend_from_slice(numbers);
+                self.groups.extend(groups.filter(|_| are_several));
+            }
+            Some(selected) => {
+                self.values.extend(selected.valid_indices().map(|row| numbers[row]));
+                if are_several {
+                    let groups = selected.valid_indices().map(|row| rows.groups[row] as u32);
+                    self.groups.extend(groups);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn merge(&mut self, states: &States, routes: &Routes<'_>) -> Result<()> {
+        let States::Values(lists) = states else { return Err(mismatch("median")) };
+        let lists = lists.as_list::<i64>();
+        let (offsets, values) = (lists.offsets(), lists.values().as_primitive::<T>().values());
+        let are_several = self.tell_apart(routes.group_count);
+        for (row, group) in routes.iter() {
+            let (start, end) = (offsets[row].as_usize(), offsets[row + 1].as_usize());
+            self.values.extend_from_slice(&values[start..end]);
+            if are_several {
+                self.groups.extend(std::iter::repeat_n(group as u32, end - start));
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, group_count: usize) -> Result<States> {
+        let (offsets, values) = self.by_group(group_count);
+        let lengths = offsets.windows(2).map(|ends| ends[1] - ends[0]);
+        let offsets = OffsetBuffer::from_lengths(lengths);
+        let values = PrimitiveArray::<T>::new(values.into(), None);
+        let values = Arc::new(values.with_data_type(self.argument.clone()));
+        let lists = LargeListArray::try_new(self.item(), offsets, values, None)?;
+        Ok(States::Values(Arc::new(lists)))
+    }
+
+    fn decode(&self, array: &ArrayRef) -> Result<States> {
+        let lists = array.as_list_opt::<i64>().filter(|lists| {
+            lists.null_count() == 0
+                && lists.value_type() == self.argument
+                && lists.values().null_count() == 0
+        });
+        match lists {
+            Some(_) => Ok(States::Values(Arc::clone(array))),
+            None => Err(refused("median", "lists of values are expected")),
+        }
+    }
+
+    fn finish(&mut self, group_count: usize) -> Result<ArrayRef> {
+        let (offsets, mut values) = self.by_group(group_count);
+        let mut medians = Vec::with_capacity(group_count);
+        let mut present = Vec::with_capacity(group_count);
+        for ends in offsets.windows(2) {
+            let median = median::<T>(&mut values[ends[0]..ends[1]]);
+            present.push(median.is_some());
+            medians.push(median.unwrap_or_default());
+        }
+        let medians = PrimitiveArray::<T>::new(medians.into(), Some(NullBuffer::from(present)));
+        Ok(Arc::new(medians.with_data_type(self.argument.clone())))
+    }
+
+    fn answer_in_place(&mut self) -> Option<ArrayRef> {
+        let median = median::<T>(&mut self.values);
+        let median = PrimitiveArray::<T>::from_iter([median]);
+        Some(Arc::new(median.with_data_type(self.argument.clone())))
+    }
+
+    fn bytes(&self) -> usize {
+        // To be brought together, the values of several groups are there twice.
+        let again = if self.groups.is_empty() { 0 } else { self.values.len() };
+        (self.values.capacity() + again) * size_of::<T::Native>()
+            + self.groups.capacity() * size_of::<u32>()
+    }
+}
+
+fn median<T: Middling>(values: &mut [T::Native]) -> Option<T::Native> {
+    if values.is_empty() {
+        return None;
+    }
+    let middle = values.len() / 2;
+    let is_even = values.len().is_multiple_of(2);
+    let (below, upper, _) = values.select_nth_unstable_by(middle, T::order);
+    match below.iter().max_by(|left, right| T::order(left, right)) {
+        Some(lower) if is_even => Some(T::between(*lower, *upper)),
+        _ => Some(*upper),
+    }
+}
