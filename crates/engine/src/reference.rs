@@ -59,10 +59,13 @@ fn the_reference_page_is_what_the_functions_are() {
 #[test]
 fn a_function_is_said_to_merge_if_a_call_of_it_runs_as_a_partial_table() {
     let mergeable = |name: &str| merges(&calls(name));
-    for name in ["count", "sum", "avg", "min", "max", "unique", "quantile", "top_k", "collect"] {
+    for name in [
+        "count", "sum", "avg", "min", "max", "unique", "quantile", "top_k", "collect", "median",
+        "stddev", "corr",
+    ] {
         assert!(mergeable(name), "{name}");
     }
-    for name in ["stddev", "array_agg", "first_value"] {
+    for name in ["bool_and", "array_agg", "first_value"] {
         assert!(!mergeable(name), "{name}");
     }
 }
