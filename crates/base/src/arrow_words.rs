@@ -76,9 +76,12 @@ pub fn in_our_words(message: &str) -> Option<Error> {
         return Some(Error::usage_hint(*ours, *hint));
     }
     if let Some(operation) = message.strip_prefix("Overflow happened on: ") {
-        // What has so many digits counts nanoseconds: numbers have a check of their own.
+        // A factor of a thousand is a change of unit, and what has so many digits counts nanoseconds:
+        // numbers have a check of their own.
         let is_long = |number: &str| number.trim_start_matches('-').len() > 15;
-        let hint = operation.split(' ').any(is_long).then(|| {
+        let is_of_units = [" * 1000000000", " * 1000000", " * 1000"];
+        let is_of_units = is_of_units.iter().any(|factor| operation.ends_with(factor));
+        let hint = (is_of_units || operation.split(' ').any(is_long)).then(|| {
             "times of nanoseconds are at most 292 years apart; CAST(ts AS TIMESTAMP(6)) reaches further"
                 .to_owned()
         });

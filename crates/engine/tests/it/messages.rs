@@ -239,6 +239,10 @@ fn what_others_say_is_told_in_our_words() {
         ("SELECT lag(x, x) OVER (ORDER BY x) FROM (SELECT 1 x)", "behind the first are literals"),
         ("SELECT lag(x, NULL) OVER (ORDER BY x) FROM (SELECT 1 x)", "`lag` by null rows"),
         ("SELECT first_value(x ORDER BY x) OVER () FROM (SELECT 1 x)", "no ORDER BY in its own"),
+        (
+            "SELECT CAST(TIMESTAMP '2000-01-01' AS TIMESTAMP(9)) - CAST(TIMESTAMP '9999-12-31' AS TIMESTAMP(3))",
+            "at most 292 years apart",
+        ),
         ("SELECT grouping(x) OVER () FROM (SELECT 1 x)", "`grouping` is of GROUP BY"),
         ("SELECT array_resize([1], -1)", "`array_resize` takes a size of zero and more"),
         ("SELECT sqrt(-1)", "`sqrt` takes numbers of zero and more"),
