@@ -36,12 +36,12 @@ use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMeta
 use parquet::file::reader::{ChunkReader, Length};
 use tidemill_base::cancel::Cancel;
 use tidemill_base::compact;
-use tidemill_base::error::{Error, Result};
 use tidemill_remote::Fetch;
 
 use super::batches::{WantedColumn, misfit, plain};
 use super::{Chunk, FileFormat, FileMetadata, Kind, PieceReader, Reading, TypedFormat};
 use crate::columns::{Columns, Gathered, Layouts};
+use crate::error::{Error, Result};
 use crate::input::{Access, ByteInput, OpenFile, Watch};
 use crate::options::ReadOptions;
 use crate::unify::{adapted, with_nulls_within};
