@@ -778,3 +778,26 @@ impl Read for From {
         Ok(count)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Source, SourceSpec};
+
+    #[test]
+    fn what_failed_beneath_a_reader_is_told_instead_of_what_it_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.csv");
+        std::fs::write(&path, "a\n1\n").unwrap();
+        let spec = SourceSpec { url: path.display().to_string(), ..SourceSpec::default() };
+        let source = Source::open(&spec).unwrap();
+        let file = &source.files()[0];
+        let open = OpenFile::open(file, Access::Random, &file.watch()).unwrap();
+        let input = Positioned::new(Arc::new(open), None);
+        // A page's header is read as a stream.
+        let failed = std::io::Error::other(input.fail(Error::Interrupted));
+        let error = ParquetError::from(failed);
+        assert!(matches!(input.bad_page(&error), Error::Interrupted));
+        assert!(matches!(input.bad_page(&error), Error::Corrupt { .. }));
+    }
+}
