@@ -460,7 +460,7 @@ impl Copy {
         let source = Arc::new(Source::open_with(spec, Box::new(std::io::empty()), cancel)?);
         if let Some(refusal) = (0..source.schema().fields().len()).find_map(|at| source.refusal(at))
         {
-            return Err(refusal);
+            return Err(refusal.into());
         }
         let mut splits = source.splits()?;
         source.exact_splits(&mut splits, cancel)?;

@@ -323,7 +323,7 @@ impl Rowfiles {
 
 /// A rowfile's fault as the engine's error.
 pub fn error(error: rowfile::Error, path: &str) -> Error {
-    from_rowfile(error, path)
+    from_rowfile(error, path).into()
 }
 
 /// A block to read.

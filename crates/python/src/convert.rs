@@ -148,7 +148,7 @@ fn files(urls: Vec<String>, options: &[(String, String)], cancel: &Cancel) -> Re
         storage_options: storage(options)?,
         ..SourceSpec::default()
     };
-    Files::list(&spec, cancel, &Progress::new())
+    Ok(Files::list(&spec, cancel, &Progress::new())?)
 }
 
 /// Why the schema of `new` does not read the data of `old`: columns and reasons.

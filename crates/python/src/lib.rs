@@ -221,7 +221,7 @@ fn schema(py: Python<'_>, url: String, source: SourceOptions) -> PyResult<RawSou
     let cancel = Cancel::new();
     let flag = cancel.clone();
     let source = on_a_thread(py, cancel, move || {
-        Source::open_with(&source.spec(url)?, standard_input(), &flag)
+        Ok(Source::open_with(&source.spec(url)?, standard_input(), &flag)?)
     })?;
     Ok(RawSource {
         schema: Py::new(py, RawSchema { schema: source.schema().clone() })?,

@@ -336,5 +336,5 @@ pub(crate) fn register_format(
         Box::new(Reader { function, is_splittable, takes_columns }) as Box<dyn ReadFormat>
     });
     let writer = writer.map(|function| Box::new(Writer(function)) as Box<dyn WriteFormat>);
-    formats::register(name, suffix, reader, writer).map_err(|error| raise(py, error))
+    formats::register(name, suffix, reader, writer).map_err(|error| raise(py, error.into()))
 }

@@ -8,7 +8,7 @@ use tidemill_engine::job::{Job, Limits};
 use tidemill_engine::program::Program;
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::sink::SinkSpec;
-use tidemill_engine::source::{SourceSpec, TextOptions};
+use tidemill_engine::source::{self, SourceSpec, TextOptions};
 
 use crate::result::RawSchema;
 
@@ -56,11 +56,7 @@ impl SourceOptions {
                 nulls: self.null,
                 strict: self.strict,
                 mismatch: self.mismatch.as_deref().map(str::parse).transpose()?,
-                framing: self
-                    .framing
-                    .as_deref()
-                    .map(tidemill_engine::source::framing)
-                    .transpose()?,
+                framing: self.framing.as_deref().map(source::framing).transpose()?,
             },
             schema: match (self.columns, self.schema) {
                 (Some(columns), _) => Some(columns.get().schema.clone()),
@@ -68,11 +64,7 @@ impl SourceOptions {
                 (None, None) => None,
             },
             layouts: self.layouts.as_deref().map(str::parse).transpose()?,
-            promote: self
-                .promote
-                .iter()
-                .map(|text| text.parse())
-                .collect::<tidemill_engine::Result<_>>()?,
+            promote: self.promote.iter().map(|text| text.parse()).collect::<source::Result<_>>()?,
             exec: program(self.source_exec)?,
             storage_options: storage(&self.storage_options)?,
             recover: self.recover,

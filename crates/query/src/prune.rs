@@ -42,7 +42,7 @@ use tidemill_text::{Comparison, Constant, Predicate, Test};
 /// As [`Source::splits`].
 pub(crate) fn splits(source: &Source, filters: &[Expr]) -> Result<Vec<Split>> {
     let Some((predicate, nested)) = predicate(source.schema(), filters) else {
-        return source.splits();
+        return Ok(source.splits()?);
     };
     let mut kept_of_file: Vec<Option<Vec<bool>>> = Vec::new();
     for file in 0..source.files().len() {
@@ -55,10 +55,11 @@ pub(crate) fn splits(source: &Source, filters: &[Expr]) -> Result<Vec<Split>> {
         };
         kept_of_file.push(kept);
     }
-    source.splits_where(&mut |file, group| {
+    let splits = source.splits_where(&mut |file, group| {
         let kept = kept_of_file.get(file).and_then(Option::as_ref);
         kept.and_then(|kept| kept.get(group)).copied().unwrap_or(true)
-    })
+    })?;
+    Ok(splits)
 }
 
 /// Fields of structs that a filter names, by the names that they have in the predicate.

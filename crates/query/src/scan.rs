@@ -167,7 +167,7 @@ impl TableProvider for SourceTable {
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
         let mut wanted = projection.unwrap_or(&all).iter();
         if let Some(refusal) = wanted.find_map(|column| source.refusal(*column)) {
-            return Err(external(refusal));
+            return Err(external(refusal.into()));
         }
         let splits = prune::splits(source, filters).map_err(external)?;
         let total_bytes = splits.iter().map(|split| split.bytes).sum();
@@ -404,7 +404,7 @@ impl Scan {
             rejects: Arc::clone(&self.run.rejects),
             ahead: self.run.ahead.clone(),
         };
-        self.source.read(split, &options)
+        Ok(self.source.read(split, &options)?)
     }
 }
 
@@ -484,7 +484,7 @@ impl Iterator for SplitBatches {
             }
             Some(Err(error)) => {
                 self.end();
-                Some(Err(external(error)))
+                Some(Err(external(error.into())))
             }
             None => {
                 self.end();
@@ -562,7 +562,7 @@ impl Scan {
             let mut is_wanted = true;
             while let Some(batch) = span.in_scope(|| reader.next()) {
                 let is_bad = batch.is_err();
-                is_wanted = is_wanted && send(batch);
+                is_wanted = is_wanted && send(batch.map_err(Error::from));
                 if is_bad || !is_wanted && !self.reads_all {
                     let stats = reader.into_stats();
                     let so_far = SoFar { rows: stats.rows, rejected: stats.rejected };
@@ -596,7 +596,7 @@ impl Scan {
             let reader = self.open_split(split, split.exact_start, Progress::new())?;
             for batch in reader {
                 let is_bad = batch.is_err();
-                if !send(batch) || is_bad {
+                if !send(batch.map_err(Error::from)) || is_bad {
                     return Ok(());
                 }
             }

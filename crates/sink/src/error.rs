@@ -137,7 +137,11 @@ impl From<Error> for tidemill_base::Error {
             Error::Program(error) => error.into(),
             Error::Format { format, path, source } => match source.downcast::<Told>() {
                 Ok(ours) => *ours,
-                Err(source) => Told::Format { format, action: "write", path, source },
+                // A writer may read, too.
+                Err(source) => match source.downcast::<tidemill_source::Error>() {
+                    Ok(of_source) => (*of_source).into(),
+                    Err(source) => Told::Format { format, action: "write", path, source },
+                },
             },
             Error::Exists { path, more } => Told::Exists { path, more },
             Error::Busy { path, run } => Told::Busy { path, run },
@@ -170,9 +174,14 @@ mod tests {
         };
         let told = |error: Error| Told::from(error).to_string();
         let ours = || Told::usage_hint("no such thing", "ask for another");
+        let of_source = || tidemill_source::Error::Usage {
+            message: "no such thing".into(),
+            hint: Some("ask for another".into()),
+        };
         for error in [
             Error::io("write", "a.csv", io::Error::other(ours())),
             failed(Box::new(ours())),
+            failed(Box::new(of_source())),
             Error::Usage { message: "no such thing".into(), hint: Some("ask for another".into()) },
         ] {
             assert_eq!(told(error), "no such thing\nhint: ask for another");

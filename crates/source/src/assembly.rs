@@ -7,9 +7,9 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, StructArray};
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
-use tidemill_base::error::{Error, Result};
 use tidemill_text::{Predicate, Test};
 
+use super::error::{Error, Result};
 use super::formats::batches::WantedColumn;
 use super::opener::{self, Opener};
 use super::options::ReadOptions;

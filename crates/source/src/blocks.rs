@@ -11,10 +11,10 @@
 //!                   └ start                └ scanned up to filled
 //! ```
 
-use tidemill_base::error::Result;
 use tidemill_text::cut::{Cutter, Grammar, State};
 use tidemill_text::syslog::Framer;
 
+use super::error::Result;
 use super::input::ByteInput;
 
 /// One read, and so one block. From 256 KiB to 4 MiB, over a file in the page cache, CSV showed

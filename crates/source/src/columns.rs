@@ -17,12 +17,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
-use tidemill_base::error::{Error, Result};
 use tidemill_base::suggest;
 use tidemill_text::infer::TextKind;
 use tidemill_text::sql_type;
 
 use super::SourceFile;
+use super::error::{Error, Result};
 use super::unify::{Clash, unify};
 
 /// Whether the files of a source may have different columns.

@@ -3,9 +3,9 @@
 use arrow::datatypes::{Decimal256Type, DecimalType, i256};
 use serde_json::Value;
 use tidemill_avro as avro;
-use tidemill_base::error::{Error, Result};
 use tidemill_rowfile::{self as rowfile, Conflict};
 
+use super::error::{Error, Result};
 use super::formats;
 use super::stored::open_rowfile_of;
 use super::{Format, Source, SourceSpec};

@@ -7,8 +7,6 @@
 //! Decoding one gzip stream is about as much work as parsing what comes out, so a file of
 //! more than a few MiB gets a helper thread ([`Ahead`]): a bounded channel of blocks lets the
 //! two overlap, and the blocks go back to be filled again.
-//!
-//! [`Error::Corrupt`]: tidemill_base::error::Error::Corrupt
 
 use std::io::{self, BufRead, Read};
 use std::sync::Arc;
@@ -17,8 +15,8 @@ use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 use tidemill_base::coverage::human_bytes;
-use tidemill_base::error::{Error, Result};
 
+use super::error::{Error, Result};
 use super::input::ByteInput;
 
 /// How a file's bytes are compressed.

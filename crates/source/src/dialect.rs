@@ -2,9 +2,10 @@
 
 use std::str::FromStr;
 
-use tidemill_base::error::{Error, Result};
 pub use tidemill_text::Dialect;
 use tidemill_text::syslog::Framing;
+
+use crate::error::{Error, Result};
 
 /// The options of text formats as the user gave them; what is absent has its default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

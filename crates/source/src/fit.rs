@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use arrow::datatypes::Schema;
 use tidemill_base::cancel::Cancel;
-use tidemill_base::error::{Error, Result};
 use tidemill_base::redact::shown;
 use tidemill_base::suggest;
 
+use crate::error::{Error, Result};
 use crate::{Format, Source, SourceSpec, TextOptions, standard_input};
 
 const NAMED: &str = "a job file's [[source]] has a `format`, options and a `schema` of its own";
@@ -216,6 +216,7 @@ mod tests {
     use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
     use super::*;
+    use crate::error::as_told;
 
     fn files(files: &[(&str, &str)]) -> (tempfile::TempDir, Vec<String>) {
         let folder = tempfile::tempdir().unwrap();
@@ -250,7 +251,7 @@ mod tests {
         // Names that are all wrong alike.
         check(Format::Tsv, &["a.csv", "b.csv"], &[Some(Format::Tsv), Some(Format::Tsv)]);
         let flags = SourceSpec { format: Some(Format::Json), ..SourceSpec::default() };
-        let error = fitted(&flags, &["a.csv".into(), "b.parquet".into()]).unwrap_err().to_string();
+        let error = as_told(fitted(&flags, &["a.csv".into(), "b.parquet".into()]).unwrap_err());
         assert_eq!(
             error,
             "`--source-format json` fits none of the files: by their names, `a.csv` is csv, \
@@ -272,7 +273,7 @@ mod tests {
         let found: Vec<_> =
             specs.iter().map(|spec| (spec.options.nulls.len(), spec.options.delimiter)).collect();
         assert_eq!(found, [(1, Some(b';')), (1, None), (0, None)]);
-        let error = fitted(&flags, &["b.avro".into(), "c.parquet".into()]).unwrap_err().to_string();
+        let error = as_told(fitted(&flags, &["b.avro".into(), "c.parquet".into()]).unwrap_err());
         assert!(
             error.starts_with("option `delimiter` has no meaning for format `avro`"),
             "{error}"
@@ -310,6 +311,7 @@ mod tests {
         let (_folder, urls) = files(&[("a.csv", "id,n\n1,2\n"), ("b.csv", "id,m\n1,2\n")]);
         let schema = schema("nn TEXT");
         let error = fitted(&SourceSpec { schema, ..SourceSpec::default() }, &urls).unwrap_err();
-        assert!(error.to_string().starts_with("--schema: unknown column `nn`"), "{error}");
+        let error = as_told(error);
+        assert!(error.starts_with("--schema: unknown column `nn`"), "{error}");
     }
 }

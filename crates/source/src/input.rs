@@ -13,9 +13,9 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 
 use tidemill_base::cancel::Cancel;
-use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::Progress;
 
+use super::error::{Error, Result};
 use crate::program::{FEED_BYTES, Filter, Program};
 pub(crate) use tidemill_remote::reader::Access;
 use tidemill_remote::reader::{Budget, Reader};

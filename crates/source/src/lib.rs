@@ -20,6 +20,9 @@
 //! **Speculation.** A quoted CSV field may hold line ends, so the reader of a split in the
 //! middle of a file guesses where its first record starts ([`tidemill_text::cut`]). The guess is nearly
 //! always right and always checked: see [`SplitReader::start`].
+//!
+//! **Errors.** [`Error`] says what can fail here. What the user reads of it, hint and exit status, is made where
+//! it is handed up and becomes [`tidemill_base::Error`].
 
 #![cfg_attr(
     not(test),
@@ -50,7 +53,6 @@ use opener::{Promoted, Promotion};
 pub use stored::from_rowfile;
 use tidemill_base::cancel::Cancel;
 use tidemill_base::coverage::Salvaged;
-use tidemill_base::error::{Error, Result};
 use tidemill_remote::StorageOptions;
 use tidemill_remote::object::Object;
 
@@ -62,6 +64,7 @@ mod columns;
 pub mod compatible;
 mod compression;
 mod dialect;
+mod error;
 mod fault;
 pub mod fit;
 pub mod formats;
@@ -90,6 +93,7 @@ pub mod whole;
 pub use columns::Layouts;
 pub use compression::Compression;
 pub use dialect::{Dialect, Mismatch, TextOptions, framing};
+pub use error::{Error, Result};
 pub use formats::{Format, Given};
 pub use input::{Identity, standard_input};
 pub use listing::partition_keys;

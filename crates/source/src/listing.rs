@@ -20,7 +20,6 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field};
 use object_store::ObjectMeta;
 use tidemill_base::cancel::Cancel;
-use tidemill_base::error::{Error, Result};
 use tidemill_base::redact::shown;
 use tidemill_base::{panics, suggest};
 use tidemill_remote::http::Web;
@@ -30,6 +29,7 @@ use tidemill_remote::s3::Bucket;
 use tidemill_remote::wait;
 use tidemill_text::values;
 
+use super::error::{Error, Result};
 use super::formats::Format;
 use super::input::Identity;
 use super::{FileLocation, SourceSpec};
@@ -684,6 +684,7 @@ fn nothing_matches_hint(pattern: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::error::as_told;
     use super::*;
 
     fn folder(files: &[&str]) -> tempfile::TempDir {
@@ -779,11 +780,11 @@ mod tests {
             ("{a,b", "never closed"),
             ("a**b/*", "not a valid pattern"),
         ] {
-            let message = names(&folder, pattern).unwrap_err().to_string();
+            let message = as_told(names(&folder, pattern).unwrap_err());
             assert!(message.contains(expected), "{pattern}: {message}");
         }
-        assert!(local("file://host/x.csv").unwrap_err().to_string().contains("host"));
-        assert!(local("/dev/null").unwrap_err().to_string().contains("regular file"));
+        assert!(as_told(local("file://host/x.csv").unwrap_err()).contains("host"));
+        assert!(as_told(local("/dev/null").unwrap_err()).contains("regular file"));
     }
 
     #[test]
@@ -802,7 +803,7 @@ mod tests {
         assert_eq!(types, [DataType::Int64, DataType::Date32, DataType::Utf8View]);
 
         let mixed = folder(&["y=1/a.csv", "b.csv"]);
-        let message = local(mixed.path().to_str().unwrap()).unwrap_err().to_string();
+        let message = as_told(local(mixed.path().to_str().unwrap()).unwrap_err());
         assert!(message.contains("folders differ") && message.contains("b.csv"), "{message}");
     }
 }

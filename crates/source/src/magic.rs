@@ -11,10 +11,10 @@
 
 use std::sync::Arc;
 
-use tidemill_base::error::{Error, Result};
 use tidemill_remote::Fetch;
 
 use super::compression::{Compression, decode};
+use super::error::{Error, Result};
 use super::input::{Access, ByteInput, OpenFile};
 use super::{FileLocation, SourceFile};
 
@@ -190,6 +190,7 @@ fn refuse_other_format(head: &[u8], shown: &Arc<str>) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::error::as_told;
     use super::*;
 
     #[test]
@@ -258,7 +259,7 @@ mod tests {
     fn a_file_of_another_format_is_named() {
         let path: Arc<str> = "x.csv".into();
         for (magic, what, _) in OTHERS {
-            let message = refuse_other_format(magic, &path).unwrap_err().to_string();
+            let message = as_told(refuse_other_format(magic, &path).unwrap_err());
             assert!(message.contains(what) && message.contains("hint: "), "{message}");
         }
         for text in [&b"PAR1,PAR2\n"[..], b"Obj,x\n", b"PK,x\n", b"ARROW1,x\n", b""] {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
-use tidemill_base::error::{Error, Result};
 use tidemill_text::{sql_type, values};
 
 use super::columns::Columns;
 use super::compression::{Compression, MAGIC_BYTES};
 use super::dialect::Dialect;
+use super::error::{Error, Result};
 use super::formats::batches;
 use super::formats::{Format, Given, TextFormat};
 use super::input::{ByteInput, Identity, ProgramOutput, ReaderInput, Watch};
@@ -122,14 +122,14 @@ fn refuse_encoded(files: &[Arc<SourceFile>], format: Format) -> Result<()> {
         let Some(encoding) = object.encoding() else { continue };
         let is_decoded = matches!(encoding, "gzip" | "x-gzip" | "zstd") && !format.is_typed();
         if !is_decoded {
-            return Err(Error::Remote {
+            return Err(Error::Remote(tidemill_remote::Error::Remote {
                 action: "read",
                 url: file.shown.to_string(),
                 offset: None,
                 status: None,
                 reason: format!("the server sends it encoded by `{encoding}`"),
                 hint: Some("fetch it with a program that decodes it, and read it from disk".into()),
-            });
+            }));
         }
     }
     Ok(())

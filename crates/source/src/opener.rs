@@ -8,12 +8,12 @@ use arrow::array::{
 };
 use arrow::compute::{cast, concat_batches, is_not_null, kernels::zip::zip};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
-use tidemill_base::error::{Error, Result};
 use tidemill_rowfile as rowfile;
 use tidemill_text::json::JsonDecoder;
 use tidemill_text::{Bad, Decode, Decoded, Options, shown};
 
 use super::dialect::Mismatch;
+use super::error::{Error, Result};
 use super::fault::Fault;
 use super::stored::from_rowfile;
 use super::unify::{adapted, masked};

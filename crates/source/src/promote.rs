@@ -18,13 +18,13 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
-use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::Progress;
 use tidemill_base::{MaxBad, suggest};
 use tidemill_rowfile as rowfile;
 use tidemill_text::infer::{self, SAMPLE_BYTES, SAMPLE_RECORDS};
 use tidemill_text::sql_type;
 
+use super::error::{Error, Result};
 use super::formats::batches::plain;
 use super::opener::{NestedKind, Promoted, Promotion, prefix_hint, rows_of, text, write_lines};
 use super::options::ReadOptions;
@@ -287,7 +287,7 @@ fn sampled(source: &Arc<Source>, column: usize, name: &str) -> Result<Fields> {
     let chosen = (0..count).map(|k| &splits[if count > 1 { k * last / (count - 1) } else { 0 }]);
     let mut inference = infer::json::Inference::new(&[]);
     let (mut lines, mut records, mut bytes) = (Vec::new(), 0, 0);
-    let all_bad: MaxBad = "100%".parse()?;
+    let all_bad = MaxBad::Percent(100.0);
     for split in chosen {
         let options = ReadOptions {
             projection: Some(vec![column]),

@@ -18,7 +18,6 @@ use arrow::array::{ArrayRef, BooleanArray, StructArray};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
-use tidemill_base::error::{Error, Result};
 use tidemill_remote::reader::{FILES_AHEAD, RANGE_BYTES};
 use tidemill_text::{Bad, Decode, Decoded, FaultKind, Options};
 
@@ -26,6 +25,7 @@ use super::assembly::Assembly;
 use super::blocks::{Block, Blocks, record_too_large};
 use super::columns::{Layouts, SAME_HINT};
 use super::dialect::Mismatch;
+use super::error::{Error, Result};
 use super::fault::Fault;
 use super::formats::{Decoding, PieceReader, Reading, TextFormat};
 use super::input::{Access, ByteInput, FileInput, OpenFile, ReaderInput, Watch};

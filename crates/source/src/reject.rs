@@ -21,11 +21,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tidemill_base::MaxBad;
-use tidemill_base::error::{BadRecord, Error, Result};
 use tidemill_base::home::create_private;
+use tidemill_base::{BadRecord, MaxBad};
 
 use super::SourceFile;
+use super::error::{Error, Result};
 use super::fault::Fault;
 
 /// A refused record, as its reader holds it.

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tidemill_base::cancel::Cancel;
-use tidemill_base::error::{Error, Result};
 use tidemill_remote::StorageOptions;
 use tidemill_rowfile::ReadAt;
 
 use super::compression::Compression;
+use super::error::{Error, Result, for_others};
 use super::input::{Access, OpenFile, Watch};
 use super::listing::{self, ListedFile};
 use super::stored::Stored;
@@ -31,6 +31,19 @@ impl ReadAt for Reopened {
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> std::io::Result<()> {
         ReadAt::read_at(&File::open(&self.0)?, offset, into)
+    }
+}
+
+/// What is elsewhere, read by those who know nothing of this crate's errors.
+pub(super) struct Lent(pub(super) Stored);
+
+impl ReadAt for Lent {
+    fn len(&self) -> std::io::Result<u64> {
+        self.0.len().map_err(for_others)
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> std::io::Result<()> {
+        self.0.read_at(offset, into).map_err(for_others)
     }
 }
 
@@ -73,5 +86,5 @@ fn stored(found: ListedFile, is_many: bool, cancel: &Cancel) -> Result<(String, 
     }
     let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
     let open = OpenFile::open(&file, Access::Random, &watch)?;
-    Ok((name, Arc::new(Stored::Open(open))))
+    Ok((name, Arc::new(Lent(Stored::Open(open)))))
 }

@@ -23,12 +23,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use tidemill_base::error::{Error, Result};
 use tidemill_text::cut::Grammar;
 use tidemill_text::infer::{self, SAMPLE_BYTES, SAMPLE_RECORDS};
 
 use super::blocks::{Block, Blocks, record_too_large};
 use super::dialect::Dialect;
+use super::error::{Error, Result};
 use super::input::{ByteInput, Watch};
 use super::stream::{Extent, Opened, stream};
 use super::{FileLocation, SourceFile};

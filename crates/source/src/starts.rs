@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use tidemill_base::cancel::Cancel;
-use tidemill_base::error::Result;
 use tidemill_text::cut::{self, Cutter};
 
 use super::blocks::RECORD_BYTES_MAX;
+use super::error::Result;
 use super::input::{Access, ByteInput, FileInput, OpenFile, Watch};
 use super::{Source, Split};
 

@@ -17,11 +17,11 @@ use arrow::array::RecordBatch;
 use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
 use tidemill_base::coverage::{Salvaged, grouped};
-use tidemill_base::error::{Error, Result};
 use tidemill_rowfile as rowfile;
 use tidemill_rowfile::ReadAt;
 
 use super::SourceFile;
+use super::error::{Error, Result};
 use super::input::{Access, OpenFile};
 
 /// What was left out of a file, of which these blocks were whole and could not be decoded; none if

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use tidemill_base::error::{Error, Result};
-
 use super::blocks::{Blocks, Ends};
 use super::compression::STORED_BUFFER_BYTES;
+use super::error::{Error, Result};
 use super::input::{Access, ByteInput, FileInput, OpenFile, ProgramInput, Watch};
 use super::{SourceFile, magic};
 

@@ -10,9 +10,11 @@ use arrow::record_batch::RecordBatch;
 use proptest::prelude::*;
 use tidemill_base::progress::Progress;
 
+use super::error::as_told;
 use super::*;
 
 mod avro;
+mod errors;
 mod ipc;
 mod layouts;
 
@@ -110,7 +112,7 @@ fn rows(source: &Arc<Source>) -> Rows {
 }
 
 fn message<T: std::fmt::Debug>(result: Result<T>) -> String {
-    result.unwrap_err().to_string()
+    as_told(result.unwrap_err())
 }
 
 fn types(source: &Source) -> Vec<(String, DataType)> {
@@ -322,7 +324,7 @@ fn a_file_that_changes_after_it_was_listed_is_an_error() {
         change(&folder.path().join("a.csv"));
         let error = read(&source, 1 << 20, &ReadOptions::default()).unwrap_err();
         assert!(matches!(error, Error::Changed { .. }), "{error:?}");
-        assert!(error.to_string().contains(expected), "{error}");
+        assert!(as_told(error).contains(expected), "{expected}");
     }
 }
 
@@ -616,7 +618,7 @@ fn bad_csv_records_are_located_explained_kept_and_skipped() {
     assert_eq!(shown[0].offset, first as u64);
     assert_eq!(shown[0].column.as_deref(), Some("x"));
     assert_eq!(shown[0].reason, "expected a DOUBLE, found `oops`");
-    let message = error.to_string();
+    let message = as_told(error);
     assert!(
         message.contains("hint: --null 'oops' if it means null, or --schema 'x TEXT'"),
         "{message}"
@@ -656,7 +658,8 @@ fn bad_csv_records_are_located_explained_kept_and_skipped() {
     assert!(matches!(read(&source, 1 << 20, &options), Err(Error::BadRecords { count: 6, .. })));
     read(&source, 1 << 20, &rejects("1%", None)).unwrap();
     let error = read(&source, 1 << 20, &rejects("0.005%", None)).unwrap_err();
-    assert!(error.to_string().contains("6 malformed records, 0.005% allowed"), "{error}");
+    let message = as_told(error);
+    assert!(message.contains("6 malformed records, 0.005% allowed"), "{message}");
 
     // A column that is not read is not checked; records of the wrong width still are refused.
     let options = ReadOptions { projection: Some(vec![2]), ..rejects("4", None) };
@@ -827,7 +830,7 @@ fn a_truncated_or_corrupt_compressed_file_is_an_error_with_its_offset() {
 
         std::fs::write(&path, b"\0\x01a,b\n1,2\n3,4\n5,6\n").unwrap();
         let error = open(&data, &name).unwrap_err();
-        assert!(error.to_string().contains("not a valid"), "{kind}: {error}");
+        assert!(as_told(error).contains("not a valid"), "{kind}");
         // Text is text, whatever its name says.
         std::fs::write(&path, b"a,b\n1,2\n").unwrap();
         let rows = read(&open(&data, &name).unwrap(), 1, &ReadOptions::default()).unwrap().0;
@@ -926,7 +929,7 @@ fn standard_input_is_sampled_and_then_read_from_its_start() {
             let mut spec = SourceSpec { url: "-".into(), ..SourceSpec::default() };
             let stdin = || Box::new(std::io::Cursor::new(bytes.clone()));
             let error = Source::open_with(&spec, stdin(), &Cancel::new()).unwrap_err();
-            assert!(error.to_string().contains("--source-format"));
+            assert!(as_told(error).contains("--source-format"));
             spec.format = Some(format);
             let source = Arc::new(Source::open_with(&spec, stdin(), &Cancel::new()).unwrap());
             assert!(source.is_stdin());

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use tidemill_base::cancel::Cancel;
-use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::Progress;
 use tidemill_rowfile as rowfile;
 
 use super::compression::Compression;
+use super::error::{Error, Result};
 use super::input::{Access, OpenFile, Watch};
 use super::stored::{Stored, from_rowfile};
 use super::{Format, SourceFile, SourceSpec, listing};

@@ -32,7 +32,7 @@ pub(super) fn check(args: CheckArgs) -> anyhow::Result<Outcome> {
         storage_options: args.storage.options()?,
         ..SourceSpec::default()
     };
-    let files = Files::list(&spec, &settings.cancel, &settings.progress)?;
+    let files = Files::list(&spec, &settings.cancel, &settings.progress).map_err(Error::from)?;
     let mut bar = Bar::new(&settings.progress);
     if let Some(out) = &args.salvage {
         if files.count() > 1 {
@@ -51,7 +51,7 @@ pub(super) fn check(args: CheckArgs) -> anyhow::Result<Outcome> {
     }
     let mut bad = 0u64;
     for index in 0..files.count() {
-        let checked = beside(&mut bar, || files.check(index));
+        let checked = beside(&mut bar, || Ok(files.check(index)?));
         match checked {
             Ok(found) => {
                 bad += u64::from(!found.whole);

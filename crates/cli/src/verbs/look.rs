@@ -25,10 +25,12 @@ pub(super) fn schema(args: &SchemaArgs) -> anyhow::Result<Outcome> {
     for url in &args.files {
         if args.format == SchemaForm::Rowfile {
             let spec = SourceSpec { url: url.clone(), ..defaults.clone() };
-            print(format!("{}\n", compatible::schema_of(&spec)?.to_json()).as_bytes())?;
+            let schema = compatible::schema_of(&spec).map_err(Error::from)?;
+            print(format!("{}\n", schema.to_json()).as_bytes())?;
             continue;
         }
-        let source = Source::open(&SourceSpec { url: url.clone(), ..defaults.clone() })?;
+        let source = Source::open(&SourceSpec { url: url.clone(), ..defaults.clone() });
+        let source = source.map_err(Error::from)?;
         if let Some(warning) = source.warning() {
             terminal::warn(&warning);
         }
@@ -58,7 +60,7 @@ fn compare(args: &SchemaArgs, defaults: &SourceSpec) -> anyhow::Result<Outcome> 
         .into());
     };
     let spec = |url: &String| SourceSpec { url: url.clone(), ..defaults.clone() };
-    let conflicts = compatible::conflicts(&spec(old), &spec(new))?;
+    let conflicts = compatible::conflicts(&spec(old), &spec(new)).map_err(Error::from)?;
     let (old, new) = (&shown(old), &shown(new));
     let text = match args.format {
         SchemaForm::Json => {
@@ -115,7 +117,7 @@ fn schema_text(url: &str, source: &Source) -> String {
 
 /// Why a column cannot be read, without what to do about it.
 fn refusal(source: &Source, column: usize) -> Option<String> {
-    let message = source.refusal(column)?.to_string();
+    let message = Error::from(source.refusal(column)?).to_string();
     Some(message.lines().next().unwrap_or_default().to_owned())
 }
 

@@ -14,7 +14,7 @@ use clap::CommandFactory;
 use tidemill_engine::job::Limits;
 use tidemill_engine::program::Program;
 use tidemill_engine::remote::StorageOptions;
-use tidemill_engine::source::{SourceSpec, TextOptions};
+use tidemill_engine::source::{self, SourceSpec, TextOptions};
 use tidemill_engine::{Error, Result};
 
 use crate::args::{Cli, CompletionsArgs, LimitArgs, SourceArgs, StorageArgs, Verb};
@@ -93,18 +93,14 @@ impl SourceArgs {
                 nulls: self.null.clone(),
                 strict: self.strict,
                 mismatch: self.mismatch.as_deref().map(str::parse).transpose()?,
-                framing: self
-                    .framing
-                    .as_deref()
-                    .map(tidemill_engine::source::framing)
-                    .transpose()?,
+                framing: self.framing.as_deref().map(source::framing).transpose()?,
             },
             schema: self
                 .schema
                 .as_deref()
                 .map(tidemill_engine::query::schema_from_sql)
                 .transpose()?,
-            promote: self.promote.iter().map(|text| text.parse()).collect::<Result<_>>()?,
+            promote: self.promote.iter().map(|text| text.parse()).collect::<source::Result<_>>()?,
             exec: program(&self.source_exec)?,
             layouts: self.layouts.as_deref().map(str::parse).transpose()?,
             storage_options: self.storage.options()?,

@@ -331,9 +331,12 @@ fn promote(section: &mut Section) -> Result<Vec<Promote>> {
         return Ok(Vec::new());
     };
     let texts = section.texts("promote")?.unwrap_or_default();
-    texts.iter().map(|text| text.parse()).collect::<Result<_>>().map_err(|error| match error {
-        Error::Usage { message, hint } => section.error_at(&place, message, hint.as_deref()),
-        other => other,
+    let promoted = texts.iter().map(|text| text.parse());
+    promoted.collect::<tidemill_source::Result<_>>().map_err(|error| match error {
+        tidemill_source::Error::Usage { message, hint } => {
+            section.error_at(&place, message, hint.as_deref())
+        }
+        other => other.into(),
     })
 }
 

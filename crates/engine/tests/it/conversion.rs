@@ -226,7 +226,7 @@ fn files(folder: &Folder, names: &[&str]) -> Files {
 }
 
 fn checked(folder: &Folder, name: &str) -> Result<Checked> {
-    files(folder, &[name]).check(0)
+    Ok(files(folder, &[name]).check(0)?)
 }
 
 /// A rowfile of several blocks.

@@ -1,7 +1,6 @@
 //! Access logs of web servers, in the Common or Combined Log Format.
 
 use arrow::datatypes::{FieldRef, Schema};
-use tidemill_base::error::Result;
 use tidemill_text::Decode;
 use tidemill_text::access_log::{self, AccessLogDecoder};
 
@@ -10,6 +9,7 @@ use super::{Decoding, FileFormat, Kind, TextFormat};
 use crate::SourceSpec;
 use crate::columns::Columns;
 use crate::dialect::Dialect;
+use crate::error::Result;
 use crate::sample::Sample;
 
 const NAME: &str = "access-log";

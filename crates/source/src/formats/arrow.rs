@@ -29,13 +29,13 @@ use arrow::error::ArrowError;
 use arrow_ipc::convert::fb_to_schema;
 use arrow_ipc::reader::{RecordBatchDecoder, read_dictionary};
 use arrow_ipc::{CompressionType, Message, MessageHeader, MetadataVersion};
-use tidemill_base::error::{Error, Result};
 use tidemill_base::types::is_possible;
 
 use super::batches::{self, Plain};
 use super::{Chunk, FileFormat, FileMetadata, Kind, PieceReader, Reading, TypedFormat};
 use crate::SourceFile;
 use crate::columns::{Columns, Layouts};
+use crate::error::{Error, Result};
 use crate::input::{Access, ByteInput, FileInput, OpenFile, Watch};
 
 const MAGIC: &[u8; 6] = b"ARROW1";

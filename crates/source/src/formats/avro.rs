@@ -13,11 +13,11 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use tidemill_avro as avro;
 use tidemill_base::cancel::Cancel;
-use tidemill_base::error::{Error, Result};
 
 use super::batches::{self, StoredBatches};
 use super::{FileFormat, FileMetadata, Kind, PieceReader, Reading, TypedFormat};
 use crate::columns::{Columns, Layouts};
+use crate::error::{Error, Result};
 use crate::input::{Access, ByteInput, FileInput, OpenFile, Watch};
 use crate::{SourceFile, Split};
 

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use tidemill_base::compact;
-use tidemill_base::error::{Error, Result};
 use tidemill_rowfile as rowfile;
 
 use super::{Chunk, FileMetadata, PieceReader, Reading};
 use crate::columns::{Columns, Gathered, Layouts};
+use crate::error::{Error, Result};
 use crate::input::Watch;
 use crate::unify::{adapted, with_nulls_within};
 use crate::{Piece, SourceFile};

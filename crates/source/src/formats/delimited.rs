@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, FieldRef, Schema};
-use tidemill_base::error::{Error, Result};
 use tidemill_text::csv::CsvDecoder;
 use tidemill_text::{Decode, cut, infer, values};
 
@@ -12,6 +11,7 @@ use super::inferred::{nothing_to_infer, refuse_unreadable};
 use super::{Decoding, FileFormat, Kind, TextFormat};
 use crate::columns::{Collected, Columns, Layouts, Shown};
 use crate::dialect::{Dialect, Takes};
+use crate::error::{Error, Result};
 use crate::sample::{Header, SPREAD_FILES, Sample, column_names};
 use crate::{SourceFile, SourceSpec};
 

@@ -1,10 +1,10 @@
 //! What formats share that have the same columns always.
 
 use arrow::datatypes::Schema;
-use tidemill_base::error::{Error, Result};
 use tidemill_text::sql_type;
 
 use crate::columns::Columns;
+use crate::error::{Error, Result};
 
 /// Gives columns the types that the user has for them, which can only be their own.
 ///

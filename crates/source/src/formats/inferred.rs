@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef, Schema};
-use tidemill_base::error::{Error, Result};
 use tidemill_base::redact::shown;
 
 use crate::SourceSpec;
 use crate::columns::{Columns, ShownBy};
+use crate::error::{Error, Result};
 
 /// Of so many files it is noted which showed what.
 const NOTED_FILES: usize = 256;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{FieldRef, Schema};
-use tidemill_base::error::{Error, Result};
 use tidemill_text::json::{self, ArrayRecords, JsonDecoder};
 use tidemill_text::{Decode, cut, infer};
 
@@ -11,6 +10,7 @@ use super::inferred::{found_by_name, note, nothing_to_infer, settle_by_name};
 use super::{Decoding, FileFormat, Kind, TextFormat};
 use crate::columns::{Columns, ShownBy};
 use crate::dialect::{Dialect, Takes};
+use crate::error::{Error, Result};
 use crate::input::{Access, ByteInput, OpenFile};
 use crate::sample::Sample;
 use crate::stream::Opened;
@@ -212,6 +212,7 @@ impl ByteInput for JsonInput {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::as_told;
 
     struct Pieces(Vec<u8>, usize);
 
@@ -246,7 +247,7 @@ mod tests {
             );
             assert_eq!(read("{\"a\": [1,\n", piece).unwrap(), "{\"a\": [1,\n");
             assert_eq!(read("", piece).unwrap(), "");
-            let error = read("[{\"a\": 1},\n{\"a\"", piece).unwrap_err().to_string();
+            let error = as_told(read("[{\"a\": 1},\n{\"a\"", piece).unwrap_err());
             assert!(error.contains("ends before the array does"), "{error}");
         }
     }

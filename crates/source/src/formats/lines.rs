@@ -1,7 +1,6 @@
 //! Plain lines of text, as one column `line`.
 
 use arrow::datatypes::{FieldRef, Schema};
-use tidemill_base::error::Result;
 use tidemill_text::Decode;
 use tidemill_text::lines::{self, LinesDecoder};
 
@@ -10,6 +9,7 @@ use super::{Decoding, FileFormat, Kind, TextFormat};
 use crate::SourceSpec;
 use crate::columns::Columns;
 use crate::dialect::Dialect;
+use crate::error::Result;
 use crate::sample::Sample;
 
 const NAME: &str = "lines";

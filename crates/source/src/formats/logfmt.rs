@@ -1,7 +1,6 @@
 //! logfmt: `key=value` pairs, a record per line.
 
 use arrow::datatypes::{FieldRef, Schema};
-use tidemill_base::error::Result;
 use tidemill_text::logfmt::{self, LogfmtDecoder};
 use tidemill_text::{Decode, cut};
 
@@ -9,6 +8,7 @@ use super::inferred::{found_by_name, note, nothing_to_infer, settle_by_name};
 use super::{Decoding, FileFormat, Kind, TextFormat};
 use crate::columns::{Columns, ShownBy};
 use crate::dialect::Dialect;
+use crate::error::Result;
 use crate::sample::Sample;
 use crate::{SourceFile, SourceSpec};
 

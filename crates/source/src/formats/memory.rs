@@ -6,11 +6,11 @@ use std::sync::Arc;
 use arrow::array::{Array, RecordBatch, RecordBatchReader};
 use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
-use tidemill_base::error::{Error, Result};
 
 use super::batches::{self, Plain};
 use super::{Batches, Chunk, FileFormat, FileMetadata, Kind, PieceReader, Reading, TypedFormat};
 use crate::columns::{Columns, Layouts};
+use crate::error::{Error, Result};
 use crate::input::ByteInput;
 use crate::{FileLocation, SourceFile};
 
@@ -160,11 +160,7 @@ fn given_batches(given: &Arc<Given>, chunks: Vec<usize>, file: &SourceFile) -> R
                     let bytes = size(&batch);
                     Ok((batch, bytes))
                 }
-                Err(error) => Err(Error::Io {
-                    action: "read",
-                    path: name.clone(),
-                    source: io::Error::other(error.to_string()),
-                }),
+                Err(error) => Err(Error::io("read", &name, io::Error::other(error.to_string()))),
             })))
         }
     }

@@ -15,7 +15,6 @@ use std::sync::Arc;
 use ::arrow::array::RecordBatch;
 use ::arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use tidemill_base::cancel::Cancel;
-use tidemill_base::error::{Error, Result};
 use tidemill_base::suggest;
 use tidemill_text::syslog::Framing;
 use tidemill_text::{Decode, Options};
@@ -23,6 +22,7 @@ use tidemill_text::{Decode, Options};
 use crate::columns::{Columns, Layouts};
 use crate::compression::Compression;
 use crate::dialect::{Dialect, Takes};
+use crate::error::{Error, Result};
 use crate::input::{ByteInput, Watch};
 use crate::options::ReadOptions;
 use crate::sample::Sample;
@@ -446,6 +446,7 @@ impl FromStr for Format {
 mod tests {
     use super::*;
     use crate::dialect::{TextOptions, framing};
+    use crate::error::as_told;
 
     #[test]
     fn a_name_tells_its_format_beneath_a_compression_suffix() {
@@ -471,7 +472,7 @@ mod tests {
 
     #[test]
     fn an_unknown_format_is_answered_with_the_nearest() {
-        let message = "jsno".parse::<Format>().unwrap_err().to_string();
+        let message = as_told("jsno".parse::<Format>().unwrap_err());
         assert!(message.contains("did you mean `json`"), "{message}");
     }
 
@@ -480,7 +481,7 @@ mod tests {
         let of = |change: fn(&mut TextOptions), format: Format| {
             let mut options = TextOptions::default();
             change(&mut options);
-            options.dialect(format.name(), format.takes()).map_err(|e| e.to_string())
+            options.dialect(format.name(), format.takes()).map_err(as_told)
         };
         assert!(of(|o| o.delimiter = Some(b'"'), Format::Csv).unwrap_err().contains("both `\\\"`"));
         assert!(of(|o| o.header = Some(false), Format::Json).unwrap_err().contains("`header`"));
@@ -488,7 +489,7 @@ mod tests {
         let octets = |o: &mut TextOptions| o.framing = Some(Framing::Octets);
         assert!(of(octets, Format::Syslog).is_ok());
         assert!(of(octets, Format::Lines).unwrap_err().contains("`framing`"));
-        assert!(framing("octet").unwrap_err().to_string().contains("`lines` or `octets`"));
+        assert!(as_told(framing("octet").unwrap_err()).contains("`lines` or `octets`"));
         assert_eq!(of(|o| o.escape = Some(b'"'), Format::Csv).unwrap().escape, None);
         assert_eq!(of(|_| (), Format::Tsv).unwrap().delimiter, b'\t');
     }

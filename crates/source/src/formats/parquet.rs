@@ -36,12 +36,12 @@ use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMeta
 use parquet::file::reader::{ChunkReader, Length};
 use tidemill_base::cancel::Cancel;
 use tidemill_base::compact;
-use tidemill_base::error::{Error, Result};
 use tidemill_remote::Fetch;
 
 use super::batches::{WantedColumn, misfit, plain};
 use super::{Chunk, FileFormat, FileMetadata, Kind, PieceReader, Reading, TypedFormat};
 use crate::columns::{Columns, Gathered, Layouts};
+use crate::error::{Error, Result};
 use crate::input::{Access, ByteInput, OpenFile, Watch};
 use crate::options::ReadOptions;
 use crate::unify::{adapted, with_nulls_within};
@@ -776,5 +776,28 @@ impl Read for From {
         let count = self.bytes.len().min(out.len());
         self.bytes.copy_to_slice(&mut out[..count]);
         Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Source, SourceSpec};
+
+    #[test]
+    fn what_failed_beneath_a_reader_is_told_instead_of_what_it_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.csv");
+        std::fs::write(&path, "a\n1\n").unwrap();
+        let spec = SourceSpec { url: path.display().to_string(), ..SourceSpec::default() };
+        let source = Source::open(&spec).unwrap();
+        let file = &source.files()[0];
+        let open = OpenFile::open(file, Access::Random, &file.watch()).unwrap();
+        let input = Positioned::new(Arc::new(open), None);
+        // A page's header is read as a stream.
+        let failed = std::io::Error::other(input.fail(Error::Interrupted));
+        let error = ParquetError::from(failed);
+        assert!(matches!(input.bad_page(&error), Error::Interrupted));
+        assert!(matches!(input.bad_page(&error), Error::Corrupt { .. }));
     }
 }

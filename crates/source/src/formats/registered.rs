@@ -16,12 +16,12 @@ use arrow::array::RecordBatchReader;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use parking_lot::RwLock;
-use tidemill_base::error::{Error, Result};
 
 use super::batches::{self, Plain};
 use super::{FileFormat, FileMetadata, Format, Kind, PieceReader, Reading, TypedFormat};
 use crate::SourceFile;
 use crate::columns::{Columns, Layouts};
+use crate::error::{Error, Result};
 use crate::input::ByteInput;
 
 /// Batches in a row.
@@ -239,10 +239,7 @@ fn failed(format: &str, path: &str, failure: Failure) -> Error {
     // Stopped by us, or one of ours that came through.
     match failure.downcast::<Error>() {
         Ok(ours) => *ours,
-        Err(source) => {
-            let (format, path) = (format.to_owned(), path.to_owned());
-            Error::Format { format, action: "read", path, source }
-        }
+        Err(source) => Error::Format { format: format.to_owned(), path: path.to_owned(), source },
     }
 }
 

@@ -7,13 +7,13 @@ use std::sync::atomic::Ordering;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use tidemill_base::coverage::Salvaged;
-use tidemill_base::error::Result;
 use tidemill_rowfile as rowfile;
 
 use super::batches::{self, StoredBatches, WantedColumn};
 use super::{Chunk, FileFormat, FileMetadata, Kind, PieceReader, Reading, TypedFormat};
 use crate::SourceFile;
 use crate::columns::{Columns, Layouts};
+use crate::error::Result;
 use crate::input::{Access, ByteInput, OpenFile};
 use crate::split::numbered;
 use crate::stored::{

@@ -1,7 +1,6 @@
 //! System logs, of RFC 3164 or RFC 5424, a record per line or counted.
 
 use arrow::datatypes::{FieldRef, Schema};
-use tidemill_base::error::Result;
 use tidemill_text::Decode;
 use tidemill_text::syslog::{self, SyslogDecoder};
 
@@ -10,6 +9,7 @@ use super::{Decoding, FileFormat, Kind, TextFormat};
 use crate::SourceSpec;
 use crate::columns::Columns;
 use crate::dialect::{Dialect, Takes};
+use crate::error::Result;
 use crate::sample::Sample;
 
 const NAME: &str = "syslog";

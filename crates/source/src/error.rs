@@ -1,0 +1,392 @@
+//! What can go wrong with a source.
+//!
+//! An error of ours may have to travel through a library's: what we read from is given to decoders as
+//! [`Read`](io::Read) and the like. It goes in as [`io::Error::other`] or [`ArrowError::ExternalError`], and
+//! [`Error::io`] and `From<ArrowError>` take it out again. Whoever asks us for bytes in that way and is not of
+//! this crate finds [`tidemill_base::Error`] in them ([`for_others`]), and whoever gives us some may have put
+//! that one in.
+
+use std::io;
+use std::path::Path;
+
+use arrow::error::ArrowError;
+use tidemill_base::cancel::Interrupted;
+use tidemill_base::{BadRecord, Failure};
+
+use crate::program;
+
+/// The crate's results.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a source is not opened or read. What the user is told of it says [`tidemill_base::Error`], of which each
+/// is a variant.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A source that there cannot be as it is asked for: a URL, a format, an option, a column.
+    #[error("{message}")]
+    Usage {
+        /// What is wrong, naming the object in backticks.
+        message: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// No file where one was named.
+    #[error("no such file or folder: `{path}`")]
+    NotFound {
+        /// The path or pattern as the user wrote it.
+        path: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// The operating system refused, or what else gives or takes bytes: its answer may hold one of
+    /// [`tidemill_base`].
+    #[error("cannot {action} `{path}`: {source}")]
+    Io {
+        /// The attempted action, as an infinitive.
+        action: &'static str,
+        /// The object of the action.
+        path: String,
+        /// The answer.
+        source: io::Error,
+    },
+    /// What is elsewhere cannot be named, reached or read.
+    #[error(transparent)]
+    Remote(tidemill_remote::Error),
+    /// A program that the bytes go through cannot be started, or has failed.
+    #[error(transparent)]
+    Program(program::Error),
+    /// A reader that the program around has registered failed.
+    #[error("cannot read `{path}` as `{format}`: {source}")]
+    Format {
+        /// The format.
+        format: String,
+        /// The file.
+        path: String,
+        /// Its error, as it gave it, which may be one of [`tidemill_base`].
+        source: Failure,
+    },
+    /// A rowfile that is damaged, or that this release does not read.
+    #[error("{reason}")]
+    Rowfile {
+        /// The file.
+        path: String,
+        /// What is wrong, and where, with the file's name.
+        reason: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// Bytes that are not what their format demands, beyond single records.
+    #[error("`{path}` is damaged: {reason}")]
+    Corrupt {
+        /// The file.
+        path: String,
+        /// Where in the file, in bytes, if known.
+        offset: Option<u64>,
+        /// What was expected and what was found.
+        reason: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// Files that do not make one table.
+    #[error("`{path}` does not go with `{other}`: {reason}")]
+    Differ {
+        /// The file at fault: the later one.
+        path: String,
+        /// The file that it differs from.
+        other: String,
+        /// In what it differs, naming the column.
+        reason: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// More malformed records than are allowed.
+    #[error("{count} malformed records, {allowed} allowed")]
+    BadRecords {
+        /// How many were found before the run stopped.
+        count: u64,
+        /// The limit as the user would write it.
+        allowed: String,
+        /// The first few.
+        first: Vec<BadRecord>,
+    },
+    /// A file on this machine is another one by now.
+    #[error("`{path}` changed while it was read: {reason}")]
+    Changed {
+        /// The file.
+        path: String,
+        /// What differs.
+        reason: String,
+    },
+    /// A file that takes more memory to be decompressed than any may have.
+    #[error("{message}")]
+    Memory {
+        /// What did not fit.
+        message: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// Arrow makes no batch of columns that were read.
+    #[error(transparent)]
+    Arrow(ArrowError),
+    /// The run was asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+    /// A broken invariant.
+    #[error("internal error: {0}")]
+    Internal(String),
+}
+
+impl Error {
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Error::Usage { message: message.into(), hint: None }
+    }
+
+    pub(crate) fn usage_hint(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Error::Usage { message: message.into(), hint: Some(hint.into()) }
+    }
+
+    /// The answer to `action`, or the error of ours that came through it.
+    pub(crate) fn io(action: &'static str, path: impl AsRef<Path>, source: io::Error) -> Self {
+        match source.downcast::<Error>() {
+            Ok(ours) => ours,
+            Err(source) => Error::Io { action, path: path.as_ref().display().to_string(), source },
+        }
+    }
+}
+
+/// The answer to whoever reads what we have, beyond this crate: if it is one of ours, as what is told.
+pub(crate) fn for_others(error: io::Error) -> io::Error {
+    match error.downcast::<Error>() {
+        Ok(ours) => io::Error::other(tidemill_base::Error::from(ours)),
+        Err(other) => other,
+    }
+}
+
+impl From<Interrupted> for Error {
+    fn from(Interrupted: Interrupted) -> Self {
+        Error::Interrupted
+    }
+}
+
+impl From<tidemill_remote::Error> for Error {
+    fn from(error: tidemill_remote::Error) -> Self {
+        match error {
+            tidemill_remote::Error::Interrupted => Error::Interrupted,
+            other => Error::Remote(other),
+        }
+    }
+}
+
+impl From<program::Error> for Error {
+    fn from(error: program::Error) -> Self {
+        match error {
+            program::Error::Interrupted => Error::Interrupted,
+            other => Error::Program(other),
+        }
+    }
+}
+
+impl From<ArrowError> for Error {
+    fn from(error: ArrowError) -> Self {
+        match error {
+            ArrowError::ExternalError(source) => match source.downcast::<Error>() {
+                Ok(ours) => *ours,
+                Err(source) => Error::Arrow(ArrowError::ExternalError(source)),
+            },
+            ArrowError::IoError(_, source) => Error::io("read or write", "a stream", source),
+            other => Error::Arrow(other),
+        }
+    }
+}
+
+impl From<Error> for tidemill_base::Error {
+    fn from(error: Error) -> Self {
+        use tidemill_base::Error as Told;
+        match error {
+            Error::Usage { message, hint } => Told::Usage { message, hint },
+            Error::NotFound { path, hint } => Told::NotFound { path, hint },
+            Error::Io { action, path, source } => Told::io(action, path, source),
+            Error::Remote(error) => error.into(),
+            Error::Program(error) => error.into(),
+            Error::Format { format, path, source } => match source.downcast::<Told>() {
+                Ok(ours) => *ours,
+                Err(source) => Told::Format { format, action: "read", path, source },
+            },
+            Error::Rowfile { path, reason, hint } => Told::Rowfile { path, reason, hint },
+            Error::Corrupt { path, offset, reason, hint } => {
+                Told::Corrupt { path, offset, reason, hint }
+            }
+            Error::Differ { path, other, reason, hint } => {
+                Told::Differ { path, other, reason, hint }
+            }
+            Error::BadRecords { count, allowed, first } => {
+                Told::BadRecords { count, allowed, first }
+            }
+            Error::Changed { path, reason } => Told::Changed { path, reason },
+            Error::Memory { message, hint } => Told::Memory { message, hint },
+            Error::Arrow(error) => error.into(),
+            Error::Interrupted => Told::Interrupted,
+            Error::Internal(message) => Told::Internal(message),
+        }
+    }
+}
+
+/// What the user is told.
+#[cfg(test)]
+pub(crate) fn as_told(error: Error) -> String {
+    tidemill_base::Error::from(error).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use tidemill_base::{Error as Told, Kind};
+
+    use super::*;
+
+    fn changed() -> Error {
+        Error::Changed { path: "a.csv".into(), reason: "it has grown".into() }
+    }
+
+    #[test]
+    fn what_goes_through_a_library_comes_out_as_it_went_in() {
+        let within = |error| Error::io("read", "x", error);
+        for kind in [io::ErrorKind::Other, io::ErrorKind::UnexpectedEof] {
+            let error = || io::Error::new(kind, changed());
+            assert!(matches!(within(error()), Error::Changed { .. }), "{kind}");
+            let arrows = ArrowError::IoError("reading".into(), error());
+            assert!(matches!(arrows.into(), Error::Changed { .. }), "{kind}");
+            // Whoever else asks for bytes finds what they know.
+            let lent = for_others(error());
+            assert!(matches!(Told::io("read", "x", lent), Told::Changed { .. }), "{kind}");
+        }
+        let arrows = ArrowError::ExternalError(Box::new(changed()));
+        assert!(matches!(arrows.into(), Error::Changed { .. }));
+        let short = for_others(io::ErrorKind::UnexpectedEof.into());
+        assert_eq!(short.kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn what_is_told_is_what_others_put_in() {
+        let ours = || Told::usage_hint("no such thing", "ask for another");
+        let format = |source: Failure| Error::Format {
+            format: "pcap".into(),
+            path: "a.pcap".into(),
+            source,
+        };
+        let external = ArrowError::ExternalError(Box::new(ours()));
+        let arrows_io = ArrowError::IoError("reading".into(), io::Error::other(ours()));
+        for error in [
+            Error::io("read", "a.csv", io::Error::other(ours())),
+            Error::io("read", "a.csv", for_others(io::Error::other(ours()))),
+            format(Box::new(ours())),
+            external.into(),
+            arrows_io.into(),
+        ] {
+            assert_eq!(as_told(error), "no such thing\nhint: ask for another");
+        }
+        assert_eq!(as_told(format("no luck".into())), "cannot read `a.pcap` as `pcap`: no luck");
+        let url = "https://user:hush@host/x.csv?sig=hush";
+        let message = as_told(Error::io("read", url, io::ErrorKind::Other.into()));
+        assert!(message.contains("host/x.csv") && !message.contains("hush"), "{message}");
+    }
+
+    #[test]
+    fn what_the_user_is_told_has_its_hint_and_its_kind() {
+        let path = || String::from("a.csv");
+        let hint = || Some(String::from("do it"));
+        let reason = || String::from("it is odd");
+        let bad = BadRecord {
+            path: "a.csv".into(),
+            line: Some(2),
+            row: None,
+            offset: 4,
+            column: Some("x".into()),
+            reason: reason(),
+            hint: None,
+        };
+        let failed = program::Error::Failed {
+            program: "sh".into(),
+            file: String::new(),
+            reason: "ended with status 3".into(),
+            said: "no".into(),
+        };
+        let remote = tidemill_remote::Error::Remote {
+            action: "read",
+            url: "s3://b/k".into(),
+            offset: Some(7),
+            status: Some(503),
+            reason: "it is busy".into(),
+            hint: hint(),
+        };
+        let gone = || io::Error::from(io::ErrorKind::NotFound);
+        let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
+        for (error, kind, expected) in [
+            (Error::usage("no"), Kind::Usage, "no"),
+            (Error::usage_hint("no", "do it"), Kind::Usage, "no\nhint: do it"),
+            (
+                Error::NotFound { path: path(), hint: hint() },
+                Kind::Failed,
+                "no such file or folder: `a.csv`\nhint: do it",
+            ),
+            (Error::io("read", "a.csv", gone()), Kind::Failed, "no such file or folder: `a.csv`"),
+            (
+                Error::io("read", "a.csv", denied()),
+                Kind::Failed,
+                "cannot read `a.csv`: permission denied",
+            ),
+            (
+                remote.into(),
+                Kind::Failed,
+                "cannot read `s3://b/k` at byte 7: it is busy\nhint: do it",
+            ),
+            (failed.into(), Kind::Failed, "`sh` ended with status 3 and said:\nno"),
+            (
+                Error::Rowfile { path: path(), reason: reason(), hint: hint() },
+                Kind::Failed,
+                "it is odd\nhint: do it",
+            ),
+            (
+                Error::Corrupt { path: path(), offset: Some(3), reason: reason(), hint: hint() },
+                Kind::Failed,
+                "`a.csv` is damaged at byte 3: it is odd\nhint: do it",
+            ),
+            (
+                Error::Differ { path: path(), other: "b".into(), reason: reason(), hint: hint() },
+                Kind::Failed,
+                "`a.csv` does not go with `b`: it is odd\nhint: do it",
+            ),
+            (
+                Error::BadRecords { count: 2, allowed: "1".into(), first: vec![bad] },
+                Kind::Failed,
+                "2 malformed records, 1 allowed:\n  a.csv: line 2 (byte 4), column `x`: it is odd\n\
+                 hint: --max-bad N or N% skips such records, counts them and keeps a copy",
+            ),
+            (
+                changed(),
+                Kind::Failed,
+                "`a.csv` changed while it was read: it has grown\n\
+                 hint: run again once nothing writes to it",
+            ),
+            (
+                Error::Memory { message: "no room".into(), hint: hint() },
+                Kind::Failed,
+                "no room\nhint: do it",
+            ),
+            (ArrowError::DivideByZero.into(), Kind::Failed, "division by zero"),
+            (Interrupted.into(), Kind::Interrupted, "interrupted"),
+            (tidemill_remote::Error::Interrupted.into(), Kind::Interrupted, "interrupted"),
+            (program::Error::Interrupted.into(), Kind::Interrupted, "interrupted"),
+            (
+                Error::Internal("odd".into()),
+                Kind::Internal,
+                "internal error: odd\nhint: this is a fault of tidemill; please report it with \
+                 the command that led here",
+            ),
+        ] {
+            let told = Told::from(error);
+            assert_eq!((told.to_string().as_str(), told.kind()), (expected, kind));
+        }
+        let pipe = Error::io("write", "a.csv", io::ErrorKind::BrokenPipe.into());
+        assert!(matches!(pipe.into(), Told::ClosedPipe));
+    }
+}
