@@ -10,7 +10,6 @@
 //! squares are no doubles.
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, LargeBinaryArray};
@@ -260,10 +259,18 @@ impl Declared {
         let statistic = self.statistic;
         let name = aggregate.output.name();
         match (is_whole(aggregate), statistic.is_of_pairs()) {
-            (true, false) => Box::new(OneGroup::<i64, ONE_COLUMN>::new(statistic, name, slides)),
-            (true, true) => Box::new(OneGroup::<i64, TWO_COLUMNS>::new(statistic, name, slides)),
-            (false, false) => Box::new(OneGroup::<f64, ONE_COLUMN>::new(statistic, name, slides)),
-            (false, true) => Box::new(OneGroup::<f64, TWO_COLUMNS>::new(statistic, name, slides)),
+            (true, false) => {
+                Box::new(GroupMoments::<i64, ONE_COLUMN>::new(statistic, name, slides))
+            }
+            (true, true) => {
+                Box::new(GroupMoments::<i64, TWO_COLUMNS>::new(statistic, name, slides))
+            }
+            (false, false) => {
+                Box::new(GroupMoments::<f64, ONE_COLUMN>::new(statistic, name, slides))
+            }
+            (false, true) => {
+                Box::new(GroupMoments::<f64, TWO_COLUMNS>::new(statistic, name, slides))
+            }
         }
     }
 }
@@ -354,7 +361,7 @@ impl AggregateUDFImpl for Declared {
 }
 
 /// The moments of one group, from which rows can be taken back where a frame slides.
-struct OneGroup<N: Number, const SUMS: usize> {
+struct GroupMoments<N: Number, const SUMS: usize> {
     statistic: Statistic,
     /// What the plan calls it.
     name: String,
@@ -364,19 +371,18 @@ struct OneGroup<N: Number, const SUMS: usize> {
     specials: u64,
     /// The same: how many have a value that is too large.
     large: u64,
-    number: PhantomData<N>,
 }
 
-impl<N: Number, const SUMS: usize> fmt::Debug for OneGroup<N, SUMS> {
+impl<N: Number, const SUMS: usize> fmt::Debug for GroupMoments<N, SUMS> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OneGroup").field("statistic", &self.statistic).finish_non_exhaustive()
+        f.debug_struct("GroupMoments").field("statistic", &self.statistic).finish_non_exhaustive()
     }
 }
 
-impl<N: Summed, const SUMS: usize> OneGroup<N, SUMS> {
+impl<N: Summed, const SUMS: usize> GroupMoments<N, SUMS> {
     fn new(statistic: Statistic, name: &str, slides: bool) -> Self {
         let (moments, name) = (Moments::default(), name.to_owned());
-        OneGroup { statistic, name, moments, slides, specials: 0, large: 0, number: PhantomData }
+        GroupMoments { statistic, name, moments, slides, specials: 0, large: 0 }
     }
 
     fn change(&mut self, columns: &[ArrayRef], is_back: bool) -> PlanResult<()> {
@@ -404,7 +410,7 @@ impl<N: Summed, const SUMS: usize> OneGroup<N, SUMS> {
     }
 }
 
-impl<N: Summed, const SUMS: usize> Accumulator for OneGroup<N, SUMS> {
+impl<N: Summed, const SUMS: usize> Accumulator for GroupMoments<N, SUMS> {
     fn update_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
         self.change(values, false)
     }
