@@ -273,7 +273,9 @@ impl Plan {
             Route::Tables(parts) => {
                 let mut steps = held(&parts.sides);
                 steps.push(("map".to_string(), text(&parts.map)));
-                steps.push(("tables".to_string(), self.short(parts.spec.describe().join("\n"))));
+                let mut tables = parts.spec.describe();
+                tables.push(parts.spec.describe_order());
+                steps.push(("tables".to_string(), self.short(tables.join("\n"))));
                 let finish = self.finish_of_nothing(parts)?;
                 steps.push(("finish".to_string(), text(&finish)));
                 let late = build_sides::scanned(&finish)?;

@@ -138,7 +138,7 @@ impl Packer {
 /// Equal ranges of at most the target size, which a last one may exceed by a half.
 pub(crate) fn ranges(size: u64, target: u64) -> Vec<Range<u64>> {
     let target = target.max(1);
-    let count = if size <= target + target / 2 { 1 } else { size.div_ceil(target) };
+    let count = if size <= target.saturating_add(target / 2) { 1 } else { size.div_ceil(target) };
     let at = |index: u64| {
         u64::try_from(u128::from(size) * u128::from(index) / u128::from(count)).unwrap_or(size)
     };
@@ -168,7 +168,7 @@ mod tests {
                 at = range.end;
             }
             assert_eq!(at, size);
-            assert!(ranges.iter().all(|r| r.end - r.start <= target + target / 2));
+            assert!(ranges.iter().all(|r| r.end - r.start <= target.saturating_add(target / 2)));
         }
         assert_eq!(ranges(45, 30).len(), 1);
         assert_eq!(ranges(46, 30).len(), 2);

@@ -518,6 +518,10 @@ impl Merged {
         let (held, function) = (table.bytes() as u64, table.largest().unwrap_or("GROUP BY"));
         // On disk it takes a little less than in memory, and the answer is made beside it.
         let enough = pool::size_above(held.max(file.bytes() / 3 * 4).saturating_mul(2));
+        let instead = match function {
+            "median" => "quantile(x, 0.5), which keeps a summary",
+            _ => "keep fewer values for each group",
+        };
         Error::Memory {
             message: format!(
                 "out of memory: `{function}` has {} for one group, which is held whole, more than \
@@ -525,7 +529,7 @@ impl Merged {
                 human(held),
                 human(self.group_bytes_max() as u64),
             ),
-            hint: Some(format!("--memory {enough} would do; or keep fewer values for each group")),
+            hint: Some(format!("--memory {enough} would do; or {instead}")),
         }
     }
 

@@ -190,8 +190,13 @@ impl TableSpec {
 
     /// Whether all states answer the same in any order of rows and merges.
     pub fn is_order_free(&self) -> bool {
-        let is_order_free = |aggregate: &Aggregate| match aggregate.function {
-            Function::TopK { .. } | Function::Collect { .. } => false,
+        self.ordered().next().is_none()
+    }
+
+    /// The functions whose states depend on the order of rows.
+    fn ordered(&self) -> impl Iterator<Item = &Function> {
+        let depends = |function: &&Function| match function {
+            Function::TopK { .. } | Function::Collect { .. } => true,
             Function::Count
             | Function::Sum
             | Function::Min
@@ -200,9 +205,22 @@ impl TableSpec {
             | Function::Median
             | Function::Statistic(_)
             | Function::Unique(_)
-            | Function::Quantile { .. } => true,
+            | Function::Quantile { .. } => false,
         };
-        self.leaders().all(is_order_free)
+        self.leaders().map(|aggregate| &aggregate.function).filter(depends)
+    }
+
+    /// Which tables are merged in which order, as `--explain` shows it.
+    pub fn describe_order(&self) -> String {
+        let mut names: Vec<&str> = self.ordered().map(Function::name).collect();
+        names.dedup();
+        match names.is_empty() {
+            true => "a table for each thread, merged in any order".to_owned(),
+            false => {
+                let names = names.join(", ");
+                format!("a table for each split, merged in the order of the splits for {names}")
+            }
+        }
     }
 
     /// Whether earlier releases cut the values of a state to microseconds.

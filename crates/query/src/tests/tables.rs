@@ -73,7 +73,7 @@ fn schema() -> SchemaRef {
 const ORDERLESS: &str = "count(*), count(i), sum(i), sum(f), avg(i), avg(f), min(s), max(f), \
     min(b), unique(s), unique(i, 6), quantile(f, 0.5), quantile(i, 0.1, 0.9), \
     sum(i) FILTER (WHERE b), quantile(f, 0.5) FILTER (WHERE b), var(i), stddev_pop(i), var(f), \
-    corr(i, i), covar_pop(i, f), regr_slope(f, i), regr_count(f, i), stddev(f) FILTER (WHERE b), \
+    corr(i, i), covar_pop(f, f), regr_slope(f, f), regr_count(i, i), stddev(f) FILTER (WHERE b), \
     median(f), median(f) FILTER (WHERE b)";
 const ORDERED: &str = "top_k(s, 3), top_k(i, 2), collect(s, 3), collect(f, 100), \
     collect(i, 2) FILTER (WHERE b)";
