@@ -218,7 +218,14 @@ impl StorageOptions {
             builder = builder.with_config(AmazonS3ConfigKey::S3Endpoint, endpoint);
         }
         let retry = self.retry()?;
-        Ok(S3Settings { builder: builder.with_retry(retry) })
+        let settings = S3Settings { builder: builder.with_retry(retry) };
+        if settings.endpoint().is_some_and(|endpoint| !is_endpoint(&endpoint)) {
+            return Err(Error::usage_hint(
+                "the endpoint that AWS_ENDPOINT_URL or AWS_ENDPOINT_URL_S3 names is no URL",
+                ENDPOINT_HINT,
+            ));
+        }
+        Ok(settings)
     }
 
     /// The HTTP client's settings; `http://` was asked for if `plain`.
@@ -289,6 +296,15 @@ impl S3Settings {
     }
 }
 
+const ENDPOINT_HINT: &str = "such as https://storage.example.com:9000";
+
+/// Whether requests can be sent to it: what is no URI of a host is a panic of the client's.
+fn is_endpoint(value: &str) -> bool {
+    value.bytes().all(|b| b.is_ascii_graphic())
+        && url::Url::parse(value)
+            .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+}
+
 /// Whether a word is a name and not, say, a key that was given without one.
 fn is_plain(name: &str) -> bool {
     let is_one_case = !name.bytes().any(|b| b.is_ascii_lowercase())
@@ -336,12 +352,16 @@ fn check(name: &str, key: &Key, value: &str) -> Result<()> {
         ) if is_true(value).is_none() => {
             return Err(Error::usage(format!("storage option `{name}` is `true` or `false`")));
         }
-        Key::S3(S3::Endpoint | S3::S3Endpoint) | Key::Client(C::ProxyUrl)
-            if url::Url::parse(value).is_err() =>
-        {
+        Key::S3(S3::Endpoint | S3::S3Endpoint) if !is_endpoint(value) => {
             return Err(Error::usage_hint(
                 format!("storage option `{name}` is a URL, and what was given is none"),
-                "such as https://storage.example.com:9000",
+                ENDPOINT_HINT,
+            ));
+        }
+        Key::Client(C::ProxyUrl) if url::Url::parse(value).is_err() => {
+            return Err(Error::usage_hint(
+                format!("storage option `{name}` is a URL, and what was given is none"),
+                ENDPOINT_HINT,
             ));
         }
         _ => {}
@@ -448,6 +468,8 @@ mod tests {
             ("allow_http", "hush-hush"),
             ("skip_signature", "hush-hush"),
             ("endpoint_url", "hush-hush"),
+            ("endpoint_url", "localhost:9000"),
+            ("endpoint_url", "http://local host"),
             ("proxy_url", "hush-hush"),
             // What stands before a `=` may be the secret itself.
             ("wJalrXUtnFEMI/hush-hush", ""),

@@ -25,12 +25,14 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
+use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use md5::{Digest, Md5};
 use serde::{Deserialize, Serialize};
 use tidemill_base::coverage::{Amount, Coverage, RowAmount};
 use tidemill_base::error::{Error, Result};
+use tidemill_base::panics;
 
 use crate::spill::slices;
 
@@ -291,12 +293,11 @@ impl PartialReader {
         };
         match kind {
             GROUPS => {
-                let unreadable = |e| self.corrupt(&format!("groups cannot be read: {e}"));
-                let mut stream = StreamReader::try_new(&content[..], None).map_err(unreadable)?;
-                match stream.next() {
-                    Some(batch) => Ok(Some(batch.map_err(unreadable)?)),
-                    None => Err(self.corrupt("a section of groups is empty")),
-                }
+                let batch = self.decoded("groups", || {
+                    StreamReader::try_new(&content[..], None)?.next().transpose()
+                })?;
+                let empty = || self.corrupt("a section of groups is empty");
+                Ok(Some(batch.ok_or_else(empty)?))
             }
             END => {
                 let coverage = serde_json::from_slice(&content)
@@ -334,10 +335,19 @@ impl PartialReader {
 
     /// A schema and its metadata.
     fn parse_schema(&self, content: &[u8]) -> Result<(HashMap<String, String>, SchemaRef)> {
-        let unreadable = |e| self.corrupt(&format!("its header cannot be read: {e}"));
-        let stream = StreamReader::try_new(content, None).map_err(unreadable)?;
-        let schema = stream.schema();
+        let schema =
+            self.decoded("its header", || Ok(StreamReader::try_new(content, None)?.schema()))?;
         Ok((schema.metadata().clone(), Arc::new(Schema::new(schema.fields().clone()))))
+    }
+
+    /// What Arrow's reader gives, which panics of some of what it should refuse.
+    fn decoded<T>(&self, what: &str, read: impl FnOnce() -> Result<T, ArrowError>) -> Result<T> {
+        match panics::catch(read) {
+            Ok(read) => {
+                read.map_err(|error| self.corrupt(&format!("{what} cannot be read: {error}")))
+            }
+            Err(_) => Err(self.corrupt(&format!("{what} cannot be read: no Arrow stream"))),
+        }
     }
 
     fn entry(&self, entries: &HashMap<String, String>, key: &str) -> Result<String> {

