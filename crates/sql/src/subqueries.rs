@@ -353,9 +353,13 @@ impl ScalarUDFImpl for OrNull {
     }
 }
 
-/// The subquery called differently from all that the query around it reads.
+/// The subquery and its column called differently from all that the query around it reads: `sum(v)` of
+/// one is no `sum(v)` of the other.
 fn named(subquery: Subquery) -> PlanResult<Subquery> {
-    let plan = LogicalPlanBuilder::from(Arc::clone(&subquery.subquery));
+    let mut plan = LogicalPlanBuilder::from(Arc::clone(&subquery.subquery));
+    if let [column] = &subquery.subquery.schema().columns()[..] {
+        plan = plan.project(vec![Expr::Column(column.clone()).alias("value of a subquery")])?;
+    }
     let plan = plan.alias("rows of a subquery")?.build()?;
     Ok(Subquery { subquery: Arc::new(plan), ..subquery })
 }

@@ -106,6 +106,17 @@ impl AggregateUDFImpl for Median {
         Ok(Box::new(Distinct::new(&argument, one)))
     }
 
+    fn create_sliding_accumulator(
+        &self,
+        args: AccumulatorArgs<'_>,
+    ) -> PlanResult<Box<dyn Accumulator>> {
+        // DataFusion's takes values back; so do different ones of ours.
+        match args.is_distinct {
+            true => self.accumulator(args),
+            false => self.theirs.create_sliding_accumulator(args),
+        }
+    }
+
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
         match self.of(&args) {
             Some(_) => !args.is_distinct,

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
+use arrow::ipc;
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use md5::{Digest, Md5};
@@ -293,7 +294,7 @@ impl PartialReader {
         };
         match kind {
             GROUPS => {
-                let batch = self.decoded("groups", || {
+                let batch = self.decoded("groups", &content, || {
                     StreamReader::try_new(&content[..], None)?.next().transpose()
                 })?;
                 let empty = || self.corrupt("a section of groups is empty");
@@ -335,13 +336,22 @@ impl PartialReader {
 
     /// A schema and its metadata.
     fn parse_schema(&self, content: &[u8]) -> Result<(HashMap<String, String>, SchemaRef)> {
-        let schema =
-            self.decoded("its header", || Ok(StreamReader::try_new(content, None)?.schema()))?;
+        let schema = self.decoded("its header", content, || {
+            Ok(StreamReader::try_new(content, None)?.schema())
+        })?;
         Ok((schema.metadata().clone(), Arc::new(Schema::new(schema.fields().clone()))))
     }
 
-    /// What Arrow's reader gives, which panics of some of what it should refuse.
-    fn decoded<T>(&self, what: &str, read: impl FnOnce() -> Result<T, ArrowError>) -> Result<T> {
+    /// What Arrow's reader gives of a section: it panics of some of what it should refuse.
+    fn decoded<T>(
+        &self,
+        what: &str,
+        content: &[u8],
+        read: impl FnOnce() -> Result<T, ArrowError>,
+    ) -> Result<T> {
+        if fitting(content).is_none() {
+            return Err(self.corrupt(&format!("{what} cannot be read: lengths that do not fit it")));
+        }
         match panics::catch(read) {
             Ok(read) => {
                 read.map_err(|error| self.corrupt(&format!("{what} cannot be read: {error}")))
@@ -398,6 +408,37 @@ impl PartialReader {
             hint: hint.map(str::to_string),
         }
     }
+}
+
+/// Something if the messages of an Arrow stream are as long as they say: Arrow's reader sets so much memory
+/// aside before it looks. Partial tables are not compressed.
+fn fitting(content: &[u8]) -> Option<()> {
+    let word = |at: usize| {
+        let bytes = content.get(at..at.checked_add(4)?)?;
+        Some(u32::from_le_bytes(bytes.try_into().ok()?))
+    };
+    let mut at = 0;
+    while at < content.len() {
+        let is_marked = word(at)? == u32::MAX;
+        let length = usize::try_from(word(if is_marked { at + 4 } else { at })?).ok()?;
+        let start = at + if is_marked { 8 } else { 4 };
+        if length == 0 {
+            return Some(());
+        }
+        let end = start.checked_add(length)?;
+        let metadata = content.get(start..end)?.to_vec();
+        let message = ipc::root_as_message(&metadata).ok()?;
+        let dictionary = message.header_as_dictionary_batch().and_then(|found| found.data());
+        let batch = message.header_as_record_batch().or(dictionary);
+        if batch.is_some_and(|batch| batch.compression().is_some()) {
+            return None;
+        }
+        at = end.checked_add(usize::try_from(message.bodyLength()).ok()?)?;
+        if at > content.len() {
+            return None;
+        }
+    }
+    Some(())
 }
 
 /// The coverage of several runs together. Estimates are left out: they are known anew after

@@ -91,6 +91,8 @@ fn they_are_those_of_all_values_sorted_on_every_path() {
         let sql = format!("SELECT median(DISTINCT x){more} FROM '$/d.csv'");
         assert_eq!(folder.ask(&sql).rows()[0][0], "3.0");
     }
+    let sliding = "SELECT median(x) OVER (ORDER BY x ROWS 1 PRECEDING) FROM '$/d.csv' ORDER BY x";
+    assert_eq!(folder.ask(sliding).rows(), [["1.0"], ["1.0"], ["1.0"], ["2.0"], ["5.5"]]);
     assert_eq!(folder.ask("SELECT median(x) FROM '$/d.csv' WHERE x > 9").only(), "∅");
     assert_eq!(folder.ask("SELECT median(NULL) FROM '$/d.csv'").only(), "∅");
 }

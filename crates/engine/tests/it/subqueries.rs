@@ -528,3 +528,26 @@ fn any_and_all_meet_values_of_other_types_as_comparisons_do() {
         }
     }
 }
+
+/// What a subquery calculates has the name that the query's own calculation has.
+#[test]
+fn an_aggregate_is_compared_with_the_same_of_a_subquery() {
+    let folder = Folder::new();
+    folder.write("h.csv", "k,v\na,1\na,2\nb,5\nb,7\nc,3\n");
+    for (comparison, keys) in [
+        (">= ALL", &["b"][..]),
+        ("< ANY", &["a", "c"]),
+        ("> ANY", &["b"]),
+        ("<= ALL", &["a", "c"]),
+        ("= ANY", &["a", "b", "c"]),
+        ("<> ALL", &[]),
+    ] {
+        let sql = format!(
+            "SELECT k FROM '$/h.csv' GROUP BY k HAVING sum(v) {comparison} \
+             (SELECT sum(v) FROM '$/h.csv' GROUP BY k) ORDER BY k"
+        );
+        let rows: Vec<_> = keys.iter().map(|key| [*key]).collect();
+        let rows: Vec<_> = rows.iter().map(|row| &row[..]).collect();
+        assert_eq!(folder.ask(&sql).rows(), text(&rows), "{comparison}");
+    }
+}
