@@ -55,6 +55,7 @@ mod subqueries;
 pub mod syntax;
 mod times;
 pub mod unknown_functions;
+pub mod unnested;
 pub mod using;
 mod whole_partitions;
 mod windows;

@@ -37,6 +37,7 @@ use crate::running_totals::EqualsAtOnce;
 use crate::sorted_unions::{self, CheckedPlan};
 use crate::spills::SpillSpace;
 use crate::subqueries::Unknowns;
+use crate::unnested::{RowsOfLists, Subqueries};
 use crate::whole_partitions::OnePartitionAtATime;
 use crate::windows::{ComputedKeys, CopiedText, Ranks};
 use crate::zones::Clocks;
@@ -157,6 +158,7 @@ pub fn open(
         .with_config(config)
         .with_runtime_env(runtime(budget_bytes, settings)?)
         .with_expr_planners(vec![Arc::new(TimesOfDay), Arc::new(Multiples), Arc::new(Ranks)])
+        .with_relation_planners(vec![Arc::new(Subqueries)])
         .with_default_features()
         .with_type_planner(Arc::new(SqlTypes))
         .with_query_planner(Arc::new(Guarded))
@@ -188,9 +190,10 @@ pub fn open(
 /// values, the others need all types settled: what is cast to a float by then is compared as one.
 fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules = Analyzer::new().rules;
-    rules.insert(0, Arc::new(SetsOfColumns));
-    rules.insert(1, Arc::new(SimilarTo));
-    rules.insert(2, Arc::new(CommonTypes));
+    rules.insert(0, Arc::new(RowsOfLists));
+    rules.insert(1, Arc::new(SetsOfColumns));
+    rules.insert(2, Arc::new(SimilarTo));
+    rules.insert(3, Arc::new(CommonTypes));
     rules.push(Arc::new(Unknowns));
     rules.push(Arc::new(in_lists::Constants));
     rules.push(Arc::new(KeptCasts));

@@ -92,3 +92,31 @@ fn a_struct_beside_a_join_has_its_fields() {
     let sql = sql.replace("CAST(NULL AS BOOLEAN)", "true");
     assert_eq!(folder.ask(&sql).rows(), [["1"]]);
 }
+
+#[test]
+fn the_keys_of_a_group_are_no_keys_of_the_rows_of_its_lists() {
+    let folder = Folder::new();
+    folder.write("u.csv", "k,v\n1,3\n1,1\n1,3\n2,5\n2,4\n");
+    let lists = "(SELECT k, unnest(collect(v, 3)) AS u FROM '$/u.csv' GROUP BY k)";
+    let asked = |sql: &str| folder.ask(&sql.replace("LISTS", lists)).rows();
+    let rows = [["1", "3"], ["1", "3"], ["1", "1"], ["2", "5"], ["2", "4"]];
+    assert_eq!(asked("SELECT k, u FROM LISTS ORDER BY k, u DESC"), rows);
+    assert_eq!(asked("SELECT DISTINCT k FROM LISTS ORDER BY k"), [["1"], ["2"]]);
+    let counts = "SELECT k, count(*) AS n FROM LISTS GROUP BY k, u ORDER BY k, n";
+    assert_eq!(asked(counts), [["1", "1"], ["1", "2"], ["2", "1"], ["2", "1"]]);
+    let distinct = "SELECT k, count(DISTINCT u) AS n FROM LISTS GROUP BY k ORDER BY k";
+    assert_eq!(asked(distinct), [["1", "2"], ["2", "2"]]);
+    let with = "WITH x AS LISTS SELECT k, count(DISTINCT u) AS n FROM x GROUP BY k ORDER BY k";
+    assert_eq!(asked(with), [["1", "2"], ["2", "2"]]);
+    let within = "SELECT count(*) FROM LISTS AS a WHERE a.k IN (SELECT DISTINCT k FROM LISTS AS b)";
+    assert_eq!(asked(within), [["5"]]);
+    let joined = "SELECT a.k, a.u, b.v FROM LISTS AS a JOIN '$/u.csv' AS b ON a.k = b.k AND a.u = b.v \
+        ORDER BY 1, 2, 3";
+    assert_eq!(asked(joined).len(), 7);
+    let structs = "SELECT k, u.value, u.count FROM (SELECT k, unnest(top_k(v, 2)) AS u \
+        FROM '$/u.csv' GROUP BY k) ORDER BY k, u.count, u.value";
+    assert_eq!(
+        asked(structs),
+        [["1", "1", "1"], ["1", "3", "2"], ["2", "4", "1"], ["2", "5", "1"]]
+    );
+}

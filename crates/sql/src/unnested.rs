@@ -1,0 +1,152 @@
+//! Rows of lists: what was a row's key is one no more.
+//!
+//! DataFusion takes the keys of an aggregation for keys of the rows that `unnest` makes of its lists, too:
+//! `ORDER BY k, u` would be in the order of `k` alone, `GROUP BY k, u` would group by `k`, and `DISTINCT`
+//! leave each row as it is. Below `unnest`, such keys therefore pass through a function that tells nothing
+//! of them; and above a subquery that has an `unnest`, as the planner adds what a key tells to a `GROUP BY`
+//! before any rule comes: to `SELECT k, count(DISTINCT u) FROM (SELECT k, unnest(…) AS u …) GROUP BY k`.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema, Result as PlanResult};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::planner::{
+    PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
+};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, LogicalPlan, Projection, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Unnest, Volatility,
+};
+use datafusion::optimizer::AnalyzerRule;
+use datafusion::sql::sqlparser::ast::TableFactor;
+
+use crate::rewrite::of_one;
+
+/// Plans subqueries, and what WITH names.
+#[derive(Debug)]
+pub(crate) struct Subqueries;
+
+thread_local! {
+    /// Whether the next relation has been seen: its planning begins with us again.
+    static IS_SEEN: Cell<bool> = const { Cell::new(false) };
+}
+
+impl RelationPlanner for Subqueries {
+    fn plan_relation(
+        &self,
+        relation: TableFactor,
+        context: &mut dyn RelationPlannerContext,
+    ) -> PlanResult<RelationPlanning> {
+        let may_have_lists =
+            matches!(relation, TableFactor::Derived { .. } | TableFactor::Table { .. });
+        if IS_SEEN.take() || !may_have_lists {
+            return Ok(RelationPlanning::Original(Box::new(relation)));
+        }
+        IS_SEEN.set(true);
+        let planned = context.plan(relation);
+        IS_SEEN.set(false);
+        let mut plan = planned?;
+        if !plan.schema().functional_dependencies().is_empty()
+            && plan.exists(|node| Ok(matches!(node, LogicalPlan::Unnest(_))))?
+        {
+            plan = without_keys(plan)?;
+        }
+        Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, None))))
+    }
+}
+
+/// The rule. It comes before all that look at keys.
+#[derive(Debug)]
+pub(crate) struct RowsOfLists;
+
+impl AnalyzerRule for RowsOfLists {
+    fn name(&self) -> &str {
+        "rows_of_lists_have_no_keys"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> PlanResult<LogicalPlan> {
+        let mut is_found = false;
+        plan.apply_with_subqueries(|node| {
+            is_found |= matches!(node, LogicalPlan::Unnest(_));
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        if !is_found {
+            return Ok(plan);
+        }
+        let rewritten = plan.transform_up_with_subqueries(|node| match node {
+            LogicalPlan::Unnest(unnest) => {
+                let Unnest { input, schema, .. } = &unnest;
+                let input = Arc::new(without_keys(input.as_ref().clone())?);
+                let fields = schema.iter().map(|(of, field)| (of.cloned(), Arc::clone(field)));
+                let metadata = schema.metadata().clone();
+                let schema = DFSchema::new_with_metadata(fields.collect(), metadata)?;
+                let schema = Arc::new(schema);
+                Ok(Transformed::yes(LogicalPlan::Unnest(Unnest { input, schema, ..unnest })))
+            }
+            // What is known of the steps above is what is known of those below.
+            other => Ok(Transformed::yes(other.recompute_schema()?)),
+        })?;
+        Ok(rewritten.data)
+    }
+}
+
+/// The same rows of the same columns, of which none is known to be a key.
+///
+/// # Errors
+/// As DataFusion's plans.
+pub fn without_keys(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+    let schema = plan.schema();
+    let keys = schema.functional_dependencies();
+    if keys.is_empty() {
+        return Ok(plan);
+    }
+    let is_key = |at: usize| keys.iter().any(|key| key.source_indices.contains(&at));
+    let columns = schema.iter().enumerate().map(|(at, (qualifier, field))| {
+        let column = Column::from((qualifier, field));
+        match is_key(at) {
+            false => Expr::Column(column),
+            true => {
+                let function = Arc::new(ScalarUDF::from(Repeated {
+                    signature: Signature::any(1, Volatility::Immutable),
+                }));
+                let key = vec![Expr::Column(column.clone())];
+                Expr::ScalarFunction(ScalarFunction::new_udf(function, key))
+                    .alias_qualified(column.relation, column.name)
+            }
+        }
+    });
+    let columns = columns.collect();
+    Ok(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(plan))?))
+}
+
+/// A value as it is.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Repeated {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Repeated {
+    fn name(&self) -> &str {
+        "repeated"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
+        Ok(arguments.first().cloned().unwrap_or(DataType::Null))
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        of_one(&args.args, |value| Ok(Arc::clone(value)))
+    }
+}
