@@ -519,7 +519,7 @@ pub(crate) mod tests {
     use crate::{Told, session};
 
     pub(crate) fn context(memory_bytes: u64) -> SessionContext {
-        session::open(32 << 20, &Settings { threads: 1, ..Settings::new(memory_bytes) }, &[])
+        session::open(32 << 20, &Settings { threads: 1, ..Settings::new(memory_bytes) }, &[], None)
             .unwrap()
     }
 

@@ -105,6 +105,13 @@ pub fn time_cast(expr: &Expr) -> Option<Cast> {
     is_time.then(|| Cast::new(Box::new(call.args[0].clone()), kept.to.clone()))
 }
 
+/// What is cast, and to which type, if the expression is a cast that changes no value.
+pub fn inside(expr: &Expr) -> Option<(&Expr, &DataType)> {
+    let Expr::ScalarFunction(call) = expr else { return None };
+    let kept = call.func.inner().downcast_ref::<KeptCast>()?;
+    Some((call.args.first()?, &kept.to))
+}
+
 fn is_text(of: &DataType) -> bool {
     match of {
         DataType::Dictionary(_, value) => is_text(value),

@@ -120,7 +120,7 @@ pub type LogicalRule = Arc<dyn OptimizerRule + Send + Sync>;
 type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
 /// A session without tables, for plans that may take `budget_bytes`; with rules in the place of those of
-/// DataFusion's that are called so.
+/// DataFusion's that are called so, and one that sees windows before they are readied to be run.
 ///
 /// # Errors
 /// As DataFusion's runtime.
@@ -128,6 +128,7 @@ pub fn open(
     budget_bytes: usize,
     settings: &Settings,
     others: &[(&str, LogicalRule)],
+    of_windows: Option<LogicalRule>,
 ) -> Result<SessionContext> {
     let config = SessionConfig::new()
         .with_information_schema(false)
@@ -163,7 +164,7 @@ pub fn open(
         .with_type_planner(Arc::new(SqlTypes))
         .with_query_planner(Arc::new(Guarded))
         .with_analyzer_rules(analyzer_rules())
-        .with_optimizer_rules(rules.collect())
+        .with_optimizer_rules(rules.chain(of_windows).collect())
         .with_optimizer_rule(Arc::new(ComputedKeys))
         .with_optimizer_rule(Arc::new(CopiedText))
         .with_physical_optimizer_rules(checked.collect())

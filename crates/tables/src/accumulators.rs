@@ -22,7 +22,7 @@ use crate::{Aggregate, Function};
 
 /// The type of a state in its form on disk.
 pub(crate) fn kept_type(aggregate: &Aggregate) -> Result<DataType> {
-    Ok(state::column(aggregate)?.take(0)?.encode().data_type().clone())
+    Ok(state::column(aggregate)?.take(0)?.encode()?.data_type().clone())
 }
 
 /// The rows of `states` that are states.
@@ -107,7 +107,7 @@ impl GroupsAccumulator for Groups {
 
     fn state(&mut self, emit_to: EmitTo) -> PlanResult<Vec<ArrayRef>> {
         let (first, states) = self.emitted(emit_to)?;
-        let mut travelling = vec![states.encode().slice(0, first)];
+        let mut travelling = vec![states.encode().map_err(external)?.slice(0, first)];
         if self.values_travel() {
             travelling.push(new_null_array(&self.aggregate.argument_type, first));
         }
@@ -166,7 +166,8 @@ impl GroupsAccumulator for Groups {
                 group_count: count,
             };
             column.update(&rows).map_err(external)?;
-            return Ok(vec![column.take(count).map_err(external)?.encode()]);
+            let states = column.take(count).and_then(|states| states.encode());
+            return Ok(vec![states.map_err(external)?]);
         }
         let values = match opt_filter {
             // A row that does not count is no value.
@@ -260,7 +261,8 @@ impl Accumulator for OneGroup {
     }
 
     fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {
-        let states = self.column.get_mut().take(1).map_err(external)?.encode();
+        let states = self.column.get_mut().take(1).and_then(|states| states.encode());
+        let states = states.map_err(external)?;
         Ok(vec![ScalarValue::try_from_array(&states, 0)?])
     }
 

@@ -1,13 +1,15 @@
 //! Calls of aggregates in DataFusion's plans: which function of ours is meant.
 
+use std::sync::Arc;
+
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::{AggregateFunction, Alias};
 
-use crate::Function;
 use crate::added::Added;
 use crate::approximate::Standard;
 use crate::statistics::Statistic;
+use crate::{Function, first_rows};
 
 /// The call that an expression is, whatever it is named.
 pub fn aggregate_call(expr: &Expr) -> Option<&AggregateFunction> {
@@ -61,6 +63,9 @@ pub fn function_of(call: &AggregateFunction) -> Result<(Function, Vec<Expr>), St
             params.args[1..].iter().map(literal).collect::<Result<Vec<ScalarValue>, _>>()?;
         let is_descending = params.order_by.iter().any(|sort| !sort.asc);
         return Ok((standard.function(&parameters, is_descending)?, vec![value]));
+    }
+    if let Some(of) = first_rows::of_call(call) {
+        return Ok((Function::FirstRows(Arc::clone(of)), params.args.clone()));
     }
     if !params.order_by.is_empty() {
         return Err(format!("`{name}` is called with ORDER BY"));

@@ -11,6 +11,7 @@ mod approximate;
 pub mod calls;
 mod distinct;
 pub mod estimates;
+pub mod first_rows;
 pub mod functions;
 mod groups;
 mod median;
@@ -295,7 +296,7 @@ impl Chunk {
     /// # Errors
     /// As Arrow's record batches.
     pub fn encode(&self) -> Result<RecordBatch> {
-        let states: Vec<ArrayRef> = self.states.iter().map(States::encode).collect();
+        let states = self.states.iter().map(States::encode).collect::<Result<Vec<ArrayRef>>>()?;
         let named = |prefix: &'static str, arrays: &[ArrayRef]| {
             let fields = arrays.iter().enumerate().map(move |(index, array)| {
                 Field::new(format!("{prefix}_{index}"), array.data_type().clone(), true)

@@ -9,6 +9,7 @@ use tidemill_sql::session::LogicalRule;
 
 use crate::distinct::{self, DistinctCounts};
 use crate::estimates::Precisions;
+use crate::first_rows::KeepFirstRows;
 use crate::{functions, median, sliding, statistics, sums};
 
 /// A session without tables, for plans that may take `budget_bytes`.
@@ -32,7 +33,7 @@ pub fn open_with(
     let distinct: LogicalRule = Arc::new(DistinctCounts::default());
     let others = [(distinct::REPLACED, distinct)];
     let others = if counts_as_before { &[] } else { &others[..] };
-    let context = session::open(budget_bytes, settings, others)?;
+    let context = session::open(budget_bytes, settings, others, Some(Arc::new(KeepFirstRows)))?;
     let precisions = Arc::new(Precisions::default());
     context.state_ref().write().config_mut().set_extension(Arc::clone(&precisions));
     for function in functions::all(&precisions) {

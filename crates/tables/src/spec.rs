@@ -8,6 +8,7 @@ use datafusion::logical_expr::AggregateUDF;
 use tidemill_base::coverage::Estimate;
 use tidemill_sketch::HllParams;
 
+use crate::first_rows::FirstRows;
 use crate::statistics::Statistic;
 
 /// An aggregate function whose state can be merged, with its parameters.
@@ -48,6 +49,8 @@ pub enum Function {
         /// The most values kept per group.
         limit: usize,
     },
+    /// The first rows by an order.
+    FirstRows(Arc<FirstRows>),
 }
 
 impl Function {
@@ -65,6 +68,7 @@ impl Function {
             Function::Quantile { .. } => "quantile",
             Function::TopK { .. } => "top_k",
             Function::Collect { .. } => "collect",
+            Function::FirstRows(_) => "row_number",
         }
     }
 
@@ -110,6 +114,7 @@ impl fmt::Display for Function {
                 write!(f, "quantile({})", ranks.join(", "))
             }
             Function::Collect { limit } => write!(f, "collect(limit {limit})"),
+            Function::FirstRows(of) => write!(f, "{of}"),
         }
     }
 }
@@ -205,7 +210,8 @@ impl TableSpec {
             | Function::Median
             | Function::Statistic(_)
             | Function::Unique(_)
-            | Function::Quantile { .. } => false,
+            | Function::Quantile { .. }
+            | Function::FirstRows(_) => false,
         };
         self.leaders().map(|aggregate| &aggregate.function).filter(depends)
     }

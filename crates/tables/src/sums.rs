@@ -513,7 +513,7 @@ impl Accumulator for Total {
     }
 
     fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {
-        let states = self.states().map_err(external)?.encode();
+        let states = self.states().and_then(|states| states.encode()).map_err(external)?;
         let value = ScalarValue::try_from(&self.aggregate.argument_type)?;
         Ok(vec![ScalarValue::try_from_array(&states, 0)?, value])
     }

@@ -12,6 +12,7 @@ mod conversion;
 mod counts;
 mod estimates;
 mod first_bytes;
+mod first_rows;
 mod floats;
 mod formats;
 mod guards;

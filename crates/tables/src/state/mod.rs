@@ -10,6 +10,7 @@
 mod collect;
 mod count;
 mod extremes;
+mod first_rows;
 mod mean;
 mod moments;
 mod seen;
@@ -31,6 +32,7 @@ use crate::value;
 use collect::Collect;
 use count::Count;
 use extremes::extreme;
+use first_rows::{FirstRowsOfGroups, OrderedRows};
 use mean::Mean;
 use moments::{Form, MomentStates, MomentsOf};
 use seen::Seen;
@@ -38,6 +40,7 @@ use sketches::{QuantilesOf, Sketches, TopKOf, UniqueOf};
 use sums::{DecimalSum, FloatSums, IntegerSum};
 use values::Values;
 
+pub(crate) use first_rows::leads;
 pub(crate) use mean::{decimal_mean, rounded_mean};
 pub(crate) use moments::{Pairs, Summed, is_whole};
 pub(crate) use sums::{overflow, sum_state, whole_sums};
@@ -212,6 +215,8 @@ pub(crate) enum States {
     FloatSum(Vec<Option<FloatSum>>),
     /// Counts and exact sums of values, squares and products.
     Moments(MomentStates),
+    /// Rows of groups in order.
+    FirstRows(OrderedRows),
     /// A mean's sum and count.
     Pair(Box<States>, Box<States>),
 }
@@ -236,12 +241,16 @@ impl States {
                 MomentStates::Floats(states) => sketches(states, Moments::heap_bytes),
                 MomentStates::PairsOfFloats(states) => sketches(states, Moments::heap_bytes),
             },
+            States::FirstRows(rows) => rows.bytes(),
             States::Pair(first, second) => first.bytes() + second.bytes(),
         }
     }
 
     /// Their form on disk.
-    pub(crate) fn encode(&self) -> ArrayRef {
+    ///
+    /// # Errors
+    /// As Arrow's.
+    pub(crate) fn encode(&self) -> Result<ArrayRef> {
         fn binary<'a, S: 'a>(
             states: impl ExactSizeIterator<Item = Option<&'a S>>,
             encode: impl Fn(&S, &mut Vec<u8>),
@@ -257,7 +266,7 @@ impl States {
             }
             Arc::new(builder.finish())
         }
-        match self {
+        Ok(match self {
             States::Array(array) => Arc::clone(array),
             States::Values(lists) => values::in_order(lists),
             States::Unique(states) => binary(states.iter().map(Some), Hll::encode),
@@ -274,8 +283,9 @@ impl States {
                     binary(states.iter().map(Some), Moments::encode)
                 }
             },
+            States::FirstRows(rows) => rows.encode()?,
             States::Pair(first, second) => {
-                let (first, second) = (first.encode(), second.encode());
+                let (first, second) = (first.encode()?, second.encode()?);
                 let field = |name, array: &ArrayRef| {
                     Arc::new(Field::new(name, array.data_type().clone(), true))
                 };
@@ -284,7 +294,7 @@ impl States {
                     (field("count", &second), second),
                 ]))
             }
-        }
+        })
     }
 }
 
@@ -389,6 +399,7 @@ pub(crate) fn column(aggregate: &Aggregate) -> Result<Box<dyn StateColumn>> {
         Function::Collect { limit } => {
             Box::new(Collect::new(*limit, aggregate.argument_type.clone()))
         }
+        Function::FirstRows(of) => Box::new(FirstRowsOfGroups::new(of)),
     })
 }
 
@@ -400,7 +411,7 @@ fn moments<N: Form<SUMS>, const SUMS: usize>(aggregate: &Aggregate) -> Box<dyn S
 pub fn supports(aggregate: &Aggregate) -> bool {
     let argument = &aggregate.argument_type;
     match &aggregate.function {
-        Function::Count | Function::Collect { .. } => true,
+        Function::Count | Function::Collect { .. } | Function::FirstRows(_) => true,
         Function::Sum => {
             is_summable(argument)
                 && matches!(

@@ -1,0 +1,210 @@
+//! The first rows of groups, against sorting all rows, on every path.
+
+use tidemill_engine::source::SourceSpec;
+use tidemill_engine::{Merge, NamedSource, Plan, Progress, Query, RunId, Settings};
+
+use crate::common::{Folder, Random, answered, query, settings};
+
+const HEAD: &str = "id,k,t,f,d,b,day,s\n";
+
+/// Rows of which all columns but the first have equals and nulls.
+fn events(random: &mut Random, rows: u64, keys: u64) -> Vec<String> {
+    let float = |random: &mut Random| match random.below(12) {
+        0 => "NaN".into(),
+        1 => "-0.0".into(),
+        2 => "0.0".into(),
+        3 => "inf".into(),
+        4 => "-inf".into(),
+        _ => format!("{}.5", random.below(6) as i64 - 3),
+    };
+    let or_none = |random: &mut Random, value: String| match random.below(9) {
+        0 => String::new(),
+        _ => value,
+    };
+    let row = |id| {
+        let float = float(random);
+        let (key, amount, day) = (random.below(keys), random.below(40), random.below(9));
+        let text = ["b", "a", "", "prefix of two", "prefix of one", "prefix o"];
+        let text = format!("\"{}\"", text[random.below(6) as usize]);
+        let cells = [
+            format!("{key}"),
+            format!("group {}", key / 3),
+            float,
+            format!("{}.{}", amount / 7, amount % 7),
+            format!("{}", amount % 2 == 0),
+            format!("2024-02-0{}", day + 1),
+        ];
+        let cells = cells.map(|cell| or_none(random, cell));
+        format!("{id},{},{text}\n", cells.join(","))
+    };
+    (0..rows).map(row).collect()
+}
+
+/// `SELECT` with all first rows but those of a window that tells all rows' numbers.
+fn by_sorting(sql: &str) -> String {
+    sql.replace("QUALIFY", "QUALIFY count(*) OVER () > 0 AND")
+}
+
+fn path(folder: &Folder, sql: &str) -> String {
+    Plan::new(&query(folder.sql(sql)), &settings()).unwrap().explain().unwrap().path
+}
+
+#[test]
+fn they_are_those_of_all_rows_sorted() {
+    let folder = Folder::new();
+    let mut random = Random(11);
+    let orders = [
+        "f DESC, id",
+        "f, id DESC",
+        "f NULLS FIRST, d DESC NULLS LAST, id",
+        "s, id",
+        "s DESC, t, id",
+        "d DESC, id DESC",
+        "day NULLS FIRST, b DESC, id",
+        "b, day DESC, id",
+        "lower(s), d / 2, id",
+        "id",
+    ];
+    let parts = ["k", "t", "f", "t, b", "k % 4, day", "s", "upper(t), f"];
+    for (rows, keys) in [(900, 40), (5000, 4000), (40, 1)] {
+        let lines = events(&mut random, rows, keys);
+        let half = lines.len() / 2;
+        folder.write("all.csv", HEAD.to_owned() + &lines.concat());
+        folder.write("one.csv", HEAD.to_owned() + &lines[..half].concat());
+        folder.write("two.csv", HEAD.to_owned() + &lines[half..].concat());
+        for order in orders {
+            let part = parts[random.below(parts.len() as u64) as usize];
+            let most = [1, 2, 7][random.below(3) as usize];
+            let columns = ["id", "*", "k, s, id", "f, t, day, id"][random.below(4) as usize];
+            let sql = format!(
+                "SELECT {columns}, row_number() OVER (PARTITION BY {part} ORDER BY {order}) AS place \
+                 FROM '$/all.csv' QUALIFY place <= {most}"
+            );
+            let sorting = by_sorting(&sql);
+            assert_eq!(path(&folder, &sorting), "datafusion");
+            let expected = folder.ask(&sorting).sorted();
+            assert!(expected.len() > 1 || keys == 1, "{sql}");
+            assert_eq!(path(&folder, &sql), "partial tables", "{sql}");
+            assert_eq!(folder.ask(&sql).sorted(), expected, "{sql}");
+            // A UNION has no table; DataFusion groups by the same states.
+            let both = sql.replace(
+                "FROM '$/all.csv'",
+                "FROM (SELECT * FROM '$/one.csv' UNION ALL SELECT * FROM '$/two.csv')",
+            );
+            assert_eq!(path(&folder, &both), "datafusion");
+            assert_eq!(folder.ask(&both).sorted(), expected, "{both}");
+        }
+    }
+}
+
+#[test]
+fn equals_are_in_the_order_of_the_other_columns_whatever_they_come_in() {
+    let folder = Folder::new();
+    let mut random = Random(3);
+    let mut lines = events(&mut random, 4000, 25);
+    let sql = "SELECT k, s, id, row_number() OVER (PARTITION BY k ORDER BY day) AS place \
+               FROM '$/e.csv' QUALIFY place <= 3 ORDER BY k, place";
+    let total = "SELECT k, s, id, row_number() OVER (PARTITION BY k ORDER BY day, id) AS place \
+                 FROM '$/e.csv' QUALIFY place <= 3 ORDER BY k, place";
+    folder.write("e.csv", HEAD.to_owned() + &lines.concat());
+    let expected = folder.ask(total).rows();
+    assert_eq!(expected.len(), 26 * 3);
+    for threads in [1, 2, 5] {
+        let settings = Settings { threads, ..settings() };
+        assert_eq!(folder.ask_with(sql, &settings).rows(), expected, "{threads} threads");
+        lines.reverse();
+        lines.rotate_left(777);
+        folder.write("e.csv", HEAD.to_owned() + &lines.concat());
+    }
+}
+
+#[test]
+fn little_memory_gives_the_same_rows() {
+    let folder = Folder::new();
+    let mut random = Random(8);
+    let lines = events(&mut random, 60_000, 20_000);
+    folder.write("e.csv", HEAD.to_owned() + &lines.concat());
+    let sql =
+        "SELECT * FROM '$/e.csv' QUALIFY row_number() OVER (PARTITION BY k ORDER BY f, id) < 3";
+    let expected = folder.ask(sql).sorted();
+    assert_eq!(expected, folder.ask(&by_sorting(sql)).sorted());
+    for (memory_bytes, threads) in [(1 << 10, 1), (1 << 20, 3), (6 << 20, 2)] {
+        let progress = Progress::new();
+        let settings = Settings { memory_bytes, threads, progress: progress.clone(), ..settings() };
+        assert!(folder.ask_with(sql, &settings).sorted() == expected, "{memory_bytes} bytes");
+        assert!(progress.spilled_bytes() > 0, "{memory_bytes} bytes were enough");
+    }
+}
+
+#[test]
+fn tables_of_them_merge() {
+    let folder = Folder::new();
+    let mut random = Random(21);
+    let lines = events(&mut random, 900, 60);
+    folder.write("e/1.csv", HEAD.to_owned() + &lines[..100].concat());
+    folder.write("e/2.csv", HEAD.to_owned() + &lines[100..].concat());
+    let of = |file: &str| {
+        let url = folder.sql(&format!("$/e/{file}"));
+        let spec = SourceSpec { url, ..SourceSpec::default() };
+        let sources = vec![NamedSource { name: "source".into(), spec }];
+        let sql = "SELECT k, id, f, s FROM source WHERE d > 0.5 \
+            QUALIFY row_number() OVER (PARTITION BY k ORDER BY f DESC NULLS LAST, s) = 2";
+        Plan::new(&Query { sources, ..query(sql) }, &settings()).unwrap()
+    };
+    let whole = answered(of("*.csv").run().unwrap()).unwrap();
+    assert!(whole.rows().len() > 50);
+    let parts = ["1", "2"].map(|part| {
+        let out = folder.path().join(format!("{part}.part"));
+        of(&format!("{part}.csv")).run_partial(&out, false, &RunId::new()).unwrap();
+        out
+    });
+    let merged = answered(Merge::new(&parts, &settings()).unwrap().run().unwrap()).unwrap();
+    assert_eq!(merged.sorted(), whole.sorted());
+}
+
+#[test]
+fn what_has_no_such_rows_is_sorted() {
+    let folder = Folder::new();
+    let rows = "k,v\na,1\na,2\na,2\nb,3\n";
+    folder.write("e.csv", rows);
+    let of = |number: &str, condition: &str| {
+        format!("SELECT * FROM (SELECT *, {number} AS n FROM '$/e.csv') WHERE {condition}")
+    };
+    let number = "row_number() OVER (PARTITION BY k ORDER BY v)";
+    let cases = [
+        (number, "n <= 2", 3, true),
+        (number, "2 > n", 2, true),
+        (number, "n BETWEEN 2 AND 3", 2, true),
+        (number, "n = 3", 1, true),
+        (number, "n <= 9 AND v > 1 AND n < 3", 2, true),
+        ("row_number() OVER (ORDER BY v DESC)", "n <= 3", 3, true),
+        ("row_number() OVER (PARTITION BY k)", "n = 1", 2, true),
+        ("row_number() OVER (PARTITION BY 7 ORDER BY k)", "n = 1", 1, true),
+        ("CAST(row_number() OVER (PARTITION BY k ORDER BY v) AS INTEGER)", "n <= 2", 3, false),
+        (number, "n <= 2 OR v = 2", 4, false),
+        (number, "n <> 2", 3, false),
+        (number, "n > 1", 2, false),
+        (number, "n <= v", 3, false),
+        (number, "n <= 10001", 4, false),
+        (number, "n + 0 <= 2", 3, false),
+        (number, "NOT n BETWEEN 1 AND 2", 1, false),
+        ("rank() OVER (PARTITION BY k ORDER BY v)", "n <= 2", 4, false),
+        ("row_number() OVER (PARTITION BY k ORDER BY [v])", "n <= 2", 3, true),
+    ];
+    for (number, condition, count, is_table) in cases {
+        let sql = of(number, condition);
+        assert_eq!(folder.ask(&sql).rows().len(), count, "{sql}");
+        let expected = if is_table { "partial tables" } else { "datafusion" };
+        assert_eq!(path(&folder, &sql), expected, "{sql}");
+    }
+    // Nothing lets no row pass.
+    for condition in ["n <= 0", "n < 1", "n = -1", "n <= NULL"] {
+        assert_eq!(folder.ask(&of(number, condition)).rows().len(), 0, "{condition}");
+    }
+    folder.write("none.csv", "k,v\n");
+    for part in ["", "PARTITION BY k"] {
+        let none =
+            format!("SELECT * FROM '$/none.csv' QUALIFY row_number() OVER ({part} ORDER BY v) = 1");
+        assert_eq!(folder.ask(&none).rows().len(), 0, "{none}");
+    }
+}

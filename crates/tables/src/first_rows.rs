@@ -1,0 +1,445 @@
+//! The first rows of each group: `row_number() OVER (PARTITION BY k ORDER BY v) <= 3`.
+//!
+//! A condition that keeps the first rows of each partition makes an aggregation of the window, so that
+//! nothing is sorted but what is kept, and so that the rows merge, spill and run on all cores as any other
+//! aggregate's:
+//!
+//! ```text
+//!   Filter: row_number() <= 3                 Filter: row_number() <= 3
+//!     Window: row_number() PARTITION BY k  ─►   Projection: k, v, s, number AS row_number()
+//!             ORDER BY v                          Unnest: rows
+//!       k, v, s                                     Aggregate: by k, rows = the 3 first of {v, s} by v
+//! ```
+//!
+//! Rows that are equal in what they are ordered by come in the order of the columns that are kept, first to
+//! last: the answer is the same in whatever order they come.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use arrow::compute::SortOptions;
+use arrow::datatypes::{DataType, Field, FieldRef, Fields};
+use arrow::row::{RowConverter, SortField};
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{
+    Column, NullHandling, Result as PlanResult, ScalarValue, UnnestOptions, plan_err,
+};
+use datafusion::functions::core::expr_fn::{get_field, named_struct};
+use datafusion::logical_expr::expr::{AggregateFunction, Sort, WindowFunction};
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::utils::{
+    AggregateOrderSensitivity, format_state_name, split_conjunction,
+};
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, Between, BinaryExpr, Expr, ExprSchemable, Filter,
+    GroupsAccumulator, LogicalPlan, LogicalPlanBuilder, Operator, Projection, Signature,
+    Volatility, Window, lit,
+};
+use datafusion::optimizer::optimizer::ApplyOrder;
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+use tidemill_sql::kept_casts;
+use tidemill_sql::unnested::without_keys;
+
+use crate::accumulators::{Groups, OneGroup};
+use crate::state::leads;
+use crate::{Aggregate, Function};
+
+/// The most rows of a group that are kept in memory; more are sorted.
+const MOST: usize = 10_000;
+
+/// What the rows of a group are called in plans.
+const ROWS: &str = "first rows";
+
+/// The field of the answer that has a row's number.
+const NUMBER: &str = "row_number";
+
+/// Which rows of a group are its first.
+pub struct FirstRows {
+    /// How many at most.
+    pub(crate) most: usize,
+    /// The columns that the rows have: those that they are ordered by, then the others.
+    pub(crate) columns: Fields,
+    /// How they are ordered by the first of these.
+    by: Vec<SortOptions>,
+    pub(crate) converter: RowConverter,
+}
+
+impl FirstRows {
+    fn new(most: usize, columns: Fields, by: Vec<SortOptions>) -> PlanResult<Self> {
+        let options = by.iter().copied().chain(std::iter::repeat(REST));
+        let fields = columns.iter().zip(options);
+        let fields = fields.map(|(column, options)| {
+            SortField::new_with_options(column.data_type().clone(), options)
+        });
+        let converter = RowConverter::new(fields.collect())?;
+        Ok(FirstRows { most, columns, by, converter })
+    }
+
+    /// 64 bits of the first column, by which most rows can be told apart.
+    pub(crate) fn leads(&self, first: &ArrayRef) -> Vec<u64> {
+        leads(first, self.by.first().copied().unwrap_or(REST))
+    }
+
+    /// The columns of the answer's rows.
+    pub(crate) fn answers(&self) -> Fields {
+        let number = Arc::new(Field::new(NUMBER, DataType::UInt64, false));
+        self.columns.iter().cloned().chain([number]).collect()
+    }
+
+    fn lists(fields: Fields) -> DataType {
+        DataType::LargeList(Arc::new(Field::new_list_field(DataType::Struct(fields), true)))
+    }
+}
+
+/// How rows are ordered by columns that the query does not order by.
+const REST: SortOptions = SortOptions { descending: false, nulls_first: false };
+
+impl fmt::Display for FirstRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "row_number(at most {}", self.most)?;
+        for (index, by) in self.by.iter().enumerate() {
+            let before = if index == 0 { "; by" } else { "," };
+            let direction = if by.descending { "DESC" } else { "ASC" };
+            let nulls = if by.nulls_first { "FIRST" } else { "LAST" };
+            write!(f, "{before} {} {direction} NULLS {nulls}", self.columns[index].name())?;
+        }
+        f.write_str(")")
+    }
+}
+
+impl fmt::Debug for FirstRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self} of {:?}", self.columns)
+    }
+}
+
+impl PartialEq for FirstRows {
+    fn eq(&self, other: &Self) -> bool {
+        (self.most, &self.columns, &self.by) == (other.most, &other.columns, &other.by)
+    }
+}
+
+impl Eq for FirstRows {}
+
+impl Hash for FirstRows {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.most, &self.columns, &self.by).hash(state);
+    }
+}
+
+// ── the rule ─────────────────────────────────────────────────────────────────────────────
+
+/// Makes aggregations of windows of which the first rows are kept.
+#[derive(Debug)]
+pub(crate) struct KeepFirstRows;
+
+impl OptimizerRule for KeepFirstRows {
+    fn name(&self) -> &str {
+        "keep_first_rows"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::BottomUp)
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        _: &dyn OptimizerConfig,
+    ) -> PlanResult<Transformed<LogicalPlan>> {
+        let LogicalPlan::Filter(filter) = &plan else { return Ok(Transformed::no(plan)) };
+        match rewritten(filter)? {
+            Some(made) => Ok(Transformed::yes(made)),
+            None => Ok(Transformed::no(plan)),
+        }
+    }
+}
+
+fn rewritten(filter: &Filter) -> PlanResult<Option<LogicalPlan>> {
+    let mut steps: Vec<&Projection> = Vec::new();
+    let mut below = filter.input.as_ref();
+    while let LogicalPlan::Projection(step) = below {
+        steps.push(step);
+        below = &step.input;
+    }
+    let LogicalPlan::Window(window) = below else { return Ok(None) };
+    let [call] = window.window_expr.as_slice() else { return Ok(None) };
+    let Some(call) = row_number(call) else { return Ok(None) };
+    let Some(number) = window.schema.fields().last() else { return Ok(None) };
+    let number = Column::new_unqualified(number.name());
+    let bounds = split_conjunction(&filter.predicate).into_iter();
+    let most = bounds.filter_map(|bound| most_of(bound, &steps, &number)).min();
+    let Some(most) = most.filter(|most| (1..=MOST).contains(most)) else { return Ok(None) };
+    // Without a step between, all columns are looked at above.
+    let needed: Option<Vec<&Column>> =
+        steps.last().map(|step| step.expr.iter().flat_map(Expr::column_refs).collect());
+    let is_needed = |column: &Column| needed.as_ref().is_none_or(|all| all.contains(&column));
+    let Some(mut made) = aggregated(window, call, &number, most, is_needed)? else {
+        return Ok(None);
+    };
+    for step in steps.into_iter().rev() {
+        let step = LogicalPlan::Projection(step.clone());
+        made = step.with_new_exprs(step.expressions(), vec![made])?;
+    }
+    Ok(Some(LogicalPlan::Filter(Filter::try_new(filter.predicate.clone(), Arc::new(made))?)))
+}
+
+/// The call, if it numbers all rows.
+fn row_number(expr: &Expr) -> Option<&WindowFunction> {
+    match expr {
+        Expr::Alias(alias) => row_number(&alias.expr),
+        Expr::WindowFunction(call)
+            if call.fun.name() == "row_number"
+                && call.params.filter.is_none()
+                && call.params.args.is_empty() =>
+        {
+            Some(call)
+        }
+        _ => None,
+    }
+}
+
+/// How many of the first rows a condition lets pass at most, if it is one on their number.
+fn most_of(condition: &Expr, steps: &[&Projection], number: &Column) -> Option<usize> {
+    let whole = |value: &Expr| match value {
+        Expr::Literal(value, _) if value.data_type().is_integer() => {
+            match value.cast_to(&DataType::Int64) {
+                Ok(ScalarValue::Int64(Some(value))) => usize::try_from(value).ok(),
+                _ => None,
+            }
+        }
+        _ => None,
+    };
+    let is_number = |value: &Expr| is_column(value, steps, number);
+    match condition {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            let (op, most) = match (is_number(left), is_number(right)) {
+                (true, false) => (*op, whole(right)?),
+                (false, true) => (op.swap()?, whole(left)?),
+                _ => return None,
+            };
+            match op {
+                Operator::Eq | Operator::LtEq => Some(most),
+                Operator::Lt => most.checked_sub(1),
+                _ => None,
+            }
+        }
+        Expr::Between(Between { expr, negated: false, high, .. }) if is_number(expr) => whole(high),
+        _ => None,
+    }
+}
+
+/// Whether an expression above the steps is a column of below them, whatever it is called there.
+fn is_column(expr: &Expr, steps: &[&Projection], column: &Column) -> bool {
+    let expr = counted(expr);
+    let Expr::Column(found) = expr else { return false };
+    match steps.split_first() {
+        None => found == column,
+        Some((step, below)) => {
+            let place = step.schema.maybe_index_of_column(found);
+            place.is_some_and(|place| is_column(&step.expr[place], below, column))
+        }
+    }
+}
+
+/// What an expression is of that changes no number of rows.
+fn counted(expr: &Expr) -> &Expr {
+    let keeps = |to: &DataType| matches!(to, DataType::Int64 | DataType::UInt64);
+    match expr {
+        Expr::Alias(alias) => counted(&alias.expr),
+        Expr::Cast(cast) if keeps(cast.field.data_type()) => counted(&cast.expr),
+        other => match kept_casts::inside(other) {
+            Some((inner, to)) if keeps(to) => counted(inner),
+            _ => other,
+        },
+    }
+}
+
+/// The window's columns that are needed, of the first rows; nothing where there is no such order.
+fn aggregated(
+    window: &Window,
+    call: &WindowFunction,
+    number: &Column,
+    most: usize,
+    is_needed: impl Fn(&Column) -> bool,
+) -> PlanResult<Option<LogicalPlan>> {
+    let below = window.input.schema();
+    let of = |expr: &Expr| expr.get_type(below);
+    let mut columns: Vec<Expr> = Vec::new();
+    let mut by: Vec<SortOptions> = Vec::new();
+    for Sort { expr, asc, nulls_first } in &call.params.order_by {
+        let of = of(expr)?;
+        if of.is_nested() || matches!(of, DataType::Interval(_) | DataType::Null) {
+            return Ok(None);
+        }
+        if !columns.contains(expr) {
+            columns.push(expr.clone());
+            by.push(SortOptions { descending: !asc, nulls_first: *nulls_first });
+        }
+    }
+    let mut keys: Vec<Expr> = Vec::new();
+    for key in &call.params.partition_by {
+        if !keys.contains(key) {
+            keys.push(key.clone());
+        }
+    }
+    // A float is told apart from its equals by no key: each row has its own.
+    let is_own = |expr: &Expr| Ok::<_, datafusion::error::DataFusionError>(!has_equals(&of(expr)?));
+    let mut shown: Vec<(Expr, Place)> = Vec::new();
+    for (qualifier, field) in below.iter() {
+        let column = Column::from((qualifier, field));
+        let expr = Expr::Column(column.clone());
+        if !is_needed(&column) {
+            continue;
+        }
+        let place = match columns.iter().position(|known| known == &expr) {
+            Some(place) => Place::InRow(place),
+            None if keys.contains(&expr) && is_own(&expr)? => Place::Key,
+            None => {
+                columns.push(expr.clone());
+                Place::InRow(columns.len() - 1)
+            }
+        };
+        shown.push((expr, place));
+    }
+    if columns.is_empty() {
+        // There is nothing to tell rows apart by.
+        columns.push(lit(0_i8));
+    }
+    let types = columns.iter().map(of).collect::<PlanResult<Vec<_>>>()?;
+    let mut names: Vec<String> = vec![NUMBER.to_owned()];
+    for column in &columns {
+        let own = match column {
+            Expr::Column(column) => column.name.clone(),
+            computed => computed.to_string(),
+        };
+        let others = (2..).map(|at: u32| format!("{own} {at}"));
+        let mut all = std::iter::once(own.clone()).chain(others);
+        names.extend(all.find(|name| !names.contains(name)));
+    }
+    names.remove(0);
+    let fields = names.iter().zip(types).map(|(name, of)| Field::new(name, of, true));
+    let fields: Fields = fields.collect();
+    let sorted = fields.iter().map(|field| SortField::new(field.data_type().clone()));
+    if !RowConverter::supports_fields(&sorted.collect::<Vec<_>>()) {
+        return Ok(None);
+    }
+    let function = AggregateUDF::from(Ranked {
+        of: Arc::new(FirstRows::new(most, fields, by)?),
+        signature: Signature::any(1, Volatility::Immutable),
+    });
+    let named = names.iter().zip(columns).flat_map(|(name, column)| [lit(name.as_str()), column]);
+    let rows = vec![named_struct(named.collect())];
+    let call = AggregateFunction::new_udf(Arc::new(function), rows, false, None, vec![], None);
+    let keys = keys.into_iter().enumerate().map(|(at, key)| match key {
+        Expr::Column(_) => key,
+        computed => computed.alias(format!("part {at}")),
+    });
+    let options = UnnestOptions::new().with_null_handling(NullHandling::Drop);
+    let rows = || Expr::Column(Column::new_unqualified(ROWS));
+    let mut outputs: Vec<Expr> = Vec::new();
+    for (expr, place) in shown {
+        let Expr::Column(column) = &expr else { continue };
+        outputs.push(match place {
+            Place::Key => expr,
+            Place::InRow(at) => get_field(rows(), names[at].as_str())
+                .alias_qualified(column.relation.clone(), column.name.clone()),
+        });
+    }
+    if is_needed(number) {
+        outputs.push(get_field(rows(), NUMBER).alias(&number.name));
+    }
+    let groups = LogicalPlanBuilder::from(window.input.as_ref().clone())
+        .aggregate(keys, [Expr::AggregateFunction(call).alias(ROWS)])?
+        .build()?;
+    let made = LogicalPlanBuilder::from(without_keys(groups)?)
+        .unnest_column_with_options(Column::new_unqualified(ROWS), options)?
+        .project(outputs)?
+        .build()?;
+    Ok(Some(made))
+}
+
+/// Where a column is in the aggregation's answer.
+enum Place {
+    Key,
+    InRow(usize),
+}
+
+/// Whether values of a type may be equal as keys and not the same: zeros and NaNs.
+fn has_equals(of: &DataType) -> bool {
+    of.is_nested() || of.is_floating() || matches!(of, DataType::Dictionary(_, _))
+}
+
+// ── what DataFusion runs ─────────────────────────────────────────────────────────────────
+
+/// The function of such an aggregation, which no SQL can call.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Ranked {
+    of: Arc<FirstRows>,
+    signature: Signature,
+}
+
+/// What a call of the function keeps.
+pub(crate) fn of_call(call: &AggregateFunction) -> Option<&Arc<FirstRows>> {
+    Some(&call.func.inner().downcast_ref::<Ranked>()?.of)
+}
+
+impl Ranked {
+    fn aggregate(&self, args: &AccumulatorArgs<'_>) -> PlanResult<Aggregate> {
+        let Some(argument) = args.expr_fields.first() else {
+            return plan_err!("the first rows of nothing");
+        };
+        Ok(Aggregate {
+            function: Function::FirstRows(Arc::clone(&self.of)),
+            argument: Some(0),
+            argument_type: argument.data_type().clone(),
+            second: None,
+            filter: None,
+            output: Arc::clone(&args.return_field),
+            udf: Arc::new(AggregateUDF::from(Ranked {
+                of: Arc::clone(&self.of),
+                signature: self.signature.clone(),
+            })),
+        })
+    }
+}
+
+impl AggregateUDFImpl for Ranked {
+    fn name(&self) -> &str {
+        "first_rows"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
+        Ok(FirstRows::lists(self.of.answers()))
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        AggregateOrderSensitivity::Insensitive
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs<'_>) -> PlanResult<Vec<FieldRef>> {
+        let kept = FirstRows::lists(self.of.columns.clone());
+        Ok(vec![Arc::new(Field::new(format_state_name(args.name, "state"), kept, true))])
+    }
+
+    fn accumulator(&self, args: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
+        Ok(Box::new(OneGroup::new(self.aggregate(&args)?, None)?))
+    }
+
+    fn groups_accumulator_supported(&self, _: AccumulatorArgs<'_>) -> bool {
+        true
+    }
+
+    fn create_groups_accumulator(
+        &self,
+        args: AccumulatorArgs<'_>,
+    ) -> PlanResult<Box<dyn GroupsAccumulator>> {
+        Ok(Box::new(Groups::new(self.aggregate(&args)?)?))
+    }
+}

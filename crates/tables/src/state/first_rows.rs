@@ -1,0 +1,358 @@
+//! The first rows of each group by an order.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, LargeListArray, StructArray, UInt32Array,
+    UInt64Array, downcast_primitive,
+};
+use arrow::buffer::OffsetBuffer;
+use arrow::compute::{SortOptions, take};
+use arrow::datatypes::{DataType, Field, Fields, IntervalDayTime, IntervalMonthDayNano, i256};
+use arrow::row::Rows as EncodedRows;
+use half::f16;
+use tidemill_base::error::Result;
+
+use super::{Routes, Rows, StateColumn, States, mismatch, refused};
+use crate::first_rows::FirstRows;
+use crate::value;
+
+/// The rows that may be among the first of their group, as they came. Once there are twice as many as
+/// were left the last time, those that are not are dropped; from then on a group's last row that was left
+/// tells most rows that they need not be looked at: by their leads, which are 64 bits of the first column.
+/// So N rows of g groups that come in any order are encoded n·g·log(N/(n·g)) times, about, and each is
+/// compared with some others of its group once.
+///
+/// Rows are bytes in the order of the rows (Arrow's row format): columns that are ordered by come first,
+/// and the others make it one order, in which equal rows are equal in all.
+pub(super) struct FirstRowsOfGroups {
+    of: Arc<FirstRows>,
+    rows: EncodedRows,
+    /// The lead of each row.
+    leads: Vec<u64>,
+    /// The group of each row.
+    groups: Vec<u32>,
+    /// Per group, the lead of its last row, once it has as many as are asked for.
+    last: Vec<u64>,
+    /// At how many rows some are dropped.
+    most: usize,
+}
+
+/// Fewer rows are kept as they come.
+const KEPT_MIN: usize = 1 << 16;
+
+/// The rows of groups, each group's in order.
+pub(crate) struct OrderedRows {
+    of: Arc<FirstRows>,
+    /// Where each group's rows begin.
+    offsets: OffsetBuffer<i64>,
+    rows: EncodedRows,
+    leads: Vec<u64>,
+}
+
+impl FirstRowsOfGroups {
+    pub(super) fn new(of: &Arc<FirstRows>) -> Self {
+        FirstRowsOfGroups {
+            rows: of.converter.empty_rows(0, 0),
+            of: Arc::clone(of),
+            leads: Vec::new(),
+            groups: Vec::new(),
+            last: Vec::new(),
+            most: KEPT_MIN,
+        }
+    }
+
+    /// Leaves the first rows of each group alone, by group; says where each group's begin.
+    fn drop_others(&mut self, in_order: bool) -> OffsetBuffer<i64> {
+        let group_count = self.last.len();
+        let mut starts = vec![0; group_count + 1];
+        for group in &self.groups {
+            starts[*group as usize + 1] += 1;
+        }
+        for group in 0..group_count {
+            starts[group + 1] += starts[group];
+        }
+        let mut next = starts.clone();
+        let mut by_group = vec![0; self.groups.len()];
+        for (row, group) in self.groups.iter().enumerate() {
+            let at = &mut next[*group as usize];
+            by_group[*at] = row as u32;
+            *at += 1;
+        }
+        let (rows, leads) = (&self.rows, &self.leads);
+        let order = |left: &u32, right: &u32| -> Ordering {
+            let (left, right) = (*left as usize, *right as usize);
+            leads[left].cmp(&leads[right]).then_with(|| rows.row(left).cmp(&rows.row(right)))
+        };
+        let most = self.of.most;
+        let mut left = Kept {
+            rows: self.of.converter.empty_rows(0, 0),
+            leads: Vec::new(),
+            groups: Vec::new(),
+        };
+        let mut lengths = Vec::with_capacity(group_count);
+        for (group, ends) in starts.windows(2).enumerate() {
+            let mut of_group = &mut by_group[ends[0]..ends[1]];
+            if of_group.len() > most {
+                of_group.select_nth_unstable_by(most - 1, order);
+                of_group = &mut of_group[..most];
+            }
+            if in_order {
+                of_group.sort_unstable_by(order);
+            }
+            let mut last = 0;
+            for row in of_group.iter() {
+                let row = *row as usize;
+                left.rows.push(rows.row(row));
+                left.leads.push(leads[row]);
+                left.groups.push(group as u32);
+                last = last.max(leads[row]);
+            }
+            lengths.push(of_group.len());
+            if of_group.len() == most {
+                self.last[group] = last;
+            }
+        }
+        (self.rows, self.leads, self.groups) = (left.rows, left.leads, left.groups);
+        self.most = (2 * self.leads.len()).max(KEPT_MIN);
+        OffsetBuffer::from_lengths(lengths)
+    }
+}
+
+/// What is left when rows are dropped.
+struct Kept {
+    rows: EncodedRows,
+    leads: Vec<u64>,
+    groups: Vec<u32>,
+}
+
+impl StateColumn for FirstRowsOfGroups {
+    fn update(&mut self, rows: &Rows<'_>) -> Result<()> {
+        self.last.resize(rows.group_count, u64::MAX);
+        let structs = rows.values()?.as_struct();
+        let leads = self.of.leads(structs.column(0));
+        let mut wanted: Vec<u32> = Vec::new();
+        let (all, groups) = (&mut self.leads, &mut self.groups);
+        rows.each(structs.nulls(), &mut self.last, |last, row, group| {
+            if leads[row] <= *last {
+                wanted.push(row as u32);
+                all.push(leads[row]);
+                groups.push(group as u32);
+            }
+        });
+        match wanted.len() == structs.len() {
+            true => self.of.converter.append(&mut self.rows, structs.columns())?,
+            false => {
+                let wanted = UInt32Array::from(wanted);
+                let columns = structs.columns().iter().map(|column| take(column, &wanted, None));
+                let columns = columns.collect::<Result<Vec<_>, _>>()?;
+                self.of.converter.append(&mut self.rows, &columns)?;
+            }
+        }
+        if self.leads.len() >= self.most {
+            self.drop_others(false);
+        }
+        Ok(())
+    }
+
+    fn merge(&mut self, states: &States, routes: &Routes<'_>) -> Result<()> {
+        self.last.resize(routes.group_count, u64::MAX);
+        let from = match states {
+            States::FirstRows(from) if Arc::ptr_eq(&from.of, &self.of) => from,
+            _ => return Err(mismatch("first rows")),
+        };
+        let (rows, leads, groups) = (&mut self.rows, &mut self.leads, &mut self.groups);
+        routes.each(&mut self.last, |last, state, group| {
+            for row in from.offsets[state] as usize..from.offsets[state + 1] as usize {
+                if from.leads[row] <= *last {
+                    rows.push(from.rows.row(row));
+                    leads.push(from.leads[row]);
+                    groups.push(group as u32);
+                }
+            }
+        });
+        if self.leads.len() >= self.most {
+            self.drop_others(false);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, group_count: usize) -> Result<States> {
+        self.last.resize(group_count, u64::MAX);
+        let offsets = self.drop_others(true);
+        let empty = FirstRowsOfGroups::new(&self.of);
+        let FirstRowsOfGroups { of, rows, leads, .. } = std::mem::replace(self, empty);
+        Ok(States::FirstRows(OrderedRows { of, offsets, rows, leads }))
+    }
+
+    fn decode(&self, array: &ArrayRef) -> Result<States> {
+        let structs = DataType::Struct(self.of.columns.clone());
+        let is_list = match array.data_type() {
+            DataType::LargeList(item) => item.data_type() == &structs,
+            _ => false,
+        };
+        let refused = || refused(NAME, format!("lists of {structs} are expected"));
+        if !is_list || array.null_count() > 0 {
+            return Err(refused());
+        }
+        let lists = array.as_list::<i64>();
+        let structs = lists.values().as_struct();
+        if structs.null_count() > 0 {
+            return Err(refused());
+        }
+        Ok(States::FirstRows(OrderedRows {
+            of: Arc::clone(&self.of),
+            offsets: lists.offsets().clone(),
+            rows: self.of.converter.convert_columns(structs.columns())?,
+            leads: self.of.leads(structs.column(0)),
+        }))
+    }
+
+    fn finish(&mut self, group_count: usize) -> Result<ArrayRef> {
+        match self.take(group_count)? {
+            States::FirstRows(rows) => rows.numbered(),
+            _ => Err(mismatch("first rows")),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        // What is left when rows are dropped is a copy beside them.
+        2 * (self.rows.size() + self.leads.capacity() * size_of::<u64>())
+            + 3 * self.groups.capacity() * size_of::<u32>()
+            + self.last.capacity() * 3 * size_of::<u64>()
+    }
+}
+
+const NAME: &str = "row_number";
+
+impl OrderedRows {
+    pub(super) fn bytes(&self) -> usize {
+        self.rows.size()
+            + self.leads.capacity() * size_of::<u64>()
+            + self.offsets.inner().inner().len()
+    }
+
+    fn columns(&self) -> Result<Vec<ArrayRef>> {
+        let columns = self.of.converter.convert_rows(self.rows.iter())?;
+        let typed = columns.iter().zip(&self.of.columns);
+        typed.map(|(column, field)| value::cast_to(column, field.data_type())).collect()
+    }
+
+    fn lists(&self, fields: Fields, columns: Vec<ArrayRef>) -> Result<ArrayRef> {
+        let structs = StructArray::try_new(fields, columns, None)?;
+        let item = Arc::new(Field::new_list_field(structs.data_type().clone(), true));
+        let offsets = self.offsets.clone();
+        Ok(Arc::new(LargeListArray::try_new(item, offsets, Arc::new(structs), None)?))
+    }
+
+    /// Their form on disk.
+    pub(super) fn encode(&self) -> Result<ArrayRef> {
+        self.lists(self.of.columns.clone(), self.columns()?)
+    }
+
+    /// The rows with their numbers.
+    fn numbered(&self) -> Result<ArrayRef> {
+        let mut columns = self.columns()?;
+        let numbers =
+            self.offsets.windows(2).flat_map(|ends| 1..=(ends[1] - ends[0]).cast_unsigned());
+        columns.push(Arc::new(UInt64Array::from_iter_values(numbers)));
+        self.lists(self.of.answers(), columns)
+    }
+}
+
+/// 64 bits of values, of which a lesser one is of a lesser value; nothing is said by equal ones.
+pub(crate) fn leads(values: &ArrayRef, options: SortOptions) -> Vec<u64> {
+    fn of<T: ArrowPrimitiveType>(values: &ArrayRef) -> Vec<u64>
+    where
+        T::Native: Lead,
+    {
+        values.as_primitive::<T>().values().iter().map(|value| value.lead()).collect()
+    }
+    macro_rules! primitive {
+        ($t:ty, $values:expr) => {
+            of::<$t>($values)
+        };
+    }
+    fn of_text<'a>(texts: impl Iterator<Item = Option<&'a [u8]>>) -> Vec<u64> {
+        let lead = |text: &[u8]| {
+            let mut first = [0; 8];
+            let count = text.len().min(8);
+            first[..count].copy_from_slice(&text[..count]);
+            u64::from_be_bytes(first)
+        };
+        texts.map(|text| text.map_or(0, lead)).collect()
+    }
+    let mut leads = downcast_primitive! {
+        values.data_type() => (primitive, values),
+        DataType::Boolean => {
+            values.as_boolean().values().iter().map(u64::from).collect()
+        }
+        DataType::Utf8 => of_text(values.as_string::<i32>().iter().map(|text| text.map(str::as_bytes))),
+        DataType::LargeUtf8 => {
+            of_text(values.as_string::<i64>().iter().map(|text| text.map(str::as_bytes)))
+        }
+        DataType::Utf8View => {
+            of_text(values.as_string_view().iter().map(|text| text.map(str::as_bytes)))
+        }
+        DataType::Binary => of_text(values.as_binary::<i32>().iter()),
+        DataType::LargeBinary => of_text(values.as_binary::<i64>().iter()),
+        DataType::BinaryView => of_text(values.as_binary_view().iter()),
+        _ => return vec![0; values.len()],
+    };
+    if options.descending {
+        leads.iter_mut().for_each(|lead| *lead = !*lead);
+    }
+    if let Some(nulls) = values.nulls().filter(|nulls| nulls.null_count() > 0) {
+        let lead_of_null = if options.nulls_first { 0 } else { u64::MAX };
+        for (lead, is_valid) in leads.iter_mut().zip(nulls) {
+            if !is_valid {
+                *lead = lead_of_null;
+            }
+        }
+    }
+    leads
+}
+
+/// A number's lead.
+trait Lead: Copy {
+    fn lead(self) -> u64;
+}
+
+const SIGN: u64 = 1 << 63;
+
+fn turned(bits: u64) -> u64 {
+    if bits & SIGN == 0 { bits | SIGN } else { !bits }
+}
+
+macro_rules! lead_of {
+    ($($of:ty: $lead:expr),+ $(,)?) => {$(
+        impl Lead for $of {
+            #[inline]
+            fn lead(self) -> u64 {
+                let lead: fn($of) -> u64 = $lead;
+                lead(self)
+            }
+        }
+    )+};
+}
+
+lead_of! {
+    u8: u64::from,
+    u16: u64::from,
+    u32: u64::from,
+    u64: |value| value,
+    i8: |value| i64::from(value).lead(),
+    i16: |value| i64::from(value).lead(),
+    i32: |value| i64::from(value).lead(),
+    i64: |value| value.cast_unsigned() ^ SIGN,
+    i128: |value| ((value >> 64) as i64).lead(),
+    i256: |value| value.to_parts().1.lead(),
+    // All bits are turned of what is below zero, as the larger of these is the lesser.
+    f16: |value| turned(u64::from(value.to_bits()) << 48),
+    f32: |value| turned(u64::from(value.to_bits()) << 32),
+    f64: |value| turned(value.to_bits()),
+    // Of several parts: nothing is told.
+    IntervalDayTime: |_| 0,
+    IntervalMonthDayNano: |_| 0,
+}
