@@ -10,7 +10,7 @@ use arrow::array::{
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::{SortOptions, take};
 use arrow::datatypes::{DataType, Field, Fields, IntervalDayTime, IntervalMonthDayNano, i256};
-use arrow::row::Rows as EncodedRows;
+use arrow::row::{Row, Rows as EncodedRows};
 use half::f16;
 use tidemill_base::error::Result;
 
@@ -28,15 +28,12 @@ use crate::value;
 /// and the others make it one order, in which equal rows are equal in all.
 pub(super) struct FirstRowsOfGroups {
     of: Arc<FirstRows>,
-    rows: EncodedRows,
-    /// The lead of each row.
-    leads: Vec<u64>,
-    /// The group of each row.
-    groups: Vec<u32>,
+    kept: Kept,
     /// Per group, the lead of its last row, once it has as many as are asked for.
     last: Vec<u64>,
     /// At how many rows some are dropped.
     most: usize,
+    scratch: Scratch,
 }
 
 /// Fewer rows are kept as they come.
@@ -54,46 +51,44 @@ pub(crate) struct OrderedRows {
 impl FirstRowsOfGroups {
     pub(super) fn new(of: &Arc<FirstRows>) -> Self {
         FirstRowsOfGroups {
-            rows: of.converter.empty_rows(0, 0),
             of: Arc::clone(of),
-            leads: Vec::new(),
-            groups: Vec::new(),
+            kept: Kept::new(of),
             last: Vec::new(),
             most: KEPT_MIN,
+            scratch: Scratch { starts: Vec::new(), by_group: Vec::new(), kept: Kept::new(of) },
         }
     }
 
     /// Leaves the first rows of each group alone, by group; says where each group's begin.
     fn drop_others(&mut self, in_order: bool) -> OffsetBuffer<i64> {
         let group_count = self.last.len();
-        let mut starts = vec![0; group_count + 1];
-        for group in &self.groups {
-            starts[*group as usize + 1] += 1;
+        let Scratch { starts, by_group, kept } = &mut self.scratch;
+        starts.clear();
+        starts.resize(group_count + 2, 0);
+        // Where a group's rows begin; while they are dealt out, where its next one goes.
+        for group in &self.kept.groups {
+            starts[*group as usize + 2] += 1;
         }
-        for group in 0..group_count {
-            starts[group + 1] += starts[group];
+        for group in 2..starts.len() {
+            starts[group] += starts[group - 1];
         }
-        let mut next = starts.clone();
-        let mut by_group = vec![0; self.groups.len()];
-        for (row, group) in self.groups.iter().enumerate() {
-            let at = &mut next[*group as usize];
+        by_group.clear();
+        by_group.resize(self.kept.groups.len(), 0);
+        for (row, group) in self.kept.groups.iter().enumerate() {
+            let at = &mut starts[*group as usize + 1];
             by_group[*at] = row as u32;
             *at += 1;
         }
-        let (rows, leads) = (&self.rows, &self.leads);
+        let Kept { rows, leads, .. } = &self.kept;
         let order = |left: &u32, right: &u32| -> Ordering {
             let (left, right) = (*left as usize, *right as usize);
             leads[left].cmp(&leads[right]).then_with(|| rows.row(left).cmp(&rows.row(right)))
         };
         let most = self.of.most;
-        let mut left = Kept {
-            rows: self.of.converter.empty_rows(0, 0),
-            leads: Vec::new(),
-            groups: Vec::new(),
-        };
+        kept.clear();
         let mut lengths = Vec::with_capacity(group_count);
-        for (group, ends) in starts.windows(2).enumerate() {
-            let mut of_group = &mut by_group[ends[0]..ends[1]];
+        for group in 0..group_count {
+            let mut of_group = &mut by_group[starts[group]..starts[group + 1]];
             if of_group.len() > most {
                 of_group.select_nth_unstable_by(most - 1, order);
                 of_group = &mut of_group[..most];
@@ -104,9 +99,7 @@ impl FirstRowsOfGroups {
             let mut last = 0;
             for row in of_group.iter() {
                 let row = *row as usize;
-                left.rows.push(rows.row(row));
-                left.leads.push(leads[row]);
-                left.groups.push(group as u32);
+                kept.push(rows.row(row), leads[row], group);
                 last = last.max(leads[row]);
             }
             lengths.push(of_group.len());
@@ -114,17 +107,53 @@ impl FirstRowsOfGroups {
                 self.last[group] = last;
             }
         }
-        (self.rows, self.leads, self.groups) = (left.rows, left.leads, left.groups);
-        self.most = (2 * self.leads.len()).max(KEPT_MIN);
+        std::mem::swap(&mut self.kept, kept);
+        self.most = (2 * self.kept.len()).max(KEPT_MIN);
         OffsetBuffer::from_lengths(lengths)
     }
 }
 
-/// What is left when rows are dropped.
+/// Rows, each with its lead and its group.
 struct Kept {
     rows: EncodedRows,
     leads: Vec<u64>,
     groups: Vec<u32>,
+}
+
+/// What dropping rows takes, kept for the next time.
+struct Scratch {
+    starts: Vec<usize>,
+    by_group: Vec<u32>,
+    kept: Kept,
+}
+
+impl Kept {
+    fn new(of: &FirstRows) -> Self {
+        Kept { rows: of.converter.empty_rows(0, 0), leads: Vec::new(), groups: Vec::new() }
+    }
+
+    fn len(&self) -> usize {
+        self.leads.len()
+    }
+
+    fn clear(&mut self) {
+        self.rows.clear();
+        self.leads.clear();
+        self.groups.clear();
+    }
+
+    #[inline]
+    fn push(&mut self, row: Row<'_>, lead: u64, group: usize) {
+        self.rows.push(row);
+        self.leads.push(lead);
+        self.groups.push(group as u32);
+    }
+
+    fn bytes(&self) -> usize {
+        self.rows.size()
+            + self.leads.capacity() * size_of::<u64>()
+            + self.groups.capacity() * size_of::<u32>()
+    }
 }
 
 impl StateColumn for FirstRowsOfGroups {
@@ -133,7 +162,7 @@ impl StateColumn for FirstRowsOfGroups {
         let structs = rows.values()?.as_struct();
         let leads = self.of.leads(structs.column(0));
         let mut wanted: Vec<u32> = Vec::new();
-        let (all, groups) = (&mut self.leads, &mut self.groups);
+        let Kept { rows: encoded, leads: all, groups } = &mut self.kept;
         rows.each(structs.nulls(), &mut self.last, |last, row, group| {
             if leads[row] <= *last {
                 wanted.push(row as u32);
@@ -142,15 +171,15 @@ impl StateColumn for FirstRowsOfGroups {
             }
         });
         match wanted.len() == structs.len() {
-            true => self.of.converter.append(&mut self.rows, structs.columns())?,
+            true => self.of.converter.append(encoded, structs.columns())?,
             false => {
                 let wanted = UInt32Array::from(wanted);
                 let columns = structs.columns().iter().map(|column| take(column, &wanted, None));
                 let columns = columns.collect::<Result<Vec<_>, _>>()?;
-                self.of.converter.append(&mut self.rows, &columns)?;
+                self.of.converter.append(encoded, &columns)?;
             }
         }
-        if self.leads.len() >= self.most {
+        if self.kept.len() >= self.most {
             self.drop_others(false);
         }
         Ok(())
@@ -162,17 +191,15 @@ impl StateColumn for FirstRowsOfGroups {
             States::FirstRows(from) if Arc::ptr_eq(&from.of, &self.of) => from,
             _ => return Err(mismatch("first rows")),
         };
-        let (rows, leads, groups) = (&mut self.rows, &mut self.leads, &mut self.groups);
+        let kept = &mut self.kept;
         routes.each(&mut self.last, |last, state, group| {
             for row in from.offsets[state] as usize..from.offsets[state + 1] as usize {
                 if from.leads[row] <= *last {
-                    rows.push(from.rows.row(row));
-                    leads.push(from.leads[row]);
-                    groups.push(group as u32);
+                    kept.push(from.rows.row(row), from.leads[row], group);
                 }
             }
         });
-        if self.leads.len() >= self.most {
+        if self.kept.len() >= self.most {
             self.drop_others(false);
         }
         Ok(())
@@ -182,7 +209,8 @@ impl StateColumn for FirstRowsOfGroups {
         self.last.resize(group_count, u64::MAX);
         let offsets = self.drop_others(true);
         let empty = FirstRowsOfGroups::new(&self.of);
-        let FirstRowsOfGroups { of, rows, leads, .. } = std::mem::replace(self, empty);
+        let FirstRowsOfGroups { of, kept: Kept { rows, leads, .. }, .. } =
+            std::mem::replace(self, empty);
         Ok(States::FirstRows(OrderedRows { of, offsets, rows, leads }))
     }
 
@@ -217,10 +245,12 @@ impl StateColumn for FirstRowsOfGroups {
     }
 
     fn bytes(&self) -> usize {
-        // What is left when rows are dropped is a copy beside them.
-        2 * (self.rows.size() + self.leads.capacity() * size_of::<u64>())
-            + 3 * self.groups.capacity() * size_of::<u32>()
-            + self.last.capacity() * 3 * size_of::<u64>()
+        let Scratch { starts, by_group, kept } = &self.scratch;
+        // Until rows are dropped for the first time there is nothing there yet.
+        let next = self.kept.bytes().max(kept.bytes());
+        let last = self.last.capacity() * (size_of::<u64>() + size_of::<usize>());
+        let dealt = self.kept.len().max(by_group.capacity()) * size_of::<u32>();
+        self.kept.bytes() + next + last.max(starts.capacity() * size_of::<usize>()) + dealt
     }
 }
 
