@@ -12,6 +12,7 @@
 
 mod background;
 mod build_sides;
+mod coded;
 mod columns;
 mod explain;
 mod finished;

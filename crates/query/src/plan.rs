@@ -40,6 +40,7 @@ use tidemill_tables::sessions;
 
 use crate::background::Background;
 use crate::build_sides::{self, BuildSide};
+use crate::coded::{self, Coded};
 use crate::columns::{named, result_schema, settled, unqualified};
 use crate::explain::{Explain, ExplainSource};
 use crate::finished::Finished;
@@ -274,6 +275,9 @@ impl Plan {
                 let mut steps = held(&parts.sides);
                 steps.push(("map".to_string(), text(&parts.map)));
                 let mut tables = parts.spec.describe();
+                if self.coded(parts)?.is_some() {
+                    tables.push("found by the codes of the keys, as they are stored".to_owned());
+                }
                 tables.push(parts.spec.describe_order());
                 steps.push(("tables".to_string(), self.short(tables.join("\n"))));
                 let finish = self.finish_of_nothing(parts)?;
@@ -628,8 +632,17 @@ impl Plan {
         Ok((physical, state.task_ctx(), scan))
     }
 
+    /// The map with keys as they are stored, where these are codes.
+    fn coded(&self, parts: &Tables) -> Result<Option<Coded>> {
+        let table = self.tables.iter().find(|(name, _)| name == parts.stream.table());
+        let coded = table.map(|(_, table)| coded::coded(&parts.map, &parts.spec, table));
+        Ok(coded.transpose().told()?.flatten())
+    }
+
     fn fold(&self, parts: &Tables) -> Result<Merged> {
-        let (map, context, scan) = self.per_split(&parts.stream, &parts.map)?;
+        let coded = self.coded(parts)?;
+        let map = coded.as_ref().map_or(&parts.map, |coded| &coded.map);
+        let (map, context, scan) = self.per_split(&parts.stream, map)?;
         let work = Work {
             map,
             context,

@@ -157,12 +157,26 @@ impl TableProvider for SourceTable {
         filters: &[Expr],
         _limit: Option<usize>,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        self.scan_as(&self.schema, &[], state, projection, filters)
+    }
+}
+
+impl SourceTable {
+    /// Scans it; the columns `coded` come as codes, as `all` columns' types have it.
+    pub(crate) fn scan_as(
+        &self,
+        all: &SchemaRef,
+        coded: &[usize],
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
         let Some(source) = &self.source else {
             return Err(external(Error::Internal("a table without files was scanned".into())));
         };
         let schema = match projection {
-            Some(columns) => Arc::new(self.schema.project(columns)?),
-            None => Arc::clone(&self.schema),
+            Some(columns) => Arc::new(all.project(columns)?),
+            None => Arc::clone(all),
         };
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
         let mut wanted = projection.unwrap_or(&all).iter();
@@ -178,6 +192,7 @@ impl TableProvider for SourceTable {
             predicates: prune::text_predicates(&self.schema, filters),
             used: self.used.lock().clone(),
             projection: projection.cloned(),
+            coded: coded.to_vec(),
             schema: Arc::clone(&schema),
             slots: splits.iter().map(|_| Mutex::default()).collect(),
             splits,
@@ -224,6 +239,8 @@ pub(crate) struct Scan {
     /// Ends the readers of this scan.
     stop: Cancel,
     projection: Option<Vec<usize>>,
+    /// The columns that come as codes.
+    coded: Vec<usize>,
     /// What text rows must satisfy, by the columns' positions in the source.
     predicates: Vec<Predicate>,
     used: Option<Arc<Projections>>,
@@ -395,6 +412,7 @@ impl Scan {
     ) -> Result<SplitReader> {
         let options = ReadOptions {
             projection: self.projection.clone(),
+            coded: self.coded.clone(),
             predicates: self.predicates.clone(),
             used: self.used.clone(),
             batch_rows: self.batch_rows,

@@ -52,8 +52,8 @@ pub trait Number: Copy + Debug + Send + Sync + 'static + sealed::Sealed {
 
     /// Whether it is neither a NaN nor an infinity.
     fn is_finite(self) -> bool;
-    /// What stands for a row in the sums; none where a square of it is too large.
-    fn kept(x: Self, y: Self) -> Option<(Self, Self)>;
+    /// What stands for a value in the sum of its column; none where its square is too large.
+    fn kept(self) -> Option<Self>;
     /// Adds the number, or takes it back; the memory that takes, in bytes.
     fn add(sum: &mut Self::Sum, value: Self, is_back: bool) -> usize;
     /// Adds a product, or takes it back; the memory that takes, in bytes.
@@ -89,7 +89,7 @@ pub struct TooLarge;
 /// ([`ONE_COLUMN`]) or of two ([`TWO_COLUMNS`]), as `i64` or as `f64`.
 ///
 /// The same in any order and grouping of adds and merges. A NaN or an infinity makes all
-/// answers but the count NaN.
+/// answers NaN that are of its column, and is nothing to those of the other.
 ///
 /// ```
 /// use tidemill_sketch::{Moments, ONE_COLUMN};
@@ -123,28 +123,50 @@ impl<N: Number, const SUMS: usize> Moments<N, SUMS> {
     /// [`TooLarge`], and the row is not added.
     #[inline]
     pub fn add(&mut self, x: N, y: N) -> Result<usize, TooLarge> {
-        self.change(x, y, false)
+        self.change(x, y, false, true)
     }
 
-    /// Takes back a row that was added and is finite.
+    /// Adds a row that can be taken back: of what is not finite nothing is added, and who calls
+    /// remembers it.
+    ///
+    /// # Errors
+    /// As [`Moments::add`].
+    #[inline]
+    pub fn add_finite(&mut self, x: N, y: N) -> Result<usize, TooLarge> {
+        self.change(x, y, false, false)
+    }
+
+    /// Takes back a row that [`Moments::add_finite`] added.
     ///
     /// # Errors
     /// [`TooLarge`], as when it was to be added.
     #[inline]
-    pub fn remove(&mut self, x: N, y: N) -> Result<usize, TooLarge> {
-        self.change(x, y, true)
+    pub fn remove_finite(&mut self, x: N, y: N) -> Result<usize, TooLarge> {
+        self.change(x, y, true, false)
     }
 
     #[inline]
-    fn change(&mut self, x: N, y: N, is_back: bool) -> Result<usize, TooLarge> {
-        let (x, y) = N::kept(x, y).ok_or(TooLarge)?;
+    fn change(&mut self, x: N, y: N, is_back: bool, is_noted: bool) -> Result<usize, TooLarge> {
+        let x = x.kept().ok_or(TooLarge)?;
+        let y = if SUMS == TWO_COLUMNS { y.kept().ok_or(TooLarge)? } else { y };
         self.count = if is_back { self.count - 1 } else { self.count + 1 };
-        let mut grown = N::add(&mut self.sums[0], x, is_back);
-        grown += N::add_product(&mut self.sums[Self::SQUARES_X], x, x, is_back);
+        let mut grown = 0;
+        if x.is_finite() {
+            grown += N::add(&mut self.sums[0], x, is_back);
+            grown += N::add_product(&mut self.sums[Self::SQUARES_X], x, x, is_back);
+        } else if is_noted {
+            grown += N::add(&mut self.sums[0], x, is_back);
+        }
         if SUMS == TWO_COLUMNS {
-            grown += N::add(&mut self.sums[1], y, is_back);
-            grown += N::add_product(&mut self.sums[3], y, y, is_back);
-            grown += N::add_product(&mut self.sums[4], x, y, is_back);
+            if y.is_finite() {
+                grown += N::add(&mut self.sums[1], y, is_back);
+                grown += N::add_product(&mut self.sums[3], y, y, is_back);
+                if x.is_finite() {
+                    grown += N::add_product(&mut self.sums[4], x, y, is_back);
+                }
+            } else if is_noted {
+                grown += N::add(&mut self.sums[1], y, is_back);
+            }
         }
         Ok(grown)
     }
@@ -187,9 +209,14 @@ impl<N: Number, const SUMS: usize> Moments<N, SUMS> {
         if SUMS == TWO_COLUMNS { self.centered(4, 0, 1) } else { f64::NAN }
     }
 
-    /// Whether a row had a NaN or an infinity: then [`Moments::sum_x`] is NaN.
-    pub fn is_special(&self) -> bool {
+    /// Whether an x was NaN or infinite.
+    pub fn is_special_x(&self) -> bool {
         self.sum_x().is_nan()
+    }
+
+    /// Whether a y was NaN or infinite, where there are two columns.
+    pub fn is_special_y(&self) -> bool {
+        SUMS == TWO_COLUMNS && self.sum_y().is_nan()
     }
 
     fn centered(&self, products: usize, left: usize, right: usize) -> f64 {
@@ -267,12 +294,12 @@ impl Number for f64 {
     }
 
     #[inline]
-    fn kept(x: f64, y: f64) -> Option<(f64, f64)> {
-        if x.abs() <= FLOAT_MAX && y.abs() <= FLOAT_MAX {
-            return Some((x, y));
+    fn kept(self) -> Option<f64> {
+        if self.abs() <= FLOAT_MAX {
+            return Some(self);
         }
-        // A row that is not finite is NaN in the sums of values, and nothing in those of products.
-        (!x.is_finite() || !y.is_finite()).then_some((f64::NAN, f64::NAN))
+        // Infinities of both signs have no sum.
+        (!self.is_finite()).then_some(f64::NAN)
     }
 
     #[inline]
@@ -287,7 +314,7 @@ impl Number for f64 {
     #[inline]
     fn add_product(sum: &mut FloatSum, left: f64, right: f64, is_back: bool) -> usize {
         let left = if is_back { -left } else { left };
-        if left.is_nan() || sum.add_product_in_place(left, right, PRODUCT_EXPONENT) {
+        if sum.add_product_in_place(left, right, PRODUCT_EXPONENT) {
             return 0;
         }
         grown(sum, |sum| sum.add_product(left, right, PRODUCT_EXPONENT))
@@ -428,8 +455,8 @@ impl Number for i64 {
     }
 
     #[inline]
-    fn kept(x: i64, y: i64) -> Option<(i64, i64)> {
-        Some((x, y))
+    fn kept(self) -> Option<i64> {
+        Some(self)
     }
 
     #[inline]
@@ -583,18 +610,32 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_not_finite_make_answers_nan_and_large_ones_are_refused() {
-        for (x, y) in [(f64::NAN, 1.0), (1.0, f64::INFINITY), (1e-300, f64::NAN)] {
+    fn values_that_are_not_finite_make_answers_of_their_column_nan_and_large_ones_are_refused() {
+        for (x, y) in [(f64::NAN, 5.0), (4.0, f64::INFINITY), (f64::NEG_INFINITY, f64::NAN)] {
             let mut moments = Moments::<f64, TWO_COLUMNS>::default();
             moments.add(2.0, 3.0).unwrap();
             moments.add(x, y).unwrap();
-            assert!(moments.is_special());
+            let specials = (moments.is_special_x(), moments.is_special_y());
+            assert_eq!(specials, (!x.is_finite(), !y.is_finite()));
             assert_eq!(moments.count(), 2);
-            for answer in
-                [moments.sum_x(), moments.sum_y(), moments.squares_x(), moments.products()]
-            {
-                assert!(answer.is_nan(), "{x} {y}");
+            assert!(moments.products().is_nan(), "{x} {y}");
+            let of_x = (moments.sum_x(), moments.squares_x());
+            let of_y = (moments.sum_y(), moments.squares_y());
+            match x.is_finite() {
+                true => assert_eq!(of_x, (6.0, 2.0)),
+                false => assert!(of_x.0.is_nan() && of_x.1.is_nan()),
             }
+            match y.is_finite() {
+                true => assert_eq!(of_y, (8.0, 2.0)),
+                false => assert!(of_y.0.is_nan() && of_y.1.is_nan()),
+            }
+            // Where rows are taken back, of such nothing is added.
+            let mut slides = Moments::<f64, TWO_COLUMNS>::default();
+            slides.add_finite(x, y).unwrap();
+            slides.add_finite(2.0, 3.0).unwrap();
+            slides.remove_finite(x, y).unwrap();
+            assert_eq!((slides.count(), slides.sum_x(), slides.sum_y()), (1, 2.0, 3.0));
+            assert_eq!((slides.squares_x(), slides.products()), (0.0, 0.0));
         }
         let mut moments = Moments::<f64, TWO_COLUMNS>::default();
         assert_eq!(moments.add(1.0, -1e141), Err(TooLarge));

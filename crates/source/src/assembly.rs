@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, StructArray};
-use arrow::datatypes::{FieldRef, Schema, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use tidemill_text::{Predicate, Test};
 
@@ -15,6 +15,11 @@ use super::opener::{self, Opener};
 use super::options::ReadOptions;
 use super::projection::{self, Projection};
 use super::{Origin, Source, SourceFile};
+
+/// Texts as codes of a dictionary.
+pub(super) fn coded_text() -> DataType {
+    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
+}
 
 /// Where a column of the batches comes from.
 enum ColumnOrigin {
@@ -101,6 +106,10 @@ impl Assembly {
                 (source.schema.fields().get(index), source.origins.get(index))
             else {
                 return Err(Error::Internal(format!("the source has no column {index}")));
+            };
+            let field = &match options.coded.contains(&index) {
+                true => Arc::new(field.as_ref().clone().with_data_type(coded_text())),
+                false => Arc::clone(field),
             };
             fields.push(field.clone());
             let parts = options.used.as_ref().and_then(|used| used.get(field.name()));

@@ -40,7 +40,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{ArrayRef, StringViewArray, new_null_array};
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use parking_lot::Mutex;
 use tidemill_text::syslog::Framing;
 use tidemill_text::{cut, values};
@@ -513,6 +513,22 @@ impl Source {
         file: usize,
     ) -> Option<&Arc<::parquet::file::metadata::ParquetMetaData>> {
         formats::parquet::metadata(self.files.get(file)?)
+    }
+
+    /// Whether a column is of texts that are stored as codes of a dictionary, in every file that has it,
+    /// and can be read as such ([`ReadOptions::coded`]).
+    pub fn is_coded(&self, column: usize) -> bool {
+        let is_text = |column: &FieldRef| column.data_type() == &DataType::Utf8View;
+        let Some(Origin::File(index)) = self.origins.get(column) else { return false };
+        let is_text = self.schema.fields().get(column).is_some_and(is_text);
+        is_text
+            && self.files.iter().all(|file| {
+                match self.columns.layout(file.index).places.get(*index).copied().flatten() {
+                    Some(place) => formats::parquet::is_coded(file, place),
+                    // It is null there; of other formats nothing is coded.
+                    None => formats::parquet::metadata(file).is_some(),
+                }
+            })
     }
 
     /// What the footers of a rowfile know of its blocks, for leaving out those that a filter rules

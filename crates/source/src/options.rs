@@ -17,6 +17,9 @@ pub struct ReadOptions {
     /// Columns by position in [`Source::schema`], in the order wanted; none for all. May be
     /// empty: the batches then have no columns and a row count.
     pub projection: Option<Vec<usize>>,
+    /// Which of the columns, by their positions in [`Source::schema`], come as codes of a dictionary
+    /// of texts, being [`coded`](Source::is_coded). Default: none.
+    pub coded: Vec<usize>,
     /// What rows of text must satisfy, by the columns' positions in [`Source::schema`]; those
     /// that do not are dropped before they are built. A column that is not in the projection
     /// is not asked. Default: nothing.
@@ -43,6 +46,7 @@ impl Default for ReadOptions {
     fn default() -> Self {
         Self {
             projection: None,
+            coded: Vec::new(),
             predicates: Vec::new(),
             used: None,
             batch_rows: 8192,

@@ -37,6 +37,7 @@ use datafusion::physical_plan::aggregates::order::GroupOrdering;
 use tidemill_base::error::{Error, Result};
 use tidemill_sql::Told;
 
+use crate::codes::{Codes, is_coded};
 use crate::prefetch::{AHEAD, prefetch};
 use crate::value;
 
@@ -72,7 +73,7 @@ pub(crate) fn stored_hashes(keys: &[ArrayRef], row_count: usize) -> Result<Vec<u
 /// Groups by their keys, numbered as they come.
 pub(crate) enum GroupIndex {
     /// Of keys that are kept here.
-    Hashed(HashIndex),
+    Hashed(Box<HashIndex>),
     /// Of keys that only DataFusion's grouping knows.
     Others(Box<dyn GroupValues>),
 }
@@ -85,7 +86,7 @@ impl GroupIndex {
     pub(crate) fn new(keys: &SchemaRef) -> Result<Self> {
         let columns = keys.fields().iter().map(|key| key_column(&kept_as(key.data_type())));
         Ok(match columns.collect::<Option<Vec<_>>>() {
-            Some(columns) => GroupIndex::Hashed(HashIndex::new(columns)),
+            Some(columns) => GroupIndex::Hashed(Box::new(HashIndex::new(columns))),
             None => {
                 GroupIndex::Others(new_group_values(Arc::clone(keys), &GroupOrdering::None).told()?)
             }
@@ -121,6 +122,9 @@ impl GroupIndex {
         groups: &mut Vec<usize>,
     ) -> Result<()> {
         match (self, rows) {
+            (GroupIndex::Hashed(here), None) if !keys.is_empty() && keys.iter().all(is_coded) => {
+                here.intern_codes(keys, groups)
+            }
             (GroupIndex::Hashed(here), rows) => {
                 let keys = &kept(keys)?;
                 let row_count = keys.first().map_or(0, |key| key.len());
@@ -153,6 +157,7 @@ impl GroupIndex {
             GroupIndex::Hashed(groups) => {
                 let keys = groups.columns.iter_mut().map(|column| column.take()).collect();
                 groups.slots = Vec::new();
+                groups.codes.clear();
                 Ok((keys, Some(std::mem::take(&mut groups.hashes))))
             }
             GroupIndex::Others(groups) => {
@@ -174,6 +179,8 @@ pub(crate) struct HashIndex {
     hashes: Vec<u64>,
     columns: Vec<Box<dyn KeyColumn>>,
     looked_up: LookedUp,
+    /// The groups of keys that come as codes.
+    codes: Codes,
 }
 
 /// How many rows are looked up at once, so that what is noted of them stays in the cache.
@@ -203,13 +210,32 @@ const UPPER: u64 = !(u32::MAX as u64);
 
 impl HashIndex {
     fn new(columns: Vec<Box<dyn KeyColumn>>) -> Self {
-        let looked_up = LookedUp::default();
-        HashIndex { slots: Vec::new(), hashes: Vec::new(), columns, looked_up }
+        let (looked_up, codes) = (LookedUp::default(), Codes::default());
+        HashIndex { slots: Vec::new(), hashes: Vec::new(), columns, looked_up, codes }
     }
 
     fn bytes(&self) -> usize {
         (self.slots.capacity() + self.hashes.capacity()) * size_of::<u64>()
             + self.columns.iter().map(|column| column.bytes()).sum::<usize>()
+            + self.codes.bytes()
+    }
+
+    /// As [`HashIndex::intern`], of all rows of keys that come as codes.
+    fn intern_codes(&mut self, keys: &[ArrayRef], groups: &mut Vec<usize>) -> Result<()> {
+        let mut codes = std::mem::take(&mut self.codes);
+        codes.turn_to(keys, &DataType::Utf8View)?;
+        let mut look_up = |codes: &Codes, rows: Option<&[u32]>, groups: &mut Vec<usize>| {
+            let values = codes.values(keys, rows)?;
+            let row_count = values.first().map_or(0, |key| key.len());
+            self.intern(&values, &hashes_of(&values, row_count)?, None, groups)
+        };
+        let is_done =
+            codes.groups(keys, groups, |codes, rows, groups| look_up(codes, Some(rows), groups))?;
+        if !is_done {
+            look_up(&codes, None, groups)?;
+        }
+        self.codes = codes;
+        Ok(())
     }
 
     fn intern(

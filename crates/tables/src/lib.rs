@@ -9,6 +9,7 @@ mod accumulators;
 pub mod added;
 mod approximate;
 pub mod calls;
+pub mod codes;
 mod distinct;
 pub mod estimates;
 pub mod first_rows;

@@ -132,18 +132,31 @@ impl Statistic {
         }
     }
 
+    /// Of which of the two columns it is.
+    fn columns(self) -> [bool; 2] {
+        match self {
+            Statistic::Variance { .. }
+            | Statistic::Regression(Regression::AvgY | Regression::Syy) => [true, false],
+            Statistic::Regression(Regression::AvgX | Regression::Sxx) => [false, true],
+            _ => [true, true],
+        }
+    }
+
     /// The answer: null of too few rows, and where it would be 0 / 0. A regression's y is the first
-    /// column. `specials` are rows with a NaN or an infinity that the moments do not have.
+    /// column. `specials` are the NaNs and infinities of each column that the moments do not have.
     pub(crate) fn answer<N: Number, const SUMS: usize>(
         self,
         moments: &Moments<N, SUMS>,
-        specials: u64,
+        specials: [u64; 2],
     ) -> Option<f64> {
-        let rows = moments.count() + specials;
+        let rows = moments.count();
         if rows < self.rows_min() {
             return None;
         }
-        if specials > 0 || moments.is_special() {
+        let [of_x, of_y] = self.columns();
+        if of_x && (specials[0] > 0 || moments.is_special_x())
+            || of_y && (specials[1] > 0 || moments.is_special_y())
+        {
             // What is alone differs from nothing, as DataFusion has it.
             let is_alone =
                 rows == 1 && matches!(self, Statistic::Variance { is_sample: false, .. });
@@ -367,8 +380,8 @@ struct GroupMoments<N: Number, const SUMS: usize> {
     name: String,
     moments: Moments<N, SUMS>,
     slides: bool,
-    /// Where the frame slides: how many of its rows have a NaN or an infinity.
-    specials: u64,
+    /// Where the frame slides: how many NaNs and infinities it has of each column.
+    specials: [u64; 2],
     /// The same: how many have a value that is too large.
     large: u64,
 }
@@ -382,7 +395,7 @@ impl<N: Number, const SUMS: usize> fmt::Debug for GroupMoments<N, SUMS> {
 impl<N: Summed, const SUMS: usize> GroupMoments<N, SUMS> {
     fn new(statistic: Statistic, name: &str, slides: bool) -> Self {
         let (moments, name) = (Moments::default(), name.to_owned());
-        GroupMoments { statistic, name, moments, slides, specials: 0, large: 0 }
+        GroupMoments { statistic, name, moments, slides, specials: [0; 2], large: 0 }
     }
 
     fn change(&mut self, columns: &[ArrayRef], is_back: bool) -> PlanResult<()> {
@@ -394,16 +407,21 @@ impl<N: Summed, const SUMS: usize> GroupMoments<N, SUMS> {
                 continue;
             }
             let (x, y) = pairs.row(row);
-            if self.slides && !(x.is_finite() && y.is_finite()) {
-                step(&mut self.specials);
-                continue;
-            }
-            let changed = match is_back {
-                true => self.moments.remove(x, y),
-                false => self.moments.add(x, y),
+            let changed = match (self.slides, is_back) {
+                (false, _) => self.moments.add(x, y),
+                (true, false) => self.moments.add_finite(x, y),
+                (true, true) => self.moments.remove_finite(x, y),
             };
-            if let Err(TooLarge) = changed {
-                step(&mut self.large);
+            match changed {
+                Err(TooLarge) => step(&mut self.large),
+                Ok(_) if self.slides => {
+                    for (value, count) in [x, y].into_iter().zip(&mut self.specials) {
+                        if !value.is_finite() {
+                            step(count);
+                        }
+                    }
+                }
+                Ok(_) => {}
             }
         }
         Ok(())
@@ -428,7 +446,7 @@ impl<N: Summed, const SUMS: usize> Accumulator for GroupMoments<N, SUMS> {
             return Err(external(too_large(&self.name)));
         }
         if self.statistic == Statistic::Regression(Regression::Count) {
-            return Ok(ScalarValue::UInt64(Some(self.moments.count() + self.specials)));
+            return Ok(ScalarValue::UInt64(Some(self.moments.count())));
         }
         Ok(ScalarValue::Float64(self.statistic.answer(&self.moments, self.specials)))
     }

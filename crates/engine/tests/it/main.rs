@@ -6,6 +6,7 @@ mod bad_input;
 mod batches;
 mod casts;
 mod clauses;
+mod codes;
 mod common;
 mod comparisons;
 mod conversion;

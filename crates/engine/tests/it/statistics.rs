@@ -2,7 +2,7 @@
 
 use tidemill_engine::Settings;
 
-use crate::common::{Folder, Random, settings};
+use crate::common::{Folder, Random, settings, text};
 
 const CALLS: [&str; 22] = [
     "var(i)",
@@ -160,6 +160,38 @@ fn they_are_null_nan_or_refused_where_there_is_no_answer() {
         let message = folder.refusal(&sql);
         assert!(message.contains("`stddev(x)` is of values beyond 1e140"), "{message}");
     }
+    // What is not finite is so in its own column alone, whatever it comes with and leaves.
+    folder.write("f.csv", "i,x,y\n1,1,2\n2,nan,4\n3,3,inf\n4,5,6\n5,9,10\n");
+    let lines = "regr_avgx(y, x), regr_sxx(y, x), regr_avgy(y, x), regr_syy(y, x), \
+                 regr_sxy(y, x), regr_r2(y, x), covar_pop(x, y), regr_count(y, x)";
+    for (rows, expected) in [
+        ("i < 3", ["NaN", "NaN", "3.0", "2.0", "NaN", "NaN", "NaN", "2"]),
+        ("i IN (1, 3)", ["2.0", "2.0", "NaN", "NaN", "NaN", "NaN", "NaN", "2"]),
+        ("i < 4", ["NaN", "NaN", "NaN", "NaN", "NaN", "NaN", "NaN", "3"]),
+        ("i > 3", ["7.0", "8.0", "8.0", "8.0", "8.0", "1.0", "4.0", "2"]),
+    ] {
+        for more in ["", ", bool_and(true)"] {
+            let sql = format!("SELECT {lines}{more} FROM '$/f.csv' WHERE {rows}");
+            assert_eq!(folder.ask(&sql).rows()[0][..8], expected, "{rows}{more}");
+        }
+    }
+    let over =
+        lines.replace("x)", "x) OVER w").replace("covar_pop(x, y)", "covar_pop(x, y) OVER w");
+    let sql = format!(
+        "SELECT {over} FROM '$/f.csv' \
+         WINDOW w AS (ORDER BY i ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING) ORDER BY i"
+    );
+    let nan = "NaN";
+    assert_eq!(
+        folder.ask(&sql).rows(),
+        text(&[
+            &[nan, nan, "3.0", "2.0", nan, nan, nan, "2"],
+            &[nan, nan, nan, nan, nan, nan, nan, "2"],
+            &["4.0", "2.0", nan, nan, nan, nan, nan, "2"],
+            &["7.0", "8.0", "8.0", "8.0", "8.0", "1.0", "4.0", "2"],
+            &["9.0", "0.0", "10.0", "0.0", "0.0", "∅", "0.0", "1"],
+        ])
+    );
     // Of different values, once each.
     folder.write("d.csv", "x\n1\n1\n1\n3\n\n");
     let sql = "SELECT var(DISTINCT x), var_pop(x), count(DISTINCT x), count(*) FROM '$/d.csv'";

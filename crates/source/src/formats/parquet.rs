@@ -21,7 +21,7 @@ use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow::array::ArrayRef;
+use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{DataType, FieldRef, Fields, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use bytes::{Buf, Bytes};
@@ -31,6 +31,7 @@ use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
     ParquetRecordBatchReaderBuilder, RowSelection, RowSelector,
 };
+use parquet::basic::Encoding;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use parquet::file::reader::{ChunkReader, Length};
@@ -137,6 +138,56 @@ impl ParquetFile {
 pub(crate) fn metadata(file: &SourceFile) -> Option<&Arc<ParquetMetaData>> {
     let known: &dyn Any = file.metadata()?;
     known.downcast_ref().map(|ParquetFile { metadata, .. }| metadata.metadata())
+}
+
+/// Whether a file's column of this place is text, and all of its pages are of codes.
+pub(crate) fn is_coded(file: &SourceFile, place: usize) -> bool {
+    let known: Option<&dyn Any> = file.metadata().map(|known| known as _);
+    let Some(ParquetFile { metadata, .. }) = known.and_then(|known| known.downcast_ref()) else {
+        return false;
+    };
+    let is_text = metadata.schema().fields().get(place);
+    let is_text = is_text.is_some_and(|field| field.data_type() == &DataType::Utf8View);
+    let schema = metadata.parquet_schema();
+    let leaf = (0..schema.num_columns()).find(|leaf| schema.get_column_root_idx(*leaf) == place);
+    let is_code =
+        |encoding| matches!(encoding, Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY);
+    let is_coded = |chunk: &ColumnChunkMetaData| {
+        chunk.dictionary_page_offset().is_some()
+            && match chunk.page_encoding_stats_mask() {
+                Some(mask) => mask.encodings().all(is_code),
+                // Levels are written otherwise than values.
+                None => {
+                    chunk.encodings().all(|encoding| is_code(encoding) || encoding == Encoding::RLE)
+                }
+            }
+    };
+    let mut groups = metadata.metadata().row_groups().iter();
+    is_text && leaf.is_some_and(|leaf| groups.all(|group| is_coded(group.column(leaf))))
+}
+
+/// The footer, with the columns as codes that are wanted so.
+fn with_codes(
+    metadata: &ArrowReaderMetadata,
+    columns: &[WantedColumn],
+) -> Result<Option<ArrowReaderMetadata>, ParquetError> {
+    let mut fields: Vec<FieldRef> = metadata.schema().fields().to_vec();
+    let mut is_coded = false;
+    for column in columns {
+        if let DataType::Dictionary(_, _) = column.field.data_type()
+            && let Some(field) = fields.get_mut(column.place)
+        {
+            let coded = field.as_ref().clone().with_data_type(column.field.data_type().clone());
+            *field = Arc::new(coded);
+            is_coded = true;
+        }
+    }
+    if !is_coded {
+        return Ok(None);
+    }
+    let schema = Schema::new_with_metadata(fields, metadata.schema().metadata().clone());
+    let options = ArrowReaderOptions::new().with_schema(Arc::new(schema));
+    ArrowReaderMetadata::try_new(metadata.metadata().clone(), options).map(Some)
 }
 
 fn columns(files: &[Arc<SourceFile>], layouts: Layouts) -> Result<Columns> {
@@ -280,6 +331,9 @@ impl ParquetReader {
         let file = &piece.file;
         let open = Arc::new(OpenFile::open(file, Access::Random, &watch)?);
         let groups = piece.row_groups.clone().unwrap_or_default();
+        let coded = with_codes(metadata, &columns)
+            .map_err(|error| Error::Internal(format!("codes of `{}`: {error}", file.shown)))?;
+        let metadata = coded.as_ref().unwrap_or(metadata);
         let mut read: Vec<usize> = columns.iter().map(|column| column.place).collect();
         read.sort_unstable();
         read.dedup();
@@ -371,6 +425,14 @@ impl PieceReader for ParquetReader {
             .map(|wanted| {
                 // A field that may not be null comes without the nulls of the struct that it is in.
                 let column = with_nulls_within(batch.column(wanted.place))?;
+                if let Some(coded) = column.as_any_dictionary_opt()
+                    && coded.values().is_empty()
+                    && column.null_count() < column.len()
+                {
+                    // The decoder looks at no code then.
+                    let error = ParquetError::General("codes without a dictionary".into());
+                    return Err(self.input.bad_page(&error));
+                }
                 let exactly = wanted.shown_by.is_some();
                 adapted(&column, wanted.field.data_type(), exactly)
                     .map_err(|reason| misfit(wanted, self.input.open.path(), &reason))

@@ -1,0 +1,143 @@
+//! Keys that Parquet stores as codes of dictionaries, against the same rows without codes.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use parquet::arrow::ArrowWriter;
+use parquet::file::properties::{WriterProperties, WriterVersion};
+use tidemill_engine::{Plan, Settings};
+
+use crate::common::{Folder, Random, query, settings};
+
+const CODED: &str = "found by the codes of the keys";
+
+/// Two columns of texts with nulls, of `few` and `many` values, and numbers.
+fn rows(random: &mut Random, count: usize, few: u64, many: u64) -> RecordBatch {
+    let text = |random: &mut Random, values: u64, name: &str| match random.below(values + 1) {
+        0 => None,
+        1 => Some(String::new()),
+        n => Some(
+            format!("{name} {n}, of more than twelve bytes")[..6 + 20 * (n as usize % 2)]
+                .to_owned(),
+        ),
+    };
+    let few: StringArray = (0..count).map(|_| text(random, few, "few")).collect();
+    let many: StringArray = (0..count).map(|_| text(random, many, "number")).collect();
+    let n: Int64Array = (0..count).map(|_| Some(random.below(50) as i64)).collect();
+    let columns: [(&str, ArrayRef); 3] =
+        [("few", Arc::new(few)), ("many", Arc::new(many)), ("n", Arc::new(n))];
+    RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true)))
+        .unwrap()
+}
+
+fn write(folder: &Folder, name: &str, rows: &RecordBatch, properties: WriterProperties) {
+    let file = std::fs::File::create(folder.write(name, "")).unwrap();
+    let mut writer = ArrowWriter::try_new(file, rows.schema(), Some(properties)).unwrap();
+    writer.write(rows).unwrap();
+    writer.close().unwrap();
+}
+
+fn explained(folder: &Folder, sql: &str) -> String {
+    Plan::new(&query(folder.sql(sql)), &settings()).unwrap().explain().unwrap().to_string()
+}
+
+#[test]
+fn groups_are_those_of_the_values() {
+    let folder = Folder::new();
+    let mut random = Random(31);
+    let calls = "count(*) AS c, sum(n) AS s, min(n) AS l, unique(n) AS u, median(n) AS m";
+    let by = |keys: &str, from: &str, rest: &str| {
+        format!("SELECT {keys}, {calls} FROM '$/{from}' {rest} GROUP BY {keys}")
+    };
+    for (count, few, many, group) in
+        [(30_000, 9, 5000, 7001), (900, 1, 3, 100), (9000, 40, 20_000, 9000)]
+    {
+        let one = rows(&mut random, count, few, many);
+        let two = rows(&mut random, count / 3, few + 3, many + 1);
+        let plain = || WriterProperties::builder().set_dictionary_enabled(false).build();
+        write(&folder, "plain/1.parquet", &one, plain());
+        write(&folder, "plain/2.parquet", &two, plain());
+        let coded = |version| {
+            WriterProperties::builder()
+                .set_writer_version(version)
+                .set_max_row_group_row_count(Some(group))
+                .set_data_page_row_count_limit(1000)
+                .set_write_batch_size(500)
+                .build()
+        };
+        write(&folder, "coded/1.parquet", &one, coded(WriterVersion::PARQUET_1_0));
+        write(&folder, "coded/2.parquet", &two, coded(WriterVersion::PARQUET_2_0));
+        for (keys, rest) in [
+            ("few", ""),
+            ("many", ""),
+            ("few, many", ""),
+            ("many", "WHERE n > 20"),
+            ("few", "WHERE n % 7 = 1 OR n IS NULL"),
+        ] {
+            let expected = folder.ask(&by(keys, "plain/*.parquet", rest)).sorted();
+            let sql = by(keys, "coded/*.parquet", rest);
+            assert!(explained(&folder, &sql).contains(CODED), "{sql}");
+            assert!(!explained(&folder, &by(keys, "plain/*.parquet", rest)).contains(CODED));
+            for (memory_bytes, threads) in [(256 << 20, 2), (256 << 20, 1), (1 << 18, 3)] {
+                let settings = Settings { memory_bytes, threads, ..settings() };
+                let found = folder.ask_with(&sql, &settings).sorted();
+                assert!(found == expected, "{sql}: {memory_bytes} bytes, {threads} threads");
+            }
+        }
+    }
+}
+
+#[test]
+fn keys_that_are_looked_at_or_not_stored_as_codes_are_values() {
+    let folder = Folder::new();
+    let mut random = Random(4);
+    let some = rows(&mut random, 4000, 5, 3000);
+    write(&folder, "coded.parquet", &some, WriterProperties::builder().build());
+    // Past its limit a dictionary is left, and the values follow as they are.
+    let short = WriterProperties::builder()
+        .set_dictionary_page_size_limit(2000)
+        .set_data_page_row_count_limit(500)
+        .set_write_batch_size(100)
+        .build();
+    write(&folder, "left/1.parquet", &some, short);
+    let without = some.project(&[2]).unwrap();
+    write(&folder, "two/1.parquet", &some, WriterProperties::builder().build());
+    write(&folder, "two/2.parquet", &without, WriterProperties::builder().build());
+    for (sql, is_coded) in [
+        ("SELECT few, count(*) FROM '$/coded.parquet' GROUP BY few", true),
+        ("SELECT few AS x, count(many) FROM '$/coded.parquet' GROUP BY few", true),
+        ("SELECT DISTINCT few, many FROM '$/coded.parquet'", true),
+        (
+            "SELECT x, sum(n) FROM (SELECT few AS x, n FROM '$/coded.parquet' WHERE n > 3) GROUP BY x",
+            true,
+        ),
+        ("SELECT few, count(*) FROM '$/two/*.parquet' GROUP BY few", true),
+        ("SELECT few, count(few) FROM '$/coded.parquet' GROUP BY few", false),
+        ("SELECT few, max(few || 'x') FROM '$/coded.parquet' GROUP BY few", false),
+        ("SELECT few, count(*) FROM '$/coded.parquet' WHERE few <> 'few 2,' GROUP BY few", false),
+        ("SELECT upper(few), count(*) FROM '$/coded.parquet' GROUP BY 1", false),
+        ("SELECT few, n, count(*) FROM '$/coded.parquet' GROUP BY few, n", false),
+        ("SELECT many, count(*) FROM '$/left/*.parquet' GROUP BY many", false),
+        (
+            "SELECT a.few, count(*) FROM '$/coded.parquet' AS a JOIN '$/two/1.parquet' AS b \
+          ON a.n = b.n GROUP BY a.few",
+            false,
+        ),
+    ] {
+        assert_eq!(explained(&folder, sql).contains(CODED), is_coded, "{sql}");
+        // `bool_and` is DataFusion's, which groups by the values.
+        let sql_beside = sql.replacen(" FROM", ", bool_and(true) FROM", 1);
+        if !sql.contains("DISTINCT") && !sql.contains("(SELECT") {
+            let mut beside = folder.ask(&sql_beside).rows();
+            for row in &mut beside {
+                row.pop();
+            }
+            beside.sort();
+            assert_eq!(folder.ask(sql).sorted(), beside, "{sql}");
+        }
+    }
+    let distinct = "SELECT count(*) FROM (SELECT DISTINCT few, many FROM '$/coded.parquet')";
+    let counted = "SELECT count(*) FROM (SELECT few || '' AS a, many || '' AS b \
+                   FROM '$/coded.parquet' GROUP BY 1, 2)";
+    assert_eq!(folder.ask(distinct).only(), folder.ask(counted).only());
+}

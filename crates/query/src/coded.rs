@@ -1,0 +1,180 @@
+//! Keys as codes: a map whose keys are texts as they are stored.
+//!
+//! Where a table's keys are columns of texts that Parquet stores as codes of dictionaries, and nothing
+//! else is asked of these columns, the map hands the codes on, and the tables group by them
+//! ([`tidemill_tables::codes`]).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow::datatypes::{Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::common::{Column, DFSchema, Result as PlanResult};
+use datafusion::datasource::{TableProvider, TableType, provider_as_source};
+use datafusion::logical_expr::logical_plan::TableScanBuilder;
+use datafusion::logical_expr::{
+    Expr, Filter, LogicalPlan, Projection, SubqueryAlias, TableProviderFilterPushDown,
+};
+use datafusion::physical_plan::ExecutionPlan;
+use tidemill_tables::TableSpec;
+use tidemill_tables::codes::coded_text;
+
+use crate::scan::SourceTable;
+
+/// A map whose keys are codes.
+pub(crate) struct Coded {
+    /// The map.
+    pub map: LogicalPlan,
+}
+
+/// The map with all of its keys as codes, if they can be.
+///
+/// # Errors
+/// As DataFusion's plans.
+pub(crate) fn coded(
+    map: &LogicalPlan,
+    spec: &TableSpec,
+    table: &Arc<SourceTable>,
+) -> PlanResult<Option<Coded>> {
+    let Some(source) = table.source() else { return Ok(None) };
+    let key_count = spec.keys.len();
+    let mut used = BTreeSet::new();
+    let Some(origins) = origins(map, &mut used) else { return Ok(None) };
+    let columns: Option<Vec<usize>> = origins[..key_count].iter().copied().collect();
+    let Some(columns) = columns.filter(|columns| !columns.is_empty()) else { return Ok(None) };
+    used.extend(origins[key_count..].iter().flatten());
+    let arguments = spec.aggregates.iter().flat_map(|aggregate| {
+        [aggregate.argument, aggregate.second.as_ref().map(|(at, _)| *at), aggregate.filter]
+    });
+    used.extend(arguments.flatten().filter(|at| *at < key_count).map(|at| columns[at]));
+    if !columns.iter().all(|column| !used.contains(column) && source.is_coded(*column)) {
+        return Ok(None);
+    }
+    let own = table.schema();
+    let fields = own.fields().iter().enumerate().map(|(at, field)| match columns.contains(&at) {
+        true => Arc::new(field.as_ref().clone().with_data_type(coded_text())),
+        false => Arc::clone(field),
+    });
+    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    let stored = CodedTable { table: Arc::clone(table), schema, columns };
+    let map = over(map, Arc::new(stored))?;
+    Ok(Some(Coded { map }))
+}
+
+/// Which column of the source each column of a plan is, as it is; those of which more is asked are
+/// noted. None of a plan that is more than a scan, conditions and expressions.
+fn origins(plan: &LogicalPlan, used: &mut BTreeSet<usize>) -> Option<Vec<Option<usize>>> {
+    match plan {
+        LogicalPlan::TableScan(scan) if scan.fetch.is_none() => {
+            let all = scan.source.schema();
+            for column in scan.filters.iter().flat_map(Expr::column_refs) {
+                used.insert(all.index_of(&column.name).ok()?);
+            }
+            let columns = match &scan.projection {
+                Some(columns) => columns.clone(),
+                None => (0..all.fields().len()).collect(),
+            };
+            Some(columns.into_iter().map(Some).collect())
+        }
+        LogicalPlan::Filter(filter) => {
+            let origins = origins(&filter.input, used)?;
+            note(&filter.predicate, filter.input.schema(), &origins, used)?;
+            Some(origins)
+        }
+        LogicalPlan::SubqueryAlias(alias) => origins(&alias.input, used),
+        LogicalPlan::Projection(projection) => {
+            let below = origins(&projection.input, used)?;
+            let schema = projection.input.schema();
+            let of = |expr: &Expr| match as_it_is(expr) {
+                Some(column) => Some(below[schema.maybe_index_of_column(column)?]),
+                None => note(expr, schema, &below, used).map(|()| None),
+            };
+            projection.expr.iter().map(of).collect()
+        }
+        _ => None,
+    }
+}
+
+/// The column that an expression is, whatever it is called.
+fn as_it_is(expr: &Expr) -> Option<&Column> {
+    match expr {
+        Expr::Column(column) => Some(column),
+        Expr::Alias(alias) => as_it_is(&alias.expr),
+        _ => None,
+    }
+}
+
+/// Notes the columns that an expression looks at; none where one is not known.
+fn note(
+    expr: &Expr,
+    schema: &DFSchema,
+    origins: &[Option<usize>],
+    used: &mut BTreeSet<usize>,
+) -> Option<()> {
+    for column in expr.column_refs() {
+        used.extend(origins[schema.maybe_index_of_column(column)?]);
+    }
+    Some(())
+}
+
+/// The same steps over another table.
+fn over(plan: &LogicalPlan, table: Arc<CodedTable>) -> PlanResult<LogicalPlan> {
+    Ok(match plan {
+        LogicalPlan::TableScan(scan) => {
+            let made = TableScanBuilder::new(scan.table_name.clone(), provider_as_source(table))
+                .with_projection(scan.projection.clone())
+                .with_filters(scan.filters.clone());
+            LogicalPlan::TableScan(made.build()?)
+        }
+        LogicalPlan::Filter(filter) => {
+            let input = Arc::new(over(&filter.input, table)?);
+            LogicalPlan::Filter(Filter::try_new(filter.predicate.clone(), input)?)
+        }
+        LogicalPlan::SubqueryAlias(alias) => {
+            let input = Arc::new(over(&alias.input, table)?);
+            LogicalPlan::SubqueryAlias(SubqueryAlias::try_new(input, alias.alias.clone())?)
+        }
+        LogicalPlan::Projection(projection) => {
+            let input = Arc::new(over(&projection.input, table)?);
+            LogicalPlan::Projection(Projection::try_new(projection.expr.clone(), input)?)
+        }
+        other => other.clone(),
+    })
+}
+
+/// A source some of whose columns come as codes.
+#[derive(Debug)]
+struct CodedTable {
+    table: Arc<SourceTable>,
+    schema: SchemaRef,
+    columns: Vec<usize>,
+}
+
+#[async_trait]
+impl TableProvider for CodedTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> PlanResult<Vec<TableProviderFilterPushDown>> {
+        self.table.supports_filters_pushdown(filters)
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        self.table.scan_as(&self.schema, &self.columns, state, projection, filters)
+    }
+}
