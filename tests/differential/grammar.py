@@ -103,6 +103,7 @@ class Select:
     where: E | None = None
     keys: int = 0
     having: E | None = None
+    qualify: E | None = None
     distinct: bool = False
     ordered: bool = False
     descending: int = 0
@@ -130,6 +131,8 @@ class Select:
             text += " GROUP BY " + ", ".join(str(at + 1) for at in range(self.keys))
         if self.having:
             text += f" HAVING {self.having.sql(dialect)}"
+        if self.qualify:
+            text += f" QUALIFY {self.qualify.sql(dialect)}"
         return text + _order(self, len(self.items))
 
     def is_aggregate(self) -> bool:
@@ -138,7 +141,7 @@ class Select:
 
     def smaller(self) -> Iterator[Select]:
         """Simpler ones."""
-        for name in ("where", "having", "limit", "sets"):
+        for name in ("where", "having", "qualify", "limit", "sets"):
             if getattr(self, name) is not None:
                 yield replace(self, **{name: None, **({"offset": 0} if name == "limit" else {})})
         if self.distinct:
@@ -174,7 +177,7 @@ class Select:
         for at, item in enumerate(self.items):
             for other in item.smaller():
                 yield replace(self, items=(*self.items[:at], other, *self.items[at + 1 :]))
-        for name in ("where", "having"):
+        for name in ("where", "having", "qualify"):
             if getattr(self, name):
                 for other in getattr(self, name).smaller():
                     yield replace(self, **{name: other})
@@ -842,6 +845,26 @@ class Grammar:
             E("float", f"avg({{0}}) {frame}", (calm,)),
         ])  # fmt: skip
 
+    def first_rows(self, scope: list[tuple[str, str]]) -> E:
+        """A condition on the number of a row in its group."""
+        alias = scope[0][0].partition(".")[0]
+        flat = [kind for kind in self._kinds(scope) if kind not in ("nums", "record", "records")]
+        values = []
+        parts, orders = self.chance.randrange(3), self.chance.randrange(3)
+        for _ in range(parts + orders):
+            kind = self.chance.choice(flat)
+            is_leaf = self.chance.random() < 0.7
+            values.append(self.leaf(kind, scope) if is_leaf else self.expression(kind, scope, 1))
+        by = ", ".join(f"{{{at}}}" for at in range(parts))
+        order = [
+            f"{{{at}}}{self.chance.choice(('', ' DESC'))} NULLS {self.chance.choice(('FIRST', 'LAST'))}"
+            for at in range(parts, parts + orders)
+        ]
+        order = ", ".join([*order, f"{alias}.id{self.chance.choice(('', ' DESC'))}"])
+        over = f"OVER ({f'PARTITION BY {by} ' if parts else ''}ORDER BY {order})"
+        bound = self.chance.choice(("<= 1", "= 1", "< 3", "<= 4", "BETWEEN 2 AND 3", "= 2"))
+        return E("flag", f"(row_number() {over} {bound})", tuple(values))
+
     def _framed(self, scope: list[tuple[str, str]]) -> str | None:
         """A window with a frame by distances."""
         distances = {
@@ -970,8 +993,12 @@ class Grammar:
                 made = replace(made, sets=sets, by_place=by_place, kind="sets")
         elif pick < 0.6 and sources[0].what == "t0" and len(sources) == 1:
             items = [self.leaf(self.chance.choice(kinds), scope) for _ in range(2)]
-            items.append(self.window(scope))
-            made = Select(tuple(items), sources, where, kind="windows")
+            if self.chance.random() < 0.5:
+                qualify = self.first_rows(scope)
+                made = Select(tuple(items), sources, where, qualify=qualify, kind="firsts")
+            else:
+                items.append(self.window(scope))
+                made = Select(tuple(items), sources, where, kind="windows")
         else:
             items = [
                 self.expression(self.chance.choice(kinds), scope, self.chance.randint(0, 3))

@@ -18,7 +18,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_plan::ExecutionPlan;
 use tidemill_tables::TableSpec;
-use tidemill_tables::codes::coded_text;
+use tidemill_tables::codes::{coded_text, may_be_close};
 
 use crate::scan::SourceTable;
 
@@ -28,7 +28,7 @@ pub(crate) struct Coded {
     pub map: LogicalPlan,
 }
 
-/// The map with all of its keys as codes, if they can be.
+/// The map with its keys of texts as codes, if they can be and its other keys are whole numbers.
 ///
 /// # Errors
 /// As DataFusion's plans.
@@ -48,10 +48,13 @@ pub(crate) fn coded(
         [aggregate.argument, aggregate.second.as_ref().map(|(at, _)| *at), aggregate.filter]
     });
     used.extend(arguments.flatten().filter(|at| *at < key_count).map(|at| columns[at]));
-    if !columns.iter().all(|column| !used.contains(column) && source.is_coded(*column)) {
+    let (coded, others): (Vec<usize>, Vec<usize>) =
+        columns.into_iter().partition(|column| !used.contains(column) && source.is_coded(*column));
+    let own = table.schema();
+    if coded.is_empty() || !others.iter().all(|at| may_be_close(own.field(*at).data_type())) {
         return Ok(None);
     }
-    let own = table.schema();
+    let columns = coded;
     let fields = own.fields().iter().enumerate().map(|(at, field)| match columns.contains(&at) {
         true => Arc::new(field.as_ref().clone().with_data_type(coded_text())),
         false => Arc::clone(field),

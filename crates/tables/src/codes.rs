@@ -1,24 +1,33 @@
-//! Keys that come as codes of a dictionary, as Parquet stores them.
+//! Keys as small numbers: texts that come as codes of a dictionary, as Parquet stores them, and whole
+//! numbers that lie close together.
 //!
-//! A combination of codes is looked up once, by its values, and its group is noted; all further rows that
-//! have it are found by the codes alone. So a million rows of 100,000 texts cost 100,000 look-ups, and no
-//! text is hashed, compared or even put together for the others.
+//! A combination of such numbers is looked up once, by the values, and its group is noted; all further
+//! rows that have it are found by the numbers alone. So a million rows of 100,000 texts cost 100,000
+//! look-ups, and no text is hashed, compared or even put together for the others.
 //!
 //! Cost a row: 1 to 2 ns where what is noted fits the cache.
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int32Array, UInt32Array};
-use arrow::compute::take;
-use arrow::datatypes::{DataType, Int32Type};
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray, UInt32Array, downcast_integer,
+};
+use arrow::compute::{max, min, take};
+use arrow::datatypes::{DataType, Date32Type, Int32Type};
 use tidemill_base::error::{Error, Result};
 
 use crate::value;
 
-/// The groups of several dictionaries' combinations are noted where there are no more of these.
+/// The groups of several columns' combinations are noted where there are no more of these.
 const COMBINATIONS_MAX: usize = 1 << 18;
 
-/// What stands for a code that has been met and not been looked up.
+/// So far apart numbers lie at most.
+const RANGE_MAX: i128 = 1 << 20;
+
+/// So many times as many numbers as groups and rows are noted of one column.
+const SPARSE_MAX: usize = 16;
+
+/// What stands for a combination that has been met and not been looked up.
 const MET: u32 = u32::MAX;
 
 /// The type of codes whose values are texts.
@@ -26,33 +35,53 @@ pub fn coded_text() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 
+/// Whether keys of a type may lie close together: what is none is never noted.
+pub fn may_be_close(of: &DataType) -> bool {
+    of.is_integer() || of == &DataType::Date32
+}
+
 /// Whether a key comes as codes.
 pub(crate) fn is_coded(key: &ArrayRef) -> bool {
     key.data_type() == &coded_text()
 }
 
-/// The groups of codes.
+/// The groups of combinations.
 #[derive(Default)]
 pub(crate) struct Codes {
-    columns: Vec<Values>,
+    columns: Vec<Column>,
     /// Per combination, its group counted from 1; 0 of those that are not known.
     groups: Vec<u32>,
     /// Each row's combination, reused for the next batch.
     combined: Vec<u32>,
+    /// Whether there were too many combinations.
+    is_given_up: bool,
 }
 
-/// The values of a dictionary.
-struct Values {
-    /// As they came, and thus in a place that no other dictionary has meanwhile.
-    own: ArrayRef,
-    /// As keys are kept.
-    kept: ArrayRef,
+/// What a column's numbers stand for. One more than it has is null.
+enum Column {
+    /// The values of a dictionary: as they came, and thus in a place that no other dictionary has
+    /// meanwhile; and as keys are kept.
+    Texts { own: ArrayRef, kept: ArrayRef },
+    /// So many numbers from `base` on.
+    Range { base: i64, count: u32 },
+}
+
+impl Column {
+    fn count(&self) -> usize {
+        match self {
+            Column::Texts { own, .. } => own.len(),
+            Column::Range { count, .. } => *count as usize,
+        }
+    }
 }
 
 impl Codes {
     /// The memory that they take, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let values = self.columns.iter().map(|column| column.kept.get_array_memory_size());
+        let values = self.columns.iter().map(|column| match column {
+            Column::Texts { kept, .. } => kept.get_array_memory_size(),
+            Column::Range { .. } => 0,
+        });
         (self.groups.capacity() + self.combined.capacity()) * size_of::<u32>()
             + values.sum::<usize>()
     }
@@ -62,57 +91,79 @@ impl Codes {
         *self = Codes::default();
     }
 
-    /// Turns to the dictionaries of a batch.
+    /// Turns to the keys of a batch, of which `group_count` groups are known; false where their groups are
+    /// not noted.
     ///
     /// # Errors
     /// As Arrow's casts.
-    pub(crate) fn turn_to(&mut self, keys: &[ArrayRef], kept_as: &DataType) -> Result<()> {
-        let is_same = |column: &Values, key: &ArrayRef| {
-            let values = key.as_any_dictionary().values();
-            Arc::ptr_eq(&column.own, values) || column.own.to_data().ptr_eq(&values.to_data())
-        };
-        let known = self.columns.iter().zip(keys);
-        if self.columns.len() == keys.len() && known.into_iter().all(|(c, key)| is_same(c, key)) {
-            return Ok(());
+    pub(crate) fn turn_to(&mut self, keys: &[ArrayRef], group_count: usize) -> Result<bool> {
+        if self.is_given_up {
+            return Ok(false);
         }
-        let columns = keys.iter().map(|key| {
-            let own = Arc::clone(key.as_any_dictionary().values());
-            let kept = value::cast_to(&own, kept_as)?;
-            Ok(Values { own, kept })
-        });
-        self.columns = columns.collect::<Result<_>>()?;
-        self.groups.clear();
-        self.groups.resize(self.combinations().unwrap_or_default(), 0);
-        Ok(())
+        let mut columns = std::mem::take(&mut self.columns).into_iter();
+        let mut is_same = true;
+        for key in keys {
+            match next_column(columns.next(), key)? {
+                Some((column, was_there)) => {
+                    is_same &= was_there;
+                    self.columns.push(column);
+                }
+                None => {
+                    self.give_up();
+                    return Ok(false);
+                }
+            }
+        }
+        if is_same {
+            return Ok(true);
+        }
+        if let [Column::Range { count, .. }] = self.columns[..]
+            && count as usize > SPARSE_MAX * (group_count + keys[0].len())
+        {
+            // There may be more groups later.
+            self.clear();
+            return Ok(false);
+        }
+        match self.combinations() {
+            Some(count) => {
+                self.groups.clear();
+                self.groups.resize(count, 0);
+                Ok(true)
+            }
+            None => {
+                self.give_up();
+                Ok(false)
+            }
+        }
     }
 
-    /// How many combinations there are, a null being a value of each column; none of too many.
+    fn give_up(&mut self) {
+        *self = Codes { is_given_up: true, ..Codes::default() };
+    }
+
+    /// How many combinations there are; none of too many.
     fn combinations(&self) -> Option<usize> {
-        let mut all = self.columns.iter().map(|column| column.own.len() + 1);
+        let mut all = self.columns.iter().map(|column| column.count() + 1);
         let count = all.try_fold(1_usize, |all, one| all.checked_mul(one))?;
         let most = if self.columns.len() == 1 { MET as usize } else { COMBINATIONS_MAX };
         (count < most).then_some(count)
     }
 
-    /// The values of some rows, or of all.
-    ///
-    /// # Errors
-    /// As Arrow's `take`.
-    pub(crate) fn values(&self, keys: &[ArrayRef], rows: Option<&[u32]>) -> Result<Vec<ArrayRef>> {
-        let rows = rows.map(|rows| UInt32Array::from(rows.to_vec()));
-        let values = keys.iter().zip(&self.columns).map(|(key, column)| {
-            let codes = key.as_any_dictionary().keys();
-            let some = match &rows {
-                Some(rows) => take(codes, rows, None)?,
-                None => codes.slice(0, codes.len()),
-            };
-            Ok(take(&column.kept, &some, None)?)
+    /// The values of some rows.
+    fn values(&self, keys: &[ArrayRef], rows: &[u32]) -> Result<Vec<ArrayRef>> {
+        let rows = UInt32Array::from(rows.to_vec());
+        let values = keys.iter().zip(&self.columns).map(|(key, column)| match column {
+            Column::Texts { kept, .. } => {
+                let codes = take(key.as_any_dictionary().keys(), &rows, None)?;
+                Ok(take(kept, &codes, None)?)
+            }
+            Column::Range { .. } => Ok(take(key, &rows, None)?),
         });
         values.collect()
     }
 
-    /// The groups of all rows; `look_up` gives those of some, by their numbers. False where there are
-    /// too many combinations to note their groups, and nothing was done.
+    /// The groups of all rows of the keys that were turned to; `look_up` gives those of rows with the values
+    /// that it is given.
     ///
     /// # Errors
     /// As `look_up`; where a code has no value.
@@ -120,22 +171,18 @@ impl Codes {
         &mut self,
         keys: &[ArrayRef],
         groups: &mut Vec<usize>,
-        look_up: impl FnOnce(&Self, &[u32], &mut Vec<usize>) -> Result<()>,
-    ) -> Result<bool> {
-        if self.groups.is_empty() {
-            return Ok(false);
-        }
+        look_up: impl FnOnce(&[ArrayRef], &mut Vec<usize>) -> Result<()>,
+    ) -> Result<()> {
         self.combine(keys)?;
         let mut is_known = true;
-        let noted = |groups: &[u32], at: &u32| groups[*at as usize];
         groups.clear();
         groups.extend(self.combined.iter().map(|at| {
-            let group = noted(&self.groups, at);
+            let group = self.groups[*at as usize];
             is_known &= group != 0;
             group.wrapping_sub(1) as usize
         }));
         if is_known {
-            return Ok(true);
+            return Ok(());
         }
         let mut rows: Vec<u32> = Vec::new();
         for (row, at) in self.combined.iter().enumerate() {
@@ -147,7 +194,7 @@ impl Codes {
         }
         // What fails here ends the run.
         let mut found = Vec::new();
-        look_up(self, &rows, &mut found)?;
+        look_up(&self.values(keys, &rows)?, &mut found)?;
         for (row, group) in rows.iter().zip(&found) {
             let group = u32::try_from(group + 1).ok().filter(|group| *group != MET);
             let group = group.ok_or_else(|| Error::Internal("a group past 2^32".into()))?;
@@ -155,8 +202,8 @@ impl Codes {
         }
         groups.clear();
         let all = self.combined.iter();
-        groups.extend(all.map(|at| noted(&self.groups, at).wrapping_sub(1) as usize));
-        Ok(true)
+        groups.extend(all.map(|at| self.groups[*at as usize].wrapping_sub(1) as usize));
+        Ok(())
     }
 
     /// Works out each row's combination.
@@ -166,27 +213,27 @@ impl Codes {
         self.combined.resize(row_count, 0);
         let mut stride = 1;
         for (key, column) in keys.iter().zip(&self.columns) {
-            let codes: &Int32Array = key.as_dictionary::<Int32Type>().keys();
             // Below 2^32, as all combinations are.
-            let count = column.own.len() as u32;
-            let mut most = 0;
-            match codes.nulls().filter(|nulls| nulls.null_count() > 0) {
-                None => {
-                    for (sum, code) in self.combined.iter_mut().zip(codes.values()) {
-                        let code = code.cast_unsigned();
-                        most = most.max(code.wrapping_add(1));
-                        *sum = sum.wrapping_add(code.wrapping_mul(stride));
+            let count = column.count() as u32;
+            let most = match column {
+                Column::Texts { .. } => {
+                    let codes = key.as_dictionary::<Int32Type>().keys();
+                    added::<Int32Type>(&mut self.combined, codes, 0, (stride, count))
+                }
+                Column::Range { base, .. } => {
+                    macro_rules! range {
+                        ($t:ty) => {{
+                            let key = key.as_primitive::<$t>();
+                            added::<$t>(&mut self.combined, key, *base, (stride, count))
+                        }};
+                    }
+                    downcast_integer! {
+                        key.data_type() => (range),
+                        DataType::Date32 => range!(Date32Type),
+                        _ => count,
                     }
                 }
-                Some(nulls) => {
-                    let rows = self.combined.iter_mut().zip(codes.values()).zip(nulls);
-                    for ((sum, code), is_valid) in rows {
-                        let code = if is_valid { code.cast_unsigned() } else { count };
-                        most = most.max(if is_valid { code.wrapping_add(1) } else { 0 });
-                        *sum = sum.wrapping_add(code.wrapping_mul(stride));
-                    }
-                }
-            }
+            };
             if most > count {
                 return Err(Error::Internal("a code of a key has no value".into()));
             }
@@ -194,4 +241,122 @@ impl Codes {
         }
         Ok(())
     }
+}
+
+/// Adds a column's numbers to the rows' combinations; gives the largest of them and one more.
+fn added<T: ArrowPrimitiveType>(
+    combined: &mut [u32],
+    key: &PrimitiveArray<T>,
+    base: i64,
+    (stride, count): (u32, u32),
+) -> u32
+where
+    T::Native: Close,
+{
+    let mut most = 0;
+    let add = |sum: &mut u32, code: u32| *sum = sum.wrapping_add(code.wrapping_mul(stride));
+    match key.nulls().filter(|nulls| nulls.null_count() > 0) {
+        None => {
+            for (sum, value) in combined.iter_mut().zip(key.values()) {
+                let code = value.from(base);
+                most = most.max(code.saturating_add(1));
+                add(sum, code);
+            }
+        }
+        Some(nulls) => {
+            for ((sum, value), is_valid) in combined.iter_mut().zip(key.values()).zip(nulls) {
+                let code = if is_valid { value.from(base) } else { count };
+                most = most.max(if is_valid { code.saturating_add(1) } else { 0 });
+                add(sum, code);
+            }
+        }
+    }
+    most
+}
+
+/// Whole numbers.
+trait Close: Copy {
+    /// How far it is from a base, which is no further than 2^32.
+    fn from(self, base: i64) -> u32;
+    fn wide(self) -> i128;
+}
+
+macro_rules! close {
+    ($($of:ty),+) => {$(
+        impl Close for $of {
+            #[inline]
+            #[expect(clippy::allow_attributes, reason = "not all of the types need them")]
+            #[allow(clippy::cast_possible_wrap, clippy::cast_lossless, reason = "two's complement")]
+            fn from(self, base: i64) -> u32 {
+                (self as i64).wrapping_sub(base) as u32
+            }
+
+            fn wide(self) -> i128 {
+                i128::from(self)
+            }
+        }
+    )+};
+}
+
+close!(i8, i16, i32, i64, u8, u16, u32, u64);
+
+/// What a column's numbers stand for in a batch, and whether they stood for the same before; none where
+/// they are too far apart.
+fn next_column(before: Option<Column>, key: &ArrayRef) -> Result<Option<(Column, bool)>> {
+    if is_coded(key) {
+        let values = key.as_any_dictionary().values();
+        if let Some(Column::Texts { own, kept }) = before
+            && (Arc::ptr_eq(&own, values) || own.to_data().ptr_eq(&values.to_data()))
+        {
+            return Ok(Some((Column::Texts { own, kept }, true)));
+        }
+        let own = Arc::clone(values);
+        let kept = value::cast_to(&own, &DataType::Utf8View)?;
+        return Ok(Some((Column::Texts { own, kept }, false)));
+    }
+    macro_rules! ends {
+        ($t:ty) => {
+            ends::<$t>(key.as_primitive())
+        };
+    }
+    let ends = downcast_integer! {
+        key.data_type() => (ends),
+        DataType::Date32 => ends!(Date32Type),
+        _ => return Ok(None),
+    };
+    let (base, count) = match before {
+        Some(Column::Range { base, count }) => (base, count),
+        _ => match ends {
+            None => return Ok(Some((Column::Range { base: 0, count: 0 }, false))),
+            Some((low, high)) => return Ok(range(low, high).map(|range| (range, false))),
+        },
+    };
+    let now = (i128::from(base), i128::from(base) + i128::from(count) - 1);
+    let is_within = ends.is_none_or(|(low, high)| now.0 <= low && high <= now.1);
+    let Some((low, high)) = ends.filter(|_| !is_within) else {
+        return Ok(Some((Column::Range { base, count }, true)));
+    };
+    let (low, high) = if count == 0 { (low, high) } else { (low.min(now.0), high.max(now.1)) };
+    // Numbers that rise with each batch move the ends a few times only.
+    let slack = ((high - low) / 2).min(RANGE_MAX - (high - low + 1)).max(0);
+    let wider = match low < now.0 {
+        true => range((low - slack).max(i128::from(i64::MIN)), high),
+        false => range(low, high + slack),
+    };
+    Ok(wider.map(|range| (range, false)))
+}
+
+/// The least and the largest of numbers that are not null.
+fn ends<T: ArrowPrimitiveType>(key: &PrimitiveArray<T>) -> Option<(i128, i128)>
+where
+    T::Native: Close,
+{
+    Some((min(key)?.wide(), max(key)?.wide()))
+}
+
+fn range(low: i128, high: i128) -> Option<Column> {
+    let count = high - low + 1;
+    let base = i64::try_from(low).ok()?;
+    let count = u32::try_from(count).ok().filter(|count| i128::from(*count) <= RANGE_MAX)?;
+    Some(Column::Range { base, count })
 }

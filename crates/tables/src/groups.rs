@@ -37,7 +37,7 @@ use datafusion::physical_plan::aggregates::order::GroupOrdering;
 use tidemill_base::error::{Error, Result};
 use tidemill_sql::Told;
 
-use crate::codes::{Codes, is_coded};
+use crate::codes::{Codes, coded_text};
 use crate::prefetch::{AHEAD, prefetch};
 use crate::value;
 
@@ -46,6 +46,7 @@ fn kept_as(of: &DataType) -> DataType {
     match of {
         DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
         DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
+        coded if *coded == coded_text() => DataType::Utf8View,
         other => other.clone(),
     }
 }
@@ -122,10 +123,10 @@ impl GroupIndex {
         groups: &mut Vec<usize>,
     ) -> Result<()> {
         match (self, rows) {
-            (GroupIndex::Hashed(here), None) if !keys.is_empty() && keys.iter().all(is_coded) => {
-                here.intern_codes(keys, groups)
-            }
             (GroupIndex::Hashed(here), rows) => {
+                if rows.is_none() && hashes.is_none() && here.intern_noted(keys, groups)? {
+                    return Ok(());
+                }
                 let keys = &kept(keys)?;
                 let row_count = keys.first().map_or(0, |key| key.len());
                 let computed;
@@ -179,7 +180,7 @@ pub(crate) struct HashIndex {
     hashes: Vec<u64>,
     columns: Vec<Box<dyn KeyColumn>>,
     looked_up: LookedUp,
-    /// The groups of keys that come as codes.
+    /// The groups of keys that are small numbers.
     codes: Codes,
 }
 
@@ -220,22 +221,18 @@ impl HashIndex {
             + self.codes.bytes()
     }
 
-    /// As [`HashIndex::intern`], of all rows of keys that come as codes.
-    fn intern_codes(&mut self, keys: &[ArrayRef], groups: &mut Vec<usize>) -> Result<()> {
+    /// As [`HashIndex::intern`], of all rows, by what is noted of their keys; false where nothing is.
+    fn intern_noted(&mut self, keys: &[ArrayRef], groups: &mut Vec<usize>) -> Result<bool> {
         let mut codes = std::mem::take(&mut self.codes);
-        codes.turn_to(keys, &DataType::Utf8View)?;
-        let mut look_up = |codes: &Codes, rows: Option<&[u32]>, groups: &mut Vec<usize>| {
-            let values = codes.values(keys, rows)?;
-            let row_count = values.first().map_or(0, |key| key.len());
-            self.intern(&values, &hashes_of(&values, row_count)?, None, groups)
-        };
-        let is_done =
-            codes.groups(keys, groups, |codes, rows, groups| look_up(codes, Some(rows), groups))?;
-        if !is_done {
-            look_up(&codes, None, groups)?;
+        let is_noted = codes.turn_to(keys, self.hashes.len())?;
+        if is_noted {
+            codes.groups(keys, groups, |values, groups| {
+                let row_count = values.first().map_or(0, |key| key.len());
+                self.intern(values, &hashes_of(values, row_count)?, None, groups)
+            })?;
         }
         self.codes = codes;
-        Ok(())
+        Ok(is_noted)
     }
 
     fn intern(

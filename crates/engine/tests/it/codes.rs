@@ -116,7 +116,8 @@ fn keys_that_are_looked_at_or_not_stored_as_codes_are_values() {
         ("SELECT few, max(few || 'x') FROM '$/coded.parquet' GROUP BY few", false),
         ("SELECT few, count(*) FROM '$/coded.parquet' WHERE few <> 'few 2,' GROUP BY few", false),
         ("SELECT upper(few), count(*) FROM '$/coded.parquet' GROUP BY 1", false),
-        ("SELECT few, n, count(*) FROM '$/coded.parquet' GROUP BY few, n", false),
+        ("SELECT few, n, count(*) FROM '$/coded.parquet' GROUP BY few, n", true),
+        ("SELECT few, n / 2.5, count(*) FROM '$/coded.parquet' GROUP BY 1, 2", false),
         ("SELECT many, count(*) FROM '$/left/*.parquet' GROUP BY many", false),
         (
             "SELECT a.few, count(*) FROM '$/coded.parquet' AS a JOIN '$/two/1.parquet' AS b \
@@ -140,4 +141,63 @@ fn keys_that_are_looked_at_or_not_stored_as_codes_are_values() {
     let counted = "SELECT count(*) FROM (SELECT few || '' AS a, many || '' AS b \
                    FROM '$/coded.parquet' GROUP BY 1, 2)";
     assert_eq!(folder.ask(distinct).only(), folder.ask(counted).only());
+}
+
+#[test]
+fn whole_numbers_near_and_far_are_grouped_alike() {
+    let folder = Folder::new();
+    let mut random = Random(77);
+    for rows in [200, 40_000] {
+        let mut out = String::from("near,far,rising,below,leap,day,word,n\n");
+        for row in 0..rows {
+            let cells = [
+                random.below(50).to_string(),
+                (random.next() >> 1).to_string(),
+                (row / 3).to_string(),
+                format!("-{}", random.below(70_000)),
+                // All are near each other but a few, late.
+                match row % 9000 {
+                    8500 => i64::MIN + row as i64,
+                    8600 => i64::MAX - row as i64,
+                    8700 => 1 << 19,
+                    _ => random.below(9) as i64,
+                }
+                .to_string(),
+                format!("20{:02}-0{}-11", random.below(70), 1 + random.below(9)),
+                format!("word {}", random.below(30)),
+            ];
+            let cells = cells.map(|cell| if random.below(40) == 0 { String::new() } else { cell });
+            out.push_str(&format!("{},{}\n", cells.join(","), random.below(100)));
+        }
+        folder.write("e.csv", out);
+        for keys in [
+            "near",
+            "far",
+            "rising",
+            "below",
+            "leap",
+            "day",
+            "near, leap",
+            "near, day",
+            "below, near",
+            "near, word",
+            "leap, leap % 3",
+            "CAST(near AS TINYINT)",
+            "CAST(near AS BIGINT UNSIGNED)",
+        ] {
+            let sql =
+                format!("SELECT {keys}, count(*), sum(n), min(n) FROM '$/e.csv' GROUP BY {keys}");
+            let beside = sql.replacen(" FROM", ", bool_and(true) FROM", 1);
+            let mut expected = folder.ask(&beside).rows();
+            for row in &mut expected {
+                row.pop();
+            }
+            expected.sort();
+            for (memory_bytes, threads) in [(256 << 20, 2), (1 << 18, 1)] {
+                let settings = Settings { memory_bytes, threads, ..settings() };
+                let found = folder.ask_with(&sql, &settings).sorted();
+                assert!(found == expected, "{sql}: {memory_bytes} bytes");
+            }
+        }
+    }
 }
