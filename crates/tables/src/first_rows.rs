@@ -46,8 +46,9 @@ use crate::accumulators::{Groups, OneGroup};
 use crate::state::leads;
 use crate::{Aggregate, Function};
 
-/// The most rows of a group that are kept in memory; more are sorted.
-const MOST: usize = 10_000;
+/// The most rows of a group that are kept in memory. Where more are asked for these may be nearly all
+/// rows, which sorting takes less time and memory for.
+const MOST: usize = 1000;
 
 /// What the rows of a group are called in plans.
 const ROWS: &str = "first rows";

@@ -185,7 +185,7 @@ fn what_has_no_such_rows_is_sorted() {
         (number, "n <> 2", 3, false),
         (number, "n > 1", 2, false),
         (number, "n <= v", 3, false),
-        (number, "n <= 10001", 4, false),
+        (number, "n <= 1001", 4, false),
         (number, "n + 0 <= 2", 3, false),
         (number, "NOT n BETWEEN 1 AND 2", 1, false),
         ("rank() OVER (PARTITION BY k ORDER BY v)", "n <= 2", 4, false),
