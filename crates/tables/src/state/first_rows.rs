@@ -386,3 +386,88 @@ lead_of! {
     IntervalDayTime: |_| 0,
     IntervalMonthDayNano: |_| 0,
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{
+        BinaryArray, BooleanArray, Date32Array, Decimal128Array, Decimal256Array, Float16Array,
+        Float32Array, Float64Array, Int8Array, Int64Array, LargeStringArray, StringArray,
+        StringViewArray, TimestampNanosecondArray, UInt64Array,
+    };
+    use arrow::row::{RowConverter, SortField};
+
+    use super::*;
+
+    fn columns() -> Vec<ArrayRef> {
+        let floats = [
+            f64::NAN,
+            -f64::NAN,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            0.0,
+            -0.0,
+            1.5,
+            -1.5,
+            f64::MIN_POSITIVE,
+            1e300,
+        ];
+        let texts =
+            ["", "a", "ab", "prefix o", "prefix of", "prefix og", "\u{10ffff}", "\0", "a\0"];
+        let texts = || texts.iter().map(|text| Some(*text)).chain([None]);
+        let wide = [0, 1, -1, i128::from(i64::MAX), 1 << 64, -(1 << 64), i128::MAX, i128::MIN];
+        vec![
+            Arc::new(Float64Array::from_iter(floats.iter().map(|f| Some(*f)).chain([None]))),
+            Arc::new(
+                floats.iter().map(|f| Some(*f as f32)).chain([None]).collect::<Float32Array>(),
+            ),
+            Arc::new(Float16Array::from_iter_values(floats.iter().map(|f| f16::from_f64(*f)))),
+            Arc::new(Int8Array::from(vec![Some(i8::MIN), Some(-1), None, Some(0), Some(i8::MAX)])),
+            Arc::new(Int64Array::from(vec![Some(i64::MIN), None, Some(-1), Some(0), Some(7)])),
+            Arc::new(UInt64Array::from(vec![Some(u64::MAX), Some(0), None, Some(1 << 63)])),
+            Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)])),
+            Arc::new(Date32Array::from(vec![Some(-5), None, Some(20_000)])),
+            Arc::new(TimestampNanosecondArray::from(vec![Some(i64::MIN), None, Some(0), Some(1)])),
+            Arc::new(
+                wide.iter().map(|wide| Some(*wide)).chain([None]).collect::<Decimal128Array>(),
+            ),
+            Arc::new(Decimal256Array::from_iter_values(
+                [i256::MIN, i256::MINUS_ONE, i256::ZERO, i256::MAX]
+                    .into_iter()
+                    .chain(wide.iter().map(|wide| i256::from_i128(*wide))),
+            )),
+            Arc::new(texts().collect::<StringArray>()),
+            Arc::new(texts().collect::<LargeStringArray>()),
+            Arc::new(texts().collect::<StringViewArray>()),
+            Arc::new(texts().map(|text| text.map(str::as_bytes)).collect::<BinaryArray>()),
+        ]
+    }
+
+    #[test]
+    fn a_lesser_lead_is_of_a_lesser_value() {
+        for column in columns() {
+            for (descending, nulls_first) in
+                [(false, false), (false, true), (true, false), (true, true)]
+            {
+                let options = SortOptions { descending, nulls_first };
+                let field = SortField::new_with_options(column.data_type().clone(), options);
+                let converter = RowConverter::new(vec![field]).unwrap();
+                let rows = converter.convert_columns(&[Arc::clone(&column)]).unwrap();
+                let leads = leads(&column, options);
+                assert_eq!(leads.len(), column.len());
+                let mut told = 0;
+                for left in 0..column.len() {
+                    for right in 0..column.len() {
+                        if leads[left] < leads[right] {
+                            told += 1;
+                            assert!(
+                                rows.row(left) < rows.row(right),
+                                "{left} and {right} of {column:?}, {options:?}"
+                            );
+                        }
+                    }
+                }
+                assert!(told > 0, "{column:?}");
+            }
+        }
+    }
+}
