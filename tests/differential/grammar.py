@@ -856,10 +856,8 @@ class Grammar:
             is_leaf = self.chance.random() < 0.7
             values.append(self.leaf(kind, scope) if is_leaf else self.expression(kind, scope, 1))
         by = ", ".join(f"{{{at}}}" for at in range(parts))
-        order = [
-            f"{{{at}}}{self.chance.choice(('', ' DESC'))} NULLS {self.chance.choice(('FIRST', 'LAST'))}"
-            for at in range(parts, parts + orders)
-        ]
+        ways = [f"{way} NULLS {nulls}" for way in ("", " DESC") for nulls in ("FIRST", "LAST")]
+        order = [f"{{{at}}}{self.chance.choice(ways)}" for at in range(parts, parts + orders)]
         order = ", ".join([*order, f"{alias}.id{self.chance.choice(('', ' DESC'))}"])
         over = f"OVER ({f'PARTITION BY {by} ' if parts else ''}ORDER BY {order})"
         bound = self.chance.choice(("<= 1", "= 1", "< 3", "<= 4", "BETWEEN 2 AND 3", "= 2"))
