@@ -52,6 +52,8 @@ pub trait Number: Copy + Debug + Send + Sync + 'static + sealed::Sealed {
 
     /// Whether it is neither a NaN nor an infinity.
     fn is_finite(self) -> bool;
+    /// The nearest float.
+    fn float(self) -> f64;
     /// What stands for a value in the sum of its column; none where its square is too large.
     fn kept(self) -> Option<Self>;
     /// Adds the number, or takes it back; the memory that takes, in bytes.
@@ -62,7 +64,7 @@ pub trait Number: Copy + Debug + Send + Sync + 'static + sealed::Sealed {
     fn merge(sum: &mut Self::Sum, other: &Self::Sum);
     /// The memory on the heap, in bytes.
     fn heap_bytes(sum: &Self::Sum) -> usize;
-    /// The sum of numbers, rounded; NaN where one was NaN or infinite.
+    /// The sum of numbers, rounded.
     fn value(sum: &Self::Sum) -> f64;
     /// `count · products − left · right`, rounded once.
     fn centered(count: u64, products: &Self::Sum, left: &Self::Sum, right: &Self::Sum) -> f64;
@@ -88,8 +90,9 @@ pub struct TooLarge;
 /// The count of some rows and the exact sums of their values and products, of one column
 /// ([`ONE_COLUMN`]) or of two ([`TWO_COLUMNS`]), as `i64` or as `f64`.
 ///
-/// The same in any order and grouping of adds and merges. A NaN or an infinity makes all
-/// answers NaN that are of its column, and is nothing to those of the other.
+/// The same in any order and grouping of adds and merges. A NaN or an infinity stands in the sum
+/// of its column as it is, makes the other answers NaN that are of its column, and is nothing to
+/// those of the other.
 ///
 /// ```
 /// use tidemill_sketch::{Moments, ONE_COLUMN};
@@ -211,12 +214,12 @@ impl<N: Number, const SUMS: usize> Moments<N, SUMS> {
 
     /// Whether an x was NaN or infinite.
     pub fn is_special_x(&self) -> bool {
-        self.sum_x().is_nan()
+        !self.sum_x().is_finite()
     }
 
     /// Whether a y was NaN or infinite, where there are two columns.
     pub fn is_special_y(&self) -> bool {
-        SUMS == TWO_COLUMNS && self.sum_y().is_nan()
+        SUMS == TWO_COLUMNS && !self.sum_y().is_finite()
     }
 
     fn centered(&self, products: usize, left: usize, right: usize) -> f64 {
@@ -293,13 +296,13 @@ impl Number for f64 {
         f64::is_finite(self)
     }
 
+    fn float(self) -> f64 {
+        self
+    }
+
     #[inline]
     fn kept(self) -> Option<f64> {
-        if self.abs() <= FLOAT_MAX {
-            return Some(self);
-        }
-        // Infinities of both signs have no sum.
-        (!self.is_finite()).then_some(f64::NAN)
+        (self.abs() <= FLOAT_MAX || !self.is_finite()).then_some(self)
     }
 
     #[inline]
@@ -452,6 +455,10 @@ impl Number for i64 {
 
     fn is_finite(self) -> bool {
         true
+    }
+
+    fn float(self) -> f64 {
+        self as f64
     }
 
     #[inline]
@@ -623,11 +630,17 @@ mod tests {
             let of_y = (moments.sum_y(), moments.squares_y());
             match x.is_finite() {
                 true => assert_eq!(of_x, (6.0, 2.0)),
-                false => assert!(of_x.0.is_nan() && of_x.1.is_nan()),
+                false => {
+                    assert_eq!((of_x.0.is_nan(), of_x.0 == x), (x.is_nan(), !x.is_nan()));
+                    assert!(of_x.1.is_nan());
+                }
             }
             match y.is_finite() {
                 true => assert_eq!(of_y, (8.0, 2.0)),
-                false => assert!(of_y.0.is_nan() && of_y.1.is_nan()),
+                false => {
+                    assert_eq!((of_y.0.is_nan(), of_y.0 == y), (y.is_nan(), !y.is_nan()));
+                    assert!(of_y.1.is_nan());
+                }
             }
             // Where rows are taken back, of such nothing is added.
             let mut slides = Moments::<f64, TWO_COLUMNS>::default();

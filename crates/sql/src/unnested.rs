@@ -2,8 +2,9 @@
 //!
 //! DataFusion takes the keys of an aggregation for keys of the rows that `unnest` makes of its lists, too:
 //! `ORDER BY k, u` would be in the order of `k` alone, `GROUP BY k, u` would group by `k`, and `DISTINCT`
-//! leave each row as it is. Below `unnest`, such keys therefore pass through a function that tells nothing
-//! of them; and above a subquery that has an `unnest`, as the planner adds what a key tells to a `GROUP BY`
+//! leave each row as it is. Below `unnest`, whatever stands beside the lists therefore passes through a function
+//! that tells nothing of it, where there may be keys below: some are found by their names, and so not before
+//! other rules have settled these. And above a subquery that has an `unnest`, as the planner adds what a key tells to a `GROUP BY`
 //! before any rule comes: to `SELECT k, count(DISTINCT u) FROM (SELECT k, unnest(…) AS u …) GROUP BY k`.
 
 use std::cell::Cell;
@@ -53,7 +54,7 @@ impl RelationPlanner for Subqueries {
         if !plan.schema().functional_dependencies().is_empty()
             && plan.exists(|node| Ok(matches!(node, LogicalPlan::Unnest(_))))?
         {
-            plan = without_keys(plan)?;
+            plan = without_keys(plan, &[])?;
         }
         Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, None))))
     }
@@ -79,8 +80,11 @@ impl AnalyzerRule for RowsOfLists {
         }
         let rewritten = plan.transform_up_with_subqueries(|node| match node {
             LogicalPlan::Unnest(unnest) => {
-                let Unnest { input, schema, .. } = &unnest;
-                let input = Arc::new(without_keys(input.as_ref().clone())?);
+                let Unnest { input, schema, exec_columns, .. } = &unnest;
+                if !may_have_keys(input)? {
+                    return Ok(Transformed::no(LogicalPlan::Unnest(unnest)));
+                }
+                let input = Arc::new(without_keys(input.as_ref().clone(), exec_columns)?);
                 let fields = schema.iter().map(|(of, field)| (of.cloned(), Arc::clone(field)));
                 let metadata = schema.metadata().clone();
                 let schema = DFSchema::new_with_metadata(fields.collect(), metadata)?;
@@ -94,30 +98,32 @@ impl AnalyzerRule for RowsOfLists {
     }
 }
 
-/// The same rows of the same columns, of which none is known to be a key.
+/// Whether something below has rows with keys: groups, different rows, rows that are numbered.
+fn may_have_keys(plan: &LogicalPlan) -> PlanResult<bool> {
+    plan.exists(|node| {
+        Ok(matches!(
+            node,
+            LogicalPlan::Aggregate(_) | LogicalPlan::Distinct(_) | LogicalPlan::Window(_)
+        ))
+    })
+}
+
+/// The same rows of the same columns, of which none is known to be a key. Those of `lists` are none.
 ///
 /// # Errors
 /// As DataFusion's plans.
-pub fn without_keys(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+pub fn without_keys(plan: LogicalPlan, lists: &[Column]) -> PlanResult<LogicalPlan> {
     let schema = plan.schema();
-    let keys = schema.functional_dependencies();
-    if keys.is_empty() {
-        return Ok(plan);
-    }
-    let is_key = |at: usize| keys.iter().any(|key| key.source_indices.contains(&at));
-    let columns = schema.iter().enumerate().map(|(at, (qualifier, field))| {
+    let columns = schema.iter().map(|(qualifier, field)| {
         let column = Column::from((qualifier, field));
-        match is_key(at) {
-            false => Expr::Column(column),
-            true => {
-                let function = Arc::new(ScalarUDF::from(Repeated {
-                    signature: Signature::any(1, Volatility::Immutable),
-                }));
-                let key = vec![Expr::Column(column.clone())];
-                Expr::ScalarFunction(ScalarFunction::new_udf(function, key))
-                    .alias_qualified(column.relation, column.name)
-            }
+        if lists.contains(&column) {
+            return Expr::Column(column);
         }
+        let signature = Signature::any(1, Volatility::Immutable);
+        let function = Arc::new(ScalarUDF::from(Repeated { signature }));
+        let key = vec![Expr::Column(column.clone())];
+        Expr::ScalarFunction(ScalarFunction::new_udf(function, key))
+            .alias_qualified(column.relation, column.name)
     });
     let columns = columns.collect();
     Ok(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(plan))?))

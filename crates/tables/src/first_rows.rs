@@ -355,7 +355,8 @@ fn aggregated(
     let groups = LogicalPlanBuilder::from(window.input.as_ref().clone())
         .aggregate(keys, [Expr::AggregateFunction(call).alias(ROWS)])?
         .build()?;
-    let made = LogicalPlanBuilder::from(without_keys(groups)?)
+    let lists = [Column::new_unqualified(ROWS)];
+    let made = LogicalPlanBuilder::from(without_keys(groups, &lists)?)
         .unnest_column_with_options(Column::new_unqualified(ROWS), options)?
         .project(outputs)?
         .build()?;

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, ArrowNativeTypeOp, ArrowPrimitiveType, AsArray, BooleanArray,
-    GenericByteViewArray, PrimitiveArray, UInt32Array, downcast_primitive,
+    GenericByteViewArray, PrimitiveArray, UInt32Array, downcast_primitive, new_empty_array,
 };
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow::compute::take;
@@ -160,6 +160,11 @@ impl GroupIndex {
                 groups.slots = Vec::new();
                 groups.codes.clear();
                 Ok((keys, Some(std::mem::take(&mut groups.hashes))))
+            }
+            GroupIndex::Others(groups) if groups.is_empty() => {
+                // DataFusion's panics on some types.
+                let keys = schema.fields().iter().map(|key| new_empty_array(key.data_type()));
+                Ok((keys.collect(), None))
             }
             GroupIndex::Others(groups) => {
                 let keys = groups.emit(EmitTo::All).told()?;

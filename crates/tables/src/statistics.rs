@@ -52,6 +52,38 @@ pub enum Statistic {
     Regression(Regression),
 }
 
+/// How many NaNs and infinities of a column there are beside its moments.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Specials {
+    nan: u64,
+    positive: u64,
+    negative: u64,
+}
+
+impl Specials {
+    fn change(&mut self, value: f64, is_back: bool) {
+        let count = match value {
+            value if value.is_nan() => &mut self.nan,
+            f64::INFINITY => &mut self.positive,
+            f64::NEG_INFINITY => &mut self.negative,
+            _ => return,
+        };
+        *count = if is_back { *count - 1 } else { *count + 1 };
+    }
+
+    fn is_some(self) -> bool {
+        self.nan + self.positive + self.negative > 0
+    }
+
+    /// What they add to a sum.
+    fn sum(self) -> f64 {
+        let of = |count: u64, value: f64| if count > 0 { value } else { 0.0 };
+        of(self.nan, f64::NAN)
+            + of(self.positive, f64::INFINITY)
+            + of(self.negative, f64::NEG_INFINITY)
+    }
+}
+
 /// What is told of the line through the points of two columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Regression {
@@ -132,12 +164,12 @@ impl Statistic {
         }
     }
 
-    /// Of which of the two columns it is.
+    /// In which of the two columns a NaN or an infinity makes it NaN. Means are what sums are.
     fn columns(self) -> [bool; 2] {
         match self {
-            Statistic::Variance { .. }
-            | Statistic::Regression(Regression::AvgY | Regression::Syy) => [true, false],
-            Statistic::Regression(Regression::AvgX | Regression::Sxx) => [false, true],
+            Statistic::Variance { .. } | Statistic::Regression(Regression::Syy) => [true, false],
+            Statistic::Regression(Regression::Sxx) => [false, true],
+            Statistic::Regression(Regression::AvgX | Regression::AvgY) => [false, false],
             _ => [true, true],
         }
     }
@@ -147,15 +179,15 @@ impl Statistic {
     pub(crate) fn answer<N: Number, const SUMS: usize>(
         self,
         moments: &Moments<N, SUMS>,
-        specials: [u64; 2],
+        specials: [Specials; 2],
     ) -> Option<f64> {
         let rows = moments.count();
         if rows < self.rows_min() {
             return None;
         }
         let [of_x, of_y] = self.columns();
-        if of_x && (specials[0] > 0 || moments.is_special_x())
-            || of_y && (specials[1] > 0 || moments.is_special_y())
+        if of_x && (specials[0].is_some() || moments.is_special_x())
+            || of_y && (specials[1].is_some() || moments.is_special_y())
         {
             // What is alone differs from nothing, as DataFusion has it.
             let is_alone =
@@ -196,8 +228,8 @@ impl Statistic {
                     false => unless_zero(root, (moments.products() / root).powi(2).min(1.0)),
                 }
             }
-            Regression::AvgX => Some(moments.sum_y() / count),
-            Regression::AvgY => Some(moments.sum_x() / count),
+            Regression::AvgX => Some((moments.sum_y() + specials[1].sum()) / count),
+            Regression::AvgY => Some((moments.sum_x() + specials[0].sum()) / count),
             Regression::Sxx => Some(sxx()),
             Regression::Syy => Some(syy()),
             Regression::Sxy => Some(moments.products()),
@@ -381,7 +413,7 @@ struct GroupMoments<N: Number, const SUMS: usize> {
     moments: Moments<N, SUMS>,
     slides: bool,
     /// Where the frame slides: how many NaNs and infinities it has of each column.
-    specials: [u64; 2],
+    specials: [Specials; 2],
     /// The same: how many have a value that is too large.
     large: u64,
 }
@@ -395,7 +427,7 @@ impl<N: Number, const SUMS: usize> fmt::Debug for GroupMoments<N, SUMS> {
 impl<N: Summed, const SUMS: usize> GroupMoments<N, SUMS> {
     fn new(statistic: Statistic, name: &str, slides: bool) -> Self {
         let (moments, name) = (Moments::default(), name.to_owned());
-        GroupMoments { statistic, name, moments, slides, specials: [0; 2], large: 0 }
+        GroupMoments { statistic, name, moments, slides, specials: Default::default(), large: 0 }
     }
 
     fn change(&mut self, columns: &[ArrayRef], is_back: bool) -> PlanResult<()> {
@@ -415,11 +447,8 @@ impl<N: Summed, const SUMS: usize> GroupMoments<N, SUMS> {
             match changed {
                 Err(TooLarge) => step(&mut self.large),
                 Ok(_) if self.slides => {
-                    for (value, count) in [x, y].into_iter().zip(&mut self.specials) {
-                        if !value.is_finite() {
-                            step(count);
-                        }
-                    }
+                    self.specials[0].change(x.float(), is_back);
+                    self.specials[1].change(y.float(), is_back);
                 }
                 Ok(_) => {}
             }

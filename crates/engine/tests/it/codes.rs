@@ -201,3 +201,15 @@ fn whole_numbers_near_and_far_are_grouped_alike() {
         }
     }
 }
+
+#[test]
+fn keys_that_are_null_all_over_group_no_rows_too() {
+    let folder = Folder::new();
+    folder.write("e.csv", "k,v\n1,2\n");
+    for (rows, expected) in [("v > 1000", 0), ("v > 0", 1)] {
+        let sql = format!("SELECT DISTINCT NULL AS b, v FROM '$/e.csv' WHERE {rows}");
+        assert_eq!(folder.ask(&sql).rows().len(), expected, "{sql}");
+        let sql = format!("SELECT NULL AS b, count(*) FROM '$/e.csv' WHERE {rows} GROUP BY 1");
+        assert_eq!(folder.ask(&sql).rows().len(), expected, "{sql}");
+    }
+}

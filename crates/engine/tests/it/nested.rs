@@ -97,6 +97,23 @@ fn a_struct_beside_a_join_has_its_fields() {
 fn the_keys_of_a_group_are_no_keys_of_the_rows_of_its_lists() {
     let folder = Folder::new();
     folder.write("u.csv", "k,v\n1,3\n1,1\n1,3\n2,5\n2,4\n");
+    let aliased = "(SELECT k AS kk, unnest(collect(v, 3)) AS u FROM '$/u.csv' GROUP BY k)";
+    let of_aliased = |sql: &str| folder.ask(&sql.replace("LISTS", aliased)).rows();
+    let sorted = [["1", "1"], ["1", "3"], ["1", "3"], ["2", "4"], ["2", "5"]];
+    assert_eq!(of_aliased("SELECT kk, u FROM LISTS ORDER BY kk, u"), sorted);
+    assert_eq!(
+        of_aliased("SELECT count(*) FROM LISTS AS a JOIN LISTS AS b ON a.kk = b.kk"),
+        [["13"]]
+    );
+    let left = "SELECT count(*) FROM '$/u.csv' AS t LEFT JOIN LISTS AS q ON t.k = q.kk";
+    assert_eq!(of_aliased(left), [["13"]]);
+    let flat =
+        "SELECT k % 3 AS kk, unnest(array_agg(v)) AS u FROM '$/u.csv' GROUP BY k ORDER BY 1, 2";
+    assert_eq!(of_aliased(flat), sorted);
+    let numbered = "SELECT n, unnest([3, 1, 2]) AS u FROM (SELECT row_number() OVER (ORDER BY v) AS n \
+        FROM '$/u.csv' WHERE k = 2) ORDER BY n, u";
+    let expected = [["1", "1"], ["1", "2"], ["1", "3"], ["2", "1"], ["2", "2"], ["2", "3"]];
+    assert_eq!(of_aliased(numbered), expected);
     let lists = "(SELECT k, unnest(collect(v, 3)) AS u FROM '$/u.csv' GROUP BY k)";
     let asked = |sql: &str| folder.ask(&sql.replace("LISTS", lists)).rows();
     let rows = [["1", "3"], ["1", "3"], ["1", "1"], ["2", "5"], ["2", "4"]];

@@ -164,7 +164,8 @@ impl<N: Form<SUMS>, const SUMS: usize> SketchKind for MomentsOf<N, SUMS> {
                 Arc::new(states.iter().map(|state| Some(state.count())).collect::<UInt64Array>())
             }
             Function::Statistic(statistic) => {
-                let answers = states.iter().map(|state| statistic.answer(state, [0; 2]));
+                let answers =
+                    states.iter().map(|state| statistic.answer(state, Default::default()));
                 Arc::new(answers.collect::<Float64Array>())
             }
             _ => return Err(mismatch(Self::NAME)),
