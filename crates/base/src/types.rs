@@ -39,6 +39,11 @@ pub fn is_possible(data_type: &DataType) -> bool {
     }
 }
 
+/// The type of texts that come as codes of a dictionary.
+pub fn coded_text() -> DataType {
+    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;

@@ -17,8 +17,9 @@ use datafusion::logical_expr::{
     Expr, Filter, LogicalPlan, Projection, SubqueryAlias, TableProviderFilterPushDown,
 };
 use datafusion::physical_plan::ExecutionPlan;
+use tidemill_base::types::coded_text;
 use tidemill_tables::TableSpec;
-use tidemill_tables::codes::{coded_text, may_be_close};
+use tidemill_tables::codes::may_be_close;
 
 use crate::scan::SourceTable;
 

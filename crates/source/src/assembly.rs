@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, StructArray};
-use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
+use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use tidemill_base::types::coded_text;
 use tidemill_text::{Predicate, Test};
 
 use super::error::{Error, Result};
@@ -15,11 +16,6 @@ use super::opener::{self, Opener};
 use super::options::ReadOptions;
 use super::projection::{self, Projection};
 use super::{Origin, Source, SourceFile};
-
-/// Texts as codes of a dictionary.
-pub(super) fn coded_text() -> DataType {
-    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
-}
 
 /// Where a column of the batches comes from.
 enum ColumnOrigin {

@@ -15,6 +15,7 @@ use arrow::array::{
 use arrow::compute::{max, min, take};
 use arrow::datatypes::{DataType, Date32Type, Int32Type};
 use tidemill_base::error::{Error, Result};
+use tidemill_base::types::coded_text;
 
 use crate::value;
 
@@ -29,11 +30,6 @@ const SPARSE_MAX: usize = 16;
 
 /// What stands for a combination that has been met and not been looked up.
 const MET: u32 = u32::MAX;
-
-/// The type of codes whose values are texts.
-pub fn coded_text() -> DataType {
-    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
-}
 
 /// Whether keys of a type may lie close together: what is none is never noted.
 pub fn may_be_close(of: &DataType) -> bool {

@@ -35,9 +35,10 @@ use datafusion::logical_expr::EmitTo;
 use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
 use tidemill_base::error::{Error, Result};
+use tidemill_base::types::coded_text;
 use tidemill_sql::Told;
 
-use crate::codes::{Codes, coded_text};
+use crate::codes::Codes;
 use crate::prefetch::{AHEAD, prefetch};
 use crate::value;
 
