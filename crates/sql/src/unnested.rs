@@ -2,10 +2,13 @@
 //!
 //! DataFusion takes the keys of an aggregation for keys of the rows that `unnest` makes of its lists, too:
 //! `ORDER BY k, u` would be in the order of `k` alone, `GROUP BY k, u` would group by `k`, and `DISTINCT`
-//! leave each row as it is. Below `unnest`, whatever stands beside the lists therefore passes through a function
-//! that tells nothing of it, where there may be keys below: some are found by their names, and so not before
-//! other rules have settled these. And above a subquery that has an `unnest`, as the planner adds what a key tells to a `GROUP BY`
-//! before any rule comes: to `SELECT k, count(DISTINCT u) FROM (SELECT k, unnest(…) AS u …) GROUP BY k`.
+//! leave each row as it is. So, where there may be keys below an `unnest`, whatever stands beside the lists
+//! passes through a function that tells nothing of it, known as a key or not: some are found by their names
+//! alone, once other rules have settled these.
+//!
+//! The planner itself adds what a key tells to a `GROUP BY`, before any rule comes: to `SELECT k,
+//! count(DISTINCT u) FROM (SELECT k, unnest(…) AS u …) GROUP BY k`. Subqueries that have an `unnest` are
+//! therefore planned so, too.
 
 use std::cell::Cell;
 use std::sync::Arc;
