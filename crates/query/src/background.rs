@@ -19,12 +19,17 @@ use tidemill_sql::{Told, external, floats};
 pub(crate) struct Background {
     /// `None` is the end; without it, whoever sends has failed.
     batches: Receiver<PlanResult<Option<RecordBatch>>>,
+    /// What was waited for and not yet given out.
+    first: Option<Option<RecordBatch>>,
     /// Dropped without waiting: a blocked thread must not hold up Ctrl-C.
     runtime: Option<tokio::runtime::Runtime>,
 }
 
 /// How often a waiting consumer looks whether it has been told to stop.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// How long a plan may take to end that is given up.
+const END: Duration = Duration::from_secs(1);
 
 impl Background {
     pub(crate) fn start(
@@ -52,7 +57,7 @@ impl Background {
             // A consumer that has gone wants no end either.
             let _ = tokio::task::block_in_place(|| sender.send(end));
         });
-        Ok(Background { batches, runtime: Some(runtime) })
+        Ok(Background { batches, first: None, runtime: Some(runtime) })
     }
 
     async fn feed(
@@ -72,7 +77,29 @@ impl Background {
         Ok(())
     }
 
+    /// Waits for the first batch, or the end, which is given out by the next call of [`next`](Self::next).
+    ///
+    /// # Errors
+    /// What the plan meets before it has a row.
+    pub(crate) fn await_first(&mut self, cancel: &Cancel) -> Result<()> {
+        self.first = Some(self.next(cancel)?);
+        Ok(())
+    }
+
+    /// Ends it, and waits until it has given back what it holds, as long as that is soon.
+    pub(crate) fn end(mut self) {
+        let runtime = self.runtime.take();
+        // Who sends is let go of first.
+        drop(self);
+        if let Some(runtime) = runtime {
+            runtime.shutdown_timeout(END);
+        }
+    }
+
     pub(crate) fn next(&mut self, cancel: &Cancel) -> Result<Option<RecordBatch>> {
+        if let Some(first) = self.first.take() {
+            return Ok(first);
+        }
         loop {
             cancel.check()?;
             match self.batches.recv_timeout(LOOK) {

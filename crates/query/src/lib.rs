@@ -3,7 +3,8 @@
 //! - `question`: what is asked? `plan`: how is it run? `explain` says it.
 //! - `route`, `build_sides`: which way does a query go, and which sources are held beside the one that is read in
 //!   splits?
-//! - `scan`, `prune`: how does a source look to DataFusion, and what need not be read?
+//! - `scan`, `prune`, `known`: how does a source look to DataFusion, what need not be read, and what is known of it
+//!   before?
 //! - `tables`, `rows`: who reads which split, and in which order is it taken? `background`, `finished`: how are
 //!   plans of DataFusion's run, and what do they read of a finished table?
 //! - `results`, `columns`: what comes out, and what is it called?
@@ -16,6 +17,7 @@ mod coded;
 mod columns;
 mod explain;
 mod finished;
+mod known;
 mod merge;
 mod plan;
 mod prune;

@@ -63,8 +63,18 @@ pub struct Plan {
     pub(crate) logical: LogicalPlan,
     schema: SchemaRef,
     route: Route,
-    /// Whether no side of a join may fit in memory.
-    joins_large: bool,
+    joins: Joins,
+}
+
+/// What is expected of the joins of a plan that DataFusion runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Joins {
+    /// One side of each fits in memory.
+    Small,
+    /// No side of some may fit in memory.
+    Large,
+    /// Some side did not fit: none is held.
+    Sorted,
 }
 
 /// One part in so many of the budget is for tables that are held whole. By the estimate before
@@ -223,10 +233,11 @@ impl Plan {
         };
         let route = route(&logical, &stream)?;
         // Where two of the sources are too large to be held, a join may have to be, too.
-        let joins_large = stream.is_err() && scanned.len() > 1;
+        let is_large = stream.is_err() && scanned.len() > 1;
+        let joins = if is_large { Joins::Large } else { Joins::Small };
         let query = query.clone();
         let settings = settings.clone();
-        Ok(Plan { query, settings, rejects, context, tables, logical, schema, route, joins_large })
+        Ok(Plan { query, settings, rejects, context, tables, logical, schema, route, joins })
     }
 
     /// The result's columns.
@@ -393,21 +404,49 @@ impl Plan {
                     limits,
                 )?)
             }
-            Route::Engine { .. } => RowSource::Engine(Background::start(
-                match self.joins_large {
-                    true => session::joining_by_sorting(&self.context.state()),
-                    false if collects(&self.logical)? => {
-                        let bytes = self.settings.share(1, 2);
-                        session::in_order(&self.context.state(), bytes, &self.settings)?
-                    }
-                    false => self.context.state(),
-                },
-                self.logical.clone(),
-                self.settings.threads,
-                &cancel,
-            )?),
+            Route::Engine { .. } => match self.engine()? {
+                Ok(engine) => RowSource::Engine(engine),
+                Err(why) => {
+                    self.start_over(why)?;
+                    return self.started();
+                }
+            },
         };
         Ok(Results { schema, inner, account, cancel, ended: false, complete: false })
+    }
+
+    /// Has DataFusion run the plan; says why all of its joins have to be sorted, where one that holds a side
+    /// does not fit in memory.
+    pub(crate) fn engine(&self) -> Result<Result<Background, String>> {
+        let state = self.context.state();
+        let state = match &self.joins {
+            Joins::Small if collects(&self.logical)? => {
+                let bytes = self.settings.share(1, 2);
+                session::in_order(&state, bytes, &self.settings)?
+            }
+            Joins::Small => state,
+            Joins::Large => session::joining_large(&state, false),
+            Joins::Sorted => session::joining_large(&state, true),
+        };
+        let cancel = &self.settings.cancel;
+        let mut engine =
+            Background::start(state, self.logical.clone(), self.settings.threads, cancel)?;
+        let sources = || self.tables.iter().filter_map(|(_, table)| table.source());
+        let is_stream =
+            || sources().any(|source| source.files().iter().any(|file| file.is_stream()));
+        if self.joins != Joins::Large || is_stream() {
+            return Ok(Ok(engine));
+        }
+        // Sides that are held are read before the first row is there.
+        match engine.await_first(cancel) {
+            Err(Error::Memory { .. }) => {
+                self.tables.iter().for_each(|(_, table)| table.forget_scans());
+                engine.end();
+                Ok(Err("what a join holds takes more memory than there is".into()))
+            }
+            Err(error) => Err(error),
+            Ok(()) => Ok(Ok(engine)),
+        }
     }
 
     /// Reads what is joined to the stream into memory; says why it cannot be held, where it is
@@ -454,7 +493,10 @@ impl Plan {
         self.rejects.start_over()?;
         self.precisions().clear();
         self.route = Route::Engine { why };
-        self.joins_large = true;
+        self.joins = match self.joins {
+            Joins::Small => Joins::Large,
+            Joins::Large | Joins::Sorted => Joins::Sorted,
+        };
         Ok(())
     }
 

@@ -47,13 +47,8 @@ pub(crate) fn splits(source: &Source, filters: &[Expr]) -> Result<Vec<Split>> {
     let mut kept_of_file: Vec<Option<Vec<bool>>> = Vec::new();
     for file in 0..source.files().len() {
         // Where statistics cannot be judged, everything is read.
-        let kept = match source.parquet_metadata(file) {
-            Some(metadata) => predicate.prune(&RowGroups { source, file, metadata }).ok(),
-            None => source.block_statistics(file).and_then(|known| {
-                predicate.prune(&Blocks { source, file, known, nested: &nested }).ok()
-            }),
-        };
-        kept_of_file.push(kept);
+        let known = of_file(source, file, &nested);
+        kept_of_file.push(known.and_then(|known| predicate.prune(known.as_ref()).ok()));
     }
     let splits = source.splits_where(&mut |file, group| {
         let kept = kept_of_file.get(file).and_then(Option::as_ref);
@@ -62,10 +57,22 @@ pub(crate) fn splits(source: &Source, filters: &[Expr]) -> Result<Vec<Split>> {
     Ok(splits)
 }
 
-/// Fields of structs that a filter names, by the names that they have in the predicate.
-type Nested = HashMap<String, NestedField>;
+/// What a file says of its parts: a Parquet file of its row groups, a rowfile of its blocks.
+pub(crate) fn of_file<'a>(
+    source: &'a Source,
+    file: usize,
+    nested: &'a Nested,
+) -> Option<Box<dyn PruningStatistics + 'a>> {
+    Some(match source.parquet_metadata(file) {
+        Some(metadata) => Box::new(RowGroups { source, file, metadata }),
+        None => Box::new(Blocks { source, file, known: source.block_statistics(file)?, nested }),
+    })
+}
 
-struct NestedField {
+/// Fields of structs that a filter names, by the names that they have in the predicate.
+pub(crate) type Nested = HashMap<String, NestedField>;
+
+pub(crate) struct NestedField {
     /// The column's name, then the fields' that lead to it.
     path: Vec<String>,
     data_type: DataType,

@@ -34,11 +34,12 @@ use tidemill_source::projection::Projections;
 use tidemill_source::{ReadOptions, Rejects, Source, Split, SplitReader, SplitStats};
 use tidemill_sql::Told;
 use tidemill_sql::external;
+use tidemill_sql::known_rows::KnownRows;
 use tidemill_sql::session::{BATCH_ROWS, ScanMode};
 use tidemill_text::Predicate;
 use tracing::{Span, debug_span};
 
-use crate::prune;
+use crate::{known, prune};
 
 /// What a batch of many columns may take, at sixteen bytes a value: it has fewer rows then.
 const BATCH_BYTES: usize = 16 << 20;
@@ -219,7 +220,11 @@ impl SourceTable {
                     .collect()
             }
         };
-        Ok(Arc::new(StreamingTableExec::try_new(schema, partitions, None, None, false, None)?))
+        let streams = StreamingTableExec::try_new(schema, partitions, None, None, false, None)?;
+        let known = Arc::new(move || {
+            known::statistics(&scan.source, &scan.splits, scan.projection.as_deref())
+        });
+        Ok(Arc::new(KnownRows::new(streams, known)))
     }
 }
 

@@ -1,4 +1,5 @@
 //! What takes a whole plan to test.
 
 mod functions;
+mod joins;
 mod tables;

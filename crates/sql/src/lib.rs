@@ -4,7 +4,8 @@
 //!   clause is honoured, and columns are called as they are written.
 //! - `coercion`, `meeting`, `instants`, `cast_times`, `casts`, `times`, `zones`, `spans`, `multiples`, `frames`,
 //!   `grouping_sets`: which type do values of different types meet at, and no value is lost?
-//! - `arithmetic`, `kept_casts`: what does an operator or a cast do at the ends of a type? `guards`: of which rows
+//! - `arithmetic`, `kept_casts`: what does an operator or a cast do at the ends of a type? `constants`: what are
+//!   numbers that are written out? `guards`: of which rows
 //!   is it asked? `floats`, `nested`: which float, list, struct is larger? `patterns`: what is SIMILAR TO what?
 //! - `null_safe`, `subqueries`: where does null equal null, and what is neither true nor false?
 //! - `replaced`, `amplify`, `portions`: functions of our own in the place of DataFusion's, and the memory of
@@ -12,6 +13,7 @@
 //! - `windows`, `filtered`, `whole_partitions`, `running_totals`, `beside`, `in_place`: how are windows run
 //!   within the budget?
 //! - `filters`, `projections`, `sorted_unions`, `large_limits`, `in_lists`: where its plans are mended.
+//! - `known_rows`, `join_memory`: how many rows are there, and which join holds a side of them in memory?
 //! - `pool`, `spills`: how much memory do its steps have, and where do they spill?
 //! - `session`: all of it together. `messages`, `unknown_functions`: what DataFusion says, in our words.
 
@@ -21,6 +23,7 @@ mod beside;
 mod cast_times;
 pub mod casts;
 mod coercion;
+mod constants;
 pub mod digits;
 pub mod filtered;
 mod filters;
@@ -31,7 +34,9 @@ mod guards;
 mod in_lists;
 mod in_place;
 mod instants;
+mod join_memory;
 pub mod kept_casts;
+pub mod known_rows;
 mod large_limits;
 mod meeting;
 pub mod messages;

@@ -19,12 +19,15 @@ use tidemill_base::error::Result;
 use crate::arithmetic::CheckedArithmetic;
 use crate::cast_times::SqlTypes;
 use crate::coercion::{CommonTypes, TimesOfDay};
+use crate::constants::Constants;
 use crate::filtered::FilteredWindows;
 use crate::filters::{self, Conditions};
 use crate::floats::OneOrder;
 use crate::grouping_sets::{NothingKnown, SetsOfColumns};
 use crate::guards::{Guarded, KeptCases};
+use crate::join_memory::JoinsInMemory;
 use crate::kept_casts::KeptCasts;
+use crate::known_rows::KnownToJoins;
 use crate::large_limits::LargeLimits;
 use crate::messages::Told;
 use crate::multiples::Multiples;
@@ -66,6 +69,9 @@ const PARTITION_BYTES_MIN: usize = 32 << 20;
 /// and so to the wrong one of two columns of a name (DataFusion's issue 25296, mended after its 55.2). What
 /// they move is below the joins already, by the rule for logical plans, and none of our sources takes more.
 const WITHOUT: [&str; 2] = ["FilterPushdown", "FilterPushdown(Post)"];
+
+/// The rule that settles which side of a join is held.
+const SIDES_OF_JOINS: &str = "join_selection";
 
 /// What a run of a plan may take.
 fn runtime(budget_bytes: usize, settings: &Settings) -> Result<Arc<RuntimeEnv>> {
@@ -149,16 +155,23 @@ pub fn open(
     });
     let checked = PhysicalOptimizer::new().rules.into_iter();
     let checked = checked.filter(|rule| !WITHOUT.contains(&rule.name()));
-    let first = std::iter::once(Arc::new(NothingKnown) as _);
-    let checked = first.chain(checked).map(|rule: PhysicalRule| match rule.name() {
-        sorted_unions::REPLACED => Arc::new(CheckedPlan) as _,
-        projections::REPLACED => Arc::new(Projections { theirs: rule }) as _,
-        _ => rule,
+    let first: [PhysicalRule; 2] = [Arc::new(NothingKnown), Arc::new(KnownToJoins)];
+    let joins: PhysicalRule = Arc::new(JoinsInMemory { bytes_max: budget_bytes / 2 });
+    let checked = first.into_iter().chain(checked).flat_map(|rule| match rule.name() {
+        sorted_unions::REPLACED => vec![Arc::new(CheckedPlan) as _],
+        projections::REPLACED => vec![Arc::new(Projections { theirs: rule }) as _],
+        SIDES_OF_JOINS => vec![rule, Arc::clone(&joins)],
+        _ => vec![rule],
     });
     let state = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime(budget_bytes, settings)?)
-        .with_expr_planners(vec![Arc::new(TimesOfDay), Arc::new(Multiples), Arc::new(Ranks)])
+        .with_expr_planners(vec![
+            Arc::new(Constants),
+            Arc::new(TimesOfDay),
+            Arc::new(Multiples),
+            Arc::new(Ranks),
+        ])
         .with_relation_planners(vec![Arc::new(Subqueries)])
         .with_default_features()
         .with_type_planner(Arc::new(SqlTypes))
@@ -261,11 +274,12 @@ pub fn per_split(state: &SessionState) -> SessionState {
     state
 }
 
-/// The same session for joins of which no side may fit in memory: by sorting, which spills.
-pub fn joining_by_sorting(state: &SessionState) -> SessionState {
+/// The same session for joins of large sources: those whose sides do not fit in memory are sorted, which
+/// spills, or all of them.
+pub fn joining_large(state: &SessionState, all_sorted: bool) -> SessionState {
     let mut state = state.clone();
     let options = state.config_mut().options_mut();
-    options.optimizer.prefer_hash_join = false;
+    options.optimizer.prefer_hash_join = !all_sorted;
     // With one partition DataFusion holds a side whatever is preferred.
     options.execution.target_partitions = options.execution.target_partitions.max(2);
     state

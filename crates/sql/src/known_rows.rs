@@ -1,0 +1,223 @@
+//! How many rows a source has, about, and where the values of its columns lie: what joins are planned by.
+//!
+//! Everything is an estimate: no answer is ever taken from it. A plan without a join has no use for estimates,
+//! and is planned as if nothing were known.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Schema};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result as PlanResult, Statistics};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
+use datafusion::physical_plan::metrics::MetricsSet;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use datafusion::physical_plan::streaming::StreamingTableExec;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
+    ReplaceChildrenOptions,
+};
+use tidemill_base::error::Error;
+
+use crate::messages::external;
+
+/// What a text is taken to have, beyond the sixteen bytes of its view.
+const TEXT_BYTES: usize = 16;
+
+/// About how many bytes a row of these columns takes in memory.
+pub fn row_bytes(schema: &Schema) -> usize {
+    let bytes = |of: &DataType| match of {
+        DataType::Null => 0,
+        DataType::Boolean => 1,
+        other => other.primitive_width().unwrap_or(16 + TEXT_BYTES),
+    };
+    schema.fields().iter().map(|field| bytes(field.data_type())).sum::<usize>().max(1)
+}
+
+/// What is known of a scan's rows, found when it is asked for.
+pub type Known = Arc<dyn Fn() -> Statistics + Send + Sync>;
+
+/// A scan that can say how many rows it has.
+pub struct KnownRows {
+    scan: Arc<dyn ExecutionPlan>,
+    known: Known,
+    /// What is said of the columns that it gives; none in a plan without joins.
+    said: Option<Arc<Statistics>>,
+}
+
+impl KnownRows {
+    /// Of a scan of all its columns, of which `known` tells.
+    pub fn new(scan: StreamingTableExec, known: Known) -> Self {
+        KnownRows { scan: Arc::new(scan), known, said: None }
+    }
+
+    fn with(&self, scan: Arc<dyn ExecutionPlan>, said: Option<Arc<Statistics>>) -> Arc<Self> {
+        Arc::new(KnownRows { scan, known: Arc::clone(&self.known), said })
+    }
+}
+
+impl fmt::Debug for KnownRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.scan.fmt(f)
+    }
+}
+
+impl DisplayAs for KnownRows {
+    fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.scan.fmt_as(format, f)
+    }
+}
+
+impl ExecutionPlan for KnownRows {
+    fn name(&self) -> &'static str {
+        "KnownRows"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.scan.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> PlanResult<TreeNodeRecursion>,
+    ) -> PlanResult<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        match children.is_empty() {
+            true => Ok(self),
+            false => Err(external(Error::Internal("a scan was given an input".into()))),
+        }
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        self.replace_children(children, options)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> PlanResult<SendableRecordBatchStream> {
+        self.scan.execute(partition, context)
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        self.scan.metrics()
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        self.scan.fetch()
+    }
+
+    fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
+        Some(self.with(self.scan.with_fetch(limit)?, self.said.clone()))
+    }
+
+    fn try_swapping_with_projection(
+        &self,
+        projection: &ProjectionExec,
+    ) -> PlanResult<Option<Arc<dyn ExecutionPlan>>> {
+        let Some(scan) = self.scan.try_swapping_with_projection(projection)? else {
+            return Ok(None);
+        };
+        let columns: Option<Vec<usize>> = projection
+            .expr()
+            .iter()
+            .map(|column| Some(column.expr.downcast_ref::<Column>()?.index()))
+            .collect();
+        let said = self.said.as_ref().zip(columns).map(|(said, columns)| {
+            let mut said = said.as_ref().clone().project(Some(&columns));
+            set_bytes(&mut said, &scan.schema());
+            Arc::new(said)
+        });
+        Ok(Some(self.with(scan, said)))
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        _: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> PlanResult<Arc<Statistics>> {
+        let unknown = || Arc::new(Statistics::new_unknown(&self.schema()));
+        Ok(match (&self.said, args.partition()) {
+            (Some(said), None) => Arc::clone(said),
+            _ => unknown(),
+        })
+    }
+}
+
+fn set_bytes(known: &mut Statistics, schema: &Schema) {
+    known.total_byte_size = match known.num_rows.get_value() {
+        Some(rows) => Precision::Inexact(rows.saturating_mul(row_bytes(schema))),
+        None => Precision::Absent,
+    };
+}
+
+/// Has scans say what they know, where there is a join to plan by it.
+#[derive(Debug)]
+pub(crate) struct KnownToJoins;
+
+impl PhysicalOptimizerRule for KnownToJoins {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        let joins = plan.exists(|step| {
+            Ok(step.downcast_ref::<HashJoinExec>().is_some()
+                || step.downcast_ref::<CrossJoinExec>().is_some()
+                || step.downcast_ref::<NestedLoopJoinExec>().is_some())
+        })?;
+        if !joins || !config.optimizer.join_reordering {
+            return Ok(plan);
+        }
+        let telling = Arc::clone(&plan)
+            .transform_up(|step| {
+                let Some(scan) = step.downcast_ref::<KnownRows>() else {
+                    return Ok(Transformed::no(step));
+                };
+                let mut known = (scan.known)();
+                set_bytes(&mut known, &scan.schema());
+                Ok(Transformed::yes(scan.with(Arc::clone(&scan.scan), Some(Arc::new(known))) as _))
+            })
+            .data()?;
+        // A step may fail to conclude from them, as from a cast of bounds that the type does not hold:
+        // nothing is known then, and the query is none the worse.
+        let mut is_concluded = true;
+        telling.apply(|step| {
+            let args = StatisticsArgs::new();
+            is_concluded &= StatisticsContext::new().compute(step.as_ref(), &args).is_ok();
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(if is_concluded { telling } else { plan })
+    }
+
+    fn name(&self) -> &str {
+        "known_to_joins"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
