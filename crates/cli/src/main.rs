@@ -3,9 +3,11 @@
 //! - `args`: what can be asked?
 //! - `verbs`: what is done about it?
 //! - `terminal`: what does the person at the terminal see meanwhile, and how do they stop it?
+//! - `memory`: what is kept of freed memory?
 //! - `reference`: does the reference page say what the command line is?
 
 mod args;
+mod memory;
 #[cfg(test)]
 mod reference;
 mod terminal;
@@ -20,22 +22,8 @@ use tidemill_engine::{Error, Kind, spans};
 
 use crate::args::Cli;
 
-/// Has glibc give blocks of 1 MiB and more back to the system when they are freed.
-///
-/// Left alone it raises that threshold up to 32 MiB as it sees such blocks, and keeps what was
-/// freed: 5 million groups under `--memory 512M` peaked at 536 MB instead of 381 MB. The demo's job
-/// over 10 million rows takes the same time either way.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-fn give_memory_back() {
-    // SAFETY: called before any other thread exists; the call only sets a number.
-    unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 20) };
-}
-
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-fn give_memory_back() {}
-
 fn main() -> ExitCode {
-    give_memory_back();
+    memory::give_back_large_blocks();
     let cli = Cli::try_parse().unwrap_or_else(|error| {
         let first = std::env::args().nth(1).unwrap_or_default();
         if error.kind() == ErrorKind::InvalidSubcommand && first.contains(' ') {

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use arrow::array::RecordBatch;
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
 use futures::StreamExt;
@@ -31,7 +32,7 @@ use tidemill_base::progress::{Progress, ThreadClock};
 use tidemill_base::stack::RUN_STACK_BYTES;
 use tidemill_sql::Told;
 use tidemill_tables::merge::{Merged, Merger, Pending};
-use tidemill_tables::{Table, TableSpec};
+use tidemill_tables::{Scatter, Table, TableSpec};
 use tracing::debug_span;
 
 use crate::scan::{Outcome, Scan};
@@ -175,6 +176,19 @@ struct Runner<'a> {
     worker_bytes: usize,
 }
 
+/// What a worker fills.
+struct Tables {
+    table: Table,
+    /// Where its rows go while hardly any two are of one group.
+    scatter: Scatter,
+}
+
+impl Tables {
+    fn new(spec: &Arc<TableSpec>, worker_bytes: usize) -> Result<Self> {
+        Ok(Tables { table: Table::new(spec)?, scatter: Scatter::new(spec, worker_bytes / 4) })
+    }
+}
+
 /// A split that was read, well or not.
 struct Read {
     chunks: Vec<Pending>,
@@ -206,13 +220,13 @@ impl Runner<'_> {
     }
 
     fn take_splits(&self, worker: usize) -> Result<()> {
-        let mut table = Table::new(self.work.spec)?;
+        let mut filled = Tables::new(self.work.spec, self.worker_bytes)?;
         loop {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
             if index >= self.work.scan.splits().len() || !self.may_begin(index)? {
                 break;
             }
-            let read = self.read(index, &mut table, worker);
+            let read = self.read(index, &mut filled, worker);
             self.pass(index, read, worker)?;
             if self.order == Order::Splits {
                 let mut clock = ThreadClock::start();
@@ -222,7 +236,8 @@ impl Runner<'_> {
         }
         if self.order == Order::Any && !self.failed.load(Ordering::Relaxed) {
             let mut clock = ThreadClock::start();
-            self.merger.add(table.take()?)?;
+            self.merger.add(filled.table.take()?)?;
+            self.merger.scatter(filled.scatter.take()?)?;
             self.work.progress.tables().add_cpu(&mut clock);
         }
         Ok(())
@@ -246,18 +261,24 @@ impl Runner<'_> {
 
     /// Reads a split into the worker's table, and where the order of splits matters from there into
     /// chunks. Its error is part of the outcome: it may be void.
-    fn read(&self, index: usize, table: &mut Table, worker: usize) -> Read {
+    fn read(&self, index: usize, filled: &mut Tables, worker: usize) -> Read {
         let mut read = Read { chunks: Vec::new(), rows: 0, outcome: None, result: Ok(()) };
-        read.result = caught(|| self.fill(index, table, &mut read, worker));
+        read.result = caught(|| self.fill(index, filled, &mut read, worker));
         read.outcome = self.work.scan.outcome(index);
         if read.result.is_err() && self.order == Order::Splits {
             // What is left of it is no part of the next split.
-            read.result = read.result.and(table.take().map(drop));
+            read.result = read.result.and(filled.table.take().map(drop));
         }
         read
     }
 
-    fn fill(&self, index: usize, table: &mut Table, read: &mut Read, worker: usize) -> Result<()> {
+    fn fill(
+        &self,
+        index: usize,
+        filled: &mut Tables,
+        read: &mut Read,
+        worker: usize,
+    ) -> Result<()> {
         let (map, tables) = (self.work.progress.map(), self.work.progress.tables());
         let mut clock = ThreadClock::start();
         let mut batches = self.work.map.execute(index, Arc::clone(&self.work.context)).told()?;
@@ -266,26 +287,50 @@ impl Runner<'_> {
             map.add_cpu(&mut clock);
             let batch = batch.told()?;
             read.rows += batch.num_rows() as u64;
-            table.update(&batch)?;
-            let is_large = table.bytes() > self.worker_bytes;
-            match self.order {
-                Order::Splits if is_large => read.chunks.push(self.merger.defer(table.take()?)?),
-                Order::Any if is_large || table.is_sparse() => {
-                    self.merger.add(table.take()?)?;
-                    self.merger.work(worker)?;
-                }
-                Order::Splits | Order::Any => {}
-            }
+            self.take_rows(&batch, filled, read, worker)?;
             self.work.cancel.check()?;
             tables.add_cpu(&mut clock);
         }
         drop(batches);
         self.work.scan.read_unasked(index)?;
         map.add_cpu(&mut clock);
-        if self.order == Order::Splits && table.group_count() > 0 {
-            read.chunks.push(self.merger.defer(table.take()?)?);
+        if self.order == Order::Splits && filled.table.group_count() > 0 {
+            read.chunks.push(self.merger.defer(filled.table.take()?)?);
         }
         tables.add_cpu(&mut clock);
+        Ok(())
+    }
+
+    /// Takes rows of the map, and hands over what is enough of them.
+    fn take_rows(
+        &self,
+        batch: &RecordBatch,
+        filled: &mut Tables,
+        read: &mut Read,
+        worker: usize,
+    ) -> Result<()> {
+        let Tables { table, scatter } = filled;
+        if scatter.is_on() {
+            scatter.add(batch)?;
+            if scatter.is_full() || !scatter.is_on() {
+                self.merger.scatter(scatter.take()?)?;
+                self.merger.work(worker)?;
+            }
+            return Ok(());
+        }
+        table.update(batch)?;
+        let is_large = table.bytes() > self.worker_bytes;
+        match self.order {
+            Order::Splits if is_large => read.chunks.push(self.merger.defer(table.take()?)?),
+            Order::Any if is_large || table.is_sparse() => {
+                if table.is_sparse() {
+                    scatter.turn_on();
+                }
+                self.merger.add(table.take()?)?;
+                self.merger.work(worker)?;
+            }
+            Order::Splits | Order::Any => {}
+        }
         Ok(())
     }
 
@@ -307,7 +352,8 @@ impl Runner<'_> {
                     self.failed.store(true, Ordering::Relaxed);
                     return Ok(());
                 }
-                let again = self.read(index, &mut Table::new(self.work.spec)?, worker);
+                let mut anew = Tables::new(self.work.spec, self.worker_bytes)?;
+                let again = self.read(index, &mut anew, worker);
                 gate.waiting.insert(index, again);
                 continue;
             }

@@ -52,11 +52,16 @@ fn kept_as(of: &DataType) -> DataType {
     }
 }
 
-fn kept(keys: &[ArrayRef]) -> Result<Vec<ArrayRef>> {
+/// Keys as they are hashed and kept.
+pub(crate) fn kept(keys: &[ArrayRef]) -> Result<Vec<ArrayRef>> {
     keys.iter().map(|key| value::cast_to(key, &kept_as(key.data_type()))).collect()
 }
 
-fn hashes_of(kept: &[ArrayRef], row_count: usize) -> Result<Vec<u64>> {
+/// A hash of each row's key, of keys as they are [`kept`].
+///
+/// # Errors
+/// Where a key's type cannot be hashed.
+pub(crate) fn hashes_of(kept: &[ArrayRef], row_count: usize) -> Result<Vec<u64>> {
     let mut hashes = vec![0; row_count];
     if !kept.is_empty() {
         create_hashes(kept, &RandomState::with_seed(0), &mut hashes).told()?;
@@ -111,6 +116,13 @@ impl GroupIndex {
         }
     }
 
+    /// Makes room for so many more.
+    pub(crate) fn expect(&mut self, count: usize) {
+        if let GroupIndex::Hashed(groups) = self {
+            groups.expect(count);
+        }
+    }
+
     /// Finds the group of each of `rows` of the keys, making those that are new; all rows where
     /// `rows` is none. `hashes` are those of all rows, if they are known.
     ///
@@ -158,7 +170,11 @@ impl GroupIndex {
         match self {
             GroupIndex::Hashed(groups) => {
                 let keys = groups.columns.iter_mut().map(|column| column.take()).collect();
-                groups.slots = Vec::new();
+                match groups.slots.len() {
+                    // Filled anew it takes as many groups: a fresh one costs a fault a page, twice.
+                    ..=SLOTS_KEPT_MAX => groups.slots.fill(0),
+                    _ => groups.slots = Vec::new(),
+                }
                 groups.codes.clear();
                 Ok((keys, Some(std::mem::take(&mut groups.hashes))))
             }
@@ -213,6 +229,12 @@ struct Likely {
 }
 
 const SLOTS_MIN: usize = 1 << 10;
+
+/// So many are kept where a table gives up its groups.
+const SLOTS_KEPT_MAX: usize = 1 << 18;
+
+/// Room for more groups is not made before they are there.
+const EXPECTED_MAX: usize = 1 << 20;
 const UPPER: u64 = !(u32::MAX as u64);
 
 impl HashIndex {
@@ -354,6 +376,19 @@ impl HashIndex {
     }
 
     #[cold]
+    /// Makes room for so many more, if there is none for them yet.
+    fn expect(&mut self, count: usize) {
+        // As many as growing makes of them.
+        let slots = (count.min(EXPECTED_MAX) * 2 + 2).next_power_of_two();
+        if self.hashes.is_empty() {
+            if slots > self.slots.len() {
+                self.slots = vec![0; slots];
+            }
+            self.hashes.reserve(count.min(EXPECTED_MAX));
+            self.columns.iter_mut().for_each(|column| column.expect(count.min(EXPECTED_MAX)));
+        }
+    }
+
     fn grow(&mut self) -> Result<()> {
         let count = (self.slots.len() * 2).max(SLOTS_MIN);
         if count > 1 << 32 {
@@ -393,6 +428,9 @@ fn number(slot: u64) -> usize {
 
 /// The keys of groups, one column of them.
 trait KeyColumn: Send {
+    /// Makes room for so many more.
+    fn expect(&mut self, count: usize);
+
     /// Keeps the keys of `rows` for the next groups.
     fn extend(&mut self, keys: &ArrayRef, rows: &[u32]);
 
@@ -479,6 +517,10 @@ struct FixedKeys<T: ArrowPrimitiveType> {
 }
 
 impl<T: ArrowPrimitiveType> KeyColumn for FixedKeys<T> {
+    fn expect(&mut self, count: usize) {
+        self.values.reserve(count);
+    }
+
     fn extend(&mut self, keys: &ArrayRef, rows: &[u32]) {
         let keys = keys.as_primitive::<T>();
         self.nulls.extend(self.values.len(), keys, rows);
@@ -526,6 +568,10 @@ struct BooleanKeys {
 }
 
 impl KeyColumn for BooleanKeys {
+    fn expect(&mut self, count: usize) {
+        self.values.reserve(count);
+    }
+
     fn extend(&mut self, keys: &ArrayRef, rows: &[u32]) {
         let keys = keys.as_boolean();
         self.nulls.extend(self.values.len(), keys, rows);
@@ -624,6 +670,10 @@ impl<T: ByteViewType> ViewKeys<T> {
 }
 
 impl<T: ByteViewType> KeyColumn for ViewKeys<T> {
+    fn expect(&mut self, count: usize) {
+        self.views.reserve(count);
+    }
+
     fn extend(&mut self, keys: &ArrayRef, rows: &[u32]) {
         let keys = keys.as_byte_view::<T>();
         self.nulls.extend(self.views.len(), keys, rows);

@@ -19,6 +19,7 @@ mod median;
 pub mod merge;
 pub mod partial;
 mod prefetch;
+mod scatter;
 pub mod sessions;
 mod sliding;
 mod spec;
@@ -34,6 +35,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use groups::GroupIndex;
+pub use scatter::Scatter;
 pub use spec::{Aggregate, Function, Precision, TableSpec, top_k_type};
 pub use state::supports;
 use state::{Routes, Rows, StateColumn, States};
@@ -92,7 +94,7 @@ impl Table {
         self.groups.as_ref().map_or(1, GroupIndex::len)
     }
 
-    /// Whether its rows are better merged where all of their partition is: it has outgrown the
+    /// Whether its rows are better [scattered](Scatter) to where all of their partition is: it has outgrown the
     /// cache, and so few rows were of a group that was there that the rest will hardly be either. Of N
     /// groups that are equally likely, g are met in g + g²/2N rows, about.
     pub fn is_sparse(&self) -> bool {
@@ -101,6 +103,13 @@ impl Table {
         let again = self.row_count.saturating_sub(groups);
         group_count >= GROUPS_CACHED
             && again.saturating_mul(2 * GROUPS_GATHERED_MAX) < groups.saturating_mul(groups)
+    }
+
+    /// Makes room for so many groups.
+    fn expect_groups(&mut self, count: usize) {
+        if let Some(groups) = &mut self.groups {
+            groups.expect(count);
+        }
     }
 
     /// The memory that keys and states take, in bytes.

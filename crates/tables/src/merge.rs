@@ -34,13 +34,16 @@ use tidemill_sql::pool;
 use tidemill_sql::spills::SpillSpace;
 use tracing::debug_span;
 
+use super::scatter::{Block, PARTS, Parts};
 use super::spec::Precision;
 use super::spill::{SpillFile, SpillWriter};
 use super::value::{compact, logical_bytes};
 use super::{Chunk, Table, TableSpec, groups};
 
-const PARTITION_BITS: u32 = 4;
-const PARTITIONS: usize = 1 << PARTITION_BITS;
+/// Of how many bits of a hash a partition is, at each depth.
+pub(crate) const PARTITION_BITS: u32 = 4;
+/// How many there are.
+pub(crate) const PARTITIONS: usize = 1 << PARTITION_BITS;
 
 /// How deep a partition is repartitioned; 16⁶ files hold any number of groups, and more would only chase
 /// one giant group.
@@ -52,6 +55,9 @@ const SORTED_GROUPS_MAX: usize = 1 << 18;
 
 /// So few groups that wait are merged by one thread: more would take longer to start.
 const GROUPS_ALONE_MAX: usize = 1 << 12;
+
+/// What rows take that are grouped before they go to disk.
+const SPILLED_BYTES_MAX: usize = 4 << 20;
 
 /// A group may always have so much, whatever the budget.
 const GROUP_BYTES_MIN: usize = 16 << 20;
@@ -68,7 +74,7 @@ fn partition_groups(hashes: &[u64], depth: u32) -> Vec<Vec<u32>> {
 }
 
 /// A hash of which the highest bits are the first partition's.
-fn mixed(hash: u64) -> u64 {
+pub(crate) fn mixed(hash: u64) -> u64 {
     // The low bits serve the hash tables inside; a multiplication spreads them upwards.
     hash.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
@@ -108,7 +114,17 @@ pub enum Pending {
 struct Partition {
     table: Table,
     bytes: usize,
+    /// Rows that are grouped in the end.
+    blocks: Vec<Block>,
+    block_bytes: usize,
     spill: Option<SpillWriter>,
+}
+
+impl Partition {
+    fn new(spec: &Arc<TableSpec>) -> Result<Self> {
+        let table = Table::new(spec)?;
+        Ok(Partition { table, bytes: 0, blocks: Vec::new(), block_bytes: 0, spill: None })
+    }
 }
 
 /// The fold of chunks.
@@ -136,8 +152,7 @@ impl Merger {
         cancel: &Cancel,
         progress: &Progress,
     ) -> Result<Self> {
-        let partition =
-            || Ok(Mutex::new(Partition { table: Table::new(spec)?, bytes: 0, spill: None }));
+        let partition = || Ok(Mutex::new(Partition::new(spec)?));
         Ok(Merger {
             spec: Arc::clone(spec),
             budget_bytes,
@@ -176,6 +191,26 @@ impl Merger {
     /// As [`Merger::partition`].
     pub fn add(&self, chunk: Chunk) -> Result<()> {
         self.enqueue(&self.partition(chunk)?);
+        Ok(())
+    }
+
+    /// Keeps rows that are grouped in the end, or on disk where their partition is.
+    ///
+    /// # Errors
+    /// As spilling.
+    pub fn scatter(&self, blocks: Vec<(usize, Block)>) -> Result<()> {
+        for (index, block) in blocks {
+            let mut partition = self.partitions[index].lock();
+            match &mut partition.spill {
+                Some(writer) => spill_rows(&self.spec, std::slice::from_ref(&block), writer)?,
+                None => {
+                    let bytes = block.bytes();
+                    self.used.fetch_add(bytes, Ordering::Relaxed);
+                    partition.block_bytes += bytes;
+                    partition.blocks.push(block);
+                }
+            }
+        }
         Ok(())
     }
 
@@ -268,7 +303,8 @@ impl Merger {
         let largest = (0..PARTITIONS)
             .filter_map(|index| {
                 let partition = self.partitions[index].try_lock()?;
-                partition.spill.is_none().then_some((partition.bytes, index))
+                let bytes = partition.bytes + partition.block_bytes;
+                partition.spill.is_none().then_some((bytes, index))
             })
             .max();
         let Some((bytes, index)) = largest else { return Ok(false) };
@@ -280,9 +316,14 @@ impl Merger {
         if partition.spill.is_none() {
             let mut writer = self.spill_writer();
             writer.write(&partition.table.take()?.encode()?)?;
-            partition.spill = Some(writer);
             partition.table = Table::new(&self.spec)?;
             self.account(&mut partition, 0);
+            let blocks = std::mem::take(&mut partition.blocks);
+            spill_rows(&self.spec, &blocks, &mut writer)?;
+            drop(blocks);
+            let bytes = std::mem::take(&mut partition.block_bytes);
+            self.used.fetch_sub(bytes, Ordering::Relaxed);
+            partition.spill = Some(writer);
         }
         Ok(true)
     }
@@ -313,11 +354,20 @@ impl Merger {
         together(helpers, &drain_rest, &self.progress)?;
         let mut partitions = VecDeque::new();
         for partition in self.partitions {
-            let partition = partition.into_inner();
-            partitions.push_back(match partition.spill {
-                None => Stored::Memory(partition.table),
-                Some(writer) => Stored::Disk { file: writer.finish()?, depth: 1 },
-            });
+            let mut partition = partition.into_inner();
+            match partition.spill {
+                Some(writer) => {
+                    partitions.push_back(Stored::Disk { file: writer.finish()?, depth: 1 });
+                }
+                None if partition.blocks.is_empty() => {
+                    partitions.push_back(Stored::Memory(partition.table));
+                }
+                None => {
+                    let parts = Arc::new(Parts::new(&mut partition.table, partition.blocks)?);
+                    let part = |index| Stored::Part { of: Arc::clone(&parts), index };
+                    partitions.extend((0..PARTS).map(part));
+                }
+            }
         }
         Ok(Merged {
             spec: self.spec,
@@ -326,6 +376,7 @@ impl Merger {
             space: self.space,
             partitions,
             answers: VecDeque::new(),
+            chunks: VecDeque::new(),
             is_unsorted: false,
             precisions: Vec::new(),
             cancel: self.cancel,
@@ -381,14 +432,45 @@ fn select(batch: &RecordBatch, rows: &[u32]) -> Result<RecordBatch> {
     Ok(RecordBatch::try_new(taken.schema(), columns)?)
 }
 
+/// Writes rows to a partition's file, grouped as far as they are together.
+fn spill_rows(spec: &Arc<TableSpec>, blocks: &[Block], writer: &mut SpillWriter) -> Result<()> {
+    let mut table = Table::new(spec)?;
+    for (index, block) in blocks.iter().enumerate() {
+        table.update(block.rows())?;
+        if table.bytes() > SPILLED_BYTES_MAX || index + 1 == blocks.len() {
+            writer.write(&table.take()?.encode()?)?;
+        }
+    }
+    Ok(())
+}
+
 enum Stored {
     Memory(Table),
+    /// Rows that are not grouped yet.
+    Part {
+        of: Arc<Parts>,
+        index: usize,
+    },
     /// `depth` is how often its groups have been partitioned.
     Disk {
         file: SpillFile,
         depth: u32,
     },
 }
+
+impl Stored {
+    /// How many groups it has at most; one that is on disk, nobody knows how many.
+    fn groups_max(&self) -> usize {
+        match self {
+            Stored::Memory(table) => table.group_count(),
+            Stored::Part { of, index } => of.rows(*index),
+            Stored::Disk { .. } => 0,
+        }
+    }
+}
+
+/// How many tables are finished at a time for each thread: one may be done before the others.
+const TABLES_A_THREAD: usize = 8;
 
 /// The whole table, in memory and on disk, partition by partition.
 pub struct Merged {
@@ -399,6 +481,8 @@ pub struct Merged {
     partitions: VecDeque<Stored>,
     /// Answers that wait: all so far while they may be sorted, else in the order of their hashes.
     answers: VecDeque<Answer>,
+    /// Groups that wait, in their form on disk.
+    chunks: VecDeque<RecordBatch>,
     is_unsorted: bool,
     precisions: Vec<Option<Precision>>,
     cancel: Cancel,
@@ -423,52 +507,87 @@ impl Merged {
             .collect()
     }
 
-    fn note_precisions(&mut self, table: &Table) {
-        let precisions = table.precisions();
+    fn note_precisions(&mut self, precisions: Vec<Option<Precision>>) {
         self.precisions.resize(precisions.len(), None);
         for (all, one) in self.precisions.iter_mut().zip(precisions) {
             *all = one.map(|one| all.map_or(one, |all| all.and(one)));
         }
     }
 
-    /// Finishes the next tables, several at once of those that are in memory; false after the last.
-    /// Answers that are not to be sorted are brought into the order of their hashes.
+    /// Finishes the next tables; false after the last. Answers that are not to be sorted are brought into
+    /// the order of their hashes.
     fn finish_next(&mut self) -> Result<bool> {
-        let mut tables = Vec::new();
-        while tables.len() < self.threads.max(1) {
-            if !tables.is_empty() && matches!(self.partitions.front(), Some(Stored::Disk { .. })) {
-                // What is folded from a disk may take all of the budget.
-                break;
-            }
-            let Some(table) = self.next_table()? else { break };
-            if table.group_count() > 0 {
-                self.note_precisions(&table);
-                tables.push(table);
-            }
-        }
-        if tables.is_empty() {
-            return Ok(false);
-        }
-        let groups: usize = tables.iter().map(Table::group_count).sum();
-        let helpers = if groups < GROUPS_ALONE_MAX { 0 } else { tables.len() - 1 };
         let (key_count, is_unsorted) = (self.spec.keys.len(), self.is_unsorted);
-        let slots: Vec<Mutex<(Option<Table>, Option<Answer>)>> =
-            tables.into_iter().map(|table| Mutex::new((Some(table), None))).collect();
+        let finished = self.next_tables(|table| {
+            let precisions = table.precisions();
+            let (batch, hashes) = table.finish_hashed()?;
+            let answer = Answer { batch, hashes };
+            let answer = if is_unsorted { answer.in_hash_order(key_count)? } else { answer };
+            Ok((precisions, answer))
+        })?;
+        let Some(finished) = finished else { return Ok(false) };
+        for (precisions, answer) in finished {
+            self.note_precisions(precisions);
+            self.answers.push_back(answer);
+        }
+        Ok(true)
+    }
+
+    /// Makes something of each of the next tables, emptying it, several at once of what is in memory; none
+    /// after the last. Tables without groups are left out.
+    fn next_tables<T: Send>(
+        &mut self,
+        make: impl Fn(&mut Table) -> Result<T> + Sync,
+    ) -> Result<Option<Vec<T>>> {
+        let mut stored = Vec::new();
+        while stored.len() < TABLES_A_THREAD * self.threads.max(1) {
+            match self.partitions.front() {
+                // What is folded from a disk may take all of the budget.
+                Some(Stored::Disk { .. }) if !stored.is_empty() => break,
+                Some(Stored::Disk { .. }) => {
+                    stored.extend(self.next_table()?.map(Stored::Memory));
+                    break;
+                }
+                Some(_) => stored.extend(self.partitions.pop_front()),
+                None => break,
+            }
+        }
+        if stored.is_empty() {
+            return Ok(None);
+        }
+        self.cancel.check()?;
+        let groups: usize = stored.iter().map(Stored::groups_max).sum();
+        let helpers = match groups < GROUPS_ALONE_MAX {
+            true => 0,
+            false => stored.len().min(self.threads.max(1)) - 1,
+        };
+        let spec = &self.spec;
+        let slots: Vec<Mutex<(Option<Stored>, Option<T>)>> =
+            stored.into_iter().map(|stored| Mutex::new((Some(stored), None))).collect();
         let next = AtomicUsize::new(0);
-        let finish = || -> Result<()> {
+        let work = || -> Result<()> {
+            // For one part after the other.
+            let mut own = None;
             while let Some(slot) = slots.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let mut slot = slot.lock();
-                let Some(mut table) = slot.0.take() else { continue };
-                let (batch, hashes) = table.finish_hashed()?;
-                drop(table);
-                let answer = Answer { batch, hashes };
-                slot.1 = Some(if is_unsorted { answer.in_hash_order(key_count)? } else { answer });
+                let mut stored = match slot.0.take() {
+                    Some(Stored::Memory(table)) => table,
+                    Some(Stored::Part { of, index }) => {
+                        let mut table = own.take().map_or_else(|| Table::new(spec), Ok)?;
+                        of.fill(index, &mut table)?;
+                        table
+                    }
+                    Some(Stored::Disk { .. }) | None => continue,
+                };
+                if stored.group_count() > 0 {
+                    slot.1 = Some(make(&mut stored)?);
+                }
+                own = Some(stored);
             }
             Ok(())
         };
-        together(helpers, &finish, &self.progress)?;
-        self.answers.extend(slots.into_iter().filter_map(|slot| slot.into_inner().1));
-        Ok(true)
+        together(helpers, &work, &self.progress)?;
+        Ok(Some(slots.into_iter().filter_map(|slot| slot.into_inner().1).collect()))
     }
 
     /// The next table that fits memory, or none after the last.
@@ -477,6 +596,11 @@ impl Merged {
             self.cancel.check()?;
             let (file, depth) = match stored {
                 Stored::Memory(table) => return Ok(Some(table)),
+                Stored::Part { of, index } => {
+                    let mut table = Table::new(&self.spec)?;
+                    of.fill(index, &mut table)?;
+                    return Ok(Some(table));
+                }
                 Stored::Disk { file, depth } => (file, depth),
             };
             if let Some(table) = self.fold(&file, depth)? {
@@ -557,14 +681,18 @@ impl Merged {
     /// # Errors
     /// As folding spilled partitions.
     pub fn next_groups(&mut self) -> Result<Option<RecordBatch>> {
-        while let Some(mut table) = self.next_table()? {
-            if table.group_count() > 0 {
+        let key_count = self.spec.keys.len();
+        while self.chunks.is_empty() {
+            let chunks = self.next_tables(|table| {
                 let chunk = table.take()?;
-                let key_count = self.spec.keys.len();
-                return in_hash_order(&chunk.encode()?, chunk.hashes, key_count).map(Some);
+                in_hash_order(&chunk.encode()?, chunk.hashes, key_count)
+            })?;
+            match chunks {
+                Some(chunks) => self.chunks.extend(chunks),
+                None => return Ok(None),
             }
         }
-        Ok(None)
+        Ok(self.chunks.pop_front())
     }
 
     /// The next part of the answer. One of up to 262,144 groups and a quarter of the budget
@@ -580,14 +708,14 @@ impl Merged {
             self.partitions.clear();
             return table
                 .map(|mut table| {
-                    self.note_precisions(&table);
+                    self.note_precisions(table.precisions());
                     table.finish()
                 })
                 .transpose();
         }
         let known = self.partitions.iter().map(|stored| match stored {
             Stored::Memory(table) => table.group_count(),
-            Stored::Disk { .. } => 0,
+            Stored::Part { .. } | Stored::Disk { .. } => 0,
         });
         self.is_unsorted = self.is_unsorted || known.sum::<usize>() > SORTED_GROUPS_MAX;
         let key_count = self.spec.keys.len();

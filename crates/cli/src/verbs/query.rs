@@ -11,7 +11,7 @@ use tidemill_engine::{Error, Merge, Plan, Query, Repeats};
 use super::output::{CoverageSink, Say, finish, finish_without_rows};
 use super::{Outcome, print, read_text};
 use crate::args::{MergeArgs, QueryArgs, RunArgs};
-use crate::terminal;
+use crate::{memory, terminal};
 
 /// `tidemill query SQL`.
 pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
@@ -128,6 +128,7 @@ fn watch(preparation: &Preparation) -> anyhow::Result<()> {
     if let Some(warning) = &preparation.warning {
         terminal::warn(warning);
     }
+    memory::keep_some(&preparation.settings);
     terminal::watch_signals(&preparation.settings.cancel)
 }
 

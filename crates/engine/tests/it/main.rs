@@ -34,6 +34,7 @@ mod resources;
 mod routes;
 mod row_order;
 mod rowfiles;
+mod scattered;
 mod spans;
 mod states;
 mod statistics;

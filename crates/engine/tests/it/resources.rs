@@ -132,7 +132,7 @@ fn a_spill_has_no_name_even_while_it_is_read() {
     let spill = Folder::new();
     for sql in [
         "SELECT v FROM '$/x.arrow' ORDER BY v",
-        "SELECT v, count() FROM '$/x.arrow' GROUP BY v",
+        "SELECT v, collect(k, 1) FROM '$/x.arrow' GROUP BY v",
         "SELECT v, count(DISTINCT k), bool_and(true) FROM '$/x.arrow' GROUP BY v",
     ] {
         let settings = little(spill.path(), 2);
@@ -152,9 +152,10 @@ fn a_folder_that_takes_no_spill_is_named_once_one_is_needed() {
     let missing = folder.path().join("missing");
     let settings = little(&missing, 2);
     assert_eq!(folder.ask_with("SELECT max(k) > 0 FROM '$/x.arrow'", &settings).only(), "true");
-    for sql in
-        ["SELECT v FROM '$/x.arrow' ORDER BY v", "SELECT v, count() FROM '$/x.arrow' GROUP BY v"]
-    {
+    for sql in [
+        "SELECT v FROM '$/x.arrow' ORDER BY v",
+        "SELECT v, collect(k, 1) FROM '$/x.arrow' GROUP BY v",
+    ] {
         let Err(error) = folder.try_ask(sql, &settings) else { panic!("{sql} was answered") };
         let text = error.to_string();
         assert!(text.starts_with(&format!("cannot spill to `{}`", missing.display())), "{text}");
