@@ -18,13 +18,13 @@ pub(crate) fn give_back_large_blocks() {
 /// What a heap keeps at most: more than a batch with all of its columns, and its tables, have at a time.
 const KEPT_MAX: u64 = 64 << 20;
 
-/// Has heaps grow and shrink in steps that go with the budget: 64 MiB at most, and all threads' a sixteenth of the
-/// budget.
+/// Has heaps grow and shrink in steps that go with the budget: 64 MiB at most, and those of all threads that read a
+/// 128th of the budget; there are some more.
 ///
 /// Ten million groups: 0.65 s instead of 1.1 s, with 8 % more memory.
 pub(crate) fn keep_some(settings: &Settings) {
     let threads = settings.threads.max(1) as u64;
-    set(Number::TopPad, (settings.memory_bytes / 16 / threads).min(KEPT_MAX));
+    set(Number::TopPad, (settings.memory_bytes / 128 / threads).min(KEPT_MAX));
 }
 
 enum Number {

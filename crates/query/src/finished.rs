@@ -91,12 +91,22 @@ impl PartitionStream for Finished {
     }
 }
 
-/// A large batch as parts of at most `step` rows.
+/// A batch goes on as it is up to so many times as many rows as one should have …
+const WHOLE_TIMES: usize = 8;
+/// … and so many bytes.
+const WHOLE_BYTES: usize = 4 << 20;
+
+/// A large batch as parts of at most `step` rows: each is a copy, unless all of it goes on.
 fn in_batches(
     answer: PlanResult<RecordBatch>,
     step: usize,
 ) -> impl Iterator<Item = PlanResult<RecordBatch>> + Send {
     let rows = answer.as_ref().map_or(1, RecordBatch::num_rows);
+    let is_small = |batch: &RecordBatch| {
+        batch.columns().iter().map(compact::shown_bytes).sum::<usize>() <= WHOLE_BYTES
+    };
+    let is_whole = rows <= WHOLE_TIMES * step && answer.as_ref().is_ok_and(is_small);
+    let step = if is_whole { rows.max(1) } else { step };
     let mut answer = Some(answer);
     (0..rows.div_ceil(step).max(1)).map_while(move |index| match answer.as_ref()? {
         Ok(batch) if batch.num_rows() <= step => Some(Ok(batch.clone())),

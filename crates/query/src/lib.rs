@@ -11,6 +11,7 @@
 //! - `merge`: how do partial tables become one answer?
 //! - `secrets`: SQL as it may be kept.
 
+mod answers;
 mod background;
 mod build_sides;
 mod coded;

@@ -38,6 +38,7 @@ use tidemill_tables::merge::Merged;
 use tidemill_tables::partial::{Header, PartialRun, PartialSource, PartialWriter};
 use tidemill_tables::sessions;
 
+use crate::answers::Answers;
 use crate::background::Background;
 use crate::build_sides::{self, BuildSide};
 use crate::coded::{self, Coded};
@@ -52,6 +53,9 @@ use crate::rows::OrderedRows;
 use crate::scan::{RunState, Scan, SourceTable};
 use crate::secrets::{hide_secrets, shown_sql};
 use crate::tables::{self, Work};
+
+/// Which share of the budget answers may take that wait to be taken.
+const ANSWERS_SHARE: u64 = 16;
 
 /// A query that is ready to run.
 pub struct Plan {
@@ -546,23 +550,24 @@ impl Plan {
     pub(crate) fn finish(
         &self,
         parts: &Tables,
-        mut merged: Merged,
+        merged: Merged,
         account: Account,
     ) -> Result<Results> {
         let estimates = Arc::clone(&account.estimates);
         let names = parts.shown_names(&self.logical).into_iter();
         let names: Vec<String> = names.map(|name| self.short(name)).collect();
         let progress = self.settings.progress.clone();
-        let answers = std::iter::from_fn(move || {
+        let next = move |merged: &mut Merged| {
             let mut clock = ThreadClock::start();
-            let answer = merged.next_answer().transpose();
+            let answer = merged.next_answer()?;
             progress.tables().add_cpu(&mut clock);
-            if let Some(Ok(answer)) = &answer {
+            if let Some(answer) = &answer {
                 progress.tables().add_rows(answer.num_rows() as u64);
             }
             *estimates.lock() = merged.estimates(&names);
-            answer
-        });
+            Ok(answer)
+        };
+        let answers = Answers::new(merged, next, self.settings.share(1, ANSWERS_SHARE));
         let finished: Arc<dyn TableProvider> =
             Arc::new(Finished::new(parts.finished_schema(), Box::new(answers)));
         let finish = parts.finish(&self.logical, finished)?;

@@ -237,7 +237,7 @@ impl Runner<'_> {
         if self.order == Order::Any && !self.failed.load(Ordering::Relaxed) {
             let mut clock = ThreadClock::start();
             self.merger.add(filled.table.take()?)?;
-            self.merger.scatter(filled.scatter.take()?)?;
+            self.merger.scatter(filled.scatter.take()?);
             self.work.progress.tables().add_cpu(&mut clock);
         }
         Ok(())
@@ -313,7 +313,7 @@ impl Runner<'_> {
         if scatter.is_on() {
             scatter.add(batch)?;
             if scatter.is_full() || !scatter.is_on() {
-                self.merger.scatter(scatter.take()?)?;
+                self.merger.scatter(scatter.take()?);
                 self.merger.work(worker)?;
             }
             return Ok(());

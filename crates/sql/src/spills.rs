@@ -31,8 +31,8 @@ use parking_lot::Mutex;
 use tidemill_base::error::Error;
 use tidemill_base::progress::Progress;
 
-/// Large enough for a disk, small enough that many spills of little do not matter.
-const BLOCK_BYTES: u64 = 256 << 10;
+/// Large enough for a disk. What of a block is not written takes none.
+const BLOCK_BYTES: u64 = 1 << 20;
 
 /// What is gathered before it is written, and read at a time.
 const BUFFER_BYTES: usize = 128 << 10;
@@ -211,6 +211,18 @@ impl Spill {
 pub struct Writer {
     extent: Arc<Extent>,
     buffer: Vec<u8>,
+}
+
+impl Writer {
+    /// Flushes it, and gives back what it gathers in until it is written to again.
+    ///
+    /// # Errors
+    /// As flushing.
+    pub fn rest(&mut self) -> io::Result<()> {
+        self.flush()?;
+        self.buffer = Vec::new();
+        Ok(())
+    }
 }
 
 impl Write for Writer {

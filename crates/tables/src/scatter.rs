@@ -32,7 +32,8 @@ pub(crate) const PARTS: usize = 1 << PARTITION_BITS;
 /// A block of rows: each of its 256 parts has some hundred.
 const BLOCK_ROWS: usize = 1 << 17;
 
-/// After so many rows a table is filled again: the rows that follow may be of fewer groups.
+/// After so many rows a table is filled again: the rows that follow may be of fewer groups. Where they are not,
+/// twice as many come by the next time.
 const ROWS_UNSEEN: u64 = 1 << 21;
 
 /// A worker's rows, until they are a block.
@@ -43,8 +44,10 @@ pub struct Scatter {
     batches: Vec<Vec<ArrayRef>>,
     rows: usize,
     bytes: usize,
-    /// How many rows have come by since it was turned on; none while it is off.
-    seen: Option<u64>,
+    /// How many more rows are to come by; none while it is off.
+    unseen: u64,
+    /// How many the next time.
+    next_unseen: u64,
 }
 
 impl Scatter {
@@ -57,18 +60,20 @@ impl Scatter {
             batches: Vec::new(),
             rows: 0,
             bytes: 0,
-            seen: None,
+            unseen: 0,
+            next_unseen: ROWS_UNSEEN,
         }
     }
 
     /// Whether rows are to be given to it, and not to a table.
     pub fn is_on(&self) -> bool {
-        self.seen.is_some_and(|seen| seen < ROWS_UNSEEN)
+        self.unseen > 0
     }
 
     /// Has the next rows scattered.
     pub fn turn_on(&mut self) {
-        self.seen = Some(0);
+        self.unseen = self.next_unseen;
+        self.next_unseen = self.next_unseen.saturating_mul(2);
     }
 
     /// Takes rows of the map.
@@ -88,7 +93,7 @@ impl Scatter {
         });
         self.rows += batch.num_rows();
         self.bytes += columns.iter().map(logical_bytes).sum::<usize>();
-        self.seen = self.seen.map(|seen| seen + batch.num_rows() as u64);
+        self.unseen = self.unseen.saturating_sub(batch.num_rows() as u64);
         self.batches.push(columns);
         Ok(())
     }
@@ -177,12 +182,18 @@ impl Block {
         self.batch.get_array_memory_size()
     }
 
-    /// All of its rows.
-    pub(crate) fn rows(&self) -> &RecordBatch {
-        &self.batch
+    /// How many rows it has.
+    pub(crate) fn row_count(&self) -> usize {
+        self.batch.num_rows()
     }
 
-    fn part(&self, part: usize) -> RecordBatch {
+    /// What its columns are.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        self.batch.schema_ref()
+    }
+
+    /// Its rows of a part.
+    pub(crate) fn part(&self, part: usize) -> RecordBatch {
         let range = part_range(&self.ends, part, 1);
         self.batch.slice(range.start, range.len())
     }

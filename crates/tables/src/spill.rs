@@ -46,6 +46,15 @@ impl SpillWriter {
         Ok(())
     }
 
+    /// Gives back the memory that it gathers in, until it is written to again.
+    ///
+    /// # Errors
+    /// As [`SpillWriter::write`].
+    pub fn rest(&mut self) -> Result<()> {
+        let Some((_, writer)) = &mut self.writer else { return Ok(()) };
+        writer.get_mut().rest().map_err(|e| Error::io("spill to", "a file", e))
+    }
+
     /// Ends writing; the chunks can be read as often as wanted.
     ///
     /// # Errors

@@ -94,3 +94,47 @@ fn partial_tables_of_them_are_whole() {
     let merged = Merge::new(&[partial], &settings()).unwrap().run().unwrap();
     assert!(answered(merged).unwrap().rows() == expected);
 }
+
+#[test]
+fn rows_that_turn_out_to_be_of_few_groups_are_grouped_before_any_goes_to_disk() {
+    const KEYS: u64 = 100_000;
+    const TIMES: u64 = 10;
+    let folder = Folder::new();
+    let mut lines = String::from("k,n,s\n");
+    let mut expected: Vec<(u64, u64, String)> = vec![(0, 0, String::new()); KEYS as usize];
+    for row in 0..TIMES * KEYS {
+        // Each round has all keys, in another order.
+        let key = (row % KEYS) * (10 * (row / KEYS) + 7923) % KEYS;
+        let text = format!("{:07}", row * 31 % 9_999_991);
+        writeln!(lines, "{key},{row},{text}").unwrap();
+        let group = &mut expected[key as usize];
+        group.0 += 1;
+        group.1 += row;
+        group.2 = text.max(std::mem::take(&mut group.2));
+    }
+    folder.write("rows.csv", lines);
+    let expected: Vec<Vec<String>> = (0_u64..)
+        .zip(expected)
+        .filter(|(_, (count, ..))| *count > 0)
+        .map(|(key, (count, sum, text))| {
+            vec![key.to_string(), count.to_string(), sum.to_string(), text]
+        })
+        .collect();
+    for (threads, memory_mib) in [(1, 64), (2, 64), (2, 1024)] {
+        let progress = Progress::new();
+        let settings = Settings {
+            threads,
+            memory_bytes: memory_mib << 20,
+            progress: progress.clone(),
+            ..settings()
+        };
+        let sql = "SELECT k, count(*), sum(n), max(s) FROM '$/rows.csv' GROUP BY k";
+        let schema = Some("k BIGINT, n BIGINT, s TEXT".into());
+        let query = Query { schema, ..query(folder.sql(sql)) };
+        let mut found =
+            answered(Plan::new(&query, &settings).unwrap().run().unwrap()).unwrap().rows();
+        found.sort_by_key(|row| row[0].parse::<u64>().unwrap());
+        assert!(found == expected, "{threads} threads, {memory_mib} MiB");
+        assert_eq!(progress.spilled_bytes(), 0, "{threads} threads, {memory_mib} MiB");
+    }
+}

@@ -1,0 +1,143 @@
+//! The answers of a whole table, made ahead of whoever takes them.
+//!
+//! A table of few groups has one answer, which is made when it is asked for. The parts of a larger one are made
+//! on a thread beside, so that groups are finished while others are written. What has been made and not
+//! been taken is bounded in bytes.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use arrow::array::RecordBatch;
+use parking_lot::{Condvar, Mutex};
+use tidemill_base::compact::shown_bytes;
+use tidemill_base::error::{Error, Result, caught};
+use tidemill_base::stack::RUN_STACK_BYTES;
+use tidemill_tables::merge::Merged;
+
+/// Answers in their order.
+pub(crate) struct Answers<F> {
+    source: From<F>,
+    /// What waits may have so many bytes, and one answer more.
+    waiting_max: usize,
+}
+
+enum From<F> {
+    /// Made when they are asked for; `note` is told of each.
+    Here(Box<(Merged, F)>),
+    /// Made by another thread, which ends once nobody takes them.
+    Thread {
+        made: Receiver<Result<RecordBatch>>,
+        waiting: Arc<Waiting>,
+    },
+    End,
+}
+
+/// How many bytes have been made and not been taken.
+#[derive(Default)]
+struct Waiting {
+    bytes: Mutex<usize>,
+    taken: Condvar,
+}
+
+impl<F: FnMut(&mut Merged) -> Result<Option<RecordBatch>> + Send + 'static> Answers<F> {
+    /// The answers that `next` makes of a table.
+    pub(crate) fn new(merged: Merged, next: F, waiting_max: usize) -> Self {
+        Answers { source: From::Here(Box::new((merged, next))), waiting_max }
+    }
+
+    /// Has the rest made by a thread, where there can be any.
+    fn go_on(&mut self, mut rest: Box<(Merged, F)>) {
+        if rest.0.is_done() {
+            return;
+        }
+        let waiting = Arc::<Waiting>::default();
+        let (sender, made) = channel();
+        let (own, waiting_max) = (Arc::clone(&waiting), self.waiting_max);
+        let started = std::thread::Builder::new()
+            .name("finish".to_owned())
+            .stack_size(RUN_STACK_BYTES)
+            .spawn(move || {
+                let (merged, next) = &mut *rest;
+                own.fill(&sender, waiting_max, || next(merged));
+            });
+        self.source = match started {
+            Ok(_) => From::Thread { made, waiting },
+            Err(error) => {
+                let error = Error::Io { action: "start", path: "a thread".into(), source: error };
+                let (sender, made) = channel();
+                // Its other end is here.
+                let _ = sender.send(Err(error));
+                From::Thread { made, waiting }
+            }
+        };
+    }
+}
+
+impl Waiting {
+    /// Makes answers until there are no more, one fails, or nobody takes them.
+    fn fill(
+        &self,
+        sender: &Sender<Result<RecordBatch>>,
+        waiting_max: usize,
+        mut next: impl FnMut() -> Result<Option<RecordBatch>>,
+    ) {
+        loop {
+            let Some(answer) = caught(&mut next).transpose() else { return };
+            let is_last = answer.is_err();
+            let bytes = answer.as_ref().map_or(0, bytes_of);
+            let mut waiting = self.bytes.lock();
+            *waiting += bytes;
+            if sender.send(answer).is_err() || is_last {
+                return;
+            }
+            // Who drops the receiver takes what waits.
+            self.taken.wait_while(&mut waiting, |waiting| *waiting > waiting_max);
+        }
+    }
+
+    fn take(&self, bytes: usize) {
+        let mut waiting = self.bytes.lock();
+        *waiting = waiting.saturating_sub(bytes);
+        self.taken.notify_all();
+    }
+}
+
+fn bytes_of(answer: &RecordBatch) -> usize {
+    answer.columns().iter().map(shown_bytes).sum()
+}
+
+impl<F: FnMut(&mut Merged) -> Result<Option<RecordBatch>> + Send + 'static> Iterator
+    for Answers<F>
+{
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match std::mem::replace(&mut self.source, From::End) {
+            From::Here(mut here) => {
+                let answer = (here.1)(&mut here.0).transpose();
+                if matches!(answer, Some(Ok(_))) {
+                    self.go_on(here);
+                }
+                answer
+            }
+            From::Thread { made, waiting } => {
+                let answer = made.recv().ok()?;
+                if let Ok(answer) = &answer {
+                    waiting.take(bytes_of(answer));
+                    self.source = From::Thread { made, waiting };
+                }
+                Some(answer)
+            }
+            From::End => None,
+        }
+    }
+}
+
+impl<F> Drop for Answers<F> {
+    fn drop(&mut self) {
+        if let From::Thread { made, waiting } = std::mem::replace(&mut self.source, From::End) {
+            drop(made);
+            waiting.take(usize::MAX);
+        }
+    }
+}
