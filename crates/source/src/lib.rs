@@ -705,9 +705,9 @@ impl Source {
             }
             let size = file.size();
             let whole = || Piece { file: file.clone(), range: 0..size, row_groups: None };
-            if let Some(chunks) = file.metadata().and_then(FileMetadata::chunks) {
+            if let Some(known) = file.metadata().filter(|known| known.chunks().is_some()) {
                 for (chunks, bytes) in
-                    formats::batches::chunk_runs(file, chunks, target_bytes, wanted)
+                    formats::batches::chunk_runs(file, known, target_bytes, wanted)
                 {
                     let row_groups = Some(chunks);
                     packer.add(Piece { file: file.clone(), range: 0..size, row_groups }, bytes);

@@ -512,6 +512,51 @@ fn parquet_row_groups_become_splits() {
 }
 
 #[test]
+fn a_single_row_group_is_several_splits() {
+    use arrow::array::{ArrayRef, Int64Array, ListArray, StringArray};
+    use arrow::datatypes::Int64Type;
+    const ROWS: i64 = 300_000;
+    let numbers = (0..ROWS).map(|row| row.wrapping_mul(0x9E37_79B9_7F4A_7C15_u64.cast_signed()));
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(numbers));
+    let texts = (0..ROWS).map(|row| (row % 11 != 0).then(|| format!("text {}", row % 70_001)));
+    let texts: ArrayRef = Arc::new(texts.collect::<StringArray>());
+    let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(
+        (0..ROWS).map(|row| (row % 7 != 0).then(|| (0..row % 4).map(Some))),
+    ));
+    let batch = RecordBatch::try_from_iter([("n", numbers), ("t", texts), ("l", lists)]).unwrap();
+    let folder = folder(&[]);
+    let path = folder.path().join("one.parquet");
+    parquet_file(&path, &batch, ROWS as usize);
+    let source = open(&folder, "one.parquet").unwrap();
+    assert_eq!(source.parquet_metadata(0).unwrap().num_row_groups(), 1);
+    let expected = rows_of(&batch);
+    for (target, splits) in [(1, 4), (1 << 30, 1)] {
+        assert_eq!(source.splits_of(target, &mut |_, _| true).unwrap().len(), splits);
+        for ahead in [1 << 10, 64 << 20] {
+            let progress = Progress::new();
+            let options = ReadOptions {
+                ahead: tidemill_remote::Budget::new(ahead),
+                progress: progress.clone(),
+                ..ReadOptions::default()
+            };
+            assert!(read(&source, target, &options).unwrap().0 == expected, "{target} {ahead}");
+            let size = source.splits().unwrap().iter().map(|split| split.bytes).sum::<u64>();
+            assert_eq!((progress.rows_done(), progress.bytes_done()), (ROWS as u64, size));
+        }
+    }
+    // Statistics are the row group's.
+    assert!(source.splits_where(&mut |_, group| group != 0).unwrap().is_empty());
+    let third = &source.splits_of(1, &mut |_, _| true).unwrap()[2];
+    assert_eq!(third.pieces[0].row_number(5), (150_006, 0));
+
+    std::fs::copy(&path, folder.path().join("other.parquet")).unwrap();
+    let both = open(&folder, "*.parquet").unwrap();
+    assert_eq!(both.splits_of(1, &mut |_, _| true).unwrap().len(), 8);
+    let twice = [expected.as_slice(), &expected].concat();
+    assert!(read(&both, 1, &ReadOptions::default()).unwrap().0 == twice);
+}
+
+#[test]
 fn parquet_of_many_columns_is_read_in_parts_where_memory_is_short() {
     use arrow::array::{ArrayRef, Int64Array, ListArray, StringArray, StructArray};
     use arrow::datatypes::Int64Type;

@@ -78,16 +78,16 @@ pub(crate) fn columns(
     Ok(gathered.finish())
 }
 
-/// Runs of wanted chunks of about the target size, with their bytes.
+/// Runs of chunks of about the target size, with their bytes: of those whose parts are wanted.
 pub(crate) fn chunk_runs(
     file: &SourceFile,
-    chunks: &[Chunk],
+    known: &dyn FileMetadata,
     target: u64,
     wanted: &mut dyn FnMut(usize, usize) -> bool,
 ) -> Vec<(Vec<usize>, u64)> {
     let mut runs: Vec<(Vec<usize>, u64)> = Vec::new();
-    for (index, Chunk { rows, bytes }) in chunks.iter().enumerate() {
-        if *rows == 0 || !wanted(file.index, index) {
+    for (index, Chunk { rows, bytes }) in known.chunks().unwrap_or_default().iter().enumerate() {
+        if *rows == 0 || !wanted(file.index, known.part_of(index)) {
             continue;
         }
         match runs.last_mut() {

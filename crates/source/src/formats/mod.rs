@@ -291,6 +291,11 @@ pub(crate) trait FileMetadata: Any + Debug + Send + Sync {
         None
     }
 
+    /// Which of the file's parts that have statistics a chunk is of.
+    fn part_of(&self, chunk: usize) -> usize {
+        chunk
+    }
+
     /// For each chunk the rows of the file before it, and its own; none where only reading tells.
     fn rows(&self) -> Option<Vec<(u64, u64)>> {
         Some(crate::split::numbered(self.chunks().unwrap_or_default().iter().map(|it| it.rows)))
@@ -302,7 +307,7 @@ pub(crate) trait FileMetadata: Any + Debug + Send + Sync {
     }
 }
 
-/// A row group, a block, a batch.
+/// A row group or some of its rows, a block, a batch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Chunk {
     /// Its rows; 1 where only reading it tells.

@@ -10,6 +10,9 @@
 //! has before these rows is gone over again for each of such parts, so there are at most
 //! [`PARTS_MAX`] of them.
 //!
+//! A source of few row groups is cut by rows besides, so that several workers have something to do. Pages before a
+//! part's first row are passed over by their headers, and its dictionaries are read once more.
+//!
 //! Of a file that is elsewhere, the wanted chunks of a row group are asked for together, with
 //! what lies between neighbours: a request costs as much time as a few MB. Only a row group
 //! of which more than [`GROUP_BYTES_MAX`] are wanted is read through windows. Footers are
@@ -18,6 +21,7 @@
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::io::Read;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -72,6 +76,13 @@ const PAGE_BYTES: u64 = 1 << 20;
 /// The rows of a row group are read in so many parts at most.
 const PARTS_MAX: u64 = 8;
 
+/// Of sources with fewer row groups than these each is cut into as many parts as make about so many …
+const PARTS_WANTED: usize = 8;
+/// … of at least so many rows …
+const PART_ROWS_MIN: u64 = 1 << 16;
+/// … and so many bytes.
+const PART_BYTES_MIN: u64 = 1 << 20;
+
 /// The format.
 pub(super) struct Parquet;
 
@@ -100,9 +111,9 @@ impl TypedFormat for Parquet {
     }
 
     fn open(&self, reading: Reading<'_>) -> Result<Box<dyn PieceReader>> {
-        let metadata = &reading.metadata_as::<ParquetFile>()?.metadata;
+        let known = reading.metadata_as::<ParquetFile>()?;
         let Reading { piece, columns, options, watch, .. } = reading;
-        Ok(Box::new(ParquetReader::open(piece, metadata, columns, options, watch)?))
+        Ok(Box::new(ParquetReader::open(piece, known, columns, options, watch)?))
     }
 }
 
@@ -110,7 +121,16 @@ impl TypedFormat for Parquet {
 #[derive(Debug)]
 struct ParquetFile {
     metadata: ArrowReaderMetadata,
-    groups: Vec<Chunk>,
+    chunks: Vec<Chunk>,
+    /// What each of them is of.
+    parts: Vec<Part>,
+}
+
+/// Some rows of a row group.
+#[derive(Debug, Clone)]
+struct Part {
+    group: usize,
+    rows: Range<u64>,
 }
 
 impl FileMetadata for ParquetFile {
@@ -119,19 +139,37 @@ impl FileMetadata for ParquetFile {
     }
 
     fn chunks(&self) -> Option<&[Chunk]> {
-        Some(&self.groups)
+        Some(&self.chunks)
+    }
+
+    fn part_of(&self, chunk: usize) -> usize {
+        self.parts.get(chunk).map_or(chunk, |part| part.group)
     }
 }
 
 impl ParquetFile {
-    fn new(metadata: ArrowReaderMetadata) -> Self {
-        let chunk = |group: &RowGroupMetaData| Chunk {
-            rows: u64::try_from(group.num_rows()).unwrap_or(0),
-            bytes: u64::try_from(group.compressed_size()).unwrap_or(0),
-        };
-        let groups = metadata.metadata().row_groups().iter().map(chunk).collect();
-        Self { metadata, groups }
+    /// A file whose row groups are each cut into `parts_max` at most.
+    fn new(metadata: ArrowReaderMetadata, parts_max: u64) -> Self {
+        let (mut chunks, mut parts) = (Vec::new(), Vec::new());
+        for (group, known) in metadata.metadata().row_groups().iter().enumerate() {
+            let rows = u64::try_from(known.num_rows()).unwrap_or(0);
+            let bytes = u64::try_from(known.compressed_size()).unwrap_or(0);
+            let count = parts_max.min(rows / PART_ROWS_MIN).min(bytes / PART_BYTES_MIN).max(1);
+            for index in 0..count {
+                let share = |all: u64| portion(all, index, count)..portion(all, index + 1, count);
+                let (rows, bytes) = (share(rows), share(bytes));
+                chunks.push(Chunk { rows: rows.end - rows.start, bytes: bytes.end - bytes.start });
+                parts.push(Part { group, rows });
+            }
+        }
+        Self { metadata, chunks, parts }
     }
+}
+
+/// `index` of `count` equal portions.
+fn portion(all: u64, index: u64, count: u64) -> u64 {
+    let portion = u128::from(all) * u128::from(index) / u128::from(count.max(1));
+    u64::try_from(portion).unwrap_or(all)
 }
 
 /// The footer of a file that was looked at as Parquet.
@@ -193,6 +231,8 @@ fn with_codes(
 fn columns(files: &[Arc<SourceFile>], layouts: Layouts) -> Result<Columns> {
     let mut gathered = Gathered::default();
     let mut tails = Tails::new(files);
+    // While there may be few row groups.
+    let mut few = Vec::new();
     for file in files {
         let tail = tails.next(file)?;
         if file.is_stream() {
@@ -211,8 +251,18 @@ fn columns(files: &[Arc<SourceFile>], layouts: Layouts) -> Result<Columns> {
         }
         let metadata = load(file, tail)?;
         let own: Vec<FieldRef> = metadata.schema().fields().iter().map(plain).collect();
-        let _ = file.metadata.set(Box::new(ParquetFile::new(metadata)));
+        if files.len() < PARTS_WANTED && matches!(file.place, FileLocation::Local(_)) {
+            few.push((file, metadata));
+        } else {
+            let _ = file.metadata.set(Box::new(ParquetFile::new(metadata, 1)));
+        }
         gathered.add(file, own, layouts)?;
+    }
+    let group_count: usize =
+        few.iter().map(|(_, metadata)| metadata.metadata().num_row_groups()).sum();
+    let parts_max = (PARTS_WANTED / group_count.max(1)).max(1) as u64;
+    for (file, metadata) in few {
+        let _ = file.metadata.set(Box::new(ParquetFile::new(metadata, parts_max)));
     }
     Ok(gathered.finish())
 }
@@ -323,14 +373,17 @@ struct ParquetReader {
 impl ParquetReader {
     fn open(
         piece: &Piece,
-        metadata: &ArrowReaderMetadata,
+        known: &ParquetFile,
         mut columns: Vec<WantedColumn>,
         options: &ReadOptions,
         watch: Watch,
     ) -> Result<Self> {
         let file = &piece.file;
         let open = Arc::new(OpenFile::open(file, Access::Random, &watch)?);
-        let groups = piece.row_groups.clone().unwrap_or_default();
+        let metadata = &known.metadata;
+        let wanted = || piece.row_groups.iter().flatten().copied();
+        let parts = joined(wanted().filter_map(|chunk| known.parts.get(chunk)));
+        let groups: Vec<usize> = parts.iter().map(|part| part.group).collect();
         let coded = with_codes(metadata, &columns)
             .map_err(|error| Error::Internal(format!("codes of `{}`: {error}", file.shown)))?;
         let metadata = coded.as_ref().unwrap_or(metadata);
@@ -338,10 +391,9 @@ impl ParquetReader {
         read.sort_unstable();
         read.dedup();
         let (mut bytes, mut rows) = (0, 0);
-        for group in groups.iter().filter_map(|group| metadata.metadata().row_groups().get(*group))
-        {
-            bytes += u64::try_from(group.compressed_size()).unwrap_or(0);
-            rows += u64::try_from(group.num_rows()).unwrap_or(0);
+        for chunk in wanted().filter_map(|chunk| known.chunks.get(chunk)) {
+            bytes += chunk.bytes;
+            rows += chunk.rows;
         }
         let mask = ProjectionMask::roots(metadata.parquet_schema(), read.iter().copied());
         let mut input = Positioned::new(open, Some(metadata.metadata()));
@@ -358,18 +410,20 @@ impl ParquetReader {
                 input: input.clone(),
                 metadata: metadata.clone(),
                 turns: turns.collect(),
-                groups: groups.into(),
-                row: 0,
+                parts: parts.into(),
                 bytes_max,
                 batch_rows: options.batch_rows,
                 part: None,
             }))
         } else {
-            let builder =
+            let mut builder =
                 ParquetRecordBatchReaderBuilder::new_with_metadata(input.clone(), metadata.clone())
                     .with_row_groups(groups)
                     .with_projection(mask)
                     .with_batch_size(options.batch_rows);
+            if let Some(selection) = selection(metadata.metadata(), &parts) {
+                builder = builder.with_row_selection(selection);
+            }
             let reader = unwinding(|| builder.build())
                 .map_err(|error| input.corrupt(&error, "a row group"))?;
             RowGroups::Together(Box::new(reader))
@@ -445,6 +499,38 @@ impl PieceReader for ParquetReader {
     }
 }
 
+/// Parts in their order, those of a row group that follow one another as one.
+fn joined<'a>(parts: impl Iterator<Item = &'a Part>) -> Vec<Part> {
+    let mut all: Vec<Part> = Vec::new();
+    for part in parts {
+        match all.last_mut() {
+            Some(last) if last.group == part.group && last.rows.end == part.rows.start => {
+                last.rows.end = part.rows.end;
+            }
+            _ => all.push(part.clone()),
+        }
+    }
+    all
+}
+
+/// Which rows of the row groups are wanted; none where all are.
+fn selection(metadata: &ParquetMetaData, parts: &[Part]) -> Option<RowSelection> {
+    let (mut selectors, mut is_whole) = (Vec::new(), true);
+    for part in parts {
+        let all = u64::try_from(metadata.row_groups().get(part.group)?.num_rows()).ok()?;
+        let count = |rows: u64| usize::try_from(rows).ok();
+        let (before, wanted) = (count(part.rows.start)?, count(part.rows.end - part.rows.start)?);
+        let after = count(all.checked_sub(part.rows.end)?)?;
+        is_whole &= before == 0 && after == 0;
+        selectors.extend([
+            RowSelector::skip(before),
+            RowSelector::select(wanted),
+            RowSelector::skip(after),
+        ]);
+    }
+    (!is_whole).then(|| RowSelection::from(selectors))
+}
+
 /// The rows of some row groups, the wanted columns in the file's order.
 enum RowGroups {
     Together(Box<ParquetRecordBatchReader>),
@@ -503,9 +589,8 @@ struct InTurns {
     metadata: ArrowReaderMetadata,
     /// The columns that are read together.
     turns: Vec<ProjectionMask>,
-    /// Row groups that are left, the first of which from `row` on.
-    groups: VecDeque<usize>,
-    row: usize,
+    /// What is left.
+    parts: VecDeque<Part>,
     bytes_max: u64,
     batch_rows: usize,
     /// What is read and not handed out.
@@ -531,14 +616,15 @@ impl InTurns {
     fn next_part(&mut self) -> Result<Option<RecordBatch>, ParquetError> {
         let metadata = Arc::clone(self.metadata.metadata());
         loop {
-            let Some(index) = self.groups.front().copied() else { return Ok(None) };
-            let group = metadata.row_group(index);
-            let rows = usize::try_from(group.num_rows()).unwrap_or(0);
-            if self.row >= rows {
-                self.groups.pop_front();
-                self.row = 0;
+            let Some(left) = self.parts.front() else { return Ok(None) };
+            let group = metadata.row_group(left.group);
+            let place = |row: u64| usize::try_from(row).unwrap_or(usize::MAX);
+            let (start, end) = (place(left.rows.start), place(left.rows.end));
+            if start >= end {
+                self.parts.pop_front();
                 continue;
             }
+            let rows = usize::try_from(group.num_rows()).unwrap_or(0);
             let all = ProjectionMask::leaves(
                 self.metadata.parquet_schema(),
                 (0..group.num_columns())
@@ -546,18 +632,20 @@ impl InTurns {
             );
             let (decoded, _) = group_bytes(group, &all);
             let parts = decoded.div_ceil(self.bytes_max.max(1)).clamp(1, PARTS_MAX);
-            let count = rows.div_ceil(usize::try_from(parts).unwrap_or(1)).min(rows - self.row);
-            let part = self.read(index, count)?;
-            self.row += count;
+            let count = rows.div_ceil(usize::try_from(parts).unwrap_or(1)).min(end - start);
+            let part = self.read(left.group, start, count)?;
+            if let Some(left) = self.parts.front_mut() {
+                left.rows.start += count as u64;
+            }
             return Ok(Some(part));
         }
     }
 
-    /// The next rows of a row group.
-    fn read(&self, group: usize, count: usize) -> Result<RecordBatch, ParquetError> {
+    /// Rows of a row group.
+    fn read(&self, group: usize, start: usize, count: usize) -> Result<RecordBatch, ParquetError> {
         let (mut fields, mut columns) = (Vec::new(), Vec::new());
         for turn in &self.turns {
-            let rows = vec![RowSelector::skip(self.row), RowSelector::select(count)];
+            let rows = vec![RowSelector::skip(start), RowSelector::select(count)];
             let mut reader = ParquetRecordBatchReaderBuilder::new_with_metadata(
                 self.input.clone(),
                 self.metadata.clone(),
