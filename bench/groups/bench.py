@@ -2,7 +2,9 @@
 
 `q1` to `q10` over ten million rows of db-benchmark's shape, `sketches` (a median and a number of
 different values for each of 100,000 groups), `stations` (413 groups of ten times as many rows of text),
-and `u1` to `l10000000`: a count and a sum by one key of so many values.
+and `u1` to `l10000000`: a count and a sum by one key of so many values. The format `half` is Parquet with
+about half of the memory that tidemill takes by itself; `billion` (only where `--only` names it) is a hundred times
+as many rows, of ten times as many groups as `u10000000`, with one GB.
 """
 
 import json
@@ -31,6 +33,9 @@ COLUMNS = {
     "q10": ["id1", "id2", "id3", "id4", "id5", "id6", "v3"],
     "sketches": ["id3", "v2", "v3"],
 }
+# About half of what tidemill takes of memory where it may, in MB.
+HALF = {"q3": 64, "q10": 600, "sketches": 160, "u1000000": 64, "u10000000": 160, "s10000000": 200, "l10000000": 400}
+BILLION_MB = 1000
 KINDS = {"u": "uniform", "z": "zipf", "n": "nulls", "s": "short", "l": "long"}
 COUNTS = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000]
 
@@ -43,11 +48,13 @@ def questions():
     return questions
 
 
-def tidemill_command(binary: Path, case: str, source: Path, output: Path) -> list:
+def tidemill_command(binary: Path, case: str, source: Path, memory: int | None, output: Path) -> list:
     quoted = "'" + str(source).replace("'", "''") + "'"
     command = [binary, "query", questions().sql(case, "tidemill", quoted)]
     if case == "stations":
         command += ["--delimiter", ";"]
+    if memory:
+        command += ["--memory", f"{memory}MB"]
     return [*command, "--format", "arrow", "-o", output, "--overwrite"]
 
 
@@ -55,9 +62,11 @@ def prepare(settings: Settings) -> Path:
     """Makes the data set if it is not there. Returns its folder."""
     folder = settings.cache / f"groups-{settings.rows}"
     folder.mkdir(parents=True, exist_ok=True)
-    if not all((folder / file).exists() for file in FILES):
+    wanted = [*FILES, *(["billion.parquet", "billion.json"] if "billion" in settings.only else [])]
+    if not all((folder / file).exists() for file in wanted):
         say(f"making {settings.rows:,} rows in `{folder}` ...")
         command = [harness.peers_python(), HERE / "prepare.py", settings.rows, folder]
+        command += ["billion"] if "billion" in settings.only else []
         if subprocess.run([str(word) for word in command]).returncode != 0:
             raise Failure("the data set could not be written (see above)")
     return folder
@@ -66,9 +75,12 @@ def prepare(settings: Settings) -> Path:
 def names() -> dict[str, list[str]]:
     """The formats of each case."""
     cases = {case: ["parquet", "csv"] for case in COLUMNS}
+    cases["billion"] = ["half"]
     cases["stations"] = ["csv"]
     for kind in KINDS:
         cases |= {f"{kind}{count}": ["parquet"] for count in COUNTS}
+    for case in HALF:
+        cases[case].append("half")
     return cases
 
 
@@ -90,19 +102,28 @@ def cases(settings: Settings, folder: Path, binaries: dict[str, Path]) -> list[C
     for case, formats in names().items():
         if case[0] in KINDS and case[1:].isdigit() and int(case[1:]) > settings.rows:
             continue
+        if case == "billion" and "billion" not in settings.only:
+            continue
         for format in formats:
-            name = "stations" if case == "stations" else "ten" if case in COLUMNS else "keys"
-            source = folder / f"{name}.{format}"
+            name = case if case in ("stations", "billion") else "ten" if case in COLUMNS else "keys"
+            memory = None if format != "half" else BILLION_MB if case == "billion" else HALF[case]
+            if memory:
+                # Of fewer rows less.
+                memory = max(64, memory * settings.rows // 10_000_000)
+            stored = "parquet" if memory else format
+            source = folder / f"{name}.{stored}"
             input_bytes = file_bytes = source.stat().st_size
-            if format == "parquet":
+            if stored == "parquet" and case != "billion":
                 columns = COLUMNS.get(case) or [case, "v"]
                 input_bytes = sum(column_bytes[source.name][column] for column in columns)
             engines = {}
             for name, binary in binaries.items():
                 output = settings.scratch() / f"{name}.{case}.{format}.arrow"
-                engines[name] = Engine(tidemill_command(binary, case, source, output), output, ours=True)
-            words = [case, format, source]
-            engines |= harness.peer_engines(HERE, PEERS, words, f"{case}.{format}.arrow", settings)
+                engines[name] = Engine(tidemill_command(binary, case, source, memory, output), output, ours=True)
+            words = [case, stored, source, memory or "-"]
+            # Polars takes no limit.
+            peers = [peer for peer in PEERS if not memory or peer != "polars"]
+            engines |= harness.peer_engines(HERE, peers, words, f"{case}.{format}.arrow", settings)
             found.append(Case(case, format, source, input_bytes, file_bytes, engines, checker(case, source)))
     return harness.select(found, settings.only, settings.without)
 
@@ -110,7 +131,7 @@ def cases(settings: Settings, folder: Path, binaries: dict[str, Path]) -> list[C
 def run(settings: Settings, report: Report) -> None:
     if settings.list_only:
         binaries = {"tidemill": Path("tidemill"), **settings.extra_binaries}
-        print("groups: " + "; ".join(", ".join(kind) for kind in (names(), ["parquet", "csv"], [*binaries, *PEERS])))
+        print("groups: " + "; ".join(", ".join(kind) for kind in (names(), ["parquet", "csv", "half"], [*binaries, *PEERS])))
         return
     binaries = {} if settings.prepare_only else harness.tidemill_binaries(settings)
     harness.peers_python()

@@ -1,4 +1,4 @@
-"""DataFusion's Python package: `peer_datafusion.py CASE FORMAT INPUT OUTPUT`."""
+"""DataFusion's Python package: `peer_datafusion.py CASE FORMAT INPUT MEMORY OUTPUT`; see `peer_duckdb.py`."""
 
 import json
 import sys
@@ -6,14 +6,17 @@ import time
 from pathlib import Path
 
 import pyarrow as pa
-from datafusion import SessionContext
+from datafusion import RuntimeEnvBuilder, SessionContext
 
 sys.path.insert(0, str(Path(__file__).parent))
 from questions import sql  # noqa: E402
 
 started = time.perf_counter()
-case, format, source, output = sys.argv[1:]
-context = SessionContext()
+case, format, source, memory, output = sys.argv[1:]
+runtime = RuntimeEnvBuilder()
+if memory != "-":
+    runtime = runtime.with_disk_manager_os().with_fair_spill_pool(int(memory) * 1_000_000)
+context = SessionContext(runtime=runtime)
 if format == "csv":
     context.register_csv("rows", source, delimiter=";" if case == "stations" else ",")
 else:

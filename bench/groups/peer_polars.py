@@ -1,4 +1,4 @@
-"""Polars: `peer_polars.py CASE FORMAT INPUT OUTPUT`, lazily, on its streaming engine."""
+"""Polars: `peer_polars.py CASE FORMAT INPUT MEMORY OUTPUT`, lazily, on its streaming engine."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from questions import KEYS  # noqa: E402
 
 started = time.perf_counter()
-case, format, source, output = sys.argv[1:]
+case, format, source, _, output = sys.argv[1:]
 if format == "csv":
     rows = pl.scan_csv(source, separator=";" if case == "stations" else ",")
 else:

@@ -1,4 +1,4 @@
-"""Writes the rows to group: `prepare.py ROWS FOLDER`. Runs in the peers' environment, for DuckDB.
+"""Writes the rows to group: `prepare.py ROWS FOLDER [billion]`. Runs in the peers' environment, for DuckDB.
 
 Everything is drawn from a hash of the row's number and the column's name, so the same number of
 rows is the same data. A file is renamed into its place once it is whole.
@@ -16,6 +16,9 @@ rows is the same data. A file is renamed into its place once it is whole.
 - `v`: integers below 1000
 
 `stations`: `name;temperature` of 413 stations, ten times as many rows, CSV only.
+
+`billion`, where it is asked for: a hundred times as many rows, `k` of ten times as many integers as ROWS, `v` below
+1000; and the numbers that an answer must add up to, as JSON.
 """
 
 import json
@@ -36,6 +39,8 @@ def main() -> None:
     write(folder / "ten.csv", f"SELECT * FROM '{folder / 'ten.parquet'}'")
     write(folder / "keys.parquet", keys(rows))
     write(folder / "stations.csv", stations(10 * rows), "DELIMITER ';'")
+    if "billion" in sys.argv[3:]:
+        billion(100 * rows, 10 * rows, folder)
     sizes = {name: column_bytes(folder / name) for name in ("ten.parquet", "keys.parquet")}
     (folder / "columns.json").write_text(json.dumps(sizes, indent=1) + "\n")
 
@@ -85,6 +90,15 @@ def stations(rows: int) -> str:
                round(({draw("temperature", 2000)} - 1000) / 10, 1) AS temperature
         FROM range({rows}) AS t(i)
     """
+
+
+def billion(rows: int, groups: int, folder: Path) -> None:
+    path = folder / "billion.parquet"
+    write(path, f"SELECT {draw('k', groups)} AS k, {draw('v', 1000)} AS v FROM range({rows}) AS t(i)")
+    query = f"SELECT count(DISTINCT k), sum(k)::BIGINT, count(*), sum(v)::BIGINT FROM '{path}'"
+    names = ["groups", "keys", "rows", "values"]
+    sums = dict(zip(names, duckdb.execute(query).fetchone()))
+    (folder / "billion.json").write_text(json.dumps(sums, indent=1) + "\n")
 
 
 def column_bytes(path: Path) -> dict[str, int]:

@@ -59,6 +59,8 @@ def sql(case: str, engine: str, source: str) -> str:
         text = SKETCHES[engine]
     elif case == "stations":
         text = STATIONS
+    elif case == "billion":
+        text = "SELECT k, count(*) AS n, sum(v) AS v FROM {source} GROUP BY k"
     elif case in TEN:
         text = TEN[case]
     else:
