@@ -34,7 +34,7 @@ COLUMNS = {
     "sketches": ["id3", "v2", "v3"],
 }
 # About half of what tidemill takes of memory where it may, in MB.
-HALF = {"q3": 64, "q10": 600, "sketches": 160, "u1000000": 64, "u10000000": 160, "s10000000": 200, "l10000000": 400}
+HALF = {"q3": 68, "q10": 600, "sketches": 160, "u1000000": 68, "u10000000": 160, "s10000000": 200, "l10000000": 400}
 BILLION_MB = 1000
 KINDS = {"u": "uniform", "z": "zipf", "n": "nulls", "s": "short", "l": "long"}
 COUNTS = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000]
@@ -109,7 +109,7 @@ def cases(settings: Settings, folder: Path, binaries: dict[str, Path]) -> list[C
             memory = None if format != "half" else BILLION_MB if case == "billion" else HALF[case]
             if memory:
                 # Of fewer rows less.
-                memory = max(64, memory * settings.rows // 10_000_000)
+                memory = max(68, memory * settings.rows // 10_000_000)
             stored = "parquet" if memory else format
             source = folder / f"{name}.{stored}"
             input_bytes = file_bytes = source.stat().st_size
