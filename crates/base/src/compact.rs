@@ -10,11 +10,11 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait,
-    RecordBatch, RecordBatchOptions, StructArray, UInt32Array,
+    Array, ArrayRef, AsArray, FixedSizeListArray, GenericByteViewArray, GenericListArray, MapArray,
+    OffsetSizeTrait, RecordBatch, RecordBatchOptions, StructArray, UInt32Array,
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{ByteViewType, DataType};
 use arrow::error::ArrowError;
 
 /// What arrays take beside their buffers, about, for each column that is looked at.
@@ -24,8 +24,8 @@ const ARRAY_BYTES: usize = 512;
 pub fn shown_bytes(array: &ArrayRef) -> usize {
     let rows = array.len();
     match array.data_type() {
-        DataType::Utf8View => 16 * rows + array.as_string_view().total_buffer_bytes_used(),
-        DataType::BinaryView => 16 * rows + array.as_binary_view().total_buffer_bytes_used(),
+        DataType::Utf8View => views_bytes(array.as_string_view()),
+        DataType::BinaryView => views_bytes(array.as_binary_view()),
         DataType::List(_) => list_bytes::<i32>(array),
         DataType::LargeList(_) => list_bytes::<i64>(array),
         DataType::Map(_, _) => {
@@ -41,6 +41,15 @@ pub fn shown_bytes(array: &ArrayRef) -> usize {
             bytes.unwrap_or_else(|_| array.get_array_memory_size())
         }
     }
+}
+
+/// The bytes of views, and of what they show.
+pub fn views_bytes<T: ByteViewType>(views: &GenericByteViewArray<T>) -> usize {
+    let used = match views.data_buffers() {
+        [] => 0,
+        _ => views.total_buffer_bytes_used(),
+    };
+    16 * views.len() + used
 }
 
 fn list_bytes<O: OffsetSizeTrait>(array: &ArrayRef) -> usize {

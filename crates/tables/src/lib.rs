@@ -15,6 +15,7 @@ pub mod estimates;
 pub mod first_rows;
 pub mod functions;
 mod groups;
+mod held;
 mod median;
 pub mod merge;
 pub mod partial;

@@ -5,8 +5,8 @@
 //! the highest bits of their keys' hashes, a block of rows at a time, and wait there as they are. In the end
 //! each part is grouped by itself, in a table that fits the cache, and goes out before the next.
 //!
-//! Two copies a row (a block together, then its partitions apart), of its keys and arguments alone; one, by pairs
-//! of batch and place, took no less time.
+//! Two copies a row (a block together, then its partitions apart), of its keys and arguments alone, the first into
+//! memory that stays; one, by pairs of batch and place, took no less time.
 //!
 //! Source: radix partitioning before the build, as of Manegold, Boncz and Kersten, *Optimizing Main-Memory Join
 //! on Modern Hardware* (TKDE 2002); that grouping without reduction had better not begin before it, of
@@ -15,15 +15,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
-use arrow::compute::{concat, take};
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use tidemill_base::error::Result;
 use tidemill_sql::floats;
 
 use super::groups::{hashes_of, kept};
+use super::held::{Column, Rows};
 use super::merge::{PARTITION_BITS, PARTITIONS, mixed};
-use super::value::{compact, logical_bytes};
+use super::value::logical_bytes;
 use super::{Chunk, Table, TableSpec};
 
 /// Into how many parts a partition's rows are put.
@@ -40,9 +40,11 @@ const ROWS_UNSEEN: u64 = 1 << 21;
 pub struct Scatter {
     key_count: usize,
     bytes_max: usize,
+    /// None before the first rows.
     schema: Option<SchemaRef>,
-    batches: Vec<Vec<ArrayRef>>,
-    rows: usize,
+    columns: Vec<Column>,
+    /// Of each row's keys.
+    hashes: Vec<u64>,
     bytes: usize,
     /// How many more rows are to come by; none while it is off.
     unseen: u64,
@@ -57,8 +59,8 @@ impl Scatter {
             key_count: spec.keys.len(),
             bytes_max,
             schema: None,
-            batches: Vec::new(),
-            rows: 0,
+            columns: Vec::new(),
+            hashes: Vec::new(),
             bytes: 0,
             unseen: 0,
             next_unseen: ROWS_UNSEEN,
@@ -79,65 +81,61 @@ impl Scatter {
     /// Takes rows of the map.
     ///
     /// # Errors
-    /// Where a key cannot be turned into the type that it is kept as.
+    /// Where a key cannot be turned into the type that it is kept as, or hashed.
     pub fn add(&mut self, batch: &RecordBatch) -> Result<()> {
         let (keys, others) = batch.columns().split_at(self.key_count);
         let keys: Vec<ArrayRef> = keys.iter().map(floats::settled).collect();
         let mut columns = kept(&keys)?;
+        self.hashes.extend(hashes_of(&columns, batch.num_rows())?);
         columns.extend_from_slice(others);
-        self.schema.get_or_insert_with(|| {
+        if self.schema.is_none() {
             let fields = batch.schema_ref().fields().iter().zip(&columns);
             let fields = fields
                 .map(|(field, column)| Field::new(field.name(), column.data_type().clone(), true));
-            Arc::new(Schema::new(fields.collect::<Vec<_>>()))
-        });
-        self.rows += batch.num_rows();
+            self.schema = Some(Arc::new(Schema::new(fields.collect::<Vec<_>>())));
+            self.columns = columns.iter().map(|column| Column::new(column.data_type())).collect();
+        }
         self.bytes += columns.iter().map(logical_bytes).sum::<usize>();
         self.unseen = self.unseen.saturating_sub(batch.num_rows() as u64);
-        self.batches.push(columns);
+        for (column, array) in self.columns.iter_mut().zip(&columns) {
+            column.push(array);
+        }
         Ok(())
     }
 
     /// Whether there is a block.
     pub fn is_full(&self) -> bool {
-        self.rows >= BLOCK_ROWS || self.bytes >= self.bytes_max
+        self.hashes.len() >= BLOCK_ROWS || self.bytes >= self.bytes_max
     }
 
     /// The rows that it has, apart: blocks of rows and the partition of each.
     ///
     /// # Errors
-    /// Where a key cannot be hashed.
+    /// As Arrow's.
     pub fn take(&mut self) -> Result<Vec<(usize, Block)>> {
-        let batches = std::mem::take(&mut self.batches);
-        let rows = std::mem::take(&mut self.rows);
-        self.bytes = 0;
-        let Some(schema) = self.schema.as_ref().filter(|_| rows > 0) else { return Ok(Vec::new()) };
-        let columns: Vec<ArrayRef> = (0..schema.fields().len())
-            .map(|column| match batches.as_slice() {
-                [only] => Ok(Arc::clone(&only[column])),
-                all => {
-                    let parts: Vec<&dyn Array> =
-                        all.iter().map(|batch| batch[column].as_ref()).collect();
-                    Ok(concat(&parts)?)
-                }
-            })
-            .collect::<Result<_>>()?;
-        drop(batches);
-        let (order, ends) = in_parts(&hashes_of(&columns[..self.key_count], rows)?);
-        let order = UInt32Array::from(order);
-        (0..PARTITIONS)
+        let Some(schema) = self.schema.as_ref().filter(|_| !self.hashes.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        let (order, ends) = in_parts(&self.hashes);
+        let columns = self.columns.iter().map(Column::rows).collect::<Result<Vec<Rows<'_>>>>()?;
+        let blocks = (0..PARTITIONS)
             .map(|partition| (partition, part_range(&ends, partition * PARTS, PARTS)))
             .filter(|(_, range)| !range.is_empty())
             .map(|(partition, range)| {
-                let rows = order.slice(range.start, range.len());
-                let taken = columns.iter().map(|column| Ok(compact(&take(column, &rows, None)?)));
+                let rows = &order[range.clone()];
+                let gathered = columns.iter().map(|column| column.gather(rows));
                 let batch =
-                    RecordBatch::try_new(Arc::clone(schema), taken.collect::<Result<_>>()?)?;
+                    RecordBatch::try_new(Arc::clone(schema), gathered.collect::<Result<_>>()?)?;
                 let own = &ends[partition * PARTS..][..PARTS];
                 let ends = own.iter().map(|end| end - range.start as u32).collect();
                 Ok((partition, Block { batch, ends }))
             })
-            .collect()
+            .collect();
+        drop(columns);
+        self.columns.iter_mut().for_each(Column::clear);
+        self.hashes.clear();
+        self.bytes = 0;
+        blocks
     }
 }
 

@@ -18,6 +18,7 @@ use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::cast_with_options;
 use arrow::datatypes::{ByteViewType, DataType, Float64Type, Int64Type, TimeUnit, UInt64Type};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use tidemill_base::compact::views_bytes;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::types::EXACTLY;
 use tidemill_sketch::{hash_bytes, hash_f64, hash_i64};
@@ -41,7 +42,7 @@ fn cast(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
 pub fn compact(array: &ArrayRef) -> ArrayRef {
     fn collected<T: ByteViewType>(views: &GenericByteViewArray<T>, whole: &ArrayRef) -> ArrayRef {
         let held: usize = views.data_buffers().iter().map(|buffer| buffer.len()).sum();
-        if held > 2 * views.total_buffer_bytes_used() {
+        if held > 0 && held > 2 * views.total_buffer_bytes_used() {
             Arc::new(views.gc())
         } else {
             Arc::clone(whole)
@@ -79,10 +80,9 @@ pub fn logical_bytes(array: &ArrayRef) -> usize {
         let (first, last) = (offsets[0].as_usize(), offsets[lists.len()].as_usize());
         offsets.len() * size_of::<O>() + logical_bytes(&lists.values().slice(first, last - first))
     }
-    let views = |used: usize| 16 * array.len() + used;
     match array.data_type() {
-        DataType::Utf8View => views(array.as_string_view().total_buffer_bytes_used()),
-        DataType::BinaryView => views(array.as_binary_view().total_buffer_bytes_used()),
+        DataType::Utf8View => views_bytes(array.as_string_view()),
+        DataType::BinaryView => views_bytes(array.as_binary_view()),
         DataType::List(_) => items::<i32>(array.as_list()),
         DataType::LargeList(_) => items::<i64>(array.as_list()),
         DataType::Struct(_) => array.as_struct().columns().iter().map(logical_bytes).sum(),
