@@ -209,13 +209,13 @@ fn numbers(bounds: &ArrayRef) -> ArrayRef {
     }
 }
 
-/// The conjuncts of `filters` that can be settled on text, by the column's position in `schema`.
-pub(crate) fn text_predicates(schema: &SchemaRef, filters: &[Expr]) -> Vec<Predicate> {
+/// The conjuncts of `filters` that can be settled as rows are read, by the column's position in `schema`.
+pub(crate) fn read_predicates(schema: &SchemaRef, filters: &[Expr]) -> Vec<Predicate> {
     let conjuncts = filters.iter().flat_map(split_conjunction);
-    conjuncts.filter_map(|filter| text_predicate(schema, filter)).collect()
+    conjuncts.filter_map(|filter| read_predicate(schema, filter)).collect()
 }
 
-fn text_predicate(schema: &SchemaRef, filter: &Expr) -> Option<Predicate> {
+fn read_predicate(schema: &SchemaRef, filter: &Expr) -> Option<Predicate> {
     let place = |expr: &Expr| match floats::inside(expr).unwrap_or(expr) {
         Expr::Column(column) => schema.index_of(&column.name).ok(),
         _ => None,

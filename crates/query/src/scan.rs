@@ -190,7 +190,8 @@ impl SourceTable {
             source: Arc::clone(source),
             stop: self.run.cancel.part(),
             run: self.run.clone(),
-            predicates: prune::text_predicates(&self.schema, filters),
+            predicates: prune::read_predicates(&self.schema, filters),
+            leave_many: Arc::default(),
             used: self.used.lock().clone(),
             projection: projection.cloned(),
             coded: coded.to_vec(),
@@ -248,6 +249,8 @@ pub(crate) struct Scan {
     coded: Vec<usize>,
     /// What text rows must satisfy, by the columns' positions in the source.
     predicates: Vec<Predicate>,
+    /// Whether these were found to leave many rows.
+    leave_many: Arc<AtomicBool>,
     used: Option<Arc<Projections>>,
     schema: SchemaRef,
     splits: Vec<Split>,
@@ -419,6 +422,7 @@ impl Scan {
             projection: self.projection.clone(),
             coded: self.coded.clone(),
             predicates: self.predicates.clone(),
+            leave_many: Arc::clone(&self.leave_many),
             used: self.used.clone(),
             batch_rows: self.batch_rows,
             exact_start,

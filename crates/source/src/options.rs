@@ -1,6 +1,7 @@
 //! How a split is to be read.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tidemill_base::MaxBad;
 use tidemill_base::cancel::Cancel;
@@ -20,10 +21,12 @@ pub struct ReadOptions {
     /// Which of the columns, by their positions in [`Source::schema`], come as codes of a dictionary
     /// of texts, being [`coded`](Source::is_coded). Default: none.
     pub coded: Vec<usize>,
-    /// What rows of text must satisfy, by the columns' positions in [`Source::schema`]; those
-    /// that do not are dropped before they are built. A column that is not in the projection
-    /// is not asked. Default: nothing.
+    /// What rows must satisfy, by the columns' positions in [`Source::schema`]; those of text
+    /// that do not are dropped before they are built, and those of Parquet where that leaves few. A
+    /// column that is not in the projection is not asked. Default: nothing.
     pub predicates: Vec<Predicate>,
+    /// Set where the predicates were found to leave many rows, for all that read with them.
+    pub leave_many: Arc<AtomicBool>,
     /// What is used of nested columns of JSON; what is not comes out null. Default: all of it.
     pub used: Option<Arc<Projections>>,
     /// Rows of a batch at most. Default: 8192. A batch is smaller where a block of input ends.
@@ -48,6 +51,7 @@ impl Default for ReadOptions {
             projection: None,
             coded: Vec::new(),
             predicates: Vec::new(),
+            leave_many: Arc::default(),
             used: None,
             batch_rows: 8192,
             exact_start: None,

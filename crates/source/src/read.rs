@@ -207,8 +207,15 @@ impl SplitReader {
             self.options.cancel.check()?;
             match &mut current.body {
                 Body::Typed(reader) => match reader.next_batch()? {
-                    Some(batch) => self.open_records(batch, None)?,
+                    Some(batch) => {
+                        let dropped = reader.take_dropped();
+                        self.count_dropped(dropped);
+                        self.open_records(batch, None)?;
+                    }
                     None => {
+                        let dropped = reader.take_dropped();
+                        self.stats.rows += dropped;
+                        self.options.progress.add_rows(dropped);
                         if let Some(end) = reader.end() {
                             self.stats.end = Some(end);
                         }
@@ -280,9 +287,16 @@ impl SplitReader {
             };
             let (columns, options) = (self.assembly.wanted_columns(&self.source), &self.options);
             let stdin = self.standard_input(&piece.file, &watch)?;
-            let piece = &piece;
-            let reader =
-                format.open(Reading { piece, metadata, columns, options, watch, stdin })?;
+            let (piece, predicates) = (&piece, &self.assembly.layout()?.predicates);
+            let reader = format.open(Reading {
+                piece,
+                metadata,
+                columns,
+                predicates,
+                options,
+                watch,
+                stdin,
+            })?;
             if let Some(start) = reader.start() {
                 self.stats.start.get_or_insert(start);
             }
@@ -477,8 +491,7 @@ impl SplitReader {
             dropped +=
                 self.scratch.batches.drain(..).map(|batch| batch.num_rows() as u64).sum::<u64>();
         }
-        self.stats.rows += dropped;
-        self.options.progress.add_rows(dropped);
+        self.count_dropped(dropped);
         let mut batches = std::mem::take(&mut self.scratch.batches);
         self.scratch.clear();
         for batch in batches.drain(..) {
@@ -490,6 +503,12 @@ impl SplitReader {
         }
         self.scratch.batches = batches;
         Ok(())
+    }
+
+    /// Counts rows that are in no batch.
+    fn count_dropped(&mut self, dropped: u64) {
+        self.stats.rows += dropped;
+        self.options.progress.add_rows(dropped);
     }
 
     /// Opens the records of a batch; rows with a value that is none are left out and refused.

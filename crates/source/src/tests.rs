@@ -557,6 +557,103 @@ fn a_single_row_group_is_several_splits() {
 }
 
 #[test]
+fn few_rows_of_parquet_are_read_by_the_columns_that_are_asked_first() {
+    use arrow::array::{ArrayRef, Float64Array, Int32Array, StringArray};
+    use arrow::datatypes::Float64Type;
+    use tidemill_text::{Comparison, Constant, Predicate, Test};
+    const ROWS: i32 = 200_000;
+    let mixed = |row: i32| (i64::from(row) * 7919 % 100_003) as i32;
+    let numbers: ArrayRef =
+        Arc::new(Int32Array::from_iter((0..ROWS).map(|row| (row % 1000 != 7).then(|| mixed(row)))));
+    let texts: ArrayRef = Arc::new(
+        (0..ROWS).map(|row| Some(format!("text {}", row % 5000))).collect::<StringArray>(),
+    );
+    let floats = (0..ROWS).map(|row| match row % 3000 {
+        0 => f64::NAN,
+        1 => -0.0,
+        _ => f64::from(mixed(row)),
+    });
+    let floats: ArrayRef = Arc::new(Float64Array::from_iter_values(floats));
+    let sorted: ArrayRef = Arc::new(Int32Array::from_iter_values(0..ROWS));
+    let columns = [("n", numbers), ("t", texts), ("f", floats), ("row", sorted)];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let folder = folder(&[]);
+    parquet_file(&folder.path().join("a.parquet"), &batch, 70_000);
+    let source = open(&folder, "a.parquet").unwrap();
+    let all = rows_of(&batch);
+
+    type Wanted = fn(i32, Option<i32>, f64) -> bool;
+    let is = |comparison, constant| Test::Compare(comparison, constant);
+    let text = |text: &str| Constant::Text(text.into());
+    let cases: Vec<(Vec<(usize, Test)>, Wanted)> = vec![
+        (vec![(0, is(Comparison::Less, Constant::Int(500)))], |_, n, _| n.is_some_and(|n| n < 500)),
+        (vec![(0, is(Comparison::Equal, Constant::Int(-1)))], |_, _, _| false),
+        (vec![(0, Test::IsNull)], |_, n, _| n.is_none()),
+        (vec![(0, Test::IsNotNull)], |_, n, _| n.is_some()),
+        (vec![(0, Test::In(vec![Constant::Int(7919), Constant::Int(3)]))], |_, n, _| {
+            n == Some(7919) || n == Some(3)
+        }),
+        (vec![(1, is(Comparison::Equal, text("text 17")))], |row, _, _| row % 5000 == 17),
+        (vec![(2, is(Comparison::Equal, Constant::Float(0.0)))], |_, _, f| f == 0.0),
+        (vec![(2, is(Comparison::Greater, Constant::Float(1e300)))], |_, _, f| f.is_nan()),
+        (
+            vec![
+                (3, is(Comparison::GreaterOrEqual, Constant::Int(199_000))),
+                (1, is(Comparison::NotEqual, text("text 4999"))),
+            ],
+            |row, _, _| row >= 199_000 && row % 5000 != 4999,
+        ),
+        // Few at the beginning, all at the end.
+        (vec![(3, is(Comparison::Greater, Constant::Int(100_000)))], |row, _, _| row > 100_000),
+    ];
+    let value = |row: i32| (row % 1000 != 7).then(|| mixed(row));
+    for (tests, wanted) in cases {
+        let predicates: Vec<Predicate> =
+            tests.into_iter().map(|(column, test)| Predicate { column, test }).collect();
+        let float = |row: i32| batch.column(2).as_primitive::<Float64Type>().value(row as usize);
+        let is_wanted = |row: &i32| wanted(*row, value(*row), float(*row));
+        let expected: Rows =
+            (0..ROWS).filter(is_wanted).map(|row| all[row as usize].clone()).collect();
+        for (target, batch_rows) in [(1, 8192), (1 << 30, 1000)] {
+            let progress = Progress::new();
+            let options = ReadOptions {
+                predicates: predicates.clone(),
+                progress: progress.clone(),
+                batch_rows,
+                ..ReadOptions::default()
+            };
+            let mut found = Rows::new();
+            let mut counted = 0;
+            for split in source.splits_of(target, &mut |_, _| true).unwrap() {
+                let mut reader = source.read(&split, &options).unwrap();
+                found.extend(reader.by_ref().flat_map(|batch| rows_of(&batch.unwrap())));
+                counted += reader.stats().rows;
+            }
+            // A reader may leave others in.
+            found.retain(|row| {
+                expected.binary_search_by_key(&number(&row[3]), |row| number(&row[3])).is_ok()
+            });
+            assert!(found == expected, "{predicates:?}: {} of {}", found.len(), expected.len());
+            assert_eq!((progress.rows_done(), counted), (ROWS as u64, ROWS as u64));
+        }
+    }
+
+    let predicates = vec![Predicate {
+        column: 1,
+        test: Test::Compare(Comparison::Equal, Constant::Text("text 17".into())),
+    }];
+    let options = ReadOptions { predicates, ..ReadOptions::default() };
+    let splits = source.splits_of(1, &mut |_, _| true).unwrap();
+    let readers = splits.iter().map(|split| source.read(split, &options).unwrap());
+    let found = readers.flatten().map(|batch| batch.unwrap().num_rows()).sum::<usize>();
+    assert_eq!(found, 40, "the others are left out");
+}
+
+fn number(text: &str) -> i64 {
+    text.parse().unwrap()
+}
+
+#[test]
 fn parquet_of_many_columns_is_read_in_parts_where_memory_is_short() {
     use arrow::array::{ArrayRef, Int64Array, ListArray, StringArray, StructArray};
     use arrow::datatypes::Int64Type;

@@ -84,6 +84,49 @@ impl Predicate {
     }
 }
 
+/// A value to be tested that has been read already.
+#[derive(Debug, Clone, Copy)]
+pub enum Tested<'a> {
+    /// Text.
+    Text(&'a [u8]),
+    /// An integer.
+    Int(i64),
+    /// A float.
+    Float(f64),
+}
+
+impl Test {
+    /// Whether a value passes, null being none; also if it is not of the constant's type.
+    #[must_use]
+    pub fn holds(&self, value: Option<Tested<'_>>) -> bool {
+        let Some(value) = value else { return *self == Test::IsNull };
+        let order = |constant: &Constant| match (constant, value) {
+            (Constant::Text(wanted), Tested::Text(value)) => Some(value.cmp(wanted.as_bytes())),
+            (Constant::Int(wanted), Tested::Int(value)) => Some(value.cmp(wanted)),
+            (Constant::Float(wanted), Tested::Float(value)) => {
+                Some(settled(value).total_cmp(&settled(*wanted)))
+            }
+            _ => None,
+        };
+        self.holds_in(order)
+    }
+
+    /// Whether a value that is not null passes, by its order beside a constant; none where it has none.
+    #[inline(always)]
+    fn holds_in(&self, order: impl Fn(&Constant) -> Option<std::cmp::Ordering>) -> bool {
+        match self {
+            Test::IsNull => false,
+            Test::IsNotNull => true,
+            Test::Compare(comparison, constant) => {
+                order(constant).is_none_or(|order| comparison.holds(order))
+            }
+            Test::In(constants) => {
+                constants.iter().any(|constant| order(constant).is_none_or(|order| order.is_eq()))
+            }
+        }
+    }
+}
+
 impl Comparison {
     #[inline(always)]
     pub(crate) fn holds(self, order: std::cmp::Ordering) -> bool {
@@ -196,14 +239,5 @@ fn test(test: &Test, text: &[u8], span: Span, context: &Context, read: ReadInt) 
             Some(settled(value).total_cmp(&settled(*wanted)))
         }
     };
-    match test {
-        Test::IsNull => false,
-        Test::IsNotNull => true,
-        Test::Compare(comparison, constant) => {
-            order(constant).is_none_or(|order| comparison.holds(order))
-        }
-        Test::In(constants) => {
-            constants.iter().any(|constant| order(constant).is_none_or(|order| order.is_eq()))
-        }
-    }
+    test.holds_in(order)
 }

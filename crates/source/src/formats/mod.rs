@@ -17,7 +17,7 @@ use ::arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use tidemill_base::cancel::Cancel;
 use tidemill_base::suggest;
 use tidemill_text::syslog::Framing;
-use tidemill_text::{Decode, Options};
+use tidemill_text::{Decode, Options, Predicate};
 
 use crate::columns::{Columns, Layouts};
 use crate::compression::Compression;
@@ -38,6 +38,7 @@ mod delimited;
 mod fixed;
 mod inferred;
 mod json;
+mod kept;
 mod lines;
 mod logfmt;
 mod memory;
@@ -262,6 +263,8 @@ pub(crate) struct Reading<'a> {
     /// What is known of its file.
     pub(crate) metadata: &'a (dyn FileMetadata + 'static),
     pub(crate) columns: Vec<WantedColumn>,
+    /// What rows should satisfy, by position among the columns; a reader may leave out others.
+    pub(crate) predicates: &'a [Predicate],
     pub(crate) options: &'a ReadOptions,
     pub(crate) watch: Watch,
     /// Standard input, where it is the file.
@@ -326,6 +329,11 @@ pub(crate) trait PieceReader: Send {
 
     /// The number of a row of the last batch, and from which byte of the file on they are numbered.
     fn row_number(&self, row: usize) -> (u64, u64);
+
+    /// How many rows were left out since this was last asked, as they do not satisfy the predicates.
+    fn take_dropped(&mut self) -> u64 {
+        0
+    }
 
     /// Where the first record of the piece begins, where that is a guess.
     fn start(&self) -> Option<u64> {

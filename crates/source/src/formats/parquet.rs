@@ -13,6 +13,11 @@
 //! A source of few row groups is cut by rows besides, so that several workers have something to do. Pages before a
 //! part's first row are passed over by their headers, and its dictionaries are read once more.
 //!
+//! Where predicates leave few rows, the columns that they name are read first, and of the others the rows that are left:
+//! pages in which there is none are not decompressed. Whether they do is tried at each piece until one has more.
+//!
+//! Source: Abadi, Myers, DeWitt and Madden, *Materialization Strategies in a Column-Oriented DBMS* (ICDE 2007).
+//!
 //! Of a file that is elsewhere, the wanted chunks of a row group are asked for together, with
 //! what lies between neighbours: a request costs as much time as a few MB. Only a row group
 //! of which more than [`GROUP_BYTES_MAX`] are wanted is read through windows. Footers are
@@ -42,13 +47,13 @@ use parquet::file::reader::{ChunkReader, Length};
 use tidemill_base::cancel::Cancel;
 use tidemill_base::compact;
 use tidemill_remote::Fetch;
+use tidemill_text::Predicate;
 
 use super::batches::{WantedColumn, misfit, plain};
-use super::{Chunk, FileFormat, FileMetadata, Kind, PieceReader, Reading, TypedFormat};
+use super::{Chunk, FileFormat, FileMetadata, Kind, PieceReader, Reading, TypedFormat, kept};
 use crate::columns::{Columns, Gathered, Layouts};
 use crate::error::{Error, Result};
 use crate::input::{Access, ByteInput, OpenFile, Watch};
-use crate::options::ReadOptions;
 use crate::unify::{adapted, with_nulls_within};
 use crate::{FileLocation, Piece, SourceFile};
 
@@ -83,6 +88,11 @@ const PART_ROWS_MIN: u64 = 1 << 16;
 /// … and so many bytes.
 const PART_BYTES_MIN: u64 = 1 << 20;
 
+/// So many rows say whether predicates leave few …
+const TRIED_ROWS: usize = 1 << 14;
+/// … which is one of so many at most.
+const KEPT_SHARE: usize = 16;
+
 /// The format.
 pub(super) struct Parquet;
 
@@ -112,8 +122,7 @@ impl TypedFormat for Parquet {
 
     fn open(&self, reading: Reading<'_>) -> Result<Box<dyn PieceReader>> {
         let known = reading.metadata_as::<ParquetFile>()?;
-        let Reading { piece, columns, options, watch, .. } = reading;
-        Ok(Box::new(ParquetReader::open(piece, known, columns, options, watch)?))
+        Ok(Box::new(ParquetReader::open(known, reading)?))
     }
 }
 
@@ -368,16 +377,23 @@ struct ParquetReader {
     rows_before: u64,
     rows_done: u64,
     bytes_told: u64,
+    late: Option<Late>,
+}
+
+/// Rows that predicates left, by their places in the piece.
+struct Late {
+    kept: Vec<u64>,
+    /// How many of them are in the batches so far, the last of which has so many.
+    given: usize,
+    last: usize,
+    /// Rows up to these have been counted, whether they were left or not.
+    counted: u64,
+    dropped: u64,
 }
 
 impl ParquetReader {
-    fn open(
-        piece: &Piece,
-        known: &ParquetFile,
-        mut columns: Vec<WantedColumn>,
-        options: &ReadOptions,
-        watch: Watch,
-    ) -> Result<Self> {
+    fn open(known: &ParquetFile, reading: Reading<'_>) -> Result<Self> {
+        let Reading { piece, mut columns, predicates, options, watch, .. } = reading;
         let file = &piece.file;
         let open = Arc::new(OpenFile::open(file, Access::Random, &watch)?);
         let metadata = &known.metadata;
@@ -402,6 +418,7 @@ impl ParquetReader {
             input.cancel = watch.cancel.clone();
         }
         let bytes_max = options.ahead.bytes().saturating_mul(2);
+        let mut late = None;
         let reader = if is_better_in_turns(metadata.metadata(), &groups, &mask, bytes_max) {
             let turns = read.chunks(COLUMNS_AT_ONCE).map(|roots| {
                 ProjectionMask::roots(metadata.parquet_schema(), roots.iter().copied())
@@ -416,17 +433,45 @@ impl ParquetReader {
                 part: None,
             }))
         } else {
-            let mut builder =
-                ParquetRecordBatchReaderBuilder::new_with_metadata(input.clone(), metadata.clone())
-                    .with_row_groups(groups)
-                    .with_projection(mask)
-                    .with_batch_size(options.batch_rows);
-            if let Some(selection) = selection(metadata.metadata(), &parts) {
-                builder = builder.with_row_selection(selection);
+            let open = |mask: ProjectionMask, selection: Option<RowSelection>| {
+                let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
+                    input.clone(),
+                    metadata.clone(),
+                )
+                .with_row_groups(groups.clone())
+                .with_projection(mask)
+                .with_batch_size(options.batch_rows);
+                if let Some(selection) = selection {
+                    builder = builder.with_row_selection(selection);
+                }
+                unwinding(|| builder.build()).map_err(|error| input.corrupt(&error, "a row group"))
+            };
+            let all = selection(metadata.metadata(), &parts);
+            let tests: Vec<&Predicate> =
+                predicates.iter().filter(|it| is_tested(&columns, it)).collect();
+            let is_tested = |at: usize| tests.iter().any(|test| test.column == at);
+            // What is read first is worth it where something else is read then.
+            let is_first = input.open.remote().is_none()
+                && !options.leave_many.load(Ordering::Relaxed)
+                && (0..columns.len()).any(is_tested)
+                && !(0..columns.len()).all(is_tested);
+            if is_first {
+                let mut places: Vec<usize> =
+                    tests.iter().map(|test| columns[test.column].place).collect();
+                places.sort_unstable();
+                places.dedup();
+                let first =
+                    ProjectionMask::roots(metadata.parquet_schema(), places.iter().copied());
+                let reader = open(first, all.clone())?;
+                let kept = Tests { tests, columns: &columns, places, input: &input, watch: &watch };
+                late = kept.kept(reader)?;
+                options.leave_many.fetch_or(late.is_none(), Ordering::Relaxed);
             }
-            let reader = unwinding(|| builder.build())
-                .map_err(|error| input.corrupt(&error, "a row group"))?;
-            RowGroups::Together(Box::new(reader))
+            let selection = match &late {
+                Some(late) => narrowed(metadata.metadata(), &parts, &late.kept),
+                None => all,
+            };
+            RowGroups::Together(Box::new(open(mask, selection)?))
         };
         for column in &mut columns {
             column.place = read.partition_point(|other| *other < column.place);
@@ -445,6 +490,7 @@ impl ParquetReader {
             rows_before: 0,
             rows_done: 0,
             bytes_told: 0,
+            late,
         })
     }
 
@@ -460,7 +506,15 @@ impl ParquetReader {
 
 impl PieceReader for ParquetReader {
     fn row_number(&self, row: usize) -> (u64, u64) {
-        self.piece.row_number(self.rows_before + row as u64)
+        let place = match &self.late {
+            Some(late) => late.kept.get(late.given - late.last + row).copied().unwrap_or(self.rows),
+            None => self.rows_before + row as u64,
+        };
+        self.piece.row_number(place)
+    }
+
+    fn take_dropped(&mut self) -> u64 {
+        self.late.as_mut().map_or(0, |late| std::mem::take(&mut late.dropped))
     }
 
     fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
@@ -468,35 +522,129 @@ impl PieceReader for ParquetReader {
         let Some(batch) = next.map_err(|error| self.input.bad_page(&error))? else {
             self.tell(self.rows);
             self.input.open.verify()?;
+            if let Some(late) = &mut self.late {
+                late.count(0, self.rows);
+            }
             return Ok(None);
         };
         self.rows_before = self.rows_done;
-        self.rows_done += batch.num_rows() as u64;
+        self.rows_done = match &mut self.late {
+            Some(late) => late.take(batch.num_rows()).ok_or_else(|| {
+                self.input.bad_page(&ParquetError::General("more rows than are selected".into()))
+            })?,
+            None => self.rows_done + batch.num_rows() as u64,
+        };
         self.tell(self.rows_done);
         let columns = self
             .columns
             .iter()
-            .map(|wanted| {
-                // A field that may not be null comes without the nulls of the struct that it is in.
-                let column = with_nulls_within(batch.column(wanted.place))?;
-                if let Some(coded) = column.as_any_dictionary_opt()
-                    && coded.values().is_empty()
-                    && column.null_count() < column.len()
-                {
-                    // The decoder looks at no code then.
-                    let error = ParquetError::General("codes without a dictionary".into());
-                    return Err(self.input.bad_page(&error));
-                }
-                let exactly = wanted.shown_by.is_some();
-                adapted(&column, wanted.field.data_type(), exactly)
-                    .map_err(|reason| misfit(wanted, self.input.open.path(), &reason))
-            })
+            .map(|wanted| as_wanted(batch.column(wanted.place), wanted, &self.input))
             .collect::<Result<Vec<ArrayRef>>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
             .map(Some)
             .map_err(|error| Error::Internal(error.to_string()))
     }
+}
+
+/// A column as the source shows it.
+fn as_wanted(column: &ArrayRef, wanted: &WantedColumn, input: &Positioned) -> Result<ArrayRef> {
+    // A field that may not be null comes without the nulls of the struct that it is in.
+    let column = with_nulls_within(column)?;
+    if let Some(coded) = column.as_any_dictionary_opt()
+        && coded.values().is_empty()
+        && column.null_count() < column.len()
+    {
+        // The decoder looks at no code then.
+        let error = ParquetError::General("codes without a dictionary".into());
+        return Err(input.bad_page(&error));
+    }
+    let exactly = wanted.shown_by.is_some();
+    adapted(&column, wanted.field.data_type(), exactly)
+        .map_err(|reason| misfit(wanted, input.open.path(), &reason))
+}
+
+fn is_tested(columns: &[WantedColumn], predicate: &Predicate) -> bool {
+    let column = columns.get(predicate.column);
+    column.is_some_and(|column| kept::is_tested(column.field.data_type()))
+}
+
+/// What rows have to satisfy.
+struct Tests<'a> {
+    tests: Vec<&'a Predicate>,
+    columns: &'a [WantedColumn],
+    /// The places of the columns that are tested, in the file's order.
+    places: Vec<usize>,
+    input: &'a Positioned,
+    watch: &'a Watch,
+}
+
+impl Tests<'_> {
+    /// The rows that do; none where these are not few.
+    fn kept(&self, mut reader: ParquetRecordBatchReader) -> Result<Option<Late>> {
+        let mut kept: Vec<u64> = Vec::new();
+        let mut rows: usize = 0;
+        let mut keep = Vec::new();
+        while let Some(batch) =
+            unwinding(|| next_of(&mut reader)).map_err(|error| self.input.bad_page(&error))?
+        {
+            self.watch.cancel.check()?;
+            keep.clear();
+            keep.resize(batch.num_rows(), true);
+            for test in &self.tests {
+                let wanted = &self.columns[test.column];
+                let place = self.places.partition_point(|place| *place < wanted.place);
+                let column = as_wanted(batch.column(place), wanted, self.input)?;
+                kept::keep(&column, &test.test, &mut keep);
+            }
+            let places = keep.iter().zip(rows as u64..).filter(|(keep, _)| **keep);
+            kept.extend(places.map(|(_, place)| place));
+            rows += batch.num_rows();
+            if rows >= TRIED_ROWS && kept.len() > rows / KEPT_SHARE {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Late { kept, given: 0, last: 0, counted: 0, dropped: 0 }))
+    }
+}
+
+impl Late {
+    /// Notes a batch of so many rows; the rows of the piece up to its last one, or none where there are not
+    /// so many.
+    fn take(&mut self, rows: usize) -> Option<u64> {
+        (self.given, self.last) = (self.given + rows, rows);
+        let last = self.given.checked_sub(1).map(|last| self.kept.get(last).copied());
+        let done = last.unwrap_or(Some(0))?.saturating_add(u64::from(self.given > 0));
+        self.count(rows as u64, done);
+        Some(done)
+    }
+
+    /// Counts the rows up to `done`, of which so many are in a batch.
+    fn count(&mut self, rows: u64, done: u64) {
+        self.dropped += done.saturating_sub(self.counted).saturating_sub(rows);
+        self.counted = done.max(self.counted);
+    }
+}
+
+/// Of the parts' rows those at the given places.
+fn narrowed(metadata: &ParquetMetaData, parts: &[Part], kept: &[u64]) -> Option<RowSelection> {
+    let count = |rows: u64| usize::try_from(rows).ok();
+    let (mut selectors, mut rest, mut before) = (Vec::new(), kept, 0);
+    for part in parts {
+        let all = u64::try_from(metadata.row_groups().get(part.group)?.num_rows()).ok()?;
+        let rows = part.rows.end - part.rows.start;
+        let (own, others) = rest.split_at(rest.partition_point(|place| *place < before + rows));
+        let mut at = 0;
+        for run in own.chunk_by(|one, next| one + 1 == *next) {
+            let start = run[0] - before + part.rows.start;
+            selectors.push(RowSelector::skip(count(start.checked_sub(at)?)?));
+            selectors.push(RowSelector::select(run.len()));
+            at = start + run.len() as u64;
+        }
+        selectors.push(RowSelector::skip(count(all.checked_sub(at)?)?));
+        (rest, before) = (others, before + rows);
+    }
+    Some(RowSelection::from(selectors))
 }
 
 /// Parts in their order, those of a row group that follow one another as one.

@@ -1,0 +1,55 @@
+//! Which rows of columns satisfy predicates, as text's filter has it of spans: a value that cannot be compared with
+//! the constant keeps its row.
+
+use arrow::array::{Array, ArrayRef, AsArray, downcast_integer};
+use arrow::datatypes::{DataType, Float64Type, Int32Type};
+use tidemill_base::types::coded_text;
+use tidemill_text::{Test, Tested};
+
+/// Whether columns of a type can be tested here.
+pub(super) fn is_tested(of: &DataType) -> bool {
+    *of == coded_text()
+        || of.is_signed_integer()
+        || matches!(of, DataType::Utf8View | DataType::Float64)
+}
+
+/// Clears what is set in `keep` of the rows for which a test does not hold.
+pub(super) fn keep(array: &ArrayRef, test: &Test, keep: &mut [bool]) {
+    let nulls = array.logical_nulls();
+    let mut each = |holds: &dyn Fn(usize) -> bool| {
+        let of_null = test.holds(None);
+        for (row, keep) in keep.iter_mut().enumerate().filter(|(_, keep)| **keep) {
+            *keep = match nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+                true => of_null,
+                false => holds(row),
+            };
+        }
+    };
+    macro_rules! integer {
+        ($t:ty) => {{
+            let values = array.as_primitive::<$t>().values();
+            each(&|row| i64::try_from(values[row]).is_ok_and(|v| test.holds(Some(Tested::Int(v)))))
+        }};
+    }
+    downcast_integer! {
+        array.data_type() => (integer),
+        DataType::Float64 => {
+            let values = array.as_primitive::<Float64Type>().values();
+            each(&|row| test.holds(Some(Tested::Float(values[row]))));
+        }
+        DataType::Utf8View => {
+            let values = array.as_string_view();
+            each(&|row| test.holds(Some(Tested::Text(values.value(row).as_bytes()))));
+        }
+        of if *of == coded_text() => {
+            let coded = array.as_dictionary::<Int32Type>();
+            let values = coded.values().as_string::<i32>();
+            let holds = |value: &str| test.holds(Some(Tested::Text(value.as_bytes())));
+            let holds: Vec<bool> = values.iter().map(|value| value.is_none_or(holds)).collect();
+            let place = |code: i32| usize::try_from(code).unwrap_or(usize::MAX);
+            let codes = coded.keys().values();
+            each(&|row| holds.get(place(codes[row])).is_none_or(|holds| *holds));
+        }
+        _ => {}
+    }
+}
