@@ -1,10 +1,11 @@
 //! Which rows of columns satisfy predicates, as text's filter has it of spans: a value that cannot be compared with
 //! the constant keeps its row.
 
-use arrow::array::{Array, ArrayRef, AsArray, downcast_integer};
+use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, downcast_integer};
+use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Float64Type, Int32Type};
 use tidemill_base::types::coded_text;
-use tidemill_text::{Test, Tested};
+use tidemill_text::{Comparison, Constant, Test, Tested};
 
 /// Whether columns of a type can be tested here.
 pub(super) fn is_tested(of: &DataType) -> bool {
@@ -16,30 +17,33 @@ pub(super) fn is_tested(of: &DataType) -> bool {
 /// Clears what is set in `keep` of the rows for which a test does not hold.
 pub(super) fn keep(array: &ArrayRef, test: &Test, keep: &mut [bool]) {
     let nulls = array.logical_nulls();
-    let mut each = |holds: &dyn Fn(usize) -> bool| {
-        let of_null = test.holds(None);
-        for (row, keep) in keep.iter_mut().enumerate().filter(|(_, keep)| **keep) {
-            *keep = match nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
-                true => of_null,
-                false => holds(row),
-            };
-        }
-    };
+    let nulls = nulls.as_ref().filter(|nulls| nulls.null_count() > 0);
     macro_rules! integer {
         ($t:ty) => {{
             let values = array.as_primitive::<$t>().values();
-            each(&|row| i64::try_from(values[row]).is_ok_and(|v| test.holds(Some(Tested::Int(v)))))
+            // Most are of this form, and asked of every row.
+            if let (Test::Compare(Comparison::Equal, Constant::Int(wanted)), None) = (test, nulls) {
+                let wanted = <$t as ArrowPrimitiveType>::Native::try_from(*wanted).ok();
+                keep.iter_mut().zip(values).for_each(|(keep, v)| *keep &= Some(*v) == wanted);
+                return;
+            }
+            let value = |row: usize| i64::try_from(values[row]).ok();
+            each(keep, nulls, test, |row| {
+                value(row).is_none_or(|value| test.holds(Some(Tested::Int(value))))
+            });
         }};
     }
     downcast_integer! {
         array.data_type() => (integer),
         DataType::Float64 => {
             let values = array.as_primitive::<Float64Type>().values();
-            each(&|row| test.holds(Some(Tested::Float(values[row]))));
+            each(keep, nulls, test, |row| test.holds(Some(Tested::Float(values[row]))));
         }
         DataType::Utf8View => {
             let values = array.as_string_view();
-            each(&|row| test.holds(Some(Tested::Text(values.value(row).as_bytes()))));
+            each(keep, nulls, test, |row| {
+                test.holds(Some(Tested::Text(values.value(row).as_bytes())))
+            });
         }
         of if *of == coded_text() => {
             let coded = array.as_dictionary::<Int32Type>();
@@ -48,8 +52,21 @@ pub(super) fn keep(array: &ArrayRef, test: &Test, keep: &mut [bool]) {
             let holds: Vec<bool> = values.iter().map(|value| value.is_none_or(holds)).collect();
             let place = |code: i32| usize::try_from(code).unwrap_or(usize::MAX);
             let codes = coded.keys().values();
-            each(&|row| holds.get(place(codes[row])).is_none_or(|holds| *holds));
+            each(keep, nulls, test, |row| {
+                holds.get(place(codes[row])).is_none_or(|holds| *holds)
+            });
         }
         _ => {}
+    }
+}
+
+/// Asks of the rows that are kept so far, and of those that are not null whether the test holds.
+fn each(keep: &mut [bool], nulls: Option<&NullBuffer>, test: &Test, holds: impl Fn(usize) -> bool) {
+    let of_null = test.holds(None);
+    for (row, keep) in keep.iter_mut().enumerate().filter(|(_, keep)| **keep) {
+        *keep = match nulls.is_some_and(|nulls| nulls.is_null(row)) {
+            true => of_null,
+            false => holds(row),
+        };
     }
 }

@@ -89,9 +89,11 @@ const PART_ROWS_MIN: u64 = 1 << 16;
 const PART_BYTES_MIN: u64 = 1 << 20;
 
 /// So many rows say whether predicates leave few …
-const TRIED_ROWS: usize = 1 << 14;
-/// … which is one of so many at most.
-const KEPT_SHARE: usize = 16;
+const TRIED_ROWS: u64 = 1 << 14;
+/// … which is one run of rows of so many at most: more in a page cost more than to read all of it …
+const ROWS_OF_RUN: u64 = 1 << 11;
+/// … and one row of so many.
+const ROWS_OF_KEPT: u64 = 2;
 
 /// The format.
 pub(super) struct Parquet;
@@ -380,12 +382,14 @@ struct ParquetReader {
     late: Option<Late>,
 }
 
-/// Rows that predicates left, by their places in the piece.
+/// Rows that predicates left.
+#[derive(Default)]
 struct Late {
-    kept: Vec<u64>,
+    runs: Vec<Run>,
+    kept: u64,
     /// How many of them are in the batches so far, the last of which has so many.
-    given: usize,
-    last: usize,
+    given: u64,
+    last: u64,
     /// Rows up to these have been counted, whether they were left or not.
     counted: u64,
     dropped: u64,
@@ -468,7 +472,7 @@ impl ParquetReader {
                 options.leave_many.fetch_or(late.is_none(), Ordering::Relaxed);
             }
             let selection = match &late {
-                Some(late) => narrowed(metadata.metadata(), &parts, &late.kept),
+                Some(late) => narrowed(metadata.metadata(), &parts, &late.runs),
                 None => all,
             };
             RowGroups::Together(Box::new(open(mask, selection)?))
@@ -507,7 +511,7 @@ impl ParquetReader {
 impl PieceReader for ParquetReader {
     fn row_number(&self, row: usize) -> (u64, u64) {
         let place = match &self.late {
-            Some(late) => late.kept.get(late.given - late.last + row).copied().unwrap_or(self.rows),
+            Some(late) => late.place(late.given - late.last + row as u64).unwrap_or(self.rows),
             None => self.rows_before + row as u64,
         };
         self.piece.row_number(place)
@@ -529,7 +533,7 @@ impl PieceReader for ParquetReader {
         };
         self.rows_before = self.rows_done;
         self.rows_done = match &mut self.late {
-            Some(late) => late.take(batch.num_rows()).ok_or_else(|| {
+            Some(late) => late.take(batch.num_rows() as u64).ok_or_else(|| {
                 self.input.bad_page(&ParquetError::General("more rows than are selected".into()))
             })?,
             None => self.rows_done + batch.num_rows() as u64,
@@ -582,8 +586,8 @@ struct Tests<'a> {
 impl Tests<'_> {
     /// The rows that do; none where these are not few.
     fn kept(&self, mut reader: ParquetRecordBatchReader) -> Result<Option<Late>> {
-        let mut kept: Vec<u64> = Vec::new();
-        let mut rows: usize = 0;
+        let mut late = Late::default();
+        let mut rows: u64 = 0;
         let mut keep = Vec::new();
         while let Some(batch) =
             unwinding(|| next_of(&mut reader)).map_err(|error| self.input.bad_page(&error))?
@@ -597,25 +601,45 @@ impl Tests<'_> {
                 let column = as_wanted(batch.column(place), wanted, self.input)?;
                 kept::keep(&column, &test.test, &mut keep);
             }
-            let places = keep.iter().zip(rows as u64..).filter(|(keep, _)| **keep);
-            kept.extend(places.map(|(_, place)| place));
-            rows += batch.num_rows();
-            if rows >= TRIED_ROWS && kept.len() > rows / KEPT_SHARE {
+            let places = keep.iter().zip(rows..).filter(|(keep, _)| **keep);
+            places.for_each(|(_, place)| late.keep(place));
+            rows += batch.num_rows() as u64;
+            let are_many =
+                late.runs.len() as u64 > rows / ROWS_OF_RUN || late.kept > rows / ROWS_OF_KEPT;
+            if rows >= TRIED_ROWS && are_many {
                 return Ok(None);
             }
         }
-        Ok(Some(Late { kept, given: 0, last: 0, counted: 0, dropped: 0 }))
+        Ok(Some(late))
     }
 }
 
 impl Late {
+    /// Keeps the row at a place behind those before.
+    fn keep(&mut self, place: u64) {
+        match self.runs.last_mut() {
+            Some(run) if run.start + run.rows == place => run.rows += 1,
+            _ => self.runs.push(Run { start: place, rows: 1, before: self.kept }),
+        }
+        self.kept += 1;
+    }
+
+    /// The place of the n-th row that is left; none where there are not so many.
+    fn place(&self, n: u64) -> Option<u64> {
+        let run = self.runs.partition_point(|run| run.before <= n).checked_sub(1)?;
+        let run = self.runs.get(run)?;
+        (n < self.kept).then(|| run.start + (n - run.before))
+    }
+
     /// Notes a batch of so many rows; the rows of the piece up to its last one, or none where there are not
     /// so many.
-    fn take(&mut self, rows: usize) -> Option<u64> {
+    fn take(&mut self, rows: u64) -> Option<u64> {
         (self.given, self.last) = (self.given + rows, rows);
-        let last = self.given.checked_sub(1).map(|last| self.kept.get(last).copied());
-        let done = last.unwrap_or(Some(0))?.saturating_add(u64::from(self.given > 0));
-        self.count(rows as u64, done);
+        let done = match self.given.checked_sub(1) {
+            Some(last) => self.place(last)? + 1,
+            None => 0,
+        };
+        self.count(rows, done);
         Some(done)
     }
 
@@ -626,23 +650,25 @@ impl Late {
     }
 }
 
-/// Of the parts' rows those at the given places.
-fn narrowed(metadata: &ParquetMetaData, parts: &[Part], kept: &[u64]) -> Option<RowSelection> {
+/// Of the parts' rows some runs.
+fn narrowed(metadata: &ParquetMetaData, parts: &[Part], runs: &[Run]) -> Option<RowSelection> {
     let count = |rows: u64| usize::try_from(rows).ok();
-    let (mut selectors, mut rest, mut before) = (Vec::new(), kept, 0);
+    let (mut selectors, mut before) = (Vec::new(), 0);
     for part in parts {
         let all = u64::try_from(metadata.row_groups().get(part.group)?.num_rows()).ok()?;
-        let rows = part.rows.end - part.rows.start;
-        let (own, others) = rest.split_at(rest.partition_point(|place| *place < before + rows));
+        let end = before + (part.rows.end - part.rows.start);
+        let first = runs.partition_point(|run| run.start + run.rows <= before);
         let mut at = 0;
-        for run in own.chunk_by(|one, next| one + 1 == *next) {
-            let start = run[0] - before + part.rows.start;
+        // A run may go on in the next part.
+        for run in runs[first..].iter().take_while(|run| run.start < end) {
+            let (from, to) = (run.start.max(before), (run.start + run.rows).min(end));
+            let start = from - before + part.rows.start;
             selectors.push(RowSelector::skip(count(start.checked_sub(at)?)?));
-            selectors.push(RowSelector::select(run.len()));
-            at = start + run.len() as u64;
+            selectors.push(RowSelector::select(count(to - from)?));
+            at = start + (to - from);
         }
         selectors.push(RowSelector::skip(count(all.checked_sub(at)?)?));
-        (rest, before) = (others, before + rows);
+        before = end;
     }
     Some(RowSelection::from(selectors))
 }
@@ -818,6 +844,15 @@ impl InTurns {
         let schema = Arc::new(Schema::new(fields));
         Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
     }
+}
+
+/// Rows that follow one another.
+struct Run {
+    /// The place of the first in the piece.
+    start: u64,
+    rows: u64,
+    /// How many are left before it.
+    before: u64,
 }
 
 /// A file read by position, through one window per column chunk.
