@@ -141,3 +141,69 @@ impl<F> Drop for Answers<F> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, AsArray, Int64Array};
+    use arrow::datatypes::Int64Type;
+
+    use super::*;
+
+    fn answer(n: i64) -> RecordBatch {
+        let column: ArrayRef = Arc::new(Int64Array::from_iter_values([n; 8]));
+        RecordBatch::try_from_iter([("n", column)]).unwrap()
+    }
+
+    /// What is made by `next`, with room for `waiting_max` bytes, and taken until `enough`.
+    fn taken(
+        waiting_max: usize,
+        enough: usize,
+        mut next: impl FnMut(i64) -> Result<Option<RecordBatch>> + Send,
+    ) -> Vec<Result<i64>> {
+        let (waiting, (sender, made)) = (Waiting::default(), channel());
+        std::thread::scope(|scope| {
+            let maker = scope.spawn(|| {
+                let mut n = 0;
+                let sender = sender;
+                waiting.fill(&sender, waiting_max, || {
+                    n += 1;
+                    next(n)
+                });
+            });
+            let mut taken = Vec::new();
+            while taken.len() < enough
+                && let Ok(answer) = made.recv()
+            {
+                if let Ok(answer) = &answer {
+                    waiting.take(bytes_of(answer));
+                }
+                let number = |it: RecordBatch| it.column(0).as_primitive::<Int64Type>().value(0);
+                taken.push(answer.map(number));
+            }
+            drop(made);
+            waiting.take(usize::MAX);
+            maker.join().unwrap();
+            taken
+        })
+    }
+
+    #[test]
+    fn answers_come_in_their_order_until_one_fails_or_nobody_takes_them() {
+        for waiting_max in [0, 100, 1 << 20] {
+            let all = taken(waiting_max, 100, |n| Ok((n <= 20).then(|| answer(n))));
+            assert!(all.into_iter().map(Result::unwrap).eq(1..=20));
+            let some = taken(waiting_max, 3, |n| Ok(Some(answer(n))));
+            assert!(some.into_iter().map(Result::unwrap).eq(1..=3));
+            let failing = taken(waiting_max, 100, |n| match n {
+                3 => Err(Error::Interrupted),
+                n => Ok(Some(answer(n))),
+            });
+            assert!(matches!(failing.as_slice(), [Ok(1), Ok(2), Err(Error::Interrupted)]));
+            let panicking = taken(waiting_max, 100, |n| match n {
+                2 => panic!("a state is wrong"),
+                n => Ok(Some(answer(n))),
+            });
+            assert!(matches!(panicking.as_slice(), [Ok(1), Err(Error::Internal(_))]));
+        }
+    }
+}
