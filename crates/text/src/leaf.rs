@@ -82,6 +82,10 @@ pub(crate) trait Leaf: Send {
     fn truncate(&mut self, len: usize);
     /// Values taken.
     fn len(&self) -> usize;
+    /// Whether an array of more values than these might not be made.
+    fn is_full(&self) -> bool {
+        false
+    }
     /// The array of all values taken, which are forgotten.
     fn finish(&mut self) -> ArrayRef;
 }
