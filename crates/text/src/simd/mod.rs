@@ -124,6 +124,7 @@ pub(crate) fn level() -> Level {
         let has_avx512 = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512cd")
             && is_x86_feature_detected!("avx512vbmi")
             && is_x86_feature_detected!("avx512vbmi2");
         let has_avx2 = is_x86_feature_detected!("avx2")
@@ -150,6 +151,18 @@ pub(crate) fn ints(text: &[u8], spans: &[Span], out: &mut [MaybeUninit<i64>]) ->
     if level() == Level::Avx512 {
         // SAFETY: the processor was asked.
         return unsafe { avx512::ints(text, spans, out) };
+    }
+    let _ = (text, spans, out);
+    0
+}
+
+/// The same of floats of up to eight characters in plain notation.
+#[inline]
+pub(crate) fn floats(text: &[u8], spans: &[Span], out: &mut [MaybeUninit<f64>]) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if level() == Level::Avx512 {
+        // SAFETY: the processor was asked.
+        return unsafe { avx512::floats(text, spans, out) };
     }
     let _ = (text, spans, out);
     0

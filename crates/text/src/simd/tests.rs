@@ -127,4 +127,45 @@ proptest! {
             prop_assert_eq!(count, 8 * usual.count());
         }
     }
+
+    #[test]
+    fn several_floats_are_what_each_is_by_itself(
+        values in prop::collection::vec(prop_oneof![
+            30 => (-9_999_999i64..100_000_000, 0u32..27, 0usize..8).prop_map(|(n, shift, point)| {
+                let mut text = (n >> shift).to_string();
+                let digits = text.trim_start_matches('-').len();
+                if point > 0 && point < digits && text.len() < 8 {
+                    text.insert(text.len() - point, '.');
+                }
+                text
+            }),
+            1 => "-?[0-9.]{1,9}",
+            1 => Just("-0.0".to_owned()),
+        ], 0..40),
+        tail in 0usize..12,
+    ) {
+        let (mut text, mut spans) = (Vec::new(), Vec::new());
+        for value in &values {
+            text.push(b'7');
+            let start = text.len() as u32;
+            text.extend_from_slice(value.as_bytes());
+            spans.push(Span::plain(start, text.len() as u32));
+        }
+        text.resize(text.len() + tail, b'8');
+        let mut out = vec![std::mem::MaybeUninit::new(f64::MAX); spans.len()];
+        let count = floats(&text, &spans, &mut out);
+        prop_assert!(count <= spans.len());
+        let alone = |span: &Span| crate::fast::float(&text, span.start(), span.len());
+        for (span, found) in spans.iter().zip(&out[..count]) {
+            // SAFETY: all were made with a value.
+            let found = unsafe { found.assume_init() };
+            prop_assert_eq!(alone(span).map(f64::to_bits), Some(found.to_bits()));
+        }
+        #[cfg(target_arch = "x86_64")]
+        if level() == Level::Avx512 && tail >= 8 {
+            let is_usual = |span: &Span| span.len() <= 8 && alone(span).is_some();
+            let usual = spans.chunks_exact(8).take_while(|eight| eight.iter().all(is_usual));
+            prop_assert_eq!(count, 8 * usual.count());
+        }
+    }
 }
