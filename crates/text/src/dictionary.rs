@@ -32,8 +32,9 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 const FULL_BYTES: usize = 1 << 29;
 /// Batches whose rows have a value of their own each, once most rows of a batch had a new one.
 const APART: u32 = 64;
-/// Slots of an empty table.
+/// Slots of an empty table, and what is in a slot where nothing is.
 const SLOTS_MIN: usize = 64;
+const EMPTY: u128 = 0;
 
 /// The code of what means null.
 const NULL: i32 = -1;
@@ -49,8 +50,10 @@ pub(crate) struct Dictionary {
     ends: Vec<usize>,
     /// How many of them there were when the batch began.
     known: usize,
-    /// Where the short ones are, of which there are so many. A power of two, at least twice as many.
-    slots: Vec<Slot>,
+    /// The short ones where they are found, and what their codes are, of which there are so many. A
+    /// power of two, at least four times as many: a branch foretold wrongly costs more than all else.
+    slots: Vec<u128>,
+    codes: Vec<i32>,
     filled: usize,
     seeds: [u64; 2],
     /// Where the others are.
@@ -61,15 +64,6 @@ pub(crate) struct Dictionary {
     /// Batches in which values are not looked up.
     apart: u32,
 }
-
-/// A short value: its bytes, zeros, and its length and one more on top. 0 of none.
-#[derive(Debug, Clone, Copy)]
-struct Slot {
-    word: u128,
-    code: i32,
-}
-
-const EMPTY: Slot = Slot { word: 0, code: 0 };
 
 /// The bits of the first bytes, as many as its place says.
 static KEPT: [u128; SHORT_BYTES + 1] = {
@@ -82,7 +76,7 @@ static KEPT: [u128; SHORT_BYTES + 1] = {
     masks
 };
 
-/// What a short value at `start` is found by.
+/// What a short value at `start` is found by: its bytes, zeros, and its length and one more on top.
 #[inline(always)]
 fn short_word(text: &[u8], start: usize, len: usize) -> u128 {
     debug_assert!(len <= SHORT_BYTES);
@@ -108,6 +102,7 @@ impl Dictionary {
             ends: Vec::new(),
             known: 0,
             slots: vec![EMPTY; SLOTS_MIN],
+            codes: vec![0; SLOTS_MIN],
             filled: 0,
             seeds: [hasher.hash_one(0), hasher.hash_one(1)],
             places: HashTable::new(),
@@ -125,7 +120,7 @@ impl Dictionary {
         let product = u128::from(low) * u128::from(high);
         let mask = self.slots.len() - 1;
         let mut at = (product as u64 ^ (product >> 64) as u64) as usize & mask;
-        while self.slots[at].word != word && self.slots[at].word != 0 {
+        while self.slots[at] != word && self.slots[at] != EMPTY {
             at = (at + 1) & mask;
         }
         at
@@ -133,16 +128,17 @@ impl Dictionary {
 
     /// Puts a short value where it would be.
     fn put(&mut self, word: u128, code: i32) {
-        if 2 * (self.filled + 1) > self.slots.len() {
-            let slots = vec![EMPTY; 2 * self.slots.len()];
-            let old = std::mem::replace(&mut self.slots, slots);
-            for slot in old.iter().filter(|slot| slot.word != 0) {
-                let at = self.slot(slot.word);
-                self.slots[at] = *slot;
+        if 4 * (self.filled + 1) > self.slots.len() {
+            let count = 2 * self.slots.len();
+            let slots = std::mem::replace(&mut self.slots, vec![EMPTY; count]);
+            let codes = std::mem::replace(&mut self.codes, vec![0; count]);
+            for (word, code) in slots.into_iter().zip(codes).filter(|(word, _)| *word != EMPTY) {
+                let at = self.slot(word);
+                (self.slots[at], self.codes[at]) = (word, code);
             }
         }
         let at = self.slot(word);
-        self.slots[at] = Slot { word, code };
+        (self.slots[at], self.codes[at]) = (word, code);
         self.filled += 1;
     }
 
@@ -153,12 +149,13 @@ impl Dictionary {
         }
         if value.len() <= SHORT_BYTES {
             let word = short_word(value, 0, value.len());
-            let slot = self.slots[self.slot(word)];
-            if slot.word == word && slot.code != NULL {
-                return Some(slot.code);
+            let at = self.slot(word);
+            let is_there = self.slots[at] == word;
+            if is_there && self.codes[at] != NULL {
+                return Some(self.codes[at]);
             }
             let code = self.add(value)?;
-            if slot.word == 0 {
+            if !is_there {
                 self.put(word, code);
             }
             return Some(code);
@@ -197,7 +194,7 @@ impl Dictionary {
             Ok(None) => {
                 if span.is_plain() && span.len() <= SHORT_BYTES && self.apart == 0 {
                     let word = short_word(text, span.start(), span.len());
-                    if self.slots[self.slot(word)].word == 0 {
+                    if self.slots[self.slot(word)] == EMPTY {
                         self.put(word, NULL);
                     }
                 }
@@ -250,6 +247,7 @@ impl Dictionary {
         self.places.clear();
         self.slots.truncate(SLOTS_MIN);
         self.slots.fill(EMPTY);
+        self.codes.truncate(SLOTS_MIN);
         self.filled = 0;
         self.values = None;
     }
@@ -270,9 +268,9 @@ impl Leaf for Dictionary {
             let mut code = None;
             if span.is_plain() && span.len() <= SHORT_BYTES && self.apart == 0 {
                 let word = short_word(text, span.start(), span.len());
-                let slot = self.slots[self.slot(word)];
-                if slot.word != 0 {
-                    code = Some(slot.code);
+                let at = self.slot(word);
+                if self.slots[at] == word {
+                    code = self.codes.get(at).copied();
                 }
             }
             let code = match code {
