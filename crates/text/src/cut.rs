@@ -181,7 +181,11 @@ impl Cutter {
         // Whether a quote may open a field here: whether the byte before is a line end, a
         // delimiter, or a quote that has just closed.
         let may_open = u64::from(self.state != State::Field);
-        let last = parity_end(block, quote, self.grammar.delimiter, &mut inside, may_open)?;
+        let last = if inside == 0 && memchr::memchr(quote, block).is_none() {
+            memchr::memrchr(b'\n', block).map(|last| last + 1)
+        } else {
+            parity_end(block, quote, self.grammar.delimiter, &mut inside, may_open)?
+        };
         self.state = match block.last() {
             None => self.state,
             Some(_) if inside != 0 => State::Quoted,
