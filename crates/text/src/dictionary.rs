@@ -1,9 +1,9 @@
 //! Text of few different values, each written once.
 //!
 //! A value is looked up where it stands. One of up to fifteen bytes is one load and a mask, which
-//! leave its bytes and its length in sixteen; a multiplication makes a place in a table of these of
-//! them, and one comparison tells whether it is there. Strings that mean null are in the table as
-//! well, so that nothing is asked of a value but where it is.
+//! leave its bytes and its length in sixteen: a word. A multiplication makes a place in a table of
+//! them, and one comparison with the word that was put there tells whether it is the same. Strings
+//! that mean null have words as well, so that nothing is asked of a value but where it is.
 //!
 //! Values are kept from batch to batch, as one array until there is another one, so that whoever has
 //! seen their codes need not look at them again. Once there are many they are forgotten with the batch;
@@ -32,9 +32,10 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 const FULL_BYTES: usize = 1 << 29;
 /// Batches whose rows have a value of their own each, once most rows of a batch had a new one.
 const APART: u32 = 64;
-/// Slots of an empty table, and what is in a slot where nothing is.
-const SLOTS_MIN: usize = 64;
-const EMPTY: u128 = 0;
+/// Slots of an empty table.
+const SLOTS_MIN: usize = 128;
+/// Slots for each word.
+const SLOTS_A_WORD: usize = 8;
 
 /// The code of what means null.
 const NULL: i32 = -1;
@@ -50,11 +51,12 @@ pub(crate) struct Dictionary {
     ends: Vec<usize>,
     /// How many of them there were when the batch began.
     known: usize,
-    /// The short ones where they are found, and what their codes are, of which there are so many. A
-    /// power of two, at least four times as many: a branch foretold wrongly costs more than all else.
-    slots: Vec<u128>,
+    /// The words of the short ones, and their codes.
+    words: Vec<u128>,
     codes: Vec<i32>,
-    filled: usize,
+    /// The place of a word among these, counted from 1, where it is found; 0 of none. A power of two,
+    /// at least eight times as many: a branch foretold wrongly costs more than all else.
+    slots: Vec<u32>,
     seeds: [u64; 2],
     /// Where the others are.
     places: HashTable<u32>,
@@ -101,9 +103,9 @@ impl Dictionary {
             bytes: Vec::new(),
             ends: Vec::new(),
             known: 0,
-            slots: vec![EMPTY; SLOTS_MIN],
-            codes: vec![0; SLOTS_MIN],
-            filled: 0,
+            words: Vec::new(),
+            codes: Vec::new(),
+            slots: vec![0; SLOTS_MIN],
             seeds: [hasher.hash_one(0), hasher.hash_one(1)],
             places: HashTable::new(),
             hasher,
@@ -112,34 +114,53 @@ impl Dictionary {
         }
     }
 
-    /// The slot of a short value, or the empty one where it would be.
-    #[inline(always)]
-    #[allow(clippy::cast_possible_truncation)] // Halves of a word.
-    fn slot(&self, word: u128) -> usize {
-        let (low, high) = (word as u64 ^ self.seeds[0], (word >> 64) as u64 ^ self.seeds[1]);
-        let product = u128::from(low) * u128::from(high);
-        let mask = self.slots.len() - 1;
-        let mut at = (product as u64 ^ (product >> 64) as u64) as usize & mask;
-        while self.slots[at] != word && self.slots[at] != EMPTY {
-            at = (at + 1) & mask;
-        }
-        at
+    /// Where a word is among the words.
+    fn place(&self, word: u128) -> Option<usize> {
+        place(word, &self.words, &self.slots, self.seeds)
     }
 
-    /// Puts a short value where it would be.
-    fn put(&mut self, word: u128, code: i32) {
-        if 4 * (self.filled + 1) > self.slots.len() {
-            let count = 2 * self.slots.len();
-            let slots = std::mem::replace(&mut self.slots, vec![EMPTY; count]);
-            let codes = std::mem::replace(&mut self.codes, vec![0; count]);
-            for (word, code) in slots.into_iter().zip(codes).filter(|(word, _)| *word != EMPTY) {
-                let at = self.slot(word);
-                (self.slots[at], self.codes[at]) = (word, code);
-            }
+    /// Takes values up to the first that is not a short one that was there before; returns how many.
+    #[inline(always)]
+    fn fast(&mut self, text: &[u8], spans: &[Span]) -> usize {
+        let Self { keys, words, codes, slots, seeds, apart, .. } = self;
+        if *apart > 0 {
+            return 0;
         }
-        let at = self.slot(word);
-        (self.slots[at], self.codes[at]) = (word, code);
-        self.filled += 1;
+        let room = &mut keys.spare_capacity_mut()[..spans.len()];
+        let mut count = 0;
+        for (span, key) in spans.iter().zip(room) {
+            if !span.is_plain() || span.len() > SHORT_BYTES {
+                break;
+            }
+            let word = short_word(text, span.start(), span.len());
+            let code = place(word, words, slots, *seeds).and_then(|place| codes.get(place));
+            match code {
+                Some(code) if *code != NULL => key.write(*code),
+                _ => break,
+            };
+            count += 1;
+        }
+        // SAFETY: so many were written behind the last one.
+        unsafe { keys.set_len(keys.len() + count) };
+        count
+    }
+
+    /// Adds a word that is not there.
+    fn put(&mut self, word: u128, code: i32) {
+        self.words.push(word);
+        self.codes.push(code);
+        let mut from = self.words.len() - 1;
+        if SLOTS_A_WORD * self.words.len() > self.slots.len() {
+            self.slots = vec![0; 2 * self.slots.len()];
+            from = 0;
+        }
+        for place in from..self.words.len() {
+            let mut at = first_slot(self.words[place], self.slots.len(), self.seeds);
+            while self.slots[at] != 0 {
+                at = (at + 1) & (self.slots.len() - 1);
+            }
+            self.slots[at] = u32::try_from(place + 1).unwrap_or(0);
+        }
     }
 
     /// The code of a value; none of more than there are codes.
@@ -149,13 +170,12 @@ impl Dictionary {
         }
         if value.len() <= SHORT_BYTES {
             let word = short_word(value, 0, value.len());
-            let at = self.slot(word);
-            let is_there = self.slots[at] == word;
-            if is_there && self.codes[at] != NULL {
-                return Some(self.codes[at]);
+            let place = self.place(word);
+            if let Some(code) = place.map(|place| self.codes[place]).filter(|code| *code != NULL) {
+                return Some(code);
             }
             let code = self.add(value)?;
-            if !is_there {
+            if place.is_none() {
                 self.put(word, code);
             }
             return Some(code);
@@ -194,7 +214,7 @@ impl Dictionary {
             Ok(None) => {
                 if span.is_plain() && span.len() <= SHORT_BYTES && self.apart == 0 {
                     let word = short_word(text, span.start(), span.len());
-                    if self.slots[self.slot(word)] == EMPTY {
+                    if self.place(word).is_none() {
                         self.put(word, NULL);
                     }
                 }
@@ -245,12 +265,34 @@ impl Dictionary {
         self.bytes.clear();
         self.ends.clear();
         self.places.clear();
+        self.words.clear();
+        self.codes.clear();
         self.slots.truncate(SLOTS_MIN);
-        self.slots.fill(EMPTY);
-        self.codes.truncate(SLOTS_MIN);
-        self.filled = 0;
+        self.slots.fill(0);
         self.values = None;
     }
+}
+
+/// Where a word is among others.
+#[inline(always)]
+fn place(word: u128, words: &[u128], slots: &[u32], seeds: [u64; 2]) -> Option<usize> {
+    let mut at = first_slot(word, slots.len(), seeds);
+    loop {
+        let place = (*slots.get(at)? as usize).checked_sub(1)?;
+        if *words.get(place)? == word {
+            return Some(place);
+        }
+        at = (at + 1) & (slots.len() - 1);
+    }
+}
+
+/// Where a word is sought first among so many slots, a power of two.
+#[inline(always)]
+#[allow(clippy::cast_possible_truncation)] // Halves of a word.
+fn first_slot(word: u128, slot_count: usize, seeds: [u64; 2]) -> usize {
+    let (low, high) = (word as u64 ^ seeds[0], (word >> 64) as u64 ^ seeds[1]);
+    let product = u128::from(low) * u128::from(high);
+    (product as u64 ^ (product >> 64) as u64) as usize & (slot_count - 1)
 }
 
 /// Where the value of a code is among the bytes.
@@ -263,30 +305,25 @@ fn at(ends: &[usize], place: u32) -> std::ops::Range<usize> {
 impl Leaf for Dictionary {
     fn append(&mut self, text: &[u8], spans: &[Span], context: &Context) -> Result<(), usize> {
         self.keys.reserve(spans.len());
-        let mut run = 0;
-        for (index, &span) in spans.iter().enumerate() {
+        let mut at = 0;
+        while at < spans.len() {
+            let fast = self.fast(text, &spans[at..]);
+            self.validity.append_n_non_nulls(fast);
+            at += fast;
+            let Some(&span) = spans.get(at) else { break };
             let mut code = None;
             if span.is_plain() && span.len() <= SHORT_BYTES && self.apart == 0 {
                 let word = short_word(text, span.start(), span.len());
-                let at = self.slot(word);
-                if self.slots[at] == word {
-                    code = self.codes.get(at).copied();
-                }
+                code = self.place(word).and_then(|place| self.codes.get(place).copied());
             }
             let code = match code {
                 Some(code) => code,
-                None => self.careful(text, span, context).map_err(|()| index)?.unwrap_or(NULL),
+                None => self.careful(text, span, context).map_err(|()| at)?.unwrap_or(NULL),
             };
-            if code == NULL {
-                self.validity.append_n_non_nulls(std::mem::take(&mut run));
-                self.keys.push(0);
-                self.validity.append_null();
-            } else {
-                self.keys.push(code);
-                run += 1;
-            }
+            self.keys.push(code.max(0));
+            self.validity.append(code != NULL);
+            at += 1;
         }
-        self.validity.append_n_non_nulls(run);
         Ok(())
     }
 
@@ -375,7 +412,8 @@ mod tests {
         let mut out = Decoded::default();
         let mut counts = Vec::new();
         for round in 0..3 {
-            let name = |row: usize| format!("v{}", if row % 8 == 0 { 0 } else { row + round });
+            let name =
+                |row: usize| format!("v{}", if row.is_multiple_of(8) { 0 } else { row + round });
             let text: String = (0..8192).map(|row| format!("{},\n", name(row))).collect();
             out.clear();
             decoder.decode(text.as_bytes(), &mut out);
@@ -388,7 +426,7 @@ mod tests {
             counts.push(out.batches[0].column(0).as_any_dictionary().values().len());
         }
         let different = |round: usize| {
-            let of = |row: usize| if row % 8 == 0 { 0 } else { row + round };
+            let of = |row: usize| if row.is_multiple_of(8) { 0 } else { row + round };
             let all: std::collections::BTreeSet<_> = (0..8192).map(of).collect();
             all.len() - usize::from(all.contains(&77))
         };
