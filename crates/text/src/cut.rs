@@ -387,9 +387,14 @@ pub fn guess_start(grammar: Grammar, window: &[u8], fields: usize) -> Option<usi
     memchr::memchr(b'\n', window)?;
     // A quote at the window's first byte may also open a field.
     let opening = (window.first().copied() == grammar.quote).then_some(State::FieldStart);
+    let has_quotes = grammar.quote.is_some_and(|quote| memchr::memchr(quote, window).is_some());
     let mut best: Option<Trail> = None;
     for state in [State::Field, State::Quoted].into_iter().chain(opening) {
-        let trail = follow(grammar, state, window, fields);
+        let trail = match state {
+            // Without a quote nothing ends one.
+            State::Quoted if !has_quotes => Trail::default(),
+            _ => follow(grammar, state, window, fields),
+        };
         if best.as_ref().is_none_or(|best| trail.score() > best.score()) {
             best = Some(trail);
         }
