@@ -1,8 +1,8 @@
-//! Keys as codes: a map whose keys are texts as they are stored.
+//! Keys as codes: a map whose keys are texts as codes of dictionaries.
 //!
-//! Where a table's keys are columns of texts that Parquet stores as codes of dictionaries, and nothing
-//! else is asked of these columns, the map hands the codes on, and the tables group by them
-//! ([`tidemill_tables::codes`]).
+//! Where a table's keys are columns of texts that Parquet stores as codes, or that text has few
+//! different ones of, and nothing else is asked of these columns, the map hands codes on, and the
+//! tables group by them ([`tidemill_tables::codes`]).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -291,7 +291,7 @@ impl Plan {
                 steps.push(("map".to_string(), text(&parts.map)));
                 let mut tables = parts.spec.describe();
                 if self.coded(parts)?.is_some() {
-                    tables.push("found by the codes of the keys, as they are stored".to_owned());
+                    tables.push("found by the codes of the keys".to_owned());
                 }
                 tables.push(parts.spec.describe_order());
                 steps.push(("tables".to_string(), self.short(tables.join("\n"))));

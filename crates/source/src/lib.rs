@@ -66,6 +66,7 @@ mod compression;
 mod dialect;
 mod error;
 mod fault;
+mod few;
 pub mod fit;
 pub mod formats;
 mod input;
@@ -359,6 +360,8 @@ pub struct Source {
     promoted: Vec<Promoted>,
     schema: SchemaRef,
     stdin: Mutex<Option<Pending>>,
+    /// Which columns of texts have few values, as far as that was asked.
+    few: Mutex<BTreeMap<usize, bool>>,
 }
 
 impl std::fmt::Debug for Source {
@@ -515,20 +518,28 @@ impl Source {
         formats::parquet::metadata(self.files.get(file)?)
     }
 
-    /// Whether a column is of texts that are stored as codes of a dictionary, in every file that has it,
-    /// and can be read as such ([`ReadOptions::coded`]).
-    pub fn is_coded(&self, column: usize) -> bool {
+    /// Whether a column is of texts that come best as codes of a dictionary where they are keys
+    /// ([`ReadOptions::coded`]): that are stored so, in every file that has the column, or of which
+    /// text seems to have few different ones.
+    ///
+    /// Cost: of text, once, its first 4,096 rows.
+    pub fn is_coded(self: &Arc<Self>, column: usize) -> bool {
         let is_text = |column: &FieldRef| column.data_type() == &DataType::Utf8View;
         let Some(Origin::File(index)) = self.origins.get(column) else { return false };
-        let is_text = self.schema.fields().get(column).is_some_and(is_text);
-        is_text
-            && self.files.iter().all(|file| {
-                match self.columns.layout(file.index).places.get(*index).copied().flatten() {
-                    Some(place) => formats::parquet::is_coded(file, place),
-                    // It is null there; of other formats nothing is coded.
-                    None => formats::parquet::metadata(file).is_some(),
-                }
-            })
+        if !self.schema.fields().get(column).is_some_and(is_text) {
+            return false;
+        }
+        if self.format.text().is_some() {
+            let mut few = self.few.lock();
+            return *few.entry(column).or_insert_with(|| few::has_few_values(self, column));
+        }
+        self.files.iter().all(|file| {
+            match self.columns.layout(file.index).places.get(*index).copied().flatten() {
+                Some(place) => formats::parquet::is_coded(file, place),
+                // It is null there; of other formats nothing is coded.
+                None => formats::parquet::metadata(file).is_some(),
+            }
+        })
     }
 
     /// What the footers of a rowfile know of its blocks, for leaving out those that a filter rules

@@ -318,6 +318,7 @@ fn source(
         promoted: Vec::new(),
         schema: Arc::new(Schema::new(fields)),
         stdin: Mutex::new(stdin),
+        few: Mutex::default(),
     })
 }
 

@@ -249,42 +249,96 @@ fn added<T: ArrowPrimitiveType>(
 where
     T::Native: Close,
 {
-    let mut most = 0;
-    let add = |sum: &mut u32, code: u32| *sum = sum.wrapping_add(code.wrapping_mul(stride));
     match key.nulls().filter(|nulls| nulls.null_count() > 0) {
-        None => {
-            for (sum, value) in combined.iter_mut().zip(key.values()) {
-                let code = value.from(base);
-                most = most.max(code.saturating_add(1));
-                add(sum, code);
-            }
-        }
+        None => all_added(combined, key.values(), base, stride),
         Some(nulls) => {
+            let mut most = 0;
             for ((sum, value), is_valid) in combined.iter_mut().zip(key.values()).zip(nulls) {
                 let code = if is_valid { value.from(base) } else { count };
                 most = most.max(if is_valid { code.saturating_add(1) } else { 0 });
-                add(sum, code);
+                *sum = sum.wrapping_add(code.wrapping_mul(stride));
             }
+            most
         }
     }
-    most
+}
+
+/// Defines a function that is compiled for processors with AVX2 once more, and is called so there: a
+/// baseline x86-64 has neither comparisons of 64 bits nor products of 32.
+macro_rules! wider {
+    ($(#[$attr:meta])* fn $name:ident / $wide:ident / $plain:ident
+        ($($arg:ident: $type:ty),*) -> $out:ty $body:block) => {
+        $(#[$attr])*
+        fn $name<N: Close>($($arg: $type),*) -> $out {
+            #[cfg(target_arch = "x86_64")]
+            if std::is_x86_feature_detected!("avx2") {
+                // SAFETY: the processor was asked.
+                return unsafe { $wide($($arg),*) };
+            }
+            $plain($($arg),*)
+        }
+
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2")]
+        fn $wide<N: Close>($($arg: $type),*) -> $out {
+            $plain($($arg),*)
+        }
+
+        #[inline(always)]
+        fn $plain<N: Close>($($arg: $type),*) -> $out $body
+    };
+}
+
+wider! {
+    /// As [`added`], where nothing is null.
+    fn all_added / all_added_wide / all_added_plain(
+        combined: &mut [u32], values: &[N], base: i64, stride: u32
+    ) -> u32 {
+        let mut most = 0;
+        for (sum, value) in combined.iter_mut().zip(values) {
+            let code = value.from(base);
+            most = most.max(code);
+            *sum = sum.wrapping_add(code.wrapping_mul(stride));
+        }
+        if values.is_empty() { 0 } else { most.saturating_add(1) }
+    }
+}
+
+wider! {
+    /// Whether all numbers are among so many from a base on.
+    fn are_within / are_within_wide / are_within_plain(
+        values: &[N], base: i64, count: u32
+    ) -> bool {
+        let count: u64 = count.into();
+        let is_out = |value: &N| value.distance(base) >= count;
+        !values.iter().fold(false, |any, value| any | is_out(value))
+    }
 }
 
 /// Whole numbers.
 trait Close: Copy {
     /// How far it is from a base, which is no further than 2^32.
     fn from(self, base: i64) -> u32;
+    /// How far it is above a base that is of its type; further than 2^32 if it is below.
+    fn distance(self, base: i64) -> u64;
     fn wide(self) -> i128;
 }
 
 macro_rules! close {
     ($($of:ty),+) => {$(
         impl Close for $of {
-            #[inline]
+            #[inline(always)]
             #[expect(clippy::allow_attributes, reason = "not all of the types need them")]
             #[allow(clippy::cast_possible_wrap, clippy::cast_lossless, reason = "two's complement")]
             fn from(self, base: i64) -> u32 {
                 (self as i64).wrapping_sub(base) as u32
+            }
+
+            #[inline(always)]
+            #[expect(clippy::allow_attributes, reason = "not all of the types need them")]
+            #[allow(clippy::cast_possible_wrap, clippy::cast_lossless, reason = "two's complement")]
+            fn distance(self, base: i64) -> u64 {
+                (self as i64).wrapping_sub(base) as u64
             }
 
             fn wide(self) -> i128 {
@@ -314,6 +368,23 @@ fn next_column(before: Option<Column>, key: &ArrayRef) -> Result<Option<(Column,
         ($t:ty) => {
             ends::<$t>(key.as_primitive())
         };
+    }
+    if let Some(Column::Range { base, count }) = before
+        && key.null_count() == 0
+    {
+        macro_rules! within {
+            ($t:ty) => {
+                are_within(key.as_primitive::<$t>().values(), base, count)
+            };
+        }
+        let is_same = downcast_integer! {
+            key.data_type() => (within),
+            DataType::Date32 => within!(Date32Type),
+            _ => false,
+        };
+        if is_same {
+            return Ok(Some((Column::Range { base, count }, true)));
+        }
     }
     let ends = downcast_integer! {
         key.data_type() => (ends),

@@ -115,6 +115,11 @@ impl Column {
         }
     }
 
+    /// Whether the rows must become an array before there are more.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(&self.node, Node::Leaf { leaf, .. } if leaf.is_full())
+    }
+
     /// Adds a null.
     pub(crate) fn push_null(&mut self) {
         match &mut self.node {

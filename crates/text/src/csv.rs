@@ -144,6 +144,37 @@ dispatch! {
     ) -> (u32, usize) => find
 }
 
+dispatch! {
+    /// The same of text without quotes, of a dialect without comments. Where it has seen a quote,
+    /// nothing else that it says is right.
+    fn separators_unquoted(
+        text: &[u8], from: usize, to: usize, special: Special, carry: &mut Carry, out: &mut Vec<u32>
+    ) -> (u32, usize) => find_unquoted
+}
+
+/// # Safety
+/// The processor must have the instruction set.
+#[inline(always)]
+unsafe fn find_unquoted<I: Isa>(
+    text: &[u8],
+    from: usize,
+    to: usize,
+    special: Special,
+    carry: &mut Carry,
+    out: &mut Vec<u32>,
+) -> (u32, usize) {
+    let special = [special.delimiter, special.quote.unwrap_or(0xff), 0];
+    // SAFETY: as the caller promises.
+    unsafe { find_with::<I, WATCHED, false>(text, from, to, special, carry, out) }
+}
+
+/// What is made of quotes: they are bytes like others, …
+const NO_QUOTES: u8 = 0;
+/// … or there should be none, …
+const WATCHED: u8 = 1;
+/// … or they are quotes.
+const QUOTES: u8 = 2;
+
 /// # Safety
 /// The processor must have the instruction set.
 #[inline(always)]
@@ -159,15 +190,22 @@ unsafe fn find<I: Isa>(
     unsafe {
         match special {
             Special { quote: Some(quote), comment: None, delimiter } => {
-                find_with::<I, true, false>(text, from, to, [delimiter, quote, 0], carry, out)
+                find_with::<I, QUOTES, false>(text, from, to, [delimiter, quote, 0], carry, out)
             }
             Special { quote: None, comment: None, delimiter } => {
-                find_with::<I, false, false>(text, from, to, [delimiter, 0, 0], carry, out)
+                find_with::<I, NO_QUOTES, false>(text, from, to, [delimiter, 0, 0], carry, out)
             }
             Special { quote, comment: Some(comment), delimiter } => {
                 // A quote that is no byte of UTF-8 is none.
                 let quote = quote.unwrap_or(0xff);
-                find_with::<I, true, true>(text, from, to, [delimiter, quote, comment], carry, out)
+                find_with::<I, QUOTES, true>(
+                    text,
+                    from,
+                    to,
+                    [delimiter, quote, comment],
+                    carry,
+                    out,
+                )
             }
         }
     }
@@ -176,7 +214,7 @@ unsafe fn find<I: Isa>(
 /// # Safety
 /// As `find`.
 #[inline(always)]
-unsafe fn find_with<I: Isa, const QUOTES: bool, const COMMENTS: bool>(
+unsafe fn find_with<I: Isa, const HOW: u8, const COMMENTS: bool>(
     text: &[u8],
     from: usize,
     to: usize,
@@ -184,7 +222,7 @@ unsafe fn find_with<I: Isa, const QUOTES: bool, const COMMENTS: bool>(
     carry: &mut Carry,
     out: &mut Vec<u32>,
 ) -> (u32, usize) {
-    let mut look = Looking::<QUOTES, COMMENTS> { special, carry: *carry, seen: Seen::default() };
+    let mut look = Looking::<HOW, COMMENTS> { special, carry: *carry, seen: Seen::default() };
     // SAFETY: as the caller promises.
     unsafe { crate::separators::find::<I>(text, from, to, &mut look, out) };
     *carry = look.carry;
@@ -216,14 +254,14 @@ struct Seen {
 
 /// What is looked for.
 #[derive(Clone, Copy)]
-struct Looking<const QUOTES: bool, const COMMENTS: bool> {
+struct Looking<const HOW: u8, const COMMENTS: bool> {
     /// Delimiter, quote, comment.
     special: [u8; 3],
     carry: Carry,
     seen: Seen,
 }
 
-impl<const QUOTES: bool, const COMMENTS: bool> Look for Looking<QUOTES, COMMENTS> {
+impl<const HOW: u8, const COMMENTS: bool> Look for Looking<HOW, COMMENTS> {
     #[inline(always)]
     unsafe fn separators<I: Isa>(&mut self, block: I::Block, _: u64) -> u64 {
         let [delimiter, quote, comment] = self.special;
@@ -234,7 +272,12 @@ impl<const QUOTES: bool, const COMMENTS: bool> Look for Looking<QUOTES, COMMENTS
             let mut separators = I::equal(block, delimiter) | lines;
             let mut cr = I::equal(block, b'\r');
             seen.high |= I::high(block);
-            if QUOTES {
+            if HOW == WATCHED {
+                seen.quotes |= I::equal(block, quote);
+                state.may_open = (separators | cr) >> 63;
+                state.quote = 0;
+            }
+            if HOW == QUOTES {
                 let quotes = I::equal(block, quote);
                 seen.quotes |= quotes;
                 let within = I::parity(quotes) ^ state.inside;
@@ -278,6 +321,8 @@ struct Fields {
     found_to: usize,
     carry: Carry,
     marks: u32,
+    /// Windows in which quotes are expected, since there were some of late.
+    quoted: u32,
     /// Line ends among the separators.
     lines: usize,
     /// Where the next window must begin for the above to hold.
@@ -303,6 +348,7 @@ impl Fields {
             found_to: 0,
             carry: Carry::START,
             marks: 0,
+            quoted: 0,
             lines: 0,
             expected: usize::MAX,
             window_bytes: WINDOW_BYTES,
@@ -320,7 +366,28 @@ impl Fields {
         self.marks = 0;
         self.lines = 0;
     }
+
+    /// Finds the separators up to `to`: what was seen, and how many are line ends.
+    fn find(&mut self, block: &[u8], to: usize) -> (u32, usize) {
+        let Self { found_to, special, carry, separators: out, quoted, .. } = self;
+        let is_quoted = *quoted > 0 || carry.inside != 0;
+        if special.quote.is_some() && special.comment.is_none() && !is_quoted {
+            let before = (*carry, out.len());
+            let found = separators_unquoted(block, *found_to, to, *special, carry, out);
+            if found.0 & seen::QUOTE == 0 {
+                return found;
+            }
+            *carry = before.0;
+            out.truncate(before.1);
+            *quoted = QUOTED;
+        }
+        *quoted = quoted.saturating_sub(1);
+        separators(block, *found_to, to, *special, carry, out)
+    }
 }
+
+/// In so many windows behind one with a quote, more of them are expected.
+const QUOTED: u32 = 64;
 
 impl Tokenizer for Fields {
     fn window(
@@ -353,14 +420,7 @@ impl Tokenizer for Fields {
                 // Whole blocks, unless it is the end.
                 let to = (self.found_to + (target - self.found_to).next_multiple_of(BLOCK))
                     .min(block.len());
-                let (seen, lines) = separators(
-                    block,
-                    self.found_to,
-                    to,
-                    self.special,
-                    &mut self.carry,
-                    &mut self.separators,
-                );
+                let (seen, lines) = self.find(block, to);
                 new_marks = Some(new_marks.unwrap_or(0) | seen);
                 marks |= seen;
                 self.lines += lines;
@@ -412,10 +472,18 @@ impl Tokenizer for Fields {
         for (column, &place) in columns.iter_mut().zip(&self.places) {
             let Node::Leaf { spans, .. } = &mut column.node else { return Window::Irregular };
             spans.reserve(rows);
-            let starts = self.separators[place..].iter().step_by(fields);
-            let ends = self.separators[place + 1..].iter().step_by(fields);
-            let pairs = starts.zip(ends).take(rows);
             let trim = trim && place + 1 == fields;
+            let mut several = 0;
+            if !has_quotes && !trim {
+                let room = &mut spans.spare_capacity_mut()[..rows];
+                several = crate::simd::spans(&self.separators, place, fields, room);
+                // SAFETY: so many were written behind the last one.
+                unsafe { spans.set_len(spans.len() + several) };
+            }
+            let starts = self.separators.get(several * fields + place..).unwrap_or_default();
+            let ends = starts.get(1..).unwrap_or_default();
+            let pairs = starts.iter().step_by(fields).zip(ends.iter().step_by(fields));
+            let pairs = pairs.take(rows - several);
             if !has_quotes && !trim {
                 spans.extend(pairs.map(|(start, end)| Span::plain(start.wrapping_add(1), *end)));
             } else {

@@ -181,7 +181,11 @@ impl Cutter {
         // Whether a quote may open a field here: whether the byte before is a line end, a
         // delimiter, or a quote that has just closed.
         let may_open = u64::from(self.state != State::Field);
-        let last = parity_end(block, quote, self.grammar.delimiter, &mut inside, may_open)?;
+        let last = if inside == 0 && memchr::memchr(quote, block).is_none() {
+            memchr::memrchr(b'\n', block).map(|last| last + 1)
+        } else {
+            parity_end(block, quote, self.grammar.delimiter, &mut inside, may_open)?
+        };
         self.state = match block.last() {
             None => self.state,
             Some(_) if inside != 0 => State::Quoted,
@@ -383,9 +387,14 @@ pub fn guess_start(grammar: Grammar, window: &[u8], fields: usize) -> Option<usi
     memchr::memchr(b'\n', window)?;
     // A quote at the window's first byte may also open a field.
     let opening = (window.first().copied() == grammar.quote).then_some(State::FieldStart);
+    let has_quotes = grammar.quote.is_some_and(|quote| memchr::memchr(quote, window).is_some());
     let mut best: Option<Trail> = None;
     for state in [State::Field, State::Quoted].into_iter().chain(opening) {
-        let trail = follow(grammar, state, window, fields);
+        let trail = match state {
+            // Without a quote nothing ends one.
+            State::Quoted if !has_quotes => Trail::default(),
+            _ => follow(grammar, state, window, fields),
+        };
         if best.as_ref().is_none_or(|best| trail.score() > best.score()) {
             best = Some(trail);
         }

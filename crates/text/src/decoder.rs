@@ -253,7 +253,7 @@ impl<T: Tokenizer> Decoder<T> {
             at = record.end;
             if let Err(fault) = self.one(block, record.clone(), out) {
                 out.bad.push(Bad { range: record, fault });
-            } else if self.rows >= self.batch_rows {
+            } else if self.is_full() {
                 self.flush(out);
             }
         }
@@ -287,6 +287,11 @@ impl<T: Tokenizer> Decoder<T> {
         out.rows += 1;
         out.dropped += 1 - left as u64;
         Ok(())
+    }
+
+    /// Whether the rows are a batch.
+    fn is_full(&self) -> bool {
+        self.rows >= self.batch_rows || self.columns.iter().any(Column::is_full)
     }
 
     fn flush(&mut self, out: &mut Decoded) {
@@ -357,7 +362,7 @@ impl<T: Tokenizer> Decode for Decoder<T> {
                     self.carefully(block, at, at.saturating_add(WINDOW_BYTES).min(block.len()), out)
                 }
             };
-            if self.rows >= self.batch_rows {
+            if self.is_full() {
                 self.flush(out);
             }
         }

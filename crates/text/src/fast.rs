@@ -6,6 +6,8 @@
 //!
 //! - Up to eight digits are one load, one check and three multiplications (Lemire, "Quickly
 //!   parsing eight digits", 2018; Mula, "SIMD-ized conversion of ASCII to integers").
+//! - A decimal fraction of up to eight characters is the same once its point is taken out and what
+//!   is before it is moved up by one.
 //! - A decimal fraction whose digits fit in 53 bits and whose power of ten is at most 10^22 is
 //!   one exact division of two exact floats, so correctly rounded (Clinger, "How to Read
 //!   Floating Point Numbers Accurately", PLDI 1990).
@@ -76,11 +78,42 @@ const POWERS: [f64; 23] = [
 /// A float in plain notation: `-12.5`, `3`.
 #[inline(always)]
 pub(crate) fn float(text: &[u8], at: usize, len: usize) -> Option<f64> {
-    let bytes = text.get(at..at + len)?;
-    let (negative, bytes) = match bytes {
-        [b'-', rest @ ..] => (true, rest),
-        rest => (false, rest),
+    let negative = *text.get(at)? == b'-';
+    let skip = usize::from(negative);
+    let (at, len) = (at + skip, len.wrapping_sub(skip));
+    let value = match short_float(text, at, len) {
+        Some(value) => value,
+        None => long_float(text.get(at..at.checked_add(len)?)?)?,
     };
+    Some(if negative { -value } else { value })
+}
+
+/// Up to eight digits, which may have a point among them.
+#[inline(always)]
+fn short_float(text: &[u8], at: usize, len: usize) -> Option<f64> {
+    const POINTS: u64 = 0x2e2e_2e2e_2e2e_2e2e;
+    const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    if len.wrapping_sub(1) >= 8 {
+        return None;
+    }
+    let first = 8 * (8 - len as u32);
+    let word = (word(text, at)? << first) | (ZEROS & !(u64::MAX << first));
+    // The top bit of each byte that is a point; a second one is no digit.
+    let others = word ^ POINTS;
+    let points = !(((others & LOW) + LOW) | others | LOW);
+    let decimals = points.leading_zeros() / 8;
+    // A point first or last is left to the careful one.
+    if points != 0 && (decimals == 0 || decimals as usize == len - 1) {
+        return None;
+    }
+    // What is below a point, itself included; nothing if there is none.
+    let below = u64::MAX.checked_shr(8 * decimals).unwrap_or(0);
+    let word = (word & !below) | (((word << 8) | 0x30) & below);
+    let divisor = POWERS[(decimals & 7) as usize];
+    all_digits(word).then(|| eight_digits(word) as f64 / divisor)
+}
+
+fn long_float(bytes: &[u8]) -> Option<f64> {
     if bytes.len() > 18 {
         return None;
     }
@@ -96,13 +129,12 @@ pub(crate) fn float(text: &[u8], at: usize, len: usize) -> Option<f64> {
             return None;
         }
     }
-    // A point first or last is left to the careful one.
+    // As above.
     if point == 0 || point + 1 == bytes.len() || mantissa >> 53 != 0 {
         return None;
     }
     let decimals = (bytes.len() - point).saturating_sub(1);
-    let value = mantissa as f64 / POWERS[decimals];
-    Some(if negative { -value } else { value })
+    Some(mantissa as f64 / POWERS[decimals])
 }
 
 #[inline(always)]
@@ -239,10 +271,14 @@ mod tests {
                 text.insert(text.len() - point, '.');
             }
             for text in [text, other] {
-                if let Some(found) = float(&padded(&text), 1, text.len()) {
+                let found = float(&padded(&text), 1, text.len());
+                if let Some(found) = found {
                     let expected: f64 = text.parse().unwrap();
                     prop_assert_eq!(found.to_bits(), expected.to_bits(), "{}", text);
                 }
+                // At the end of a text, byte by byte.
+                let alone = float(text.as_bytes(), 0, text.len());
+                prop_assert_eq!(found.map(f64::to_bits), alone.map(f64::to_bits), "{}", text);
             }
         }
 

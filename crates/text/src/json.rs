@@ -6,14 +6,17 @@
 //! where lines delimit records:
 //!
 //! ```text
-//!   window of lines ── index ──► positions ── walk ──► spans of the wanted values
-//!                        │ stage 1: SIMD         │ stage 2: two entries per member
-//!                        └── in doubt ───────────┴──► read: byte by byte, says what is wrong
+//!   window of lines ── index ──► positions ─┬ alike ──► spans of the wanted values
+//!                        │ stage 1: SIMD      │  └ if not: walk ─┘
+//!                        │                    │ stage 2: two entries per member
+//!                        └── in doubt ────────┴──► read: byte by byte, says what is wrong
 //! ```
 //!
 //! - The index has no quotes and no beginnings of values, so that a member of an object is two
 //!   entries, its colon and its comma. That there is one value between them, neither more nor
 //!   less, stage 1 knows from masks.
+//! - A record with the same keys as the one before has its members at the same places of the index,
+//!   and is taken without walking over them (see [`alike`]).
 //! - A key is known from its end, which lies before the colon: where it is the one that came
 //!   next in the records before, by one comparison (see [`order`]), and otherwise by looking it
 //!   up in a table of the wanted ones (as Mison does: Li et al., "Mison: A Fast JSON Parser for
@@ -47,6 +50,7 @@ use crate::filter::Filter;
 use crate::leaf::Context;
 use crate::values::Nulls;
 
+mod alike;
 mod array;
 pub(crate) mod grammar;
 mod index;
@@ -182,8 +186,11 @@ pub fn layout(block: &[u8]) -> Layout {
 struct Members {
     wanted: plan::Object,
     strict: bool,
-    /// The index of the window, and which of its bytes are backslashes.
+    /// The pattern of the last records.
+    alike: alike::Alike,
+    /// The index of the window, the characters there, and which of its bytes are backslashes.
     index: Vec<u32>,
+    kinds: Vec<u8>,
     backslashes: Vec<u64>,
     has_backslash: bool,
     /// The lines that the index is of, and how much of it is used up.
@@ -204,7 +211,9 @@ impl Members {
         Self {
             wanted: plan::Object::of(columns),
             strict,
+            alike: alike::Alike::default(),
             index: Vec::new(),
+            kinds: Vec::new(),
             backslashes: Vec::new(),
             has_backslash: false,
             base: 0,
@@ -228,9 +237,11 @@ impl Members {
                 .or_else(|| memchr::memchr(b'\n', &block[target..]).map(|next| target + next))
                 .map_or(block.len(), |line| line + 1)
         };
-        self.index.clear();
-        self.backslashes.clear();
-        let seen = index::structurals(block, at, end, &mut self.index, &mut self.backslashes);
+        let Self { index, kinds, backslashes, .. } = self;
+        index.clear();
+        kinds.clear();
+        backslashes.clear();
+        let seen = index::structurals(block, at, end, index, kinds, backslashes);
         // A line in which something is wrong is no longer part of it.
         let line_of = |place: usize| {
             memchr::memrchr(b'\n', &block[at..place]).map_or(at, |line| at + line + 1)
@@ -244,11 +255,13 @@ impl Members {
             sound_to = line_of(valid);
         }
         if sound_to < end {
-            self.index.truncate(self.index.partition_point(|place| (*place as usize) < sound_to));
+            index.truncate(index.partition_point(|place| (*place as usize) < sound_to));
+            kinds.truncate(index.len());
         } else if block.last() != Some(&b'\n') && end == block.len() {
             // The last line may lack its end.
             #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
-            self.index.push(end as u32);
+            index.push(end as u32);
+            kinds.push(b'\n');
         }
         self.has_backslash = seen.backslash;
         (self.base, self.end, self.used) = (at, sound_to, 0);
@@ -277,6 +290,7 @@ impl Tokenizer for Members {
         let walk = walk::Walk {
             text: block,
             index: &self.index,
+            kinds: &self.kinds,
             backslashes: self.has_backslash.then_some(&self.backslashes),
             base: self.base,
             strict: self.strict,
@@ -284,6 +298,15 @@ impl Tokenizer for Members {
         };
         let (mut place, mut rows, mut line) = (self.used, 0, at);
         while rows < rows_max && place < self.index.len() {
+            let (taken, places) =
+                self.alike.take(&walk, columns, place, rows_before + rows, rows_max - rows);
+            if taken > 0 {
+                rows += taken;
+                place += places;
+                line = walk.position(place - 1) + 1;
+                continue;
+            }
+            let open = place;
             let end = match walk.byte(place) {
                 b'{' => walk
                     .object(&mut self.wanted, columns, place)
@@ -300,6 +323,7 @@ impl Tokenizer for Members {
                 columns.iter_mut().for_each(|column| column.truncate(rows_before + rows));
                 break;
             };
+            self.alike.note(&walk, &self.wanted, open, end);
             rows += 1;
             line = walk.position(end) + 1;
             place = end + 1;

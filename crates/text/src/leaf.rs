@@ -82,6 +82,10 @@ pub(crate) trait Leaf: Send {
     fn truncate(&mut self, len: usize);
     /// Values taken.
     fn len(&self) -> usize;
+    /// Whether an array of more values than these might not be made.
+    fn is_full(&self) -> bool {
+        false
+    }
     /// The array of all values taken, which are forgotten.
     fn finish(&mut self) -> ArrayRef;
 }
@@ -115,7 +119,10 @@ pub(crate) fn leaf(data_type: &DataType, context: &Context) -> Option<Box<dyn Le
                 (f64::from(narrow) == wide).then_some(narrow)
             }
         }),
-        T::Float64 => primitive::<Float64Type, _>(data_type, context, || fast::float),
+        T::Float64 => Box::new(Primitive {
+            several: crate::simd::floats,
+            ..unboxed::<Float64Type, _>(data_type, context, fast::float)
+        }),
         T::Date32 => primitive::<Date32Type, _>(data_type, context, || {
             |text: &[u8], at: usize, len: usize| fast::date(text.get(at..at + len)?)
         }),

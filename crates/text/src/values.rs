@@ -608,6 +608,7 @@ pub fn describe(data_type: &DataType) -> String {
             }
         }
         DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 => "text".into(),
+        DataType::Dictionary(_, values) => describe(values),
         DataType::Boolean => "a Boolean (true or false)".into(),
         DataType::Struct(_) | DataType::Map(_, _) => "an object".into(),
         DataType::List(_) | DataType::LargeList(_) => "an array".into(),

@@ -1,4 +1,5 @@
-//! Keys that Parquet stores as codes of dictionaries, against the same rows without codes.
+//! Keys that come as codes of dictionaries, of Parquet and of text, against the same rows without
+//! codes.
 
 use std::sync::Arc;
 
@@ -187,6 +188,59 @@ fn whole_numbers_near_and_far_are_grouped_alike() {
         ] {
             let sql =
                 format!("SELECT {keys}, count(*), sum(n), min(n) FROM '$/e.csv' GROUP BY {keys}");
+            let beside = sql.replacen(" FROM", ", bool_and(true) FROM", 1);
+            let mut expected = folder.ask(&beside).rows();
+            for row in &mut expected {
+                row.pop();
+            }
+            expected.sort();
+            for (memory_bytes, threads) in [(256 << 20, 2), (1 << 18, 1)] {
+                let settings = Settings { memory_bytes, threads, ..settings() };
+                let found = folder.ask_with(&sql, &settings).sorted();
+                assert!(found == expected, "{sql}: {memory_bytes} bytes");
+            }
+        }
+    }
+}
+
+#[test]
+fn texts_of_few_values_are_codes_and_their_groups_those_of_the_values() {
+    let folder = Folder::new();
+    let mut random = Random(9);
+    let (mut csv, mut json) = (String::from("few,late,many,n\n"), String::new());
+    for row in 0..30_000 {
+        let few = match random.below(9) {
+            0 => String::new(),
+            1 => "a value, of more than twelve bytes".to_owned(),
+            n => format!("\u{e9} {n}"),
+        };
+        // Few in the beginning, and then more than are kept.
+        let late = format!("v{}", if row < 9000 { row % 7 } else { random.below(20_000) as usize });
+        let many = format!("number {}", random.below(20_000));
+        let n = random.below(50);
+        csv.push_str(&format!("\"{few}\",{late},{many},{n}\n"));
+        let few = if few.is_empty() { "null".to_owned() } else { format!("\"{few}\"") };
+        let few = few.replace('\u{e9}', if n > 30 { "\\u00e9" } else { "\u{e9}" });
+        json.push_str(&format!(
+            "{{\"few\":{few},\"late\":\"{late}\",\"many\":\"{many}\",\"n\":{n}}}\n"
+        ));
+    }
+    folder.write("e.csv", csv);
+    folder.write("e.jsonl", json);
+    for file in ["e.csv", "e.jsonl"] {
+        for (keys, rest, is_coded) in [
+            ("few", "", true),
+            ("late", "", true),
+            ("few, late", "", true),
+            ("few, n", "WHERE n > 20", true),
+            ("late, n", "WHERE n % 7 = 1", true),
+            ("many", "", false),
+            ("few", "WHERE few <> 'x'", false),
+        ] {
+            let calls = "count(*), sum(n), min(n), unique(n)";
+            let sql = format!("SELECT {keys}, {calls} FROM '$/{file}' {rest} GROUP BY {keys}");
+            assert_eq!(explained(&folder, &sql).contains(CODED), is_coded, "{sql}");
+            // `bool_and` is DataFusion's, which groups by the values.
             let beside = sql.replacen(" FROM", ", bool_and(true) FROM", 1);
             let mut expected = folder.ask(&beside).rows();
             for row in &mut expected {

@@ -227,8 +227,9 @@ impl Order {
         {
             return step;
         }
-        let Ending { word, mask } = Ending::of(seen.quoted);
-        let is_alike = wanted.iter().any(|other| (word ^ other.word) & mask & other.mask == 0);
+        let ending = Ending::of(seen.quoted);
+        let Ending { word, mask } = ending;
+        let is_alike = wanted.iter().any(|other| ending.is_like(other));
         let is_short = seen.quoted.len() <= 8;
         let key = match seen.wanted {
             Some(key) => u32::try_from(key).unwrap_or(ALIKE).min(ALIKE),
@@ -287,8 +288,8 @@ impl Order {
 /// them there are.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ending {
-    word: u64,
-    mask: u64,
+    pub(super) word: u64,
+    pub(super) mask: u64,
 }
 
 impl Ending {
@@ -298,5 +299,10 @@ impl Ending {
         bytes[8 - len..].copy_from_slice(&quoted[quoted.len() - len..]);
         let mask = if len == 8 { u64::MAX } else { !(u64::MAX >> (8 * len)) };
         Self { word: u64::from_le_bytes(bytes), mask }
+    }
+
+    /// Whether one key may be the other for all that the endings say.
+    pub(super) fn is_like(&self, other: &Ending) -> bool {
+        (self.word ^ other.word) & self.mask & other.mask == 0
     }
 }

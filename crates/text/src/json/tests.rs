@@ -473,16 +473,20 @@ proptest! {
         from in 0usize..100
     ) {
         let from = from.min(bytes.len());
-        let (mut one, mut slashes_one) = (vec![7], vec![]);
-        let seen = index::structurals(&bytes, from, bytes.len(), &mut one, &mut slashes_one);
-        let (mut other, mut slashes_other) = (vec![7], vec![]);
+        let (mut one, mut kinds_one, mut slashes_one) = (vec![7], vec![8], vec![]);
+        let seen = index::structurals(
+            &bytes, from, bytes.len(), &mut one, &mut kinds_one, &mut slashes_one);
+        let (mut other, mut kinds_other, mut slashes_other) = (vec![7], vec![8], vec![]);
         // SAFETY: this one asks nothing of the processor.
         let expected = unsafe {
             index::find_with::<crate::simd::Portable>(
-                &bytes, from, bytes.len(), &mut other, &mut slashes_other)
+                &bytes, from, bytes.len(), &mut other, &mut kinds_other, &mut slashes_other)
         };
         prop_assert_eq!(seen, expected);
+        let characters: Vec<u8> = one[1..].iter().map(|at| bytes[*at as usize]).collect();
+        prop_assert_eq!(&kinds_one[1..], characters);
         prop_assert_eq!(one, other);
+        prop_assert_eq!(kinds_one, kinds_other);
         prop_assert_eq!(slashes_one, slashes_other);
     }
 
@@ -1013,6 +1017,99 @@ proptest! {
         prop_assert_eq!(fast, slow, "{}", text);
         prop_assert_eq!(fast_out.bad, slow_out.bad, "{}", text);
     }
+}
+
+/// Lines that are alike: the same members, whose values are of the same shape.
+fn lines_alike(count: usize, places: &[u64], spaces: bool) -> String {
+    let mut choices = Choices(places.iter().fold(7, |seed, place| seed * 31 + place));
+    let keys: Vec<&str> = places
+        .iter()
+        .map(|place| HABITS[(*place % 16) as usize].0)
+        .filter(|key| !key.contains('\\') && !key.ends_with(' '))
+        .collect();
+    let mut text = String::new();
+    for _ in 0..count {
+        let member = |key: &&str| {
+            let value = match (*key, choices.below(8)) {
+                ("\"user\"", n) => {
+                    format!("{{\"n\":{n},\"of\":[1,{{}}],\"a longer name\":\"x{n}\"}}")
+                }
+                ("\"tags\"", n) => format!("[{{\"id\":{n}}},[],\"}}\"]"),
+                (_, 0) => "null".to_owned(),
+                (_, 1) => "\"a: ,\"".to_owned(),
+                (_, 2) => "-12".to_owned(),
+                (_, n) => (n * 1237).to_string(),
+            };
+            format!("{key}:{}{value}", if spaces { " " } else { "" })
+        };
+        let members: Vec<String> = keys.iter().map(member).collect();
+        text += &format!("{{{}}}\n", members.join(if spaces { ", " } else { "," }));
+    }
+    text
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn records_that_are_alike_are_what_the_careful_way_makes_of_them(
+        places in prop::collection::vec(0u64..16, 1..16), twice: bool, spaces: bool,
+        changes in changes(), mismatch_is_null: bool, batch_rows in 1usize..60, few in 0usize..8
+    ) {
+        let mut places = places;
+        if !twice {
+            places.sort_unstable();
+            places.dedup();
+        }
+        let plain = lines_alike(40, &places, spaces);
+        let options = Options { mismatch_is_null, batch_rows, ..Options::default() };
+        let columns = habitual_columns()[few.min(7)..].to_vec();
+        for text in [plain.as_bytes(), &mutate(&plain, &changes)] {
+            let (fast, fast_out) = decode_with(false, columns.clone(), options.clone(), text);
+            let (slow, slow_out) = decode_with(true, columns.clone(), options.clone(), text);
+            prop_assert_eq!(fast, slow, "{}", String::from_utf8_lossy(text));
+            prop_assert_eq!(fast_out.bad, slow_out.bad, "{}", String::from_utf8_lossy(text));
+        }
+    }
+}
+
+#[test]
+fn records_that_are_alike_are_taken_without_a_walk() {
+    let user = |n: usize| format!("\"user\":{{\"n\":{n},\"of\":[],\"a longer name\":\"x\"}}");
+    for (odd, expected) in [(usize::MAX, 999), (500, 998), (3, 0)] {
+        // One record is otherwise, or each third.
+        let line = |n: usize| match n % odd {
+            0 if n > 0 => format!("{{\"id\":{n}}}\n"),
+            _ => format!("{{\"id\":{n},\"xid\":null,{},\"abcdef\":\"é\"}}\n", user(n)),
+        };
+        let text: String = (0..1000).map(line).collect();
+        let columns = habitual_columns();
+        let mut decoder = JsonDecoder::new(columns, &[], Options::default()).unwrap();
+        let mut out = Decoded::default();
+        decoder.decode(text.as_bytes(), &mut out);
+        assert!(out.bad.is_empty());
+        let taken = decoder.decoder.tokenizer_mut().alike.taken;
+        match expected {
+            0 => assert!(taken < 1000),
+            _ => assert_eq!(taken, expected),
+        }
+        let ids = |row: &Value| row[0].as_u64().unwrap();
+        assert!(rows(&out.batches).iter().map(ids).eq(0..1000));
+    }
+}
+
+#[test]
+fn a_key_that_ends_as_a_wanted_one_is_not_taken_for_it() {
+    let columns = vec![field("dst_ip_addr", T::Utf8View), field("n", T::Int64)];
+    let alike = "{\"src_ip_addr\":\"s\",\"dst_ip_addr\":\"d\",\"n\":1}\n";
+    let other = "{\"dst_ip_addr\":\"t\",\"src_ip_addr\":\"u\",\"n\":2}\n";
+    let third = "{\"dst_ip_addr\":\"v\",\"dst_ip_addr\":\"w\",\"n\":3}\n";
+    let text = [alike, alike, other, alike, third, alike].concat();
+    let (found, out) = decode(columns, Options::default(), text.as_bytes());
+    assert!(out.bad.is_empty());
+    let one = json!(["d", 1]);
+    let expected = [one.clone(), one.clone(), json!(["t", 2]), one.clone(), json!(["w", 3]), one];
+    assert_eq!(found, expected);
 }
 
 #[test]

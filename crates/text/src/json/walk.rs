@@ -18,6 +18,8 @@ pub(super) struct Walk<'a> {
     /// Positions of structural characters and line ends. A position at the end of the text
     /// stands for a line end.
     pub(super) index: &'a [u32],
+    /// The characters there.
+    pub(super) kinds: &'a [u8],
     /// Which bytes from `base` on are backslashes, if any is.
     pub(super) backslashes: Option<&'a [u64]>,
     pub(super) base: usize,
@@ -34,12 +36,12 @@ impl Walk<'_> {
     /// The structural character at a place.
     #[inline(always)]
     pub(super) fn byte(&self, place: usize) -> u8 {
-        self.text.get(self.position(place)).copied().unwrap_or(b'\n')
+        self.kinds.get(place).copied().unwrap_or(b'\n')
     }
 
     /// The bytes between two neighbours in the index, without white space around them.
     #[inline(always)]
-    fn between(&self, place: usize) -> (usize, usize) {
+    pub(super) fn between(&self, place: usize) -> (usize, usize) {
         let (mut start, mut end) = (self.position(place) + 1, self.position(place + 1));
         while start < end && is_white(self.text[start]) {
             start += 1;
@@ -50,14 +52,14 @@ impl Walk<'_> {
         (start, end)
     }
 
-    fn is_empty(&self, place: usize) -> bool {
+    pub(super) fn is_empty(&self, place: usize) -> bool {
         let (start, end) = self.between(place);
         start == end
     }
 
     /// Whether there is a backslash in `start..end`.
     #[inline(always)]
-    fn has_backslash(&self, start: usize, end: usize) -> bool {
+    pub(super) fn has_backslash(&self, start: usize, end: usize) -> bool {
         let Some(words) = self.backslashes else { return false };
         if start >= end {
             return false;
@@ -355,10 +357,26 @@ impl Walk<'_> {
         self.nested(plan, column, before)
     }
 
+    /// The same of a text or a short number as it is mostly written: no white space, no backslash.
+    #[inline(always)]
+    #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
+    pub(super) fn plain_scalar(&self, before: usize) -> Option<Span> {
+        let &[start, end] = self.index.get(before..)?.first_chunk()?;
+        let (start, end) = (start as usize + 1, end as usize);
+        let (first, last) = (*self.text.get(start)?, *self.text.get(end - 1)?);
+        if first == b'"' {
+            let is_whole = last == b'"' && end - start > 1;
+            return is_whole.then(|| Span::plain(start as u32 + 1, end as u32 - 1));
+        }
+        let digits = start + usize::from(first == b'-');
+        let is_number = digits < end && grammar::is_short_number(self.text, digits, end);
+        is_number.then(|| Span::plain(start as u32, end as u32))
+    }
+
     /// The span of the scalar behind `before`.
     #[inline(always)]
     #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
-    fn span(&self, before: usize) -> Option<Span> {
+    pub(super) fn span(&self, before: usize) -> Option<Span> {
         let (start, end) = self.between(before);
         let token = &self.text[start..end];
         if *token.first()? == b'"' {
@@ -481,23 +499,13 @@ impl Walk<'_> {
             }
         }
         let bytes = shape.bytes();
-        if !bytes.is_empty()
-            && let Some(entries) = self.index.get(open..open + bytes.len())
-            && entries.last().is_some_and(|last| (*last as usize) < self.text.len())
-        {
-            let mut wrong = 0;
-            for (byte, at) in bytes.iter().zip(entries) {
-                // SAFETY: positions ascend, and the last one is within the text.
-                wrong |= byte ^ unsafe { *self.text.get_unchecked(*at as usize) };
-            }
-            if wrong == 0 {
-                let end = open + bytes.len();
-                shape.confirm();
-                return Some(end);
-            }
+        if !bytes.is_empty() && self.kinds.get(open..open + bytes.len()) == Some(bytes) {
+            let end = open + bytes.len();
+            shape.confirm();
+            return Some(end);
         }
         let end = self.skip_nested(open)?;
-        shape.replace(self.index[open..end].iter().map(|at| self.text[*at as usize]));
+        shape.replace(self.kinds[open..end].iter().copied());
         Some(end)
     }
 

@@ -6,7 +6,7 @@ use std::arch::x86_64::{
     _mm256_set1_epi8,
 };
 
-use super::{Isa, positions_by_bits};
+use super::{Isa, plain_masks, positions_by_bits};
 
 /// 256-bit vectors.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +22,7 @@ unsafe fn bits(low: __m256i, high: __m256i) -> u64 {
 // SAFETY of all that follows: the caller says that the processor has AVX2 and PCLMULQDQ.
 impl Isa for Avx2 {
     type Block = (__m256i, __m256i);
+    plain_masks!();
 
     #[inline(always)]
     unsafe fn load(at: *const u8) -> Self::Block {
@@ -58,6 +59,11 @@ impl Isa for Avx2 {
     #[inline(always)]
     unsafe fn high((low, high): Self::Block) -> u64 {
         unsafe { bits(low, high) }
+    }
+
+    #[inline(always)]
+    unsafe fn or(one: Self::Block, other: Self::Block) -> Self::Block {
+        unsafe { (_mm256_or_si256(one.0, other.0), _mm256_or_si256(one.1, other.1)) }
     }
 
     #[inline(always)]

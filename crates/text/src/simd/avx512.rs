@@ -1,21 +1,25 @@
 //! AVX-512 with VBMI2: one register of 64 bytes, and masks that are words.
 
 use std::arch::x86_64::{
-    __m512i, _mm_clmulepi64_si128, _mm_cvtsi128_si64, _mm_set_epi64x, _mm_set1_epi8,
-    _mm512_add_epi32, _mm512_add_epi64, _mm512_and_si512, _mm512_castsi512_si128,
-    _mm512_cmpeq_epi8_mask, _mm512_cmpeq_epi64_mask, _mm512_cmpgt_epu8_mask,
-    _mm512_cmpgt_epu64_mask, _mm512_cmplt_epu8_mask, _mm512_cvtepu8_epi32,
-    _mm512_extracti32x4_epi32, _mm512_i64gather_epi64, _mm512_loadu_si512, _mm512_madd_epi16,
-    _mm512_maddubs_epi16, _mm512_mask_srli_epi64, _mm512_mask_sub_epi64,
-    _mm512_maskz_compress_epi8, _mm512_movepi8_mask, _mm512_mul_epu32, _mm512_or_si512,
-    _mm512_set1_epi8, _mm512_set1_epi16, _mm512_set1_epi32, _mm512_set1_epi64,
-    _mm512_setzero_si512, _mm512_slli_epi64, _mm512_sllv_epi64, _mm512_srli_epi64,
-    _mm512_srlv_epi64, _mm512_storeu_si512, _mm512_sub_epi8, _mm512_sub_epi64,
+    __m512i, __mmask8, _mm_clmulepi64_si128, _mm_cvtsi128_si64, _mm_set_epi64x, _mm_set1_epi8,
+    _mm512_add_epi32, _mm512_add_epi64, _mm512_alignr_epi64, _mm512_and_si512, _mm512_andnot_si512,
+    _mm512_castpd_si512, _mm512_castsi512_si128, _mm512_cmpeq_epi8_mask, _mm512_cmpeq_epi64_mask,
+    _mm512_cmpgt_epu8_mask, _mm512_cmpgt_epu64_mask, _mm512_cmplt_epi64_mask,
+    _mm512_cmplt_epu8_mask, _mm512_cvtepi32_pd, _mm512_cvtepi64_epi32, _mm512_cvtepu8_epi32,
+    _mm512_div_pd, _mm512_extracti32x4_epi32, _mm512_i64gather_epi64, _mm512_loadu_si512,
+    _mm512_lzcnt_epi64, _mm512_madd_epi16, _mm512_maddubs_epi16, _mm512_mask_srli_epi64,
+    _mm512_mask_sub_epi64, _mm512_mask_xor_epi64, _mm512_maskz_compress_epi8, _mm512_movepi8_mask,
+    _mm512_movm_epi8, _mm512_mul_epu32, _mm512_or_si512, _mm512_permutexvar_epi8,
+    _mm512_permutexvar_pd, _mm512_set1_epi8, _mm512_set1_epi16, _mm512_set1_epi32,
+    _mm512_set1_epi64, _mm512_setr_epi64, _mm512_setr_pd, _mm512_setzero_si512, _mm512_shldi_epi64,
+    _mm512_slli_epi64, _mm512_sllv_epi64, _mm512_srli_epi64, _mm512_srlv_epi64,
+    _mm512_storeu_si512, _mm512_sub_epi8, _mm512_sub_epi64, _mm512_test_epi64_mask,
+    _mm512_xor_si512,
 };
 
 use std::mem::MaybeUninit;
 
-use super::Isa;
+use super::{EIGHT, Isa};
 use crate::span::Span;
 
 /// 512-bit vectors.
@@ -34,9 +38,23 @@ static NUMBERS: [u8; 64] = {
     numbers
 };
 
+/// The structural characters of JSON by their lower six bits, no two of which are the same. All other
+/// places hold what has other lower bits than they are found by.
+static STRUCTURAL: [u8; 64] = {
+    let mut found = [0; 64];
+    found[0] = 1;
+    let (characters, mut at) = (b"{}[]:,\n", 0);
+    while at < characters.len() {
+        found[characters[at] as usize % 64] = characters[at];
+        at += 1;
+    }
+    found
+};
+
 // SAFETY of all that follows: the caller says that the processor has what is used.
 impl Isa for Avx512 {
     type Block = __m512i;
+    type Masks = __m512i;
 
     #[inline(always)]
     unsafe fn load(at: *const u8) -> Self::Block {
@@ -61,6 +79,21 @@ impl Isa for Avx512 {
     #[inline(always)]
     unsafe fn high(block: Self::Block) -> u64 {
         unsafe { _mm512_movepi8_mask(block) }
+    }
+
+    #[inline(always)]
+    unsafe fn or(one: Self::Block, other: Self::Block) -> Self::Block {
+        unsafe { _mm512_or_si512(one, other) }
+    }
+
+    #[inline(always)]
+    unsafe fn structural(block: Self::Block, _: u64) -> u64 {
+        unsafe {
+            // Looked up by its lower six bits, a structural character is found itself.
+            let found =
+                _mm512_permutexvar_epi8(block, _mm512_loadu_si512(STRUCTURAL.as_ptr().cast()));
+            _mm512_cmpeq_epi8_mask(found, block)
+        }
     }
 
     #[inline(always)]
@@ -93,63 +126,320 @@ impl Isa for Avx512 {
             }
         }
     }
+
+    #[inline(always)]
+    unsafe fn masks(words: &[u64; EIGHT]) -> Self::Masks {
+        unsafe { _mm512_loadu_si512(words.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn write(masks: Self::Masks, out: &mut [u64; EIGHT]) {
+        unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), masks) }
+    }
+
+    #[inline(always)]
+    unsafe fn both(one: Self::Masks, other: Self::Masks) -> Self::Masks {
+        unsafe { _mm512_and_si512(one, other) }
+    }
+
+    #[inline(always)]
+    unsafe fn either(one: Self::Masks, other: Self::Masks) -> Self::Masks {
+        unsafe { _mm512_or_si512(one, other) }
+    }
+
+    #[inline(always)]
+    unsafe fn one_of(one: Self::Masks, other: Self::Masks) -> Self::Masks {
+        unsafe { _mm512_xor_si512(one, other) }
+    }
+
+    #[inline(always)]
+    unsafe fn without(one: Self::Masks, other: Self::Masks) -> Self::Masks {
+        unsafe { _mm512_andnot_si512(other, one) }
+    }
+
+    #[inline(always)]
+    unsafe fn before(masks: Self::Masks, carry: u64) -> Self::Masks {
+        unsafe {
+            let carry = _mm512_set1_epi64((carry << 63).cast_signed());
+            _mm512_shldi_epi64::<1>(masks, _mm512_alignr_epi64::<7>(masks, carry))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn carried(masks: Self::Masks, inside: u64) -> (Self::Masks, u64) {
+        unsafe {
+            let odd = _mm512_cmplt_epi64_mask(masks, _mm512_setzero_si512());
+            let mut parity = odd ^ (odd << 1);
+            parity ^= parity << 2;
+            parity ^= parity << 4;
+            let inside_first = (inside & 0xff) as u8;
+            let before = (parity << 1) ^ inside_first;
+            let masks = _mm512_mask_xor_epi64(masks, before, masks, _mm512_set1_epi64(-1));
+            let inside = inside ^ i64::from(parity.cast_signed() >> 7).cast_unsigned();
+            (masks, inside)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn any(masks: Self::Masks) -> bool {
+        unsafe { _mm512_test_epi64_mask(masks, masks) != 0 }
+    }
+
+    #[inline(always)]
+    unsafe fn picked(_: *const u8, block: Self::Block, mask: u64, out: *mut u8) {
+        unsafe { _mm512_storeu_si512(out.cast(), _mm512_maskz_compress_epi8(mask, block)) }
+    }
+}
+
+/// Eight words of digits, one of eight spans each.
+struct Eight {
+    /// The characters behind a minus, moved to the words' ends, zeros before them.
+    words: __m512i,
+    /// The bits of these characters.
+    bits: __m512i,
+    /// Which begin with a minus.
+    minus: __mmask8,
+}
+
+/// The words of eight spans; none unless each is of one to eight characters, a minus aside at
+/// least one, and has eight bytes of the text behind its start.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn eight(text: &[u8], spans: &[Span; 8]) -> Option<Eight> {
+    let last_start = text.len().checked_sub(8)?;
+    let last_start = _mm512_set1_epi64(i64::try_from(last_start).unwrap_or(i64::MAX));
+    // SAFETY: a span is two words of 32 bits, the start in the lower half of 64.
+    let pairs = unsafe { _mm512_loadu_si512(spans.as_ptr().cast()) };
+    let starts = _mm512_and_si512(pairs, _mm512_set1_epi64(0xffff_ffff));
+    let lengths = _mm512_srli_epi64::<32>(pairs);
+    // Nulls and escaped ones are longer; an empty one wraps to be so.
+    let over = _mm512_cmpgt_epu64_mask(
+        _mm512_sub_epi64(lengths, _mm512_set1_epi64(1)),
+        _mm512_set1_epi64(7),
+    );
+    if over | _mm512_cmpgt_epu64_mask(starts, last_start) != 0 {
+        return None;
+    }
+    // SAFETY: every start was checked.
+    let words = unsafe { _mm512_i64gather_epi64::<1>(starts, text.as_ptr().cast()) };
+    // A minus goes, and with it one character; one alone leaves none, which is no digit.
+    let first = _mm512_and_si512(words, _mm512_set1_epi64(0xff));
+    let minus = _mm512_cmpeq_epi64_mask(first, _mm512_set1_epi64(i64::from(b'-')));
+    let words = _mm512_mask_srli_epi64::<8>(words, minus, words);
+    let lengths = _mm512_mask_sub_epi64(lengths, minus, lengths, _mm512_set1_epi64(1));
+    if _mm512_cmpeq_epi64_mask(lengths, _mm512_setzero_si512()) != 0 {
+        return None;
+    }
+    let bits = _mm512_slli_epi64::<3>(lengths);
+    // By 64 bits and more, these shifts leave nothing.
+    let words = _mm512_sllv_epi64(words, _mm512_sub_epi64(_mm512_set1_epi64(64), bits));
+    let zeros = _mm512_set1_epi8(b'0'.cast_signed());
+    let words = _mm512_or_si512(words, _mm512_srlv_epi64(zeros, bits));
+    Some(Eight { words, bits, minus })
+}
+
+/// The numbers that eight words of eight digits each write; none if a byte is no digit. Pairs,
+/// fours and eights of digits are added up by multiplications.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn eight_numbers(words: __m512i) -> Option<__m512i> {
+    let digits = _mm512_sub_epi8(words, _mm512_set1_epi8(b'0'.cast_signed()));
+    if _mm512_cmpgt_epu8_mask(digits, _mm512_set1_epi8(9)) != 0 {
+        return None;
+    }
+    let twos = _mm512_maddubs_epi16(digits, _mm512_set1_epi16(0x010a));
+    let fours = _mm512_madd_epi16(twos, _mm512_set1_epi32(0x0001_0064));
+    Some(_mm512_add_epi64(
+        _mm512_mul_epu32(fours, _mm512_set1_epi64(10_000)),
+        _mm512_srli_epi64::<32>(fours),
+    ))
 }
 
 /// Integers of up to eight characters, eight at a time; returns how many it took, the first
 /// being always the first. It stops before the first eight that are not all such integers.
 ///
-/// Eight words are gathered, one for each value; its digits are moved to the word's end, zeros
-/// put before them, and pairs, fours and eights of digits added up by multiplications.
-///
 /// # Safety
 /// The processor must have AVX-512 with byte operations.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 pub(crate) unsafe fn ints(text: &[u8], spans: &[Span], out: &mut [MaybeUninit<i64>]) -> usize {
-    let Some(last_start) = text.len().checked_sub(8) else { return 0 };
     let mut count = 0;
-    let byte = |byte: u8| _mm512_set1_epi8(byte.cast_signed());
-    let last_start = _mm512_set1_epi64(i64::try_from(last_start).unwrap_or(i64::MAX));
-    let (eight, low) = (_mm512_set1_epi64(8), _mm512_set1_epi64(0xffff_ffff));
     for (eight_spans, places) in spans.as_chunks::<8>().0.iter().zip(out.as_chunks_mut::<8>().0) {
-        // SAFETY: a span is two words of 32 bits, the start in the lower half of 64; every
-        // start is checked to have eight bytes of the text behind it before it is gathered.
-        unsafe {
-            let pairs = _mm512_loadu_si512(eight_spans.as_ptr().cast());
-            let starts = _mm512_and_si512(pairs, low);
-            let lengths = _mm512_srli_epi64::<32>(pairs);
-            // Nulls and escaped ones are longer; an empty one wraps to be so.
-            let over = _mm512_cmpgt_epu64_mask(
-                _mm512_sub_epi64(lengths, _mm512_set1_epi64(1)),
-                _mm512_set1_epi64(7),
-            );
-            if over | _mm512_cmpgt_epu64_mask(starts, last_start) != 0 {
-                break;
-            }
-            let words = _mm512_i64gather_epi64::<1>(starts, text.as_ptr().cast());
-            // A minus goes, and with it one character; one alone leaves none, which is no digit.
-            let first = _mm512_and_si512(words, _mm512_set1_epi64(0xff));
-            let minus = _mm512_cmpeq_epi64_mask(first, _mm512_set1_epi64(i64::from(b'-')));
-            let words = _mm512_mask_srli_epi64::<8>(words, minus, words);
-            let lengths = _mm512_mask_sub_epi64(lengths, minus, lengths, _mm512_set1_epi64(1));
-            let bits = _mm512_slli_epi64::<3>(lengths);
-            // By 64 bits and more, these shifts leave nothing.
-            let words =
-                _mm512_sllv_epi64(words, _mm512_sub_epi64(_mm512_slli_epi64::<3>(eight), bits));
-            let words = _mm512_or_si512(words, _mm512_srlv_epi64(byte(b'0'), bits));
-            let digits = _mm512_sub_epi8(words, byte(b'0'));
-            let alone = _mm512_cmpeq_epi64_mask(lengths, _mm512_setzero_si512());
-            if _mm512_cmpgt_epu8_mask(digits, byte(9)) != 0 || alone != 0 {
-                break;
-            }
-            let twos = _mm512_maddubs_epi16(digits, _mm512_set1_epi16(0x010a));
-            let fours = _mm512_madd_epi16(twos, _mm512_set1_epi32(0x0001_0064));
-            let eights = _mm512_add_epi64(
-                _mm512_mul_epu32(fours, _mm512_set1_epi64(10_000)),
-                _mm512_srli_epi64::<32>(fours),
-            );
-            let values = _mm512_mask_sub_epi64(eights, minus, _mm512_setzero_si512(), eights);
-            _mm512_storeu_si512(places.as_mut_ptr().cast(), values);
+        let Some(Eight { words, minus, .. }) = eight(text, eight_spans) else { break };
+        let Some(numbers) = eight_numbers(words) else { break };
+        let values = _mm512_mask_sub_epi64(numbers, minus, _mm512_setzero_si512(), numbers);
+        // SAFETY: there is room for eight.
+        unsafe { _mm512_storeu_si512(places.as_mut_ptr().cast(), values) };
+        count += 8;
+    }
+    count
+}
+
+/// The same of floats: digits that may have a point among them. The point is taken out, what is
+/// before it moved up by one, and the number divided by the power of ten.
+///
+/// # Safety
+/// The processor must have AVX-512 with byte operations and conflict detection.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512cd")]
+pub(crate) unsafe fn floats(text: &[u8], spans: &[Span], out: &mut [MaybeUninit<f64>]) -> usize {
+    let mut count = 0;
+    let powers = _mm512_setr_pd(1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7);
+    for (eight_spans, places) in spans.as_chunks::<8>().0.iter().zip(out.as_chunks_mut::<8>().0) {
+        let Some(Eight { words, bits, minus }) = eight(text, eight_spans) else { break };
+        let points = _mm512_cmpeq_epi8_mask(words, _mm512_set1_epi8(b'.'.cast_signed()));
+        // The bits of the decimals; 64 without a point.
+        let decimals = _mm512_lzcnt_epi64(_mm512_movm_epi8(points));
+        // A point first or last is left to the careful one.
+        let first = _mm512_sub_epi64(bits, _mm512_set1_epi64(8));
+        let at_end = _mm512_cmpeq_epi64_mask(decimals, _mm512_setzero_si512())
+            | _mm512_cmpeq_epi64_mask(decimals, first);
+        if at_end != 0 {
+            break;
         }
+        // What is below a point, itself included; nothing if there is none.
+        let below = _mm512_srlv_epi64(_mm512_set1_epi64(-1), decimals);
+        let moved =
+            _mm512_or_si512(_mm512_slli_epi64::<8>(words), _mm512_set1_epi64(i64::from(b'0')));
+        let words =
+            _mm512_or_si512(_mm512_andnot_si512(below, words), _mm512_and_si512(below, moved));
+        let Some(numbers) = eight_numbers(words) else { break };
+        let numbers = _mm512_cvtepi32_pd(_mm512_cvtepi64_epi32(numbers));
+        // Of 64 bits, the eighth is the first.
+        let powers = _mm512_permutexvar_pd(_mm512_srli_epi64::<3>(decimals), powers);
+        let values = _mm512_castpd_si512(_mm512_div_pd(numbers, powers));
+        let signs = _mm512_set1_epi64(i64::MIN);
+        let values = _mm512_mask_xor_epi64(values, minus, values, signs);
+        // SAFETY: there is room for eight.
+        unsafe { _mm512_storeu_si512(places.as_mut_ptr().cast(), values) };
+        count += 8;
+    }
+    count
+}
+
+/// Of eight rows, an entry of the index and the next one; none if these are not there.
+#[target_feature(enable = "avx512f")]
+fn pairs(index: &[u32], first: usize, stride: usize) -> Option<__m512i> {
+    let step = i64::try_from(stride).ok()?;
+    // An entry and the next one.
+    let entries = index.get(first..=first + 7 * stride + 1)?;
+    let rows = _mm512_mul_epu32(_mm512_set1_epi64(step), _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7));
+    // SAFETY: entries are of 32 bits, and so far behind the first there are as many more.
+    Some(unsafe { _mm512_i64gather_epi64::<4>(rows, entries.as_ptr().cast()) })
+}
+
+/// What is between entries of the index, eight at a time; returns how many it took.
+///
+/// # Safety
+/// The processor must have AVX-512.
+#[target_feature(enable = "avx512f")]
+pub(crate) unsafe fn spans(
+    index: &[u32],
+    first: usize,
+    stride: usize,
+    out: &mut [MaybeUninit<Span>],
+) -> usize {
+    let mut count = 0;
+    for places in out.as_chunks_mut::<8>().0 {
+        let Some(pairs) = pairs(index, first + count * stride, stride) else { break };
+        let low = _mm512_set1_epi64(0xffff_ffff);
+        // From before the text it wraps to its beginning.
+        let starts = _mm512_and_si512(_mm512_add_epi64(pairs, _mm512_set1_epi64(1)), low);
+        let lengths = _mm512_sub_epi64(_mm512_srli_epi64::<32>(pairs), starts);
+        let spans = _mm512_or_si512(starts, _mm512_slli_epi64::<32>(lengths));
+        // SAFETY: a span is two words of 32 bits, the start first, and there is room for eight.
+        unsafe { _mm512_storeu_si512(places.as_mut_ptr().cast(), spans) };
+        count += 8;
+    }
+    count
+}
+
+/// Scalars of JSON, eight at a time; returns how many it took. It stops before the first eight that
+/// are neither all strings nor all short numbers.
+///
+/// # Safety
+/// The processor must have AVX-512 with byte operations and conflict detection.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512cd")]
+pub(crate) unsafe fn scalars(
+    text: &[u8],
+    index: &[u32],
+    first: usize,
+    stride: usize,
+    out: &mut [MaybeUninit<Span>],
+) -> usize {
+    let each = |number: i64| _mm512_set1_epi64(number);
+    let Some(last_start) = text.len().checked_sub(8) else { return 0 };
+    let last_start = each(i64::try_from(last_start).unwrap_or(i64::MAX));
+    let quote = i64::from(b'"');
+    let mut count = 0;
+    for places in out.as_chunks_mut::<8>().0 {
+        let Some(pairs) = pairs(index, first + count * stride, stride) else { break };
+        let one = each(1);
+        let starts = _mm512_add_epi64(_mm512_and_si512(pairs, each(0xffff_ffff)), one);
+        let ends = _mm512_srli_epi64::<32>(pairs);
+        let lengths = _mm512_sub_epi64(ends, starts);
+        // Eight bytes are readable at each start and before each end.
+        let out_of_reach = _mm512_cmpgt_epu64_mask(starts, last_start)
+            | _mm512_cmpgt_epu64_mask(each(8), starts)
+            | _mm512_cmpgt_epu64_mask(starts, ends);
+        if out_of_reach != 0 {
+            break;
+        }
+        // SAFETY: that was checked.
+        let words = unsafe { _mm512_i64gather_epi64::<1>(starts, text.as_ptr().cast()) };
+        let byte = |words| _mm512_and_si512(words, each(0xff));
+        let strings = _mm512_cmpeq_epi64_mask(byte(words), each(quote));
+        let spans = if strings == 0xff {
+            let last_words = _mm512_sub_epi64(ends, each(8));
+            // SAFETY: as above: an end is not before its start.
+            let last_words =
+                unsafe { _mm512_i64gather_epi64::<1>(last_words, text.as_ptr().cast()) };
+            let whole = _mm512_cmpeq_epi64_mask(_mm512_srli_epi64::<56>(last_words), each(quote))
+                & _mm512_cmpgt_epu64_mask(lengths, one);
+            if whole != 0xff {
+                break;
+            }
+            let inner = _mm512_slli_epi64::<32>(_mm512_sub_epi64(lengths, each(2)));
+            _mm512_or_si512(_mm512_add_epi64(starts, one), inner)
+        } else {
+            let minus = _mm512_cmpeq_epi64_mask(byte(words), each(i64::from(b'-')));
+            let words = _mm512_mask_srli_epi64::<8>(words, minus, words);
+            let digits = _mm512_mask_sub_epi64(lengths, minus, lengths, one);
+            if _mm512_cmpgt_epu64_mask(_mm512_sub_epi64(digits, one), each(7)) != 0 {
+                break;
+            }
+            let bits = _mm512_slli_epi64::<3>(digits);
+            let ones = _mm512_srlv_epi64(each(-1), _mm512_sub_epi64(each(64), bits));
+            // Behind the digits, zeros.
+            let zeros = _mm512_set1_epi8(b'0'.cast_signed());
+            let own =
+                _mm512_or_si512(_mm512_and_si512(words, ones), _mm512_andnot_si512(ones, zeros));
+            let point = _mm512_set1_epi8(b'.'.cast_signed());
+            let points = _mm512_cmpeq_epi8_mask(own, point);
+            let others = _mm512_cmpgt_epu8_mask(_mm512_sub_epi8(own, zeros), _mm512_set1_epi8(9));
+            if others & !points != 0 {
+                break;
+            }
+            // A zero comes first only if it is all there is before a point or the end.
+            let second = byte(_mm512_srli_epi64::<8>(words));
+            let is_zero = _mm512_cmpeq_epi64_mask(byte(own), each(i64::from(b'0')))
+                & _mm512_cmpgt_epu64_mask(digits, one)
+                & !_mm512_cmpeq_epi64_mask(second, each(i64::from(b'.')));
+            if is_zero != 0 {
+                break;
+            }
+            if points != 0 {
+                // One of them, neither first nor last.
+                let points = _mm512_movm_epi8(points);
+                let behind = _mm512_lzcnt_epi64(points);
+                let more = _mm512_sllv_epi64(points, _mm512_add_epi64(behind, each(8)));
+                let at_end = _mm512_cmpeq_epi64_mask(_mm512_add_epi64(behind, bits), each(64))
+                    | _mm512_cmpeq_epi64_mask(behind, each(56))
+                    | _mm512_test_epi64_mask(more, more);
+                if at_end != 0 {
+                    break;
+                }
+            }
+            _mm512_or_si512(starts, _mm512_slli_epi64::<32>(lengths))
+        };
+        // SAFETY: a span is two words of 32 bits, the start first, and there is room for eight.
+        unsafe { _mm512_storeu_si512(places.as_mut_ptr().cast(), spans) };
         count += 8;
     }
     count

@@ -33,6 +33,8 @@ pub(crate) use portable::Portable;
 
 /// Bytes of a block.
 pub(crate) const BLOCK: usize = 64;
+/// Blocks whose masks are looked at together: they fill a register of 512 bits.
+pub(crate) const EIGHT: usize = 8;
 
 /// The operations of an instruction set on blocks of 64 bytes: bit `i` is byte `i`'s.
 ///
@@ -41,6 +43,8 @@ pub(crate) const BLOCK: usize = 64;
 pub(crate) trait Isa {
     /// Sixty-four bytes in registers.
     type Block: Copy;
+    /// The masks of eight blocks that follow each other.
+    type Masks: Copy;
 
     /// The 64 bytes at `at`, which need no alignment and must all be readable.
     unsafe fn load(at: *const u8) -> Self::Block;
@@ -52,12 +56,111 @@ pub(crate) trait Isa {
     unsafe fn below(block: Self::Block, byte: u8) -> u64;
     /// Which bytes have their top bit set.
     unsafe fn high(block: Self::Block) -> u64;
+    /// All bits that are set in one or the other.
+    unsafe fn or(one: Self::Block, other: Self::Block) -> Self::Block;
+    /// Which bytes are one of `{}[]:,` or a line end; `some` are all of these but commas and line
+    /// ends.
+    #[inline(always)]
+    unsafe fn structural(block: Self::Block, some: u64) -> u64 {
+        // SAFETY: as the caller promises.
+        unsafe { some | Self::equal(block, b',') | Self::equal(block, b'\n') }
+    }
     /// Bit `i` of the result is the parity of the bits `0..=i`.
     unsafe fn parity(mask: u64) -> u64;
     /// Writes `base` plus the number of each bit that is set, in order. `out` must have room
     /// for 64, all of which may be written.
     unsafe fn positions(mask: u64, base: u32, out: *mut u32);
+    /// Writes the bytes of the block, which is that at `bytes`, whose bits are set, in order. `out`
+    /// must have room for 64, all of which may be written.
+    #[inline(always)]
+    unsafe fn picked(bytes: *const u8, block: Self::Block, mask: u64, out: *mut u8) {
+        let _ = block;
+        // SAFETY: as the caller promises.
+        unsafe { picked_by_bits(bytes, mask, out) }
+    }
+
+    /// Eight masks.
+    unsafe fn masks(words: &[u64; EIGHT]) -> Self::Masks;
+    /// Eight masks as they are in memory.
+    unsafe fn write(masks: Self::Masks, out: &mut [u64; EIGHT]);
+    /// The bits that both have.
+    unsafe fn both(one: Self::Masks, other: Self::Masks) -> Self::Masks;
+    /// The bits that one or the other has.
+    unsafe fn either(one: Self::Masks, other: Self::Masks) -> Self::Masks;
+    /// The bits that just one of them has.
+    unsafe fn one_of(one: Self::Masks, other: Self::Masks) -> Self::Masks;
+    /// The bits that the other has not.
+    unsafe fn without(one: Self::Masks, other: Self::Masks) -> Self::Masks;
+    /// Of each byte the bit of the one before it: of the first it is `carry`.
+    unsafe fn before(masks: Self::Masks, carry: u64) -> Self::Masks;
+    /// Parities of blocks, each as if nothing were before it, made those of a whole: `inside` is all
+    /// bits if there is something before the first; with what there is for the next eight.
+    unsafe fn carried(masks: Self::Masks, inside: u64) -> (Self::Masks, u64);
+    /// Whether any bit is set.
+    unsafe fn any(masks: Self::Masks) -> bool;
 }
+
+/// The operations on eight masks that need no instruction set.
+macro_rules! plain_masks {
+    () => {
+        type Masks = [u64; $crate::simd::EIGHT];
+
+        #[inline(always)]
+        unsafe fn masks(words: &[u64; $crate::simd::EIGHT]) -> Self::Masks {
+            *words
+        }
+
+        #[inline(always)]
+        unsafe fn write(masks: Self::Masks, out: &mut [u64; $crate::simd::EIGHT]) {
+            *out = masks;
+        }
+
+        #[inline(always)]
+        unsafe fn both(one: Self::Masks, other: Self::Masks) -> Self::Masks {
+            std::array::from_fn(|at| one[at] & other[at])
+        }
+
+        #[inline(always)]
+        unsafe fn either(one: Self::Masks, other: Self::Masks) -> Self::Masks {
+            std::array::from_fn(|at| one[at] | other[at])
+        }
+
+        #[inline(always)]
+        unsafe fn one_of(one: Self::Masks, other: Self::Masks) -> Self::Masks {
+            std::array::from_fn(|at| one[at] ^ other[at])
+        }
+
+        #[inline(always)]
+        unsafe fn without(one: Self::Masks, other: Self::Masks) -> Self::Masks {
+            std::array::from_fn(|at| one[at] & !other[at])
+        }
+
+        #[inline(always)]
+        unsafe fn before(masks: Self::Masks, carry: u64) -> Self::Masks {
+            std::array::from_fn(|at| {
+                let last = if at == 0 { carry } else { masks[at - 1] >> 63 };
+                (masks[at] << 1) | last
+            })
+        }
+
+        #[inline(always)]
+        unsafe fn carried(masks: Self::Masks, mut inside: u64) -> (Self::Masks, u64) {
+            let masks = masks.map(|mask| {
+                let mask = mask ^ inside;
+                // The last bit, to every bit.
+                inside = (mask.cast_signed() >> 63).cast_unsigned();
+                mask
+            });
+            (masks, inside)
+        }
+
+        #[inline(always)]
+        unsafe fn any(masks: Self::Masks) -> bool {
+            masks.iter().fold(0, |all, mask| all | mask) != 0
+        }
+    };
+}
+pub(crate) use plain_masks;
 
 /// Calls a scanner compiled for the best instruction set that the processor has.
 ///
@@ -124,6 +227,7 @@ pub(crate) fn level() -> Level {
         let has_avx512 = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512cd")
             && is_x86_feature_detected!("avx512vbmi")
             && is_x86_feature_detected!("avx512vbmi2");
         let has_avx2 = is_x86_feature_detected!("avx2")
@@ -152,6 +256,59 @@ pub(crate) fn ints(text: &[u8], spans: &[Span], out: &mut [MaybeUninit<i64>]) ->
         return unsafe { avx512::ints(text, spans, out) };
     }
     let _ = (text, spans, out);
+    0
+}
+
+/// The same of floats of up to eight characters in plain notation.
+#[inline]
+pub(crate) fn floats(text: &[u8], spans: &[Span], out: &mut [MaybeUninit<f64>]) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if level() == Level::Avx512 {
+        // SAFETY: the processor was asked.
+        return unsafe { avx512::floats(text, spans, out) };
+    }
+    let _ = (text, spans, out);
+    0
+}
+
+/// Takes what is between two entries of `index` that follow each other, the first of which is at
+/// `first`, and at each `stride`-th from there on, several at a time, as far as that goes with this
+/// processor; returns how many spans are in `out`. An entry before the text is `u32::MAX`.
+#[inline]
+pub(crate) fn spans(
+    index: &[u32],
+    first: usize,
+    stride: usize,
+    out: &mut [MaybeUninit<Span>],
+) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if level() == Level::Avx512 {
+        // SAFETY: the processor was asked.
+        return unsafe { avx512::spans(index, first, stride, out) };
+    }
+    let _ = (index, first, stride, out);
+    0
+}
+
+/// Takes scalars of JSON, several at a time, as far as that goes with this processor; returns how many
+/// spans are in `out`. They stand between two entries of `index` that follow each other, the first
+/// of which is at `first`, and at each `stride`-th from there on. It takes strings, in which there is
+/// no backslash, and numbers of up to eight digits with or without a point; only where there is no
+/// white space around them.
+#[inline]
+pub(crate) fn scalars(
+    text: &[u8],
+    index: &[u32],
+    first: usize,
+    stride: usize,
+    out: &mut [MaybeUninit<Span>],
+) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if level() == Level::Avx512 {
+        // SAFETY: the processor was asked.
+        return unsafe { avx512::scalars(text, index, first, stride, out) };
+    }
+    let _ = (text, index, first, stride, out);
     0
 }
 
@@ -192,6 +349,27 @@ unsafe fn positions_by_bits(mut mask: u64, base: u32, out: *mut u32) {
             // SAFETY: at most 64 bits are set and eights end at 64.
             unsafe { out.add(at + lane).write(base + mask.trailing_zeros()) };
             // Of no bits at all, none is left.
+            mask &= mask.wrapping_sub(1);
+        }
+        at += 8;
+    }
+}
+
+/// The same of the bytes there.
+///
+/// # Safety
+/// 64 bytes must be readable at `bytes`, and `out` must have room for 64.
+#[inline(always)]
+unsafe fn picked_by_bits(bytes: *const u8, mut mask: u64, out: *mut u8) {
+    let count = mask.count_ones() as usize;
+    let mut at = 0;
+    while at < count {
+        for lane in 0..8 {
+            // SAFETY: as above; of no bits at all, the last byte is taken for what is never read.
+            unsafe {
+                let byte = *bytes.add(mask.trailing_zeros() as usize & (BLOCK - 1));
+                out.add(at + lane).write(byte);
+            }
             mask &= mask.wrapping_sub(1);
         }
         at += 8;

@@ -5,7 +5,7 @@ use std::arch::aarch64::{
     vpaddq_u8, vreinterpretq_s8_u8, vreinterpretq_u8_s8, vreinterpretq_u64_u8, vshrq_n_s8,
 };
 
-use super::{Isa, parity_by_shifts, positions_by_bits};
+use super::{Isa, parity_by_shifts, plain_masks, positions_by_bits};
 
 /// 128-bit vectors.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +30,7 @@ unsafe fn bits(parts: [uint8x16_t; 4]) -> u64 {
 // SAFETY of all that follows: NEON is part of every aarch64.
 impl Isa for Neon {
     type Block = [uint8x16_t; 4];
+    plain_masks!();
 
     #[inline(always)]
     unsafe fn load(at: *const u8) -> Self::Block {
@@ -65,6 +66,11 @@ impl Isa for Neon {
         unsafe {
             bits(block.map(|part| vreinterpretq_u8_s8(vshrq_n_s8::<7>(vreinterpretq_s8_u8(part)))))
         }
+    }
+
+    #[inline(always)]
+    unsafe fn or([a, b, c, d]: Self::Block, [e, f, g, h]: Self::Block) -> Self::Block {
+        unsafe { [vorrq_u8(a, e), vorrq_u8(b, f), vorrq_u8(c, g), vorrq_u8(d, h)] }
     }
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! Without any instruction set: eight bytes to a word.
 
-use super::{BLOCK, Isa, parity_by_shifts, positions_by_bits};
+use super::{BLOCK, Isa, parity_by_shifts, plain_masks, positions_by_bits};
 
 /// Words of 64 bits.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +31,7 @@ fn zeros(word: u64) -> u64 {
 
 impl Isa for Portable {
     type Block = [u64; 8];
+    plain_masks!();
 
     #[inline(always)]
     unsafe fn load(at: *const u8) -> Self::Block {
@@ -65,6 +66,12 @@ impl Isa for Portable {
     #[inline(always)]
     unsafe fn high(block: Self::Block) -> u64 {
         map(block, |word| word & !LOW)
+    }
+
+    #[inline(always)]
+    unsafe fn or(mut one: Self::Block, other: Self::Block) -> Self::Block {
+        one.iter_mut().zip(other).for_each(|(one, other)| *one |= other);
+        one
     }
 
     #[inline(always)]
