@@ -1,11 +1,12 @@
-//! Nanoseconds per add of each state, for one group and for a thousand in turn.
+//! Nanoseconds per add of each state, for one group and for a thousand in turn; and what many small groups
+//! take, per value.
 //!
 //! `cargo run --release -p tidemill-sketch --example speed`
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use tidemill_sketch::{FloatSum, Hll, Quantiles, TopK, hash_bytes, hash_i64};
+use tidemill_sketch::{FloatSum, Hll, Quantiles, Share, TopK, hash_bytes, hash_i64};
 
 const ADDS: usize = 8_000_000;
 const ROUNDS: usize = 3;
@@ -30,6 +31,69 @@ fn measure<S: Clone>(name: &str, new: S, add: impl Fn(&mut S, usize), heap: impl
         print!("{best:>9.1} ns {bytes:>7} B");
     }
     println!();
+}
+
+/// Groups and values of each in the case of many small ones.
+const GROUPS: usize = 100_000;
+const VALUES: usize = 100;
+
+/// How many values of a group are added at once.
+const TOGETHER: usize = 10;
+
+/// What is done with the states of many groups.
+struct Of<'a, S, T> {
+    add: &'a dyn Fn(&mut S, &[T]),
+    merge: &'a dyn Fn(&mut S, S),
+    answer: &'a dyn Fn(&S) -> f64,
+    heap: &'a dyn Fn(&S) -> usize,
+}
+
+/// Two states a group, each of half of its values, added singly in random order or some of a group at
+/// once; their merge; and the answer. `values` has the next power of two and some more.
+fn many<S: Clone, T: Copy>(name: &str, new: &S, values: &[T], of: &Of<'_, S, T>) {
+    let rows = GROUPS * VALUES;
+    let mask = values.len().next_power_of_two() / 2 - 1;
+    let mut best = [f64::INFINITY; 4];
+    let mut note = |what: usize, start: Instant| {
+        best[what] = best[what].min(start.elapsed().as_secs_f64() * 1e9 / rows as f64);
+    };
+    let mut bytes = 0;
+    for _ in 0..ROUNDS {
+        let mut halves = [vec![new.clone(); GROUPS], vec![new.clone(); GROUPS]];
+        let start = Instant::now();
+        for (half, states) in halves.iter_mut().enumerate() {
+            for i in half * rows / 2..(half + 1) * rows / 2 {
+                let group = ((hash_i64(i as i64) >> 32) as usize * GROUPS) >> 32;
+                (of.add)(&mut states[group], &values[i & mask..][..1]);
+            }
+        }
+        note(0, start);
+        drop(black_box(halves));
+
+        let mut halves = [vec![new.clone(); GROUPS], vec![new.clone(); GROUPS]];
+        let start = Instant::now();
+        for (half, states) in halves.iter_mut().enumerate() {
+            for time in 0..VALUES / 2 / TOGETHER {
+                for (group, state) in states.iter_mut().enumerate() {
+                    let at = ((half * VALUES + time) * GROUPS + group) * TOGETHER;
+                    (of.add)(state, &values[at & mask..][..TOGETHER]);
+                }
+            }
+        }
+        note(1, start);
+        let [mut states, others] = halves;
+        let start = Instant::now();
+        states.iter_mut().zip(others).for_each(|(state, other)| (of.merge)(state, other));
+        note(2, start);
+        let start = Instant::now();
+        black_box(states.iter().map(of.answer).sum::<f64>());
+        note(3, start);
+        bytes =
+            states.iter().map(|state| size_of::<S>() + (of.heap)(state)).sum::<usize>() / GROUPS;
+    }
+    print!("{name:<44}");
+    best.iter().for_each(|best| print!("{best:>9.1}"));
+    println!("{bytes:>9} B");
 }
 
 fn main() {
@@ -87,4 +151,44 @@ fn main() {
     wide.add(1e300);
     let add = |sum: &mut FloatSum, i: usize| sum.add(unit[i & mask] - 0.5);
     measure("float sum, both signs, wide", wide, add, FloatSum::heap_bytes);
+
+    let title = format!("{GROUPS} groups of {VALUES}, ns a value");
+    println!(
+        "\n{title:<44}{:>9}{:>9}{:>9}{:>9}{:>11}",
+        "singly", "ten", "merge", "answer", "a group"
+    );
+    fn longer<T: Copy>(values: &[T]) -> Vec<T> {
+        [values, &values[..TOGETHER]].concat()
+    }
+    let fifteen: Vec<f64> = hashes.iter().map(|hash| (hash % 15) as f64).collect();
+    let median = [Share::new(0.5)];
+    let of = Of {
+        add: &Quantiles::add_all,
+        merge: &Quantiles::merge_owned,
+        answer: &|state: &Quantiles| {
+            let mut of = 0.0;
+            state.quantiles_at(&median, |answer| of = answer.unwrap_or(0.0));
+            of
+        },
+        heap: &Quantiles::heap_bytes,
+    };
+    many("quantiles, evenly from 0 to 1", &Quantiles::default(), &longer(&unit), &of);
+    many("quantiles, 15 different integers", &Quantiles::default(), &longer(&fifteen), &of);
+    let of = Of {
+        add: &Hll::add_hashes,
+        merge: &Hll::merge_owned,
+        answer: &Hll::cardinality,
+        heap: &Hll::heap_bytes,
+    };
+    many("hll, all different", &Hll::default(), &longer(&hashes), &of);
+    let few: Vec<u64> = fifteen.iter().map(|value| hash_i64(*value as i64)).collect();
+    many("hll, 15 different", &Hll::default(), &longer(&few), &of);
+    let of = Of {
+        add: &TopK::add_words,
+        merge: &TopK::merge_owned,
+        answer: &|state: &TopK| state.top(3).iter().map(|top| top.lower as f64).sum(),
+        heap: &TopK::heap_bytes,
+    };
+    let words: Vec<[u8; 8]> = fifteen.iter().map(|value| (*value as u64).to_be_bytes()).collect();
+    many("top-k, 15 different integers", &TopK::default(), &longer(&words), &of);
 }

@@ -61,7 +61,7 @@ pub use float_sum::FloatSum;
 pub use hll::{Dialect, ExplicitThreshold, Hll, HllParams};
 pub use moments::{Moments, Number, ONE_COLUMN, TWO_COLUMNS, TooLarge, Whole};
 pub use murmur3::{hash_bytes, hash_f64, hash_i64};
-pub use quantile::Quantiles;
+pub use quantile::{Quantiles, Share};
 pub use top_k::{TopItem, TopK};
 
 /// The README's example, compiled and run with the documentation tests.

@@ -32,7 +32,9 @@
 //! general between n/2048 and twice that.
 //!
 //! Values first go to a buffer that grows with the state; when it is full it is sorted and
-//! folded into the bins in one pass over both.
+//! folded into the bins in one pass over both. A bin takes 16 bytes and a key in the buffer 8, so
+//! that a state of up to 256 values has no bins at all, unless most of its values are there twice: it is
+//! a list, a merge of two is one list after the other, and a question sorts or selects in a copy on the stack.
 //!
 //! Related: HdrHistogram (fixed precision over a fixed range), DDSketch (Masson, Rim and Lee
 //! 2019: logarithmic bins of fixed relative width, collapsed at one end), UDDSketch (Epicoco
@@ -56,14 +58,22 @@ const MAX_BINS_LOG2_MAX: u8 = 20;
 /// At 64 − 4 there are at most 16 bins, the least that a budget can be.
 const LEVEL_MAX: u8 = 64 - MAX_BINS_LOG2_MIN;
 
-/// The buffer's room, in keys: from the first value on, and while there are few bins.
+/// The buffer's room, in keys: from the first value on, while there are few bins, and while there
+/// are none.
 const BUFFER_MIN: usize = 4;
 const BUFFER_SMALL: usize = 64;
+const BUFFER_ALONE: usize = 256;
 
 const KEY_NEGATIVE_INFINITY: u64 = key_of(f64::NEG_INFINITY);
 const KEY_INFINITY: u64 = key_of(f64::INFINITY);
 /// −0.0 would have this key, were it not taken as 0.0.
 const KEY_NEGATIVE_ZERO: u64 = key_of(0.0) - 1;
+
+/// The next of 4, 6, 8, 12, 16, 24, …: states that grow then leave what others, growing, ask for.
+fn size_class(size: usize) -> usize {
+    let power = size.next_power_of_two();
+    if size <= power / 4 * 3 { power / 4 * 3 } else { power }
+}
 
 /// The integer that orders as the float does.
 const fn key_of(value: f64) -> u64 {
@@ -91,9 +101,9 @@ struct Bin {
 /// leave no trace. −0.0 counts as 0.0; infinities are values; NaNs are counted apart and are
 /// part of no quantile. Up to 2^64 − 1 values.
 ///
-/// Memory: none while empty, 32 bytes for up to four values, 8 a value up to 64, then at most
-/// 22 a bin: 44 KiB with the default of 2,048 bins. Cost of an
-/// add: 10 to 20 ns.
+/// Memory: none while empty, 32 bytes for up to four values, 8 to 12 a value up to 256, then at most
+/// 22 a bin: 44 KiB with the default of 2,048 bins. Cost of an add: 10 to 20 ns, of many values at
+/// once to a small state 1 to 2.
 ///
 /// ```
 /// use tidemill_sketch::Quantiles;
@@ -188,7 +198,30 @@ impl Quantiles {
         self.min_key = self.min_key.min(key);
         self.max_key = self.max_key.max(key);
         self.count = self.count.saturating_add(1);
-        self.push(key, 0);
+        self.push(key);
+    }
+
+    /// Adds values: the same as a call of [`Quantiles::add`] for each.
+    pub fn add_all(&mut self, mut values: &[f64]) {
+        while !values.is_empty() {
+            if self.buffer.len() == self.buffer.capacity() {
+                self.make_room(values.len());
+            }
+            let room = self.buffer.capacity() - self.buffer.len();
+            let (now, later) = values.split_at(room.min(values.len()));
+            let count_before = self.buffer.len();
+            let (level, mut min, mut max) = (self.level, self.min_key, self.max_key);
+            self.buffer.extend(now.iter().filter(|value| !value.is_nan()).map(|value| {
+                let key = key_of(value + 0.0);
+                (min, max) = (min.min(key), max.max(key));
+                key >> level
+            }));
+            (self.min_key, self.max_key) = (min, max);
+            let added = self.buffer.len() - count_before;
+            self.count = self.count.saturating_add(added as u64);
+            self.nan_count = self.nan_count.saturating_add((now.len() - added) as u64);
+            values = later;
+        }
     }
 
     /// Adds one value `count` times: the same as so many calls of [`Quantiles::add`].
@@ -220,26 +253,55 @@ impl Quantiles {
         }
     }
 
-    /// Puts a key of the given level, which is at most our own, into the buffer.
+    /// Puts a key of level 0 into the buffer.
     #[inline]
-    fn push(&mut self, key: u64, level: u8) {
+    fn push(&mut self, key: u64) {
         if self.buffer.len() == self.buffer.capacity() {
-            self.make_room();
+            self.make_room(1);
         }
-        self.buffer.push(key >> (self.level - level));
+        self.buffer.push(key >> self.level);
     }
 
-    /// Makes room in the full buffer: a longer one while it is short for the number of bins
-    /// that a fold would walk over, else by folding.
+    /// Puts keys of the given level, which is at most our own, into the buffer.
+    fn extend(&mut self, mut keys: &[u64], level: u8) {
+        while !keys.is_empty() {
+            if self.buffer.len() == self.buffer.capacity() {
+                self.make_room(keys.len());
+            }
+            let room = self.buffer.capacity() - self.buffer.len();
+            let (now, later) = keys.split_at(room.min(keys.len()));
+            let shift = self.level - level;
+            self.buffer.extend(now.iter().map(|key| key >> shift));
+            keys = later;
+        }
+    }
+
+    /// Makes room in the full buffer, for `wanted` keys if it may: a longer one while it is short for
+    /// the number of bins that a fold would walk over, else by folding.
     #[cold]
-    fn make_room(&mut self) {
-        let limit = (self.bins.len() / 4).max(BUFFER_SMALL);
-        let room = self.buffer.capacity();
-        if room < limit {
-            self.buffer.reserve_exact((room * 2).clamp(BUFFER_MIN, limit) - room);
+    fn make_room(&mut self, wanted: usize) {
+        let room = self.buffer.len();
+        let limit = match self.bins.len() {
+            0 => BUFFER_ALONE,
+            bins => (bins / 4).max(BUFFER_SMALL),
+        };
+        if room < limit && !self.is_repetitive() {
+            let longer = size_class((room + room / 4).max(room + wanted).max(BUFFER_MIN));
+            self.buffer.reserve_exact(longer.clamp(room + 1, limit) - room);
         } else {
             self.fold();
         }
+    }
+
+    /// Whether the buffer's keys, if they are many and there are no bins, take less as bins.
+    fn is_repetitive(&mut self) -> bool {
+        if !self.bins.is_empty() || self.buffer.len() < BUFFER_SMALL {
+            return false;
+        }
+        // Sorted up to where it was the last time: merging runs is what the stable sort is good at.
+        self.buffer.sort();
+        let distinct = self.buffer.chunk_by(|a, b| a == b).count();
+        distinct * size_of::<Bin>() <= self.buffer.len() * size_of::<u64>()
     }
 
     /// Moves the buffer's keys into the bins.
@@ -247,6 +309,7 @@ impl Quantiles {
         if self.buffer.is_empty() {
             return;
         }
+        let are_first = self.bins.is_empty();
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.sort_unstable();
         // Most keys find their bin; the others gather at the buffer's front.
@@ -271,6 +334,9 @@ impl Quantiles {
             self.absorb(runs.map(|run| Bin { key: run[0], count: run.len() as u64 }), distinct);
         }
         buffer.clear();
+        if are_first && buffer.capacity() > BUFFER_SMALL {
+            buffer = Vec::with_capacity(BUFFER_SMALL);
+        }
         self.buffer = buffer;
         self.fit();
     }
@@ -324,11 +390,14 @@ impl Quantiles {
 
     /// Adds all that `other` has seen. Of different budgets, the smaller one holds.
     ///
-    /// Cost: linear in the bins of both.
+    /// Cost: linear in the bins of both; of small states, in the values of the other.
     pub fn merge(&mut self, other: &Quantiles) {
         self.nan_count = self.nan_count.saturating_add(other.nan_count);
         self.max_bins_log2 = self.max_bins_log2.min(other.max_bins_log2);
-        if other.count > 0 {
+        if self.count == 0 {
+            let (nan_count, max_bins_log2) = (self.nan_count, self.max_bins_log2);
+            *self = Quantiles { nan_count, max_bins_log2, ..other.clone() };
+        } else if other.count > 0 {
             self.count = self.count.saturating_add(other.count);
             self.min_key = self.min_key.min(other.min_key);
             self.max_key = self.max_key.max(other.max_key);
@@ -341,11 +410,17 @@ impl Quantiles {
                     other.bins.len(),
                 );
             }
-            for &key in &other.buffer {
-                self.push(key, other.level);
-            }
+            self.extend(&other.buffer, other.level);
         }
         self.fit();
+    }
+
+    /// As [`Quantiles::merge`], in the memory of the one that owns more.
+    pub fn merge_owned(&mut self, mut other: Quantiles) {
+        if other.heap_bytes() > self.heap_bytes() {
+            std::mem::swap(self, &mut other);
+        }
+        self.merge(&other);
     }
 
     /// How many values were added, NaNs not among them.
@@ -396,16 +471,57 @@ impl Quantiles {
     /// for several quantiles use [`Quantiles::quantiles`].
     #[must_use]
     pub fn quantile(&self, q: f64) -> Option<f64> {
-        let folded = self.folded();
-        Ranks::new(&folded).quantile(q)
+        let mut answer = None;
+        self.quantiles_at(&[Share::new(q)], |quantile| answer = quantile);
+        answer
     }
 
     /// Several quantiles in one pass over the bins: [`Quantiles::quantile`] of each.
     #[must_use]
     pub fn quantiles(&self, qs: &[f64]) -> Vec<Option<f64>> {
-        let folded = self.folded();
-        let ranks = Ranks::new(&folded);
-        qs.iter().map(|&q| ranks.quantile(q)).collect()
+        let shares: Vec<_> = qs.iter().map(|&q| Share::new(q)).collect();
+        let mut answers = Vec::with_capacity(shares.len());
+        self.quantiles_at(&shares, |quantile| answers.push(quantile));
+        answers
+    }
+
+    /// Calls `answer` with the [quantile](Quantiles::quantile) of each share: for many states of which
+    /// the same is asked. A small state needs no memory for it.
+    pub fn quantiles_at(&self, shares: &[Option<Share>], mut answer: impl FnMut(Option<f64>)) {
+        let mut stack = [0; BUFFER_ALONE];
+        let Some(keys) = self.listed(&mut stack) else {
+            let folded = self.folded();
+            let ranks = Ranks::new(&folded);
+            return shares.iter().for_each(|share| answer(ranks.quantile(*share)));
+        };
+        let last = keys.len() - 1;
+        let place = |rank: u64| usize::try_from(rank).unwrap_or(last).min(last);
+        if let &[share] = shares {
+            return answer(position(self.count, share).map(|(below, above, between)| {
+                let (below, above) = (place(below), place(above));
+                let (_, &mut a, larger) = keys.select_nth_unstable(below);
+                let next = larger.iter().copied().min().filter(|_| above > below);
+                interpolate(value_of(a), value_of(next.unwrap_or(a)), between)
+            }));
+        }
+        keys.sort_unstable();
+        for share in shares {
+            answer(position(self.count, *share).map(|(below, above, between)| {
+                let (a, b) = (keys[place(below)], keys[place(above)]);
+                interpolate(value_of(a), value_of(b), between)
+            }));
+        }
+    }
+
+    /// A copy of the keys, in any order, where there are some, all in the buffer, and they fit at level 0.
+    fn listed<'a>(&self, stack: &'a mut [u64; BUFFER_ALONE]) -> Option<&'a mut [u64]> {
+        let are_few = (1..=1 << self.max_bins_log2).contains(&self.buffer.len());
+        if self.level > 0 || !self.bins.is_empty() || !are_few {
+            return None;
+        }
+        let keys = stack.get_mut(..self.buffer.len())?;
+        keys.copy_from_slice(&self.buffer);
+        Some(keys)
     }
 
     /// The lowest and highest value that the exact quantile can have; it is certain to lie
@@ -427,7 +543,7 @@ impl Quantiles {
     #[must_use]
     pub fn interval(&self, q: f64) -> Option<(f64, f64)> {
         let folded = self.folded();
-        Ranks::new(&folded).interval(q)
+        Ranks::new(&folded).interval(Share::new(q))
     }
 
     /// Moves what is buffered into the bins, so that questions need not do it each time.
@@ -461,26 +577,42 @@ impl Quantiles {
     /// A bin takes 2 to 5 bytes where values are small integers or the level is above 0, up to
     /// 11 where they are arbitrary floats.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut stack = [0; BUFFER_ALONE];
+        if let Some(keys) = self.listed(&mut stack) {
+            keys.sort_unstable();
+            let runs = keys.chunk_by(|a, b| a == b);
+            let bins = runs.map(|run| Bin { key: run[0], count: run.len() as u64 });
+            return self.write(bins.clone(), bins.count(), out);
+        }
         let state = self.folded();
-        out.extend_from_slice(&[HEADER, state.max_bins_log2, state.level]);
-        put_varint(out, state.nan_count);
-        put_varint(out, state.bins.len() as u64);
-        let ([first, ..], [.., last]) = (&state.bins[..], &state.bins[..]) else {
-            return;
-        };
+        state.write(state.bins.iter().copied(), state.bins.len(), out);
+    }
+
+    /// Appends what `bins` are: all of the state, at its level.
+    fn write(
+        &self,
+        mut bins: impl Iterator<Item = Bin> + Clone,
+        bin_count: usize,
+        out: &mut Vec<u8>,
+    ) {
+        out.extend_from_slice(&[HEADER, self.max_bins_log2, self.level]);
+        put_varint(out, self.nan_count);
+        put_varint(out, bin_count as u64);
+        let Some(first) = bins.clone().next() else { return };
         // Floats that are small integers differ in their high bits only.
-        let trailing_zeros = common_trailing_zeros(&state.bins);
+        let trailing_zeros = common_trailing_zeros(bins.clone());
         out.push(trailing_zeros);
-        let mut next = 0;
-        for bin in &state.bins {
+        let (mut next, mut last) = (0, first);
+        for bin in &mut bins {
             let key = bin.key >> trailing_zeros;
             put_varint(out, key - next);
             put_varint(out, bin.count);
             next = key + 1;
+            last = bin;
         }
-        if state.level > 0 {
-            put_varint(out, state.min_key - (first.key << state.level));
-            put_varint(out, bin_end(last.key, state.level) - state.max_key);
+        if self.level > 0 {
+            put_varint(out, self.min_key - (first.key << self.level));
+            put_varint(out, bin_end(last.key, self.level) - self.max_key);
         }
     }
 
@@ -513,6 +645,17 @@ impl Quantiles {
         }
         reader.finish()?;
         Ok(state)
+    }
+
+    /// Goes back from bins at level 0 to a list of values, where that takes no more.
+    fn list(&mut self) {
+        let count = usize::try_from(self.count).unwrap_or(usize::MAX);
+        if count <= BUFFER_ALONE.min(2 * self.bins.len()) {
+            self.buffer.reserve_exact(count);
+            for bin in std::mem::take(&mut self.bins) {
+                self.buffer.extend((0..bin.count).map(|_| bin.key));
+            }
+        }
     }
 
     fn decode_bins(
@@ -554,12 +697,13 @@ impl Quantiles {
             distinct_before += count.min(2);
             self.bins.push(Bin { key, count });
         }
-        if trailing_zeros != common_trailing_zeros(&self.bins) {
+        if trailing_zeros != common_trailing_zeros(self.bins.iter().copied()) {
             return Err(reader.corrupt("keys are not shifted as far as they could be"));
         }
         let (first, last) = (self.bins[0].key, self.bins[bin_count - 1].key);
         if self.level == 0 {
             (self.min_key, self.max_key) = (first, last);
+            self.list();
             return Ok(());
         }
         if distinct_before <= 1 << self.max_bins_log2 {
@@ -586,8 +730,8 @@ fn bin_end(key: u64, level: u8) -> u64 {
 }
 
 /// How many low bits are zero in every bin's key; 0 if all are.
-fn common_trailing_zeros(bins: &[Bin]) -> u8 {
-    match bins.iter().fold(0, |bits, bin| bits | bin.key) {
+fn common_trailing_zeros(bins: impl Iterator<Item = Bin>) -> u8 {
+    match bins.fold(0, |bits, bin| bits | bin.key) {
         0 => 0,
         bits => (bits.trailing_zeros() & 0xff) as u8,
     }
@@ -606,20 +750,6 @@ impl<'a> Ranks<'a> {
             Some(*end)
         });
         Ranks { state, ends: ends.collect() }
-    }
-
-    /// The ranks on both sides of a quantile, counted from 0, and how far between them it is.
-    fn position(&self, q: f64) -> Option<(u64, u64, Share)> {
-        let last = self.state.count.checked_sub(1)?;
-        if !(0.0..=1.0).contains(&q) {
-            return None;
-        }
-        let (part, of) = fraction(q);
-        // Both are below 2^64: `part` is at most `of`, which is a power of 10 or of 2.
-        let position = u128::from(part) * u128::from(last);
-        let below = u64::try_from(position / u128::from(of)).unwrap_or(last).min(last);
-        let rest = u64::try_from(position % u128::from(of)).unwrap_or(0);
-        Some((below, below.saturating_add(1).min(last), Share { part: rest, of }))
     }
 
     /// The lowest and highest key that the value of a rank can have, and its representative.
@@ -645,15 +775,15 @@ impl<'a> Ranks<'a> {
         (low, high, middle)
     }
 
-    fn quantile(&self, q: f64) -> Option<f64> {
-        let (below, above, between) = self.position(q)?;
+    fn quantile(&self, share: Option<Share>) -> Option<f64> {
+        let (below, above, between) = position(self.state.count, share)?;
         let (.., a) = self.keys(below);
         let (.., b) = self.keys(above);
         Some(interpolate(value_of(a), value_of(b), between))
     }
 
-    fn interval(&self, q: f64) -> Option<(f64, f64)> {
-        let (below, above, between) = self.position(q)?;
+    fn interval(&self, share: Option<Share>) -> Option<(f64, f64)> {
+        let (below, above, between) = position(self.state.count, share)?;
         let (low_a, high_a, _) = self.keys(below);
         let (low_b, high_b, _) = self.keys(above);
         let bounds = (
@@ -671,11 +801,42 @@ impl<'a> Ranks<'a> {
     }
 }
 
-/// A part of a whole, which is not 0.
+/// A part of a whole: which share of the values lies below a quantile, worked out once for many states.
+///
+/// ```
+/// use tidemill_sketch::{Quantiles, Share};
+/// let median = Share::new(0.5);
+/// assert!(median.is_some() && Share::new(1.5).is_none());
+/// let mut latency_ms = Quantiles::default();
+/// latency_ms.add_all(&[3.0, 1.0, 2.0]);
+/// latency_ms.quantiles_at(&[median], |quantile| assert_eq!(quantile, Some(2.0)));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Share {
+pub struct Share {
     part: u64,
+    /// Not 0.
     of: u64,
+}
+
+impl Share {
+    /// The share `q`, by the decimal that it is written as; none unless it is from 0 to 1.
+    #[must_use]
+    pub fn new(q: f64) -> Option<Self> {
+        let (part, of) = if (0.0..=1.0).contains(&q) { fraction(q) } else { return None };
+        Some(Share { part, of })
+    }
+}
+
+/// The ranks on both sides of a quantile of so many values, counted from 0, and how far between
+/// them it is.
+fn position(count: u64, share: Option<Share>) -> Option<(u64, u64, Share)> {
+    let last = count.checked_sub(1)?;
+    let Share { part, of } = share?;
+    // Both are below 2^64: `part` is at most `of`, which is a power of 10 or of 2.
+    let position = u128::from(part) * u128::from(last);
+    let below = u64::try_from(position / u128::from(of)).unwrap_or(last).min(last);
+    let rest = u64::try_from(position % u128::from(of)).unwrap_or(0);
+    Some((below, below.saturating_add(1).min(last), Share { part: rest, of }))
 }
 
 /// A number from 0 to 1 as a fraction: the decimal that it is written as, 95/100 for 0.95, whose

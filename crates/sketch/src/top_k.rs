@@ -23,8 +23,8 @@
 //! and the table's iteration order is never asked for. It does depend on that sequence; only
 //! exact states are independent of order.
 //!
-//! A group of few items costs little: up to eight items are a plain list, and an item of up to
-//! 22 bytes is stored in the entry itself.
+//! A group of few items costs little: up to eight items are a plain list, up to 32 where all have
+//! eight bytes, as numbers do, and an item of up to 22 bytes is stored in the entry itself.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -41,6 +41,9 @@ const CAPACITY_MAX: u32 = 1 << 24;
 
 /// Up to this many items are looked up one by one.
 const LIST_MAX: usize = 8;
+
+/// As far as all of them are words, so many are.
+const WORDS_MAX: usize = 32;
 
 /// The longest item that needs no heap memory of its own.
 const INLINE_BYTES: usize = 22;
@@ -122,8 +125,17 @@ struct Entry {
     count: u64,
 }
 
+/// An entry whose item has eight bytes.
+#[derive(Clone, Copy, Debug)]
+struct Word {
+    item: [u8; 8],
+    count: u64,
+}
+
 #[derive(Clone, Debug)]
 enum Counts {
+    /// Items of eight bytes each.
+    Words(Vec<Word>),
     List(Vec<Entry>),
     Table(Box<Table>),
 }
@@ -184,7 +196,7 @@ pub struct TopItem<'a> {
 /// where counts tie. Up to 2^64 − 1 occurrences. The state is a function of the sequence of
 /// adds and merges; while exact, of the multiset of items alone.
 ///
-/// Memory: none while empty; 32 bytes an item up to 8, then 38 to 75 bytes an item (and its own
+/// Memory: none while empty; 16 bytes an item of eight bytes up to 32, of others 32 bytes up to 8, then 38 to 75 bytes an item (and its own
 /// bytes if longer than 22), of up to twice `capacity` items. Cost of an add: about 10 ns for a
 /// short item.
 ///
@@ -211,7 +223,7 @@ pub struct TopK {
 
 impl Default for TopK {
     fn default() -> Self {
-        TopK { counts: Counts::List(Vec::new()), total: 0, offset: 0, capacity: CAPACITY_DEFAULT }
+        TopK { counts: Counts::Words(Vec::new()), total: 0, offset: 0, capacity: CAPACITY_DEFAULT }
     }
 }
 
@@ -220,11 +232,7 @@ impl PartialEq for TopK {
     fn eq(&self, other: &Self) -> bool {
         let content = |state: &TopK| (state.capacity, state.total, state.offset, state.len());
         content(self) == content(other)
-            && self
-                .sorted()
-                .iter()
-                .zip(other.sorted())
-                .all(|(a, b)| a.count == b.count && a.item.as_bytes() == b.item.as_bytes())
+            && self.sorted().iter().zip(other.sorted()).all(|(a, b)| *a == b)
     }
 }
 
@@ -271,11 +279,39 @@ impl TopK {
         }
     }
 
+    /// Adds an occurrence of each of some items of eight bytes: the same as a call of [`TopK::add`] for
+    /// each.
+    pub fn add_words(&mut self, items: &[[u8; 8]]) {
+        for (at, item) in items.iter().enumerate() {
+            if let Counts::Words(words) = &mut self.counts {
+                if let Some(word) = words.iter_mut().find(|word| word.item == *item) {
+                    word.count = word.count.saturating_add(1);
+                    self.total = self.total.saturating_add(1);
+                    continue;
+                }
+                if words.len() == words.capacity() && words.len() < WORDS_MAX {
+                    // Some of those that are left are there already, or twice.
+                    let more = (items.len() - at).div_ceil(4) * 3;
+                    let room = (words.len() + more).next_multiple_of(4).min(WORDS_MAX);
+                    words.reserve_exact(room - words.len());
+                }
+            }
+            self.add(item, 1);
+        }
+    }
+
     /// Adds to an item's count without a look at the capacity.
     #[inline]
     fn count(&mut self, item: &[u8], n: u64) {
         match &mut self.counts {
             Counts::Table(table) => table.add(item, n),
+            Counts::Words(words) => {
+                let found = words.iter_mut().find(|word| word.item == *item);
+                match found {
+                    Some(word) => word.count = word.count.saturating_add(n),
+                    None => self.insert(item, n),
+                }
+            }
             Counts::List(list) => {
                 let probe = Probe::new(item);
                 match list.iter_mut().find(|entry| probe.matches(entry)) {
@@ -286,31 +322,54 @@ impl TopK {
         }
     }
 
-    /// Appends an item to the list, or goes over to the table.
+    /// Appends an item to the words or the list, or goes over to the next form.
     #[cold]
     fn insert(&mut self, item: &[u8], n: u64) {
-        let Counts::List(list) = &mut self.counts else { return };
-        if list.len() < LIST_MAX {
-            if list.len() == list.capacity() {
-                list.reserve_exact(list.len().max(1));
+        match &mut self.counts {
+            Counts::Words(words) => {
+                if words.len() < WORDS_MAX
+                    && let Ok(item) = item.try_into()
+                {
+                    if words.len() == words.capacity() {
+                        words.reserve_exact(words.len().clamp(2, 8));
+                    }
+                    return words.push(Word { item, count: n });
+                }
+                if words.len() < LIST_MAX {
+                    let mut list = Vec::with_capacity((words.len() + 1).next_power_of_two());
+                    list.extend(
+                        words
+                            .iter()
+                            .map(|word| Entry { item: Item::new(&word.item), count: word.count }),
+                    );
+                    list.push(Entry { item: Item::new(item), count: n });
+                    self.counts = Counts::List(list);
+                    return;
+                }
             }
-            list.push(Entry { item: Item::new(item), count: n });
-        } else {
-            let mut table = Table {
-                entries: HashTable::with_capacity(LIST_MAX + 1),
-                hasher: DefaultHashBuilder::default(),
-                item_bytes: 0,
-            };
-            for entry in list.iter() {
-                table.add(entry.item.as_bytes(), entry.count);
+            Counts::List(list) if list.len() < LIST_MAX => {
+                if list.len() == list.capacity() {
+                    list.reserve_exact(list.len().max(1));
+                }
+                return list.push(Entry { item: Item::new(item), count: n });
             }
-            table.add(item, n);
-            self.counts = Counts::Table(Box::new(table));
+            Counts::List(_) | Counts::Table(_) => {}
         }
+        let mut table = Table {
+            entries: HashTable::with_capacity(self.len() + 1),
+            hasher: DefaultHashBuilder::default(),
+            item_bytes: 0,
+        };
+        for (item, count) in self.entries() {
+            table.add(item, count);
+        }
+        table.add(item, n);
+        self.counts = Counts::Table(Box::new(table));
     }
 
     fn len(&self) -> usize {
         match &self.counts {
+            Counts::Words(words) => words.len(),
             Counts::List(list) => list.len(),
             Counts::Table(table) => table.entries.len(),
         }
@@ -323,18 +382,20 @@ impl TopK {
     /// Subtracts the count of rank capacity + 1 and drops what has nothing left.
     #[cold]
     fn purge(&mut self) {
-        let mut counts: Vec<u64> = self.entries().map(|entry| entry.count).collect();
+        let mut counts: Vec<u64> = self.entries().map(|(_, count)| count).collect();
         let rank = self.capacity as usize;
         if rank >= counts.len() {
             return;
         }
         let (_, &mut cut, _) = counts.select_nth_unstable_by(rank, |a, b| b.cmp(a));
         let (offset, len_max) = (self.offset.saturating_add(cut), self.len_max());
-        let keep = |entry: &mut Entry| {
-            entry.count = entry.count.saturating_sub(cut);
-            entry.count > 0
+        let left = |count: &mut u64| {
+            *count = count.saturating_sub(cut);
+            *count > 0
         };
+        let keep = |entry: &mut Entry| left(&mut entry.count);
         match &mut self.counts {
+            Counts::Words(words) => words.retain_mut(|word| left(&mut word.count)),
             Counts::List(list) => list.retain_mut(keep),
             Counts::Table(table) => {
                 // Into a new table: the old one would keep marks of what was removed, and
@@ -366,26 +427,54 @@ impl TopK {
         if let Counts::Table(table) = &mut self.counts {
             table.reserve(other.len());
         }
-        for entry in other.entries() {
-            self.count(entry.item.as_bytes(), entry.count);
+        for (item, count) in other.entries() {
+            self.count(item, count);
         }
         if self.len() > self.len_max() {
             self.purge();
         }
     }
 
-    /// In no particular order.
-    fn entries(&self) -> impl Iterator<Item = &Entry> {
-        let (list, table) = match &self.counts {
-            Counts::List(list) => (&list[..], None),
-            Counts::Table(table) => (&[][..], Some(table.entries.iter())),
-        };
-        list.iter().chain(table.into_iter().flatten())
+    /// Merges a state to which an occurrence of each of these items has been added, without making one.
+    pub fn merge_items<'a>(&mut self, items: impl ExactSizeIterator<Item = &'a [u8]>) {
+        if items.len() > self.len_max() {
+            let mut other = TopK { capacity: self.capacity, ..TopK::default() };
+            items.for_each(|item| other.add(item, 1));
+            return self.merge(&other);
+        }
+        // None of so few would have been dropped.
+        self.total = self.total.saturating_add(items.len() as u64);
+        items.for_each(|item| self.count(item, 1));
+        if self.len() > self.len_max() {
+            self.purge();
+        }
     }
 
-    fn sorted(&self) -> Vec<&Entry> {
+    /// As [`TopK::merge`], in the memory of `other` while this one is empty.
+    pub fn merge_owned(&mut self, mut other: TopK) {
+        if self.total == 0 && self.capacity <= other.capacity && other.len() <= self.len_max() {
+            other.capacity = self.capacity;
+            *self = other;
+        } else {
+            self.merge(&other);
+        }
+    }
+
+    /// The items and their counts, in no particular order.
+    fn entries(&self) -> impl Iterator<Item = (&[u8], u64)> {
+        let (words, list, table) = match &self.counts {
+            Counts::Words(words) => (&words[..], &[][..], None),
+            Counts::List(list) => (&[][..], &list[..], None),
+            Counts::Table(table) => (&[][..], &[][..], Some(table.entries.iter())),
+        };
+        let entries = list.iter().chain(table.into_iter().flatten());
+        let entries = entries.map(|entry| (entry.item.as_bytes(), entry.count));
+        words.iter().map(|word| (&word.item[..], word.count)).chain(entries)
+    }
+
+    fn sorted(&self) -> Vec<(&[u8], u64)> {
         let mut sorted: Vec<_> = self.entries().collect();
-        sorted.sort_unstable_by(|a, b| a.item.as_bytes().cmp(b.item.as_bytes()));
+        sorted.sort_unstable();
         sorted
     }
 
@@ -400,10 +489,10 @@ impl TopK {
         };
         let mut top: Vec<_> = self
             .entries()
-            .map(|entry| TopItem {
-                item: entry.item.as_bytes(),
-                lower: entry.count,
-                upper: entry.count.saturating_add(self.offset),
+            .map(|(item, count)| TopItem {
+                item,
+                lower: count,
+                upper: count.saturating_add(self.offset),
             })
             .collect();
         if k < top.len() {
@@ -419,12 +508,18 @@ impl TopK {
     pub fn bounds(&self, item: &[u8]) -> (u64, u64) {
         let probe = Probe::new(item);
         let found = match &self.counts {
-            Counts::List(list) => list.iter().find(|entry| probe.matches(entry)),
-            Counts::Table(table) => {
-                table.entries.find(hash(&table.hasher, item), |entry| probe.matches(entry))
+            Counts::Words(words) => {
+                words.iter().find(|word| word.item == *item).map(|word| word.count)
             }
+            Counts::List(list) => {
+                list.iter().find(|entry| probe.matches(entry)).map(|entry| entry.count)
+            }
+            Counts::Table(table) => table
+                .entries
+                .find(hash(&table.hasher, item), |entry| probe.matches(entry))
+                .map(|entry| entry.count),
         };
-        let lower = found.map_or(0, |entry| entry.count);
+        let lower = found.unwrap_or(0);
         (lower, lower.saturating_add(self.offset))
     }
 
@@ -455,6 +550,7 @@ impl TopK {
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         match &self.counts {
+            Counts::Words(words) => words.capacity() * size_of::<Word>(),
             Counts::List(list) => {
                 let items = list.iter().map(|entry| entry.item.heap_bytes());
                 list.capacity() * size_of::<Entry>() + items.sum::<usize>()
@@ -472,11 +568,10 @@ impl TopK {
         put_varint(out, self.offset);
         put_varint(out, self.total);
         put_varint(out, self.len() as u64);
-        for entry in self.sorted() {
-            let item = entry.item.as_bytes();
+        for (item, count) in self.sorted() {
             put_varint(out, item.len() as u64);
             out.extend_from_slice(item);
-            put_varint(out, entry.count);
+            put_varint(out, count);
         }
     }
 
@@ -532,7 +627,7 @@ impl TopK {
     /// Inserts an item that is certainly not there yet.
     fn insert_new(&mut self, item: &[u8], n: u64) {
         match &mut self.counts {
-            Counts::List(_) => self.insert(item, n),
+            Counts::Words(_) | Counts::List(_) => self.insert(item, n),
             Counts::Table(table) => table.add(item, n),
         }
     }
@@ -560,7 +655,7 @@ mod tests {
     #[test]
     fn a_small_state_is_small() {
         assert_eq!(size_of::<Entry>(), 32);
-        assert!(size_of::<TopK>() <= 48);
+        assert!(size_of::<TopK>() <= 56);
         let mut state = TopK::default();
         assert_eq!(state.heap_bytes(), 0);
         state.add(b"JFK", 1);

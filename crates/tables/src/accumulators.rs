@@ -239,20 +239,21 @@ impl Accumulator for OneGroup {
     }
 
     fn evaluate(&mut self) -> PlanResult<ScalarValue> {
+        let column = self.column.get_mut();
+        if let Some((call, precisions)) = &self.told
+            && let Some(precision) = column.precision(&self.aggregate)
+        {
+            precisions.add(call, &self.aggregate.function, precision);
+        }
         // A window calls this for every row, so the states stay.
-        if let Some(answer) = self.column.get_mut().answer_in_place() {
+        if let Some(answer) = column.answer_in_place().map_err(external)? {
             return ScalarValue::try_from_array(&answer, 0);
         }
-        let states = self.column.get_mut().take(1).map_err(external)?;
+        let states = column.take(1).map_err(external)?;
         let mut answer = state::column(&self.aggregate).map_err(external)?;
         let all = state::Routes { rows: &[0], groups: &[0], group_count: 1 };
         answer.merge(&states, &all).map_err(external)?;
         self.absorb(&states, 1)?;
-        if let Some((call, precisions)) = &self.told
-            && let Some(precision) = answer.precision(&self.aggregate)
-        {
-            precisions.add(call, &self.aggregate.function, precision);
-        }
         ScalarValue::try_from_array(&answer.finish(1).map_err(external)?, 0)
     }
 

@@ -164,7 +164,7 @@ impl Table {
         Ok(())
     }
 
-    /// Takes the given groups of a chunk.
+    /// Takes the given groups of a chunk, each of which is taken only once.
     ///
     /// # Errors
     /// As [`Table::update`].
@@ -206,9 +206,9 @@ impl Table {
     }
 
     /// How good each aggregate's answers are; none where they are exact by nature.
-    pub fn precisions(&self) -> Vec<Option<Precision>> {
+    pub fn precisions(&mut self) -> Vec<Option<Precision>> {
         let mut precisions = vec![None; self.spec.aggregates.len()];
-        for (state, column) in self.spec.states.iter().zip(&self.columns) {
+        for (state, column) in self.spec.states.iter().zip(&mut self.columns) {
             for index in state {
                 precisions[*index] = column.precision(&self.spec.aggregates[*index]);
             }

@@ -155,6 +155,11 @@ pub fn is_rankable(of: &DataType) -> bool {
         )
 }
 
+/// Whether a type's items are texts or bytes.
+pub fn is_textual(of: &DataType) -> bool {
+    matches!(shape(of), Some(Shape::Text | Shape::Bytes))
+}
+
 /// `array` as one of the few types that the functions below tell apart.
 fn plain(array: &ArrayRef) -> Result<(Shape, ArrayRef)> {
     let shape = shape(array.data_type())
@@ -333,6 +338,32 @@ impl Items {
         Ok(Items { shape, array })
     }
 
+    /// All items, those of nulls too, where each has eight bytes.
+    pub fn words(&self) -> Option<Vec<[u8; 8]>> {
+        macro_rules! words {
+            ($of:ty, $turn:expr) => {
+                self.array.as_primitive::<$of>().values().iter().map(|v| $turn(*v).to_be_bytes())
+            };
+        }
+        let turned = |v: i64| v.cast_unsigned() ^ SIGN;
+        Some(match self.shape {
+            Shape::Unsigned => words!(UInt64Type, |v: u64| v).collect(),
+            Shape::Float => words!(Float64Type, turn_float).collect(),
+            Shape::Time(unit) if unit != TimeUnit::Microsecond => return None,
+            Shape::Integer(_) | Shape::Time(_) => words!(Int64Type, turned).collect(),
+            Shape::Boolean | Shape::Text | Shape::Bytes | Shape::Decimal => return None,
+        })
+    }
+
+    /// All items, those of nulls too, where each is short.
+    pub fn shorts(&self) -> Option<Vec<Short>> {
+        if !matches!(self.shape, Shape::Text | Shape::Bytes) {
+            return None;
+        }
+        let texts = Texts::new(&self.array);
+        (0..self.array.len()).map(|row| Short::new(texts.get(row))).collect()
+    }
+
     /// Calls `take` with each of `rows`' items; the match on the type is made once.
     pub fn for_each(
         &self,
@@ -375,6 +406,30 @@ impl Items {
     }
 }
 
+/// An item of at most [`Short::BYTES_MAX`] bytes.
+#[derive(Clone, Copy, Default)]
+pub struct Short {
+    length: u8,
+    bytes: [u8; Short::BYTES_MAX],
+}
+
+impl Short {
+    /// What a frequent item may have without memory of its own.
+    pub const BYTES_MAX: usize = 22;
+
+    fn new(item: &[u8]) -> Option<Self> {
+        let mut bytes = [0; Short::BYTES_MAX];
+        bytes.get_mut(..item.len())?.copy_from_slice(item);
+        Some(Short { length: u8::try_from(item.len()).ok()?, bytes })
+    }
+
+    /// The item.
+    #[inline]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+}
+
 fn turn_float(value: f64) -> u64 {
     let value = if value == 0.0 { 0.0 } else { value };
     let bits = if value.is_nan() { f64::NAN.to_bits() } else { value.to_bits() };
@@ -389,24 +444,23 @@ fn turn_back(bits: u64) -> f64 {
 ///
 /// # Errors
 /// Where an item is not one of that type, as in a damaged partial table.
-pub fn from_items(items: &[Vec<u8>], of: &DataType) -> Result<ArrayRef> {
+pub fn from_items(items: &[&[u8]], of: &DataType) -> Result<ArrayRef> {
     let damaged = || Error::Corrupt {
         path: "partial table".into(),
         offset: None,
         reason: format!("a state of `top_k` holds an item that is no {of}"),
         hint: None,
     };
-    let word =
-        |item: &Vec<u8>| item.as_slice().try_into().map(u64::from_be_bytes).map_err(|_| damaged());
+    let word = |item: &[u8]| item.try_into().map(u64::from_be_bytes).map_err(|_| damaged());
     let shape = shape(of).ok_or_else(damaged)?;
-    let time = |item: &Vec<u8>, unit: TimeUnit| -> Result<i64> {
+    let time = |item: &[u8], unit: TimeUnit| -> Result<i64> {
         let (whole, left) = item.split_at_checked(8).ok_or_else(damaged)?;
         let left = match left {
             [] => 0,
             [high, low] => u16::from_be_bytes([*high, *low]),
             _ => return Err(damaged()),
         };
-        let whole = (word(&whole.to_vec())? ^ SIGN).cast_signed();
+        let whole = (word(whole)? ^ SIGN).cast_signed();
         time_of_parts(whole, left, unit).ok_or_else(damaged)
     };
     let array: ArrayRef = match &shape {
@@ -422,9 +476,9 @@ pub fn from_items(items: &[Vec<u8>], of: &DataType) -> Result<ArrayRef> {
             let values = items.iter().map(|item| Ok((word(item)? ^ SIGN).cast_signed()));
             Arc::new(Int64Array::from(values.collect::<Result<Vec<i64>>>()?))
         }
-        Shape::Unsigned => {
-            Arc::new(UInt64Array::from(items.iter().map(word).collect::<Result<Vec<u64>>>()?))
-        }
+        Shape::Unsigned => Arc::new(UInt64Array::from(
+            items.iter().map(|item| word(item)).collect::<Result<Vec<u64>>>()?,
+        )),
         Shape::Float => {
             let values = items.iter().map(|item| Ok(turn_back(word(item)?)));
             Arc::new(Float64Array::from(values.collect::<Result<Vec<f64>>>()?))
@@ -436,9 +490,7 @@ pub fn from_items(items: &[Vec<u8>], of: &DataType) -> Result<ArrayRef> {
             let texts = items.iter().map(|item| std::str::from_utf8(item).map_err(|_| damaged()));
             Arc::new(LargeStringArray::from(texts.collect::<Result<Vec<&str>>>()?))
         }
-        Shape::Bytes => {
-            Arc::new(LargeBinaryArray::from_iter_values(items.iter().map(Vec::as_slice)))
-        }
+        Shape::Bytes => Arc::new(LargeBinaryArray::from_iter_values(items.iter())),
     };
     let array = match &shape {
         Shape::Integer(DataType::Date32) => {

@@ -35,6 +35,7 @@ mod routes;
 mod row_order;
 mod rowfiles;
 mod scattered;
+mod small_groups;
 mod spans;
 mod states;
 mod statistics;

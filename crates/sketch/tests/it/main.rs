@@ -6,6 +6,7 @@ mod float_sum;
 mod hll;
 mod moments;
 mod quantiles;
+mod small;
 mod top_k;
 mod vectors;
 

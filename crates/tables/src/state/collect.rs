@@ -2,32 +2,39 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, LargeListArray, UInt32Array, new_empty_array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, LargeListArray, UInt32Array, UInt64Array, new_empty_array,
+};
 use arrow::buffer::OffsetBuffer;
-use arrow::compute::{interleave, take};
+use arrow::compute::{concat, interleave, take};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use tidemill_base::error::Result;
 
 use super::{Routes, Rows, StateColumn, States, mismatch, refused};
 use crate::value;
 
-/// The first values of each group, of any type. Values stay in the arrays they came in; a
-/// group remembers where its values are.
+/// The first values of each group, of any type. Values stay as they came, each with its group; they are brought
+/// together once, by counting.
 pub(super) struct Collect {
     limit: usize,
     argument: DataType,
     parts: Vec<ArrayRef>,
-    places: Vec<Vec<(u32, u32)>>,
+    /// The group of each value, of one part after the other.
+    groups: Vec<u32>,
+    /// How many values each group has.
+    counts: Vec<usize>,
+    /// What the parts take.
     bytes: usize,
 }
 
 impl Collect {
     pub(super) fn new(limit: usize, argument: DataType) -> Self {
-        Collect { limit, argument, parts: Vec::new(), places: Vec::new(), bytes: 0 }
+        let (parts, groups, counts) = (Vec::new(), Vec::new(), Vec::new());
+        Collect { limit, argument, parts, groups, counts, bytes: 0 }
     }
 
     fn resize(&mut self, group_count: usize) {
-        self.places.resize_with(group_count, Vec::new);
+        self.counts.resize(group_count, 0);
     }
 
     /// Appends the values at `rows` of `values` to the groups beside them, as far as each
@@ -37,17 +44,16 @@ impl Collect {
         values: &ArrayRef,
         pairs: impl Iterator<Item = (usize, usize)>,
     ) -> Result<()> {
-        let part = self.parts.len() as u32;
         let mut kept: Vec<u32> = Vec::new();
         for (row, group) in pairs {
-            let places = &mut self.places[group];
-            if places.len() < self.limit {
-                places.push((part, kept.len() as u32));
+            let count = &mut self.counts[group];
+            if *count < self.limit {
+                *count += 1;
+                self.groups.push(group as u32);
                 kept.push(row as u32);
             }
         }
         if !kept.is_empty() {
-            self.bytes += kept.len() * size_of::<(u32, u32)>() * 2;
             let part = value::compact(&take(values, &UInt32Array::from(kept), None)?);
             // Each buffer of what was read back from disk has the size of all of them.
             self.bytes += value::logical_bytes(&part);
@@ -59,18 +65,40 @@ impl Collect {
     /// The collected values as a list per group; leaves an empty column.
     fn lists(&mut self, group_count: usize) -> Result<(OffsetBuffer<i64>, ArrayRef)> {
         self.resize(group_count);
-        let places = std::mem::take(&mut self.places);
+        let (counts, groups) = (std::mem::take(&mut self.counts), std::mem::take(&mut self.groups));
         let parts = std::mem::take(&mut self.parts);
         self.bytes = 0;
-        let offsets = OffsetBuffer::from_lengths(places.iter().map(Vec::len));
-        let order: Vec<(usize, usize)> =
-            places.iter().flatten().map(|(part, row)| (*part as usize, *row as usize)).collect();
-        let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
-        let values = if parts.is_empty() {
-            new_empty_array(&self.argument)
-        } else {
-            interleave(&parts, &order)?
-        };
+        let offsets = OffsetBuffer::from_lengths(counts);
+        let mut next: Vec<usize> = offsets.iter().map(|offset| *offset as usize).collect();
+        let mut order = vec![0_u64; groups.len()];
+        for (place, group) in groups.iter().enumerate() {
+            let at = &mut next[*group as usize];
+            order[*at] = place as u64;
+            *at += 1;
+        }
+        drop((groups, next));
+        if parts.is_empty() {
+            return Ok((offsets, new_empty_array(&self.argument)));
+        }
+        let arrays: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+        let is_flat = self.argument.is_primitive()
+            || matches!(self.argument, DataType::Utf8View | DataType::BinaryView);
+        if is_flat {
+            let whole = concat(&arrays)?;
+            drop(arrays);
+            drop(parts);
+            return Ok((offsets, take(&whole, &UInt64Array::from(order), None)?));
+        }
+        // Put together, other arrays might not have the room that they need apart.
+        let starts: Vec<u64> = parts
+            .iter()
+            .scan(0, |end, part| Some(std::mem::replace(end, *end + part.len() as u64)))
+            .collect();
+        let places = order.into_iter().map(|place| {
+            let part = starts.partition_point(|start| *start <= place) - 1;
+            (part, (place - starts[part]) as usize)
+        });
+        let values = interleave(&arrays, &places.collect::<Vec<_>>())?;
         Ok((offsets, values))
     }
 
@@ -83,9 +111,13 @@ impl StateColumn for Collect {
     fn update(&mut self, rows: &Rows<'_>) -> Result<()> {
         self.resize(rows.group_count);
         let values = Arc::clone(rows.values()?);
-        let mut pairs = Vec::new();
-        rows.for_each(values.logical_nulls().as_ref(), |row, group| pairs.push((row, group)));
-        self.append(&values, pairs.into_iter())
+        match rows.selected(values.logical_nulls().as_ref()) {
+            None => self.append(&values, rows.groups.iter().copied().enumerate()),
+            Some(selected) => {
+                let pairs = selected.valid_indices().map(|row| (row, rows.groups[row]));
+                self.append(&values, pairs)
+            }
+        }
     }
 
     fn merge(&mut self, states: &States, routes: &Routes<'_>) -> Result<()> {
@@ -96,7 +128,7 @@ impl StateColumn for Collect {
         let pairs = routes.iter().flat_map(|(row, group)| {
             (offsets[row] as usize..offsets[row + 1] as usize).map(move |value| (value, group))
         });
-        self.append(lists.values(), pairs.collect::<Vec<_>>().into_iter())
+        self.append(lists.values(), pairs)
     }
 
     fn take(&mut self, group_count: usize) -> Result<States> {
@@ -125,6 +157,9 @@ impl StateColumn for Collect {
     }
 
     fn bytes(&self) -> usize {
-        self.bytes + self.places.capacity() * size_of::<Vec<(u32, u32)>>()
+        // To be brought together, their places are needed as well.
+        let places =
+            self.groups.capacity() * size_of::<u32>() + self.groups.len() * size_of::<u64>();
+        self.bytes + places + self.counts.capacity() * size_of::<usize>()
     }
 }

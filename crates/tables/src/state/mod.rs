@@ -17,6 +17,7 @@ mod seen;
 mod sketches;
 mod sums;
 mod values;
+mod waiting;
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ use tidemill_sketch::{FloatSum, Hll, Moments, ONE_COLUMN, Quantiles, TWO_COLUMNS
 
 use crate::prefetch::{AHEAD, prefetch};
 use crate::spec::{Aggregate, Function, Precision};
-use crate::value;
+use crate::value::{self, Short};
 use collect::Collect;
 use count::Count;
 use extremes::extreme;
@@ -36,7 +37,7 @@ use first_rows::{FirstRowsOfGroups, OrderedRows};
 use mean::Mean;
 use moments::{Form, MomentStates, MomentsOf};
 use seen::Seen;
-use sketches::{QuantilesOf, Sketches, TopKOf, UniqueOf};
+use sketches::{Handed, QuantilesOf, Sketches, TopKOf, UniqueOf, WaitingItem};
 use sums::{DecimalSum, FloatSums, IntegerSum};
 use values::Values;
 
@@ -206,11 +207,13 @@ pub(crate) enum States {
     /// Lists of values in any order.
     Values(ArrayRef),
     /// HyperLogLogs.
-    Unique(Vec<Hll>),
+    Unique(Handed<Hll, u64>),
     /// Quantile histograms.
-    Quantiles(Vec<Quantiles>),
-    /// Frequent items.
-    TopK(Vec<TopK>),
+    Quantiles(Handed<Quantiles, f64>),
+    /// Frequent items but texts.
+    TopK(Handed<TopK, [u8; 8]>),
+    /// Frequent texts.
+    TopTexts(Handed<TopK, Short>),
     /// Exact float sums, absent where no value was seen.
     FloatSum(Vec<Option<FloatSum>>),
     /// Counts and exact sums of values, squares and products.
@@ -224,22 +227,21 @@ pub(crate) enum States {
 impl States {
     /// The memory they take, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        fn sketches<S>(states: &[S], heap: impl Fn(&S) -> usize) -> usize {
-            size_of_val(states) + states.iter().map(heap).sum::<usize>()
-        }
         match self {
             States::Array(array) | States::Values(array) => array.get_array_memory_size(),
-            States::Unique(states) => sketches(states, Hll::heap_bytes),
-            States::Quantiles(states) => sketches(states, Quantiles::heap_bytes),
-            States::TopK(states) => sketches(states, TopK::heap_bytes),
+            States::Unique(states) => states.bytes(Hll::heap_bytes),
+            States::Quantiles(states) => states.bytes(Quantiles::heap_bytes),
+            States::TopK(states) => states.bytes(TopK::heap_bytes),
+            States::TopTexts(states) => states.bytes(TopK::heap_bytes),
             States::FloatSum(states) => {
-                sketches(states, |sum| sum.as_ref().map_or(0, FloatSum::heap_bytes))
+                let heap = states.iter().flatten().map(FloatSum::heap_bytes);
+                size_of_val(&**states) + heap.sum::<usize>()
             }
             States::Moments(states) => match states {
-                MomentStates::Integers(states) => sketches(states, Moments::heap_bytes),
-                MomentStates::PairsOfIntegers(states) => sketches(states, Moments::heap_bytes),
-                MomentStates::Floats(states) => sketches(states, Moments::heap_bytes),
-                MomentStates::PairsOfFloats(states) => sketches(states, Moments::heap_bytes),
+                MomentStates::Integers(states) => states.bytes(Moments::heap_bytes),
+                MomentStates::PairsOfIntegers(states) => states.bytes(Moments::heap_bytes),
+                MomentStates::Floats(states) => states.bytes(Moments::heap_bytes),
+                MomentStates::PairsOfFloats(states) => states.bytes(Moments::heap_bytes),
             },
             States::FirstRows(rows) => rows.bytes(),
             States::Pair(first, second) => first.bytes() + second.bytes(),
@@ -251,37 +253,30 @@ impl States {
     /// # Errors
     /// As Arrow's.
     pub(crate) fn encode(&self) -> Result<ArrayRef> {
-        fn binary<'a, S: 'a>(
-            states: impl ExactSizeIterator<Item = Option<&'a S>>,
-            encode: impl Fn(&S, &mut Vec<u8>),
-        ) -> ArrayRef {
-            let mut builder = LargeBinaryBuilder::with_capacity(states.len(), 0);
-            let mut bytes = Vec::new();
-            for state in states {
-                builder.append_option(state.map(|state| {
-                    bytes.clear();
-                    encode(state, &mut bytes);
-                    bytes.as_slice()
-                }));
-            }
-            Arc::new(builder.finish())
-        }
         Ok(match self {
             States::Array(array) => Arc::clone(array),
             States::Values(lists) => values::in_order(lists),
-            States::Unique(states) => binary(states.iter().map(Some), Hll::encode),
-            States::Quantiles(states) => binary(states.iter().map(Some), Quantiles::encode),
-            States::TopK(states) => binary(states.iter().map(Some), TopK::encode),
-            States::FloatSum(states) => binary(states.iter().map(Option::as_ref), FloatSum::encode),
+            States::Unique(states) => states.encode(Hll::encode, Hll::add_hashes),
+            States::Quantiles(states) => states.encode(Quantiles::encode, Quantiles::add_all),
+            States::TopK(states) => states.encode(TopK::encode, WaitingItem::add_all),
+            States::TopTexts(states) => states.encode(TopK::encode, WaitingItem::add_all),
+            States::FloatSum(states) => {
+                let mut builder = LargeBinaryBuilder::with_capacity(states.len(), 0);
+                let mut bytes = Vec::new();
+                for state in states {
+                    builder.append_option(state.as_ref().map(|state| {
+                        bytes.clear();
+                        state.encode(&mut bytes);
+                        bytes.as_slice()
+                    }));
+                }
+                Arc::new(builder.finish())
+            }
             States::Moments(states) => match states {
-                MomentStates::Integers(states) => binary(states.iter().map(Some), Moments::encode),
-                MomentStates::PairsOfIntegers(states) => {
-                    binary(states.iter().map(Some), Moments::encode)
-                }
-                MomentStates::Floats(states) => binary(states.iter().map(Some), Moments::encode),
-                MomentStates::PairsOfFloats(states) => {
-                    binary(states.iter().map(Some), Moments::encode)
-                }
+                MomentStates::Integers(states) => states.encode(Moments::encode, |_, _| {}),
+                MomentStates::PairsOfIntegers(states) => states.encode(Moments::encode, |_, _| {}),
+                MomentStates::Floats(states) => states.encode(Moments::encode, |_, _| {}),
+                MomentStates::PairsOfFloats(states) => states.encode(Moments::encode, |_, _| {}),
             },
             States::FirstRows(rows) => rows.encode()?,
             States::Pair(first, second) => {
@@ -306,7 +301,7 @@ pub(crate) trait StateColumn: Send {
     /// Where a value cannot be summed or hashed.
     fn update(&mut self, rows: &Rows<'_>) -> Result<()>;
 
-    /// Takes states of another column of the same aggregate in.
+    /// Takes states of another column of the same aggregate in. Those of sketches are left empty.
     ///
     /// # Errors
     /// Where the states are of another kind.
@@ -331,8 +326,11 @@ pub(crate) trait StateColumn: Send {
     fn finish(&mut self, group_count: usize) -> Result<ArrayRef>;
 
     /// The answer of one group, where it can be had without giving the state up.
-    fn answer_in_place(&mut self) -> Option<ArrayRef> {
-        None
+    ///
+    /// # Errors
+    /// As [`StateColumn::finish`].
+    fn answer_in_place(&mut self) -> Result<Option<ArrayRef>> {
+        Ok(None)
     }
 
     /// The answers of the aggregates that share these states (see
@@ -348,7 +346,7 @@ pub(crate) trait StateColumn: Send {
     }
 
     /// How good the answers are; none where they are exact by nature.
-    fn precision(&self, _of: &Aggregate) -> Option<Precision> {
+    fn precision(&mut self, _of: &Aggregate) -> Option<Precision> {
         None
     }
 
@@ -393,8 +391,15 @@ pub(crate) fn column(aggregate: &Aggregate) -> Result<Box<dyn StateColumn>> {
         Function::Quantile { .. } => Box::new(Sketches::new(QuantilesOf, aggregate)),
         Function::TopK { k, capacity } => {
             let empty = TopK::new(*capacity).map_err(|e| Error::usage(e.to_string()))?;
-            let kind = TopKOf::new(*k, empty, aggregate.argument_type.clone());
-            Box::new(Sketches::new(kind, aggregate))
+            let argument = aggregate.argument_type.clone();
+            match value::is_textual(&argument) {
+                true => {
+                    Box::new(Sketches::new(TopKOf::<Short>::new(*k, empty, argument), aggregate))
+                }
+                false => {
+                    Box::new(Sketches::new(TopKOf::<[u8; 8]>::new(*k, empty, argument), aggregate))
+                }
+            }
         }
         Function::Collect { limit } => {
             Box::new(Collect::new(*limit, aggregate.argument_type.clone()))

@@ -11,7 +11,7 @@ use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use tidemill_base::error::Result;
 use tidemill_sketch::{Moments, Number, ONE_COLUMN, SketchError, TWO_COLUMNS, TooLarge};
 
-use super::sketches::SketchKind;
+use super::sketches::{Filled, Handed, SketchKind};
 use super::{Rows, States, mismatch};
 use crate::spec::{Aggregate, Function, Precision};
 use crate::statistics::{Regression, Statistic, too_large};
@@ -67,26 +67,26 @@ impl<N: Summed> Pairs<N> {
 
 /// States of one of the four forms.
 pub(crate) enum MomentStates {
-    Integers(Vec<Moments<i64, ONE_COLUMN>>),
-    PairsOfIntegers(Vec<Moments<i64, TWO_COLUMNS>>),
-    Floats(Vec<Moments<f64, ONE_COLUMN>>),
-    PairsOfFloats(Vec<Moments<f64, TWO_COLUMNS>>),
+    Integers(Handed<Moments<i64, ONE_COLUMN>, ()>),
+    PairsOfIntegers(Handed<Moments<i64, TWO_COLUMNS>, ()>),
+    Floats(Handed<Moments<f64, ONE_COLUMN>, ()>),
+    PairsOfFloats(Handed<Moments<f64, TWO_COLUMNS>, ()>),
 }
 
 /// Which of the forms states of `SUMS` sums of a number have.
 pub(super) trait Form<const SUMS: usize>: Summed {
-    fn wrap(states: Vec<Moments<Self, SUMS>>) -> MomentStates;
-    fn unwrap(states: &MomentStates) -> Option<&Vec<Moments<Self, SUMS>>>;
+    fn wrap(states: Handed<Moments<Self, SUMS>, ()>) -> MomentStates;
+    fn unwrap(states: &MomentStates) -> Option<&Handed<Moments<Self, SUMS>, ()>>;
 }
 
 macro_rules! form {
     ($number:ty, $sums:expr, $form:path) => {
         impl Form<{ $sums }> for $number {
-            fn wrap(states: Vec<Moments<Self, { $sums }>>) -> MomentStates {
+            fn wrap(states: Handed<Moments<Self, { $sums }>, ()>) -> MomentStates {
                 $form(states)
             }
 
-            fn unwrap(states: &MomentStates) -> Option<&Vec<Moments<Self, { $sums }>>> {
+            fn unwrap(states: &MomentStates) -> Option<&Handed<Moments<Self, { $sums }>, ()>> {
                 if let $form(states) = states { Some(states) } else { None }
             }
         }
@@ -112,6 +112,7 @@ impl<N, const SUMS: usize> MomentsOf<N, SUMS> {
 
 impl<N: Form<SUMS>, const SUMS: usize> SketchKind for MomentsOf<N, SUMS> {
     type State = Moments<N, SUMS>;
+    type Item = ();
     const NAME: &'static str = "moments";
 
     fn empty(&self) -> Self::State {
@@ -122,15 +123,15 @@ impl<N: Form<SUMS>, const SUMS: usize> SketchKind for MomentsOf<N, SUMS> {
         state.heap_bytes()
     }
 
-    fn merge(into: &mut Self::State, from: &Self::State) {
+    fn merge(into: &mut Self::State, from: &mut Self::State) {
         into.merge(from);
     }
 
-    fn wrap(states: Vec<Self::State>) -> States {
+    fn wrap(states: Handed<Self::State, ()>) -> States {
         States::Moments(N::wrap(states))
     }
 
-    fn unwrap(states: &States) -> Option<&Vec<Self::State>> {
+    fn unwrap(states: &States) -> Option<&Handed<Self::State, ()>> {
         if let States::Moments(states) = states { N::unwrap(states) } else { None }
     }
 
@@ -138,20 +139,13 @@ impl<N: Form<SUMS>, const SUMS: usize> SketchKind for MomentsOf<N, SUMS> {
         Moments::decode(bytes)
     }
 
-    fn update(&self, states: &mut [Self::State], heap: &mut usize, rows: &Rows<'_>) -> Result<()> {
+    fn update(&self, states: &mut Filled<Self>, rows: &Rows<'_>) -> Result<()> {
         let pairs = Pairs::<N>::new(rows.values()?, rows.second)?;
-        let nulls = pairs.nulls();
-        let mut found = Ok(0);
-        rows.each(nulls.as_ref(), states, |state, row, _| {
+        let added = states.try_each(rows, pairs.nulls().as_ref(), |state, row| {
             let (x, y) = pairs.row(row);
-            match state.add(x, y) {
-                Ok(0) => {}
-                Ok(grown) => found = found.map(|heap: usize| heap + grown),
-                Err(TooLarge) => found = Err(TooLarge),
-            }
+            state.add(x, y)
         });
-        *heap += found.map_err(|TooLarge| too_large(&self.name))?;
-        Ok(())
+        added.map_err(|TooLarge| too_large(&self.name))
     }
 
     fn precision(_: &Self::State, _: &Aggregate) -> Option<Precision> {

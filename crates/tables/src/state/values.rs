@@ -196,10 +196,10 @@ impl<T: Middling> StateColumn for Values<T> {
         Ok(Arc::new(medians.with_data_type(self.argument.clone())))
     }
 
-    fn answer_in_place(&mut self) -> Option<ArrayRef> {
+    fn answer_in_place(&mut self) -> Result<Option<ArrayRef>> {
         let median = median::<T>(&mut self.values);
         let median = PrimitiveArray::<T>::from_iter([median]);
-        Some(Arc::new(median.with_data_type(self.argument.clone())))
+        Ok(Some(Arc::new(median.with_data_type(self.argument.clone()))))
     }
 
     fn bytes(&self) -> usize {
