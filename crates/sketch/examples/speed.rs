@@ -138,6 +138,9 @@ fn main() {
 
     let add = |state: &mut TopK, i: usize| state.add(&few[i & mask], 1);
     measure("top-k, 5 codes of 3 letters", TopK::default(), add, TopK::heap_bytes);
+    let words: Vec<[u8; 8]> = hashes.iter().map(|hash| (hash % 15).to_be_bytes()).collect();
+    let add = |state: &mut TopK, i: usize| state.add(&words[i & mask], 1);
+    measure("top-k, 15 different integers", TopK::default(), add, TopK::heap_bytes);
     let add = |state: &mut TopK, i: usize| state.add(&codes[i & mask], 1);
     measure("top-k, 350 codes of 3 letters", TopK::default(), add, TopK::heap_bytes);
     let add = |state: &mut TopK, i: usize| state.add(urls[i & mask].as_bytes(), 1);

@@ -20,9 +20,9 @@
 //!
 //! In memory a state goes through four forms, each a function of what was added alone:
 //! nothing; up to the threshold the hashes themselves, up to 16 of them in a list, more in a small
-//! open-addressing table (the count is exact); past it the filled registers, in such a table as well; and, once that table
-//! would outgrow them, all m registers, one byte each. The forms of the *bytes* are chosen when
-//! writing, by a [`Dialect`], because the implementations differ there.
+//! open-addressing table (the count is exact); past it the filled registers, in such a table as
+//! well; and, once that table would outgrow them, all m registers, one byte each. The forms of the
+//! *bytes* are chosen when writing, by a [`Dialect`], because the implementations differ there.
 //!
 //! Sources: Flajolet, Fusy, Gandouet and Meunier, *HyperLogLog: the analysis of a near-optimal
 //! cardinality estimation algorithm* (2007), with linear counting for small cardinalities; the

@@ -45,6 +45,9 @@ const LIST_MAX: usize = 8;
 /// As far as all of them are words, so many are.
 const WORDS_MAX: usize = 32;
 
+/// Each time so many were added, it is looked whether the words would better be a table.
+const BUSY: u64 = 1024;
+
 /// The longest item that needs no heap memory of its own.
 const INLINE_BYTES: usize = 22;
 
@@ -130,6 +133,17 @@ struct Entry {
 struct Word {
     item: [u8; 8],
     count: u64,
+}
+
+/// Where a word's entry is among at most [`WORDS_MAX`]. All are compared: to stop where it is found
+/// cannot be foreseen, and costs more.
+#[inline]
+fn place_of(words: &[Word], item: [u8; 8]) -> Option<usize> {
+    let item = u64::from_ne_bytes(item);
+    let found = words.iter().zip(0..).fold(0u32, |found, (word, place)| {
+        found | u32::from(u64::from_ne_bytes(word.item) == item) << place
+    });
+    (found != 0).then_some(found.trailing_zeros() as usize)
 }
 
 #[derive(Clone, Debug)]
@@ -273,6 +287,9 @@ impl TopK {
             return;
         }
         self.total = self.total.saturating_add(n);
+        if self.is_busy() {
+            self.tabulate();
+        }
         self.count(item, n);
         if self.len() > self.len_max() {
             self.purge();
@@ -284,8 +301,8 @@ impl TopK {
     pub fn add_words(&mut self, items: &[[u8; 8]]) {
         for (at, item) in items.iter().enumerate() {
             if let Counts::Words(words) = &mut self.counts {
-                if let Some(word) = words.iter_mut().find(|word| word.item == *item) {
-                    word.count = word.count.saturating_add(1);
+                if let Some(place) = place_of(words, *item) {
+                    words[place].count = words[place].count.saturating_add(1);
                     self.total = self.total.saturating_add(1);
                     continue;
                 }
@@ -306,9 +323,9 @@ impl TopK {
         match &mut self.counts {
             Counts::Table(table) => table.add(item, n),
             Counts::Words(words) => {
-                let found = words.iter_mut().find(|word| word.item == *item);
-                match found {
-                    Some(word) => word.count = word.count.saturating_add(n),
+                let place = item.try_into().ok().and_then(|item| place_of(words, item));
+                match place {
+                    Some(place) => words[place].count = words[place].count.saturating_add(n),
                     None => self.insert(item, n),
                 }
             }
@@ -355,6 +372,13 @@ impl TopK {
             }
             Counts::List(_) | Counts::Table(_) => {}
         }
+        self.tabulate();
+        self.count(item, n);
+    }
+
+    /// Goes over to the table.
+    #[cold]
+    fn tabulate(&mut self) {
         let mut table = Table {
             entries: HashTable::with_capacity(self.len() + 1),
             hasher: DefaultHashBuilder::default(),
@@ -363,8 +387,14 @@ impl TopK {
         for (item, count) in self.entries() {
             table.add(item, count);
         }
-        table.add(item, n);
         self.counts = Counts::Table(Box::new(table));
+    }
+
+    /// Whether the words are looked up so often that a table, which is larger, is worth it.
+    #[inline]
+    fn is_busy(&self) -> bool {
+        self.total.is_multiple_of(BUSY)
+            && matches!(&self.counts, Counts::Words(words) if words.len() > LIST_MAX)
     }
 
     fn len(&self) -> usize {

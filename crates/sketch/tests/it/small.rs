@@ -199,6 +199,15 @@ fn at_every_size_small_states_are_what_was_added() {
     }
 }
 
+/// So often that their list gives way to a table.
+#[test]
+fn few_words_are_counted_however_often_they_come() {
+    for different in [1, 8, 9, 20, 32, 33] {
+        let words: Vec<[u8; 8]> = (0..5000u64).map(|i| (i * i % different).to_be_bytes()).collect();
+        check_words(1024, &words, &[0, 1000, 1024, 3000]);
+    }
+}
+
 fn params() -> impl Strategy<Value = HllParams> {
     let thresholds = prop_oneof![
         Just(ExplicitThreshold::Never),
