@@ -59,7 +59,7 @@ pub struct Table {
 const GROUPS_CACHED: usize = 1 << 16;
 
 /// Where there seem to be more groups than these, a table does not gather them.
-const GROUPS_GATHERED_MAX: u64 = 1 << 20;
+const GROUPS_GATHERED_MAX: u64 = 1 << 18;
 
 /// The groups of a table on their way to another: keys, and states in the same order.
 pub struct Chunk {

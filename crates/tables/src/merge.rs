@@ -5,7 +5,7 @@
 //! are added in any order, or accepted one at a time in that of the splits, in which every group then
 //! sees its states. Several workers merge at once.
 //!
-//! Past the budget rows that were scattered are grouped where that makes room. Else a partition goes to disk: its
+//! Rows that were scattered are grouped once there are many, where that makes room. Past the budget a partition goes to disk: its
 //! groups and its rows, in 16 parts by further bits of the hash, each part's together. It gathers anew what
 //! comes for it later, and goes to disk again before another does, so that as many partitions as have room stay
 //! in memory to the end (hybrid hash aggregation). Where the order of states matters, a partition's groups become the first
@@ -60,6 +60,11 @@ const GROUPS_ALONE_MAX: usize = 1 << 12;
 
 /// The share of the budget that a partition of which there is some on disk gathers before more goes there.
 const SPILLED_SHARE: usize = 64;
+
+/// Rows that take less are left as they are until the end.
+fn tried_at_least(budget_bytes: usize) -> usize {
+    (budget_bytes / 16).clamp(16 << 20, 512 << 20)
+}
 
 /// What a group takes of its table's slots, about.
 const SLOT_BYTES: usize = 24;
@@ -192,8 +197,10 @@ pub struct Merger {
     is_order_free: bool,
     budget_bytes: usize,
     space: SpillSpace,
-    /// Bytes of tables and of chunks on their way.
+    /// Bytes of tables, of chunks on their way and of rows.
     used: Arc<AtomicUsize>,
+    /// Past so many it is tried next whether rows are of few groups.
+    tried_at: AtomicUsize,
     partitions: Vec<Mutex<Partition>>,
     queues: Vec<Mutex<VecDeque<Arc<Partitioned>>>>,
     cancel: Cancel,
@@ -219,6 +226,7 @@ impl Merger {
             budget_bytes,
             space: SpillSpace::new(folder, progress),
             used: Arc::default(),
+            tried_at: AtomicUsize::new(tried_at_least(budget_bytes)),
             partitions: (0..PARTITIONS).map(|_| partition()).collect::<Result<_>>()?,
             queues: (0..PARTITIONS).map(|_| Mutex::default()).collect(),
             cancel: cancel.clone(),
@@ -325,6 +333,7 @@ impl Merger {
                 self.drain(index, &mut partition)?;
             }
         }
+        self.group_early()?;
         self.make_room()
     }
 
@@ -367,7 +376,7 @@ impl Merger {
         {
             self.cancel.check()?;
             let mut partition = self.partitions[index].lock();
-            let grouped = self.condense(&mut partition)?;
+            let grouped = self.condense(&mut partition, false)?;
             if grouped < PARTS {
                 let _span = debug_span!("spill", groups = index, bytes).entered();
                 self.spill(&mut partition, grouped)?;
@@ -392,9 +401,52 @@ impl Merger {
         again.or_else(|| sizes.iter().max_by_key(|(_, bytes, _)| *bytes)).copied().map(of)
     }
 
-    /// Groups the rows of a partition if its groups take much less; gives of how many parts all rows are grouped,
-    /// at least one where there are any. The other parts are like the first.
-    fn condense(&self, partition: &mut Partition) -> Result<usize> {
+    /// Groups rows that turn out to be of few groups before they take all the memory that there is: whenever twice
+    /// as much is there as the last time.
+    fn group_early(&self) -> Result<()> {
+        let at = self.tried_at.load(Ordering::Relaxed);
+        let is_time = self.used.load(Ordering::Relaxed) > at
+            && self
+                .tried_at
+                .compare_exchange(at, usize::MAX, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok();
+        if !is_time {
+            return Ok(());
+        }
+        for partition in &self.partitions {
+            self.cancel.check()?;
+            let mut partition = partition.lock();
+            if self.is_of_few_groups(&partition)? {
+                self.condense(&mut partition, true)?;
+            }
+        }
+        let used = self.used.load(Ordering::Relaxed);
+        let next = used.saturating_mul(2).max(tried_at_least(self.budget_bytes));
+        self.tried_at.store(next, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether the groups of a partition's rows take much less than the rows, by the first part.
+    fn is_of_few_groups(&self, partition: &Partition) -> Result<bool> {
+        let row_count: usize = partition.blocks.iter().map(Block::row_count).sum();
+        if row_count == 0 {
+            return Ok(false);
+        }
+        let (mut part, mut part_rows) = (Table::new(&self.spec)?, 0);
+        for block in &partition.blocks {
+            let rows = block.part(0);
+            part_rows += rows.num_rows();
+            part.update(&rows)?;
+        }
+        let chunk = part.take()?;
+        let group_bytes = chunk.bytes() + SLOT_BYTES * chunk.group_count();
+        let row_bytes = partition.block_bytes / row_count * part_rows;
+        Ok(part_rows > 0 && group_bytes <= row_bytes / 2)
+    }
+
+    /// Groups the rows of a partition, where it is not sure only if its groups take much less; gives of how many parts
+    /// all rows are grouped, at least one where there are any. The other parts are like the first.
+    fn condense(&self, partition: &mut Partition, is_sure: bool) -> Result<usize> {
         let row_count: usize = partition.blocks.iter().map(Block::row_count).sum();
         if row_count == 0 {
             return Ok(0);
@@ -414,7 +466,7 @@ impl Merger {
             let new = partition.table.group_count() - before;
             let new_bytes = (chunk.bytes() / chunk.group_count().max(1) + SLOT_BYTES) * new;
             let row_bytes = partition.block_bytes / row_count * part_rows;
-            if index == 0 && new_bytes > row_bytes / 2 {
+            if index == 0 && !is_sure && new_bytes > row_bytes / 2 {
                 self.account(partition, partition.table.bytes());
                 return Ok(1);
             }

@@ -3,10 +3,25 @@
 /// How many rows ahead something is prefetched: about as many requests as a core has under way.
 pub(crate) const AHEAD: usize = 16;
 
-/// Has an item brought into the cache meanwhile, if there is one at `index`.
+/// Has an item brought into the cache meanwhile, all of its lines, if there is one at `index`.
 #[inline]
 pub(crate) fn prefetch<T>(items: &[T], index: usize) {
-    let at = items.as_ptr().wrapping_add(index);
+    let at: *const u8 = items.as_ptr().wrapping_add(index).cast();
+    let size = size_of::<T>();
+    for offset in (0..size).step_by(LINE_BYTES) {
+        line(at.wrapping_add(offset));
+    }
+    if !LINE_BYTES.is_multiple_of(size.max(1)) {
+        // It may end in one line more.
+        line(at.wrapping_add(size - 1));
+    }
+}
+
+/// What the cache brings at a time.
+const LINE_BYTES: usize = 64;
+
+#[inline]
+fn line(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint that reads nothing, wherever it points; every x86-64 has it.
     unsafe {
