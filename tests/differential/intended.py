@@ -49,7 +49,7 @@ def _(text: str, way: Way, ours: Outcome, theirs: Outcome) -> bool:
 
 @rule("a fault of DuckDB's own")
 def _(text: str, way: Way, ours: Outcome, theirs: Outcome) -> bool:
-    """It cannot plan what it has planned before, nor what it makes of two comparisons of one list."""
+    """It cannot plan what it has planned before, nor what it makes of comparisons of one list."""
     return _says(theirs, "BindBuiltinScalarFunction did not return|Invalid type for BETWEEN")
 
 

@@ -19,6 +19,7 @@ mod held;
 mod median;
 pub mod merge;
 pub mod partial;
+mod partitions;
 mod prefetch;
 mod scatter;
 pub mod sessions;

@@ -36,16 +36,12 @@ use tidemill_sql::pool;
 use tidemill_sql::spills::SpillSpace;
 use tracing::debug_span;
 
+use super::partitions::{PARTITIONS, mixed, partition_groups};
 use super::scatter::{Block, PARTS, Parts};
 use super::spec::Precision;
 use super::spill::{SpillFile, SpillWriter};
 use super::value::{compact, logical_bytes};
 use super::{Chunk, Table, TableSpec, groups};
-
-/// Of how many bits of a hash a partition is, at each depth.
-pub(crate) const PARTITION_BITS: u32 = 4;
-/// How many there are.
-pub(crate) const PARTITIONS: usize = 1 << PARTITION_BITS;
 
 /// How deep a partition is repartitioned; 16⁶ files hold any number of groups, and more would only chase
 /// one giant group.
@@ -71,23 +67,6 @@ const SLOT_BYTES: usize = 24;
 
 /// A group may always have so much, whatever the budget.
 const GROUP_BYTES_MIN: usize = 16 << 20;
-
-/// The groups of each partition, at a depth of repartitioning.
-fn partition_groups(hashes: &[u64], depth: u32) -> Vec<Vec<u32>> {
-    let mut partitions = vec![Vec::new(); PARTITIONS];
-    let shift = 64 - PARTITION_BITS * (depth + 1);
-    for (row, hash) in hashes.iter().enumerate() {
-        let partition = (mixed(*hash) >> shift) as usize & (PARTITIONS - 1);
-        partitions[partition].push(row as u32);
-    }
-    partitions
-}
-
-/// A hash of which the highest bits are the first partition's.
-pub(crate) fn mixed(hash: u64) -> u64 {
-    // The low bits serve the hash tables inside; a multiplication spreads them upwards.
-    hash.wrapping_mul(0x9E37_79B9_7F4A_7C15)
-}
 
 /// A chunk and the groups of it that each partition takes. Its memory counts until the last has.
 pub struct Partitioned {

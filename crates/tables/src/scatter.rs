@@ -22,7 +22,7 @@ use tidemill_sql::floats;
 
 use super::groups::{hashes_of, kept};
 use super::held::{Column, Rows};
-use super::merge::{PARTITION_BITS, PARTITIONS, mixed};
+use super::partitions::{PARTITION_BITS, PARTITIONS, mixed};
 use super::value::logical_bytes;
 use super::{Chunk, Table, TableSpec};
 
