@@ -5,13 +5,14 @@
 //! are added in any order, or accepted one at a time in that of the splits, in which every group then
 //! sees its states. Several workers merge at once.
 //!
-//! Rows that were scattered are grouped once there are many, where that makes room. Past the budget a partition goes to disk: its
-//! groups and its rows, in 16 parts by further bits of the hash, each part's together. It gathers anew what
-//! comes for it later, and goes to disk again before another does, so that as many partitions as have room stay
-//! in memory to the end (hybrid hash aggregation). Where the order of states matters, a partition's groups become the first
-//! chunk of one file, and what arrives for it afterwards is appended unmerged. At the end
-//! what is on disk is folded part by part, again in that order; where its groups do not fit memory
-//! either, it is repartitioned by further bits of the hash into 16 smaller files first.
+//! Rows that were scattered are grouped once there are many, where that makes room. Past the budget a
+//! partition goes to disk: its groups and its rows, in 16 parts by further bits of the hash, each part's
+//! together. It gathers anew what comes for it later, and goes to disk again before another does, so that
+//! as many partitions as have room stay in memory to the end (hybrid hash aggregation). Where the order of
+//! states matters, a partition's groups become the first chunk of one file, and what arrives for it
+//! afterwards is appended unmerged. At the end what is on disk is folded part by part, again in that order;
+//! where its groups do not fit memory either, it is repartitioned by further bits of the hash into 16
+//! smaller files first.
 //!
 //! What is spilled, and when, depends on how the threads happen to run. The answer does not:
 //! it comes in the order of its keys where it is small, else in the order of their hashes,

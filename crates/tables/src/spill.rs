@@ -1,6 +1,6 @@
 //! Chunks on disk while a table is larger than memory.
 //!
-//! A spill is an Arrow IPC stream of encoded chunks in the run's [`SpillSpace`]. It is written in
+//! A spill is an Arrow IPC stream of encoded chunks, or of rows that are not grouped yet, in the run's [`SpillSpace`]. It is written in
 //! batches of a few MiB so that reading one back takes little memory, and read back in order.
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
@@ -15,7 +15,7 @@ use super::value::{compact, logical_bytes};
 /// How many bytes of groups a spill file's or a partial table's batch holds, about.
 pub const BATCH_BYTES: usize = 4 << 20;
 
-/// Encoded chunks in writing.
+/// Encoded chunks or rows in writing.
 pub struct SpillWriter {
     space: SpillSpace,
     writer: Option<(Spill, StreamWriter<Writer>)>,
@@ -27,7 +27,7 @@ impl SpillWriter {
         SpillWriter { space: space.clone(), writer: None }
     }
 
-    /// Appends an encoded chunk.
+    /// Appends an encoded chunk, or rows.
     ///
     /// # Errors
     /// Where the folder cannot be written to, or the disk is full.
@@ -73,7 +73,7 @@ fn failed(error: ArrowError) -> Error {
     }
 }
 
-/// Encoded chunks on disk.
+/// Encoded chunks or rows on disk.
 pub struct SpillFile(Option<Spill>);
 
 impl SpillFile {
