@@ -1004,7 +1004,7 @@ fn in_hash_order(
 /// Hashes in their order, each with its place before: apart by as many of their first bits in which they differ as make
 /// buckets of a few, and these sorted.
 ///
-/// Cost: of 40,000 a quarter of a sort's.
+/// Cost: a third of what a sort of 4,000 takes, six tenths of one of 40,000.
 fn ordered(hashes: Vec<u64>) -> Vec<(u64, u32)> {
     let count = hashes.len();
     if count < BUCKETED_MIN {
