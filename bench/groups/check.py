@@ -16,7 +16,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).parent))
-from questions import KEYS  # noqa: E402
+from questions import KEYS, WINDOWS  # noqa: E402
 
 COMPARED_ROWS_MAX = 1_000_000
 TOLERANCE = 1e-9
@@ -48,8 +48,9 @@ def check(case: str, source: Path, answer: pa.Table) -> str | None:
     keys = KEYS.get(case) or [right.column_names[0]]
     if right.num_rows > COMPARED_ROWS_MAX:
         return different(digest(answer, keys), digest(right, keys))
-    order = [(name, "ascending") for name in (right.column_names if case == "q8" else keys)]
-    return different(answer.sort_by(order), right)
+    of_rows = case == "q8" or case in WINDOWS
+    order = [(name, "ascending") for name in (right.column_names if of_rows else keys)]
+    return different(answer.sort_by(order), right.sort_by(order) if of_rows else right)
 
 
 def different(answer: pa.Table, right: pa.Table) -> str | None:
@@ -58,8 +59,9 @@ def different(answer: pa.Table, right: pa.Table) -> str | None:
         if not pa.types.is_floating(ours.type):
             same = ours.combine_chunks().equals(theirs.combine_chunks())
         else:
-            if ours.null_count or theirs.null_count:
+            if ours.null_count != theirs.null_count:
                 return f"nulls in `{name}`"
+            ours, theirs = pc.fill_null(ours, 0.0), pc.fill_null(theirs, 0.0)
             distance = pc.abs(pc.subtract(ours, theirs))
             scale = pc.max_element_wise(pc.abs(theirs), 1.0)
             same = pc.max(pc.divide(distance, scale)).as_py() <= TOLERANCE
@@ -113,7 +115,7 @@ def work_out(case: str, source: Path) -> pa.Table:
     keys = KEYS[case]
     values = [("v1", "sum", None), ("v2", "sum", None), ("v3", "sum", None)]
     means = [("v1", "mean", None), ("v2", "mean", None), ("v3", "mean", None)]
-    rows = pq.read_table(source.parent / "ten.parquet", columns=[*keys, "v1", "v2", "v3"])
+    rows = pq.read_table(source.parent / "ten.parquet", columns=list(dict.fromkeys([*keys, "v1", "v2", "v3"])))
     if case in ("q1", "q2"):
         return grouped(rows, keys, values[:1])
     if case == "q3":
@@ -130,6 +132,8 @@ def work_out(case: str, source: Path) -> pa.Table:
         return pa.table([ends[0], pc.subtract(ends[1], ends[2])], ["id3", "range"])
     if case == "q8":
         return largest_two(rows)
+    if case in WINDOWS:
+        return windows(case, rows)
     if case == "q9":
         return correlations(rows, keys)
     answer = rows.group_by(keys).aggregate(
@@ -169,6 +173,35 @@ def largest_two(rows: pa.Table) -> pa.Table:
         start += count
     answer = pa.table([keys.take(pa.array(groups)), values.take(pa.array(which))], ["id6", "v3"])
     return answer.sort_by([("id6", "ascending"), ("v3", "ascending")])
+
+
+def windows(case: str, rows: pa.Table) -> pa.Table:
+    key, order = ("id3", "v1") if case == "w3" else ("id6", "v3")
+    rows = rows.sort_by([(key, "ascending"), (order, "ascending")])
+    keys, values = rows[key].combine_chunks(), rows[order].combine_chunks()
+    if case == "w1":
+        means = rows.group_by(["id6"]).aggregate([("v3", "mean")])
+        answers = rows.select(["id6"]).join(means, "id6").sort_by("id6")["v3_mean"]
+        return pa.table([keys, values, answers], ["id6", "v3", "mean"])
+    answers, group, last, place, rank, total = [], None, None, 0, 0, 0
+    waiting = 0
+    amounts = rows["v1"].to_pylist()
+    for of, value, amount in zip(keys.to_pylist(), values.to_pylist(), amounts):
+        if of != group or value != last:
+            # All equals have the total of the last of them.
+            answers += [total] * waiting if case == "w4" else []
+            waiting = 0
+        if of != group:
+            group, last, place, total = of, None, 0, 0
+        place += 1
+        rank = rank if value == last else place
+        total += amount
+        waiting += 1
+        if case != "w4":
+            answers.append(last if case == "w2" else rank)
+        last = value
+    answers += [total] * waiting if case == "w4" else []
+    return pa.table([keys, values, pa.array(answers)], [key, order, WINDOWS[case].split(" AS ")[1].split()[0]])
 
 
 def correlations(rows: pa.Table, keys: list[str]) -> pa.Table:

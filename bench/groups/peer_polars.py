@@ -31,6 +31,11 @@ AGGREGATES = {
     "q9": [(pl.corr("v1", "v2") ** 2).alias("r2")],
     "q10": [v3.sum(), pl.len().alias("n")],
 }
+WINDOWS = {
+    "w1": ["id6", v3, v3.mean().over("id6").alias("mean")],
+    "w2": ["id6", v3, v3.shift(1).over("id6", order_by="v3").alias("before")],
+    "w3": ["id3", v1, v1.rank("min").over("id3").alias("place")],
+}
 if case == "sketches":
     query = rows.group_by("id3").agg(
         v3.quantile(0.5).alias("median"), v2.approx_n_unique().alias("different")
@@ -39,6 +44,8 @@ elif case == "stations":
     query = rows.group_by("station").agg(
         temperature.min().alias("low"), temperature.mean().alias("mean"), temperature.max().alias("high")
     )
+elif case in WINDOWS:
+    query = rows.select(WINDOWS[case])
 elif case in AGGREGATES:
     query = rows.group_by(KEYS[case]).agg(*AGGREGATES[case])
     if case == "q8":

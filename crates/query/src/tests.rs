@@ -3,3 +3,4 @@
 mod functions;
 mod joins;
 mod tables;
+mod windows;

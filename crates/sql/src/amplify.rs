@@ -519,8 +519,8 @@ pub(crate) mod tests {
     use crate::{Told, session};
 
     pub(crate) fn context(memory_bytes: u64) -> SessionContext {
-        session::open(32 << 20, &Settings { threads: 1, ..Settings::new(memory_bytes) }, &[], None)
-            .unwrap()
+        let settings = Settings { threads: 1, ..Settings::new(memory_bytes) };
+        session::open(32 << 20, &settings, Default::default()).unwrap()
     }
 
     /// All of a query's batches over `n` = 0 … 999 and `s`, texts of ten bytes.

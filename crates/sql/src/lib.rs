@@ -10,8 +10,7 @@
 //! - `null_safe`, `subqueries`: where does null equal null, and what is neither true nor false?
 //! - `replaced`, `amplify`, `portions`: functions of our own in the place of DataFusion's, and the memory of
 //!   expressions.
-//! - `windows`, `filtered`, `whole_partitions`, `running_totals`, `beside`, `in_place`: how are windows run
-//!   within the budget?
+//! - `windows`, `in_place`: how are windows run, and within the budget?
 //! - `filters`, `projections`, `sorted_unions`, `large_limits`, `in_lists`: where its plans are mended.
 //! - `known_rows`, `join_memory`: how many rows are there, and which join holds a side of them in memory?
 //! - `pool`, `spills`: how much memory do its steps have, and where do they spill?
@@ -19,13 +18,11 @@
 
 mod amplify;
 mod arithmetic;
-mod beside;
 mod cast_times;
 pub mod casts;
 mod coercion;
 mod constants;
 pub mod digits;
-pub mod filtered;
 mod filters;
 pub mod floats;
 mod frames;
@@ -50,7 +47,6 @@ mod portions;
 mod projections;
 mod replaced;
 mod rewrite;
-mod running_totals;
 pub mod session;
 mod sorted_unions;
 mod spans;
@@ -62,8 +58,7 @@ mod times;
 pub mod unknown_functions;
 pub mod unnested;
 pub mod using;
-mod whole_partitions;
-mod windows;
+pub mod windows;
 mod zones;
 
 pub use messages::{Told, external};

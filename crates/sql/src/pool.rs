@@ -37,7 +37,8 @@ use tidemill_base::memory::human;
 use tidemill_base::progress::Progress;
 
 use crate::messages::OUT_OF_MEMORY;
-use crate::{portions, running_totals, whole_partitions};
+use crate::portions;
+use crate::windows::{running_totals, whole_partitions};
 
 /// What expressions may return whatever there is.
 const ROWS_BYTES_MIN: usize = 1 << 20;

@@ -20,7 +20,6 @@ use crate::arithmetic::CheckedArithmetic;
 use crate::cast_times::SqlTypes;
 use crate::coercion::{CommonTypes, TimesOfDay};
 use crate::constants::Constants;
-use crate::filtered::FilteredWindows;
 use crate::filters::{self, Conditions};
 use crate::floats::OneOrder;
 use crate::grouping_sets::{NothingKnown, SetsOfColumns};
@@ -36,12 +35,15 @@ use crate::null_safe::{self, JoinKeys};
 use crate::patterns::SimilarTo;
 use crate::portions::KeepToBudget;
 use crate::projections::{self, Projections};
-use crate::running_totals::EqualsAtOnce;
 use crate::sorted_unions::{self, CheckedPlan};
 use crate::spills::SpillSpace;
 use crate::subqueries::Unknowns;
 use crate::unnested::{RowsOfLists, Subqueries};
-use crate::whole_partitions::OnePartitionAtATime;
+use crate::windows::filtered::FilteredWindows;
+use crate::windows::in_parts::InParts;
+pub use crate::windows::in_parts::RunningTotals;
+use crate::windows::running_totals::EqualsAtOnce;
+use crate::windows::whole_partitions::OnePartitionAtATime;
 use crate::windows::{ComputedKeys, CopiedText, Ranks};
 use crate::zones::Clocks;
 use crate::{amplify, in_lists, pool, replaced, times};
@@ -125,16 +127,25 @@ pub type LogicalRule = Arc<dyn OptimizerRule + Send + Sync>;
 /// A rule for physical plans.
 type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
-/// A session without tables, for plans that may take `budget_bytes`; with rules in the place of those of
-/// DataFusion's that are called so, and one that sees windows before they are readied to be run.
+/// What those who know more aggregates than this crate bring along.
+#[derive(Default)]
+pub struct Brought<'a> {
+    /// Rules in the place of those of DataFusion's that are called so.
+    pub others: &'a [(&'a str, LogicalRule)],
+    /// A rule that sees windows before they are readied to be run.
+    pub of_windows: Option<LogicalRule>,
+    /// Running totals that are had in one loop.
+    pub running_totals: Option<RunningTotals>,
+}
+
+/// A session without tables, for plans that may take `budget_bytes`.
 ///
 /// # Errors
 /// As DataFusion's runtime.
 pub fn open(
     budget_bytes: usize,
     settings: &Settings,
-    others: &[(&str, LogicalRule)],
-    of_windows: Option<LogicalRule>,
+    Brought { others, of_windows, running_totals }: Brought<'_>,
 ) -> Result<SessionContext> {
     let config = SessionConfig::new()
         .with_information_schema(false)
@@ -181,6 +192,10 @@ pub fn open(
         .with_optimizer_rule(Arc::new(ComputedKeys))
         .with_optimizer_rule(Arc::new(CopiedText))
         .with_physical_optimizer_rules(checked.collect())
+        .with_physical_optimizer_rule(Arc::new(InParts {
+            bytes_max: portions.bytes_max,
+            running_totals,
+        }))
         .with_physical_optimizer_rule(Arc::new(OnePartitionAtATime))
         .with_physical_optimizer_rule(Arc::new(EqualsAtOnce))
         .with_physical_optimizer_rule(Arc::new(limits))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::prelude::SessionContext;
 use tidemill_base::{Result, Settings};
 use tidemill_sql::session;
-use tidemill_sql::session::LogicalRule;
+use tidemill_sql::session::{Brought, LogicalRule};
 
 use crate::distinct::{self, DistinctCounts};
 use crate::estimates::Precisions;
@@ -33,7 +33,12 @@ pub fn open_with(
     let distinct: LogicalRule = Arc::new(DistinctCounts::default());
     let others = [(distinct::REPLACED, distinct)];
     let others = if counts_as_before { &[] } else { &others[..] };
-    let context = session::open(budget_bytes, settings, others, Some(Arc::new(KeepFirstRows)))?;
+    let brought = Brought {
+        others,
+        of_windows: Some(Arc::new(KeepFirstRows)),
+        running_totals: Some(sums::running),
+    };
+    let context = session::open(budget_bytes, settings, brought)?;
     let precisions = Arc::new(Precisions::default());
     context.state_ref().write().config_mut().set_extension(Arc::clone(&precisions));
     for function in functions::all(&precisions) {

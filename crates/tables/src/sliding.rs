@@ -18,7 +18,7 @@ use datafusion::logical_expr::{
     Signature,
 };
 use tidemill_base::types::EXACTLY;
-use tidemill_sql::filtered::no_state;
+use tidemill_sql::windows::filtered::no_state;
 
 /// Those of `all` that are ours over such frames.
 pub(crate) fn functions<'a>(

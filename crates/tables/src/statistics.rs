@@ -23,9 +23,9 @@ use datafusion::logical_expr::{
 };
 use tidemill_base::error::Error;
 use tidemill_sketch::{Moments, Number, ONE_COLUMN, TWO_COLUMNS, TooLarge};
-use tidemill_sql::filtered::no_state;
 use tidemill_sql::messages::external;
 use tidemill_sql::names::call_of;
+use tidemill_sql::windows::filtered::no_state;
 
 use crate::accumulators::{Distinct, Groups};
 use crate::state::{Pairs, Summed, is_whole};

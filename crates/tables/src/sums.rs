@@ -11,9 +11,12 @@
 //! What those states do not hold, intervals, durations and decimals of other widths, is added up by
 //! [`wide_sums`](crate::wide_sums).
 
+use std::any::Any;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, Float64Array, Int64Array, UInt64Array,
+};
 use arrow::compute::{cast_with_options, filter};
 use arrow::datatypes::{
     DataType, Decimal128Type, Field, FieldRef, Float64Type, Int64Type, UInt64Type, i256,
@@ -27,6 +30,7 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Coercion, Documentation, GroupsAccumulator,
     ReversedUDAF, Signature, TypeSignature, TypeSignatureClass, Volatility,
 };
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::types::EXACTLY;
 use tidemill_sketch::FloatSum;
@@ -288,9 +292,41 @@ impl AggregateUDFImpl for Summing {
 enum Exact {
     /// Integers, and decimals' unscaled integers. No number of rows overflows 256 bits.
     Integers(i256),
-    /// Floats: the finite ones, and how many there are of the others, so that they can be taken
-    /// back too.
-    Floats { finite: FloatSum, nan: u64, up: u64, down: u64 },
+    Floats(Floats),
+}
+
+/// What floats add up to: the finite ones, and how many there are of the others, so that they can be taken
+/// back too.
+#[derive(Clone, Default)]
+struct Floats {
+    finite: FloatSum,
+    nan: u64,
+    up: u64,
+    down: u64,
+}
+
+impl Floats {
+    fn change(&mut self, value: f64, back: bool) {
+        let special = match value {
+            value if value.is_finite() => {
+                self.finite.add(if back { -value } else { value });
+                return;
+            }
+            f64::INFINITY => &mut self.up,
+            f64::NEG_INFINITY => &mut self.down,
+            _ => &mut self.nan,
+        };
+        *special = if back { *special - 1 } else { *special + 1 };
+    }
+
+    fn value(&self) -> f64 {
+        match (self.nan, self.up, self.down) {
+            (0, 0, 0) => self.finite.value(),
+            (0, _, 0) => f64::INFINITY,
+            (0, 0, _) => f64::NEG_INFINITY,
+            _ => f64::NAN,
+        }
+    }
 }
 
 /// The sum of one group, from which values can be taken back.
@@ -323,7 +359,7 @@ impl Total {
         let sum = match &aggregate.argument_type {
             DataType::Decimal128(_, _) => Exact::Integers(i256::ZERO),
             argument if argument.is_integer() => Exact::Integers(i256::ZERO),
-            _ => Exact::Floats { finite: FloatSum::new(), nan: 0, up: 0, down: 0 },
+            _ => Exact::Floats(Floats::default()),
         };
         Total { aggregate, sum, count: 0 }
     }
@@ -351,21 +387,9 @@ impl Total {
                 };
                 *sum = if back { sum.wrapping_sub(more) } else { sum.wrapping_add(more) };
             }
-            Exact::Floats { finite, nan, up, down } => {
-                for value in values.as_primitive::<Float64Type>().iter().flatten() {
-                    let special = match value {
-                        value if value.is_nan() => Some(&mut *nan),
-                        f64::INFINITY => Some(&mut *up),
-                        f64::NEG_INFINITY => Some(&mut *down),
-                        _ => None,
-                    };
-                    match (special, back) {
-                        (Some(count), true) => *count -= 1,
-                        (Some(count), false) => *count += 1,
-                        (None, true) => finite.add(-value),
-                        (None, false) => finite.add(value),
-                    }
-                }
+            Exact::Floats(sum) => {
+                let values = values.as_primitive::<Float64Type>().iter().flatten();
+                values.for_each(|value| sum.change(value, back));
             }
         }
         Ok(())
@@ -383,13 +407,8 @@ impl Total {
         }
         let is_mean = self.aggregate.function == Function::Mean;
         let sum = match &self.sum {
-            Exact::Floats { finite, nan, up, down } => {
-                let sum = match (nan, up, down) {
-                    (0, 0, 0) => finite.value(),
-                    (0, _, 0) => f64::INFINITY,
-                    (0, 0, _) => f64::NEG_INFINITY,
-                    _ => f64::NAN,
-                };
+            Exact::Floats(sum) => {
+                let sum = sum.value();
                 let value = if is_mean { sum / self.count as f64 } else { sum };
                 return Ok(ScalarValue::Float64(Some(value)));
             }
@@ -431,7 +450,7 @@ impl Total {
                 *sum,
                 matches!(self.aggregate.argument_type, DataType::Decimal128(_, _)),
             )),
-            Exact::Floats { finite, nan, up, down } => {
+            Exact::Floats(Floats { finite, nan, up, down }) => {
                 let mut sum = finite.clone();
                 // How many there are of them does not matter to a sum that only grows.
                 for (value, count) in
@@ -464,8 +483,8 @@ impl Total {
                 sums.for_each(|more| *sum = sum.wrapping_add(more));
                 (array.len() - array.null_count()) as u64
             }
-            (Exact::Floats { finite, .. }, States::FloatSum(sums)) => {
-                sums.iter().flatten().for_each(|sum| finite.merge(sum));
+            (Exact::Floats(floats), States::FloatSum(sums)) => {
+                sums.iter().flatten().for_each(|sum| floats.finite.merge(sum));
                 sums.iter().flatten().count() as u64
             }
             _ => return Err(unexpected()),
@@ -479,6 +498,87 @@ impl Total {
             None => seen,
         };
         Ok(())
+    }
+}
+
+// ── from a group's first row on ─────────────────────────────────────────────────────────────────────────────
+
+/// The sums, or means, of each group's rows up to the end of each of its steps, where they are of an aggregate
+/// of these and of integers or floats. Groups and steps are told by where they begin, and the end.
+pub(crate) fn running(
+    aggregate: &AggregateFunctionExpr,
+    values: &ArrayRef,
+    groups: &[u32],
+    steps: &[u32],
+) -> PlanResult<Option<ArrayRef>> {
+    let function: &dyn Any = aggregate.fun().inner().as_ref();
+    let Some(function) = function.downcast_ref::<Summing>() else { return Ok(None) };
+    let answer = aggregate.field().data_type().clone();
+    let Some(Way::Plain(of)) = function.way(aggregate.name(), values.data_type(), &answer) else {
+        return Ok(None);
+    };
+    let is_mean = of.function == Function::Mean;
+    let values = plain(values)?;
+    let steps = Steps { values: &values, groups, steps };
+    let overflow = || external(state::overflow(of.output.name(), of.output.data_type()));
+    let whole = |sum: &i128, _| i64::try_from(*sum).map_err(|_| overflow());
+    let without_sign = |sum: &i128, _| u64::try_from(*sum).map_err(|_| overflow());
+    let mean = |sum: &i128, count| Ok(*sum as f64 / count as f64);
+    let float =
+        |sum: &Floats, count| Ok(if is_mean { sum.value() / count as f64 } else { sum.value() });
+    let signed = |sum: &mut i128, value: i64| *sum += i128::from(value);
+    let unsigned = |sum: &mut i128, value: u64| *sum += i128::from(value);
+    let floats = |sum: &mut Floats, value| sum.change(value, false);
+    Ok(Some(match (values.data_type(), &answer) {
+        (DataType::Float64, DataType::Float64) => {
+            Arc::new(Float64Array::from(steps.each::<Float64Type, _, _>(floats, float)?))
+        }
+        (DataType::Int64, DataType::Int64) => {
+            Arc::new(Int64Array::from(steps.each::<Int64Type, _, _>(signed, whole)?))
+        }
+        (DataType::UInt64, DataType::UInt64) => {
+            Arc::new(UInt64Array::from(steps.each::<UInt64Type, _, _>(unsigned, without_sign)?))
+        }
+        (DataType::Int64, DataType::Float64) if is_mean => {
+            Arc::new(Float64Array::from(steps.each::<Int64Type, _, _>(signed, mean)?))
+        }
+        (DataType::UInt64, DataType::Float64) if is_mean => {
+            Arc::new(Float64Array::from(steps.each::<UInt64Type, _, _>(unsigned, mean)?))
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// Values of which sums go on from step to step, and begin anew with each group.
+struct Steps<'a> {
+    values: &'a ArrayRef,
+    groups: &'a [u32],
+    steps: &'a [u32],
+}
+
+impl Steps<'_> {
+    /// Of each step what its group's sum and count of values make then, if there are any.
+    fn each<T: ArrowPrimitiveType, S: Default, A>(
+        &self,
+        add: impl Fn(&mut S, T::Native),
+        answer: impl Fn(&S, u64) -> PlanResult<A>,
+    ) -> PlanResult<Vec<Option<A>>> {
+        let numbers = self.values.as_primitive::<T>().values();
+        let mut steps = self.steps.windows(2).peekable();
+        let mut found = Vec::with_capacity(self.steps.len());
+        for group in self.groups.windows(2) {
+            let (mut sum, mut count) = (S::default(), 0);
+            while let Some(step) = steps.next_if(|step| step[0] < group[1]) {
+                for row in step[0] as usize..step[1] as usize {
+                    if self.values.is_valid(row) {
+                        add(&mut sum, numbers[row]);
+                        count += 1;
+                    }
+                }
+                found.push(if count == 0 { None } else { Some(answer(&sum, count)?) });
+            }
+        }
+        Ok(found)
     }
 }
 
@@ -508,7 +608,7 @@ impl Accumulator for Total {
         size_of_val(self)
             + match &self.sum {
                 Exact::Integers(_) => 0,
-                Exact::Floats { finite, .. } => finite.heap_bytes(),
+                Exact::Floats(floats) => floats.finite.heap_bytes(),
             }
     }
 

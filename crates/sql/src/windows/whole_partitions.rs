@@ -32,9 +32,9 @@ use futures::{StreamExt, stream};
 use tidemill_base::compact::{compacted, shown_bytes};
 use tidemill_base::error::Error;
 
-use crate::beside::{Beside, PORTION, Values, long_bytes};
 use crate::in_place::InPlace;
 use crate::messages::external;
+use crate::windows::beside::{Beside, PORTION, Values, long_bytes};
 
 /// What the step registers with the memory pool.
 pub(crate) const CONSUMER: &str = "WholePartitions";
@@ -288,7 +288,7 @@ impl Window {
 }
 
 /// A call that is of an aggregate, whose condition is an argument
-/// ([`filtered`](crate::filtered)).
+/// ([`filtered`](crate::windows::filtered)).
 pub(crate) fn aggregate(call: &Arc<dyn WindowExpr>) -> Option<&PlainAggregateWindowExpr> {
     call.as_any().downcast_ref()
 }

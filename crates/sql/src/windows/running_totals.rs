@@ -36,10 +36,10 @@ use futures::{StreamExt, stream};
 use tidemill_base::compact::compacted;
 use tidemill_base::error::Error;
 
-use crate::beside::{Beside, PORTION, Values, long_bytes};
 use crate::in_place::InPlace;
 use crate::messages::external;
-use crate::whole_partitions::{aggregate, bytes, parted, seam};
+use crate::windows::beside::{Beside, PORTION, Values, long_bytes};
+use crate::windows::whole_partitions::{aggregate, bytes, parted, seam};
 
 /// What the step registers with the memory pool.
 pub(crate) const CONSUMER: &str = "RunningTotals";

@@ -1,0 +1,131 @@
+//! Windows over computed keys.
+//!
+//! What a window's rows are parted and in order by is computed below it, once for all windows that stand
+//! on one another: `PARTITION BY length(s) > 5`. DataFusion would compute it for the order and for each
+//! window again, and misses the order of what has functions within operators.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{Column, Result as PlanResult};
+use datafusion::logical_expr::expr::WindowFunction;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::logical_plan::Window;
+use datafusion::logical_expr::{Expr, LogicalPlan, Projection};
+use datafusion::optimizer::optimizer::ApplyOrder;
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+
+/// The rule for keys.
+#[derive(Debug)]
+pub(crate) struct ComputedKeys;
+
+impl OptimizerRule for ComputedKeys {
+    fn name(&self) -> &str {
+        "windows_have_columns_as_keys"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::TopDown)
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        _: &dyn OptimizerConfig,
+    ) -> PlanResult<Transformed<LogicalPlan>> {
+        let LogicalPlan::Window(top) = &plan else { return Ok(Transformed::no(plan)) };
+        let chain = chain(top);
+        let mut computed: Vec<&Expr> = Vec::new();
+        for key in chain.iter().flat_map(|window| keys(window)) {
+            if !computed.contains(&key) {
+                computed.push(key);
+            }
+        }
+        let Some(below) = chain.last().map(|window| &window.input) else {
+            return Ok(Transformed::no(plan));
+        };
+        if computed.is_empty() {
+            return Ok(Transformed::no(plan));
+        }
+        let taken = |name: &String| below.schema().has_column_with_unqualified_name(name);
+        let mut names = (0_u32..).map(|index| format!("__key_{index}")).filter(|name| !taken(name));
+        let named: Vec<(&Expr, String)> =
+            computed.into_iter().filter_map(|key| Some((key, names.next()?))).collect();
+        let own = below.schema().iter().map(|field| Expr::Column(Column::from(field)));
+        let own = own.chain(named.iter().map(|(key, name)| (*key).clone().alias(name)));
+        let mut made =
+            LogicalPlan::Projection(Projection::try_new(own.collect(), Arc::clone(below))?);
+        let names = NamePreserver::new_for_projection();
+        for window in chain.iter().rev() {
+            let calls = window.window_expr.iter().map(|call| {
+                let name = names.save(call);
+                name.restore(with_columns(call.clone(), &named))
+            });
+            made = LogicalPlan::Window(Window::try_new(calls.collect(), Arc::new(made))?);
+        }
+        let outputs = top.schema.iter().map(|field| Expr::Column(Column::from(field)));
+        let outputs = outputs.collect();
+        let above =
+            Projection::try_new_with_schema(outputs, Arc::new(made), Arc::clone(&top.schema))?;
+        Ok(Transformed::yes(LogicalPlan::Projection(above)))
+    }
+}
+
+/// A window and those below it, one upon the other, as far as the keys of all are of columns that are
+/// there below the last.
+fn chain(top: &Window) -> Vec<&Window> {
+    let mut chain = vec![top];
+    let mut last = top;
+    while let LogicalPlan::Window(next) = last.input.as_ref() {
+        let below = next.input.schema();
+        let mut all = chain.iter().flat_map(|window| keys(window));
+        let is_below = |key: &Expr| key.column_refs().into_iter().all(|of| below.has_column(of));
+        if !all.all(is_below) {
+            break;
+        }
+        chain.push(next);
+        last = next;
+    }
+    chain
+}
+
+fn call_of(expr: &Expr) -> Option<&WindowFunction> {
+    match expr {
+        Expr::WindowFunction(call) => Some(call),
+        Expr::Alias(alias) => call_of(&alias.expr),
+        _ => None,
+    }
+}
+
+/// The keys of a window that are no columns.
+fn keys(window: &Window) -> impl Iterator<Item = &Expr> {
+    let params = window.window_expr.iter().filter_map(|expr| Some(&call_of(expr)?.params));
+    let all = params.flat_map(|params| {
+        params.partition_by.iter().chain(params.order_by.iter().map(|key| &key.expr))
+    });
+    all.filter(|key| is_computed(key))
+}
+
+fn is_computed(key: &Expr) -> bool {
+    !matches!(key, Expr::Column(_) | Expr::Literal(_, _))
+}
+
+/// A window's call with its keys as columns.
+fn with_columns(expr: Expr, named: &[(&Expr, String)]) -> Expr {
+    let mut call = match expr {
+        Expr::WindowFunction(call) => call,
+        Expr::Alias(mut alias) => {
+            *alias.expr = with_columns(*alias.expr, named);
+            return Expr::Alias(alias);
+        }
+        other => return other,
+    };
+    let WindowFunction { params, .. } = call.as_mut();
+    let keys = params.partition_by.iter_mut();
+    for key in keys.chain(params.order_by.iter_mut().map(|key| &mut key.expr)) {
+        if let Some((_, name)) = named.iter().find(|(computed, _)| *computed == key) {
+            *key = Expr::Column(Column::new_unqualified(name));
+        }
+    }
+    Expr::WindowFunction(call)
+}
