@@ -1,9 +1,8 @@
 //! The order of a part's rows: one group after the other, and within each as the windows want it.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, OffsetSizeTrait, RecordBatch, UInt32Array};
 use arrow::compute::{SortOptions, concat, take};
 use arrow::datatypes::*;
 use arrow::row::{RowConverter, Rows, SortField};
@@ -43,10 +42,7 @@ impl Order {
         let within: Vec<(ArrayRef, SortOptions)> = evaluated(part, keys.within)?;
         let (rows, equal_starts) = match within.as_slice() {
             [] => (places, group_starts.clone()),
-            [(values, options)] if let Some(codes) = codes(values, *options) => {
-                by_codes(&places, &group_starts, &codes)
-            }
-            _ => by_rows(places, &group_starts, &encoded(&within)?),
+            keys => sorted(&places, &group_starts, keys)?,
         };
         let rows = Some(UInt32Array::from(rows));
         Ok(Order { rows, groups, group_count, group_starts, equal_starts })
@@ -152,12 +148,17 @@ fn by_group(groups: &[usize], count: usize) -> (Vec<u32>, Starts) {
     (rows, starts)
 }
 
-/// Numbers in the order of the values, where they are of 64 bits at most and none is missing.
-fn codes(values: &ArrayRef, options: SortOptions) -> Option<Vec<u64>> {
+/// Numbers in the order of a key's values.
+struct Codes {
+    /// Any number where there is no value.
+    numbers: Vec<u64>,
+    /// Values of one number are equal.
+    is_exact: bool,
+}
+
+/// The codes of values of 64 bits at most, and of text: of its first eight bytes.
+fn codes(values: &ArrayRef, options: SortOptions) -> Option<Codes> {
     const SIGN: u64 = 1 << 63;
-    if values.null_count() > 0 {
-        return None;
-    }
     macro_rules! signed {
         ($t:ty) => {{
             let values = values.as_primitive::<$t>().values();
@@ -169,7 +170,18 @@ fn codes(values: &ArrayRef, options: SortOptions) -> Option<Vec<u64>> {
             values.as_primitive::<$t>().values().iter().map(|value| u64::from(*value)).collect()
         };
     }
-    let mut codes: Vec<u64> = match values.data_type() {
+    fn texts<O: OffsetSizeTrait>(bytes: &[u8], offsets: &[O]) -> Vec<u64> {
+        let first = |ends: &[O]| {
+            let text = &bytes[ends[0].as_usize()..ends[1].as_usize()];
+            let mut first = [0; 8];
+            let length = text.len().min(8);
+            first[..length].copy_from_slice(&text[..length]);
+            u64::from_be_bytes(first)
+        };
+        offsets.windows(2).map(first).collect()
+    }
+    let mut is_exact = true;
+    let mut numbers: Vec<u64> = match values.data_type() {
         DataType::Int8 => signed!(Int8Type),
         DataType::Int16 => signed!(Int16Type),
         DataType::Int32 => signed!(Int32Type),
@@ -190,17 +202,68 @@ fn codes(values: &ArrayRef, options: SortOptions) -> Option<Vec<u64>> {
             let code = |bits: u64| if bits & SIGN == 0 { bits ^ SIGN } else { !bits };
             values.map(|value| code(value.to_bits())).collect()
         }
+        DataType::Utf8 | DataType::LargeUtf8 => {
+            is_exact = false;
+            match values.as_string_opt::<i64>() {
+                Some(values) => texts(values.value_data(), values.value_offsets()),
+                None => {
+                    let values = values.as_string::<i32>();
+                    texts(values.value_data(), values.value_offsets())
+                }
+            }
+        }
         _ => return None,
     };
     if options.descending {
-        codes.iter_mut().for_each(|code| *code = !*code);
+        numbers.iter_mut().for_each(|number| *number = !*number);
     }
-    Some(codes)
+    Some(Codes { numbers, is_exact })
 }
 
-/// Each group by its codes, equal ones as they came, and where equals start.
-fn by_codes(rows: &[u32], groups: &[u32], codes: &[u64]) -> (Vec<u32>, Starts) {
-    let mut coded: Vec<(u64, u32)> = rows.iter().map(|&row| (codes[row as usize], row)).collect();
+/// The codes of several keys in one number each: what of each is between the least and the largest there is,
+/// and a place for nulls, as long as there is room. And whether all of all keys is in it.
+fn packed(keys: &[(ArrayRef, SortOptions)], rows: usize) -> (Vec<u64>, bool) {
+    let (mut packed, mut room) = (vec![0_u64; rows], u64::BITS);
+    for (values, options) in keys {
+        let Some(codes) = codes(values, *options).filter(|_| room > 0) else {
+            return (packed, false);
+        };
+        let nulls = values.logical_nulls().filter(|nulls| nulls.null_count() > 0);
+        let is_null = |row: usize| nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
+        let there = || (0..rows).filter(|row| !is_null(*row)).map(|row| codes.numbers[row]);
+        let least = there().min().unwrap_or(0);
+        let span = u128::from(there().max().unwrap_or(0) - least);
+        let (for_null, more) = match (nulls.is_some(), options.nulls_first) {
+            (false, _) => (0, 0),
+            (true, true) => (0, 1),
+            (true, false) => (span + 1, 0),
+        };
+        let bits = u128::BITS - (span + u128::from(nulls.is_some())).leading_zeros();
+        let (kept, lost) = (bits.min(room), bits.saturating_sub(room));
+        for (row, packed) in packed.iter_mut().enumerate() {
+            let code = match is_null(row) {
+                true => for_null,
+                false => u128::from(codes.numbers[row] - least) + more,
+            };
+            let code = u64::try_from(code >> lost).unwrap_or(u64::MAX);
+            *packed = packed.unbounded_shl(kept) | code;
+        }
+        room -= kept;
+        if lost > 0 || !codes.is_exact {
+            return (packed, false);
+        }
+    }
+    (packed, true)
+}
+
+/// The rows of each group in the order of keys, equal ones as they came, and where equals start.
+fn sorted(
+    rows: &[u32],
+    groups: &[u32],
+    keys: &[(ArrayRef, SortOptions)],
+) -> PlanResult<(Vec<u32>, Starts)> {
+    let (packed, is_exact) = packed(keys, rows.len());
+    let mut coded: Vec<(u64, u32)> = rows.iter().map(|&row| (packed[row as usize], row)).collect();
     let mut starts = Vec::with_capacity(rows.len() + 1);
     for group in groups.windows(2) {
         let (start, end) = (group[0] as usize, group[1] as usize);
@@ -211,7 +274,47 @@ fn by_codes(rows: &[u32], groups: &[u32], codes: &[u64]) -> (Vec<u32>, Starts) {
         starts.extend(others.filter(|(pair, _)| pair[0].0 != pair[1].0).map(|(_, at)| number(at)));
     }
     starts.push(number(rows.len()));
-    (coded.into_iter().map(|(_, row)| row).collect(), starts)
+    if !is_exact {
+        starts = with_ties_told(&mut coded, &starts, keys)?;
+    }
+    Ok((coded.into_iter().map(|(_, row)| row).collect(), starts))
+}
+
+/// Sorts rows that are of one code by their keys; where equals start then.
+fn with_ties_told(
+    coded: &mut [(u64, u32)],
+    starts: &[u32],
+    keys: &[(ArrayRef, SortOptions)],
+) -> PlanResult<Starts> {
+    let ties = || starts.windows(2).filter(|run| run[1] - run[0] > 1);
+    let places = || ties().flat_map(|run| run[0] as usize..run[1] as usize);
+    let tied = UInt32Array::from_iter_values(places().map(|place| coded[place].1));
+    if tied.is_empty() {
+        return Ok(starts.to_vec());
+    }
+    let keys = keys.iter().map(|(values, options)| Ok((take(values, &tied, None)?, *options)));
+    let keys = encoded(&keys.collect::<PlanResult<Vec<_>>>()?)?;
+    let mut told = Vec::with_capacity(starts.len() + tied.len());
+    let mut next = 0;
+    for run in starts.windows(2) {
+        told.push(run[0]);
+        let count = (run[1] - run[0]) as usize;
+        if count == 1 {
+            continue;
+        }
+        // By their numbers among those that are tied.
+        let mut order: Vec<usize> = (next..next + count).collect();
+        next += count;
+        let key = |index: usize| keys.row(index);
+        order.sort_unstable_by(|&a, &b| key(a).cmp(&key(b)).then(a.cmp(&b)));
+        let others = order.windows(2).zip(run[0] + 1..);
+        told.extend(others.filter(|(pair, _)| key(pair[0]) != key(pair[1])).map(|(_, at)| at));
+        for (place, index) in (run[0] as usize..).zip(order) {
+            coded[place].1 = tied.value(index);
+        }
+    }
+    told.push(starts.last().copied().unwrap_or(0));
+    Ok(told)
 }
 
 /// The keys of each row as bytes, in whose order the rows are.
@@ -221,36 +324,6 @@ fn encoded(keys: &[(ArrayRef, SortOptions)]) -> PlanResult<Rows> {
         .map(|(values, options)| SortField::new_with_options(values.data_type().clone(), *options));
     let columns: Vec<ArrayRef> = keys.iter().map(|(values, _)| Arc::clone(values)).collect();
     Ok(RowConverter::new(fields.collect())?.convert_columns(&columns)?)
-}
-
-/// As [`by_codes`], of keys as bytes: their first eight mostly tell.
-fn by_rows(rows: Vec<u32>, groups: &[u32], keys: &Rows) -> (Vec<u32>, Starts) {
-    let bytes = |row: u32| keys.row(row as usize).data();
-    let mut coded: Vec<(u64, u32)> = rows
-        .into_iter()
-        .map(|row| {
-            let mut first = [0; 8];
-            let key = bytes(row);
-            let length = key.len().min(8);
-            first[..length].copy_from_slice(&key[..length]);
-            (u64::from_be_bytes(first), row)
-        })
-        .collect();
-    let order = |a: &(u64, u32), b: &(u64, u32)| -> Ordering {
-        a.0.cmp(&b.0).then_with(|| bytes(a.1).cmp(bytes(b.1)))
-    };
-    let mut starts = Vec::with_capacity(coded.len() + 1);
-    for group in groups.windows(2) {
-        let (start, end) = (group[0] as usize, group[1] as usize);
-        let group = &mut coded[start..end];
-        group.sort_unstable_by(|a, b| order(a, b).then(a.1.cmp(&b.1)));
-        starts.push(number(start));
-        let others = group.windows(2).zip(start + 1..);
-        let others = others.filter(|(pair, _)| order(&pair[0], &pair[1]) != Ordering::Equal);
-        starts.extend(others.map(|(_, at)| number(at)));
-    }
-    starts.push(number(coded.len()));
-    (coded.into_iter().map(|(_, row)| row).collect(), starts)
 }
 
 /// Whether rows can be in order of such keys.
