@@ -24,6 +24,7 @@ use crate::args::Cli;
 
 fn main() -> ExitCode {
     memory::give_back_large_blocks();
+    terminal::outlive_the_limit_of_a_file();
     let cli = Cli::try_parse().unwrap_or_else(|error| {
         let first = std::env::args().nth(1).unwrap_or_default();
         if error.kind() == ErrorKind::InvalidSubcommand && first.contains(' ') {

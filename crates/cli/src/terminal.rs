@@ -31,6 +31,18 @@ pub(crate) fn watch_signals(cancel: &Cancel) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Lets a write beyond the limit of a file's size (`ulimit -f`) fail as one to a full disk does: left alone the
+/// system ends the process without a word. Programs that are started have the signal as it was.
+pub(crate) fn outlive_the_limit_of_a_file() {
+    #[cfg(unix)]
+    {
+        extern "C" fn nothing(_: libc::c_int) {}
+        let handler: extern "C" fn(libc::c_int) = nothing;
+        // SAFETY: the handler does nothing, so that it may run at any time. That it cannot be set changes nothing.
+        unsafe { libc::signal(libc::SIGXFSZ, handler as libc::sighandler_t) };
+    }
+}
+
 /// Whether standard error is a terminal that shows colours.
 fn colours() -> bool {
     let plain = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());

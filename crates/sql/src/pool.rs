@@ -38,7 +38,7 @@ use tidemill_base::progress::Progress;
 
 use crate::messages::OUT_OF_MEMORY;
 use crate::portions;
-use crate::windows::{running_totals, whole_partitions};
+use crate::windows::{in_parts, running_totals, whole_partitions};
 
 /// What expressions may return whatever there is.
 const ROWS_BYTES_MIN: usize = 1 << 20;
@@ -276,7 +276,7 @@ fn words(name: &str) -> (&'static str, &'static str) {
             "an aggregation that keeps its values (`median`, `array_agg`, `count(DISTINCT …)` …)",
             "; `quantile` and `unique` keep a summary instead",
         )
-    } else if is(whole_partitions::CONSUMER) {
+    } else if is(whole_partitions::CONSUMER) || is(in_parts::CONSUMER) {
         (
             "a window over whole partitions, which holds one of them,",
             "; or partition by more columns",

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::FromRawFd;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ExitStatus, Stdio};
 use std::ptr::null_mut;
 use std::time::{Duration, Instant};
@@ -97,6 +98,29 @@ fn an_interrupt_ends_even_a_run_that_is_stuck_in_a_read() {
         assert_eq!((status.code(), stderr.as_str()), (Some(130), "error: interrupted\n"));
         assert_eq!(place.names("."), Vec::<String>::new());
         drop(stdin);
+    }
+}
+
+#[test]
+fn a_file_that_may_not_grow_is_an_error_and_leaves_nothing() {
+    let place = Place::new();
+    let rows: String = (0..100_000).map(|i| format!("{},{i}\n", i % 5)).collect();
+    place.write("rows.csv", &format!("k,x\n{rows}"));
+    for output in ["out.csv", "out.parquet"] {
+        let mut command = place.tidemill(&["query", "SELECT * FROM 'rows.csv'", "-o", output]);
+        let limit = libc::rlimit { rlim_cur: 50_000, rlim_max: 50_000 };
+        // SAFETY: between fork and exec it makes one system call.
+        unsafe {
+            command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            });
+        }
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let (status, stderr) = ended(child);
+        assert_eq!(status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains("File too large"), "{stderr}");
+        assert_eq!(place.names("."), ["rows.csv"]);
     }
 }
 

@@ -4,7 +4,10 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Date32Array, Float64Array, Int64Array, RecordBatch, StringViewArray};
+use arrow::array::{
+    ArrayRef, AsArray, Date32Array, Float64Array, Int64Array, RecordBatch, StringViewArray,
+};
+use arrow::datatypes::Int64Type;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::MemTable;
@@ -282,6 +285,11 @@ fn steps_above_have_the_rows_that_they_would_have() {
         "SELECT k, t, n, id FROM # ORDER BY k, t, n, id LIMIT 1000",
         "SELECT id, n FROM # WHERE n < 5 UNION ALL SELECT id, -n FROM # WHERE n > 20",
         "SELECT k, n FROM # WHERE n = 3 EXCEPT SELECT k, n FROM # WHERE g = 1",
+        // Of keys that are computed there are two columns.
+        "SELECT id, count(*) OVER (PARTITION BY k % 2), rank() OVER (PARTITION BY s ORDER BY v), \
+         rank() OVER (PARTITION BY k % 2, s ORDER BY v) FROM r",
+        "SELECT id, sum(v) OVER (PARTITION BY k % 2 ORDER BY v), row_number() OVER (PARTITION BY k % 2 \
+         ORDER BY v, id), sum(v) OVER (PARTITION BY k % 2 ORDER BY v, id DESC) FROM r ORDER BY v, id",
     ] {
         let sql = sql.replace('#', ranks);
         let (_, expected) = answer(&by_sort, &sql);
@@ -332,20 +340,25 @@ fn the_step_stands_where_no_order_is_counted_on() {
     }
 }
 
-#[test]
-fn what_does_not_fit_is_sorted_and_spills() {
-    let folder = tempfile::tempdir().unwrap();
-    let wide: ArrayRef =
-        Arc::new((0..7001).map(|n| Some(format!("{n:0>700}"))).collect::<StringViewArray>());
-    let batches = rows(&mut Random(5), 90_000, 20_000).into_iter().map(|batch| {
-        let wide = wide.slice(0, batch.num_rows());
+/// Rows of more than 700 bytes.
+fn wide_rows(count: i64) -> Vec<RecordBatch> {
+    let batches = rows(&mut Random(5), count, 20_000).into_iter().map(|batch| {
+        let ids = batch.column(0).as_primitive::<Int64Type>().values().iter();
+        let wide: ArrayRef =
+            Arc::new(StringViewArray::from_iter_values(ids.map(|id| format!("{id:0>700}"))));
         let columns = batch.schema_ref().fields().iter().zip(batch.columns());
         let columns = columns.map(|(field, values)| (field.name().as_str(), Arc::clone(values)));
         RecordBatch::try_from_iter_with_nullable(
             columns.chain([("w", wide)]).map(|(name, values)| (name, values, true)),
         )
     });
-    let batches = batches.collect::<Result<Vec<_>, _>>().unwrap();
+    batches.collect::<Result<_, _>>().unwrap()
+}
+
+#[test]
+fn what_does_not_fit_is_sorted_and_spills() {
+    let folder = tempfile::tempdir().unwrap();
+    let batches = wide_rows(90_000);
     let sql = "SELECT id, right(w, 5), sum(v) OVER w, lag(id) OVER w, count(*) OVER (PARTITION BY k) \
                FROM r WINDOW w AS (PARTITION BY k ORDER BY d, id)";
     let (_, expected) = answer(&sorting(&context(&batches, 2, 1024, folder.path())), sql);
@@ -356,4 +369,24 @@ fn what_does_not_fit_is_sorted_and_spills() {
         assert_eq!((steps, progress.spilled_bytes() > 0), (1, spills), "{megabytes} MiB");
         assert!(found == expected, "{megabytes} MiB");
     }
+}
+
+/// A set of a group's values is as large as they are: the rows that are left are sorted then, which spills.
+#[test]
+fn what_a_call_holds_may_not_fit_beside_the_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let batches = wide_rows(90_000);
+    let sql = "SELECT id, count(DISTINCT w) OVER (PARTITION BY g), rank() OVER (PARTITION BY g ORDER BY id) \
+               FROM r";
+    let mut expected = None;
+    let mut spilled = 0;
+    for megabytes in (220..=420).rev().step_by(20) {
+        let progress = Progress::new();
+        let context = context_with(&batches, 2, megabytes, folder.path(), &progress);
+        let (steps, found) = answer(&context, sql);
+        assert_eq!(steps, 1);
+        spilled += usize::from(progress.spilled_bytes() > 0);
+        assert!(*expected.get_or_insert_with(|| found.clone()) == found, "{megabytes} MiB");
+    }
+    assert!((1..11).contains(&spilled), "{spilled}");
 }

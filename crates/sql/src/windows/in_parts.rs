@@ -34,10 +34,10 @@ use datafusion::error::{DataFusionError, Result as PlanResult};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use datafusion::physical_expr::expressions::{CastExpr, Column};
+use datafusion::physical_expr::expressions::{CastExpr, Column, Literal};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::window::WindowExpr;
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::projection::ProjectionExec;
@@ -59,7 +59,7 @@ use crate::windows::beside::PORTION;
 use crate::windows::running_totals::EqualsAtOnce;
 use crate::windows::whole_partitions::OnePartitionAtATime;
 use apart::Apart;
-use calls::{Answers, Call, Span};
+use calls::{Answers, Call, Span, Work};
 use order::{Keys, Order, Starts, can_be_sorted};
 
 /// What the step is called, also in the memory pool.
@@ -420,16 +420,31 @@ struct Columns<'a> {
 }
 
 impl Columns<'_> {
-    /// An expression as one of the rows' own columns, if it asks for no others.
+    /// An expression as one of the rows' own columns, if it asks for no others, and makes no more of a part
+    /// than there is of it.
     fn below(&self, expr: &Arc<dyn PhysicalExpr>) -> PlanResult<Option<Arc<dyn PhysicalExpr>>> {
         let expr = made_of(expr, self.made, self.schema)?;
-        Ok(self.is_below(&expr).then_some(expr))
+        Ok((self.is_below(&expr) && makes_little(&expr, self.schema)?).then_some(expr))
     }
 
     /// Whether an expression is of the rows' own columns alone.
     fn is_below(&self, expr: &Arc<dyn PhysicalExpr>) -> bool {
         collect_columns(expr).iter().all(|column| column.index() < self.own)
     }
+}
+
+/// Whether an expression makes no texts or lists, which may be of any length (`repeat`), also not to look at
+/// them: it is run over a whole part.
+fn makes_little(expr: &Arc<dyn PhysicalExpr>, schema: &SchemaRef) -> PlanResult<bool> {
+    if expr.is::<Literal>() || is_column(expr) {
+        return Ok(true);
+    }
+    let made = expr.data_type(schema)?;
+    let mut is_little = made.is_primitive() || matches!(made, DataType::Boolean | DataType::Null);
+    for child in expr.children() {
+        is_little = is_little && makes_little(child, schema)?;
+    }
+    Ok(is_little)
 }
 
 /// The step.
@@ -449,8 +464,11 @@ impl WindowsInParts {
         input: Arc<dyn ExecutionPlan>,
         bytes_max: u64,
     ) -> Self {
+        // Columns that are equal stay so, whatever the order.
+        let mut equals = theirs.equivalence_properties().clone();
+        equals.clear_orderings();
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(theirs.schema()),
+            equals,
             theirs.output_partitioning().clone(),
             EmissionType::Final,
             Boundedness::Bounded,
@@ -523,16 +541,17 @@ impl ExecutionPlan for WindowsInParts {
     ) -> PlanResult<SendableRecordBatchStream> {
         let consumer = MemoryConsumer::new(format!("{CONSUMER}[{partition}]")).with_can_spill(true);
         let keys = self.chain.groups.iter().map(|key| Arc::clone(&key.expr)).collect();
-        let gathering = Gathering {
+        let step = Step {
             theirs: Arc::clone(&self.theirs),
             chain: Arc::clone(&self.chain),
-            schema: self.theirs.schema(),
             bytes_max: self.bytes_max,
-            batch_rows: context.session_config().batch_size(),
+            context: Arc::clone(&context),
+        };
+        let gathering = Gathering {
+            step,
             reservation: consumer.register(context.memory_pool()),
             rows: Apart::new(self.input.schema(), keys),
-            input: self.input.execute(partition, Arc::clone(&context))?,
-            context,
+            input: self.input.execute(partition, context)?,
         };
         let answers = stream::once(gathering.run()).flat_map(|answers| match answers {
             Ok(answers) => answers,
@@ -544,14 +563,34 @@ impl ExecutionPlan for WindowsInParts {
 
 type Batches = futures::stream::BoxStream<'static, PlanResult<RecordBatch>>;
 
-/// The step while rows come.
-struct Gathering {
+/// What the step does.
+struct Step {
     theirs: Arc<dyn ExecutionPlan>,
     chain: Arc<Chain>,
-    schema: SchemaRef,
     bytes_max: u64,
-    batch_rows: usize,
     context: Arc<TaskContext>,
+}
+
+impl Step {
+    /// What DataFusion's steps make of rows.
+    fn as_theirs(&self, schema: SchemaRef, rows: Batches) -> PlanResult<Batches> {
+        let rows: SendableRecordBatchStream =
+            Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), rows));
+        let rows = Rows { schema: Arc::clone(&schema), rows: Mutex::new(Some(rows)) };
+        let rows =
+            StreamingTableExec::try_new(schema, vec![Arc::new(rows)], None, [], false, None)?;
+        let plan = over(&self.theirs, Arc::new(rows))?;
+        let config = self.context.session_config().options();
+        let plan = OnePartitionAtATime.optimize(plan, config)?;
+        let plan = EqualsAtOnce.optimize(plan, config)?;
+        let plan = KeepToBudget { bytes_max: self.bytes_max }.optimize(plan, config)?;
+        Ok(plan.execute(0, Arc::clone(&self.context))?.boxed())
+    }
+}
+
+/// The step while rows come.
+struct Gathering {
+    step: Step,
     /// Of the rows.
     reservation: MemoryReservation,
     rows: Apart,
@@ -571,7 +610,7 @@ impl Gathering {
         }
         let (bytes, rows) = self.rows.largest();
         let work = self.reservation.new_empty();
-        let calls = self.chain.calls.len();
+        let calls = self.step.chain.calls.len();
         let is_granted = bytes < PART_MAX
             && rows < PART_MAX
             && granted(work.try_grow(2 * bytes + rows * (ROW_BYTES + 16 * calls)))?;
@@ -580,16 +619,16 @@ impl Gathering {
             return self.as_theirs();
         }
         let answering = Answering {
-            chain: self.chain,
-            schema: self.schema,
-            batch_rows: self.batch_rows,
+            step: self.step,
             rows: self.rows,
             next: 0,
             part: None,
-            _held: (self.reservation, work),
+            work,
+            _held: self.reservation,
+            theirs: None,
         };
         let batches = stream::try_unfold(answering, |mut answering| async move {
-            Ok(answering.next()?.map(|batch| (batch, answering)))
+            Ok(answering.next().await?.map(|batch| (batch, answering)))
         });
         Ok(batches.boxed())
     }
@@ -600,17 +639,7 @@ impl Gathering {
         drop(self.reservation);
         let schema = self.input.schema();
         let rows = stream::iter(self.rows.into_batches().map(Ok)).chain(self.input);
-        let rows = RecordBatchStreamAdapter::new(Arc::clone(&schema), rows);
-        let rows: SendableRecordBatchStream = Box::pin(rows);
-        let rows = Rows { schema: Arc::clone(&schema), rows: Mutex::new(Some(rows)) };
-        let rows =
-            StreamingTableExec::try_new(schema, vec![Arc::new(rows)], None, [], false, None)?;
-        let plan = over(&self.theirs, Arc::new(rows))?;
-        let config = self.context.session_config().options();
-        let plan = OnePartitionAtATime.optimize(plan, config)?;
-        let plan = EqualsAtOnce.optimize(plan, config)?;
-        let plan = KeepToBudget { bytes_max: self.bytes_max }.optimize(plan, config)?;
-        Ok(plan.execute(0, Arc::clone(&self.context))?.boxed())
+        self.step.as_theirs(schema, rows.boxed())
     }
 }
 
@@ -664,14 +693,16 @@ impl PartitionStream for Rows {
 
 /// The step once all rows are there.
 struct Answering {
-    chain: Arc<Chain>,
-    schema: SchemaRef,
-    batch_rows: usize,
+    step: Step,
     rows: Apart,
     /// The part that comes next.
     next: usize,
     part: Option<Answered>,
-    _held: (MemoryReservation, MemoryReservation),
+    /// Of a part at work.
+    work: MemoryReservation,
+    _held: MemoryReservation,
+    /// The answers of the parts that are left, where what a call holds did not fit beside all rows.
+    theirs: Option<Batches>,
 }
 
 /// A part with its answers, of which the first may have been handed on.
@@ -684,24 +715,45 @@ struct Answered {
 }
 
 impl Answering {
-    fn next(&mut self) -> PlanResult<Option<RecordBatch>> {
+    async fn next(&mut self) -> PlanResult<Option<RecordBatch>> {
+        let schema = self.step.theirs.schema();
+        let batch_rows = self.step.context.session_config().batch_size();
         loop {
+            if let Some(theirs) = &mut self.theirs {
+                return theirs.next().await.transpose();
+            }
             if let Some(part) = &mut self.part {
-                match part.next(&self.chain, &self.schema, self.batch_rows)? {
+                match part.next(&self.step.chain, &schema, batch_rows)? {
                     None => self.part = None,
                     batch => return Ok(batch),
                 }
             }
             let Some(rows) = self.rows.part(self.next)? else { return Ok(None) };
-            self.next += 1;
             if rows.num_rows() > 0 {
-                self.part = Some(self.answered(rows)?);
+                match self.answered(rows) {
+                    Ok(answered) => self.part = Some(answered),
+                    // Each partition is of one part.
+                    Err(DataFusionError::ResourcesExhausted(_)) => {
+                        self.theirs = Some(self.left_to_theirs()?);
+                        continue;
+                    }
+                    Err(other) => return Err(other),
+                }
             }
+            self.next += 1;
         }
     }
 
+    fn left_to_theirs(&mut self) -> PlanResult<Batches> {
+        self.work.free();
+        let schema = self.rows.schema();
+        let rows = std::mem::replace(&mut self.rows, Apart::new(Arc::clone(&schema), Vec::new()));
+        let parts = (self.next..).map_while(move |index| rows.part(index).transpose());
+        self.step.as_theirs(schema, stream::iter(parts).boxed())
+    }
+
     fn answered(&self, rows: RecordBatch) -> PlanResult<Answered> {
-        let chain = self.chain.as_ref();
+        let chain = self.step.chain.as_ref();
         let is_one = rows.num_rows() <= apart::ONE_PART && self.rows.is_together();
         let order = match chain.is_ordered() || is_one {
             true => {
@@ -723,6 +775,11 @@ impl Answering {
             Ok((groups, equals))
         });
         let spans = spans.collect::<PlanResult<Vec<(Option<Starts>, Option<Starts>)>>>()?;
+        let work = Work {
+            running_totals: chain.running_totals,
+            reservation: &self.work,
+            part_bytes: self.work.size(),
+        };
         let answers = chain.calls.iter().map(|call| {
             let (groups, equals) = &spans[call.span];
             let groups = groups.as_deref().unwrap_or(&order.group_starts);
@@ -732,7 +789,7 @@ impl Answering {
                 Equals::Of(_) => equals.as_deref().unwrap_or(groups),
             };
             let span = Span { groups, equals };
-            call.answers(&rows, &order, &span, chain.running_totals)
+            call.answers(&rows, &order, &span, &work)
         });
         let answers = answers.collect::<PlanResult<Vec<_>>>()?;
         Ok(Answered { rows, order: order.rows, answers, next: 0 })

@@ -60,6 +60,10 @@ impl Apart {
         }
     }
 
+    pub(super) fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
     /// What the rows take.
     pub(super) fn bytes(&self) -> usize {
         self.bytes

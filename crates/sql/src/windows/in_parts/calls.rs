@@ -25,6 +25,8 @@ use datafusion::physical_plan::windows::WindowUDFExpr;
 
 use super::order::{Order, joined, number};
 use super::{Columns, RunningTotals};
+use crate::windows::beside::PORTION;
+use datafusion::execution::memory_pool::MemoryReservation;
 
 /// Aggregates of which all groups are had at once, and whose answer is the same in whatever order.
 const OF_ALL_GROUPS: [&str; 12] = [
@@ -118,6 +120,26 @@ pub(super) enum Answers {
 pub(super) struct Span<'a> {
     pub groups: &'a [u32],
     pub equals: &'a [u32],
+}
+
+/// What calls are answered with.
+pub(super) struct Work<'a> {
+    pub running_totals: Option<RunningTotals>,
+    /// Has what the part and its answers take.
+    pub reservation: &'a MemoryReservation,
+    /// How much that is.
+    pub part_bytes: usize,
+}
+
+impl Work<'_> {
+    /// Asks for what one accumulator holds, for as long as it does.
+    fn hold(&self, bytes: usize) -> PlanResult<()> {
+        if bytes <= PORTION {
+            return Ok(());
+        }
+        self.reservation.try_resize(self.part_bytes + bytes)?;
+        self.reservation.try_resize(self.part_bytes)
+    }
 }
 
 /// A frame that is found without a look at values.
@@ -251,7 +273,7 @@ impl Call {
         part: &RecordBatch,
         order: &Order,
         span: &Span<'_>,
-        running_totals: Option<RunningTotals>,
+        work: &Work<'_>,
     ) -> PlanResult<Answers> {
         let evaluated =
             |value: &Arc<dyn PhysicalExpr>| value.evaluate(part)?.into_array(part.num_rows());
@@ -273,7 +295,7 @@ impl Call {
                 let values = order.placed(&evaluated(value)?)?;
                 Ok(Answers::Each(counted(&values, span, *frame)))
             }
-            Kind::Whole(aggregate) => self.whole(aggregate, part, order, span),
+            Kind::Whole(aggregate) => self.whole(aggregate, part, order, span, work),
             Kind::Running { aggregate, by_row } => {
                 let function = aggregate.function.as_ref();
                 let arguments = aggregate.evaluated(part, Some(order))?;
@@ -285,15 +307,16 @@ impl Call {
                     }
                     false => span.equals,
                 };
-                let totals = match (running_totals, arguments.as_slice(), function.is_distinct()) {
-                    (Some(totals), [values], false) => {
-                        totals(function, values, span.groups, steps)?
-                    }
-                    _ => None,
-                };
+                let totals =
+                    match (work.running_totals, arguments.as_slice(), function.is_distinct()) {
+                        (Some(totals), [values], false) => {
+                            totals(function, values, span.groups, steps)?
+                        }
+                        _ => None,
+                    };
                 let values = match totals {
                     Some(totals) => totals,
-                    None => self.array(running(function, &arguments, span.groups, steps)?)?,
+                    None => self.array(running(function, &arguments, span.groups, steps, work)?)?,
                 };
                 Ok(match by_row {
                     true => Answers::Each(values),
@@ -334,11 +357,13 @@ impl Call {
         part: &RecordBatch,
         order: &Order,
         span: &Span<'_>,
+        work: &Work<'_>,
     ) -> PlanResult<Answers> {
         if self.is_of_groups && is_of_all_groups(&aggregate.function) {
             let arguments = aggregate.evaluated(part, None)?;
             let mut groups = aggregate.function.create_groups_accumulator()?;
             groups.update_batch(&arguments, &order.groups, None, order.group_count)?;
+            work.hold(groups.size())?;
             let values = groups.evaluate(EmitTo::All)?;
             let of = match &order.rows {
                 None => order.groups.iter().map(|&group| number(group)).collect(),
@@ -350,6 +375,7 @@ impl Call {
         let values = span.groups.windows(2).map(|group| {
             let mut accumulator = aggregate.function.create_accumulator()?;
             accumulator.update_batch(&sliced(&arguments, group[0]..group[1]))?;
+            work.hold(accumulator.size())?;
             accumulator.evaluate()
         });
         let values = self.array(values.collect::<PlanResult<Vec<_>>>()?)?;
@@ -461,8 +487,13 @@ fn of_aggregate(
 
 fn of_each(call: &Arc<dyn WindowExpr>, columns: &Columns<'_>) -> PlanResult<Option<Kind>> {
     let order = call.order_by().iter().map(|key| Arc::clone(&key.expr));
-    let asked: HashSet<usize> = call
-        .expressions()
+    let expressions = call.expressions();
+    for expr in &expressions {
+        if columns.below(expr)?.is_none() {
+            return Ok(None);
+        }
+    }
+    let asked: HashSet<usize> = expressions
         .into_iter()
         .chain(order)
         .flat_map(|expr| collect_columns(&expr))
@@ -555,6 +586,7 @@ fn running(
     arguments: &[ArrayRef],
     groups: &[u32],
     steps: &[u32],
+    work: &Work<'_>,
 ) -> PlanResult<Vec<ScalarValue>> {
     let mut values = Vec::with_capacity(steps.len());
     let mut steps = steps.windows(2).peekable();
@@ -564,6 +596,7 @@ fn running(
             accumulator.update_batch(&sliced(arguments, step[0]..step[1]))?;
             values.push(accumulator.evaluate()?);
         }
+        work.hold(accumulator.size())?;
     }
     Ok(values)
 }
