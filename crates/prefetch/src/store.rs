@@ -138,18 +138,20 @@ impl PrefetchStore {
         let first = GetRange::Bounded(0..self.options.block_bytes);
         let asked = GetOptions { range: Some(first), ..options.clone() };
         let found = match self.inner.get_opts(location, asked).await {
-            Ok(found) => found,
-            // Of an empty object there is no first byte; what else is wrong is said again.
-            Err(_) => return self.inner.get_opts(location, options).await,
+            Ok(found) if !matches!(found.payload, GetResultPayload::File(..)) => found,
+            // A file needs no reading ahead, and an empty object has no first byte. What else is wrong
+            // is said again.
+            _ => self.inner.get_opts(location, options).await?,
         };
-        let size = found.meta.size;
-        let is_file = matches!(found.payload, GetResultPayload::File(..));
-        if found.range.start != 0 || (is_file && found.range.end >= size) {
-            return self.inner.get_opts(location, options).await;
+        if matches!(found.payload, GetResultPayload::File(..)) {
+            return Ok(found);
         }
+        let size = found.meta.size;
         let origin = Arc::new(StoreObject::new(Arc::clone(&self.inner), found.meta.clone()));
         let cursor = Arc::new(Cursor::new(self.pool.open(origin, self.options)));
-        cursor.declare(found.range.end..size);
+        if found.range.end < size {
+            cursor.declare(found.range.end..size);
+        }
         Ok(resumed(found, cursor, 0..size))
     }
 }
