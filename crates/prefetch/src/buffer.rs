@@ -50,7 +50,7 @@ pub(crate) struct Buffer {
     least: AtomicUsize,
     /// Of its bytes so many were served, those served twice counted twice.
     pub(crate) served: AtomicU64,
-    counters: [Arc<Counters>; 2],
+    counters: Vec<Arc<Counters>>,
     _share: Share,
 }
 
@@ -59,7 +59,7 @@ impl Buffer {
     pub(crate) fn new(
         length: usize,
         share: Share,
-        counters: [Arc<Counters>; 2],
+        counters: Vec<Arc<Counters>>,
     ) -> (Arc<Buffer>, Writer) {
         let buffer = Arc::new(Buffer {
             start: AtomicPtr::default(),

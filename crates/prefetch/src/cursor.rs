@@ -11,7 +11,8 @@
 //! zero: only its own bytes are fetched. The next one that goes on there makes it [`FIRST_BYTES`], and
 //! each one that had to wait doubles it, up to the limit. A range that is declared has all of its
 //! window at once and nothing behind its end. Of [`WINDOWS_MAX`] windows the one that was left longest ago
-//! makes room for a new place, so random reading soon has none that reaches anywhere.
+//! makes room for a new place, so random reading soon has none that reaches anywhere; what is declared stays
+//! until it has been read.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -110,7 +111,9 @@ impl Windows {
     fn add(&mut self, window: Window) -> (usize, Option<Window>) {
         let mut gone = None;
         if self.all.len() >= WINDOWS_MAX {
-            let oldest = self.all.iter().enumerate().min_by_key(|(_, window)| window.read_at);
+            let may_go = |window: &Window| !window.is_declared || window.next >= window.end;
+            let all = self.all.iter().enumerate().filter(|(_, window)| may_go(window));
+            let oldest = all.min_by_key(|(_, window)| window.read_at);
             gone = oldest.map(|(index, _)| index).map(|index| self.all.swap_remove(index));
         }
         self.all.push(window);
@@ -164,8 +167,8 @@ impl Cursor {
     }
 
     /// The block with the byte at `at`, of which up to `bytes` are wanted; what comes behind is claimed
-    /// before anybody waits.
-    fn look(&self, at: u64, bytes: usize) -> Reading<'_> {
+    /// before anybody waits. Where reading is not followed, only windows that were declared move on.
+    fn look(&self, at: u64, bytes: usize, is_followed: bool) -> Reading<'_> {
         let shared = &self.object.pool.0;
         let size = self.object.size();
         let ends = at.saturating_add(bytes as u64).min(size);
@@ -176,12 +179,17 @@ impl Cursor {
             windows.clock += 1;
             let clock = windows.clock;
             let known = windows.at(at);
-            let index = known.unwrap_or_else(|| {
-                let (index, oldest) = windows.add(Window::new(at, size));
-                gone = oldest;
-                index
-            });
-            let window = &mut windows.all[index];
+            let known = known.filter(|index| is_followed || windows.all[*index].is_declared);
+            let mut unfollowed = Window::new(at, size);
+            let window = match known {
+                Some(index) => &mut windows.all[index],
+                None if !is_followed => &mut unfollowed,
+                None => {
+                    let (index, oldest) = windows.add(Window::new(at, size));
+                    gone = oldest;
+                    &mut windows.all[index]
+                }
+            };
             window.read_at = clock;
             if known.is_some() {
                 if window.is_declared && at >= window.end {
@@ -269,7 +277,7 @@ impl Cursor {
             if wanted == 0 {
                 break;
             }
-            let reading = self.look(at, wanted);
+            let reading = self.look(at, wanted, true);
             let least = least.saturating_sub(done).clamp(1, reading.reach);
             match reading.wait_here(least, tick) {
                 Ok(()) => {}
@@ -284,7 +292,8 @@ impl Cursor {
     }
 
     /// The bytes from `at` to the end of the block that they are in, without copying them, and all of them
-    /// there: `bytes` at least, where they lie in one block. Waits on this thread.
+    /// there: `bytes` at least, where they lie in one block. Waits on this thread. For what was declared or
+    /// claimed: nothing else is fetched ahead for it.
     ///
     /// # Errors
     /// As [`read_at`](Self::read_at).
@@ -299,7 +308,7 @@ impl Cursor {
             if wanted == 0 {
                 return Ok(Bytes::new());
             }
-            let mut reading = self.look(at, wanted);
+            let mut reading = self.look(at, wanted, false);
             reading.reach = reading.rest();
             match reading.wait_here(reading.reach, tick) {
                 Ok(()) => {
@@ -328,7 +337,7 @@ impl Cursor {
             if wanted == 0 {
                 return Ok(Bytes::new());
             }
-            let reading = self.look(at, wanted);
+            let reading = self.look(at, wanted, true);
             match reading.wait(if is_whole { reading.reach } else { 1 }).await {
                 Ok(()) => {
                     let count = reading.there().len();

@@ -199,6 +199,11 @@ impl Opened {
         self.origin.size()
     }
 
+    /// How it is read.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
     /// The size of its blocks, memory being what it is.
     pub(crate) fn block_bytes(&self) -> u64 {
         let most = (self.pool.memory_bytes() / BLOCKS_MIN).max(BLOCK_BYTES_MIN);
@@ -222,8 +227,10 @@ impl Opened {
         Claims { shared: Arc::clone(&self.pool.0), held }
     }
 
-    /// The same of one range, by aligned blocks.
+    /// The same of one range, by whole blocks: up to the end of the one that it ends in.
     pub fn claim_blocks(self: &Arc<Self>, range: Range<u64>) -> Claims {
+        let bytes = self.block_bytes();
+        let range = range.start..range.end.div_ceil(bytes).saturating_mul(bytes);
         let held = self.claimed(range, true, &self.pool.0.counters);
         Claims { shared: Arc::clone(&self.pool.0), held }
     }
@@ -526,7 +533,7 @@ impl Books {
             let Some(id) = unread.or(self.ahead.last()).copied() else { break };
             let Some(block) = self.blocks.get(&id) else { break };
             over = over.saturating_sub(block.bytes());
-            for counters in [&block.counters, &shared.counters] {
+            for counters in Counters::of(&block.counters, &shared.counters) {
                 counters.taken_back.fetch_add(1, Ordering::Relaxed);
             }
             self.remove(id, after);
@@ -544,7 +551,7 @@ impl Books {
     ) {
         self.queue.remove(&id);
         let Some(block) = self.blocks.get_mut(&id) else { return };
-        let counters = [Arc::clone(&block.counters), Arc::clone(&shared.counters)];
+        let counters = Counters::of(&block.counters, &shared.counters);
         for counters in &counters {
             counters.requests.fetch_add(1, Ordering::Relaxed);
         }

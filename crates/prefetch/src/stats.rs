@@ -1,5 +1,6 @@
 //! What reading ahead did, in numbers.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -44,6 +45,12 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
+    /// Those of a reader and those of its pool; what was claimed for no reader is its pool's alone.
+    pub(crate) fn of(reader: &Arc<Counters>, pool: &Arc<Counters>) -> Vec<Arc<Counters>> {
+        let own = (!Arc::ptr_eq(reader, pool)).then(|| Arc::clone(reader));
+        own.into_iter().chain([Arc::clone(pool)]).collect()
+    }
+
     pub(crate) fn stats(&self) -> Stats {
         let of = |counter: &AtomicU64| counter.load(Relaxed);
         let (hits, stalls) = (of(&self.hits), of(&self.stalls));
