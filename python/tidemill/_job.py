@@ -126,7 +126,7 @@ class Job:
     >>> tm.Job(source={"url": "hits.csv", "fromat": "csv"})
     Traceback (most recent call last):
     tidemill._errors.UsageError: job: unknown key `fromat` in `[source]`; did you mean `format`?
-    keys: name, url, format, schema, layouts, promote, recover, exec, options, storage_options
+    keys: name, url, format, schema, layouts, promote, recover, exec, options, storage_options, read_block, read_window, read_memory
     """
 
     def __init__(

@@ -536,6 +536,35 @@ mod tests {
     }
 
     #[test]
+    fn reading_ahead_is_set_by_sizes_that_make_sense_together() {
+        let with = |pairs: &[(&str, &str)]| {
+            let mut options = StorageOptions::default();
+            pairs.iter().try_for_each(|(name, value)| options.set(name, *value))?;
+            Ok((options.reading()?, options.read_memory_bytes()))
+        };
+        let (reading, memory) = with(&[]).unwrap();
+        assert_eq!((reading, memory), (tidemill_prefetch::Options::default(), None));
+        let set = [("read_block", "1M"), ("read_window", "4MiB"), ("read_memory", "67108864")];
+        let (reading, memory) = with(&set).unwrap();
+        assert_eq!((reading.block_bytes, reading.window_bytes), (1 << 20, 4 << 20));
+        assert_eq!(memory, Some(64 << 20));
+        // A larger block by itself has a window that holds it.
+        assert_eq!(with(&[("read_block", "1G")]).unwrap().0.window_bytes, 1 << 30);
+        for (pairs, expected) in [
+            (&[("read_block", "1")][..], "the least is 64 KiB"),
+            (&[("read_memory", "1K")], "the least is 1 MiB"),
+            (&[("read_window", "much")], "such as 8M"),
+            (&[("read_window", "50%")], "such as 8M"),
+            (&[("read_window", "1M")], "less than a `read_block` of 8 MiB"),
+            (&[("read_cache", "1M")], "unknown storage option `read_cache`"),
+        ] {
+            let error: Result<(tidemill_prefetch::Options, Option<u64>)> = with(pairs);
+            let message = tidemill_base::Error::from(error.unwrap_err()).to_string();
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+
+    #[test]
     fn options_of_another_store_and_senseless_values_are_refused() {
         let mut options = StorageOptions::default();
         options.set("region", "x").unwrap();
