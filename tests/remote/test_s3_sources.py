@@ -395,7 +395,8 @@ def test_reading_ahead_is_set_everywhere_by_the_same_names(s3, proxy, through_pr
     def largest(*arguments):
         del proxy.requests[:]
         assert through_proxy.run(*arguments) == TOTALS
-        ranges = [r.headers["range"].removeprefix("bytes=").split("-") for r in proxy.requests if r.is_read]
+        reads = [r.headers["range"] for r in proxy.requests if r.is_read]
+        ranges = [read.removeprefix("bytes=").split("-") for read in reads]
         # The first request is of the sample.
         return max(int(end) - int(start) + 1 for start, end in ranges[1:])
 
@@ -406,7 +407,8 @@ def test_reading_ahead_is_set_everywhere_by_the_same_names(s3, proxy, through_pr
     job = tmp_path / "job.toml"
     job.write_text(
         "[source]\nurl = 's3://logs/a.csv'\nread_block = '512K'\n"
-        "[map]\nsql = 'SELECT * FROM source'\n[tables]\n'count()' = 'count()'\n'sum(n)' = 'sum(n)'\n"
+        "[map]\nsql = 'SELECT * FROM source'\n"
+        "[tables]\n'count()' = 'count()'\n'sum(n)' = 'sum(n)'\n"
     )
     assert largest("run", str(job)) == 512 << 10
     message = through_proxy.query(totals("a.csv"), "--read-block=1K", expect=2)
