@@ -32,7 +32,7 @@ def run(binary: str, sql: str, home: str) -> tuple[float, int, bytes]:
     environment = {**os.environ, "TIDEMILL_HOME": home}
     began = time.monotonic()
     process = subprocess.Popen(
-        [binary, "query", sql, "--null", "NA"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+        [binary, "query", sql, *(["--null", "NA"] if ".csv" in sql else [])], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
     )
     answer = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)

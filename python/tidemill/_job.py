@@ -127,10 +127,10 @@ class Job:
     'SELECT "page", unique(user) AS "users" FROM "source" GROUP BY "page"'
     >>> job.run().to_pylist()
     [{'page': '/', 'users': 2}, {'page': '/buy', 'users': 1}]
-    >>> tm.Job(source={"url": "hits.csv", "fromat": "csv"})
+    >>> tm.Job(source={"url": "hits.csv", "fromat": "csv"})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     tidemill._errors.UsageError: job: unknown key `fromat` in `[source]`; did you mean `format`?
-    keys: name, url, format, schema, layouts, promote, recover, exec, options, storage_options, read_block, read_window, read_memory
+    keys: name, url, format, schema, layouts, promote, recover, exec, options, storage_options, ...
     """
 
     def __init__(
