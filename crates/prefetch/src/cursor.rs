@@ -152,7 +152,7 @@ impl Cursor {
             windows.clock += 1;
             window.read_at = windows.clock;
             window.claimed_to = first.end;
-            window.held = self.object.claimed(first, true, &self.counters);
+            window.held = self.object.claimed(first, true, true, &self.counters);
             windows.add(window).1
         };
         self.forget(gone);

@@ -27,7 +27,7 @@
 //! the pool's books, for some 100 ns each, and none while bytes are copied or waited for.
 //!
 //! **Memory.** What is on its way, there, or still looked at is within [`Options::memory_bytes`]. A
-//! read that cannot wait is never refused: for it, what was told last is taken back. So there is more only
+//! read that cannot wait is never refused: for it, what is wanted last is taken back. So there is more only
 //! where the reads that wait at one moment, of at most a block each, and the bytes that callers were given
 //! and keep, are more than that by themselves.
 

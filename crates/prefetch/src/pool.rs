@@ -1,10 +1,10 @@
 //! What is fetched, in which order, and what memory it may take.
 //!
 //! ```text
-//!              ┌ queue, in the order of being told ┐
+//!              ┌ queue, in the order of being wanted┐
 //!  claims ───► [ block ][ block ][ block ] ·········     a block starts when there is memory for it
 //!                 │                                      and a free place among the requests
-//!                 ▼                        ┌───────────► taken back, the last told first, when a read
+//!                 ▼                        ┌───────────► taken back, the last wanted first, when a read
 //!  reads ──► [ on its way ]··[ there ]──── ┴ dropped      that cannot wait needs the memory
 //!            at once, whatever               with its last claim
 //!            is in the queue
@@ -60,10 +60,10 @@ struct Books {
     blocks: HashMap<u64, Block>,
     /// Per object the blocks by their first byte; they do not overlap.
     objects: HashMap<u64, BTreeMap<u64, u64>>,
-    /// Told and not started, in order.
-    queue: BTreeSet<u64>,
-    /// Started ahead of any read: they may be taken back.
-    ahead: BTreeSet<u64>,
+    /// Told and not started, by rank.
+    queue: BTreeSet<(u64, u64)>,
+    /// Started ahead of any read, by rank: they may be taken back.
+    ahead: BTreeSet<(u64, u64)>,
     flying: usize,
     flying_bytes: u64,
     /// Windows that are open, in the whole pool.
@@ -77,8 +77,14 @@ struct Block {
     range: Range<u64>,
     claims: usize,
     was_read: bool,
+    /// When it will be wanted, in bytes that all readers will have read by then; what was claimed without a
+    /// reader comes behind all that was claimed by one, in the order of being told.
+    rank: u64,
     stage: Stage,
 }
+
+/// The rank of what no reader has come near to.
+const FAR: u64 = 1 << 63;
 
 #[derive(Debug)]
 enum Stage {
@@ -93,6 +99,18 @@ pub struct Opened {
     pub(crate) origin: Arc<dyn Origin>,
     pub(crate) pool: Pool,
     pub(crate) options: Options,
+}
+
+/// How a range is claimed.
+struct How {
+    /// What there is before this is claimed already.
+    known_to: u64,
+    /// By blocks of the object, or by itself.
+    aligned: bool,
+    /// For a reader at this place …
+    from: u64,
+    /// … when all readers have read so much; none where no reader has come near.
+    read: Option<u64>,
 }
 
 /// What is to be done once the lock is free.
@@ -222,7 +240,7 @@ impl Opened {
         let counters = &self.pool.0.counters;
         let mut held = Vec::new();
         for range in ranges {
-            held.append(&mut self.claimed(range.clone(), false, counters));
+            held.append(&mut self.claimed(range.clone(), false, false, counters));
         }
         Claims { shared: Arc::clone(&self.pool.0), held }
     }
@@ -231,7 +249,7 @@ impl Opened {
     pub fn claim_blocks(self: &Arc<Self>, range: Range<u64>) -> Claims {
         let bytes = self.block_bytes();
         let range = range.start..range.end.div_ceil(bytes).saturating_mul(bytes);
-        let held = self.claimed(range, true, &self.pool.0.counters);
+        let held = self.claimed(range, true, false, &self.pool.0.counters);
         Claims { shared: Arc::clone(&self.pool.0), held }
     }
 
@@ -239,11 +257,14 @@ impl Opened {
         self: &Arc<Self>,
         range: Range<u64>,
         aligned: bool,
+        soon: bool,
         counters: &Arc<Counters>,
     ) -> Vec<Held> {
         let range = range.start..range.end.min(self.size());
         let mut held = Vec::new();
-        self.pool.0.books.lock().cover(self, range, 0, aligned, counters, &mut held);
+        let read = soon.then(|| self.pool.0.counters.asked_bytes.load(Ordering::Relaxed));
+        let how = How { known_to: 0, aligned, from: range.start, read };
+        self.pool.0.books.lock().cover(self, range, &how, counters, &mut held);
         self.pool.0.pump();
         held
     }
@@ -277,7 +298,9 @@ impl Shared {
                 books.release(&held, &mut after);
             }
             if let Some((range, known_to, held)) = ahead {
-                books.cover(object, range, known_to, true, counters, held);
+                let read = Some(self.counters.asked_bytes.load(Ordering::Relaxed));
+                let how = How { known_to, aligned: true, from: at, read };
+                books.cover(object, range, &how, counters, held);
             }
             books.find(self, object, at, bytes, counters, &mut after)
         };
@@ -321,9 +344,9 @@ impl Shared {
         let mut after = After::default();
         {
             let mut books = self.books.lock();
-            while let Some(id) = books.queue.first().copied() {
+            while let Some((rank, id)) = books.queue.first().copied() {
                 let Some(bytes) = books.blocks.get(&id).map(Block::bytes) else {
-                    books.queue.remove(&id);
+                    books.queue.remove(&(rank, id));
                     continue;
                 };
                 let is_full = books.flying >= FLYING_MAX
@@ -332,7 +355,7 @@ impl Shared {
                     break;
                 }
                 let Some(share) = self.take(bytes) else { break };
-                books.ahead.insert(id);
+                books.ahead.insert((rank, id));
                 books.flying += 1;
                 books.flying_bytes += bytes;
                 books.start(self, id, share, true, &mut after);
@@ -417,7 +440,8 @@ impl Books {
         self.objects.entry(object.id).or_default().insert(range.start, id);
         let (object, counters) = (Arc::clone(object), Arc::clone(counters));
         let stage = Stage::Queued;
-        let block = Block { object, counters, range, claims: 0, was_read: false, stage };
+        let rank = FAR + id;
+        let block = Block { object, counters, range, claims: 0, was_read: false, rank, stage };
         self.blocks.insert(id, block);
         id
     }
@@ -428,31 +452,48 @@ impl Books {
         &mut self,
         object: &Arc<Opened>,
         range: Range<u64>,
-        known_to: u64,
-        aligned: bool,
+        how: &How,
         counters: &Arc<Counters>,
         held: &mut Vec<Held>,
     ) {
         let bytes = object.block_bytes();
         let mut at = range.start;
         while at < range.end {
-            if at < known_to
+            if at < how.known_to
                 && let Some(block) = self.at(object, at).and_then(|id| self.blocks.get(&id))
             {
                 at = block.range.end;
                 continue;
             }
             let id = self.at(object, at).unwrap_or_else(|| {
-                let cut = if aligned { (at / bytes + 1) * bytes } else { at + bytes };
+                let cut = if how.aligned { (at / bytes + 1) * bytes } else { at + bytes };
                 let next = self.next_start(object, at).unwrap_or(u64::MAX);
                 let id = self.add(object, at..cut.min(next).min(range.end), counters);
-                self.queue.insert(id);
+                self.queue.insert((FAR + id, id));
                 id
             });
+            if let Some(read) = how.read {
+                // Readers share what is read until then.
+                let distance = at.saturating_sub(how.from).saturating_mul(self.windows.max(1));
+                self.nearer(id, read.saturating_add(distance).min(FAR - 1));
+            }
             let Some(block) = self.blocks.get_mut(&id) else { return };
             block.claims += 1;
             held.push(Held { id, range: block.range.clone() });
             at = block.range.end;
+        }
+    }
+
+    /// Gives a block a lower rank, if it is one.
+    fn nearer(&mut self, id: u64, rank: u64) {
+        let Some(block) = self.blocks.get_mut(&id).filter(|block| rank < block.rank) else {
+            return;
+        };
+        let before = std::mem::replace(&mut block.rank, rank);
+        for set in [&mut self.queue, &mut self.ahead] {
+            if set.remove(&(before, id)) {
+                set.insert((rank, id));
+            }
         }
     }
 
@@ -466,8 +507,8 @@ impl Books {
 
     fn remove(&mut self, id: u64, after: &mut After) {
         let Some(block) = self.blocks.remove(&id) else { return };
-        self.queue.remove(&id);
-        self.ahead.remove(&id);
+        self.queue.remove(&(block.rank, id));
+        self.ahead.remove(&(block.rank, id));
         if let Some(starts) = self.objects.get_mut(&block.object.id) {
             starts.remove(&block.range.start);
             if starts.is_empty() {
@@ -503,9 +544,9 @@ impl Books {
             let end = at.saturating_add(bytes).min(next).min(object.size());
             self.add(object, at..end, counters)
         });
-        if let Some(Block { stage: Stage::Queued, range, .. }) = self.blocks.get(&id) {
+        if let Some(Block { stage: Stage::Queued, range, rank, .. }) = self.blocks.get(&id) {
             let bytes = range.end - range.start;
-            self.queue.remove(&id);
+            self.queue.remove(&(*rank, id));
             let share = self.make_room(shared, bytes, after);
             self.start(shared, id, share, false, after);
         }
@@ -519,7 +560,7 @@ impl Books {
         Found { buffer: Arc::clone(buffer), skip, held: Held { id, range } }
     }
 
-    /// Memory for a read that cannot wait: what was told last is taken back for it.
+    /// Memory for a read that cannot wait: what is wanted last is taken back for it.
     fn make_room(&mut self, shared: &Arc<Shared>, bytes: u64, after: &mut After) -> Share {
         let limit = shared.limit.load(Ordering::SeqCst);
         let used = shared.used.fetch_add(bytes, Ordering::SeqCst) + bytes;
@@ -529,8 +570,8 @@ impl Books {
                 .ahead
                 .iter()
                 .rev()
-                .find(|id| self.blocks.get(id).is_some_and(|block| !block.was_read));
-            let Some(id) = unread.or(self.ahead.last()).copied() else { break };
+                .find(|(_, id)| self.blocks.get(id).is_some_and(|block| !block.was_read));
+            let Some((_, id)) = unread.or(self.ahead.last()).copied() else { break };
             let Some(block) = self.blocks.get(&id) else { break };
             over = over.saturating_sub(block.bytes());
             for counters in Counters::of(&block.counters, &shared.counters) {
@@ -549,8 +590,8 @@ impl Books {
         is_ahead: bool,
         after: &mut After,
     ) {
-        self.queue.remove(&id);
         let Some(block) = self.blocks.get_mut(&id) else { return };
+        self.queue.remove(&(block.rank, id));
         let counters = Counters::of(&block.counters, &shared.counters);
         for counters in &counters {
             counters.requests.fetch_add(1, Ordering::Relaxed);
