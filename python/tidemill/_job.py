@@ -96,8 +96,8 @@ class Job:
     source : mapping or sequence of mappings, optional
         ``url`` (one, or a list), and ``name``, ``format``, ``schema``, ``layouts``, ``promote``
         and ``exec`` (lists), ``recover``, ``options`` (a mapping: ``header``, ``delimiter``, …) and
-        ``storage_options``; ``read_block``, ``read_window`` and ``read_memory``. Each of several needs a
-        ``name``.
+        ``storage_options``; ``read_block``, ``read_window`` and ``read_memory``. Each of several
+        needs a ``name``.
     map : mapping, optional
         ``sql``. Default: every row of the only source as it is.
     tables : mapping, optional
