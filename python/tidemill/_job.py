@@ -52,6 +52,9 @@ class SourceSection(TypedDict, total=False):
     exec: str | Sequence[str] | None
     options: TextOptions | None
     storage_options: Mapping[str, object] | None
+    read_block: str | int | None
+    read_window: str | int | None
+    read_memory: str | int | None
 
 
 class MapSection(TypedDict):
@@ -93,7 +96,8 @@ class Job:
     source : mapping or sequence of mappings, optional
         ``url`` (one, or a list), and ``name``, ``format``, ``schema``, ``layouts``, ``promote``
         and ``exec`` (lists), ``recover``, ``options`` (a mapping: ``header``, ``delimiter``, …) and
-        ``storage_options``. Each of several needs a ``name``.
+        ``storage_options``; ``read_block``, ``read_window`` and ``read_memory``. Each of several
+        needs a ``name``.
     map : mapping, optional
         ``sql``. Default: every row of the only source as it is.
     tables : mapping, optional
@@ -123,10 +127,10 @@ class Job:
     'SELECT "page", unique(user) AS "users" FROM "source" GROUP BY "page"'
     >>> job.run().to_pylist()
     [{'page': '/', 'users': 2}, {'page': '/buy', 'users': 1}]
-    >>> tm.Job(source={"url": "hits.csv", "fromat": "csv"})
+    >>> tm.Job(source={"url": "hits.csv", "fromat": "csv"})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     tidemill._errors.UsageError: job: unknown key `fromat` in `[source]`; did you mean `format`?
-    keys: name, url, format, schema, layouts, promote, recover, exec, options, storage_options
+    keys: name, url, format, schema, layouts, promote, recover, exec, options, storage_options, ...
     """
 
     def __init__(

@@ -35,6 +35,10 @@ SUM = ROWS * (ROWS - 1) // 2
 TOTALS = f"count(),sum(n)\n{ROWS},{SUM}\n"
 
 
+# Blocks of which a file has many: what happens at the n-th request happens in the middle of it.
+SMALL = "--read-block=256K"
+
+
 def totals(name):
     return f"SELECT count(), sum(n) FROM 's3://logs/{name}'"
 
@@ -289,7 +293,7 @@ def test_a_busy_server_is_asked_again(s3, proxy, through_proxy, csv):
 def test_a_server_that_stays_busy_ends_the_run_with_what_to_do(s3, proxy, through_proxy, csv):
     put(s3, "a.csv", csv)
     proxy.rules = [always(Status(503), lambda r: r.is_read and r.number > 6)]
-    message = through_proxy.query(totals("a.csv"), *through_proxy.quick, expect=1)
+    message = through_proxy.query(totals("a.csv"), SMALL, *through_proxy.quick, expect=1)
     assert "cannot read `s3://logs/a.csv` at byte" in message
     assert "the server answered 503 SlowDown (Please reduce your request rate), after 2" in message
     assert "max_retries" in message
@@ -341,7 +345,7 @@ def test_an_object_replaced_while_it_is_read_is_an_error(
     # Of the same length, so that only its version tells.
     other = body[:-2] + b"8\n" if name == "a.csv" else bytes([*body[:-1], body[-1] ^ 1])
     proxy.rules = [before(number, lambda: put(s3, name, other))]
-    message = through_proxy.query(totals(name), "--threads=1", expect=1)
+    message = through_proxy.query(totals(name), "--threads=1", SMALL, expect=1)
     assert f"`s3://logs/{name}` changed while it was read: it has been replaced" in message
 
 
@@ -352,7 +356,7 @@ def test_an_object_removed_or_cut_while_it_is_read_is_an_error(s3, proxy, throug
     ):
         put(s3, "a.csv", csv)
         proxy.rules = [before(3, act)]
-        message = through_proxy.query(totals("a.csv"), expect=1)
+        message = through_proxy.query(totals("a.csv"), SMALL, expect=1)
         assert "changed while it was read" in message and expected in message
 
 
@@ -366,7 +370,7 @@ def test_a_server_that_ignores_conditions_is_found_out(s3, proxy, through_proxy,
 
     proxy.content = deaf
     proxy.rules = [before(3, lambda: put(s3, "a.csv", csv[:-2] + b"8\n"))]
-    message = through_proxy.query(totals("a.csv"), expect=1)
+    message = through_proxy.query(totals("a.csv"), SMALL, expect=1)
     assert "changed while it was read: it has been replaced" in message
 
 
@@ -383,3 +387,31 @@ def test_a_refusal_names_what_is_needed_and_no_secret(s3, proxy, through_proxy, 
         message = through_proxy.query(totals("a.csv"), expect=1)
         assert expected in message, message
         assert status == 301 or f"the server answered {status} {code}" in message
+
+
+def test_reading_ahead_is_set_everywhere_by_the_same_names(s3, proxy, through_proxy, csv, tmp_path):
+    put(s3, "a.csv", csv)
+
+    def largest(*arguments):
+        del proxy.requests[:]
+        assert through_proxy.run(*arguments) == TOTALS
+        reads = [r.headers["range"] for r in proxy.requests if r.is_read]
+        ranges = [read.removeprefix("bytes=").split("-") for read in reads]
+        # The first request is of the sample.
+        return max(int(end) - int(start) + 1 for start, end in ranges[1:])
+
+    assert largest("query", totals("a.csv"), "--read-block=512K") == 512 << 10
+    assert largest("query", totals("a.csv"), "--storage-option=read_block=512K") == 512 << 10
+    # Never more than a 16th of the memory.
+    assert largest("query", totals("a.csv"), "--read-memory=4M") == 256 << 10
+    job = tmp_path / "job.toml"
+    job.write_text(
+        "[source]\nurl = 's3://logs/a.csv'\nread_block = '512K'\n"
+        "[map]\nsql = 'SELECT * FROM source'\n"
+        "[tables]\n'count()' = 'count()'\n'sum(n)' = 'sum(n)'\n"
+    )
+    assert largest("run", str(job)) == 512 << 10
+    message = through_proxy.query(totals("a.csv"), "--read-block=1K", expect=2)
+    assert "`read_block` is 1 KiB" in message and "the least is 64 KiB" in message
+    message = through_proxy.query(totals("a.csv"), "--read-window=1M", expect=2)
+    assert "less than a `read_block` of 8 MiB" in message

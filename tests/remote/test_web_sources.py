@@ -16,6 +16,10 @@ CSV = ("n,pad\n" + "".join(f"{n},{n * 7919 % 1000003:020d}\n" for n in range(ROW
 TOTALS = f"count(),sum(n)\n{ROWS},{ROWS * (ROWS - 1) // 2}\n"
 
 
+# Blocks of which a file has many: what happens at the n-th request happens in the middle of it.
+SMALL = "--read-block=256K"
+
+
 def totals(web, path):
     return f"SELECT count(), sum(n) FROM '{web.url}{path}'"
 
@@ -121,7 +125,8 @@ def test_a_busy_server_is_asked_again(web, tidemill):
     assert tidemill.query(totals(web, "/a.csv")) == TOTALS
     so_far = len(web.requests)
     web.rules = [always(Status(503), lambda r: len(web.requests) > so_far + 3)]
-    message = tidemill.query(totals(web, "/a.csv"), "--storage-option=max_retries=2", expect=1)
+    patience = "--storage-option=max_retries=2"
+    message = tidemill.query(totals(web, "/a.csv"), patience, SMALL, expect=1)
     assert "the server answered 503, after 2 retries" in message and "at byte" in message
 
 
@@ -163,13 +168,13 @@ def test_a_file_replaced_while_it_is_read_is_an_error(tidemill, named, number):
             web.version = 2
 
         web.rules = [before(number, replace)]
-        message = tidemill.query(totals(web, "/a.csv"), "--threads=1", expect=1)
+        message = tidemill.query(totals(web, "/a.csv"), "--threads=1", SMALL, expect=1)
         assert f"`{web.url}/a.csv` changed while it was read: it has been replaced" in message
 
 
 def test_a_server_that_stops_giving_ranges_is_found_out(web, tidemill):
     web.rules = [before(2, lambda: setattr(web, "ranges", False))]
-    message = tidemill.query(totals(web, "/a.csv"), expect=1)
+    message = tidemill.query(totals(web, "/a.csv"), SMALL, expect=1)
     assert "answered with the whole file" in message
 
 

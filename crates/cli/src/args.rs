@@ -387,6 +387,18 @@ pub(crate) struct StorageArgs {
     /// (repeatable) [env: AWS_*]
     #[arg(long, value_name = "KEY=VALUE")]
     pub storage_option: Vec<String>,
+
+    /// What one request fetches of what is read ahead: 8M by default, 64K at least
+    #[arg(long, value_name = "SIZE")]
+    pub read_block: Option<String>,
+
+    /// How far a place is read ahead of: 256M by default, a block at least
+    #[arg(long, value_name = "SIZE")]
+    pub read_window: Option<String>,
+
+    /// Memory for all that is read ahead: a sixteenth of --memory by default, 1M at least
+    #[arg(long, value_name = "SIZE")]
+    pub read_memory: Option<String>,
 }
 
 /// How files are read.

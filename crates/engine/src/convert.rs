@@ -25,8 +25,8 @@ use tidemill_base::error::{Error, Result, panicked};
 use tidemill_base::home::RunId;
 use tidemill_base::redact::shown;
 use tidemill_query::{Plan, Query, Results, named};
-use tidemill_remote::Budget;
 use tidemill_remote::location::Location;
+use tidemill_remote::{Budget, Course};
 use tidemill_sink::{FileSet, OutputFormat, Sink, SinkSpec, Written};
 use tidemill_source::{
     Compression, Format, ReadOptions, Rejects, Source, SourceSpec, Split, SplitReader, files_of,
@@ -449,6 +449,8 @@ struct Copy {
     schema: SchemaRef,
     splits: std::vec::IntoIter<Split>,
     options: ReadOptions,
+    /// What is told of the splits to come.
+    course: Option<Arc<Course>>,
     reader: Option<SplitReader>,
     coverage: Coverage,
     rejected_folder: Option<PathBuf>,
@@ -476,13 +478,26 @@ impl Copy {
             cancel: cancel.clone(),
             progress: settings.progress.clone(),
             rejects,
-            ahead: Budget::new(settings.memory_bytes / 16),
+            ahead: Budget::with(
+                settings.memory_bytes / 16,
+                spec.storage_options.read_memory_bytes(),
+            ),
             ..ReadOptions::default()
         };
+        let course = source.course(&splits, &options)?;
         let splits = splits.into_iter();
         let own = if keeps_columns { source.own_columns() } else { None };
         let schema = own.unwrap_or_else(|| source.schema().clone());
-        Ok(Copy { source, schema, splits, options, reader: None, coverage, rejected_folder })
+        Ok(Copy {
+            source,
+            schema,
+            splits,
+            options,
+            course,
+            reader: None,
+            coverage,
+            rejected_folder,
+        })
     }
 
     fn next(&mut self) -> Result<Option<RecordBatch>> {
@@ -490,7 +505,11 @@ impl Copy {
             let reader = match &mut self.reader {
                 Some(reader) => reader,
                 none => match self.splits.next() {
-                    Some(split) => none.insert(self.source.read(&split, &self.options)?),
+                    Some(split) => {
+                        let course = self.course.clone().map(|course| (course, split.index));
+                        let options = ReadOptions { course, ..self.options.clone() };
+                        none.insert(self.source.read(&split, &options)?)
+                    }
                     None => {
                         self.options.rejects.finish(self.coverage.rows.done)?;
                         // Only reading shows all of it.

@@ -85,6 +85,13 @@ enum Joins {
 /// they are read they must fit in half of it.
 const HELD_SHARE: u64 = 8;
 
+/// The most that a source asks for as `read_memory`.
+fn read_memory_bytes(query: &Query) -> Option<u64> {
+    let named = query.sources.iter().map(|source| &source.spec);
+    let specs = named.chain([&query.defaults]);
+    specs.filter_map(|spec| spec.storage_options.read_memory_bytes()).max()
+}
+
 impl Plan {
     /// Opens the sources and plans the query.
     ///
@@ -108,7 +115,7 @@ impl Plan {
             cancel: settings.cancel.clone(),
             progress: settings.progress.clone(),
             rejects: Arc::clone(&rejects),
-            ahead: Budget::new(settings.memory_bytes / 16),
+            ahead: Budget::with(settings.memory_bytes / 16, read_memory_bytes(query)),
         };
         let mut tables: Vec<(String, Arc<SourceTable>)> = Vec::new();
         let references = context.state().resolve_table_references(&statement).told()?;

@@ -7,8 +7,8 @@
 //! behind a bounded channel.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
@@ -29,7 +29,7 @@ use tidemill_base::cancel::Cancel;
 use tidemill_base::coverage::Amount;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::Progress;
-use tidemill_remote::Budget;
+use tidemill_remote::{Budget, Course};
 use tidemill_source::projection::Projections;
 use tidemill_source::{ReadOptions, Rejects, Source, Split, SplitReader, SplitStats};
 use tidemill_sql::Told;
@@ -205,6 +205,7 @@ impl SourceTable {
             reads_all: self.reads_all.load(Ordering::Relaxed),
             queue: Queue::default(),
             again: Mutex::default(),
+            course: OnceLock::new(),
         });
         self.run.progress.set_bytes_total(self.run.progress.bytes_total() + total_bytes);
         self.scans.lock().push(Arc::clone(&scan));
@@ -266,6 +267,8 @@ pub(crate) struct Scan {
     queue: Queue,
     /// How far each further reading has come: a recursion reads its tables at every level anew.
     again: Mutex<Vec<Arc<AtomicUsize>>>,
+    /// What is told of what will be read, once reading begins.
+    course: OnceLock<Option<Arc<Course>>>,
 }
 
 impl fmt::Debug for Scan {
@@ -409,7 +412,21 @@ impl Scan {
         };
         // Read a second time, a split is no further progress.
         let progress = if was_read { Progress::new() } else { self.run.progress.clone() };
-        self.open_split(&self.splits[index], exact_start, progress)
+        let place = (!was_read).then_some(index);
+        self.open_split(&self.splits[index], exact_start, progress, place)
+    }
+
+    /// Tells of all splits before the first is read, where all of them will be.
+    fn course(&self, options: &ReadOptions) -> Result<Option<Arc<Course>>> {
+        if let Some(course) = self.course.get() {
+            return Ok(course.clone());
+        }
+        let is_whole = self.reads_all || !self.queue.is_used.load(Ordering::Relaxed);
+        let course = match is_whole {
+            true => self.source.course(&self.splits, options)?,
+            false => None,
+        };
+        Ok(self.course.get_or_init(|| course).clone())
     }
 
     fn open_split(
@@ -417,8 +434,9 @@ impl Scan {
         split: &Split,
         exact_start: Option<u64>,
         progress: Progress,
+        place: Option<usize>,
     ) -> Result<SplitReader> {
-        let options = ReadOptions {
+        let mut options = ReadOptions {
             projection: self.projection.clone(),
             coded: self.coded.clone(),
             predicates: self.predicates.clone(),
@@ -430,7 +448,12 @@ impl Scan {
             progress,
             rejects: Arc::clone(&self.run.rejects),
             ahead: self.run.ahead.clone(),
+            course: None,
         };
+        // Its place among the splits: read a second time, it was not told of.
+        if let Some(place) = place {
+            options.course = self.course(&options)?.map(|course| (course, place));
+        }
         Ok(self.source.read(split, &options)?)
     }
 }
@@ -585,7 +608,7 @@ impl Scan {
             let span = split_span(split);
             let progress = self.run.progress.clone();
             let mut reader =
-                span.in_scope(|| self.open_split(split, split.exact_start, progress))?;
+                span.in_scope(|| self.open_split(split, split.exact_start, progress, Some(index)))?;
             let mut is_wanted = true;
             while let Some(batch) = span.in_scope(|| reader.next()) {
                 let is_bad = batch.is_err();
@@ -620,7 +643,7 @@ impl Scan {
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(split) = splits.get(index) else { return Ok(()) };
-            let reader = self.open_split(split, split.exact_start, Progress::new())?;
+            let reader = self.open_split(split, split.exact_start, Progress::new(), None)?;
             for batch in reader {
                 let is_bad = batch.is_err();
                 if !send(batch.map_err(Error::from)) || is_bad {

@@ -72,6 +72,35 @@ impl Error {
         Error::Usage { message: message.into(), hint: None }
     }
 
+    /// The same once more: of a block that fails, all who wait for it are told.
+    pub(crate) fn again(&self) -> Self {
+        match self {
+            Error::Usage { message, hint } => {
+                Error::Usage { message: message.clone(), hint: hint.clone() }
+            }
+            Error::NotFound { path, hint } => {
+                Error::NotFound { path: path.clone(), hint: hint.clone() }
+            }
+            Error::Remote { action, url, offset, status, reason, hint } => Error::Remote {
+                action,
+                url: url.clone(),
+                offset: *offset,
+                status: *status,
+                reason: reason.clone(),
+                hint: hint.clone(),
+            },
+            Error::Changed { path, reason } => {
+                Error::Changed { path: path.clone(), reason: reason.clone() }
+            }
+            Error::Io { action, path, source } => {
+                let source = std::io::Error::new(source.kind(), source.to_string());
+                Error::Io { action, path: path.clone(), source }
+            }
+            Error::Interrupted => Error::Interrupted,
+            Error::Internal(message) => Error::Internal(message.clone()),
+        }
+    }
+
     pub(crate) fn usage_hint(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Error::Usage { message: message.into(), hint: Some(hint.into()) }
     }
@@ -80,6 +109,30 @@ impl Error {
 impl From<Interrupted> for Error {
     fn from(Interrupted: Interrupted) -> Self {
         Error::Interrupted
+    }
+}
+
+/// What an object's own bytes could not be read for comes back as it was.
+impl From<tidemill_prefetch::Error> for Error {
+    fn from(error: tidemill_prefetch::Error) -> Self {
+        match error {
+            tidemill_prefetch::Error::Interrupted => Error::Interrupted,
+            tidemill_prefetch::Error::Origin(error) => match error.downcast_ref::<Error>() {
+                Some(own) => own.again(),
+                None => Error::Internal(error.to_string()),
+            },
+            other => Error::Internal(other.to_string()),
+        }
+    }
+}
+
+/// An object's own error, on its way through those who wait for it.
+impl From<Error> for tidemill_prefetch::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Interrupted => tidemill_prefetch::Error::Interrupted,
+            other => tidemill_prefetch::Error::Origin(std::sync::Arc::new(other)),
+        }
     }
 }
 

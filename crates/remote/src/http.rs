@@ -32,6 +32,7 @@ use object_store::client::{
 use object_store::{ClientConfigKey, ClientOptions, HeaderValue, RetryConfig};
 use tidemill_base::cancel::Cancel;
 use tidemill_base::redact::shown;
+use tidemill_prefetch::Sink;
 
 use super::Fetch;
 use super::client::{client, root_cause};
@@ -55,6 +56,8 @@ pub struct Web {
     patient: HttpClient,
     timeout: Duration,
     retry: RetryConfig,
+    /// How its files are read.
+    reading: tidemill_prefetch::Options,
 }
 
 impl Web {
@@ -74,6 +77,7 @@ impl Web {
             client: connect(own.with_timeout(timeout))?,
             timeout,
             retry: options.retry()?,
+            reading: options.reading()?,
         })
     }
 
@@ -129,7 +133,7 @@ impl Web {
                     let head = ranges.then(|| head.freeze());
                     return Ok((Resource { ranges, ..found }, head));
                 }
-                Ok(()) => retries.wait(Failure::cut(head.len()), "read", &url, None).await?,
+                Ok(()) => retries.wait(Failure::cut(head.len() as u64), "read", &url, None).await?,
                 Err(failure) => retries.wait(failure, "read", &url, None).await?,
             }
         }
@@ -299,6 +303,10 @@ impl Resource {
         &self.address.given
     }
 
+    pub(super) fn reading(&self) -> tidemill_prefetch::Options {
+        self.web.reading
+    }
+
     pub(super) fn size(&self) -> Option<u64> {
         self.size
     }
@@ -335,8 +343,8 @@ impl Resource {
         Error::Changed { path: shown(&self.address.given), reason: reason.into() }
     }
 
-    /// Fills `bytes` with a range of this version.
-    pub(super) async fn get(&self, range: Range<u64>, bytes: &mut BytesMut) -> Result<()> {
+    /// Hands over a range of this version.
+    pub(super) async fn get(&self, range: Range<u64>, bytes: &mut dyn Sink) -> Result<()> {
         let url = &self.address.given;
         let condition = match (self.strong(), &self.modified) {
             (Some(tag), _) => vec![("if-match", tag)],
@@ -344,18 +352,19 @@ impl Resource {
             (None, None) => vec![],
         };
         let mut retries = Retries::new(&self.web.retry);
+        let first = bytes.count();
         loop {
-            let from = range.start + bytes.len() as u64;
+            let from = range.start + (bytes.count() - first);
             if from >= range.end {
                 return Ok(());
             }
-            let before = bytes.len();
+            let before = bytes.count();
             let failure =
                 match self.web.send(&self.address, Some(from..range.end), &condition).await {
                     Ok(answer) => {
                         self.check(&answer, from)?;
                         let drained = drain(answer, bytes).await;
-                        if range.start + bytes.len() as u64 > range.end {
+                        if range.start + (bytes.count() - first) > range.end {
                             return Err(refused_for(
                                 url,
                                 Some(from),
@@ -363,20 +372,21 @@ impl Resource {
                             ));
                         }
                         match drained {
-                            Ok(()) if range.start + bytes.len() as u64 == range.end => {
+                            Ok(()) if range.start + (bytes.count() - first) == range.end => {
                                 return Ok(());
                             }
-                            Ok(()) => Failure::cut(bytes.len() - before),
+                            Ok(()) => Failure::cut(bytes.count() - before),
                             Err(failure) => failure,
                         }
                     }
                     Err(failure) => failure,
                 };
-            if bytes.len() > before {
+            if bytes.count() > before {
                 // It goes on, if slowly.
                 retries = Retries::new(&self.web.retry);
             }
-            let at = range.start + bytes.len() as u64;
+            let at = range.start + (bytes.count() - first);
+            bytes.retried();
             retries.wait(failure, "read", url, Some(at)).await?;
         }
     }
@@ -513,10 +523,10 @@ impl Flow {
 }
 
 /// Adds an answer's body.
-async fn drain(answer: HttpResponse, bytes: &mut BytesMut) -> Result<(), Failure> {
+async fn drain(answer: HttpResponse, bytes: &mut dyn Sink) -> Result<(), Failure> {
     let mut pieces = answer.into_body().bytes_stream();
     while let Some(piece) = pieces.next().await {
-        bytes.extend_from_slice(&piece.map_err(|error| Failure::of(&error))?);
+        bytes.put(&piece.map_err(|error| Failure::of(&error))?);
     }
     Ok(())
 }
@@ -553,7 +563,7 @@ impl Failure {
         Failure { cause, again: false, status: None }
     }
 
-    fn cut(bytes: usize) -> Failure {
+    fn cut(bytes: u64) -> Failure {
         let cause = format!("the answer was cut off after {bytes} bytes");
         Failure { cause, again: true, status: None }
     }

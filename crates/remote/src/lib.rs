@@ -1,9 +1,9 @@
 //! Bytes that are not on this machine: `s3://`, `http://` and `https://`.
 //!
 //! ```text
-//!  reader's thread ── Reader ── window ◄─ Fetch ◄─ Fetch ◄─ Fetch      (4 MiB each)
-//!                                           │        │        │
-//!  network threads ─────────────────────── GET      GET      GET       (tokio)
+//!  reader's thread ── Reader ── window of blocks ◄─ GET ◄─ GET ◄─ GET      (prefetch)
+//!                                                   │      │      │
+//!  network threads ─────────────────────────────────┴──────┴──────┴─       (tokio)
 //! ```
 //!
 //! Readers are synchronous, and stay so: a request is a task on a runtime of its own
@@ -16,13 +16,12 @@
 //! - `location`: what does a URL name?
 //! - `s3`, `http`: how is one asked, and what do its refusals mean?
 //! - `object`: one version of one object, by ranges.
-//! - `reader`: which ranges will be wanted next?
+//! - `reader`: what is a reader going to read? Which blocks that means says `prefetch`.
 //! - `upload`: how does an object come to be, at once or not at all?
 //!
 //! **What it costs.** A file of at most 64 KiB that was listed is one GET; one of at most 4 MiB too,
-//! and another for its header where files may differ; a split of a larger
-//! one is a GET per 4 MiB and, in one of 16, another for the end of its last record. Each
-//! answer is copied once, from the connection's frames into one buffer. Listing is a request
+//! and another for its header where files may differ; a larger one is a GET per block of 8 MiB, whatever
+//! the splits that it is read in. Each answer is copied once, from the connection's frames into one buffer. Listing is a request
 //! per 1,000 keys and gives sizes and versions, so that no object is asked for them alone.
 //!
 //! **One version.** What is read of an object is of the version that was listed: every GET
@@ -50,7 +49,9 @@ use tokio::task::AbortHandle;
 
 pub use error::{Error, Result};
 pub use options::StorageOptions;
-pub use reader::Budget;
+pub use reader::{Budget, stats};
+pub use tidemill_prefetch::course::{Course, Leg};
+pub use tidemill_prefetch::{Claims, Stats};
 
 /// How often a thread that waits for the network looks at the flag.
 const LOOK: Duration = Duration::from_millis(50);

@@ -1,8 +1,8 @@
 //! Settings of stores: the names that the crate `object_store` has for them.
 //!
 //! `region`, `endpoint_url`, `access_key_id` and so on, with or without `aws_` before them;
-//! those of the HTTP client, such as `timeout`, `proxy_url` and `allow_http`; and two of our
-//! own, `max_retries` and `retry_timeout`. What is not given is taken from the environment's
+//! those of the HTTP client, such as `timeout`, `proxy_url` and `allow_http`; and our own,
+//! `max_retries` and `retry_timeout`, `read_block`, `read_window` and `read_memory`. What is not given is taken from the environment's
 //! `AWS_*` variables.
 //!
 //! Values may be secret: they are in no `Debug` output and in no message.
@@ -15,6 +15,7 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::{ClientConfigKey, ClientOptions, RetryConfig};
+use tidemill_base::memory::{Size, human, parse_size};
 use tidemill_base::suggest;
 
 /// Settings of stores, by name.
@@ -88,6 +89,16 @@ const MAX_RETRIES: &str = "max_retries";
 /// For how long a request is repeated.
 const RETRY_TIMEOUT: &str = "retry_timeout";
 
+/// What one request of those that read ahead fetches.
+const READ_BLOCK: &str = "read_block";
+/// How far reading goes ahead of a place.
+const READ_WINDOW: &str = "read_window";
+/// The memory for all that is fetched ahead.
+const READ_MEMORY: &str = "read_memory";
+/// The least that they can be: a block, a window of one and 16 blocks.
+const READ_BLOCK_BYTES_MIN: u64 = 64 << 10;
+const READ_MEMORY_BYTES_MIN: u64 = 1 << 20;
+
 /// The default of `max_retries`: with waits of 0.1, 0.2, 0.4 … seconds some 25 in all.
 const MAX_RETRIES_DEFAULT: usize = 8;
 /// The default of `retry_timeout`.
@@ -100,6 +111,9 @@ enum Key {
     Client(ClientConfigKey),
     MaxRetries,
     RetryTimeout,
+    ReadBlock,
+    ReadWindow,
+    ReadMemory,
 }
 
 impl FromStr for Key {
@@ -109,6 +123,9 @@ impl FromStr for Key {
         match name {
             MAX_RETRIES => return Ok(Key::MaxRetries),
             RETRY_TIMEOUT => return Ok(Key::RetryTimeout),
+            READ_BLOCK => return Ok(Key::ReadBlock),
+            READ_WINDOW => return Ok(Key::ReadWindow),
+            READ_MEMORY => return Ok(Key::ReadMemory),
             _ => {}
         }
         match name.parse() {
@@ -123,7 +140,7 @@ impl FromStr for Key {
                 let names: Vec<&str> = S3_NAMES
                     .into_iter()
                     .chain(CLIENT_NAMES)
-                    .chain([MAX_RETRIES, RETRY_TIMEOUT])
+                    .chain([MAX_RETRIES, RETRY_TIMEOUT, READ_BLOCK, READ_WINDOW, READ_MEMORY])
                     .collect();
                 let plain = name.strip_prefix("aws_").unwrap_or(name);
                 Err(Error::usage(match suggest::nearest(plain, names.iter().copied()) {
@@ -210,7 +227,7 @@ impl StorageOptions {
                 Key::Client(key) => {
                     builder = builder.with_config(AmazonS3ConfigKey::Client(key), value);
                 }
-                Key::MaxRetries | Key::RetryTimeout => {}
+                _ => {}
             }
         }
         if let Some(endpoint) = own_endpoint {
@@ -240,7 +257,7 @@ impl StorageOptions {
                         "it belongs to s3://; remove it",
                     ));
                 }
-                Key::MaxRetries | Key::RetryTimeout => {}
+                _ => {}
             }
         }
         Ok(options)
@@ -257,10 +274,49 @@ impl StorageOptions {
             match key {
                 Key::MaxRetries => retry.max_retries = retries(value)?,
                 Key::RetryTimeout => retry.retry_timeout = seconds(RETRY_TIMEOUT, value)?,
-                Key::S3(_) | Key::Client(_) => {}
+                _ => {}
             }
         }
         Ok(retry)
+    }
+
+    /// How objects are read ahead; the memory for it is the run's.
+    pub(super) fn reading(&self) -> Result<tidemill_prefetch::Options> {
+        let mut reading = tidemill_prefetch::Options::default();
+        let mut window = None;
+        for (_, key, value) in self.keys() {
+            match key {
+                Key::ReadBlock => reading.block_bytes = size(READ_BLOCK, value)?,
+                Key::ReadWindow => window = Some(size(READ_WINDOW, value)?),
+                _ => {}
+            }
+        }
+        // One that was not asked for holds a block at least.
+        reading.window_bytes = window.unwrap_or(reading.window_bytes.max(reading.block_bytes));
+        if reading.window_bytes < reading.block_bytes {
+            return Err(Error::usage_hint(
+                format!(
+                    "`{READ_WINDOW}` is {}, less than a `{READ_BLOCK}` of {}",
+                    human(reading.window_bytes),
+                    human(reading.block_bytes)
+                ),
+                "a window is some blocks: give a larger window or smaller blocks",
+            ));
+        }
+        Ok(reading)
+    }
+
+    /// The name of one that is about reading, if any is set.
+    pub fn read_option(&self) -> Option<&str> {
+        let is_read = |key| matches!(key, Key::ReadBlock | Key::ReadWindow | Key::ReadMemory);
+        self.keys().find(|(_, key, _)| is_read(*key)).map(|(name, _, _)| name)
+    }
+
+    /// The memory for what is fetched ahead, if it was set: `read_memory`.
+    pub fn read_memory_bytes(&self) -> Option<u64> {
+        let set = self.keys().find(|(_, key, _)| *key == Key::ReadMemory);
+        // It was checked when it was set.
+        set.and_then(|(_, _, value)| size(READ_MEMORY, value).ok())
     }
 }
 
@@ -321,6 +377,9 @@ fn check(name: &str, key: &Key, value: &str) -> Result<()> {
     match key {
         Key::MaxRetries => drop(retries(value)?),
         Key::RetryTimeout => drop(seconds(RETRY_TIMEOUT, value)?),
+        Key::ReadBlock => at_least(READ_BLOCK, value, READ_BLOCK_BYTES_MIN)?,
+        Key::ReadWindow => at_least(READ_WINDOW, value, READ_BLOCK_BYTES_MIN)?,
+        Key::ReadMemory => at_least(READ_MEMORY, value, READ_MEMORY_BYTES_MIN)?,
         Key::Client(
             C::Timeout
             | C::ConnectTimeout
@@ -381,6 +440,28 @@ pub(super) fn is_true(value: &str) -> Option<bool> {
 fn retries(value: &str) -> Result<usize> {
     let count = value.trim().parse();
     count.map_err(|_| Error::usage(format!("storage option `{MAX_RETRIES}` is a number")))
+}
+
+/// `8388608`, `8M`, `8MiB`.
+fn size(name: &str, value: &str) -> Result<u64> {
+    match parse_size(value) {
+        Some(Size::Bytes(bytes)) => Ok(bytes),
+        _ => Err(Error::usage_hint(
+            format!("storage option `{name}` is a size, and what was given is none"),
+            "such as 8M, 512KiB or 1GB",
+        )),
+    }
+}
+
+fn at_least(name: &str, value: &str, least: u64) -> Result<()> {
+    let bytes = size(name, value)?;
+    if bytes >= least {
+        return Ok(());
+    }
+    Err(Error::usage_hint(
+        format!("storage option `{name}` is {}, too little to read ahead with", human(bytes)),
+        format!("the least is {}", human(least)),
+    ))
 }
 
 /// `30`, `30s`, `500ms`, `1m 30s`, `1h`.
@@ -452,6 +533,35 @@ mod tests {
         over.set("aws_secret_access_key", "other").unwrap();
         assert_eq!(options.with(&over).0.len(), 2);
         assert_eq!(options.with(&over).0["aws_secret_access_key"], "other");
+    }
+
+    #[test]
+    fn reading_ahead_is_set_by_sizes_that_make_sense_together() {
+        let with = |pairs: &[(&str, &str)]| {
+            let mut options = StorageOptions::default();
+            pairs.iter().try_for_each(|(name, value)| options.set(name, *value))?;
+            Ok((options.reading()?, options.read_memory_bytes()))
+        };
+        let (reading, memory) = with(&[]).unwrap();
+        assert_eq!((reading, memory), (tidemill_prefetch::Options::default(), None));
+        let set = [("read_block", "1M"), ("read_window", "4MiB"), ("read_memory", "67108864")];
+        let (reading, memory) = with(&set).unwrap();
+        assert_eq!((reading.block_bytes, reading.window_bytes), (1 << 20, 4 << 20));
+        assert_eq!(memory, Some(64 << 20));
+        // A larger block by itself has a window that holds it.
+        assert_eq!(with(&[("read_block", "1G")]).unwrap().0.window_bytes, 1 << 30);
+        for (pairs, expected) in [
+            (&[("read_block", "1")][..], "the least is 64 KiB"),
+            (&[("read_memory", "1K")], "the least is 1 MiB"),
+            (&[("read_window", "much")], "such as 8M"),
+            (&[("read_window", "50%")], "such as 8M"),
+            (&[("read_window", "1M")], "less than a `read_block` of 8 MiB"),
+            (&[("read_cache", "1M")], "unknown storage option `read_cache`"),
+        ] {
+            let error: Result<(tidemill_prefetch::Options, Option<u64>)> = with(pairs);
+            let message = tidemill_base::Error::from(error.unwrap_err()).to_string();
+            assert!(message.contains(expected), "{message}");
+        }
     }
 
     #[test]

@@ -1,39 +1,31 @@
-//! Reading an object by position, with the ranges that come next on their way.
+//! Reading an object by position, with what comes next on its way.
 //!
-//! ```text
-//!   offset ──────────────────────────────────────────────►
-//!          [ window ][ range ][ range ][ range ]····· until
-//!            being      arrived or on their way
-//!            read
-//! ```
+//! Whoever reads a split reads front to back: its bytes are declared, and a window of blocks is on its
+//! way at once ([`tidemill_prefetch`] says which, and in which memory). The declared range takes
+//! [`TAIL_BYTES`] more, in which the last record of a split nearly always ends. Who reads here and there has
+//! windows where reading goes on. Of beginnings, of which nobody knows how much is read, just what is
+//! asked for is fetched, in steps that grow.
 //!
-//! Whoever reads a split reads front to back. Its bytes are asked for in ranges of
-//! [`RANGE_BYTES`], up to [`IN_FLIGHT`] at a time: a connection gives some 50 to 100 MB/s
-//! after 20 to 50 ms, so that one range alone would leave the line idle a third of the time.
-//! The last range takes [`TAIL_BYTES`] more, in which the last record of a split nearly always
-//! ends. A reader always has one range; more of them it has while the run's [`Budget`] lasts.
-//! A read elsewhere drops what is on its way.
+//! The memory is one for the whole process: the largest [`Budget`] that a run has given.
 //!
-//! Of the small files of a split, [`FILES_AHEAD`] are asked for while the one before is read.
+//! Of the small files of a split, [`FILES_AHEAD`] are asked for while the one before is read, where the
+//! files to come were not told of otherwise.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
+use tidemill_prefetch::{Claims, Cursor, Error as PrefetchError, Pool, Stats};
 
-use super::Fetch;
 use super::http::Body;
 use super::object::Object;
 
-/// One request brings so much.
+/// A file of at most so much is small: one request brings it.
 pub const RANGE_BYTES: u64 = 4 << 20;
-/// So many requests of one reader are on their way at once.
-const IN_FLIGHT: usize = 4;
 /// So many small files of a split are asked for early.
 pub const FILES_AHEAD: usize = 8;
 /// Behind a split's end: room for the end of its last record.
@@ -42,53 +34,101 @@ const TAIL_BYTES: u64 = 64 << 10;
 const LEAST_BYTES: u64 = 64 << 10;
 /// A sample starts with so much.
 const SAMPLE_BYTES: u64 = 1 << 20;
+/// The memory for what is read ahead where no run has said.
+const MEMORY_BYTES_DEFAULT: u64 = 64 << 20;
 
-/// The memory that a run's readers may fill ahead, in bytes; cloning shares it.
+/// The budgets of the runs that there are, and how many have each.
+static BUDGETS: Mutex<BTreeMap<u64, usize>> = Mutex::new(BTreeMap::new());
+static POOL: OnceLock<Pool> = OnceLock::new();
+
+fn memory_bytes(budgets: &BTreeMap<u64, usize>) -> u64 {
+    budgets.last_key_value().map_or(MEMORY_BYTES_DEFAULT, |(bytes, _)| *bytes)
+}
+
+/// What is read ahead of all objects, started with the first of them.
+pub(crate) fn pool() -> Result<&'static Pool> {
+    if let Some(pool) = POOL.get() {
+        return Ok(pool);
+    }
+    let handle = super::runtime()?.handle().clone();
+    let budgets = BUDGETS.lock();
+    Ok(POOL.get_or_init(|| Pool::new(memory_bytes(&budgets), handle)))
+}
+
+/// What was asked for, fetched and waited for, in all that this process has read of objects.
+pub fn stats() -> Stats {
+    POOL.get().map(Pool::stats).unwrap_or_default()
+}
+
+/// The memory that a run's readers may fill ahead, in bytes, while it lives; cloning shares it. The
+/// readers of all runs share the largest.
 #[derive(Debug, Clone)]
 pub struct Budget(Arc<Limit>);
 
 #[derive(Debug)]
 struct Limit {
     bytes: u64,
-    used: AtomicU64,
+    /// What counts: the same, if nothing else was asked for.
+    ahead_bytes: u64,
 }
 
 impl Budget {
-    /// So many bytes, beyond one range for each reader.
+    /// So many bytes.
     pub fn new(bytes: u64) -> Self {
-        Budget(Arc::new(Limit { bytes, used: AtomicU64::new(0) }))
+        Self::with(bytes, None)
     }
 
-    /// How many bytes it is altogether.
+    /// So many bytes, and for what is fetched ahead as many as were asked for, if they were.
+    pub fn with(bytes: u64, asked_bytes: Option<u64>) -> Self {
+        let ahead_bytes = asked_bytes.unwrap_or(bytes);
+        let mut budgets = BUDGETS.lock();
+        *budgets.entry(ahead_bytes).or_default() += 1;
+        if let Some(pool) = POOL.get() {
+            pool.set_memory_bytes(memory_bytes(&budgets));
+        }
+        Budget(Arc::new(Limit { bytes, ahead_bytes }))
+    }
+
+    /// How many bytes a run's readers may fill.
     pub fn bytes(&self) -> u64 {
         self.0.bytes
-    }
-
-    /// So many bytes of it, if they are left.
-    fn take(&self, bytes: u64) -> Option<Share> {
-        let limit = self.0.bytes;
-        let more = |used: u64| Some(used + bytes).filter(|total| *total <= limit);
-        let taken = self.0.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        taken.ok().map(|_| Share { of: Arc::clone(&self.0), bytes })
     }
 }
 
 impl Default for Budget {
     fn default() -> Self {
-        Budget::new(64 << 20)
+        Budget::new(MEMORY_BYTES_DEFAULT)
     }
 }
 
-/// A part of a budget, given back when it is dropped.
-#[derive(Debug)]
-struct Share {
-    of: Arc<Limit>,
-    bytes: u64,
-}
-
-impl Drop for Share {
+impl Drop for Limit {
     fn drop(&mut self) {
-        self.of.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        // A run ends with its budget.
+        let stats = stats();
+        if stats.requests > 0 {
+            tracing::debug!(
+                asked_bytes = stats.asked_bytes,
+                fetched_bytes = stats.fetched_bytes,
+                wasted_bytes = stats.wasted_bytes,
+                requests = stats.requests,
+                hits = stats.hits,
+                stalls = stats.stalls,
+                stall_ms = u64::try_from(stats.stall_time.as_millis()).unwrap_or(u64::MAX),
+                retries = stats.retries,
+                taken_back = stats.taken_back,
+                "read ahead so far"
+            );
+        }
+        let mut budgets = BUDGETS.lock();
+        if let Some(count) = budgets.get_mut(&self.ahead_bytes) {
+            *count -= 1;
+            if *count == 0 {
+                budgets.remove(&self.ahead_bytes);
+            }
+        }
+        if let Some(pool) = POOL.get() {
+            pool.set_memory_bytes(memory_bytes(&budgets));
+        }
     }
 }
 
@@ -115,18 +155,22 @@ pub struct Reader {
     object: Arc<Object>,
     access: Access,
     cancel: Cancel,
-    budget: Budget,
-    state: Mutex<ReadAhead>,
+    /// As long as somebody reads by it, it counts.
+    _budget: Budget,
+    cursor: OnceLock<Cursor>,
+    state: Mutex<Local>,
 }
 
+/// What a reader has for itself.
 #[derive(Debug, Default)]
-struct ReadAhead {
+struct Local {
     window: Window,
-    coming: VecDeque<Coming>,
-    /// Where the next request starts, if reading goes on as it did.
+    /// Where the next piece of a body starts.
     next: u64,
-    /// The size of the next range of a sample, or behind a split's end.
+    /// The size of the next range of a beginning.
     step: u64,
+    /// Whether the range up to the end of a split has been declared.
+    is_declared: bool,
     /// What can only be read whole.
     body: Option<Body>,
 }
@@ -135,20 +179,13 @@ struct ReadAhead {
 struct Window {
     start: u64,
     bytes: Bytes,
-    _share: Option<Share>,
-}
-
-#[derive(Debug)]
-struct Coming {
-    range: Range<u64>,
-    fetch: Fetch<Bytes>,
-    share: Option<Share>,
 }
 
 impl Reader {
     /// A reader of an object from its beginning; what it asks for ahead is taken from `budget`.
     pub fn new(object: Arc<Object>, access: Access, cancel: Cancel, budget: Budget) -> Reader {
-        Reader { object, access, cancel, budget, state: Mutex::default() }
+        let (cursor, state) = (OnceLock::new(), Mutex::default());
+        Reader { object, access, cancel, _budget: budget, cursor, state }
     }
 
     /// What it reads.
@@ -156,110 +193,152 @@ impl Reader {
         &self.object
     }
 
+    /// Says that reading up to the end of a split starts here: what is to come is on its way from now on.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if there can be no threads for the network.
+    pub fn start_at(&self, offset: u64) -> Result<()> {
+        let Access::Until(end) = self.access else { return Ok(()) };
+        if self.object.is_stream() || std::mem::replace(&mut self.state.lock().is_declared, true) {
+            return Ok(());
+        }
+        let range = offset.max(self.object.head_bytes())..end.saturating_add(TAIL_BYTES);
+        let range = range.start..range.end.min(self.object.size());
+        // What comes early, or is here, needs no window.
+        if range.start < range.end && !self.object.is_early() {
+            self.cursor()?.declare(range);
+        }
+        Ok(())
+    }
+
+    /// Tells of ranges that will be read, in this order, each of which is fetched by itself; they stay
+    /// until the claims are dropped.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if there can be no threads for the network.
+    pub fn claim(&self, ranges: &[Range<u64>]) -> Result<Claims> {
+        Ok(self.object.opened()?.claim(ranges))
+    }
+
+    /// Says that a range will be read front to back, together with others.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if there can be no threads for the network.
+    pub fn declare(&self, range: Range<u64>) -> Result<()> {
+        self.cursor()?.declare(range);
+        Ok(())
+    }
+
+    fn cursor(&self) -> Result<&Cursor> {
+        if let Some(cursor) = self.cursor.get() {
+            return Ok(cursor);
+        }
+        let cursor = Cursor::new(Arc::clone(self.object.opened()?));
+        Ok(self.cursor.get_or_init(|| cursor))
+    }
+
+    fn tick(&self) -> impl FnMut() -> tidemill_prefetch::Result<()> {
+        || self.cancel.check().map_err(|_| PrefetchError::Interrupted)
+    }
+
     /// Fills `out` from `offset`; fewer bytes only at the object's end.
     ///
     /// # Errors
-    /// Those of [`Object::get`], and [`Error::Interrupted`].
+    /// [`Error::Changed`], [`Error::Remote`] and [`Error::Interrupted`].
     pub fn read_at(&self, out: &mut [u8], offset: u64) -> Result<usize> {
-        let mut state = self.state.lock();
         if self.object.is_stream() {
-            return self.read_stream(&mut state, out, offset);
+            return self.read_stream(&mut self.state.lock(), out, offset);
         }
         let left = self.object.size().saturating_sub(offset);
         let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(out.len());
         let mut filled = 0;
         while filled < wanted {
-            let at = offset + filled as u64;
-            let count = state.window.copy(&mut out[filled..wanted], at);
-            if count == 0 {
-                self.move_window(&mut state, at, wanted - filled)?;
-            }
-            filled += count;
+            let (at, out) = (offset + filled as u64, &mut out[filled..wanted]);
+            filled += match self.object.head() {
+                Some(head) if at < head.len() as u64 => copy(head, 0, out, at),
+                _ => self.read_some(out, at)?,
+            };
         }
         Ok(filled)
     }
 
-    /// Makes the window hold the byte at `at`.
-    fn move_window(&self, state: &mut ReadAhead, at: u64, wanted: usize) -> Result<()> {
-        if let Some(head) = self.object.head().filter(|head| at < head.len() as u64) {
-            state.window = Window { start: 0, bytes: head.clone(), _share: None };
-            return Ok(());
+    /// Some bytes behind the head.
+    fn read_some(&self, out: &mut [u8], at: u64) -> Result<usize> {
+        let count = self.state.lock().window.copy(out, at);
+        if count > 0 {
+            return Ok(count);
         }
-        while state.coming.front().is_some_and(|coming| coming.range.end <= at) {
-            state.coming.pop_front();
+        match self.access {
+            Access::Until(_) => {
+                if at == 0
+                    && let Some((_, early)) = self.object.take_early()
+                {
+                    let bytes = early.wait(&self.cancel)?;
+                    self.state.lock().window = Window { start: 0, bytes };
+                    return Ok(0);
+                }
+                self.start_at(at)?;
+                Ok(self.cursor()?.read_at(out, at, out.len(), &mut self.tick())?)
+            }
+            Access::Random if out.len() as u64 >= LEAST_BYTES => {
+                Ok(self.cursor()?.read_at(out, at, out.len(), &mut self.tick())?)
+            }
+            Access::Random => {
+                let left = self.object.size().saturating_sub(at).min(LEAST_BYTES);
+                let mut bytes = vec![0; usize::try_from(left).unwrap_or(0)];
+                let least = bytes.len();
+                self.cursor()?.read_at(&mut bytes, at, least, &mut self.tick())?;
+                self.state.lock().window = Window { start: at, bytes: bytes.into() };
+                Ok(0)
+            }
+            Access::Sample | Access::Beginning { .. } => {
+                self.read_beginning(at, out.len() as u64)?;
+                Ok(0)
+            }
         }
-        if !state.coming.front().is_some_and(|coming| coming.range.contains(&at)) {
-            state.coming.clear();
-            state.next = at;
-        }
-        // The window's share goes back first: it may be what the next range needs.
-        state.window = Window::default();
-        self.ask(state, wanted as u64)?;
-        let Some(coming) = state.coming.pop_front() else {
-            return Err(Error::Internal("a read behind an object's end".into()));
-        };
-        let bytes = coming.fetch.wait(&self.cancel)?;
-        let is_kept = match self.access {
-            Access::Sample => true,
-            Access::Beginning { keeps } => keeps && coming.range.end == self.object.size(),
-            Access::Until(_) | Access::Random => false,
-        };
-        if coming.range.start == 0 && is_kept {
-            self.object.set_head(&bytes);
-        }
-        state.window = Window { start: coming.range.start, bytes, _share: coming.share };
-        // Others come while this one is read.
-        self.ask(state, 0)
     }
 
-    /// Sends requests as far as they are wanted; at least one if none is on its way and
-    /// `wanted` says so.
-    fn ask(&self, state: &mut ReadAhead, wanted: u64) -> Result<()> {
+    /// Makes the window hold the byte at `at` of a beginning.
+    fn read_beginning(&self, at: u64, wanted: u64) -> Result<()> {
         let size = self.object.size();
-        loop {
-            let first = state.coming.is_empty() && wanted > 0;
-            if state.next >= size || (!first && state.coming.len() >= IN_FLIGHT) {
-                return Ok(());
+        let (range, fetch) = match self.object.take_early().filter(|_| at == 0) {
+            Some((end, fetch)) => (0..end, fetch),
+            None => {
+                let least = match self.access {
+                    Access::Sample => SAMPLE_BYTES,
+                    Access::Beginning { keeps: true } => size.min(RANGE_BYTES),
+                    _ => wanted.min(RANGE_BYTES),
+                };
+                let mut state = self.state.lock();
+                state.step = (state.step * 2).clamp(least, RANGE_BYTES.max(least));
+                let bytes = state.step.max(wanted.min(RANGE_BYTES));
+                let range = at..at.saturating_add(bytes).min(size);
+                (range.clone(), self.object.fetch(range)?)
             }
-            let bytes = match self.access {
-                Access::Until(end) if state.next < end => {
-                    let left = end.saturating_add(TAIL_BYTES) - state.next;
-                    // No sliver at the end.
-                    if left <= RANGE_BYTES + 2 * TAIL_BYTES { left } else { RANGE_BYTES }
-                }
-                _ if !first => return Ok(()),
-                Access::Random => wanted.max(LEAST_BYTES),
-                Access::Until(_) | Access::Sample | Access::Beginning { .. } => {
-                    let least = match self.access {
-                        Access::Sample => SAMPLE_BYTES,
-                        Access::Beginning { keeps: true } => self.object.size().min(RANGE_BYTES),
-                        Access::Beginning { keeps: false } => wanted.min(RANGE_BYTES),
-                        _ => LEAST_BYTES,
-                    };
-                    state.step = (state.step * 2).clamp(least, RANGE_BYTES);
-                    state.step.max(wanted.min(RANGE_BYTES))
-                }
-            };
-            let range = state.next..state.next.saturating_add(bytes).min(size);
-            if range.start == 0
-                && let Some((end, fetch)) = self.object.take_early()
-            {
-                state.next = end;
-                state.coming.push_back(Coming { range: 0..end, fetch, share: None });
-                continue;
-            }
-            let share = self.budget.take(range.end - range.start);
-            if share.is_none() && !first {
-                return Ok(());
-            }
-            let fetch = self.object.fetch(range.clone())?;
-            state.next = range.end;
-            state.coming.push_back(Coming { range, fetch, share });
+        };
+        let bytes = fetch.wait(&self.cancel)?;
+        let is_kept = match self.access {
+            Access::Beginning { keeps } => keeps && range.end == size,
+            _ => true,
+        };
+        if range.start == 0 && is_kept {
+            self.object.set_head(&bytes);
         }
+        self.state.lock().window = Window { start: range.start, bytes };
+        Ok(())
+    }
+
+    /// The bytes from `at` on to the end of the block that they are in, without copying them: `bytes`
+    /// at least where they lie in one block.
+    ///
+    /// # Errors
+    /// As [`read_at`](Self::read_at).
+    pub fn rest_at(&self, at: u64, bytes: usize) -> Result<Bytes> {
+        Ok(self.cursor()?.rest_at(at, bytes, &mut self.tick())?)
     }
 
     /// Reads on in a body that has no ranges.
-    fn read_stream(&self, state: &mut ReadAhead, out: &mut [u8], offset: u64) -> Result<usize> {
+    fn read_stream(&self, state: &mut Local, out: &mut [u8], offset: u64) -> Result<usize> {
         // What came last may be read piece by piece.
         if state.body.is_none() || offset < state.window.start {
             state.body = Some(self.object.stream()?);
@@ -279,7 +358,7 @@ impl Reader {
             match body.next(&self.cancel)? {
                 Some(bytes) => {
                     state.next += bytes.len() as u64;
-                    state.window = Window { start, bytes, _share: None };
+                    state.window = Window { start, bytes };
                 }
                 None => break,
             }
@@ -288,16 +367,17 @@ impl Reader {
     }
 }
 
+fn copy(held: &[u8], start: u64, out: &mut [u8], at: u64) -> usize {
+    let skip = at.checked_sub(start).and_then(|skip| usize::try_from(skip).ok());
+    let held = skip.and_then(|skip| held.get(skip..)).unwrap_or_default();
+    let count = held.len().min(out.len());
+    out[..count].copy_from_slice(&held[..count]);
+    count
+}
+
 impl Window {
     /// Copies what it holds from `at` on.
     fn copy(&self, out: &mut [u8], at: u64) -> usize {
-        let Some(skip) = at.checked_sub(self.start).and_then(|skip| usize::try_from(skip).ok())
-        else {
-            return 0;
-        };
-        let held = self.bytes.get(skip..).unwrap_or_default();
-        let count = held.len().min(out.len());
-        out[..count].copy_from_slice(&held[..count]);
-        count
+        copy(&self.bytes, self.start, out, at)
     }
 }

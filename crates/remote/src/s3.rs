@@ -23,10 +23,12 @@ const CREDENTIALS_WAIT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Bucket {
     pub(super) name: String,
-    pub(super) store: AmazonS3,
+    pub(super) store: Arc<AmazonS3>,
     /// The same, but uploads are not completed over what exists.
     pub(super) only_new: AmazonS3,
     endpoint: Option<String>,
+    /// How its objects are read.
+    pub(super) reading: tidemill_prefetch::Options,
 }
 
 impl Bucket {
@@ -59,8 +61,10 @@ impl Bucket {
         };
         let builder = settings.builder.with_bucket_name(name);
         let only_new = build(builder.clone().with_http_connector(OnlyNew))?;
-        let store = build(builder.with_http_connector(Connector))?;
-        let bucket = Arc::new(Bucket { name: name.to_owned(), store, only_new, endpoint });
+        let store = Arc::new(build(builder.with_http_connector(Connector))?);
+        let reading = options.reading()?;
+        let bucket = Bucket { name: name.to_owned(), store, only_new, endpoint, reading };
+        let bucket = Arc::new(bucket);
         if asks {
             let asked = Arc::clone(&bucket);
             Fetch::start(async move {

@@ -138,6 +138,17 @@ impl OpenFile {
         Err(Error::Changed { path: self.path.to_string(), reason })
     }
 
+    /// Says that reading up to the end of a split starts here.
+    ///
+    /// # Errors
+    /// Where nothing can be read of what is elsewhere.
+    pub(crate) fn start_at(&self, offset: u64) -> Result<()> {
+        match &self.bytes {
+            Bytes::Here(_) => Ok(()),
+            Bytes::There(reader) => Ok(reader.start_at(offset)?),
+        }
+    }
+
     /// Where it is, if it is elsewhere.
     pub(crate) fn remote(&self) -> Option<&Reader> {
         match &self.bytes {

@@ -63,6 +63,7 @@ mod blocks;
 mod columns;
 pub mod compatible;
 mod compression;
+mod course;
 mod dialect;
 mod error;
 mod fault;

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use tidemill_base::MaxBad;
 use tidemill_base::cancel::Cancel;
 use tidemill_base::progress::Progress;
+use tidemill_remote::Course;
 use tidemill_remote::reader::Budget;
 use tidemill_text::Predicate;
 
@@ -43,6 +44,8 @@ pub struct ReadOptions {
     pub rejects: Arc<Rejects>,
     /// What may be read ahead of files that are not on this machine. Default: 64 MiB.
     pub ahead: Budget,
+    /// Where the split stands among those that are read, where that was told. Default: not.
+    pub course: Option<(Arc<Course>, usize)>,
 }
 
 impl Default for ReadOptions {
@@ -59,6 +62,7 @@ impl Default for ReadOptions {
             progress: Progress::new(),
             rejects: Arc::new(Rejects::new(MaxBad::default(), None)),
             ahead: Budget::default(),
+            course: None,
         }
     }
 }

@@ -18,6 +18,7 @@ use arrow::array::{ArrayRef, BooleanArray, StructArray};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
+use tidemill_remote::Course;
 use tidemill_remote::reader::{FILES_AHEAD, RANGE_BYTES};
 use tidemill_text::{Bad, Decode, Decoded, FaultKind, Options};
 
@@ -103,6 +104,19 @@ pub struct SplitReader {
     exact: bool,
     failed: bool,
     split: Split,
+    /// Until then what the split reads is kept for it.
+    taken: Taken,
+}
+
+/// Says that a split has been taken, when it is dropped.
+struct Taken(Option<(Arc<Course>, usize)>);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if let Some((course, index)) = self.0.take() {
+            course.taken(index);
+        }
+    }
 }
 
 /// The opened records of a batch, by the positions of their columns; none where a file has none.
@@ -155,9 +169,14 @@ impl SplitReader {
             exact,
             failed: false,
             split: split.clone(),
+            taken: Taken(options.course.take()),
             options,
         };
         reader.next_piece()?;
+        if reader.pieces.is_empty() {
+            // All of it has been claimed by its reader.
+            drop(Taken(reader.taken.0.take()));
+        }
         Ok(reader)
     }
 
@@ -261,7 +280,8 @@ impl SplitReader {
             self.stats.bytes = self.split.bytes.saturating_sub(self.left_out_bytes);
             return Ok(());
         };
-        for next in self.pieces.iter().take(FILES_AHEAD) {
+        let early = if self.taken.0.is_some() { 0 } else { FILES_AHEAD };
+        for next in self.pieces.iter().take(early) {
             if let FileLocation::Object(object) = &next.file.place
                 && !self.source.format.is_typed()
                 && next.is_whole_file()
@@ -370,6 +390,7 @@ impl SplitReader {
             return Ok(Body::Text { blocks, open, header });
         }
         let open = Arc::new(OpenFile::open(file, Access::Until(piece.range.end), &watch)?);
+        open.start_at(piece.range.start)?;
         let start = match self.options.exact_start {
             Some(start) => start,
             None => guess(

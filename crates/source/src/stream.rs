@@ -51,6 +51,7 @@ pub(super) fn stream(
         Some(input) => (input, None),
         None => {
             let open = Arc::new(OpenFile::open(file, access, &watch)?);
+            open.start_at(0)?;
             let counted_to = match limit {
                 Some(limit) if file.is_plain() => limit,
                 _ => file.size(),

@@ -119,6 +119,15 @@ impl StorageArgs {
             let (name, value) = text.split_once('=').unwrap_or_default();
             options.set(name, value)?;
         }
+        for (name, value) in [
+            ("read_block", &self.read_block),
+            ("read_window", &self.read_window),
+            ("read_memory", &self.read_memory),
+        ] {
+            if let Some(value) = value {
+                options.set(name, value.clone())?;
+            }
+        }
         Ok(options)
     }
 }

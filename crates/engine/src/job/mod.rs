@@ -24,7 +24,7 @@ use tidemill_sql::statement::schema_from_sql;
 use toml::de::DeTable;
 
 use section::Section;
-use tree::{Lines, Tree, Value, table_from_toml, value_from_json};
+use tree::{Lines, Node, Tree, Value, table_from_toml, value_from_json};
 
 /// The name by which SQL knows a job's only source.
 pub const SOURCE_NAME: &str = "source";
@@ -293,7 +293,7 @@ fn sources(root: &mut Section) -> Result<Vec<NamedSource>> {
                 Some(node) => options(section.section(node, "source.options")?)?,
                 None => TextOptions::default(),
             },
-            storage_options: storage_options(&mut section, "source.storage_options")?,
+            storage_options: reading(&mut section)?,
             recover: section.boolean("recover")?.unwrap_or_default(),
             given: None,
         };
@@ -308,6 +308,9 @@ fn sources(root: &mut Section) -> Result<Vec<NamedSource>> {
             "exec",
             "options",
             "storage_options",
+            "read_block",
+            "read_window",
+            "read_memory",
         ])?;
         let Some(name) = name.or_else(|| (!several).then(|| SOURCE_NAME.to_owned())) else {
             return Err(root.error_at(
@@ -387,22 +390,45 @@ fn storage_options(section: &mut Section, title: &str) -> Result<StorageOptions>
     let Some(node) = section.take("storage_options") else { return Ok(options) };
     let mut section = section.section(node, title)?;
     for (name, node) in std::mem::take(&mut section.tree.0) {
-        let place = node.place.clone();
-        let value = match node.value {
-            Value::Boolean(boolean) => boolean.to_string(),
-            Value::Integer(number) => number.to_string(),
-            Value::Text(text) => text,
-            _ => return Err(section.wrong_type(&node, &name, "a string")),
-        };
-        options.set(&name, value).map_err(|error| match error {
-            tidemill_remote::Error::Usage { message, hint } => {
-                section.error_at(&place, message, hint.as_deref())
-            }
-            other => other.into(),
-        })?;
+        set_option(&section, &mut options, &name, node)?;
     }
     Ok(options)
 }
+
+fn set_option(
+    section: &Section,
+    options: &mut StorageOptions,
+    name: &str,
+    node: Node,
+) -> Result<()> {
+    let place = node.place.clone();
+    let value = match node.value {
+        Value::Boolean(boolean) => boolean.to_string(),
+        Value::Integer(number) => number.to_string(),
+        Value::Text(text) => text,
+        _ => return Err(section.wrong_type(&node, name, "a string")),
+    };
+    options.set(name, value).map_err(|error| match error {
+        tidemill_remote::Error::Usage { message, hint } => {
+            section.error_at(&place, message, hint.as_deref())
+        }
+        other => other.into(),
+    })
+}
+
+/// A source's storage options, and those of reading ahead, which stand beside them too.
+fn reading(section: &mut Section) -> Result<StorageOptions> {
+    let mut options = storage_options(section, "source.storage_options")?;
+    for name in READ_OPTIONS {
+        if let Some(node) = section.take(name) {
+            set_option(section, &mut options, name, node)?;
+        }
+    }
+    Ok(options)
+}
+
+/// How a source's objects are read ahead.
+const READ_OPTIONS: [&str; 3] = ["read_block", "read_window", "read_memory"];
 
 fn map(root: &mut Section) -> Result<Option<String>> {
     let Some(node) = root.take("map") else { return Ok(None) };
@@ -478,7 +504,12 @@ fn sink(root: &mut Section) -> Result<Option<SinkSpec>> {
     sink.max_files = section.count("max_files")?.unwrap_or(sink.max_files);
     sink.null = section.text("null")?;
     sink.exec = exec(&mut section)?;
+    let place = section.tree.get("storage_options").map(|node| node.place.clone());
     sink.storage_options = storage_options(&mut section, "sink.storage_options")?;
+    if let (Some(name), Some(place)) = (sink.storage_options.read_option(), place) {
+        let message = format!("`{name}` in `[sink.storage_options]` is about reading");
+        return Err(section.error_at(&place, message, Some("it belongs to `[source]`")));
+    }
     let known = [
         "url",
         "format",
@@ -658,7 +689,7 @@ threads = 2
             (
                 "[source]\nurl = 'a.csv'\n\nfromat = 'csv'",
                 "job.toml:4: unknown key `fromat` in `[source]`; did you mean `format`?\n\
-                 keys: name, url, format, schema, layouts, promote, recover, exec, options, storage_options",
+                 keys: name, url, format, schema, layouts, promote, recover, exec, options, storage_options, read_block, read_window, read_memory",
             ),
             (
                 "source.url = 'a'\n[tabels]\nn = 'count()'",
@@ -780,7 +811,7 @@ threads = 2
                 "source.fromat",
                 "csv",
                 "--set source.fromat=csv: unknown key `fromat` in `[source]`; did you mean \
-                 `format`?\nkeys: name, url, format, schema, layouts, promote, recover, exec, options, storage_options",
+                 `format`?\nkeys: name, url, format, schema, layouts, promote, recover, exec, options, storage_options, read_block, read_window, read_memory",
             ),
             (text, "name.x", "1", "--set name.x=1: `name` must be a string, not a table"),
             (text, "source.url.x", "1", "--set `source.url.x`: `url` is a string, not a table"),

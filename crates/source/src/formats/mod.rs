@@ -9,6 +9,7 @@
 
 use std::any::Any;
 use std::fmt::Debug;
+use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -227,6 +228,17 @@ pub(crate) trait TypedFormat: Send + Sync {
     /// # Errors
     /// [`Error::Changed`] if the file is not what it was; those of reading.
     fn open(&self, reading: Reading<'_>) -> Result<Box<dyn PieceReader>>;
+
+    /// The bytes of a piece that will be read for these columns, in order of need, where its file's
+    /// footer tells; none where it is read from front to back.
+    fn ranges(
+        &self,
+        _piece: &Piece,
+        _metadata: &(dyn FileMetadata + 'static),
+        _columns: &[WantedColumn],
+    ) -> Option<Vec<Range<u64>>> {
+        None
+    }
 
     /// Whether what can only be read from front to back can be of it.
     fn is_read_forwards(&self) -> bool {

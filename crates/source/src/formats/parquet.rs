@@ -18,13 +18,14 @@
 //!
 //! Source: Abadi, Myers, DeWitt and Madden, *Materialization Strategies in a Column-Oriented DBMS* (ICDE 2007).
 //!
-//! Of a file that is elsewhere, the wanted chunks of a row group are asked for together, with
-//! what lies between neighbours: a request costs as much time as a few MB. Only a row group
-//! of which more than [`GROUP_BYTES_MAX`] are wanted is read through windows. Footers are
+//! Of a file that is elsewhere, the wanted chunks of all row groups to come are told beforehand
+//! ([`course`](crate::course)) and fetched concurrently, with what lies between neighbours: a request costs
+//! as much time as a few MB. Only a row group of which more than [`GROUP_BYTES_MAX`] are wanted is read
+//! through windows, one a column. Footers are
 //! asked for [`FOOTERS_AT_ONCE`] at a time, a request for each unless it is very long.
 
 use std::any::Any;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::Read;
 use std::ops::Range;
 use std::sync::Arc;
@@ -44,9 +45,9 @@ use parquet::basic::Encoding;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use parquet::file::reader::{ChunkReader, Length};
-use tidemill_base::cancel::Cancel;
 use tidemill_base::compact;
-use tidemill_remote::Fetch;
+use tidemill_remote::reader::Reader;
+use tidemill_remote::{Claims, Fetch};
 use tidemill_text::Predicate;
 
 use super::batches::{WantedColumn, misfit, plain};
@@ -120,6 +121,23 @@ impl TypedFormat for Parquet {
         _: &mut Option<Box<dyn ByteInput>>,
     ) -> Result<Columns> {
         columns(files, layouts)
+    }
+
+    fn ranges(
+        &self,
+        piece: &Piece,
+        metadata: &(dyn FileMetadata + 'static),
+        columns: &[WantedColumn],
+    ) -> Option<Vec<Range<u64>>> {
+        let known: &dyn Any = metadata;
+        let known: &ParquetFile = known.downcast_ref()?;
+        let chunks = piece.row_groups.iter().flatten();
+        let parts = joined(chunks.filter_map(|chunk| known.parts.get(*chunk)));
+        let groups: Vec<usize> = parts.iter().map(|part| part.group).collect();
+        let roots = columns.iter().map(|column| column.place);
+        let mask = ProjectionMask::roots(known.metadata.parquet_schema(), roots);
+        let wanted = wanted_chunks(known.metadata.metadata(), &groups, &mask);
+        Some(wanted.iter().filter(|chunks| !is_large(chunks)).flat_map(|it| requests(it)).collect())
     }
 
     fn open(&self, reading: Reading<'_>) -> Result<Box<dyn PieceReader>> {
@@ -418,8 +436,7 @@ impl ParquetReader {
         let mask = ProjectionMask::roots(metadata.parquet_schema(), read.iter().copied());
         let mut input = Positioned::new(open, Some(metadata.metadata()));
         if input.open.remote().is_some() {
-            input.wanted = Arc::new(wanted_chunks(metadata.metadata(), &groups, &mask));
-            input.cancel = watch.cancel.clone();
+            input.expect(wanted_chunks(metadata.metadata(), &groups, &mask))?;
         }
         let bytes_max = options.ahead.bytes().saturating_mul(2);
         let mut late = None;
@@ -855,6 +872,17 @@ struct Run {
     before: u64,
 }
 
+/// What was told of a file that is elsewhere.
+#[derive(Default)]
+struct Coming {
+    /// The place of the row group that is being read.
+    group: usize,
+    /// Per row group that is wanted and not too large, in order.
+    claims: VecDeque<(usize, Claims)>,
+    /// The chunks of larger ones that were declared.
+    declared: HashSet<usize>,
+}
+
 /// A file read by position, through one window per column chunk.
 #[derive(Clone)]
 struct Positioned {
@@ -864,9 +892,10 @@ struct Positioned {
     windows: Arc<Mutex<HashMap<usize, (u64, Bytes)>>>,
     /// Of a file that is elsewhere: per row group, the wanted chunks in order.
     wanted: Arc<Vec<Vec<(u64, u64)>>>,
+    /// Of a file that is elsewhere: what is on its way.
+    coming: Arc<Mutex<Coming>>,
     /// Of a file that is elsewhere: its end, and where that begins.
     tail: Option<(u64, Bytes)>,
-    cancel: Cancel,
     metadata: Option<Arc<ParquetMetaData>>,
     /// Where the page begins that was read last, behind its header: the one that an error is about.
     last_page: Arc<AtomicU64>,
@@ -888,8 +917,8 @@ impl Positioned {
             chunks: Arc::new(chunks),
             windows: Arc::default(),
             wanted: Arc::default(),
+            coming: Arc::default(),
             tail: None,
-            cancel: Cancel::new(),
             metadata: metadata.cloned(),
             last_page: Arc::default(),
             error: Arc::default(),
@@ -972,28 +1001,17 @@ impl Positioned {
             #[allow(clippy::cast_possible_truncation)] // Less than the window's length.
             return Ok(bytes.slice((start - from) as usize..));
         }
-        if let Some(group) = self.wanted.iter().find(|group| group.contains(&self.chunks[chunk])) {
-            let total: u64 = group.iter().map(|(start, end)| end - start).sum();
-            if total <= GROUP_BYTES_MAX {
-                // The row group before is done with.
-                windows.clear();
-                self.read_chunks(group, &mut windows).map_err(|error| self.fail(error))?;
-                if let Some((from, bytes)) = windows.get(&chunk)
-                    && start >= *from
-                {
-                    #[allow(clippy::cast_possible_truncation)] // Less than the chunk's length.
-                    return Ok(bytes.slice((start - from) as usize..));
-                }
-            }
+        if let Some(reader) = self.open.remote() {
+            self.turn_to(reader, chunk, start, &mut windows).map_err(|error| self.fail(error))?;
         }
         let end = self.chunks[chunk].1.min(self.open.size());
         let least = if self.open.remote().is_some() { REMOTE_WINDOW_BYTES } else { WINDOW_BYTES };
         let wanted = length.max(least).min(end.saturating_sub(start)).max(length);
-        let bytes = self.read(start, wanted)?;
+        let bytes = self.read_window(start, length, wanted)?;
         // Chunks that were read to their end are not asked for again.
-        if start + wanted >= end {
+        if start + bytes.len() as u64 >= end {
             windows.remove(&chunk);
-            if wanted > length {
+            if bytes.len() as u64 > length {
                 windows.insert(chunk, (start, bytes.clone()));
             }
         } else {
@@ -1004,29 +1022,64 @@ impl Positioned {
 }
 
 impl Positioned {
-    /// Reads chunks that lie elsewhere, all of them at once.
-    fn read_chunks(
+    /// Tells of what will be read of a file that is elsewhere.
+    fn expect(&mut self, wanted: Vec<Vec<(u64, u64)>>) -> Result<()> {
+        let Some(reader) = self.open.remote() else { return Ok(()) };
+        let claims = wanted.iter().enumerate().filter(|(_, chunks)| !is_large(chunks));
+        let claims = claims.map(|(group, chunks)| {
+            let ranges: Vec<Range<u64>> = requests(chunks).collect();
+            Ok((group, reader.claim(&ranges)?))
+        });
+        self.coming.lock().claims = claims.collect::<Result<_>>()?;
+        self.wanted = Arc::new(wanted);
+        Ok(())
+    }
+
+    /// Lets go of the row groups before that of a chunk, and declares a chunk of a large one.
+    fn turn_to(
         &self,
-        chunks: &[(u64, u64)],
+        reader: &Reader,
+        chunk: usize,
+        start: u64,
         windows: &mut HashMap<usize, (u64, Bytes)>,
     ) -> Result<()> {
-        let Some(reader) = self.open.remote() else { return Ok(()) };
-        let mut coming = Vec::new();
-        for run in runs(chunks) {
-            let (Some((start, _)), Some((_, end))) = (run.first(), run.last()) else { continue };
-            coming.push((run, *start, reader.object().fetch(*start..*end)?));
+        let extent = self.chunks[chunk];
+        let Some(group) = self.wanted.iter().position(|group| group.contains(&extent)) else {
+            return Ok(());
+        };
+        let mut coming = self.coming.lock();
+        if group > coming.group {
+            coming.group = group;
+            coming.claims.retain(|(claimed, _)| *claimed >= group);
+            windows.clear();
         }
-        for (run, from, fetch) in coming {
-            let bytes = fetch.wait(&self.cancel)?;
-            for chunk in run {
-                let place = |at: u64| usize::try_from(at - from).unwrap_or(usize::MAX);
-                if let Ok(index) = self.chunks.binary_search(chunk) {
-                    windows.insert(index, (chunk.0, bytes.slice(place(chunk.0)..place(chunk.1))));
-                }
-            }
+        if is_large(&self.wanted[group]) && coming.declared.insert(chunk) {
+            reader.declare(start..extent.1)?;
         }
         Ok(())
     }
+
+    /// `length` bytes from `start` at least; where more is there already, or asked for together, that
+    /// too, up to `wanted`.
+    fn read_window(&self, start: u64, length: u64, wanted: u64) -> Result<Bytes, ParquetError> {
+        if let Some(reader) = self.open.remote() {
+            let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+            let rest = reader.rest_at(start, wanted).map_err(|error| self.fail(error.into()))?;
+            // What lies in two blocks is put together.
+            return if rest.len() as u64 >= length { Ok(rest) } else { self.read(start, length) };
+        }
+        self.read(start, wanted)
+    }
+}
+
+/// Whether a row group's wanted chunks are too much to be asked for together.
+fn is_large(chunks: &[(u64, u64)]) -> bool {
+    chunks.iter().map(|(start, end)| end - start).sum::<u64>() > GROUP_BYTES_MAX
+}
+
+/// The requests for a row group's wanted chunks.
+fn requests(chunks: &[(u64, u64)]) -> impl Iterator<Item = Range<u64>> {
+    runs(chunks).filter_map(|run| Some(run.first()?.0..run.last()?.1))
 }
 
 /// Chunks that are asked for in one request.

@@ -1,0 +1,281 @@
+//! The bytes of a block, read while they arrive.
+//!
+//! ```text
+//!   0            filled                     length
+//!   [ arrived     |  not yet written         ]
+//!     any number     one writer, which moves
+//!     of readers     `filled` when it has written
+//! ```
+//!
+//! Nobody holds a lock while a byte is written, copied or waited for: `filled` only grows, what lies
+//! before it is never written again, and what is handed out of it ([`Buffer::view`]) keeps the whole
+//! of it alive instead of being copied. The one writer ([`Writer`], which cannot be cloned) writes behind
+//! `filled` only. Memory is taken when the first byte comes.
+
+use std::future::poll_fn;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::error::{Error, Result};
+use crate::origin::Sink;
+use crate::pool::Share;
+use crate::stats::Counters;
+
+/// How often a thread that waits looks at whether it should go on to.
+const LOOK: Duration = Duration::from_millis(50);
+
+const FILLING: u8 = 0;
+const WHOLE: u8 = 1;
+const FAILED: u8 = 2;
+
+/// A block while it arrives, and afterwards.
+pub(crate) struct Buffer {
+    /// Where its memory begins, which is its own; null until the first byte comes.
+    start: AtomicPtr<u8>,
+    length: usize,
+    /// So many bytes are there.
+    filled: AtomicUsize,
+    state: AtomicU8,
+    error: OnceLock<Error>,
+    waiting: Mutex<Vec<(usize, Waker)>>,
+    /// The least that somebody waits for: the writer takes the lock at that point alone.
+    least: AtomicUsize,
+    /// Of its bytes so many were served, those served twice counted twice.
+    pub(crate) served: AtomicU64,
+    counters: Vec<Arc<Counters>>,
+    _share: Share,
+}
+
+impl Buffer {
+    /// An empty one of this length, and the only way to fill it.
+    pub(crate) fn new(
+        length: usize,
+        share: Share,
+        counters: Vec<Arc<Counters>>,
+    ) -> (Arc<Buffer>, Writer) {
+        let buffer = Arc::new(Buffer {
+            start: AtomicPtr::default(),
+            length,
+            filled: AtomicUsize::new(0),
+            state: AtomicU8::new(FILLING),
+            error: OnceLock::new(),
+            waiting: Mutex::default(),
+            least: AtomicUsize::new(usize::MAX),
+            served: AtomicU64::new(0),
+            counters,
+            _share: share,
+        });
+        let writer = Writer { buffer: Arc::clone(&buffer), count: 0 };
+        (buffer, writer)
+    }
+
+    /// What is there.
+    pub(crate) fn filled(&self) -> usize {
+        self.filled.load(Ordering::SeqCst)
+    }
+
+    /// Whether it will never be whole.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.state.load(Ordering::SeqCst) == FAILED
+    }
+
+    /// Some bytes of it, all of which must be there.
+    pub(crate) fn slice(&self, range: Range<usize>) -> &[u8] {
+        assert!(range.start <= range.end && range.end <= self.filled(), "bytes that are not there");
+        if range.is_empty() {
+            return &[];
+        }
+        // SAFETY: the range lies before `filled`, where everything was written and nothing is
+        // written any more. No reference to the whole is made, of which a part may be being written.
+        unsafe {
+            let start = self.start.load(Ordering::SeqCst).add(range.start);
+            std::slice::from_raw_parts(start, range.end - range.start)
+        }
+    }
+
+    /// The same, to be kept: the whole buffer lives as long.
+    pub(crate) fn view(self: Arc<Self>, range: Range<usize>) -> Bytes {
+        struct View(Arc<Buffer>, Range<usize>);
+        impl AsRef<[u8]> for View {
+            fn as_ref(&self) -> &[u8] {
+                self.0.slice(self.1.clone())
+            }
+        }
+        Bytes::from_owner(View(self, range))
+    }
+
+    /// Whether so many bytes are there, or never will be.
+    pub(crate) fn look(&self, count: usize) -> Option<Result<()>> {
+        let state = self.state.load(Ordering::SeqCst);
+        if self.filled() >= count {
+            return Some(Ok(()));
+        }
+        match state {
+            FILLING => None,
+            FAILED => Some(Err(self.error.get().cloned().unwrap_or(Error::Ended))),
+            // Never more are asked for than it is long.
+            _ => Some(Err(Error::Ended)),
+        }
+    }
+
+    fn poll(&self, count: usize, context: &Context<'_>) -> Poll<Result<()>> {
+        if let Some(found) = self.look(count) {
+            return Poll::Ready(found);
+        }
+        {
+            let mut waiting = self.waiting.lock();
+            let mut known = waiting.iter_mut();
+            match known.find(|(_, waker)| waker.will_wake(context.waker())) {
+                Some((known, _)) => *known = count.min(*known),
+                None => waiting.push((count, context.waker().clone())),
+            }
+            self.least.fetch_min(count, Ordering::SeqCst);
+        }
+        // What came in between saw nobody waiting.
+        self.look(count).map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// Waits for so many bytes.
+    pub(crate) async fn wait(&self, count: usize) -> Result<()> {
+        poll_fn(|context| self.poll(count, context)).await
+    }
+
+    /// The same on a thread, which calls `tick` 20 times a second.
+    pub(crate) fn wait_here(
+        &self,
+        count: usize,
+        tick: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
+        struct Unpark(Thread);
+        impl Wake for Unpark {
+            fn wake(self: Arc<Self>) {
+                self.0.unpark();
+            }
+        }
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        loop {
+            if let Poll::Ready(found) = self.poll(count, &Context::from_waker(&waker)) {
+                return found;
+            }
+            tick()?;
+            std::thread::park_timeout(LOOK);
+        }
+    }
+
+    fn wake(&self, up_to: usize) {
+        let woken: Vec<Waker> = {
+            let mut waiting = self.waiting.lock();
+            let (ready, rest) = std::mem::take(&mut *waiting)
+                .into_iter()
+                .partition(|(count, _): &(usize, Waker)| *count <= up_to);
+            *waiting = rest;
+            let least = waiting.iter().map(|(count, _)| *count).min();
+            self.least.store(least.unwrap_or(usize::MAX), Ordering::SeqCst);
+            let ready: Vec<(usize, Waker)> = ready;
+            ready.into_iter().map(|(_, waker)| waker).collect()
+        };
+        woken.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buffer({} there)", self.filled())
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let filled = self.filled() as u64;
+        let wasted = filled.saturating_sub(self.served.load(Ordering::Relaxed));
+        for counters in &self.counters {
+            counters.wasted_bytes.fetch_add(wasted, Ordering::Relaxed);
+        }
+        let start = self.start.get_mut().cast::<MaybeUninit<u8>>();
+        if !start.is_null() {
+            let whole = std::ptr::slice_from_raw_parts_mut(start, self.length);
+            // SAFETY: it came from a box of this length, and nobody looks at it any more.
+            drop(unsafe { Box::from_raw(whole) });
+        }
+    }
+}
+
+/// What fills a buffer, front to back. Dropped before [`finish`](Self::finish), it has failed.
+pub(crate) struct Writer {
+    buffer: Arc<Buffer>,
+    count: u64,
+}
+
+impl Writer {
+    /// Says how it went.
+    pub(crate) fn finish(&mut self, result: Result<()>) {
+        let state = match result {
+            Ok(()) if self.count == self.buffer.length as u64 => WHOLE,
+            result => {
+                let short = || Error::Answer {
+                    path: String::new(),
+                    offset: self.count,
+                    reason: "the answer is not as long as was asked for".into(),
+                };
+                let _ = self.buffer.error.set(result.err().unwrap_or_else(short));
+                FAILED
+            }
+        };
+        let states = &self.buffer.state;
+        let _ = states.compare_exchange(FILLING, state, Ordering::SeqCst, Ordering::SeqCst);
+        self.buffer.wake(usize::MAX);
+    }
+}
+
+impl Sink for Writer {
+    fn put(&mut self, bytes: &[u8]) {
+        let at = self.buffer.filled.load(Ordering::Relaxed);
+        self.count += bytes.len() as u64;
+        let bytes = &bytes[..bytes.len().min(self.buffer.length - at)];
+        if bytes.is_empty() {
+            return;
+        }
+        let mut start = self.buffer.start.load(Ordering::Relaxed);
+        if start.is_null() {
+            start = Box::into_raw(Box::<[u8]>::new_uninit_slice(self.buffer.length)).cast();
+            self.buffer.start.store(start, Ordering::SeqCst);
+        }
+        // SAFETY: this is the only writer, there is room for so many bytes, and no reader looks
+        // behind `filled`.
+        unsafe { start.add(at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        for counters in &self.buffer.counters {
+            counters.fetched_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        }
+        let filled = at + bytes.len();
+        self.buffer.filled.store(filled, Ordering::SeqCst);
+        if filled >= self.buffer.least.load(Ordering::SeqCst) {
+            self.buffer.wake(filled);
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.count
+    }
+
+    fn retried(&mut self) {
+        for counters in &self.buffer.counters {
+            counters.retries.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if self.buffer.state.load(Ordering::SeqCst) == FILLING {
+            self.finish(Err(Error::TakenBack));
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What can go wrong with bytes that are elsewhere.
+
+use std::sync::Arc;
+
+/// The crate's results.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why bytes are not read. Cloning shares the cause: of a block that fails, all who wait for it are
+/// told.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The object is another one by now.
+    #[error("`{path}` changed while it was read: {reason}")]
+    Changed {
+        /// The object.
+        path: String,
+        /// What differs.
+        reason: String,
+    },
+    /// The store refused, or did not answer.
+    #[error("cannot read `{path}` at byte {offset}: {source}")]
+    Store {
+        /// The object.
+        path: String,
+        /// The first byte that is missing.
+        offset: u64,
+        /// The store's own words.
+        source: Arc<object_store::Error>,
+    },
+    /// The store's answer has no bytes, or others than were asked for.
+    #[error("cannot read `{path}` at byte {offset}: {reason}")]
+    Answer {
+        /// The object.
+        path: String,
+        /// The first byte that is missing.
+        offset: u64,
+        /// What is wrong with the answer.
+        reason: String,
+    },
+    /// What another kind of origin says.
+    #[error("{0}")]
+    Origin(Arc<dyn std::error::Error + Send + Sync>),
+    /// An option that makes no sense.
+    #[error("{message}\nhint: {hint}")]
+    Option {
+        /// What is wrong with it.
+        message: String,
+        /// What to do about it.
+        hint: String,
+    },
+    /// A wait was given up by whoever waited.
+    #[error("interrupted")]
+    Interrupted,
+    /// The runtime that requests run on has ended.
+    #[error("the runtime of the network's requests has ended")]
+    Ended,
+    /// Taken back before it came: whoever wants it asks again.
+    #[doc(hidden)]
+    #[error("internal error: a block that was taken back was waited for")]
+    TakenBack,
+}
+
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> Self {
+        let kind = match &error {
+            Error::Interrupted => std::io::ErrorKind::Interrupted,
+            Error::Option { .. } => std::io::ErrorKind::InvalidInput,
+            Error::Store { source, .. } => match source.as_ref() {
+                object_store::Error::NotFound { .. } => std::io::ErrorKind::NotFound,
+                object_store::Error::PermissionDenied { .. } => {
+                    std::io::ErrorKind::PermissionDenied
+                }
+                _ => std::io::ErrorKind::Other,
+            },
+            _ => std::io::ErrorKind::Other,
+        };
+        std::io::Error::new(kind, error)
+    }
+}

@@ -1,0 +1,176 @@
+//! Where bytes come from: one version of one object, by ranges.
+//!
+//! [`StoreObject`] is that of any [`ObjectStore`]. Every request carries the ETag that was seen first
+//! as `If-Match`, and every answer's ETag and size are compared with it, for stores that ignore the
+//! condition. A body that ends early is asked for again from where it ended, as long as it goes on at
+//! all; refusals are repeated by the store itself, which knows which of them may pass.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use object_store::path::Path;
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
+
+use crate::error::{Error, Result};
+
+/// One version of one object.
+pub trait Origin: fmt::Debug + Send + Sync + 'static {
+    /// Its size in bytes.
+    fn size(&self) -> u64;
+
+    /// Hands the bytes of a range to `into`, in order. What was handed over before an error counts.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] if the object is another by now; whatever else keeps it from being read.
+    fn fetch<'a>(&'a self, range: Range<u64>, into: &'a mut dyn Sink) -> BoxFuture<'a, Result<()>>;
+}
+
+/// Where bytes go.
+pub trait Sink: Send {
+    /// Takes the next bytes.
+    fn put(&mut self, bytes: &[u8]);
+
+    /// How many were put, those included for which there was no room.
+    fn count(&self) -> u64;
+
+    /// Is told that a request had to be made again.
+    fn retried(&mut self) {}
+}
+
+impl Sink for BytesMut {
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+
+    fn count(&self) -> u64 {
+        self.len() as u64
+    }
+}
+
+/// One version of an object of a store.
+#[derive(Debug, Clone)]
+pub struct StoreObject {
+    store: Arc<dyn ObjectStore>,
+    meta: ObjectMeta,
+}
+
+impl StoreObject {
+    /// The version of an object that a listing, a `HEAD` or an answer told of.
+    pub fn new(store: Arc<dyn ObjectStore>, meta: ObjectMeta) -> Self {
+        StoreObject { store, meta }
+    }
+
+    /// What is known of it.
+    pub fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+
+    async fn fetch_all(&self, range: Range<u64>, into: &mut dyn Sink) -> Result<()> {
+        let first = into.count();
+        let mut from = range.start;
+        while from < range.end {
+            let got = self.fetch_some(from..range.end, into).await;
+            let before = from;
+            from = range.start + (into.count() - first);
+            if from > range.end {
+                return Err(self.answer(before, "the answer is longer than was asked for"));
+            }
+            match got {
+                Ok(()) if from == before => {
+                    return Err(self.answer(from, "the answer has no bytes"));
+                }
+                Ok(()) if from == range.end => {}
+                // Asked again from there: an answer that was cut off, or one of another version,
+                // which then says so itself.
+                Ok(()) | Err(Error::Store { .. }) if from > before => into.retried(),
+                Ok(()) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands over what one answer gives of a range.
+    async fn fetch_some(&self, range: Range<u64>, into: &mut dyn Sink) -> Result<()> {
+        let e_tag = &self.meta.e_tag;
+        let options = GetOptions {
+            range: Some(GetRange::Bounded(range.clone())),
+            if_match: e_tag.clone(),
+            // Coarser, and better than nothing.
+            if_unmodified_since: e_tag.is_none().then_some(self.meta.last_modified),
+            ..GetOptions::default()
+        };
+        let answer = self.store.get_opts(&self.meta.location, options).await;
+        let answer = answer.map_err(|error| self.refused(range.start, error))?;
+        if answer.meta.size != self.meta.size {
+            return Err(self.changed(format!(
+                "it had {} bytes when it was listed, and has {}",
+                self.meta.size, answer.meta.size
+            )));
+        }
+        if let (Some(expected), Some(found)) = (e_tag, &answer.meta.e_tag)
+            && expected != found
+        {
+            return Err(self.changed(REPLACED));
+        }
+        if answer.range.start != range.start || answer.range.end > range.end {
+            return Err(self.answer(range.start, "the answer is not the range that was asked for"));
+        }
+        let first = into.count();
+        let mut body = answer.into_stream();
+        while let Some(piece) = body.next().await {
+            match piece {
+                Ok(piece) => into.put(&piece),
+                Err(error) => {
+                    return Err(self.refused(range.start + (into.count() - first), error));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn refused(&self, offset: u64, error: object_store::Error) -> Error {
+        match error {
+            object_store::Error::Precondition { .. } | object_store::Error::NotModified { .. } => {
+                self.changed(REPLACED)
+            }
+            object_store::Error::NotFound { .. } => {
+                self.changed("it has been removed since it was listed")
+            }
+            source => Error::Store { path: self.path(), offset, source: Arc::new(source) },
+        }
+    }
+
+    fn path(&self) -> String {
+        self.meta.location.to_string()
+    }
+
+    fn answer(&self, offset: u64, reason: &str) -> Error {
+        Error::Answer { path: self.path(), offset, reason: reason.into() }
+    }
+
+    fn changed(&self, reason: impl Into<String>) -> Error {
+        Error::Changed { path: self.path(), reason: reason.into() }
+    }
+
+    /// Its place in the store.
+    pub fn location(&self) -> &Path {
+        &self.meta.location
+    }
+}
+
+const REPLACED: &str = "it has been replaced since it was listed";
+
+impl Origin for StoreObject {
+    fn size(&self) -> u64 {
+        self.meta.size
+    }
+
+    fn fetch<'a>(&'a self, range: Range<u64>, into: &'a mut dyn Sink) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.fetch_all(range, into))
+    }
+}

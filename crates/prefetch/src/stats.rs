@@ -1,0 +1,70 @@
+//! What reading ahead did, in numbers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// What a reader, or all of a pool, did so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Bytes that were asked for and served.
+    pub asked_bytes: u64,
+    /// Bytes that came from the store.
+    pub fetched_bytes: u64,
+    /// Bytes that came and were dropped before anybody read them.
+    pub wasted_bytes: u64,
+    /// Requests to the store, retries apart.
+    pub requests: u64,
+    /// Reads, or parts of one that lie in different blocks.
+    pub reads: u64,
+    /// Those of them whose bytes were there already.
+    pub hits: u64,
+    /// Those of them that waited.
+    pub stalls: u64,
+    /// For how long they did.
+    pub stall_time: Duration,
+    /// Requests that were made again, from where the one before was cut off.
+    pub retries: u64,
+    /// Blocks that were taken back for reads that could not wait.
+    pub taken_back: u64,
+}
+
+/// The same while it is counted.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) asked_bytes: AtomicU64,
+    pub(crate) fetched_bytes: AtomicU64,
+    pub(crate) wasted_bytes: AtomicU64,
+    pub(crate) requests: AtomicU64,
+    pub(crate) hits: AtomicU64,
+    pub(crate) stalls: AtomicU64,
+    pub(crate) stall_ns: AtomicU64,
+    pub(crate) retries: AtomicU64,
+    pub(crate) taken_back: AtomicU64,
+}
+
+impl Counters {
+    /// Those of a reader and those of its pool; what was claimed for no reader is its pool's alone.
+    pub(crate) fn of(reader: &Arc<Counters>, pool: &Arc<Counters>) -> Vec<Arc<Counters>> {
+        let own = (!Arc::ptr_eq(reader, pool)).then(|| Arc::clone(reader));
+        own.into_iter().chain([Arc::clone(pool)]).collect()
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let of = |counter: &AtomicU64| counter.load(Relaxed);
+        let (hits, stalls) = (of(&self.hits), of(&self.stalls));
+        Stats {
+            asked_bytes: of(&self.asked_bytes),
+            fetched_bytes: of(&self.fetched_bytes),
+            wasted_bytes: of(&self.wasted_bytes),
+            requests: of(&self.requests),
+            reads: hits + stalls,
+            hits,
+            stalls,
+            stall_time: Duration::from_nanos(of(&self.stall_ns)),
+            retries: of(&self.retries),
+            taken_back: of(&self.taken_back),
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! A store over another one that reads ahead.
+//!
+//! Ranges of an object are asked for one by one, by callers who know nothing of one another. What they
+//! have in common is kept per object while it is in use: its version, its blocks, the places that are
+//! read on from. The first range of an object is the store's own request, whose answer tells size and
+//! version; from the second one on reading is followed.
+//!
+//! **Versions.** All that is read while an object is remembered is of the version that was seen first: one
+//! that is replaced meanwhile is a failed precondition. With that, and with a write through this store, it is
+//! forgotten, and the next read is of what there is then. It is forgotten, too, when it was not read for
+//! [`IDLE`], or when [`OBJECTS_MAX`] others were read since.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::{self, BoxStream, StreamExt};
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, GetOptions, GetRange, GetResult, GetResultPayload, ListResult, MultipartUpload,
+    ObjectMeta, ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload,
+    PutResult, RenameOptions,
+};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+
+use crate::Options;
+use crate::cursor::Cursor;
+use crate::error::{Error, Result};
+use crate::origin::StoreObject;
+use crate::pool::Pool;
+use crate::ranges::joined;
+use crate::reader::PrefetchReader;
+use crate::stats::Stats;
+
+/// So many objects are remembered at once.
+const OBJECTS_MAX: usize = 64;
+/// An object that was not read for so long is forgotten.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// Wraps a store and is one: what reads ranges one after another through it finds them there.
+#[derive(Debug)]
+pub struct PrefetchStore {
+    inner: Arc<dyn ObjectStore>,
+    pool: Pool,
+    options: Options,
+    known: Mutex<HashMap<Path, Known>>,
+}
+
+#[derive(Debug, Clone)]
+struct Known {
+    meta: ObjectMeta,
+    cursor: Arc<Cursor>,
+    read_at: Instant,
+}
+
+impl PrefetchStore {
+    /// A store over another one, with a pool of its own. Must be called within a tokio runtime, which
+    /// requests then run on.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for options that make no sense; [`Error::Ended`] outside of a runtime.
+    pub fn new(inner: Arc<dyn ObjectStore>, options: Options) -> Result<PrefetchStore> {
+        options.check()?;
+        let handle = Handle::try_current().map_err(|_| Error::Ended)?;
+        Ok(Self::with_pool(inner, Pool::new(options.memory_bytes, handle), options))
+    }
+
+    /// One that shares the memory of a pool with others; the options' own is not looked at.
+    pub fn with_pool(inner: Arc<dyn ObjectStore>, pool: Pool, options: Options) -> PrefetchStore {
+        PrefetchStore { inner, pool, options, known: Mutex::default() }
+    }
+
+    /// What was read, fetched and waited for, of all objects.
+    pub fn stats(&self) -> Stats {
+        self.pool.stats()
+    }
+
+    /// Opens an object to be read as a file, in the version that it has now.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn open(&self, location: &Path) -> object_store::Result<PrefetchReader> {
+        let meta = self.inner.head(location).await?;
+        let origin = Arc::new(StoreObject::new(Arc::clone(&self.inner), meta));
+        Ok(PrefetchReader::new(self.pool.open(origin, self.options)))
+    }
+
+    fn known(&self, location: &Path) -> Option<Known> {
+        let mut all = self.known.lock();
+        let known = all.get_mut(location)?;
+        let now = Instant::now();
+        if now.duration_since(known.read_at) > IDLE {
+            all.remove(location);
+            return None;
+        }
+        known.read_at = now;
+        Some(known.clone())
+    }
+
+    fn remember(&self, meta: &ObjectMeta) -> Known {
+        let origin = Arc::new(StoreObject::new(Arc::clone(&self.inner), meta.clone()));
+        let object = self.pool.open(origin, self.options);
+        let cursor = Arc::new(Cursor::new(object));
+        let known = Known { meta: meta.clone(), cursor, read_at: Instant::now() };
+        let mut all = self.known.lock();
+        if all.len() >= OBJECTS_MAX {
+            let oldest = all.iter().min_by_key(|(_, known)| known.read_at);
+            if let Some(oldest) = oldest.map(|(path, _)| path.clone()) {
+                all.remove(&oldest);
+            }
+        }
+        all.insert(meta.location.clone(), known.clone());
+        known
+    }
+
+    fn forget(&self, location: &Path) {
+        self.known.lock().remove(location);
+    }
+
+    /// A range of a remembered object.
+    async fn range(&self, known: &Known, range: Range<u64>) -> object_store::Result<Bytes> {
+        let read = known.cursor.range(range).await;
+        read.map_err(|error| {
+            if matches!(error, Error::Changed { .. }) {
+                self.forget(&known.meta.location);
+            }
+            told_by_store(error)
+        })
+    }
+
+    /// The whole object, with all of its window at once.
+    async fn whole(&self, location: &Path, options: GetOptions) -> object_store::Result<GetResult> {
+        let first = GetRange::Bounded(0..self.options.block_bytes);
+        let asked = GetOptions { range: Some(first), ..options.clone() };
+        let found = match self.inner.get_opts(location, asked).await {
+            Ok(found) if !matches!(found.payload, GetResultPayload::File(..)) => found,
+            // A file needs no reading ahead, and an empty object has no first byte. What else is wrong
+            // is said again.
+            _ => self.inner.get_opts(location, options).await?,
+        };
+        if matches!(found.payload, GetResultPayload::File(..)) {
+            return Ok(found);
+        }
+        let size = found.meta.size;
+        let origin = Arc::new(StoreObject::new(Arc::clone(&self.inner), found.meta.clone()));
+        let cursor = Arc::new(Cursor::new(self.pool.open(origin, self.options)));
+        if found.range.end < size {
+            cursor.declare(found.range.end..size);
+        }
+        Ok(resumed(found, cursor, 0..size))
+    }
+}
+
+/// An answer whose body goes on to the end of `range`, wherever it ends or breaks off by itself.
+fn resumed(found: GetResult, cursor: Arc<Cursor>, range: Range<u64>) -> GetResult {
+    let GetResult { meta, attributes, range: told, .. } = &found;
+    let (meta, attributes, end) = (meta.clone(), attributes.clone(), range.end);
+    // An answer of another range is not looked at.
+    let is_usable = told.start == range.start && told.end <= range.end;
+    let body = is_usable.then(|| found.into_stream());
+    let start = (body, range.start);
+    let stream = stream::try_unfold(start, move |(mut body, at)| {
+        let cursor = Arc::clone(&cursor);
+        async move {
+            if let Some(open) = &mut body {
+                match open.next().await {
+                    Some(Ok(mut bytes)) => {
+                        let left = usize::try_from(end - at).unwrap_or(usize::MAX);
+                        bytes.truncate(left);
+                        let next = at + bytes.len() as u64;
+                        return Ok(Some((bytes, (body, next))));
+                    }
+                    Some(Err(_)) | None => body = None,
+                }
+            }
+            let left = usize::try_from(end - at).unwrap_or(usize::MAX);
+            let bytes = cursor.read(at, left).await.map_err(told_by_store)?;
+            let next = at + bytes.len() as u64;
+            Ok((!bytes.is_empty()).then_some((bytes, (body, next))))
+        }
+    });
+    GetResult { payload: GetResultPayload::Stream(stream.boxed()), meta, range, attributes }
+}
+
+/// An error of ours as the store's users know them.
+fn told_by_store(error: Error) -> object_store::Error {
+    match error {
+        Error::Changed { path, reason } => object_store::Error::Precondition {
+            source: format!("it changed while it was read: {reason}").into(),
+            path,
+        },
+        other => object_store::Error::Generic { store: "Prefetch", source: Box::new(other) },
+    }
+}
+
+impl fmt::Display for PrefetchStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Prefetch({})", self.inner)
+    }
+}
+
+#[async_trait]
+impl ObjectStore for PrefetchStore {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> object_store::Result<PutResult> {
+        let put = self.inner.put_opts(location, payload, options).await;
+        self.forget(location);
+        put
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> object_store::Result<Box<dyn MultipartUpload>> {
+        self.forget(location);
+        self.inner.put_multipart_opts(location, options).await
+    }
+
+    async fn get_opts(
+        &self,
+        location: &Path,
+        options: GetOptions,
+    ) -> object_store::Result<GetResult> {
+        let is_plain = !options.head
+            && options.version.is_none()
+            && options.if_match.is_none()
+            && options.if_none_match.is_none()
+            && options.if_modified_since.is_none()
+            && options.if_unmodified_since.is_none();
+        if !is_plain {
+            return self.inner.get_opts(location, options).await;
+        }
+        let Some(range) = options.range.clone() else {
+            return self.whole(location, options).await;
+        };
+        let Some(known) = self.known(location) else {
+            let found = self.inner.get_opts(location, options).await?;
+            let known = self.remember(&found.meta);
+            if matches!(found.payload, GetResultPayload::File(..)) {
+                return Ok(found);
+            }
+            let range = within(range, known.meta.size);
+            return Ok(resumed(found, known.cursor, range));
+        };
+        let size = known.meta.size;
+        let range = within(range, size);
+        if range.start >= range.end {
+            // What is no range of it is refused in the store's own words.
+            return self.inner.get_opts(location, options).await;
+        }
+        let bytes = self.range(&known, range.clone()).await?;
+        let payload = GetResultPayload::Stream(stream::once(async { Ok(bytes) }).boxed());
+        Ok(GetResult { payload, meta: known.meta, range, attributes: Default::default() })
+    }
+
+    async fn get_ranges(
+        &self,
+        location: &Path,
+        ranges: &[Range<u64>],
+    ) -> object_store::Result<Vec<Bytes>> {
+        let known = match self.known(location) {
+            Some(known) => known,
+            None => self.remember(&self.inner.head(location).await?),
+        };
+        let size = known.meta.size;
+        if ranges.iter().any(|range| range.start >= range.end || range.end > size) {
+            return self.inner.get_ranges(location, ranges).await;
+        }
+        // All of them are on their way before the first is waited for, neighbours in one request.
+        let _claims = known.cursor.object().claim(&joined(ranges));
+        let mut all = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            all.push(self.range(&known, range.clone()).await?);
+        }
+        Ok(all)
+    }
+
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, object_store::Result<Path>>,
+    ) -> BoxStream<'static, object_store::Result<Path>> {
+        // Which they are is known when they are gone.
+        self.known.lock().clear();
+        self.inner.delete_stream(locations)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, object_store::Result<ObjectMeta>> {
+        self.inner.list(prefix)
+    }
+
+    fn list_with_offset(
+        &self,
+        prefix: Option<&Path>,
+        offset: &Path,
+    ) -> BoxStream<'static, object_store::Result<ObjectMeta>> {
+        self.inner.list_with_offset(prefix, offset)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> object_store::Result<ListResult> {
+        self.inner.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(
+        &self,
+        from: &Path,
+        to: &Path,
+        options: CopyOptions,
+    ) -> object_store::Result<()> {
+        self.forget(to);
+        self.inner.copy_opts(from, to, options).await
+    }
+
+    async fn rename_opts(
+        &self,
+        from: &Path,
+        to: &Path,
+        options: RenameOptions,
+    ) -> object_store::Result<()> {
+        self.forget(from);
+        self.forget(to);
+        self.inner.rename_opts(from, to, options).await
+    }
+}
+
+/// A range of an object of this size.
+fn within(range: GetRange, size: u64) -> Range<u64> {
+    match range {
+        GetRange::Bounded(range) => range.start..range.end.min(size),
+        GetRange::Offset(start) => start..size,
+        GetRange::Suffix(count) => size.saturating_sub(count)..size,
+    }
+}

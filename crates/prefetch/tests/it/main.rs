@@ -1,0 +1,374 @@
+//! Readers and stores over a store that misbehaves.
+
+mod faulty;
+mod memory;
+
+use std::io::{Read, Seek, SeekFrom};
+use std::ops::Range;
+use std::sync::Arc;
+
+use faulty::{Fault, Faulty, byte};
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt, memory::InMemory};
+use proptest::prelude::*;
+use tidemill_prefetch::{Options, PrefetchStore};
+use tokio::io::{AsyncReadExt, AsyncSeekExt};
+use tokio::runtime::Runtime;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+fn options(memory_bytes: u64) -> Options {
+    Options { block_bytes: 64 * KIB, window_bytes: 512 * KIB, memory_bytes }
+}
+
+fn store_of(faulty: Arc<Faulty>, options: Options) -> PrefetchStore {
+    PrefetchStore::new(faulty, options).unwrap()
+}
+
+fn expected(version: u8, range: Range<u64>) -> Vec<u8> {
+    range.map(|at| byte(version, at)).collect()
+}
+
+/// Bytes of one version, whichever; a replaced object is never mixed.
+fn version_of(bytes: &[u8], at: u64) -> Option<u8> {
+    let is = |version: &u8| bytes.iter().zip(at..).all(|(found, at)| *found == byte(*version, at));
+    (0..4).find(is)
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Read(usize),
+    Seek(u64),
+    Declare(u64, u64),
+    Reopen,
+    AsyncRead(usize),
+    Range(u64, u64),
+    Ranges(Vec<(u64, u64)>),
+    Whole,
+}
+
+fn step(size: u64) -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (1..200_000usize).prop_map(Step::Read),
+        3 => (0..size + 10).prop_map(Step::Seek),
+        1 => (0..size, 0..size).prop_map(|(start, length)| Step::Declare(start, length)),
+        1 => Just(Step::Reopen),
+        3 => (1..200_000usize).prop_map(Step::AsyncRead),
+        3 => (0..size, 1..300_000u64).prop_map(|(start, length)| Step::Range(start, length)),
+        1 => proptest::collection::vec((0..size, 1..100_000u64), 1..5).prop_map(Step::Ranges),
+        1 => Just(Step::Whole),
+    ]
+}
+
+fn fault() -> impl Strategy<Value = Option<Fault>> {
+    prop_oneof![
+        8 => Just(None),
+        1 => Just(Some(Fault::Refused)),
+        2 => any::<u8>().prop_map(|part| Some(Fault::Short(part))),
+        2 => any::<u8>().prop_map(|part| Some(Fault::Reset(part))),
+        1 => Just(Some(Fault::Elsewhere)),
+    ]
+}
+
+const SIZE: u64 = 2 * MIB + 12_345;
+
+/// Runs steps; whatever is not an error must be bytes of the object, all of one version for each reader.
+fn run(faults: Vec<Option<Fault>>, steps: &[Step], memory_bytes: u64) {
+    let runtime = Runtime::new().unwrap();
+    let path = Path::from("a");
+    let faulty = Arc::new(Faulty::new(SIZE, faults));
+    runtime.block_on(async {
+        let store = store_of(Arc::clone(&faulty), options(memory_bytes));
+        let mut reader = store.open(&path).await.unwrap();
+        let (mut at, mut version) = (0, None);
+        let same = |known: &mut Option<u8>, bytes: &[u8], at: u64| {
+            let found = version_of(bytes, at).expect("bytes that are of no version");
+            assert_eq!(*known.get_or_insert(found), found, "bytes of two versions");
+        };
+        for step in steps {
+            match step {
+                Step::Read(length) => {
+                    let mut buffer = vec![0; *length];
+                    let read = tokio::task::block_in_place(|| Read::read(&mut reader, &mut buffer));
+                    if let Ok(count) = read {
+                        assert!(count > 0 || at >= SIZE);
+                        if count > 0 {
+                            same(&mut version, &buffer[..count], at);
+                        }
+                        at += count as u64;
+                    }
+                }
+                Step::AsyncRead(length) => {
+                    let mut buffer = vec![0; *length];
+                    if let Ok(count) = AsyncReadExt::read(&mut reader, &mut buffer).await {
+                        assert!(count > 0 || at >= SIZE);
+                        if count > 0 {
+                            same(&mut version, &buffer[..count], at);
+                        }
+                        at += count as u64;
+                    }
+                }
+                Step::Seek(to) => {
+                    AsyncSeekExt::seek(&mut reader, SeekFrom::Start(*to)).await.unwrap();
+                    at = *to;
+                }
+                Step::Declare(start, length) => reader.declare(*start..start + length),
+                Step::Reopen => {
+                    reader = store.open(&path).await.unwrap();
+                    (at, version) = (0, None);
+                }
+                Step::Range(start, length) => {
+                    if let Ok(bytes) = store.get_range(&path, *start..start + length).await {
+                        assert_eq!(bytes.len() as u64, *length.min(&(SIZE - start)));
+                        assert!(version_of(&bytes, *start).is_some());
+                    }
+                }
+                Step::Ranges(ranges) => {
+                    let ranges: Vec<Range<u64>> = ranges
+                        .iter()
+                        .map(|(start, length)| *start..(start + length).min(SIZE))
+                        .collect();
+                    if let Ok(all) = store.get_ranges(&path, &ranges).await {
+                        for (bytes, range) in all.iter().zip(&ranges) {
+                            assert_eq!(bytes.len() as u64, range.end - range.start);
+                            assert!(version_of(bytes, range.start).is_some());
+                        }
+                    }
+                }
+                Step::Whole => {
+                    if let Ok(found) = store.get(&path).await
+                        && let Ok(bytes) = found.bytes().await
+                    {
+                        assert_eq!(bytes.len() as u64, SIZE);
+                        assert!(version_of(&bytes, 0).is_some());
+                    }
+                }
+            }
+        }
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_is_read_over_faults_is_the_objects_bytes_or_an_error(
+        faults in proptest::collection::vec(fault(), 0..60),
+        steps in proptest::collection::vec(step(SIZE), 1..60),
+        memory_bytes in prop_oneof![Just(MIB), Just(3 * MIB)],
+    ) {
+        run(faults, &steps, memory_bytes);
+    }
+
+    #[test]
+    fn an_object_that_is_replaced_is_never_mixed(
+        before in proptest::collection::vec(fault(), 0..10),
+        after in proptest::collection::vec(fault(), 0..20),
+        steps in proptest::collection::vec(step(SIZE), 1..60),
+    ) {
+        let faults = before.into_iter().chain([Some(Fault::Replaced)]).chain(after).collect();
+        run(faults, &steps, MIB);
+    }
+}
+
+fn on_runtime(work: impl Future<Output = ()>) {
+    Runtime::new().unwrap().block_on(work);
+}
+
+fn asked(faulty: &Faulty) -> Vec<Range<u64>> {
+    faulty.asked.lock().clone()
+}
+
+#[test]
+fn a_file_that_is_read_to_its_end_is_fetched_once_by_ever_larger_windows() {
+    on_runtime(async {
+        let faulty = Arc::new(Faulty::new(SIZE, Vec::new()));
+        let store = store_of(Arc::clone(&faulty), options(4 * MIB));
+        let mut reader = store.open(&Path::from("a")).await.unwrap();
+        let mut all = Vec::new();
+        tokio::task::block_in_place(|| Read::read_to_end(&mut reader, &mut all)).unwrap();
+        assert!(all == expected(0, 0..SIZE));
+        let stats = reader.stats();
+        assert_eq!((stats.asked_bytes, stats.fetched_bytes, stats.wasted_bytes), (SIZE, SIZE, 0));
+        let mut ranges = asked(&faulty);
+        // The first reads bring just what they ask for, what comes then is blocks.
+        assert!(ranges[0].end < 64 * KIB, "{ranges:?}");
+        ranges.sort_by_key(|range| range.start);
+        let blocks = ranges.iter().filter(|range| range.end - range.start == 64 * KIB).count();
+        assert!(blocks > 28, "{ranges:?}");
+        assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start), "{ranges:?}");
+    });
+}
+
+#[test]
+fn random_reads_fetch_their_own_bytes_alone() {
+    on_runtime(async {
+        let faulty = Arc::new(Faulty::new(SIZE, Vec::new()));
+        let store = store_of(Arc::clone(&faulty), options(4 * MIB));
+        let path = Path::from("a");
+        let places: Vec<u64> = (0..100).map(|n| n * 7_919 * 1_237 % (SIZE - 5_000)).collect();
+        for at in &places {
+            let bytes = store.get_range(&path, *at..at + 5_000).await.unwrap();
+            assert_eq!(version_of(&bytes, *at), Some(0));
+        }
+        let fetched: u64 = asked(&faulty).iter().map(|range| range.end - range.start).sum();
+        assert!(fetched <= 100 * 5_000 * 105 / 100, "{fetched}");
+    });
+}
+
+#[test]
+fn a_declared_range_is_on_its_way_whole_before_a_byte_is_read_and_nothing_behind_it_is() {
+    on_runtime(async {
+        let (faulty, permits) = Faulty::gated(SIZE);
+        let faulty = Arc::new(faulty);
+        let store = store_of(Arc::clone(&faulty), options(16 * MIB));
+        let mut reader = store.open(&Path::from("a")).await.unwrap();
+        reader.declare(100_000..400_000);
+        while asked(&faulty).len() < 6 {
+            tokio::task::yield_now().await;
+        }
+        permits.add_permits(100);
+        AsyncSeekExt::seek(&mut reader, SeekFrom::Start(100_000)).await.unwrap();
+        let mut bytes = vec![0; 300_000];
+        AsyncReadExt::read_exact(&mut reader, &mut bytes).await.unwrap();
+        assert!(bytes == expected(0, 100_000..400_000));
+        let mut ranges = asked(&faulty);
+        ranges.sort_by_key(|range| range.start);
+        assert_eq!((ranges.len(), ranges[0].start, ranges[5].end), (6, 100_000, 400_000));
+        assert_eq!(reader.stats().wasted_bytes, 0);
+    });
+}
+
+#[test]
+fn a_block_that_two_readers_want_is_fetched_once() {
+    on_runtime(async {
+        let (faulty, permits) = Faulty::gated(SIZE);
+        let faulty = Arc::new(faulty);
+        let store = Arc::new(store_of(Arc::clone(&faulty), options(16 * MIB)));
+        let path = Path::from("a");
+        permits.add_permits(1);
+        store.get_range(&path, 0..1).await.unwrap();
+        let read = |start: u64| {
+            let (store, path) = (Arc::clone(&store), path.clone());
+            tokio::spawn(async move { store.get_range(&path, start..70_000).await.unwrap() })
+        };
+        let one = read(20_000);
+        while asked(&faulty).len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        let two = read(30_000);
+        permits.add_permits(1_000);
+        let (one, two) = (one.await.unwrap(), two.await.unwrap());
+        assert!(one == expected(0, 20_000..70_000) && two == expected(0, 30_000..70_000));
+        let twice = asked(&faulty).iter().filter(|range| range.contains(&40_000)).count();
+        assert_eq!(twice, 1);
+    });
+}
+
+#[test]
+fn ranges_that_lie_close_together_are_one_request() {
+    on_runtime(async {
+        let faulty = Arc::new(Faulty::new(SIZE, Vec::new()));
+        let store =
+            store_of(Arc::clone(&faulty), Options { block_bytes: 512 * KIB, ..options(64 * MIB) });
+        let ranges = [1_000..2_000, 5_000..9_000, 1_500_000..1_500_010];
+        let all = store.get_ranges(&Path::from("a"), &ranges).await.unwrap();
+        assert_eq!(all.iter().map(|bytes| bytes.len()).collect::<Vec<_>>(), [1_000, 4_000, 10]);
+        let mut asked = asked(&faulty);
+        asked.sort_by_key(|range| range.start);
+        assert_eq!(asked, [1_000..9_000, 1_500_000..1_500_010]);
+    });
+}
+
+#[test]
+fn what_is_served_from_a_block_is_not_copied() {
+    on_runtime(async {
+        let faulty = Arc::new(Faulty::new(SIZE, Vec::new()));
+        let store = store_of(Arc::clone(&faulty), options(16 * MIB));
+        let (path, range) = (Path::from("a"), 10_000..50_000);
+        store.get_range(&path, 0..1).await.unwrap();
+        let two = [range.clone(), range];
+        let all = store.get_ranges(&path, &two).await.unwrap();
+        assert_eq!(all[0].as_ptr(), all[1].as_ptr());
+    });
+}
+
+#[test]
+fn a_replaced_object_is_an_error_and_then_read_anew() {
+    on_runtime(async {
+        let faults = vec![None, Some(Fault::Replaced)];
+        let store = store_of(Arc::new(Faulty::new(SIZE, faults)), options(4 * MIB));
+        let path = Path::from("a");
+        store.get_range(&path, 0..10).await.unwrap();
+        let error = store.get_range(&path, 1_000_000..1_000_010).await.unwrap_err();
+        assert!(matches!(error, object_store::Error::Precondition { .. }), "{error}");
+        let bytes = store.get_range(&path, 0..100).await.unwrap();
+        assert_eq!(version_of(&bytes, 0), Some(1));
+    });
+}
+
+#[test]
+fn a_body_that_is_cut_off_is_gone_on_with_from_there() {
+    on_runtime(async {
+        let faults = vec![None, Some(Fault::Reset(128)), Some(Fault::Short(128))];
+        let faulty = Arc::new(Faulty::new(SIZE, faults));
+        let store = store_of(Arc::clone(&faulty), options(4 * MIB));
+        let path = Path::from("a");
+        store.get_range(&path, 0..1).await.unwrap();
+        let bytes = store.get_range(&path, 40_000..80_000).await.unwrap();
+        assert!(bytes == expected(0, 40_000..80_000));
+        assert_eq!(asked(&faulty)[1..], [40_000..80_000, 60_000..80_000, 70_000..80_000]);
+        assert_eq!(store.stats().retries, 2);
+    });
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused_with_what_does() {
+    on_runtime(async {
+        for (options, says) in [
+            (Options { block_bytes: 1, ..Options::default() }, "at least 64 KiB"),
+            (Options { window_bytes: 1, ..Options::default() }, "holds no block"),
+            (Options { memory_bytes: 1, ..Options::default() }, "at least 1 MiB"),
+        ] {
+            let error = PrefetchStore::new(Arc::new(InMemory::new()), options).unwrap_err();
+            assert!(error.to_string().contains(says), "{error}");
+        }
+    });
+}
+
+#[test]
+fn a_store_over_a_store_does_what_that_one_does() {
+    on_runtime(async {
+        let store = PrefetchStore::new(Arc::new(InMemory::new()), Options::default()).unwrap();
+        let (path, empty) = (Path::from("a/b"), Path::from("a/empty"));
+        store.put(&path, "some bytes".into()).await.unwrap();
+        store.put(&empty, "".into()).await.unwrap();
+        assert_eq!(&store.get_range(&path, 5..10).await.unwrap()[..], b"bytes");
+        store.put(&path, "others, and more".into()).await.unwrap();
+        assert_eq!(&store.get_range(&path, 0..6).await.unwrap()[..], b"others");
+        assert_eq!(
+            &store.get(&path).await.unwrap().bytes().await.unwrap()[..],
+            b"others, and more"
+        );
+        assert!(store.get(&empty).await.unwrap().bytes().await.unwrap().is_empty());
+        assert!(store.get_range(&path, 50..60).await.is_err());
+        store.delete(&path).await.unwrap();
+        assert!(matches!(
+            store.get_range(&path, 0..1).await.unwrap_err(),
+            object_store::Error::NotFound { .. }
+        ));
+    });
+}
+
+#[test]
+fn a_seek_before_the_beginning_is_refused() {
+    on_runtime(async {
+        let store = store_of(Arc::new(Faulty::new(SIZE, Vec::new())), options(4 * MIB));
+        let mut reader = store.open(&Path::from("a")).await.unwrap();
+        assert!(Seek::seek(&mut reader, SeekFrom::Current(-1)).is_err());
+        assert_eq!(Seek::seek(&mut reader, SeekFrom::End(-1)).unwrap(), SIZE - 1);
+        assert_eq!(Seek::seek(&mut reader, SeekFrom::End(5)).unwrap(), SIZE + 5);
+        assert_eq!(Read::read(&mut reader, &mut [0; 5]).unwrap(), 0);
+    });
+}
