@@ -43,6 +43,9 @@ def convert(
     framing: str | None = None,
     source_exec: str | Sequence[str] = (),
     storage_options: Mapping[str, object] | None = None,
+    read_block: str | int | None = None,
+    read_window: str | int | None = None,
+    read_memory: str | int | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
@@ -128,7 +131,7 @@ def convert(
         mismatch=mismatch,
         framing=framing,
         source_exec=source_exec,
-        storage_options=storage_options,
+        storage_options=_options.read_ahead(storage_options, read_block, read_window, read_memory),
     )
     sink = _options.sink(
         output=output,

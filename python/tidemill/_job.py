@@ -279,6 +279,9 @@ class Job:
         sink_exec: str | Sequence[str] = (),
         partial: str | os.PathLike[str] | None = None,
         storage_options: Mapping[str, object] | None = None,
+        read_block: str | int | None = None,
+        read_window: str | int | None = None,
+        read_memory: str | int | None = None,
         memory: str | int | None = None,
         threads: int | None = None,
         max_bad: str | int | None = None,
@@ -304,6 +307,9 @@ class Job:
             sink_exec=sink_exec,
             partial=partial,
             storage_options=storage_options,
+            read_block=read_block,
+            read_window=read_window,
+            read_memory=read_memory,
             memory=memory,
             threads=threads,
             max_bad=max_bad,
@@ -321,6 +327,9 @@ class Job:
         max_files: int | None = None,
         sink_exec: str | Sequence[str] = (),
         storage_options: Mapping[str, object] | None = None,
+        read_block: str | int | None = None,
+        read_window: str | int | None = None,
+        read_memory: str | int | None = None,
         memory: str | int | None = None,
         threads: int | None = None,
         max_bad: str | int | None = None,
@@ -339,7 +348,13 @@ class Job:
         'one csv file for each `page`, `{page}.csv`'
         """
         text, tree = _tidemill.explain_job(
-            text_of(self, set=set, storage_options=storage_options),
+            text_of(
+                self,
+                set=set,
+                storage_options=_options.read_ahead(
+                    storage_options, read_block, read_window, read_memory
+                ),
+            ),
             _options.sink(
                 output=output,
                 format=format,
@@ -530,13 +545,17 @@ def carry_out(
     sink_exec: str | Sequence[str],
     partial: str | os.PathLike[str] | None,
     storage_options: Mapping[str, object] | None,
+    read_block: str | int | None,
+    read_window: str | int | None,
+    read_memory: str | int | None,
     memory: str | int | None,
     threads: int | None,
     max_bad: str | int | None,
     progress: bool | None,
 ) -> Result | Written:
     """Run a job, for `run` and `Job.run`."""
-    text = text_of(job, set=set, storage_options=storage_options)
+    reading = _options.read_ahead(storage_options, read_block, read_window, read_memory)
+    text = text_of(job, set=set, storage_options=reading)
     limits = _options.limits(memory, threads, max_bad, progress)
     if partial is not None:
         only_partial(output, format, compression, max_files, sink_exec)

@@ -94,6 +94,9 @@ class Reading(Limits, total=False):
     framing: str | None
     source_exec: str | Sequence[str]
     storage_options: Mapping[str, object] | None
+    read_block: str | int | None
+    read_window: str | int | None
+    read_memory: str | int | None
     max_bad: str | int | None
 
 
@@ -121,6 +124,9 @@ class JobWriting(MergeWriting, total=False):
     """What `run` takes."""
 
     set: Mapping[str, Any] | None
+    read_block: str | int | None
+    read_window: str | int | None
+    read_memory: str | int | None
     max_bad: str | int | None
 
 
@@ -240,6 +246,18 @@ def storage(options: Mapping[str, object] | None) -> list[tuple[str, str]]:
             )
         pairs.append((name, str(value)))
     return pairs
+
+
+def read_ahead(
+    options: Mapping[str, object] | None,
+    read_block: str | int | None,
+    read_window: str | int | None,
+    read_memory: str | int | None,
+) -> Mapping[str, object] | None:
+    """Say how stores are reached, and how far they are read ahead."""
+    ahead = {"read_block": read_block, "read_window": read_window, "read_memory": read_memory}
+    given = {name: value for name, value in ahead.items() if value is not None}
+    return {**(options or {}), **given} if given else options
 
 
 def _words(program: str | Sequence[str]) -> list[str]:

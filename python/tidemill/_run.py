@@ -42,6 +42,9 @@ def query(
     framing: str | None = None,
     source_exec: str | Sequence[str] = (),
     storage_options: Mapping[str, object] | None = None,
+    read_block: str | int | None = None,
+    read_window: str | int | None = None,
+    read_memory: str | int | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
@@ -69,6 +72,9 @@ def query(
     framing: str | None = None,
     source_exec: str | Sequence[str] = (),
     storage_options: Mapping[str, object] | None = None,
+    read_block: str | int | None = None,
+    read_window: str | int | None = None,
+    read_memory: str | int | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
@@ -103,6 +109,9 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     framing: str | None = None,
     source_exec: str | Sequence[str] = (),
     storage_options: Mapping[str, object] | None = None,
+    read_block: str | int | None = None,
+    read_window: str | int | None = None,
+    read_memory: str | int | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
@@ -159,6 +168,9 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     storage_options : mapping, optional
         How ``s3://``, ``http://`` and ``https://`` are reached, beyond what the environment's
         ``AWS_*`` variables say: ``{"region": "eu-west-1", "timeout": "10s"}``.
+    read_block, read_window, read_memory : str or int, optional
+        How far these are read ahead: what a request fetches (default: ``"8M"``), how far ahead of a
+        place (``"256M"``), and the memory for all of it (a sixteenth of ``memory``).
     memory : str or int, optional
         The memory budget: ``"512M"``, ``"50%"``, or bytes. Default: half of the machine's.
     threads : int, optional
@@ -240,7 +252,7 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         mismatch=mismatch,
         framing=framing,
         source_exec=source_exec,
-        storage_options=storage_options,
+        storage_options=_options.read_ahead(storage_options, read_block, read_window, read_memory),
     )
     sink = _options.sink(
         output=output,
@@ -277,6 +289,9 @@ def read_text(
     framing: str | None = None,
     source_exec: str | Sequence[str] = (),
     storage_options: Mapping[str, object] | None = None,
+    read_block: str | int | None = None,
+    read_window: str | int | None = None,
+    read_memory: str | int | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
@@ -342,7 +357,7 @@ def read_text(
         mismatch=mismatch,
         framing=framing,
         source_exec=source_exec,
-        storage_options=storage_options,
+        storage_options=_options.read_ahead(storage_options, read_block, read_window, read_memory),
     )
     limits = _options.limits(memory, threads, max_bad, progress)
     wanted = None if columns is None else list(columns)
@@ -369,6 +384,9 @@ def head(
     framing: str | None = None,
     source_exec: str | Sequence[str] = (),
     storage_options: Mapping[str, object] | None = None,
+    read_block: str | int | None = None,
+    read_window: str | int | None = None,
+    read_memory: str | int | None = None,
     max_bad: str | int | None = None,
     progress: bool | None = None,
 ) -> Result:
@@ -419,7 +437,7 @@ def head(
         mismatch=mismatch,
         framing=framing,
         source_exec=source_exec,
-        storage_options=storage_options,
+        storage_options=_options.read_ahead(storage_options, read_block, read_window, read_memory),
     )
     limits = _options.limits(max_bad=max_bad, progress=progress)
     return Result(_tidemill.head(os.fspath(url), rows, source, limits))
@@ -444,6 +462,9 @@ def schema(
     framing: str | None = None,
     source_exec: str | Sequence[str] = (),
     storage_options: Mapping[str, object] | None = None,
+    read_block: str | int | None = None,
+    read_window: str | int | None = None,
+    read_memory: str | int | None = None,
 ) -> SourceSchema:
     r"""Find the columns of files and their types.
 
@@ -492,7 +513,7 @@ def schema(
         mismatch=mismatch,
         framing=framing,
         source_exec=source_exec,
-        storage_options=storage_options,
+        storage_options=_options.read_ahead(storage_options, read_block, read_window, read_memory),
     )
     path = os.fspath(url)
     return SourceSchema(path, _tidemill.schema(path, source))
@@ -517,6 +538,9 @@ def explain(
     framing: str | None = None,
     source_exec: str | Sequence[str] = (),
     storage_options: Mapping[str, object] | None = None,
+    read_block: str | int | None = None,
+    read_window: str | int | None = None,
+    read_memory: str | int | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
@@ -557,7 +581,7 @@ def explain(
         mismatch=mismatch,
         framing=framing,
         source_exec=source_exec,
-        storage_options=storage_options,
+        storage_options=_options.read_ahead(storage_options, read_block, read_window, read_memory),
     )
     limits = _options.limits(memory, threads, max_bad)
     named = _formats.objects(objects, _QUERY_OPTIONS)
@@ -602,6 +626,9 @@ def run(
     sink_exec: str | Sequence[str] = (),
     partial: Path | None = None,
     storage_options: Mapping[str, object] | None = None,
+    read_block: str | int | None = None,
+    read_window: str | int | None = None,
+    read_memory: str | int | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
@@ -661,6 +688,9 @@ def run(
         sink_exec=sink_exec,
         partial=partial,
         storage_options=storage_options,
+        read_block=read_block,
+        read_window=read_window,
+        read_memory=read_memory,
         memory=memory,
         threads=threads,
         max_bad=max_bad,

@@ -115,6 +115,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub storage: StorageArgs,
     #[command(flatten)]
+    pub read_ahead: ReadAheadArgs,
+    #[command(flatten)]
     pub limits: LimitArgs,
 }
 
@@ -387,7 +389,12 @@ pub(crate) struct StorageArgs {
     /// (repeatable) [env: AWS_*]
     #[arg(long, value_name = "KEY=VALUE")]
     pub storage_option: Vec<String>,
+}
 
+/// How far they are read ahead.
+#[derive(Debug, Args, Default)]
+#[command(next_help_heading = "Remote data")]
+pub(crate) struct ReadAheadArgs {
     /// What one request fetches of what is read ahead: 8M by default, 64K at least
     #[arg(long, value_name = "SIZE")]
     pub read_block: Option<String>,
@@ -459,6 +466,8 @@ pub(crate) struct SourceArgs {
     pub source_exec: Vec<String>,
     #[command(flatten)]
     pub storage: StorageArgs,
+    #[command(flatten)]
+    pub read_ahead: ReadAheadArgs,
 }
 
 /// The quote character, or none.

@@ -17,7 +17,7 @@ use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::source::{self, SourceSpec, TextOptions};
 use tidemill_engine::{Error, Result};
 
-use crate::args::{Cli, CompletionsArgs, LimitArgs, SourceArgs, StorageArgs, Verb};
+use crate::args::{Cli, CompletionsArgs, LimitArgs, ReadAheadArgs, SourceArgs, StorageArgs, Verb};
 
 /// How a verb ended, other than with an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,7 +103,7 @@ impl SourceArgs {
             promote: self.promote.iter().map(|text| text.parse()).collect::<source::Result<_>>()?,
             exec: program(&self.source_exec)?,
             layouts: self.layouts.as_deref().map(str::parse).transpose()?,
-            storage_options: self.storage.options()?,
+            storage_options: self.read_ahead.over(self.storage.options()?)?,
             recover: self.salvage,
             given: None,
         })
@@ -119,6 +119,13 @@ impl StorageArgs {
             let (name, value) = text.split_once('=').unwrap_or_default();
             options.set(name, value)?;
         }
+        Ok(options)
+    }
+}
+
+impl ReadAheadArgs {
+    /// The settings of a store, with these.
+    fn over(&self, mut options: StorageOptions) -> Result<StorageOptions> {
         for (name, value) in [
             ("read_block", &self.read_block),
             ("read_window", &self.read_window),

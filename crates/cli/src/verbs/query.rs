@@ -41,8 +41,9 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
     let mut job = Job::from_file(&args.job, &args.set)?;
     let storage = args.storage.options()?;
+    let of_sources = args.read_ahead.over(storage.clone())?;
     for source in &mut job.sources {
-        source.spec.storage_options = source.spec.storage_options.with(&storage);
+        source.spec.storage_options = source.spec.storage_options.with(&of_sources);
         source.spec.recover |= args.salvage;
     }
     let query = job.query();

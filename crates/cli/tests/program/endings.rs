@@ -105,7 +105,7 @@ fn an_interrupt_ends_even_a_run_that_is_stuck_in_a_read() {
 fn a_file_that_may_not_grow_is_an_error_and_leaves_nothing() {
     let place = Place::new();
     let rows: String = (0..100_000).map(|i| format!("{},{i}\n", i % 5)).collect();
-    place.write("rows.csv", &format!("k,x\n{rows}"));
+    place.write("rows.csv", format!("k,x\n{rows}"));
     for output in ["out.csv", "out.parquet"] {
         let mut command = place.tidemill(&["query", "SELECT * FROM 'rows.csv'", "-o", output]);
         let limit = libc::rlimit { rlim_cur: 50_000, rlim_max: 50_000 };

@@ -5,7 +5,7 @@
 //! the hash of their keys, into parts that fit in a core's cache ([`apart`]); of each part its rows are counted
 //! into their groups, each group is sorted by itself, which takes the logarithm of a group's rows where that of
 //! all was taken ([`order`]), and calls answer for all groups of a part in one loop where they can
-//! ([`calls`]). Where no call asks for an order, nothing is sorted, or moved. DuckDB, too, puts rows apart by
+//! ([`calls`]); which windows can be had so tells [`chain`]. Where no call asks for an order, nothing is sorted, or moved. DuckDB, too, puts rows apart by
 //! hash before it sorts them.
 //!
 //! All rows are held until the last one has come, as nobody knows before whether a partition has ended. What
@@ -19,35 +19,30 @@
 
 mod apart;
 mod calls;
+mod chain;
 mod order;
 
-use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow::compute::take;
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result as PlanResult};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use datafusion::physical_expr::expressions::{CastExpr, Column, Literal};
-use datafusion::physical_expr::utils::collect_columns;
-use datafusion::physical_expr::window::WindowExpr;
-use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
-use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
-use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
-    InputOrderMode, PlanProperties, ReplaceChildrenOptions,
+    PlanProperties, ReplaceChildrenOptions,
 };
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
@@ -59,8 +54,9 @@ use crate::windows::beside::PORTION;
 use crate::windows::running_totals::EqualsAtOnce;
 use crate::windows::whole_partitions::OnePartitionAtATime;
 use apart::Apart;
-use calls::{Answers, Call, Span, Work};
-use order::{Keys, Order, Starts, can_be_sorted};
+use calls::{Answers, Span, Work};
+use chain::{Chain, Equals};
+use order::{Keys, Order, Starts};
 
 /// What the step is called, also in the memory pool.
 pub(crate) const CONSUMER: &str = "WindowsInParts";
@@ -141,310 +137,6 @@ fn with_children(
 ) -> PlanResult<Arc<dyn ExecutionPlan>> {
     let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
     Arc::clone(plan).replace_children(children, options)
-}
-
-/// Windows that stand on each other and on a sort, with nothing in between but columns that are renamed, left
-/// out or cast.
-struct Chain {
-    /// What the sort is of.
-    input: Arc<dyn ExecutionPlan>,
-    /// What rows of one group have in common. The partitions of each window are made of whole groups, or are
-    /// within one.
-    groups: Vec<PhysicalSortExpr>,
-    /// What the rows of a group are in order of.
-    within: Vec<PhysicalSortExpr>,
-    /// What calls are over, each of which several may have in common.
-    spans: Vec<Over>,
-    calls: Vec<Call>,
-    running_totals: Option<RunningTotals>,
-    /// The columns of the input that are handed on.
-    kept: Vec<usize>,
-    /// These and the calls, as what is handed on is made of them; nothing is to be made where it is they.
-    made: Option<(SchemaRef, Vec<Arc<dyn PhysicalExpr>>)>,
-}
-
-/// What tells the rows that a call is over, where that are not those that the order has.
-#[derive(PartialEq)]
-struct Over {
-    partitions: Option<Vec<PhysicalSortExpr>>,
-    equals: Equals,
-}
-
-#[derive(PartialEq)]
-enum Equals {
-    /// Those that the order has.
-    OfOrder,
-    /// All of a partition.
-    All,
-    Of(Vec<PhysicalSortExpr>),
-}
-
-/// A step of a chain.
-enum Level<'a> {
-    Windows(&'a [Arc<dyn WindowExpr>]),
-    Columns(&'a ProjectionExec),
-}
-
-impl<'a> Level<'a> {
-    fn of(plan: &'a Arc<dyn ExecutionPlan>) -> Option<Level<'a>> {
-        if let Some(step) = plan.downcast_ref::<WindowAggExec>() {
-            return Some(Level::Windows(step.window_expr()));
-        }
-        if let Some(step) = plan.downcast_ref::<BoundedWindowAggExec>() {
-            let is_sorted = step.input_order_mode == InputOrderMode::Sorted;
-            return is_sorted.then(|| Level::Windows(step.window_expr()));
-        }
-        let step = plan.downcast_ref::<ProjectionExec>()?;
-        let are_columns = step.expr().iter().all(|column| is_column(&column.expr));
-        are_columns.then_some(Level::Columns(step))
-    }
-}
-
-/// Whether it is a column, cast to another type or not.
-fn is_column(expr: &Arc<dyn PhysicalExpr>) -> bool {
-    match expr.downcast_ref::<CastExpr>() {
-        Some(cast) => is_column(cast.expr()),
-        None => expr.is::<Column>(),
-    }
-}
-
-/// An expression of a step's columns as one of what these are made of.
-fn made_of(
-    expr: &Arc<dyn PhysicalExpr>,
-    columns: &[Arc<dyn PhysicalExpr>],
-    schema: &SchemaRef,
-) -> PlanResult<Arc<dyn PhysicalExpr>> {
-    Arc::clone(expr)
-        .transform_up(|expr| {
-            if let Some(column) = expr.downcast_ref::<Column>() {
-                let made = columns.get(column.index());
-                return Ok(
-                    made.map_or(Transformed::no(expr), |made| Transformed::yes(Arc::clone(made)))
-                );
-            }
-            // Text that was made views and text again.
-            let within = expr.downcast_ref::<CastExpr>().and_then(|outer| {
-                let inner = outer.expr().downcast_ref::<CastExpr>()?;
-                let is_same = inner.expr().data_type(schema).ok()? == *outer.cast_type();
-                let is_view =
-                    matches!(inner.cast_type(), DataType::Utf8View | DataType::BinaryView);
-                (is_same && is_view).then(|| Arc::clone(inner.expr()))
-            });
-            Ok(within.map_or(Transformed::no(expr), Transformed::yes))
-        })
-        .data()
-}
-
-impl Chain {
-    /// The windows that a plan begins with, if all of them can be had so.
-    fn of(
-        plan: &Arc<dyn ExecutionPlan>,
-        running_totals: Option<RunningTotals>,
-    ) -> PlanResult<Option<Chain>> {
-        if plan.downcast_ref::<ProjectionExec>().is_some() {
-            return Ok(None);
-        }
-        let mut levels = Vec::new();
-        let mut below = plan;
-        while let Some(level) = Level::of(below)
-            && let [input] = below.children().as_slice()
-        {
-            levels.push(level);
-            below = input;
-        }
-        let sort = match below.downcast_ref::<SortExec>() {
-            Some(sort) if sort.fetch().is_none() && !levels.is_empty() => sort,
-            _ => return Ok(None),
-        };
-        let input = Arc::clone(sort.input());
-        let own = input.schema();
-        // What calls there are is not known yet: their columns come behind these.
-        let mut fields = own.fields().to_vec();
-        let columns = fields.len();
-        let mut made: Vec<Arc<dyn PhysicalExpr>> = own
-            .fields()
-            .iter()
-            .enumerate()
-            .map(|(index, field)| Arc::new(Column::new(field.name(), index)) as _)
-            .collect();
-        let mut asked = Vec::new();
-        for level in levels.into_iter().rev() {
-            let windows = match level {
-                Level::Windows(windows) => windows,
-                Level::Columns(step) => {
-                    let schema = Arc::new(Schema::new(fields.clone()));
-                    let next =
-                        step.expr().iter().map(|column| made_of(&column.expr, &made, &schema));
-                    made = next.collect::<PlanResult<_>>()?;
-                    continue;
-                }
-            };
-            let before = made.clone();
-            for call in windows {
-                let field = call.field()?;
-                made.push(Arc::new(Column::new(field.name(), fields.len())));
-                fields.push(field);
-                asked.push((Arc::clone(call), before.clone()));
-            }
-        }
-        let schema: SchemaRef = Arc::new(Schema::new(fields));
-        let mut below = Vec::with_capacity(asked.len());
-        for (call, columns) in &asked {
-            let of = |expr: &Arc<dyn PhysicalExpr>| made_of(expr, columns, &schema);
-            let partition_by =
-                call.partition_by().iter().map(of).collect::<PlanResult<Vec<_>>>()?;
-            let order_by = call
-                .order_by()
-                .iter()
-                .map(|key| Ok(PhysicalSortExpr { expr: of(&key.expr)?, options: key.options }));
-            below.push((partition_by, order_by.collect::<PlanResult<Vec<_>>>()?));
-        }
-        let Some(fewest) = below.iter().map(|(by, _)| by).min_by_key(|by| by.len()) else {
-            return Ok(None);
-        };
-        let keys: Vec<PhysicalSortExpr> = sort.expr().iter().cloned().collect();
-        let (groups, within) = keys.split_at(fewest.len().min(keys.len()));
-        let are_groups = !fewest.is_empty()
-            && groups.len() == fewest.len()
-            && groups.iter().all(|key| fewest.contains(&key.expr));
-        let types = keys.iter().map(|key| key.expr.data_type(&own));
-        let types = types.collect::<PlanResult<Vec<_>>>()?;
-        if !are_groups || !can_be_sorted(types.into_iter()) {
-            return Ok(None);
-        }
-        let mut chain = Chain {
-            groups: groups.to_vec(),
-            within: within.to_vec(),
-            spans: Vec::new(),
-            calls: Vec::new(),
-            running_totals,
-            kept: Vec::new(),
-            made: None,
-            input,
-        };
-        for ((call, made), (partition_by, order_by)) in asked.iter().zip(&below) {
-            let Some(over) = chain.over(partition_by, order_by) else { return Ok(None) };
-            let is_of_groups = over.partitions.is_none();
-            let span = match chain.spans.iter().position(|span| *span == over) {
-                Some(span) => span,
-                None => {
-                    chain.spans.push(over);
-                    chain.spans.len() - 1
-                }
-            };
-            let of = Columns { made, schema: &schema, own: columns };
-            let Some(call) = Call::of(call, &of, span, is_of_groups)? else { return Ok(None) };
-            chain.calls.push(call);
-        }
-        chain.hand_on(&made, columns, &schema)?;
-        Ok(Some(chain))
-    }
-
-    /// Settles which columns are handed on, and as what.
-    fn hand_on(
-        &mut self,
-        made: &[Arc<dyn PhysicalExpr>],
-        columns: usize,
-        schema: &SchemaRef,
-    ) -> PlanResult<()> {
-        let used: HashSet<usize> =
-            made.iter().flat_map(collect_columns).map(|column| column.index()).collect();
-        self.kept = (0..columns).filter(|index| used.contains(index)).collect();
-        let there: Vec<usize> =
-            self.kept.iter().copied().chain(columns..schema.fields().len()).collect();
-        let fields: Vec<_> =
-            there.iter().map(|&index| Arc::clone(&schema.fields()[index])).collect();
-        let mut moved: Vec<Arc<dyn PhysicalExpr>> = Vec::new();
-        for (index, field) in schema.fields().iter().enumerate() {
-            let at = there.iter().position(|there| *there == index).unwrap_or(0);
-            moved.push(Arc::new(Column::new(field.name(), at)));
-        }
-        let made = made.iter().map(|expr| made_of(expr, &moved, schema));
-        let made = made.collect::<PlanResult<Vec<_>>>()?;
-        let is_it = |(index, expr): (usize, &Arc<dyn PhysicalExpr>)| {
-            expr.downcast_ref::<Column>().is_some_and(|column| column.index() == index)
-        };
-        if made.len() != fields.len() || !made.iter().enumerate().all(is_it) {
-            self.made = Some((Arc::new(Schema::new(fields)), made));
-        }
-        Ok(())
-    }
-
-    /// What a call is over; none where it would have to be sorted anew.
-    fn over(
-        &self,
-        partition_by: &[Arc<dyn PhysicalExpr>],
-        order_by: &[PhysicalSortExpr],
-    ) -> Option<Over> {
-        // Keys of the partition that are no keys of groups come next in the order.
-        let more: HashSet<&Arc<dyn PhysicalExpr>> = partition_by
-            .iter()
-            .filter(|key| self.groups.iter().all(|group| !group.expr.eq(key)))
-            .collect();
-        let (next, rest) = self.within.split_at_checked(more.len())?;
-        if partition_by.len() != self.groups.len() + more.len()
-            || !next.iter().all(|key| more.contains(&key.expr))
-        {
-            return None;
-        }
-        let all = |keys: &[PhysicalSortExpr]| [self.groups.as_slice(), keys].concat();
-        let partitions = (!more.is_empty()).then(|| all(next));
-        // A key that is one of the partition's as well tells no rows of it apart.
-        let order_by: Vec<&PhysicalSortExpr> =
-            order_by.iter().filter(|key| !partition_by.contains(&key.expr)).collect();
-        let is_order = rest.len() >= order_by.len()
-            && order_by.iter().zip(rest).all(|(key, there)| **key == *there);
-        let equals = match order_by.len() {
-            0 => Equals::All,
-            _ if !is_order => return None,
-            count if count == rest.len() => Equals::OfOrder,
-            count => Equals::Of(all(&self.within[..more.len() + count])),
-        };
-        Some(Over { partitions, equals })
-    }
-
-    /// Whether it matters how the rows of a group stand.
-    fn is_ordered(&self) -> bool {
-        self.calls.iter().any(Call::is_ordered)
-    }
-}
-
-/// The columns that calls are asked of.
-struct Columns<'a> {
-    /// What they are made of: of the rows' own, and of the calls below.
-    made: &'a [Arc<dyn PhysicalExpr>],
-    /// Of what they are made of.
-    schema: &'a SchemaRef,
-    /// How many are the rows' own, which come first.
-    own: usize,
-}
-
-impl Columns<'_> {
-    /// An expression as one of the rows' own columns, if it asks for no others, and makes no more of a part
-    /// than there is of it.
-    fn below(&self, expr: &Arc<dyn PhysicalExpr>) -> PlanResult<Option<Arc<dyn PhysicalExpr>>> {
-        let expr = made_of(expr, self.made, self.schema)?;
-        Ok((self.is_below(&expr) && makes_little(&expr, self.schema)?).then_some(expr))
-    }
-
-    /// Whether an expression is of the rows' own columns alone.
-    fn is_below(&self, expr: &Arc<dyn PhysicalExpr>) -> bool {
-        collect_columns(expr).iter().all(|column| column.index() < self.own)
-    }
-}
-
-/// Whether an expression makes no texts or lists, which may be of any length (`repeat`), also not to look at
-/// them: it is run over a whole part.
-fn makes_little(expr: &Arc<dyn PhysicalExpr>, schema: &SchemaRef) -> PlanResult<bool> {
-    if expr.is::<Literal>() || is_column(expr) {
-        return Ok(true);
-    }
-    let made = expr.data_type(schema)?;
-    let mut is_little = made.is_primitive() || matches!(made, DataType::Boolean | DataType::Null);
-    for child in expr.children() {
-        is_little = is_little && makes_little(child, schema)?;
-    }
-    Ok(is_little)
 }
 
 /// The step.
@@ -605,7 +297,7 @@ impl Gathering {
             }
             self.rows.put(&batch)?;
             if !granted(self.reservation.try_resize(self.rows.bytes()))? {
-                return self.as_theirs();
+                return self.into_theirs();
             }
         }
         let (bytes, rows) = self.rows.largest();
@@ -616,7 +308,7 @@ impl Gathering {
             && granted(work.try_grow(2 * bytes + rows * (ROW_BYTES + 16 * calls)))?;
         if !is_granted {
             drop(work);
-            return self.as_theirs();
+            return self.into_theirs();
         }
         let answering = Answering {
             step: self.step,
@@ -634,7 +326,7 @@ impl Gathering {
     }
 
     /// Hands all rows to DataFusion's steps.
-    fn as_theirs(self) -> PlanResult<Batches> {
+    fn into_theirs(self) -> PlanResult<Batches> {
         // From here on the sort counts them.
         drop(self.reservation);
         let schema = self.input.schema();

@@ -12,6 +12,7 @@ use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result as PlanResult;
+use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::logical_expr::{EmitTo, WindowFrame, WindowFrameBound, WindowFrameUnits};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
@@ -23,14 +24,17 @@ use datafusion::physical_expr::window::{
 };
 use datafusion::physical_plan::windows::WindowUDFExpr;
 
+use super::RunningTotals;
+use super::chain::Columns;
 use super::order::{Order, joined, number};
-use super::{Columns, RunningTotals};
 use crate::windows::beside::PORTION;
-use datafusion::execution::memory_pool::MemoryReservation;
 
 /// Aggregates of which all groups are had at once, and whose answer is the same in whatever order.
-const OF_ALL_GROUPS: [&str; 12] = [
+const OF_ALL_GROUPS: [&str; 17] = [
     "avg",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
     "bool_and",
     "bool_or",
     "corr",
@@ -40,8 +44,10 @@ const OF_ALL_GROUPS: [&str; 12] = [
     "max",
     "min",
     "stddev",
+    "stddev_pop",
     "sum",
     "var",
+    "var_pop",
 ];
 
 /// How far a row may be away that `lag`, `lead` and the like are of; those that are of others are asked
@@ -245,7 +251,7 @@ impl Call {
         );
         let kind = match standard(call) {
             Some(function) => of_function(function, columns, frame)?,
-            None => of_aggregate(call, columns, frame, is_fixed)?,
+            None => of_aggregate(call, columns, frame, is_fixed, is_of_groups)?,
         };
         let kind = match kind {
             // Each row's value is there once.
@@ -453,6 +459,7 @@ fn of_aggregate(
     columns: &Columns<'_>,
     frame: Option<Frame>,
     is_fixed: bool,
+    is_of_groups: bool,
 ) -> PlanResult<Option<Kind>> {
     let Some(frame) = frame else { return Ok(None) };
     let call = call.as_any();
@@ -470,6 +477,7 @@ fn of_aggregate(
     };
     if let ("count", false, [value]) =
         (function.fun().name(), function.is_distinct(), arguments.as_slice())
+        && !(frame.is_whole() && is_of_groups)
     {
         return Ok(Some(Kind::Counted { value: Arc::clone(value), frame }));
     }
