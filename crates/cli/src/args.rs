@@ -393,7 +393,7 @@ pub(crate) struct StorageArgs {
 
 /// How far they are read ahead.
 #[derive(Debug, Args, Default)]
-#[command(next_help_heading = "Remote data")]
+#[command(next_help_heading = "Reading ahead")]
 pub(crate) struct ReadAheadArgs {
     /// What one request fetches of what is read ahead: 8M by default, 64K at least
     #[arg(long, value_name = "SIZE")]
