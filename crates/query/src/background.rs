@@ -1,6 +1,8 @@
 //! A plan of DataFusion's on a thread beside whoever takes its batches.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
@@ -14,6 +16,7 @@ use tidemill_base::error::{Error, Result, panicked};
 use tidemill_base::panics;
 use tidemill_base::stack::RUN_STACK_BYTES;
 use tidemill_sql::{Told, external, floats};
+use tokio::sync::mpsc::{self, Receiver, Sender};
 
 /// A plan that DataFusion runs on threads of its own, its batches in a bounded channel.
 pub(crate) struct Background {
@@ -46,7 +49,7 @@ impl Background {
             .on_thread_start(panics::all_are_caught)
             .build()
             .map_err(|e| Error::Io { action: "start", path: "threads".into(), source: e })?;
-        let (sender, batches) = std::sync::mpsc::sync_channel(2);
+        let (sender, batches) = mpsc::channel(2);
         runtime.spawn(async move {
             let fed = std::panic::AssertUnwindSafe(Self::feed(state, plan, &sender)).catch_unwind();
             let end = match fed.await {
@@ -55,7 +58,7 @@ impl Background {
                 Err(panic) => Err(external(panicked(panic.as_ref()))),
             };
             // A consumer that has gone wants no end either.
-            let _ = tokio::task::block_in_place(|| sender.send(end));
+            let _ = sender.send(end).await;
         });
         Ok(Background { batches, first: None, runtime: Some(runtime) })
     }
@@ -63,14 +66,14 @@ impl Background {
     async fn feed(
         state: SessionState,
         plan: LogicalPlan,
-        sender: &SyncSender<PlanResult<Option<RecordBatch>>>,
+        sender: &Sender<PlanResult<Option<RecordBatch>>>,
     ) -> PlanResult<()> {
         let plan = floats::with_right_extremes(plan)?;
         let physical = state.query_planner().create_physical_plan(&plan, &state).await?;
         let mut stream = execute_stream(physical, state.task_ctx())?;
         while let Some(batch) = stream.next().await {
             let batch = Some(batch?);
-            if tokio::task::block_in_place(|| sender.send(Ok(batch))).is_err() {
+            if sender.send(Ok(batch)).await.is_err() {
                 break;
             }
         }
@@ -100,16 +103,27 @@ impl Background {
         if let Some(first) = self.first.take() {
             return Ok(first);
         }
+        // Who sends waits as a task does, not as a thread, and the threads go on with the plan.
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
         loop {
             cancel.check()?;
-            match self.batches.recv_timeout(LOOK) {
-                Ok(batch) => return batch.told(),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
+            match self.batches.poll_recv(&mut Context::from_waker(&waker)) {
+                Poll::Ready(Some(batch)) => return batch.told(),
+                Poll::Ready(None) => {
                     return Err(Error::Internal("the query's threads are gone".into()));
                 }
+                Poll::Pending => thread::park_timeout(LOOK),
             }
         }
+    }
+}
+
+/// Wakes a thread that waits.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
     }
 }
 
@@ -143,7 +157,7 @@ mod tests {
                 Background::start(state, plan.logical.clone(), 2, &settings.cancel).unwrap();
             background.runtime.take().unwrap().shutdown_background();
             // The other end goes with the work, which is let go of where it waits next.
-            while background.batches.recv().is_ok() {}
+            while background.batches.blocking_recv().is_some() {}
         }
     }
 }
