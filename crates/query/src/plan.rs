@@ -31,7 +31,8 @@ use tidemill_planning::{planned, walk};
 use tidemill_remote::Budget;
 use tidemill_sink::StagedFile;
 use tidemill_source::{Rejects, Source, SourceSpec, fit, standard_input};
-use tidemill_sql::statement::{honoured, one_select, schema_from_sql};
+use tidemill_sql::dialects::{CalledSource, CalledSources};
+use tidemill_sql::statement::{asked, honoured, one_select, schema_from_sql};
 use tidemill_sql::{Told, casts, external, names, session, syntax, using};
 use tidemill_tables::estimates::{self, Call, Precisions};
 use tidemill_tables::merge::Merged;
@@ -106,7 +107,7 @@ impl Plan {
     fn planned(query: &Query, settings: &Settings) -> Result<Self> {
         let rejects = Arc::new(Rejects::new(settings.max_bad, settings.rejected_folder.clone()));
         let context = sessions::open(settings.share(1, 2), settings)?;
-        let mut statement = one_select(&query.sql)?;
+        let (mut statement, called) = asked(&query.sql)?;
         let mut urls = HashMap::new();
         hide_secrets(&mut statement, &mut urls);
         honoured(&statement, &context)?;
@@ -122,7 +123,7 @@ impl Plan {
         let mut found = references
             .iter()
             .map(|reference| {
-                let (name, mut spec) = find(query, reference)?;
+                let (name, mut spec) = find(query, reference, &called)?;
                 if let Some(url) = urls.get(&name) {
                     spec.url.clone_from(url);
                 }
@@ -132,7 +133,9 @@ impl Plan {
             .collect::<Result<Vec<_>>>()?;
         let mut files: Vec<&mut SourceSpec> = found
             .iter_mut()
-            .filter_map(|(_, spec, is_named)| (!*is_named).then_some(spec))
+            .filter_map(|(name, spec, is_named)| {
+                (!*is_named && !called.contains_key(name)).then_some(spec)
+            })
             .collect();
         if files.len() > 1 {
             let paths: Vec<&str> = files.iter().map(|spec| spec.url.as_str()).collect();
@@ -850,9 +853,31 @@ fn found_replaced(plan: PlanResult<LogicalPlan>) -> Result<()> {
     }
 }
 
+/// A source that SQL calls like a function, with what else is said of files.
+fn called_source(query: &Query, called: &CalledSource) -> Result<SourceSpec> {
+    let mut urls = called.urls.iter().cloned();
+    let mut spec = query.defaults.clone();
+    spec.url = urls.next().unwrap_or_default();
+    spec.more = urls.collect();
+    if let Some(format) = called.format {
+        spec.format = Some(format.parse()?);
+    }
+    for (option, value) in &called.options {
+        spec.options.set(option, value)?;
+    }
+    Ok(spec)
+}
+
 /// What a table in the SQL is: a named source or a file.
-fn find(query: &Query, reference: &TableReference) -> Result<(String, SourceSpec)> {
+fn find(
+    query: &Query,
+    reference: &TableReference,
+    called: &CalledSources,
+) -> Result<(String, SourceSpec)> {
     let name = reference.table();
+    if let Some(called) = called.get(name) {
+        return Ok((name.to_owned(), called_source(query, called)?));
+    }
     if reference.schema().is_some() {
         let dotted = reference.to_string();
         return Err(Error::usage_hint(
@@ -867,12 +892,6 @@ fn find(query: &Query, reference: &TableReference) -> Result<(String, SourceSpec
         || name == "-"
         || Path::new(name).exists();
     if !looks_like_file {
-        if matches!(name, "range" | "generate_series") {
-            return Err(Error::usage_hint(
-                format!("`{name}` makes a list, and stands in no FROM by itself"),
-                format!("FROM unnest({name}(0, 10)) AS t (n) has a row for each of its numbers"),
-            ));
-        }
         let names: Vec<&str> = query.sources.iter().map(|source| source.name.as_str()).collect();
         let hint = "a file is named in single quotes: FROM 'logs.csv'";
         if names.is_empty() {

@@ -79,6 +79,37 @@ impl FromStr for Mismatch {
 }
 
 impl TextOptions {
+    /// Sets an option by its name, to what a text says: one character, or `true` or `false`.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] where there is no such option, or the text is none of its values.
+    pub fn set(&mut self, option: &str, value: &str) -> Result<()> {
+        let refused = |expected: &str| {
+            Error::usage(format!("option `{option}` is {expected}, not `{}`", value.escape_debug()))
+        };
+        let character = || match value {
+            "\\t" => Ok(b'\t'),
+            _ => match value.as_bytes() {
+                [one] => Ok(*one),
+                _ => Err(refused("one ASCII character")),
+            },
+        };
+        match option {
+            "header" => {
+                let is_there = value.to_ascii_lowercase().parse();
+                self.header = Some(is_there.map_err(|_| refused("`true` or `false`"))?);
+            }
+            "delimiter" => self.delimiter = Some(character()?),
+            "quote" if value.is_empty() => self.quote = Some(None),
+            "quote" => self.quote = Some(Some(character()?)),
+            "escape" => self.escape = Some(character()?),
+            "comment" => self.comment = Some(character()?),
+            "null" => self.nulls.push(value.to_owned()),
+            _ => return Err(Error::usage(format!("there is no option `{option}`"))),
+        }
+        Ok(())
+    }
+
     /// The full dialect for a format of this name, which takes these options; none if it is no text.
     ///
     /// # Errors

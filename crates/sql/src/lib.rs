@@ -2,6 +2,7 @@
 //!
 //! - `statement`, `syntax`, `digits`, `names`, `using`: what is asked? Text becomes a statement of which every
 //!   clause is honoured, and columns are called as they are written.
+//! - `dialects`: what do other databases' functions and clauses mean here?
 //! - `coercion`, `meeting`, `instants`, `cast_times`, `casts`, `times`, `zones`, `spans`, `multiples`, `frames`,
 //!   `grouping_sets`: which type do values of different types meet at, and no value is lost?
 //! - `arithmetic`, `kept_casts`: what does an operator or a cast do at the ends of a type? `constants`: what are
@@ -22,6 +23,7 @@ mod cast_times;
 pub mod casts;
 mod coercion;
 mod constants;
+pub mod dialects;
 pub mod digits;
 mod filters;
 pub mod floats;

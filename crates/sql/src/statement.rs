@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
+use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{DFParser, Statement};
@@ -12,6 +13,7 @@ use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
 use tidemill_base::{Error, Result};
 use tidemill_planning::{planned, walk};
 
+use crate::dialects::{self, CalledSources};
 use crate::messages::{Told, nested_too_deeply};
 use crate::{digits, syntax};
 
@@ -42,13 +44,26 @@ impl Visitor for Depth {
 }
 
 /// The statement, if it is one question.
+///
+/// # Errors
+/// As [`asked`].
 pub fn one_select(sql: &str) -> Result<Statement> {
+    Ok(asked(sql)?.0)
+}
+
+/// The statement, if it is one question, and the sources that it calls like functions.
+///
+/// # Errors
+/// [`Error::Usage`] where it is none.
+pub fn asked(sql: &str) -> Result<(Statement, CalledSources)> {
     // A chain of operators is as deep as it is long, and dropping it takes stack.
     let bytes = PLAN_STACK_BYTES.saturating_add(sql.len().saturating_mul(512));
     on_large_stack(bytes, || {
         let mut statement = parsed(sql)?;
         let mut depth = Depth::default();
+        let mut called = CalledSources::new();
         if let Statement::Statement(statement) = &mut statement {
+            called = dialects::translate(statement)?;
             syntax::complete(statement);
             walk(statement, &mut depth);
         }
@@ -58,7 +73,7 @@ pub fn one_select(sql: &str) -> Result<Statement> {
                 "many alternatives are written `x IN (…)`, many rows as a source to join with",
             ));
         }
-        Ok(statement)
+        Ok((statement, called))
     })
 }
 
@@ -91,9 +106,9 @@ const EXPLAINED: (&str, &str) = (
 );
 
 fn parsed(sql: &str) -> Result<Statement> {
-    let mut statements = match DFParser::parse_sql_with_dialect(sql, &syntax::Spoken) {
+    let statements = match dialects::parsed(sql) {
         Err(_) if nesting(sql) >= NESTING_MAX => return Err(nested_too_deeply()),
-        parsed => parsed.told()?,
+        parsed => parsed.map_err(|error| DataFusionError::from(error).told())?,
     };
     let refused = |what: &str| {
         Err(Error::usage_hint(
@@ -101,13 +116,14 @@ fn parsed(sql: &str) -> Result<Statement> {
             "a query is one SELECT; results are written with -o FILE or a job file's [sink]",
         ))
     };
-    match (statements.pop_front(), statements.is_empty()) {
+    let mut statements = statements.into_iter();
+    match (statements.next(), statements.next()) {
         (None, _) => Err(Error::usage("the SQL is empty")),
-        (Some(_), false) => refused("more than one statement"),
-        (Some(Statement::Statement(mut statement)), true) => match *statement {
+        (Some(_), Some(_)) => refused("more than one statement"),
+        (Some(mut statement), None) => match statement {
             SqlStatement::Query(_) => {
                 digits::keep(&mut statement);
-                Ok(Statement::Statement(statement))
+                Ok(Statement::Statement(Box::new(statement)))
             }
             SqlStatement::Explain { .. } => Err(Error::usage_hint(EXPLAINED.0, EXPLAINED.1)),
             SqlStatement::ExplainTable { .. } => Err(Error::usage_hint(
@@ -119,8 +135,6 @@ fn parsed(sql: &str) -> Result<Statement> {
                 refused(&format!("`{}`", text.split_whitespace().next().unwrap_or_default()))
             }
         },
-        (Some(Statement::Explain(_)), true) => Err(Error::usage_hint(EXPLAINED.0, EXPLAINED.1)),
-        (Some(_), true) => refused("a statement that changes something"),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::any::TypeId;
 
-use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -39,6 +39,12 @@ impl Dialect for Spoken {
         true
     }
 
+    /// `list_filter(l, x -> x > 1)`; where no function is taken, `->` is an operator
+    /// ([`dialects`](crate::dialects)).
+    fn supports_lambda_functions(&self) -> bool {
+        true
+    }
+
     fn supports_order_by_all(&self) -> bool {
         true
     }
@@ -50,12 +56,19 @@ impl Dialect for Spoken {
         expr: &Expr,
         _: u8,
     ) -> Option<Result<Expr, ParserError>> {
-        use Keyword::{DISTINCT, FROM, IS, NOT};
+        use Keyword::{DISTINCT, DIV, FROM, IS, NOT};
         let made: fn(Box<Expr>, Box<Expr>) -> Expr = if parser.parse_keywords(&[IS, DISTINCT, FROM])
         {
             Expr::IsDistinctFrom
         } else if parser.parse_keywords(&[IS, NOT, DISTINCT, FROM]) {
             Expr::IsNotDistinctFrom
+        } else if parser.parse_keyword(DIV) {
+            let right = parser.parse_subexpr(self.prec_value(Precedence::MulDivModOp));
+            return Some(right.map(|right| Expr::BinaryOp {
+                left: Box::new(expr.clone()),
+                op: BinaryOperator::MyIntegerDivide,
+                right: Box::new(right),
+            }));
         } else {
             return None;
         };

@@ -1,0 +1,184 @@
+//! What people write who come from DuckDB, PostgreSQL, Spark or ClickHouse, in the words that are understood
+//! here.
+//!
+//! Nothing is carried out by this room: it writes a statement anew, before it is checked and planned, so that
+//! what other databases call `countIf(c)` is the `count(*) FILTER (WHERE c)` that merges, spills and is
+//! documented. What is not known here stays as it is, and is refused by its name
+//! ([`syntax`](crate::syntax), [`unknown_functions`](crate::unknown_functions)).
+//!
+//! - [`tokens`]: what the parser does not read.
+//! - [`calls`], [`operators`]: functions and operators.
+//! - [`clauses`]: `FETCH FIRST`, `WITH ROLLUP`, `LIMIT 3 BY k`.
+//! - [`tables`]: `read_csv('a.csv')`, `range(10)`, lists of files.
+//! - [`pivots`]: `PIVOT` and `UNPIVOT`.
+//!
+//! A column of the result is called as it was written, and not as it is understood.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, Query, Select, SelectItem, Statement, TableFactor, VisitorMut,
+};
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::{TokenWithSpan, Tokenizer, TokenizerError};
+use tidemill_base::error::{Error, Result};
+use tidemill_planning::{walk_expr_mut, walk_mut};
+
+use crate::names;
+use crate::syntax::Spoken;
+
+pub mod calls;
+mod clauses;
+mod operators;
+mod pivots;
+mod tables;
+mod tokens;
+
+pub use tables::CalledSource;
+
+/// The statements of a text.
+///
+/// # Errors
+/// As the parser.
+pub(crate) fn parsed(sql: &str) -> std::result::Result<Vec<Statement>, ParserError> {
+    let tokens = tokens::mended(parsed_tokens(sql)?);
+    Parser::new(&Spoken).with_tokens_with_locations(tokens).parse_statements()
+}
+
+fn parsed_tokens(sql: &str) -> std::result::Result<Vec<TokenWithSpan>, TokenizerError> {
+    Tokenizer::new(&Spoken, sql).tokenize_with_location()
+}
+
+/// An expression in SQL's words.
+fn written(text: &str) -> Result<Expr> {
+    let parser = Parser::new(&Spoken).try_with_sql(text);
+    let parsed = parser.and_then(|mut parser| parser.parse_expr());
+    parsed.map_err(|error| Error::Internal(format!("{text}: {error}")))
+}
+
+/// Sources that a statement calls like functions, by the names that their tables have in it.
+pub type CalledSources = HashMap<String, CalledSource>;
+
+/// Writes a statement in the words that are understood here, and says which sources it calls.
+///
+/// # Errors
+/// [`Error::Usage`] for what is said beside a function that it does not take.
+pub(crate) fn translate(statement: &mut Statement) -> Result<CalledSources> {
+    let mut clauses = Clauses { called: CalledSources::new(), refused: None };
+    walk_mut(statement, &mut clauses);
+    let mut translation = Translation::default();
+    walk_mut(statement, &mut translation);
+    match clauses.refused.or(translation.refused) {
+        Some(error) => Err(error),
+        None => Ok(clauses.called),
+    }
+}
+
+/// The first walk: clauses and tables.
+struct Clauses {
+    called: CalledSources,
+    refused: Option<Error>,
+}
+
+impl Clauses {
+    fn unless_refused(&mut self, done: Result<()>) -> ControlFlow<()> {
+        match done {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                self.refused = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    }
+}
+
+impl VisitorMut for Clauses {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        clauses::of_query(query);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        clauses::of_select(select);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<()> {
+        let done =
+            pivots::translate(table).and_then(|()| tables::translate(table, &mut self.called));
+        self.unless_refused(done)
+    }
+}
+
+/// The second walk: expressions, and the names that columns keep.
+#[derive(Default)]
+struct Translation {
+    refused: Option<Error>,
+}
+
+impl VisitorMut for Translation {
+    type Break = ();
+
+    /// Names what will be written otherwise as it is written now.
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        let mut names = BTreeSet::new();
+        for item in &mut select.projection {
+            let SelectItem::UnnamedExpr(expr) = item else { continue };
+            if !is_changed(expr) {
+                continue;
+            }
+            let name = names::as_written(expr);
+            if !names.insert(name.clone()) {
+                self.refused = Some(Error::usage_hint(
+                    format!("two columns of a select list are `{name}`"),
+                    format!("name one of them: {name} AS other"),
+                ));
+                return ControlFlow::Break(());
+            }
+            let alias = Ident::with_quote('"', name);
+            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        let made = match &*expr {
+            Expr::Function(call) => calls::translated(call),
+            other => Ok(operators::translated(other)),
+        };
+        match made {
+            Ok(Some(made)) => *expr = made,
+            Ok(None) => {}
+            Err(error) => {
+                self.refused = Some(error);
+                return ControlFlow::Break(());
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Whether an expression is written otherwise by [`Translation`]. One that makes rows, or columns of a
+/// struct's fields, takes no name.
+fn is_changed(expr: &Expr) -> bool {
+    struct Changed(bool);
+
+    impl VisitorMut for Changed {
+        type Break = ();
+
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            self.0 |= match expr {
+                Expr::Function(call) => matches!(calls::translated(call), Ok(Some(_))),
+                other => operators::translated(other).is_some(),
+            };
+            ControlFlow::Continue(())
+        }
+    }
+
+    let mut changed = Changed(false);
+    walk_expr_mut(&mut expr.clone(), &mut changed);
+    changed.0
+}

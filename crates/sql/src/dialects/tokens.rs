@@ -1,0 +1,202 @@
+//! What the parser does not read, in words that it reads.
+//!
+//! `a ** b` is `a ^ b`; `FILTER (x > 1)` has a WHERE; `FROM ['a.csv', 'b.csv']` calls a table function;
+//! `USING SAMPLE 10%` at the end is a TABLESAMPLE; and `->` is an operator on JSON unless it stands in a
+//! function that takes functions, where it makes one. Tokens keep their places in the text, by which messages
+//! point at them.
+
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan, Whitespace};
+
+/// The table function that [`mended`] makes of a list of files.
+pub(super) const FILES: &str = "tidemill_files";
+
+/// Functions that take functions: an arrow within their brackets makes one.
+const TAKE_FUNCTIONS: [&str; 24] = [
+    "array_any_match",
+    "array_filter",
+    "array_first",
+    "array_transform",
+    "any_match",
+    "list_any_match",
+    "list_filter",
+    "list_first",
+    "list_transform",
+    "list_apply",
+    "array_apply",
+    "apply",
+    "filter",
+    "transform",
+    "exists",
+    "list_reduce",
+    "list_sort",
+    "reduce",
+    "aggregate",
+    "arrayexists",
+    "arrayfilter",
+    "arrayfirst",
+    "arraymap",
+    "columns",
+];
+
+/// The same question in tokens that the parser reads.
+pub(super) fn mended(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let mut made: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
+    // The functions in whose brackets the token is; none for other brackets.
+    let mut calls: Vec<Option<String>> = Vec::new();
+    let mut tokens = tokens.into_iter().peekable();
+    while let Some(TokenWithSpan { token, span }) = tokens.next() {
+        match token {
+            Token::LParen => {
+                let is_filter = is_word(last(&made), "FILTER");
+                calls.push(match last(&made) {
+                    Some(Token::Word(word)) if word.quote_style.is_none() => {
+                        Some(word.value.to_lowercase())
+                    }
+                    _ => None,
+                });
+                made.push(TokenWithSpan { token: Token::LParen, span });
+                while let Some(space) =
+                    tokens.next_if(|next| matches!(next.token, Token::Whitespace(_)))
+                {
+                    made.push(space);
+                }
+                let has_where =
+                    tokens.peek().is_some_and(|next| is_word(Some(&next.token), "WHERE"));
+                if is_filter && !has_where && follows_a_call(&made) {
+                    made.extend(words("WHERE", span));
+                }
+            }
+            Token::RParen => {
+                calls.pop();
+                made.push(TokenWithSpan { token: Token::RParen, span });
+            }
+            Token::Arrow => {
+                let takes = |call: &Option<String>| {
+                    call.as_ref().is_some_and(|call| TAKE_FUNCTIONS.contains(&call.as_str()))
+                };
+                let is_lambda = calls.iter().rev().find(|call| call.is_some()).is_some_and(takes)
+                    && ends_parameters(&made);
+                let token = if is_lambda { Token::Arrow } else { operator("->") };
+                made.push(TokenWithSpan { token, span });
+            }
+            Token::LongArrow => made.push(TokenWithSpan { token: operator("->>"), span }),
+            Token::Mul
+                if tokens.peek().is_some_and(|next| next.token == Token::Mul)
+                    && ends_a_value(last(&made)) =>
+            {
+                tokens.next();
+                made.push(TokenWithSpan { token: Token::Caret, span });
+            }
+            Token::LBracket if is_word(last(&made), "FROM") || is_word(last(&made), "JOIN") => {
+                made.extend(words(FILES, span));
+                made.push(TokenWithSpan { token: Token::LParen, span });
+                made.push(TokenWithSpan { token: Token::LBracket, span });
+                for next in tokens.by_ref() {
+                    let ends = next.token == Token::RBracket;
+                    made.push(next);
+                    if ends {
+                        break;
+                    }
+                }
+                made.push(TokenWithSpan { token: Token::RParen, span });
+            }
+            token => made.push(TokenWithSpan { token, span }),
+        }
+    }
+    made
+}
+
+/// An operator that the parser does not know, and so takes for one of the user's own.
+fn operator(sign: &str) -> Token {
+    Token::CustomBinaryOperator(sign.to_owned())
+}
+
+/// The last token that is no space.
+fn last(tokens: &[TokenWithSpan]) -> Option<&Token> {
+    let mut tokens = tokens.iter().rev().map(|token| &token.token);
+    tokens.find(|token| !matches!(token, Token::Whitespace(_)))
+}
+
+/// Whether a bracket behind FILTER, the last of `tokens`, is that of a call's clause: `count(*) FILTER (`.
+fn follows_a_call(tokens: &[TokenWithSpan]) -> bool {
+    let mut before = tokens.iter().rev().map(|token| &token.token);
+    let before = before.by_ref().filter(|token| !matches!(token, Token::Whitespace(_)));
+    before.skip(2).next() == Some(&Token::RParen)
+}
+
+/// Whether what ends in `tokens` may be the parameters of a function: `(x, y)`, or a word behind a comma.
+fn ends_parameters(tokens: &[TokenWithSpan]) -> bool {
+    let before = tokens.iter().rev().map(|token| &token.token);
+    let mut before = before.filter(|token| !matches!(token, Token::Whitespace(_)));
+    match before.next() {
+        Some(Token::RParen) => true,
+        Some(Token::Word(_)) => matches!(before.next(), Some(Token::Comma | Token::LParen)),
+        _ => false,
+    }
+}
+
+/// Whether a value may end in a token.
+fn ends_a_value(token: Option<&Token>) -> bool {
+    match token {
+        Some(Token::Word(word)) => word.keyword == Keyword::NoKeyword || word.quote_style.is_some(),
+        Some(Token::Number(..) | Token::RParen | Token::RBracket) => true,
+        _ => false,
+    }
+}
+
+fn is_word(token: Option<&Token>, expected: &str) -> bool {
+    matches!(token, Some(Token::Word(word))
+        if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(expected))
+}
+
+/// A word, with spaces around it.
+fn words(word: &str, span: Span) -> [TokenWithSpan; 3] {
+    let space = || TokenWithSpan { token: Token::Whitespace(Whitespace::Space), span };
+    let word = TokenWithSpan { token: Token::make_keyword(word), span };
+    [space(), word, space()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parsed_tokens;
+    use super::*;
+
+    fn text(tokens: &[TokenWithSpan]) -> String {
+        tokens.iter().map(|token| token.token.to_string()).collect()
+    }
+
+    #[test]
+    fn what_the_parser_does_not_read_is_written_otherwise() {
+        for (sql, expected) in [
+            ("SELECT 2 ** 3, a**b, count(*) * 2", "SELECT 2 ^ 3, a^b, count(*) * 2"),
+            ("SELECT * FROM t", "SELECT * FROM t"),
+            ("count(*) FILTER (a > 1)", "count(*) FILTER ( WHERE a > 1)"),
+            ("count(*) FILTER (WHERE a > 1)", "count(*) FILTER (WHERE a > 1)"),
+            ("SELECT filter (l, x -> x)", "SELECT filter (l, x -> x)"),
+            ("FROM ['a.csv', 'b.csv']", "FROM  tidemill_files ([ 'a.csv', 'b.csv'])"),
+        ] {
+            let expected: String = expected.split_whitespace().collect();
+            let made = text(&mended(parsed_tokens(sql).unwrap()));
+            assert_eq!(made.split_whitespace().collect::<String>(), expected, "{sql}");
+        }
+    }
+
+    #[test]
+    fn an_arrow_makes_a_function_where_one_is_taken_and_looks_into_json_elsewhere() {
+        for (sql, is_lambda) in [
+            ("list_filter(l, x -> x > 1)", true),
+            ("list_filter(l, x -> (x + 1) > 1)", true),
+            ("list_filter(l, x -> lower(x) = 'a')", true),
+            ("list_filter(l, x -> data -> 'a' = x)", true),
+            ("data -> 'a'", false),
+            ("lower(data -> 'a')", false),
+            ("list_filter(l, (x, i) -> i = 1)", true),
+            ("list_filter('[1]' -> 'a', 1)", false),
+        ] {
+            let made = mended(parsed_tokens(sql).unwrap());
+            let found = made.iter().any(|token| token.token == Token::Arrow);
+            assert_eq!(found, is_lambda, "{sql}");
+        }
+    }
+}
