@@ -392,9 +392,6 @@ fn parser_error(message: &str) -> Error {
             None => format!("SQL is not understood: there is no such operator{place}"),
         };
         return match operator.map(str::to_ascii_uppercase).as_deref() {
-            Some("DIV") => {
-                Error::usage_hint(message, "/ divides whole numbers without a rest: 7 / 2 is 3")
-            }
             Some("#") => {
                 Error::usage_hint(message, "the exclusive or of whole numbers is (a | b) - (a & b)")
             }

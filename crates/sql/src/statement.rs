@@ -105,16 +105,27 @@ const EXPLAINED: (&str, &str) = (
     "--explain shows how a query runs, `tidemill schema FILE` a file's columns",
 );
 
+/// What statements begin with that change something, in whatever dialect the rest of them is.
+const CHANGES: [&str; 8] =
+    ["ALTER", "COPY", "CREATE", "DELETE", "DROP", "INSERT", "TRUNCATE", "UPDATE"];
+
 fn parsed(sql: &str) -> Result<Statement> {
-    let statements = match dialects::parsed(sql) {
-        Err(_) if nesting(sql) >= NESTING_MAX => return Err(nested_too_deeply()),
-        parsed => parsed.map_err(|error| DataFusionError::from(error).told())?,
-    };
     let refused = |what: &str| {
         Err(Error::usage_hint(
             format!("{what} is not run here"),
             "a query is one SELECT; results are written with -o FILE or a job file's [sink]",
         ))
+    };
+    let statements = match dialects::parsed(sql) {
+        Err(_) if nesting(sql) >= NESTING_MAX => return Err(nested_too_deeply()),
+        Err(error) => {
+            let first = sql.split_whitespace().next().unwrap_or_default();
+            if CHANGES.iter().any(|word| word.eq_ignore_ascii_case(first)) {
+                return refused(&format!("`{}`", first.to_uppercase()));
+            }
+            return Err(DataFusionError::from(error).told());
+        }
+        Ok(statements) => statements,
     };
     let mut statements = statements.into_iter();
     match (statements.next(), statements.next()) {

@@ -11,6 +11,7 @@ mod common;
 mod comparisons;
 mod conversion;
 mod counts;
+mod dialects;
 mod estimates;
 mod first_bytes;
 mod first_rows;

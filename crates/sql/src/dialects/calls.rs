@@ -1,7 +1,7 @@
 //! Functions that other databases have by another name or in another form, written as they are here.
 //!
 //! Each is a row: the call as it is written there, with its arguments' names, and what it is here. Whoever
-//! looks for a function finds it by searching for its name; [`written`] makes the documentation of the rows. A
+//! looks for a function finds it by searching for its name. A
 //! name that there is here, too, stands in no row, but for a number of arguments that it does not take.
 //!
 //! What a call has besides its arguments, `FILTER`, `OVER` and the like, goes to the function that the row
@@ -14,13 +14,13 @@ use std::sync::OnceLock;
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CaseWhen, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentClause, FunctionArgumentList, FunctionArguments, Ident, ObjectNamePart, Value,
-    ValueWithSpan, VisitorMut,
+    FunctionArgumentClause, FunctionArgumentList, FunctionArguments, Ident, ObjectNamePart,
+    UnaryOperator, Value, ValueWithSpan, VisitorMut,
 };
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::parser::Parser;
 use tidemill_base::error::{Error, Result};
 use tidemill_planning::walk_expr_mut;
+
+use super::written;
 
 /// Calls of functions of rows: as they are written elsewhere, and here.
 const SCALARS: &[(&str, &str)] = &[
@@ -72,9 +72,7 @@ const SCALARS: &[(&str, &str)] = &[
     ("today()", "current_date()"),
     ("curdate()", "current_date()"),
     ("yesterday()", "current_date() - INTERVAL '1 day'"),
-    ("from_unixtime(n, format)", "date_format(from_unixtime(n), format)"),
     ("fromunixtimestamp(n)", "from_unixtime(n)"),
-    ("eomonth(d)", "last_day(d)"),
     ("to_epoch(ts)", "date_part('epoch', ts)"),
     // Conditions.
     ("if(c, x, y)", "CASE WHEN c THEN x ELSE y END"),
@@ -111,16 +109,10 @@ const SCALARS: &[(&str, &str)] = &[
     ("regexp(x, pattern)", "regexp_like(x, pattern)"),
     ("regexp_contains(x, pattern)", "regexp_like(x, pattern)"),
     ("match(x, pattern)", "regexp_like(x, pattern)"),
-    ("regexp_substr(x, pattern)", "nullif(regexp_extract(x, pattern), '')"),
     ("replaceall(x, part, other)", "replace(x, part, other)"),
     ("replaceregexpall(x, pattern, other)", "regexp_replace(x, pattern, other, 'g')"),
     ("replaceregexpone(x, pattern, other)", "regexp_replace(x, pattern, other)"),
-    ("str_split(x, separator)", "string_split(x, separator)"),
-    ("split(x, separator)", "string_split(x, separator)"),
-    ("splitbychar(separator, x)", "string_split(x, separator)"),
-    ("splitbystring(separator, x)", "string_split(x, separator)"),
     ("arraystringconcat(list, separator)", "array_to_string(list, separator)"),
-    ("listagg_distinct(x)", "string_agg(DISTINCT x, ',')"),
     ("trimboth(x)", "btrim(x)"),
     ("trimleft(x)", "ltrim(x)"),
     ("trimright(x)", "rtrim(x)"),
@@ -159,12 +151,12 @@ const SCALARS: &[(&str, &str)] = &[
     // Numbers.
     ("modulo(n, m)", "n % m"),
     ("mod(n, m)", "n % m"),
-    ("div(n, m)", "n / m"),
-    ("intdiv(n, m)", "n / m"),
+    ("div(n, m)", "CAST(n / m AS BIGINT)"),
+    ("intdiv(n, m)", "CAST(n / m AS BIGINT)"),
     ("ceiling(n)", "ceil(n)"),
     ("negate(n)", "-n"),
     ("negative(n)", "-n"),
-    ("safe_divide(n, m)", "n / nullif(n, 0)"),
+    ("safe_divide(n, m)", "CAST(n AS DOUBLE) / nullif(m, 0)"),
     ("rand()", "random()"),
     ("bitand(n, m)", "n & m"),
     ("bitor(n, m)", "n | m"),
@@ -186,7 +178,6 @@ const SCALARS: &[(&str, &str)] = &[
     ("apply(list, f)", "array_transform(list, f)"),
     ("transform(list, f)", "array_transform(list, f)"),
     ("filter(list, f)", "array_filter(list, f)"),
-    ("exists(list, f)", "array_any_match(list, f)"),
     ("arraymap(f, list)", "array_transform(list, f)"),
     ("arrayfilter(f, list)", "array_filter(list, f)"),
     ("arrayexists(f, list)", "array_any_match(list, f)"),
@@ -212,8 +203,6 @@ const SCALARS: &[(&str, &str)] = &[
     ("arrayreversesort(list)", "array_sort(list, 'DESC')"),
     ("sequence(first, last)", "generate_series(first, last)"),
     ("sequence(first, last, step)", "generate_series(first, last, step)"),
-    ("row(x, …)", "struct(x, …)"),
-    ("tuple(x, …)", "struct(x, …)"),
     ("struct_extract(s, name)", "s[name]"),
     ("tupleelement(s, name)", "s[name]"),
 ];
@@ -279,7 +268,6 @@ const AGGREGATES: &[(&str, &str)] = &[
     ("kahan_sum(n)", "sum(n)"),
     ("sumkahan(n)", "sum(n)"),
     ("favg(n)", "avg(n)"),
-    ("avgweighted(n, m)", "sum(n * m) / sum(m)"),
     ("every(c)", "bool_and(c)"),
     ("some(c)", "bool_or(c)"),
     ("logical_and(c)", "bool_and(c)"),
@@ -298,35 +286,42 @@ struct Form {
     is_aggregate: bool,
 }
 
-/// All rows, by name and number of arguments.
+impl Form {
+    /// A row's form, and the name that it is called by; none where the row is no SQL, which a test excludes.
+    fn of(call: &str, made: &str, is_aggregate: bool) -> Option<(String, Form)> {
+        let (name, arguments) = call.strip_suffix(')')?.split_once('(')?;
+        let takes_more = arguments == "x, …";
+        let named = arguments.split(", ").filter(|name| !name.is_empty() && !takes_more);
+        let parameters = named.map(str::to_owned).collect();
+        let made = written(&made.replace("x, …", "")).ok()?;
+        Some((name.to_owned(), Form { parameters, takes_more, made, is_aggregate }))
+    }
+}
+
+/// All rows, by name.
 fn forms() -> &'static HashMap<String, Vec<Form>> {
     static FORMS: OnceLock<HashMap<String, Vec<Form>>> = OnceLock::new();
     FORMS.get_or_init(|| {
         let mut forms: HashMap<String, Vec<Form>> = HashMap::new();
         let scalars = SCALARS.iter().map(|row| (row, false));
-        for ((call, made), is_aggregate) in scalars.chain(AGGREGATES.iter().map(|row| (row, true)))
+        let rows = scalars.chain(AGGREGATES.iter().map(|row| (row, true)));
+        for (name, form) in
+            rows.filter_map(|((call, made), is_aggregate)| Form::of(call, made, is_aggregate))
         {
-            let Some((name, arguments)) = call.trim_end_matches(')').split_once('(') else {
-                continue;
-            };
-            let mut parameters: Vec<String> =
-                arguments.split(", ").filter(|name| !name.is_empty()).map(str::to_owned).collect();
-            let takes_more = parameters.last().is_some_and(|last| last == "…");
-            if takes_more {
-                parameters.clear();
-            }
-            let text = made.replace("x, …", "");
-            let parser = Parser::new(&GenericDialect).try_with_sql(&text);
-            let Ok(made) = parser.and_then(|mut parser| parser.parse_expr()) else { continue };
-            let form = Form { parameters, takes_more, made, is_aggregate };
-            forms.entry(name.to_owned()).or_default().push(form);
+            forms.entry(name).or_default().push(form);
         }
         forms
     })
 }
 
-/// The rows, as they are written: for the documentation.
-pub fn written() -> impl Iterator<Item = (&'static str, &'static str)> {
+/// How a function of another database is called, if there is one of this name.
+pub(crate) fn calls_of(name: &str) -> Vec<&'static str> {
+    let rows = SCALARS.iter().chain(AGGREGATES).map(|(call, _)| *call);
+    rows.filter(|call| call.split('(').next() == Some(name)).collect()
+}
+
+/// The rows, as they are written.
+pub fn rows() -> impl Iterator<Item = (&'static str, &'static str)> {
     SCALARS.iter().chain(AGGREGATES).copied()
 }
 
@@ -354,7 +349,7 @@ pub(super) fn translated(call: &Function) -> Result<Option<Expr>> {
             into.args = call.args.clone();
         }
     } else {
-        walk_expr_mut(&mut made, &mut Filled { form, arguments: &arguments });
+        walk_expr_mut(&mut made, &mut Filled { names: &form.parameters, arguments: &arguments });
     }
     beside(call, made, form.is_aggregate).map(Some)
 }
@@ -385,7 +380,7 @@ fn arguments(call: &Function) -> Option<Vec<&Expr>> {
 
 /// Puts arguments in the places of their names.
 struct Filled<'a> {
-    form: &'a Form,
+    names: &'a [String],
     arguments: &'a [&'a Expr],
 }
 
@@ -394,7 +389,7 @@ impl VisitorMut for Filled<'_> {
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         if let Expr::Identifier(name) = expr
-            && let Some(at) = self.form.parameters.iter().position(|own| *own == name.value)
+            && let Some(at) = self.names.iter().position(|own| *own == name.value)
         {
             *expr = in_brackets(self.arguments[at].clone());
         }
@@ -493,8 +488,7 @@ pub(super) fn both(left: Expr, right: Expr) -> Expr {
 fn with_parameters(call: &Function, name: &str) -> Result<Option<Expr>> {
     let FunctionArguments::List(parameters) = &call.parameters else { return Ok(None) };
     let (known, ends) = match name {
-        "quantile" | "quantiles" | "quantiletdigest" | "quantiletiming" | "quantileexact"
-        | "quantilesexact" | "quantilestdigest" => ("quantile", None),
+        "quantile" | "quantiles" | "quantiletdigest" | "quantilestdigest" => ("quantile", None),
         "topk" => ("top_k", Some("value")),
         "grouparray" => ("collect", None),
         _ => return Ok(None),
@@ -509,33 +503,18 @@ fn with_parameters(call: &Function, name: &str) -> Result<Option<Expr>> {
     let made = Expr::Function(made);
     Ok(Some(match ends {
         Some(field) => {
-            let text = format!("array_transform(x, item -> item['{field}'])");
-            let mut form = expression(&text)?;
-            let parameters = vec!["x".to_owned()];
-            let of = Form {
-                parameters,
-                takes_more: false,
-                made: Expr::value(Value::Null),
-                is_aggregate: true,
-            };
-            walk_expr_mut(&mut form, &mut Filled { form: &of, arguments: &[&made] });
-            form
+            let mut list = written(&format!("array_transform(x, item -> item['{field}'])"))?;
+            let names = ["x".to_owned()];
+            walk_expr_mut(&mut list, &mut Filled { names: &names, arguments: &[&made] });
+            list
         }
         None => made,
     }))
 }
 
-/// An expression in SQL's words.
-fn expression(text: &str) -> Result<Expr> {
-    let parsed = Parser::new(&crate::syntax::Spoken)
-        .try_with_sql(text)
-        .and_then(|mut parser| parser.parse_expr());
-    parsed.map_err(|error| Error::Internal(format!("{text}: {error}")))
-}
-
 /// `sumIf(n, c)` as `sum(n) FILTER (WHERE c)`, for all aggregates that are called so elsewhere.
 fn on_condition(call: &Function, name: &str) -> Result<Option<Expr>> {
-    const BASES: [&str; 16] = [
+    const BASES: [&str; 14] = [
         "sum",
         "avg",
         "min",
@@ -550,8 +529,6 @@ fn on_condition(call: &Function, name: &str) -> Result<Option<Expr>> {
         "groupuniqarray",
         "argmin",
         "argmax",
-        "sum_",
-        "avg_",
     ];
     let Some(base) = name.strip_suffix("if").filter(|base| BASES.contains(base)) else {
         return Ok(None);
@@ -566,7 +543,7 @@ fn on_condition(call: &Function, name: &str) -> Result<Option<Expr>> {
         return Ok(None);
     }
     let mut made = call.clone();
-    made.name = Ident::new(base.trim_end_matches('_')).into();
+    made.name = Ident::new(base).into();
     let mut rest = arguments.clone();
     rest.args = of.to_vec();
     made.args = FunctionArguments::List(rest);
@@ -616,20 +593,18 @@ fn unit_of(expr: &Expr) -> Option<String> {
     UNITS.contains(&unit.as_str()).then_some(unit)
 }
 
-/// Calls that take units of time, conditions in pairs, or the names of aggregates.
+/// Calls that take units of time, conditions in pairs, the names of aggregates, or any number of values.
 fn of_its_own(name: &str, arguments: &[&Expr]) -> Option<Expr> {
     match (name, arguments) {
         ("date_add" | "dateadd" | "adddate" | "timestampadd", [unit, n, to])
             if unit_of(unit).is_some() =>
         {
-            Some(moved(&unit_of(unit)?, n, to, BinaryOperator::Plus))
+            moved(&unit_of(unit)?, n, to, BinaryOperator::Plus)
         }
         ("date_sub" | "datesub" | "subdate", [unit, n, from]) if unit_of(unit).is_some() => {
             // Of two times it is their difference.
-            let is_number =
-                matches!(n, Expr::Value(ValueWithSpan { value: Value::Number(..), .. }));
-            is_number
-                .then(|| moved(&unit_of(unit).unwrap_or_default(), n, from, BinaryOperator::Minus))
+            whole(n)?;
+            moved(&unit_of(unit)?, n, from, BinaryOperator::Minus)
         }
         ("date_add" | "dateadd" | "adddate", [to, Expr::Interval(_)]) => {
             Some(of_two(to, BinaryOperator::Plus, arguments[1]))
@@ -651,6 +626,9 @@ fn of_its_own(name: &str, arguments: &[&Expr]) -> Option<Expr> {
                 other => other,
             };
             Some(call_of(name, all))
+        }
+        ("row" | "tuple", [_, ..]) => {
+            Some(call_of("struct", arguments.iter().map(|&argument| argument.clone()).collect()))
         }
         ("multiif", [pairs @ .., last]) if pairs.len() >= 2 && pairs.len() % 2 == 0 => {
             let conditions = pairs
@@ -708,18 +686,34 @@ pub(super) fn of_two(left: &Expr, op: BinaryOperator, right: &Expr) -> Expr {
     Expr::BinaryOp { left: side(left), op, right: side(right) }
 }
 
+/// The whole number that an expression is.
+fn whole(expr: &Expr) -> Option<i64> {
+    match expr {
+        Expr::Value(ValueWithSpan { value: Value::Number(digits, _), span: _ }) => {
+            digits.parse().ok()
+        }
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => whole(expr)?.checked_neg(),
+        Expr::Nested(inner) => whole(inner),
+        _ => None,
+    }
+}
+
 /// A time so many units later or earlier.
-fn moved(unit: &str, n: &Expr, time: &Expr, op: BinaryOperator) -> Expr {
+fn moved(unit: &str, n: &Expr, time: &Expr, op: BinaryOperator) -> Option<Expr> {
     let (count, unit) = match unit {
         "yy" => (1, "year"),
         "dd" => (1, "day"),
         "quarter" | "quarters" => (3, "month"),
         other => (1, other),
     };
+    // A number that is written makes an interval that is written, of which a DATE stays a DATE.
+    if let Some(n) = whole(n) {
+        let interval = written(&format!("INTERVAL '{} {unit}'", n.checked_mul(count)?)).ok()?;
+        return Some(of_two(time, op, &interval));
+    }
     let interval = format!("INTERVAL '{count} {unit}'");
-    let interval = expression(&interval).unwrap_or_else(|_| Expr::value(Value::Null));
-    let span = of_two(n, BinaryOperator::Multiply, &interval);
-    of_two(time, op, &span)
+    let span = of_two(n, BinaryOperator::Multiply, &written(&interval).ok()?);
+    Some(of_two(time, op, &span))
 }
 
 #[cfg(test)]
@@ -734,8 +728,9 @@ mod tests {
             assert!(forms().contains_key(name), "{call}: {made}");
             assert_eq!(name.to_lowercase(), name, "{call}");
         }
-        let count: usize = forms().values().map(Vec::len).sum();
-        assert_eq!(count, SCALARS.len() + AGGREGATES.len());
+        for (call, made) in SCALARS.iter().chain(AGGREGATES) {
+            assert!(Form::of(call, made, false).is_some(), "{call}: {made}");
+        }
     }
 
     #[test]
@@ -756,21 +751,21 @@ mod tests {
             ("list(a ORDER BY b)", "array_agg(a ORDER BY b)"),
             ("quantile(0.9)(a)", "quantile(a, 0.9)"),
             ("topK(3)(a)", "array_transform(top_k(a, 3), item -> item['value'])"),
-            ("dateadd(day, 3, a)", "(a + (3 * INTERVAL '1 day'))"),
+            ("dateadd(day, 3, a)", "(a + INTERVAL '3 day')"),
+            ("date_sub('quarter', -1, a)", "(a - INTERVAL '-3 month')"),
             ("date_add('quarter', n, a)", "(a + (n * INTERVAL '3 month'))"),
             ("date_diff('day', a, b)", "date_diff('day', a, b)"),
             ("DATEDIFF(day, a, b)", "date_diff('day', a, b)"),
             ("multiIf(a, 1, b, 2, 3)", "CASE WHEN a THEN 1 WHEN b THEN 2 ELSE 3 END"),
             ("list_aggregate(a, 'sum')", "array_sum(a)"),
             ("list_value(1, 2)", "make_array(1, 2)"),
+            ("tuple(1, a)", "struct(1, a)"),
         ] {
-            let Expr::Function(parsed) = expression(call).unwrap() else { panic!("{call}") };
+            let Expr::Function(parsed) = written(call).unwrap() else { panic!("{call}") };
             let made = translated(&parsed).unwrap().unwrap_or(Expr::Function(parsed));
             assert_eq!(made.to_string(), expected);
         }
-        let Expr::Function(parsed) = expression("year(a) FILTER (WHERE b)").unwrap() else {
-            panic!()
-        };
+        let Expr::Function(parsed) = written("year(a) FILTER (WHERE b)").unwrap() else { panic!() };
         assert!(translated(&parsed).is_err());
     }
 }

@@ -21,7 +21,7 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Ident, Query, Select, SelectItem, Statement, TableFactor, VisitorMut,
 };
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
-use datafusion::sql::sqlparser::tokenizer::{TokenWithSpan, Tokenizer, TokenizerError};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, TokenizerError};
 use tidemill_base::error::{Error, Result};
 use tidemill_planning::{walk_expr_mut, walk_mut};
 
@@ -43,7 +43,20 @@ pub use tables::CalledSource;
 /// As the parser.
 pub(crate) fn parsed(sql: &str) -> std::result::Result<Vec<Statement>, ParserError> {
     let tokens = tokens::mended(parsed_tokens(sql)?);
-    Parser::new(&Spoken).with_tokens_with_locations(tokens).parse_statements()
+    let mut parser = Parser::new(&Spoken).with_tokens_with_locations(tokens);
+    let mut statements = Vec::new();
+    // The parser's own loop ends at a word END, too, and forgets what follows.
+    loop {
+        while parser.consume_token(&Token::SemiColon) {}
+        if parser.peek_token().token == Token::EOF {
+            return Ok(statements);
+        }
+        statements.push(parser.parse_statement()?);
+        let next = parser.peek_token();
+        if !matches!(next.token, Token::SemiColon | Token::EOF) {
+            return parser.expected("end of statement", next);
+        }
+    }
 }
 
 fn parsed_tokens(sql: &str) -> std::result::Result<Vec<TokenWithSpan>, TokenizerError> {

@@ -1,8 +1,8 @@
 //! Operators and forms of other databases, written as they are here.
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, UnaryOperator,
-    Value,
+    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, FunctionArg, FunctionArgExpr,
+    FunctionArguments, UnaryOperator, Value,
 };
 
 use super::calls::{call_of, in_brackets};
@@ -57,30 +57,25 @@ fn of_two(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
     let both = || vec![left.clone(), right.clone()];
     match op {
         BinaryOperator::PGExp | BinaryOperator::BitwiseXor => {
-            let base = Expr::Cast {
-                kind: CastKind::Cast,
-                expr: Box::new(left.clone()),
-                data_type: datafusion::sql::sqlparser::ast::DataType::Double(
-                    datafusion::sql::sqlparser::ast::ExactNumberInfo::None,
-                ),
-                array: false,
-                format: None,
-            };
+            let base = cast(left.clone(), DataType::Double(ExactNumberInfo::None));
             Some(call_of("power", vec![base, right.clone()]))
         }
-        BinaryOperator::DuckIntegerDivide | BinaryOperator::MyIntegerDivide => {
+        BinaryOperator::DuckIntegerDivide => {
             Some(in_brackets(beside(left, BinaryOperator::Divide, right)))
+        }
+        BinaryOperator::MyIntegerDivide => {
+            Some(cast(beside(left, BinaryOperator::Divide, right), DataType::BigInt(None)))
         }
         BinaryOperator::Regexp => Some(beside(left, BinaryOperator::PGRegexMatch, right)),
         BinaryOperator::PGStartsWith => Some(call_of("starts_with", both())),
         BinaryOperator::PGOverlap => Some(call_of("array_has_any", both())),
-        BinaryOperator::Xor => Some(in_brackets(beside(left, BinaryOperator::NotEq, right))),
-        BinaryOperator::Custom(sign) if sign == "->" => Some(call_of("json_extract", both())),
-        BinaryOperator::Custom(sign) if sign == "->>" => {
-            Some(call_of("json_extract_string", both()))
-        }
         _ => None,
     }
+}
+
+fn cast(expr: Expr, data_type: DataType) -> Expr {
+    let expr = Box::new(expr);
+    Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None }
 }
 
 fn beside(left: &Expr, op: BinaryOperator, right: &Expr) -> Expr {

@@ -23,10 +23,9 @@ pub struct CalledSource {
 }
 
 /// Functions that read files, and the format that each reads.
-const READERS: [(&str, Option<&str>); 19] = [
+const READERS: [(&str, Option<&str>); 17] = [
     ("read_csv", Some("csv")),
     ("read_csv_auto", Some("csv")),
-    ("sniff_csv", None),
     ("read_json", Some("json")),
     ("read_json_auto", Some("json")),
     ("read_ndjson", Some("json")),
@@ -34,7 +33,6 @@ const READERS: [(&str, Option<&str>); 19] = [
     ("read_parquet", Some("parquet")),
     ("parquet_scan", Some("parquet")),
     ("read_avro", Some("avro")),
-    ("read_text", Some("lines")),
     ("scan_csv", Some("csv")),
     ("scan_parquet", Some("parquet")),
     ("scan_ndjson", Some("json")),
@@ -62,8 +60,7 @@ const OPTIONS: [(&str, &str); 12] = [
 ];
 
 /// Options that ask for what is done anyway.
-const ANYWAY: [&str; 5] =
-    ["auto_detect", "union_by_name", "hive_partitioning", "filename", "compression"];
+const ANYWAY: [&str; 3] = ["auto_detect", "union_by_name", "hive_partitioning"];
 
 /// Writes a table of another database's as it is here.
 pub(super) fn translate(table: &mut TableFactor, called: &mut CalledSources) -> Result<()> {
@@ -85,7 +82,7 @@ pub(super) fn translate(table: &mut TableFactor, called: &mut CalledSources) -> 
     }
     let function = function.value.to_lowercase();
     match function.as_str() {
-        "range" | "generate_series" | "numbers" | "sequence" => {
+        "range" | "generate_series" | "numbers" => {
             let numbers = match (function.as_str(), positional(args).as_deref()) {
                 ("numbers", Some([count])) => vec![count.clone()],
                 ("numbers", _) | (_, None) => return Ok(()),
@@ -217,10 +214,7 @@ fn source(
             }
             None => return Err(refused(&arg.to_string())),
             Some(name) if ANYWAY.contains(&name.as_str()) => {
-                let asks_for_it = match value {
-                    Expr::Value(ValueWithSpan { value: Value::Boolean(yes), span: _ }) => *yes,
-                    _ => name == "compression",
-                };
+                let asks_for_it = text(value).is_some_and(|word| word == "true");
                 if !asks_for_it {
                     return Err(refused(&arg.to_string()));
                 }

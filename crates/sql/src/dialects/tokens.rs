@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan, Whitespa
 pub(super) const FILES: &str = "tidemill_files";
 
 /// Functions that take functions: an arrow within their brackets makes one.
-const TAKE_FUNCTIONS: [&str; 24] = [
+const TAKE_FUNCTIONS: [&str; 23] = [
     "array_any_match",
     "array_filter",
     "array_first",
@@ -27,7 +27,6 @@ const TAKE_FUNCTIONS: [&str; 24] = [
     "apply",
     "filter",
     "transform",
-    "exists",
     "list_reduce",
     "list_sort",
     "reduce",
@@ -120,9 +119,9 @@ fn last(tokens: &[TokenWithSpan]) -> Option<&Token> {
 
 /// Whether a bracket behind FILTER, the last of `tokens`, is that of a call's clause: `count(*) FILTER (`.
 fn follows_a_call(tokens: &[TokenWithSpan]) -> bool {
-    let mut before = tokens.iter().rev().map(|token| &token.token);
-    let before = before.by_ref().filter(|token| !matches!(token, Token::Whitespace(_)));
-    before.skip(2).next() == Some(&Token::RParen)
+    let before = tokens.iter().rev().map(|token| &token.token);
+    let mut before = before.filter(|token| !matches!(token, Token::Whitespace(_)));
+    before.nth(2) == Some(&Token::RParen)
 }
 
 /// Whether what ends in `tokens` may be the parameters of a function: `(x, y)`, or a word behind a comma.

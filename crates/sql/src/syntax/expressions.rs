@@ -379,6 +379,10 @@ fn unary_operator(op: &UnaryOperator) -> Result<()> {
     }
 }
 
+/// How what JSON holds is reached.
+const FIELDS: &str = "fields of JSON are named with dots: a.b, a['b']; --promote makes columns of JSON in a \
+                      string; a function stands where one is taken: array_filter(list, x -> x > 1)";
+
 fn binary_operator(op: &BinaryOperator) -> Result<()> {
     match op {
         BinaryOperator::Plus
@@ -423,16 +427,11 @@ fn binary_operator(op: &BinaryOperator) -> Result<()> {
         }
         BinaryOperator::Match | BinaryOperator::Regexp => refused(op, REGULAR),
         BinaryOperator::PGStartsWith => refused(op, "write starts_with(x, 'a')"),
+        BinaryOperator::Custom(sign) if sign == "->" || sign == "->>" => refused(op, FIELDS),
         BinaryOperator::Arrow
         | BinaryOperator::LongArrow
         | BinaryOperator::HashArrow
-        | BinaryOperator::HashLongArrow => {
-            refused(
-                op,
-                "fields of JSON are named with dots: a.b, a['b']; functions of lists take no functions: \
-                 unnest(list) gives rows to calculate with",
-            )
-        }
+        | BinaryOperator::HashLongArrow => refused(op, FIELDS),
         BinaryOperator::PGOverlap => refused(op, "write array_has_any(a, b)"),
         BinaryOperator::Overlaps => refused(op, "write a_start < b_end AND b_start < a_end"),
         BinaryOperator::Assignment => refused(op, "write ="),

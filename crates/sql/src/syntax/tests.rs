@@ -1,12 +1,10 @@
 use std::sync::LazyLock;
 
-use datafusion::sql::parser::{DFParser, Statement as Parsed};
-
 use super::*;
 
 fn parse(sql: &str) -> Result<Box<Statement>> {
-    match DFParser::parse_sql_with_dialect(sql, &Spoken).map(|mut all| all.pop_front()) {
-        Ok(Some(Parsed::Statement(statement))) => Ok(statement),
+    match crate::dialects::parsed(sql).map(|mut all| all.pop()) {
+        Ok(Some(statement)) => Ok(Box::new(statement)),
         other => Err(Error::Internal(format!("is not parsed: {other:?}"))),
     }
 }
