@@ -52,7 +52,7 @@ use crate::results::{Account, Results, RowSource, explained};
 use crate::route::{Route, Tables, misplaced, not_run, refusal_of_map, route};
 use crate::rows::OrderedRows;
 use crate::scan::{RunState, Scan, SourceTable};
-use crate::secrets::{hide_secrets, shown_sql};
+use crate::secrets::{hide_called, hide_secrets, shown_sql};
 use crate::tables::{self, Work};
 
 /// Which share of the budget answers may take that wait to be taken.
@@ -110,6 +110,7 @@ impl Plan {
         let (mut statement, called) = asked(&query.sql)?;
         let mut urls = HashMap::new();
         hide_secrets(&mut statement, &mut urls);
+        hide_called(&called, &mut urls);
         honoured(&statement, &context)?;
         let query = &Query { sql: shown_sql(&query.sql, &statement, &urls), ..query.clone() };
         let run = RunState {

@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::ast::{ObjectName, ObjectNamePart, VisitorMut};
 use tidemill_base::error::Result;
 use tidemill_base::redact::shown;
 use tidemill_planning::walk_mut;
+use tidemill_sql::dialects::CalledSources;
 use tidemill_sql::statement::one_select;
 
 /// Gives tables whose URLs hold what may be secret, a password or a signature, names without
@@ -39,6 +40,18 @@ pub(crate) fn hide_secrets(statement: &mut Statement, urls: &mut HashMap<String,
 
     if let Statement::Statement(statement) = statement {
         walk_mut(statement, &mut Hidden(urls));
+    }
+}
+
+/// Notes the URLs of sources that are called like functions, whose tables have names without what may be
+/// secret already.
+pub(crate) fn hide_called(called: &CalledSources, urls: &mut HashMap<String, String>) {
+    for (name, source) in called {
+        if let Some(first) = source.urls.first()
+            && source.urls.iter().any(|url| shown(url) != *url)
+        {
+            urls.insert(name.clone(), first.clone());
+        }
     }
 }
 

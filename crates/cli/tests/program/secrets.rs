@@ -42,6 +42,11 @@ fn no_message_and_no_record_has_the_secrets_of_a_url() {
         &["query", "SELECT CAST('$' AS INT)"],
         &["query", "SELECT CAST(1 AS \"$\")"],
         &["query", "SELECT a FROM 'http:bob:hunter2@h/x.csv'"],
+        &["query", "SELECT * FROM read_csv('$')"],
+        &["query", "SELECT * FROM ['$', 'f.csv']"],
+        &["query", "SELECT * FROM read_csv('f.csv', skip = '$')"],
+        &["query", "SELECT * FROM read_csv('f.csv', delim = '$')"],
+        &["query", "SELECT year('$', 1)"],
         &["query", "SELECT * FROM 'f.csv'", "--source-exec", "$"],
         &[
             "query",

@@ -100,6 +100,7 @@ fn tables() {
             "SELECT v FROM '$/f.csv' END WHERE v > 1",
             "SQL is not understood: Expected: end of statement",
         ),
+        ("SELECT year(2)(ts) FROM '$/f.csv'", "`year(2)(ts)` is not supported"),
         ("SELECT year() FROM '$/f.csv'", "`year` takes other arguments"),
         ("SELECT count_if(v > 1), count_if(v > 1) FROM '$/f.csv'", "two columns of a select list"),
     ] {

@@ -334,6 +334,8 @@ pub(super) fn translated(call: &Function) -> Result<Option<Expr>> {
     if let Some(made) = with_parameters(call, &name)?.or(on_condition(call, &name)?) {
         return Ok(Some(made));
     }
+    // What stands in two pairs of brackets is nothing else.
+    let FunctionArguments::None = call.parameters else { return Ok(None) };
     let Some(arguments) = arguments(call) else { return Ok(None) };
     if let Some(made) = of_its_own(&name, &arguments) {
         return beside(call, made, false).map(Some);
@@ -760,6 +762,7 @@ mod tests {
             ("list_aggregate(a, 'sum')", "array_sum(a)"),
             ("list_value(1, 2)", "make_array(1, 2)"),
             ("tuple(1, a)", "struct(1, a)"),
+            ("year(2)(a)", "year(2)(a)"),
         ] {
             let Expr::Function(parsed) = written(call).unwrap() else { panic!("{call}") };
             let made = translated(&parsed).unwrap().unwrap_or(Expr::Function(parsed));
