@@ -52,7 +52,8 @@ pub const ELSEWHERE: [(&[&str], &str); 29] = [
 ];
 
 /// The same, of aggregates.
-pub const AGGREGATES: [(&[&str], &str); 3] = [
+pub const AGGREGATES: [(&[&str], &str); 4] = [
+    (&["any"], "bool_or(c), any_value(x)"),
     (&["quantile_disc"], "quantile(n, 0.9)"),
     (&["sum_if"], "sum(n) FILTER (WHERE c)"),
     (&["avg_if", "averageif"], "avg(n) FILTER (WHERE c)"),

@@ -101,6 +101,7 @@ fn tables() {
             "SQL is not understood: Expected: end of statement",
         ),
         ("SELECT year(2)(ts) FROM '$/f.csv'", "`year(2)(ts)` is not supported"),
+        ("SELECT any(v > 1) FROM '$/f.csv'", "unknown function `any`"),
         ("SELECT year() FROM '$/f.csv'", "`year` takes other arguments"),
         ("SELECT count_if(v > 1), count_if(v > 1) FROM '$/f.csv'", "two columns of a select list"),
     ] {

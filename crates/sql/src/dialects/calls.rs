@@ -243,7 +243,6 @@ const AGGREGATES: &[(&str, &str)] = &[
     ("argmin(x, n)", "first_value(x ORDER BY n) FILTER (WHERE x IS NOT NULL AND n IS NOT NULL)"),
     ("min_by(x, n)", "first_value(x ORDER BY n) FILTER (WHERE x IS NOT NULL AND n IS NOT NULL)"),
     ("first(x)", "first_value(x)"),
-    ("any(x)", "any_value(x)"),
     ("arbitrary(x)", "any_value(x)"),
     ("last(x)", "last_value(x)"),
     ("list(x)", "array_agg(x)"),
@@ -516,12 +515,11 @@ fn with_parameters(call: &Function, name: &str) -> Result<Option<Expr>> {
 
 /// `sumIf(n, c)` as `sum(n) FILTER (WHERE c)`, for all aggregates that are called so elsewhere.
 fn on_condition(call: &Function, name: &str) -> Result<Option<Expr>> {
-    const BASES: [&str; 14] = [
+    const BASES: [&str; 13] = [
         "sum",
         "avg",
         "min",
         "max",
-        "any",
         "uniq",
         "uniqexact",
         "median",
