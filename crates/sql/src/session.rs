@@ -203,6 +203,7 @@ pub fn open(
         .build();
     let context = SessionContext::new_with_state(state);
     replaced::functions().for_each(|function| context.register_udf(function));
+    tidemill_functions::scalar_functions().for_each(|function| context.register_udf(function));
     let all = context.state();
     let amplifiers = amplify::limited(all.scalar_functions().values(), settings.memory_bytes);
     amplifiers.into_iter().for_each(|function| context.register_udf(function));

@@ -1,0 +1,8 @@
+//! Functions of URLs, IP addresses and user agents.
+
+use datafusion_expr::ScalarUDF;
+
+/// All of them.
+pub(crate) fn functions() -> Vec<ScalarUDF> {
+    Vec::new()
+}
