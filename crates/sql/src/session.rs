@@ -17,6 +17,7 @@ use tidemill_base::Settings;
 use tidemill_base::error::Result;
 
 use crate::arithmetic::CheckedArithmetic;
+use crate::asof::{self, AsOfJoins};
 use crate::cast_times::SqlTypes;
 use crate::coercion::{CommonTypes, TimesOfDay};
 use crate::constants::Constants;
@@ -202,6 +203,7 @@ pub fn open(
         .with_physical_optimizer_rule(Arc::new(portions))
         .build();
     let context = SessionContext::new_with_state(state);
+    context.register_udf(asof::nearest());
     replaced::functions().for_each(|function| context.register_udf(function));
     tidemill_functions::scalar_functions().for_each(|function| context.register_udf(function));
     let all = context.state();
@@ -220,10 +222,11 @@ pub fn open(
 /// values, the others need all types settled: what is cast to a float by then is compared as one.
 fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules = Analyzer::new().rules;
-    rules.insert(0, Arc::new(RowsOfLists));
-    rules.insert(1, Arc::new(SetsOfColumns));
-    rules.insert(2, Arc::new(SimilarTo));
-    rules.insert(3, Arc::new(CommonTypes));
+    rules.insert(0, Arc::new(AsOfJoins));
+    rules.insert(1, Arc::new(RowsOfLists));
+    rules.insert(2, Arc::new(SetsOfColumns));
+    rules.insert(3, Arc::new(SimilarTo));
+    rules.insert(4, Arc::new(CommonTypes));
     rules.push(Arc::new(Unknowns));
     rules.push(Arc::new(in_lists::Constants));
     rules.push(Arc::new(KeptCasts));

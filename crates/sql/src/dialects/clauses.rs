@@ -1,12 +1,14 @@
 //! Clauses of other databases, written as they are here.
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Fetch, GroupByExpr, GroupByWithModifier, JoinConstraint, JoinOperator, LimitClause,
-    OrderByKind, Query, Select, SetExpr, Top, TopQuantity, Value,
+    BinaryOperator, Expr, Fetch, GroupByExpr, GroupByWithModifier, JoinConstraint, JoinOperator,
+    LimitClause, OrderByKind, Query, Select, SetExpr, Top, TopQuantity, Value, ValueWithSpan,
 };
+use tidemill_base::error::{Error, Result};
 
-use super::calls::both;
+use super::calls::{both, call_of};
 use super::written;
+use crate::asof;
 
 /// `FETCH FIRST 3 ROWS ONLY`, `SELECT TOP 3` and `LIMIT 3 BY k`.
 pub(super) fn of_query(query: &mut Query) {
@@ -81,8 +83,8 @@ fn limit_of(limit: Expr) -> LimitClause {
     LimitClause::LimitOffset { limit: Some(limit), offset: None, limit_by: Vec::new() }
 }
 
-/// `PREWHERE`, `GROUP BY a, b WITH ROLLUP`, `SEMI JOIN`, `ANTI JOIN`.
-pub(super) fn of_select(select: &mut Select) {
+/// `PREWHERE`, `GROUP BY a, b WITH ROLLUP`, `SEMI JOIN`, `ANTI JOIN`, `ASOF JOIN`.
+pub(super) fn of_select(select: &mut Select) -> Result<()> {
     if let Some(before) = select.prewhere.take() {
         select.selection = Some(match select.selection.take() {
             Some(condition) => both(before, condition),
@@ -112,7 +114,70 @@ pub(super) fn of_select(select: &mut Select) {
             JoinOperator::Semi(constraint) => JoinOperator::LeftSemi(constraint),
             JoinOperator::Anti(constraint) => JoinOperator::LeftAnti(constraint),
             JoinOperator::StraightJoin(constraint) => JoinOperator::Join(constraint),
+            JoinOperator::AsOf { match_condition, constraint } => {
+                as_of(match_condition, constraint)?
+            }
             other => other,
         };
+    }
+    Ok(())
+}
+
+/// An ASOF join as a join whose comparison of times is marked. The condition is TRUE or FALSE, for LEFT, where the
+/// ON clause has the comparison; otherwise it is the comparison, and the join is LEFT.
+fn as_of(matched: Expr, constraint: JoinConstraint) -> Result<JoinOperator> {
+    let marked = |expr: Expr| call_of(asof::NEAREST, vec![expr]);
+    let ours = match &matched {
+        Expr::Value(ValueWithSpan { value: Value::Boolean(is_inner), span: _ }) => Some(*is_inner),
+        _ => None,
+    };
+    let refused = |what: &str| {
+        Error::usage_hint(
+            format!("an ASOF JOIN {what}"),
+            "write ASOF JOIN … ON a.id = b.id AND a.ts >= b.ts: keys that are equal, if any, and one comparison \
+             of times",
+        )
+    };
+    let Some(is_inner) = ours else {
+        let condition = match constraint {
+            JoinConstraint::On(keys) => both(keys, marked(matched)),
+            JoinConstraint::None => marked(matched),
+            JoinConstraint::Using(_) | JoinConstraint::Natural => {
+                return Err(refused("is not USING columns"));
+            }
+        };
+        return Ok(JoinOperator::LeftOuter(JoinConstraint::On(condition)));
+    };
+    let JoinConstraint::On(condition) = constraint else {
+        return Err(refused("is not USING columns"));
+    };
+    let mut conjuncts = Vec::new();
+    split(condition, &mut conjuncts);
+    let is_time = |expr: &Expr| {
+        use BinaryOperator::{Gt, GtEq, Lt, LtEq};
+        matches!(expr, Expr::BinaryOp { op: Gt | GtEq | Lt | LtEq, .. })
+    };
+    if conjuncts.iter().filter(|expr| is_time(expr)).count() != 1 {
+        return Err(refused("has one comparison by >=, >, <= or <"));
+    }
+    let conjuncts =
+        conjuncts.into_iter().map(|expr| if is_time(&expr) { marked(expr) } else { expr });
+    let Some(condition) = conjuncts.reduce(both) else { return Err(refused("has a condition")) };
+    let constraint = JoinConstraint::On(condition);
+    Ok(match is_inner {
+        true => JoinOperator::Inner(constraint),
+        false => JoinOperator::LeftOuter(constraint),
+    })
+}
+
+/// What a condition says by AND.
+fn split(expr: Expr, conjuncts: &mut Vec<Expr>) {
+    match expr {
+        Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
+            split(*left, conjuncts);
+            split(*right, conjuncts);
+        }
+        Expr::Nested(inner) => split(*inner, conjuncts),
+        other => conjuncts.push(other),
     }
 }

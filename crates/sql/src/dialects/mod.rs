@@ -9,8 +9,11 @@
 //! - [`tokens`]: what the parser does not read.
 //! - [`calls`], [`operators`]: functions and operators.
 //! - [`clauses`]: `FETCH FIRST`, `WITH ROLLUP`, `LIMIT 3 BY k`.
+//! - [`laterals`]: rows of lists in FROM.
+//! - [`samples`]: `TABLESAMPLE`, `USING SAMPLE`.
 //! - [`tables`]: `read_csv('a.csv')`, `range(10)`, lists of files.
 //! - [`pivots`]: `PIVOT` and `UNPIVOT`.
+//! - [`columns`]: what needs the columns of the sources: `COLUMNS('^d')`, names of a select list in its WHERE.
 //!
 //! A column of the result is called as it was written, and not as it is understood.
 
@@ -30,11 +33,17 @@ use crate::syntax::Spoken;
 
 pub mod calls;
 mod clauses;
+mod columns;
+mod laterals;
 mod operators;
 mod pivots;
+mod samples;
 mod tables;
 mod tokens;
 
+pub(crate) use columns::stands_for_columns;
+pub use columns::{names_columns_by_pattern, write_out};
+pub use samples::Sample;
 pub use tables::CalledSource;
 
 /// The statements of a text.
@@ -111,12 +120,13 @@ impl VisitorMut for Clauses {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         clauses::of_query(query);
+        laterals::of_query(query);
         ControlFlow::Continue(())
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        clauses::of_select(select);
-        ControlFlow::Continue(())
+        let done = laterals::of_select(select).and_then(|()| clauses::of_select(select));
+        self.unless_refused(done)
     }
 
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<()> {

@@ -9,6 +9,7 @@ use tidemill_base::redact::shown;
 
 use super::CalledSources;
 use super::calls::call_of;
+use super::samples::{self, Sample};
 use super::tokens::FILES;
 
 /// A source that is called like a function.
@@ -20,6 +21,10 @@ pub struct CalledSource {
     pub format: Option<&'static str>,
     /// What it says of how text is written, by our names.
     pub options: Vec<(&'static str, String)>,
+    /// Which part of it is read; all by default.
+    pub sample: Option<Sample>,
+    /// The table that is sampled, where it is not called like a function: a file, or a source with a name.
+    pub table: Option<String>,
 }
 
 /// Functions that read files, and the format that each reads.
@@ -62,8 +67,49 @@ const OPTIONS: [(&str, &str); 12] = [
 /// Options that ask for what is done anyway.
 const ANYWAY: [&str; 3] = ["auto_detect", "union_by_name", "hive_partitioning"];
 
-/// Writes a table of another database's as it is here.
+/// Writes a table of another database's as it is here, and a sample as a source of its own.
 pub(super) fn translate(table: &mut TableFactor, called: &mut CalledSources) -> Result<()> {
+    let sample = match table {
+        TableFactor::Table { sample, .. } => sample.take(),
+        _ => None,
+    };
+    function(table, called)?;
+    match sample {
+        Some(sample) => sampled(table, samples::of_clause(&sample)?, called),
+        None => Ok(()),
+    }
+}
+
+/// Gives what is read of a table a name of its own.
+fn sampled(table: &mut TableFactor, sample: Sample, called: &mut CalledSources) -> Result<()> {
+    let TableFactor::Table { name, alias, args: None, .. } = table else {
+        return Err(Error::usage_hint(
+            format!("`{table}` is no source to take a sample of"),
+            "TABLESAMPLE is of files and sources; rows of a query: WHERE random() < 0.1",
+        ));
+    };
+    let [ObjectNamePart::Identifier(own)] = name.0.as_mut_slice() else { return Ok(()) };
+    let source = match called.get(&own.value) {
+        Some(source) => CalledSource { sample: Some(sample), ..source.clone() },
+        None => CalledSource {
+            urls: vec![own.value.clone()],
+            format: None,
+            options: Vec::new(),
+            sample: Some(sample),
+            table: Some(own.value.clone()),
+        },
+    };
+    let of_sample = format!("{} TABLESAMPLE {sample}", shown(&own.value));
+    called.insert(of_sample.clone(), source);
+    if alias.is_none() {
+        let name = Ident { value: shown(&own.value), ..own.clone() };
+        *alias = Some(TableAlias { explicit: true, name, columns: Vec::new(), at: None });
+    }
+    *own = Ident::with_quote('"', of_sample);
+    Ok(())
+}
+
+fn function(table: &mut TableFactor, called: &mut CalledSources) -> Result<()> {
     let (name, args, alias) = match table {
         TableFactor::Table {
             name,
@@ -184,7 +230,8 @@ fn source(
     args: &[FunctionArg],
     format: Option<&'static str>,
 ) -> Result<CalledSource> {
-    let mut source = CalledSource { urls: Vec::new(), format, options: Vec::new() };
+    let mut source =
+        CalledSource { urls: Vec::new(), format, options: Vec::new(), sample: None, table: None };
     let refused = |what: &str| {
         Error::usage_hint(
             format!("`{what}` in {function}(…) is not understood"),
