@@ -1,0 +1,148 @@
+"""Asks every statement, and shows what came where something else was wanted.
+
+Examples
+--------
+In `tests`::
+
+    python -m sql --binary ../target/release/tidemill
+    python -m sql --brief sql/duckdb/times.sql
+    python -m sql --pending
+    python -m sql --record
+    python -m sql --ask sql/spark/times.sql
+    python -m sql --against duckdb
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import sys
+
+from .answers import as_lines, difference
+from .entries import ENGINES, Answer, Entry, files, read, write
+from .run import Verdict, answered, binary, refused, together
+
+KINDS = ("pass", "refused", "differs", "pending", "fault", "fail")
+
+
+def table(verdicts: list[Verdict]) -> str:
+    """How many of each kind there are, by dialect."""
+    lines = ["dialect      " + "".join(f"{kind:>9}" for kind in (*KINDS, "all"))]
+    for dialect in (*ENGINES, "all"):
+        mine = [one for one in verdicts if dialect in ("all", one.entry.dialect)]
+        kinds = ["fail" if one.wrong else one.kind for one in mine]
+        if mine:
+            counts = "".join(f"{kinds.count(kind):9}" for kind in KINDS)
+            lines.append(f"{dialect:13}{counts}{len(mine):9}")
+    return "\n".join(lines)
+
+
+def record(verdict: Verdict) -> bool:
+    """Write the marks of an entry as things are; answers stay as they are."""
+    entry, said = verdict.entry, verdict.said
+    before = dict(entry.texts)
+    wrong = answered(entry, said)
+    if said.status == 0:
+        for key in ("pending", "fault"):
+            entry.texts.pop(key, None)
+        if wrong is not None and "error" not in entry.texts:
+            entry.texts["fault"] = wrong
+    elif "error" in entry.texts:
+        entry.texts["error"] = said.message
+        if "hint" in entry.texts:
+            entry.texts["hint"] = said.hint
+    else:
+        entry.texts.pop("fault", None)
+        missing = entry.texts.get("pending", said.message).removesuffix(" (no hint)")
+        without = " (no hint)" if refused(said) == "has no hint" else ""
+        entry.texts["pending"] = missing + without
+    return entry.texts != before
+
+
+def asked(entries: list[Entry], name: str | None) -> None:
+    """Write down the answers of entries that have none: their dialect's, or those of another."""
+    from .engines import MAKERS
+
+    engines = {}
+    for entry in entries:
+        if entry.answers or "error" in entry.texts:
+            continue
+        who = name or entry.dialect
+        if who not in engines:
+            engines[who] = MAKERS[who]()
+        try:
+            names, rows = engines[who].ask(entry.statement)
+        except Exception as error:
+            print(f"{entry.place}: {who}: {str(error).strip().splitlines()[0][:300]}\n{entry.statement}\n")  # fmt: skip # noqa: E501
+            continue
+        entry.answers.append(Answer([who], False, as_lines(rows)))
+
+
+def against(entries: list[Entry], name: str) -> int:
+    """Ask an engine again for the answers that it gave."""
+    from .engines import MAKERS
+
+    engine = MAKERS[name]()
+    asked_again = wrong = 0
+    for entry in entries:
+        for answer in entry.answers:
+            if name not in answer.engines:
+                continue
+            asked_again += 1
+            try:
+                names, rows = engine.ask(entry.statement)
+                lines = as_lines(rows)
+                if answer.names:
+                    lines = [*as_lines([names]), *lines]
+                says = difference(answer.lines, lines)
+            except Exception as error:
+                says = str(error).strip().splitlines()[0]
+            if says:
+                wrong += 1
+                print(f"{entry.place}: {name}: {says}\n{entry.statement}\n")
+    print(f"{name}: {asked_again} answers, {wrong} of them others now")
+    return wrong
+
+
+def main() -> int:
+    """Run as the flags say."""
+    parser = argparse.ArgumentParser(prog="python -m sql")
+    parser.add_argument("--binary", default=binary(), help="the program; default: the built one")
+    parser.add_argument("--brief", action="store_true", help="one line for each failure")
+    parser.add_argument("--pending", action="store_true", help="list what is not yet answered")
+    parser.add_argument("--record", action="store_true", help="rewrite the marks of what failed")
+    parser.add_argument("--ask", nargs="?", const="", metavar="ENGINE", choices=["", *ENGINES], help="ask an engine for the answers that are missing; default: the dialect's own")  # fmt: skip # noqa: E501
+    parser.add_argument("--against", metavar="ENGINE", choices=ENGINES, help="ask an engine again for the answers that it gave")  # fmt: skip # noqa: E501
+    parser.add_argument("--against-duckdb", dest="against", action="store_const", const="duckdb", help="the same of DuckDB")  # fmt: skip # noqa: E501
+    parser.add_argument("files", nargs="*", type=pathlib.Path, help="default: all")
+    arguments = parser.parse_args()
+    contents = {file: read(file.resolve()) for file in arguments.files or files()}
+    entries = [one for content in contents.values() for one in content if isinstance(one, Entry)]
+    if arguments.ask is not None:
+        asked(entries, arguments.ask or None)
+        for file, content in contents.items():
+            write(file, content)
+        return 0
+    if arguments.against:
+        return 1 if against(entries, arguments.against) else 0
+    if arguments.pending:
+        for entry in entries:
+            for key in ("fault", "pending"):
+                if key in entry.texts:
+                    print(f"{entry.place}: {key}: {entry.texts[key]}")
+        return 0
+    verdicts = together(entries, arguments.binary)
+    failures = [one for one in verdicts if one.wrong]
+    if arguments.record:
+        changed = [record(one) for one in failures].count(True)
+        for file, content in contents.items():
+            write(file, content)
+        print(f"{changed} entries have other marks now")
+    for one in failures:
+        print(f"{one.entry.place}: {one.wrong}" if arguments.brief else f"{one}\n")
+    print(table(verdicts))
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
