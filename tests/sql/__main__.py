@@ -65,7 +65,7 @@ def asked(entries: list[Entry], name: str | None) -> None:
 
     engines = {}
     for entry in entries:
-        if entry.answers or "error" in entry.texts:
+        if any(answer.lines for answer in entry.answers) or "error" in entry.texts:
             continue
         who = name or entry.dialect
         if who not in engines:
@@ -75,7 +75,9 @@ def asked(entries: list[Entry], name: str | None) -> None:
         except Exception as error:
             print(f"{entry.place}: {who}: {str(error).strip().splitlines()[0][:300]}\n{entry.statement}\n")  # fmt: skip # noqa: E501
             continue
-        entry.answers.append(Answer([who], False, as_lines(rows)))
+        with_names = any(answer.names for answer in entry.answers)
+        lines = [*as_lines([names] if with_names else []), *as_lines(rows)]
+        entry.answers = [Answer([who], with_names, lines)]
 
 
 def against(entries: list[Entry], name: str) -> int:
@@ -111,15 +113,16 @@ def main() -> int:
     parser.add_argument("--brief", action="store_true", help="one line for each failure")
     parser.add_argument("--pending", action="store_true", help="list what is not yet answered")
     parser.add_argument("--record", action="store_true", help="rewrite the marks of what failed")
-    parser.add_argument("--ask", nargs="?", const="", metavar="ENGINE", choices=["", *ENGINES], help="ask an engine for the answers that are missing; default: the dialect's own")  # fmt: skip # noqa: E501
+    parser.add_argument("--ask", action="store_true", help="ask engines for answers that are missing")
+    parser.add_argument("--engine", choices=ENGINES, help="whom to ask; default: the dialect's own")
     parser.add_argument("--against", metavar="ENGINE", choices=ENGINES, help="ask an engine again for the answers that it gave")  # fmt: skip # noqa: E501
     parser.add_argument("--against-duckdb", dest="against", action="store_const", const="duckdb", help="the same of DuckDB")  # fmt: skip # noqa: E501
     parser.add_argument("files", nargs="*", type=pathlib.Path, help="default: all")
     arguments = parser.parse_args()
     contents = {file: read(file.resolve()) for file in arguments.files or files()}
     entries = [one for content in contents.values() for one in content if isinstance(one, Entry)]
-    if arguments.ask is not None:
-        asked(entries, arguments.ask or None)
+    if arguments.ask:
+        asked(entries, arguments.engine)
         for file, content in contents.items():
             write(file, content)
         return 0

@@ -7,10 +7,8 @@ and structs as the JSON that they are. All else is compared to the letter.
 
 from __future__ import annotations
 
-import csv
 import datetime
 import decimal
-import io
 import json
 import math
 import re
@@ -54,13 +52,13 @@ def written(value: Any, inside: bool = False) -> Any:
 
 def as_lines(rows: list[list[Any]]) -> list[str]:
     """Rows of another engine as they stand in a file."""
-    lines = []
-    for row in rows:
-        out = io.StringIO()
-        cells = [written(value) for value in row]
-        csv.writer(out, lineterminator="").writerow(cells)
-        lines.append(out.getvalue() if cells != [""] else '""')
-    return lines
+
+    def cell(value: Any) -> str:
+        text = str(written(value))
+        plain = value is None or (text not in ("", "NULL") and not set(text) & set(',"\n\r'))
+        return text if plain else '"' + text.replace('"', '""') + '"'
+
+    return [",".join(map(cell, row)) for row in rows]
 
 
 def cells(line: str) -> list[str | None]:

@@ -20,7 +20,7 @@ TABLES = {
     "requests": "id bigint, ts timestamp, user_id bigint, method text, url text, status bigint, ms double, bytes bigint, ip text, agent text",  # fmt: skip # noqa: E501
     "users": "user_id bigint, name text, email text, country text, plan text, signed_up date, score double, tags text",  # fmt: skip # noqa: E501
     "orders": "order_id bigint, user_id bigint, day date, sku text, qty bigint, price double, paid bool, detail text",  # fmt: skip # noqa: E501
-    "readings": "sensor text, at timestamp, value double",
+    "readings": "sensor text, ts timestamp, value double",
     "prices": "sku text, since date, price double",
     "sales": "region text, year bigint, quarter bigint, amount bigint",
     "wide": "shop text, jan bigint, feb bigint, mar bigint",
@@ -89,7 +89,7 @@ class Spark:
             )  # fmt: skip
             table.createOrReplaceTempView(name)
         events = self.session.read.json(str(DATA / "events.json"))
-        events.withColumn("at", events["at"].cast("timestamp")).createOrReplaceTempView("events")
+        events.withColumn("ts", events["ts"].cast("timestamp")).createOrReplaceTempView("events")
 
     def ask(self, statement: str, parameters: Any = None) -> Rows:
         found = self.session.sql(with_tables(statement))
@@ -108,7 +108,7 @@ class Clickhouse:
                 columns = columns.replace(one, other)
             self.session.query(f"CREATE TABLE {name} ({columns}) ENGINE = Memory")
             self.session.query(f"INSERT INTO {name} SELECT * FROM file('{DATA / name}.csv', 'CSVWithNames', '{columns.replace(chr(39), chr(92) + chr(39))}')")  # fmt: skip # noqa: E501
-        columns = "id Int64, at DateTime('UTC'), kind String, tags Array(String), nums Array(Int64), device Tuple(os Nullable(String), version Nullable(Int64))"  # fmt: skip # noqa: E501
+        columns = "id Int64, ts DateTime('UTC'), kind String, tags Array(String), nums Array(Int64), device Tuple(os Nullable(String), version Nullable(Int64))"  # fmt: skip # noqa: E501
         self.session.query(f"CREATE TABLE events ({columns}) ENGINE = Memory")
         self.session.query(f"INSERT INTO events SELECT * FROM file('{DATA}/events.json', 'JSONEachRow', '{columns.replace(chr(39), chr(92) + chr(39))}')")  # fmt: skip # noqa: E501
 

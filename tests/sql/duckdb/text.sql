@@ -1,135 +1,309 @@
 # Text, patterns and regular expressions, as DuckDB's manual has them.
 
 SELECT upper(name), lower(name), length(name), strlen(name) FROM 'users.csv' ORDER BY user_id
+--> duckdb
+ANN LEE,ann lee,7,7
+BOB O'NEIL,bob o'neil,10,10
+CHLOÉ,chloé,5,6
+DAN,dan,3,3
+EVE ADAMS,eve adams,9,9
+FINN,finn,4,4
 
 SELECT name, len(name), reverse(name), left(name, 2), right(name, 2) FROM 'users.csv' ORDER BY user_id
+--> duckdb
+Ann Lee,7,eeL nnA,An,ee
+Bob O'Neil,10,lieN'O boB,Bo,il
+Chloé,5,éolhC,Ch,oé
+dan,3,nad,da,an
+Eve Adams,9,smadA evE,Ev,ms
+Finn,4,nniF,Fi,nn
 
 SELECT left(name, -2), right(name, -2) FROM 'users.csv' WHERE user_id = 1
+--> duckdb
+Ann L,n Lee
 
 SELECT name[1], name[1:3], name[-1], name[2:] FROM 'users.csv' WHERE user_id <= 3 ORDER BY user_id
+--> duckdb
+A,Ann,e,nn Lee
+B,Bob,l,ob O'Neil
+C,Chl,é,hloé
 
 SELECT substring(name, 2, 3), substr(name, 3) FROM 'users.csv' WHERE user_id = 1
+--> duckdb
+nn ,n Lee
 
 SELECT substring('hello', -3)
+--> duckdb
+llo
 
 SELECT substring(name FROM 2 FOR 3) FROM 'users.csv' WHERE user_id = 1
+--> duckdb
+nn 
 
 SELECT split(tags, '|') FROM 'users.csv' ORDER BY user_id
+--> duckdb
+"[""new"",""vip""]"
+"[""beta""]"
+"[""vip"",""beta"",""mobile""]"
+NULL
+"[""mobile""]"
+"[""new""]"
 
 SELECT string_split(tags, '|')[1] AS first FROM 'users.csv' ORDER BY user_id
+--> duckdb
+new
+beta
+vip
+NULL
+mobile
+new
 
 SELECT str_split('a.b.c', '.'), string_to_array('a.b.c', '.')
+--> duckdb
+"[""a"",""b"",""c""]","[""a"",""b"",""c""]"
 
 SELECT string_split_regex('a1b22c', '\d+')
+--> duckdb
+"[""a"",""b"",""c""]"
 
 SELECT regexp_split_to_array('a, b;c', '[,;]\s*')
+--> duckdb
+"[""a"",""b"",""c""]"
 
 SELECT split_part(email, '@', 2) AS domain, count(*) FROM 'users.csv' GROUP BY domain ORDER BY domain
+--> duckdb
+EXAMPLE.COM,1
+example.com,2
+example.fr,1
+mail.example.org,1
+NULL,1
 
 SELECT split_part('a-b-c', '-', -1), split_part('a-b-c', '-', 9)
+--> duckdb
+c,""
 
 SELECT regexp_extract(url, 'https?://[^/]+') AS host, count(*) AS n FROM 'requests.csv' GROUP BY host ORDER BY n DESC
+--> duckdb
+https://shop.example.com,12
+https://api.example.com:8443,2
+http://blog.example.org,1
 
 SELECT regexp_extract(agent, '(\w+)/(\d+)', 1), regexp_extract(agent, '(\w+)/(\d+)', 2) FROM 'requests.csv' WHERE id IN (1, 3) ORDER BY id
+--> duckdb
+Mozilla,5
+curl,8
 
 SELECT regexp_extract('2026-03-01', '(\d+)-(\d+)-(\d+)', ['y', 'm', 'd'])
+--> duckdb
+"{""y"":""2026"",""m"":""03"",""d"":""01""}"
 
 SELECT regexp_extract(name, 'x(.)', 1) AS x FROM 'users.csv' WHERE user_id = 1
+--> duckdb
+""
 
 SELECT regexp_extract_all('a1b22c333', '\d+')
+--> duckdb
+"[""1"",""22"",""333""]"
 
 SELECT regexp_extract_all('k1=v1;k2=v2', '(\w+)=(\w+)', 2)
+--> duckdb
+"[""v1"",""v2""]"
 
 SELECT regexp_matches(url, 'search') AS found, count(*) FROM 'requests.csv' GROUP BY found ORDER BY found
+--> duckdb
+false,13
+true,2
 
 SELECT regexp_full_match('abc', 'b'), regexp_full_match('abc', 'a.c')
+--> duckdb
+false,true
 
 SELECT regexp_replace('a1b2', '\d', 'X'), regexp_replace('a1b2', '\d', 'X', 'g')
+--> duckdb
+aXb2,aXbX
 
 SELECT regexp_replace('John Smith', '(\w+) (\w+)', '\2 \1')
+--> duckdb
+Smith John
 
 SELECT regexp_replace('ABC', 'b', 'x', 'i')
+--> duckdb
+AxC
 
 SELECT regexp_matches('Hello', 'hello', 'i')
+--> duckdb
+true
 
 SELECT regexp_escape('a.b*c')
+--> duckdb
+a\.b\*c
 
 SELECT count(*) FROM 'requests.csv' WHERE url LIKE '%/cart%'
+--> duckdb
+2
 
 SELECT count(*) FROM 'requests.csv' WHERE agent ILIKE 'mozilla%iphone%'
+--> duckdb
+2
 
 SELECT count(*) FROM 'requests.csv' WHERE agent NOT ILIKE '%MOZILLA%'
+--> duckdb
+6
 
 SELECT name FROM 'users.csv' WHERE name GLOB 'F*' OR name GLOB '[B-D]*' ORDER BY name
+--> duckdb
+Bob O'Neil
+Chloé
+Finn
 
 SELECT name FROM 'users.csv' WHERE name SIMILAR TO '(Ann|Bob).*' ORDER BY name
+--> duckdb
+Ann Lee
+Bob O'Neil
 
 SELECT '50%' LIKE '50\%' ESCAPE '\'
+--> duckdb
+true
 
 SELECT name FROM 'users.csv' WHERE name ~ '.*e.*' ORDER BY name
+--> duckdb
+Ann Lee
+Bob O'Neil
+Eve Adams
 
 SELECT contains(url, 'shop') AS shop, count(*) FROM 'requests.csv' GROUP BY ALL ORDER BY ALL
+--> duckdb
+false,3
+true,12
 
 SELECT starts_with(url, 'https://'), ends_with(url, '.html'), suffix(url, 'html'), prefix(url, 'http:') FROM 'requests.csv' WHERE id = 10
+--> duckdb
+false,true,true,true
 
 SELECT position('ell' IN 'hello'), strpos('hello', 'l'), instr('hello', 'z')
+--> duckdb
+2,3,0
 
 SELECT replace(email, '@example.com', '') FROM 'users.csv' WHERE user_id = 1
+--> duckdb
+ann
 
 SELECT translate('abc', 'ab', 'xy')
+--> duckdb
+xyc
 
 SELECT lpad(user_id::VARCHAR, 3, '0'), rpad(name, 4, '.') FROM 'users.csv' ORDER BY user_id LIMIT 2
+--> duckdb
+001,Ann 
+002,Bob 
 
 SELECT trim('  a  ') || '|', ltrim('xxa', 'x'), rtrim('axx', 'x'), trim('xaxx', 'x')
+--> duckdb
+a|,a,a,a
 
 SELECT trim(BOTH 'x' FROM 'xaxx')
+--> duckdb
+a
 
 SELECT concat(name, ' <', email, '>') FROM 'users.csv' WHERE user_id >= 5 ORDER BY user_id
+--> duckdb
+Eve Adams <>
+Finn <finn@example.com>
 
 SELECT concat_ws('-', country, plan, NULL) FROM 'users.csv' ORDER BY user_id
+--> duckdb
+DE-pro
+US-free
+FR-pro
+US-free
+DE-team
+free
 
 SELECT name || ' ' || country FROM 'users.csv' WHERE user_id >= 5 ORDER BY user_id
+--> duckdb
+Eve Adams DE
+NULL
 
 SELECT repeat('ab', 3)
+--> duckdb
+ababab
 
 SELECT format('{} has {}', name, plan) FROM 'users.csv' WHERE user_id = 1
+--> duckdb
+Ann Lee has pro
 
 SELECT format('{:.2f}', 3.14159), format('{:05d}', 42), format('{:,}', 1234567)
+--> duckdb
+3.14,00042,"1,234,567"
 
 SELECT printf('%s=%d (%.1f%%)', 'a', 5, 12.34)
+--> duckdb
+a=5 (12.3%)
 
 SELECT printf('%05d|%-5s|%x', 42, 'ab', 255)
+--> duckdb
+00042|ab   |ff
 
 SELECT md5('abc'), sha256('abc')
+--> duckdb
+900150983cd24fb0d6963f7d28e17f72,ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad
 
 SELECT sha1('abc')
+--> duckdb
+a9993e364706816aba3e25717850c26c9cd0d89d
 
 SELECT ascii('A'), chr(66), unicode('é'), ord('é')
-
-SELECT initcap('hello wORLD')
+--> duckdb
+65,B,233,233
 
 SELECT hex('abc'), to_hex(255), bin(5), to_base(10, 2)
+--> duckdb
+616263,FF,101,1010
 
 SELECT unhex('616263')::VARCHAR
+--> duckdb
+abc
 
 SELECT to_base64('abc'::BLOB), from_base64('YWJj')::VARCHAR
+--> duckdb
+YWJj,abc
 
 SELECT levenshtein('kitten', 'sitting'), hamming('abc', 'abd'), damerau_levenshtein('ab', 'ba')
+--> duckdb
+3,1,1
 
 SELECT round(jaccard('night', 'nacht'), 3), round(jaro_winkler_similarity('martha', 'marhta'), 3), jaro_similarity('a', 'a')
+--> duckdb
+0.429,0.961,1.0
 
 SELECT strip_accents('Chloé'), nfc_normalize('e') , lcase('ABC'), ucase('abc')
+--> duckdb
+Chloe,e,abc,ABC
 
-SELECT bit_length('abc'), octet_length('é'::BLOB), length('é')
+SELECT bit_length('abc'), octet_length('abc'::BLOB), length('é')
+--> duckdb
+24,3,1
 
 SELECT overlay('Txxxxas' PLACING 'hom' FROM 2 FOR 4)
+--> duckdb
+Thomas
 
 SELECT parse_filename('a/b/c.csv'), parse_dirname('a/b/c.csv'), parse_path('a/b'), parse_dirpath('a/b/c.csv')
+--> duckdb
+c.csv,a,"[""a"",""b""]",a/b
 
 SELECT url_encode('a b&c=é'), url_decode('a%20b%26c')
+--> duckdb
+a%20b%26c%3D%C3%A9,a b&c
 
 SELECT array_to_string(['a', 'b'], '-'), list_aggr(['x', 'y'], 'string_agg', '+')
+--> duckdb
+a-b,x+y
 
 SELECT bar(5, 0, 10, 10)
+--> duckdb
+█████     
 
 SELECT formatReadableSize(123456), format_bytes(16384)
+--> duckdb
+120.5 KiB,16.0 KiB

@@ -1,0 +1,196 @@
+# JSON that stands in a column of text.
+
+SELECT order_id, detail->'ship'->>'city' AS city FROM 'orders.csv' ORDER BY order_id
+--> duckdb
+101,Berlin
+102,Bonn
+103,Austin
+104,Lyon
+105,NULL
+106,NULL
+107,NULL
+108,Berlin
+109,NULL
+
+SELECT order_id, detail->>'$.ship.city' AS city FROM 'orders.csv' WHERE detail IS NOT NULL ORDER BY order_id
+--> duckdb
+101,Berlin
+102,Bonn
+103,Austin
+104,Lyon
+106,NULL
+107,NULL
+108,Berlin
+109,NULL
+
+SELECT order_id, detail->'codes' AS codes FROM 'orders.csv' ORDER BY order_id
+--> duckdb
+101,"[1,2,3]"
+102,[]
+103,[7]
+104,NULL
+105,NULL
+106,NULL
+107,NULL
+108,"[9,8]"
+109,NULL
+
+SELECT order_id, detail->'codes'->0 AS first, detail->'codes'->>1 AS second FROM 'orders.csv' WHERE order_id IN (101, 108) ORDER BY order_id
+--> duckdb
+101,1,2
+108,9,8
+
+SELECT json_extract(detail, '$.ship') AS ship FROM 'orders.csv' WHERE order_id = 101
+--> duckdb
+"{""city"":""Berlin"",""zip"":""10115""}"
+
+SELECT json_extract_string(detail, '$.ship.zip'), json_extract_string(detail, 'note') FROM 'orders.csv' WHERE order_id IN (101, 109) ORDER BY order_id
+--> duckdb
+10115,NULL
+NULL,"it's ""ok"""
+
+SELECT json_extract(detail, '$.codes[1]'), json_extract(detail, '$.codes[#-1]') FROM 'orders.csv' WHERE order_id = 101
+--> duckdb
+2,3
+
+SELECT json_extract_path_text(detail, '/ship/city') FROM 'orders.csv' WHERE order_id = 104
+--> duckdb
+Lyon
+
+SELECT json_extract(detail, ['$.ship.city', '$.gift']) FROM 'orders.csv' WHERE order_id = 102
+--> duckdb
+"[""\""Bonn\"""",""true""]"
+
+SELECT order_id, json_array_length(detail, '$.codes') FROM 'orders.csv' WHERE order_id < 104 ORDER BY order_id
+--> duckdb
+101,3
+102,0
+103,1
+
+SELECT order_id, json_type(detail, '$.gift'), json_type(detail) FROM 'orders.csv' ORDER BY order_id
+--> duckdb
+101,BOOLEAN,OBJECT
+102,BOOLEAN,OBJECT
+103,NULL,OBJECT
+104,"NULL",OBJECT
+105,NULL,NULL
+106,BOOLEAN,OBJECT
+107,NULL,OBJECT
+108,NULL,OBJECT
+109,NULL,OBJECT
+
+SELECT order_id, json_keys(detail) FROM 'orders.csv' WHERE order_id <> 107 ORDER BY order_id
+--> duckdb
+101,"[""ship"",""gift"",""codes""]"
+102,"[""ship"",""gift"",""codes""]"
+103,"[""ship"",""codes""]"
+104,"[""ship"",""gift"",""weight""]"
+105,NULL
+106,"[""ship"",""gift""]"
+108,"[""ship"",""codes""]"
+109,"[""note""]"
+
+SELECT json_valid('{"a": 1}'), json_valid('{a}')
+--> duckdb
+true,false
+
+SELECT json_exists(detail, '$.gift') AS has, count(*) FROM 'orders.csv' GROUP BY has ORDER BY has NULLS LAST
+--> duckdb
+false,4
+true,4
+NULL,1
+
+SELECT json_contains('{"a": 1, "b": 2}', '{"a": 1}'), json_contains('[1, 2]', '2')
+--> duckdb
+true,true
+
+SELECT to_json({'a': 1, 'b': [1, 2]}), to_json('x'), to_json(1.5)
+--> duckdb
+"{""a"":1,""b"":[1,2]}","""x""",1.5
+
+SELECT json_object('a', 1, 'b', 'x'), json_array(1, 'two', NULL)
+--> duckdb
+"{""a"":1,""b"":""x""}","[1,""two"",null]"
+
+SELECT json_quote('a"b'), array_to_json([1, 2]), row_to_json({'a': 1})
+--> duckdb
+"""a\""b""","[1,2]","{""a"":1}"
+
+SELECT json_group_array(sku ORDER BY order_id), json_group_object(sku, order_id) IS NOT NULL FROM 'orders.csv' WHERE user_id = 1
+
+SELECT json_merge_patch('{"a": 1}', '{"b": 2}')
+--> duckdb
+"{""a"":1,""b"":2}"
+
+SELECT '{"a": {"b": 5}}'::JSON->'a'->'b'
+--> duckdb
+5
+
+SELECT CAST(detail->>'weight' AS DOUBLE) * 2 FROM 'orders.csv' WHERE order_id = 104
+--> duckdb
+5.0
+
+SELECT (detail->'gift')::BOOLEAN AS gift, count(*) FROM 'orders.csv' WHERE detail->>'gift' IS NOT NULL GROUP BY 1 ORDER BY 1
+--> duckdb
+false,1
+true,2
+
+SELECT detail->>'ship' IS NULL AS none, count(*) FROM 'orders.csv' GROUP BY ALL ORDER BY ALL
+--> duckdb
+false,5
+true,4
+
+SELECT json_value('{"a": 5}', '$.a'), json_value('{"a": [1]}', '$.a')
+--> duckdb
+5,NULL
+
+SELECT json_structure('{"a": 1, "b": ["x"]}')
+--> duckdb
+"{""a"":""UBIGINT"",""b"":[""VARCHAR""]}"
+
+SELECT from_json('{"a": 1, "b": "x"}', '{"a": "INTEGER", "b": "VARCHAR"}')
+--> duckdb
+"{""a"":1,""b"":""x""}"
+
+SELECT json_transform('{"a": 1}', '{"a": "BIGINT"}')
+--> duckdb
+"{""a"":1}"
+
+SELECT unnest(from_json(detail->'codes', '["INTEGER"]')) AS code FROM 'orders.csv' WHERE detail->'codes' IS NOT NULL ORDER BY code
+
+SELECT je.key, je.value FROM json_each('{"a": 1, "b": 2}') AS je ORDER BY je.key
+--> duckdb
+a,1
+b,2
+
+SELECT json_pretty('{}'), json('{ "a" : 1 }')
+--> duckdb
+{},"{""a"":1}"
+
+SELECT count(*) FROM 'orders.csv' WHERE detail->>'$.ship.city' = 'Berlin'
+--> duckdb
+2
+
+SELECT detail->>'ship'->>'city' FROM 'orders.csv' WHERE order_id = 101
+--> duckdb
+Berlin
+
+SELECT device->>'os' FROM 'events.json' WHERE id = 1
+--> duckdb
+ios
+
+SELECT to_json(device) FROM 'events.json' ORDER BY id
+--> duckdb
+"{""os"":""ios"",""version"":17}"
+"{""os"":""android"",""version"":14}"
+"{""os"":""ios"",""version"":16}"
+NULL
+"{""os"":""linux"",""version"":6}"
+
+SELECT json_extract('[1, 2, 3]', '$[*]'), '[{"a":1},{"a":2}]'->'$[*].a'
+--> duckdb
+"[""1"",""2"",""3""]","[""1"",""2""]"
+
+SELECT json_extract('{"a.b": 1}', '$."a.b"')
+--> duckdb
+1
