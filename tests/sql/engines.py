@@ -40,13 +40,16 @@ class Duckdb:
         import duckdb
 
         self.connection = duckdb.connect()
-        self.connection.execute("SET TimeZone = 'UTC'")
 
     def ask(self, statement: str, parameters: Any = None) -> Rows:
         here = os.getcwd()
         os.chdir(DATA)
         try:
-            relation = self.connection.cursor().execute(statement, parameters)
+            cursor = self.connection.cursor()
+            cursor.execute("SET TimeZone = 'UTC'")
+            # The arrow of its manuals up to version 1.
+            cursor.execute("SET lambda_syntax = 'ENABLE_SINGLE_ARROW'")
+            relation = cursor.execute(statement, parameters)
             return [column[0] for column in relation.description], [list(row) for row in relation.fetchall()]  # fmt: skip # noqa: E501
         finally:
             os.chdir(here)

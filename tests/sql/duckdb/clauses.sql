@@ -69,6 +69,10 @@ SELECT max(COLUMNS(* EXCLUDE shop)) FROM 'wide.csv'
 10,20,7
 
 SELECT shop, COLUMNS(c -> c LIKE '%a%') FROM 'wide.csv' ORDER BY shop
+--> duckdb
+x,10,NULL
+y,5,7
+z,1,3
 
 SELECT coalesce(*COLUMNS(* EXCLUDE shop)) AS first FROM 'wide.csv' ORDER BY shop
 --> duckdb

@@ -116,7 +116,9 @@ SELECT json_quote('a"b'), array_to_json([1, 2]), row_to_json({'a': 1})
 --> duckdb
 """a\""b""","[1,2]","{""a"":1}"
 
-SELECT json_group_array(sku ORDER BY order_id), json_group_object(sku, order_id) IS NOT NULL FROM 'orders.csv' WHERE user_id = 1
+SELECT json_group_array(sku), json_group_object(sku, order_id) IS NOT NULL FROM 'orders.csv' WHERE user_id = 1
+--> duckdb
+"[""pen"",""book"",""lamp""]",true
 
 SELECT json_merge_patch('{"a": 1}', '{"b": 2}')
 --> duckdb
@@ -156,7 +158,14 @@ SELECT json_transform('{"a": 1}', '{"a": "BIGINT"}')
 --> duckdb
 "{""a"":1}"
 
-SELECT unnest(from_json(detail->'codes', '["INTEGER"]')) AS code FROM 'orders.csv' WHERE detail->'codes' IS NOT NULL ORDER BY code
+SELECT unnest(from_json(detail->'codes', '["INTEGER"]')) AS code FROM 'orders.csv' ORDER BY code
+--> duckdb
+1
+2
+3
+7
+8
+9
 
 SELECT je.key, je.value FROM json_each('{"a": 1, "b": 2}') AS je ORDER BY je.key
 --> duckdb

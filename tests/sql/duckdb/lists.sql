@@ -34,8 +34,20 @@ SELECT id, 'a' = ANY(tags) FROM 'events.json' ORDER BY id
 5,false
 
 SELECT id, list_filter(nums, x -> x > 4) FROM 'events.json' ORDER BY id
+--> duckdb
+1,[]
+2,[10]
+3,"[5,5]"
+4,NULL
+5,"[7,8,9,10]"
 
 SELECT id, list_transform(nums, x -> x * 2) FROM 'events.json' ORDER BY id
+--> duckdb
+1,"[6,2,4]"
+2,[20]
+3,"[10,10]"
+4,NULL
+5,"[14,16,18,20]"
 
 SELECT id, list_transform(nums, lambda x: x + 1) FROM 'events.json' ORDER BY id
 --> duckdb
@@ -46,8 +58,12 @@ SELECT id, list_transform(nums, lambda x: x + 1) FROM 'events.json' ORDER BY id
 5,"[8,9,10,11]"
 
 SELECT list_transform([5, 6], (x, i) -> x * i)
+--> duckdb
+"[5,12]"
 
 SELECT list_reduce([1, 2, 3], (a, b) -> a + b)
+--> duckdb
+6
 
 SELECT [x * 2 FOR x IN [1, 2, 3] IF x > 1]
 --> duckdb
@@ -288,14 +304,27 @@ SELECT id, tags FROM 'events.json' ORDER BY id
 5,"[""b"",""c""]"
 
 SELECT list_transform(tags, t -> upper(t)) AS up FROM 'events.json' WHERE id = 1
+--> duckdb
+"[""A"",""B"",""A""]"
 
 SELECT list_filter([{'a': 1}, {'a': 5}], s -> s.a > 2)
+--> duckdb
+"[{""a"":5}]"
 
 SELECT list_transform(list_filter(nums, n -> n > 1), n -> n * n) FROM 'events.json' WHERE nums IS NOT NULL ORDER BY id
+--> duckdb
+"[9,4]"
+[100]
+"[25,25]"
+"[49,64,81,100]"
 
 SELECT apply([1, 2], x -> x + 1), array_filter([1, 2], x -> x > 1), filter([1, 2], x -> x < 2)
+--> duckdb
+"[2,3]",[2],[1]
 
 SELECT array_transform(string_split('1,2,3', ','), x -> x::INT)
+--> duckdb
+"[1,2,3]"
 
 SELECT kind, list(DISTINCT device.os ORDER BY device.os) FROM 'events.json' GROUP BY kind ORDER BY kind
 --> duckdb

@@ -1,0 +1,234 @@
+# Text, patterns, JSON and URLs.
+
+SELECT upper(name), lcase(name), length(name), char_length(name), initcap('hello world') FROM 'users.csv' ORDER BY user_id
+--> spark
+ANN LEE,ann lee,7,7,Hello World
+BOB O'NEIL,bob o'neil,10,10,Hello World
+CHLOÉ,chloé,5,5,Hello World
+DAN,dan,3,3,Hello World
+EVE ADAMS,eve adams,9,9,Hello World
+FINN,finn,4,4,Hello World
+
+SELECT substring(name, 1, 3), substr(name, -3), left(name, 2), right(name, 2) FROM 'users.csv' ORDER BY user_id LIMIT 2
+--> spark
+Ann,Lee,An,ee
+Bob,eil,Bo,il
+
+SELECT instr('hello', 'l'), locate('l', 'hello'), locate('l', 'hello', 4), position('l', 'hello'), charindex('l', 'hello')
+
+SELECT split('a,b,c', ','), split('a1b22c', '[0-9]+')
+--> spark
+"[""a"",""b"",""c""]","[""a"",""b"",""c""]"
+
+SELECT split('a,b,c', ',', 2), split_part('a.b.c', '.', 2)
+--> spark
+"[""a"",""b,c""]",b
+
+SELECT split(tags, '[|]')[0] FROM 'users.csv' ORDER BY user_id
+--> spark
+new
+beta
+vip
+NULL
+mobile
+new
+
+SELECT substring_index('www.example.com', '.', 2), substring_index('www.example.com', '.', -1)
+--> spark
+www.example,com
+
+SELECT regexp_extract('100-200', '(\\d+)-(\\d+)', 1), regexp_extract('100-200', '(\\d+)-(\\d+)', 2)
+--> spark
+100,200
+
+SELECT regexp_extract('100-200', '(\\d+)-(\\d+)')
+--> spark
+100
+
+SELECT regexp_extract_all('100-200, 300-400', '(\\d+)-(\\d+)', 1)
+--> spark
+"[""100"",""300""]"
+
+SELECT regexp_replace('100-200', '(\\d+)', 'num')
+--> spark
+num-num
+
+SELECT regexp_count('a1b22', '[0-9]+'), regexp_substr('a1b22', '[0-9]+'), regexp_instr('a1b22', 'b')
+--> spark
+2,1,3
+
+SELECT name FROM 'users.csv' WHERE name RLIKE '^[A-C]' ORDER BY name
+--> spark
+Ann Lee
+Bob O'Neil
+Chloé
+
+SELECT name FROM 'users.csv' WHERE regexp_like(name, 'e+') OR regexp(name, '^d') ORDER BY name
+--> spark
+Ann Lee
+Bob O'Neil
+Eve Adams
+dan
+
+SELECT name FROM 'users.csv' WHERE name ILIKE 'a%' OR name LIKE ANY ('E%', 'F%') ORDER BY name
+--> spark
+Ann Lee
+Eve Adams
+Finn
+
+SELECT name FROM 'users.csv' WHERE name LIKE ALL ('%n%', '%i%') ORDER BY name
+--> spark
+Finn
+
+SELECT name FROM 'users.csv' WHERE contains(name, 'nn') OR startswith(name, 'Ch') OR endswith(name, 'an') ORDER BY name
+--> spark
+Ann Lee
+Chloé
+Finn
+dan
+
+SELECT concat('a', 'b', 1), concat_ws('-', 'a', NULL, 'b'), 'a' || 'b'
+--> spark
+ab1,a-b,ab
+
+SELECT concat_ws(',', array('a', 'b')), array_join(array('a', NULL, 'c'), ','), array_join(array('a', NULL), ',', '?')
+--> spark
+"a,b","a,c","a,?"
+
+SELECT lpad('7', 3, '0'), rpad('a', 3, '-'), repeat('ab', 2), reverse('abc'), space(2) || '|'
+--> spark
+007,a--,abab,cba,  |
+
+SELECT trim('  a '), ltrim('x', 'xxa'), trim(BOTH 'x' FROM 'xax'), btrim('xax', 'x'), trim(LEADING '0' FROM '007')
+--> spark
+a,a,a,a,7
+
+SELECT replace('abc', 'b', 'X'), translate('abc', 'ab', 'xy'), overlay('SparkSQL' PLACING '_' FROM 6), replace('abcb', 'b')
+--> spark
+aXc,xyc,Spark_QL,ac
+
+SELECT format_string('%s-%03d', 'a', 7), printf('%.2f', 3.14159), format_number(1234567.891, 2)
+
+SELECT base64('abc'), string(unbase64('YWJj')), hex('abc'), hex(255), string(unhex('616263'))
+--> spark
+YWJj,abc,616263,FF,abc
+
+SELECT md5('abc'), sha2('abc', 256), sha1('abc'), sha('abc')
+--> spark
+900150983cd24fb0d6963f7d28e17f72,ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad,a9993e364706816aba3e25717850c26c9cd0d89d,a9993e364706816aba3e25717850c26c9cd0d89d
+
+SELECT crc32('abc')
+--> spark
+891568578
+
+SELECT xxhash64('abc') IS NOT NULL, hash('abc') IS NOT NULL
+--> spark
+true,true
+
+SELECT ascii('A'), char(66), chr(67), levenshtein('kitten', 'sitting'), soundex('Robert')
+--> spark
+65,B,C,3,R163
+
+SELECT parse_url('https://user@shop.example.com:8443/a/b?q=red&p=2#top', 'HOST'), parse_url('https://shop.example.com/a?q=red&p=2', 'QUERY', 'q'), parse_url('https://shop.example.com/a/b?q=1', 'PATH')
+--> spark
+shop.example.com,red,/a/b
+
+SELECT parse_url(url, 'HOST') AS host, count(*) AS n FROM 'requests.csv' GROUP BY host ORDER BY n DESC, host
+--> spark
+shop.example.com,12
+api.example.com,2
+blog.example.org,1
+
+SELECT parse_url(url, 'QUERY') AS q, count(*) FROM 'requests.csv' GROUP BY q ORDER BY q NULLS LAST
+--> spark
+id=7,1
+q=hats,1
+q=red+shoes&page=2,1
+NULL,12
+
+SELECT url_encode('a b&c'), url_decode('a%20b%26c')
+--> spark
+a+b%26c,a b&c
+
+SELECT elt(2, 'a', 'b'), field('b', 'a', 'b') IS NOT NULL, find_in_set('b', 'a,b,c')
+
+SELECT to_char(78.12, '$99.99'), to_number('1,234', '9,999')
+--> spark
+$78.12,1234
+
+SELECT mask('AbC-123'), luhn_check('79927398713')
+--> spark
+XxX-nnn,true
+
+SELECT str_to_map('a:1,b:2', ',', ':')['b']
+--> spark
+2
+
+SELECT sentences('Hi there. Bye.')
+--> spark
+"[[""Hi"",""there""],[""Bye""]]"
+
+SELECT get_json_object(detail, '$.ship.city') FROM 'orders.csv' ORDER BY order_id
+--> spark
+Berlin
+Bonn
+Austin
+Lyon
+NULL
+NULL
+NULL
+Berlin
+NULL
+
+SELECT get_json_object(detail, '$.codes[0]') FROM 'orders.csv' WHERE order_id = 101
+--> spark
+1
+
+SELECT from_json('{"a": 1, "b": "x"}', 'a INT, b STRING')
+--> spark
+"{""a"":1,""b"":""x""}"
+
+SELECT from_json(detail, 'codes ARRAY<INT>').codes[0] FROM 'orders.csv' WHERE order_id IN (101, 103) ORDER BY order_id
+--> spark
+1
+7
+
+SELECT to_json(named_struct('a', 1, 'b', 'x')), to_json(array(1, 2)), to_json(map('k', 1))
+--> spark
+"{""a"":1,""b"":""x""}","[1,2]","{""k"":1}"
+
+SELECT json_array_length('[1, 2, 3]'), json_object_keys('{"a": 1, "b": 2}')
+--> spark
+3,"[""a"",""b""]"
+
+SELECT t.city, t.zip FROM 'orders.csv' LATERAL VIEW json_tuple(get_json_object(detail, '$.ship'), 'city', 'zip') t AS city, zip WHERE order_id = 101
+--> spark
+Berlin,10115
+
+SELECT schema_of_json('{"a": 1}')
+--> spark
+STRUCT<a: BIGINT>
+
+SELECT "double quotes", 'single'
+--> spark
+double quotes,single
+
+SELECT r'a\d', 'tab\there'
+--> spark
+a\d,tab	here
+
+SELECT bit_length('abc'), octet_length('é'), len('abc'), ucase('a'), character_length('ab')
+--> spark
+24,2,3,A,2
+
+SELECT encode('abc', 'UTF-8') = binary('abc'), decode(encode('abc', 'UTF-8'), 'UTF-8')
+--> spark
+true,abc
+
+SELECT is_valid_utf8('abc'), quote('it''s'), randstr(3, 0) IS NOT NULL
+--> spark
+true,'it\'s',true
+
+SELECT uuid() IS NOT NULL, typeof('a'), version() IS NOT NULL
+--> spark
+true,string,true
