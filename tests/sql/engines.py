@@ -78,7 +78,11 @@ class Spark:
     """Spark, in this process's own Java."""
 
     def __init__(self) -> None:
+        import logging
+
         from pyspark.sql import SparkSession
+
+        logging.getLogger("SQLQueryContextLogger").disabled = True
 
         maker = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
         maker = maker.config("spark.sql.session.timeZone", "UTC")
@@ -109,10 +113,10 @@ class Clickhouse:
         for name, columns in TABLES.items():
             for one, other in (("bigint", "Nullable(Int64)"), ("text", "Nullable(String)"), ("double", "Nullable(Float64)"), ("timestamp", "Nullable(DateTime('UTC'))"), ("bool", "Nullable(Bool)"), (" date", " Nullable(Date)")):  # fmt: skip # noqa: E501
                 columns = columns.replace(one, other)
-            self.session.query(f"CREATE TABLE {name} ({columns}) ENGINE = Memory")
+            self.session.query(f"CREATE TABLE {name} ({columns}) ENGINE = MergeTree ORDER BY tuple()")
             self.session.query(f"INSERT INTO {name} SELECT * FROM file('{DATA / name}.csv', 'CSVWithNames', '{columns.replace(chr(39), chr(92) + chr(39))}')")  # fmt: skip # noqa: E501
         columns = "id Int64, ts DateTime('UTC'), kind String, tags Array(String), nums Array(Int64), device Tuple(os Nullable(String), version Nullable(Int64))"  # fmt: skip # noqa: E501
-        self.session.query(f"CREATE TABLE events ({columns}) ENGINE = Memory")
+        self.session.query(f"CREATE TABLE events ({columns}) ENGINE = MergeTree ORDER BY tuple()")
         self.session.query(f"INSERT INTO events SELECT * FROM file('{DATA}/events.json', 'JSONEachRow', '{columns.replace(chr(39), chr(92) + chr(39))}')")  # fmt: skip # noqa: E501
 
     def ask(self, statement: str, parameters: Any = None) -> Rows:

@@ -381,5 +381,3 @@ book
 SELECT map_from_entries(collect_list(struct(sku, qty))) IS NOT NULL FROM 'orders.csv' WHERE user_id = 3
 --> spark
 true
-
-SELECT inline_outer(NULL) FROM 'orders.csv' WHERE false

@@ -14,7 +14,9 @@ SELECT substring(name, 1, 3), substr(name, -3), left(name, 2), right(name, 2) FR
 Ann,Lee,An,ee
 Bob,eil,Bo,il
 
-SELECT instr('hello', 'l'), locate('l', 'hello'), locate('l', 'hello', 4), position('l', 'hello'), charindex('l', 'hello')
+SELECT instr('hello', 'l'), locate('l', 'hello'), locate('l', 'hello', 4), position('l', 'hello')
+--> spark
+3,3,4,3
 
 SELECT split('a,b,c', ','), split('a1b22c', '[0-9]+')
 --> spark
@@ -107,7 +109,9 @@ SELECT replace('abc', 'b', 'X'), translate('abc', 'ab', 'xy'), overlay('SparkSQL
 --> spark
 aXc,xyc,Spark_QL,ac
 
-SELECT format_string('%s-%03d', 'a', 7), printf('%.2f', 3.14159), format_number(1234567.891, 2)
+SELECT format_string('%s-%03d', 'a', 7), printf('%.2f', 3.14159D), format_number(1234567.891, 2)
+--> spark
+a-007,3.14,"1,234,567.89"
 
 SELECT base64('abc'), string(unbase64('YWJj')), hex('abc'), hex(255), string(unhex('616263'))
 --> spark
@@ -150,7 +154,9 @@ SELECT url_encode('a b&c'), url_decode('a%20b%26c')
 --> spark
 a+b%26c,a b&c
 
-SELECT elt(2, 'a', 'b'), field('b', 'a', 'b') IS NOT NULL, find_in_set('b', 'a,b,c')
+SELECT elt(2, 'a', 'b'), find_in_set('b', 'a,b,c')
+--> spark
+b,2
 
 SELECT to_char(78.12, '$99.99'), to_number('1,234', '9,999')
 --> spark
