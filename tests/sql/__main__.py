@@ -73,11 +73,36 @@ def asked(entries: list[Entry], name: str | None) -> None:
         try:
             names, rows = engines[who].ask(entry.statement)
         except Exception as error:
-            print(f"{entry.place}: {who}: {str(error).strip().splitlines()[0][:300]}\n{entry.statement}\n")  # fmt: skip # noqa: E501
+            says = str(error).strip().splitlines()[0][:300]
+            print(f"{entry.place}: {who}: {says}\n{entry.statement}\n")
             continue
         with_names = any(answer.names for answer in entry.answers)
         lines = [*as_lines([names] if with_names else []), *as_lines(rows)]
         entry.answers = [Answer([who], with_names, lines)]
+
+
+def confirmed(entries: list[Entry], name: str) -> None:
+    """Ask another engine for the answers of others, and note where it gives the same."""
+    from .engines import MAKERS
+
+    engine = MAKERS[name]()
+    same = others = 0
+    for entry in entries:
+        if not entry.answers or name in entry.answers[-1].engines or entry.flags:
+            continue
+        answer = entry.answers[-1]
+        try:
+            lines = as_lines(engine.ask(entry.statement)[1])
+        except Exception:
+            continue
+        says = difference(answer.lines[1 if answer.names else 0 :], lines)
+        if says is None:
+            same += 1
+            answer.engines.append(name)
+        else:
+            others += 1
+            print(f"{entry.place}: {name}: {says}\n{entry.statement}\n")
+    print(f"{name}: {same} answers are the same, {others} are others")
 
 
 def against(entries: list[Entry], name: str) -> int:
@@ -109,20 +134,25 @@ def against(entries: list[Entry], name: str) -> int:
 def main() -> int:
     """Run as the flags say."""
     parser = argparse.ArgumentParser(prog="python -m sql")
-    parser.add_argument("--binary", default=binary(), help="the program; default: the built one")
-    parser.add_argument("--brief", action="store_true", help="one line for each failure")
-    parser.add_argument("--pending", action="store_true", help="list what is not yet answered")
-    parser.add_argument("--record", action="store_true", help="rewrite the marks of what failed")
-    parser.add_argument("--ask", action="store_true", help="ask engines for answers that are missing")
-    parser.add_argument("--engine", choices=ENGINES, help="whom to ask; default: the dialect's own")
-    parser.add_argument("--against", metavar="ENGINE", choices=ENGINES, help="ask an engine again for the answers that it gave")  # fmt: skip # noqa: E501
-    parser.add_argument("--against-duckdb", dest="against", action="store_const", const="duckdb", help="the same of DuckDB")  # fmt: skip # noqa: E501
-    parser.add_argument("files", nargs="*", type=pathlib.Path, help="default: all")
+    flag = parser.add_argument
+    flag("--binary", default=binary(), help="the program; default: the built one")
+    flag("--brief", action="store_true", help="one line for each failure")
+    flag("--pending", action="store_true", help="list what is not yet answered")
+    flag("--record", action="store_true", help="rewrite the marks of what failed")
+    flag("--ask", action="store_true", help="ask engines for the answers that are missing")
+    flag("--engine", choices=ENGINES, help="which one to ask; default: the dialect's own")
+    flag("--also", choices=ENGINES, help="note where an engine gives the answers of others")
+    flag("--against", choices=ENGINES, help="ask an engine again for the answers that it gave")
+    flag("--against-duckdb", dest="against", action="store_const", const="duckdb")
+    flag("files", nargs="*", type=pathlib.Path, help="default: all")
     arguments = parser.parse_args()
     contents = {file: read(file.resolve()) for file in arguments.files or files()}
     entries = [one for content in contents.values() for one in content if isinstance(one, Entry)]
-    if arguments.ask:
-        asked(entries, arguments.engine)
+    if arguments.ask or arguments.also:
+        if arguments.ask:
+            asked(entries, arguments.engine)
+        else:
+            confirmed(entries, arguments.also)
         for file, content in contents.items():
             write(file, content)
         return 0

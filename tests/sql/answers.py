@@ -134,13 +134,17 @@ def same_text(one: str, other: str) -> bool:
     return False
 
 
-def difference(wanted: list[str], came: list[str]) -> str | None:
-    """What tells two answers apart; None where they are the same."""
-    for number, (one, other) in enumerate(zip(wanted, came), 1):
+def difference(wanted: list[str], came: list[str], numbers: bool = False) -> str | None:
+    """What tells two answers apart; None where they are the same.
+
+    Where truth values are numbers, true is 1.
+    """
+    truth = {"1": "true", "0": "false"} if numbers else {}
+    for number, (one, other) in enumerate(zip(wanted, came, strict=False), 1):
         left, right = cells(one), cells(other)
-        pairs = zip(left, right)
         if len(left) != len(right) or not all(
-            a is b or (a is not None and b is not None and same_text(a, b)) for a, b in pairs
+            a is b or (a is not None and b is not None and (same_text(a, b) or truth.get(a) == b))
+            for a, b in zip(left, right, strict=True)
         ):
             return f"row {number}: `{other}` came, `{one}` was wanted"
     if len(wanted) != len(came):

@@ -17,14 +17,35 @@ Rows = tuple[list[str], list[list[Any]]]
 
 # Their types, in words that PostgreSQL and ClickHouse share; DuckDB and Spark read them off.
 TABLES = {
-    "requests": "id bigint, ts timestamp, user_id bigint, method text, url text, status bigint, ms double, bytes bigint, ip text, agent text",  # fmt: skip # noqa: E501
-    "users": "user_id bigint, name text, email text, country text, plan text, signed_up date, score double, tags text",  # fmt: skip # noqa: E501
-    "orders": "order_id bigint, user_id bigint, day date, sku text, qty bigint, price double, paid bool, detail text",  # fmt: skip # noqa: E501
+    "requests": "id bigint, ts timestamp, user_id bigint, method text, url text, status bigint, "
+    "ms double, bytes bigint, ip text, agent text",
+    "users": "user_id bigint, name text, email text, country text, plan text, signed_up date, "
+    "score double, tags text",
+    "orders": "order_id bigint, user_id bigint, day date, sku text, qty bigint, price double, "
+    "paid bool, detail text",
     "readings": "sensor text, ts timestamp, value double",
     "prices": "sku text, since date, price double",
     "sales": "region text, year bigint, quarter bigint, amount bigint",
     "wide": "shop text, jan bigint, feb bigint, mar bigint",
     "employees": "id bigint, name text, manager_id bigint",
+}
+CLICKHOUSE = {
+    "bigint": "Nullable(Int64)",
+    "text": "Nullable(String)",
+    "double": "Nullable(Float64)",
+    "timestamp": "Nullable(DateTime('UTC'))",
+    "bool": "Nullable(Bool)",
+    " date": " Nullable(Date)",
+}
+EVENTS = (
+    "id Int64, ts DateTime('UTC'), kind String, tags Array(String), nums Array(Int64), "
+    "device Tuple(os Nullable(String), version Nullable(Int64))"
+)
+SETTINGS = {
+    "output_format_json_quote_64bit_integers": "0",
+    "output_format_json_quote_denormals": "1",
+    "output_format_json_named_tuples_as_objects": "1",
+    "session_timezone": "'UTC'",
 }
 FILE = re.compile(r"'(\w+)\.(csv|json)'")
 
@@ -41,7 +62,7 @@ class Duckdb:
 
         self.connection = duckdb.connect()
 
-    def ask(self, statement: str, parameters: Any = None) -> Rows:
+    def ask(self, statement: str) -> Rows:
         here = os.getcwd()
         os.chdir(DATA)
         try:
@@ -49,8 +70,9 @@ class Duckdb:
             cursor.execute("SET TimeZone = 'UTC'")
             # The arrow of its manuals up to version 1.
             cursor.execute("SET lambda_syntax = 'ENABLE_SINGLE_ARROW'")
-            relation = cursor.execute(statement, parameters)
-            return [column[0] for column in relation.description], [list(row) for row in relation.fetchall()]  # fmt: skip # noqa: E501
+            relation = cursor.execute(statement)
+            names = [column[0] for column in relation.description]
+            return names, [list(row) for row in relation.fetchall()]
         finally:
             os.chdir(here)
 
@@ -66,12 +88,14 @@ class Postgresql:
         for name, columns in TABLES.items():
             columns = columns.replace("double", "double precision")
             self.connection.execute(f"CREATE TEMP TABLE {name} ({columns})")
-            with self.connection.cursor().copy(f"COPY {name} FROM STDIN (FORMAT csv, HEADER)") as to:  # fmt: skip # noqa: E501
+            command = f"COPY {name} FROM STDIN (FORMAT csv, HEADER)"
+            with self.connection.cursor().copy(command) as to:
                 to.write((DATA / f"{name}.csv").read_text())
 
-    def ask(self, statement: str, parameters: Any = None) -> Rows:
+    def ask(self, statement: str) -> Rows:
         found = self.connection.execute(with_tables(statement))
-        return [column.name for column in found.description or []], [list(row) for row in found.fetchall()]  # fmt: skip # noqa: E501
+        names = [column.name for column in found.description or []]
+        return names, [list(row) for row in found.fetchall()]
 
 
 class Spark:
@@ -91,14 +115,17 @@ class Spark:
         self.session.sparkContext.setLogLevel("FATAL")
         for name in TABLES:
             table = self.session.read.csv(
-                str(DATA / f"{name}.csv"), header=True, inferSchema=True, escape='"',
+                str(DATA / f"{name}.csv"),
+                header=True,
+                inferSchema=True,
+                escape='"',
                 timestampFormat="yyyy-MM-dd HH:mm:ss",
-            )  # fmt: skip
+            )
             table.createOrReplaceTempView(name)
         events = self.session.read.json(str(DATA / "events.json"))
         events.withColumn("ts", events["ts"].cast("timestamp")).createOrReplaceTempView("events")
 
-    def ask(self, statement: str, parameters: Any = None) -> Rows:
+    def ask(self, statement: str) -> Rows:
         found = self.session.sql(with_tables(statement))
         return found.columns, [list(row) for row in found.collect()]
 
@@ -111,17 +138,21 @@ class Clickhouse:
 
         self.session = session.Session()
         for name, columns in TABLES.items():
-            for one, other in (("bigint", "Nullable(Int64)"), ("text", "Nullable(String)"), ("double", "Nullable(Float64)"), ("timestamp", "Nullable(DateTime('UTC'))"), ("bool", "Nullable(Bool)"), (" date", " Nullable(Date)")):  # fmt: skip # noqa: E501
+            for one, other in CLICKHOUSE.items():
                 columns = columns.replace(one, other)
-            self.session.query(f"CREATE TABLE {name} ({columns}) ENGINE = MergeTree ORDER BY tuple()")
-            self.session.query(f"INSERT INTO {name} SELECT * FROM file('{DATA / name}.csv', 'CSVWithNames', '{columns.replace(chr(39), chr(92) + chr(39))}')")  # fmt: skip # noqa: E501
-        columns = "id Int64, ts DateTime('UTC'), kind String, tags Array(String), nums Array(Int64), device Tuple(os Nullable(String), version Nullable(Int64))"  # fmt: skip # noqa: E501
-        self.session.query(f"CREATE TABLE events ({columns}) ENGINE = MergeTree ORDER BY tuple()")
-        self.session.query(f"INSERT INTO events SELECT * FROM file('{DATA}/events.json', 'JSONEachRow', '{columns.replace(chr(39), chr(92) + chr(39))}')")  # fmt: skip # noqa: E501
+            self.make(name, columns, f"{name}.csv", "CSVWithNames")
+        self.make("events", EVENTS, "events.json", "JSONEachRow")
 
-    def ask(self, statement: str, parameters: Any = None) -> Rows:
-        settings = " SETTINGS output_format_json_quote_64bit_integers = 0, session_timezone = 'UTC', output_format_json_named_tuples_as_objects = 1, output_format_json_quote_denormals = 1"  # fmt: skip # noqa: E501
-        found = self.session.query(with_tables(statement) + settings, "JSONCompact")
+    def make(self, name: str, columns: str, file: str, kind: str) -> None:
+        """Make a table of a file."""
+        quoted = columns.replace("'", "\\'")
+        self.session.query(f"CREATE TABLE {name} ({columns}) ENGINE = MergeTree ORDER BY tuple()")
+        source = f"file('{DATA / file}', '{kind}', '{quoted}')"
+        self.session.query(f"INSERT INTO {name} SELECT * FROM {source}")
+
+    def ask(self, statement: str) -> Rows:
+        settings = ", ".join(f"{name} = {value}" for name, value in SETTINGS.items())
+        found = self.session.query(f"{with_tables(statement)} SETTINGS {settings}", "JSONCompact")
         made = json.loads(str(found))
         kinds = [column["type"] for column in made["meta"]]
 
@@ -130,9 +161,9 @@ class Clickhouse:
                 return one.replace(" ", "T")
             return one
 
-        rows = [[value(k, v) for k, v in zip(kinds, row)] for row in made["data"]]
+        rows = [[value(k, v) for k, v in zip(kinds, row, strict=True)] for row in made["data"]]
         if made.get("totals"):
-            rows.append([value(k, v) for k, v in zip(kinds, made["totals"])])
+            rows.append([value(k, v) for k, v in zip(kinds, made["totals"], strict=True)])
         return [column["name"] for column in made["meta"]], rows
 
 

@@ -108,8 +108,10 @@ def entry_of(file: pathlib.Path, number: int, lines: list[str]) -> Entry:
         words = mark.replace(",", " ").split()
         unknown = [word for word in words if word not in (*ENGINES, "tidemill", "names")]
         if unknown or not words:
-            raise ValueError(f"{place}: `{line}` is no mark; known are {', '.join(TEXTS)} and an answer's {', '.join((*ENGINES, 'tidemill', 'names'))}")  # fmt: skip
-        entry.answers.append(Answer([word for word in words if word != "names"], "names" in words, []))
+            known = ", ".join((*TEXTS, *ENGINES, "tidemill", "names"))
+            raise ValueError(f"{place}: `{line}` is no mark; there are {known}")
+        engines = [word for word in words if word != "names"]
+        entry.answers.append(Answer(engines, "names" in words, []))
     if "differs" in entry.texts and len(entry.answers) != 2:
         raise ValueError(f"{place}: `differs` wants two answers, of tidemill and of another")
     if "differs" not in entry.texts and len(entry.answers) > 1:

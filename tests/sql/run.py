@@ -60,7 +60,8 @@ class Verdict:
 
     def __str__(self) -> str:
         said = self.said.out if self.said.status == 0 else self.said.err
-        return f"{self.entry.place}: {self.wrong}\n{self.entry.statement}\n[exit {self.said.status}]\n{said}"  # fmt: skip # noqa: E501
+        head = f"{self.entry.place}: {self.wrong}\n{self.entry.statement}"
+        return f"{head}\n[exit {self.said.status}]\n{said}"
 
 
 def ask(entry: Entry, program: str, home: str) -> Said:
@@ -94,7 +95,8 @@ def answered(entry: Entry, said: Said) -> str | None:
     if entry.ours is None:
         return "no answer is written down; `--ask` asks for one"
     came = records(said.out)
-    return difference(entry.ours.lines, came if entry.ours.names else came[1:])
+    numbers = entry.ours.engines == ["clickhouse"]
+    return difference(entry.ours.lines, came if entry.ours.names else came[1:], numbers)
 
 
 def judged(entry: Entry, said: Said) -> Verdict:

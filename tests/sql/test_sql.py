@@ -9,9 +9,7 @@ from sql.answers import as_lines, cells, difference, same_text
 from sql.entries import Entry, entry_of, files, read
 from sql.run import Said, judged, together
 
-ENTRIES = {
-    file: [one for one in read(file) if isinstance(one, Entry)] for file in files()
-}
+ENTRIES = {file: [one for one in read(file) if isinstance(one, Entry)] for file in files()}
 ALL = [(file, number) for file, entries in ENTRIES.items() for number in range(len(entries))]
 
 
@@ -39,7 +37,7 @@ def test_no_statement_stands_twice_in_a_dialect():
     seen = {}
     for entries in ENTRIES.values():
         for entry in entries:
-            key = (entry.dialect, " ".join(entry.statement.split()))
+            key = (entry.dialect, " ".join(entry.statement.split()), *entry.flags)
             assert key not in seen, f"{entry.place} and {seen[key]}: {entry.statement}"
             seen[key] = entry.place
 
@@ -67,7 +65,7 @@ ERROR = "error: `x` is not supported\nhint: write y\n"
         ("--> pending: x\n--> duckdb\n1", 2, "", "error: x\n", "has no hint"),
         ("--> error: `x` is not\n--> hint: write y", 2, "", ERROR, None),
         ("--> error: `x` is not", 0, "a\n1\n", "", "was answered"),
-        ("--> error: `z` is not", 2, "", ERROR, "has another message than `z` is not`"),
+        ("--> error: `z` is not", 2, "", ERROR, "has another message than ``z` is not`"),
         ("--> error: `x`\n--> hint: write z", 2, "", ERROR, "has another hint than `write z`"),
         ("--> fault: x\n--> duckdb\n1", 0, "a\n2\n", "", None),
         ("--> fault: x\n--> duckdb\n1", 0, "a\n1\n", "", "is marked as a fault, and is right now"),
@@ -115,5 +113,11 @@ def test_a_line_of_an_answer(line, values):
 
 
 def test_a_null_and_an_empty_text_are_told_apart():
-    assert as_lines([[None], [""], [None, ""]]) == ["NULL", '""', 'NULL,']
-    assert difference(['NULL'], ['""']) is not None
+    assert as_lines([[None], [""], [None, ""]]) == ["NULL", '""', 'NULL,""']
+    assert difference(["NULL"], ['""']) is not None
+
+
+def test_truth_is_one_where_it_is_a_number():
+    assert difference(["1,0,2"], ["true,false,2"], numbers=True) is None
+    assert difference(["1"], ["false"], numbers=True) is not None
+    assert difference(["1"], ["true"]) is not None
