@@ -137,11 +137,16 @@ def same_text(one: str, other: str) -> bool:
 def difference(wanted: list[str], came: list[str], numbers: bool = False) -> str | None:
     """What tells two answers apart; None where they are the same.
 
+    A null that is alone in its line comes as an empty text does.
+
     Where truth values are numbers, true is 1.
     """
     truth = {"1": "true", "0": "false"} if numbers else {}
+    wanted = records("\n".join([*wanted, ""]))
     for number, (one, other) in enumerate(zip(wanted, came, strict=False), 1):
         left, right = cells(one), cells(other)
+        if left == [None] and right == [""]:
+            continue
         if len(left) != len(right) or not all(
             a is b or (a is not None and b is not None and (same_text(a, b) or truth.get(a) == b))
             for a, b in zip(left, right, strict=True)

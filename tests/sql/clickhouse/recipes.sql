@@ -4,6 +4,7 @@ SELECT toStartOfDay(ts) AS day, count() AS hits, uniq(user_id) AS visitors, coun
 FROM 'requests.csv'
 GROUP BY day
 ORDER BY day
+--> pending: unknown function `tostartofday` (no hint)
 --> clickhouse
 2026-03-01T00:00:00,6,3,0
 2026-03-02T00:00:00,4,3,0.25
@@ -16,6 +17,7 @@ SELECT domain(url) AS host, quantile(0.5)(ms) AS p50, max(ms) AS worst, argMax(u
 FROM 'requests.csv'
 GROUP BY host
 ORDER BY worst DESC
+--> pending: unknown function `domain` (no hint)
 --> clickhouse
 shop.example.com,37,1200,https://shop.example.com/
 blog.example.org,22,22,http://blog.example.org/2026/03/post.html
@@ -45,6 +47,7 @@ FROM 'requests.csv'
 WHERE isNotNull(user_id)
 GROUP BY user_id
 ORDER BY user_id
+--> pending: unknown function `datediff`
 --> clickhouse
 1,1,4
 2,31,3
@@ -56,6 +59,7 @@ SELECT toYYYYMM(day) AS month, sum(qty * price) AS revenue, sumIf(qty * price, p
 FROM 'orders.csv'
 GROUP BY month
 ORDER BY month
+--> pending: unknown function `toyyyymm` (no hint)
 --> clickhouse
 202601,39.9,39.9
 202602,134.2,129.7
@@ -78,6 +82,7 @@ SELECT multiIf(ms < 10, '<10', ms < 100, '<100', '>=100') AS bucket, count() AS 
 FROM 'requests.csv'
 GROUP BY bucket
 ORDER BY n DESC, bucket
+--> pending: unknown function `bar` (no hint)
 --> clickhouse
 <100,8,████
 <10,4,██
@@ -88,6 +93,7 @@ SELECT sku, round(100 * sum(qty * price) / total, 1) AS percent
 FROM 'orders.csv'
 GROUP BY sku
 ORDER BY percent DESC
+--> pending: SQL is not understood: Expected: identifier, found: ( at Line: 1, Column: 6 (no hint)
 --> clickhouse
 desk,48
 book,25.2
@@ -99,6 +105,7 @@ FROM 'orders.csv'
 WHERE city != ''
 GROUP BY city
 ORDER BY n DESC, city
+--> pending: unknown function `visitparamextractstring` (no hint)
 --> clickhouse
 Berlin,2
 Austin,1

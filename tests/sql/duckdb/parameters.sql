@@ -32,4 +32,4 @@ it's!
 
 SELECT count(*) FROM 'requests.csv' WHERE status = $status
 --> flags: --param other=404
---> tidemill
+--> error: status

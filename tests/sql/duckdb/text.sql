@@ -10,6 +10,7 @@ EVE ADAMS,eve adams,9,9
 FINN,finn,4,4
 
 SELECT name, len(name), reverse(name), left(name, 2), right(name, 2) FROM 'users.csv' ORDER BY user_id
+--> pending: unknown function `len`
 --> duckdb
 Ann Lee,7,eeL nnA,An,ee
 Bob O'Neil,10,lieN'O boB,Bo,il
@@ -23,6 +24,7 @@ SELECT left(name, -2), right(name, -2) FROM 'users.csv' WHERE user_id = 1
 Ann L,n Lee
 
 SELECT name[1], name[1:3], name[-1], name[2:] FROM 'users.csv' WHERE user_id <= 3 ORDER BY user_id
+--> pending: `a slice without both ends` is not supported
 --> duckdb
 A,Ann,e,nn Lee
 B,Bob,l,ob O'Neil
@@ -33,6 +35,7 @@ SELECT substring(name, 2, 3), substr(name, 3) FROM 'users.csv' WHERE user_id = 1
 nn ,n Lee
 
 SELECT substring('hello', -3)
+--> fault: row 1: `hello` came, `llo` was wanted
 --> duckdb
 llo
 
@@ -41,6 +44,7 @@ SELECT substring(name FROM 2 FOR 3) FROM 'users.csv' WHERE user_id = 1
 nn 
 
 SELECT split(tags, '|') FROM 'users.csv' ORDER BY user_id
+--> pending: unknown function `split`
 --> duckdb
 "[""new"",""vip""]"
 "[""beta""]"
@@ -50,6 +54,7 @@ NULL
 "[""new""]"
 
 SELECT string_split(tags, '|')[1] AS first FROM 'users.csv' ORDER BY user_id
+--> pending: unknown function `string_split`
 --> duckdb
 new
 beta
@@ -59,14 +64,17 @@ mobile
 new
 
 SELECT str_split('a.b.c', '.'), string_to_array('a.b.c', '.')
+--> pending: unknown function `str_split`
 --> duckdb
 "[""a"",""b"",""c""]","[""a"",""b"",""c""]"
 
 SELECT string_split_regex('a1b22c', '\d+')
+--> pending: unknown function `string_split_regex` (no hint)
 --> duckdb
 "[""a"",""b"",""c""]"
 
 SELECT regexp_split_to_array('a, b;c', '[,;]\s*')
+--> pending: unknown function `regexp_split_to_array` (no hint)
 --> duckdb
 "[""a"",""b"",""c""]"
 
@@ -83,38 +91,46 @@ SELECT split_part('a-b-c', '-', -1), split_part('a-b-c', '-', 9)
 c,""
 
 SELECT regexp_extract(url, 'https?://[^/]+') AS host, count(*) AS n FROM 'requests.csv' GROUP BY host ORDER BY n DESC
+--> pending: unknown function `regexp_extract`
 --> duckdb
 https://shop.example.com,12
 https://api.example.com:8443,2
 http://blog.example.org,1
 
 SELECT regexp_extract(agent, '(\w+)/(\d+)', 1), regexp_extract(agent, '(\w+)/(\d+)', 2) FROM 'requests.csv' WHERE id IN (1, 3) ORDER BY id
+--> pending: unknown function `regexp_extract`
 --> duckdb
 Mozilla,5
 curl,8
 
 SELECT regexp_extract('2026-03-01', '(\d+)-(\d+)-(\d+)', ['y', 'm', 'd'])
+--> pending: unknown function `regexp_extract`
 --> duckdb
 "{""y"":""2026"",""m"":""03"",""d"":""01""}"
 
 SELECT regexp_extract(name, 'x(.)', 1) AS x FROM 'users.csv' WHERE user_id = 1
+--> pending: unknown function `regexp_extract`
 --> duckdb
 ""
 
 SELECT regexp_extract_all('a1b22c333', '\d+')
+--> pending: unknown function `regexp_extract_all` (no hint)
 --> duckdb
 "[""1"",""22"",""333""]"
 
 SELECT regexp_extract_all('k1=v1;k2=v2', '(\w+)=(\w+)', 2)
+--> pending: unknown function `regexp_extract_all` (no hint)
 --> duckdb
 "[""v1"",""v2""]"
 
 SELECT regexp_matches(url, 'search') AS found, count(*) FROM 'requests.csv' GROUP BY found ORDER BY found
+--> pending: unknown function `regexp_matches`
 --> duckdb
 false,13
 true,2
 
 SELECT regexp_full_match('abc', 'b'), regexp_full_match('abc', 'a.c')
+--> pending: unknown function `regexp_full_match`
 --> duckdb
 false,true
 
@@ -131,10 +147,12 @@ SELECT regexp_replace('ABC', 'b', 'x', 'i')
 AxC
 
 SELECT regexp_matches('Hello', 'hello', 'i')
+--> pending: unknown function `regexp_matches`
 --> duckdb
 true
 
 SELECT regexp_escape('a.b*c')
+--> pending: unknown function `regexp_escape` (no hint)
 --> duckdb
 a\.b\*c
 
@@ -151,12 +169,14 @@ SELECT count(*) FROM 'requests.csv' WHERE agent NOT ILIKE '%MOZILLA%'
 6
 
 SELECT name FROM 'users.csv' WHERE name GLOB 'F*' OR name GLOB '[B-D]*' ORDER BY name
+--> pending: SQL is not understood: Expected: end of statement, found: GLOB at Line: 1, Column: 41 (no hint)
 --> duckdb
 Bob O'Neil
 Chloé
 Finn
 
 SELECT name FROM 'users.csv' WHERE name SIMILAR TO '(Ann|Bob).*' ORDER BY name
+--> fault: 0 rows came, 2 were wanted
 --> duckdb
 Ann Lee
 Bob O'Neil
@@ -229,58 +249,72 @@ SELECT repeat('ab', 3)
 ababab
 
 SELECT format('{} has {}', name, plan) FROM 'users.csv' WHERE user_id = 1
+--> pending: unknown function `format` (no hint)
 --> duckdb
 Ann Lee has pro
 
 SELECT format('{:.2f}', 3.14159), format('{:05d}', 42), format('{:,}', 1234567)
+--> pending: unknown function `format` (no hint)
 --> duckdb
 3.14,00042,"1,234,567"
 
 SELECT printf('%s=%d (%.1f%%)', 'a', 5, 12.34)
+--> pending: unknown function `printf` (no hint)
 --> duckdb
 a=5 (12.3%)
 
 SELECT printf('%05d|%-5s|%x', 42, 'ab', 255)
+--> pending: unknown function `printf` (no hint)
 --> duckdb
 00042|ab   |ff
 
 SELECT md5('abc'), sha256('abc')
+--> pending: unknown function `md5` (no hint)
 --> duckdb
 900150983cd24fb0d6963f7d28e17f72,ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad
 
 SELECT sha1('abc')
+--> pending: unknown function `sha1` (no hint)
 --> duckdb
 a9993e364706816aba3e25717850c26c9cd0d89d
 
 SELECT ascii('A'), chr(66), unicode('é'), ord('é')
+--> pending: unknown function `unicode`; did you mean `encode`? (no hint)
 --> duckdb
 65,B,233,233
 
 SELECT hex('abc'), to_hex(255), bin(5), to_base(10, 2)
+--> pending: unknown function `hex`
 --> duckdb
 616263,FF,101,1010
 
 SELECT unhex('616263')::VARCHAR
+--> pending: unknown function `unhex`
 --> duckdb
 abc
 
 SELECT to_base64('abc'::BLOB), from_base64('YWJj')::VARCHAR
+--> pending: `BLOB` is not supported
 --> duckdb
 YWJj,abc
 
 SELECT levenshtein('kitten', 'sitting'), hamming('abc', 'abd'), damerau_levenshtein('ab', 'ba')
+--> pending: unknown function `hamming` (no hint)
 --> duckdb
 3,1,1
 
 SELECT round(jaccard('night', 'nacht'), 3), round(jaro_winkler_similarity('martha', 'marhta'), 3), jaro_similarity('a', 'a')
+--> pending: unknown function `jaccard` (no hint)
 --> duckdb
 0.429,0.961,1.0
 
 SELECT strip_accents('Chloé'), nfc_normalize('e') , lcase('ABC'), ucase('abc')
+--> pending: unknown function `strip_accents` (no hint)
 --> duckdb
 Chloe,e,abc,ABC
 
 SELECT bit_length('abc'), octet_length('abc'::BLOB), length('é')
+--> pending: `BLOB` is not supported
 --> duckdb
 24,3,1
 
@@ -289,21 +323,26 @@ SELECT overlay('Txxxxas' PLACING 'hom' FROM 2 FOR 4)
 Thomas
 
 SELECT parse_filename('a/b/c.csv'), parse_dirname('a/b/c.csv'), parse_path('a/b'), parse_dirpath('a/b/c.csv')
+--> pending: unknown function `parse_filename` (no hint)
 --> duckdb
 c.csv,a,"[""a"",""b""]",a/b
 
 SELECT url_encode('a b&c=é'), url_decode('a%20b%26c')
+--> pending: unknown function `url_encode` (no hint)
 --> duckdb
 a%20b%26c%3D%C3%A9,a b&c
 
 SELECT array_to_string(['a', 'b'], '-'), list_aggr(['x', 'y'], 'string_agg', '+')
+--> pending: unknown function `list_aggr`; did you mean `list_avg`? (no hint)
 --> duckdb
 a-b,x+y
 
 SELECT bar(5, 0, 10, 10)
+--> pending: unknown function `bar` (no hint)
 --> duckdb
 █████     
 
 SELECT formatReadableSize(123456), format_bytes(16384)
+--> pending: unknown function `formatreadablesize` (no hint)
 --> duckdb
 120.5 KiB,16.0 KiB

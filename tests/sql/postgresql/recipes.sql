@@ -6,7 +6,8 @@ FROM generate_series('2026-02-28'::date, '2026-03-03'::date, '1 day'::interval) 
 LEFT JOIN 'orders.csv' o ON o.day = d::date
 GROUP BY d
 ORDER BY d
---> postgresql
+--> pending: unexpected argument '-- orders by day, with days that have none (no hint)
+--> postgresql duckdb
 2026-02-28,0.0
 2026-03-01,31.25
 2026-03-02,352.5
@@ -20,7 +21,8 @@ FROM (
 ) AS ranked
 WHERE place <= 2
 ORDER BY sku, place
---> postgresql
+--> pending: unexpected argument '-- top two orders of each product (no hint)
+--> postgresql duckdb
 book,109,4
 book,105,2
 desk,107,1
@@ -40,7 +42,8 @@ FROM (
 ) AS s
 GROUP BY user_id
 ORDER BY user_id
---> postgresql
+--> pending: unexpected argument '-- sessions (no hint)
+--> postgresql duckdb
 1,2
 2,3
 3,2
@@ -54,6 +57,7 @@ SELECT substring(url from '//([^/:]+)') AS host,
 FROM 'requests.csv'
 GROUP BY 1
 ORDER BY 1
+--> pending: unexpected argument '-- status classes by host (no hint)
 --> postgresql
 api.example.com,2,0
 blog.example.org,1,0
@@ -65,7 +69,8 @@ SELECT method, percentile_cont(0.5) WITHIN GROUP (ORDER BY ms) AS p50,
 FROM 'requests.csv'
 GROUP BY method
 ORDER BY method
---> postgresql
+--> pending: unexpected argument '-- percentiles by method (no hint)
+--> postgresql duckdb
 DELETE,9.25,9.25
 GET,18.0,640.125
 POST,210.0,876.4499999999999
@@ -80,7 +85,8 @@ LEFT JOIN LATERAL (
     LIMIT 1
 ) p ON true
 ORDER BY o.order_id
---> postgresql
+--> pending: unexpected argument '-- the price list on the day (no hint)
+--> postgresql duckdb
 101,1.5,0.0
 102,24.9,0.0
 103,1.5,0.0
@@ -99,7 +105,8 @@ WITH RECURSIVE tree AS (
     FROM 'employees.csv' e JOIN tree t ON t.id = e.manager_id
 )
 SELECT level, path FROM tree ORDER BY path
---> postgresql
+--> pending: unexpected argument '-- the tree of managers (no hint)
+--> postgresql duckdb
 1,root
 2,root/dev
 3,root/dev/api
@@ -112,7 +119,8 @@ SELECT u.name, max(o.day) AS last, count(o.*) > 1 AS regular
 FROM 'users.csv' u LEFT JOIN 'orders.csv' o ON o.user_id = u.user_id
 GROUP BY u.user_id, u.name
 ORDER BY last DESC NULLS LAST, u.name
---> postgresql
+--> pending: unexpected argument '-- users with their last order, if any (no hint)
+--> postgresql duckdb
 Chloé,2026-03-31,true
 Ann Lee,2026-03-02,true
 Eve Adams,2026-03-01,true
@@ -128,7 +136,8 @@ SELECT sku,
 FROM 'orders.csv'
 GROUP BY sku
 ORDER BY sku
---> postgresql
+--> pending: unexpected argument '-- months side by side (no hint)
+--> postgresql duckdb
 book,1,2,4
 desk,NULL,NULL,1
 lamp,NULL,2,1
@@ -139,6 +148,7 @@ SELECT to_char(date_trunc('week', ts), 'YYYY-MM-DD') AS week, count(DISTINCT use
 FROM 'requests.csv'
 GROUP BY 1
 ORDER BY 1
+--> pending: unexpected argument '-- weekly visitors (no hint)
 --> postgresql
 2026-02-23,3
 2026-03-02,4
@@ -149,7 +159,8 @@ SELECT sku, total, round((total / sum(total) OVER ())::numeric, 3) AS share,
        round((sum(total) OVER (ORDER BY total DESC) / sum(total) OVER ())::numeric, 3) AS running
 FROM (SELECT sku, sum(qty * price) AS total FROM 'orders.csv' GROUP BY sku) t
 ORDER BY total DESC
---> postgresql
+--> pending: unexpected argument '-- share of the total and the running share (no hint)
+--> postgresql duckdb
 desk,310.0,0.480,0.480
 book,162.7,0.252,0.732
 lamp,122.4,0.190,0.921
@@ -160,7 +171,8 @@ SELECT id + 1 AS missing_from, next - 1 AS missing_to
 FROM (SELECT id, lead(id) OVER (ORDER BY id) AS next FROM 'requests.csv' WHERE status = 200) t
 WHERE next - id > 1
 ORDER BY 1
---> postgresql
+--> pending: unexpected argument '-- gaps in ids (no hint)
+--> postgresql duckdb
 3,3
 5,5
 8,8
@@ -172,14 +184,16 @@ SELECT a.user_id, b.user_id AS other, count(*)
 FROM 'requests.csv' a JOIN 'requests.csv' b ON a.agent = b.agent AND a.user_id < b.user_id
 GROUP BY 1, 2
 ORDER BY 1, 2
---> postgresql
+--> pending: unexpected argument '-- who shares an address (no hint)
+--> postgresql duckdb
 
 -- cohorts
 SELECT date_trunc('month', u.signed_up)::date AS cohort, count(DISTINCT r.user_id) AS active
 FROM 'users.csv' u LEFT JOIN 'requests.csv' r ON r.user_id = u.user_id AND r.ts >= u.signed_up
 GROUP BY cohort
 ORDER BY cohort
---> postgresql
+--> pending: unexpected argument '-- cohorts (no hint)
+--> postgresql duckdb
 2024-02-01,1
 2025-01-01,1
 2025-06-01,1

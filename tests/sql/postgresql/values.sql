@@ -5,27 +5,31 @@ SELECT 7 / 2, -7 / 2, 7 % 3, -7 % 3, mod(7, 3), div(7, 2)
 3,-3,1,-1,1,3
 
 SELECT 7 / 2.0, 2 ^ 3, 2 ^ 0.5, |/ 16, ||/ 27, @ -5
+--> pending: SQL is not understood: Expected: an expression, found: |/ at Line: 1, Column: 33 (no hint)
 --> postgresql
 3.5000000000000000,8.0,1.4142135623730950,4.0,3.0000000000000004,5
 
 SELECT round(2.5), round(-2.5), round(1234.567, 2), round(1234.567, -2), trunc(1.98), trunc(1.987, 2)
---> postgresql
+--> postgresql duckdb
 3,-3,1234.57,1200,1,1.98
 
 SELECT ceil(1.2), floor(-1.2), abs(-3), sign(-2.5), sqrt(2)::numeric(6, 4), cbrt(8), exp(0), ln(1), log(100), log(2, 8)
---> postgresql
+--> pending: unknown function `sign`
+--> postgresql duckdb
 2,-2,3,-1,1.4142,2.0,1.0,0.0,2.0,3.0000000000000000
 
 SELECT gcd(12, 18), lcm(4, 6), factorial(5), width_bucket(5.35, 0.024, 10.06, 5), width_bucket(3, ARRAY[1, 3, 5])
+--> pending: unknown function `width_bucket` (no hint)
 --> postgresql
 6,12,120,3,2
 
 SELECT 5 & 3, 5 | 3, 5 # 3, ~5, 1 << 4, 16 >> 2
+--> pending: there is no operator `#` at Line: 1, Column: 24
 --> postgresql
 1,7,6,-6,16,4
 
 SELECT greatest(1, NULL, 3), least(2, 1, NULL)
---> postgresql
+--> postgresql duckdb
 3,1
 
 SELECT round(degrees(pi())), round(radians(180)::numeric, 4), round(sin(1)::numeric, 6), round(atan2(1, 1)::numeric, 6)
@@ -33,49 +37,55 @@ SELECT round(degrees(pi())), round(radians(180)::numeric, 4), round(sin(1)::nume
 180.0,3.1416,0.841471,0.785398
 
 SELECT coalesce(email, 'none'), nullif(plan, 'free') FROM 'users.csv' WHERE user_id >= 4 ORDER BY user_id
---> postgresql
+--> postgresql duckdb
 DAN@EXAMPLE.COM,NULL
 none,team
 finn@example.com,NULL
 
 SELECT CASE WHEN ms > 500 THEN 'slow' WHEN ms > 50 THEN 'mid' ELSE 'fast' END AS speed, count(*) FROM 'requests.csv' GROUP BY speed ORDER BY speed
---> postgresql
+--> postgresql duckdb
 fast,10
 mid,3
 slow,2
 
 SELECT name FROM 'users.csv' WHERE (score > 5) IS NOT TRUE ORDER BY name
---> postgresql
+--> postgresql duckdb
 Bob O'Neil
 Finn
 dan
 
 SELECT name FROM 'users.csv' WHERE (score > 5) IS UNKNOWN ORDER BY name
---> postgresql
+--> postgresql duckdb
 Bob O'Neil
 Finn
 
 SELECT name FROM 'users.csv' WHERE score NOTNULL AND email ISNULL
---> postgresql
+--> pending: SQL is not understood: Expected: end of statement, found: NOTNULL at Line: 1, Column: 42 (no hint)
+--> postgresql duckdb
 Eve Adams
 
 SELECT num_nulls(1, NULL, NULL), num_nonnulls(1, NULL)
+--> pending: unknown function `num_nulls` (no hint)
 --> postgresql
 2,1
 
 SELECT 5 BETWEEN 1 AND 10, 5 BETWEEN SYMMETRIC 10 AND 1, NULL IS NOT DISTINCT FROM NULL
+--> pending: SQL is not understood: Expected: AND, found: 10 at Line: 1, Column: 48 (no hint)
 --> postgresql
 true,true,true
 
 SELECT '42'::int, '3.5'::float8, 'yes'::boolean, 1::boolean, true::int, 3.7::int, '1e3'::double precision
---> postgresql
+--> fault: row 1: `42,3.5,true,true,1,3,1000.0` came, `42,3.5,true,true,1,4,1000.0` was wanted
+--> postgresql duckdb
 42,3.5,true,true,1,4,1000.0
 
 SELECT pg_typeof(1), pg_typeof('a'::text), pg_typeof(1.5), pg_typeof(now())
+--> pending: unknown function `pg_typeof`
 --> postgresql
 integer,text,numeric,timestamp with time zone
 
 SELECT ARRAY[1, 2, 3], (ARRAY[1, 2, 3])[2], (ARRAY[1, 2, 3])[2:3], '{1,2}'::int[]
+--> pending: `{1,2}` does not fit INT
 --> postgresql
 "[1,2,3]",2,"[2,3]","[1,2]"
 
@@ -84,23 +94,27 @@ SELECT ARRAY[1, 2] || ARRAY[3], 0 || ARRAY[1], ARRAY[1, 2] @> ARRAY[1], ARRAY[1]
 "[1,2,3]","[0,1]",true,false
 
 SELECT array_length(ARRAY[1, 2], 1), cardinality(ARRAY[1, 2, 3]), array_position(ARRAY['a', 'b'], 'b'), array_upper(ARRAY[5, 6], 1), array_ndims(ARRAY[1])
+--> pending: unknown function `array_upper` (no hint)
 --> postgresql
 2,3,2,2,1
 
 SELECT array_append(ARRAY[1], 2), array_prepend(0, ARRAY[1]), array_cat(ARRAY[1], ARRAY[2]), array_remove(ARRAY[1, 2, 1], 1), array_replace(ARRAY[1, 2, 1], 1, 9)
+--> fault: row 1: `"[1,2]","[0,1]","[1,2]","[2,1]","[9,2,1]"` came, `"[1,2]","[0,1]","[1,2]",[2],"[9,2,9]"` was wanted
 --> postgresql
 "[1,2]","[0,1]","[1,2]",[2],"[9,2,9]"
 
 SELECT 3 = ANY (ARRAY[1, 2, 3]), 3 <> ALL (ARRAY[1, 2]), 'pen' = ANY ('{pen,book}'::text[])
+--> fault: row 1: `true,true,false` came, `true,true,true` was wanted
 --> postgresql
 true,true,true
 
 SELECT count(*) FROM 'orders.csv' WHERE sku = ANY (ARRAY['pen', 'lamp'])
---> postgresql
+--> postgresql duckdb
 5
 
 SELECT a, ord FROM unnest(ARRAY['x', 'y']) WITH ORDINALITY AS t(a, ord)
---> postgresql
+--> pending: `WITH ORDINALITY` is not supported
+--> postgresql duckdb
 x,1
 y,2
 
@@ -110,23 +124,26 @@ SELECT * FROM unnest(ARRAY[1, 2], ARRAY['a', 'b']) AS t(n, s)
 2,b
 
 SELECT array_agg(sku ORDER BY order_id) FROM 'orders.csv' WHERE user_id = 1
---> postgresql
+--> postgresql duckdb
 "[""pen"",""book"",""lamp""]"
 
 SELECT ARRAY(SELECT DISTINCT sku FROM 'orders.csv' ORDER BY 1)
---> postgresql
+--> pending: `array(SELECT …)` is not supported
+--> postgresql duckdb
 "[""book"",""desk"",""lamp"",""pen""]"
 
 SELECT trim_array(ARRAY[1, 2, 3], 1), array_fill(7, ARRAY[2])
+--> pending: unknown function `trim_array` (no hint)
 --> postgresql
 "[1,2]","[7,7]"
 
 SELECT ROW(1, 'a') = ROW(1, 'a'), (1, 2) < (1, 3)
---> postgresql
+--> postgresql duckdb
 true,true
 
 SELECT order_id, (detail::json)->'ship'->>'city' AS city FROM 'orders.csv' WHERE detail IS NOT NULL ORDER BY order_id
---> postgresql
+--> pending: `->>` is not supported
+--> postgresql duckdb
 101,Berlin
 102,Bonn
 103,Austin
@@ -137,14 +154,17 @@ SELECT order_id, (detail::json)->'ship'->>'city' AS city FROM 'orders.csv' WHERE
 109,NULL
 
 SELECT detail::jsonb #>> '{ship,zip}' FROM 'orders.csv' WHERE order_id = 101
+--> pending: `#>>` is not supported
 --> postgresql
 10115
 
 SELECT detail::jsonb #> '{codes,1}' FROM 'orders.csv' WHERE order_id = 101
+--> pending: `#>` is not supported
 --> postgresql
 2
 
 SELECT order_id FROM 'orders.csv' WHERE detail::jsonb ? 'gift' ORDER BY order_id
+--> pending: parameter `?` has no value
 --> postgresql
 101
 102
@@ -152,57 +172,69 @@ SELECT order_id FROM 'orders.csv' WHERE detail::jsonb ? 'gift' ORDER BY order_id
 106
 
 SELECT order_id FROM 'orders.csv' WHERE detail::jsonb @> '{"gift": true}' ORDER BY order_id
+--> pending: `JSONB` is not supported
 --> postgresql
 102
 106
 
 SELECT json_array_length(detail::json->'codes') FROM 'orders.csv' WHERE order_id IN (101, 102) ORDER BY order_id
---> postgresql
+--> pending: `->` is not supported
+--> postgresql duckdb
 3
 0
 
 SELECT value FROM 'orders.csv', jsonb_array_elements_text(detail::jsonb->'codes') WHERE order_id = 101
+--> pending: `->` is not supported
 --> postgresql
 1
 2
 3
 
 SELECT jsonb_typeof(detail::jsonb->'gift') AS t, count(*) FROM 'orders.csv' GROUP BY t ORDER BY t
+--> pending: `->` is not supported
 --> postgresql
 boolean,3
 null,1
 NULL,5
 
 SELECT key FROM json_object_keys('{"a": 1, "b": 2}') AS key
+--> pending: unknown table `json_object_keys`
 --> postgresql
 a
 b
 
 SELECT key, value FROM json_each_text('{"a": 1, "b": "x"}') ORDER BY key
+--> pending: unknown table `json_each_text`
 --> postgresql
 a,1
 b,x
 
 SELECT json_build_object('sku', sku, 'qty', qty) FROM 'orders.csv' WHERE order_id = 101
+--> pending: unknown function `json_build_object` (no hint)
 --> postgresql
 "{""sku"":""pen"",""qty"":10}"
 
 SELECT jsonb_build_array(1, 'a', NULL), to_json('x'::text), json_extract_path_text('{"a": {"b": 5}}', 'a', 'b')
+--> pending: unknown function `jsonb_build_array` (no hint)
 --> postgresql
 "[1,""a"",null]",x,5
 
 SELECT row_to_json(t) FROM (SELECT sku, qty FROM 'orders.csv' WHERE order_id = 101) t
---> postgresql
+--> pending: unknown function `row_to_json` (no hint)
+--> postgresql duckdb
 "{""sku"":""pen"",""qty"":10}"
 
 SELECT json_agg(sku ORDER BY order_id) FROM 'orders.csv' WHERE user_id = 1
+--> pending: unknown function `json_agg` (no hint)
 --> postgresql
 "[""pen"",""book"",""lamp""]"
 
 SELECT jsonb_object_agg(sku, qty) FROM 'orders.csv' WHERE user_id = 1
+--> pending: unknown function `jsonb_object_agg` (no hint)
 --> postgresql
 "{""pen"":10,""book"":1,""lamp"":1}"
 
 SELECT jsonb_path_query_first('{"a": [1, 2]}', '$.a[1]')
+--> pending: unknown function `jsonb_path_query_first` (no hint)
 --> postgresql
 2

@@ -5,6 +5,7 @@ SELECT to_date(ts) AS day, count(*) AS hits, count(DISTINCT user_id) AS visitors
 FROM 'requests.csv'
 GROUP BY to_date(ts)
 ORDER BY day
+--> pending: unexpected argument '-- daily visitors (no hint)
 --> spark
 2026-03-01,6,3,29.0
 2026-03-02,4,3,299.38
@@ -19,7 +20,8 @@ SELECT user_id, status FROM (
   FROM 'requests.csv' WHERE user_id IS NOT NULL
 ) WHERE rn = 1
 ORDER BY user_id
---> spark
+--> pending: unexpected argument '-- last status of each user (no hint)
+--> spark duckdb
 1,200
 2,200
 3,204
@@ -31,6 +33,7 @@ SELECT tag, count(*) AS n
 FROM 'users.csv' LATERAL VIEW explode(split(tags, '[|]')) t AS tag
 GROUP BY tag
 ORDER BY n DESC, tag
+--> pending: unexpected argument '-- tags in rows (no hint)
 --> spark
 beta,2
 mobile,2
@@ -42,6 +45,7 @@ SELECT parse_url(url, 'HOST') AS host, max_by(url, ms) AS slowest, percentile_ap
 FROM 'requests.csv'
 GROUP BY 1
 ORDER BY 1
+--> pending: unexpected argument '-- hosts (no hint)
 --> spark
 api.example.com,https://api.example.com:8443/v1/items/7,5.75
 blog.example.org,http://blog.example.org/2026/03/post.html,22.0
@@ -54,6 +58,7 @@ WITH marked AS (
   WHERE user_id IS NOT NULL
 )
 SELECT user_id, sum(is_new) AS sessions FROM marked GROUP BY user_id ORDER BY user_id
+--> pending: unexpected argument '-- sessions (no hint)
 --> spark
 1,2
 2,3
@@ -66,6 +71,7 @@ SELECT date_format(day, 'yyyy-MM') AS month, sum(qty * price) AS revenue, collec
 FROM 'orders.csv'
 GROUP BY date_format(day, 'yyyy-MM')
 ORDER BY month
+--> pending: unexpected argument '-- months (no hint)
 --> spark
 2026-01,39.9,true
 2026-02,134.2,true
@@ -73,13 +79,15 @@ ORDER BY month
 
 -- who has no orders
 SELECT u.name FROM 'users.csv' u LEFT ANTI JOIN 'orders.csv' o ON u.user_id = o.user_id ORDER BY u.name
+--> pending: unexpected argument '-- who has no orders (no hint)
 --> spark
 Finn
 dan
 
 -- error share
 SELECT method, avg(IF(status >= 400, 1, 0)) AS share FROM 'requests.csv' GROUP BY method ORDER BY method
---> spark
+--> pending: unexpected argument '-- error share (no hint)
+--> spark duckdb
 DELETE,0.0
 GET,0.2727272727272727
 POST,0.3333333333333333
@@ -89,7 +97,8 @@ SELECT coalesce(region, 'all') AS region, coalesce(cast(year AS STRING), 'all') 
 FROM 'sales.csv'
 GROUP BY ROLLUP (region, year)
 ORDER BY region, year
---> spark
+--> pending: unexpected argument '-- totals at every level (no hint)
+--> spark duckdb
 all,all,720
 north,2024,250
 north,2025,120
@@ -104,6 +113,7 @@ FROM 'orders.csv'
 WHERE get_json_object(detail, '$.ship.city') IS NOT NULL
 GROUP BY 1
 ORDER BY n DESC, city
+--> pending: unexpected argument '-- cities in JSON (no hint)
 --> spark
 Berlin,2
 Austin,1
@@ -114,6 +124,7 @@ Lyon,1
 SELECT order_id, datediff(day, lag(day) OVER (ORDER BY day, order_id)) AS days
 FROM 'orders.csv'
 ORDER BY day, order_id
+--> pending: unexpected argument '-- orders a day after the one before (no hint)
 --> spark
 101,NULL
 102,15
