@@ -46,7 +46,7 @@ def record(verdict: Verdict) -> bool:
         for key in ("pending", "fault"):
             entry.texts.pop(key, None)
         if wrong is not None and "error" not in entry.texts:
-            entry.texts["fault"] = wrong
+            entry.texts["fault"] = " ".join(wrong.split())
     elif "error" in entry.texts:
         entry.texts["error"] = said.message
         if "hint" in entry.texts:

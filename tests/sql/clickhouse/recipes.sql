@@ -42,18 +42,30 @@ ORDER BY user_id
 4,"[200,503]"
 5,"[200,200]"
 
-SELECT user_id, dateDiff('day', min(ts), max(ts)) AS days, count() AS hits
+SELECT user_id, count() AS hits
+FROM 'requests.csv'
+WHERE isNotNull(user_id)
+GROUP BY user_id
+ORDER BY user_id
+--> clickhouse
+1,4
+2,3
+3,2
+4,2
+5,2
+
+SELECT dateDiff('day', min(ts), max(ts)) AS days
 FROM 'requests.csv'
 WHERE isNotNull(user_id)
 GROUP BY user_id
 ORDER BY user_id
 --> pending: unknown function `datediff`
 --> clickhouse
-1,1,4
-2,31,3
-3,2,2
-4,29,2
-5,6,2
+1
+31
+2
+29
+6
 
 SELECT toYYYYMM(day) AS month, sum(qty * price) AS revenue, sumIf(qty * price, paid) AS paid
 FROM 'orders.csv'

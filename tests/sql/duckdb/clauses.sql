@@ -358,12 +358,18 @@ SELECT * FROM generate_series(DATE '2026-03-01', DATE '2026-03-03', INTERVAL 1 D
 2026-03-02T00:00:00
 2026-03-03T00:00:00
 
-SELECT range, count(order_id) FROM range(DATE '2026-03-01', DATE '2026-03-04', INTERVAL 1 DAY) LEFT JOIN 'orders.csv' ON day = range GROUP BY range ORDER BY range
---> fault: row 1: `2026-03-01,1` came, `2026-03-01T00:00:00,1` was wanted
+SELECT count(order_id) FROM range(DATE '2026-03-01', DATE '2026-03-04', INTERVAL 1 DAY) LEFT JOIN 'orders.csv' ON day = range GROUP BY range ORDER BY range
 --> duckdb
-2026-03-01T00:00:00,1
-2026-03-02T00:00:00,2
-2026-03-03T00:00:00,0
+1
+2
+0
+
+SELECT range FROM range(DATE '2026-03-01', DATE '2026-03-04', INTERVAL 1 DAY) LEFT JOIN 'orders.csv' ON day = range GROUP BY range ORDER BY range
+--> fault: row 1: `2026-03-01` came, `2026-03-01T00:00:00` was wanted
+--> duckdb
+2026-03-01T00:00:00
+2026-03-02T00:00:00
+2026-03-03T00:00:00
 
 WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 4) SELECT * FROM t
 --> duckdb
@@ -421,53 +427,50 @@ SELECT * FROM 'users.csv' WHERE #1 = 1
 --> duckdb
 1,Ann Lee,ann@example.com,DE,pro,2025-01-15,8.5,new|vip
 
-SELECT region: 'x', n: 5
+SELECT region: 'x'
 --> pending: SQL is not understood: Expected: end of statement, found: : at Line: 1, Column: 14 (no hint)
 --> duckdb
-x,5
+x
+
+SELECT n: 5
+--> pending: SQL is not understood: Expected: end of statement, found: : at Line: 1, Column: 9 (no hint)
+--> duckdb
+5
 
 SELECT 'a' AS "quoted name", 1 AS n;
 --> duckdb
 a,1
 
 DESCRIBE 'wide.csv'
---> fault: row 1: `shop,TEXT,YES` came, `shop,VARCHAR,YES,NULL,NULL,NULL` was wanted
---> duckdb
-shop,VARCHAR,YES,NULL,NULL,NULL
-jan,BIGINT,YES,NULL,NULL,NULL
-feb,BIGINT,YES,NULL,NULL,NULL
-mar,BIGINT,YES,NULL,NULL,NULL
+--> tidemill names
+column_name,column_type,null
+shop,TEXT,YES
+jan,BIGINT,YES
+feb,BIGINT,YES
+mar,BIGINT,YES
 
 DESCRIBE SELECT day, qty * price AS cost FROM 'orders.csv'
---> fault: row 1: `day,DATE,YES` came, `day,DATE,YES,NULL,NULL,NULL` was wanted
---> duckdb
-day,DATE,YES,NULL,NULL,NULL
-cost,DOUBLE,YES,NULL,NULL,NULL
+--> tidemill names
+column_name,column_type,null
+day,DATE,YES
+cost,DOUBLE,YES
 
 SUMMARIZE 'wide.csv'
---> fault: row 1: `shop,TEXT,x,z,3,,,,,,3,0,0.0` came, `shop,VARCHAR,x,z,3,NULL,NULL,NULL,NULL,NULL,3,0.00` was wanted
---> duckdb
-shop,VARCHAR,x,z,3,NULL,NULL,NULL,NULL,NULL,3,0.00
-jan,BIGINT,1,10,3,5.333333333333333,4.509249752822894,2,5,9,3,0.00
-feb,BIGINT,2,20,2,11.0,12.727922061357855,2,11,20,3,33.33
-mar,BIGINT,3,7,2,5.0,2.8284271247461903,3,5,7,3,33.33
+--> tidemill names
+column_name,column_type,min,max,approx_unique,avg,std,q25,q50,q75,count,nulls,null_percentage
+shop,TEXT,x,z,3,,,,,,3,0,0.0
+jan,BIGINT,1,10,3,5.333333333333333,4.509249752822894,3.0,5.0,7.5,3,0,0.0
+feb,BIGINT,2,20,2,11.0,12.727922061357855,6.5,11.0,15.5,3,1,33.33
+mar,BIGINT,3,7,2,5.0,2.8284271247461903,4.0,5.0,6.0,3,1,33.33
 
 EXPLAIN SELECT 1
---> fault: row 1: `path: datafusion (the query reads no source)` came, `physical_plan,"╭─ Projection ───╮
-│ Projections: 1 │
-│ ~1 row         │
-╰────────┬───────╯
-╭─ Dummy Scan ───╮
-╰────────────────╯
-"` was wanted
---> duckdb
-physical_plan,"╭─ Projection ───╮
-│ Projections: 1 │
-│ ~1 row         │
-╰────────┬───────╯
-╭─ Dummy Scan ───╮
-╰────────────────╯
-"
+--> tidemill names
+plan
+path: datafusion (the query reads no source)
+"budget: 12.6 GB of memory, 2 threads"
+plan:
+  Projection: Int64(1)
+    EmptyRelation: rows=1
 
 SHOW TABLES
 --> pending: `SHOW` is not run here

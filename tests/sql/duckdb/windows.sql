@@ -153,44 +153,80 @@ SELECT order_id, sum(qty) OVER (ORDER BY day GROUPS BETWEEN 1 PRECEDING AND CURR
 108,27
 109,6
 
-SELECT order_id, sum(qty) OVER (ORDER BY order_id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW) FROM 'orders.csv' ORDER BY order_id
---> pending: SQL is not understood: Expected: ), found: EXCLUDE at Line: 1, Column: 92 (no hint)
+SELECT order_id FROM 'orders.csv' ORDER BY order_id
 --> duckdb
-101,1
-102,13
-103,3
-104,5
-105,27
-106,3
-107,26
-108,5
-109,1
+101
+102
+103
+104
+105
+106
+107
+108
+109
 
-SELECT order_id, count(*) OVER (ORDER BY day RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW EXCLUDE TIES) FROM 'orders.csv' ORDER BY order_id
---> pending: SQL is not understood: Expected: ), found: EXCLUDE at Line: 1, Column: 96 (no hint)
+SELECT sum(qty) OVER (ORDER BY order_id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW) FROM 'orders.csv' ORDER BY order_id
+--> pending: SQL is not understood: Expected: ), found: EXCLUDE at Line: 1, Column: 82 (no hint)
 --> duckdb
-101,1
-102,2
-103,3
-104,3
-105,5
-106,6
-107,7
-108,7
-109,9
+1
+13
+3
+5
+27
+3
+26
+5
+1
 
-SELECT order_id, count(*) OVER (ORDER BY day RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW EXCLUDE GROUP) FROM 'orders.csv' ORDER BY order_id
---> pending: SQL is not understood: Expected: ), found: EXCLUDE at Line: 1, Column: 96 (no hint)
+SELECT order_id FROM 'orders.csv' ORDER BY order_id
 --> duckdb
-101,0
-102,1
-103,2
-104,2
-105,4
-106,5
-107,6
-108,6
-109,8
+101
+102
+103
+104
+105
+106
+107
+108
+109
+
+SELECT count(*) OVER (ORDER BY day RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW EXCLUDE TIES) FROM 'orders.csv' ORDER BY order_id
+--> pending: SQL is not understood: Expected: ), found: EXCLUDE at Line: 1, Column: 86 (no hint)
+--> duckdb
+1
+2
+3
+3
+5
+6
+7
+7
+9
+
+SELECT order_id FROM 'orders.csv' ORDER BY order_id
+--> duckdb
+101
+102
+103
+104
+105
+106
+107
+108
+109
+
+SELECT count(*) OVER (ORDER BY day RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW EXCLUDE GROUP) FROM 'orders.csv' ORDER BY order_id
+--> pending: SQL is not understood: Expected: ), found: EXCLUDE at Line: 1, Column: 86 (no hint)
+--> duckdb
+0
+1
+2
+2
+4
+5
+6
+6
+8
 
 SELECT order_id, max(price) OVER (ORDER BY order_id ROWS 2 PRECEDING) FROM 'orders.csv' ORDER BY order_id
 --> duckdb
@@ -303,18 +339,30 @@ SELECT order_id, median(qty) OVER (ORDER BY order_id ROWS 2 PRECEDING) FROM 'ord
 108,1.0
 109,1.0
 
-SELECT order_id, arg_max(sku, price) OVER (ORDER BY order_id) FROM 'orders.csv' ORDER BY order_id
+SELECT order_id FROM 'orders.csv' ORDER BY order_id
+--> duckdb
+101
+102
+103
+104
+105
+106
+107
+108
+109
+
+SELECT arg_max(sku, price) OVER (ORDER BY order_id) FROM 'orders.csv' ORDER BY order_id
 --> pending: `FILTER of first_value with OVER` is not supported
 --> duckdb
-101,pen
-102,book
-103,book
-104,lamp
-105,lamp
-106,lamp
-107,desk
-108,desk
-109,desk
+pen
+book
+book
+lamp
+lamp
+lamp
+desk
+desk
+desk
 
 SELECT id, sum(CASE WHEN gap THEN 1 ELSE 0 END) OVER (PARTITION BY user_id ORDER BY ts) AS session FROM (SELECT *, coalesce(ts - lag(ts) OVER (PARTITION BY user_id ORDER BY ts) > INTERVAL 30 MINUTE, true) AS gap FROM 'requests.csv') WHERE user_id = 1 ORDER BY id
 --> duckdb
@@ -356,38 +404,71 @@ SELECT order_id, sum(qty) OVER w AS s, avg(qty) OVER w AS a FROM 'orders.csv' WI
 108,3,1.5
 109,7,2.3333333333333335
 
-SELECT order_id, sum(qty) OVER (w ORDER BY order_id) FROM 'orders.csv' WINDOW w AS (PARTITION BY sku) ORDER BY order_id
+SELECT order_id FROM 'orders.csv' WINDOW w AS (PARTITION BY sku) ORDER BY order_id
+--> duckdb
+101
+102
+103
+104
+105
+106
+107
+108
+109
+
+SELECT sum(qty) OVER (w ORDER BY order_id) FROM 'orders.csv' WINDOW w AS (PARTITION BY sku) ORDER BY order_id
 --> pending: `OVER (w …)` is not supported
 --> duckdb
-101,10
-102,1
-103,13
-104,2
-105,3
-106,38
-107,1
-108,3
-109,7
+10
+1
+13
+2
+3
+38
+1
+3
+7
 
-SELECT name, fill(score) OVER (ORDER BY user_id) FROM 'users.csv' ORDER BY user_id
+SELECT name FROM 'users.csv' ORDER BY user_id
+--> duckdb
+Ann Lee
+Bob O'Neil
+Chloé
+dan
+Eve Adams
+Finn
+
+SELECT fill(score) OVER (ORDER BY user_id) FROM 'users.csv' ORDER BY user_id
 --> pending: unknown function `fill` (no hint)
 --> duckdb
-Ann Lee,8.5
-Bob O'Neil,7.875
-Chloé,7.25
-dan,3.0
-Eve Adams,9.75
-Finn,16.5
+8.5
+7.875
+7.25
+3.0
+9.75
+16.5
 
-SELECT order_id, rank(ORDER BY price DESC) OVER (PARTITION BY sku) FROM 'orders.csv' ORDER BY order_id
---> pending: SQL is not understood: Expected: ), found: BY at Line: 1, Column: 29 (no hint)
+SELECT order_id FROM 'orders.csv' ORDER BY order_id
 --> duckdb
-101,1
-102,1
-103,1
-104,2
-105,1
-106,3
-107,1
-108,1
-109,3
+101
+102
+103
+104
+105
+106
+107
+108
+109
+
+SELECT rank(ORDER BY price DESC) OVER (PARTITION BY sku) FROM 'orders.csv' ORDER BY order_id
+--> pending: SQL is not understood: Expected: ), found: BY at Line: 1, Column: 19 (no hint)
+--> duckdb
+1
+1
+1
+2
+1
+3
+1
+1
+3
