@@ -53,9 +53,8 @@ def record(verdict: Verdict) -> bool:
             entry.texts["hint"] = said.hint
     else:
         entry.texts.pop("fault", None)
-        missing = entry.texts.get("pending", said.message).removesuffix(" (no hint)")
         without = " (no hint)" if refused(said) == "has no hint" else ""
-        entry.texts["pending"] = missing + without
+        entry.texts["pending"] = " ".join(said.message.split()) + without
     return entry.texts != before
 
 
@@ -138,7 +137,7 @@ def main() -> int:
     flag("--binary", default=binary(), help="the program; default: the built one")
     flag("--brief", action="store_true", help="one line for each failure")
     flag("--pending", action="store_true", help="list what is not yet answered")
-    flag("--record", action="store_true", help="rewrite the marks of what failed")
+    flag("--record", action="store_true", help="rewrite the marks as things are")
     flag("--ask", action="store_true", help="ask engines for the answers that are missing")
     flag("--engine", choices=ENGINES, help="which one to ask; default: the dialect's own")
     flag("--also", choices=ENGINES, help="note where an engine gives the answers of others")
@@ -167,7 +166,8 @@ def main() -> int:
     verdicts = together(entries, arguments.binary)
     failures = [one for one in verdicts if one.wrong]
     if arguments.record:
-        changed = [record(one) for one in failures].count(True)
+        marked = [one for one in verdicts if one.wrong or one.kind in ("pending", "fault")]
+        changed = [record(one) for one in marked].count(True)
         for file, content in contents.items():
             write(file, content)
         print(f"{changed} entries have other marks now")

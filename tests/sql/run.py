@@ -67,7 +67,8 @@ class Verdict:
 def ask(entry: Entry, program: str, home: str) -> Said:
     """Ask one statement, in the folder of the data."""
     known = {**os.environ, "TIDEMILL_HOME": home, "TIDEMILL_JOB_LOG": "off", "TZ": "UTC"}
-    command = [program, "query", entry.statement, "--format", "csv", *entry.flags]
+    # What stands behind `--` may begin with a comment of SQL's.
+    command = [program, "query", "--format", "csv", *entry.flags, "--", entry.statement]
     made = subprocess.run(
         command, cwd=DATA, env=known, stdin=subprocess.DEVNULL, capture_output=True, timeout=120
     )

@@ -352,7 +352,11 @@ SELECT * FROM generate_series(1, 3)
 3
 
 SELECT * FROM generate_series(DATE '2026-03-01', DATE '2026-03-03', INTERVAL 1 DAY) AS t(d)
---> fault: row 1: `2026-03-01` came, `2026-03-01T00:00:00` was wanted
+--> differs: a range of dates by whole days is one of dates
+--> tidemill
+2026-03-01
+2026-03-02
+2026-03-03
 --> duckdb
 2026-03-01T00:00:00
 2026-03-02T00:00:00
@@ -365,7 +369,11 @@ SELECT count(order_id) FROM range(DATE '2026-03-01', DATE '2026-03-04', INTERVAL
 0
 
 SELECT range FROM range(DATE '2026-03-01', DATE '2026-03-04', INTERVAL 1 DAY) LEFT JOIN 'orders.csv' ON day = range GROUP BY range ORDER BY range
---> fault: row 1: `2026-03-01` came, `2026-03-01T00:00:00` was wanted
+--> differs: a range of dates by whole days is one of dates
+--> tidemill
+2026-03-01
+2026-03-02
+2026-03-03
 --> duckdb
 2026-03-01T00:00:00
 2026-03-02T00:00:00
@@ -464,10 +472,10 @@ feb,BIGINT,2,20,2,11.0,12.727922061357855,6.5,11.0,15.5,3,1,33.33
 mar,BIGINT,3,7,2,5.0,2.8284271247461903,4.0,5.0,6.0,3,1,33.33
 
 EXPLAIN SELECT 1
---> tidemill names
-plan
+--> flags: --memory 1GB --threads 1
+--> tidemill
 path: datafusion (the query reads no source)
-"budget: 12.6 GB of memory, 2 threads"
+"budget: 1.00 GB of memory, 1 thread"
 plan:
   Projection: Int64(1)
     EmptyRelation: rows=1

@@ -44,7 +44,9 @@ SELECT substring(name, 2, 3), substr(name, 3) FROM 'users.csv' WHERE user_id = 1
 nn ,n Lee
 
 SELECT substring('hello', -3)
---> fault: row 1: `hello` came, `llo` was wanted
+--> differs: substr(x, -3) begins before the text, as in PostgreSQL; right(x, 3) has the last three
+--> tidemill
+hello
 --> duckdb
 llo
 
@@ -194,7 +196,8 @@ Chloé
 Finn
 
 SELECT name FROM 'users.csv' WHERE name SIMILAR TO '(Ann|Bob).*' ORDER BY name
---> fault: 0 rows came, 2 were wanted
+--> differs: SIMILAR TO has the wildcards of LIKE, as SQL and PostgreSQL have it; `~` takes a regular expression
+--> tidemill
 --> duckdb
 Ann Lee
 Bob O'Neil
@@ -326,7 +329,9 @@ SELECT hex('abc')
 616263
 
 SELECT to_hex(255)
---> fault: row 1: `ff` came, `FF` was wanted
+--> differs: hexadecimal digits are small, as in PostgreSQL
+--> tidemill
+ff
 --> duckdb
 FF
 

@@ -186,12 +186,16 @@ SELECT datesub('month', DATE '2026-01-31', DATE '2026-03-30')
 1
 
 SELECT date_add(DATE '2026-01-31', INTERVAL 1 MONTH)
---> fault: row 1: `2026-02-28` came, `2026-02-28T00:00:00` was wanted
+--> differs: a DATE and whole days, months or years are a DATE
+--> tidemill
+2026-02-28
 --> duckdb
 2026-02-28T00:00:00
 
 SELECT signed_up + INTERVAL 1 YEAR FROM 'users.csv' WHERE user_id = 3
---> fault: row 1: `2025-02-28` came, `2025-02-28T00:00:00` was wanted
+--> differs: a DATE and whole days, months or years are a DATE
+--> tidemill
+2025-02-28
 --> duckdb
 2025-02-28T00:00:00
 
@@ -351,7 +355,9 @@ SELECT greatest(DATE '2026-01-01', DATE '2026-02-01'), least(DATE '2026-01-01', 
 2026-02-01,2026-01-01
 
 SELECT ts AT TIME ZONE 'UTC' AT TIME ZONE 'Europe/Berlin' FROM 'requests.csv' WHERE id = 15
---> fault: row 1: `2026-04-01T08:00:00+02:00` came, `2026-04-01T08:00:00` was wanted
+--> differs: a time AT TIME ZONE keeps its offset, and is the same instant
+--> tidemill
+2026-04-01T08:00:00+02:00
 --> duckdb
 2026-04-01T08:00:00
 

@@ -154,7 +154,7 @@ SELECT trim(both 'x' from 'xxaxx'), btrim('xyaxy', 'xy'), ltrim('zzza', 'z'), rt
 a,a,a,a
 
 SELECT trim(leading from '  a')
---> pending: SQL is not understood: Expected: ), found: '  a' at Line: 1, Column: 26 (no hint)
+--> pending: SQL is not understood: Expected: ), found: ' a' at Line: 1, Column: 26 (no hint)
 --> postgresql
 a
 

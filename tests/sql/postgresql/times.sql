@@ -150,12 +150,16 @@ SELECT make_time(8, 15, 23.5)
 08:15:23.500000
 
 SELECT DATE '2026-01-31' + INTERVAL '1 month'
---> fault: row 1: `2026-02-28` came, `2026-02-28T00:00:00` was wanted
+--> differs: a DATE and whole days, months or years are a DATE
+--> tidemill
+2026-02-28
 --> postgresql duckdb
 2026-02-28T00:00:00
 
 SELECT DATE '2026-03-31' - INTERVAL '1 month'
---> fault: row 1: `2026-02-28` came, `2026-02-28T00:00:00` was wanted
+--> differs: a DATE and whole days, months or years are a DATE
+--> tidemill
+2026-02-28
 --> postgresql duckdb
 2026-02-28T00:00:00
 
@@ -237,7 +241,9 @@ SELECT count(*) FROM 'requests.csv' WHERE ts >= timestamp '2026-03-03' - interva
 9
 
 SELECT ts AT TIME ZONE 'UTC' AT TIME ZONE 'America/New_York' FROM 'requests.csv' WHERE id = 1
---> fault: row 1: `2026-02-28T19:05:10-05:00` came, `2026-02-28T19:05:10` was wanted
+--> differs: a time AT TIME ZONE keeps its offset, and is the same instant
+--> tidemill
+2026-02-28T19:05:10-05:00
 --> postgresql duckdb
 2026-02-28T19:05:10
 

@@ -19,7 +19,7 @@ SELECT ||/ 27
 3.0000000000000004
 
 SELECT @ -5
---> pending: SQL is not understood: Expected: placeholder, found:   at Line: 1, Column: 9 (no hint)
+--> pending: SQL is not understood: Expected: placeholder, found: at Line: 1, Column: 9 (no hint)
 --> postgresql
 5
 
@@ -129,7 +129,9 @@ SELECT '42'::int, '3.5'::float8, 'yes'::boolean, 1::boolean, true::int, '1e3'::d
 42,3.5,true,true,1,1000.0
 
 SELECT 3.7::int
---> fault: row 1: `3` came, `4` was wanted
+--> differs: a cast to an integer cuts what is behind the point; round(x) rounds
+--> tidemill
+3
 --> postgresql duckdb
 4
 

@@ -217,7 +217,14 @@ SELECT user_id, order_id FROM 'orders.csv' QUALIFY row_number() OVER (PARTITION 
 9,107
 
 SELECT name, rank() OVER (ORDER BY score DESC) AS r FROM 'users.csv' ORDER BY r, name
---> fault: row 1: `Bob O'Neil,1` came, `Eve Adams,1` was wanted
+--> differs: ORDER BY x DESC has nulls first, as PostgreSQL has it
+--> tidemill
+Bob O'Neil,1
+Finn,1
+Eve Adams,3
+Ann Lee,4
+Chloé,5
+dan,6
 --> spark duckdb
 Eve Adams,1
 Ann Lee,2

@@ -15,7 +15,10 @@ Ann,An,ee
 Bob,Bo,il
 
 SELECT substr(name, -3) FROM 'users.csv' ORDER BY user_id LIMIT 2
---> fault: row 1: `Ann Lee` came, `Lee` was wanted
+--> differs: substr(x, -3) begins before the text, as in PostgreSQL; right(x, 3) has the last three
+--> tidemill
+Ann Lee
+Bob O'Neil
 --> spark duckdb
 Lee
 eil
@@ -30,7 +33,9 @@ SELECT locate('l', 'hello', 4)
 4
 
 SELECT position('l', 'hello')
---> fault: row 1: `0` came, `3` was wanted
+--> differs: position(text, part) is ClickHouse's; position(part IN text) is everybody's
+--> tidemill
+0
 --> spark
 3
 
@@ -88,7 +93,9 @@ SELECT regexp_extract_all('100-200, 300-400', '(\\d+)-(\\d+)', 1)
 "[""100"",""300""]"
 
 SELECT regexp_replace('100-200', '(\\d+)', 'num')
---> fault: row 1: `100-200` came, `num-num` was wanted
+--> differs: a backslash in quotes is itself, as SQL has it: '\d'
+--> tidemill
+100-200
 --> spark
 num-num
 
@@ -399,7 +406,9 @@ SELECT r'a\d'
 a\d
 
 SELECT 'tab\there'
---> fault: row 1: `tab\there` came, `tab here` was wanted
+--> differs: a backslash in quotes is itself, as SQL has it; E'tab\there' has a tab
+--> tidemill
+tab\there
 --> spark
 tab	here
 

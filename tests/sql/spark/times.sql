@@ -11,13 +11,19 @@ SELECT id, dayofyear(ts), weekofyear(ts), quarter(ts) FROM 'requests.csv' WHERE 
 7,61,10,1
 
 SELECT dayofweek(ts) FROM 'requests.csv' WHERE id IN (1, 7) ORDER BY id
---> fault: row 1: `0` came, `1` was wanted
+--> differs: the days of the week are counted from 0 on Sunday
+--> tidemill
+0
+1
 --> spark
 1
 2
 
 SELECT weekday(ts) FROM 'requests.csv' WHERE id IN (1, 7) ORDER BY id
---> fault: row 1: `0` came, `6` was wanted
+--> differs: the days of the week are counted from 0 on Sunday
+--> tidemill
+0
+1
 --> spark
 6
 0
@@ -236,7 +242,9 @@ SELECT extract(YEAR FROM ts), date_part('week', ts) FROM 'requests.csv' WHERE id
 2026,9
 
 SELECT extract(DOW FROM ts) FROM 'requests.csv' WHERE id = 1
---> fault: row 1: `0` came, `1` was wanted
+--> differs: the days of the week are counted from 0 on Sunday
+--> tidemill
+0
 --> spark
 1
 

@@ -5,7 +5,9 @@ SELECT 7 DIV 2, -7 DIV 2, 7 % 3, mod(7, 3)
 3,-3,1,1
 
 SELECT 7 / 2
---> fault: row 1: `3` came, `3.5` was wanted
+--> differs: whole numbers divide to whole numbers
+--> tidemill
+3
 --> spark
 3.5
 
@@ -80,7 +82,9 @@ SELECT 5 & 3, 5 | 3, shiftleft(1, 4), shiftright(16, 2)
 1,7,16,4
 
 SELECT 5 ^ 3
---> fault: row 1: `125.0` came, `6` was wanted
+--> differs: a ^ b is the power, as in PostgreSQL and DuckDB; bit_xor(a, b) or a # b elsewhere
+--> tidemill
+125.0
 --> spark
 6
 
@@ -211,7 +215,9 @@ SELECT array(1, 2, 3)
 "[1,2,3]"
 
 SELECT array(1, 2, 3)[0]
---> fault: row 1: `""` came, `1` was wanted
+--> differs: lists are counted from 1, as in DuckDB, PostgreSQL and ClickHouse
+--> tidemill
+NULL
 --> spark
 1
 
@@ -325,7 +331,9 @@ SELECT zip_with(array(1, 2), array(10, 20), (x, y) -> x + y)
 "[11,22]"
 
 SELECT arrays_zip(array(1), array('a'))
---> fault: row 1: `"[{""1"":1,""2"":""a""}]"` came, `"[{""0"":1,""1"":""a""}]"` was wanted
+--> differs: fields without names are counted from 1
+--> tidemill
+"[{""1"":1,""2"":""a""}]"
 --> spark
 "[{""0"":1,""1"":""a""}]"
 
@@ -339,7 +347,9 @@ SELECT map('a', 1, 'b', 2)['a'], map_keys(map('a', 1)), map_values(map('a', 1))
 1,"[""a""]",[1]
 
 SELECT element_at(map('a', 1), 'a')
---> fault: row 1: `[1]` came, `1` was wanted
+--> differs: element_at of a map is a list, as in DuckDB; map['a'] is the value
+--> tidemill
+[1]
 --> spark
 1
 
