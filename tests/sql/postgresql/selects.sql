@@ -388,12 +388,10 @@ SELECT generate_series(1, 3) AS n
 3
 
 SELECT count(*) FROM 'requests.csv' TABLESAMPLE BERNOULLI (100)
---> pending: `TABLESAMPLE` is not supported
 --> postgresql
 15
 
 SELECT count(*) FROM 'requests.csv' TABLESAMPLE SYSTEM (100) REPEATABLE (42)
---> pending: `TABLESAMPLE` is not supported
 --> postgresql duckdb
 15
 
