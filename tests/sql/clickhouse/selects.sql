@@ -460,19 +460,6 @@ SELECT order_id, sum(qty) OVER (ORDER BY order_id ROWS BETWEEN 1 PRECEDING AND C
 108,2
 109,5
 
-SELECT sensor FROM 'readings.csv' ORDER BY sensor, ts
---> clickhouse
-a
-a
-a
-a
-a
-b
-b
-b
-b
-c
-
 SELECT lagInFrame(value) OVER (PARTITION BY sensor ORDER BY ts ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) FROM 'readings.csv' ORDER BY sensor, ts
 --> pending: unknown function `laginframe` (no hint)
 --> clickhouse

@@ -29,24 +29,11 @@ SELECT id, list_contains(tags, 'b'), list_has(tags, 'c'), array_contains(tags, '
 4,NULL,NULL,NULL
 5,true,true,false
 
-SELECT id FROM 'events.json' WHERE id <= 2 ORDER BY id
---> duckdb
-1
-2
-
 SELECT 'b' IN tags FROM 'events.json' WHERE id <= 2 ORDER BY id
 --> pending: SQL is not understood: Expected: (, found: tags at Line: 1, Column: 15 (no hint)
 --> duckdb
 true
 false
-
-SELECT id FROM 'events.json' ORDER BY id
---> duckdb
-1
-2
-3
-4
-5
 
 SELECT 'a' = ANY(tags) FROM 'events.json' ORDER BY id
 --> differs: of a list that is null nothing is known, as in PostgreSQL
@@ -308,7 +295,6 @@ b,2
 c,2
 
 SELECT e.id, t.tag FROM 'events.json' e, unnest(e.tags) AS t(tag) ORDER BY ALL
---> pending: `tags` of the query around a subquery cannot stand in a select list
 --> duckdb
 1,a
 1,a
@@ -327,7 +313,6 @@ SELECT e.id, u.n FROM 'events.json' e CROSS JOIN LATERAL (SELECT unnest(e.nums) 
 5,10
 
 SELECT e.id, t.n FROM 'events.json' e LEFT JOIN LATERAL unnest(e.nums) AS t(n) ON true ORDER BY ALL
---> pending: `nums` of the query around a subquery cannot stand in a select list
 --> duckdb
 1,1
 1,2
@@ -439,9 +424,16 @@ SELECT map(['a', 'b'], [1, 2])['b'], cardinality(MAP {'a': 1}), map_keys(MAP {'a
 --> duckdb
 2,1,"[""a"",""b""]","[1,2]"
 
-SELECT element_at(MAP {'a': 1}, 'a'), map_extract(MAP {'a': 1}, 'a'), map_entries(MAP {'a': 1})
+SELECT element_at(MAP {'a': 1}, 'a')
+--> differs: element_at of a map is the value, as in Spark; map_extract is the list
+--> tidemill
+1
 --> duckdb
-[1],[1],"[{""key"":""a"",""value"":1}]"
+[1]
+
+SELECT map_extract(MAP {'a': 1}, 'a'), map_entries(MAP {'a': 1})
+--> duckdb
+[1],"[{""key"":""a"",""value"":1}]"
 
 SELECT map_contains(MAP {'a': 1}, 'b')
 --> pending: unknown function `map_contains` (no hint)
@@ -461,14 +453,6 @@ SELECT map_from_entries([('k', 1)])
 SELECT id, device FROM 'events.json' WHERE device IS NOT NULL ORDER BY id LIMIT 1
 --> duckdb
 1,"{""os"":""ios"",""version"":17}"
-
-SELECT id, tags FROM 'events.json' ORDER BY id
---> duckdb
-1,"[""a"",""b"",""a""]"
-2,"[""c""]"
-3,[]
-4,NULL
-5,"[""b"",""c""]"
 
 SELECT list_transform(tags, t -> upper(t)) AS up FROM 'events.json' WHERE id = 1
 --> duckdb
@@ -518,3 +502,11 @@ SELECT any_value(tags ORDER BY id) FROM 'events.json'
 --> pending: `any_value(… ORDER BY …)` is not supported
 --> duckdb
 "[""a"",""b"",""a""]"
+
+SELECT id, tags FROM 'events.json' ORDER BY id
+--> duckdb
+1,"[""a"",""b"",""a""]"
+2,"[""c""]"
+3,[]
+4,NULL
+5,"[""b"",""c""]"

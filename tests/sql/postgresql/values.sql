@@ -114,12 +114,11 @@ SELECT NULL IS NOT DISTINCT FROM NULL
 --> postgresql
 true
 
-SELECT 5 BETWEEN 1 AND 10 FROM NULL
---> pending: unknown table `null`
+SELECT 5 BETWEEN 1 AND 10
 --> postgresql
 true
 
-SELECT 5 BETWEEN SYMMETRIC 10 AND 1 FROM NULL
+SELECT 5 BETWEEN SYMMETRIC 10 AND 1
 --> pending: SQL is not understood: Expected: AND, found: 10 at Line: 1, Column: 28 (no hint)
 --> postgresql
 true

@@ -31,7 +31,7 @@ SELECT tag, count(*) AS n
 FROM 'users.csv' LATERAL VIEW explode(split(tags, '[|]')) t AS tag
 GROUP BY tag
 ORDER BY n DESC, tag
---> pending: `LATERAL VIEW` is not supported
+--> pending: unknown function `split`
 --> spark
 beta,2
 mobile,2

@@ -375,12 +375,11 @@ SELECT order_id FROM 'orders.csv' ORDER BY ALL LIMIT 2
 102
 
 SELECT count(*) FROM 'requests.csv' TABLESAMPLE (100 PERCENT)
---> pending: `TABLESAMPLE` is not supported
 --> spark duckdb
 15
 
 SELECT count(*) FROM 'requests.csv' TABLESAMPLE (5 ROWS)
---> pending: `TABLESAMPLE` is not supported
+--> pending: a sample of a number of rows is not supported
 --> spark duckdb
 5
 
