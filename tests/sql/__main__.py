@@ -20,7 +20,7 @@ import sys
 
 from .answers import as_lines, difference
 from .entries import ENGINES, Answer, Entry, files, read, write
-from .run import Verdict, answered, binary, refused, together
+from .run import WITHOUT_HINT, Verdict, answered, binary, refused, together
 
 KINDS = ("pass", "refused", "differs", "pending", "fault", "fail")
 
@@ -53,7 +53,7 @@ def record(verdict: Verdict) -> bool:
             entry.texts["hint"] = said.hint
     else:
         entry.texts.pop("fault", None)
-        without = " (no hint)" if refused(said) == "has no hint" else ""
+        without = WITHOUT_HINT if refused(said) == "has no hint" else ""
         entry.texts["pending"] = " ".join(said.message.split()) + without
     return entry.texts != before
 

@@ -62,7 +62,7 @@ SELECT splitByString(', ', 'a, b')
 --> clickhouse
 "[""a"",""b""]"
 
-SELECT splitByRegexp('\\d+', 'a1b22c')
+SELECT splitByRegexp('[0-9]+', 'a1b22c')
 --> pending: unknown function `splitbyregexp` (no hint)
 --> clickhouse
 "[""a"",""b"",""c""]"
@@ -100,12 +100,12 @@ shop.example.com,12
 api.example.com,2
 blog.example.org,1
 
-SELECT extractAll('a1b22', '\\d+')
+SELECT extractAll('a1b22', '[0-9]+')
 --> pending: unknown function `extractall` (no hint)
 --> clickhouse
 "[""1"",""22""]"
 
-SELECT extractGroups('k=v', '(\\w)=(\\w)')
+SELECT extractGroups('k=v', '([a-z])=([a-z])')
 --> pending: unknown function `extractgroups` (no hint)
 --> clickhouse
 "[""k"",""v""]"
@@ -152,7 +152,7 @@ SELECT countSubstrings('abcabc', 'bc')
 --> clickhouse
 2
 
-SELECT countMatches('a1b22', '\\d+')
+SELECT countMatches('a1b22', '[0-9]+')
 --> pending: unknown function `countmatches` (no hint)
 --> clickhouse
 2
@@ -632,3 +632,26 @@ SELECT 'it\'s', 'a\tb', "name" FROM 'users.csv' WHERE user_id = 1
 --> pending: SQL is not understood: Unterminated string literal at Line: 1, Column: 47 (no hint)
 --> clickhouse
 it's,a	b,Ann Lee
+
+SELECT replaceRegexpAll('a1b22', '[0-9]+', 'X'), replaceRegexpOne('a1b22', '[0-9]+', 'X')
+--> clickhouse
+aXbX,aXb22
+
+SELECT REGEXP_REPLACE('a1b2', '[0-9]', 'X')
+--> differs: the first match alone is replaced; the flag 'g' replaces all
+--> tidemill
+aXb2
+--> clickhouse
+aXbX
+
+SELECT count() FROM 'requests.csv' WHERE match(url, '^https://api[.]')
+--> clickhouse
+2
+
+SELECT replaceRegexpAll('hello', '^', 'here: ')
+--> clickhouse
+here: hello
+
+SELECT replaceRegexpOne('hello', '(.)(.)', '\\2\\1')
+--> clickhouse
+ehllo

@@ -46,6 +46,9 @@ SELECT split('a,b,c', ',')
 
 SELECT split('a1b22c', '[0-9]+')
 --> pending: unknown function `split`
+--> differs: split takes its separator to the letter
+--> tidemill
+"[""a1b22c""]"
 --> spark
 "[""a"",""b"",""c""]"
 
@@ -60,6 +63,14 @@ SELECT split('a,b,c', ',', 2)
 
 SELECT split(tags, '[|]')[0] FROM 'users.csv' ORDER BY user_id
 --> pending: unknown function `split`
+--> differs: split takes its separator to the letter, and lists are counted from 1
+--> tidemill
+NULL
+NULL
+NULL
+NULL
+NULL
+NULL
 --> spark
 new
 beta
@@ -72,22 +83,25 @@ SELECT substring_index('www.example.com', '.', 2), substring_index('www.example.
 --> spark
 www.example,com
 
-SELECT regexp_extract('100-200', '(\\d+)-(\\d+)', 1)
+SELECT regexp_extract('100-200', '([0-9]+)-([0-9]+)', 1)
 --> pending: unknown function `regexp_extract`
 --> spark
 100
 
-SELECT regexp_extract('100-200', '(\\d+)-(\\d+)', 2)
+SELECT regexp_extract('100-200', '([0-9]+)-([0-9]+)', 2)
 --> pending: unknown function `regexp_extract`
 --> spark
 200
 
-SELECT regexp_extract('100-200', '(\\d+)-(\\d+)')
+SELECT regexp_extract('100-200', '([0-9]+)-([0-9]+)')
 --> pending: unknown function `regexp_extract`
+--> differs: regexp_extract takes the whole match unless a group is named
+--> tidemill
+100-200
 --> spark
 100
 
-SELECT regexp_extract_all('100-200, 300-400', '(\\d+)-(\\d+)', 1)
+SELECT regexp_extract_all('100-200, 300-400', '([0-9]+)-([0-9]+)', 1)
 --> pending: unknown function `regexp_extract_all` (no hint)
 --> spark
 "[""100"",""300""]"
@@ -280,6 +294,9 @@ NULL,12
 
 SELECT url_encode('a b&c')
 --> pending: unknown function `url_encode` (no hint)
+--> differs: a space is %20
+--> tidemill
+a%20b%26c
 --> spark
 a+b%26c
 
@@ -452,5 +469,30 @@ true,true
 
 SELECT typeof('a')
 --> pending: unknown function `typeof`
+--> differs: types have the names that `tidemill schema` shows
+--> tidemill
+TEXT
 --> spark
 string
+
+SELECT regexp_replace('100-200', '[0-9]+', 'num')
+--> differs: the first match alone is replaced; the flag 'g' replaces all
+--> tidemill
+num-200
+--> spark
+num-num
+
+SELECT regexp_extract('100-200', r'(\d+)-(\d+)', 2)
+--> pending: `R'(\d+)-(\d+)'` is not supported
+--> spark
+200
+
+SELECT regexp_replace('100-200', r'\d+', 'num')
+--> pending: `R'\d+'` is not supported
+--> spark
+num-num
+
+SELECT split(r'a.b', r'\.')
+--> pending: `R'a.b'` is not supported
+--> spark
+"[""a"",""b""]"
