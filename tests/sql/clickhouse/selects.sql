@@ -172,7 +172,8 @@ SELECT sumOrNull(qty), countOrNull(qty), avgOrDefault(qty) FROM 'orders.csv' WHE
 NULL,NULL,NULL
 
 SELECT method, count() AS n FROM 'requests.csv' GROUP BY method WITH TOTALS ORDER BY method
---> pending: `WITH TOTALS` is not supported
+--> error: `WITH TOTALS` is not supported
+--> hint: write GROUP BY GROUPING SETS ((a, b), ())
 --> clickhouse
 DELETE,1
 GET,11
@@ -497,14 +498,16 @@ SELECT order_id FROM 'orders.csv' QUALIFY row_number() OVER (PARTITION BY sku OR
 108
 
 SELECT toStartOfMonth(day) AS m, sum(qty) FROM 'orders.csv' GROUP BY m ORDER BY m WITH FILL STEP INTERVAL 1 MONTH
---> pending: `WITH FILL` is not supported
+--> error: `WITH FILL` is not supported
+--> hint: join with SELECT unnest(range(start, end)) to fill gaps
 --> clickhouse
 2026-01-01,11
 2026-02-01,7
 2026-03-01,31
 
 SELECT number FROM numbers(5) WHERE number % 2 = 0 ORDER BY number WITH FILL
---> pending: `WITH FILL` is not supported
+--> error: `WITH FILL` is not supported
+--> hint: join with SELECT unnest(range(start, end)) to fill gaps
 --> clickhouse
 0
 1
@@ -533,7 +536,8 @@ SELECT uniqExact(method, status) FROM 'requests.csv'
 8
 
 SELECT windowFunnel(86400)(toDateTime(ts), method = 'GET', method = 'POST') FROM 'requests.csv' WHERE user_id = 1
---> pending: `windowfunnel(86400)(CAST(ts AS TIMESTAMP), method = 'GET', method = 'POST')` is not supported
+--> error: `windowfunnel(86400)(CAST(ts AS TIMESTAMP), method = 'GET', method = 'POST')` is not supported
+--> hint: parameters follow the value: quantile(x, 0.5)
 --> clickhouse
 1
 
@@ -543,7 +547,8 @@ SELECT retention(status = 200, status = 500) FROM 'requests.csv' WHERE user_id =
 "[1,1]"
 
 SELECT count() AS n, method FROM 'requests.csv' GROUP BY method ORDER BY n DESC, method SETTINGS max_threads = 1
---> pending: `SETTINGS` is not supported
+--> error: `SETTINGS` is not supported
+--> hint: flags say how a query runs: --memory, --threads
 --> clickhouse
 11,GET
 3,POST

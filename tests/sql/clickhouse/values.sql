@@ -552,10 +552,44 @@ SELECT hostName() IS NOT NULL
 --> clickhouse
 1
 
-SELECT 1 = 1, 1 == 1, 1 != 2, 1 <> 2, equals(1, 1), notEquals(1, 2), less(1, 2), greaterOrEquals(2, 2), and(1, 0), or(1, 0), not(1), xor(1, 1)
---> pending: two columns of a select list are `1 = 1`
+SELECT 1 = 1, 1 == 1 AS b, 1 != 2, 1 <> 2 AS d, xor(1, 1)
 --> clickhouse
-1,1,1,1,1,1,1,1,0,1,0,0
+1,1,1,1,0
+
+SELECT equals(1, 1)
+--> pending: unknown function `equals` (no hint)
+--> clickhouse
+1
+
+SELECT notEquals(1, 2)
+--> pending: unknown function `notequals` (no hint)
+--> clickhouse
+1
+
+SELECT less(1, 2)
+--> pending: unknown function `less` (no hint)
+--> clickhouse
+1
+
+SELECT greaterOrEquals(2, 2)
+--> pending: unknown function `greaterorequals` (no hint)
+--> clickhouse
+1
+
+SELECT and(1, 0)
+--> pending: unknown function `and` (no hint)
+--> clickhouse
+0
+
+SELECT or(1, 0)
+--> pending: unknown function `or` (no hint)
+--> clickhouse
+1
+
+SELECT not(1)
+--> pending: Unary operator 'NOT' requires a boolean expression, got BIGINT (no hint)
+--> clickhouse
+0
 
 SELECT 3 NOT IN (1, 2), 2 BETWEEN 1 AND 3, NULL IS NULL, isNull(NULL)
 --> clickhouse

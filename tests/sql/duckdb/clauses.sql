@@ -302,7 +302,8 @@ SELECT count(*) FROM 'requests.csv' USING SAMPLE 100%
 15
 
 SELECT count(*) FROM (SELECT * FROM 'requests.csv' USING SAMPLE 5 ROWS)
---> pending: a sample of a number of rows is not supported
+--> error: a sample of a number of rows is not supported
+--> hint: take a share, TABLESAMPLE (1 PERCENT); or the first rows, LIMIT 100
 --> duckdb
 5
 
@@ -413,7 +414,8 @@ lamp
 pen
 
 SELECT user_id FROM 'orders.csv' EXCEPT ALL SELECT user_id FROM 'users.csv' ORDER BY ALL
---> pending: `EXCEPT ALL` is not supported
+--> error: `EXCEPT ALL` is not supported
+--> hint: without ALL each row is looked at once; to count how often it occurs, GROUP BY all columns on both sides and join them
 --> duckdb
 1
 1
@@ -472,7 +474,8 @@ plan:
     EmptyRelation: rows=1
 
 SHOW TABLES
---> pending: `SHOW` is not run here
+--> error: `SHOW` is not run here
+--> hint: a query is one SELECT; results are written with -o FILE or a job file's [sink]
 --> duckdb
 
 SELECT getvariable('x') IS NULL

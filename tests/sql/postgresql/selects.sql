@@ -317,7 +317,8 @@ SELECT sku FROM 'orders.csv' EXCEPT SELECT sku FROM 'prices.csv'
 desk
 
 SELECT sku FROM 'prices.csv' INTERSECT ALL SELECT sku FROM 'orders.csv' ORDER BY 1
---> pending: `INTERSECT ALL` is not supported
+--> error: `INTERSECT ALL` is not supported
+--> hint: without ALL each row is looked at once; to count how often it occurs, GROUP BY all columns on both sides and join them
 --> postgresql duckdb
 book
 book

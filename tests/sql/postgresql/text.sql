@@ -43,8 +43,7 @@ SELECT substring('foobar', 'o(.)b')
 --> postgresql
 o
 
-SELECT position('@' in email), strpos(email, '@') FROM 'users.csv' WHERE user_id = 1
---> pending: two columns of a select list are `strpos(users.csv.email, '@')`
+SELECT position('@' in email) AS a, strpos(email, '@') AS b FROM 'users.csv' WHERE user_id = 1
 --> postgresql duckdb
 4,4
 
@@ -291,12 +290,14 @@ SELECT text 'abc', varchar 'x'
 abc,x
 
 SELECT 'abc'::varchar(2)
---> pending: `VARCHAR(2)` is not supported
+--> error: `VARCHAR(2)` is not supported
+--> hint: TEXT has any length; left(x, 2) cuts a text off
 --> postgresql
 ab
 
 SELECT cast('abcdef' AS char(3))
---> pending: `CHAR(3)` is not supported
+--> error: `CHAR(3)` is not supported
+--> hint: TEXT has any length; left(x, 3) cuts a text off
 --> postgresql
 abc
 

@@ -135,7 +135,8 @@ south,NULL,350,1
 NULL,NULL,720,1
 
 SELECT region, quarter, sum(amount) FROM 'sales.csv' GROUP BY region, quarter GROUPING SETS ((region), (quarter)) ORDER BY region NULLS LAST, quarter NULLS LAST
---> pending: `GROUPING SETS behind columns` is not supported
+--> error: `GROUPING SETS behind columns` is not supported
+--> hint: write GROUP BY GROUPING SETS ((a, b), (a), ())
 --> spark
 north,NULL,370
 south,NULL,350
@@ -338,7 +339,8 @@ SELECT * FROM (VALUES (1), (2)) AS t(n) ORDER BY n DESC
 1
 
 SELECT sku FROM 'orders.csv' MINUS SELECT sku FROM 'prices.csv'
---> pending: `MINUS` is not supported
+--> error: `MINUS` is not supported
+--> hint: write EXCEPT
 --> spark
 desk
 
@@ -364,7 +366,8 @@ WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 3) SELE
 3
 
 SELECT order_id FROM 'orders.csv' SORT BY order_id LIMIT 2
---> pending: `SORT BY` is not supported
+--> error: `SORT BY` is not supported
+--> hint: write ORDER BY
 --> spark
 101
 102
@@ -379,7 +382,8 @@ SELECT count(*) FROM 'requests.csv' TABLESAMPLE (100 PERCENT)
 15
 
 SELECT count(*) FROM 'requests.csv' TABLESAMPLE (5 ROWS)
---> pending: a sample of a number of rows is not supported
+--> error: a sample of a number of rows is not supported
+--> hint: take a share, TABLESAMPLE (1 PERCENT); or the first rows, LIMIT 100
 --> spark duckdb
 5
 

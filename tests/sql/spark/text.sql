@@ -170,10 +170,16 @@ SELECT lpad('7', 3, '0'), rpad('a', 3, '-'), repeat('ab', 2), reverse('abc'), sp
 --> spark
 007,a--,abab,cba,  |
 
-SELECT trim('  a '), ltrim('x', 'xxa'), trim(BOTH 'x' FROM 'xax'), btrim('xax', 'x'), trim(LEADING '0' FROM '007')
---> pending: two columns of a select list are `btrim('xax', 'x')`
+SELECT trim('  a '), trim(BOTH 'x' FROM 'xax'), btrim('xax', 'x') AS b, trim(LEADING '0' FROM '007')
 --> spark
-a,a,a,a,7
+a,a,a,7
+
+SELECT ltrim('x', 'xxa')
+--> differs: ltrim(text, characters), as everywhere else
+--> tidemill
+NULL
+--> spark
+a
 
 SELECT replace('abc', 'b', 'X'), translate('abc', 'ab', 'xy'), overlay('SparkSQL' PLACING '_' FROM 6)
 --> spark
