@@ -43,9 +43,9 @@ def record(verdict: Verdict) -> bool:
     before = dict(entry.texts)
     wrong = answered(entry, said)
     if said.status == 0:
-        for key in ("pending", "fault"):
+        for key in ("pending", "fault", "error", "hint"):
             entry.texts.pop(key, None)
-        if wrong is not None and "error" not in entry.texts:
+        if wrong is not None:
             entry.texts["fault"] = " ".join(wrong.split())
     elif "error" in entry.texts:
         entry.texts["error"] = said.message

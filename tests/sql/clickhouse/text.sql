@@ -187,7 +187,7 @@ Finn
 dan
 
 SELECT concat('a', 'b'), 'a' || 'b', concat_ws('-', 'a', 'b')
---> clickhouse
+--> clickhouse duckdb
 ab,ab,a-b
 
 SELECT concatWithSeparator('-', 'a', 'b')
@@ -197,12 +197,12 @@ a-b
 
 SELECT format('{} {}', 'a', 'b')
 --> pending: unknown function `format` (no hint)
---> clickhouse
+--> clickhouse duckdb
 a b
 
 SELECT format('{1}{0}', 'a', 'b')
 --> pending: unknown function `format` (no hint)
---> clickhouse
+--> clickhouse duckdb
 ba
 
 SELECT trim('  a '), trimLeft('  a'), trimRight('a  '), trim(BOTH 'x' FROM 'xax'), leftPad('7', 3, '0'), rightPad('a', 3, '-'), lpad('7', 3, '0')
@@ -239,7 +239,7 @@ abc
 
 SELECT hex('abc')
 --> pending: unknown function `hex`
---> clickhouse
+--> clickhouse duckdb
 616263
 
 SELECT unhex('616263')
@@ -249,7 +249,7 @@ abc
 
 SELECT hex(255)
 --> pending: unknown function `hex`
---> clickhouse
+--> clickhouse duckdb
 FF
 
 SELECT bin(5)
@@ -602,7 +602,7 @@ SELECT soundex('Robert')
 R163
 
 SELECT translate('abc', 'ab', 'xy'), left('abc', -1)
---> clickhouse
+--> clickhouse duckdb
 xyc,ab
 
 SELECT substringIndex('www.example.com', '.', 2)
@@ -655,3 +655,13 @@ here: hello
 SELECT replaceRegexpOne('hello', '(.)(.)', '\\2\\1')
 --> clickhouse
 ehllo
+
+SELECT base64Encode('ab')
+--> fault: row 1: `YWI` came, `YWI=` was wanted
+--> clickhouse
+YWI=
+
+SELECT base64Decode('YWI=')
+--> fault: row 1: `6162` came, `ab` was wanted
+--> clickhouse
+ab

@@ -168,8 +168,8 @@ SELECT 100000::BIGINT * 100000, 9223372036854775807
 10000000000,9223372036854775807
 
 SELECT CAST(300 AS UTINYINT)
---> error: `UTINYINT` is not supported
---> hint: write TINYINT UNSIGNED
+--> error: `300` does not fit TINYINT UNSIGNED
+--> hint: beside a number a text is read as one: TRY_CAST(x AS TINYINT UNSIGNED) gives NULL for what is none, CAST(number AS TEXT) has them meet as text
 
 SELECT DATE '2024-02-29' + INTERVAL 1 YEAR, DATE '2026-01-31' + INTERVAL 1 MONTH + INTERVAL 1 MONTH
 --> differs: a DATE and whole days, months or years are a DATE
@@ -585,3 +585,50 @@ SELECT -price AS price FROM 'orders.csv' ORDER BY price LIMIT 2
 SELECT year(day) AS month, count(*) FROM 'orders.csv' GROUP BY month ORDER BY month
 --> duckdb
 2026,9
+
+SELECT array_agg(sku ORDER BY sku DESC) AS a, array_agg(DISTINCT sku ORDER BY sku) AS b FROM 'orders.csv'
+--> fault: row 1: `"[""pen"",""pen"",""pen"",""lamp"",""lamp"",""desk"",""book"",""book"",""book""]","[""pen"",""lamp"",""desk"",""book""]"` came, `"[""pen"",""pen"",""pen"",""lamp"",""lamp"",""desk"",""book"",""book"",""book""]","[""book"",""desk"",""lamp"",""pen""]"` was wanted
+--> duckdb
+"[""pen"",""pen"",""pen"",""lamp"",""lamp"",""desk"",""book"",""book"",""book""]","[""book"",""desk"",""lamp"",""pen""]"
+
+SELECT string_agg(DISTINCT sku, ', ' ORDER BY sku DESC) AS a, string_agg(DISTINCT sku, ', ' ORDER BY sku) AS b FROM 'orders.csv'
+--> fault: row 1: `"pen, lamp, desk, book","pen, lamp, desk, book"` came, `"pen, lamp, desk, book","book, desk, lamp, pen"` was wanted
+--> duckdb
+"pen, lamp, desk, book","book, desk, lamp, pen"
+
+SELECT user_id, array_agg(sku ORDER BY sku DESC) AS a, array_agg(DISTINCT sku ORDER BY sku) AS b FROM 'orders.csv' GROUP BY user_id ORDER BY user_id
+--> fault: row 1: `1,"[""pen"",""lamp"",""book""]","[""pen"",""lamp"",""book""]"` came, `1,"[""pen"",""lamp"",""book""]","[""book"",""lamp"",""pen""]"` was wanted
+--> duckdb
+1,"[""pen"",""lamp"",""book""]","[""book"",""lamp"",""pen""]"
+2,"[""pen""]","[""pen""]"
+3,"[""lamp"",""book""]","[""book"",""lamp""]"
+5,"[""pen"",""book""]","[""book"",""pen""]"
+9,"[""desk""]","[""desk""]"
+
+SELECT array_agg(qty ORDER BY qty DESC) AS a, array_agg(qty ORDER BY qty) AS b, first(qty ORDER BY qty) AS c, last(qty ORDER BY qty) AS d FROM 'orders.csv'
+--> duckdb
+"[25,10,4,3,2,2,1,1,1]","[1,1,1,2,2,3,4,10,25]",1,25
+
+SELECT sum(DISTINCT qty), count(DISTINCT sku), array_agg(DISTINCT qty ORDER BY qty DESC) FROM 'orders.csv'
+--> duckdb
+45,4,"[25,10,4,3,2,1]"
+
+SELECT string_agg(sku, ',' ORDER BY order_id), string_agg(sku, ',' ORDER BY price, order_id), string_agg(sku, ',' ORDER BY day DESC, order_id) FROM 'orders.csv'
+--> pending: Conflicting ordering requirements in aggregate functions is not supported (no hint)
+--> duckdb
+"pen,book,pen,lamp,book,pen,desk,lamp,book","pen,pen,pen,book,book,book,lamp,lamp,desk","book,desk,lamp,pen,book,pen,lamp,book,pen"
+
+SELECT sku, list(order_id ORDER BY price DESC, order_id), list(order_id ORDER BY day, order_id) FROM 'orders.csv' GROUP BY sku ORDER BY sku
+--> duckdb
+book,"[102,105,109]","[102,105,109]"
+desk,[107],[107]
+lamp,"[108,104]","[104,108]"
+pen,"[101,103,106]","[101,103,106]"
+
+SELECT arg_max(order_id, price), arg_min(order_id, price), max(price), min(price) FROM 'orders.csv' WHERE order_id NOT IN (103)
+--> duckdb
+107,106,310.0,1.25
+
+SELECT list(DISTINCT user_id ORDER BY user_id) FILTER (WHERE paid), list(user_id ORDER BY order_id) FILTER (WHERE NOT paid) FROM 'orders.csv'
+--> duckdb
+"[1,3,5,9]","[2,5]"

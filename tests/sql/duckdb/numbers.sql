@@ -68,7 +68,6 @@ SELECT 5 & 3, 5 | 3, xor(5, 3), 1 << 4, 256 >> 2
 1,7,6,16,64
 
 SELECT ~5
---> pending: `~` is not supported
 --> duckdb
 -6
 

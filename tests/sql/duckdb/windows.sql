@@ -369,7 +369,6 @@ SELECT order_id FROM 'orders.csv' WINDOW w AS (PARTITION BY sku) ORDER BY order_
 109
 
 SELECT sum(qty) OVER (w ORDER BY order_id) FROM 'orders.csv' WINDOW w AS (PARTITION BY sku) ORDER BY order_id
---> pending: `OVER (w …)` is not supported
 --> duckdb
 10
 1

@@ -299,7 +299,7 @@ WITH RECURSIVE f(a, b) AS (VALUES (0, 1) UNION ALL SELECT b, a + b FROM f WHERE 
 13
 
 WITH x AS NOT MATERIALIZED (SELECT 1 AS n) TABLE x
---> pending: SQL is not understood: Expected: (, found: NOT at Line: 1, Column: 11
+--> pending: `TABLE x` is not supported
 --> postgresql duckdb
 1
 
@@ -332,13 +332,6 @@ SELECT order_id FROM 'orders.csv' ORDER BY price DESC NULLS LAST, order_id LIMIT
 108
 104
 102
-
-SELECT sku, qty FROM 'orders.csv' ORDER BY sku FETCH FIRST 2 ROWS WITH TIES
---> pending: `FETCH FIRST 2 ROWS WITH TIES` is not supported
---> postgresql
-book,4
-book,1
-book,2
 
 SELECT name FROM 'users.csv' ORDER BY score USING > LIMIT 3
 --> pending: SQL is not understood: Expected: end of statement, found: USING at Line: 1, Column: 45 (no hint)
@@ -430,11 +423,16 @@ SELECT max(day) FROM 'users.csv', 'orders.csv'
 2026-03-31
 
 SELECT min(name COLLATE "C") FROM 'users.csv', 'orders.csv'
---> pending: `COLLATE "C"` is not supported
 --> postgresql duckdb
 Ann Lee
 
 SELECT order_id FROM 'orders.csv' ORDER BY order_id OFFSET 2 ROWS FETCH NEXT 2 ROWS ONLY
---> postgresql
+--> postgresql duckdb
 103
 104
+
+SELECT sku FROM 'orders.csv' ORDER BY sku FETCH FIRST 2 ROWS WITH TIES
+--> postgresql
+book
+book
+book
