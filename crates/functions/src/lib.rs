@@ -4,10 +4,13 @@
 //! in whose manual. This crate knows neither files nor queries: a session takes [`scalar_functions`] and
 //! registers them.
 
+mod callable;
 mod json;
 mod numbers;
 mod texts;
 mod times;
+#[cfg(test)]
+mod trial;
 mod web;
 
 use datafusion_expr::ScalarUDF;
