@@ -103,14 +103,6 @@ impl Given<'_> {
         Ok((cast_with_options(&array, to, &EXACTLY)?, rows))
     }
 
-    /// The text that an argument is in all rows.
-    pub(crate) fn constant_text(&self, at: usize) -> Option<&str> {
-        match self.values.get(at)? {
-            ColumnarValue::Scalar(value) => value.try_as_str().flatten(),
-            ColumnarValue::Array(_) => None,
-        }
-    }
-
     /// Texts of all rows, written one after the other: none where `write` says so.
     pub(crate) fn written(
         &self,

@@ -13,6 +13,8 @@ mod times;
 mod trial;
 mod web;
 
+use std::sync::Arc;
+
 use datafusion_expr::ScalarUDF;
 
 /// All of them.
@@ -26,4 +28,9 @@ pub fn scalar_functions() -> impl Iterator<Item = ScalarUDF> {
     ]
     .into_iter()
     .flatten()
+}
+
+/// A function that takes formats, `to_timestamp` or `to_date`, as one that takes PostgreSQL's patterns too.
+pub fn with_patterns(theirs: &Arc<ScalarUDF>) -> ScalarUDF {
+    times::with_patterns(theirs)
 }

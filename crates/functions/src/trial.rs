@@ -13,9 +13,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::{Result, ScalarValue};
-use datafusion_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, Volatility,
-};
+use datafusion_expr::{ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, Volatility};
 
 static ALL: LazyLock<HashMap<String, ScalarUDF>> = LazyLock::new(|| {
     let mut all = HashMap::new();
@@ -40,23 +38,31 @@ pub(crate) fn answer(call: &str) -> Result<String> {
 
 /// Checks the answers of calls.
 pub(crate) fn check(rows: &[(&str, &str)]) {
+    let mut wrong = Vec::new();
     for (call, expected) in rows {
         let found = answer(call).unwrap_or_else(|error| format!("{error}"));
-        assert_eq!(&found, expected, "{call}");
+        if found != *expected {
+            wrong.push(format!("{call} is {found}, and not {expected}"));
+        }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// Checks that calls are refused, and the words that it is done with.
 pub(crate) fn check_refused(rows: &[(&str, &str)]) {
+    let mut wrong = Vec::new();
     for (call, part) in rows {
         match answer(call) {
-            Ok(found) => panic!("{call} is {found}"),
+            Ok(found) => wrong.push(format!("{call} is {found}")),
             Err(error) => {
                 let error = error.to_string();
-                assert!(error.contains(part), "{call}: {error}");
+                if !error.contains(part) {
+                    wrong.push(format!("{call}: {error}, without `{part}`"));
+                }
             }
         }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 pub(crate) fn text_of(value: &ScalarValue) -> String {
@@ -212,7 +218,9 @@ impl<'a> Parser<'a> {
                 let name = self.word().to_owned();
                 let name = match self.takes("(") {
                     true => {
-                        let end = self.rest().find(')').unwrap();
+                        // A zone within is in brackets of its own.
+                        let nested = self.rest().find("\"))").map(|at| at + 2);
+                        let end = nested.or_else(|| self.rest().find(')')).unwrap();
                         let inner = self.rest()[..end].to_owned();
                         self.at += end + 1;
                         format!("{name}({inner})")
@@ -233,12 +241,13 @@ impl<'a> Parser<'a> {
         if self.takes("[") {
             let values = self.values("]")?;
             let of = values.first().map_or(DataType::Utf8, ScalarValue::data_type);
+            let values = values.iter().map(|value| value.cast_to(&of));
+            let values = values.collect::<Result<Vec<_>>>()?;
             return Ok(ScalarValue::List(ScalarValue::new_list_nullable(&values, &of)));
         }
         let word = self.word();
-        let timestamp = |zone: Option<&str>| {
-            DataType::Timestamp(TimeUnit::Microsecond, zone.map(Arc::from))
-        };
+        let timestamp =
+            |zone: Option<&str>| DataType::Timestamp(TimeUnit::Microsecond, zone.map(Arc::from));
         match word {
             "NULL" => return Ok(ScalarValue::Null),
             "TRUE" => return Ok(ScalarValue::Boolean(Some(true))),
@@ -271,22 +280,23 @@ impl<'a> Parser<'a> {
 #[test]
 fn what_is_said_of_an_answer_is_so() {
     let said = regex::Regex::new(r"`([a-z0-9_]+\([^`]*\))` is `([^`]*)`").unwrap();
-    let mut untold = Vec::new();
+    let (mut untold, mut wrong) = (Vec::new(), Vec::<String>::new());
     for function in crate::times::functions().into_iter().chain(crate::numbers::functions()) {
         let told = function.documentation().unwrap();
         let what = &told.description;
         assert!(what.ends_with('.') && !what.contains(". "), "{}: {what}", function.name());
         let mut count = 0;
         for example in said.captures_iter(what) {
-            check(&[(&example[1], &example[2])]);
+            let found = answer(&example[1]).unwrap_or_else(|error| format!("{error}"));
+            if found != example[2] {
+                wrong.push(format!("{} is {found}, and not {}", &example[1], &example[2]));
+            }
             count += 1;
         }
         if count == 0 {
             untold.push(function.name().to_owned());
         }
     }
-    assert_eq!(untold, UNTOLD, "functions without an example");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(untold.is_empty(), "functions without an example: {untold:?}");
 }
-
-/// Functions whose answer cannot be told in a line.
-const UNTOLD: [&str; 0] = [];

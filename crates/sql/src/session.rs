@@ -204,6 +204,11 @@ pub fn open(
     let context = SessionContext::new_with_state(state);
     replaced::functions().for_each(|function| context.register_udf(function));
     tidemill_functions::scalar_functions().for_each(|function| context.register_udf(function));
+    for name in OF_FORMATS {
+        if let Some(theirs) = context.state().scalar_functions().get(name) {
+            context.register_udf(tidemill_functions::with_patterns(theirs));
+        }
+    }
     let all = context.state();
     let amplifiers = amplify::limited(all.scalar_functions().values(), settings.memory_bytes);
     amplifiers.into_iter().for_each(|function| context.register_udf(function));
@@ -215,6 +220,16 @@ pub fn open(
     }
     Ok(context)
 }
+
+/// Functions of text by formats of chrono's.
+const OF_FORMATS: [&str; 6] = [
+    "to_date",
+    "to_timestamp",
+    "to_timestamp_seconds",
+    "to_timestamp_millis",
+    "to_timestamp_micros",
+    "to_timestamp_nanos",
+];
 
 /// DataFusion's rules, with ours before and after: the first of them settle types where its own choice loses
 /// values, the others need all types settled: what is cast to a float by then is compared as one.

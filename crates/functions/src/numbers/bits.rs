@@ -115,8 +115,8 @@ impl Function for OfBits {
         match self {
             OfBits::Count => {
                 let bits = Bits::of(given)?;
-                let counts =
-                    (0..given.rows).map(|row| bits.at(row).map(|bits| i64::from(bits.count_ones())));
+                let counts = (0..given.rows)
+                    .map(|row| bits.at(row).map(|bits| i64::from(bits.count_ones())));
                 Ok(Arc::new(counts.collect::<Int64Array>()))
             }
             OfBits::Binary => {

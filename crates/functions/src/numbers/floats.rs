@@ -102,10 +102,9 @@ impl Function for Formula {
                 "log1p(x)",
                 "The natural logarithm of one more, exact near zero: `log1p(0)` is `0.0`.",
             ),
-            Formula::ExpMinusOne => (
-                "expm1(x)",
-                "One less than the exponential, exact near zero: `expm1(0)` is `0.0`.",
-            ),
+            Formula::ExpMinusOne => {
+                ("expm1(x)", "One less than the exponential, exact near zero: `expm1(0)` is `0.0`.")
+            }
             Formula::Hypotenuse => (
                 "hypot(x, y)",
                 "The length of the diagonal of a rectangle: `hypot(3, 4)` is `5.0`.",
@@ -115,7 +114,9 @@ impl Function for Formula {
                 "The quotient, a DOUBLE, NULL where the divisor is zero: `try_divide(1, 4)` is `0.25`, and \
                  `try_divide(1, 0)` is `NULL`.",
             ),
-            Formula::E => ("e()", "The base of the natural logarithm: `e()` is `2.718281828459045`."),
+            Formula::E => {
+                ("e()", "The base of the natural logarithm: `e()` is `2.718281828459045`.")
+            }
         };
         Told { section: DOC_SECTION_MATH, calls, what }
     }

@@ -115,12 +115,12 @@ impl Bytes {
             DataType::Binary
             | DataType::LargeBinary
             | DataType::BinaryView
-            | DataType::FixedSizeBinary(_) => Bytes::Binary(to(&DataType::Binary)?.as_binary().clone()),
+            | DataType::FixedSizeBinary(_) => {
+                Bytes::Binary(to(&DataType::Binary)?.as_binary().clone())
+            }
             DataType::Boolean => Bytes::Boolean(array.as_boolean().clone()),
             DataType::Date32 => Bytes::Days(whole()?),
-            DataType::Date64 => {
-                Bytes::Days(whole()?.unary(|millis| millis.div_euclid(86_400_000)))
-            }
+            DataType::Date64 => Bytes::Days(whole()?.unary(|millis| millis.div_euclid(86_400_000))),
             DataType::Timestamp(unit, _) => Bytes::Instants(whole()?, unit_nanos(*unit)),
             DataType::Time32(unit) | DataType::Time64(unit) => {
                 Bytes::TimesOfDay(whole()?, unit_nanos(*unit))
@@ -138,9 +138,7 @@ impl Bytes {
                 Bytes::Decimals(to(&wide)?, scale)
             }
             DataType::Dictionary(_, values) => return Bytes::of(&to(values)?),
-            DataType::List(item)
-            | DataType::LargeList(item)
-            | DataType::FixedSizeList(item, _) => {
+            DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
                 let list = to(&DataType::LargeList(Arc::clone(item)))?;
                 let items = Bytes::of(list.as_list::<i64>().values())?;
                 Bytes::List(list, Box::new(items))
@@ -224,7 +222,8 @@ impl Bytes {
                 tagged(11, &nanos.to_le_bytes(), out);
             }
             Bytes::Decimals(values, scale) if values.is_valid(row) => {
-                let (mut digits, mut scale) = (values.as_primitive::<Decimal256Type>().value(row), *scale);
+                let (mut digits, mut scale) =
+                    (values.as_primitive::<Decimal256Type>().value(row), *scale);
                 let ten = i256::from_i128(10);
                 while scale > 0 && digits.checked_rem(ten) == Some(i256::ZERO) {
                     digits = digits.wrapping_div(ten);
@@ -271,7 +270,7 @@ impl Function for HashOf {
             section: DOC_SECTION_HASHING,
             calls: "hash(x, …)",
             what: "A number of 64 bits (BIGINT UNSIGNED) that stands for one value or several of any type, nulls too, \
-                   the same in every release and on every machine: `hash('a', 1)` is `5066105943814867417`.",
+                   the same in every release and on every machine: `hash('a', 1)` is `3367035323981720327`.",
         }
     }
 
@@ -425,7 +424,9 @@ impl Function for OfBytes {
     }
 
     fn gives(&self, _: &[DataType], constants: &[Option<&ScalarValue>]) -> Result<DataType> {
-        if let (OfBytes::Sha2, Some(Some(ScalarValue::Int64(Some(bits))))) = (self, constants.get(1)) {
+        if let (OfBytes::Sha2, Some(Some(ScalarValue::Int64(Some(bits))))) =
+            (self, constants.get(1))
+        {
             sha2_of(*bits)?;
         }
         Ok(match self {

@@ -201,7 +201,7 @@ fn checked_width(width: f64) -> Result<f64> {
 pub(super) enum Readable {
     /// `format_bytes`: `15.6 KiB`
     Bytes,
-    /// `formatReadableSize`: `15.63 KiB`
+    /// `formatReadableSize`: `16.11 KiB`
     Size,
     /// `formatReadableDecimalSize`: `16.00 KB`
     DecimalSize,
@@ -213,8 +213,7 @@ impl Readable {
     fn units(&self) -> (f64, &'static [&'static str], usize) {
         const KIBI: [&str; 9] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"];
         const KILO: [&str; 9] = ["B", "KB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"];
-        const WORDS: [&str; 6] =
-            ["", "thousand", "million", "billion", "trillion", "quadrillion"];
+        const WORDS: [&str; 6] = ["", "thousand", "million", "billion", "trillion", "quadrillion"];
         match self {
             Readable::Bytes => (1024.0, &KIBI, 1),
             Readable::Size => (1024.0, &KIBI, 2),
@@ -243,7 +242,7 @@ impl Function for Readable {
             ),
             Readable::Size => (
                 "formatReadableSize(n)",
-                "So many bytes as people read them, to two digits: `formatreadablesize(16000)` is `15.63 KiB`.",
+                "So many bytes as people read them, to two digits: `formatreadablesize(16500)` is `16.11 KiB`.",
             ),
             Readable::DecimalSize => (
                 "formatReadableDecimalSize(n)",

@@ -11,6 +11,8 @@ mod hashes;
 mod kinds;
 mod measures;
 pub(crate) mod numerals;
+#[cfg(test)]
+mod tests;
 mod xxh64;
 
 use datafusion_expr::ScalarUDF;

@@ -25,12 +25,8 @@ pub(super) fn xxh64(bytes: &[u8]) -> u64 {
     let mut hash = match stripes {
         [] => PRIMES[4],
         _ => {
-            let mut lanes = [
-                PRIMES[0].wrapping_add(PRIMES[1]),
-                PRIMES[1],
-                0,
-                0_u64.wrapping_sub(PRIMES[0]),
-            ];
+            let mut lanes =
+                [PRIMES[0].wrapping_add(PRIMES[1]), PRIMES[1], 0, 0_u64.wrapping_sub(PRIMES[0])];
             for stripe in stripes {
                 let (words, _) = stripe.as_chunks::<8>();
                 for (lane, bytes) in lanes.iter_mut().zip(words) {

@@ -8,9 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Int32Array, Int64Array};
 use arrow::compute::cast_with_options;
-use arrow::datatypes::{
-    DataType, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
-};
+use arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit};
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::scalar_doc_sections::DOC_SECTION_DATETIME;
 use tidemill_base::types::EXACTLY;
@@ -74,13 +72,11 @@ impl Width {
             }
             Width::Months(width) => {
                 let first = Date { year: 2000, month: 1, day: 1 };
-                let origin =
-                    origin.unwrap_or(Shown { days: days_of(first), nanos: 0, ahead: 0 });
+                let origin = origin.unwrap_or(Shown { days: days_of(first), nanos: 0, ahead: 0 });
                 let from = origin.date();
                 // An origin within a month begins buckets within months.
-                let is_before = |time: Shown| {
-                    (time.date().day, time.nanos) < (from.day, origin.nanos)
-                };
+                let is_before =
+                    |time: Shown| (time.date().day, time.nanos) < (from.day, origin.nanos);
                 let months = months_of(time.date()) - months_of(from) - i64::from(is_before(time));
                 let begins = months_of(from) + months.div_euclid(width) * width;
                 let days = match from.day {

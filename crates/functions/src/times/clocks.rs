@@ -11,6 +11,7 @@ use arrow::array::{Array, AsArray, Int64Array};
 use arrow::compute::cast_with_options;
 use arrow::datatypes::{DataType, Int64Type, TimeUnit};
 use chrono::{DateTime, MappedLocalTime, Offset, TimeDelta, TimeZone};
+use chrono_tz::OffsetName;
 use datafusion_common::{DataFusionError, Result};
 use datafusion_expr::ColumnarValue;
 use tidemill_base::types::{EXACTLY, sql_type};
@@ -27,6 +28,8 @@ pub(super) const DAY_NANOS: i64 = DAY_SECONDS * SECOND_NANOS;
 pub(super) struct Zone {
     pub(super) name: Arc<str>,
     tz: Tz,
+    /// The same, of the zones that have a name, which says what its hours are called.
+    named: Option<chrono_tz::Tz>,
 }
 
 impl Zone {
@@ -34,7 +37,10 @@ impl Zone {
     pub(super) fn of(name: &Arc<str>) -> Result<Option<Self>> {
         match matches!(name.as_ref(), "UTC" | "+00:00") {
             true => Ok(None),
-            false => Ok(Some(Zone { name: Arc::clone(name), tz: name.parse()? })),
+            false => {
+                let named = name.parse().ok();
+                Ok(Some(Zone { name: Arc::clone(name), tz: name.parse()?, named }))
+            }
         }
     }
 
@@ -46,8 +52,12 @@ impl Zone {
 
     /// What the zone is called at an instant: `CEST`.
     pub(super) fn abbreviation(&self, seconds: i64) -> Result<String> {
-        let at = DateTime::from_timestamp(seconds, 0).ok_or_else(beyond)?;
-        Ok(self.tz.offset_from_utc_datetime(&at.naive_utc()).to_string())
+        let at = DateTime::from_timestamp(seconds, 0).ok_or_else(beyond)?.naive_utc();
+        let named = self.named.map(|zone| zone.offset_from_utc_datetime(&at));
+        Ok(match named.as_ref().and_then(OffsetName::abbreviation) {
+            Some(abbreviation) => abbreviation.to_owned(),
+            None => self.tz.offset_from_utc_datetime(&at).to_string(),
+        })
     }
 
     /// How many seconds the clocks are ahead of UTC when they show a time: of one that they show twice, the
@@ -127,20 +137,16 @@ pub(super) struct Times {
     pub(super) zone: Option<Zone>,
     /// Whether there are days: not of times of day.
     pub(super) has_days: bool,
-    /// Whether there are hours: not of dates.
-    pub(super) has_hours: bool,
 }
 
 impl Times {
     pub(super) fn of(value: &ColumnarValue) -> Result<Self> {
         let (array, rows) = held(value)?;
-        let (per_day, has_days, has_hours) = match array.data_type() {
-            DataType::Date32 => (1, true, false),
-            DataType::Date64 => (DAY_SECONDS * 1_000, true, false),
-            DataType::Timestamp(unit, _) => (DAY_SECONDS * units(*unit), true, true),
-            DataType::Time32(unit) | DataType::Time64(unit) => {
-                (DAY_SECONDS * units(*unit), false, true)
-            }
+        let (per_day, has_days) = match array.data_type() {
+            DataType::Date32 => (1, true),
+            DataType::Date64 => (DAY_SECONDS * 1_000, true),
+            DataType::Timestamp(unit, _) => (DAY_SECONDS * units(*unit), true),
+            DataType::Time32(unit) | DataType::Time64(unit) => (DAY_SECONDS * units(*unit), false),
             other => return Err(broken(&format!("a {} is no time", sql_type(other)))),
         };
         let zone = match array.data_type() {
@@ -155,12 +161,7 @@ impl Times {
         };
         let values = cast_with_options(&whole, &DataType::Int64, &EXACTLY)?;
         let values = values.as_primitive::<Int64Type>().clone();
-        Ok(Times { values, rows, per_day, zone, has_days, has_hours })
-    }
-
-    /// How many units a second has; none of dates.
-    pub(super) fn units(&self) -> Option<i64> {
-        (self.per_day > 1).then_some(self.per_day / DAY_SECONDS)
+        Ok(Times { values, rows, per_day, zone, has_days })
     }
 
     /// The number that the time of a row is: of its unit, since 1970.

@@ -86,7 +86,10 @@ fn no_month_for_minutes(text: &str) -> Result<()> {
         for between in [":", ".", "", "h"] {
             if text.contains(&format!("{hour}{between}%M")) {
                 return Err(usage(
-                    format!("`%M` behind `{hour}` is the month's name, in the format `{}`", brief(text)),
+                    format!(
+                        "`%M` behind `{hour}` is the month's name, in the format `{}`",
+                        brief(text)
+                    ),
                     "minutes are %i in MySQL's and ClickHouse's codes; strftime takes C's, where they are %M",
                 ));
             }

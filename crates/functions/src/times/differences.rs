@@ -13,7 +13,9 @@ use arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalUnit};
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::scalar_doc_sections::DOC_SECTION_DATETIME;
 
-use super::calendar::{days_in_month, days_of_month, first_day, iso_week, iso_year_begins, months_of};
+use super::calendar::{
+    days_in_month, days_of_month, first_day, iso_week, iso_year_begins, months_of,
+};
 use super::clocks::{DAY_NANOS, SECOND_NANOS, Shown, Times, as_instant, as_time, beyond};
 use crate::callable::{Function, Given, Told, as_text, called_as, usage};
 
@@ -89,9 +91,7 @@ impl Unit {
     fn whole(self, start: Shown, end: Shown) -> i128 {
         match self {
             Unit::Nanos(nanos) => (end.all_nanos() - start.all_nanos()) / i128::from(nanos),
-            Unit::Weeks => {
-                (end.all_nanos() - start.all_nanos()) / (7 * i128::from(DAY_NANOS))
-            }
+            Unit::Weeks => (end.all_nanos() - start.all_nanos()) / (7 * i128::from(DAY_NANOS)),
             Unit::Months(months) => (whole_months(start, end) / months).into(),
             Unit::IsoYears => {
                 if start.all_nanos() > end.all_nanos() {
@@ -191,9 +191,9 @@ impl Function for Difference {
 
     fn takes(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         let types = match (given, self) {
-            ([unit, start, end], _) => (|| {
-                Some(vec![as_text(unit)?, as_time(start)?, as_time(end)?])
-            })(),
+            ([unit, start, end], _) => {
+                (|| Some(vec![as_text(unit)?, as_time(start)?, as_time(end)?]))()
+            }
             ([end, start], Difference::Crossed) => {
                 as_instant(end).zip(as_instant(start)).map(|(end, start)| vec![end, start])
             }
@@ -221,9 +221,8 @@ impl Function for Difference {
             return match self {
                 Difference::Crossed => {
                     let pair = Pair::of(given, 1, 0)?;
-                    let days = (0..given.rows).map(|row| {
-                        Ok(pair.shown(row)?.map(|(start, end)| end.days - start.days))
-                    });
+                    let days = (0..given.rows)
+                        .map(|row| Ok(pair.shown(row)?.map(|(start, end)| end.days - start.days)));
                     Ok(Arc::new(days.collect::<Result<Int64Array>>()?))
                 }
                 Difference::Whole => super::days::moved(given, -1),
@@ -286,8 +285,8 @@ impl Function for Age {
         Told {
             section: DOC_SECTION_DATETIME,
             calls: "age(end, start)",
-            what: "How much later one time is than another, in years, months, days and what is left: \
-                   `age(DATE '2026-11-20', DATE '2025-09-30')` is `1 years 1 mons 20 days`.",
+            what: "How much later one time is than another, in months, days and what is left: \
+                   `age(DATE '2026-11-20', DATE '2025-09-30')` is `13 mons 20 days`.",
         }
     }
 

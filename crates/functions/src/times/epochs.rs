@@ -20,9 +20,7 @@ use super::calendar::{Date, days_in_month, days_of};
 use super::clocks::{DAY_SECONDS, SECOND_NANOS, Times, as_instant, as_time, beyond, units};
 use super::read::instants;
 use super::written::Language;
-use crate::callable::{
-    Function, Given, Kept, Told, as_text, broken, called_as, overflow, usage,
-};
+use crate::callable::{Function, Given, Kept, Told, as_text, broken, called_as, overflow, usage};
 
 /// The number of a unit that a time or a span is.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -115,10 +113,9 @@ impl Function for Epoch {
                 "Whole seconds since 1970 of a time, or of a text by Java's patterns or MySQL's codes: \
                  `unix_timestamp('20.11.2026', 'dd.MM.yyyy')` is `1795132800`.",
             ),
-            Epoch::Days => (
-                "unix_date(ts)",
-                "Days since 1970: `unix_date(DATE '2026-11-20')` is `20777`.",
-            ),
+            Epoch::Days => {
+                ("unix_date(ts)", "Days since 1970: `unix_date(DATE '2026-11-20')` is `20777`.")
+            }
         };
         Told { section: DOC_SECTION_DATETIME, calls, what }
     }
@@ -183,7 +180,8 @@ impl Function for Epoch {
                 spans.is_valid(row).then(|| {
                     let span = spans.value(row);
                     // A year has 365.25 days and a month 30, as everywhere here.
-                    let (years, months) = (i128::from(span.months / 12), i128::from(span.months % 12));
+                    let (years, months) =
+                        (i128::from(span.months / 12), i128::from(span.months % 12));
                     let quarters = years * 1_461 + (months * 30 + i128::from(span.days)) * 4;
                     let seconds = quarters * i128::from(DAY_SECONDS / 4);
                     seconds * i128::from(SECOND_NANOS) + i128::from(span.nanoseconds)
@@ -219,7 +217,10 @@ impl Function for Epoch {
                     };
                     found.append_value(i64::try_from(nanos.div_euclid(one)).map_err(|_| {
                         overflow(
-                            format!("`{}` of a time so far from 1970 is no BIGINT", self.names()[0]),
+                            format!(
+                                "`{}` of a time so far from 1970 is no BIGINT",
+                                self.names()[0]
+                            ),
                             Some("epoch(ts) is a DOUBLE of seconds"),
                         )
                     })?);
@@ -536,7 +537,9 @@ impl Function for Julian {
         let times = Times::of(given.value(0)?)?;
         let day = (DAY_SECONDS * SECOND_NANOS) as f64;
         let days = (0..given.rows).map(|row| {
-            Ok(times.at(row)?.map(|shown| (shown.days + 2_440_588) as f64 + shown.nanos as f64 / day))
+            Ok(times
+                .at(row)?
+                .map(|shown| (shown.days + 2_440_588) as f64 + shown.nanos as f64 / day))
         });
         Ok(Arc::new(days.collect::<Result<Float64Array>>()?))
     }

@@ -172,14 +172,31 @@ pub(super) enum Piece {
     /// The fraction with its point: as many digits as there are, of three each; nothing of whole seconds.
     PointAndFraction,
     /// `September`; blanks fill it up to as many letters as the longest name.
-    MonthName { short: bool, letters: Letters, filled: bool },
-    Weekday { short: bool, letters: Letters, filled: bool },
+    MonthName {
+        short: bool,
+        letters: Letters,
+        filled: bool,
+    },
+    Weekday {
+        short: bool,
+        letters: Letters,
+        filled: bool,
+    },
     /// The month in Roman numerals.
-    RomanMonth { letters: Letters, filled: bool },
+    RomanMonth {
+        letters: Letters,
+        filled: bool,
+    },
     /// `AM`, or `A.M.`
-    HalfDay { letters: Letters, dots: bool },
+    HalfDay {
+        letters: Letters,
+        dots: bool,
+    },
     /// `AD`, or `A.D.`
-    Era { letters: Letters, dots: bool },
+    Era {
+        letters: Letters,
+        dots: bool,
+    },
     Ahead(Ahead),
     /// `CEST`
     Abbreviation(Letters),
@@ -191,6 +208,8 @@ pub(super) enum Piece {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Format {
     pieces: Vec<Piece>,
+    /// Whether the era is written, and the year by its number in it.
+    has_era: bool,
 }
 
 /// Why a text is not read by a format.
@@ -206,6 +225,7 @@ impl Format {
             *last = format!("{last}{next}").into();
             return;
         }
+        self.has_era |= matches!(piece, Piece::Era { .. });
         self.pieces.push(piece);
     }
 
@@ -239,6 +259,10 @@ impl Format {
     /// Where the zone's calendar does not reach it.
     pub(super) fn write(&self, shown: Shown, times: &Times, out: &mut String) -> Result<()> {
         let mut clock = Clock { shown, date: shown.date() };
+        let is_of_our_era = clock.date.year > 0;
+        if self.has_era && !is_of_our_era {
+            clock.date.year = 1 - clock.date.year;
+        }
         for piece in &self.pieces {
             match piece {
                 Piece::Text(text) => out.push_str(text),
@@ -288,15 +312,13 @@ impl Format {
                     spell(text, *letters, out);
                 }
                 Piece::Era { letters, dots } => {
-                    let text = match (clock.date.year > 0, dots) {
+                    let text = match (is_of_our_era, dots) {
                         (true, false) => "AD",
                         (true, true) => "A.D.",
                         (false, false) => "BC",
                         (false, true) => "B.C.",
                     };
                     spell(text, *letters, out);
-                    // A year before our era is written by its number there.
-                    clock.date.year = clock.date.year.max(1 - clock.date.year);
                 }
                 Piece::Ahead(ahead) => write_ahead(clock.shown.ahead, *ahead, out),
                 Piece::Abbreviation(letters) => match &times.zone {
@@ -662,17 +684,13 @@ fn read_piece(
         Piece::MonthName { short, filled, .. } => {
             let month = reader.name(&MONTHS, *short);
             found.month = Some(month.ok_or_else(|| reader.expected("a month's name"))? + 1);
-            if *filled {
-                reader.blanks();
-            }
+            read_filling(*filled, next, reader);
             Ok(())
         }
         Piece::Weekday { short, filled, .. } => {
             let day = reader.name(&WEEKDAYS, *short);
             found.weekday = Some(day.ok_or_else(|| reader.expected("a day's name"))?);
-            if *filled {
-                reader.blanks();
-            }
+            read_filling(*filled, next, reader);
             Ok(())
         }
         Piece::RomanMonth { filled, .. } => {
@@ -682,9 +700,7 @@ fn read_piece(
             let month = months.into_iter().find(|&month| reader.takes(ROMAN[month]));
             let month = month.ok_or_else(|| reader.expected("a month in Roman numerals"))?;
             found.month = Some(month as i64 + 1);
-            if *filled {
-                reader.blanks();
-            }
+            read_filling(*filled, next, reader);
             Ok(())
         }
         Piece::HalfDay { .. } => {
@@ -713,6 +729,14 @@ fn read_piece(
             Ok(())
         }
         Piece::Abbreviation(_) | Piece::ZoneName => read_zone(reader, found),
+    }
+}
+
+/// Blanks that fill a name up, unless the format has blanks behind it, which stand for any number.
+fn read_filling(filled: bool, next: Option<&Piece>, reader: &mut Reader<'_>) {
+    let blanks = matches!(next, Some(Piece::Text(text)) if text.starts_with(char::is_whitespace));
+    if filled && !blanks {
+        reader.blanks();
     }
 }
 

@@ -18,12 +18,14 @@ mod formats;
 mod letters;
 mod patterns;
 mod read;
+#[cfg(test)]
+mod tests;
 mod written;
 
 use arrow::datatypes::TimeUnit;
 use datafusion_expr::ScalarUDF;
 
-pub(crate) use read::{by_pattern, checked_pattern, has_pattern};
+pub(crate) use read::with_patterns;
 
 use crate::callable::Function;
 

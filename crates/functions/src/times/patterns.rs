@@ -44,16 +44,8 @@ const NUMBERS: [(&str, Field, usize); 28] = [
     ("Q", Field::Quarter, 1),
 ];
 
-const FRACTIONS: [(&str, u32); 8] = [
-    ("MS", 3),
-    ("US", 6),
-    ("FF1", 1),
-    ("FF2", 2),
-    ("FF3", 3),
-    ("FF4", 4),
-    ("FF5", 5),
-    ("FF6", 6),
-];
+const FRACTIONS: [(&str, u32); 8] =
+    [("MS", 3), ("US", 6), ("FF1", 1), ("FF2", 2), ("FF3", 3), ("FF4", 4), ("FF5", 5), ("FF6", 6)];
 
 /// The format that a pattern is.
 ///
@@ -210,9 +202,7 @@ fn piece_at(rest: &str, upper: &str, fills: bool) -> Option<(Piece, usize)> {
             return Some((Piece::Era { letters, dots }, pattern.len()));
         }
     }
-    for (pattern, ahead) in
-        [("TZH", Ahead::Hours), ("TZM", Ahead::Minutes), ("OF", Ahead::Short)]
-    {
+    for (pattern, ahead) in [("TZH", Ahead::Hours), ("TZM", Ahead::Minutes), ("OF", Ahead::Short)] {
         if is(pattern) {
             return Some((Piece::Ahead(ahead), pattern.len()));
         }

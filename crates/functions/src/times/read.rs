@@ -11,11 +11,15 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, GenericListArray, OffsetSizeTrait, PrimitiveArray};
 use arrow::compute::cast_with_options;
 use arrow::datatypes::{
-    DataType, Date32Type, Field, Int64Type, TimeUnit, TimestampMicrosecondType,
+    DataType, Date32Type, Field, FieldRef, Int64Type, TimeUnit, TimestampMicrosecondType,
 };
+use datafusion_common::config::ConfigOptions;
 use datafusion_common::{DataFusionError, Result, ScalarValue};
 use datafusion_expr::scalar_doc_sections::DOC_SECTION_DATETIME;
-use datafusion_expr::{ColumnarValue, ScalarFunctionArgs};
+use datafusion_expr::{
+    ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature,
+};
 use tidemill_base::error::Error;
 use tidemill_base::types::EXACTLY;
 
@@ -31,7 +35,8 @@ fn unread(text: &str, formats: &[String], reasons: &[String], hint: &str) -> Dat
     let to = match (formats, reasons) {
         ([format], [reason]) => format!("the format `{}`: {reason}", brief(format)),
         _ => {
-            let formats: Vec<_> = formats.iter().map(|format| format!("`{}`", brief(format))).collect();
+            let formats: Vec<_> =
+                formats.iter().map(|format| format!("`{}`", brief(format))).collect();
             format!("any of the formats {}", formats.join(", "))
         }
     };
@@ -120,7 +125,10 @@ impl Formats {
     }
 }
 
-fn items<O: OffsetSizeTrait>(lists: &GenericListArray<O>, row: usize) -> Result<Option<Vec<String>>> {
+fn items<O: OffsetSizeTrait>(
+    lists: &GenericListArray<O>,
+    row: usize,
+) -> Result<Option<Vec<String>>> {
     if lists.is_null(row) {
         return Ok(None);
     }
@@ -162,7 +170,9 @@ impl Function for Strptime {
         let [text, format] = given else { return Err(called_as(self, given)) };
         let text = as_text(text).ok_or_else(|| called_as(self, given))?;
         let format = match format {
-            DataType::List(item) | DataType::LargeList(item) if as_text(item.data_type()).is_some() => {
+            DataType::List(item) | DataType::LargeList(item)
+                if as_text(item.data_type()).is_some() =>
+            {
                 match item.data_type() {
                     DataType::Null => {
                         DataType::List(Arc::new(Field::new_list_field(DataType::Utf8, true)))
@@ -241,33 +251,71 @@ pub(super) fn instants(
     rows.collect()
 }
 
-/// Whether a call of `to_timestamp` or `to_date` has a pattern of PostgreSQL's as its second argument: a
-/// constant without `%`. Then the format is read here, and is none of chrono's.
-pub(crate) fn has_pattern(args: &[ColumnarValue]) -> bool {
-    match args {
-        [_, ColumnarValue::Scalar(pattern)] => {
-            pattern.try_as_str().flatten().is_some_and(is_pattern)
-        }
-        _ => false,
-    }
+/// A function of text by formats of chrono's, `to_timestamp` or `to_date`, that takes a pattern of PostgreSQL's
+/// too: a constant without `%`.
+pub(crate) fn with_patterns(theirs: &Arc<ScalarUDF>) -> ScalarUDF {
+    ScalarUDF::from(WithPatterns { theirs: Arc::clone(theirs) })
 }
 
-/// Whether a constant format is a pattern of PostgreSQL's.
-///
-/// # Errors
-/// Where it is one that there is not.
-pub(crate) fn checked_pattern(constant: Option<&ScalarValue>) -> Result<bool> {
-    match constant.and_then(|constant| constant.try_as_str().flatten()) {
-        Some(pattern) if is_pattern(pattern) => {
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct WithPatterns {
+    theirs: Arc<ScalarUDF>,
+}
+
+/// The pattern that a constant is, if it is one.
+fn pattern_of(constant: &ScalarValue) -> Option<&str> {
+    let format = constant.try_as_str().flatten()?;
+    let is_pattern = !format.contains('%') && format.contains(|of: char| of.is_ascii_alphabetic());
+    is_pattern.then_some(format)
+}
+
+impl ScalarUDFImpl for WithPatterns {
+    fn name(&self) -> &str {
+        self.theirs.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.theirs.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.theirs.signature()
+    }
+
+    fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        self.theirs.coerce_types(given)
+    }
+
+    fn with_updated_config(&self, config: &ConfigOptions) -> Option<ScalarUDF> {
+        let theirs = Arc::new(self.theirs.inner().with_updated_config(config)?);
+        Some(ScalarUDF::from(WithPatterns { theirs }))
+    }
+
+    fn return_type(&self, taken: &[DataType]) -> Result<DataType> {
+        self.theirs.return_type(taken)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        if let [_, Some(constant)] = args.scalar_arguments
+            && let Some(pattern) = pattern_of(constant)
+        {
             Language::Postgres.parsed(pattern)?;
-            Ok(true)
         }
-        _ => Ok(false),
+        self.theirs.return_field_from_args(args)
     }
-}
 
-fn is_pattern(format: &str) -> bool {
-    !format.contains('%') && format.chars().any(|letter| letter.is_ascii_alphabetic())
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        match args.args.as_slice() {
+            [_, ColumnarValue::Scalar(constant)] if pattern_of(constant).is_some() => {
+                by_pattern(&args)
+            }
+            _ => self.theirs.invoke_with_args(args),
+        }
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.theirs.documentation()
+    }
 }
 
 /// What `to_timestamp`, `to_timestamp_micros` and their like, or `to_date`, are of text by a pattern of
@@ -275,7 +323,7 @@ fn is_pattern(format: &str) -> bool {
 ///
 /// # Errors
 /// Where a text is none of the pattern, or a time that the answer's type does not reach.
-pub(crate) fn by_pattern(args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
+fn by_pattern(args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
     let is_constant = args.args.iter().all(|value| matches!(value, ColumnarValue::Scalar(_)));
     let rows = if is_constant { 1 } else { args.number_rows };
     let answer = args.return_field.data_type();

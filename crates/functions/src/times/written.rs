@@ -61,7 +61,12 @@ fn has_days(of: &DataType) -> bool {
 }
 
 /// Times as text.
-fn shown(given: &Given<'_>, times: &ColumnarValue, format: usize, language: Language) -> Result<ArrayRef> {
+fn shown(
+    given: &Given<'_>,
+    times: &ColumnarValue,
+    format: usize,
+    language: Language,
+) -> Result<ArrayRef> {
     let times = Times::of(times)?;
     let formats = given.texts(format)?;
     let mut kept = Kept::new();
@@ -164,7 +169,10 @@ impl Function for AsText {
     fn calculate(&self, given: &Given<'_>) -> Result<ArrayRef> {
         let (left, right) = (given.value(0)?, given.value(1)?);
         let types = [&left.data_type(), &right.data_type()];
-        let (format, times) = match self.format_first(types, given.constant_text(0)) {
+        // Of two columns of text, the first value tells.
+        let texts = if is_text(types[0]) { Some(given.texts(0)?) } else { None };
+        let first = texts.as_ref().and_then(|texts| (0..given.rows).find_map(|row| texts.at(row)));
+        let (format, times) = match self.format_first(types, first) {
             true => (0, right),
             false => (1, left),
         };
