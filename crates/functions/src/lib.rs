@@ -34,3 +34,13 @@ pub fn scalar_functions() -> impl Iterator<Item = ScalarUDF> {
 pub fn with_patterns(theirs: &Arc<ScalarUDF>) -> ScalarUDF {
     times::with_patterns(theirs)
 }
+
+/// How a function of these is called, by its definition; none where there is no such function, or nothing is
+/// said of it.
+pub fn calls_of(name: &str) -> Option<String> {
+    let function = scalar_functions().find(|function| {
+        function.name() == name || function.aliases().iter().any(|alias| alias == name)
+    })?;
+    let calls: Vec<&str> = function.documentation()?.syntax_example.lines().collect();
+    Some(calls.join(", "))
+}

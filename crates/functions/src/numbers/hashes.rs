@@ -449,8 +449,7 @@ impl Function for OfBytes {
                 return Ok(Arc::new(sums.collect::<Int64Array>()));
             }
             OfBytes::XxHash64 => {
-                let sums =
-                    (0..given.rows).map(|row| value(row).map(|bytes| super::xxh64::xxh64(bytes)));
+                let sums = (0..given.rows).map(|row| value(row).map(super::xxh64::xxh64));
                 return Ok(Arc::new(sums.collect::<UInt64Array>()));
             }
             _ => {}

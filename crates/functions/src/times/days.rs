@@ -144,11 +144,11 @@ impl Function for DayOf {
 /// The weekday of a name: two letters of it, three, or all.
 fn weekday_named(name: &str) -> Result<u32> {
     let lower = name.trim().to_ascii_lowercase();
-    let is_of = |day: &&str| {
+    let is_of = |day: &str| {
         let day = day.to_ascii_lowercase();
         lower == day || lower == day[..2] || lower == day[..3]
     };
-    match WEEKDAYS.iter().position(|day| is_of(&day)) {
+    match WEEKDAYS.iter().position(|day| is_of(day)) {
         Some(at) => Ok(at as u32),
         None => Err(usage(
             format!("`{name}` is no day of the week"),

@@ -937,7 +937,7 @@ impl Found {
         let hour = match (self.hour, self.hour12, self.is_afternoon) {
             (Some(hour), _, None) | (Some(hour), Some(_), _) => hour,
             (Some(hour), None, Some(true)) if hour < 12 => hour + 12,
-            (Some(hour), None, Some(false)) if hour == 12 => 0,
+            (Some(12), None, Some(false)) => 0,
             (Some(hour), None, _) => hour,
             (None, Some(hour), is_afternoon) => {
                 hour % 12 + if is_afternoon == Some(true) { 12 } else { 0 }
