@@ -313,7 +313,12 @@ fn no_signature(message: &str) -> Error {
             "substr(x, n, 1) takes a character of a TEXT",
         );
     }
-    Error::usage_hint(format!("there is no `{call}`"), cast_hint(&call))
+    let name = call.split('(').next().unwrap_or_default();
+    let message = format!("there is no `{call}`");
+    match tidemill_functions::calls_of(name) {
+        Some(calls) => Error::usage_hint(message, format!("it is called as {calls}")),
+        None => Error::usage_hint(message, cast_hint(&call)),
+    }
 }
 
 /// What is said of a column that there is not, among those that there are.
