@@ -510,6 +510,15 @@ fn days_and_numbers_are_made_of_times() {
     ]);
 }
 
+#[test]
+fn a_format_that_is_longer_than_a_line_is_refused() {
+    let long = format!("'{}'", "x".repeat(1_001));
+    for call in ["strftime(DATE '2026-01-05', $)", "to_char(1, $)", "strptime('x', $)"] {
+        let call = call.replace('$', &long);
+        check_refused(&[(&call, "a format has 1001 bytes; 1000 is the most")]);
+    }
+}
+
 /// A function that takes formats of chrono's, and answers with none.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Theirs(Signature, DataType);
