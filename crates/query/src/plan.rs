@@ -32,7 +32,7 @@ use tidemill_remote::Budget;
 use tidemill_sink::StagedFile;
 use tidemill_source::{Rejects, Source, SourceSpec, fit, standard_input};
 use tidemill_sql::dialects::{self, CalledSource, CalledSources};
-use tidemill_sql::statement::{Asked, Wanted, asked, honoured, one_select, schema_from_sql};
+use tidemill_sql::statement::{Asked, Wanted, asked, honoured, schema_from_sql};
 use tidemill_sql::{Told, casts, external, names, session, syntax, using};
 use tidemill_tables::estimates::{self, Call, Precisions};
 use tidemill_tables::merge::Merged;
@@ -168,7 +168,13 @@ impl Plan {
         }
         respell(&mut statement, &context, &tables)?;
         if let Some(map) = &query.map {
-            let mut map = one_select(map)?;
+            let Asked { statement: mut map, wanted, called } = asked(map)?;
+            if !called.is_empty() || wanted != Wanted::Rows {
+                return Err(Error::usage_hint(
+                    "a map has no source of its own, and no sample of one",
+                    "it is one SELECT of the records of the job's source",
+                ));
+            }
             hide_secrets(&mut map, &mut urls);
             respell(&mut map, &context, &tables)?;
             honoured(&map, &context)?;
@@ -823,7 +829,9 @@ fn text_in_quotes(error: Error, sql: &str) -> Error {
             let name = name.and_then(|rest| rest.split_once('`')).map(|(name, _)| name);
             match name {
                 Some(name) if sql.contains(&format!("\"{name}\"")) => {
-                    let hint = format!("a text stands in single quotes: '{name}'; double ones are of names");
+                    let hint = format!(
+                        "a text stands in single quotes: '{name}'; double ones are of names"
+                    );
                     Error::usage_hint(message, hint)
                 }
                 _ => Error::Usage { message, hint: None },

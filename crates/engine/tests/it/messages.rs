@@ -260,7 +260,7 @@ fn what_others_say_is_told_in_our_words() {
             "SELECT 1 AS x UNION ALL SELECT true",
             "a UNION of BIGINT and BOOLEAN has no type for both",
         ),
-        ("SELECT 1, 1", "two columns of a select list are `1`"),
+        ("SELECT 1 AS x, 2 AS x", "two columns of a select list are `x`"),
         ("SELECT 1 AS x LIMIT -1", "LIMIT takes a whole number of zero and more"),
         ("SELECT 1 AS x OFFSET -2", "OFFSET takes a whole number of zero and more"),
         ("SELECT x FROM (SELECT 1 AS x) HAVING x > 0", "HAVING is a condition on groups"),
