@@ -93,6 +93,10 @@ pub(crate) fn hint(sql: &str, message: &str) -> Option<String> {
         return Some(format!("{} is followed by BY", before.to_uppercase()));
     }
     let upper = here.to_uppercase();
+    let is_by = word(at + 1).is_some_and(|next| next.eq_ignore_ascii_case("BY"));
+    if ["ORDER", "PARTITION", "GROUP"].contains(&upper.as_str()) && !is_by {
+        return Some(format!("{upper} is followed by BY"));
+    }
     if let Some(meant) = slip(&here).or_else(|| slip(&before)) {
         return Some(format!("did you mean {meant}?"));
     }

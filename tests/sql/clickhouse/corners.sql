@@ -168,14 +168,14 @@ NULL
 NULL
 
 SELECT user_id, sku FROM 'orders.csv' ORDER BY user_id DESC, order_id LIMIT 1 BY user_id LIMIT 3
---> pending: SQL is not understood: Expected: end of statement, found: LIMIT at Line: 1, Column: 90 (no hint)
+--> pending: SQL is not understood: Expected: end of statement, found: LIMIT at Line: 1, Column: 90
 --> clickhouse
 9,desk
 5,book
 3,lamp
 
 SELECT order_id FROM 'orders.csv' ORDER BY order_id LIMIT 1 OFFSET 1 BY sku
---> pending: SQL is not understood: Expected: end of statement, found: BY at Line: 1, Column: 70 (no hint)
+--> pending: SQL is not understood: Expected: end of statement, found: BY at Line: 1, Column: 70
 --> clickhouse
 103
 105
@@ -252,6 +252,5 @@ SELECT base64Encode('é')
 w6k=
 
 SELECT hex('é')
---> pending: unknown function `hex`
 --> clickhouse duckdb
 C3A9

@@ -59,7 +59,6 @@ FROM 'requests.csv'
 WHERE isNotNull(user_id)
 GROUP BY user_id
 ORDER BY user_id
---> pending: unknown function `datediff`
 --> clickhouse
 1
 31
@@ -94,7 +93,6 @@ SELECT multiIf(ms < 10, '<10', ms < 100, '<100', '>=100') AS bucket, count() AS 
 FROM 'requests.csv'
 GROUP BY bucket
 ORDER BY n DESC, bucket
---> pending: unknown function `bar` (no hint)
 --> clickhouse
 <100,8,████
 <10,4,██

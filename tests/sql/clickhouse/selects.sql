@@ -216,7 +216,7 @@ SELECT user_id, order_id FROM 'orders.csv' ORDER BY user_id, order_id LIMIT 1 BY
 9,107
 
 SELECT sku, order_id FROM 'orders.csv' ORDER BY sku, price DESC, order_id LIMIT 2 BY sku LIMIT 3
---> pending: SQL is not understood: Expected: end of statement, found: LIMIT at Line: 1, Column: 90 (no hint)
+--> pending: SQL is not understood: Expected: end of statement, found: LIMIT at Line: 1, Column: 90
 --> clickhouse
 book,102
 book,105
@@ -280,7 +280,7 @@ SELECT COLUMNS('jan|feb') APPLY(sum) FROM 'wide.csv'
 16,22
 
 SELECT * APPLY(toString) FROM 'wide.csv' ORDER BY shop
---> pending: SQL is not understood: Expected: end of statement, found: APPLY at Line: 1, Column: 10 (no hint)
+--> pending: SQL is not understood: Expected: end of statement, found: APPLY at Line: 1, Column: 10
 --> clickhouse
 x,10,20,NULL
 y,5,NULL,7
@@ -314,7 +314,7 @@ SELECT toYYYYMM(day) AS m, count() AS n FROM 'orders.csv' GROUP BY m HAVING n > 
 202603,4
 
 SELECT u.name, o.order_id FROM 'users.csv' AS u ANY LEFT JOIN 'orders.csv' AS o ON u.user_id = o.user_id WHERE u.user_id = 2
---> pending: SQL is not understood: Expected: end of statement, found: ANY at Line: 1, Column: 49 (no hint)
+--> pending: SQL is not understood: Expected: end of statement, found: ANY at Line: 1, Column: 49
 --> clickhouse
 Bob O'Neil,103
 
@@ -392,7 +392,6 @@ SELECT number FROM numbers(3)
 2
 
 SELECT number * 2 AS x FROM numbers(2, 3)
---> pending: unknown table `numbers`
 --> clickhouse
 4
 6

@@ -94,12 +94,10 @@ SELECT exp10(2)
 100
 
 SELECT sign(-3)
---> pending: unknown function `sign`
 --> clickhouse duckdb
 -1
 
 SELECT hypot(3, 4)
---> pending: unknown function `hypot` (no hint)
 --> clickhouse
 5
 
@@ -123,7 +121,6 @@ SELECT bitShiftRight(16, 2)
 4
 
 SELECT bitCount(7)
---> pending: unknown function `bitcount` (no hint)
 --> clickhouse
 3
 
@@ -248,12 +245,11 @@ SELECT isNaN(nan)
 1
 
 SELECT isInfinite(inf)
---> pending: unknown function `isinfinite` (no hint)
+--> pending: unknown column `inf` (no hint)
 --> clickhouse
 1
 
 SELECT isFinite(1.0)
---> pending: unknown function `isfinite` (no hint)
 --> clickhouse
 1
 
@@ -593,17 +589,17 @@ SELECT in(1, (1, 2))
 1
 
 SELECT toTypeName('a')
---> pending: unknown function `totypename` (no hint)
+--> fault: row 1: `TEXT` came, `String` was wanted
 --> clickhouse
 String
 
 SELECT toTypeName(1.5)
---> pending: unknown function `totypename` (no hint)
+--> fault: row 1: `DOUBLE` came, `Float64` was wanted
 --> clickhouse
 Float64
 
 SELECT toTypeName([1])
---> pending: unknown function `totypename` (no hint)
+--> fault: row 1: `BIGINT[]` came, `Array(UInt8)` was wanted
 --> clickhouse
 Array(UInt8)
 
@@ -628,6 +624,5 @@ SELECT throwIf(0)
 0
 
 SELECT bar(5, 0, 10, 10)
---> pending: unknown function `bar` (no hint)
 --> clickhouse
 █████

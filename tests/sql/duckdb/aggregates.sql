@@ -45,7 +45,6 @@ SELECT quantile(qty, 0.5) FROM 'orders.csv' WHERE sku = 'pen'
 10
 
 SELECT percentile_cont(0.9) WITHIN GROUP (ORDER BY ms) FROM 'requests.csv'
---> fault: row 1: `654.2992595` came, `654.2999999999997` was wanted
 --> duckdb
 654.2999999999997
 

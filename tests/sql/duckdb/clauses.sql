@@ -75,7 +75,7 @@ y,5,7
 z,1,3
 
 SELECT coalesce(*COLUMNS(* EXCLUDE shop)) AS first FROM 'wide.csv' ORDER BY shop
---> pending: SQL is not understood: Expected: ), found: COLUMNS at Line: 1, Column: 18 (no hint)
+--> pending: SQL is not understood: Expected: ), found: COLUMNS at Line: 1, Column: 18
 --> duckdb
 10
 5
@@ -201,7 +201,7 @@ north,250,120
 south,170,180
 
 FROM 'sales.csv' PIVOT (sum(amount) FOR year IN (2024, 2025) GROUP BY region) ORDER BY region
---> pending: SQL is not understood: Expected: ), found: GROUP at Line: 1, Column: 62 (no hint)
+--> pending: SQL is not understood: Expected: ), found: GROUP at Line: 1, Column: 62
 --> duckdb
 north,250,120
 south,170,180
@@ -421,12 +421,12 @@ SELECT * FROM 'users.csv' WHERE #1 = 1
 1,Ann Lee,ann@example.com,DE,pro,2025-01-15,8.5,new|vip
 
 SELECT region: 'x'
---> pending: SQL is not understood: Expected: end of statement, found: : at Line: 1, Column: 14 (no hint)
+--> pending: SQL is not understood: Expected: end of statement, found: : at Line: 1, Column: 14
 --> duckdb
 x
 
 SELECT n: 5
---> pending: SQL is not understood: Expected: end of statement, found: : at Line: 1, Column: 9 (no hint)
+--> pending: SQL is not understood: Expected: end of statement, found: : at Line: 1, Column: 9
 --> duckdb
 5
 

@@ -150,7 +150,7 @@ SELECT a.ts, b.ts AS b_ts FROM (SELECT * FROM 'readings.csv' WHERE sensor = 'a')
 2026-03-01T00:35:00,2026-03-01T01:00:00
 
 SELECT w.shop, e.name FROM 'wide.csv' w POSITIONAL JOIN 'employees.csv' e
---> pending: SQL is not understood: Expected: end of statement, found: POSITIONAL at Line: 1, Column: 41 (no hint)
+--> pending: SQL is not understood: Expected: end of statement, found: POSITIONAL at Line: 1, Column: 41
 --> duckdb
 x,root
 y,ops

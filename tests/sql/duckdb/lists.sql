@@ -84,7 +84,7 @@ SELECT list_reduce([1, 2, 3], (a, b) -> a + b)
 6
 
 SELECT [x * 2 FOR x IN [1, 2, 3] IF x > 1]
---> pending: SQL is not understood: Expected: ], found: FOR at Line: 1, Column: 15 (no hint)
+--> pending: SQL is not understood: Expected: ], found: FOR at Line: 1, Column: 15
 --> duckdb
 "[4,6]"
 

@@ -60,7 +60,6 @@ FROM 'requests.csv'
 GROUP BY method
 HAVING n > 1
 ORDER BY n DESC
---> fault: row 2: `POST,3,210.0,876.4492595` came, `POST,3,210.0,876.4499999999999` was wanted
 --> duckdb
 GET,11,18.0,640.125
 POST,3,210.0,876.4499999999999
@@ -143,7 +142,6 @@ FROM 'requests.csv'
 WHERE user_id IS NOT NULL
 GROUP BY user_id
 ORDER BY user_id
---> pending: unknown function `date_diff`
 --> duckdb
 1,2026-03-01,2026-03-02,1
 2,2026-03-01,2026-04-01,31
@@ -167,7 +165,6 @@ SELECT dayname(ts) AS day, hour(ts) // 6 AS quarter, count(*) AS n
 FROM 'requests.csv'
 GROUP BY ALL
 ORDER BY isodow(any_value(ts)), quarter
---> pending: unknown function `dayname`
 --> duckdb
 Monday,0,1
 Monday,1,2
@@ -242,7 +239,6 @@ WITH months AS (
 SELECT month, revenue, sum(revenue) OVER (ORDER BY month) AS so_far
 FROM months
 ORDER BY month
---> pending: unknown function `strftime`
 --> duckdb
 2026-01,39.9,39.9
 2026-02,134.2,174.1
@@ -262,7 +258,6 @@ POST,1,1,0,1
 SELECT median(epoch(ts) - epoch(before)) AS seconds
 FROM (SELECT ts, lag(ts) OVER (ORDER BY ts) AS before FROM 'requests.csv')
 WHERE before IS NOT NULL
---> pending: unknown function `epoch`
 --> duckdb
 17070.5
 
@@ -270,7 +265,6 @@ WHERE before IS NOT NULL
 SELECT sensor, ts, value, date_diff('second', ts, lead(ts) OVER (PARTITION BY sensor ORDER BY ts)) AS seconds
 FROM 'readings.csv'
 ORDER BY sensor, ts
---> pending: unknown function `date_diff`
 --> duckdb
 a,2026-03-01T00:00:00,10.0,300
 a,2026-03-01T00:05:00,12.0,300

@@ -154,7 +154,7 @@ SELECT order_id, sum(qty) OVER (ORDER BY day GROUPS BETWEEN 1 PRECEDING AND CURR
 109,6
 
 SELECT sum(qty) OVER (ORDER BY order_id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW) FROM 'orders.csv' ORDER BY order_id
---> pending: SQL is not understood: Expected: ), found: EXCLUDE at Line: 1, Column: 82 (no hint)
+--> pending: SQL is not understood: Expected: ), found: EXCLUDE at Line: 1, Column: 82
 --> duckdb
 1
 13
@@ -167,7 +167,7 @@ SELECT sum(qty) OVER (ORDER BY order_id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING
 1
 
 SELECT count(*) OVER (ORDER BY day RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW EXCLUDE TIES) FROM 'orders.csv' ORDER BY order_id
---> pending: SQL is not understood: Expected: ), found: EXCLUDE at Line: 1, Column: 86 (no hint)
+--> pending: SQL is not understood: Expected: ), found: EXCLUDE at Line: 1, Column: 86
 --> duckdb
 1
 2
@@ -180,7 +180,7 @@ SELECT count(*) OVER (ORDER BY day RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT
 9
 
 SELECT count(*) OVER (ORDER BY day RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW EXCLUDE GROUP) FROM 'orders.csv' ORDER BY order_id
---> pending: SQL is not understood: Expected: ), found: EXCLUDE at Line: 1, Column: 86 (no hint)
+--> pending: SQL is not understood: Expected: ), found: EXCLUDE at Line: 1, Column: 86
 --> duckdb
 0
 1
@@ -391,7 +391,7 @@ SELECT fill(score) OVER (ORDER BY user_id) FROM 'users.csv' ORDER BY user_id
 16.5
 
 SELECT rank(ORDER BY price DESC) OVER (PARTITION BY sku) FROM 'orders.csv' ORDER BY order_id
---> pending: SQL is not understood: Expected: ), found: BY at Line: 1, Column: 19 (no hint)
+--> pending: SQL is not understood: Expected: ), found: BY at Line: 1, Column: 19
 --> duckdb
 1
 1

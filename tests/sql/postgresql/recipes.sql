@@ -6,7 +6,6 @@ FROM generate_series('2026-02-28'::date, '2026-03-03'::date, '1 day'::interval) 
 LEFT JOIN 'orders.csv' o ON o.day = d::date
 GROUP BY d
 ORDER BY d
---> pending: unknown column `d` (no hint)
 --> postgresql duckdb
 2026-02-28,0.0
 2026-03-01,31.25
@@ -67,7 +66,6 @@ SELECT method, percentile_cont(0.5) WITHIN GROUP (ORDER BY ms) AS p50,
 FROM 'requests.csv'
 GROUP BY method
 ORDER BY method
---> fault: row 3: `POST,210.0,876.4492595` came, `POST,210.0,876.4499999999999` was wanted
 --> postgresql duckdb
 DELETE,9.25,9.25
 GET,18.0,640.125
@@ -144,7 +142,6 @@ SELECT to_char(date_trunc('week', ts), 'YYYY-MM-DD') AS week, count(DISTINCT use
 FROM 'requests.csv'
 GROUP BY 1
 ORDER BY 1
---> fault: row 1: `YYYY-MM-DD,5` came, `2026-02-23,3` was wanted
 --> postgresql
 2026-02-23,3
 2026-03-02,4

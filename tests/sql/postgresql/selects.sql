@@ -156,7 +156,7 @@ SELECT order_id, sum(qty) OVER (ORDER BY day GROUPS 1 PRECEDING) FROM 'orders.cs
 109,6
 
 SELECT sum(qty) OVER (ORDER BY order_id ROWS BETWEEN 2 PRECEDING AND 2 FOLLOWING EXCLUDE CURRENT ROW) FROM 'orders.csv' ORDER BY order_id
---> pending: SQL is not understood: Expected: ), found: EXCLUDE at Line: 1, Column: 82 (no hint)
+--> pending: SQL is not understood: Expected: ), found: EXCLUDE at Line: 1, Column: 82
 --> postgresql duckdb
 4
 15
@@ -334,14 +334,13 @@ SELECT order_id FROM 'orders.csv' ORDER BY price DESC NULLS LAST, order_id LIMIT
 102
 
 SELECT name FROM 'users.csv' ORDER BY score USING > LIMIT 3
---> pending: SQL is not understood: Expected: end of statement, found: USING at Line: 1, Column: 45 (no hint)
+--> pending: SQL is not understood: Expected: end of statement, found: USING at Line: 1, Column: 45
 --> postgresql
 Bob O'Neil
 Finn
 Eve Adams
 
 SELECT n FROM generate_series(1, 10, 3) AS n
---> pending: unknown column `n` (no hint)
 --> postgresql duckdb
 1
 4
@@ -349,7 +348,6 @@ SELECT n FROM generate_series(1, 10, 3) AS n
 10
 
 SELECT n FROM generate_series(5, 1, -2) n
---> pending: unknown column `n` (no hint)
 --> postgresql duckdb
 5
 3
@@ -373,7 +371,7 @@ SELECT count(*) FROM 'requests.csv' TABLESAMPLE SYSTEM (100) REPEATABLE (42)
 15
 
 SELECT plan, sum(coalesce(score, 0)) FROM 'users.csv' GROUP BY DISTINCT plan ORDER BY 1
---> pending: SQL is not understood: Expected: end of statement, found: plan at Line: 1, Column: 73 (no hint)
+--> pending: SQL is not understood: Expected: end of statement, found: plan at Line: 1, Column: 73
 --> postgresql
 free,3.0
 pro,15.75

@@ -64,18 +64,15 @@ SELECT date_trunc('week', ts)::date AS w, round(avg(ms)::numeric, 2) AS ms FROM 
 2026-03-30,609.00
 
 SELECT to_char(ts, 'YYYY-MM-DD HH24:MI:SS') FROM 'requests.csv' WHERE id = 6
---> fault: row 1: `YYYY-MM-DD HH24:MI:SS` came, `2026-03-01 23:59:59` was wanted
 --> postgresql
 2026-03-01 23:59:59
 
 SELECT to_char(ts, 'DD Mon YYYY HH12:MI AM') FROM 'requests.csv' WHERE id IN (1, 10) ORDER BY id
---> fault: row 1: `DD Mon YYYY HH12:MI AM` came, `01 Mar 2026 12:05 AM` was wanted
 --> postgresql
 01 Mar 2026 12:05 AM
 02 Mar 2026 12:00 PM
 
 SELECT to_char(signed_up, 'FMDay, FMDD FMMonth YYYY') FROM 'users.csv' ORDER BY user_id
---> fault: row 1: `"FMDay, FMDD FMMonth YYYY"` came, `"Wednesday, 15 January 2025"` was wanted
 --> postgresql
 "Wednesday, 15 January 2025"
 "Monday, 30 June 2025"
@@ -85,49 +82,40 @@ SELECT to_char(signed_up, 'FMDay, FMDD FMMonth YYYY') FROM 'users.csv' ORDER BY 
 "Saturday, 28 February 2026"
 
 SELECT to_char(signed_up, 'Dy Day|Month|DDD|IYYY-IW|Q|J') FROM 'users.csv' WHERE user_id = 5
---> fault: row 1: `Dy Day|Month|DDD|IYYY-IW|Q|J` came, `Wed Wednesday|December |365|2026-01|4|2461041` was wanted
 --> postgresql
 Wed Wednesday|December |365|2026-01|4|2461041
 
 SELECT to_char(TIMESTAMP '2026-03-01 10:20:30.123456', 'HH24:MI:SS.MS US')
---> fault: row 1: `HH24:MI:SS.MS US` came, `10:20:30.123 123456` was wanted
 --> postgresql
 10:20:30.123 123456
 
 SELECT to_char(1234567.891, '9,999,999.99')
---> pending: there is no `to_char(DOUBLE, TEXT)`
 --> postgresql
 " 1,234,567.89"
 
 SELECT to_char(42, '00000')
---> pending: there is no `to_char(BIGINT, TEXT)`
 --> postgresql
  00042
 
 SELECT to_char(-5, 'S999')
---> pending: there is no `to_char(BIGINT, TEXT)`
 --> postgresql
   -5
 
 SELECT to_char(ts, 'YYYY"W"IW') AS w, count(*) FROM 'requests.csv' GROUP BY w ORDER BY w
---> fault: row 1: `"YYYY""W""IW",15` came, `2026W09,6` was wanted
 --> postgresql
 2026W09,6
 2026W10,7
 2026W14,2
 
 SELECT to_date('05 Dec 2026', 'DD Mon YYYY')
---> pending: Error parsing timestamp from '05 Dec 2026' using format 'DD Mon YYYY': input contains invalid characters (no hint)
 --> postgresql
 2026-12-05
 
 SELECT to_date('2026-060', 'YYYY-DDD')
---> pending: Error parsing timestamp from '2026-060' using format 'YYYY-DDD': input contains invalid characters (no hint)
 --> postgresql
 2026-03-01
 
 SELECT to_timestamp('2026-03-01 10:20:30', 'YYYY-MM-DD HH24:MI:SS')::timestamp
---> pending: Error parsing timestamp from '2026-03-01 10:20:30' using format 'YYYY-MM-DD HH24:MI:SS': input contains invalid characters (no hint)
 --> postgresql
 2026-03-01T10:20:30
 
@@ -140,7 +128,6 @@ SELECT make_date(2026, 3, 1)
 2026-03-01
 
 SELECT make_timestamp(2026, 3, 1, 10, 20, 30)
---> pending: unknown function `make_timestamp`
 --> postgresql duckdb
 2026-03-01T10:20:30
 
@@ -193,12 +180,10 @@ SELECT extract(day FROM max(ts) - min(ts)), extract(epoch FROM max(ts) - min(ts)
 31,2699690.000000
 
 SELECT age(TIMESTAMP '2026-03-01', TIMESTAMP '2025-01-15') = INTERVAL '1 year 1 mon 14 days'
---> pending: unknown function `age` (no hint)
 --> postgresql duckdb
 false
 
 SELECT extract(year FROM age(DATE '2026-03-01', signed_up)) FROM 'users.csv' ORDER BY user_id
---> pending: unknown function `age` (no hint)
 --> postgresql duckdb
 1
 0
@@ -278,14 +263,13 @@ SELECT d::date FROM generate_series('2026-02-27'::timestamp, '2026-03-02', '1 da
 2026-03-02
 
 SELECT d::date AS day, count(o.order_id) FROM generate_series(DATE '2026-03-01', DATE '2026-03-03', INTERVAL '1 day') AS d LEFT JOIN 'orders.csv' o ON o.day = d::date GROUP BY 1 ORDER BY 1
---> pending: unknown column `d` (no hint)
 --> postgresql duckdb
 2026-03-01,1
 2026-03-02,2
 2026-03-03,0
 
 SELECT isfinite(DATE '2026-03-01')
---> pending: unknown function `isfinite` (no hint)
+--> pending: there is no `isfinite(DATE)`
 --> postgresql duckdb
 true
 
@@ -308,7 +292,6 @@ SELECT date_trunc('hour', TIMESTAMP '2026-03-01 10:59:59'), date_trunc('quarter'
 2026-03-01T10:00:00,2026-04-01
 
 SELECT to_char(ts, 'HH24') AS hour, count(*) FILTER (WHERE status >= 400) AS bad FROM 'requests.csv' GROUP BY 1 HAVING count(*) FILTER (WHERE status >= 400) > 0 ORDER BY 1
---> fault: row 1: `HH24,4` came, `08,1` was wanted
 --> postgresql
 08,1
 09,1

@@ -149,22 +149,18 @@ SELECT map_from_arrays(array('a', 'b'), array(1, 2))['b']
 2
 
 SELECT last_day(DATE '2024-02-01')
---> pending: unknown function `last_day`
 --> spark duckdb
 2024-02-29
 
 SELECT add_months(DATE '2026-01-31', 1)
---> pending: unknown function `add_months`
 --> spark
 2026-02-28
 
 SELECT add_months(DATE '2026-03-31', -1)
---> pending: unknown function `add_months`
 --> spark
 2026-02-28
 
 SELECT date_add(DATE '2026-12-31', 1)
---> pending: unknown function `date_add`
 --> spark duckdb
 2027-01-01
 
@@ -181,7 +177,6 @@ SELECT to_date('2026-03-01'), to_timestamp('2026-03-01 10:00:00')
 2026-03-01,2026-03-01T10:00:00
 
 SELECT unix_timestamp(TIMESTAMP '2026-03-01 00:00:00')
---> pending: unknown function `unix_timestamp`
 --> spark
 1772323200
 

@@ -63,7 +63,6 @@ WITH marked AS (
   WHERE user_id IS NOT NULL
 )
 SELECT user_id, sum(is_new) AS sessions FROM marked GROUP BY user_id ORDER BY user_id
---> pending: unknown function `unix_timestamp`
 --> spark
 1,2
 2,3
@@ -76,7 +75,6 @@ SELECT date_format(day, 'yyyy-MM') AS month, sum(qty * price) AS revenue, collec
 FROM 'orders.csv'
 GROUP BY date_format(day, 'yyyy-MM')
 ORDER BY month
---> fault: row 1: `yyyy-MM,645.85,true` came, `2026-01,39.9,true` was wanted
 --> spark
 2026-01,39.9,true
 2026-02,134.2,true
@@ -126,7 +124,7 @@ Lyon,1
 SELECT order_id, datediff(day, lag(day) OVER (ORDER BY day, order_id)) AS days
 FROM 'orders.csv'
 ORDER BY day, order_id
---> pending: unknown function `date_diff`
+--> pending: `day` does not fit TIMESTAMP
 --> spark
 101,NULL
 102,15

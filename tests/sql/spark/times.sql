@@ -38,12 +38,10 @@ Eve Adams,31
 Finn,28
 
 SELECT date_format(ts, 'yyyy-MM-dd HH:mm:ss') FROM 'requests.csv' WHERE id = 6
---> fault: row 1: `yyyy-MM-dd HH:mm:ss` came, `2026-03-01 23:59:59` was wanted
 --> spark
 2026-03-01 23:59:59
 
 SELECT date_format(ts, 'yyyy-MM-dd') AS d, count(*) AS n FROM 'requests.csv' GROUP BY d ORDER BY d
---> fault: row 1: `yyyy-MM-dd,15` came, `2026-03-01,6` was wanted
 --> spark
 2026-03-01,6
 2026-03-02,4
@@ -53,7 +51,6 @@ SELECT date_format(ts, 'yyyy-MM-dd') AS d, count(*) AS n FROM 'requests.csv' GRO
 2026-04-01,1
 
 SELECT date_format(signed_up, 'E, d MMM yyyy') FROM 'users.csv' ORDER BY user_id
---> fault: row 1: `"E, d MMM yyyy"` came, `"Wed, 15 Jan 2025"` was wanted
 --> spark
 "Wed, 15 Jan 2025"
 "Mon, 30 Jun 2025"
@@ -63,7 +60,6 @@ SELECT date_format(signed_up, 'E, d MMM yyyy') FROM 'users.csv' ORDER BY user_id
 "Sat, 28 Feb 2026"
 
 SELECT date_format(ts, 'EEEE') AS day, count(*) FROM 'requests.csv' GROUP BY 1 ORDER BY 1
---> fault: row 1: `EEEE,15` came, `Monday,4` was wanted
 --> spark
 Monday,4
 Sunday,7
@@ -71,12 +67,10 @@ Tuesday,3
 Wednesday,1
 
 SELECT date_add(DATE '2026-02-27', 3)
---> pending: unknown function `date_add`
 --> spark duckdb
 2026-03-02
 
 SELECT date_sub(DATE '2026-03-01', 1)
---> pending: unknown function `date_sub`
 --> spark
 2026-02-28
 
@@ -86,7 +80,6 @@ SELECT dateadd(DATE '2026-03-01', 1)
 2026-03-02
 
 SELECT datediff(DATE '2026-03-01', signed_up) FROM 'users.csv' ORDER BY user_id
---> pending: unknown function `datediff`
 --> spark
 410
 244
@@ -96,12 +89,10 @@ SELECT datediff(DATE '2026-03-01', signed_up) FROM 'users.csv' ORDER BY user_id
 1
 
 SELECT date_diff(DATE '2026-03-05', DATE '2026-03-01')
---> pending: unknown function `date_diff`
 --> spark
 4
 
 SELECT datediff(MONTH, DATE '2026-01-31', DATE '2026-03-01')
---> pending: unknown function `date_diff`
 --> differs: datediff counts the boundaries that are crossed; timestampdiff whole units
 --> tidemill
 2
@@ -109,7 +100,6 @@ SELECT datediff(MONTH, DATE '2026-01-31', DATE '2026-03-01')
 1
 
 SELECT datediff(HOUR, TIMESTAMP '2026-03-01 00:59:59', TIMESTAMP '2026-03-01 02:00:00')
---> pending: unknown function `date_diff`
 --> differs: datediff counts the boundaries that are crossed; timestampdiff whole units
 --> tidemill
 2
@@ -117,12 +107,10 @@ SELECT datediff(HOUR, TIMESTAMP '2026-03-01 00:59:59', TIMESTAMP '2026-03-01 02:
 1
 
 SELECT timestampdiff(MONTH, DATE '2026-01-31', DATE '2026-03-01')
---> pending: unknown function `date_sub`
 --> spark
 1
 
 SELECT timestampdiff(HOUR, TIMESTAMP '2026-03-01 00:59:59', TIMESTAMP '2026-03-01 02:00:00')
---> pending: unknown function `date_sub`
 --> spark
 1
 
@@ -131,17 +119,14 @@ SELECT timestampadd(HOUR, 5, ts), dateadd(DAY, -1, ts) FROM 'requests.csv' WHERE
 2026-03-01T14:15:00,2026-02-28T09:15:00
 
 SELECT months_between(DATE '2026-03-31', DATE '2026-01-31')
---> pending: unknown function `months_between` (no hint)
 --> spark
 2.0
 
 SELECT last_day(DATE '2026-02-03')
---> pending: unknown function `last_day`
 --> spark duckdb
 2026-02-28
 
 SELECT next_day(DATE '2026-03-01', 'MON')
---> pending: unknown function `next_day` (no hint)
 --> spark
 2026-03-02
 
@@ -166,12 +151,11 @@ SELECT to_date('2026-03-01'), to_timestamp('2026-03-01 10:20:30')
 2026-03-01,2026-03-01T10:20:30
 
 SELECT to_date('01/03/2026', 'dd/MM/yyyy')
---> pending: Error parsing timestamp from '01/03/2026' using format 'dd/MM/yyyy': input contains invalid characters (no hint)
 --> spark
 2026-03-01
 
 SELECT to_timestamp('01-03-2026 10:20', 'dd-MM-yyyy HH:mm')
---> pending: Error parsing timestamp from '01-03-2026 10:20' using format 'dd-MM-yyyy HH:mm': input contains invalid characters (no hint)
+--> pending: `MM` behind the hours is the month, in the pattern `dd-MM-yyyy HH:mm`
 --> spark
 2026-03-01T10:20:00
 
@@ -185,47 +169,39 @@ SELECT from_unixtime(1772323200)
 2026-03-01 00:00:00
 
 SELECT from_unixtime(1772323200, 'yyyy/MM/dd')
---> fault: row 1: `2026-03-01T00:00:00Z` came, `2026/03/01` was wanted
 --> spark
 2026/03/01
 
 SELECT unix_timestamp(ts), unix_timestamp('2026-03-01 00:00:00'), to_unix_timestamp('2026-03-01', 'yyyy-MM-dd') FROM 'requests.csv' WHERE id = 1
---> pending: unknown function `unix_timestamp`
+--> pending: there is no `unix_seconds(TEXT, TEXT)`
 --> spark
 1772323510,1772323200,1772323200
 
 SELECT timestamp_seconds(1772323200)
---> pending: unknown function `timestamp_seconds` (no hint)
 --> spark
 2026-03-01T00:00:00
 
 SELECT timestamp_millis(1772323200123)
---> pending: unknown function `timestamp_millis` (no hint)
 --> spark
 2026-03-01T00:00:00.123000
 
 SELECT timestamp_micros(1772323200123456)
---> pending: unknown function `timestamp_micros` (no hint)
 --> spark
 2026-03-01T00:00:00.123456
 
 SELECT unix_seconds(TIMESTAMP '2026-03-01 00:00:00')
---> pending: unknown function `unix_seconds` (no hint)
 --> spark
 1772323200
 
 SELECT unix_millis(TIMESTAMP '2026-03-01 00:00:00')
---> pending: unknown function `unix_millis`
 --> spark
 1772323200000
 
 SELECT unix_date(DATE '2026-03-01')
---> pending: unknown function `unix_date` (no hint)
 --> spark
 20513
 
 SELECT date_from_unix_date(20513)
---> pending: unknown function `date_from_unix_date` (no hint)
 --> spark
 2026-03-01
 
@@ -234,7 +210,6 @@ SELECT make_date(2026, 3, 1)
 2026-03-01
 
 SELECT make_timestamp(2026, 3, 1, 10, 20, 30.5)
---> pending: unknown function `make_timestamp`
 --> spark duckdb
 2026-03-01T10:20:30.500000
 
@@ -295,7 +270,6 @@ SELECT window.start AS s, count(*) AS n FROM 'readings.csv' GROUP BY window(ts, 
 2026-03-01T01:00:00,1
 
 SELECT dayname(DATE '2026-03-01')
---> pending: unknown function `dayname`
 --> differs: names of days and months are whole
 --> tidemill
 Sunday
@@ -303,7 +277,6 @@ Sunday
 Sun
 
 SELECT monthname(DATE '2026-03-01')
---> pending: unknown function `monthname`
 --> differs: names of days and months are whole
 --> tidemill
 March

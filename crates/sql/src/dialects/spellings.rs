@@ -429,7 +429,7 @@ mod tests {
             ("LIMIT 3 WITH TIES", "FETCH FIRST 3 ROWS WITH TIES"),
             ("LIMIT 20%", "FETCH FIRST 20 PERCENT ROWS ONLY"),
             ("LIMIT 20 % 3", "LIMIT 20 % 3"),
-            ("WITH 30 AS low SELECT x.low, x > low AS low", "SELECT x.low, x > (30 ) AS low"),
+            ("WITH 30 AS low SELECT x.low, x > low AS low", "SELECT x.low, x > ( 30 ) AS low"),
             (
                 "WITH t AS (SELECT 1 AS a), (SELECT max(a) FROM t) AS most SELECT most FROM t",
                 "WITH t AS (SELECT 1 AS a) SELECT ( (SELECT max(a) FROM t) ) FROM t",
