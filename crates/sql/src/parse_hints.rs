@@ -186,10 +186,6 @@ mod tests {
                 "SELECT sum(a) OVER (ORDER BY a ROWS 1 PRECEDING EXCLUDE CURRENT ROW) FROM t",
                 "a window's frame leaves no rows out",
             ),
-            ("SELECT a FROM t POSITIONAL JOIN u", "join on row numbers"),
-            ("SELECT a b c FROM t", "a comma or an operator is missing between `b` and `c`"),
-            ("SELECT a) FROM t", "a bracket is closed that was not opened"),
-            ("SELECT 5!", "factorial(5) is 5!"),
         ] {
             let error = dialects::parsed(sql).expect_err(sql).to_string();
             let found = hint(sql, &error).unwrap_or_default();
