@@ -54,7 +54,7 @@ fn what_is_written_here_is_answered() {
 }
 
 /// Rows whose arguments are no columns of the file, as they are called.
-const CALLED: [(&str, &str); 37] = [
+const CALLED: [(&str, &str); 41] = [
     ("convert_timezone(zone, other, ts)", "convert_timezone('UTC', 'Asia/Tokyo', ts)"),
     ("multisearchany(x, list)", "multisearchany(x, words)"),
     ("multisearchfirstindex(x, list)", "multisearchfirstindex(x, words)"),
@@ -92,6 +92,10 @@ const CALLED: [(&str, &str); 37] = [
     ("list_aggr(list, 'bool_or')", "list_aggr([true], 'bool_or')"),
     ("array_aggr(list, 'bool_and')", "array_aggr([true], 'bool_and')"),
     ("array_aggr(list, 'bool_or')", "array_aggr([true], 'bool_or')"),
+    ("map_from_entries(list)", "map_from_entries([struct('a', 1)])"),
+    ("str_to_map(x, part, separator)", "str_to_map(x, ',', ':')"),
+    ("to_number(x)", "to_number('7.5')"),
+    ("to_number(x, pattern)", "to_number('1,234', '9,999')"),
 ];
 
 #[test]
