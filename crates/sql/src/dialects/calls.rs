@@ -1639,21 +1639,6 @@ fn of_its_own(name: &str, arguments: &[&Expr]) -> Option<Expr> {
         ("grouping_id", [_, ..]) => {
             Some(call_of("grouping", arguments.iter().map(|&argument| argument.clone()).collect()))
         }
-        ("concat", [_, _, ..]) if arguments.iter().any(|argument| is_list(argument)) => {
-            let all = arguments.iter().map(|&argument| argument.clone());
-            Some(call_of("array_concat", all.collect()))
-        }
-        ("concat_ws", [separator, values @ ..]) if values.iter().any(|value| is_list(value)) => {
-            const JOINED: &str =
-                "CASE WHEN array_length(list) > 0 THEN array_to_string(list, separator) END";
-            let joined = values.iter().map(|&value| match is_list(value) {
-                true => filled(JOINED, &["list", "separator"], &[value, *separator]),
-                false => Some(value.clone()),
-            });
-            let mut all = vec![(*separator).clone()];
-            all.extend(joined.collect::<Option<Vec<Expr>>>()?);
-            Some(call_of("concat_ws", all))
-        }
         _ => None,
     }
 }
@@ -1683,32 +1668,6 @@ fn case(pairs: &[&Expr], last: Option<&&Expr>, condition: impl Fn(&Expr) -> Expr
         operand: None,
         conditions: conditions.collect(),
         else_result: last.map(|&last| Box::new(last.clone())),
-    }
-}
-
-/// Whether an expression is a list by the look of it: one that is written out, or what a function of lists gives.
-fn is_list(expr: &Expr) -> bool {
-    const GIVE_LISTS: [&str; 12] = [
-        "make_array",
-        "array_agg",
-        "array_append",
-        "array_concat",
-        "array_distinct",
-        "array_filter",
-        "array_prepend",
-        "array_reverse",
-        "array_slice",
-        "array_sort",
-        "array_transform",
-        "string_to_array",
-    ];
-    match expr {
-        Expr::Array(_) => true,
-        Expr::Nested(inner) => is_list(inner),
-        Expr::Function(call) => {
-            name_of(call).is_some_and(|name| GIVE_LISTS.contains(&name.as_str()))
-        }
-        _ => false,
     }
 }
 
@@ -1887,8 +1846,6 @@ mod tests {
             ("decode(a, 'x', 1, 0)", "CASE WHEN a IS NOT DISTINCT FROM 'x' THEN 1 ELSE 0 END"),
             ("decode(a, 'base64')", "decode(a, 'base64')"),
             ("num_nulls(a, b)", "(CAST(a IS NULL AS INT) + CAST(b IS NULL AS INT))"),
-            ("concat([1], a)", "array_concat([1], a)"),
-            ("concat(a, b)", "concat(a, b)"),
             ("arrayConcat(a, b, c)", "array_concat(a, b, c)"),
             ("sort_array(a, FALSE)", "array_sort(a, 'DESC', 'NULLS LAST')"),
             ("arrayReduce('sum', a)", "array_sum(a)"),
