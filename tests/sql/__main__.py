@@ -20,7 +20,7 @@ import sys
 
 from .answers import as_lines, difference
 from .entries import ENGINES, Answer, Entry, files, read, write
-from .run import Verdict, answered, binary, refused, together
+from .run import WITHOUT_HINT, Verdict, answered, binary, refused, together
 
 KINDS = ("pass", "refused", "differs", "pending", "fault", "fail")
 
@@ -43,9 +43,9 @@ def record(verdict: Verdict) -> bool:
     before = dict(entry.texts)
     wrong = answered(entry, said)
     if said.status == 0:
-        for key in ("pending", "fault"):
+        for key in ("pending", "fault", "error", "hint"):
             entry.texts.pop(key, None)
-        if wrong is not None and "error" not in entry.texts:
+        if wrong is not None:
             entry.texts["fault"] = " ".join(wrong.split())
     elif "error" in entry.texts:
         entry.texts["error"] = said.message
@@ -53,7 +53,7 @@ def record(verdict: Verdict) -> bool:
             entry.texts["hint"] = said.hint
     else:
         entry.texts.pop("fault", None)
-        without = " (no hint)" if refused(said) == "has no hint" else ""
+        without = WITHOUT_HINT if refused(said) == "has no hint" else ""
         entry.texts["pending"] = " ".join(said.message.split()) + without
     return entry.texts != before
 

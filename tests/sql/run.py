@@ -16,6 +16,8 @@ from .entries import DATA, Entry
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 # How many statements are asked at a time.
 TOGETHER = 2
+# Ends the text of a message that has no hint.
+WITHOUT_HINT = " (no hint)"
 
 
 def binary() -> str:
@@ -108,12 +110,14 @@ def judged(entry: Entry, said: Said) -> Verdict:
         if said.status == 0:
             right = answered(entry, said) is None
             wrong = "is pending, and is answered " + ("now" if right else "wrongly")
-        elif wrong == "has no hint" and "no hint" in texts["pending"]:
+        elif wrong == "has no hint" and texts["pending"].endswith(WITHOUT_HINT):
             wrong = None
         return Verdict(entry, said, "pending", wrong)
     if "error" in texts:
         wrong = refused(said)
-        if wrong is None and texts["error"] not in said.err:
+        if wrong == "has no hint" and texts["error"].endswith(WITHOUT_HINT):
+            wrong = None
+        if wrong is None and texts["error"].removesuffix(WITHOUT_HINT) not in said.err:
             wrong = f"has another message than `{texts['error']}`"
         if wrong is None and texts.get("hint", "") not in said.err:
             wrong = f"has another hint than `{texts['hint']}`"

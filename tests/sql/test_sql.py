@@ -114,7 +114,11 @@ def test_a_line_of_an_answer(line, values):
 
 def test_a_null_and_an_empty_text_are_told_apart():
     assert as_lines([[None], [""], [None, ""]]) == ["NULL", '""', 'NULL,""']
-    assert difference(["NULL"], ['""']) is not None
+    assert difference(["1,NULL"], ['1,""']) is not None
+    assert difference(['1,""'], ["1,"]) is not None
+    # Alone in its line a null comes in quotes, so that the line is seen.
+    assert difference(["NULL"], ['""']) is None
+    assert difference(['""'], [""]) is not None
 
 
 def test_truth_is_one_where_it_is_a_number():

@@ -6,13 +6,21 @@
 
 use std::ops::ControlFlow;
 
+use arrow::array::AsArray;
+use arrow::compute::cast_with_options;
 use arrow::datatypes::{DataType, Schema};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{Query, Statement as SqlStatement, TableFactor, VisitorMut};
+use tidemill_base::Settings;
 use tidemill_base::error::{Error, Result};
-use tidemill_base::types::sql_type;
+use tidemill_base::progress::Progress;
+use tidemill_base::types::{EXACTLY, sql_type};
 use tidemill_planning::walk_mut;
+use tidemill_sql::dialects;
 use tidemill_sql::statement::one_select;
+
+use crate::plan::Plan;
+use crate::question::Query as Asked;
 
 /// The columns of a query as rows.
 pub(crate) fn described(schema: &Schema) -> Result<Statement> {
@@ -39,6 +47,30 @@ fn rows_of<const N: usize>(
 
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
+}
+
+/// The question with the values of its first PIVOT that lists none, which `values` finds.
+///
+/// # Errors
+/// As running that query.
+pub(crate) fn with_values(query: &Asked, values: String, settings: &Settings) -> Result<Asked> {
+    let wanted = Asked { sql: values, map: None, per_record: false, ..query.clone() };
+    // What is counted and refused is of the question itself.
+    let settings = Settings { progress: Progress::new(), ..settings.clone() };
+    let mut found = Vec::new();
+    for batch in Plan::new(&wanted, &settings)?.run()? {
+        let batch = batch?;
+        let column = batch.column(0);
+        let texts = cast_with_options(column, &DataType::Utf8, &EXACTLY)
+            .map_err(|error| Error::Internal(error.to_string()))?;
+        let is_plain = column.data_type().is_numeric() || *column.data_type() == DataType::Boolean;
+        for text in texts.as_string::<i32>().iter().flatten() {
+            let value = if is_plain { format!("({text})") } else { quoted(text) };
+            found.push((value, text.to_owned()));
+        }
+    }
+    let sql = dialects::with_values(&query.sql, &found)?;
+    Ok(Asked { sql, ..query.clone() })
 }
 
 /// The columns of a summary, and what they are of a column: of any, of one that has an order, of numbers.

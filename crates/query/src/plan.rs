@@ -106,6 +106,13 @@ impl Plan {
     }
 
     fn planned(query: &Query, settings: &Settings) -> Result<Self> {
+        let listed = match dialects::values_wanted(&query.sql) {
+            Some(values) => Some(about::with_values(query, values, settings)?),
+            None => None,
+        };
+        if let Some(query) = listed {
+            return Self::planned(&query, settings);
+        }
         let rejects = Arc::new(Rejects::new(settings.max_bad, settings.rejected_folder.clone()));
         let context = sessions::open(settings.share(1, 2), settings)?;
         let Asked { mut statement, wanted, called } = asked(&query.sql)?;

@@ -17,7 +17,8 @@
 //! - `filters`, `projections`, `sorted_unions`, `large_limits`, `in_lists`: where its plans are mended.
 //! - `known_rows`, `join_memory`: how many rows are there, and which join holds a side of them in memory?
 //! - `pool`, `spills`: how much memory do its steps have, and where do they spill?
-//! - `session`: all of it together. `messages`, `unknown_functions`: what DataFusion says, in our words.
+//! - `session`: all of it together. `messages`, `parse_hints`, `unknown_functions`: what DataFusion
+//!   says, in our words, and what to write instead.
 
 mod amplify;
 mod arithmetic;
@@ -47,6 +48,7 @@ pub mod names;
 mod nested;
 mod null_safe;
 pub mod parameters;
+mod parse_hints;
 mod patterns;
 pub mod pool;
 mod portions;

@@ -17,7 +17,7 @@ use tidemill_planning::{planned, walk, walk_mut};
 
 use crate::dialects::{self, CalledSources};
 use crate::messages::{Told, nested_too_deeply};
-use crate::{digits, syntax};
+use crate::{digits, parse_hints, syntax};
 
 /// How deep expressions may be nested, `a + b + c` counting as two. What walks over them
 /// calls itself at each level, up to the evaluation of each batch.
@@ -175,7 +175,13 @@ fn parsed(sql: &str) -> Result<(Statement, Wanted)> {
             if CHANGES.iter().any(|word| word.eq_ignore_ascii_case(first)) {
                 return refused(&format!("`{}`", first.to_uppercase()));
             }
-            return Err(DataFusionError::from(error).told());
+            let hint = parse_hints::hint(sql, &error.to_string());
+            return Err(match (DataFusionError::from(error).told(), hint) {
+                (Error::Usage { message, hint: None }, Some(hint)) => {
+                    Error::usage_hint(message, hint)
+                }
+                (told, _) => told,
+            });
         }
         Ok(statements) => statements,
     };

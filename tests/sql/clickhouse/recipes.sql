@@ -105,7 +105,6 @@ SELECT sku, round(100 * sum(qty * price) / total, 1) AS percent
 FROM 'orders.csv'
 GROUP BY sku
 ORDER BY percent DESC
---> pending: SQL is not understood: Expected: identifier, found: ( at Line: 1, Column: 6 (no hint)
 --> clickhouse
 desk,48
 book,25.2

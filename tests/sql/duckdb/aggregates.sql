@@ -64,8 +64,7 @@ DELETE,0
 GET,3
 POST,1
 
-SELECT countif(ms > 50), count(*) FILTER (ms > 50), count(*) FILTER (WHERE ms > 50) FROM 'requests.csv'
---> pending: two columns of a select list are `count(*) FILTER (WHERE ms > 50)`
+SELECT countif(ms > 50), count(*) FILTER (ms > 50) AS a, count(*) FILTER (WHERE ms > 50) AS b FROM 'requests.csv'
 --> duckdb
 5,5,5
 

@@ -90,13 +90,17 @@ SELECT count(*) FROM sniff_csv('wide.csv')
 1
 
 COPY (SELECT 1 AS x) TO '/dev/null' (FORMAT csv)
---> pending: `COPY` is not run here
+--> error: `COPY` is not run here
+--> hint: a query is one SELECT; results are written with -o FILE or a job file's [sink]
 
 CREATE TABLE t AS SELECT 1
---> pending: `CREATE` is not run here
+--> error: `CREATE` is not run here
+--> hint: a query is one SELECT; results are written with -o FILE or a job file's [sink]
 
 INSERT INTO t VALUES (1)
---> pending: `INSERT` is not run here
+--> error: `INSERT` is not run here
+--> hint: a query is one SELECT; results are written with -o FILE or a job file's [sink]
 
 SET threads = 1
---> pending: `SET` is not run here
+--> error: `SET` is not run here
+--> hint: a query is one SELECT; results are written with -o FILE or a job file's [sink]

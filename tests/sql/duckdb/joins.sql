@@ -52,7 +52,8 @@ dan,NULL
 NULL,107
 
 SELECT user_id, name, order_id FROM 'users.csv' FULL JOIN 'orders.csv' USING (user_id) ORDER BY ALL
---> pending: `RIGHT or FULL JOIN with USING or NATURAL` is not supported
+--> error: `RIGHT or FULL JOIN with USING or NATURAL` is not supported
+--> hint: write ON a.k = b.k; coalesce(a.k, b.k) is the key, whichever side has the row
 --> duckdb
 1,Ann Lee,101
 1,Ann Lee,102
@@ -121,7 +122,8 @@ SELECT o.order_id, p.price FROM 'orders.csv' o ASOF LEFT JOIN 'prices.csv' p ON 
 109,22.0
 
 SELECT order_id, p.price, p.since FROM (SELECT *, day AS since FROM 'orders.csv') o ASOF JOIN 'prices.csv' p USING (sku, since) ORDER BY order_id
---> pending: an ASOF JOIN is not USING columns
+--> error: an ASOF JOIN is not USING columns
+--> hint: write ASOF JOIN … ON a.id = b.id AND a.ts >= b.ts: keys that are equal, if any, and one comparison of times
 --> duckdb
 101,1.5,2025-12-01
 102,24.9,2026-01-01

@@ -253,7 +253,6 @@ PIVOT (SELECT method, status // 100 * 100 AS class FROM 'requests.csv')
 ON class IN (200, 300, 400, 500) USING count(*)
 GROUP BY method
 ORDER BY method
---> pending: SQL is not understood: Expected: an SQL statement, found: PIVOT at Line: 2, Column: 1
 --> duckdb
 DELETE,1,0,0,0
 GET,8,0,2,1

@@ -189,7 +189,6 @@ SELECT count(*) FROM 'requests.csv' WHERE agent NOT ILIKE '%MOZILLA%'
 6
 
 SELECT name FROM 'users.csv' WHERE name GLOB 'F*' OR name GLOB '[B-D]*' ORDER BY name
---> pending: SQL is not understood: Expected: end of statement, found: GLOB at Line: 1, Column: 41 (no hint)
 --> duckdb
 Bob O'Neil
 Chloé
@@ -351,7 +350,7 @@ SELECT unhex('616263')::VARCHAR
 abc
 
 SELECT to_base64('abc'::BLOB)
---> pending: `BLOB` is not supported
+--> pending: unknown function `to_base64` (no hint)
 --> duckdb
 YWJj
 
@@ -408,7 +407,7 @@ SELECT bit_length('abc'), length('é')
 24,1
 
 SELECT octet_length('abc'::BLOB)
---> pending: `BLOB` is not supported
+--> pending: there is no `octet_length(Binary)`
 --> duckdb
 3
 
@@ -469,3 +468,13 @@ SELECT format_bytes(16384)
 --> pending: unknown function `format_bytes` (no hint)
 --> duckdb
 16.0 KiB
+
+SELECT to_base64('ab'::BLOB)
+--> pending: unknown function `to_base64` (no hint)
+--> duckdb
+YWI=
+
+SELECT base64('a'::BLOB)
+--> fault: row 1: `YQ` came, `YQ==` was wanted
+--> duckdb
+YQ==

@@ -153,18 +153,6 @@ SELECT order_id, sum(qty) OVER (ORDER BY day GROUPS BETWEEN 1 PRECEDING AND CURR
 108,27
 109,6
 
-SELECT order_id FROM 'orders.csv' ORDER BY order_id
---> duckdb
-101
-102
-103
-104
-105
-106
-107
-108
-109
-
 SELECT sum(qty) OVER (ORDER BY order_id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW) FROM 'orders.csv' ORDER BY order_id
 --> pending: SQL is not understood: Expected: ), found: EXCLUDE at Line: 1, Column: 82 (no hint)
 --> duckdb
@@ -178,18 +166,6 @@ SELECT sum(qty) OVER (ORDER BY order_id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING
 5
 1
 
-SELECT order_id FROM 'orders.csv' ORDER BY order_id
---> duckdb
-101
-102
-103
-104
-105
-106
-107
-108
-109
-
 SELECT count(*) OVER (ORDER BY day RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW EXCLUDE TIES) FROM 'orders.csv' ORDER BY order_id
 --> pending: SQL is not understood: Expected: ), found: EXCLUDE at Line: 1, Column: 86 (no hint)
 --> duckdb
@@ -202,18 +178,6 @@ SELECT count(*) OVER (ORDER BY day RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT
 7
 7
 9
-
-SELECT order_id FROM 'orders.csv' ORDER BY order_id
---> duckdb
-101
-102
-103
-104
-105
-106
-107
-108
-109
 
 SELECT count(*) OVER (ORDER BY day RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW EXCLUDE GROUP) FROM 'orders.csv' ORDER BY order_id
 --> pending: SQL is not understood: Expected: ), found: EXCLUDE at Line: 1, Column: 86 (no hint)
@@ -339,18 +303,6 @@ SELECT order_id, median(qty) OVER (ORDER BY order_id ROWS 2 PRECEDING) FROM 'ord
 108,1.0
 109,1.0
 
-SELECT order_id FROM 'orders.csv' ORDER BY order_id
---> duckdb
-101
-102
-103
-104
-105
-106
-107
-108
-109
-
 SELECT arg_max(sku, price) OVER (ORDER BY order_id) FROM 'orders.csv' ORDER BY order_id
 --> pending: `FILTER of first_value with OVER` is not supported
 --> duckdb
@@ -417,7 +369,6 @@ SELECT order_id FROM 'orders.csv' WINDOW w AS (PARTITION BY sku) ORDER BY order_
 109
 
 SELECT sum(qty) OVER (w ORDER BY order_id) FROM 'orders.csv' WINDOW w AS (PARTITION BY sku) ORDER BY order_id
---> pending: `OVER (w …)` is not supported
 --> duckdb
 10
 1
@@ -429,15 +380,6 @@ SELECT sum(qty) OVER (w ORDER BY order_id) FROM 'orders.csv' WINDOW w AS (PARTIT
 3
 7
 
-SELECT name FROM 'users.csv' ORDER BY user_id
---> duckdb
-Ann Lee
-Bob O'Neil
-Chloé
-dan
-Eve Adams
-Finn
-
 SELECT fill(score) OVER (ORDER BY user_id) FROM 'users.csv' ORDER BY user_id
 --> pending: unknown function `fill` (no hint)
 --> duckdb
@@ -447,18 +389,6 @@ SELECT fill(score) OVER (ORDER BY user_id) FROM 'users.csv' ORDER BY user_id
 3.0
 9.75
 16.5
-
-SELECT order_id FROM 'orders.csv' ORDER BY order_id
---> duckdb
-101
-102
-103
-104
-105
-106
-107
-108
-109
 
 SELECT rank(ORDER BY price DESC) OVER (PARTITION BY sku) FROM 'orders.csv' ORDER BY order_id
 --> pending: SQL is not understood: Expected: ), found: BY at Line: 1, Column: 19 (no hint)

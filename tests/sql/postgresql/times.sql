@@ -220,7 +220,6 @@ SELECT date_bin(INTERVAL '1 hour', ts, '2026-01-01') AS b, max(value) FROM 'read
 2026-03-01T01:00:00,19.25
 
 SELECT (DATE '2026-01-01', DATE '2026-02-01') OVERLAPS (DATE '2026-01-15', DATE '2026-03-01')
---> pending: `OVERLAPS` is not supported
 --> postgresql
 true
 
@@ -257,12 +256,12 @@ SELECT '2026-03-29 02:30:00'::timestamp AT TIME ZONE 'Europe/Berlin' = '2026-03-
 true
 
 SELECT now() > '2020-01-01', current_date > DATE '2020-01-01'
---> postgresql
+--> postgresql duckdb
 true,true
 
 SELECT localtimestamp IS NOT NULL
 --> pending: unknown column `localtimestamp` (no hint)
---> postgresql
+--> postgresql duckdb
 true
 
 SELECT clock_timestamp() IS NOT NULL
@@ -287,7 +286,7 @@ SELECT d::date AS day, count(o.order_id) FROM generate_series(DATE '2026-03-01',
 
 SELECT isfinite(DATE '2026-03-01')
 --> pending: unknown function `isfinite` (no hint)
---> postgresql
+--> postgresql duckdb
 true
 
 SELECT justify_hours(INTERVAL '27 hours') = INTERVAL '1 day 3 hours'

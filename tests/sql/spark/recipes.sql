@@ -32,6 +32,13 @@ FROM 'users.csv' LATERAL VIEW explode(split(tags, '[|]')) t AS tag
 GROUP BY tag
 ORDER BY n DESC, tag
 --> pending: unknown function `split`
+--> differs: split takes its separator to the letter
+--> tidemill
+beta,1
+mobile,1
+new,1
+new|vip,1
+vip|beta|mobile,1
 --> spark
 beta,2
 mobile,2

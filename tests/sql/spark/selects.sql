@@ -43,7 +43,7 @@ SELECT stddev(ms), stddev_pop(ms), variance(ms), var_samp(ms), std(ms) FROM 'req
 64.37327397901848,60.691704743657986,4143.918402777777,4143.918402777777,64.37327397901848
 
 SELECT corr(qty, price), covar_samp(qty, price), regr_slope(price, qty) FROM 'orders.csv'
---> spark
+--> spark duckdb
 -0.3090998998638541,-238.10902777777775,-3.854282823741008
 
 SELECT skewness(qty) FROM 'orders.csv'
@@ -57,7 +57,7 @@ SELECT kurtosis(qty) FROM 'orders.csv'
 2.459482436532787
 
 SELECT sum(qty), avg(price), mean(qty), sum(DISTINCT qty) FROM 'orders.csv'
---> spark
+--> spark duckdb
 49,52.05555555555556,5.444444444444445,45
 
 SELECT try_sum(qty) FROM 'orders.csv'
@@ -135,7 +135,8 @@ south,NULL,350,1
 NULL,NULL,720,1
 
 SELECT region, quarter, sum(amount) FROM 'sales.csv' GROUP BY region, quarter GROUPING SETS ((region), (quarter)) ORDER BY region NULLS LAST, quarter NULLS LAST
---> pending: `GROUPING SETS behind columns` is not supported
+--> error: `GROUPING SETS behind columns` is not supported
+--> hint: write GROUP BY GROUPING SETS ((a, b), (a), ())
 --> spark
 north,NULL,370
 south,NULL,350
@@ -234,7 +235,7 @@ Bob O'Neil,5
 Finn,5
 
 SELECT sensor, value, lag(value, 1) OVER (PARTITION BY sensor ORDER BY ts) AS before FROM 'readings.csv' ORDER BY sensor, ts
---> spark
+--> spark duckdb
 a,10.0,NULL
 a,12.0,10.0
 a,NULL,12.0
@@ -338,7 +339,6 @@ SELECT * FROM (VALUES (1), (2)) AS t(n) ORDER BY n DESC
 1
 
 SELECT sku FROM 'orders.csv' MINUS SELECT sku FROM 'prices.csv'
---> pending: `MINUS` is not supported
 --> spark
 desk
 
@@ -364,7 +364,8 @@ WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 3) SELE
 3
 
 SELECT order_id FROM 'orders.csv' SORT BY order_id LIMIT 2
---> pending: `SORT BY` is not supported
+--> error: `SORT BY` is not supported
+--> hint: write ORDER BY
 --> spark
 101
 102
@@ -379,7 +380,8 @@ SELECT count(*) FROM 'requests.csv' TABLESAMPLE (100 PERCENT)
 15
 
 SELECT count(*) FROM 'requests.csv' TABLESAMPLE (5 ROWS)
---> pending: a sample of a number of rows is not supported
+--> error: a sample of a number of rows is not supported
+--> hint: take a share, TABLESAMPLE (1 PERCENT); or the first rows, LIMIT 100
 --> spark duckdb
 5
 
