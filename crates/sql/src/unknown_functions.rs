@@ -30,8 +30,8 @@ pub const ELSEWHERE: [(&[&str], &str); 24] = [
         "to_char(ts, '%Y-%m-%d')",
     ),
     (&["date_diff", "datediff", "timestampdiff"], "extract(epoch FROM ts - ts)"),
-    (&["date_add", "dateadd", "adddate", "timestampadd"], "d + INTERVAL '1 day'"),
-    (&["date_sub", "datesub", "subdate"], "d - INTERVAL '1 day'"),
+    (&["date_add", "adddate", "timestampadd"], "d + INTERVAL '1 day'"),
+    (&["date_sub", "datesub"], "d - INTERVAL '1 day'"),
     (&["add_months"], "d + INTERVAL '1 month'"),
     (&["last_day", "eomonth"], "date_trunc('month', d) + INTERVAL '1 month' - INTERVAL '1 day'"),
     (&["time_bucket", "time_slice"], "date_bin(INTERVAL '5 minutes', ts, TIMESTAMP '2000-01-03')"),
@@ -175,7 +175,7 @@ pub const INSTEAD: &[(&[&str], &str)] = &[
         "--promote makes columns with types of JSON in a text; json_extract_string(x, '$.a') \
          takes a field out of it",
     ),
-    (&["jsonextract"], "CAST(json_extract_string(x, '$.a') AS BIGINT) is a field of a type"),
+    (&["jsontype"], "json_type(x, '$.a') is the type of a field"),
     (
         &["json_contains", "jsonb_contains"],
         "json_extract_string(x, '$.a') = 'value' compares a field",
@@ -191,7 +191,6 @@ pub const INSTEAD: &[(&[&str], &str)] = &[
     ),
     (&["setseed"], "leave it out: random() begins anew with each query"),
     (&["getvariable", "getsetting"], "a value from outside is a parameter: $x with --param x=1"),
-    (&["throwif", "assert_true"], "CASE WHEN c THEN error('text') END ends a query"),
     (&["ignore"], "leave it out: it is always 0"),
     (&["in", "notin", "globalin"], "x IN (1, 2)"),
     (&["sleep", "pg_sleep"], "leave it out"),

@@ -54,11 +54,11 @@ fn what_is_written_here_is_answered() {
 }
 
 /// Rows whose arguments are no columns of the file, as they are called.
-const CALLED: [(&str, &str); 41] = [
+const CALLED: [(&str, &str); 46] = [
     ("convert_timezone(zone, other, ts)", "convert_timezone('UTC', 'Asia/Tokyo', ts)"),
     ("multisearchany(x, list)", "multisearchany(x, words)"),
     ("multisearchfirstindex(x, list)", "multisearchfirstindex(x, words)"),
-    ("element_at(m, k)", "element_at(map('a', 1), 'a')"),
+    ("element_at(map, key)", "element_at(map('a', 1), 'a')"),
     ("arrayfirstindex(f, list)", "arrayfirstindex(e -> e > 1, list)"),
     ("arrayzip(x, …)", "arrayzip(list, words)"),
     ("arrayconcat(x, …)", "arrayconcat(list, [1], [2])"),
@@ -96,6 +96,11 @@ const CALLED: [(&str, &str); 41] = [
     ("str_to_map(x, part, separator)", "str_to_map(x, ',', ':')"),
     ("to_number(x)", "to_number('7.5')"),
     ("to_number(x, pattern)", "to_number('1,234', '9,999')"),
+    ("throwif(c)", "throwif(n > 9)"),
+    ("throwif(c, x)", "throwif(n > 9, x)"),
+    ("toipv4(x)", "toipv4('10.0.0.1')"),
+    ("jsonb_path_query_first(x, pattern)", "jsonb_path_query_first('[1]', '$[0]')"),
+    ("json_query(x, pattern)", "json_query('[1]', '$[0]')"),
 ];
 
 #[test]
