@@ -79,6 +79,7 @@ pub const INSTEAD: &[(&[&str], &str)] = &[
          around it",
     ),
     (&["quantileexactexclusive", "quantileexactweighted"], "percentile_cont(n, 0.9) is exact, too"),
+    (&["grouping_id"], "grouping(x) is 1 in the rows that are of all values of x"),
     (
         &["fill"],
         "last_value(x) IGNORE NULLS OVER (ORDER BY ts) takes the value before; regr_slope and \
@@ -162,6 +163,7 @@ pub const INSTEAD: &[(&[&str], &str)] = &[
         "strptime('20/11/2026', '%d/%m/%Y') reads a format, try_strptime gives NULL for a text \
          that is none of it",
     ),
+    (&["make_interval"], "make_interval(days => 10, hours => 2), or INTERVAL '10 days 2 hours'"),
     (&["toweek", "toyearweek"], "toISOWeek(ts) counts weeks from Monday, by ISO 8601"),
     // JSON.
     (

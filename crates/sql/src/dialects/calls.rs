@@ -1635,7 +1635,7 @@ fn of_its_own(name: &str, arguments: &[&Expr]) -> Option<Expr> {
         (name, [n]) if unit_behind(name, &["to_", "tointerval"]).is_some() => {
             span(unit_behind(name, &["to_", "tointerval"])?, n)
         }
-        ("tostartofinterval", [time, width @ Expr::Interval(_)]) => {
+        ("tostartofinterval", [_, width @ Expr::Interval(_)]) => {
             let width = width.to_string().to_lowercase();
             let form = if width.contains("week") {
                 // The 5th of January 1970 was a Monday.
