@@ -213,8 +213,8 @@ pub fn refused(name: &str) -> Error {
     {
         return Error::usage_hint(message, format!("it is written here as {written}"));
     }
-    if let Some((_, text)) = INSTEAD.iter().find(|(names, _)| names.contains(&folded.as_str())) {
-        return Error::usage_hint(message, *text);
+    if let Some(text) = instead_of(&folded) {
+        return Error::usage_hint(message, text);
     }
     let calls = calls_of(&folded);
     if !calls.is_empty() {
@@ -233,6 +233,11 @@ pub fn refused(name: &str) -> Error {
         Some(meant) => Error::usage(format!("{message}; did you mean `{meant}`?")),
         None => Error::usage(message),
     }
+}
+
+/// What is done instead of a call of a function that is no expression here.
+pub(crate) fn instead_of(name: &str) -> Option<&'static str> {
+    INSTEAD.iter().find(|(names, _)| names.contains(&name)).map(|(_, text)| *text)
 }
 
 /// Aggregates that SQL gains, and DataFusion does not know.
