@@ -155,7 +155,7 @@ pub const INSTEAD: &[(&[&str], &str)] = &[
     (&["formatreadabletimedelta"], "n * INTERVAL '1 second' is a span of time"),
     // Times.
     (
-        &["justify_days", "justify_interval"],
+        &["justify_days", "justify_hours", "justify_interval"],
         "days of a month are not counted together: a time plus the span says where it ends",
     ),
     (

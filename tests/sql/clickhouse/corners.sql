@@ -92,7 +92,8 @@ SELECT count(), sum(qty), avg(qty), max(qty) FROM 'orders.csv' WHERE qty > 1000
 0,NULL,NULL,NULL
 
 SELECT any(sku) FROM 'orders.csv' WHERE qty > 1000
---> pending: unknown function `any`
+--> error: unknown function `any`
+--> hint: it is written here as bool_or(c), any_value(x)
 --> clickhouse
 NULL
 

@@ -62,7 +62,8 @@ SELECT any_value(plan) IS NOT NULL FROM 'users.csv'
 1
 
 SELECT any(plan) IS NOT NULL FROM 'users.csv'
---> pending: unknown function `any`
+--> error: unknown function `any`
+--> hint: it is written here as bool_or(c), any_value(x)
 --> clickhouse
 1
 
@@ -519,7 +520,6 @@ SELECT uniqExact((method, status)) FROM 'requests.csv'
 8
 
 SELECT uniqExact(method, status) FROM 'requests.csv'
---> pending: `uniqexact` takes other arguments
 --> clickhouse
 8
 

@@ -288,6 +288,8 @@ SELECT isfinite(DATE '2026-03-01')
 true
 
 SELECT justify_hours(INTERVAL '27 hours') = INTERVAL '1 day 3 hours'
+--> error: unknown function `justify_hours`
+--> hint: days of a month are not counted together: a time plus the span says where it ends
 --> postgresql
 true
 

@@ -34,7 +34,8 @@ SELECT mode(method), bool_and(status < 600), bool_or(status > 500), every(status
 GET,true,true,true,true
 
 SELECT any(status = 404) FROM 'requests.csv'
---> pending: unknown function `any`
+--> error: unknown function `any`
+--> hint: it is written here as bool_or(c), any_value(x)
 --> spark
 true
 

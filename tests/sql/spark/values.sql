@@ -259,7 +259,8 @@ SELECT array_remove(array(1, 2, 1), 1)
 [2]
 
 SELECT array_prepend(array(1), 0)
---> pending: there is no `array_prepend(BIGINT[], BIGINT)`
+--> error: there is no `array_prepend(BIGINT[], BIGINT)`
+--> hint: CAST(x AS TYPE) converts an argument
 --> spark
 "[0,1]"
 

@@ -55,10 +55,6 @@ const SCALARS: &[(&str, &str)] = &[
     ("torelativehournum(ts)", "CAST(floor(date_part('epoch', ts) / 3600) AS BIGINT)"),
     ("torelativeminutenum(ts)", "CAST(floor(date_part('epoch', ts) / 60) AS BIGINT)"),
     ("torelativesecondnum(ts)", "CAST(floor(date_part('epoch', ts)) AS BIGINT)"),
-    (
-        "justify_hours(span)",
-        "TIMESTAMP '2000-01-01 00:00:00' + span - TIMESTAMP '2000-01-01 00:00:00'",
-    ),
     ("day(ts)", "date_part('day', ts)"),
     ("dayofmonth(ts)", "date_part('day', ts)"),
     ("day_of_month(ts)", "date_part('day', ts)"),
@@ -928,6 +924,9 @@ const AGGREGATES: &[(&str, &str)] = &[
         "make_array(CAST(bool_or(c) AS INT), CAST(bool_or(c) AND bool_or(f) AS INT))",
     ),
     ("uniqexact(x)", "count(DISTINCT x)"),
+    ("uniqexact(x, y)", "count(DISTINCT struct(x, y))"),
+    ("uniqexact(x, y, n)", "count(DISTINCT struct(x, y, n))"),
+    ("countdistinct(x, y)", "count(DISTINCT struct(x, y))"),
     ("approx_count_distinct(x)", "unique(x)"),
     ("uniq(x)", "unique(x)"),
     ("uniqhll12(x)", "unique(x)"),
@@ -1217,6 +1216,9 @@ pub(super) fn translated(call: &Function) -> Result<Option<Expr>> {
     if let Some(made) = with_names(call, &name) {
         return beside(call, made, 0).map(Some);
     }
+    if let Some(made) = of_several(call, &name)? {
+        return Ok(Some(made));
+    }
     if let Some(made) = within_group(call, &name)?.or_else(|| first_in_order(call, &name)) {
         return Ok(Some(made));
     }
@@ -1467,6 +1469,54 @@ fn on_condition(call: &Function, name: &str) -> Result<Option<Expr>> {
         None => Box::new(condition.clone()),
     });
     Ok(Some(translated(&made)?.unwrap_or(Expr::Function(made))))
+}
+
+/// Quantiles that are asked for in a list: a list of each, or of all that are estimated together.
+fn of_several(call: &Function, name: &str) -> Result<Option<Expr>> {
+    const EXACT: [&str; 4] =
+        ["percentile_cont", "quantile_cont", "percentile_disc", "quantile_disc"];
+    const ESTIMATED: [&str; 5] =
+        ["quantile", "approx_quantile", "approx_percentile", "percentile_approx", "percentile"];
+    let FunctionArguments::List(list) = &call.args else { return Ok(None) };
+    let Some((FunctionArg::Unnamed(FunctionArgExpr::Expr(last)), before)) = list.args.split_last()
+    else {
+        return Ok(None);
+    };
+    let Some(asked) = items(last).filter(|asked| !asked.is_empty()) else { return Ok(None) };
+    let with = |asked: &[Expr]| {
+        let asked = asked.iter().cloned();
+        let mut made = call.clone();
+        let mut list = list.clone();
+        list.args = before.to_vec();
+        list.args.extend(asked.map(|one| FunctionArg::Unnamed(FunctionArgExpr::Expr(one))));
+        made.args = FunctionArguments::List(list);
+        made
+    };
+    if ESTIMATED.contains(&name) && before.len() == 1 {
+        let mut made = with(&asked);
+        made.name = Ident::new("quantile").into();
+        return Ok(Some(Expr::Function(made)));
+    }
+    if !EXACT.contains(&name) {
+        return Ok(None);
+    }
+    let of_each = asked.iter().map(|one| {
+        let made = with(std::slice::from_ref(one));
+        Ok(translated(&made)?.unwrap_or(Expr::Function(made)))
+    });
+    Ok(Some(call_of("make_array", of_each.collect::<Result<Vec<Expr>>>()?)))
+}
+
+/// The items of a list that is written out.
+fn items(expr: &Expr) -> Option<Vec<Expr>> {
+    match expr {
+        Expr::Array(list) => Some(list.elem.clone()),
+        Expr::Nested(inner) => items(inner),
+        Expr::Function(call) if name_of(call)? == "make_array" => {
+            Some(arguments(call)?.into_iter().cloned().collect())
+        }
+        _ => None,
+    }
 }
 
 /// What is said with `WITHIN GROUP (ORDER BY x)` where no aggregate of ours takes it: `mode()` and
@@ -1873,6 +1923,16 @@ mod tests {
                 "quantilesExactInclusive(0.5, 0.9)(a)",
                 "make_array(percentile_cont(a, 0.5), percentile_cont(a, 0.9))",
             ),
+            (
+                "quantile_cont(a, [0.25, 0.5]) FILTER (WHERE b)",
+                "make_array(quantile_cont(a, 0.25) FILTER (WHERE b), quantile_cont(a, 0.5) FILTER (WHERE b))",
+            ),
+            (
+                "percentile_cont(ARRAY[0.5]) WITHIN GROUP (ORDER BY a)",
+                "make_array(percentile_cont(0.5) WITHIN GROUP (ORDER BY a))",
+            ),
+            ("percentile_approx(a, make_array(0.5, 0.9))", "quantile(a, 0.5, 0.9)"),
+            ("uniqExact(a, b)", "count(DISTINCT struct(a, b))"),
             ("geomean(a) FILTER (WHERE b)", "exp(avg(ln(a)) FILTER (WHERE b))"),
             ("sumDistinctIf(a, b)", "sum(DISTINCT a) FILTER (WHERE b)"),
             (
