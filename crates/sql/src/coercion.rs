@@ -577,7 +577,13 @@ fn lists_apart(mut call: ScalarFunction, schema: &DFSchema) -> PlanResult<Transf
     let replaced = match name {
         "character_length" if is_alone => Some(array_length_udf()),
         "reverse" if is_alone => Some(array_reverse_udf()),
-        "concat" if has_list && are_lists => Some(array_concat_udf()),
+        "concat" if has_list && are_lists => {
+            // A null adds nothing to a list, and has no type of one.
+            let lists = call.args.into_iter().zip(&of);
+            let lists = lists.filter(|(_, of)| !of.data_type().is_null());
+            call.args = lists.map(|(list, _)| list).collect();
+            Some(array_concat_udf())
+        }
         _ => None,
     };
     if let Some(function) = replaced {
