@@ -234,7 +234,7 @@ const SCALARS: &[(&str, &str)] = &[
         "CASE WHEN strpos(substr(x, n), part) > 0 THEN strpos(substr(x, n), part) + n - 1 ELSE 0 END",
     ),
     (
-        "position(part, x, n)",
+        "position(x, part, n)",
         "CASE WHEN strpos(substr(x, n), part) > 0 THEN strpos(substr(x, n), part) + n - 1 ELSE 0 END",
     ),
     ("positionutf8(x, part)", "strpos(x, part)"),
@@ -309,9 +309,12 @@ const SCALARS: &[(&str, &str)] = &[
     ),
     ("unicode(x)", "ascii(x)"),
     ("parse_filename(x)", "substring_index(x, '/', -1)"),
-    ("parse_dirname(x)", "split_part(x, '/', 1)"),
+    ("parse_dirname(x)", "CASE WHEN strpos(x, '/') > 0 THEN split_part(x, '/', 1) ELSE '' END"),
     ("parse_dirpath(x)", "regexp_replace(x, '/?[^/]*$', '')"),
-    ("parse_path(x)", "string_to_array(x, '/')"),
+    (
+        "parse_path(x)",
+        "CASE WHEN starts_with(x, '/') THEN array_concat(make_array('/'), string_to_array(substr(x, 2), '/')) ELSE string_to_array(x, '/') END",
+    ),
     ("levenshteindistance(x, y)", "levenshtein(x, y)"),
     ("editdistance(x, y)", "levenshtein(x, y)"),
     ("editdistanceutf8(x, y)", "levenshtein(x, y)"),
@@ -516,8 +519,8 @@ const SCALARS: &[(&str, &str)] = &[
     ("try_multiply(n, m)", "n * m"),
     ("intdivorzero(n, m)", "coalesce(CAST(n / nullif(m, 0) AS BIGINT), 0)"),
     ("moduloorzero(n, m)", "coalesce(n % nullif(m, 0), 0)"),
-    ("pmod(n, m)", "(n % m + m) % m"),
-    ("positivemodulo(n, m)", "(n % m + m) % m"),
+    ("pmod(n, m)", "CASE WHEN n % m < 0 THEN (n % m + m) % m ELSE n % m END"),
+    ("positivemodulo(n, m)", "(n % m + abs(m)) % abs(m)"),
     ("fmod(n, m)", "n - floor(n / CAST(m AS DOUBLE)) * m"),
     ("max2(n, m)", "greatest(n, m)"),
     ("min2(n, m)", "least(n, m)"),
@@ -630,7 +633,6 @@ const SCALARS: &[(&str, &str)] = &[
     ("array_push_front(list, x)", "array_prepend(x, list)"),
     ("arraypopback(list)", "array_pop_back(list)"),
     ("arraypopfront(list)", "array_pop_front(list)"),
-    ("arrayresize(list, n)", "array_resize(list, n)"),
     ("arrayresize(list, n, x)", "array_resize(list, n, x)"),
     ("arrayflatten(list)", "flatten(list)"),
     ("arrayintersect(list, other)", "array_intersect(list, other)"),
@@ -699,8 +701,14 @@ const SCALARS: &[(&str, &str)] = &[
     ),
     ("l2distance(list, other)", "array_distance(list, other)"),
     ("list_pack(x, …)", "make_array(x, …)"),
-    ("list_bool_and(list)", "array_length(array_filter(list, item -> NOT item)) = 0"),
-    ("list_bool_or(list)", "array_any_match(list, item -> item)"),
+    (
+        "list_bool_and(list)",
+        "CASE WHEN array_length(array_compact(list)) > 0 THEN array_length(array_filter(list, item -> NOT item)) = 0 END",
+    ),
+    (
+        "list_bool_or(list)",
+        "CASE WHEN array_length(array_compact(list)) > 0 THEN array_length(array_filter(list, item -> item)) > 0 END",
+    ),
     (
         "list_median(list)",
         "array_transform(make_array(array_sort(array_compact(list))), items -> (items[(CAST(array_length(items) AS BIGINT) + 1) / 2] + items[CAST(array_length(items) AS BIGINT) / 2 + 1]) / 2.0)[1]",
@@ -732,8 +740,14 @@ const SCALARS: &[(&str, &str)] = &[
     ("list_aggregate(list, 'first')", "list[1]"),
     ("list_aggregate(list, 'last')", "list[-1]"),
     ("list_aggregate(list, 'string_agg')", "array_to_string(list, ',')"),
-    ("list_aggregate(list, 'bool_and')", "array_length(array_filter(list, item -> NOT item)) = 0"),
-    ("list_aggregate(list, 'bool_or')", "array_any_match(list, item -> item)"),
+    (
+        "list_aggregate(list, 'bool_and')",
+        "CASE WHEN array_length(array_compact(list)) > 0 THEN array_length(array_filter(list, item -> NOT item)) = 0 END",
+    ),
+    (
+        "list_aggregate(list, 'bool_or')",
+        "CASE WHEN array_length(array_compact(list)) > 0 THEN array_length(array_filter(list, item -> item)) > 0 END",
+    ),
     (
         "list_aggregate(list, 'mode')",
         "array_transform(array_sort(array_transform(array_distinct(array_compact(list)), item -> named_struct('n', -CAST(array_length(array_positions(list, item)) AS BIGINT), 'place', array_position(list, item), 'item', item))), entry -> entry['item'])[1]",
@@ -749,8 +763,14 @@ const SCALARS: &[(&str, &str)] = &[
     ("array_aggregate(list, 'first')", "list[1]"),
     ("array_aggregate(list, 'last')", "list[-1]"),
     ("array_aggregate(list, 'string_agg')", "array_to_string(list, ',')"),
-    ("array_aggregate(list, 'bool_and')", "array_length(array_filter(list, item -> NOT item)) = 0"),
-    ("array_aggregate(list, 'bool_or')", "array_any_match(list, item -> item)"),
+    (
+        "array_aggregate(list, 'bool_and')",
+        "CASE WHEN array_length(array_compact(list)) > 0 THEN array_length(array_filter(list, item -> NOT item)) = 0 END",
+    ),
+    (
+        "array_aggregate(list, 'bool_or')",
+        "CASE WHEN array_length(array_compact(list)) > 0 THEN array_length(array_filter(list, item -> item)) > 0 END",
+    ),
     (
         "array_aggregate(list, 'mode')",
         "array_transform(array_sort(array_transform(array_distinct(array_compact(list)), item -> named_struct('n', -CAST(array_length(array_positions(list, item)) AS BIGINT), 'place', array_position(list, item), 'item', item))), entry -> entry['item'])[1]",
@@ -766,8 +786,14 @@ const SCALARS: &[(&str, &str)] = &[
     ("list_aggr(list, 'first')", "list[1]"),
     ("list_aggr(list, 'last')", "list[-1]"),
     ("list_aggr(list, 'string_agg')", "array_to_string(list, ',')"),
-    ("list_aggr(list, 'bool_and')", "array_length(array_filter(list, item -> NOT item)) = 0"),
-    ("list_aggr(list, 'bool_or')", "array_any_match(list, item -> item)"),
+    (
+        "list_aggr(list, 'bool_and')",
+        "CASE WHEN array_length(array_compact(list)) > 0 THEN array_length(array_filter(list, item -> NOT item)) = 0 END",
+    ),
+    (
+        "list_aggr(list, 'bool_or')",
+        "CASE WHEN array_length(array_compact(list)) > 0 THEN array_length(array_filter(list, item -> item)) > 0 END",
+    ),
     (
         "list_aggr(list, 'mode')",
         "array_transform(array_sort(array_transform(array_distinct(array_compact(list)), item -> named_struct('n', -CAST(array_length(array_positions(list, item)) AS BIGINT), 'place', array_position(list, item), 'item', item))), entry -> entry['item'])[1]",
@@ -783,8 +809,14 @@ const SCALARS: &[(&str, &str)] = &[
     ("array_aggr(list, 'first')", "list[1]"),
     ("array_aggr(list, 'last')", "list[-1]"),
     ("array_aggr(list, 'string_agg')", "array_to_string(list, ',')"),
-    ("array_aggr(list, 'bool_and')", "array_length(array_filter(list, item -> NOT item)) = 0"),
-    ("array_aggr(list, 'bool_or')", "array_any_match(list, item -> item)"),
+    (
+        "array_aggr(list, 'bool_and')",
+        "CASE WHEN array_length(array_compact(list)) > 0 THEN array_length(array_filter(list, item -> NOT item)) = 0 END",
+    ),
+    (
+        "array_aggr(list, 'bool_or')",
+        "CASE WHEN array_length(array_compact(list)) > 0 THEN array_length(array_filter(list, item -> item)) > 0 END",
+    ),
     (
         "array_aggr(list, 'mode')",
         "array_transform(array_sort(array_transform(array_distinct(array_compact(list)), item -> named_struct('n', -CAST(array_length(array_positions(list, item)) AS BIGINT), 'place', array_position(list, item), 'item', item))), entry -> entry['item'])[1]",
@@ -846,7 +878,7 @@ const SCALARS: &[(&str, &str)] = &[
     ("mapfromarrays(list, other)", "map(list, other)"),
     (
         "map_concat(m, other)",
-        "map(array_concat(array_filter(map_keys(m), key -> NOT array_has(map_keys(other), key)), map_keys(other)), array_concat(array_transform(array_filter(map_keys(m), key -> NOT array_has(map_keys(other), key)), key -> map_extract(m, key)[1]), map_values(other)))",
+        "map(array_concat(map_keys(m), array_filter(map_keys(other), key -> NOT array_has(map_keys(m), key))), array_concat(array_transform(map_keys(m), key -> CASE WHEN array_has(map_keys(other), key) THEN map_extract(other, key)[1] ELSE map_extract(m, key)[1] END), array_transform(array_filter(map_keys(other), key -> NOT array_has(map_keys(m), key)), key -> map_extract(other, key)[1])))",
     ),
 ];
 
