@@ -300,7 +300,7 @@ const SCALARS: &[(&str, &str)] = &[
     ),
     (
         "mask(x)",
-        "regexp_replace(regexp_replace(regexp_replace(x, '[A-Z]', 'X', 'g'), '[a-z]', 'x', 'g'), '[0-9]', 'n', 'g')",
+        "regexp_replace(regexp_replace(regexp_replace(x, '\\p{Lu}', 'X', 'g'), '\\p{Ll}', 'x', 'g'), '\\p{Nd}', 'n', 'g')",
     ),
     ("quote_literal(x)", "concat('''', replace(CAST(x AS TEXT), '''', ''''''), '''')"),
     (
