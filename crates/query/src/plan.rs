@@ -102,7 +102,7 @@ impl Plan {
     /// not there, and what inferring a schema meets.
     pub fn new(query: &Query, settings: &Settings) -> Result<Self> {
         on_large_stack(PLAN_STACK_BYTES, || Self::planned(query, settings))
-            .map_err(|error| casts::explained(error, &query.sql, None))
+            .map_err(|error| text_in_quotes(casts::explained(error, &query.sql, None), &query.sql))
     }
 
     fn planned(query: &Query, settings: &Settings) -> Result<Self> {
@@ -814,6 +814,24 @@ pub(crate) fn respell(
 
 /// A map with a partition per split, what it needs at run time, and the splits below it.
 type PerSplit = (Arc<dyn ExecutionPlan>, Arc<TaskContext>, Arc<Scan>);
+
+/// Of a column that there is not and that stands in double quotes: that a text stands in single ones.
+fn text_in_quotes(error: Error, sql: &str) -> Error {
+    match error {
+        Error::Usage { message, hint: None } => {
+            let name = message.strip_prefix("unknown column `");
+            let name = name.and_then(|rest| rest.split_once('`')).map(|(name, _)| name);
+            match name {
+                Some(name) if sql.contains(&format!("\"{name}\"")) => {
+                    let hint = format!("a text stands in single quotes: '{name}'; double ones are of names");
+                    Error::usage_hint(message, hint)
+                }
+                _ => Error::Usage { message, hint: None },
+            }
+        }
+        other => other,
+    }
+}
 
 /// What is said of a column's name that two columns have; none of another error.
 fn ambiguous(error: &DataFusionError, statement: &Statement) -> Option<Error> {

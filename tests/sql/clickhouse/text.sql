@@ -205,10 +205,6 @@ SELECT reverse('abc'), repeat('ab', 2), initcap('hello world'), ascii('A'), char
 --> clickhouse
 cba,abab,Hello World,65,B
 
-SELECT empty('')
---> clickhouse
-1
-
 SELECT notEmpty('a')
 --> clickhouse
 1

@@ -254,12 +254,29 @@ pub(super) fn instants(
 /// A function of text by formats of chrono's, `to_timestamp` or `to_date`, that takes a pattern of PostgreSQL's
 /// too: a constant without `%`.
 pub(crate) fn with_patterns(theirs: &Arc<ScalarUDF>) -> ScalarUDF {
-    ScalarUDF::from(WithPatterns { theirs: Arc::clone(theirs) })
+    ScalarUDF::from(WithPatterns::of(Arc::clone(theirs)))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct WithPatterns {
     theirs: Arc<ScalarUDF>,
+    documentation: Option<Documentation>,
+}
+
+impl WithPatterns {
+    fn of(theirs: Arc<ScalarUDF>) -> Self {
+        let documentation = theirs.documentation().map(|told| {
+            let told = told.clone();
+            let what = told.description.trim();
+            let what = what.split(". ").next().unwrap_or(what).trim_end_matches('.');
+            let description = format!(
+                "{what}, text by formats of chrono's codes, of which the first that fits is taken, or by one \
+                 pattern of PostgreSQL's, which has no `%`."
+            );
+            Documentation { description, ..told }
+        });
+        WithPatterns { theirs, documentation }
+    }
 }
 
 /// The pattern that a constant is, if it is one.
@@ -288,7 +305,7 @@ impl ScalarUDFImpl for WithPatterns {
 
     fn with_updated_config(&self, config: &ConfigOptions) -> Option<ScalarUDF> {
         let theirs = Arc::new(self.theirs.inner().with_updated_config(config)?);
-        Some(ScalarUDF::from(WithPatterns { theirs }))
+        Some(ScalarUDF::from(WithPatterns::of(theirs)))
     }
 
     fn return_type(&self, taken: &[DataType]) -> Result<DataType> {
@@ -314,7 +331,7 @@ impl ScalarUDFImpl for WithPatterns {
     }
 
     fn documentation(&self) -> Option<&Documentation> {
-        self.theirs.documentation()
+        self.documentation.as_ref()
     }
 }
 
