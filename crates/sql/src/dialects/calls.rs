@@ -354,8 +354,6 @@ const SCALARS: &[(&str, &str)] = &[
     ("splitbyregexp(pattern, x)", "regexp_split_to_array(x, pattern)"),
     ("regexp_split(x, pattern)", "regexp_split_to_array(x, pattern)"),
     ("encodeurlformcomponent(x)", "replace(url_encode(x), '%20', '+')"),
-    ("isipv4string(x)", "is_ipv4(x)"),
-    ("isipv6string(x)", "is_ipv6(x)"),
     (
         "toipv4(x)",
         "CASE WHEN x IS NULL OR is_ipv4(x) THEN x ELSE error(concat('`', x, '` is no IPv4 address')) END",
