@@ -4,6 +4,7 @@
 //! in whose manual. This crate knows neither files nor queries: a session takes [`scalar_functions`] and
 //! registers them.
 
+mod call;
 mod json;
 mod numbers;
 mod texts;
