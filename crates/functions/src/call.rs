@@ -14,6 +14,7 @@ use arrow::array::{
 };
 use arrow::compute::{cast_with_options, take};
 use arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion_common::{DataFusionError, Result as PlanResult, ScalarValue};
 use datafusion_expr::{
     ColumnarValue, DocSection, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
@@ -393,7 +394,6 @@ fn nth(index: usize) -> String {
 pub(crate) struct Call {
     name: &'static str,
     values: Vec<ColumnarValue>,
-    answer: DataType,
     rows: usize,
 }
 
@@ -444,12 +444,7 @@ impl Integers {
 
 impl Call {
     fn of(function: &Function, args: &ScalarFunctionArgs, rows: usize) -> Self {
-        Call {
-            name: function.name,
-            values: args.args.clone(),
-            answer: args.return_field.data_type().clone(),
-            rows,
-        }
+        Call { name: function.name, values: args.args.clone(), rows }
     }
 
     /// How many rows there are.
@@ -460,11 +455,6 @@ impl Call {
     /// How many arguments there are.
     pub(crate) fn count(&self) -> usize {
         self.values.len()
-    }
-
-    /// The type that was settled for the answers.
-    pub(crate) fn answer(&self) -> &DataType {
-        &self.answer
     }
 
     /// An argument as it comes; none behind the last.
@@ -605,6 +595,32 @@ pub(crate) fn views(array: &ArrayRef) -> PlanResult<StringViewArray> {
     })
 }
 
+/// Values of any type as they are shown.
+pub(crate) fn as_texts(array: &ArrayRef) -> PlanResult<StringViewArray> {
+    if is_text(array.data_type()) || array.data_type().is_null() {
+        return views(array);
+    }
+    let options = FormatOptions::default();
+    let shown = ArrayFormatter::try_new(array, &options)?;
+    let mut made = StringViewBuilder::with_capacity(array.len());
+    let mut text = String::new();
+    for row in 0..array.len() {
+        if array.is_null(row) {
+            made.append_null();
+            continue;
+        }
+        text.clear();
+        if shown.value(row).write(&mut text).is_err() {
+            return Err(failed(
+                format!("a value of type {} cannot be shown", sql_type(array.data_type())),
+                "it is outside of the years that calendars have",
+            ));
+        }
+        made.try_append_value(&text)?;
+    }
+    Ok(made.finish())
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -670,10 +686,12 @@ pub(crate) mod tests {
         };
         let scalars: Vec<ColumnarValue> = args.iter().cloned().map(ColumnarValue::Scalar).collect();
         let expected = told(called(name, scalars.clone(), 1));
-        // The first argument as a column of three rows, the second of which is null.
+        // The first argument as a column of three rows, the second of which is null if null has an answer.
+        let is_strict = function(name).inner().downcast_ref::<Function>().unwrap().is_strict;
         if let Some(Some(first)) = args.first().map(ScalarValue::try_as_str) {
-            let plain: ArrayRef = Arc::new(StringArray::from(vec![first, None, first]));
-            let coded: DictionaryArray<Int32Type> = [first, None, first].into_iter().collect();
+            let middle = first.filter(|_| !is_strict);
+            let plain: ArrayRef = Arc::new(StringArray::from(vec![first, middle, first]));
+            let coded: DictionaryArray<Int32Type> = [first, middle, first].into_iter().collect();
             let shapes = [
                 Arc::clone(&plain),
                 cast_with_options(&plain, &DataType::LargeUtf8, &EXACTLY).unwrap(),

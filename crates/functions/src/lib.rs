@@ -5,6 +5,8 @@
 //! registers them.
 
 mod call;
+#[cfg(test)]
+mod documents;
 mod json;
 mod numbers;
 mod texts;

@@ -17,7 +17,7 @@ use datafusion_expr::ScalarUDF;
 use tidemill_base::types::{EXACTLY, sql_type};
 
 use super::SECTION;
-use crate::call::{Asked, Call, Function, Kind, refused, shown, views};
+use crate::call::{Asked, Call, Function, Kind, as_texts, refused, shown, views};
 
 /// The width and the precision that a place may ask for at most: what a call makes is bounded by it.
 const WIDTH_MAX: usize = 1000;
@@ -571,32 +571,6 @@ impl Values {
             Values::Texts(all) => all.is_valid(row).then(|| Value::Text(all.value(row))),
         }
     }
-}
-
-/// Values of any type as they are shown.
-fn as_texts(array: &ArrayRef) -> PlanResult<StringViewArray> {
-    if crate::call::is_text(array.data_type()) {
-        return views(array);
-    }
-    let options = arrow::util::display::FormatOptions::default();
-    let shown = arrow::util::display::ArrayFormatter::try_new(array, &options)?;
-    let mut made = arrow::array::StringViewBuilder::with_capacity(array.len());
-    let mut text = String::new();
-    for row in 0..array.len() {
-        if array.is_null(row) {
-            made.append_null();
-            continue;
-        }
-        text.clear();
-        shown.value(row).write(&mut text).map_err(|error| {
-            DataFusionError::ArrowError(
-                Box::new(arrow::error::ArrowError::CastError(format!("{error:?}"))),
-                None,
-            )
-        })?;
-        made.try_append_value(&text)?;
-    }
-    Ok(made.finish())
 }
 
 fn formatted(call: &Call, style: Style) -> PlanResult<ArrayRef> {

@@ -2,8 +2,10 @@
 //!
 //! - [`urls`]: URLs, and the targets of requests.
 //! - [`addresses`]: IP addresses and their prefixes.
+//! - [`agents`]: what `User-Agent` says.
 
 mod addresses;
+mod agents;
 mod urls;
 
 use datafusion_expr::ScalarUDF;
@@ -13,5 +15,5 @@ const SECTION: &str = "Web";
 
 /// All of them.
 pub(crate) fn functions() -> Vec<ScalarUDF> {
-    [urls::functions(), addresses::functions()].into_iter().flatten().collect()
+    [urls::functions(), addresses::functions(), agents::functions()].into_iter().flatten().collect()
 }
