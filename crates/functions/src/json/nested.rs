@@ -244,7 +244,7 @@ mod tests {
                 &structs,
                 n(0),
                 vec![
-                    "`json_extract` finds nothing by the number 0 in a STRUCT(n BIGINT, l TEXT[])\nhint: a struct takes the name of a field: x -> 'a'",
+                    "`json_extract` finds nothing by the number 0 in a STRUCT<n BIGINT, l TEXT[]>\nhint: a struct takes the name of a field: x -> 'a'",
                 ],
             ),
             (

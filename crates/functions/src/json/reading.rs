@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, StringViewArray};
 use arrow::datatypes::DataType;
-use datafusion_common::{DataFusionError, Result as PlanResult, ScalarValue};
+use datafusion_common::{DataFusionError, Result as PlanResult};
 use datafusion_expr::{ColumnarValue, ScalarUDF};
 
 use super::paths::{Path, Step, Wrong, either};
@@ -321,11 +321,9 @@ impl Steps {
             Paths::Texts(texts) => texts.get(row).map(self.read),
             Paths::Numbers(numbers) => {
                 let number = numbers.get(row)?;
-                Some(Step::Index(if number < 0 {
-                    number
-                } else {
-                    number.checked_sub(self.first)?
-                }))
+                let index = if number < 0 { number } else { number.checked_sub(self.first)? };
+                // Of numbers from 1 there is no item 0.
+                Some(Step::Index(index)).filter(|_| (number < 0) == (index < 0))
             }
             _ => None,
         }
@@ -458,7 +456,7 @@ fn of_paths() -> Vec<ScalarUDF> {
         )
         .takes(&[TEXT, KEY], 2)
         .and_more(KEY)
-        .settles(|asked| keys_or_path(asked))
+        .settles(keys_or_path)
         .runs(|call| by_keys_or_path(call, as_json)),
         Function::new(
             SECTION,
@@ -468,7 +466,7 @@ fn of_paths() -> Vec<ScalarUDF> {
         .also(&["jsonb_extract_path_text"])
         .takes(&[TEXT, KEY], 2)
         .and_more(KEY)
-        .settles(|asked| keys_or_path(asked))
+        .settles(keys_or_path)
         .runs(|call| by_keys_or_path(call, as_text)),
         at_path(
             &["json_value(json, path)"],
@@ -814,7 +812,7 @@ fn lenient() -> Vec<ScalarUDF> {
             DataType::Int64,
             |call, keys| {
                 let mut scanner = Scanner::default();
-                call.numbers(|row| Ok(keys.find(&mut scanner, row).and_then(|value| integer(value))))
+                call.numbers(|row| Ok(keys.find(&mut scanner, row).and_then(integer)))
             },
         ),
         by_keys(
@@ -825,7 +823,7 @@ fn lenient() -> Vec<ScalarUDF> {
             |call, keys| {
                 let mut scanner = Scanner::default();
                 let numbers: Float64Array = (0..call.rows())
-                    .map(|row| keys.find(&mut scanner, row).and_then(|value| float(value)))
+                    .map(|row| keys.find(&mut scanner, row).and_then(float))
                     .collect();
                 Ok(Arc::new(numbers))
             },
@@ -954,6 +952,7 @@ mod tests {
     use super::*;
     use crate::call::tests::{answer, called, check, shown_value, text};
     use arrow::array::StringArray;
+    use datafusion_common::ScalarValue;
 
     const ORDER: &str = r#"{"a":{"b":[1, 2,{"c":"x"}]},"a.b":7,"n":null}"#;
 

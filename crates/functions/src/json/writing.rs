@@ -377,7 +377,7 @@ mod tests {
             (ScalarValue::Null, "NULL"),
             (ScalarValue::Int64(None), "NULL"),
         ] {
-            assert_eq!(answer("to_json", &[value.clone()]), expected, "{value:?}");
+            assert_eq!(answer("to_json", std::slice::from_ref(&value)), expected, "{value:?}");
         }
     }
 

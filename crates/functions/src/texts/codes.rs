@@ -1,16 +1,9 @@
-//! Text as it stands in URLs, and as digits.
+//! Text as it stands in URLs.
 
-use datafusion_common::Result as PlanResult;
 use datafusion_expr::ScalarUDF;
-use std::fmt::Write;
-
-use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::compute::cast_with_options;
-use arrow::datatypes::{DataType, Int64Type, UInt64Type};
-use tidemill_base::types::{EXACTLY, sql_type};
 
 use super::SECTION;
-use crate::call::{Call, Function, Kind, is_text, refused, views};
+use crate::call::{Function, Kind};
 
 /// All of them.
 pub(super) fn functions() -> Vec<ScalarUDF> {
@@ -62,27 +55,6 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
                 Ok(true)
             })
         }),
-        Function::new(
-            SECTION,
-            &["hex(x)"],
-            "A text's or bytes' hexadecimal digits, two a byte; those of a whole number.",
-        )
-        .takes(&[Kind::Any], 1)
-        .settles(|asked| {
-            let given = asked.data_type(0);
-            let is_taken = is_text(given)
-                || given.is_integer()
-                || given.is_null()
-                || matches!(given, DataType::Binary | DataType::LargeBinary | DataType::BinaryView);
-            match is_taken {
-                true => Ok(DataType::Utf8View),
-                false => Err(refused(
-                    format!("`hex` takes a text, bytes or a whole number, and this is a {}", sql_type(given)),
-                    "CAST(x AS BIGINT) makes a whole number, CAST(x AS TEXT) a text",
-                )),
-            }
-        })
-        .runs(hex),
     ]
 }
 
@@ -138,41 +110,10 @@ fn digit(byte: u8) -> Option<u8> {
     }
 }
 
-fn hex(call: &Call) -> PlanResult<ArrayRef> {
-    let values = call.column(0)?;
-    let given = values.data_type().clone();
-    let digits = |bytes: Option<&[u8]>, made: &mut String| {
-        bytes.is_some_and(|bytes| bytes.iter().all(|byte| write!(made, "{byte:02X}").is_ok()))
-    };
-    if is_text(&given) || given.is_null() {
-        let texts = views(&values)?;
-        return call.written(|row, made| {
-            Ok(digits(texts.is_valid(row).then(|| texts.value(row).as_bytes()), made))
-        });
-    }
-    if given == DataType::UInt64 {
-        let numbers = values.as_primitive::<UInt64Type>();
-        return call.written(|row, made| {
-            Ok(numbers.is_valid(row) && write!(made, "{:X}", numbers.value(row)).is_ok())
-        });
-    }
-    if given.is_integer() {
-        let numbers = cast_with_options(&values, &DataType::Int64, &EXACTLY)?;
-        let numbers = numbers.as_primitive::<Int64Type>();
-        return call.written(|row, made| {
-            Ok(numbers.is_valid(row) && write!(made, "{:X}", numbers.value(row)).is_ok())
-        });
-    }
-    let bytes = cast_with_options(&values, &DataType::BinaryView, &EXACTLY)?;
-    let bytes = bytes.as_binary_view();
-    call.written(|row, made| Ok(digits(bytes.is_valid(row).then(|| bytes.value(row)), made)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::tests::{answer, check};
-    use datafusion_common::ScalarValue;
+    use crate::call::tests::check;
     use proptest::prelude::*;
 
     #[test]
@@ -186,17 +127,7 @@ mod tests {
             ("url_decode", &["%ff%c3"], "\u{fffd}\u{fffd}"),
             ("url_decode", &["%00"], "\0"),
             ("url_decode_form", &["a+b%2B"], "a b+"),
-            ("hex", &["abc"], "616263"),
-            ("hex", &["é"], "C3A9"),
         ]);
-        assert_eq!(answer("hex", &[ScalarValue::from(255_i64)]), "FF");
-        assert_eq!(answer("hex", &[ScalarValue::from(-1_i32)]), "FFFFFFFFFFFFFFFF");
-        assert_eq!(answer("hex", &[ScalarValue::from(u64::MAX)]), "FFFFFFFFFFFFFFFF");
-        assert_eq!(answer("hex", &[ScalarValue::Binary(Some(vec![0, 171]))]), "00AB");
-        assert_eq!(
-            answer("hex", &[ScalarValue::from(1.5)]),
-            "`hex` takes a text, bytes or a whole number, and this is a DOUBLE\nhint: CAST(x AS BIGINT) makes a whole number, CAST(x AS TEXT) a text"
-        );
     }
 
     proptest! {

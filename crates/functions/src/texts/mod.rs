@@ -3,7 +3,7 @@
 //! - [`patterns`]: regular expressions, as DuckDB has them.
 //! - [`splits`]: lists of the parts of a text.
 //! - [`format`]: values written into a text, by braces or by percent signs.
-//! - [`codes`]: text as it stands in URLs, and as digits.
+//! - [`codes`]: text as it stands in URLs.
 
 mod codes;
 mod format;
