@@ -275,7 +275,7 @@ pub(crate) fn clock(bytes: &[u8]) -> Option<u32> {
 
 /// The day and the zone that were last seen: text in order of time has few of them.
 #[derive(Debug, Clone, Copy)]
-struct Days {
+pub(crate) struct Days {
     day: [u8; 11],
     zone: [u8; 5],
     /// The beginning of the day in that zone, in seconds.
@@ -291,7 +291,7 @@ impl Default for Days {
 impl Days {
     /// `10/Oct/2000:13:55:36 -0700` in seconds since 1970-01-01 UTC.
     #[inline]
-    fn instant(&mut self, bytes: &[u8]) -> Option<i64> {
+    pub(crate) fn instant(&mut self, bytes: &[u8]) -> Option<i64> {
         let bytes: &[u8; 26] = bytes.try_into().ok()?;
         if bytes[11] != b':' || bytes[20] != b' ' {
             return None;
@@ -326,7 +326,7 @@ fn day_start(day: &[u8; 11], zone: &[u8; 5]) -> Option<i64> {
 
 /// A request's method, path and protocol.
 #[inline(always)]
-fn request(block: &[u8], start: usize, end: usize, escapes: bool) -> [Span; 3] {
+pub(crate) fn request(block: &[u8], start: usize, end: usize, escapes: bool) -> [Span; 3] {
     let text = &block[start..end];
     let method = text.iter().position(|byte| !matches!(byte, b'A'..=b'Z' | b'-' | b'_'));
     let method = method.filter(|at| *at > 0 && text[*at] == b' ');
@@ -351,7 +351,7 @@ fn request(block: &[u8], start: usize, end: usize, escapes: bool) -> [Span; 3] {
 /// The span of bytes that may have escapes in them.
 #[inline(always)]
 #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
-fn value(block: &[u8], start: usize, end: usize, escapes: bool) -> Span {
+pub(crate) fn value(block: &[u8], start: usize, end: usize, escapes: bool) -> Span {
     if escapes && memchr::memchr(b'\\', &block[start..end]).is_some() {
         Span::escaped(start as u32, end as u32)
     } else {
