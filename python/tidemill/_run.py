@@ -40,6 +40,7 @@ def query(
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
+    log_format: str | None = None,
     source_exec: str | Sequence[str] = (),
     storage_options: Mapping[str, object] | None = None,
     read_block: str | int | None = None,
@@ -70,6 +71,7 @@ def query(
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
+    log_format: str | None = None,
     source_exec: str | Sequence[str] = (),
     storage_options: Mapping[str, object] | None = None,
     read_block: str | int | None = None,
@@ -107,6 +109,7 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
+    log_format: str | None = None,
     source_exec: str | Sequence[str] = (),
     storage_options: Mapping[str, object] | None = None,
     read_block: str | int | None = None,
@@ -251,6 +254,7 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         strict=strict,
         mismatch=mismatch,
         framing=framing,
+        log_format=log_format,
         source_exec=source_exec,
         storage_options=_options.read_ahead(storage_options, read_block, read_window, read_memory),
     )
@@ -287,6 +291,7 @@ def read_text(
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
+    log_format: str | None = None,
     source_exec: str | Sequence[str] = (),
     storage_options: Mapping[str, object] | None = None,
     read_block: str | int | None = None,
@@ -318,7 +323,7 @@ def read_text(
         As in `query`.
     promote : str or sequence of str, optional
         As in `query`.
-    schema, null, header, delimiter, quote, escape, comment, strict, mismatch, framing : optional
+    schema, null, header, delimiter, quote, escape, comment, strict, mismatch, framing, log_format : optional
         As in `query`.
     source_exec : str or sequence of str, optional
         As in `query`.
@@ -356,6 +361,7 @@ def read_text(
         strict=strict,
         mismatch=mismatch,
         framing=framing,
+        log_format=log_format,
         source_exec=source_exec,
         storage_options=_options.read_ahead(storage_options, read_block, read_window, read_memory),
     )
@@ -382,6 +388,7 @@ def head(
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
+    log_format: str | None = None,
     source_exec: str | Sequence[str] = (),
     storage_options: Mapping[str, object] | None = None,
     read_block: str | int | None = None,
@@ -404,7 +411,7 @@ def head(
         As in `query`.
     source_format, schema, null, header, delimiter, quote, escape, comment, strict : optional
         As in `query`.
-    mismatch, framing, source_exec, storage_options, max_bad, progress : optional
+    mismatch, framing, log_format, source_exec, storage_options, max_bad, progress : optional
         As in `query`. A malformed record counts where it is read, which may be behind the last row.
 
     Returns
@@ -436,6 +443,7 @@ def head(
         strict=strict,
         mismatch=mismatch,
         framing=framing,
+        log_format=log_format,
         source_exec=source_exec,
         storage_options=_options.read_ahead(storage_options, read_block, read_window, read_memory),
     )
@@ -460,6 +468,7 @@ def schema(
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
+    log_format: str | None = None,
     source_exec: str | Sequence[str] = (),
     storage_options: Mapping[str, object] | None = None,
     read_block: str | int | None = None,
@@ -478,7 +487,7 @@ def schema(
         As in `query`.
     source_format, schema, null, header, delimiter, quote, escape, comment, strict : optional
         As in `query`.
-    mismatch, framing, source_exec, storage_options : optional
+    mismatch, framing, log_format, source_exec, storage_options : optional
         As in `query`.
 
     Returns
@@ -512,6 +521,7 @@ def schema(
         strict=strict,
         mismatch=mismatch,
         framing=framing,
+        log_format=log_format,
         source_exec=source_exec,
         storage_options=_options.read_ahead(storage_options, read_block, read_window, read_memory),
     )
@@ -536,6 +546,7 @@ def explain(
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
+    log_format: str | None = None,
     source_exec: str | Sequence[str] = (),
     storage_options: Mapping[str, object] | None = None,
     read_block: str | int | None = None,
@@ -580,6 +591,7 @@ def explain(
         strict=strict,
         mismatch=mismatch,
         framing=framing,
+        log_format=log_format,
         source_exec=source_exec,
         storage_options=_options.read_ahead(storage_options, read_block, read_window, read_memory),
     )

@@ -38,16 +38,15 @@ use std::sync::Arc;
 use arrow_array::types::Float64Type;
 use arrow_schema::{DataType, Field, FieldRef, TimeUnit};
 
-use crate::access_log::{self, Days};
+use crate::access_log::{self, Days, seconds};
 use crate::column::{Column, Node};
 use crate::decoder::{Decoder, Tokenizer, WINDOW_BYTES, Window, decodes};
-use crate::fast;
 use crate::fault::{Fault, FaultKind};
 use crate::filter::Filter;
 use crate::leaf::{self, Context};
 use crate::lines;
 use crate::span::Span;
-use crate::values::{self, Nulls};
+use crate::values::Nulls;
 use times::TimeFormat;
 
 mod apache;
@@ -615,26 +614,6 @@ impl LogFormatDecoder {
 }
 
 decodes!(LogFormatDecoder);
-
-/// `0.005`, or the sum of `0.005, 0.010 : -`: servers that were asked one after the other, in one
-/// group and the next.
-fn seconds(bytes: &[u8]) -> Option<f64> {
-    let one = |bytes: &[u8]| {
-        fast::float(bytes, 0, bytes.len())
-            .or_else(|| values::float(std::str::from_utf8(bytes).ok()?))
-    };
-    if !bytes.iter().any(|byte| matches!(byte, b',' | b':')) {
-        return one(bytes);
-    }
-    let mut sum = 0.0;
-    for part in bytes.split(|byte| matches!(byte, b',' | b':')) {
-        let part = part.trim_ascii();
-        if part != b"-" {
-            sum += one(part)?;
-        }
-    }
-    Some(sum)
-}
 
 /// Finds the fields of lines.
 struct Lines {
