@@ -85,7 +85,9 @@ def convert(
         As in `query`.
     source_format, schema, layouts : optional
         As in `query`.
-    null, header, delimiter, quote, escape, comment, strict, mismatch, framing, log_format : optional
+    null, header, delimiter, quote, escape, comment, strict, mismatch : optional
+        As in `query`.
+    framing, log_format : optional
         As in `query`.
     storage_options : mapping, optional
         As in `query`.

@@ -166,6 +166,11 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     framing : str, optional
         How the records of a system log are told apart: ``lines`` (the default) or ``octets``
         (each begins with its length).
+    log_format : str, optional
+        What the lines of an access log look like: Apache's ``LogFormat`` or nginx's
+        ``log_format`` as it stands in the server's configuration, named patterns
+        (``%{IP:ip} %{INT:ms:int}``), or a nickname such as ``vhost_combined``. Default: a sample
+        tells.
     source_exec : str or sequence of str, optional
         A program that each file's bytes go through before they are read, and its arguments.
     storage_options : mapping, optional
@@ -323,7 +328,9 @@ def read_text(
         As in `query`.
     promote : str or sequence of str, optional
         As in `query`.
-    schema, null, header, delimiter, quote, escape, comment, strict, mismatch, framing, log_format : optional
+    schema, null, header, delimiter, quote, escape, comment, strict, mismatch : optional
+        As in `query`.
+    framing, log_format : optional
         As in `query`.
     source_exec : str or sequence of str, optional
         As in `query`.

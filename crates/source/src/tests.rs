@@ -17,6 +17,7 @@ mod avro;
 mod errors;
 mod ipc;
 mod layouts;
+mod written;
 
 /// Rows as text, null as `∅`.
 type Rows = Vec<Vec<String>>;
