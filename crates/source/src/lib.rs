@@ -432,7 +432,7 @@ impl Source {
         let said = &self.spec.options;
         let usual = said.dialect(self.format.name(), self.format.takes()).ok()?;
         let mut words = Vec::new();
-        let shown = |byte: u8| format!("`{}`", byte.escape_ascii());
+        let shown = |byte: u8| format!("`{}`", char::from(byte));
         if self.dialect.delimiter != usual.delimiter {
             words.push(match self.dialect.delimiter {
                 b'\t' => "separated by tabs".to_owned(),

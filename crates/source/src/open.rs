@@ -424,12 +424,10 @@ fn columns(spec: &SourceSpec, format: Format, sample: &mut Sample<'_>) -> Result
     };
     let is_empty = |file: &&Arc<SourceFile>| file.size() == 0 && !file.is_stream();
     if let Some(file) = sample.files.iter().find(is_empty).filter(|_| !spec.recover) {
-        return Err(Error::Corrupt {
-            path: file.shown().to_owned(),
-            offset: None,
-            reason: format!("it is empty: 0 bytes are no {format}, not even one without rows"),
-            hint: Some("write it again, or leave it out by a narrower pattern".into()),
-        });
+        return Err(Error::usage_hint(
+            format!("`{}` cannot be read as {format}: it is empty (0 bytes)", file.shown()),
+            "write it again, or leave it out by a narrower pattern",
+        ));
     }
     let layouts = spec.layouts.unwrap_or_default();
     let mut columns = typed.columns(sample.files, layouts, &mut sample.stdin)?;
