@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::BadRecord;
+
 /// The version of the JSON form.
 pub const VERSION: u32 = 1;
 
@@ -33,6 +35,10 @@ pub struct Coverage {
     /// that was asked for.
     #[serde(default)]
     pub salvaged: Vec<Salvaged>,
+    /// The first few malformed records, by file and offset. The JSON form is without them: copies
+    /// are kept where they may be skipped.
+    #[serde(skip)]
+    pub first_rejected: Vec<BadRecord>,
 }
 
 /// What was read of a file that is not whole.
@@ -102,6 +108,7 @@ impl Default for Coverage {
             rejected_copy: None,
             estimates: Vec::new(),
             salvaged: Vec::new(),
+            first_rejected: Vec::new(),
         }
     }
 }
@@ -109,16 +116,22 @@ impl Default for Coverage {
 impl Coverage {
     /// One line for people: what was read, what was not.
     pub fn one_line(&self) -> String {
-        let mut line = format!(
-            "{}: {} rows from {} file{} ({}), {}/{} splits",
-            if self.complete { "complete" } else { "INCOMPLETE" },
-            grouped(self.rows.done),
-            grouped(self.files),
-            if self.files == 1 { "" } else { "s" },
-            human_bytes(self.bytes.done),
-            grouped(self.splits.done),
-            grouped(self.splits.total),
-        );
+        let whole = if self.complete { "complete" } else { "INCOMPLETE" };
+        let (rows, of_rows) = (grouped(self.rows.done), if self.rows.done == 1 { "" } else { "s" });
+        let (files, of_files) = (grouped(self.files), if self.files == 1 { "" } else { "s" });
+        let mut line = match self.stopped {
+            // How much of a split was read when no more rows were wanted is known in rows alone.
+            Some(_) => format!(
+                "{whole}: limit reached; {rows} row{of_rows} looked at, of {files} file{of_files} with {}",
+                human_bytes(self.bytes.total),
+            ),
+            None => format!(
+                "{whole}: {rows} row{of_rows} from {files} file{of_files} ({}), {}/{} splits",
+                human_bytes(self.bytes.done),
+                grouped(self.splits.done),
+                grouped(self.splits.total),
+            ),
+        };
         if self.splits.left_out > 0 {
             line.push_str(&format!(", {} splits left out", grouped(self.splits.left_out)));
         }
@@ -128,9 +141,6 @@ impl Coverage {
             if let Some(path) = &self.rejected_copy {
                 line.push_str(&format!(" (kept in {path})"));
             }
-        }
-        if let Some(why) = &self.stopped {
-            line.push_str(&format!(", {why}"));
         }
         if let Some(first) = self.salvaged.first() {
             let (of, and_more) = match self.salvaged.len() {

@@ -79,6 +79,8 @@ pub(crate) struct QueryArgs {
     #[command(flatten)]
     pub sink: SinkArgs,
     #[command(flatten)]
+    pub show: ShowArgs,
+    #[command(flatten)]
     pub limits: LimitArgs,
 }
 
@@ -113,6 +115,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub sink: SinkArgs,
     #[command(flatten)]
+    pub show: ShowArgs,
+    #[command(flatten)]
     pub storage: StorageArgs,
     #[command(flatten)]
     pub read_ahead: ReadAheadArgs,
@@ -140,6 +144,8 @@ pub(crate) struct MergeArgs {
     pub partial: Option<PathBuf>,
     #[command(flatten)]
     pub sink: SinkArgs,
+    #[command(flatten)]
+    pub show: ShowArgs,
     #[command(flatten)]
     pub storage: StorageArgs,
     #[command(flatten)]
@@ -254,6 +260,8 @@ pub(crate) struct HeadArgs {
     /// How many malformed records to skip among those that are read: 100, or 1% [default: 0]
     #[arg(long, value_name = "N|P%")]
     pub max_bad: Option<String>,
+    #[command(flatten)]
+    pub look: LookArgs,
     #[command(flatten)]
     pub source: SourceArgs,
 }
@@ -485,6 +493,37 @@ pub(crate) struct SinkArgs {
     pub write: WriteArgs,
 }
 
+/// How much of a result a terminal shows, and how.
+#[derive(Debug, Args, Default)]
+#[command(next_help_heading = "On a terminal")]
+pub(crate) struct ShowArgs {
+    /// How many rows of a table to show, the first half and the last half of them: all, or a number
+    /// [default: 40]
+    #[arg(long, value_name = "all|N", value_parser = rows_shown)]
+    pub rows: Option<RowsShown>,
+    #[command(flatten)]
+    pub look: LookArgs,
+}
+
+/// How a terminal shows a table.
+#[derive(Debug, Args, Default)]
+#[command(next_help_heading = "On a terminal")]
+pub(crate) struct LookArgs {
+    /// Write the digits of a table's numbers in groups: 10,103,280
+    #[arg(long)]
+    pub thousands: bool,
+    /// Do not give what is longer than the screen to $PAGER
+    #[arg(long)]
+    pub no_pager: bool,
+}
+
+/// How many rows a terminal shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RowsShown {
+    All,
+    AtMost(usize),
+}
+
 /// How files are written.
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "Writing")]
@@ -561,6 +600,15 @@ fn key_value(text: &str) -> Result<(String, String), String> {
             Ok((key.trim().to_owned(), value.to_owned()))
         }
         _ => Err("write it as KEY=VALUE, such as source.url=logs.csv".to_owned()),
+    }
+}
+
+pub(crate) fn rows_shown(text: &str) -> Result<RowsShown, String> {
+    match text {
+        "all" => Ok(RowsShown::All),
+        count => at_least_one(count)
+            .map(RowsShown::AtMost)
+            .map_err(|why| format!("{why}; `all` shows every row")),
     }
 }
 

@@ -9,7 +9,7 @@
 //!   plans of DataFusion's run, and what do they read of a finished table?
 //! - `results`, `columns`: what comes out, and what is it called?
 //! - `merge`: how do partial tables become one answer?
-//! - `secrets`: SQL as it may be kept.
+//! - `secrets`: SQL as it may be kept. `words`: which words does it know?
 
 mod answers;
 mod background;
@@ -31,6 +31,7 @@ mod secrets;
 mod tables;
 #[cfg(test)]
 mod tests;
+pub mod words;
 
 pub use columns::named;
 pub use explain::{Explain, ExplainSource};

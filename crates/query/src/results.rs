@@ -155,7 +155,7 @@ impl Account {
         bytes.left_out += salvaged.iter().map(|file| file.bytes_left_out).sum::<u64>();
         Coverage {
             version: coverage::VERSION,
-            complete: ended && salvaged.is_empty(),
+            complete: ended && salvaged.is_empty() && !self.rejects.is_incomplete(),
             mergeable: self.mergeable,
             files: self
                 .tables
@@ -174,6 +174,7 @@ impl Account {
                 .map(|folder| folder.display().to_string()),
             estimates: self.estimates(),
             salvaged,
+            first_rejected: self.rejects.first(),
         }
     }
 }

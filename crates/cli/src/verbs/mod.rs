@@ -6,6 +6,7 @@ mod jobs;
 mod look;
 mod output;
 mod query;
+mod shell;
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -18,6 +19,8 @@ use tidemill_engine::source::{self, SourceSpec, TextOptions};
 use tidemill_engine::{Error, Result};
 
 use crate::args::{Cli, CompletionsArgs, LimitArgs, ReadAheadArgs, SourceArgs, StorageArgs, Verb};
+
+pub(crate) use self::shell::{is_possible as is_shell_possible, shell};
 
 /// How a verb ended, other than with an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
