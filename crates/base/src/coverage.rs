@@ -35,8 +35,8 @@ pub struct Coverage {
     /// that was asked for.
     #[serde(default)]
     pub salvaged: Vec<Salvaged>,
-    /// The first few malformed records, by file and offset. The JSON form is without them: copies
-    /// are kept where they may be skipped.
+    /// The first few malformed records, by file and offset, where the result is incomplete for them. The
+    /// JSON form is without them.
     #[serde(skip)]
     pub first_rejected: Vec<BadRecord>,
 }

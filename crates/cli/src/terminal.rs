@@ -297,7 +297,9 @@ mod tests {
     #[test]
     fn the_bar_fits_any_terminal() {
         for columns in 0..=220 {
-            for (bytes, total) in [(0, 0), (123_000_000, 0), (1, 2), (615_000_000, 1_230_000_000), (7, 7)] {
+            for (bytes, total) in
+                [(0, 0), (123_000_000, 0), (1, 2), (615_000_000, 1_230_000_000), (7, 7)]
+            {
                 let line = shown(bytes, total).line(columns);
                 assert!(line.chars().count() <= columns, "{columns}: {line}");
             }
@@ -307,8 +309,16 @@ mod tests {
     #[test]
     fn the_bar_says_as_much_as_there_is_room_for() {
         for (columns, bytes, expected) in [
-            (100, 615_000_000, "━━━━━━━━━━━━━━               615 MB of 1.23 GB, 12,345,678 rows, 123 MB/s, 12 minutes left"),
-            (77, 615_000_000, "━━━━━━━         615 MB of 1.23 GB, 12,345,678 rows, 123 MB/s, 12 minutes left"),
+            (
+                100,
+                615_000_000,
+                "━━━━━━━━━━━━━━               615 MB of 1.23 GB, 12,345,678 rows, 123 MB/s, 12 minutes left",
+            ),
+            (
+                77,
+                615_000_000,
+                "━━━━━━━         615 MB of 1.23 GB, 12,345,678 rows, 123 MB/s, 12 minutes left",
+            ),
             (40, 615_000_000, "615 MB of 1.23 GB, 12,345,678 rows"),
             (77, 1_230_000_000, "all read, sorting, 12,345,678 rows, 41 seconds, 3.20 GB on disk"),
             (20, 1_230_000_000, "all read, sorting"),

@@ -39,7 +39,9 @@ pub(crate) fn result_schema(plan: &LogicalPlan, tables: &[&str], statement: &Sta
         // The planner gives names, too, to calls that it writes in another way.
         .map(|(index, (_, field))| match is_given.get(index) {
             Some(true) if written.get(index).is_none_or(Option::is_none) => field.name().clone(),
-            _ if !names::is_inward(field.name()) => unqualified(field.name(), &qualifiers),
+            _ if !names::is_inward(field.name()) && !hides(field.name(), written.get(index)) => {
+                unqualified(field.name(), &qualifiers)
+            }
             _ => {
                 let name = written.get(index).and_then(Option::as_ref).unwrap_or(field.name());
                 unqualified(name, &qualifiers)
@@ -59,6 +61,13 @@ pub(crate) fn result_schema(plan: &LogicalPlan, tables: &[&str], statement: &Sta
         field.as_ref().clone().with_name(name).with_metadata(kept)
     });
     Schema::new(fields.collect::<Vec<_>>())
+}
+
+/// Whether a plan's name of a column is silent about a cast, or has a sign in its own way, where the query does not.
+fn hides(name: &str, written: Option<&Option<String>>) -> bool {
+    let Some(Some(written)) = written else { return false };
+    let casts = |text: &str| text.contains("::") || text.contains("CAST(");
+    (casts(written) && !casts(name)) || name.contains("(- ")
 }
 
 /// The columns by their names, of the types that the optimised plan gives them.

@@ -174,7 +174,10 @@ impl Account {
                 .map(|folder| folder.display().to_string()),
             estimates: self.estimates(),
             salvaged,
-            first_rejected: self.rejects.first(),
+            first_rejected: match self.rejects.is_incomplete() {
+                true => self.rejects.first(),
+                false => Vec::new(),
+            },
         }
     }
 }

@@ -6,11 +6,59 @@ use tidemill_tables::sessions;
 
 /// The words that begin a clause or stand in one, in capitals.
 pub const KEYWORDS: &[&str] = &[
-    "ALL", "AND", "AS", "ASC", "BETWEEN", "BY", "CASE", "CAST", "CROSS", "DESC", "DISTINCT", "ELSE",
-    "END", "EXCEPT", "EXISTS", "FALSE", "FILTER", "FIRST", "FROM", "FULL", "GROUP", "HAVING", "IN",
-    "INNER", "INTERSECT", "INTERVAL", "IS", "JOIN", "LAST", "LEFT", "LIKE", "LIMIT", "NOT", "NULL",
-    "NULLS", "OFFSET", "ON", "OR", "ORDER", "OUTER", "OVER", "PARTITION", "RIGHT", "ROWS", "SELECT",
-    "THEN", "TRUE", "UNION", "USING", "VALUES", "WHEN", "WHERE", "WITH",
+    "ALL",
+    "AND",
+    "AS",
+    "ASC",
+    "BETWEEN",
+    "BY",
+    "CASE",
+    "CAST",
+    "CROSS",
+    "DESC",
+    "DISTINCT",
+    "ELSE",
+    "END",
+    "EXCEPT",
+    "EXISTS",
+    "FALSE",
+    "FILTER",
+    "FIRST",
+    "FROM",
+    "FULL",
+    "GROUP",
+    "HAVING",
+    "IN",
+    "INNER",
+    "INTERSECT",
+    "INTERVAL",
+    "IS",
+    "JOIN",
+    "LAST",
+    "LEFT",
+    "LIKE",
+    "LIMIT",
+    "NOT",
+    "NULL",
+    "NULLS",
+    "OFFSET",
+    "ON",
+    "OR",
+    "ORDER",
+    "OUTER",
+    "OVER",
+    "PARTITION",
+    "RIGHT",
+    "ROWS",
+    "SELECT",
+    "THEN",
+    "TRUE",
+    "UNION",
+    "USING",
+    "VALUES",
+    "WHEN",
+    "WHERE",
+    "WITH",
 ];
 
 /// The functions that a query may call, in alphabetical order.
@@ -26,7 +74,9 @@ pub fn function_names() -> Result<Vec<String>> {
     let mut names: Vec<String> = names.chain(state.window_functions().keys()).cloned().collect();
     // Some have names that nobody can write: they stand for operators.
     let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-    names.retain(|name| name.chars().all(is_word) && name.starts_with(|c: char| c.is_ascii_lowercase()));
+    names.retain(|name| {
+        name.chars().all(is_word) && name.starts_with(|c: char| c.is_ascii_lowercase())
+    });
     names.sort();
     names.dedup();
     Ok(names)

@@ -568,7 +568,11 @@ fn kept(measured: &[Measured], width: usize) -> Vec<usize> {
             break;
         }
         room = room.saturating_sub(takes);
-        if takes_first { first += 1 } else { last -= 1 }
+        if takes_first {
+            first += 1
+        } else {
+            last -= 1
+        }
         takes_first = !takes_first;
     }
     (0..first).chain(last..measured.len()).collect()
@@ -604,7 +608,8 @@ fn widths(measured: &[&Measured], room: usize) -> Vec<usize> {
 
 /// What a float's text has from its point on.
 fn fraction(text: &str) -> usize {
-    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'.' | b','));
+    let is_plain =
+        text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'.' | b','));
     match text.find('.') {
         Some(at) if is_plain => text.len() - at,
         _ => 0,
@@ -694,7 +699,8 @@ fn rounded(text: &str) -> String {
     if behind.len() <= DECIMALS_KEPT || written <= DIGITS_KEPT {
         return text.to_owned();
     }
-    let decimals = if of_whole > 0 { DIGITS.saturating_sub(of_whole).max(2) } else { zeros + DIGITS };
+    let decimals =
+        if of_whole > 0 { DIGITS.saturating_sub(of_whole).max(2) } else { zeros + DIGITS };
     let rounded = format!("{value:.decimals$}");
     let short = rounded.trim_end_matches('0');
     if short.ends_with('.') { format!("{short}0") } else { short.to_owned() }
@@ -989,8 +995,7 @@ NULL         00:00:00
         let some = batch(vec![("n", numbers(0..700)), ("t", texts(&vec!["abc"; 700]))]);
         let wider = batch(vec![("n", numbers([123_456])), ("t", texts(&["abcdef"]))]);
         let mut out = Vec::new();
-        let mut screen =
-            Screen::new(&some.schema(), Look { rows: None, ..LOOK }).unwrap();
+        let mut screen = Screen::new(&some.schema(), Look { rows: None, ..LOOK }).unwrap();
         screen.add(&some, &mut out).unwrap();
         assert!(out.is_empty());
         screen.add(&some, &mut out).unwrap();
@@ -1039,9 +1044,8 @@ x             x             …  x
 
     #[test]
     fn one_row_that_does_not_fit_is_turned() {
-        let tags: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>([Some(
-            (0..3).map(Some),
-        )]));
+        let tags: ArrayRef =
+            Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>([Some((0..3).map(Some))]));
         let one = batch(vec![
             ("name", texts(&["Ann"])),
             ("nothing", Arc::new(StringArray::from(vec![None::<&str>]))),

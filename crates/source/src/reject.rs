@@ -199,7 +199,10 @@ impl Tally {
     fn may_be_first(&self, record: &Refused) -> bool {
         let key = (record.file.shown(), record.offset, record.row);
         self.first.len() < FIRST
-            || self.first.last().is_none_or(|last| key < (last.path.as_str(), last.offset, last.row))
+            || self
+                .first
+                .last()
+                .is_none_or(|last| key < (last.path.as_str(), last.offset, last.row))
     }
 
     fn copy(&mut self, folder: &std::path::Path, bad: &BadRecord, record: &Refused) -> Result<()> {

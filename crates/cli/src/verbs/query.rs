@@ -5,8 +5,8 @@ use std::path::Path;
 use tidemill_engine::job::{Job, Limits};
 use tidemill_engine::jobs::{About, Recorder};
 use tidemill_engine::running::{self, Preparation, Running};
-use tidemill_engine::sink::{self, SinkSpec};
 use tidemill_engine::settings::MaxBad;
+use tidemill_engine::sink::{self, SinkSpec};
 use tidemill_engine::{Error, Merge, Plan, Query, Repeats};
 
 use super::output::{CoverageSink, Say, finish, finish_without_rows, is_terminal};

@@ -84,7 +84,11 @@ fn place() -> Place {
     wide.push('\n');
     for row in 0..3 {
         for column in 0..30 {
-            wide.push_str(&format!("{}{}", if column == 0 { "" } else { "," }, row * 1000 + column));
+            wide.push_str(&format!(
+                "{}{}",
+                if column == 0 { "" } else { "," },
+                row * 1000 + column
+            ));
         }
         wide.push('\n');
     }

@@ -54,9 +54,8 @@ impl Typing {
     /// The columns that a statement may speak of.
     fn columns(&self, line: &str) -> Vec<String> {
         let mut named = typed::quoted(line);
-        let speaks_of_last = line
-            .split(|c: char| !c.is_alphanumeric() && c != '_')
-            .any(|word| word == LAST);
+        let speaks_of_last =
+            line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == LAST);
         if named.is_empty() && !speaks_of_last {
             named.clone_from(&self.recent);
         }
@@ -86,7 +85,10 @@ impl Typing {
                 let begun = &before[at + 1..];
                 let fits = |name: &String| begins(name, begun);
                 let names = self.columns(line).into_iter().filter(fits);
-                (at + 1, names.map(|name| pair(&name, format!("{}\"", doubled(&name, '"')))).collect())
+                (
+                    at + 1,
+                    names.map(|name| pair(&name, format!("{}\"", doubled(&name, '"')))).collect(),
+                )
             }
             Within::LineComment | Within::Comment => (position, Vec::new()),
             Within::Nothing => {
@@ -242,7 +244,11 @@ mod tests {
             ("SELECT su", 7, &["substr(", "sum("][..]),
             ("SELECT su|FROM 'a.csv'", 7, &["\"Sub total\"", "substr(", "sum("]),
             ("SELECT | FROM 'a.csv'", 7, &["\"Sub total\"", "sales", "state"]),
-            ("SELECT sum(s|) FROM 'a.csv'", 11, &["\"Sub total\"", "sales", "state", "select", "substr(", "sum("]),
+            (
+                "SELECT sum(s|) FROM 'a.csv'",
+                11,
+                &["\"Sub total\"", "sales", "state", "select", "substr(", "sum("],
+            ),
             ("SELECT \"Su| FROM 'a.csv'", 8, &[]),
             ("SELECT d| FROM _", 7, &["day", "desc", "distinct"]),
             ("sel", 0, &["select"]),
@@ -275,7 +281,8 @@ mod tests {
             let found = files(&format!("{root}/{begun}"), end);
             let mut found: Vec<_> = found.into_iter().map(|pair| pair.replacement).collect();
             found.sort();
-            let mut expected: Vec<_> = expected.iter().map(|name| format!("{root}/{name}")).collect();
+            let mut expected: Vec<_> =
+                expected.iter().map(|name| format!("{root}/{name}")).collect();
             expected.sort();
             assert_eq!(found, expected, "{begun}");
         }

@@ -30,7 +30,6 @@ use super::output::{CoverageSink, Keep, Say, finish_keeping};
 use super::query::begin;
 use super::{Outcome, look, print};
 use crate::args::{HeadArgs, LookArgs, RowsShown, SchemaArgs, SchemaForm, ShowArgs, SourceArgs};
-use crate::screen::Pages;
 use crate::terminal;
 
 /// What the last result is called.
@@ -80,7 +79,9 @@ pub(crate) fn shell() -> anyhow::Result<Outcome> {
         let _ = editor.load_history(path);
     }
     terminal::keep_shell();
-    print(format!("tidemill {}; .help says what there is\n", env!("CARGO_PKG_VERSION")).as_bytes())?;
+    print(
+        format!("tidemill {}; .help says what there is\n", env!("CARGO_PKG_VERSION")).as_bytes(),
+    )?;
     let mut shell = Shell { show: ShowArgs::default(), last: None, is_left: false };
     while !shell.is_left {
         match editor.readline("tidemill> ") {
@@ -101,7 +102,9 @@ pub(crate) fn shell() -> anyhow::Result<Outcome> {
             // What was typed is thrown away.
             Err(ReadlineError::Interrupted) => {}
             Err(ReadlineError::Eof) => break,
-            Err(ReadlineError::Io(error)) => return Err(Error::io("read", "the terminal", error).into()),
+            Err(ReadlineError::Io(error)) => {
+                return Err(Error::io("read", "the terminal", error).into());
+            }
             Err(error) => return Err(error.into()),
         }
     }
@@ -276,14 +279,18 @@ impl Shell {
             text.push_str(&format!("… and {} more\n", files.len() - FILES_SHOWN));
         }
         if text.is_empty() {
-            text.push_str("no file here can be read; a file of any folder stands in single quotes\n");
+            text.push_str(
+                "no file here can be read; a file of any folder stands in single quotes\n",
+            );
         }
-        page(&text)
+        Ok(print(text.as_bytes())?)
     }
 
     fn schema_of_last(&self) -> anyhow::Result<()> {
         let Some(kept) = &self.last else {
-            return Err(Error::usage(format!("there is no result yet that `{LAST}` could be")).into());
+            return Err(
+                Error::usage(format!("there is no result yet that `{LAST}` could be")).into()
+            );
         };
         let fields = kept.schema().fields();
         let width = fields.iter().map(|field| field.name().chars().count()).max().unwrap_or(0);
@@ -293,7 +300,7 @@ impl Shell {
             let (name, sql_type) = (field.name(), sql_type(field.data_type()));
             text.push_str(&format!("  {name}{:padding$}  {sql_type}\n", ""));
         }
-        page(&text)
+        Ok(print(text.as_bytes())?)
     }
 }
 
@@ -307,7 +314,7 @@ fn help() -> anyhow::Result<()> {
     for (command, what) in COMMANDS {
         text.push_str(&format!("{command:width$}  {what}\n"));
     }
-    page(&text)
+    Ok(print(text.as_bytes())?)
 }
 
 /// The file that a command is about, with or without the quotes that SQL wants.
@@ -319,14 +326,6 @@ fn file(command: &str, rest: &str) -> Result<String, Error> {
         "-" => Err(Error::usage("standard input is the shell's own")),
         file => Ok(file.to_owned()),
     }
-}
-
-fn page(text: &str) -> anyhow::Result<()> {
-    use std::io::Write;
-    let mut pages = Pages::new(true);
-    let written = pages.write_all(text.as_bytes());
-    written.map_err(|error| Error::io("write", "standard output", error))?;
-    Ok(pages.finish()?)
 }
 
 /// What went wrong; that a pager was left is nothing.

@@ -5,7 +5,10 @@
 pub(super) enum Within {
     Nothing,
     /// In quotes that began there.
-    Quotes { at: usize, quote: char },
+    Quotes {
+        at: usize,
+        quote: char,
+    },
     LineComment,
     Comment,
 }
@@ -142,9 +145,14 @@ mod tests {
 
     #[test]
     fn comments_are_no_statement() {
-        for (text, expected) in
-            [("", true), (" \n", true), ("-- a\n /* b; */ ", true), ("-", false), ("''", false), ("-- a\nb", false)]
-        {
+        for (text, expected) in [
+            ("", true),
+            (" \n", true),
+            ("-- a\n /* b; */ ", true),
+            ("-", false),
+            ("''", false),
+            ("-- a\nb", false),
+        ] {
             assert_eq!(is_blank(text), expected, "{text}");
         }
     }
