@@ -8,6 +8,9 @@ use crate::error::BadRecord;
 /// The version of the JSON form.
 pub const VERSION: u32 = 1;
 
+/// Why reading ended early where no more rows were wanted.
+pub const LIMIT_REACHED: &str = "stopped once the limit was reached";
+
 /// The account that every result carries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Coverage {
@@ -25,7 +28,7 @@ pub struct Coverage {
     pub bytes: Amount,
     /// Records.
     pub rows: RowAmount,
-    /// Why reading ended before the end of the input, where it did: `limit reached`.
+    /// Why reading ended before the end of the input, where it did: [`LIMIT_REACHED`].
     pub stopped: Option<String>,
     /// Where copies of rejected records are, if there are any.
     pub rejected_copy: Option<String>,
@@ -119,13 +122,13 @@ impl Coverage {
         let whole = if self.complete { "complete" } else { "INCOMPLETE" };
         let (rows, of_rows) = (grouped(self.rows.done), if self.rows.done == 1 { "" } else { "s" });
         let (files, of_files) = (grouped(self.files), if self.files == 1 { "" } else { "s" });
-        let mut line = match self.stopped {
+        let mut line = match self.stopped.as_deref() {
             // How much of a split was read when no more rows were wanted is known in rows alone.
-            Some(_) => format!(
+            Some(LIMIT_REACHED) => format!(
                 "{whole}: limit reached; {rows} row{of_rows} looked at, of {files} file{of_files} with {}",
                 human_bytes(self.bytes.total),
             ),
-            None => format!(
+            _ => format!(
                 "{whole}: {rows} row{of_rows} from {files} file{of_files} ({}), {}/{} splits",
                 human_bytes(self.bytes.done),
                 grouped(self.splits.done),
@@ -141,6 +144,9 @@ impl Coverage {
             if let Some(path) = &self.rejected_copy {
                 line.push_str(&format!(" (kept in {path})"));
             }
+        }
+        if let Some(why) = self.stopped.as_deref().filter(|why| *why != LIMIT_REACHED) {
+            line.push_str(&format!(", {why}"));
         }
         if let Some(first) = self.salvaged.first() {
             let (of, and_more) = match self.salvaged.len() {

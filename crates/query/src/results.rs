@@ -145,7 +145,7 @@ impl Account {
         };
         let splits = sum(Scan::split_amount);
         let stopped = match (ended, self.cut_short || splits.done < splits.total) {
-            (true, true) => Some("stopped once the limit was reached".to_string()),
+            (true, true) => Some(coverage::LIMIT_REACHED.to_string()),
             _ => None,
         };
         let rejected = self.scans().map(|scan| scan.rejected_count()).sum();

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use rustyline::config::Configurer;
 use rustyline::error::ReadlineError;
-use rustyline::history::{FileHistory, History};
+use rustyline::history::FileHistory;
 use rustyline::{CompletionType, Config, Editor};
 use tidemill_engine::error::without_secrets;
 use tidemill_engine::formats::Format;
@@ -29,7 +29,7 @@ use self::completer::Typing;
 use super::output::{CoverageSink, Keep, Say, finish_keeping};
 use super::query::begin;
 use super::{Outcome, look, print};
-use crate::args::{HeadArgs, LookArgs, RowsShown, SchemaArgs, SchemaForm, ShowArgs, SourceArgs};
+use crate::args::{HeadArgs, LookArgs, SchemaArgs, SchemaForm, ShowArgs, SourceArgs};
 use crate::terminal;
 
 /// What the last result is called.
@@ -223,7 +223,7 @@ impl Shell {
             }
             "rows" => {
                 let rows = crate::args::rows_shown(rest);
-                let refused = |why| Error::usage(format!(".rows: `{rest}`: {why}"));
+                let refused = |why: String| Error::usage(format!(".rows: `{rest}`: {why}"));
                 self.show.rows = Some(rows.map_err(refused)?);
                 Ok(())
             }
