@@ -693,10 +693,11 @@ mod tests {
             ("layouts", "same"),
             ("mismatch", "null"),
         ] {
-            let is_offered = |line: &str| {
-                line.contains(&format!("-l {flag} ")) && line.contains(&format!("{choice}\\t"))
+            let is_offered = |of_flag: &str| {
+                let is_it = of_flag.contains(&format!(" -l {flag} "));
+                is_it && of_flag.contains(&format!("{choice}\\t"))
             };
-            assert!(script.lines().any(is_offered), "--{flag} {choice}");
+            assert!(script.split("\ncomplete ").any(is_offered), "--{flag} {choice}");
         }
         // Whatever else is written is judged where it is understood.
         let cli = Cli::try_parse_from(["tidemill", "query", "SELECT 1", "--format", "cvs"]);

@@ -317,7 +317,7 @@ mod tests {
             (
                 77,
                 615_000_000,
-                "━━━━━━━         615 MB of 1.23 GB, 12,345,678 rows, 123 MB/s, 12 minutes left",
+                "━━━━━━━╸        615 MB of 1.23 GB, 12,345,678 rows, 123 MB/s, 12 minutes left",
             ),
             (40, 615_000_000, "615 MB of 1.23 GB, 12,345,678 rows"),
             (77, 1_230_000_000, "all read, sorting, 12,345,678 rows, 41 seconds, 3.20 GB on disk"),

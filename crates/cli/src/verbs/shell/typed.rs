@@ -45,7 +45,8 @@ pub(super) fn quoted(text: &str) -> Vec<String> {
     if let Within::Quotes { quote: '\'', .. } = end {
         found.pop();
     }
-    found.into_iter().map(|(_, text)| text.trim_end_matches('\'').to_owned()).collect()
+    let inner = |text: &str| text.strip_suffix('\'').unwrap_or(text).replace("''", "'");
+    found.iter().map(|(_, text)| inner(text)).collect()
 }
 
 /// Calls `see` with each character, its place, and what it belongs to: quotes and the marks of comments to what they
@@ -62,7 +63,10 @@ fn walk(text: &str, mut see: impl FnMut(usize, char, Within)) -> Within {
             }
             (Within::Nothing, '-', Some('-')) => (Within::LineComment, Within::LineComment, true),
             (Within::Nothing, '/', Some('*')) => (Within::Comment, Within::Comment, true),
-            // A quote that is written twice ends a text and begins the next.
+            // A quote that is written twice is one of the text.
+            (Within::Quotes { quote, .. }, c, Some(next)) if c == quote && next == quote => {
+                (within, within, true)
+            }
             (Within::Quotes { quote, .. }, c, _) if c == quote => (within, Within::Nothing, false),
             (Within::LineComment, '\n', _) => (within, Within::Nothing, false),
             (Within::Comment, '*', Some('/')) => (within, Within::Nothing, true),
@@ -122,7 +126,8 @@ mod tests {
             ("SELECT ", Within::Nothing),
             ("FROM 'log", Within::Quotes { at: 5, quote: '\'' }),
             ("FROM 'log' WHERE \"a", Within::Quotes { at: 17, quote: '"' }),
-            ("FROM 'it''", Within::Nothing),
+            ("FROM 'it''", Within::Quotes { at: 5, quote: '\'' }),
+            ("FROM 'it''s'", Within::Nothing),
             ("-- it's", Within::LineComment),
             ("/* it's", Within::Comment),
             ("/* it's */ '", Within::Quotes { at: 11, quote: '\'' }),
@@ -138,6 +143,7 @@ mod tests {
             ("FROM 'a.csv' JOIN 'b.csv' ON \"c\"", &["a.csv", "b.csv"]),
             ("FROM 'a.csv' WHERE x = 'beg", &["a.csv"]),
             ("-- 'no'\nFROM ''", &[""]),
+            ("FROM 'it''s.csv', 'a'''", &["it's.csv", "a'"]),
         ] {
             assert_eq!(quoted(text), expected, "{text}");
         }
