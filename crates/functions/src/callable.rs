@@ -247,6 +247,20 @@ pub(crate) fn called_as(function: &impl Function, given: &[DataType]) -> DataFus
     )
 }
 
+/// How long a format may be, in bytes: each row of an answer is about as long.
+const FORMAT_BYTES_MAX: usize = 1_000;
+
+/// Refuses a format that is too long.
+pub(crate) fn checked_length(format: &str) -> Result<()> {
+    match format.len() <= FORMAT_BYTES_MAX {
+        true => Ok(()),
+        false => Err(usage(
+            format!("a format has {} bytes; {FORMAT_BYTES_MAX} is the most", format.len()),
+            "concat puts long texts around what is formatted",
+        )),
+    }
+}
+
 /// A text as it stands in a message: the beginning of a long one.
 pub(crate) fn brief(text: &str) -> String {
     match text.char_indices().nth(80) {

@@ -300,3 +300,31 @@ fn what_is_said_of_an_answer_is_so() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(untold.is_empty(), "functions without an example: {untold:?}");
 }
+
+/// What the page of formats shows of each is what functions write.
+#[test]
+fn what_the_page_of_formats_shows_is_so() {
+    let page = include_str!("../../../docs/reference/formats.md");
+    let (mut call, mut wrong, mut count) = (String::new(), Vec::new(), 0);
+    for line in page.lines() {
+        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+        let code = |cell: &str| cell.strip_prefix('`')?.strip_suffix('`').map(str::to_owned);
+        if let Some(head) = line.strip_prefix("| `").and_then(|line| line.strip_suffix("` | | |")) {
+            call = match head.strip_suffix("…)") {
+                Some(begun) => begun.to_owned(),
+                None => format!("{head}(TIMESTAMP '2026-03-05 08:05:09.012345', "),
+            };
+        } else if let [format, _, expected] = cells.as_slice()
+            && let (Some(format), Some(expected)) = (code(format), code(expected))
+        {
+            let call = format!("{call}'{format}')");
+            let found = answer(&call).unwrap_or_else(|error| error.to_string());
+            if found.trim() != expected {
+                wrong.push(format!("{call} is {}, and not {expected}", found.trim()));
+            }
+            count += 1;
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(count > 100, "{count} formats");
+}

@@ -32,7 +32,7 @@ use tidemill_remote::Budget;
 use tidemill_sink::StagedFile;
 use tidemill_source::{Rejects, Source, SourceSpec, fit, standard_input};
 use tidemill_sql::dialects::{self, CalledSource, CalledSources};
-use tidemill_sql::statement::{Asked, Wanted, asked, honoured, one_select, schema_from_sql};
+use tidemill_sql::statement::{Asked, Wanted, asked, honoured, schema_from_sql};
 use tidemill_sql::{Told, casts, external, names, session, syntax, using};
 use tidemill_tables::estimates::{self, Call, Precisions};
 use tidemill_tables::merge::Merged;
@@ -103,7 +103,7 @@ impl Plan {
     /// not there, and what inferring a schema meets.
     pub fn new(query: &Query, settings: &Settings) -> Result<Self> {
         on_large_stack(PLAN_STACK_BYTES, || Self::planned(query, settings))
-            .map_err(|error| casts::explained(error, &query.sql, None))
+            .map_err(|error| text_in_quotes(casts::explained(error, &query.sql, None), &query.sql))
     }
 
     fn planned(query: &Query, settings: &Settings) -> Result<Self> {
@@ -169,7 +169,13 @@ impl Plan {
         }
         respell(&mut statement, &context, &tables)?;
         if let Some(map) = &query.map {
-            let mut map = one_select(map)?;
+            let Asked { statement: mut map, wanted, called } = asked(map)?;
+            if !called.is_empty() || wanted != Wanted::Rows {
+                return Err(Error::usage_hint(
+                    "a map has no source of its own, and no sample of one",
+                    "it is one SELECT of the records of the job's source",
+                ));
+            }
             hide_secrets(&mut map, &mut urls);
             respell(&mut map, &context, &tables)?;
             honoured(&map, &context)?;
@@ -815,6 +821,26 @@ pub(crate) fn respell(
 
 /// A map with a partition per split, what it needs at run time, and the splits below it.
 type PerSplit = (Arc<dyn ExecutionPlan>, Arc<TaskContext>, Arc<Scan>);
+
+/// Of a column that there is not and that stands in double quotes: that a text stands in single ones.
+fn text_in_quotes(error: Error, sql: &str) -> Error {
+    match error {
+        Error::Usage { message, hint: None } => {
+            let name = message.strip_prefix("unknown column `");
+            let name = name.and_then(|rest| rest.split_once('`')).map(|(name, _)| name);
+            match name {
+                Some(name) if sql.contains(&format!("\"{name}\"")) => {
+                    let hint = format!(
+                        "a text stands in single quotes: '{name}'; double ones are of names"
+                    );
+                    Error::usage_hint(message, hint)
+                }
+                _ => Error::Usage { message, hint: None },
+            }
+        }
+        other => other,
+    }
+}
 
 /// What is said of a column's name that two columns have; none of another error.
 fn ambiguous(error: &DataFusionError, statement: &Statement) -> Option<Error> {

@@ -10,7 +10,7 @@
 //!   numbers that are written out? `guards`: of which rows
 //!   is it asked? `floats`, `nested`: which float, list, struct is larger? `patterns`: what is SIMILAR TO what?
 //! - `null_safe`, `subqueries`: where does null equal null, and what is neither true nor false?
-//! - `replaced`, `amplify`, `portions`: functions of our own in the place of DataFusion's, and the memory of
+//! - `replaced`, `percentiles`, `amplify`, `portions`: functions of our own in the place of DataFusion's, and the memory of
 //!   expressions.
 //! - `asof`: what was the last record of another source up to a time?
 //! - `windows`, `in_place`: how are windows run, and within the budget?
@@ -50,6 +50,7 @@ mod null_safe;
 pub mod parameters;
 mod parse_hints;
 mod patterns;
+mod percentiles;
 pub mod pool;
 mod portions;
 mod projections;

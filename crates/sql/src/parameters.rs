@@ -265,7 +265,8 @@ mod tests {
             .map(|(name, value)| ((*name).to_owned(), Parameter::from_text(value)))
             .collect();
         let found = put(sql, &parameters).unwrap_or_else(|error| error.to_string());
-        assert_eq!(found, expected, "{sql}");
+        assert_eq!(found.lines().next(), expected.lines().next(), "{sql}");
+        assert!(found.starts_with(expected), "{sql}: {found}");
     }
 
     #[test]

@@ -96,6 +96,9 @@ pub(crate) fn hint(sql: &str, message: &str) -> Option<String> {
     if let Some(meant) = slip(&here).or_else(|| slip(&before)) {
         return Some(format!("did you mean {meant}?"));
     }
+    if before.eq_ignore_ascii_case("OVER") && here == "(" {
+        return Some("a function has brackets before OVER: row_number() OVER (ORDER BY a)".into());
+    }
     if upper == "BY" {
         return Some("an order of a window stands behind it: rank() OVER (ORDER BY a)".into());
     }

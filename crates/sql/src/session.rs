@@ -47,7 +47,7 @@ use crate::windows::running_totals::EqualsAtOnce;
 use crate::windows::whole_partitions::OnePartitionAtATime;
 use crate::windows::{ComputedKeys, CopiedText, Ranks};
 use crate::zones::Clocks;
-use crate::{amplify, in_lists, pool, replaced, times};
+use crate::{amplify, in_lists, percentiles, pool, replaced, times};
 
 /// Rows of a batch at most, everywhere.
 pub const BATCH_ROWS: usize = 8192;
@@ -204,6 +204,7 @@ pub fn open(
         .build();
     let context = SessionContext::new_with_state(state);
     context.register_udf(asof::nearest());
+    context.register_udaf(percentiles::percentile_cont());
     replaced::functions().for_each(|function| context.register_udf(function));
     tidemill_functions::scalar_functions().for_each(|function| context.register_udf(function));
     for name in OF_FORMATS {
@@ -334,7 +335,7 @@ mod tests {
     use super::*;
 
     fn answer(context: &SessionContext, call: &str) -> Result<String> {
-        let (statement, _) = crate::statement::asked(&format!("SELECT {call}"))?;
+        let statement = crate::statement::one_select(&format!("SELECT {call}"))?;
         let plan = crate::casts::planned(&context.state(), statement).told()?;
         let frame = block_on(context.execute_logical_plan(plan)).told()?;
         let batches = block_on(frame.collect()).told()?;

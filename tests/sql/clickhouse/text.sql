@@ -213,11 +213,6 @@ SELECT reverse('abc'), repeat('ab', 2), initcap('hello world'), ascii('A'), char
 --> clickhouse
 cba,abab,Hello World,65,B
 
-SELECT empty('')
---> pending: there is no `empty(TEXT)`
---> clickhouse
-1
-
 SELECT notEmpty('a')
 --> pending: unknown function `notempty` (no hint)
 --> clickhouse

@@ -430,24 +430,20 @@ SELECT arrayReduce('sum', [1, 2, 3])
 --> pending: unknown function `arrayreduce` (no hint)
 --> clickhouse
 6
-6
 
 SELECT arrayReduce('max', [1, 5])
 --> pending: unknown function `arrayreduce` (no hint)
 --> clickhouse
-5
 5
 
 SELECT arrayFold((acc, x) -> acc + x, [1, 2], toInt64(0))
 --> pending: `->` is not supported
 --> clickhouse
 3
-3
 
 SELECT arrayIntersect([1, 2], [2])
 --> pending: unknown function `arrayintersect`; did you mean `array_intersect`? (no hint)
 --> clickhouse
-[2]
 [2]
 
 SELECT arrayStringConcat(arrayMap(x -> toString(x), [1, 2]), ',')

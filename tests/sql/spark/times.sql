@@ -130,11 +130,6 @@ SELECT timestampadd(HOUR, 5, ts), dateadd(DAY, -1, ts) FROM 'requests.csv' WHERE
 --> spark
 2026-03-01T14:15:00,2026-02-28T09:15:00
 
-SELECT add_months(DATE '2026-01-31', 1)
---> pending: unknown function `add_months`
---> spark
-2026-02-28
-
 SELECT months_between(DATE '2026-03-31', DATE '2026-01-31')
 --> pending: unknown function `months_between` (no hint)
 --> spark

@@ -12,7 +12,7 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type, UInt64Type};
 use datafusion_common::Result;
 
-use crate::callable::{Given, Kept, brief, usage};
+use crate::callable::{Given, Kept, brief, checked_length, usage};
 
 /// The type that an argument is cast to that is a number; none where it is none.
 pub(crate) fn as_number(given: &DataType) -> Option<DataType> {
@@ -72,6 +72,7 @@ impl Numerals {
     /// # Errors
     /// For a pattern that there is not.
     pub(crate) fn parsed(pattern: &str) -> Result<Self> {
+        checked_length(pattern)?;
         let mut numerals = Numerals { fills: true, ..Numerals::default() };
         let refused = |what: String, hint: &str| {
             Err(usage(format!("the pattern `{}` {what}", brief(pattern)), hint))

@@ -68,7 +68,14 @@ impl Width {
                 let origin =
                     origin.map_or(i128::from(MONDAY) * i128::from(DAY_NANOS), Shown::all_nanos);
                 let since = time.all_nanos() - origin;
-                origin + since.div_euclid(width) * width
+                // Numbers of 64 bits, where they do, are divided several times as fast.
+                let begins = match (i64::try_from(since), i64::try_from(width)) {
+                    (Ok(since), Ok(width)) => {
+                        i128::from(since) - i128::from(since.rem_euclid(width))
+                    }
+                    _ => since - since.rem_euclid(width),
+                };
+                origin + begins
             }
             Width::Months(width) => {
                 let first = Date { year: 2000, month: 1, day: 1 };

@@ -180,7 +180,6 @@ fn put(format: &mut Format, code: &str, flag: Option<char>, dialect: Dialect) ->
         ("r", MySql) => return all(format, "%h:%i:%s %p", dialect),
         ("T", _) if is_mysql => return all(format, "%H:%i:%s", dialect),
         ("U", MySql) => number(Field::WeekFromSunday, 2, flag),
-        ("u", MySql) => number(Field::WeekFromMonday, 2, flag),
         ("v", MySql) => number(Field::IsoWeek, 2, flag),
         ("x", MySql) => number(Field::IsoYear, 4, flag),
         (_, MySql) => return false,

@@ -233,6 +233,12 @@ impl Function for Epoch {
 
 /// Seconds, the nearest double: one division of what a double has whole rounds once.
 fn seconds_of(nanos: i128) -> f64 {
+    if let Ok(nanos) = i64::try_from(nanos)
+        && nanos % 1_000 == 0
+        && (nanos / 1_000).unsigned_abs() < 1 << 53
+    {
+        return (nanos / 1_000) as f64 / 1e6;
+    }
     let (value, divisor) = match nanos % 1_000 {
         0 => (nanos / 1_000, 1_000_000),
         _ => (nanos, i128::from(SECOND_NANOS)),

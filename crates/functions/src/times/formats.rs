@@ -402,13 +402,27 @@ impl Clock {
     }
 }
 
+/// The numbers below 100, of two digits each.
+const PAIRS: &str = "00010203040506070809101112131415161718192021222324252627282930313233343536373839\
+                     40414243444546474849505152535455565758596061626364656667686970717273747576777879\
+                     8081828384858687888990919293949596979899";
+
+/// The two digits of a number below 100.
+fn pair(value: u64) -> &'static str {
+    let at = 2 * value as usize;
+    PAIRS.get(at..at + 2).unwrap_or_default()
+}
+
 /// Writes a number's digits.
 fn digits(value: u64, fill: Fill, out: &mut String) {
-    // Most numbers of a time have two.
-    if fill == Fill::Zeros(2) && value < 100 {
-        out.push(char::from(b'0' + (value / 10) as u8));
-        out.push(char::from(b'0' + (value % 10) as u8));
-        return;
+    // Most numbers of a time have two, and its year four.
+    match fill {
+        Fill::Zeros(2) if value < 100 => return out.push_str(pair(value)),
+        Fill::Zeros(4) if value < 10_000 => {
+            out.push_str(pair(value / 100));
+            return out.push_str(pair(value % 100));
+        }
+        _ => {}
     }
     let mut held = [0_u8; 20];
     let mut at = held.len();

@@ -1,4 +1,4 @@
-//! Text as times: `strptime`, `try_strptime`, and what PostgreSQL's patterns make of `to_timestamp` and
+//! Text as times: `strptime`, `try_strptime`, `date_parse`, and what PostgreSQL's patterns make of `to_timestamp` and
 //! `to_date`.
 //!
 //! A text has to be of the format from its beginning to its end, but for blanks around it; a blank in the
@@ -75,10 +75,15 @@ fn micros_of(instant: Instant, text: &str) -> Result<i64> {
     })
 }
 
-/// `strptime` and `try_strptime`, which is null for a text that is none of the format.
+/// Text as a TIMESTAMP.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct Strptime {
-    pub(super) is_tried: bool,
+pub(super) enum Strptime {
+    /// `strptime`
+    Sure,
+    /// `try_strptime`, which is null for a text that is none of the format.
+    Tried,
+    /// `date_parse`, of Java's patterns and MySQL's codes.
+    OfJava,
 }
 
 /// The formats of a call: one a row, or a list of them.
@@ -137,26 +142,48 @@ fn items<O: OffsetSizeTrait>(
 }
 
 impl Strptime {
-    const HINT: &'static str = "try_strptime(text, format) is NULL for what is none of the format";
+    fn language(&self) -> Language {
+        match self {
+            Strptime::OfJava => Language::Java,
+            _ => Language::C,
+        }
+    }
+
+    fn hint(&self) -> &'static str {
+        match self {
+            Strptime::OfJava => {
+                "try_strptime(text, format), which takes C's codes, is NULL for what is none of the format"
+            }
+            _ => "try_strptime(text, format) is NULL for what is none of the format",
+        }
+    }
 }
 
 impl Function for Strptime {
     fn names(&self) -> &'static [&'static str] {
-        match self.is_tried {
-            true => &["try_strptime"],
-            false => &["strptime", "parse_timestamp"],
+        match self {
+            Strptime::Sure => &["strptime", "parse_timestamp"],
+            Strptime::Tried => &["try_strptime"],
+            Strptime::OfJava => &["date_parse", "str_to_date", "parse_datetime", "parsedatetime"],
         }
     }
 
     fn told(&self) -> Told {
-        match self.is_tried {
-            true => Told {
+        match self {
+            Strptime::OfJava => Told {
+                section: DOC_SECTION_DATETIME,
+                calls: "date_parse(text, pattern)",
+                what: "The TIMESTAMP that a text is by Java's patterns, or, where there is a `%`, by MySQL's codes: \
+                       `date_parse('20.11.2026 08:05', 'dd.MM.yyyy HH:mm')` is `2026-11-20T08:05:00`, and \
+                       `date_parse('November 20th, 2026', '%M %D, %Y')` is `2026-11-20T00:00:00`.",
+            },
+            Strptime::Tried => Told {
                 section: DOC_SECTION_DATETIME,
                 calls: "try_strptime(text, format)\ntry_strptime(text, [format1, format2, …])",
                 what: "As `strptime`, but NULL for a text that is none of the format: \
                        `try_strptime('today', '%d.%m.%Y')` is `NULL`.",
             },
-            false => Told {
+            Strptime::Sure => Told {
                 section: DOC_SECTION_DATETIME,
                 calls: "strptime(text, format)\nstrptime(text, [format1, format2, …])",
                 what: "The TIMESTAMP that a text is by C's and Python's codes, in UTC where it has an offset \
@@ -193,7 +220,7 @@ impl Function for Strptime {
         if let Some(constant) = constant {
             let formats = Formats::of(&ColumnarValue::Scalar(constant.clone()))?;
             for format in formats.at(0)?.into_iter().flatten() {
-                Language::C.parsed(&format)?;
+                self.language().parsed(&format)?;
             }
         }
         Ok(DataType::Timestamp(TimeUnit::Microsecond, None))
@@ -204,7 +231,7 @@ impl Function for Strptime {
         let formats = Formats::of(given.value(1)?)?;
         let parsed = |row: usize| -> Result<Option<Vec<Named>>> {
             let Some(formats) = formats.at(row)? else { return Ok(None) };
-            let named = formats.iter().map(|format| Named::of(format, Language::C));
+            let named = formats.iter().map(|format| Named::of(format, self.language()));
             Ok(Some(named.collect::<Result<_>>()?))
         };
         let constant = if formats.is_constant() { parsed(0)? } else { None };
@@ -220,12 +247,12 @@ impl Function for Strptime {
                 found.append_null();
                 continue;
             }
-            if self.is_tried {
+            if *self == Strptime::Tried {
                 let read = formats.iter().find_map(|named| named.format.read(text).ok());
                 found.append_option(read.and_then(|instant| micros_of(instant, text).ok()));
                 continue;
             }
-            let instant = first_read(text, formats, Strptime::HINT)?;
+            let instant = first_read(text, formats, self.hint())?;
             found.append_value(micros_of(instant, text)?);
         }
         Ok(Arc::new(found.finish()))
@@ -254,12 +281,29 @@ pub(super) fn instants(
 /// A function of text by formats of chrono's, `to_timestamp` or `to_date`, that takes a pattern of PostgreSQL's
 /// too: a constant without `%`.
 pub(crate) fn with_patterns(theirs: &Arc<ScalarUDF>) -> ScalarUDF {
-    ScalarUDF::from(WithPatterns { theirs: Arc::clone(theirs) })
+    ScalarUDF::from(WithPatterns::of(Arc::clone(theirs)))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct WithPatterns {
     theirs: Arc<ScalarUDF>,
+    documentation: Option<Documentation>,
+}
+
+impl WithPatterns {
+    fn of(theirs: Arc<ScalarUDF>) -> Self {
+        let documentation = theirs.documentation().map(|told| {
+            let told = told.clone();
+            let line = told.description.split_whitespace().collect::<Vec<_>>().join(" ");
+            let what = line.split(". ").next().unwrap_or(&line).trim_end_matches('.');
+            let description = format!(
+                "{what}, text by formats of chrono's codes, of which the first that fits is taken, or by one \
+                 pattern of PostgreSQL's, which has no `%`."
+            );
+            Documentation { description, ..told }
+        });
+        WithPatterns { theirs, documentation }
+    }
 }
 
 /// The pattern that a constant is, if it is one.
@@ -288,7 +332,7 @@ impl ScalarUDFImpl for WithPatterns {
 
     fn with_updated_config(&self, config: &ConfigOptions) -> Option<ScalarUDF> {
         let theirs = Arc::new(self.theirs.inner().with_updated_config(config)?);
-        Some(ScalarUDF::from(WithPatterns { theirs }))
+        Some(ScalarUDF::from(WithPatterns::of(theirs)))
     }
 
     fn return_type(&self, taken: &[DataType]) -> Result<DataType> {
@@ -314,7 +358,7 @@ impl ScalarUDFImpl for WithPatterns {
     }
 
     fn documentation(&self) -> Option<&Documentation> {
-        self.theirs.documentation()
+        self.documentation.as_ref()
     }
 }
 

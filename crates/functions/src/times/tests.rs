@@ -275,6 +275,14 @@ fn times_are_written_by_patterns_of_java_and_codes_of_mysql() {
             "2026-01-05 20:05:09 01/05/26 20:05  5 January Jan 2026-02 1 1",
         ),
         ("date_format(NULL, 'yyyy')", "NULL"),
+        (
+            "date_parse('2026-01-05T08:05:09.25+02:00', 'yyyy-MM-dd''T''HH:mm:ss.SSXXX')",
+            "2026-01-05T06:05:09.250",
+        ),
+        ("date_parse('Mon, 5 Jan 26', 'E, d MMM yy')", "2026-01-05T00:00:00"),
+        ("str_to_date('05/01/2026', '%d/%m/%Y')", "2026-01-05T00:00:00"),
+        ("str_to_date('1:05:09 PM', '%r')", "1970-01-01T13:05:09"),
+        ("parse_datetime('20260105', 'yyyyMMdd')", "2026-01-05T00:00:00"),
         ("from_unixtime(1767600309)", "2026-01-05T08:05:09"),
         ("from_unixtime(1767600309, 'Europe/Berlin')", "2026-01-05T09:05:09+01:00"),
         ("from_unixtime(1767600309, '+02:00')", "2026-01-05T10:05:09+02:00"),
@@ -288,6 +296,8 @@ fn times_are_written_by_patterns_of_java_and_codes_of_mysql() {
         ("date_format(DATE '2026-01-05', 'yyyy ''')", "a quote that does not end"),
         ("date_format(DATE '2026-01-05', '%H:%M')", "minutes are %i"),
         ("date_format(DATE '2026-01-05', '%Q')", "has `%Q` at character 1"),
+        ("date_parse('x', 'yyyy')", "`x` does not fit the format `yyyy`"),
+        ("date_parse('x', 'YYYY')", "hint: a year is y"),
         ("from_unixtime(1, 'Europe/Nowhere')", "there is no zone `Europe/Nowhere`"),
         ("from_unixtime(1, 'bbb')", "has `bbb` at character 1"),
         ("from_unixtime(1.5)", "takes other arguments"),
@@ -498,6 +508,15 @@ fn days_and_numbers_are_made_of_times() {
         ("last_day(9223372036854775807::Timestamp(Second, None))", "beyond the years"),
         ("unix_timestamp('x', 'yyyy')", "`x` does not fit the format `yyyy`"),
     ]);
+}
+
+#[test]
+fn a_format_that_is_longer_than_a_line_is_refused() {
+    let long = format!("'{}'", "x".repeat(1_001));
+    for call in ["strftime(DATE '2026-01-05', $)", "to_char(1, $)", "strptime('x', $)"] {
+        let call = call.replace('$', &long);
+        check_refused(&[(&call, "a format has 1001 bytes; 1000 is the most")]);
+    }
 }
 
 /// A function that takes formats of chrono's, and answers with none.

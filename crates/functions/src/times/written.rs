@@ -15,7 +15,9 @@ use super::clocks::{Times, as_instant, as_time};
 use super::codes::{self, Dialect};
 use super::formats::Format;
 use super::{letters, patterns};
-use crate::callable::{Function, Given, Kept, Told, as_text, called_as, is_text, usage};
+use crate::callable::{
+    Function, Given, Kept, Told, as_text, called_as, checked_length, is_text, usage,
+};
 use crate::numbers::numerals::{self, Numerals};
 
 /// Which language a format is written in.
@@ -33,6 +35,7 @@ pub(super) enum Language {
 
 impl Language {
     pub(super) fn parsed(self, format: &str) -> Result<Format> {
+        checked_length(format)?;
         let has_codes = format.contains('%');
         match self {
             Language::C => codes::parsed(format, Dialect::C),

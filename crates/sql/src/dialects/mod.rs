@@ -9,6 +9,7 @@
 //! - [`tokens`], [`spellings`]: what the parser does not read.
 //! - [`calls`], [`operators`]: functions and operators.
 //! - [`clauses`]: `FETCH FIRST`, `WITH ROLLUP`, `LIMIT 3 BY k`.
+//! - [`distinct_lists`]: lists of different values, sorted.
 //! - [`laterals`]: rows of lists in FROM.
 //! - [`samples`]: `TABLESAMPLE`, `USING SAMPLE`.
 //! - [`tables`]: `read_csv('a.csv')`, `range(10)`, lists of files.
@@ -34,6 +35,7 @@ use crate::syntax::Spoken;
 pub mod calls;
 mod clauses;
 mod columns;
+mod distinct_lists;
 mod laterals;
 mod operators;
 mod pivots;
@@ -152,21 +154,22 @@ impl VisitorMut for Translation {
 
     /// Names what will be written otherwise as it is written now.
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        let mut names: BTreeSet<String> = select
-            .projection
-            .iter()
-            .filter_map(|item| match item {
-                SelectItem::ExprWithAlias { alias, .. } => Some(names::folded(alias)),
-                _ => None,
-            })
-            .collect();
+        let mut names = BTreeSet::new();
         for item in &mut select.projection {
             let SelectItem::UnnamedExpr(expr) = item else { continue };
             let written = match &*expr {
                 Expr::Identifier(name) => names::folded(name),
                 Expr::CompoundIdentifier(_) => continue,
-                // As many columns as it stands for, or as a struct has fields.
-                other if stands_for_columns(other) || is_unnest(other) => continue,
+                // As many columns as a struct has fields.
+                other if is_unnest(other) => continue,
+                // As many as it stands for, each of which is told apart by its own.
+                other if stands_for_columns(other) => {
+                    if is_changed(other) {
+                        let alias = Ident::with_quote('"', names::as_written(other));
+                        *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+                    }
+                    continue;
+                }
                 other => names::as_written(other),
             };
             let is_twice = names.contains(&written);
@@ -198,6 +201,9 @@ impl VisitorMut for Translation {
                 return ControlFlow::Break(());
             }
         }
+        if let Some(sorted) = distinct_lists::translated(expr) {
+            *expr = sorted;
+        }
         ControlFlow::Continue(())
     }
 }
@@ -217,7 +223,10 @@ fn is_changed(expr: &Expr) -> bool {
 
         fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
             self.0 |= match expr {
-                Expr::Function(call) => matches!(calls::translated(call), Ok(Some(_))),
+                Expr::Function(call) => {
+                    matches!(calls::translated(call), Ok(Some(_)))
+                        || distinct_lists::translated(expr).is_some()
+                }
                 other => operators::translated(other).is_some(),
             };
             ControlFlow::Continue(())

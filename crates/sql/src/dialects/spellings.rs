@@ -136,7 +136,9 @@ fn replaced(tokens: &[TokenWithSpan], at: usize) -> Option<(usize, String)> {
     }
     if is("USING")
         && let Some((first, Token::Word(name))) = following
-        && name.quote_style.is_some() | (name.keyword == Keyword::NoKeyword)
+        && (name.quote_style.is_some() || !RESERVED.contains(&name.keyword))
+        && !name.value.eq_ignore_ascii_case("sample")
+        && !matches!(next(tokens, first + 1), Some((_, Token::LParen)))
     {
         let mut names = vec![name.to_string()];
         let mut end = first + 1;
