@@ -23,6 +23,7 @@ SOMEWHERE_ELSE = {
     "help": "help()",
     "max_bad": "merge reads no records",
     "param": "has no like yet: values stand in the SQL",
+    "param": "params",
     "salvage": "recover, and in a job that of its source",
     "storage_option": "storage_options",
     "version": "__version__",

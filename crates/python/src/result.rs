@@ -25,6 +25,7 @@ use parking_lot::Mutex;
 use pyo3::exceptions::{PyBaseException, PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList, PyTuple};
+use tidemill_engine::coverage::human_bytes;
 use tidemill_engine::running::{Next, Running};
 use tidemill_engine::sink::{cells, is_number};
 use tidemill_engine::types::sql_type;
