@@ -242,7 +242,7 @@ fn open_stdin(
     // What the sample takes is kept, and read again first.
     let shared = Arc::new(Mutex::new(Pending { taken: Vec::new(), reader }));
     let mut magic = [0; MAGIC_BYTES];
-    let mut tap = Tap { shared: shared.clone() };
+    let mut tap = Tap { shared: shared.clone(), at: 0 };
     let mut filled = 0;
     while filled < magic.len() {
         match tap.read(&mut magic[filled..]) {
@@ -263,13 +263,8 @@ fn open_stdin(
     let mut sample = sample(&files, format, dialect, watch.clone(), Some(Box::new(input)));
     let (tapped, shown) = (shared.clone(), files[0].shown.clone());
     sample.again = Some(Box::new(move || {
-        let taken = tapped.lock().taken.clone();
-        Box::new(ReaderInput::new(
-            taken,
-            Tap { shared: tapped.clone() },
-            shown.clone(),
-            watch.clone(),
-        ))
+        let tap = Tap { shared: tapped.clone(), at: 0 };
+        Box::new(ReaderInput::new(Vec::new(), tap, shown.clone(), watch.clone()))
     }));
     let columns = columns(spec, format, &mut sample)?;
     let written = Written::of(sample);
@@ -279,16 +274,27 @@ fn open_stdin(
     source(spec, format, written, files, columns, Vec::new(), Some(pending))
 }
 
-/// Reads and remembers.
+/// Reads and remembers; each reads from the beginning, whoever else does.
 struct Tap {
     shared: Arc<Mutex<Pending>>,
+    /// What it has read so far.
+    at: usize,
 }
 
 impl Read for Tap {
     fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
         let mut pending = self.shared.lock();
-        let count = pending.reader.read(out)?;
-        pending.taken.extend_from_slice(&out[..count]);
+        let known = pending.taken.get(self.at..).unwrap_or_default();
+        let count = if known.is_empty() {
+            let count = pending.reader.read(out)?;
+            pending.taken.extend_from_slice(&out[..count]);
+            count
+        } else {
+            let count = known.len().min(out.len());
+            out[..count].copy_from_slice(&known[..count]);
+            count
+        };
+        self.at += count;
         Ok(count)
     }
 }

@@ -94,6 +94,7 @@ impl Sample<'_> {
             let mut blocks = stream(file, stdin, self.opened, Grammar::LINES, watch, extent)?.0;
             let block = blocks.next_block()?;
             let bytes = block.map(|block| blocks.bytes(block).to_vec());
+            drop(blocks);
             self.stdin = self.again.as_ref().map(|again| again());
             if let Some(bytes) = bytes {
                 return Ok(Some((index, bytes)));
