@@ -86,14 +86,14 @@ fn a_shell_answers_at_a_terminal() {
     session.wait_for("complete: 2 rows");
     session.wait_for("tidemill> ");
     session.keys("SELECT sum(far) AS s FROM _;\r");
-    session.wait_for("\r\n 70\r\n");
+    session.wait_for("\r\n70\r\n");
     session.wait_for("tidemill> ");
     // A mistake ends nothing, and what was the last result still is.
     session.keys("SELECT nothing FROM 'a.csv';\r");
     session.wait_for("error: ");
     session.wait_for("tidemill> ");
     session.keys("SELECT s + 1 AS t FROM _;\r");
-    session.wait_for("\r\n 71\r\n");
+    session.wait_for("\r\n71\r\n");
     session.wait_for("tidemill> ");
     session.keys(".schema a.csv\r");
     session.wait_for("a.csv: csv, 15 B\r\n  day  BIGINT\r\n  km   BIGINT\r\n");
