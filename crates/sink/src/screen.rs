@@ -285,7 +285,7 @@ impl Screen {
                     0 => format!("{name}{}{line}", " ".repeat(padding)),
                     _ => format!("{}{line}", " ".repeat(of_names + GAP)),
                 };
-                writeln!(out, "{text}")?;
+                writeln!(out, "{}", text.trim_end_matches(' '))?;
             }
         }
         Ok(())
@@ -434,7 +434,8 @@ impl Layout {
             }
             blanks += text.after + GAP;
         }
-        writeln!(out, "{line}")
+        // A text may end with blanks of its own.
+        writeln!(out, "{}", line.trim_end_matches(' '))
     }
 
     /// A line about the table.
@@ -501,7 +502,8 @@ impl Place {
             let text = fitted(value, screen);
             return Text { text, before: 0, after: 0, is_null: false };
         }
-        if self.kind != Kind::Float {
+        // What has no point, such as `1e300`, stands at the right.
+        if self.kind != Kind::Float || fraction(value) == 0 {
             return self.text(value);
         }
         let after = self.fraction.saturating_sub(fraction(value));
@@ -523,19 +525,19 @@ struct Measured {
 
 impl Measured {
     fn new<'a>(column: &Column, values: impl Iterator<Item = Option<&'a str>>) -> Measured {
-        let (mut whole, mut fractions, mut nulls) = (0, 0, 0);
+        let (mut whole, mut fractions, mut others) = (0, 0, 0);
         for value in values {
             match value {
-                None => nulls = "NULL".len(),
-                Some(value) if column.kind == Kind::Float => {
+                None => others = others.max("NULL".len()),
+                Some(value) if fraction(value) > 0 && column.kind == Kind::Float => {
                     let behind = fraction(value);
                     whole = whole.max(value.width() - behind);
                     fractions = fractions.max(behind);
                 }
-                Some(value) => whole = whole.max(value.width()),
+                Some(value) => others = others.max(value.width()),
             }
         }
-        let cells = (whole + fractions).max(nulls);
+        let cells = (whole + fractions).max(others);
         let name = column.name.width();
         let natural = match column.kind {
             Kind::Nested => cells.min(NESTED_MAX),
@@ -606,7 +608,7 @@ fn widths(measured: &[&Measured], room: usize) -> Vec<usize> {
     widths
 }
 
-/// What a float's text has from its point on.
+/// What a float's text has from its point on; nothing of one with an exponent, or of none that is a number.
 fn fraction(text: &str) -> usize {
     let is_plain =
         text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'.' | b','));
@@ -866,7 +868,7 @@ mod tests {
             &some,
             LOOK,
             "\
-word         number         mean
+word          number         mean
 -----------  -------  -----------
 a                  1     0.666667
 'NULL'           -20  1234.5
@@ -895,8 +897,7 @@ x\\ty\\x1b[2J        0        1e300
         check(
             &some,
             Look { thousands: true, ..LOOK },
-            "\
-         n  t
+            "\x20        n  t
 ----------  ----
          1  1000
 10,103,280  2000
@@ -966,8 +967,7 @@ NULL         00:00:00
         let all: Vec<RecordBatch> =
             (0..10).map(|at| batch(vec![("n", numbers(at * 7..at * 7 + 7))])).collect();
         let look = Look { rows: Some(5), ..LOOK };
-        let expected = "\
- n
+        let expected = "\x20n
 --
  0
  1
@@ -1017,10 +1017,10 @@ NULL         00:00:00
             &some,
             Look { width: 30, ..LOOK },
             "\
-a_rather_lon…  text
--------------  ---------------
-            1  word word word…
-1234567890123  b
+a_rather_long…  text
+--------------  --------------
+             1  word word wor…
+ 1234567890123  b
 ",
         );
     }
