@@ -24,6 +24,7 @@ SOMEWHERE_ELSE = {
     "no_pager": "a terminal's; Python gives objects",
     "rows": "a terminal's; Python gives all rows",
     "max_bad": "merge reads no records",
+    "param": "has no like yet: values stand in the SQL",
     "salvage": "recover, and in a job that of its source",
     "storage_option": "storage_options",
     "thousands": "a terminal's; Python gives numbers",

@@ -26,11 +26,16 @@ pub fn unknown(kind: &str, word: &str, candidates: &[&str]) -> String {
     if candidates.is_empty() {
         return format!("unknown {kind} `{word}`");
     }
-    let mut listed = candidates.iter().take(40).copied().collect::<Vec<_>>().join(", ");
-    if candidates.len() > 40 {
-        listed.push_str(&format!(", and {} more", candidates.len() - 40));
+    format!("unknown {kind} `{word}`{meant}\n{kind}s: {}", listed(candidates))
+}
+
+/// Names behind one another, the first forty of them.
+pub fn listed(names: &[&str]) -> String {
+    let mut listed = names.iter().take(40).copied().collect::<Vec<_>>().join(", ");
+    if names.len() > 40 {
+        listed.push_str(&format!(", and {} more", names.len() - 40));
     }
-    format!("unknown {kind} `{word}`{meant}\n{kind}s: {listed}")
+    listed
 }
 
 #[cfg(test)]

@@ -76,6 +76,9 @@ pub(crate) struct QueryArgs {
     /// Read the SQL from a file
     #[arg(short, long, value_name = "FILE", conflicts_with = "sql")]
     pub file: Option<PathBuf>,
+    /// A value for $1, ? or :name in the SQL: 1=5, day=2026-11-20; '5' in quotes is a text (repeatable)
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parameter)]
+    pub param: Vec<(String, String)>,
     /// Show how the query would be run, and do not run it
     #[arg(long)]
     pub explain: bool,
@@ -637,6 +640,16 @@ fn key_value(text: &str) -> Result<(String, String), String> {
             Ok((key.trim().to_owned(), value.to_owned()))
         }
         _ => Err("write it as KEY=VALUE, such as source.url=logs.csv".to_owned()),
+    }
+}
+
+fn parameter(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.trim().is_empty() => {
+            let name = name.trim().trim_start_matches(['$', ':']);
+            Ok((name.to_owned(), value.to_owned()))
+        }
+        _ => Err("write it as NAME=VALUE, such as day=2026-11-20, or 1=5 for $1".to_owned()),
     }
 }
 

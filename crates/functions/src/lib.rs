@@ -4,11 +4,16 @@
 //! in whose manual. This crate knows neither files nor queries: a session takes [`scalar_functions`] and
 //! registers them.
 
+mod callable;
 mod json;
 mod numbers;
 mod texts;
 mod times;
+#[cfg(test)]
+mod trial;
 mod web;
+
+use std::sync::Arc;
 
 use datafusion_expr::ScalarUDF;
 
@@ -23,4 +28,19 @@ pub fn scalar_functions() -> impl Iterator<Item = ScalarUDF> {
     ]
     .into_iter()
     .flatten()
+}
+
+/// A function that takes formats, `to_timestamp` or `to_date`, as one that takes PostgreSQL's patterns too.
+pub fn with_patterns(theirs: &Arc<ScalarUDF>) -> ScalarUDF {
+    times::with_patterns(theirs)
+}
+
+/// How a function of these is called, by its definition; none where there is no such function, or nothing is
+/// said of it.
+pub fn calls_of(name: &str) -> Option<String> {
+    let function = scalar_functions().find(|function| {
+        function.name() == name || function.aliases().iter().any(|alias| alias == name)
+    })?;
+    let calls: Vec<&str> = function.documentation()?.syntax_example.lines().collect();
+    Some(calls.join(", "))
 }

@@ -38,8 +38,13 @@ pub(crate) fn result_schema(plan: &LogicalPlan, tables: &[&str], statement: &Sta
         .enumerate()
         // The planner gives names, too, to calls that it writes in another way.
         .map(|(index, (_, field))| match is_given.get(index) {
-            Some(true) if written.get(index).is_none_or(Option::is_none) => field.name().clone(),
-            _ if !names::is_inward(field.name()) && !hides(field.name(), written.get(index)) => {
+            Some(true) if written.get(index).is_none_or(Option::is_none) && !is_unnested(plan) => {
+                field.name().clone()
+            }
+            _ if !names::is_inward(field.name())
+                && !is_of_a_field(field.name(), written.get(index))
+                && !hides(field.name(), written.get(index)) =>
+            {
                 unqualified(field.name(), &qualifiers)
             }
             _ => {
@@ -63,6 +68,12 @@ pub(crate) fn result_schema(plan: &LogicalPlan, tables: &[&str], statement: &Sta
     Schema::new(fields.collect::<Vec<_>>())
 }
 
+/// Whether the planner says `user[name]` of what is written `user.name`.
+fn is_of_a_field(name: &str, written: Option<&Option<String>>) -> bool {
+    let written = written.and_then(Option::as_ref);
+    name.contains('[') && written.is_some_and(|written| !written.contains('['))
+}
+
 /// Whether a plan's name of a column is silent about a cast, or has a sign in its own way, where the query does not.
 fn hides(name: &str, written: Option<&Option<String>>) -> bool {
     let Some(Some(written)) = written else { return false };
@@ -77,6 +88,19 @@ pub(crate) fn settled(named: &Schema, plan: &DFSchema) -> Schema {
         field.as_ref().clone().with_data_type(found.data_type().clone()).with_nullable(nullable)
     });
     Schema::new(fields.collect::<Vec<_>>())
+}
+
+/// Whether it makes rows of lists or columns of structs, whose columns the planner names by itself.
+fn is_unnested(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Projection(projection) => {
+            matches!(projection.input.as_ref(), LogicalPlan::Unnest(_))
+        }
+        LogicalPlan::Sort(_) | LogicalPlan::Limit(_) => {
+            plan.inputs().first().is_some_and(|input| is_unnested(input))
+        }
+        _ => false,
+    }
 }
 
 /// Which columns the query itself names, with `AS`.

@@ -1,9 +1,10 @@
 //! SQL over sources: planned, explained, run.
 //!
-//! - `question`: what is asked? `plan`: how is it run? `explain` says it.
+//! - `question`: what is asked? `about`: and what about a query, but its rows? `plan`: how is it run? `explain`
+//!   says it.
 //! - `route`, `build_sides`: which way does a query go, and which sources are held beside the one that is read in
 //!   splits?
-//! - `scan`, `prune`, `known`: how does a source look to DataFusion, what need not be read, and what is known of it
+//! - `scan`, `sampled`, `prune`, `known`: how does a source look to DataFusion, what need not be read, and what is known of it
 //!   before?
 //! - `tables`, `rows`: who reads which split, and in which order is it taken? `background`, `finished`: how are
 //!   plans of DataFusion's run, and what do they read of a finished table?
@@ -11,6 +12,7 @@
 //! - `merge`: how do partial tables become one answer?
 //! - `secrets`: SQL as it may be kept. `words`: which words does it know?
 
+mod about;
 mod answers;
 mod background;
 mod build_sides;
@@ -26,6 +28,7 @@ mod question;
 mod results;
 mod route;
 mod rows;
+mod sampled;
 mod scan;
 mod secrets;
 mod tables;
@@ -39,4 +42,5 @@ pub use merge::{Merge, Repeats};
 pub use plan::Plan;
 pub use question::{NamedSource, Query};
 pub use results::Results;
+pub use tidemill_sql::parameters::Parameter;
 pub use tidemill_sql::statement::schema_from_sql;

@@ -170,8 +170,8 @@ impl Merge {
                     .told()?;
                 tables.push((name.clone(), empty));
             }
+            respell(&mut statement, &context, &tables)?;
             honoured(&statement, &context)?;
-            respell(&mut statement, &tables)?;
             let stream = Some(first.source.as_str());
             Plan::with_tables(&query, settings, rejects, context, statement, tables, stream)
         };

@@ -31,14 +31,15 @@ use tidemill_planning::{planned, walk};
 use tidemill_remote::Budget;
 use tidemill_sink::StagedFile;
 use tidemill_source::{Rejects, Source, SourceSpec, fit, standard_input};
-use tidemill_sql::dialects::{CalledSource, CalledSources};
-use tidemill_sql::statement::{asked, honoured, one_select, schema_from_sql};
+use tidemill_sql::dialects::{self, CalledSource, CalledSources};
+use tidemill_sql::statement::{Asked, Wanted, asked, honoured, schema_from_sql};
 use tidemill_sql::{Told, casts, external, names, session, syntax, using};
 use tidemill_tables::estimates::{self, Call, Precisions};
 use tidemill_tables::merge::Merged;
 use tidemill_tables::partial::{Header, PartialRun, PartialSource, PartialWriter};
 use tidemill_tables::sessions;
 
+use crate::about;
 use crate::answers::Answers;
 use crate::background::Background;
 use crate::build_sides::{self, BuildSide};
@@ -119,17 +120,27 @@ impl Plan {
     /// not there, and what inferring a schema meets.
     pub fn new(query: &Query, settings: &Settings) -> Result<Self> {
         on_large_stack(PLAN_STACK_BYTES, || Self::planned(query, settings))
-            .map_err(|error| casts::explained(error, &query.sql, None))
+            .map_err(|error| text_in_quotes(casts::explained(error, &query.sql, None), &query.sql))
     }
 
     fn planned(query: &Query, settings: &Settings) -> Result<Self> {
+        let listed = match dialects::values_wanted(&query.sql) {
+            Some(values) => Some(about::with_values(query, values, settings)?),
+            None => None,
+        };
+        if let Some(query) = listed {
+            return Self::planned(&query, settings);
+        }
         let rejects = Arc::new(Rejects::new(settings.max_bad, settings.rejected_folder.clone()));
         let context = sessions::open(settings.share(1, 2), settings)?;
-        let (mut statement, called) = asked(&query.sql)?;
+        let Asked { mut statement, wanted, called } = asked(&query.sql)?;
         let mut urls = HashMap::new();
         hide_secrets(&mut statement, &mut urls);
         hide_called(&called, &mut urls);
-        honoured(&statement, &context)?;
+        // What stands for columns is looked at once they are known.
+        if !dialects::names_columns_by_pattern(&statement) {
+            honoured(&statement, &context)?;
+        }
         let query = &Query { sql: shown_sql(&query.sql, &statement, &urls), ..query.clone() };
         let run = RunState {
             cancel: settings.cancel.clone(),
@@ -166,18 +177,25 @@ impl Plan {
                 spec.schema = Some(schema_from_sql(schema)?);
             }
             let source = Arc::new(Source::open_with(&spec, standard_input(), &settings.cancel)?);
-            let table = Arc::new(SourceTable::new(source, run.clone()));
+            let sample = called.get(&name).and_then(|called| called.sample);
+            let table = Arc::new(SourceTable::new(source, run.clone(), sample));
             context
                 .register_table(reference, Arc::clone(&table) as Arc<dyn TableProvider>)
                 .told()?;
             tables.push((name, table));
         }
-        respell(&mut statement, &tables)?;
+        respell(&mut statement, &context, &tables)?;
         if let Some(map) = &query.map {
-            let mut map = one_select(map)?;
+            let Asked { statement: mut map, wanted, called } = asked(map)?;
+            if !called.is_empty() || wanted != Wanted::Rows {
+                return Err(Error::usage_hint(
+                    "a map has no source of its own, and no sample of one",
+                    "it is one SELECT of the records of the job's source",
+                ));
+            }
             hide_secrets(&mut map, &mut urls);
+            respell(&mut map, &context, &tables)?;
             honoured(&map, &context)?;
-            respell(&mut map, &tables)?;
             let planned = casts::planned(&context.state(), map).told()?;
             if let Some(step) = refusal_of_map(&planned) {
                 return Err(Error::usage_hint(
@@ -195,7 +213,28 @@ impl Plan {
                 ));
             }
         }
-        Self::with_tables(query, settings, rejects, context, statement, tables, None)
+        if wanted != Wanted::Rows && (query.per_record || query.map.is_some()) {
+            return Err(Error::usage(format!("`{}` is no query of records", wanted.word())));
+        }
+        let over = |statement: Statement, tables: Vec<(String, Arc<SourceTable>)>| {
+            let (rejects, context) = (Arc::clone(&rejects), context.clone());
+            Self::with_tables(query, settings, rejects, context, statement, tables, None)
+        };
+        match wanted {
+            Wanted::Rows => over(statement, tables),
+            Wanted::Columns => {
+                let plan = over(statement, tables)?;
+                over(about::described(&plan.schema)?, Vec::new())
+            }
+            Wanted::Plan => {
+                let plan = over(statement, tables)?;
+                over(about::explained(&plan.explain()?.to_string())?, Vec::new())
+            }
+            Wanted::Summary => {
+                let plan = over(statement.clone(), tables.clone())?;
+                over(about::summary(&statement, &plan.schema)?, tables)
+            }
+        }
     }
 
     /// Plans over tables; `stream` is the one that was read in splits, where that is settled.
@@ -778,13 +817,20 @@ fn not_mergeable(why: &str) -> Error {
     Error::usage_hint(message, ONE_AGGREGATION)
 }
 
+/// Spells a statement's names as the tables do, and writes out what stands for their columns.
 pub(crate) fn respell(
     statement: &mut Statement,
+    context: &SessionContext,
     tables: &[(String, Arc<SourceTable>)],
 ) -> Result<()> {
+    let schemas: Vec<SchemaRef> = tables.iter().map(|(_, table)| table.schema()).collect();
     if let Statement::Statement(statement) = statement {
-        let schemas: Vec<SchemaRef> = tables.iter().map(|(_, table)| table.schema()).collect();
         names::respell(statement, schemas.iter().map(AsRef::as_ref));
+    }
+    if dialects::write_out(statement, &context.state())? {
+        honoured(statement, context)?;
+    }
+    if let Statement::Statement(statement) = statement {
         names::one_meaning(statement, schemas.iter().map(AsRef::as_ref))?;
         using::qualify(statement);
     }
@@ -793,6 +839,26 @@ pub(crate) fn respell(
 
 /// A map with a partition per split, what it needs at run time, and the splits below it.
 type PerSplit = (Arc<dyn ExecutionPlan>, Arc<TaskContext>, Arc<Scan>);
+
+/// Of a column that there is not and that stands in double quotes: that a text stands in single ones.
+fn text_in_quotes(error: Error, sql: &str) -> Error {
+    match error {
+        Error::Usage { message, hint: None } => {
+            let name = message.strip_prefix("unknown column `");
+            let name = name.and_then(|rest| rest.split_once('`')).map(|(name, _)| name);
+            match name {
+                Some(name) if sql.contains(&format!("\"{name}\"")) => {
+                    let hint = format!(
+                        "a text stands in single quotes: '{name}'; double ones are of names"
+                    );
+                    Error::usage_hint(message, hint)
+                }
+                _ => Error::Usage { message, hint: None },
+            }
+        }
+        other => other,
+    }
+}
 
 /// What is said of a column's name that two columns have; none of another error.
 fn ambiguous(error: &DataFusionError, statement: &Statement) -> Option<Error> {
@@ -896,7 +962,18 @@ fn find(
 ) -> Result<(String, SourceSpec)> {
     let name = reference.table();
     if let Some(called) = called.get(name) {
-        return Ok((name.to_owned(), called_source(query, called)?));
+        let Some(table) = &called.table else {
+            return Ok((name.to_owned(), called_source(query, called)?));
+        };
+        let (_, spec) = find(query, &TableReference::bare(table.as_str()), &CalledSources::new())
+            .map_err(|error| match error {
+            Error::Usage { .. } => Error::usage_hint(
+                format!("`{}` is no source to take a sample of", shown(table)),
+                "TABLESAMPLE is of files and sources; rows of a query: WHERE random() < 0.1",
+            ),
+            other => other,
+        })?;
+        return Ok((name.to_owned(), spec));
     }
     if reference.schema().is_some() {
         let dotted = reference.to_string();

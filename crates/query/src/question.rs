@@ -2,6 +2,7 @@
 
 use tidemill_base::error::{Error, Result};
 use tidemill_source::SourceSpec;
+use tidemill_sql::parameters::{self, Parameter};
 
 /// A source with the name that SQL knows it by.
 #[derive(Debug, Clone)]
@@ -75,6 +76,16 @@ impl Query {
         }
         let query = Self::of_source(spec, select.unwrap_or("*"), condition)?;
         Ok(Query { per_record: true, ..query })
+    }
+
+    /// The same question with the values of its parameters in their places: `$1` is called `1`, `:name` is
+    /// called `name`.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a parameter without a value, and for a value without a parameter.
+    pub fn with_parameters(self, parameters: &[(String, Parameter)]) -> Result<Self> {
+        let sql = parameters::put(&self.sql, parameters)?;
+        Ok(Query { sql, ..self })
     }
 
     fn of_source(spec: SourceSpec, list: &str, condition: Option<&str>) -> Result<Self> {

@@ -33,12 +33,14 @@ use tidemill_remote::{Budget, Course};
 use tidemill_source::projection::Projections;
 use tidemill_source::{ReadOptions, Rejects, Source, Split, SplitReader, SplitStats};
 use tidemill_sql::Told;
+use tidemill_sql::dialects::Sample;
 use tidemill_sql::external;
 use tidemill_sql::known_rows::KnownRows;
 use tidemill_sql::session::{BATCH_ROWS, ScanMode};
 use tidemill_text::Predicate;
 use tracing::{Span, debug_span};
 
+use crate::sampled::Sampler;
 use crate::{known, prune};
 
 /// What a batch of many columns may take, at sixteen bytes a value: it has fewer rows then.
@@ -68,6 +70,8 @@ pub(crate) struct SourceTable {
     schema: SchemaRef,
     /// None for a table that is only planned over: partial tables hold what was read.
     source: Option<Arc<Source>>,
+    /// Which part of it is read.
+    sample: Option<Sample>,
     run: RunState,
     scans: Mutex<Vec<Arc<Scan>>>,
     /// What the query uses of the columns; none until it is planned.
@@ -78,11 +82,12 @@ pub(crate) struct SourceTable {
 
 impl SourceTable {
     /// A table over an opened source.
-    pub(crate) fn new(source: Arc<Source>, run: RunState) -> Self {
+    pub(crate) fn new(source: Arc<Source>, run: RunState, sample: Option<Sample>) -> Self {
         let schema = Arc::clone(source.schema());
         SourceTable {
             schema,
             source: Some(source),
+            sample,
             run,
             scans: Mutex::default(),
             used: Mutex::default(),
@@ -95,6 +100,7 @@ impl SourceTable {
         SourceTable {
             schema,
             source: None,
+            sample: None,
             run,
             scans: Mutex::default(),
             used: Mutex::default(),
@@ -184,6 +190,8 @@ impl SourceTable {
         if let Some(refusal) = wanted.find_map(|column| source.refusal(*column)) {
             return Err(external(refusal.into()));
         }
+        // A row's place in its split tells whether it is in a sample, so that nothing is left out before.
+        let filters = if self.sample.is_some() { &[] } else { filters };
         let splits = prune::splits(source, filters).map_err(external)?;
         let total_bytes = splits.iter().map(|split| split.bytes).sum();
         let scan = Arc::new(Scan {
@@ -191,6 +199,7 @@ impl SourceTable {
             stop: self.run.cancel.part(),
             run: self.run.clone(),
             predicates: prune::read_predicates(&self.schema, filters),
+            sample: self.sample,
             leave_many: Arc::default(),
             used: self.used.lock().clone(),
             projection: projection.cloned(),
@@ -250,6 +259,8 @@ pub(crate) struct Scan {
     coded: Vec<usize>,
     /// What text rows must satisfy, by the columns' positions in the source.
     predicates: Vec<Predicate>,
+    /// Which of the rows are taken.
+    sample: Option<Sample>,
     /// Whether these were found to leave many rows.
     leave_many: Arc<AtomicBool>,
     used: Option<Arc<Projections>>,
@@ -405,7 +416,7 @@ impl Scan {
         self.done.rejected.load(Ordering::Relaxed)
     }
 
-    fn open(&self, index: usize) -> Result<SplitReader> {
+    fn open(&self, index: usize) -> Result<Rows> {
         let (exact_start, was_read) = {
             let mut slot = self.slots[index].lock();
             (slot.exact_start, std::mem::replace(&mut slot.was_read, true))
@@ -435,7 +446,7 @@ impl Scan {
         exact_start: Option<u64>,
         progress: Progress,
         place: Option<usize>,
-    ) -> Result<SplitReader> {
+    ) -> Result<Rows> {
         let mut options = ReadOptions {
             projection: self.projection.clone(),
             coded: self.coded.clone(),
@@ -454,7 +465,26 @@ impl Scan {
         if let Some(place) = place {
             options.course = self.course(&options)?.map(|course| (course, place));
         }
-        Ok(self.source.read(split, &options)?)
+        let reader = self.source.read(split, &options)?;
+        Ok(Rows { reader, sampler: self.sample.map(|sample| Sampler::new(sample, split)) })
+    }
+}
+
+/// The rows of a split, or a sample of them.
+struct Rows {
+    reader: SplitReader,
+    sampler: Option<Sampler>,
+}
+
+impl Iterator for Rows {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let batch = self.reader.next()?.map_err(Error::from);
+        Some(match (&mut self.sampler, batch) {
+            (Some(sampler), Ok(batch)) => sampler.taken(&batch),
+            (_, batch) => batch,
+        })
     }
 }
 
@@ -481,7 +511,7 @@ struct SplitBatches {
     scan: Arc<Scan>,
     index: usize,
     span: Span,
-    reader: Option<SplitReader>,
+    reader: Option<Rows>,
     ended: bool,
 }
 
@@ -499,7 +529,7 @@ impl SplitBatches {
 
     fn end(&mut self) {
         self.ended = true;
-        if let Some(reader) = self.reader.take() {
+        if let Some(Rows { reader, .. }) = self.reader.take() {
             let is_exact = reader.is_exact();
             let outcome = Outcome { is_exact, stats: reader.into_stats() };
             self.scan.slots[self.index].lock().outcome = Some(outcome);
@@ -527,14 +557,14 @@ impl Iterator for SplitBatches {
         };
         match reader.next() {
             Some(Ok(batch)) => {
-                let stats = reader.stats();
+                let stats = reader.reader.stats();
                 let so_far = SoFar { rows: stats.rows, rejected: stats.rejected };
                 self.scan.slots[self.index].lock().so_far = so_far;
                 Some(Ok(batch))
             }
             Some(Err(error)) => {
                 self.end();
-                Some(Err(external(error.into())))
+                Some(Err(external(error)))
             }
             None => {
                 self.end();
@@ -612,14 +642,14 @@ impl Scan {
             let mut is_wanted = true;
             while let Some(batch) = span.in_scope(|| reader.next()) {
                 let is_bad = batch.is_err();
-                is_wanted = is_wanted && send(batch.map_err(Error::from));
+                is_wanted = is_wanted && send(batch);
                 if is_bad || !is_wanted && !self.reads_all {
-                    let stats = reader.into_stats();
+                    let stats = reader.reader.into_stats();
                     let so_far = SoFar { rows: stats.rows, rejected: stats.rejected };
                     return self.accept_part(stats, so_far);
                 }
             }
-            self.accept(reader.into_stats())?;
+            self.accept(reader.reader.into_stats())?;
             if !is_wanted {
                 return Ok(());
             }
@@ -646,7 +676,7 @@ impl Scan {
             let reader = self.open_split(split, split.exact_start, Progress::new(), None)?;
             for batch in reader {
                 let is_bad = batch.is_err();
-                if !send(batch.map_err(Error::from)) || is_bad {
+                if !send(batch) || is_bad {
                     return Ok(());
                 }
             }

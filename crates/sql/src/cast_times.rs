@@ -116,6 +116,10 @@ pub(crate) fn counts_time(value: &Expr, to: &FieldRef, schema: &DFSchema) -> Pla
         DataType::Timestamp(_, _) if to.is_numeric() => {
             refused("extract(epoch FROM x) is how many seconds it is after 1970, as a DOUBLE")
         }
+        // Arrow makes a list of the one text.
+        of if of.is_string() && to.is_list() => {
+            refused("string_split(x, ',') makes a list of a text, [x] a list that has it")
+        }
         of if of.is_numeric() && is_time_of_day(to) => {
             refused("TIME '00:00:00' + n * INTERVAL '1 second' is n seconds after midnight")
         }

@@ -2,6 +2,7 @@
 //!
 //! - `statement`, `syntax`, `digits`, `names`, `using`: what is asked? Text becomes a statement of which every
 //!   clause is honoured, and columns are called as they are written.
+//! - `parameters`: which values is a statement given beside its text?
 //! - `dialects`: what do other databases' functions and clauses mean here?
 //! - `coercion`, `meeting`, `instants`, `cast_times`, `casts`, `times`, `zones`, `spans`, `multiples`, `frames`,
 //!   `grouping_sets`: which type do values of different types meet at, and no value is lost?
@@ -9,16 +10,19 @@
 //!   numbers that are written out? `guards`: of which rows
 //!   is it asked? `floats`, `nested`: which float, list, struct is larger? `patterns`: what is SIMILAR TO what?
 //! - `null_safe`, `subqueries`: where does null equal null, and what is neither true nor false?
-//! - `replaced`, `amplify`, `portions`: functions of our own in the place of DataFusion's, and the memory of
+//! - `replaced`, `percentiles`, `amplify`, `portions`: functions of our own in the place of DataFusion's, and the memory of
 //!   expressions.
+//! - `asof`: what was the last record of another source up to a time?
 //! - `windows`, `in_place`: how are windows run, and within the budget?
 //! - `filters`, `projections`, `sorted_unions`, `large_limits`, `in_lists`: where its plans are mended.
 //! - `known_rows`, `join_memory`: how many rows are there, and which join holds a side of them in memory?
 //! - `pool`, `spills`: how much memory do its steps have, and where do they spill?
-//! - `session`: all of it together. `messages`, `unknown_functions`: what DataFusion says, in our words.
+//! - `session`: all of it together. `messages`, `parse_hints`, `unknown_functions`: what DataFusion
+//!   says, in our words, and what to write instead.
 
 mod amplify;
 mod arithmetic;
+mod asof;
 mod cast_times;
 pub mod casts;
 mod coercion;
@@ -43,7 +47,10 @@ mod multiples;
 pub mod names;
 mod nested;
 mod null_safe;
+pub mod parameters;
+mod parse_hints;
 mod patterns;
+mod percentiles;
 pub mod pool;
 mod portions;
 mod projections;

@@ -313,7 +313,12 @@ fn no_signature(message: &str) -> Error {
             "substr(x, n, 1) takes a character of a TEXT",
         );
     }
-    Error::usage_hint(format!("there is no `{call}`"), cast_hint(&call))
+    let name = call.split('(').next().unwrap_or_default();
+    let message = format!("there is no `{call}`");
+    match tidemill_functions::calls_of(name) {
+        Some(calls) => Error::usage_hint(message, format!("it is called as {calls}")),
+        None => Error::usage_hint(message, cast_hint(&call)),
+    }
 }
 
 /// What is said of a column that there is not, among those that there are.
@@ -405,24 +410,16 @@ fn parser_error(message: &str) -> Error {
     let found = message.split("found: ").nth(1).unwrap_or_default();
     if message.contains("Expected: an SQL statement") {
         let hint = match found.split_whitespace().next().map(str::to_ascii_uppercase).as_deref() {
-            Some("SUMMARIZE") => {
-                "SELECT count(), min(x), max(x), unique(x), quantile(x, 0.5) FROM … sums a column up, \
-                 `tidemill schema FILE` shows all of them"
-            }
-            Some("PIVOT") => "sum(x) FILTER (WHERE kind = 'a') AS a makes a column of a value",
-            Some("UNPIVOT") => "SELECT id, 'a' AS name, a FROM … UNION ALL … makes rows of columns",
+            Some("PIVOT") => "PIVOT 'f.csv' ON kind USING sum(x) GROUP BY day",
+            Some("UNPIVOT") => "UNPIVOT 'f.csv' ON a, b INTO NAME kind VALUE x",
             _ => "a query is SQL: SELECT * FROM 'logs.csv'; `tidemill head FILE` shows a file",
         };
         return Error::usage_hint(understood, hint);
     }
-    if found.starts_with("MATERIALIZED") || found.starts_with("NOT at") {
-        return Error::usage_hint(understood, "WITH name AS (SELECT …): leave MATERIALIZED out");
-    }
     if message.contains("Expected: MATCH_CONDITION") {
         return Error::usage_hint(
-            "`ASOF JOIN` is not supported",
-            "join on time <= and keep the latest: QUALIFY row_number() OVER (PARTITION BY id ORDER BY \
-             time DESC) = 1",
+            "`ASOF JOIN` has no condition",
+            "ASOF JOIN b ON a.id = b.id AND a.ts >= b.ts",
         );
     }
     // A path stands where SQL has a name.

@@ -121,7 +121,7 @@ pub fn one_meaning<'a>(
 }
 
 /// A name as SQL reads it.
-fn folded(ident: &Ident) -> String {
+pub(crate) fn folded(ident: &Ident) -> String {
     match ident.quote_style {
         Some(_) => ident.value.clone(),
         None => ident.value.to_lowercase(),

@@ -17,6 +17,7 @@ use tidemill_base::Settings;
 use tidemill_base::error::Result;
 
 use crate::arithmetic::CheckedArithmetic;
+use crate::asof::{self, AsOfJoins};
 use crate::cast_times::SqlTypes;
 use crate::coercion::{CommonTypes, TimesOfDay};
 use crate::constants::Constants;
@@ -46,7 +47,7 @@ use crate::windows::running_totals::EqualsAtOnce;
 use crate::windows::whole_partitions::OnePartitionAtATime;
 use crate::windows::{ComputedKeys, CopiedText, Ranks};
 use crate::zones::Clocks;
-use crate::{amplify, in_lists, pool, replaced, times};
+use crate::{amplify, in_lists, percentiles, pool, replaced, times};
 
 /// Rows of a batch at most, everywhere.
 pub const BATCH_ROWS: usize = 8192;
@@ -202,8 +203,15 @@ pub fn open(
         .with_physical_optimizer_rule(Arc::new(portions))
         .build();
     let context = SessionContext::new_with_state(state);
+    context.register_udf(asof::nearest());
+    context.register_udaf(percentiles::percentile_cont());
     replaced::functions().for_each(|function| context.register_udf(function));
     tidemill_functions::scalar_functions().for_each(|function| context.register_udf(function));
+    for name in OF_FORMATS {
+        if let Some(theirs) = context.state().scalar_functions().get(name) {
+            context.register_udf(tidemill_functions::with_patterns(theirs));
+        }
+    }
     let all = context.state();
     let amplifiers = amplify::limited(all.scalar_functions().values(), settings.memory_bytes);
     amplifiers.into_iter().for_each(|function| context.register_udf(function));
@@ -216,14 +224,25 @@ pub fn open(
     Ok(context)
 }
 
+/// Functions of text by formats of chrono's.
+const OF_FORMATS: [&str; 6] = [
+    "to_date",
+    "to_timestamp",
+    "to_timestamp_seconds",
+    "to_timestamp_millis",
+    "to_timestamp_micros",
+    "to_timestamp_nanos",
+];
+
 /// DataFusion's rules, with ours before and after: the first of them settle types where its own choice loses
 /// values, the others need all types settled: what is cast to a float by then is compared as one.
 fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules = Analyzer::new().rules;
-    rules.insert(0, Arc::new(RowsOfLists));
-    rules.insert(1, Arc::new(SetsOfColumns));
-    rules.insert(2, Arc::new(SimilarTo));
-    rules.insert(3, Arc::new(CommonTypes));
+    rules.insert(0, Arc::new(AsOfJoins));
+    rules.insert(1, Arc::new(RowsOfLists));
+    rules.insert(2, Arc::new(SetsOfColumns));
+    rules.insert(3, Arc::new(SimilarTo));
+    rules.insert(4, Arc::new(CommonTypes));
     rules.push(Arc::new(Unknowns));
     rules.push(Arc::new(in_lists::Constants));
     rules.push(Arc::new(KeptCasts));
@@ -307,4 +326,122 @@ pub fn joining_large(state: &SessionState, all_sorted: bool) -> SessionState {
 /// As DataFusion's planner.
 pub fn physical(state: &SessionState, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
     block_on(state.query_planner().create_physical_plan(plan, state)).told()
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::util::display::{ArrayFormatter, FormatOptions};
+
+    use super::*;
+
+    fn answer(context: &SessionContext, call: &str) -> Result<String> {
+        let statement = crate::statement::one_select(&format!("SELECT {call}"))?;
+        let plan = crate::casts::planned(&context.state(), statement).told()?;
+        let frame = block_on(context.execute_logical_plan(plan)).told()?;
+        let batches = block_on(frame.collect()).told()?;
+        let options = FormatOptions::new().with_null("NULL");
+        let shown = ArrayFormatter::try_new(batches[0].column(0), &options).told()?;
+        Ok(shown.value(0).to_string())
+    }
+
+    fn context() -> SessionContext {
+        open(64 << 20, &Settings::new(64 << 20), Brought::default()).unwrap()
+    }
+
+    #[test]
+    fn what_functions_say_of_their_answers_is_what_a_query_answers() {
+        let context = context();
+        let said = regex::Regex::new(r"`([a-z0-9_]+\([^`]*\))` is `([^`]*)`").unwrap();
+        let mut wrong = Vec::new();
+        let mut count = 0;
+        for function in tidemill_functions::scalar_functions() {
+            let Some(told) = function.documentation() else { continue };
+            for example in said.captures_iter(&told.description) {
+                let found = answer(&context, &example[1]).unwrap_or_else(|error| error.to_string());
+                if found != example[2] {
+                    wrong.push(format!("{} is {found}, and not {}", &example[1], &example[2]));
+                }
+                count += 1;
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        assert!(count > 50, "{count} examples");
+    }
+
+    /// Formats of one function in the place of another's, and arguments that are columns.
+    #[test]
+    fn times_are_written_and_read_in_queries() {
+        let context = context();
+        let mut wrong = Vec::new();
+        for (call, expected) in [
+            ("to_timestamp('05 Jan 2026', 'DD Mon YYYY')", "2026-01-05T00:00:00"),
+            ("to_timestamp('05/01/2026', '%d/%m/%Y')", "2026-01-05T00:00:00"),
+            ("to_date('05.01.2026', 'DD.MM.YYYY')", "2026-01-05"),
+            ("to_date('05.01.2026', '%d.%m.%Y')", "2026-01-05"),
+            ("to_timestamp_micros('2026-01-05', 'YYYY-MM-DD')", "2026-01-05T00:00:00"),
+            ("to_timestamp(1.5)", "1970-01-01T00:00:01.500"),
+            ("to_char(TIMESTAMP '2026-01-05 08:05:09', '%H:%M')", "08:05"),
+            ("strftime(x, '%d') FROM (VALUES ('2026-01-05'), (NULL)) AS t (x)", "05"),
+            ("strftime('%d' || '.', x) FROM (VALUES ('2026-01-05'), (NULL)) AS t (x)", "05."),
+            (
+                "strptime(x, ['%d.%m.%Y', '%Y-%m-%d']) FROM (VALUES ('2026-01-05')) AS t (x)",
+                "2026-01-05T00:00:00",
+            ),
+            (
+                "strptime(x, '%d.%m.%Y %z') < now() FROM (VALUES ('05.01.2020 +0100')) AS t (x)",
+                "true",
+            ),
+            (
+                "date_diff(day, x, DATE '2026-02-01') FROM (VALUES (DATE '2026-01-05')) AS t (x)",
+                "27",
+            ),
+            ("date_sub('month', x, now()) > 5 FROM (VALUES (DATE '2020-01-05')) AS t (x)", "true"),
+            (
+                "time_bucket('5 minutes', x) FROM (VALUES (TIMESTAMP '2026-01-05 08:09:10')) AS t (x)",
+                "2026-01-05T08:05:00",
+            ),
+            (
+                "time_bucket(INTERVAL '1 day', TIMESTAMP '2026-01-05 23:30:00' AT TIME ZONE 'Europe/Berlin')",
+                "2026-01-05T00:00:00+01:00",
+            ),
+            ("from_unixtime(x, 'yyyy') FROM (VALUES (1767600309)) AS t (x)", "2026"),
+            (
+                "from_unixtime(x, 'Europe/Berlin') FROM (VALUES (1767600309)) AS t (x)",
+                "2026-01-05T09:05:09+01:00",
+            ),
+            ("epoch_ms(x) FROM (VALUES (TIMESTAMP '1970-01-01 00:00:01')) AS t (x)", "1000"),
+            (
+                "epoch(b - a) FROM (VALUES (TIMESTAMP '2026-01-05 00:00:00', TIMESTAMP '2026-01-06 00:00:00')) AS t (a, b)",
+                "86400.0",
+            ),
+            (
+                "typeof(b - a) FROM (VALUES (DATE '2026-01-05', DATE '2026-01-06')) AS t (a, b)",
+                "BIGINT",
+            ),
+            ("CASE WHEN x > 1 THEN error('too many') ELSE x END FROM (VALUES (1)) AS t (x)", "1"),
+            (
+                "CASE WHEN x > 0 THEN error('too many') ELSE x END FROM (VALUES (1)) AS t (x)",
+                "too many",
+            ),
+            ("epoch(1)", "there is no `epoch(BIGINT)`\nhint: it is called as epoch(x)"),
+            (
+                "strftime(TIMESTAMP '2026-01-05 08:05:09', '%Q')",
+                "the format `%Q` has `%Q` at character 1, which is no code\nhint: codes are %Y %m %d %H %M %S %f %y %b %B %a %A %j %p %I %z %Z and others of C; %% is a percent sign",
+            ),
+            (
+                "strptime(x, '%Y') FROM (VALUES ('soon')) AS t (x)",
+                "`soon` does not fit the format `%Y`: a year is expected at character 1, where `soon` stands\nhint: try_strptime(text, format) is NULL for what is none of the format",
+            ),
+            ("hash(x, NULL) = hash(1, NULL) FROM (VALUES (1)) AS t (x)", "true"),
+            ("sum(hash(x)) > 0 FROM (VALUES ('a'), (NULL)) AS t (x)", "true"),
+            ("width_bucket(x, 0, 1, 4) FROM (VALUES (0.3)) AS t (x)", "2"),
+            ("to_char(x, '990.99') FROM (VALUES (1.5)) AS t (x)", "   1.50"),
+        ] {
+            let found = answer(&context, call).unwrap_or_else(|error| error.to_string());
+            if found != expected {
+                wrong.push(format!("{call}\nis {found}, and not {expected}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
 }

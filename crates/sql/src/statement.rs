@@ -8,14 +8,16 @@ use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{DFParser, Statement};
-use datafusion::sql::sqlparser::ast::{Expr as SqlExpr, Statement as SqlStatement, Visitor};
+use datafusion::sql::sqlparser::ast::{
+    DescribeAlias, Expr as SqlExpr, ObjectName, Statement as SqlStatement, Visitor, VisitorMut,
+};
 use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
 use tidemill_base::{Error, Result};
-use tidemill_planning::{planned, walk};
+use tidemill_planning::{planned, walk, walk_mut};
 
 use crate::dialects::{self, CalledSources};
 use crate::messages::{Told, nested_too_deeply};
-use crate::{digits, syntax};
+use crate::{digits, parse_hints, syntax};
 
 /// How deep expressions may be nested, `a + b + c` counting as two. What walks over them
 /// calls itself at each level, up to the evaluation of each batch.
@@ -43,23 +45,65 @@ impl Visitor for Depth {
     }
 }
 
-/// The statement, if it is one question.
+/// What is asked about a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// Its rows.
+    Rows,
+    /// `DESCRIBE`: its columns and their types.
+    Columns,
+    /// `SUMMARIZE`: of each column the least and the greatest value, and how they are spread.
+    Summary,
+    /// `EXPLAIN`: how it would be run.
+    Plan,
+}
+
+/// A text that was understood.
+#[derive(Debug)]
+pub struct Asked {
+    /// The query.
+    pub statement: Statement,
+    /// What is asked about it.
+    pub wanted: Wanted,
+    /// The sources that it calls like functions.
+    pub called: CalledSources,
+}
+
+/// The statement, if it is one SELECT and its rows are wanted.
 ///
 /// # Errors
 /// As [`asked`].
 pub fn one_select(sql: &str) -> Result<Statement> {
-    Ok(asked(sql)?.0)
+    match asked(sql)? {
+        Asked { statement, wanted: Wanted::Rows, .. } => Ok(statement),
+        Asked { wanted, .. } => Err(Error::usage_hint(
+            format!("`{}` is not run here", wanted.word()),
+            "it is one SELECT; `tidemill query` answers the others",
+        )),
+    }
 }
 
-/// The statement, if it is one question, and the sources that it calls like functions.
+impl Wanted {
+    /// The word that asks for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Wanted::Rows => "SELECT",
+            Wanted::Columns => "DESCRIBE",
+            Wanted::Summary => "SUMMARIZE",
+            Wanted::Plan => "EXPLAIN",
+        }
+    }
+}
+
+/// The statement, if it is one question.
 ///
 /// # Errors
 /// [`Error::Usage`] where it is none.
-pub fn asked(sql: &str) -> Result<(Statement, CalledSources)> {
+pub fn asked(sql: &str) -> Result<Asked> {
     // A chain of operators is as deep as it is long, and dropping it takes stack.
     let bytes = PLAN_STACK_BYTES.saturating_add(sql.len().saturating_mul(512));
     on_large_stack(bytes, || {
-        let mut statement = parsed(sql)?;
+        let (mut statement, wanted) = parsed(sql)?;
         let mut depth = Depth::default();
         let mut called = CalledSources::new();
         if let Statement::Statement(statement) = &mut statement {
@@ -73,7 +117,7 @@ pub fn asked(sql: &str) -> Result<(Statement, CalledSources)> {
                 "many alternatives are written `x IN (…)`, many rows as a source to join with",
             ));
         }
-        Ok((statement, called))
+        Ok(Asked { statement, wanted, called })
     })
 }
 
@@ -100,52 +144,124 @@ fn nesting(sql: &str) -> usize {
     most
 }
 
-const EXPLAINED: (&str, &str) = (
-    "EXPLAIN and DESCRIBE are not run here",
-    "--explain shows how a query runs, `tidemill schema FILE` a file's columns",
-);
-
 /// What statements begin with that change something, in whatever dialect the rest of them is.
 const CHANGES: [&str; 8] =
     ["ALTER", "COPY", "CREATE", "DELETE", "DROP", "INSERT", "TRUNCATE", "UPDATE"];
 
-fn parsed(sql: &str) -> Result<Statement> {
+/// `SUMMARIZE` in its place, as long as it is, in a word that the parser knows.
+const SUMMARIZE: (&str, &str) = ("SUMMARIZE", "DESCRIBE ");
+
+/// The text with `SUMMARIZE` at its beginning written as DESCRIBE, if it is there.
+fn summarized(sql: &str) -> Option<String> {
+    let start = sql.len() - sql.trim_start().len();
+    let (word, end) = (sql.get(start..)?, start + SUMMARIZE.0.len());
+    let is_it = word.get(..SUMMARIZE.0.len())?.eq_ignore_ascii_case(SUMMARIZE.0);
+    let is_whole = sql.get(end..)?.starts_with(|c: char| !c.is_alphanumeric() && c != '_');
+    (is_it && is_whole).then(|| format!("{}{}{}", &sql[..start], SUMMARIZE.1, &sql[end..]))
+}
+
+fn parsed(sql: &str) -> Result<(Statement, Wanted)> {
     let refused = |what: &str| {
         Err(Error::usage_hint(
             format!("{what} is not run here"),
             "a query is one SELECT; results are written with -o FILE or a job file's [sink]",
         ))
     };
-    let statements = match dialects::parsed(sql) {
+    let summarized = summarized(sql);
+    let statements = match dialects::parsed(summarized.as_deref().unwrap_or(sql)) {
         Err(_) if nesting(sql) >= NESTING_MAX => return Err(nested_too_deeply()),
         Err(error) => {
             let first = sql.split_whitespace().next().unwrap_or_default();
             if CHANGES.iter().any(|word| word.eq_ignore_ascii_case(first)) {
                 return refused(&format!("`{}`", first.to_uppercase()));
             }
-            return Err(DataFusionError::from(error).told());
+            let hint = parse_hints::hint(sql, &error.to_string());
+            return Err(match (DataFusionError::from(error).told(), hint) {
+                (Error::Usage { message, hint: None }, Some(hint)) => {
+                    Error::usage_hint(message, hint)
+                }
+                (told, _) => told,
+            });
         }
         Ok(statements) => statements,
     };
     let mut statements = statements.into_iter();
-    match (statements.next(), statements.next()) {
-        (None, _) => Err(Error::usage("the SQL is empty")),
-        (Some(_), Some(_)) => refused("more than one statement"),
-        (Some(mut statement), None) => match statement {
-            SqlStatement::Query(_) => {
-                digits::keep(&mut statement);
-                Ok(Statement::Statement(Box::new(statement)))
+    let statement = match (statements.next(), statements.next()) {
+        (None, _) => return Err(Error::usage("the SQL is empty")),
+        (Some(_), Some(_)) => return refused("more than one statement"),
+        (Some(statement), None) => statement,
+    };
+    let (mut statement, wanted) = of_query(statement)?;
+    if !matches!(statement, SqlStatement::Query(_)) {
+        let text = statement.to_string();
+        return refused(&format!("`{}`", text.split_whitespace().next().unwrap_or_default()));
+    }
+    digits::keep(&mut statement);
+    let wanted = if summarized.is_some() { Wanted::Summary } else { wanted };
+    Ok((Statement::Statement(Box::new(statement)), wanted))
+}
+
+/// The query that DESCRIBE or EXPLAIN is about, and which of them it is.
+fn of_query(statement: SqlStatement) -> Result<(SqlStatement, Wanted)> {
+    let wanted = |alias: DescribeAlias| match alias {
+        DescribeAlias::Explain => Wanted::Plan,
+        DescribeAlias::Describe | DescribeAlias::Desc => Wanted::Columns,
+    };
+    match statement {
+        SqlStatement::Explain {
+            describe_alias,
+            analyze,
+            verbose: _,
+            query_plan: _,
+            estimate,
+            statement,
+            format,
+            options,
+        } => {
+            if analyze || estimate || options.is_some() {
+                return Err(Error::usage_hint(
+                    "EXPLAIN says how a query would be run, and does not run it",
+                    "run the query: `tidemill jobs show` tells what it cost; EXPLAIN alone shows the plan",
+                ));
             }
-            SqlStatement::Explain { .. } => Err(Error::usage_hint(EXPLAINED.0, EXPLAINED.1)),
-            SqlStatement::ExplainTable { .. } => Err(Error::usage_hint(
-                "DESCRIBE is not run here",
-                "`tidemill schema FILE` shows a file's columns",
-            )),
-            other => {
-                let text = other.to_string();
-                refused(&format!("`{}`", text.split_whitespace().next().unwrap_or_default()))
+            if let Some(format) = format {
+                return Err(Error::usage_hint(
+                    format!("`EXPLAIN {format}` is not supported"),
+                    "--explain --format json shows a plan as JSON",
+                ));
             }
-        },
+            Ok((*statement, wanted(describe_alias)))
+        }
+        SqlStatement::ExplainTable {
+            describe_alias,
+            hive_format: _,
+            has_table_keyword: _,
+            table_name,
+        } => {
+            let mut statements = dialects::parsed("SELECT * FROM t")
+                .map_err(|error| Error::Internal(error.to_string()))?;
+            let mut statement = statements.remove(0);
+            walk_mut(&mut statement, &mut OfTable(&table_name));
+            let wanted = match describe_alias {
+                // A table by itself has columns, and nothing to be run.
+                DescribeAlias::Explain => Wanted::Columns,
+                other => wanted(other),
+            };
+            Ok((statement, wanted))
+        }
+        other => Ok((other, Wanted::Rows)),
+    }
+}
+
+/// Reads another table.
+struct OfTable<'a>(&'a ObjectName);
+
+impl VisitorMut for OfTable<'_> {
+    type Break = ();
+
+    fn post_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<()> {
+        relation.clone_from(self.0);
+        ControlFlow::Continue(())
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use tidemill_engine::job::{Job, Limits};
 use tidemill_engine::jobs::{About, Recorder};
+use tidemill_engine::query::Parameter;
 use tidemill_engine::running::{self, Preparation, Running};
 use tidemill_engine::settings::MaxBad;
 use tidemill_engine::sink::{self, SinkSpec};
@@ -22,8 +23,11 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
         (None, Some(path)) => read_text(path)?,
         (None, None) => return Err(Error::usage("no SQL is given").into()),
     };
-    let about = About { verb: "query", mapper: Some(sql.clone()), ..About::default() };
+    let parameters = args.param.iter();
+    let parameters = parameters.map(|(name, text)| (name.clone(), Parameter::from_text(text)));
     let query = Query { sql, defaults: args.source.spec()?, ..Query::default() };
+    let query = query.with_parameters(&parameters.collect::<Vec<_>>())?;
+    let about = About { verb: "query", mapper: Some(query.sql.clone()), ..About::default() };
     if args.explain {
         let preparation = prepare(&args.limits.limits(), &Limits::default())?;
         let format = args.sink.write.format.as_deref();

@@ -2,6 +2,7 @@
 
 mod accounting;
 mod arithmetic;
+mod asof;
 mod bad_input;
 mod batches;
 mod casts;

@@ -260,7 +260,7 @@ fn what_others_say_is_told_in_our_words() {
             "SELECT 1 AS x UNION ALL SELECT true",
             "a UNION of BIGINT and BOOLEAN has no type for both",
         ),
-        ("SELECT 1, 1", "two columns of a select list are `1`"),
+        ("SELECT 1 AS x, 2 AS x", "two columns of a select list are `x`"),
         ("SELECT 1 AS x LIMIT -1", "LIMIT takes a whole number of zero and more"),
         ("SELECT 1 AS x OFFSET -2", "OFFSET takes a whole number of zero and more"),
         ("SELECT x FROM (SELECT 1 AS x) HAVING x > 0", "HAVING is a condition on groups"),
@@ -305,10 +305,6 @@ fn what_others_say_is_told_in_our_words() {
         (
             "SELECT CAST(TIMESTAMP '2026-01-02' - TIMESTAMP '2026-01-01' AS BIGINT)",
             "a difference of two times is not cast to BIGINT",
-        ),
-        (
-            "SELECT lag(x) OVER (ORDER BY x), lag(x) OVER (ORDER BY x) FROM (SELECT 1 x)",
-            "name one of them: lag(x) OVER (ORDER BY x) AS other",
         ),
         (
             "SELECT range(TIMESTAMP '2020-01-01', TIMESTAMP '2290-01-01', INTERVAL '1 year')",
@@ -359,21 +355,20 @@ fn what_there_is_not_is_told_with_what_there_is() {
             "SELECT n, count() FROM '$/f.csv' GROUP BY 3",
             "`GROUP BY 3` is the place of a column, and there is none\nhint: the select list has 2 columns,",
         ),
-        ("SUMMARIZE 'f.csv'", "SQL is not understood: "),
-        ("DESCRIBE SELECT 1", "EXPLAIN and DESCRIBE are not run here\nhint: --explain"),
         (
-            "WITH a AS MATERIALIZED (SELECT 1 AS q) SELECT q FROM a",
-            "SQL is not understood: Expected: (, found: MATERIALIZED at Line: 1, Column: 11\nhint: WITH",
+            "EXPLAIN ANALYZE SELECT 1",
+            "EXPLAIN says how a query would be run, and does not run it\nhint: run",
         ),
         (
-            "SELECT * FROM '$/f.csv' a ASOF JOIN '$/v.csv' b ON a.n >= b.n",
-            "`ASOF JOIN` is not supported\nhint: join on time",
+            "SELECT * FROM '$/f.csv' a ASOF JOIN '$/v.csv' b",
+            "`ASOF JOIN` has no condition\nhint: ASOF JOIN b ON",
+        ),
+        (
+            "SELECT * FORM '$/f.csv'",
+            "SQL is not understood: Expected: end of statement, found: FORM at Line: 1, Column: 10\n\
+             hint: did you mean FROM?",
         ),
         ("SELECT CAST(u AS TEXT) FROM '$/u.json'", "a STRUCT is not cast to TEXT\nhint: unnest(s)"),
-        (
-            "SELECT CAST(s AS DATE), CAST(s AS DATE) FROM '$/f.csv'",
-            "two columns of a select list are `CAST(s AS DATE)`\nhint: name one of them: CAST(s AS DATE) AS other",
-        ),
     ] {
         let said = folder.refusal(sql);
         assert!(said.starts_with(expected), "{sql}\n{said}");

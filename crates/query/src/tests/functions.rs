@@ -69,6 +69,8 @@ fn functions_of_other_databases_are_answered_as_they_are_called_there() {
         ("fill", "' '"),
         ("unit", "'day'"),
         ("name", "'a'"),
+        ("map", "MAP {'a': 1}"),
+        ("key", "'a'"),
         ("q", "0.5"),
         ("k", "1"),
         ("first", "1"),

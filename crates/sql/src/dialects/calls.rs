@@ -99,6 +99,7 @@ const SCALARS: &[(&str, &str)] = &[
     ("suffix(x, part)", "ends_with(x, part)"),
     ("strlen(x)", "octet_length(x)"),
     ("lengthutf8(x)", "character_length(x)"),
+    ("element_at(map, key)", "map[key]"),
     ("space(n)", "repeat(' ', n)"),
     ("ord(x)", "ascii(x)"),
     ("char(n)", "chr(n)"),

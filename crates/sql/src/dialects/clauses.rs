@@ -1,12 +1,20 @@
 //! Clauses of other databases, written as they are here.
 
-use datafusion::sql::sqlparser::ast::{
-    Expr, Fetch, GroupByExpr, GroupByWithModifier, JoinConstraint, JoinOperator, LimitClause,
-    OrderByKind, Query, Select, SetExpr, Top, TopQuantity, Value,
-};
+use std::ops::ControlFlow;
 
-use super::calls::both;
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Fetch, GroupByExpr, GroupByWithModifier, JoinConstraint, JoinOperator,
+    LimitClause, NamedWindowDefinition, NamedWindowExpr, OrderByExpr, OrderByKind, Query, Select,
+    SelectItem, SetExpr, SetOperator, Top, TopQuantity, Value, ValueWithSpan, VisitorMut,
+    WindowSpec, WindowType,
+};
+use tidemill_base::error::{Error, Result};
+use tidemill_planning::walk_expr_mut;
+
+use super::calls::{both, call_of};
 use super::written;
+use crate::asof;
+use crate::names::folded;
 
 /// `FETCH FIRST 3 ROWS ONLY`, `SELECT TOP 3` and `LIMIT 3 BY k`.
 pub(super) fn of_query(query: &mut Query) {
@@ -39,6 +47,133 @@ pub(super) fn of_query(query: &mut Query) {
         query.limit_clause = Some(limit_of(limit));
     }
     first_of_each(query);
+    share_or_ties(query);
+    minus(&mut query.body);
+}
+
+/// `MINUS` as `EXCEPT`.
+fn minus(body: &mut SetExpr) {
+    if let SetExpr::SetOperation { op, left, right, .. } = body {
+        if *op == SetOperator::Minus {
+            *op = SetOperator::Except;
+        }
+        minus(left);
+        minus(right);
+    }
+}
+
+/// `FETCH FIRST 3 ROWS WITH TIES` as `QUALIFY rank() OVER (ORDER BY …) <= 3`; `FETCH FIRST 20 PERCENT ROWS ONLY` as
+/// `QUALIFY row_number() OVER (ORDER BY …) <= count(*) OVER () * 20 / 100`.
+fn share_or_ties(query: &mut Query) {
+    let Some(Fetch { with_ties, percent, quantity: Some(quantity) }) = &query.fetch else { return };
+    let SetExpr::Select(select) = query.body.as_mut() else { return };
+    if select.distinct.is_some() || query.limit_clause.is_some() || *with_ties && *percent {
+        return;
+    }
+    let order = match query.order_by.as_ref().map(|order| &order.kind) {
+        Some(OrderByKind::Expressions(exprs)) => {
+            let exprs: Vec<String> = exprs.iter().map(|expr| in_list(expr, select)).collect();
+            format!("ORDER BY {}", exprs.join(", "))
+        }
+        None if *percent => String::new(),
+        _ => return,
+    };
+    let text = match (with_ties, percent) {
+        (true, _) => format!("rank() OVER ({order}) <= {quantity}"),
+        (_, true) => {
+            format!("row_number() OVER ({order}) <= count(*) OVER () * {quantity} / 100")
+        }
+        _ => return,
+    };
+    let Ok(condition) = written(&text) else { return };
+    select.qualify = Some(match select.qualify.take() {
+        Some(own) => both(own, condition),
+        None => condition,
+    });
+    query.fetch = None;
+}
+
+/// A key of ORDER BY as a window's: a number there is no place in the select list.
+fn in_list(key: &OrderByExpr, select: &Select) -> String {
+    let mut key = key.clone();
+    if let Expr::Value(ValueWithSpan { value: Value::Number(place, _), span: _ }) = &key.expr
+        && let Ok(place) = place.to_string().parse::<usize>()
+        && let Some(SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) =
+            place.checked_sub(1).and_then(|place| select.projection.get(place))
+    {
+        key.expr = expr.clone();
+    }
+    key.to_string()
+}
+
+/// Windows that are named and go on, `OVER (w ORDER BY b)`, written out.
+fn whole_windows(select: &mut Select) {
+    if select.named_window.is_empty() {
+        return;
+    }
+    let mut known: Vec<(String, WindowSpec)> = Vec::new();
+    for NamedWindowDefinition(name, definition) in &select.named_window {
+        if let NamedWindowExpr::WindowSpec(spec) = definition {
+            known.push((folded(name), whole(spec, &known)));
+        }
+    }
+    let mut windows = Windows { known };
+    for item in &mut select.projection {
+        if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
+            walk_expr_mut(expr, &mut windows);
+        }
+    }
+    if let Some(condition) = &mut select.qualify {
+        walk_expr_mut(condition, &mut windows);
+    }
+    for NamedWindowDefinition(_, definition) in &mut select.named_window {
+        if let NamedWindowExpr::WindowSpec(spec) = definition {
+            *spec = whole(spec, &windows.known);
+        }
+    }
+}
+
+/// A window with what it takes over from another, where that can be.
+fn whole(spec: &WindowSpec, known: &[(String, WindowSpec)]) -> WindowSpec {
+    let Some(name) = &spec.window_name else { return spec.clone() };
+    let base = known.iter().find(|(known, _)| *known == folded(name)).map(|(_, spec)| spec);
+    match base {
+        Some(base)
+            if base.window_name.is_none()
+                && base.window_frame.is_none()
+                && spec.partition_by.is_empty()
+                && (base.order_by.is_empty() || spec.order_by.is_empty()) =>
+        {
+            let order_by = match base.order_by.is_empty() {
+                true => spec.order_by.clone(),
+                false => base.order_by.clone(),
+            };
+            WindowSpec {
+                window_name: None,
+                partition_by: base.partition_by.clone(),
+                order_by,
+                window_frame: spec.window_frame.clone(),
+            }
+        }
+        _ => spec.clone(),
+    }
+}
+
+struct Windows {
+    known: Vec<(String, WindowSpec)>,
+}
+
+impl VisitorMut for Windows {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Function(call) = expr
+            && let Some(WindowType::WindowSpec(spec)) = &mut call.over
+        {
+            *spec = whole(spec, &self.known);
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 /// `LIMIT 3 BY k` as `QUALIFY row_number() OVER (PARTITION BY k ORDER BY …) <= 3`.
@@ -81,8 +216,9 @@ fn limit_of(limit: Expr) -> LimitClause {
     LimitClause::LimitOffset { limit: Some(limit), offset: None, limit_by: Vec::new() }
 }
 
-/// `PREWHERE`, `GROUP BY a, b WITH ROLLUP`, `SEMI JOIN`, `ANTI JOIN`.
-pub(super) fn of_select(select: &mut Select) {
+/// `PREWHERE`, `GROUP BY a, b WITH ROLLUP`, `SEMI JOIN`, `ANTI JOIN`, `ASOF JOIN`.
+pub(super) fn of_select(select: &mut Select) -> Result<()> {
+    whole_windows(select);
     if let Some(before) = select.prewhere.take() {
         select.selection = Some(match select.selection.take() {
             Some(condition) => both(before, condition),
@@ -112,7 +248,70 @@ pub(super) fn of_select(select: &mut Select) {
             JoinOperator::Semi(constraint) => JoinOperator::LeftSemi(constraint),
             JoinOperator::Anti(constraint) => JoinOperator::LeftAnti(constraint),
             JoinOperator::StraightJoin(constraint) => JoinOperator::Join(constraint),
+            JoinOperator::AsOf { match_condition, constraint } => {
+                as_of(match_condition, constraint)?
+            }
             other => other,
         };
+    }
+    Ok(())
+}
+
+/// An ASOF join as a join whose comparison of times is marked. The condition is TRUE or FALSE, for LEFT, where the
+/// ON clause has the comparison; otherwise it is the comparison, and the join is LEFT.
+fn as_of(matched: Expr, constraint: JoinConstraint) -> Result<JoinOperator> {
+    let marked = |expr: Expr| call_of(asof::NEAREST, vec![expr]);
+    let ours = match &matched {
+        Expr::Value(ValueWithSpan { value: Value::Boolean(is_inner), span: _ }) => Some(*is_inner),
+        _ => None,
+    };
+    let refused = |what: &str| {
+        Error::usage_hint(
+            format!("an ASOF JOIN {what}"),
+            "write ASOF JOIN … ON a.id = b.id AND a.ts >= b.ts: keys that are equal, if any, and one comparison \
+             of times",
+        )
+    };
+    let Some(is_inner) = ours else {
+        let condition = match constraint {
+            JoinConstraint::On(keys) => both(keys, marked(matched)),
+            JoinConstraint::None => marked(matched),
+            JoinConstraint::Using(_) | JoinConstraint::Natural => {
+                return Err(refused("is not USING columns"));
+            }
+        };
+        return Ok(JoinOperator::LeftOuter(JoinConstraint::On(condition)));
+    };
+    let JoinConstraint::On(condition) = constraint else {
+        return Err(refused("is not USING columns"));
+    };
+    let mut conjuncts = Vec::new();
+    split(condition, &mut conjuncts);
+    let is_time = |expr: &Expr| {
+        use BinaryOperator::{Gt, GtEq, Lt, LtEq};
+        matches!(expr, Expr::BinaryOp { op: Gt | GtEq | Lt | LtEq, .. })
+    };
+    if conjuncts.iter().filter(|expr| is_time(expr)).count() != 1 {
+        return Err(refused("has one comparison by >=, >, <= or <"));
+    }
+    let conjuncts =
+        conjuncts.into_iter().map(|expr| if is_time(&expr) { marked(expr) } else { expr });
+    let Some(condition) = conjuncts.reduce(both) else { return Err(refused("has a condition")) };
+    let constraint = JoinConstraint::On(condition);
+    Ok(match is_inner {
+        true => JoinOperator::Inner(constraint),
+        false => JoinOperator::LeftOuter(constraint),
+    })
+}
+
+/// What a condition says by AND.
+fn split(expr: Expr, conjuncts: &mut Vec<Expr>) {
+    match expr {
+        Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
+            split(*left, conjuncts);
+            split(*right, conjuncts);
+        }
+        Expr::Nested(inner) => split(*inner, conjuncts),
+        other => conjuncts.push(other),
     }
 }

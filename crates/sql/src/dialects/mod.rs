@@ -6,11 +6,15 @@
 //! documented. What is not known here stays as it is, and is refused by its name
 //! ([`syntax`](crate::syntax), [`unknown_functions`](crate::unknown_functions)).
 //!
-//! - [`tokens`]: what the parser does not read.
+//! - [`tokens`], [`spellings`]: what the parser does not read.
 //! - [`calls`], [`operators`]: functions and operators.
 //! - [`clauses`]: `FETCH FIRST`, `WITH ROLLUP`, `LIMIT 3 BY k`.
+//! - [`distinct_lists`]: lists of different values, sorted.
+//! - [`laterals`]: rows of lists in FROM.
+//! - [`samples`]: `TABLESAMPLE`, `USING SAMPLE`.
 //! - [`tables`]: `read_csv('a.csv')`, `range(10)`, lists of files.
-//! - [`pivots`]: `PIVOT` and `UNPIVOT`.
+//! - [`pivots`], [`turned`]: `PIVOT` and `UNPIVOT`.
+//! - [`columns`]: what needs the columns of the sources: `COLUMNS('^d')`, names of a select list in its WHERE.
 //!
 //! A column of the result is called as it was written, and not as it is understood.
 
@@ -30,19 +34,30 @@ use crate::syntax::Spoken;
 
 pub mod calls;
 mod clauses;
+mod columns;
+mod distinct_lists;
+mod laterals;
 mod operators;
 mod pivots;
+mod samples;
+mod spellings;
 mod tables;
 mod tokens;
+mod turned;
+mod types;
 
+pub(crate) use columns::stands_for_columns;
+pub use columns::{names_columns_by_pattern, write_out};
+pub use samples::Sample;
 pub use tables::CalledSource;
+pub use turned::{values_wanted, with_values};
 
 /// The statements of a text.
 ///
 /// # Errors
 /// As the parser.
 pub(crate) fn parsed(sql: &str) -> std::result::Result<Vec<Statement>, ParserError> {
-    let tokens = tokens::mended(parsed_tokens(sql)?);
+    let tokens = tokens::mended(spellings::read(turned::read(parsed_tokens(sql)?)));
     let mut parser = Parser::new(&Spoken).with_tokens_with_locations(tokens);
     let mut statements = Vec::new();
     // The parser's own loop ends at a word END, too, and forgets what follows.
@@ -111,12 +126,14 @@ impl VisitorMut for Clauses {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         clauses::of_query(query);
+        laterals::of_query(query);
         ControlFlow::Continue(())
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        clauses::of_select(select);
-        ControlFlow::Continue(())
+        tables::name_rows(select);
+        let done = laterals::of_select(select).and_then(|()| clauses::of_select(select));
+        self.unless_refused(done)
     }
 
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<()> {
@@ -140,17 +157,31 @@ impl VisitorMut for Translation {
         let mut names = BTreeSet::new();
         for item in &mut select.projection {
             let SelectItem::UnnamedExpr(expr) = item else { continue };
-            if !is_changed(expr) {
+            let written = match &*expr {
+                Expr::Identifier(name) => names::folded(name),
+                Expr::CompoundIdentifier(_) => continue,
+                // As many columns as a struct has fields.
+                other if is_unnest(other) => continue,
+                // As many as it stands for, each of which is told apart by its own.
+                other if stands_for_columns(other) => {
+                    if is_changed(other) {
+                        let alias = Ident::with_quote('"', names::as_written(other));
+                        *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+                    }
+                    continue;
+                }
+                other => names::as_written(other),
+            };
+            let is_twice = names.contains(&written);
+            if !is_twice && !is_changed(expr) {
+                names.insert(written);
                 continue;
             }
-            let name = names::as_written(expr);
-            if !names.insert(name.clone()) {
-                self.refused = Some(Error::usage_hint(
-                    format!("two columns of a select list are `{name}`"),
-                    format!("name one of them: {name} AS other"),
-                ));
-                return ControlFlow::Break(());
-            }
+            // The second of a name is told apart by a number, as DuckDB does.
+            let numbered = (1..).map(|number| format!("{written}_{number}"));
+            let mut free = std::iter::once(written.clone()).chain(numbered);
+            let Some(name) = free.find(|name| !names.contains(name)) else { continue };
+            names.insert(name.clone());
             let alias = Ident::with_quote('"', name);
             *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
         }
@@ -170,8 +201,16 @@ impl VisitorMut for Translation {
                 return ControlFlow::Break(());
             }
         }
+        if let Some(sorted) = distinct_lists::translated(expr) {
+            *expr = sorted;
+        }
         ControlFlow::Continue(())
     }
+}
+
+/// Whether it makes rows of a list, or columns of a struct's fields.
+fn is_unnest(expr: &Expr) -> bool {
+    matches!(expr, Expr::Function(call) if call.name.to_string().eq_ignore_ascii_case("unnest"))
 }
 
 /// Whether an expression is written otherwise by [`Translation`]. One that makes rows, or columns of a
@@ -184,7 +223,10 @@ fn is_changed(expr: &Expr) -> bool {
 
         fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
             self.0 |= match expr {
-                Expr::Function(call) => matches!(calls::translated(call), Ok(Some(_))),
+                Expr::Function(call) => {
+                    matches!(calls::translated(call), Ok(Some(_)))
+                        || distinct_lists::translated(expr).is_some()
+                }
                 other => operators::translated(other).is_some(),
             };
             ControlFlow::Continue(())

@@ -1,11 +1,17 @@
 //! Operators and forms of other databases, written as they are here.
 
+use std::ops::ControlFlow;
+
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, FunctionArg, FunctionArgExpr,
-    FunctionArguments, UnaryOperator, Value,
+    BinaryOperator, CastKind, CeilFloorKind, DataType, ExactNumberInfo, Expr, FunctionArg,
+    FunctionArgExpr, FunctionArguments, Ident, LambdaFunction, UnaryOperator, Value, ValueWithSpan,
+    VisitorMut,
 };
+use tidemill_planning::walk_expr_mut;
 
 use super::calls::{call_of, in_brackets};
+use super::types;
+use crate::names::folded;
 
 /// What an operator, or a form with words of its own, is here, where it is one of another database's.
 pub(super) fn translated(expr: &Expr) -> Option<Expr> {
@@ -49,8 +55,112 @@ pub(super) fn translated(expr: &Expr) -> Option<Expr> {
             array: false,
             format: None,
         }),
+        Expr::Cast { kind, expr, data_type, array: false, format: None } => {
+            if let Some(length) = types::characters(data_type) {
+                let text = Expr::Cast {
+                    kind: kind.clone(),
+                    expr: expr.clone(),
+                    data_type: DataType::Text,
+                    array: false,
+                    format: None,
+                };
+                let length = Expr::value(Value::Number(length.to_string(), false));
+                return Some(call_of("left", vec![text, length]));
+            }
+            Some(Expr::Cast {
+                kind: kind.clone(),
+                expr: expr.clone(),
+                data_type: types::ours(data_type)?,
+                array: false,
+                format: None,
+            })
+        }
+        Expr::UnaryOp { op, expr } => of_one(*op, expr),
+        Expr::Floor { expr, field: CeilFloorKind::Scale(places) } => {
+            Some(at_places("floor", expr, places))
+        }
+        Expr::Ceil { expr, field: CeilFloorKind::Scale(places) } => {
+            Some(at_places("ceil", expr, places))
+        }
+        // Texts are in the order of their code points here.
+        Expr::Collate { expr, collation }
+            if ["c", "\"c\"", "posix", "\"posix\"", "binary", "utf8_binary", "\"ucs_basic\""]
+                .contains(&collation.to_string().to_lowercase().as_str()) =>
+        {
+            Some(*expr.clone())
+        }
+        Expr::Value(ValueWithSpan {
+            value:
+                Value::SingleQuotedRawStringLiteral(text) | Value::DoubleQuotedRawStringLiteral(text),
+            span: _,
+        }) => Some(Expr::value(Value::SingleQuotedString(text.clone()))),
+        Expr::Lambda(function) => of_fields(function),
         _ => None,
     }
+}
+
+fn of_one(op: UnaryOperator, expr: &Expr) -> Option<Expr> {
+    let call = |name: &str| Some(call_of(name, vec![expr.clone()]));
+    match op {
+        UnaryOperator::BitwiseNot => {
+            let minus = Expr::UnaryOp {
+                op: UnaryOperator::Minus,
+                expr: Box::new(Expr::Nested(Box::new(expr.clone()))),
+            };
+            let one = Expr::value(Value::Number("1".into(), false));
+            Some(in_brackets(beside(&minus, BinaryOperator::Minus, &one)))
+        }
+        UnaryOperator::PGAbs => call("abs"),
+        UnaryOperator::PGSquareRoot => call("sqrt"),
+        UnaryOperator::PGCubeRoot => call("cbrt"),
+        UnaryOperator::PGPrefixFactorial | UnaryOperator::PGPostfixFactorial => call("factorial"),
+        _ => None,
+    }
+}
+
+/// `floor(x, 1)` as `floor(x * 10 ^ 1) / 10 ^ 1`.
+fn at_places(name: &str, expr: &Expr, places: &ValueWithSpan) -> Expr {
+    let double = || DataType::Double(ExactNumberInfo::None);
+    let ten = Expr::value(Value::Number("10".into(), false));
+    let shift = || call_of("power", vec![cast(ten.clone(), double()), Expr::Value(places.clone())]);
+    let moved = beside(&cast(expr.clone(), double()), BinaryOperator::Multiply, &shift());
+    let whole = call_of(name, vec![moved]);
+    in_brackets(beside(&whole, BinaryOperator::Divide, &shift()))
+}
+
+/// A function in which `s.a` is the field of a struct that is its parameter.
+fn of_fields(function: &LambdaFunction) -> Option<Expr> {
+    struct Fields<'a> {
+        parameters: Vec<&'a Ident>,
+        changed: bool,
+    }
+
+    impl VisitorMut for Fields<'_> {
+        type Break = ();
+
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            let Expr::CompoundIdentifier(parts) = expr else { return ControlFlow::Continue(()) };
+            let Some((first, fields)) = parts.split_first() else {
+                return ControlFlow::Continue(());
+            };
+            if self.parameters.iter().any(|own| folded(own) == folded(first)) {
+                let mut made = Expr::Identifier(first.clone());
+                for field in fields {
+                    let name = Expr::value(Value::SingleQuotedString(folded(field)));
+                    made = call_of("get_field", vec![made, name]);
+                }
+                *expr = made;
+                self.changed = true;
+            }
+            ControlFlow::Continue(())
+        }
+    }
+
+    let parameters = function.params.iter().map(|parameter| &parameter.name).collect();
+    let mut fields = Fields { parameters, changed: false };
+    let mut body = function.body.clone();
+    walk_expr_mut(&mut body, &mut fields);
+    fields.changed.then(|| Expr::Lambda(LambdaFunction { body, ..function.clone() }))
 }
 
 fn of_two(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
@@ -67,6 +177,15 @@ fn of_two(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
             Some(cast(beside(left, BinaryOperator::Divide, right), DataType::BigInt(None)))
         }
         BinaryOperator::Regexp => Some(beside(left, BinaryOperator::PGRegexMatch, right)),
+        BinaryOperator::Overlaps => {
+            let (Expr::Tuple(left), Expr::Tuple(right)) = (left, right) else { return None };
+            let ([from, to], [start, end]) = (left.as_slice(), right.as_slice()) else {
+                return None;
+            };
+            let before = beside(from, BinaryOperator::Lt, end);
+            let after = beside(start, BinaryOperator::Lt, to);
+            Some(in_brackets(beside(&before, BinaryOperator::And, &after)))
+        }
         BinaryOperator::PGStartsWith => Some(call_of("starts_with", both())),
         BinaryOperator::PGOverlap => Some(call_of("array_has_any", both())),
         _ => None,

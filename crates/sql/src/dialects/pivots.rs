@@ -65,7 +65,7 @@ pub(super) fn translate(table: &mut TableFactor) -> Result<()> {
 }
 
 /// The columns of an expression, as they are written.
-fn columns_of(expr: &Expr) -> BTreeSet<Ident> {
+pub(super) fn columns_of(expr: &Expr) -> BTreeSet<Ident> {
     struct Columns(BTreeSet<Ident>);
 
     impl Visitor for Columns {

@@ -1,15 +1,21 @@
 //! Tables of other databases: functions that read files, lists of files, numbers in rows.
 
+use std::ops::ControlFlow;
+
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, ObjectNamePart,
-    TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, Value, ValueWithSpan,
+    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, ObjectNamePart, Select,
+    SelectItem, TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, Value,
+    ValueWithSpan, VisitorMut,
 };
 use tidemill_base::error::{Error, Result};
 use tidemill_base::redact::shown;
+use tidemill_planning::walk_expr_mut;
 
 use super::CalledSources;
-use super::calls::call_of;
+use super::calls::{call_of, in_brackets, of_two};
+use super::samples::{self, Sample};
 use super::tokens::FILES;
+use crate::names::folded;
 
 /// A source that is called like a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +26,10 @@ pub struct CalledSource {
     pub format: Option<&'static str>,
     /// What it says of how text is written, by our names.
     pub options: Vec<(&'static str, String)>,
+    /// Which part of it is read; all by default.
+    pub sample: Option<Sample>,
+    /// The table that is sampled, where it is not called like a function: a file, or a source with a name.
+    pub table: Option<String>,
 }
 
 /// Functions that read files, and the format that each reads.
@@ -62,8 +72,112 @@ const OPTIONS: [(&str, &str); 12] = [
 /// Options that ask for what is done anyway.
 const ANYWAY: [&str; 3] = ["auto_detect", "union_by_name", "hive_partitioning"];
 
-/// Writes a table of another database's as it is here.
+/// `FROM range(3) AS n`: what is selected names the rows by the name of the table, or by what another database calls
+/// them. The table's column is given that name.
+pub(super) fn name_rows(select: &mut Select) {
+    let mut given: Vec<(String, &'static str, String)> = Vec::new();
+    let factors = select.from.iter_mut().flat_map(|from| {
+        std::iter::once(&mut from.relation)
+            .chain(from.joins.iter_mut().map(|join| &mut join.relation))
+    });
+    for factor in factors {
+        let (name, alias) = match factor {
+            TableFactor::Table { name, args: Some(_), alias, .. }
+            | TableFactor::Function { name, alias, .. } => (name.to_string().to_lowercase(), alias),
+            _ => continue,
+        };
+        let Some(own) = ROWS.iter().find(|own| **own == name) else { continue };
+        if let Some(alias) = alias
+            && alias.columns.is_empty()
+        {
+            alias.columns.push(TableAliasColumnDef { name: alias.name.clone(), data_type: None });
+            given.push((folded(&alias.name), own, alias.name.value.clone()));
+        }
+    }
+    if given.is_empty() {
+        return;
+    }
+    struct Named(Vec<(String, &'static str, String)>);
+
+    impl VisitorMut for Named {
+        type Break = ();
+
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            let found = match &*expr {
+                Expr::Identifier(name) => self.0.iter().find(|(_, own, _)| *own == folded(name)),
+                Expr::CompoundIdentifier(parts) => match parts.as_slice() {
+                    [table, name] => self
+                        .0
+                        .iter()
+                        .find(|(alias, own, _)| *alias == folded(table) && *own == folded(name)),
+                    _ => None,
+                },
+                _ => None,
+            };
+            if let Some((_, _, alias)) = found {
+                *expr = Expr::Identifier(Ident::new(alias.clone()));
+            }
+            ControlFlow::Continue(())
+        }
+    }
+
+    let mut named = Named(given);
+    for item in &mut select.projection {
+        if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
+            walk_expr_mut(expr, &mut named);
+        }
+    }
+    if let Some(condition) = &mut select.selection {
+        walk_expr_mut(condition, &mut named);
+    }
+}
+
+/// Functions that make rows of one column, called as they are.
+const ROWS: [&str; 2] = ["range", "generate_series"];
+
+/// Writes a table of another database's as it is here, and a sample as a source of its own.
 pub(super) fn translate(table: &mut TableFactor, called: &mut CalledSources) -> Result<()> {
+    let sample = match table {
+        TableFactor::Table { sample, .. } => sample.take(),
+        _ => None,
+    };
+    function(table, called)?;
+    match sample {
+        Some(sample) => sampled(table, samples::of_clause(&sample)?, called),
+        None => Ok(()),
+    }
+}
+
+/// Gives what is read of a table a name of its own.
+fn sampled(table: &mut TableFactor, sample: Sample, called: &mut CalledSources) -> Result<()> {
+    let TableFactor::Table { name, alias, args: None, .. } = table else {
+        return Err(Error::usage_hint(
+            format!("`{table}` is no source to take a sample of"),
+            "TABLESAMPLE is of files and sources; rows of a query: WHERE random() < 0.1",
+        ));
+    };
+    let [ObjectNamePart::Identifier(own)] = name.0.as_mut_slice() else { return Ok(()) };
+    let source = match called.get(&own.value) {
+        Some(source) => CalledSource { sample: Some(sample), ..source.clone() },
+        None => CalledSource {
+            urls: vec![own.value.clone()],
+            format: None,
+            options: Vec::new(),
+            sample: Some(sample),
+            table: Some(own.value.clone()),
+        },
+    };
+    let of_sample = format!("{} TABLESAMPLE {sample}", shown(&own.value));
+    called.insert(of_sample.clone(), source);
+    if alias.is_none() {
+        let name = Ident { value: shown(&own.value), ..own.clone() };
+        *alias = Some(TableAlias { explicit: true, name, columns: Vec::new(), at: None });
+    }
+    *own = Ident::with_quote('"', of_sample);
+    Ok(())
+}
+
+fn function(table: &mut TableFactor, called: &mut CalledSources) -> Result<()> {
     let (name, args, alias) = match table {
         TableFactor::Table {
             name,
@@ -85,6 +199,14 @@ pub(super) fn translate(table: &mut TableFactor, called: &mut CalledSources) -> 
         "range" | "generate_series" | "numbers" => {
             let numbers = match (function.as_str(), positional(args).as_deref()) {
                 ("numbers", Some([count])) => vec![count.clone()],
+                ("numbers", Some([start, count])) => vec![
+                    start.clone(),
+                    of_two(
+                        &in_brackets(start.clone()),
+                        BinaryOperator::Plus,
+                        &in_brackets(count.clone()),
+                    ),
+                ],
                 ("numbers", _) | (_, None) => return Ok(()),
                 (_, Some(arguments)) => arguments.to_vec(),
             };
@@ -184,7 +306,8 @@ fn source(
     args: &[FunctionArg],
     format: Option<&'static str>,
 ) -> Result<CalledSource> {
-    let mut source = CalledSource { urls: Vec::new(), format, options: Vec::new() };
+    let mut source =
+        CalledSource { urls: Vec::new(), format, options: Vec::new(), sample: None, table: None };
     let refused = |what: &str| {
         Error::usage_hint(
             format!("`{what}` in {function}(…) is not understood"),

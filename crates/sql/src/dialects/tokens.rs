@@ -1,12 +1,14 @@
 //! What the parser does not read, in words that it reads.
 //!
 //! `a ** b` is `a ^ b`; `FILTER (x > 1)` has a WHERE; `FROM ['a.csv', 'b.csv']` calls a table function;
-//! `USING SAMPLE 10%` at the end is a TABLESAMPLE; and `->` is an operator on JSON unless it stands in a
+//! samples are written out ([`samples`]), as is what is left away of an ASOF JOIN; and `->` is an operator on JSON unless it stands in a
 //! function that takes functions, where it makes one. Tokens keep their places in the text, by which messages
 //! point at them.
 
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan, Whitespace};
+
+use super::samples;
 
 /// The table function that [`mended`] makes of a list of files.
 pub(super) const FILES: &str = "tidemill_files";
@@ -103,6 +105,72 @@ pub(super) fn mended(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
             token => made.push(TokenWithSpan { token, span }),
         }
     }
+    samples::written_out(with_match_conditions(made))
+}
+
+/// `ASOF JOIN t ON …` and `ASOF LEFT JOIN t ON …` with the clause that the parser wants between the table and
+/// ON: `MATCH_CONDITION (TRUE)`, or FALSE for LEFT. ON has the comparison of times here.
+fn with_match_conditions(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    if !tokens.iter().any(|token| is_word(Some(&token.token), "ASOF")) {
+        return tokens;
+    }
+    let mut made: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len() + 16);
+    let mut depth = 0usize;
+    // Joins whose table is being read: how deep they are, and whether they are LEFT.
+    let mut open: Vec<(usize, bool)> = Vec::new();
+    let mut at = 0;
+    while let Some(token) = tokens.get(at) {
+        let span = token.span;
+        match &token.token {
+            Token::LParen => depth += 1,
+            Token::RParen => {
+                depth = depth.saturating_sub(1);
+                open.retain(|(of, _)| *of <= depth);
+            }
+            word if is_word(Some(word), "ASOF") => {
+                // The words of the join behind it, one of which may be before it.
+                let mut is_left = false;
+                let mut next = at + 1;
+                let join = loop {
+                    match tokens.get(next).map(|token| &token.token) {
+                        Some(Token::Whitespace(_)) => {}
+                        Some(word) if is_word(Some(word), "LEFT") => is_left = true,
+                        Some(word)
+                            if is_word(Some(word), "INNER") || is_word(Some(word), "OUTER") => {}
+                        Some(word) if is_word(Some(word), "JOIN") => break Some(next),
+                        _ => break None,
+                    }
+                    next += 1;
+                };
+                if let Some(join) = join {
+                    if is_word(last(&made), "LEFT") {
+                        is_left = true;
+                        while made.pop().is_some_and(|token| !is_word(Some(&token.token), "LEFT")) {
+                        }
+                    }
+                    open.push((depth, is_left));
+                    made.extend(words("ASOF", span));
+                    made.extend(words("JOIN", span));
+                    at = join + 1;
+                    continue;
+                }
+            }
+            word if is_word(Some(word), "MATCH_CONDITION") => {
+                open.pop_if(|(of, _)| *of == depth);
+            }
+            word if is_word(Some(word), "ON") || is_word(Some(word), "USING") => {
+                if let Some((_, is_left)) = open.pop_if(|(of, _)| *of == depth) {
+                    made.extend(words("MATCH_CONDITION", span));
+                    made.push(TokenWithSpan { token: Token::LParen, span });
+                    made.extend(words(if is_left { "FALSE" } else { "TRUE" }, span));
+                    made.push(TokenWithSpan { token: Token::RParen, span });
+                }
+            }
+            _ => {}
+        }
+        made.push(token.clone());
+        at += 1;
+    }
     made
 }
 
@@ -144,7 +212,7 @@ fn ends_a_value(token: Option<&Token>) -> bool {
     }
 }
 
-fn is_word(token: Option<&Token>, expected: &str) -> bool {
+pub(super) fn is_word(token: Option<&Token>, expected: &str) -> bool {
     matches!(token, Some(Token::Word(word))
         if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(expected))
 }
@@ -173,6 +241,16 @@ mod tests {
             ("count(*) FILTER (a > 1)", "count(*) FILTER ( WHERE a > 1)"),
             ("count(*) FILTER (WHERE a > 1)", "count(*) FILTER (WHERE a > 1)"),
             ("SELECT filter (l, x -> x)", "SELECT filter (l, x -> x)"),
+            ("a ASOF JOIN b ON a.t >= b.t", "a ASOF JOIN b MATCH_CONDITION (TRUE) ON a.t >= b.t"),
+            (
+                "a LEFT ASOF JOIN (SELECT 1 ON) ON x",
+                "a ASOF JOIN (SELECT 1 ON) MATCH_CONDITION (FALSE) ON x",
+            ),
+            (
+                "a ASOF LEFT JOIN b MATCH_CONDITION (a.t >= b.t) ON a.k = b.k",
+                "a ASOF JOIN b MATCH_CONDITION (a.t >= b.t) ON a.k = b.k",
+            ),
+            ("SELECT asof FROM t", "SELECT asof FROM t"),
             ("FROM ['a.csv', 'b.csv']", "FROM  tidemill_files ([ 'a.csv', 'b.csv'])"),
         ] {
             let expected: String = expected.split_whitespace().collect();

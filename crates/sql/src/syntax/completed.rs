@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use tidemill_planning::{walk_expr, walk_mut};
 
-use crate::names;
+use crate::{dialects, names};
 
 /// Writes out what a statement leaves away: `FROM 'f.csv'` alone is `SELECT *`.
 pub(crate) fn complete(statement: &mut Statement) {
@@ -276,7 +276,12 @@ pub(super) fn at_place<'a>(key: &Expr, columns: &'a [SelectItem]) -> Option<&'a 
 }
 
 fn is_one_column(item: &SelectItem) -> bool {
-    matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. })
+    match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+            !dialects::stands_for_columns(expr)
+        }
+        _ => false,
+    }
 }
 
 /// `ORDER BY ALL` as the numbers of the columns, where these are known.

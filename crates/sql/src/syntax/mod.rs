@@ -883,7 +883,14 @@ impl Walk<'_> {
     }
 
     fn alias(&self, alias: &TableAlias) -> Result<()> {
-        let TableAlias { explicit: _, name, columns, at } = alias;
+        let TableAlias { explicit, name, columns, at } = alias;
+        if !explicit && name.quote_style.is_none() && name.value.eq_ignore_ascii_case("final") {
+            return refused(
+                name,
+                "files have no versions of a row to be merged; QUALIFY row_number() OVER (PARTITION BY id ORDER BY \
+                 version DESC) = 1 keeps the last one",
+            );
+        }
         for TableAliasColumnDef { name: column, data_type } in columns {
             if let Some(data_type) = data_type {
                 return refused(

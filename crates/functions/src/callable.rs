@@ -1,0 +1,346 @@
+//! What all functions of this crate have in common: a function says its names, the types that it takes and
+//! gives, and how a column is calculated; the rest of what DataFusion asks for is here.
+//!
+//! A constant is not spread over a column: a function reads each argument row by row through [`Texts`], or
+//! what its room has for the kind, where row `n` of a constant is the constant. A call of constants only is
+//! calculated for one row.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, LargeStringArray, StringArray, StringBuilder, StringViewArray,
+};
+use arrow::compute::cast_with_options;
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion_common::{DataFusionError, Result, ScalarValue};
+use datafusion_expr::{
+    ColumnarValue, DocSection, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Volatility,
+};
+use tidemill_base::error::Error;
+use tidemill_base::types::{EXACTLY, sql_type};
+
+/// What is said of a function in the reference: one row of a table.
+#[derive(Debug, Clone)]
+pub(crate) struct Told {
+    pub(crate) section: DocSection,
+    /// How it is called, a call a line.
+    pub(crate) calls: &'static str,
+    /// A sentence. What it says of an answer, as "`f(1)` is `2`", a test runs.
+    pub(crate) what: &'static str,
+}
+
+/// A function of rows.
+pub(crate) trait Function: Debug + Eq + Hash + Send + Sync + Sized + 'static {
+    /// Its name, and others that it has besides.
+    fn names(&self) -> &'static [&'static str];
+
+    fn told(&self) -> Told;
+
+    /// The types that arguments of these types are cast to.
+    ///
+    /// # Errors
+    /// Where it takes no such arguments.
+    fn takes(&self, given: &[DataType]) -> Result<Vec<DataType>>;
+
+    /// The answer's type, for arguments of types that it takes. What is constant is checked here, once.
+    ///
+    /// # Errors
+    /// Where a constant is none that it takes.
+    fn gives(&self, taken: &[DataType], constants: &[Option<&ScalarValue>]) -> Result<DataType>;
+
+    /// Whether a null among the arguments makes the answer null.
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn volatility(&self) -> Volatility {
+        Volatility::Immutable
+    }
+
+    /// The answers of a batch.
+    ///
+    /// # Errors
+    /// Where a value has no answer.
+    fn calculate(&self, given: &Given<'_>) -> Result<ArrayRef>;
+
+    fn registered(self) -> ScalarUDF {
+        let told = self.told();
+        let documentation = Documentation::builder(told.section, told.what, told.calls).build();
+        let aliases = self.names()[1..].iter().map(|&name| name.to_owned()).collect();
+        let signature = Signature::user_defined(self.volatility());
+        ScalarUDF::from(Registered { function: self, aliases, signature, documentation })
+    }
+}
+
+/// The arguments of a batch of rows.
+pub(crate) struct Given<'a> {
+    /// Of the types that the function takes.
+    pub(crate) values: &'a [ColumnarValue],
+    pub(crate) rows: usize,
+    /// The type that was promised.
+    pub(crate) answer: &'a DataType,
+}
+
+impl Given<'_> {
+    /// The argument at a place.
+    ///
+    /// # Errors
+    /// Where there are fewer, which types exclude.
+    pub(crate) fn value(&self, at: usize) -> Result<&ColumnarValue> {
+        self.values.get(at).ok_or_else(|| broken("a call has lost an argument"))
+    }
+
+    pub(crate) fn texts(&self, at: usize) -> Result<Texts> {
+        Texts::of(self.value(at)?)
+    }
+
+    /// The argument as one of another type, a row or a constant each.
+    pub(crate) fn cast(&self, at: usize, to: &DataType) -> Result<(ArrayRef, Rows)> {
+        let (array, rows) = held(self.value(at)?)?;
+        Ok((cast_with_options(&array, to, &EXACTLY)?, rows))
+    }
+
+    /// Texts of all rows, written one after the other: none where `write` says so.
+    pub(crate) fn written(
+        &self,
+        mut write: impl FnMut(usize, &mut String) -> Result<bool>,
+    ) -> Result<ArrayRef> {
+        let mut texts = StringBuilder::with_capacity(self.rows, self.rows * 16);
+        let mut text = String::new();
+        for row in 0..self.rows {
+            text.clear();
+            match write(row, &mut text)? {
+                true => texts.append_value(&text),
+                false => texts.append_null(),
+            }
+        }
+        Ok(Arc::new(texts.finish()))
+    }
+}
+
+/// Where the value of a row stands in an array that has one for all rows, or one each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rows {
+    Alike,
+    Each,
+}
+
+impl Rows {
+    pub(crate) fn at(self, row: usize) -> usize {
+        match self {
+            Rows::Alike => 0,
+            Rows::Each => row,
+        }
+    }
+}
+
+/// The array that an argument is, a constant as one of one value.
+pub(crate) fn held(value: &ColumnarValue) -> Result<(ArrayRef, Rows)> {
+    Ok(match value {
+        ColumnarValue::Array(array) => (Arc::clone(array), Rows::Each),
+        ColumnarValue::Scalar(value) => (value.to_array()?, Rows::Alike),
+    })
+}
+
+/// An argument that is text.
+#[derive(Debug)]
+pub(crate) enum Texts {
+    Short(StringArray, Rows),
+    Long(LargeStringArray, Rows),
+    Views(StringViewArray, Rows),
+}
+
+impl Texts {
+    pub(crate) fn of(value: &ColumnarValue) -> Result<Self> {
+        let (array, rows) = held(value)?;
+        Ok(match array.data_type() {
+            DataType::Utf8 => Texts::Short(array.as_string().clone(), rows),
+            DataType::LargeUtf8 => Texts::Long(array.as_string().clone(), rows),
+            DataType::Utf8View => Texts::Views(array.as_string_view().clone(), rows),
+            other => return Err(broken(&format!("a {} is no text", sql_type(other)))),
+        })
+    }
+
+    pub(crate) fn at(&self, row: usize) -> Option<&str> {
+        match self {
+            Texts::Short(texts, rows) => {
+                let row = rows.at(row);
+                texts.is_valid(row).then(|| texts.value(row))
+            }
+            Texts::Long(texts, rows) => {
+                let row = rows.at(row);
+                texts.is_valid(row).then(|| texts.value(row))
+            }
+            Texts::Views(texts, rows) => {
+                let row = rows.at(row);
+                texts.is_valid(row).then(|| texts.value(row))
+            }
+        }
+    }
+}
+
+/// What is made of a text once, as long as the text stays the same from row to row: a constant's is made
+/// once a batch.
+pub(crate) struct Kept<T> {
+    text: Option<String>,
+    made: Option<T>,
+}
+
+impl<T> Kept<T> {
+    pub(crate) fn new() -> Self {
+        Kept { text: None, made: None }
+    }
+
+    pub(crate) fn of(&mut self, text: &str, make: impl FnOnce(&str) -> Result<T>) -> Result<&T> {
+        if self.text.as_deref() != Some(text) {
+            self.made = Some(make(text)?);
+            self.text = Some(text.to_owned());
+        }
+        self.made.as_ref().ok_or_else(|| broken("a format is lost"))
+    }
+}
+
+/// Whether a type is text.
+pub(crate) fn is_text(of: &DataType) -> bool {
+    matches!(of, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+/// The text that an argument is cast to: codes of a dictionary to what they stand for. None where it is
+/// neither text nor null.
+pub(crate) fn as_text(given: &DataType) -> Option<DataType> {
+    match given {
+        DataType::Null => Some(DataType::Utf8),
+        DataType::Dictionary(_, values) => as_text(values),
+        other => is_text(other).then(|| other.clone()),
+    }
+}
+
+/// A request that cannot be carried out.
+pub(crate) fn usage(message: impl Into<String>, hint: impl Into<String>) -> DataFusionError {
+    external(Error::usage_hint(message.into(), hint.into()))
+}
+
+/// A value that has no answer.
+pub(crate) fn overflow(message: impl Into<String>, hint: Option<&str>) -> DataFusionError {
+    external(Error::Overflow { message: message.into(), hint: hint.map(str::to_owned) })
+}
+
+/// A fault of this crate.
+pub(crate) fn broken(message: &str) -> DataFusionError {
+    external(Error::Internal(message.to_owned()))
+}
+
+pub(crate) fn external(error: Error) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+/// The refusal of arguments that a function does not take: it says how the function is called.
+pub(crate) fn called_as(function: &impl Function, given: &[DataType]) -> DataFusionError {
+    let types = given.iter().map(sql_type).collect::<Vec<_>>().join(", ");
+    let calls = function.told().calls.lines().collect::<Vec<_>>().join(", ");
+    usage(
+        format!("`{}` takes other arguments than ({types})", function.names()[0]),
+        format!("it is called as {calls}"),
+    )
+}
+
+/// How long a format may be, in bytes: each row of an answer is about as long.
+const FORMAT_BYTES_MAX: usize = 1_000;
+
+/// Refuses a format that is too long.
+pub(crate) fn checked_length(format: &str) -> Result<()> {
+    match format.len() <= FORMAT_BYTES_MAX {
+        true => Ok(()),
+        false => Err(usage(
+            format!("a format has {} bytes; {FORMAT_BYTES_MAX} is the most", format.len()),
+            "concat puts long texts around what is formatted",
+        )),
+    }
+}
+
+/// A text as it stands in a message: the beginning of a long one.
+pub(crate) fn brief(text: &str) -> String {
+    match text.char_indices().nth(80) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[derive(Debug)]
+struct Registered<F> {
+    function: F,
+    aliases: Vec<String>,
+    signature: Signature,
+    documentation: Documentation,
+}
+
+impl<F: Function> PartialEq for Registered<F> {
+    fn eq(&self, other: &Self) -> bool {
+        self.function == other.function
+    }
+}
+
+impl<F: Function> Eq for Registered<F> {}
+
+impl<F: Function> Hash for Registered<F> {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.function.hash(state);
+    }
+}
+
+impl<F: Function> ScalarUDFImpl for Registered<F> {
+    fn name(&self) -> &str {
+        self.function.names()[0]
+    }
+
+    fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn is_strict(&self) -> bool {
+        self.function.is_strict()
+    }
+
+    fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        self.function.takes(given)
+    }
+
+    fn return_type(&self, taken: &[DataType]) -> Result<DataType> {
+        self.function.gives(taken, &vec![None; taken.len()])
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        let taken: Vec<DataType> =
+            args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
+        let answer = self.function.gives(&taken, args.scalar_arguments)?;
+        Ok(Arc::new(Field::new(self.name(), answer, true)))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let answer = args.return_field.data_type();
+        let is_null =
+            |value: &ColumnarValue| matches!(value, ColumnarValue::Scalar(of) if of.is_null());
+        if self.function.is_strict() && args.args.iter().any(is_null) {
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from(answer)?));
+        }
+        let is_constant = self.function.volatility() == Volatility::Immutable
+            && args.args.iter().all(|value| matches!(value, ColumnarValue::Scalar(_)));
+        let rows = if is_constant { 1 } else { args.number_rows };
+        let found = self.function.calculate(&Given { values: &args.args, rows, answer })?;
+        match is_constant {
+            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&found, 0)?)),
+            false => Ok(ColumnarValue::Array(found)),
+        }
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        Some(&self.documentation)
+    }
+}

@@ -1,0 +1,901 @@
+//! What can be written out only once the columns are known: `COLUMNS('^d')`, `* ILIKE 'd%'`,
+//! `* RENAME (a AS b)`; and names that a select list gives, where its WHERE or the list itself uses them.
+//!
+//! Each SELECT is looked at after those within it. Where it needs them, its columns are those of
+//! `SELECT * FROM` what it reads; a name that is a column means the column.
+
+use std::collections::BTreeSet;
+use std::mem::take;
+use std::ops::ControlFlow;
+
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::Volatility;
+use datafusion::prelude::SessionContext;
+use datafusion::sql::parser::Statement as Parsed;
+use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
+use datafusion::sql::sqlparser::ast::{
+    Cte, ExceptSelectItem, ExcludeSelectItem, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArguments, Ident, LambdaFunction, ObjectName, ObjectNamePart, OrderByExpr, OrderByKind,
+    Query, RenameSelectItem, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
+    Statement, TableWithJoins, Value, ValueWithSpan, Visitor, VisitorMut,
+    WildcardAdditionalOptions, With,
+};
+use futures::executor::block_on;
+use regex::Regex;
+use tidemill_base::error::{Error, Result};
+use tidemill_base::suggest;
+use tidemill_planning::{planned, walk, walk_expr, walk_expr_mut, walk_mut};
+
+use super::calls::{both, in_brackets, name_of};
+use super::parsed;
+use crate::messages::Told;
+use crate::names::{self, folded};
+
+/// The function that stands for several columns.
+const COLUMNS: &str = "columns";
+
+/// Whether a statement stands for columns that are known only once the sources are open.
+pub fn names_columns_by_pattern(statement: &Parsed) -> bool {
+    struct Found;
+
+    impl Visitor for Found {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match columns_call(expr) {
+                Some(_) => ControlFlow::Break(()),
+                None => ControlFlow::Continue(()),
+            }
+        }
+
+        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+            let order = query.order_by.as_ref().map(|order| &order.kind);
+            match order {
+                Some(OrderByKind::All(_)) => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+
+        fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+            let mut stars = select.projection.iter().filter_map(star);
+            match stars.any(|(_, options)| is_by_pattern(options)) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        }
+    }
+
+    let Parsed::Statement(statement) = statement else { return false };
+    walk(statement, &mut Found)
+}
+
+/// Writes out what stands for columns, and the names of select lists in their WHERE and in themselves; says
+/// whether there were any.
+///
+/// # Errors
+/// [`Error::Usage`] for a pattern that no column answers, and for a name that WHERE cannot use.
+pub fn write_out(statement: &mut Parsed, state: &SessionState) -> Result<bool> {
+    let Parsed::Statement(statement) = statement else { return Ok(false) };
+    let mut selects = Selects {
+        state,
+        ctes: Vec::new(),
+        recursive: false,
+        parked: Vec::new(),
+        refused: None,
+        changed: false,
+    };
+    walk_mut(statement, &mut selects);
+    match selects.refused {
+        Some(error) => Err(error),
+        None => Ok(selects.changed),
+    }
+}
+
+struct Selects<'a> {
+    state: &'a SessionState,
+    /// The tables that WITH makes and that are seen here, written out.
+    ctes: Vec<Cte>,
+    recursive: bool,
+    /// The WITH of each query around this place, and how many `ctes` were seen outside of it.
+    parked: Vec<(Option<With>, usize)>,
+    refused: Option<Error>,
+    changed: bool,
+}
+
+impl VisitorMut for Selects<'_> {
+    type Break = ();
+
+    /// The tables of WITH are written out one by one, each seeing those before it.
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let outside = self.ctes.len();
+        let mut with = query.with.take();
+        if let Some(with) = &mut with {
+            self.recursive |= with.recursive;
+            for cte in &mut with.cte_tables {
+                let mut inner = Statement::Query(cte.query.clone());
+                walk_mut(&mut inner, self);
+                if self.refused.is_some() {
+                    return ControlFlow::Break(());
+                }
+                if let Statement::Query(inner) = inner {
+                    cte.query = inner;
+                }
+                self.ctes.push(cte.clone());
+            }
+        }
+        self.parked.push((with, outside));
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        if let Err(error) = self.order_by_all(query) {
+            self.refused = Some(error);
+            return ControlFlow::Break(());
+        }
+        if let Some((with, outside)) = self.parked.pop() {
+            query.with = with;
+            self.ctes.truncate(outside);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        let done = self.patterns(select).and_then(|()| self.aliases(select));
+        match done {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                self.refused = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    }
+}
+
+/// A column of what a SELECT reads.
+struct Column {
+    table: Option<String>,
+    name: String,
+}
+
+impl Selects<'_> {
+    /// The columns of what is read, or why they are not known.
+    fn columns_of(&self, from: &[TableWithJoins]) -> Result<Vec<Column>> {
+        self.columns_where(&mut |body| {
+            if let SetExpr::Select(select) = body {
+                select.from = from.to_vec();
+            }
+        })
+    }
+
+    /// The columns of a query that begins as `SELECT * FROM t`, once it was changed.
+    fn columns_where(&self, change: &mut dyn FnMut(&mut SetExpr)) -> Result<Vec<Column>> {
+        let mut statements =
+            parsed("SELECT * FROM t").map_err(|e| Error::Internal(e.to_string()))?;
+        let Some(Statement::Query(query)) = statements.first_mut() else {
+            return Err(Error::Internal("no query".into()));
+        };
+        change(&mut query.body);
+        query.with = (!self.ctes.is_empty()).then(|| With {
+            with_token: AttachedToken::empty(),
+            recursive: self.recursive,
+            cte_tables: self.ctes.clone(),
+        });
+        let statement = statements.remove(0);
+        let plan = planned(self.state, Parsed::Statement(Box::new(statement))).told()?;
+        let columns = plan.schema().iter().map(|(table, field)| Column {
+            table: table.map(|table| table.table().to_owned()),
+            name: field.name().clone(),
+        });
+        Ok(columns.collect())
+    }
+
+    /// `ORDER BY ALL` as the numbers of the columns.
+    fn order_by_all(&mut self, query: &mut Query) -> Result<()> {
+        let Some(order) = &mut query.order_by else { return Ok(()) };
+        let OrderByKind::All(options) = order.kind else { return Ok(()) };
+        let of = &query.body;
+        let columns = self.columns_where(&mut |body| body.clone_from(of))?;
+        let numbers = (1..=columns.len()).map(|number| OrderByExpr {
+            expr: Expr::value(Value::Number(number.to_string(), false)),
+            options,
+            with_fill: None,
+        });
+        order.kind = OrderByKind::Expressions(numbers.collect());
+        self.changed = true;
+        Ok(())
+    }
+
+    /// Writes out what stands for several columns.
+    fn patterns(&mut self, select: &mut Select) -> Result<()> {
+        let in_list = select.projection.iter().any(|item| match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+                first_call(expr).is_some()
+            }
+            other => star(other).is_some_and(|(_, options)| is_by_pattern(options)),
+        });
+        let in_where = select.selection.as_ref().is_some_and(|expr| first_call(expr).is_some());
+        if !in_list && !in_where {
+            return Ok(());
+        }
+        self.changed = true;
+        let columns = self.columns_of(&select.from)?;
+        let mut items = Vec::with_capacity(select.projection.len());
+        for item in take(&mut select.projection) {
+            match &item {
+                SelectItem::UnnamedExpr(expr) if first_call(expr).is_some() => {
+                    for (made, _) in self.each_column(expr, &columns)? {
+                        items.push(SelectItem::UnnamedExpr(made));
+                    }
+                }
+                SelectItem::ExprWithAlias { expr, alias } if first_call(expr).is_some() => {
+                    // What is written otherwise here has been called as it was written.
+                    let call = first_call(expr).map(|call| call.to_string());
+                    for (expr, parts) in self.each_column(expr, &columns)? {
+                        let (call, name) = (call.as_deref(), parts.first());
+                        let alias = match (call, name) {
+                            (Some(call), Some(name)) => alias.value.replace(call, name),
+                            _ => alias.value.clone(),
+                        };
+                        let alias = Ident::with_quote('"', numbered(&alias, &parts));
+                        items.push(SelectItem::ExprWithAlias { expr, alias });
+                    }
+                }
+                item => match star(item) {
+                    Some((of, options)) if is_by_pattern(options) => {
+                        items.extend(of_star(of, options, &columns)?);
+                    }
+                    _ => items.push(item.clone()),
+                },
+            }
+        }
+        select.projection = items;
+        if let Some(condition) = select.selection.take() {
+            select.selection = Some(match first_call(&condition) {
+                Some(_) => {
+                    let all = self.each_column(&condition, &columns)?;
+                    let all = all.into_iter().map(|(condition, _)| in_brackets(condition));
+                    all.reduce(both).unwrap_or(condition)
+                }
+                None => condition,
+            });
+        }
+        Ok(())
+    }
+
+    /// An expression for each of the columns that its COLUMNS stands for, with what its pattern found.
+    fn each_column(&self, expr: &Expr, columns: &[Column]) -> Result<Vec<(Expr, Vec<String>)>> {
+        let Some(call) = first_call(expr) else { return Ok(Vec::new()) };
+        let meant = self.meant(&call, columns)?;
+        let written = call.to_string();
+        let made = meant.into_iter().map(|(column, parts)| {
+            let mut put = PutColumn { call: &written, column: &column, other: None };
+            let mut made = expr.clone();
+            walk_expr_mut(&mut made, &mut put);
+            match put.other {
+                Some(other) => Err(Error::usage_hint(
+                    format!(
+                        "`{written}` and `{other}` in one expression stand for different columns"
+                    ),
+                    "write the same COLUMNS(…) in both places, or the columns by name",
+                )),
+                None => Ok((made, parts)),
+            }
+        });
+        made.collect()
+    }
+
+    /// The columns that a call of COLUMNS stands for.
+    fn meant(&self, call: &Function, columns: &[Column]) -> Result<Vec<(Expr, Vec<String>)>> {
+        let refused = || {
+            Error::usage_hint(
+                format!("`{call}` is not understood"),
+                "COLUMNS takes *, a pattern in single quotes, names in single quotes or brackets, or a function \
+                 of the name: COLUMNS(c -> c LIKE 'a%')",
+            )
+        };
+        let FunctionArguments::List(list) = &call.args else { return Err(refused()) };
+        let whole = |column: &Column| (reference(column, columns), vec![column.name.clone()]);
+        let found: Vec<_> = match list.args.as_slice() {
+            [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] => {
+                columns.iter().map(whole).collect()
+            }
+            [FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(of))] => {
+                let of = of.to_string();
+                let of = columns.iter().filter(|column| column.table.as_ref() == Some(&of));
+                of.map(whole).collect()
+            }
+            [FunctionArg::Unnamed(FunctionArgExpr::WildcardWithOptions(options))] => {
+                let items = of_star(None, options, columns)?;
+                let exprs = items.into_iter().filter_map(|item| match item {
+                    SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+                        let name = names::as_written(&expr);
+                        Some((expr, vec![name]))
+                    }
+                    _ => None,
+                });
+                exprs.collect()
+            }
+            [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Lambda(function)))] => {
+                let names = self.answered(function, columns)?;
+                columns.iter().filter(|column| names.contains(&column.name)).map(whole).collect()
+            }
+            [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Array(array)))] => {
+                let named = array.elem.iter().map(|item| named_column(item, columns));
+                named.collect::<Result<_>>()?
+            }
+            [FunctionArg::Unnamed(FunctionArgExpr::Expr(item))] if text_of(item).is_none() => {
+                vec![named_column(item, columns)?]
+            }
+            [FunctionArg::Unnamed(FunctionArgExpr::Expr(item))] => {
+                let pattern = text_of(item).ok_or_else(refused)?;
+                let regex = Regex::new(&pattern).map_err(|_| {
+                    Error::usage_hint(
+                        format!("`{pattern}` in COLUMNS is no regular expression"),
+                        "a name is found wherever the pattern is in it: COLUMNS('^delay_')",
+                    )
+                })?;
+                let found = columns.iter().filter_map(|column| {
+                    let parts = regex.captures(&column.name)?;
+                    let parts = parts.iter().map(|part| part.map_or("", |part| part.as_str()));
+                    let mut parts: Vec<String> = parts.map(str::to_owned).collect();
+                    if let Some(whole) = parts.first_mut() {
+                        whole.clone_from(&column.name);
+                    }
+                    Some((reference(column, columns), parts))
+                });
+                found.collect()
+            }
+            _ => return Err(refused()),
+        };
+        match found.is_empty() {
+            true => Err(no_column(&call.to_string(), columns)),
+            false => Ok(found),
+        }
+    }
+
+    /// The names for which a function says yes.
+    fn answered(&self, function: &LambdaFunction, columns: &[Column]) -> Result<BTreeSet<String>> {
+        let Some(name) = function.params.iter().next().map(|parameter| &parameter.name) else {
+            return Err(Error::usage(format!("`{function}` in COLUMNS names no column")));
+        };
+        let body = &function.body;
+        let rows: Vec<String> = columns
+            .iter()
+            .map(|column| format!("({})", Value::SingleQuotedString(column.name.clone())))
+            .collect();
+        let text = format!(
+            "SELECT {name} FROM (VALUES {}) AS names({name}) WHERE {body}",
+            rows.join(", ")
+        );
+        let mut statements = parsed(&text).map_err(|_| {
+            Error::usage_hint(
+                format!("`{function}` in COLUMNS is not understood"),
+                "it is a condition on the name of a column: COLUMNS(c -> c LIKE 'a%')",
+            )
+        })?;
+        if statements.len() != 1 {
+            return Err(Error::Internal(text));
+        }
+        let statement = Parsed::Statement(Box::new(statements.remove(0)));
+        let context = SessionContext::new_with_state(self.state.clone());
+        let plan = planned(self.state, statement).told()?;
+        let batches = block_on(async { context.execute_logical_plan(plan).await?.collect().await });
+        let mut names = BTreeSet::new();
+        for batch in batches.told()? {
+            let column = arrow::compute::cast(batch.column(0), &arrow::datatypes::DataType::Utf8);
+            let column = column.map_err(|e| Error::Internal(e.to_string()))?;
+            let texts = arrow::array::AsArray::as_string::<i32>(&column);
+            names.extend(texts.iter().flatten().map(str::to_owned));
+        }
+        Ok(names)
+    }
+
+    /// Puts what the select list calls by a name in that name's place in WHERE and further on in the list.
+    fn aliases(&mut self, select: &mut Select) -> Result<()> {
+        let mut given: Vec<(String, Expr)> = Vec::new();
+        let mut wanted = false;
+        for item in &select.projection {
+            match item {
+                SelectItem::ExprWithAlias { expr, alias } => {
+                    wanted |= uses(expr, &given);
+                    given.push((folded(alias), expr.clone()));
+                }
+                SelectItem::UnnamedExpr(expr) => wanted |= uses(expr, &given),
+                _ => {}
+            }
+        }
+        if let Some(condition) = &select.selection {
+            wanted |= uses(condition, &given);
+        }
+        if !wanted {
+            return Ok(());
+        }
+        // What the planner says of what is read, it says better itself.
+        let Ok(columns) = self.columns_of(&select.from) else { return Ok(()) };
+        let is_column = |name: &str| columns.iter().any(|column| column.name == name);
+        let mut given: Vec<(String, Expr)> = Vec::new();
+        for item in &mut select.projection {
+            match item {
+                SelectItem::ExprWithAlias { expr, alias } => {
+                    self.put(expr, &given)?;
+                    let name = folded(alias);
+                    if !is_column(&name) {
+                        given.push((name, expr.clone()));
+                    }
+                }
+                SelectItem::UnnamedExpr(expr) if uses(expr, &given) => {
+                    let alias = Ident::with_quote('"', names::as_written(expr));
+                    self.put(expr, &given)?;
+                    *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+                }
+                _ => {}
+            }
+        }
+        if let Some(condition) = &mut select.selection
+            && uses(condition, &given)
+        {
+            for (name, expr) in &given {
+                let one = [(name.clone(), expr.clone())];
+                if uses(condition, &one)
+                    && let Some(clause) = self.clause_of(expr)
+                {
+                    return Err(Error::usage_hint(
+                        format!("WHERE looks at single records, and `{name}` is {expr}"),
+                        format!("write the condition in {clause}"),
+                    ));
+                }
+            }
+            self.put(condition, &given)?;
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, expr: &mut Expr, given: &[(String, Expr)]) -> Result<()> {
+        if !uses(expr, given) {
+            return Ok(());
+        }
+        for (name, meant) in given {
+            if uses(expr, &[(name.clone(), meant.clone())])
+                && let Some(function) = self.volatile(meant)
+            {
+                return Err(Error::usage_hint(
+                    format!(
+                        "`{name}` is used twice, and {function}() gives another value each time"
+                    ),
+                    format!(
+                        "make the column in a query within this one: FROM (SELECT *, {meant} AS {name} FROM …)"
+                    ),
+                ));
+            }
+        }
+        self.changed = true;
+        walk_expr_mut(expr, &mut Put { given, bound: Vec::new(), queries: 0 });
+        Ok(())
+    }
+
+    /// Where a condition on an expression belongs that WHERE cannot have.
+    fn clause_of(&self, expr: &Expr) -> Option<&'static str> {
+        struct Calls<'a> {
+            state: &'a SessionState,
+            clause: Option<&'static str>,
+        }
+
+        impl Visitor for Calls<'_> {
+            type Break = ();
+
+            fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+                if let Expr::Function(call) = expr {
+                    let is_aggregate = || {
+                        let name = call.name.to_string().to_lowercase();
+                        self.state.aggregate_functions().contains_key(&name)
+                    };
+                    if call.over.is_some() {
+                        self.clause = Some("QUALIFY");
+                    } else if self.clause.is_none() && is_aggregate() {
+                        self.clause = Some("HAVING");
+                    }
+                }
+                ControlFlow::Continue(())
+            }
+        }
+
+        let mut calls = Calls { state: self.state, clause: None };
+        walk_expr(expr, &mut calls);
+        calls.clause
+    }
+
+    /// The first function of an expression that gives another value whenever it is called.
+    fn volatile(&self, expr: &Expr) -> Option<String> {
+        struct Calls<'a> {
+            state: &'a SessionState,
+            found: Option<String>,
+        }
+
+        impl Visitor for Calls<'_> {
+            type Break = ();
+
+            fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+                let Expr::Function(call) = expr else { return ControlFlow::Continue(()) };
+                let name = call.name.to_string().to_lowercase();
+                match self.state.scalar_functions().get(&name) {
+                    Some(function) if function.signature().volatility == Volatility::Volatile => {
+                        self.found = Some(name);
+                        ControlFlow::Break(())
+                    }
+                    _ => ControlFlow::Continue(()),
+                }
+            }
+        }
+
+        let mut calls = Calls { state: self.state, found: None };
+        walk_expr(expr, &mut calls);
+        calls.found
+    }
+}
+
+/// The options of a `*`, and whose columns it stands for where it says so.
+fn star(item: &SelectItem) -> Option<(Option<String>, &WildcardAdditionalOptions)> {
+    match item {
+        SelectItem::Wildcard(options) => Some((None, options)),
+        SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(of), options) => {
+            let parts = of.0.iter().filter_map(|part| match part {
+                ObjectNamePart::Identifier(ident) => Some(ident.value.clone()),
+                ObjectNamePart::Function(_) => None,
+            });
+            Some((parts.last(), options))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a `*` says what the planner does not look at.
+fn is_by_pattern(options: &WildcardAdditionalOptions) -> bool {
+    options.opt_ilike.is_some() || options.opt_rename.is_some()
+}
+
+/// The columns that a `*` stands for.
+fn of_star(
+    of: Option<String>,
+    options: &WildcardAdditionalOptions,
+    columns: &[Column],
+) -> Result<Vec<SelectItem>> {
+    let WildcardAdditionalOptions {
+        wildcard_token: _,
+        opt_ilike,
+        opt_exclude,
+        opt_except,
+        opt_replace,
+        opt_rename,
+        opt_alias,
+    } = options;
+    if let Some(alias) = opt_alias {
+        return Err(Error::usage_hint(
+            format!("`* AS {alias}` is not supported"),
+            "name the columns one by one, or with * RENAME (a AS b)",
+        ));
+    }
+    let all: Vec<&Column> = columns
+        .iter()
+        .filter(|column| of.as_ref().is_none_or(|of| column.table.as_ref() == Some(of)))
+        .collect();
+    let known = |name: &Ident| {
+        let is_it = |column: &&&Column| is_called(column, name);
+        let names = || all.iter().map(|column| column.name.as_str()).collect::<Vec<_>>();
+        let found = all.iter().find(is_it).map(|column| column.name.clone());
+        found.ok_or_else(|| Error::usage(suggest::unknown("column", &name.value, &names())))
+    };
+    let mut left_out = BTreeSet::new();
+    match opt_exclude {
+        Some(ExcludeSelectItem::Single(name)) => _ = left_out.insert(known(&last_part(name))?),
+        Some(ExcludeSelectItem::Multiple(names)) => {
+            for name in names {
+                left_out.insert(known(&last_part(name))?);
+            }
+        }
+        None => {}
+    }
+    if let Some(ExceptSelectItem { first_element, additional_elements }) = opt_except {
+        for name in std::iter::once(first_element).chain(additional_elements) {
+            left_out.insert(known(name)?);
+        }
+    }
+    let mut called = Vec::new();
+    let renamed = match opt_rename {
+        Some(RenameSelectItem::Single(one)) => std::slice::from_ref(one),
+        Some(RenameSelectItem::Multiple(several)) => several.as_slice(),
+        None => &[],
+    };
+    for item in renamed {
+        called.push((known(&item.ident)?, item.alias.clone()));
+    }
+    let mut replaced = Vec::new();
+    for item in opt_replace.iter().flat_map(|replace| &replace.items) {
+        replaced.push((known(&item.column_name)?, item.expr.clone()));
+    }
+    let like = match opt_ilike {
+        Some(item) => Some(like_pattern(&item.pattern)?),
+        None => None,
+    };
+    let mut items = Vec::new();
+    for column in all {
+        let name = &column.name;
+        if left_out.contains(name) || like.as_ref().is_some_and(|like| !like.is_match(name)) {
+            continue;
+        }
+        let expr = replaced.iter().find(|(replaced, _)| replaced == name);
+        let alias = called.iter().find(|(called, _)| called == name);
+        let own = || Ident::with_quote('"', name.clone());
+        let alias = match (alias, expr) {
+            (Some((_, alias)), _) => Some(alias.clone()),
+            (None, Some(_)) => Some(own()),
+            (None, None) => None,
+        };
+        let expr = expr.map_or_else(|| reference(column, columns), |(_, expr)| expr.clone());
+        items.push(match alias {
+            Some(alias) => SelectItem::ExprWithAlias { expr, alias },
+            None => SelectItem::UnnamedExpr(expr),
+        });
+    }
+    match items.is_empty() {
+        true => Err(no_column(&format!("*{options}"), columns)),
+        false => Ok(items),
+    }
+}
+
+fn last_part(name: &ObjectName) -> Ident {
+    let parts = name.0.iter().filter_map(|part| match part {
+        ObjectNamePart::Identifier(ident) => Some(ident.clone()),
+        ObjectNamePart::Function(_) => None,
+    });
+    parts.last().unwrap_or_else(|| Ident::new(name.to_string()))
+}
+
+fn is_called(column: &Column, name: &Ident) -> bool {
+    match name.quote_style {
+        Some(_) => column.name == name.value,
+        None => column.name.eq_ignore_ascii_case(&name.value),
+    }
+}
+
+/// A pattern of LIKE, whatever the case, for whole names.
+fn like_pattern(pattern: &str) -> Result<Regex> {
+    let mut made = String::from("(?is)^");
+    for character in pattern.chars() {
+        match character {
+            '%' => made.push_str(".*"),
+            '_' => made.push('.'),
+            other => made.push_str(&regex::escape(&other.to_string())),
+        }
+    }
+    made.push('$');
+    Regex::new(&made).map_err(|error| Error::usage(format!("`{pattern}`: {error}")))
+}
+
+fn no_column(what: &str, columns: &[Column]) -> Error {
+    let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+    Error::usage_hint(
+        format!("no column is meant by `{what}`"),
+        format!("columns: {}", suggest::listed(&names)),
+    )
+}
+
+/// A column as SQL names it, with its table where another has one of the name.
+fn reference(column: &Column, columns: &[Column]) -> Expr {
+    let name = Ident::with_quote('"', column.name.clone());
+    let same = columns.iter().filter(|other| other.name == column.name).count();
+    match &column.table {
+        Some(table) if same > 1 => {
+            Expr::CompoundIdentifier(vec![Ident::with_quote('"', table.clone()), name])
+        }
+        _ => Expr::Identifier(name),
+    }
+}
+
+/// The column that an item of `COLUMNS([…])` names.
+fn named_column(item: &Expr, columns: &[Column]) -> Result<(Expr, Vec<String>)> {
+    let name = match item {
+        Expr::Identifier(name) => name.clone(),
+        other => Ident::with_quote('"', text_of(other).unwrap_or_else(|| other.to_string())),
+    };
+    let found = columns.iter().find(|column| is_called(column, &name));
+    let names = || columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>();
+    let found =
+        found.ok_or_else(|| Error::usage(suggest::unknown("column", &name.value, &names())))?;
+    Ok((reference(found, columns), vec![found.name.clone()]))
+}
+
+fn text_of(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), span: _ }) => {
+            Some(text.clone())
+        }
+        _ => None,
+    }
+}
+
+/// A name in which `\1` stands for what the first bracket of the pattern found.
+fn numbered(name: &str, parts: &[String]) -> String {
+    let mut made = String::with_capacity(name.len());
+    let mut rest = name.chars().peekable();
+    while let Some(character) = rest.next() {
+        let digit = rest.peek().and_then(|next| next.to_digit(10));
+        match (character, digit) {
+            ('\\', Some(digit)) => {
+                rest.next();
+                made.push_str(parts.get(digit as usize).map_or("", String::as_str));
+            }
+            (other, _) => made.push(other),
+        }
+    }
+    made
+}
+
+fn columns_call(expr: &Expr) -> Option<&Function> {
+    match expr {
+        Expr::Function(call) if name_of(call).as_deref() == Some(COLUMNS) => Some(call),
+        _ => None,
+    }
+}
+
+/// Whether an expression stands for as many columns as a COLUMNS in it.
+pub(crate) fn stands_for_columns(expr: &Expr) -> bool {
+    first_call(expr).is_some()
+}
+
+/// The first COLUMNS of an expression, those of queries within it aside.
+fn first_call(expr: &Expr) -> Option<Function> {
+    struct First {
+        queries: usize,
+        found: Option<Function>,
+    }
+
+    impl Visitor for First {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.queries += 1;
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.queries -= 1;
+            ControlFlow::Continue(())
+        }
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match columns_call(expr) {
+                Some(call) if self.queries == 0 => {
+                    self.found = Some(call.clone());
+                    ControlFlow::Break(())
+                }
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+
+    let mut first = First { queries: 0, found: None };
+    walk_expr(expr, &mut first);
+    first.found
+}
+
+/// Puts a column in the place of a COLUMNS.
+struct PutColumn<'a> {
+    call: &'a str,
+    column: &'a Expr,
+    /// Another COLUMNS.
+    other: Option<String>,
+}
+
+impl VisitorMut for PutColumn<'_> {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        let Some(call) = columns_call(expr) else { return ControlFlow::Continue(()) };
+        let written = call.to_string();
+        match written == self.call {
+            true => *expr = self.column.clone(),
+            false => self.other = Some(written),
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Whether an expression uses one of the names, queries within it and parameters of functions aside.
+fn uses(expr: &Expr, given: &[(String, Expr)]) -> bool {
+    struct Uses<'a> {
+        given: &'a [(String, Expr)],
+        bound: Vec<String>,
+        queries: usize,
+    }
+
+    impl Visitor for Uses<'_> {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.queries += 1;
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.queries -= 1;
+            ControlFlow::Continue(())
+        }
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::Lambda(function) => self.bound.extend(parameters(function)),
+                Expr::Identifier(name) if self.queries == 0 => {
+                    let name = folded(name);
+                    if !self.bound.contains(&name)
+                        && self.given.iter().any(|(given, _)| *given == name)
+                    {
+                        return ControlFlow::Break(());
+                    }
+                }
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            if let Expr::Lambda(function) = expr {
+                let left = self.bound.len().saturating_sub(parameters(function).count());
+                self.bound.truncate(left);
+            }
+            ControlFlow::Continue(())
+        }
+    }
+
+    !given.is_empty() && walk_expr(expr, &mut Uses { given, bound: Vec::new(), queries: 0 })
+}
+
+fn parameters(function: &LambdaFunction) -> impl Iterator<Item = String> {
+    function.params.iter().map(|parameter| folded(&parameter.name))
+}
+
+/// Puts what names stand for in their places.
+struct Put<'a> {
+    given: &'a [(String, Expr)],
+    bound: Vec<String>,
+    queries: usize,
+}
+
+impl VisitorMut for Put<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.queries += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.queries -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Lambda(function) = expr {
+            self.bound.extend(parameters(function));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Lambda(function) => {
+                let left = self.bound.len().saturating_sub(parameters(function).count());
+                self.bound.truncate(left);
+            }
+            Expr::Identifier(name) if self.queries == 0 => {
+                let name = folded(name);
+                // The last of two that are called the same is what SQL means by the name.
+                let meant = self.given.iter().rev().find(|(given, _)| *given == name);
+                if let (Some((_, meant)), false) = (meant, self.bound.contains(&name)) {
+                    *expr = in_brackets(meant.clone());
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}

@@ -1,0 +1,336 @@
+//! Samples of a source: `TABLESAMPLE BERNOULLI (10) REPEATABLE (7)`, `USING SAMPLE 10%`, `SAMPLE 0.1`.
+//!
+//! All are written as the first of them before they are parsed. By rows (`BERNOULLI`, and where nothing is said)
+//! each row is in the sample or not by a number that its place and the seed make; by blocks (`SYSTEM`) each split
+//! is. The seed is 42 unless a statement says another: the same statement over the same files takes the same
+//! rows, whatever the threads and the memory.
+
+use std::hash::{Hash, Hasher};
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, TableSample, TableSampleKind, TableSampleMethod, TableSampleUnit, Value, ValueWithSpan,
+};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
+use tidemill_base::error::{Error, Result};
+
+use super::tokens::is_word;
+use crate::syntax::Spoken;
+
+/// The seed where a statement says none.
+const SEED: u64 = 42;
+
+/// Which part of a source is read.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sample {
+    /// How many of a hundred rows, or splits.
+    pub percent: f64,
+    /// Whether splits are taken or left, rather than rows.
+    pub by_split: bool,
+    /// What chooses among samples of this size.
+    pub seed: u64,
+}
+
+impl Eq for Sample {}
+
+impl Hash for Sample {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.percent.to_bits().hash(state);
+        self.by_split.hash(state);
+        self.seed.hash(state);
+    }
+}
+
+impl std::fmt::Display for Sample {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let method = if self.by_split { "SYSTEM" } else { "BERNOULLI" };
+        write!(f, "{method} ({}) REPEATABLE ({})", self.percent, self.seed)
+    }
+}
+
+/// What a clause says, read from tokens.
+#[derive(Default)]
+struct Clause {
+    method: Option<String>,
+    quantity: Option<String>,
+    unit: Option<&'static str>,
+    seed: Option<String>,
+}
+
+/// All samples as `TABLESAMPLE BERNOULLI (10 PERCENT) REPEATABLE (7)`, behind the table that they are of.
+pub(super) fn written_out(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let is_any = |token: &TokenWithSpan| {
+        is_word(Some(&token.token), "TABLESAMPLE") || is_word(Some(&token.token), "SAMPLE")
+    };
+    if !tokens.iter().any(is_any) {
+        return tokens;
+    }
+    let mut made: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len() + 16);
+    let mut at = 0;
+    while let Some(token) = tokens.get(at) {
+        let word = Some(&token.token);
+        let next = significant(&tokens, at + 1);
+        let sample_follows = next.is_some_and(|next| is_word(Some(&tokens[next].token), "SAMPLE"));
+        let (start, of_all, is_share) = if is_word(word, "TABLESAMPLE") {
+            (Some(at + 1), false, false)
+        } else if is_word(word, "USING") && sample_follows {
+            (next.map(|next| next + 1), true, false)
+        } else if is_word(word, "SAMPLE")
+            && next.is_some_and(|next| matches!(tokens[next].token, Token::Number(..)))
+        {
+            (Some(at + 1), false, true)
+        } else {
+            (None, false, false)
+        };
+        let read = start.and_then(|start| clause(&tokens, start));
+        let Some((clause, end)) = read else {
+            made.push(token.clone());
+            at += 1;
+            continue;
+        };
+        let text = clause.text(is_share);
+        let Ok(words) = Tokenizer::new(&Spoken, &text).tokenize() else {
+            made.push(token.clone());
+            at += 1;
+            continue;
+        };
+        let words = words.into_iter().map(|word| TokenWithSpan { token: word, span: token.span });
+        match of_all.then(|| end_of_from(&made)) {
+            None => made.extend(words),
+            Some(Some(place)) => _ = made.splice(place..place, words),
+            // Of several tables, of which no one is meant: the parser says so.
+            Some(None) => made.push(token.clone()),
+        }
+        at = if of_all && end_of_from(&made).is_none() { at + 1 } else { end };
+    }
+    made
+}
+
+impl Clause {
+    fn text(&self, is_share: bool) -> String {
+        let method = match self.method.as_deref() {
+            Some("system" | "block") => "SYSTEM",
+            _ => "BERNOULLI",
+        };
+        let quantity = self.quantity.clone().unwrap_or_default();
+        let share = quantity.parse::<f64>().ok().filter(|share| is_share && *share <= 1.0);
+        let (quantity, unit) = match share {
+            Some(share) => (format!("{}", share * 100.0), "PERCENT"),
+            None if is_share => (quantity, "ROWS"),
+            None => (quantity, self.unit.unwrap_or("PERCENT")),
+        };
+        let seed = match &self.seed {
+            Some(seed) => format!(" REPEATABLE ({seed})"),
+            None => String::new(),
+        };
+        format!(" TABLESAMPLE {method} ({quantity} {unit}){seed} ")
+    }
+}
+
+/// The next token that is no space.
+fn significant(tokens: &[TokenWithSpan], from: usize) -> Option<usize> {
+    let is_space = |at: &usize| matches!(tokens[*at].token, Token::Whitespace(_));
+    (from..tokens.len()).find(|at| !is_space(at))
+}
+
+/// A clause that begins there, and where it ends.
+fn clause(tokens: &[TokenWithSpan], from: usize) -> Option<(Clause, usize)> {
+    let mut found = Clause::default();
+    let mut at = significant(tokens, from)?;
+    if let Token::Word(word) = &tokens[at].token {
+        found.method = Some(method(&word.value)?);
+        at = significant(tokens, at + 1)?;
+    }
+    let in_brackets = tokens[at].token == Token::LParen;
+    if in_brackets {
+        at = significant(tokens, at + 1)?;
+    }
+    let Token::Number(number, _) = &tokens[at].token else { return None };
+    found.quantity = Some(number.clone());
+    let mut end = at + 1;
+    if let Some(next) = significant(tokens, end) {
+        let word = Some(&tokens[next].token);
+        let is_percent = word == Some(&Token::Mod) || is_word(word, "PERCENT");
+        if is_percent || is_word(word, "ROWS") || is_word(word, "ROW") {
+            found.unit = Some(if is_percent { "PERCENT" } else { "ROWS" });
+            end = next + 1;
+        } else if !in_brackets && found.method.is_none() {
+            // A number alone is of rows.
+            found.unit = Some("ROWS");
+        }
+    } else if !in_brackets && found.method.is_none() {
+        found.unit = Some("ROWS");
+    }
+    if in_brackets {
+        let close = significant(tokens, end)?;
+        if tokens[close].token != Token::RParen {
+            return None;
+        }
+        end = close + 1;
+    }
+    // `10% (bernoulli, 7)`.
+    if let Some((own, seed, close)) = beside(tokens, end) {
+        found.method = Some(own);
+        found.seed = seed.or(found.seed);
+        end = close;
+    }
+    if let Some(next) = significant(tokens, end)
+        && (is_word(Some(&tokens[next].token), "REPEATABLE")
+            || is_word(Some(&tokens[next].token), "SEED"))
+        && let Some(open) = significant(tokens, next + 1)
+        && let Some(number) = significant(tokens, open + 1)
+        && let Some(close) = significant(tokens, number + 1)
+        && let Token::Number(seed, _) = &tokens[number].token
+        && (&tokens[open].token, &tokens[close].token) == (&Token::LParen, &Token::RParen)
+    {
+        found.seed = Some(seed.clone());
+        end = close + 1;
+    }
+    Some((found, end))
+}
+
+/// A method in brackets behind a number, a seed with it, and where the brackets end.
+fn beside(tokens: &[TokenWithSpan], from: usize) -> Option<(String, Option<String>, usize)> {
+    let open = significant(tokens, from)?;
+    let name = significant(tokens, open + 1)?;
+    let (Token::LParen, Token::Word(word)) = (&tokens[open].token, &tokens[name].token) else {
+        return None;
+    };
+    let method = method(&word.value)?;
+    let next = significant(tokens, name + 1)?;
+    match &tokens[next].token {
+        Token::RParen => Some((method, None, next + 1)),
+        Token::Comma => {
+            let number = significant(tokens, next + 1)?;
+            let close = significant(tokens, number + 1)?;
+            match (&tokens[number].token, &tokens[close].token) {
+                (Token::Number(seed, _), Token::RParen) => {
+                    Some((method, Some(seed.clone()), close + 1))
+                }
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+fn method(word: &str) -> Option<String> {
+    let word = word.to_lowercase();
+    ["bernoulli", "row", "reservoir", "system", "block"].contains(&word.as_str()).then_some(word)
+}
+
+/// Where the one table of the last FROM ends, its alias with it.
+fn end_of_from(tokens: &[TokenWithSpan]) -> Option<usize> {
+    let mut depth = 0i64;
+    let from = tokens.iter().rposition(|token| {
+        match &token.token {
+            Token::RParen => depth += 1,
+            Token::LParen => depth -= 1,
+            _ => {}
+        }
+        depth == 0 && is_word(Some(&token.token), "FROM")
+    })?;
+    const ENDS: [&str; 9] =
+        ["WHERE", "GROUP", "HAVING", "WINDOW", "QUALIFY", "ORDER", "LIMIT", "SELECT", "UNION"];
+    let mut depth = 0i64;
+    for (at, token) in tokens.iter().enumerate().skip(from + 1) {
+        match &token.token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth -= 1,
+            Token::Comma if depth == 0 => return None,
+            word if depth == 0 && is_word(Some(word), "JOIN") => return None,
+            word if depth == 0 && ENDS.iter().any(|end| is_word(Some(word), end)) => {
+                return Some(at);
+            }
+            _ => {}
+        }
+    }
+    let space = |token: &TokenWithSpan| matches!(token.token, Token::Whitespace(Whitespace::Space));
+    Some(tokens.iter().rposition(|token| !space(token)).map_or(tokens.len(), |at| at + 1))
+}
+
+/// What a clause says.
+///
+/// # Errors
+/// [`Error::Usage`] for a number of rows, and a share that is none.
+pub(super) fn of_clause(kind: &TableSampleKind) -> Result<Sample> {
+    let (TableSampleKind::BeforeTableAlias(sample) | TableSampleKind::AfterTableAlias(sample)) =
+        kind;
+    let TableSample { modifier: _, name, quantity, seed, bucket, offset } = sample.as_ref();
+    let form = "TABLESAMPLE (10 PERCENT), BERNOULLI by rows, SYSTEM by splits, REPEATABLE (seed)";
+    let refused =
+        |what: &str| Error::usage_hint(format!("a sample {what}"), format!("it is {form}"));
+    if bucket.is_some() {
+        return Err(refused("by buckets is not supported"));
+    }
+    if offset.is_some() {
+        return Err(refused("with an offset is not supported"));
+    }
+    let Some(quantity) = quantity else { return Err(refused("has a size")) };
+    if quantity.unit == Some(TableSampleUnit::Rows) {
+        return Err(Error::usage_hint(
+            "a sample of a number of rows is not supported",
+            "take a share, TABLESAMPLE (1 PERCENT); or the first rows, LIMIT 100",
+        ));
+    }
+    let percent = number(&quantity.value).filter(|percent| (0.0..=100.0).contains(percent));
+    let Some(percent) = percent else {
+        return Err(refused(&format!("of `{}` percent is none", quantity.value)));
+    };
+    let seed = match seed {
+        None => SEED,
+        Some(seed) => match seed.value.value.to_string().parse() {
+            Ok(seed) => seed,
+            Err(_) => {
+                let seed = &seed.value.value;
+                return Err(refused(&format!("has a whole number for a seed, and not `{seed}`")));
+            }
+        },
+    };
+    let by_split = matches!(name, Some(TableSampleMethod::System | TableSampleMethod::Block));
+    Ok(Sample { percent, by_split, seed })
+}
+
+fn number(expr: &Expr) -> Option<f64> {
+    match expr {
+        Expr::Value(ValueWithSpan { value: Value::Number(number, _), span: _ }) => {
+            number.to_string().parse().ok()
+        }
+        Expr::Nested(inner) => number(inner),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parsed_tokens;
+    use super::*;
+
+    #[test]
+    fn samples_are_written_out_behind_their_table() {
+        for (sql, expected) in [
+            ("FROM t TABLESAMPLE 10%", "FROM t TABLESAMPLE BERNOULLI (10 PERCENT)"),
+            ("FROM t TABLESAMPLE SYSTEM (5)", "FROM t TABLESAMPLE SYSTEM (5 PERCENT)"),
+            (
+                "FROM t TABLESAMPLE BERNOULLI(0.5) REPEATABLE (9) WHERE x",
+                "FROM t TABLESAMPLE BERNOULLI (0.5 PERCENT) REPEATABLE (9) WHERE x",
+            ),
+            (
+                "FROM t AS a WHERE x > 1 GROUP BY y USING SAMPLE 10 PERCENT (system, 3)",
+                "FROM t AS a TABLESAMPLE SYSTEM (10 PERCENT) REPEATABLE (3) WHERE x > 1 GROUP BY y",
+            ),
+            (
+                "SELECT count(*) FROM t USING SAMPLE reservoir(20%) REPEATABLE (100)",
+                "SELECT count(*) FROM t TABLESAMPLE BERNOULLI (20 PERCENT) REPEATABLE (100)",
+            ),
+            ("FROM t USING SAMPLE 50", "FROM t TABLESAMPLE BERNOULLI (50 ROWS)"),
+            ("FROM t SAMPLE 0.25 WHERE x", "FROM t TABLESAMPLE BERNOULLI (25 PERCENT) WHERE x"),
+            ("SELECT sample FROM t", "SELECT sample FROM t"),
+            ("FROM a JOIN b USING (sample)", "FROM a JOIN b USING (sample)"),
+        ] {
+            let made = written_out(parsed_tokens(sql).unwrap());
+            let text: String = made.iter().map(|token| token.token.to_string()).collect();
+            let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert_eq!(words(&text), words(expected), "{sql}");
+        }
+    }
+}

@@ -1,0 +1,445 @@
+//! Clauses that the parser does not read, in words that it reads.
+//!
+//! | written | read |
+//! | --- | --- |
+//! | `x NOTNULL`, `x ISNULL` | `x IS NOT NULL`, `x IS NULL` |
+//! | `WITH t AS MATERIALIZED (…)` | `WITH t AS (…)` |
+//! | `7 MOD 3` | `7 % 3` |
+//! | `x GLOBAL IN (…)`, `GLOBAL JOIN` | `x IN (…)`, `JOIN` |
+//! | `x IN tags`, `x NOT IN tags` | `x = ANY (tags)`, `x <> ALL (tags)` |
+//! | `JOIN t USING id` | `JOIN t USING (id)` |
+//! | `* LIKE 'm%'` behind SELECT | `COLUMNS(c -> c LIKE 'm%')` |
+//! | `x GLOB 'a*'` | `x ~ '^a.*$'` |
+//! | `LIMIT 3 WITH TIES`, `LIMIT 20%` | `FETCH FIRST 3 ROWS WITH TIES`, `FETCH FIRST 20 PERCENT ROWS ONLY` |
+//! | `WITH 30 AS low SELECT … > low` | `SELECT … > (30)` |
+//!
+//! Places in the text are those of the words that are replaced.
+
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
+
+use super::tokens::is_word;
+use crate::syntax::Spoken;
+
+/// The tokens with all of these replaced.
+pub(super) fn read(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    values_by_name(&mut tokens);
+    let mut at = 0;
+    while at < tokens.len() {
+        if let Some((end, text)) = replaced(&tokens, at) {
+            replace(&mut tokens, at, end, &text);
+        }
+        at += 1;
+    }
+    tokens
+}
+
+/// Puts a text's tokens in the place of some.
+fn replace(tokens: &mut Vec<TokenWithSpan>, start: usize, end: usize, text: &str) {
+    let Some(span) = tokens.get(start).map(|token| token.span) else { return };
+    let Ok(words) = Tokenizer::new(&Spoken, text).tokenize() else { return };
+    let words = words.into_iter().map(|token| TokenWithSpan { token, span });
+    tokens.splice(start..end, words);
+}
+
+fn is_space(token: &TokenWithSpan) -> bool {
+    matches!(token.token, Token::Whitespace(_))
+}
+
+/// The next token that is no space, and its place.
+fn next(tokens: &[TokenWithSpan], from: usize) -> Option<(usize, &Token)> {
+    let found = tokens.iter().enumerate().skip(from).find(|(_, token)| !is_space(token));
+    found.map(|(at, token)| (at, &token.token))
+}
+
+/// The last token before a place that is no space.
+fn before(tokens: &[TokenWithSpan], at: usize) -> Option<&Token> {
+    tokens[..at].iter().rev().find(|token| !is_space(token)).map(|token| &token.token)
+}
+
+fn word(token: Option<(usize, &Token)>, expected: &str) -> Option<usize> {
+    token.filter(|(_, token)| is_word(Some(token), expected)).map(|(at, _)| at)
+}
+
+/// Whether a value may end in a token: a name, a number, a text, a bracket.
+fn ends_a_value(token: Option<&Token>) -> bool {
+    match token {
+        Some(Token::Word(word)) => {
+            word.quote_style.is_some()
+                || word.keyword == Keyword::NoKeyword
+                || !RESERVED.contains(&word.keyword)
+        }
+        Some(
+            Token::Number(..) | Token::SingleQuotedString(_) | Token::RParen | Token::RBracket,
+        ) => true,
+        _ => false,
+    }
+}
+
+/// Words behind which no operator stands.
+const RESERVED: [Keyword; 19] = [
+    Keyword::SELECT,
+    Keyword::FROM,
+    Keyword::WHERE,
+    Keyword::AND,
+    Keyword::OR,
+    Keyword::NOT,
+    Keyword::BY,
+    Keyword::HAVING,
+    Keyword::ON,
+    Keyword::WHEN,
+    Keyword::THEN,
+    Keyword::ELSE,
+    Keyword::CASE,
+    Keyword::IN,
+    Keyword::LIKE,
+    Keyword::BETWEEN,
+    Keyword::DISTINCT,
+    Keyword::QUALIFY,
+    Keyword::JOIN,
+];
+
+/// What is to be read from a place on, and where what was written ends.
+fn replaced(tokens: &[TokenWithSpan], at: usize) -> Option<(usize, String)> {
+    let token = &tokens[at].token;
+    let behind = before(tokens, at);
+    let following = next(tokens, at + 1);
+    let is = |expected: &str| is_word(Some(token), expected);
+    if is("NOTNULL") && ends_a_value(behind) {
+        return Some((at + 1, "IS NOT NULL".into()));
+    }
+    if is("ISNULL") && ends_a_value(behind) && !matches!(following, Some((_, Token::LParen))) {
+        return Some((at + 1, "IS NULL".into()));
+    }
+    if is("MOD") && ends_a_value(behind) && !matches!(following, Some((_, Token::LParen))) {
+        return Some((at + 1, "%".into()));
+    }
+    if is("AS") {
+        let not = word(following, "NOT");
+        let materialized = word(next(tokens, not.map_or(at + 1, |not| not + 1)), "MATERIALIZED");
+        if let Some(end) = materialized
+            && matches!(next(tokens, end + 1), Some((_, Token::LParen)))
+        {
+            return Some((end + 1, "AS ".into()));
+        }
+    }
+    if is("GLOBAL") && !matches!(behind, Some(Token::Period)) {
+        let goes = ["IN", "NOT", "JOIN", "LEFT", "RIGHT", "INNER", "ANY", "ALL"];
+        if goes.iter().any(|word_| word(following, word_).is_some()) && !is_word(behind, "SELECT") {
+            return Some((at + 1, String::new()));
+        }
+    }
+    if is("IN") || is("NOT") {
+        let is_negated = is("NOT");
+        let place = if is_negated { word(following, "IN")? } else { at };
+        return in_list(tokens, place, is_negated);
+    }
+    if is("USING")
+        && let Some((first, Token::Word(name))) = following
+        && (name.quote_style.is_some() || !RESERVED.contains(&name.keyword))
+        && !name.value.eq_ignore_ascii_case("sample")
+        && !matches!(next(tokens, first + 1), Some((_, Token::LParen)))
+    {
+        let mut names = vec![name.to_string()];
+        let mut end = first + 1;
+        while let Some((comma, Token::Comma)) = next(tokens, end)
+            && let Some((place, Token::Word(name))) = next(tokens, comma + 1)
+        {
+            names.push(name.to_string());
+            end = place + 1;
+        }
+        return Some((end, format!("USING ({})", names.join(", "))));
+    }
+    if *token == Token::Mul
+        && (is_word(behind, "SELECT") || behind == Some(&Token::Comma))
+        && let Some((end, condition)) = of_names(tokens, at + 1)
+    {
+        return Some((end, format!("COLUMNS(c -> c {condition})")));
+    }
+    if is("GLOB")
+        && ends_a_value(behind)
+        && let Some((place, Token::SingleQuotedString(pattern))) = following
+    {
+        let regex = of_glob(pattern).replace('\'', "''");
+        return Some((place + 1, format!("~ '{regex}'")));
+    }
+    if is("LIMIT")
+        && let Some((place, Token::Number(count, _))) = following
+    {
+        let after = next(tokens, place + 1);
+        if let Some(with) = word(after, "WITH")
+            && let Some(ties) = word(next(tokens, with + 1), "TIES")
+        {
+            return Some((ties + 1, format!("FETCH FIRST {count} ROWS WITH TIES")));
+        }
+        let percent = match after {
+            Some((end, Token::Mod)) if ends_a_clause(tokens, end + 1) => Some(end),
+            other => word(other, "PERCENT"),
+        };
+        if let Some(end) = percent {
+            return Some((end + 1, format!("FETCH FIRST {count} PERCENT ROWS ONLY")));
+        }
+    }
+    None
+}
+
+/// Whether nothing of an expression follows: the end, a bracket, a word of another clause.
+fn ends_a_clause(tokens: &[TokenWithSpan], from: usize) -> bool {
+    match next(tokens, from) {
+        None | Some((_, Token::RParen | Token::SemiColon | Token::EOF)) => true,
+        Some((_, token)) => is_word(Some(token), "OFFSET"),
+    }
+}
+
+/// `IN tags`: a list that is a column's.
+fn in_list(tokens: &[TokenWithSpan], place: usize, is_negated: bool) -> Option<(usize, String)> {
+    let (mut at, first) = next(tokens, place + 1)?;
+    let Token::Word(name) = first else { return None };
+    let is_name = name.quote_style.is_some() || name.keyword == Keyword::NoKeyword;
+    if !is_name || matches!(next(tokens, at + 1), Some((_, Token::LParen))) {
+        return None;
+    }
+    let mut path = name.to_string();
+    while let (Some(Token::Period), Some(Token::Word(part))) =
+        (tokens.get(at + 1).map(|token| &token.token), tokens.get(at + 2).map(|token| &token.token))
+    {
+        path.push_str(&format!(".{part}"));
+        at += 2;
+    }
+    let operator = if is_negated { "<> ALL" } else { "= ANY" };
+    Some((at + 1, format!("{operator} ({path})")))
+}
+
+/// `LIKE 'm%'`, `NOT LIKE`, `SIMILAR TO`, `GLOB` behind a `*`: a condition on the names of columns.
+fn of_names(tokens: &[TokenWithSpan], from: usize) -> Option<(usize, String)> {
+    let mut at = from;
+    let mut words = String::new();
+    if let Some(not) = word(next(tokens, at), "NOT") {
+        words.push_str("NOT ");
+        at = not + 1;
+    }
+    let (operator, end) = if let Some(like) = word(next(tokens, at), "LIKE") {
+        ("LIKE", like + 1)
+    } else if let Some(ilike) = word(next(tokens, at), "ILIKE").filter(|_| !words.is_empty()) {
+        ("ILIKE", ilike + 1)
+    } else if let Some(similar) = word(next(tokens, at), "SIMILAR") {
+        ("SIMILAR TO", word(next(tokens, similar + 1), "TO")? + 1)
+    } else if let Some(glob) = word(next(tokens, at), "GLOB").filter(|_| words.is_empty()) {
+        ("GLOB", glob + 1)
+    } else {
+        return None;
+    };
+    let (place, Token::SingleQuotedString(pattern)) = next(tokens, end)? else { return None };
+    let quoted = pattern.replace('\'', "''");
+    let condition = match operator {
+        "GLOB" => format!("~ '{}'", of_glob(pattern).replace('\'', "''")),
+        other => format!("{words}{other} '{quoted}'"),
+    };
+    Some((place + 1, condition))
+}
+
+/// A pattern of a shell as a regular expression of the whole text.
+fn of_glob(pattern: &str) -> String {
+    let mut made = String::from("(?s)^");
+    let mut rest = pattern.chars().peekable();
+    while let Some(character) = rest.next() {
+        match character {
+            '*' => made.push_str(".*"),
+            '?' => made.push('.'),
+            '[' => {
+                made.push('[');
+                if rest.next_if(|next| matches!(next, '!' | '^')).is_some() {
+                    made.push('^');
+                }
+                for inner in rest.by_ref() {
+                    if inner == ']' {
+                        break;
+                    }
+                    if matches!(inner, '\\' | '[' | '&' | '~') {
+                        made.push('\\');
+                    }
+                    made.push(inner);
+                }
+                made.push(']');
+            }
+            other => made.push_str(&regex::escape(&other.to_string())),
+        }
+    }
+    made.push('$');
+    made
+}
+
+/// `WITH 30 AS low, (SELECT max(x) FROM t) AS most SELECT …`: values by name, put in their places.
+fn values_by_name(tokens: &mut Vec<TokenWithSpan>) {
+    let mut at = 0;
+    while let Some(with) = (at..tokens.len()).find(|at| is_word(Some(&tokens[*at].token), "WITH")) {
+        at = with + 1;
+        let Some((items, end)) = items(tokens, with + 1) else { continue };
+        if items.iter().all(|item| item.name.is_none()) {
+            continue;
+        }
+        let kept: Vec<TokenWithSpan> = items
+            .iter()
+            .filter(|item| item.name.is_none())
+            .map(|item| tokens[item.start..item.end].to_vec())
+            .reduce(|mut all, more| {
+                let span = all.last().map_or(tokens[with].span, |token| token.span);
+                all.push(TokenWithSpan { token: Token::Comma, span });
+                all.extend(more);
+                all
+            })
+            .unwrap_or_default();
+        let values: Vec<(String, Vec<TokenWithSpan>)> = items
+            .iter()
+            .filter_map(|item| {
+                Some((item.name.clone()?, tokens[item.start..item.value_end].to_vec()))
+            })
+            .collect();
+        // The rest of the query that WITH begins.
+        let close = end_of_query(tokens, end);
+        let body = put(&tokens[end..close], &values);
+        let mut made = Vec::new();
+        if !kept.is_empty() {
+            made.push(tokens[with].clone());
+            let span = tokens[with].span;
+            made.push(TokenWithSpan { token: Token::Whitespace(Whitespace::Space), span });
+            made.extend(put(&kept, &values));
+        }
+        let span = tokens[with].span;
+        made.push(TokenWithSpan { token: Token::Whitespace(Whitespace::Space), span });
+        made.extend(body);
+        tokens.splice(with..close, made);
+    }
+}
+
+/// An item of a WITH: `value AS name`, or a table, which has no name here.
+struct Item {
+    start: usize,
+    value_end: usize,
+    end: usize,
+    name: Option<String>,
+}
+
+/// The items of a WITH, and where the query behind them begins; nothing where it is no such WITH.
+fn items(tokens: &[TokenWithSpan], from: usize) -> Option<(Vec<Item>, usize)> {
+    let mut items = Vec::new();
+    let mut start = from;
+    loop {
+        let mut depth = 0usize;
+        let mut last_as = None;
+        let mut end = None;
+        for (at, token) in tokens.iter().enumerate().skip(start) {
+            match &token.token {
+                Token::LParen | Token::LBracket => depth += 1,
+                Token::RParen | Token::RBracket => depth = depth.checked_sub(1)?,
+                Token::Comma if depth == 0 => {
+                    end = Some((at, true));
+                    break;
+                }
+                word if depth == 0 && is_word(Some(word), "AS") => last_as = Some(at),
+                word if depth == 0 && is_word(Some(word), "SELECT") => {
+                    end = Some((at, false));
+                    break;
+                }
+                Token::SemiColon | Token::EOF => return None,
+                _ => {}
+            }
+        }
+        let (end, is_more) = end?;
+        let named = last_as.and_then(|last_as| {
+            let (place, Token::Word(name)) = next(tokens, last_as + 1)? else { return None };
+            let is_last = next(tokens, place + 1).is_some_and(|(at, _)| at >= end);
+            let is_name = name.quote_style.is_some() || name.keyword == Keyword::NoKeyword;
+            (is_last && is_name).then(|| (last_as, name.value.clone()))
+        });
+        items.push(match named {
+            Some((value_end, name)) => Item { start, value_end, end, name: Some(name) },
+            None => Item { start, value_end: end, end, name: None },
+        });
+        if !is_more {
+            return Some((items, end));
+        }
+        start = end + 1;
+    }
+}
+
+/// Where the query ends whose SELECT stands at a place.
+fn end_of_query(tokens: &[TokenWithSpan], from: usize) -> usize {
+    let mut depth = 0usize;
+    for (at, token) in tokens.iter().enumerate().skip(from) {
+        match &token.token {
+            Token::LParen => depth += 1,
+            Token::RParen if depth == 0 => return at,
+            Token::RParen => depth -= 1,
+            Token::SemiColon if depth == 0 => return at,
+            _ => {}
+        }
+    }
+    tokens.len()
+}
+
+/// The tokens with values, in brackets, in the places of their names.
+fn put(tokens: &[TokenWithSpan], values: &[(String, Vec<TokenWithSpan>)]) -> Vec<TokenWithSpan> {
+    let mut made = Vec::with_capacity(tokens.len());
+    for (at, token) in tokens.iter().enumerate() {
+        let value = match &token.token {
+            Token::Word(word) => values.iter().find(|(name, _)| *name == word.value),
+            _ => None,
+        };
+        let is_alone = !matches!(before(tokens, at), Some(Token::Period))
+            && !is_word(before(tokens, at), "AS")
+            && !matches!(next(tokens, at + 1), Some((_, Token::Period | Token::LParen)));
+        match value {
+            Some((_, value)) if is_alone => {
+                let span = token.span;
+                made.push(TokenWithSpan { token: Token::LParen, span });
+                made.extend(
+                    value.iter().map(|token| TokenWithSpan { token: token.token.clone(), span }),
+                );
+                made.push(TokenWithSpan { token: Token::RParen, span });
+            }
+            _ => made.push(token.clone()),
+        }
+    }
+    made
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parsed_tokens;
+    use super::*;
+
+    #[test]
+    fn clauses_are_read_in_other_words() {
+        for (sql, expected) in [
+            ("WHERE a NOTNULL AND b ISNULL", "WHERE a IS NOT NULL AND b IS NULL"),
+            ("SELECT isnull(a), mod(a, 2)", "SELECT isnull(a), mod(a, 2)"),
+            (
+                "WITH t AS NOT MATERIALIZED (SELECT 1) SELECT 7 MOD 3",
+                "WITH t AS (SELECT 1) SELECT 7 % 3",
+            ),
+            ("a GLOBAL NOT IN (SELECT 1)", "a NOT IN (SELECT 1)"),
+            ("'b' IN e.tags AND c NOT IN tags", "'b' = ANY (e.tags) AND c <> ALL (tags)"),
+            ("a IN (1, 2) OR a NOT IN f(x)", "a IN (1, 2) OR a NOT IN f(x)"),
+            ("a JOIN b USING id, k WHERE x", "a JOIN b USING (id, k) WHERE x"),
+            ("a JOIN b USING (id)", "a JOIN b USING (id)"),
+            ("SELECT * LIKE 'm%' FROM t", "SELECT COLUMNS(c -> c LIKE 'm%') FROM t"),
+            ("SELECT a, * NOT SIMILAR TO 'x'", "SELECT a, COLUMNS(c -> c NOT SIMILAR TO 'x')"),
+            ("x GLOB '[!B-D]*.c'", "x ~ '(?s)^[^B-D].*\\.c$'"),
+            ("LIMIT 3 WITH TIES", "FETCH FIRST 3 ROWS WITH TIES"),
+            ("LIMIT 20%", "FETCH FIRST 20 PERCENT ROWS ONLY"),
+            ("LIMIT 20 % 3", "LIMIT 20 % 3"),
+            ("WITH 30 AS low SELECT x.low, x > low AS low", "SELECT x.low, x > ( 30 ) AS low"),
+            (
+                "WITH t AS (SELECT 1 AS a), (SELECT max(a) FROM t) AS most SELECT most FROM t",
+                "WITH t AS (SELECT 1 AS a) SELECT ( (SELECT max(a) FROM t) ) FROM t",
+            ),
+            ("WITH t AS (SELECT 1) SELECT * FROM t", "WITH t AS (SELECT 1) SELECT * FROM t"),
+        ] {
+            let made = read(parsed_tokens(sql).unwrap());
+            let text: String = made.iter().map(|token| token.token.to_string()).collect();
+            let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert_eq!(words(&text), words(expected), "{sql}");
+        }
+    }
+}

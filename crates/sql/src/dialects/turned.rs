@@ -1,0 +1,346 @@
+//! DuckDB's statements `PIVOT t ON kind USING sum(x) GROUP BY day` and `UNPIVOT t ON a, b INTO NAME kind VALUE x`, as
+//! the clauses of FROM that other databases have ([`pivots`](super::pivots)).
+//!
+//! Where a PIVOT does not list the values that become columns, it is `FOR kind IN (ANY)`: a query finds them before
+//! the statement itself is planned ([`values_wanted`]).
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    ExprWithAlias, Ident, PivotValueSource, Statement, TableFactor, VisitorMut,
+};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use tidemill_base::error::{Error, Result};
+use tidemill_planning::walk_mut;
+
+use super::pivots::columns_of;
+use super::tokens::is_word;
+use super::{parsed, written};
+use crate::syntax::Spoken;
+
+/// How many columns a PIVOT may find.
+const COLUMNS_MAX: usize = 1000;
+
+/// The tokens with such statements as SELECTs.
+pub(super) fn read(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let mut at = 0;
+    while at < tokens.len() {
+        let token = Some(&tokens[at].token);
+        let is_unpivot = is_word(token, "UNPIVOT");
+        if (is_unpivot || is_word(token, "PIVOT")) && begins(&tokens[..at]) {
+            let end = end(&tokens, at);
+            let made = match is_unpivot {
+                true => unpivot(&tokens[at + 1..end]),
+                false => pivot(&tokens[at + 1..end]),
+            };
+            let span = tokens[at].span;
+            if let Some(Ok(words)) = made.map(|text| Tokenizer::new(&Spoken, &text).tokenize()) {
+                let words = words.into_iter().map(|token| TokenWithSpan { token, span });
+                tokens.splice(at..end, words);
+            }
+        }
+        at += 1;
+    }
+    tokens
+}
+
+/// Whether a statement, or a query in brackets, begins behind these.
+fn begins(before: &[TokenWithSpan]) -> bool {
+    let is_space = |token: &&TokenWithSpan| matches!(token.token, Token::Whitespace(_));
+    match before.iter().rev().find(|token| !is_space(token)).map(|token| &token.token) {
+        None | Some(Token::LParen | Token::SemiColon) => true,
+        Some(word) => {
+            is_word(Some(word), "DESCRIBE")
+                || is_word(Some(word), "SUMMARIZE")
+                || is_word(Some(word), "EXPLAIN")
+        }
+    }
+}
+
+/// Where the query ends that begins at a place.
+fn end(tokens: &[TokenWithSpan], from: usize) -> usize {
+    let mut depth = 0usize;
+    for (at, token) in tokens.iter().enumerate().skip(from) {
+        match &token.token {
+            Token::LParen => depth += 1,
+            Token::RParen if depth == 0 => return at,
+            Token::RParen => depth -= 1,
+            Token::SemiColon | Token::EOF if depth == 0 => return at,
+            _ => {}
+        }
+    }
+    tokens.len()
+}
+
+fn text(tokens: &[TokenWithSpan]) -> String {
+    let text: String = tokens.iter().map(|token| token.token.to_string()).collect();
+    text.trim().to_owned()
+}
+
+/// What stands before the first of `words` outside of brackets, and what stands from there on.
+fn until<'a>(
+    tokens: &'a [TokenWithSpan],
+    words: &[&str],
+) -> (&'a [TokenWithSpan], &'a [TokenWithSpan]) {
+    let mut depth = 0i64;
+    for (at, token) in tokens.iter().enumerate() {
+        match &token.token {
+            Token::LParen | Token::LBracket => depth += 1,
+            Token::RParen | Token::RBracket => depth -= 1,
+            word if depth == 0 && words.iter().any(|expected| is_word(Some(word), expected)) => {
+                return tokens.split_at(at);
+            }
+            _ => {}
+        }
+    }
+    (tokens, &[])
+}
+
+/// The items of a list.
+fn items(tokens: &[TokenWithSpan]) -> Vec<String> {
+    let mut items = vec![Vec::new()];
+    let mut depth = 0i64;
+    for token in tokens {
+        match &token.token {
+            Token::LParen | Token::LBracket => depth += 1,
+            Token::RParen | Token::RBracket => depth -= 1,
+            Token::Comma if depth == 0 => {
+                items.push(Vec::new());
+                continue;
+            }
+            _ => {}
+        }
+        if let Some(item) = items.last_mut() {
+            item.push(token.clone());
+        }
+    }
+    items.iter().map(|item| text(item)).filter(|item| !item.is_empty()).collect()
+}
+
+fn pivot(tokens: &[TokenWithSpan]) -> Option<String> {
+    let (source, rest) = until(tokens, &["ON"]);
+    let (on, rest) = until(rest.get(1..)?, &["USING", "GROUP", "ORDER", "LIMIT"]);
+    let (using, rest) = match rest.first() {
+        Some(word) if is_word(Some(&word.token), "USING") => {
+            until(&rest[1..], &["GROUP", "ORDER", "LIMIT"])
+        }
+        _ => (&[] as &[TokenWithSpan], rest),
+    };
+    let (group, rest) = match rest.first() {
+        Some(word) if is_word(Some(&word.token), "GROUP") => until(&rest[1..], &["ORDER", "LIMIT"]),
+        _ => (&[] as &[TokenWithSpan], rest),
+    };
+    let (column, values) = until(on, &["IN"]);
+    let (column, values) = (text(column), text(values.get(1..).unwrap_or_default()));
+    let values = match values.strip_prefix('(').and_then(|values| values.strip_suffix(')')) {
+        Some(values) => values.to_owned(),
+        None if values.is_empty() => "ANY".into(),
+        None => return None,
+    };
+    let calls = if using.is_empty() { vec!["count(*)".to_owned()] } else { items(using) };
+    // Behind the word BY.
+    let groups = match until(group, &["BY"]) {
+        (_, []) => Vec::new(),
+        (_, by) => items(&by[1..]),
+    };
+    let source = text(source);
+    let rows = match groups.is_empty() {
+        true => source,
+        false => {
+            let mut names: BTreeSet<Ident> = columns_of(&written(&column).ok()?);
+            for call in &calls {
+                let (call, _) = until_alias(call);
+                names.extend(columns_of(&written(call).ok()?));
+            }
+            let is_key = |name: &Ident| groups.iter().any(|group| *group == name.to_string());
+            let names = names.iter().filter(|name| !is_key(name)).map(ToString::to_string);
+            let columns: Vec<String> = groups.iter().cloned().chain(names).collect();
+            format!("(SELECT {} FROM {source})", columns.join(", "))
+        }
+    };
+    Some(format!(
+        "SELECT * FROM {rows} PIVOT ({} FOR ({column}) IN ({values})) {}",
+        calls.join(", "),
+        text(rest)
+    ))
+}
+
+/// A call without the name that is given to it.
+fn until_alias(call: &str) -> (&str, &str) {
+    let lower = call.to_lowercase();
+    match lower.rfind(" as ") {
+        Some(at) if !lower[at..].contains(')') => call.split_at(at),
+        _ => (call, ""),
+    }
+}
+
+fn unpivot(tokens: &[TokenWithSpan]) -> Option<String> {
+    let (source, rest) = until(tokens, &["ON"]);
+    let (on, rest) = until(rest.get(1..)?, &["INTO", "ORDER", "LIMIT"]);
+    let (into, rest) = match rest.first() {
+        Some(word) if is_word(Some(&word.token), "INTO") => until(&rest[1..], &["ORDER", "LIMIT"]),
+        _ => (&[] as &[TokenWithSpan], rest),
+    };
+    let (_, name) = until(into, &["NAME"]);
+    let (name, value) = until(name.get(1..).unwrap_or_default(), &["VALUE"]);
+    let or = |text: String, default: &str| if text.is_empty() { default.to_owned() } else { text };
+    let name = or(text(name), "name");
+    let value = or(text(value.get(1..).unwrap_or_default()), "value");
+    let (source, on, rest) = (text(source), text(on), text(rest));
+    Some(format!("SELECT * FROM {source} UNPIVOT ({value} FOR {name} IN ({on})) {rest}"))
+}
+
+/// The query for the values of the first PIVOT of a statement that does not list them.
+///
+/// # Errors
+/// None; what is no SQL is none to this.
+pub fn values_wanted(sql: &str) -> Option<String> {
+    struct Wanted(Option<String>);
+
+    impl VisitorMut for Wanted {
+        type Break = ();
+
+        fn post_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<()> {
+            match query_of(table) {
+                Some(query) => {
+                    self.0 = Some(query);
+                    ControlFlow::Break(())
+                }
+                None => ControlFlow::Continue(()),
+            }
+        }
+    }
+
+    let mut statement = with_pivot(sql)?;
+    let mut wanted = Wanted(None);
+    walk_mut(&mut statement, &mut wanted);
+    let query = wanted.0?;
+    let with = match &statement {
+        Statement::Query(query) => query.with.as_ref().map(|with| format!("{with} ")),
+        _ => None,
+    };
+    Some(format!("{}{query}", with.unwrap_or_default()))
+}
+
+/// The one statement of a text, if it may have a PIVOT.
+fn with_pivot(sql: &str) -> Option<Statement> {
+    if !sql.to_lowercase().contains("pivot") {
+        return None;
+    }
+    let mut statements = parsed(sql).ok()?;
+    (statements.len() == 1).then(|| statements.remove(0))
+}
+
+fn query_of(table: &TableFactor) -> Option<String> {
+    let TableFactor::Pivot { table, value_column, value_source, .. } = table else { return None };
+    let [column] = value_column.as_slice() else { return None };
+    match value_source {
+        PivotValueSource::Any(order) if order.is_empty() => Some(format!(
+            "SELECT DISTINCT {column} AS value FROM {table} WHERE {column} IS NOT NULL ORDER BY 1 \
+             LIMIT {}",
+            COLUMNS_MAX + 1
+        )),
+        PivotValueSource::Subquery(query) => Some(query.to_string()),
+        _ => None,
+    }
+}
+
+/// The statement with the values of that PIVOT: each as SQL writes it, and what it is called.
+///
+/// # Errors
+/// [`Error::Usage`] for none, and for too many.
+pub fn with_values(sql: &str, values: &[(String, String)]) -> Result<String> {
+    struct Listed<'a> {
+        values: &'a [(String, String)],
+        failed: Option<Error>,
+    }
+
+    impl VisitorMut for Listed<'_> {
+        type Break = ();
+
+        fn post_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<()> {
+            if query_of(table).is_none() {
+                return ControlFlow::Continue(());
+            }
+            if let TableFactor::Pivot { value_source, .. } = table {
+                let values = self.values.iter().map(|(value, name)| {
+                    let alias = Some(Ident::with_quote('"', name));
+                    Ok(ExprWithAlias { expr: written(value)?, alias })
+                });
+                match values.collect::<Result<_>>() {
+                    Ok(values) => *value_source = PivotValueSource::List(values),
+                    Err(error) => self.failed = Some(error),
+                }
+            }
+            ControlFlow::Break(())
+        }
+    }
+
+    if values.len() > COLUMNS_MAX {
+        return Err(Error::usage_hint(
+            format!("a PIVOT on more than {COLUMNS_MAX} values"),
+            "list those that are wanted, ON kind IN ('a', 'b'), or leave rows away before",
+        ));
+    }
+    if values.is_empty() {
+        return Err(Error::usage_hint(
+            "a PIVOT on a column without values",
+            "list those that become columns: ON kind IN ('a', 'b')",
+        ));
+    }
+    let Some(mut statement) = with_pivot(sql) else {
+        return Err(Error::Internal(format!("no PIVOT: {sql}")));
+    };
+    let mut listed = Listed { values, failed: None };
+    walk_mut(&mut statement, &mut listed);
+    match listed.failed {
+        Some(error) => Err(error),
+        None => Ok(statement.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parsed_tokens;
+    use super::*;
+
+    #[test]
+    fn statements_that_turn_tables_are_selects() {
+        for (sql, expected) in [
+            (
+                "PIVOT 's.csv' ON year USING sum(amount) GROUP BY region ORDER BY region",
+                "SELECT * FROM (SELECT region, amount, year FROM 's.csv') PIVOT (sum(amount) FOR (year) IN (ANY)) \
+                 ORDER BY region",
+            ),
+            (
+                "FROM (PIVOT t ON a IN (1, 2) USING sum(x) AS n, count(*))",
+                "FROM (SELECT * FROM t PIVOT (sum(x) AS n, count(*) FOR (a) IN (1, 2)) )",
+            ),
+            ("PIVOT t ON a", "SELECT * FROM t PIVOT (count(*) FOR (a) IN (ANY))"),
+            (
+                "UNPIVOT t ON a, b INTO NAME k VALUE n LIMIT 3",
+                "SELECT * FROM t UNPIVOT (n FOR k IN (a, b)) LIMIT 3",
+            ),
+            ("SELECT pivot FROM t", "SELECT pivot FROM t"),
+        ] {
+            let made = text(&read(parsed_tokens(sql).unwrap()));
+            let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert_eq!(words(&made), words(expected), "{sql}");
+        }
+    }
+
+    #[test]
+    fn values_are_put_where_they_were_left_away() {
+        let sql = "WITH t AS (SELECT 1) SELECT * FROM t PIVOT (sum(x) FOR k IN (ANY))";
+        let query = values_wanted(sql).unwrap();
+        assert!(
+            query.starts_with("WITH t AS (SELECT 1) SELECT DISTINCT k AS value FROM t"),
+            "{query}"
+        );
+        let values = [("'a''b'".to_owned(), "a'b".to_owned()), ("2".to_owned(), "2".to_owned())];
+        let made = with_values(sql, &values).unwrap();
+        assert!(made.contains("IN ('a''b' AS \"a'b\", 2 AS \"2\")"), "{made}");
+        assert_eq!(values_wanted(&made), None);
+    }
+}

@@ -1,0 +1,101 @@
+//! Types of other databases, by the names that they have here.
+
+use datafusion::sql::sqlparser::ast::{
+    ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, StructField, TimezoneInfo,
+};
+
+/// What a type is called here, where it is another database's.
+pub(super) fn ours(of: &DataType) -> Option<DataType> {
+    use DataType::*;
+    let decimal = || Decimal(ExactNumberInfo::PrecisionAndScale(38, 0));
+    Some(match of {
+        Int16 => SmallInt(None),
+        Int32 | MediumInt(None) => Int(None),
+        Int64 | Signed | SignedInteger => BigInt(None),
+        HugeInt | UHugeInt | Int128 | UInt128 => decimal(),
+        UTinyInt | UInt8 => TinyIntUnsigned(None),
+        USmallInt | UInt16 => SmallIntUnsigned(None),
+        UInt32 | MediumIntUnsigned(None) => IntUnsigned(None),
+        UBigInt | UInt64 | Unsigned | UnsignedInteger => BigIntUnsigned(None),
+        Float32 => Real,
+        Float64 => Double(ExactNumberInfo::None),
+        Dec(info) => Decimal(*info),
+        Date32 => Date,
+        Datetime(precision) | TimestampNtz(precision) => Timestamp(
+            precision.filter(|precision| [0, 3, 6, 9].contains(precision)),
+            TimezoneInfo::None,
+        ),
+        Datetime64(precision, None) => Timestamp(
+            Some(*precision).filter(|precision| [0, 3, 6, 9].contains(precision)),
+            TimezoneInfo::None,
+        ),
+        Uuid
+        | JSON
+        | JSONB
+        | TinyText
+        | MediumText
+        | LongText
+        | Clob(None)
+        | CharacterVarying(None)
+        | CharVarying(None)
+        | Character(None)
+        | Nvarchar(None) => Text,
+        Varchar(Some(CharacterLength::Max)) => Text,
+        Blob(None) | TinyBlob | MediumBlob | LongBlob | Bytes(None) | Binary(None)
+        | Varbinary(None) => Bytea,
+        Nullable(item) | LowCardinality(item) => ours(item).unwrap_or_else(|| *item.clone()),
+        Array(ArrayElemTypeDef::AngleBracket(item)) => {
+            Array(ArrayElemTypeDef::AngleBracket(Box::new(ours(item)?)))
+        }
+        Array(ArrayElemTypeDef::SquareBracket(item, length)) => {
+            Array(ArrayElemTypeDef::SquareBracket(Box::new(ours(item)?), *length))
+        }
+        Array(ArrayElemTypeDef::Parenthesis(item)) => {
+            let item = ours(item).unwrap_or_else(|| *item.clone());
+            Array(ArrayElemTypeDef::SquareBracket(Box::new(item), None))
+        }
+        Struct(fields, brackets) => {
+            if fields.iter().all(|field| ours(&field.field_type).is_none()) {
+                return None;
+            }
+            let fields = fields.iter().map(|field| StructField {
+                field_type: ours(&field.field_type).unwrap_or_else(|| field.field_type.clone()),
+                ..field.clone()
+            });
+            Struct(fields.collect(), *brackets)
+        }
+        Custom(name, modifiers) if modifiers.is_empty() => {
+            match name.to_string().to_lowercase().as_str() {
+                "long" => BigInt(None),
+                "short" => SmallInt(None),
+                "byte" => TinyInt(None),
+                "inet" | "cidr" | "ipv4" | "ipv6" | "macaddr" | "json" | "jsonb" | "bpchar"
+                | "name" => Text,
+                "timestamp_ntz" | "timestamp_s" | "timestamp_ms" | "timestamp_us" => {
+                    Timestamp(None, TimezoneInfo::None)
+                }
+                "timestamp_ns" => Timestamp(Some(9), TimezoneInfo::None),
+                "timestamp_ltz" => Timestamp(None, TimezoneInfo::WithTimeZone),
+                "int1" => TinyInt(None),
+                "uint1" => TinyIntUnsigned(None),
+                _ => return None,
+            }
+        }
+        _ => return None,
+    })
+}
+
+/// How many characters a text keeps that is cast to a type.
+pub(super) fn characters(of: &DataType) -> Option<u64> {
+    use DataType::*;
+    match of {
+        Varchar(Some(CharacterLength::IntegerLength { length, unit: None }))
+        | Char(Some(CharacterLength::IntegerLength { length, unit: None }))
+        | CharVarying(Some(CharacterLength::IntegerLength { length, unit: None }))
+        | CharacterVarying(Some(CharacterLength::IntegerLength { length, unit: None }))
+        | Character(Some(CharacterLength::IntegerLength { length, unit: None }))
+        | Nvarchar(Some(CharacterLength::IntegerLength { length, unit: None })) => Some(*length),
+        FixedString(length) | String(Some(length)) => Some(*length),
+        _ => None,
+    }
+}

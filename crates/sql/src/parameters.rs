@@ -1,0 +1,282 @@
+//! Values that a statement is given beside its text: `$1`, `?` and `:name`.
+//!
+//! Each is put into the text as a literal before anything else is done with it, so that partial tables and the
+//! job log have a statement that is whole. A value is always one literal, whatever is in it: it is put in as
+//! SQL writes such a value, and not as it came.
+
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+use tidemill_base::error::{Error, Result};
+use tidemill_base::suggest;
+
+use crate::syntax::Spoken;
+
+/// A value that a statement is given.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Parameter {
+    /// No value.
+    Null,
+    /// A truth value.
+    Boolean(bool),
+    /// A number as SQL writes it: `-1.5e3`.
+    Number(String),
+    /// A text.
+    Text(String),
+    /// A value of a type that is written as a text: `DATE '2026-11-20'`.
+    Typed(&'static str, String),
+    /// Values behind one another, as for `x IN $1`'s `= ANY($1)`.
+    List(Vec<Parameter>),
+}
+
+impl Parameter {
+    /// What a text on the command line is: a number, `true`, `false` or `null` where it reads as one, and a
+    /// text otherwise; what stands in single quotes is a text.
+    pub fn from_text(text: &str) -> Self {
+        let quoted = text.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
+        if let Some(inner) = quoted {
+            return Parameter::Text(inner.replace("''", "'"));
+        }
+        match text.to_ascii_lowercase().as_str() {
+            "null" => Parameter::Null,
+            "true" => Parameter::Boolean(true),
+            "false" => Parameter::Boolean(false),
+            _ if is_number(text) => Parameter::Number(text.to_owned()),
+            _ => Parameter::Text(text.to_owned()),
+        }
+    }
+
+    /// The literal.
+    fn literal(&self) -> String {
+        let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
+        match self {
+            Parameter::Null => "NULL".into(),
+            Parameter::Boolean(yes) => if *yes { "TRUE" } else { "FALSE" }.into(),
+            // In brackets: what stands before it may be another minus.
+            Parameter::Number(number) if number.starts_with('-') => format!("({number})"),
+            Parameter::Number(number) => number.clone(),
+            Parameter::Text(text) => quoted(text),
+            Parameter::Typed(of, text) => format!("({of} {})", quoted(text)),
+            Parameter::List(items) => {
+                let items: Vec<String> = items.iter().map(Parameter::literal).collect();
+                format!("[{}]", items.join(", "))
+            }
+        }
+    }
+}
+
+/// Whether a text is a number as SQL writes it, a sign before it.
+fn is_number(text: &str) -> bool {
+    let text = text.strip_prefix('-').unwrap_or(text);
+    let (digits, exponent) = match text.split_once(['e', 'E']) {
+        Some((digits, exponent)) => (digits, Some(exponent)),
+        None => (text, None),
+    };
+    let all_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let (whole, part) = digits.split_once('.').unwrap_or((digits, "0"));
+    let exponent = exponent.map(|exponent| exponent.strip_prefix(['-', '+']).unwrap_or(exponent));
+    // A number with zeros before it is a name: a zip code, an hour.
+    let is_plain = whole == "0" || !whole.starts_with('0');
+    all_digits(whole) && all_digits(part) && is_plain && exponent.is_none_or(all_digits)
+}
+
+/// The statement with its parameters put in, which are named without `$` or `:`, those of `$1` and the first
+/// `?` being called `1`.
+///
+/// # Errors
+/// [`Error::Usage`] for one that has no value, and for a value that the statement has no place for.
+pub fn put(sql: &str, parameters: &[(String, Parameter)]) -> Result<String> {
+    // What is no SQL has its own message, later on.
+    let Ok(tokens) = Tokenizer::new(&Spoken, sql).tokenize_with_location() else {
+        return Ok(sql.to_owned());
+    };
+    let places = places(&tokens);
+    if places.is_empty() && parameters.is_empty() {
+        return Ok(sql.to_owned());
+    }
+    let starts = line_starts(sql);
+    let mut made = String::with_capacity(sql.len());
+    let mut copied = 0;
+    let mut used = vec![false; parameters.len()];
+    for place in &places {
+        let found = parameters.iter().position(|(name, _)| *name == place.name);
+        let Some(found) = found else { return Err(missing(place, parameters)) };
+        used[found] = true;
+        let (Some(start), Some(end)) =
+            (offset(sql, &starts, place.start), offset(sql, &starts, place.end))
+        else {
+            return Err(Error::Internal(format!("no place for `{}`", place.written)));
+        };
+        made.push_str(sql.get(copied..start).unwrap_or_default());
+        made.push_str(&parameters[found].1.literal());
+        copied = end;
+    }
+    made.push_str(sql.get(copied..).unwrap_or_default());
+    match used.iter().position(|used| !used) {
+        Some(unused) => Err(unused_parameter(&parameters[unused].0, &places)),
+        None => Ok(made),
+    }
+}
+
+/// Where a value goes.
+struct Place {
+    name: String,
+    written: String,
+    start: Location,
+    end: Location,
+}
+
+fn places(tokens: &[TokenWithSpan]) -> Vec<Place> {
+    let mut found: Vec<Place> = Vec::new();
+    let mut marks = 0;
+    for (at, TokenWithSpan { token, span }) in tokens.iter().enumerate() {
+        let next = tokens.get(at + 1);
+        match token {
+            Token::Placeholder(written) => {
+                let name = match written.trim_start_matches(['$', ':', '?', '@']) {
+                    "" => {
+                        marks += 1;
+                        format!("{marks}")
+                    }
+                    name => name.to_owned(),
+                };
+                let written = written.clone();
+                found.push(Place { name, written, start: span.start, end: span.end });
+            }
+            Token::Colon if begins_a_value(at.checked_sub(1).and_then(|at| tokens.get(at))) => {
+                let Some(TokenWithSpan { token: Token::Word(word), span: name }) = next else {
+                    continue;
+                };
+                if word.quote_style.is_none() && name.start == span.end {
+                    let (name, end) = (word.value.clone(), name.end);
+                    found.push(Place { written: format!(":{name}"), name, start: span.start, end });
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Whether what follows a token can be a value, and not the end of a slice or a key's value.
+fn begins_a_value(before: Option<&TokenWithSpan>) -> bool {
+    match before.map(|token| &token.token) {
+        None
+        | Some(
+            Token::Whitespace(_)
+            | Token::LParen
+            | Token::Comma
+            | Token::Eq
+            | Token::DoubleEq
+            | Token::Neq
+            | Token::Lt
+            | Token::Gt
+            | Token::LtEq
+            | Token::GtEq
+            | Token::Plus
+            | Token::Minus
+            | Token::Mul
+            | Token::Div
+            | Token::Mod
+            | Token::StringConcat,
+        ) => true,
+        Some(_) => false,
+    }
+}
+
+fn missing(place: &Place, parameters: &[(String, Parameter)]) -> Error {
+    let Place { name, written, .. } = place;
+    let names: Vec<&str> = parameters.iter().map(|(name, _)| name.as_str()).collect();
+    let given = match names.is_empty() {
+        true => String::new(),
+        false => format!("; given: {}", suggest::listed(&names)),
+    };
+    Error::usage_hint(
+        format!("parameter `{written}` has no value"),
+        format!("give it one: --param {name}=VALUE, from Python params={{'{name}': …}}{given}"),
+    )
+}
+
+fn unused_parameter(name: &str, places: &[Place]) -> Error {
+    let written: Vec<&str> = places.iter().map(|place| place.written.as_str()).collect();
+    let hint = match written.is_empty() {
+        true => "the SQL has no parameter; it would be written $1 or :name".to_owned(),
+        false => format!("the SQL has {}", suggest::listed(&written)),
+    };
+    Error::usage_hint(format!("the SQL has no parameter `{name}`"), hint)
+}
+
+/// Where each line of a text begins.
+fn line_starts(text: &str) -> Vec<usize> {
+    let ends = text.match_indices('\n').map(|(at, _)| at + 1);
+    std::iter::once(0).chain(ends).collect()
+}
+
+/// The byte at a line and a character of it, both counted from one.
+fn offset(text: &str, starts: &[usize], location: Location) -> Option<usize> {
+    let line = usize::try_from(location.line).ok()?.checked_sub(1)?;
+    let start = *starts.get(line)?;
+    let column = usize::try_from(location.column).ok()?.checked_sub(1)?;
+    let rest = text.get(start..)?;
+    let mut places = rest.char_indices().map(|(at, _)| at).chain(std::iter::once(rest.len()));
+    places.nth(column).map(|at| start + at)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn check(sql: &str, parameters: &[(&str, &str)], expected: &str) {
+        let parameters: Vec<(String, Parameter)> = parameters
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), Parameter::from_text(value)))
+            .collect();
+        let found = put(sql, &parameters).unwrap_or_else(|error| error.to_string());
+        assert_eq!(found.lines().next(), expected.lines().next(), "{sql}");
+        assert!(found.starts_with(expected), "{sql}: {found}");
+    }
+
+    #[test]
+    fn values_are_put_in_as_literals() {
+        check("SELECT $1, $2", &[("1", "5"), ("2", "a'b")], "SELECT 5, 'a''b'");
+        check("SELECT ?, ?", &[("1", "x"), ("2", "null")], "SELECT 'x', NULL");
+        check(
+            "a = :day AND b>:n",
+            &[("day", "2026-11-20"), ("n", "-3")],
+            "a = '2026-11-20' AND b>(-3)",
+        );
+        check("x-$1", &[("1", "-1")], "x-(-1)");
+        check("SELECT :a,\n  'é :a', (:a)", &[("a", "true")], "SELECT TRUE,\n  'é :a', (TRUE)");
+        check("$zip", &[("zip", "01234")], "'01234'");
+        check("$n", &[("n", "'5'")], "'5'");
+        check("$x, $x", &[("x", "1.5e-3")], "1.5e-3, 1.5e-3");
+    }
+
+    #[test]
+    fn what_is_no_parameter_stays() {
+        check("SELECT l[1:2], x::INT, {'a':b}", &[], "SELECT l[1:2], x::INT, {'a':b}");
+        check("SELECT '$1' -- $1", &[], "SELECT '$1' -- $1");
+    }
+
+    #[test]
+    fn each_parameter_has_a_value_and_each_value_a_place() {
+        check("SELECT $1", &[], "parameter `$1` has no value");
+        check("SELECT 1", &[("a", "1")], "the SQL has no parameter `a`");
+    }
+
+    proptest! {
+        #[test]
+        fn a_value_is_one_literal_whatever_is_in_it(text in any::<String>()) {
+            let parameters = [("x".to_owned(), Parameter::Text(text.clone()))];
+            let made = put("SELECT $x", &parameters).unwrap();
+            let tokens = Tokenizer::new(&Spoken, &made).tokenize().unwrap();
+            prop_assert_eq!(tokens.last(), Some(&Token::SingleQuotedString(text)));
+            prop_assert_eq!(tokens.len(), 3);
+        }
+
+        #[test]
+        fn no_text_is_taken_for_what_it_is_not(sql in any::<String>()) {
+            let _ = put(&sql, &[]);
+        }
+    }
+}

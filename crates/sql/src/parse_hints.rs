@@ -1,0 +1,195 @@
+//! What to write in the place of what the parser does not read.
+//!
+//! The parser says what it expected and where it stopped; what is meant is told by the words around that place.
+
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use tidemill_base::suggest;
+
+use crate::syntax::Spoken;
+
+/// Words of which a slip is looked for.
+const WORDS: [&str; 24] = [
+    "SELECT",
+    "FROM",
+    "WHERE",
+    "GROUP",
+    "ORDER",
+    "HAVING",
+    "LIMIT",
+    "OFFSET",
+    "JOIN",
+    "INNER",
+    "LEFT",
+    "UNION",
+    "DISTINCT",
+    "BETWEEN",
+    "QUALIFY",
+    "PARTITION",
+    "OVER",
+    "ROWS",
+    "RANGE",
+    "PRECEDING",
+    "FOLLOWING",
+    "FILTER",
+    "WITHIN",
+    "EXCEPT",
+];
+
+/// What may be written instead, by the word at which the parser stopped.
+const BY_WORD: [(&str, &str); 17] = [
+    (
+        "EXCLUDE",
+        "a window's frame leaves no rows out; of a sum, sum(x) OVER (…) - x leaves the row itself out",
+    ),
+    (
+        "POSITIONAL",
+        "join on row numbers: (SELECT *, row_number() OVER () AS n FROM a) JOIN (…) USING (n)",
+    ),
+    ("APPLY", "the function stands around the columns: sum(COLUMNS(*))"),
+    ("FOR", "list_transform(list_filter(list, x -> x > 1), x -> x * 2) makes a list of a list"),
+    (
+        "ANY",
+        "one row of several: QUALIFY row_number() OVER (PARTITION BY id ORDER BY time) = 1; x = ANY (list) looks \
+         into a list",
+    ),
+    ("OVER", "a function has brackets before OVER: row_number() OVER (ORDER BY a)"),
+    ("SYMMETRIC", "x BETWEEN least(a, b) AND greatest(a, b)"),
+    ("USING", "ORDER BY a DESC turns the order; JOIN … USING (id) has brackets"),
+    ("CUME_DIST", "cume_dist() OVER (ORDER BY a)"),
+    ("WITH", "WITH stands before SELECT; ORDER BY a FETCH FIRST 3 ROWS WITH TIES keeps ties"),
+    ("INTO", "-o FILE writes a result"),
+    ("!", "factorial(5) is 5!; NOT is written as a word, and <> is unequal"),
+    ("|/", "sqrt(x) is the square root"),
+    ("||/", "cbrt(x) is the cube root"),
+    ("@", "abs(x) takes the sign away"),
+    (":", "a name is given behind: value AS name; a cast has two colons: x::INT"),
+    (";", "a query is one statement"),
+];
+
+/// A hint for what the parser says of a text, where there is one.
+pub(crate) fn hint(sql: &str, message: &str) -> Option<String> {
+    if message.contains("Unterminated string literal") {
+        return Some(
+            "a text ends with a single quote; one within it is written twice: 'it''s'".into(),
+        );
+    }
+    let tokens = Tokenizer::new(&Spoken, sql).tokenize_with_location().ok()?;
+    let tokens: Vec<&TokenWithSpan> =
+        tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).collect();
+    let found = message.split("found: ").nth(1).unwrap_or_default();
+    if found.starts_with("EOF") {
+        return Some(unfinished(&tokens));
+    }
+    let place = place(message)?;
+    let at =
+        tokens.iter().position(|token| (token.span.start.line, token.span.start.column) == place);
+    let at = at?;
+    let word = |at: usize| tokens.get(at).map(|token| token.token.to_string());
+    let here = word(at).unwrap_or_default();
+    let before = at.checked_sub(1).and_then(word).unwrap_or_default();
+    if message.contains("Expected: BY")
+        || ["ORDER", "PARTITION", "GROUP"].iter().any(|word| before.eq_ignore_ascii_case(word))
+    {
+        return Some(format!("{} is followed by BY", before.to_uppercase()));
+    }
+    let upper = here.to_uppercase();
+    let is_by = word(at + 1).is_some_and(|next| next.eq_ignore_ascii_case("BY"));
+    if ["ORDER", "PARTITION", "GROUP"].contains(&upper.as_str()) && !is_by {
+        return Some(format!("{upper} is followed by BY"));
+    }
+    if let Some(meant) = slip(&here).or_else(|| slip(&before)) {
+        return Some(format!("did you mean {meant}?"));
+    }
+    if before.eq_ignore_ascii_case("OVER") && here == "(" {
+        return Some("a function has brackets before OVER: row_number() OVER (ORDER BY a)".into());
+    }
+    if upper == "BY" {
+        return Some("an order of a window stands behind it: rank() OVER (ORDER BY a)".into());
+    }
+    if let Some((_, hint)) = BY_WORD.iter().find(|(word, _)| *word == upper) {
+        return Some((*hint).to_owned());
+    }
+    let is_word = |token: &TokenWithSpan| matches!(token.token, Token::Word(_));
+    let is_name = |token: &TokenWithSpan| {
+        is_word(token) || matches!(token.token, Token::Number(..) | Token::SingleQuotedString(_))
+    };
+    if let (Some(this), Some(last)) =
+        (tokens.get(at), at.checked_sub(1).and_then(|at| tokens.get(at)))
+        && is_name(this)
+        && is_name(last)
+    {
+        return Some(format!(
+            "a comma or an operator is missing between `{before}` and `{here}`, or a word is written otherwise"
+        ));
+    }
+    let open = tokens[..at].iter().filter(|token| token.token == Token::LParen).count();
+    let closed = tokens[..at].iter().filter(|token| token.token == Token::RParen).count();
+    match (&tokens[at].token, open > closed) {
+        (Token::RParen, false) => Some("a bracket is closed that was not opened".into()),
+        (_, true) if message.contains("Expected: )") => {
+            Some("a bracket is not closed before this".into())
+        }
+        _ => None,
+    }
+}
+
+/// What is missing at the end of a text.
+fn unfinished(tokens: &[&TokenWithSpan]) -> String {
+    let count = |wanted: Token| tokens.iter().filter(|token| token.token == wanted).count();
+    let open = count(Token::LParen).saturating_sub(count(Token::RParen));
+    match (open, tokens.last()) {
+        (0, Some(last)) => {
+            format!("the statement ends behind `{}`, and something should follow", last.token)
+        }
+        (0, None) => "a query is SQL: SELECT * FROM 'logs.csv'".into(),
+        (1, _) => "a bracket is not closed".into(),
+        (several, _) => format!("{several} brackets are not closed"),
+    }
+}
+
+/// Where a message says that the parser stopped.
+fn place(message: &str) -> Option<(u64, u64)> {
+    let (_, place) = message.rsplit_once(" at Line: ")?;
+    let (line, column) = place.split_once(", Column: ")?;
+    Some((line.trim().parse().ok()?, column.trim().parse().ok()?))
+}
+
+/// The word of which another is a slip.
+fn slip(word: &str) -> Option<&'static str> {
+    let upper = word.to_uppercase();
+    let is_one = upper.len() > 3 && upper.chars().all(|c| c.is_ascii_alphabetic());
+    if !is_one || WORDS.contains(&upper.as_str()) {
+        return None;
+    }
+    suggest::nearest(&upper, WORDS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialects;
+
+    #[test]
+    fn what_is_not_read_is_answered_with_what_to_write() {
+        for (sql, expected) in [
+            ("SELECT * FORM t", "did you mean FROM?"),
+            ("SELECT a FORM t", "did you mean FROM?"),
+            ("SELECT a FROM t WERE a > 1", "did you mean WHERE?"),
+            ("SELECT row_number OVER (ORDER BY a) FROM t", "a function has brackets"),
+            ("SELECT sum(a) OVER (PARTITION k) FROM t", "PARTITION is followed by BY"),
+            ("SELECT sum(a) OVER (PARTITION BY k ORDER v) FROM t", "ORDER is followed by BY"),
+            ("SELECT count(* FROM t", "a bracket is not closed"),
+            ("SELECT a FROM", "the statement ends behind `FROM`"),
+            ("SELECT (a + (b", "2 brackets are not closed"),
+            ("SELECT 'it's' FROM t", "a text ends with a single quote"),
+            (
+                "SELECT sum(a) OVER (ORDER BY a ROWS 1 PRECEDING EXCLUDE CURRENT ROW) FROM t",
+                "a window's frame leaves no rows out",
+            ),
+        ] {
+            let error = dialects::parsed(sql).expect_err(sql).to_string();
+            let found = hint(sql, &error).unwrap_or_default();
+            assert!(found.starts_with(expected), "{sql}: {error}: {found}");
+        }
+    }
+}

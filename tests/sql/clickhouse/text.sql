@@ -1,0 +1,655 @@
+# Text, patterns, JSON, URLs and IP addresses.
+
+SELECT lower(name), lengthUTF8(name), char_length(name) FROM 'users.csv' ORDER BY user_id
+--> clickhouse
+ann lee,7,7
+bob o'neil,10,10
+chloé,5,5
+dan,3,3
+eve adams,9,9
+finn,4,4
+
+SELECT upper(name) FROM 'users.csv' ORDER BY user_id
+--> differs: upper knows the letters of all languages; upperUTF8 there
+--> tidemill
+ANN LEE
+BOB O'NEIL
+CHLOÉ
+DAN
+EVE ADAMS
+FINN
+--> clickhouse
+ANN LEE
+BOB O'NEIL
+CHLOé
+DAN
+EVE ADAMS
+FINN
+
+SELECT length(name) FROM 'users.csv' ORDER BY user_id
+--> differs: length counts characters; lengthUTF8 there
+--> tidemill
+7
+10
+5
+3
+9
+4
+--> clickhouse
+7
+10
+6
+3
+9
+4
+
+SELECT substring(name, 1, 3), substr(name, 2), left(name, 2), right(name, 2), mid(name, 2, 2) FROM 'users.csv' ORDER BY user_id LIMIT 2
+--> clickhouse
+Ann,nn Lee,An,ee,nn
+Bob,ob O'Neil,Bo,il,ob
+
+SELECT position('hello', 'l'), locate('hello', 'l'), positionCaseInsensitive('Hello', 'L'), position('l' IN 'hello')
+--> clickhouse
+3,0,3,3
+
+SELECT splitByChar(',', 'a,b,c')
+--> pending: unknown function `splitbychar` (no hint)
+--> clickhouse
+"[""a"",""b"",""c""]"
+
+SELECT splitByString(', ', 'a, b')
+--> pending: unknown function `splitbystring` (no hint)
+--> clickhouse
+"[""a"",""b""]"
+
+SELECT splitByRegexp('[0-9]+', 'a1b22c')
+--> pending: unknown function `splitbyregexp` (no hint)
+--> clickhouse
+"[""a"",""b"",""c""]"
+
+SELECT splitByChar('|', assumeNotNull(tags))[1] FROM 'users.csv' WHERE tags IS NOT NULL ORDER BY user_id
+--> pending: unknown function `splitbychar` (no hint)
+--> clickhouse
+new
+beta
+vip
+mobile
+new
+
+SELECT arrayStringConcat(['a', 'b'], '-')
+--> clickhouse
+a-b
+
+SELECT arrayStringConcat(splitByChar('.', 'a.b'), '/')
+--> pending: unknown function `splitbychar` (no hint)
+--> clickhouse
+a/b
+
+SELECT match(url, '/v\\d/') AS m, count() FROM 'requests.csv' GROUP BY m ORDER BY m
+--> differs: a backslash in quotes is itself, as SQL has it: '\d'
+--> tidemill
+false,15
+--> clickhouse
+0,13
+1,2
+
+SELECT extract(url, 'https?://([^/:]+)') AS host, count() AS n FROM 'requests.csv' GROUP BY host ORDER BY n DESC, host
+--> pending: `https?://([^/:]+)` does not fit TIMESTAMP
+--> clickhouse
+shop.example.com,12
+api.example.com,2
+blog.example.org,1
+
+SELECT extractAll('a1b22', '[0-9]+')
+--> pending: unknown function `extractall` (no hint)
+--> clickhouse
+"[""1"",""22""]"
+
+SELECT extractGroups('k=v', '([a-z])=([a-z])')
+--> pending: unknown function `extractgroups` (no hint)
+--> clickhouse
+"[""k"",""v""]"
+
+SELECT replaceAll('abab', 'a', 'x'), replace('abab', 'b', 'y')
+--> clickhouse
+xbxb,ayay
+
+SELECT replaceOne('abab', 'a', 'x')
+--> pending: unknown function `replaceone` (no hint)
+--> clickhouse
+xbab
+
+SELECT replaceRegexpOne('a1b2', '\\d', 'X')
+--> differs: a backslash in quotes is itself, as SQL has it: '\d'
+--> tidemill
+a1b2
+--> clickhouse
+aXb2
+
+SELECT replaceRegexpAll('a1b2', '\\d', 'X')
+--> differs: a backslash in quotes is itself, as SQL has it: '\d'
+--> tidemill
+a1b2
+--> clickhouse
+aXbX
+
+SELECT REGEXP_REPLACE('a1b2', '\\d', 'X')
+--> differs: a backslash in quotes is itself, as SQL has it: '\d'
+--> tidemill
+a1b2
+--> clickhouse
+aXbX
+
+SELECT replaceRegexpAll('John Smith', '(\\w+) (\\w+)', '\\2 \\1')
+--> differs: a backslash in quotes is itself, as SQL has it: '\d'
+--> tidemill
+John Smith
+--> clickhouse
+Smith John
+
+SELECT countSubstrings('abcabc', 'bc')
+--> pending: unknown function `countsubstrings` (no hint)
+--> clickhouse
+2
+
+SELECT countMatches('a1b22', '[0-9]+')
+--> pending: unknown function `countmatches` (no hint)
+--> clickhouse
+2
+
+SELECT hasToken('a b c', 'b')
+--> pending: unknown function `hastoken` (no hint)
+--> clickhouse
+1
+
+SELECT multiSearchAny('hello', ['x', 'll'])
+--> pending: unknown function `multisearchany` (no hint)
+--> clickhouse
+1
+
+SELECT multiSearchFirstIndex('hello', ['x', 'll'])
+--> pending: unknown function `multisearchfirstindex` (no hint)
+--> clickhouse
+2
+
+SELECT startsWith(url, 'https://'), endsWith(url, '.html') FROM 'requests.csv' WHERE id = 10
+--> clickhouse
+0,1
+
+SELECT name FROM 'users.csv' WHERE name LIKE 'A%' OR name ILIKE 'd%' ORDER BY name
+--> clickhouse duckdb
+Ann Lee
+dan
+
+SELECT name FROM 'users.csv' WHERE like(name, '%n%') AND notLike(name, '%L%') ORDER BY name
+--> clickhouse
+Finn
+dan
+
+SELECT concat('a', 'b'), 'a' || 'b', concat_ws('-', 'a', 'b')
+--> clickhouse duckdb
+ab,ab,a-b
+
+SELECT concatWithSeparator('-', 'a', 'b')
+--> pending: unknown function `concatwithseparator` (no hint)
+--> clickhouse
+a-b
+
+SELECT format('{} {}', 'a', 'b')
+--> pending: unknown function `format` (no hint)
+--> clickhouse duckdb
+a b
+
+SELECT format('{1}{0}', 'a', 'b')
+--> pending: unknown function `format` (no hint)
+--> clickhouse duckdb
+ba
+
+SELECT trim('  a '), trimLeft('  a'), trimRight('a  '), trim(BOTH 'x' FROM 'xax'), leftPad('7', 3, '0'), rightPad('a', 3, '-'), lpad('7', 3, '0')
+--> clickhouse
+a,a,a,a,007,a--,007
+
+SELECT reverse('abc'), repeat('ab', 2), initcap('hello world'), ascii('A'), char(66)
+--> clickhouse
+cba,abab,Hello World,65,B
+
+SELECT notEmpty('a')
+--> pending: unknown function `notempty` (no hint)
+--> clickhouse
+1
+
+SELECT reverseUTF8('é1')
+--> pending: unknown function `reverseutf8` (no hint)
+--> clickhouse
+1é
+
+SELECT base64Encode('abc')
+--> clickhouse
+YWJj
+
+SELECT base64Decode('YWJj')
+--> fault: row 1: `616263` came, `abc` was wanted
+--> clickhouse
+abc
+
+SELECT hex('abc')
+--> clickhouse duckdb
+616263
+
+SELECT unhex('616263')
+--> fault: row 1: `616263` came, `abc` was wanted
+--> clickhouse
+abc
+
+SELECT hex(255)
+--> clickhouse duckdb
+FF
+
+SELECT bin(5)
+--> fault: row 1: `101` came, `00000101` was wanted
+--> clickhouse
+00000101
+
+SELECT lower(hex(MD5('abc')))
+--> fault: row 1: `3930303135303938336364323466623064363936336637643238653137663732` came, `900150983cd24fb0d6963f7d28e17f72` was wanted
+--> clickhouse
+900150983cd24fb0d6963f7d28e17f72
+
+SELECT lower(hex(SHA256('abc')))
+--> fault: row 1: `62613738313662663866303163666561343134313430646535646165323232336230303336316133393631373761396362343130666636316632303031356164` came, `ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad` was wanted
+--> clickhouse
+ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad
+
+SELECT lower(hex(SHA1('abc')))
+--> fault: row 1: `61393939336533363437303638313661626133653235373137383530633236633963643064383964` came, `a9993e364706816aba3e25717850c26c9cd0d89d` was wanted
+--> clickhouse
+a9993e364706816aba3e25717850c26c9cd0d89d
+
+SELECT cityHash64('abc') > 0
+--> pending: unknown function `cityhash64` (no hint)
+--> clickhouse
+1
+
+SELECT sipHash64('abc') > 0
+--> pending: unknown function `siphash64` (no hint)
+--> clickhouse
+1
+
+SELECT xxHash64('abc') > 0
+--> clickhouse
+1
+
+SELECT CRC32('abc')
+--> clickhouse
+891568578
+
+SELECT encodeURLComponent('a b&c=é')
+--> pending: unknown function `encodeurlcomponent` (no hint)
+--> clickhouse
+a%20b%26c%3D%C3%A9
+
+SELECT decodeURLComponent('a%20b%26c')
+--> pending: unknown function `decodeurlcomponent` (no hint)
+--> clickhouse
+a b&c
+
+SELECT encodeURLFormComponent('a b')
+--> pending: unknown function `encodeurlformcomponent` (no hint)
+--> clickhouse
+a+b
+
+SELECT domain(url), count() AS n FROM 'requests.csv' GROUP BY domain(url) ORDER BY n DESC, 1
+--> pending: unknown function `domain` (no hint)
+--> clickhouse
+shop.example.com,12
+api.example.com,2
+blog.example.org,1
+
+SELECT protocol('https://a.b/c')
+--> pending: unknown function `protocol` (no hint)
+--> clickhouse
+https
+
+SELECT domainWithoutWWW('http://www.a.com/x')
+--> pending: unknown function `domainwithoutwww` (no hint)
+--> clickhouse
+a.com
+
+SELECT topLevelDomain('http://a.co.uk/')
+--> pending: unknown function `topleveldomain` (no hint)
+--> clickhouse
+uk
+
+SELECT port('http://a.b:8080/')
+--> pending: unknown function `port` (no hint)
+--> clickhouse
+8080
+
+SELECT path('http://a.b/c/d?x=1')
+--> pending: unknown function `path` (no hint)
+--> clickhouse
+/c/d
+
+SELECT pathFull('http://a.b/c?x=1#f')
+--> pending: unknown function `pathfull` (no hint)
+--> clickhouse
+/c?x=1#f
+
+SELECT queryString('http://a.b/?x=1&y=2#f')
+--> pending: unknown function `querystring` (no hint)
+--> clickhouse
+x=1&y=2
+
+SELECT fragment('http://a.b/#f')
+--> pending: unknown function `fragment` (no hint)
+--> clickhouse
+f
+
+SELECT extractURLParameter('http://a.b/?x=1&y=2', 'y')
+--> pending: unknown function `extracturlparameter` (no hint)
+--> clickhouse
+2
+
+SELECT extractURLParameters('http://a.b/?x=1&y=2')
+--> pending: unknown function `extracturlparameters` (no hint)
+--> clickhouse
+"[""x=1"",""y=2""]"
+
+SELECT cutQueryString('http://a.b/?x=1')
+--> pending: unknown function `cutquerystring` (no hint)
+--> clickhouse
+http://a.b/
+
+SELECT extractURLParameter(url, 'q') AS q, count() FROM 'requests.csv' WHERE url LIKE '%?q=%' GROUP BY q ORDER BY q
+--> pending: unknown function `extracturlparameter` (no hint)
+--> clickhouse
+hats,1
+red+shoes,1
+
+SELECT cutToFirstSignificantSubdomain('https://news.example.co.uk/')
+--> pending: unknown function `cuttofirstsignificantsubdomain` (no hint)
+--> clickhouse
+example.co.uk
+
+SELECT firstSignificantSubdomain('https://news.example.com/')
+--> pending: unknown function `firstsignificantsubdomain` (no hint)
+--> clickhouse
+example
+
+SELECT cutWWW('http://www.a.com/')
+--> pending: unknown function `cutwww` (no hint)
+--> clickhouse
+http://a.com/
+
+SELECT URLHierarchy('http://a.b/c/d')
+--> pending: unknown function `urlhierarchy` (no hint)
+--> clickhouse
+"[""http://a.b/"",""http://a.b/c/"",""http://a.b/c/d""]"
+
+SELECT URLPathHierarchy('http://a.b/c/d')
+--> pending: unknown function `urlpathhierarchy` (no hint)
+--> clickhouse
+"[""/c/"",""/c/d""]"
+
+SELECT IPv4StringToNum('10.0.0.7')
+--> pending: unknown function `ipv4stringtonum` (no hint)
+--> clickhouse
+167772167
+
+SELECT IPv4NumToString(167772167)
+--> pending: unknown function `ipv4numtostring` (no hint)
+--> clickhouse
+10.0.0.7
+
+SELECT isIPv4String('10.0.0.7')
+--> pending: unknown function `isipv4string` (no hint)
+--> clickhouse
+1
+
+SELECT isIPv6String('::1')
+--> pending: unknown function `isipv6string` (no hint)
+--> clickhouse
+1
+
+SELECT isIPAddressInRange('10.0.0.7', '10.0.0.0/8')
+--> pending: unknown function `isipaddressinrange` (no hint)
+--> clickhouse
+1
+
+SELECT count() FROM 'requests.csv' WHERE isIPAddressInRange(assumeNotNull(ip), '192.168.0.0/16')
+--> pending: unknown function `isipaddressinrange` (no hint)
+--> clickhouse
+4
+
+SELECT toIPv4('10.0.0.7')
+--> pending: unknown function `toipv4` (no hint)
+--> clickhouse
+10.0.0.7
+
+SELECT IPv4CIDRToRange(toIPv4('10.0.0.7'), 8).1
+--> pending: SQL is not understood: Expected: end of statement, found: .1 at Line: 1, Column: 46
+--> clickhouse
+10.0.0.0
+
+SELECT toIPv4OrNull('x')
+--> pending: unknown function `toipv4ornull` (no hint)
+--> clickhouse
+NULL
+
+SELECT JSONExtractString(detail, 'ship', 'city') FROM 'orders.csv' WHERE order_id IN (101, 104) ORDER BY order_id
+--> pending: unknown function `jsonextractstring` (no hint)
+--> clickhouse
+Berlin
+Lyon
+
+SELECT JSONExtractInt('{"a": 5}', 'a')
+--> pending: unknown function `jsonextractint` (no hint)
+--> clickhouse
+5
+
+SELECT JSONExtractFloat('{"a": 2.5}', 'a')
+--> pending: unknown function `jsonextractfloat` (no hint)
+--> clickhouse
+2.5
+
+SELECT JSONExtractBool('{"a": true}', 'a')
+--> pending: unknown function `jsonextractbool` (no hint)
+--> clickhouse
+1
+
+SELECT JSONHas('{"a": 1}', 'b')
+--> pending: unknown function `jsonhas` (no hint)
+--> clickhouse
+0
+
+SELECT JSONLength('[1, 2]')
+--> pending: unknown function `jsonlength` (no hint)
+--> clickhouse
+2
+
+SELECT JSONType('{"a": "x"}', 'a')
+--> pending: unknown function `jsontype` (no hint)
+--> clickhouse
+String
+
+SELECT JSONExtractRaw('{"a": [1,2]}', 'a')
+--> pending: unknown function `jsonextractraw` (no hint)
+--> clickhouse
+"[1,2]"
+
+SELECT JSONExtractArrayRaw('{"a": [1,2]}', 'a')
+--> pending: unknown function `jsonextractarrayraw` (no hint)
+--> clickhouse
+"[""1"",""2""]"
+
+SELECT JSONExtract('{"a": [1, 2]}', 'a', 'Array(Int64)')
+--> pending: unknown function `jsonextract`
+--> clickhouse
+"[1,2]"
+
+SELECT JSONExtractKeys('{"a": 1, "b": 2}')
+--> pending: unknown function `jsonextractkeys` (no hint)
+--> clickhouse
+"[""a"",""b""]"
+
+SELECT simpleJSONExtractString('{"a":"x"}', 'a')
+--> pending: unknown function `simplejsonextractstring` (no hint)
+--> clickhouse
+x
+
+SELECT visitParamExtractInt('{"a":5}', 'a')
+--> pending: unknown function `visitparamextractint` (no hint)
+--> clickhouse
+5
+
+SELECT isValidJSON('{')
+--> pending: unknown function `isvalidjson` (no hint)
+--> clickhouse
+0
+
+SELECT JSON_VALUE('{"a": {"b": "x"}}', '$.a.b')
+--> pending: unknown function `json_value`
+--> clickhouse
+x
+
+SELECT toJSONString([1, 2])
+--> pending: unknown function `tojsonstring` (no hint)
+--> clickhouse
+"[1,2]"
+
+SELECT visitParamExtractString(detail, 'city') FROM 'orders.csv' WHERE order_id = 101
+--> pending: unknown function `visitparamextractstring` (no hint)
+--> clickhouse
+Berlin
+
+SELECT formatReadableSize(123456)
+--> clickhouse
+120.56 KiB
+
+SELECT formatReadableQuantity(1234567)
+--> clickhouse
+1.23 million
+
+SELECT formatReadableTimeDelta(3725)
+--> pending: unknown function `formatreadabletimedelta` (no hint)
+--> clickhouse
+"1 hour, 2 minutes and 5 seconds"
+
+SELECT formatReadableDecimalSize(1500)
+--> clickhouse
+1.50 KB
+
+SELECT tokens('Hello, world 5')
+--> pending: unknown function `tokens` (no hint)
+--> clickhouse
+"[""Hello"",""world"",""5""]"
+
+SELECT alphaTokens('ab1cd')
+--> pending: unknown function `alphatokens` (no hint)
+--> clickhouse
+"[""ab"",""cd""]"
+
+SELECT ngrams('abcd', 2)
+--> pending: unknown function `ngrams` (no hint)
+--> clickhouse
+"[""ab"",""bc"",""cd""]"
+
+SELECT splitByNonAlpha('a,b c')
+--> pending: unknown function `splitbynonalpha` (no hint)
+--> clickhouse
+"[""a"",""b"",""c""]"
+
+SELECT splitByWhitespace('a b')
+--> pending: unknown function `splitbywhitespace` (no hint)
+--> clickhouse
+"[""a"",""b""]"
+
+SELECT stringJaccardIndex('ab', 'ab')
+--> pending: unknown function `stringjaccardindex` (no hint)
+--> clickhouse
+1
+
+SELECT editDistance('kitten', 'sitting')
+--> pending: unknown function `editdistance` (no hint)
+--> clickhouse
+3
+
+SELECT levenshteinDistance('ab', 'ac')
+--> pending: unknown function `levenshteindistance` (no hint)
+--> clickhouse
+1
+
+SELECT byteHammingDistance('ab', 'ac')
+--> pending: unknown function `bytehammingdistance` (no hint)
+--> clickhouse
+1
+
+SELECT soundex('Robert')
+--> pending: unknown function `soundex` (no hint)
+--> clickhouse
+R163
+
+SELECT translate('abc', 'ab', 'xy'), left('abc', -1)
+--> clickhouse duckdb
+xyc,ab
+
+SELECT substringIndex('www.example.com', '.', 2)
+--> pending: unknown function `substringindex`; did you mean `substring_index`? (no hint)
+--> clickhouse
+www.example
+
+SELECT appendTrailingCharIfAbsent('a', '/')
+--> pending: unknown function `appendtrailingcharifabsent` (no hint)
+--> clickhouse
+a/
+
+SELECT isNull(email), isNotNull(email), toString(5) || 'x' FROM 'users.csv' WHERE user_id = 5
+--> clickhouse
+1,0,5x
+
+SELECT toTypeName(1) FROM 'users.csv' WHERE user_id = 5
+--> fault: row 1: `BIGINT` came, `UInt8` was wanted
+--> clickhouse
+UInt8
+
+SELECT `name` AS `the name` FROM 'users.csv' ORDER BY `the name` LIMIT 1
+--> clickhouse duckdb
+Ann Lee
+
+SELECT 'it\'s', 'a\tb', "name" FROM 'users.csv' WHERE user_id = 1
+--> pending: SQL is not understood: Unterminated string literal at Line: 1, Column: 47
+--> clickhouse
+it's,a	b,Ann Lee
+
+SELECT replaceRegexpAll('a1b22', '[0-9]+', 'X'), replaceRegexpOne('a1b22', '[0-9]+', 'X')
+--> clickhouse
+aXbX,aXb22
+
+SELECT REGEXP_REPLACE('a1b2', '[0-9]', 'X')
+--> differs: the first match alone is replaced; the flag 'g' replaces all
+--> tidemill
+aXb2
+--> clickhouse
+aXbX
+
+SELECT count() FROM 'requests.csv' WHERE match(url, '^https://api[.]')
+--> clickhouse
+2
+
+SELECT replaceRegexpAll('hello', '^', 'here: ')
+--> clickhouse
+here: hello
+
+SELECT replaceRegexpOne('hello', '(.)(.)', '\\2\\1')
+--> clickhouse
+ehllo
+
+SELECT base64Encode('ab')
+--> fault: row 1: `YWI` came, `YWI=` was wanted
+--> clickhouse
+YWI=
+
+SELECT base64Decode('YWI=')
+--> fault: row 1: `6162` came, `ab` was wanted
+--> clickhouse
+ab

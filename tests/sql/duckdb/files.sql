@@ -1,0 +1,106 @@
+# Files, and what is called like a function that reads them.
+
+SELECT count(*) FROM read_csv('orders.csv')
+--> duckdb
+9
+
+SELECT count(*) FROM read_csv_auto('orders.csv', header = true)
+--> duckdb
+9
+
+SELECT sku, max(price) AS p FROM read_csv('prices.csv', delim = ',', header = true) GROUP BY sku ORDER BY sku
+--> duckdb
+book,24.9
+lamp,42.5
+pen,1.5
+
+SELECT * FROM read_csv('prices.csv', columns = {'sku': 'VARCHAR', 'since': 'VARCHAR', 'price': 'DOUBLE'}) ORDER BY since LIMIT 1
+--> pending: `columns = {'sku': 'VARCHAR', 'since': 'VARCHAR', 'price': 'DOUBLE'}` in read_csv(…) is not understood
+--> duckdb
+pen,2025-12-01,1.5
+
+SELECT count(*) FROM read_csv(['orders.csv', 'orders.csv'])
+--> fault: row 1: `9` came, `18` was wanted
+--> duckdb
+18
+
+SELECT count(*) FROM read_json('events.json')
+--> duckdb
+5
+
+SELECT count(*) FROM read_json_auto('events.json')
+--> duckdb
+5
+
+SELECT kind, count(*) FROM read_ndjson('events.json') GROUP BY kind ORDER BY kind
+--> duckdb
+buy,1
+click,2
+view,2
+
+SELECT * FROM "wide.csv" ORDER BY shop
+--> duckdb
+x,10,20,NULL
+y,5,NULL,7
+z,1,2,3
+
+SELECT filename, count(*) FROM read_csv('wide.csv', filename = true) GROUP BY filename
+--> pending: `filename = true` in read_csv(…) is not understood
+--> duckdb
+wide.csv,3
+
+SELECT count(*) FROM read_csv(['wide.csv', 'sales.csv'], union_by_name = true)
+--> pending: `sales.csv` does not go with `wide.csv`: they have no column in common; its header is `region`, `year`, `quarter`, `amount`
+--> duckdb
+11
+
+SELECT count(*) FROM read_text('wide.csv')
+--> pending: unknown table `read_text`
+--> duckdb
+1
+
+SELECT count(*) FROM glob('*.csv') WHERE file LIKE '%wide%'
+--> pending: unknown table `glob`
+--> duckdb
+1
+
+SELECT all_varchar, n FROM (SELECT 'x' AS all_varchar, count(*) AS n FROM read_csv('wide.csv', all_varchar = true))
+--> pending: `all_varchar = true` in read_csv(…) is not understood
+--> duckdb
+x,3
+
+SELECT sum(column0) FROM read_csv('employees.csv', header = false, skip = 1)
+--> pending: `skip = 1` in read_csv(…) is not understood
+--> duckdb
+21
+
+SELECT name FROM read_csv('employees.csv', names = ['id', 'name', 'boss'], skip = 1, header = false) WHERE boss = 3 ORDER BY name
+--> pending: `names = ['id', 'name', 'boss']` in read_csv(…) is not understood
+--> duckdb
+api
+web
+
+SELECT count(*) FROM read_csv('wide.csv', nullstr = '5') WHERE jan IS NULL
+--> duckdb
+1
+
+SELECT count(*) FROM sniff_csv('wide.csv')
+--> pending: unknown table `sniff_csv`
+--> duckdb
+1
+
+COPY (SELECT 1 AS x) TO '/dev/null' (FORMAT csv)
+--> error: `COPY` is not run here
+--> hint: a query is one SELECT; results are written with -o FILE or a job file's [sink]
+
+CREATE TABLE t AS SELECT 1
+--> error: `CREATE` is not run here
+--> hint: a query is one SELECT; results are written with -o FILE or a job file's [sink]
+
+INSERT INTO t VALUES (1)
+--> error: `INSERT` is not run here
+--> hint: a query is one SELECT; results are written with -o FILE or a job file's [sink]
+
+SET threads = 1
+--> error: `SET` is not run here
+--> hint: a query is one SELECT; results are written with -o FILE or a job file's [sink]

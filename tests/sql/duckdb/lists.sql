@@ -1,0 +1,510 @@
+# Lists, lambdas, structs and maps.
+
+SELECT [1, 2, 3], [1, 2, 3][1], [1, 2, 3][-1], [1, 2, 3][2:3]
+--> duckdb
+"[1,2,3]",1,3,"[2,3]"
+
+SELECT id, array_length(tags), tags[1] FROM 'events.json' ORDER BY id
+--> duckdb
+1,3,a
+2,1,c
+3,0,NULL
+4,NULL,NULL
+5,2,b
+
+SELECT len(tags) FROM 'events.json' ORDER BY id
+--> pending: unknown function `len`
+--> duckdb
+3
+1
+0
+NULL
+2
+
+SELECT id, list_contains(tags, 'b'), list_has(tags, 'c'), array_contains(tags, 'a') FROM 'events.json' ORDER BY id
+--> duckdb
+1,true,false,true
+2,false,true,false
+3,false,false,false
+4,NULL,NULL,NULL
+5,true,true,false
+
+SELECT 'b' IN tags FROM 'events.json' WHERE id <= 2 ORDER BY id
+--> duckdb
+true
+false
+
+SELECT 'a' = ANY(tags) FROM 'events.json' ORDER BY id
+--> differs: of a list that is null nothing is known, as in PostgreSQL
+--> tidemill
+true
+false
+false
+NULL
+false
+--> duckdb
+true
+false
+false
+false
+false
+
+SELECT id, list_filter(nums, x -> x > 4) FROM 'events.json' ORDER BY id
+--> duckdb
+1,[]
+2,[10]
+3,"[5,5]"
+4,NULL
+5,"[7,8,9,10]"
+
+SELECT id, list_transform(nums, x -> x * 2) FROM 'events.json' ORDER BY id
+--> duckdb
+1,"[6,2,4]"
+2,[20]
+3,"[10,10]"
+4,NULL
+5,"[14,16,18,20]"
+
+SELECT id, list_transform(nums, lambda x: x + 1) FROM 'events.json' ORDER BY id
+--> duckdb
+1,"[4,2,3]"
+2,[11]
+3,"[6,6]"
+4,NULL
+5,"[8,9,10,11]"
+
+SELECT list_transform([5, 6], (x, i) -> x * i)
+--> pending: lambda defined 2 params but UDF support only 1 (no hint)
+--> duckdb
+"[5,12]"
+
+SELECT list_reduce([1, 2, 3], (a, b) -> a + b)
+--> pending: `(a, b) -> a + b` is not supported
+--> duckdb
+6
+
+SELECT [x * 2 FOR x IN [1, 2, 3] IF x > 1]
+--> pending: SQL is not understood: Expected: ], found: FOR at Line: 1, Column: 15
+--> duckdb
+"[4,6]"
+
+SELECT id, list_sum(nums), list_avg(nums), list_min(nums), list_max(nums) FROM 'events.json' ORDER BY id
+--> duckdb
+1,6,2.0,1,3
+2,10,10.0,10,10
+3,10,5.0,5,5
+4,NULL,NULL,NULL,NULL
+5,34,8.5,7,10
+
+SELECT id, list_sort(nums), list_reverse_sort(nums), list_reverse(nums) FROM 'events.json' ORDER BY id
+--> duckdb
+1,"[1,2,3]","[3,2,1]","[2,1,3]"
+2,[10],[10],[10]
+3,"[5,5]","[5,5]","[5,5]"
+4,NULL,NULL,NULL
+5,"[7,8,9,10]","[10,9,8,7]","[10,9,8,7]"
+
+SELECT list_sort([3, NULL, 1]), list_sort([3, NULL, 1], 'DESC', 'NULLS FIRST')
+--> duckdb
+"[1,3,null]","[null,3,1]"
+
+SELECT list_sort([3, NULL, 1], 'DESC')
+--> fault: row 1: `"[null,3,1]"` came, `"[3,1,null]"` was wanted
+--> duckdb
+"[3,1,null]"
+
+SELECT id, list_sort(list_distinct(tags)), list_unique(tags) FROM 'events.json' ORDER BY id
+--> duckdb
+1,"[""a"",""b""]",2
+2,"[""c""]",1
+3,[],0
+4,NULL,NULL
+5,"[""b"",""c""]",2
+
+SELECT list_append([1], 2), list_prepend(0, [1]), list_concat([1], [2, 3]), [1] || [2]
+--> duckdb
+"[1,2]","[0,1]","[1,2,3]","[1,2]"
+
+SELECT list_position([5, 6, 7], 6), list_indexof([5], 9), array_position(['a'], 'a')
+--> duckdb
+2,NULL,1
+
+SELECT list_slice([1, 2, 3, 4], 2, 3), array_slice([1, 2, 3, 4], -2, NULL)
+--> duckdb
+"[2,3]",NULL
+
+SELECT [1, 2, 3, 4][:2]
+--> pending: `a slice without both ends` is not supported
+--> duckdb
+"[1,2]"
+
+SELECT list_aggregate([1, 2, 3], 'sum')
+--> duckdb
+6
+
+SELECT list_aggr([1, 2, 2], 'mode')
+--> pending: unknown function `list_aggr`; did you mean `list_avg`? (no hint)
+--> duckdb
+2
+
+SELECT list_aggregate(['a', 'b'], 'string_agg', '|')
+--> pending: unknown function `list_aggregate` (no hint)
+--> duckdb
+a|b
+
+SELECT list_intersect([1, 2, 3], [2, 3, 4]), list_has_any([1, 2], [2, 9]), list_has_all([1, 2], [2, 9])
+--> duckdb
+"[2,3]",true,false
+
+SELECT [1, 2] && [2], [1, 2, 3] @> [1, 2], [1] <@ [1, 2]
+--> duckdb
+true,true,true
+
+SELECT list_zip([1, 2], ['a', 'b'])
+--> differs: the fields of a struct have names
+--> tidemill
+"[{""1"":1,""2"":""a""},{""1"":2,""2"":""b""}]"
+--> duckdb
+"[[1,""a""],[2,""b""]]"
+
+SELECT flatten([[1, 2], [3]]), list_resize([1], 3, 0)
+--> duckdb
+"[1,2,3]","[1,0,0]"
+
+SELECT list_grade_up([3, 1, 2])
+--> pending: unknown function `list_grade_up` (no hint)
+--> duckdb
+"[2,3,1]"
+
+SELECT list_where([1, 2, 3], [true, false, true])
+--> pending: unknown function `list_where` (no hint)
+--> duckdb
+"[1,3]"
+
+SELECT list_select([5, 6, 7], [3, 1])
+--> pending: unknown function `list_select` (no hint)
+--> duckdb
+"[7,5]"
+
+SELECT list_value(1, 2), list_cat([1], [2]), list_any_value([NULL, 3])
+--> duckdb
+"[1,2]","[1,2]",3
+
+SELECT list_pack(1, 2)
+--> pending: unknown function `list_pack` (no hint)
+--> duckdb
+"[1,2]"
+
+SELECT array_append([1], 2), array_prepend(0, [1]), array_push_back([1], 2)
+--> duckdb
+"[1,2]","[0,1]","[1,2]"
+
+SELECT array_push_front([1], 0)
+--> pending: there is no `array_prepend(BIGINT[], BIGINT)`
+--> duckdb
+"[0,1]"
+
+SELECT array_pop_back([1, 2, 3]), array_pop_front([1, 2, 3])
+--> duckdb
+"[1,2]","[2,3]"
+
+SELECT list_count([1, NULL]), list_product([2, 3])
+--> duckdb
+1,6.0
+
+SELECT list_median([1, 2, 9])
+--> pending: unknown function `list_median` (no hint)
+--> duckdb
+2.0
+
+SELECT list_stddev_pop([1, 3])
+--> pending: unknown function `list_stddev_pop` (no hint)
+--> duckdb
+1.0
+
+SELECT list_bool_and([true, false])
+--> pending: unknown function `list_bool_and` (no hint)
+--> duckdb
+false
+
+SELECT list_bool_or([true, false])
+--> pending: unknown function `list_bool_or` (no hint)
+--> duckdb
+true
+
+SELECT list_first([4, 5])
+--> pending: The function 'array_first' expected 2 argument(s) but received 1 (no hint)
+--> duckdb
+4
+
+SELECT list_last([4, 5])
+--> pending: unknown function `list_last`; did you mean `list_cat`? (no hint)
+--> duckdb
+5
+
+SELECT range(3), range(1, 4), range(0, 10, 5), generate_series(1, 3)
+--> duckdb
+"[0,1,2]","[1,2,3]","[0,5]","[1,2,3]"
+
+SELECT range(DATE '2026-03-01', DATE '2026-03-03', INTERVAL 1 DAY)
+--> differs: a range of dates by whole days is one of dates
+--> tidemill
+"[""2026-03-01"",""2026-03-02""]"
+--> duckdb
+"[""2026-03-01T00:00:00"",""2026-03-02T00:00:00""]"
+
+SELECT list_distance([0.0, 0.0], [3.0, 4.0])
+--> duckdb
+5.0
+
+SELECT list_dot_product([1, 2]::DOUBLE[], [3, 4]::DOUBLE[])
+--> pending: unknown function `list_dot_product` (no hint)
+--> duckdb
+11.0
+
+SELECT list_inner_product([1.0, 2.0], [3.0, 4.0])
+--> pending: unknown function `list_inner_product` (no hint)
+--> duckdb
+11.0
+
+SELECT list_cosine_similarity([1.0, 0.0], [1.0, 0.0])
+--> pending: unknown function `list_cosine_similarity` (no hint)
+--> duckdb
+1.0
+
+SELECT unnest([1, 2, 3]) AS x
+--> duckdb
+1
+2
+3
+
+SELECT id, unnest(tags) AS tag FROM 'events.json' ORDER BY id, tag
+--> duckdb
+1,a
+1,a
+1,b
+2,c
+5,b
+5,c
+
+SELECT tag, count(*) AS n FROM (SELECT unnest(tags) AS tag FROM 'events.json') GROUP BY tag ORDER BY n DESC, tag
+--> duckdb
+a,2
+b,2
+c,2
+
+SELECT e.id, t.tag FROM 'events.json' e, unnest(e.tags) AS t(tag) ORDER BY ALL
+--> duckdb
+1,a
+1,a
+1,b
+2,c
+5,b
+5,c
+
+SELECT e.id, u.n FROM 'events.json' e CROSS JOIN LATERAL (SELECT unnest(e.nums) AS n) u WHERE u.n > 5 ORDER BY ALL
+--> pending: `nums` of the query around a subquery cannot stand in a select list
+--> duckdb
+2,10
+5,7
+5,8
+5,9
+5,10
+
+SELECT e.id, t.n FROM 'events.json' e LEFT JOIN LATERAL unnest(e.nums) AS t(n) ON true ORDER BY ALL
+--> duckdb
+1,1
+1,2
+1,3
+2,10
+3,5
+3,5
+4,NULL
+5,7
+5,8
+5,9
+5,10
+
+SELECT x, i FROM unnest(['a', 'b']) WITH ORDINALITY AS t(x, i)
+--> pending: `WITH ORDINALITY` is not supported
+--> duckdb
+a,1
+b,2
+
+SELECT id, generate_subscripts(tags, 1) AS i FROM 'events.json' ORDER BY id, i
+--> pending: unknown function `generate_subscripts` (no hint)
+--> duckdb
+1,1
+1,2
+1,3
+2,1
+5,1
+5,2
+
+SELECT unnest([{'a': 1, 'b': 2}, {'a': 3, 'b': 4}], recursive := true)
+--> pending: `recursive := true in unnest(…)` is not supported
+--> duckdb
+1,2
+3,4
+
+SELECT unnest({'a': 1, 'b': 2})
+--> duckdb
+1,2
+
+SELECT {'a': 1, 'b': 'x'}
+--> duckdb
+"{""a"":1,""b"":""x""}"
+
+SELECT {'a': 1}.a
+--> pending: a dot stands behind the name of a column or a source, and not behind a value
+--> duckdb
+1
+
+SELECT struct_pack(k := 1, v := 'y')
+--> pending: unknown function `struct_pack` (no hint)
+--> duckdb
+"{""k"":1,""v"":""y""}"
+
+SELECT row(1, 'x')
+--> differs: the fields of a struct have names
+--> tidemill
+"{""c0"":1,""c1"":""x""}"
+--> duckdb
+"[1,""x""]"
+
+SELECT device.os, device['version'], device.version + 1 AS next FROM 'events.json' ORDER BY id
+--> duckdb
+ios,17,18
+android,14,15
+ios,16,17
+NULL,NULL,NULL
+linux,6,7
+
+SELECT device.os, count(*), max(device.version) FROM 'events.json' GROUP BY device.os ORDER BY device.os
+--> duckdb
+android,1,14
+ios,2,17
+linux,1,6
+NULL,1,NULL
+
+SELECT device.* FROM 'events.json' ORDER BY id
+--> pending: there is no source `device` for `device.*`
+--> duckdb
+ios,17
+android,14
+ios,16
+NULL,NULL
+linux,6
+
+SELECT struct_extract(device, 'os') AS os FROM 'events.json' ORDER BY id LIMIT 1
+--> duckdb
+ios
+
+SELECT struct_insert({'a': 1}, b := 2) FROM 'events.json' ORDER BY id LIMIT 1
+--> pending: unknown function `struct_insert` (no hint)
+--> duckdb
+"{""a"":1,""b"":2}"
+
+SELECT struct_concat({'a': 1}, {'b': 2})
+--> pending: unknown function `struct_concat` (no hint)
+--> duckdb
+"{""a"":1,""b"":2}"
+
+SELECT struct_keys({'a': 1, 'b': 2})
+--> pending: unknown function `struct_keys` (no hint)
+--> duckdb
+"[""a"",""b""]"
+
+SELECT MAP {'a': 1, 'b': 2}, MAP {'a': 1}['a'], MAP {'a': 1}['z']
+--> duckdb
+"{""a"":1,""b"":2}",1,NULL
+
+SELECT map(['a', 'b'], [1, 2])['b'], cardinality(MAP {'a': 1}), map_keys(MAP {'a': 1, 'b': 2}), map_values(MAP {'a': 1, 'b': 2})
+--> duckdb
+2,1,"[""a"",""b""]","[1,2]"
+
+SELECT element_at(MAP {'a': 1}, 'a')
+--> differs: element_at of a map is the value, as in Spark; map_extract is the list
+--> tidemill
+1
+--> duckdb
+[1]
+
+SELECT map_extract(MAP {'a': 1}, 'a'), map_entries(MAP {'a': 1})
+--> duckdb
+[1],"[{""key"":""a"",""value"":1}]"
+
+SELECT map_contains(MAP {'a': 1}, 'b')
+--> pending: unknown function `map_contains` (no hint)
+--> duckdb
+false
+
+SELECT map_concat(MAP {'a': 1}, MAP {'b': 2})
+--> pending: unknown function `map_concat` (no hint)
+--> duckdb
+"{""a"":1,""b"":2}"
+
+SELECT map_from_entries([('k', 1)])
+--> pending: unknown function `map_from_entries` (no hint)
+--> duckdb
+"{""k"":1}"
+
+SELECT id, device FROM 'events.json' WHERE device IS NOT NULL ORDER BY id LIMIT 1
+--> duckdb
+1,"{""os"":""ios"",""version"":17}"
+
+SELECT list_transform(tags, t -> upper(t)) AS up FROM 'events.json' WHERE id = 1
+--> duckdb
+"[""A"",""B"",""A""]"
+
+SELECT list_filter([{'a': 1}, {'a': 5}], s -> s.a > 2)
+--> duckdb
+"[{""a"":5}]"
+
+SELECT list_transform(list_filter(nums, n -> n > 1), n -> n * n) FROM 'events.json' WHERE nums IS NOT NULL ORDER BY id
+--> duckdb
+"[9,4]"
+[100]
+"[25,25]"
+"[49,64,81,100]"
+
+SELECT apply([1, 2], x -> x + 1), array_filter([1, 2], x -> x > 1), filter([1, 2], x -> x < 2)
+--> duckdb
+"[2,3]",[2],[1]
+
+SELECT array_transform(string_split('1,2,3', ','), x -> x::INT)
+--> pending: unknown function `string_split`
+--> duckdb
+"[1,2,3]"
+
+SELECT kind, list(DISTINCT device.os ORDER BY device.os) FROM 'events.json' GROUP BY kind ORDER BY kind
+--> duckdb
+buy,[null]
+click,"[""ios""]"
+view,"[""android"",""linux""]"
+
+SELECT list_contains([1, NULL], NULL), list_position([1, NULL], NULL)
+--> duckdb
+NULL,2
+
+SELECT len([NULL])
+--> pending: unknown function `len`
+--> duckdb
+1
+
+SELECT first(nums ORDER BY id DESC) FROM 'events.json'
+--> duckdb
+"[7,8,9,10]"
+
+SELECT any_value(tags ORDER BY id) FROM 'events.json'
+--> pending: `any_value(… ORDER BY …)` is not supported
+--> duckdb
+"[""a"",""b"",""a""]"
+
+SELECT id, tags FROM 'events.json' ORDER BY id
+--> duckdb
+1,"[""a"",""b"",""a""]"
+2,"[""c""]"
+3,[]
+4,NULL
+5,"[""b"",""c""]"
