@@ -297,10 +297,9 @@ impl Column {
                 // A whole number of 64 bits has up to 20 digits.
                 Some(Kind::Decimal { whole: whole.max(20), behind })
             }
-            (
-                Kind::Decimal { whole, behind },
-                Kind::Decimal { whole: more, behind: further },
-            ) => Some(Kind::Decimal { whole: whole.max(more), behind: behind.max(further) }),
+            (Kind::Decimal { whole, behind }, Kind::Decimal { whole: more, behind: further }) => {
+                Some(Kind::Decimal { whole: whole.max(more), behind: behind.max(further) })
+            }
             (has, kind) => {
                 let is_same = has.word() == kind.word();
                 self.kind = has;
@@ -374,7 +373,9 @@ pub(crate) fn table_of_rows(
         let row = row?;
         let seen = match as_dict(&row)? {
             Some(fields) => columns.see(&kit, &fields, count),
-            None => Err(Fault::Wrong(Vec::new(), format!("expected a dict, found {}", described(&row)))),
+            None => {
+                Err(Fault::Wrong(Vec::new(), format!("expected a dict, found {}", described(&row))))
+            }
         };
         seen.map_err(|fault| refused(py, name, fault, count))?;
         count += 1;
