@@ -147,11 +147,11 @@ class Color(str, enum.Enum):
         ([dt.date(2026, 1, 1), None], "DATE"),
         ([dt.datetime(2026, 1, 1, 2, 3, 4, 5)], "TIMESTAMP(6)"),
         ([dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)], "TIMESTAMP(6) WITH TIME ZONE"),
-        ([dt.time(1, 2, 3)], "TIME(6)"),
+        ([dt.time(1, 2, 3)], "Time64(µs)"),
         ([[1], [], None, [None, 2.5]], "DOUBLE[]"),
         ([{"a": 1}, {"a": None, "b": "x"}, None], "STRUCT<a BIGINT, b TEXT>"),
         ([[{"a": 1}], [{"b": [True]}]], "STRUCT<a BIGINT, b BOOLEAN[]>[]"),
-        ([None, None], "NULL"),
+        ([None, None], "Null"),
     ],
 )
 def test_a_column_has_the_type_that_all_of_its_rows_need(values, kind):

@@ -111,7 +111,7 @@ def test_python_examples_in_the_documents_are_true(page, tmp_path, monkeypatch):
 
 
 def cells():
-    """Take what stands in the right columns of the tables of the page for those who come from elsewhere."""
+    """Take what stands in the right columns of the page for those who come from elsewhere."""
     for line in (DOCS / "coming-from.md").read_text().splitlines():
         cells = re.split(r"(?<!\\)\|", line)
         if len(cells) == 4 and cells[1].strip() not in ("there", "---"):

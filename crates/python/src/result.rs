@@ -101,10 +101,11 @@ impl Rows {
         self.refuse_before(number)?;
         let batch = loop {
             let at = usize::try_from(number - self.first).ok();
-            match at.and_then(|at| self.kept.get(at)) {
-                Some(batch) => break batch.clone(),
-                None if !self.fetch(waiter)? => return Ok(None),
-                None => {}
+            if let Some(batch) = at.and_then(|at| self.kept.get(at)) {
+                break batch.clone();
+            }
+            if !self.fetch(waiter)? {
+                return Ok(None);
             }
         };
         if self.room.is_none() {
