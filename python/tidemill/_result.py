@@ -373,15 +373,15 @@ class Result:
     def __repr__(self) -> str:
         """Show the first rows, which are waited for and stay in the result.
 
-        Where there are none to show, such as while another thread waits for rows, its columns.
+        Where another thread waits for rows already its columns, and where an event loop is
+        running the same until the first rows are there: it must not stand still for a message in a
+        log.
         """
-        if not self._raw.is_open:
-            return self._without_rows("; its rows have been taken")
-        peeked = self._raw.peek(_ROWS_IN_REPR, _TERMINAL_CELL_CHARS, False)
-        if peeked is None:
-            return self._without_rows("; its rows are being read")
-        width = shutil.get_terminal_size().columns if _is_terminal() else _REPR_WIDTH
-        return self._text(peeked, width)
+        return self._seen(waits=not _is_in_an_event_loop())
+
+    def __str__(self) -> str:
+        """Show the same, and wait for the first rows in an event loop too."""
+        return self._seen(waits=True)
 
     def _repr_html_(self) -> str:
         """Show the first rows in a notebook; they stay in the result."""
@@ -391,6 +391,15 @@ class Result:
         cells, has_more, known = self._peek(_ROWS_SHOWN, _NOTEBOOK_CELL_CHARS)
         notes = [_count(len(cells), has_more, known), *map(html.escape, self._said())]
         return _table.as_html(self._columns(), cells, _with_warnings(notes, self.coverage))
+
+    def _seen(self, *, waits: bool) -> str:
+        if not self._raw.is_open:
+            return self._without_rows("; its rows have been taken")
+        peeked = self._raw.peek(_ROWS_IN_REPR, _TERMINAL_CELL_CHARS, waits, False)
+        if peeked is None:
+            return self._without_rows("; its rows are to come")
+        width = shutil.get_terminal_size().columns if _is_terminal() else _REPR_WIDTH
+        return self._text(peeked, width)
 
     def _without_rows(self, why: str) -> str:
         columns = ", ".join(f"{name} {kind}" for name, kind in self.schema)
@@ -402,8 +411,8 @@ class Result:
         return text + "\n".join([_count(len(cells), has_more, known), *self._said()])
 
     def _peek(self, rows: int, chars: int) -> _Peeked:
-        peeked = self._raw.peek(rows, chars, True)
-        # None is where others are not waited for.
+        peeked = self._raw.peek(rows, chars, True, True)
+        # None is where something is not waited for.
         assert peeked is not None
         return peeked
 
@@ -446,6 +455,14 @@ def _package(name: str, method: str, install: str) -> Any:
 def _is_terminal() -> bool:
     # Where there is no standard output it is None.
     return sys.stdout is not None and sys.stdout.isatty()  # pyright: ignore[reportUnnecessaryComparison]
+
+
+def _is_in_an_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _count(rows: int, has_more: bool, known: int | None) -> str:

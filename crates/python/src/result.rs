@@ -14,6 +14,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use arrow::array::{Array, ArrayData, RecordBatch, RecordBatchReader, StructArray};
 use arrow::compute::{CastOptions, cast_with_options};
@@ -134,36 +135,44 @@ impl Rows {
 
     /// Has one more batch come; says whether there was one.
     fn fetch(&mut self, waiter: &mut Waiter) -> tidemill_engine::Result<bool> {
-        let Some(running) = &mut self.running else { return Ok(false) };
         loop {
-            let next = match waiter.tick() {
-                Ok(()) => running.next(TICK),
-                Err(interrupted) => Err(interrupted.into()),
-            };
-            if let Some(warning) = running.take_warning() {
-                // That the run is not in the job log is no reason to lose its rows, even
-                // where warnings are errors.
-                let _ = Python::try_attach(|py| warn(py, &warning));
+            if let Err(interrupted) = waiter.tick() {
+                self.has_failed = true;
+                return Err(interrupted.into());
             }
-            match next {
-                Ok(Next::Batch(batch)) => {
-                    self.count += batch.num_rows() as u64;
-                    if self.room.as_mut().is_some_and(|room| !room.take(&batch)) {
-                        self.room = None;
-                    }
-                    self.kept.push_back(batch);
-                    return Ok(true);
+            if let Some(has_come) = self.fetch_within(TICK)? {
+                return Ok(has_come);
+            }
+        }
+    }
+
+    /// The same, but none where there is nothing to say within a time.
+    fn fetch_within(&mut self, limit: Duration) -> tidemill_engine::Result<Option<bool>> {
+        let Some(running) = &mut self.running else { return Ok(Some(false)) };
+        let next = running.next(limit);
+        if let Some(warning) = running.take_warning() {
+            // That the run is not in the job log is no reason to lose its rows, even
+            // where warnings are errors.
+            let _ = Python::try_attach(|py| warn(py, &warning));
+        }
+        match next {
+            Ok(Next::Batch(batch)) => {
+                self.count += batch.num_rows() as u64;
+                if self.room.as_mut().is_some_and(|room| !room.take(&batch)) {
+                    self.room = None;
                 }
-                Ok(Next::Waiting) => {}
-                Ok(Next::End) => {
-                    *self.coverage.lock() = running.coverage().cloned();
-                    self.running = None;
-                    return Ok(false);
-                }
-                Err(error) => {
-                    self.has_failed = true;
-                    return Err(error);
-                }
+                self.kept.push_back(batch);
+                Ok(Some(true))
+            }
+            Ok(Next::Waiting) => Ok(None),
+            Ok(Next::End) => {
+                *self.coverage.lock() = running.coverage().cloned();
+                self.running = None;
+                Ok(Some(false))
+            }
+            Err(error) => {
+                self.has_failed = true;
+                Err(error)
             }
         }
     }
@@ -196,6 +205,8 @@ struct Core {
     state: Mutex<ResultState>,
     /// Whether rows can be read from the first on.
     is_open: AtomicBool,
+    /// Whether it was closed, or whoever waited for it gave up.
+    is_stopped: AtomicBool,
     coverage: Shared<Coverage>,
     /// What a consumer of a stream was told in other words.
     failure: Shared<PyErr>,
@@ -226,7 +237,15 @@ impl Core {
                 return Err(Error::Interrupted);
             }
         };
-        let done = work(&mut state, waiter);
+        let mut done = work(&mut state, waiter);
+        // Whoever else reads it is not interrupted by Ctrl-C.
+        if matches!(done, Err(Error::Interrupted))
+            && self.is_stopped.load(Ordering::Relaxed)
+            && !waiter.is_raised()
+        {
+            *state = ResultState::Closed;
+            done = state.rows().and(Err(Error::Interrupted));
+        }
         if let ResultState::Open(rows) = &*state {
             if waiter.is_raised() {
                 *state = ResultState::Failed(Error::Interrupted.to_string());
@@ -309,6 +328,7 @@ impl RawResult {
         let core = Core {
             state: Mutex::new(ResultState::Open(Box::new(rows))),
             is_open: AtomicBool::new(true),
+            is_stopped: AtomicBool::new(false),
             coverage,
             failure: Shared::default(),
             cancel,
@@ -375,22 +395,34 @@ impl RawResult {
     }
 
     /// The first `count` rows as cells, left in place, whether there are more, and how many there are if
-    /// that is known. None where another thread is waiting for rows, unless that is waited for too.
+    /// that is known. None where others are waiting for rows, unless they are waited for too; and where rows
+    /// have not come yet, unless these are waited for.
     fn peek(
         &self,
         py: Python<'_>,
         count: usize,
         chars_max: usize,
-        waits: bool,
+        waits_for_rows: bool,
+        waits_for_others: bool,
     ) -> PyResult<Option<Peeked>> {
-        if !waits && self.core.state.is_locked() {
+        if !waits_for_others && self.core.state.is_locked() {
             return Ok(None);
         }
-        let (batches, held, known) = self.core.in_python(py, |state, waiter| {
+        let peeked = self.core.in_python(py, |state, waiter| {
             let rows = state.rows()?;
             rows.refuse_before(0)?;
             let held = |rows: &Rows| rows.kept.iter().map(RecordBatch::num_rows).sum::<usize>();
-            while held(rows) <= count && rows.fetch(waiter)? {}
+            while held(rows) <= count {
+                let has_come = match waits_for_rows {
+                    true => Some(rows.fetch(waiter)?),
+                    false => rows.fetch_within(Duration::ZERO)?,
+                };
+                match has_come {
+                    Some(true) => {}
+                    Some(false) => break,
+                    None => return Ok(None),
+                }
+            }
             let mut first = 0;
             let wanted = rows.kept.iter().take_while(|batch| {
                 let is_wanted = first < count;
@@ -398,8 +430,9 @@ impl RawResult {
                 is_wanted
             });
             let known = rows.running.is_none().then_some(rows.count);
-            Ok((wanted.cloned().collect::<Vec<_>>(), held(rows), known))
+            Ok(Some((wanted.cloned().collect::<Vec<_>>(), held(rows), known)))
         })?;
+        let Some((batches, held, known)) = peeked else { return Ok(None) };
         let shown = || -> tidemill_engine::Result<_> {
             let mut shown = Vec::new();
             for batch in &batches {
@@ -444,6 +477,7 @@ impl RawResult {
     /// Has the run end, if it has not, without waiting for that.
     fn stop(&self) {
         if self.core.coverage.lock().is_none() {
+            self.core.is_stopped.store(true, Ordering::Relaxed);
             self.core.cancel.cancel();
         }
     }
