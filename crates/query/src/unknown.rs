@@ -59,7 +59,9 @@ fn tables_of(asked: &Asked) -> BTreeSet<UnknownTable> {
     let mut names = Names(BTreeSet::new());
     walk(statement, &mut names);
     let mut found = names.0;
-    found.retain(|table| read.contains(table.name.as_str()));
+    found.retain(|table| {
+        read.contains(table.name.as_str()) && !asked.called.contains_key(&table.name)
+    });
     // One that is sampled stands in another's place.
     let sampled = asked.called.iter().filter(|(name, _)| read.contains(name.as_str()));
     let sampled = sampled.filter_map(|(_, called)| called.table.clone());
