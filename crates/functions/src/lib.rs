@@ -4,7 +4,10 @@
 //! in whose manual. This crate knows neither files nor queries: a session takes [`scalar_functions`] and
 //! registers them.
 
+mod call;
 mod callable;
+#[cfg(test)]
+mod documents;
 mod json;
 mod numbers;
 mod texts;

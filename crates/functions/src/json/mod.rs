@@ -1,8 +1,24 @@
-//! Functions of JSON text.
+//! Functions of JSON in text.
+//!
+//! There is no type of JSON: it is a TEXT, and whoever asks for a part of it has that part as it is written.
+//!
+//! - [`scan`], [`paths`]: where in a text a value stands.
+//! - [`reading`]: the functions that look into JSON.
+//! - [`nested`]: the same of structs, lists and maps, which have fields of types.
+//! - [`writing`]: values as JSON.
+
+mod nested;
+mod paths;
+mod reading;
+mod scan;
+mod writing;
 
 use datafusion_expr::ScalarUDF;
 
+/// How the reference calls these.
+const SECTION: &str = "JSON";
+
 /// All of them.
 pub(crate) fn functions() -> Vec<ScalarUDF> {
-    Vec::new()
+    [reading::functions(), writing::functions()].into_iter().flatten().collect()
 }

@@ -1,0 +1,286 @@
+//! Paths into structs, lists and maps: what `->` finds there has a type of its own.
+//!
+//! A path may lead on into a TEXT that holds JSON.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, StringViewArray, UInt64Array};
+use arrow::compute::{cast_with_options, nullif, take};
+use arrow::datatypes::DataType;
+use datafusion_common::Result as PlanResult;
+use tidemill_base::error::Error;
+use tidemill_base::suggest;
+use tidemill_base::types::{EXACTLY, sql_type};
+
+use super::paths::{Path, Step};
+use super::reading;
+use super::writing::Encoder;
+use crate::call::{Asked, Call, as_texts, is_text, refused, views};
+
+/// Whether values of a type have fields or items.
+pub(super) fn is_nested(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Struct(_)
+        | DataType::List(_)
+        | DataType::LargeList(_)
+        | DataType::FixedSizeList(..)
+        | DataType::Map(..) => true,
+        DataType::Dictionary(_, values) => is_nested(values),
+        _ => false,
+    }
+}
+
+fn no_step(name: &str, step: &Step, of: &DataType) -> datafusion_common::DataFusionError {
+    let (what, hint) = match step {
+        Step::Key(key) | Step::Either(key, _) => {
+            (format!("the key `{key}`"), "a list takes numbers from 0: x -> 0")
+        }
+        Step::Index(index) => {
+            (format!("the number {index}"), "a struct takes the name of a field: x -> 'a'")
+        }
+        Step::AllMembers | Step::AllItems => {
+            ("a star".to_owned(), "to_json(x) makes JSON, which a path with stars looks into")
+        }
+    };
+    refused(format!("`{name}` finds nothing by {what} in a {}", sql_type(of)), hint)
+}
+
+/// The type that a step leads to.
+fn step_type(name: &str, of: &DataType, step: &Step) -> PlanResult<DataType> {
+    match (of, step) {
+        (DataType::Dictionary(_, values), _) => step_type(name, values, step),
+        (DataType::Struct(fields), Step::Key(key) | Step::Either(key, _)) => {
+            match fields.iter().find(|field| field.name() == key) {
+                Some(field) => Ok(field.data_type().clone()),
+                None => {
+                    let names: Vec<&str> =
+                        fields.iter().map(|field| field.name().as_str()).collect();
+                    let message = suggest::unknown("field", key, &names);
+                    Err(datafusion_common::DataFusionError::External(Box::new(Error::usage(
+                        message,
+                    ))))
+                }
+            }
+        }
+        (
+            DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _),
+            Step::Index(_) | Step::Either(_, Some(_)),
+        ) => Ok(item.data_type().clone()),
+        (DataType::Map(entries, _), Step::Key(_) | Step::Either(..)) => match entries.data_type() {
+            DataType::Struct(pair) => match pair.iter().collect::<Vec<_>>().as_slice() {
+                [key, value] if is_text(key.data_type()) => Ok(value.data_type().clone()),
+                _ => Err(no_step(name, step, of)),
+            },
+            _ => Err(no_step(name, step, of)),
+        },
+        _ => Err(no_step(name, step, of)),
+    }
+}
+
+/// The type of the answers; the rest of the path is one into JSON where a TEXT is met.
+pub(super) fn answer(asked: &Asked<'_>, path: &Path, is_text_wanted: bool) -> PlanResult<DataType> {
+    let mut at = asked.data_type(0).clone();
+    for (index, step) in path.steps().iter().enumerate() {
+        if is_text(&at) {
+            let rest = Path::of(path.steps().get(index..).unwrap_or_default().to_vec());
+            return match rest.has_stars() {
+                true => Err(no_step(asked.name(), &Step::AllItems, &at)),
+                false => Ok(DataType::Utf8View),
+            };
+        }
+        at = step_type(asked.name(), &at, step)?;
+    }
+    Ok(if is_text_wanted { DataType::Utf8View } else { at })
+}
+
+/// What a path leads to in each row.
+pub(super) fn extracted(call: &Call, path: &Path, is_text_wanted: bool) -> PlanResult<ArrayRef> {
+    let mut at = call.column(0)?;
+    for (index, step) in path.steps().iter().enumerate() {
+        if is_text(at.data_type()) {
+            let rest = path.steps().get(index..).unwrap_or_default();
+            return reading::by_steps(call, &views(&at)?, rest, is_text_wanted);
+        }
+        at = stepped(&at, step)?;
+    }
+    if !is_text_wanted {
+        return Ok(at);
+    }
+    Ok(Arc::new(match is_nested(at.data_type()) {
+        true => json_texts(call, &at)?.as_string_view().clone(),
+        false => as_texts(&at)?,
+    }))
+}
+
+fn json_texts(call: &Call, values: &ArrayRef) -> PlanResult<ArrayRef> {
+    let encoder = Encoder::of(values)?;
+    call.written(|row, made| {
+        if values.is_null(row) {
+            return Ok(false);
+        }
+        encoder.write(row, made);
+        Ok(true)
+    })
+}
+
+/// A step in each row.
+fn stepped(of: &ArrayRef, step: &Step) -> PlanResult<ArrayRef> {
+    let nothing =
+        || Ok(arrow::array::new_null_array(&step_type("", of.data_type(), step)?, of.len()));
+    match (of.data_type(), step) {
+        (DataType::Dictionary(_, values), _) => {
+            stepped(&cast_with_options(of, values, &EXACTLY)?, step)
+        }
+        (DataType::Struct(_), Step::Key(key) | Step::Either(key, _)) => {
+            let structs = of.as_struct();
+            let Some(field) = structs.column_by_name(key) else { return nothing() };
+            match structs.nulls() {
+                Some(nulls) => {
+                    let is_null = BooleanArray::new(!nulls.inner(), None);
+                    Ok(nullif(field, &is_null)?)
+                }
+                None => Ok(Arc::clone(field)),
+            }
+        }
+        (DataType::Map(..), Step::Key(key) | Step::Either(key, _)) => {
+            let maps = of.as_map();
+            let keys: StringViewArray = as_texts(maps.keys())?;
+            let offsets = maps.value_offsets();
+            let places = (0..maps.len()).map(|row| {
+                let range = between(offsets, row).filter(|_| maps.is_valid(row))?;
+                range.into_iter().find(|at| keys.value(*at) == key).map(|at| at as u64)
+            });
+            Ok(take(maps.values(), &places.collect::<UInt64Array>(), None)?)
+        }
+        (
+            DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _),
+            Step::Index(_) | Step::Either(_, Some(_)),
+        ) => {
+            let index = match step {
+                Step::Index(index) => *index,
+                Step::Either(_, Some(index)) => i64::try_from(*index).unwrap_or(i64::MAX),
+                _ => return nothing(),
+            };
+            let lists = cast_with_options(of, &DataType::LargeList(Arc::clone(item)), &EXACTLY)?;
+            let lists = lists.as_list::<i64>();
+            let offsets = lists.value_offsets();
+            let places = (0..lists.len()).map(|row| {
+                let range = between(offsets, row).filter(|_| lists.is_valid(row))?;
+                let back = usize::try_from(index.unsigned_abs()).ok()?;
+                let at = match index < 0 {
+                    true => range.end.checked_sub(back)?,
+                    false => range.start.checked_add(back)?,
+                };
+                range.contains(&at).then_some(at as u64)
+            });
+            Ok(take(lists.values(), &places.collect::<UInt64Array>(), None)?)
+        }
+        _ => nothing(),
+    }
+}
+
+/// A row's items.
+fn between<O: Copy + TryInto<usize>>(offsets: &[O], row: usize) -> Option<std::ops::Range<usize>> {
+    let start = (*offsets.get(row)?).try_into().ok()?;
+    Some(start..(*offsets.get(row + 1)?).try_into().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::tests::{called, shown_value, told};
+    use arrow::array::{
+        Int64Array, ListBuilder, MapBuilder, StringArray, StringBuilder, StructArray,
+    };
+    use arrow::buffer::NullBuffer;
+    use arrow::datatypes::{Field, Fields};
+    use datafusion_common::ScalarValue;
+    use datafusion_expr::ColumnarValue;
+
+    fn found(name: &str, column: &ArrayRef, path: ScalarValue) -> Vec<String> {
+        let rows = column.len();
+        let args = vec![ColumnarValue::Array(Arc::clone(column)), ColumnarValue::Scalar(path)];
+        match called(name, args, rows) {
+            Ok(made) => (0..rows).map(|row| shown_value(&made, row)).collect(),
+            Err(error) => vec![told(error)],
+        }
+    }
+
+    #[test]
+    fn fields_and_items_are_found_in_their_types() {
+        let mut lists = ListBuilder::new(StringBuilder::new());
+        lists.append_value([Some("x"), Some("{\"k\":[5]}")]);
+        lists.append_value([Some("y")]);
+        lists.append_null();
+        let lists: ArrayRef = Arc::new(lists.finish());
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
+        let fields = Fields::from(vec![
+            Field::new("n", DataType::Int64, true),
+            Field::new("l", lists.data_type().clone(), true),
+        ]);
+        let nulls = NullBuffer::from(vec![true, false, true]);
+        let structs: ArrayRef =
+            Arc::new(StructArray::new(fields, vec![numbers, Arc::clone(&lists)], Some(nulls)));
+        let text = |text: &str| ScalarValue::from(text);
+        let n = |number: i64| ScalarValue::from(number);
+        for (name, column, path, expected) in [
+            ("json_extract", &structs, text("n"), vec!["1", "NULL", "3"]),
+            ("json_extract_string", &structs, text("$.n"), vec!["1", "NULL", "3"]),
+            ("json_extract", &structs, text("$.l[0]"), vec!["x", "NULL", "NULL"]),
+            ("json_extract_string", &structs, text("/l/1"), vec!["{\"k\":[5]}", "NULL", "NULL"]),
+            ("json_extract", &structs, text("$.l[1].k[0]"), vec!["5", "NULL", "NULL"]),
+            (
+                "json_extract_string",
+                &structs,
+                text("$"),
+                vec![r#"{"n":1,"l":["x","{\"k\":[5]}"]}"#, "NULL", r#"{"n":3,"l":null}"#],
+            ),
+            ("json_extract", &lists, n(0), vec!["x", "y", "NULL"]),
+            ("json_extract", &lists, n(-2), vec!["x", "NULL", "NULL"]),
+            ("json_extract", &lists, n(7), vec!["NULL", "NULL", "NULL"]),
+            ("json_extract", &structs, text("m"), vec!["unknown field `m`\nfields: n, l"]),
+            (
+                "json_extract",
+                &structs,
+                n(0),
+                vec![
+                    "`json_extract` finds nothing by the number 0 in a STRUCT<n BIGINT, l TEXT[]>\nhint: a struct takes the name of a field: x -> 'a'",
+                ],
+            ),
+            (
+                "json_extract",
+                &lists,
+                text("a"),
+                vec![
+                    "`json_extract` finds nothing by the key `a` in a TEXT[]\nhint: a list takes numbers from 0: x -> 0",
+                ],
+            ),
+        ] {
+            assert_eq!(found(name, column, path.clone()), expected, "{name} {path}");
+        }
+    }
+
+    #[test]
+    fn values_of_maps_are_found_by_their_keys() {
+        let mut maps = MapBuilder::new(None, StringBuilder::new(), StringBuilder::new());
+        for (key, value) in [("a", "1"), ("b", "2")] {
+            maps.keys().append_value(key);
+            maps.values().append_value(value);
+        }
+        maps.append(true).unwrap();
+        maps.append(true).unwrap();
+        maps.append(false).unwrap();
+        let maps: ArrayRef = Arc::new(maps.finish());
+        assert_eq!(found("json_extract", &maps, ScalarValue::from("b")), ["2", "NULL", "NULL"]);
+        assert_eq!(
+            found("json_extract", &maps.slice(1, 2), ScalarValue::from("b")),
+            ["NULL", "NULL"]
+        );
+        let column: ArrayRef = Arc::new(StringArray::from(vec!["b", "b", "b"]));
+        let args = vec![ColumnarValue::Array(maps), ColumnarValue::Array(column)];
+        assert_eq!(
+            told(called("json_extract", args, 3).unwrap_err()),
+            "`json_extract` of a struct, a list or a map takes a constant path\nhint: map_extract(m, key) and list[n] take what is calculated"
+        );
+    }
+}

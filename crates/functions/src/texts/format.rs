@@ -1,0 +1,1027 @@
+//! Values written into a text: `format('{:>10} {:,}', x, n)` in the manner of Python and of DuckDB's fmt, and
+//! `printf('%-10s %05d', x, n)` in that of C.
+//!
+//! Both are read into the same pieces, and a constant format is read once, when the query is planned: what it
+//! says of a value that has another type, or that is not there, is told then. A place is
+//! `[[fill]align][sign][#][0][width][grouping][.precision][type]`.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, StringViewArray, UInt64Array,
+};
+use arrow::compute::cast_with_options;
+use arrow::datatypes::{DataType, Float32Type, Float64Type, Int64Type, UInt64Type};
+use datafusion_common::{DataFusionError, Result as PlanResult};
+use datafusion_expr::ScalarUDF;
+use tidemill_base::types::{EXACTLY, sql_type};
+
+use super::SECTION;
+use crate::call::{Asked, Call, Function, Kind, as_texts, refused, shown, views};
+
+/// The width and the precision that a place may ask for at most: what a call makes is bounded by it.
+const WIDTH_MAX: usize = 1000;
+
+/// All of them.
+pub(super) fn functions() -> Vec<ScalarUDF> {
+    vec![
+        Function::new(
+            SECTION,
+            &["format(format, x, …)"],
+            "Values written into the braces of a text: {}, {0}, {:>10}, {:,}, {:.2f}, {:05d}, {:x}.",
+        )
+        .takes(&[Kind::Text], 1)
+        .and_more(Kind::Any)
+        .settles(|asked| checked(asked, Style::Braces))
+        .runs(|call| formatted(call, Style::Braces)),
+        Function::new(
+            SECTION,
+            &["printf(format, x, …)"],
+            "Values written into a text in the places of %s, %d, %.2f, %05d, %x and their like.",
+        )
+        .also(&["format_string"])
+        .takes(&[Kind::Text], 1)
+        .and_more(Kind::Any)
+        .settles(|asked| checked(asked, Style::Percents))
+        .runs(|call| formatted(call, Style::Percents)),
+        Function::new(
+            SECTION,
+            &["format_number(n, places)"],
+            "A number with commas between thousands, to so many places behind the point.",
+        )
+        .takes(&[Kind::Any, Kind::Integer], 2)
+        .settles(|asked| {
+            let shape = Shape::of(asked.data_type(0));
+            match shape {
+                Shape::Integer | Shape::Float | Shape::Decimal => Ok(DataType::Utf8View),
+                _ => Err(refused(
+                    format!(
+                        "`format_number` takes a number, and this is a {}",
+                        sql_type(asked.data_type(0))
+                    ),
+                    "CAST(x AS DOUBLE) makes one",
+                )),
+            }
+        })
+        .runs(|call| {
+            let (values, places) = (Values::of(&call.column(0)?)?, call.integers(1)?);
+            call.written(|row, made| {
+                let (Some(value), Some(places)) = (values.get(row), places.get(row)) else {
+                    return Ok(false);
+                };
+                let precision = usize::try_from(places).ok().filter(|places| *places <= WIDTH_MAX);
+                let Some(precision) = precision else {
+                    return Err(refused(
+                        format!("`format_number` takes 0 to 1,000 places, and {places} is none of them"),
+                        "round(n, -3) rounds to thousands",
+                    ));
+                };
+                let place = Place {
+                    grouping: Some(','),
+                    precision: Some(precision),
+                    kind: Some('f'),
+                    ..Place::default()
+                };
+                write_value(&place, &value, made);
+                Ok(true)
+            })
+        }),
+    ]
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Style {
+    Braces,
+    Percents,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Align {
+    Left,
+    Right,
+    Middle,
+    /// Behind the sign.
+    Sign,
+}
+
+/// What is said of a value in its place.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Place {
+    fill: Option<char>,
+    align: Option<Align>,
+    /// `+` or a space: what stands before what is not negative.
+    sign: Option<char>,
+    is_alternate: bool,
+    is_zero_filled: bool,
+    width: usize,
+    grouping: Option<char>,
+    precision: Option<usize>,
+    kind: Option<char>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    Value(usize, Place),
+}
+
+/// Why a format is not understood: what is wrong, and behind how many letters.
+#[derive(Debug, PartialEq, Eq)]
+struct Wrong {
+    at: usize,
+    what: String,
+}
+
+/// The letters of a format that are not read yet.
+struct Letters<'a> {
+    all: &'a str,
+    at: usize,
+}
+
+impl Letters<'_> {
+    fn peek(&self) -> Option<char> {
+        self.all.get(self.at..)?.chars().next()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let letter = self.peek()?;
+        self.at += letter.len_utf8();
+        Some(letter)
+    }
+
+    fn takes(&mut self, letter: char) -> bool {
+        let is_there = self.peek() == Some(letter);
+        if is_there {
+            self.next();
+        }
+        is_there
+    }
+
+    fn number(&mut self) -> Result<Option<usize>, Wrong> {
+        let start = self.at;
+        while self.peek().is_some_and(|letter| letter.is_ascii_digit()) {
+            self.next();
+        }
+        let digits = self.all.get(start..self.at).unwrap_or_default();
+        if digits.is_empty() {
+            return Ok(None);
+        }
+        match digits.parse() {
+            Ok(number) if number <= WIDTH_MAX => Ok(Some(number)),
+            _ => Err(Wrong {
+                at: self.letters_before(start),
+                what: format!("{digits} is more than 1,000"),
+            }),
+        }
+    }
+
+    fn letters_before(&self, at: usize) -> usize {
+        self.all.get(..at).unwrap_or_default().chars().count()
+    }
+
+    fn wrong(&self, what: impl Into<String>) -> Wrong {
+        Wrong { at: self.letters_before(self.at), what: what.into() }
+    }
+}
+
+fn pieces(format: &str, style: Style) -> Result<Vec<Piece>, Wrong> {
+    match style {
+        Style::Braces => braces(format),
+        Style::Percents => percents(format),
+    }
+}
+
+/// Text up to here, as a piece.
+fn flush(text: &mut String, pieces: &mut Vec<Piece>) {
+    if !text.is_empty() {
+        pieces.push(Piece::Text(std::mem::take(text)));
+    }
+}
+
+fn braces(format: &str) -> Result<Vec<Piece>, Wrong> {
+    let mut letters = Letters { all: format, at: 0 };
+    let (mut pieces, mut text) = (Vec::new(), String::new());
+    let (mut counted, mut numbered) = (0, false);
+    while let Some(letter) = letters.next() {
+        match letter {
+            '{' if letters.takes('{') => text.push('{'),
+            '}' if letters.takes('}') => text.push('}'),
+            '}' => {
+                letters.at -= 1;
+                return Err(letters.wrong("a `}` that no `{` opens; `}}` writes one"));
+            }
+            '{' => {
+                flush(&mut text, &mut pieces);
+                let index = match letters.number()? {
+                    Some(index) => {
+                        numbered = true;
+                        index
+                    }
+                    None => {
+                        counted += 1;
+                        counted - 1
+                    }
+                };
+                if numbered && counted > 0 {
+                    return Err(
+                        letters.wrong("values are counted, {}, or numbered, {0}, and not both")
+                    );
+                }
+                let place = match letters.takes(':') {
+                    true => place_in_braces(&mut letters)?,
+                    false => Place::default(),
+                };
+                match letters.peek() {
+                    Some('}') => {
+                        letters.next();
+                    }
+                    None => return Err(letters.wrong("a `{` that no `}` closes; `{{` writes one")),
+                    Some('{') => {
+                        return Err(
+                            letters.wrong("a width or a precision is a number, and no value")
+                        );
+                    }
+                    Some(other) => {
+                        return Err(letters.wrong(format!("`{other}` is not known in braces")));
+                    }
+                }
+                pieces.push(Piece::Value(index, place));
+            }
+            other => text.push(other),
+        }
+    }
+    flush(&mut text, &mut pieces);
+    Ok(pieces)
+}
+
+fn align_of(letter: char) -> Option<Align> {
+    match letter {
+        '<' => Some(Align::Left),
+        '>' => Some(Align::Right),
+        '^' => Some(Align::Middle),
+        '=' => Some(Align::Sign),
+        _ => None,
+    }
+}
+
+fn place_in_braces(letters: &mut Letters<'_>) -> Result<Place, Wrong> {
+    let mut place = Place::default();
+    let mut ahead = letters.all.get(letters.at..).unwrap_or_default().chars();
+    match (ahead.next(), ahead.next().and_then(align_of)) {
+        (Some(fill), Some(align)) if fill != '{' && fill != '}' => {
+            (place.fill, place.align) = (Some(fill), Some(align));
+            letters.next();
+            letters.next();
+        }
+        (Some(first), _) => {
+            if let Some(align) = align_of(first) {
+                place.align = Some(align);
+                letters.next();
+            }
+        }
+        (None, _) => {}
+    }
+    if let Some(sign @ ('+' | '-' | ' ')) = letters.peek() {
+        letters.next();
+        place.sign = Some(sign).filter(|sign| *sign != '-');
+    }
+    place.is_alternate = letters.takes('#');
+    place.is_zero_filled = letters.takes('0');
+    place.width = letters.number()?.unwrap_or(0);
+    match letters.peek() {
+        Some(grouping @ (',' | '_' | '\'')) => {
+            letters.next();
+            place.grouping = Some(grouping);
+        }
+        // As DuckDB has it: the letter behind a t.
+        Some('t') => {
+            letters.next();
+            place.grouping = letters.next();
+        }
+        _ => {}
+    }
+    if letters.takes('.') {
+        place.precision = match letters.number()? {
+            Some(precision) => Some(precision),
+            None => return Err(letters.wrong("a precision is a number: {:.2f}")),
+        };
+    }
+    if let Some(kind) =
+        letters.peek().filter(|letter| letter.is_ascii_alphabetic() || *letter == '%')
+    {
+        if !"bBcdeEfFgGosxX%".contains(kind) {
+            return Err(letters
+                .wrong(format!("there is no type `{kind}`; there are s d f e g % x X o b c")));
+        }
+        letters.next();
+        place.kind = Some(kind);
+    }
+    Ok(place)
+}
+
+fn percents(format: &str) -> Result<Vec<Piece>, Wrong> {
+    let mut letters = Letters { all: format, at: 0 };
+    let (mut pieces, mut text) = (Vec::new(), String::new());
+    let (mut counted, mut numbered) = (0, false);
+    while let Some(letter) = letters.next() {
+        if letter != '%' {
+            text.push(letter);
+            continue;
+        }
+        if letters.takes('%') {
+            text.push('%');
+            continue;
+        }
+        flush(&mut text, &mut pieces);
+        let mut place = Place::default();
+        let start = letters.at;
+        let mut index = None;
+        if letters.peek().is_some_and(|first| first.is_ascii_digit() && first != '0') {
+            let number = letters.number()?;
+            match letters.takes('$') {
+                true => index = number.and_then(|number| number.checked_sub(1)),
+                false => letters.at = start,
+            }
+        }
+        while let Some(flag @ ('-' | '+' | ' ' | '#' | '0' | ',' | '\'')) = letters.peek() {
+            letters.next();
+            match flag {
+                '-' => place.align = Some(Align::Left),
+                '#' => place.is_alternate = true,
+                '0' => place.is_zero_filled = true,
+                ',' | '\'' => place.grouping = Some(','),
+                '+' => place.sign = Some('+'),
+                _ => place.sign = place.sign.or(Some(' ')),
+            }
+        }
+        place.align = place.align.or((!place.is_zero_filled).then_some(Align::Right));
+        place.width = letters.number()?.unwrap_or(0);
+        if letters.takes('.') {
+            place.precision = Some(letters.number()?.unwrap_or(0));
+        }
+        while letters.peek().is_some_and(|letter| "hlqjzt".contains(letter)) {
+            letters.next();
+        }
+        place.kind = match letters.peek() {
+            Some('i' | 'u') => Some('d'),
+            Some(kind) if "sdfFeEgGxXoc".contains(kind) => Some(kind),
+            Some('*') => {
+                return Err(letters.wrong("a width or a precision is a number, and no value"));
+            }
+            Some(other) => {
+                return Err(letters.wrong(format!(
+                    "there is no %{other}; there are %s %d %f %e %g %x %X %o %c, and %% writes a percent sign"
+                )));
+            }
+            None => return Err(letters.wrong("a percent sign at the end; %% writes one")),
+        };
+        letters.next();
+        let index = match index {
+            Some(index) => {
+                numbered = true;
+                index
+            }
+            None => {
+                counted += 1;
+                counted - 1
+            }
+        };
+        if numbered && counted > 0 {
+            return Err(letters.wrong("values are counted, %s, or numbered, %1$s, and not both"));
+        }
+        pieces.push(Piece::Value(index, place));
+    }
+    flush(&mut text, &mut pieces);
+    Ok(pieces)
+}
+
+/// What kind of value a type's values are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Null,
+    Integer,
+    Float,
+    Decimal,
+    Flag,
+    /// Text, and all that is written as its cast to text.
+    Other,
+}
+
+impl Shape {
+    fn of(data_type: &DataType) -> Self {
+        match data_type {
+            DataType::Null => Shape::Null,
+            DataType::Boolean => Shape::Flag,
+            other if other.is_integer() => Shape::Integer,
+            other if other.is_floating() => Shape::Float,
+            other if other.is_decimal() => Shape::Decimal,
+            _ => Shape::Other,
+        }
+    }
+
+    /// Why a place does not take values of a type.
+    fn refuses(self, place: &Place) -> Option<String> {
+        let kind = place.kind.unwrap_or('s');
+        let is_number = matches!(self, Shape::Integer | Shape::Float | Shape::Decimal);
+        match (self, kind) {
+            (Shape::Null, _) => None,
+            (Shape::Flag | Shape::Other, 's')
+                if place.sign.is_some() || place.grouping.is_some() =>
+            {
+                Some("a sign and thousands are a number's".into())
+            }
+            (Shape::Integer, 's' | 'd' | 'x' | 'X' | 'o' | 'b' | 'B' | 'c') => place
+                .precision
+                .map(|_| "a precision is of the types f, e and g, and of text".into()),
+            (_, 's') => None,
+            (_, 'f' | 'F' | 'e' | 'E' | 'g' | 'G' | '%') if is_number => None,
+            (_, 'd' | 'x' | 'X' | 'o' | 'b' | 'B' | 'c') if is_number => {
+                Some(format!("`{kind}` is for whole numbers; `.0f` rounds to one"))
+            }
+            _ => Some(format!("`{kind}` is for numbers")),
+        }
+    }
+}
+
+/// The refusal of a format.
+fn not_understood(format: &str, wrong: &Wrong, style: Style) -> DataFusionError {
+    let hint = match style {
+        Style::Braces => "it is written as format('{} {:>10} {:,} {:.2f}', a, b, n, m)",
+        Style::Percents => "it is written as printf('%s %10s %d %.2f', a, b, n, m)",
+    };
+    let Wrong { at, what } = wrong;
+    refused(
+        format!("the format `{}` is not understood at character {}: {what}", shown(format), at + 1),
+        hint,
+    )
+}
+
+/// Whether the values are there that a format names, and of types that it takes.
+fn fit(format: &str, pieces: &[Piece], types: &[DataType], style: Style) -> PlanResult<()> {
+    for piece in pieces {
+        let Piece::Value(index, place) = piece else { continue };
+        let Some(data_type) = types.get(*index) else {
+            let s = if types.len() == 1 { "" } else { "s" };
+            return Err(refused(
+                format!(
+                    "the format `{}` has a place for a {} value, and there {} {} value{s}",
+                    shown(format),
+                    nth(index + 1),
+                    if types.len() == 1 { "is" } else { "are" },
+                    types.len()
+                ),
+                match style {
+                    Style::Braces => "`{{` writes a brace, and needs no value",
+                    Style::Percents => "`%%` writes a percent sign, and needs no value",
+                },
+            ));
+        };
+        if let Some(why) = Shape::of(data_type).refuses(place) {
+            return Err(refused(
+                format!(
+                    "the {} value for the format `{}` is a {}: {why}",
+                    nth(index + 1),
+                    shown(format),
+                    sql_type(data_type)
+                ),
+                match style {
+                    Style::Braces => "{} takes any value",
+                    Style::Percents => "%s takes any value",
+                },
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn nth(number: usize) -> String {
+    match number {
+        1 => "first".into(),
+        2 => "second".into(),
+        3 => "third".into(),
+        more => format!("{more}th"),
+    }
+}
+
+fn checked(asked: &Asked<'_>, style: Style) -> PlanResult<DataType> {
+    if let Some(format) = asked.text(0) {
+        let pieces =
+            pieces(format, style).map_err(|wrong| not_understood(format, &wrong, style))?;
+        let types = (1..asked.count()).map(|index| asked.data_type(index).clone());
+        fit(format, &pieces, &types.collect::<Vec<_>>(), style)?;
+    }
+    Ok(DataType::Utf8View)
+}
+
+/// The values of an argument.
+enum Values {
+    Integers(Int64Array),
+    Unsigned(UInt64Array),
+    Floats(Float64Array),
+    Decimals(StringViewArray),
+    Flags(BooleanArray),
+    Texts(StringViewArray),
+}
+
+enum Value<'a> {
+    Integer(i128),
+    Float(f64),
+    Decimal(&'a str),
+    Flag(bool),
+    Text(&'a str),
+}
+
+impl Values {
+    fn of(array: &ArrayRef) -> PlanResult<Self> {
+        let as_type = |to: &DataType| cast_with_options(array, to, &EXACTLY);
+        Ok(match Shape::of(array.data_type()) {
+            Shape::Integer if *array.data_type() == DataType::UInt64 => {
+                Values::Unsigned(array.as_primitive::<UInt64Type>().clone())
+            }
+            Shape::Integer => {
+                Values::Integers(as_type(&DataType::Int64)?.as_primitive::<Int64Type>().clone())
+            }
+            // The nearest DOUBLE of what a FLOAT shows, and not of its bits: 0.1 and not 0.10000000149.
+            Shape::Float if *array.data_type() == DataType::Float32 => {
+                let floats = array.as_primitive::<Float32Type>();
+                let wide = |float: f32| float.to_string().parse().unwrap_or(f64::from(float));
+                Values::Floats(floats.unary::<_, Float64Type>(wide))
+            }
+            Shape::Float => {
+                Values::Floats(as_type(&DataType::Float64)?.as_primitive::<Float64Type>().clone())
+            }
+            Shape::Decimal => Values::Decimals(views(&as_type(&DataType::Utf8)?)?),
+            Shape::Flag => Values::Flags(array.as_boolean().clone()),
+            Shape::Null => Values::Texts(views(array)?),
+            Shape::Other => Values::Texts(as_texts(array)?),
+        })
+    }
+
+    fn get(&self, row: usize) -> Option<Value<'_>> {
+        match self {
+            Values::Integers(all) => {
+                all.is_valid(row).then(|| Value::Integer(i128::from(all.value(row))))
+            }
+            Values::Unsigned(all) => {
+                all.is_valid(row).then(|| Value::Integer(i128::from(all.value(row))))
+            }
+            Values::Floats(all) => all.is_valid(row).then(|| Value::Float(all.value(row))),
+            Values::Decimals(all) => all.is_valid(row).then(|| Value::Decimal(all.value(row))),
+            Values::Flags(all) => all.is_valid(row).then(|| Value::Flag(all.value(row))),
+            Values::Texts(all) => all.is_valid(row).then(|| Value::Text(all.value(row))),
+        }
+    }
+}
+
+fn formatted(call: &Call, style: Style) -> PlanResult<ArrayRef> {
+    let formats = call.texts(0)?;
+    let columns = (1..call.count()).map(|index| call.column(index));
+    let columns: Vec<ArrayRef> = columns.collect::<PlanResult<_>>()?;
+    let types: Vec<DataType> = columns.iter().map(|column| column.data_type().clone()).collect();
+    let values: Vec<Values> = columns.iter().map(Values::of).collect::<PlanResult<_>>()?;
+    // That of the row before, which is mostly that of all rows.
+    let mut known: Option<(String, Arc<[Piece]>)> = None;
+    call.written(|row, made| {
+        let Some(format) = formats.get(row) else { return Ok(false) };
+        let read = match &known {
+            Some((of, read)) if of == format => Arc::clone(read),
+            _ => {
+                let read =
+                    pieces(format, style).map_err(|wrong| not_understood(format, &wrong, style))?;
+                fit(format, &read, &types, style)?;
+                let read: Arc<[Piece]> = read.into();
+                known = Some((format.to_owned(), Arc::clone(&read)));
+                read
+            }
+        };
+        if values.iter().any(|values| values.get(row).is_none()) {
+            return Ok(false);
+        }
+        for piece in read.iter() {
+            match piece {
+                Piece::Text(text) => made.push_str(text),
+                Piece::Value(index, place) => {
+                    if let Some(value) = values.get(*index).and_then(|values| values.get(row)) {
+                        write_value(place, &value, made);
+                    }
+                }
+            }
+        }
+        Ok(true)
+    })
+}
+
+/// Writes a value as its place says.
+fn write_value(place: &Place, value: &Value<'_>, made: &mut String) {
+    let kind = place.kind.unwrap_or('s');
+    match *value {
+        Value::Text(text) => cut(place, text, made),
+        Value::Flag(flag) => cut(place, if flag { "true" } else { "false" }, made),
+        Value::Integer(number) => match kind {
+            'c' => {
+                let letter = u32::try_from(number).ok().and_then(char::from_u32);
+                let mut bytes = [0; 4];
+                cut(place, letter.unwrap_or('\u{fffd}').encode_utf8(&mut bytes), made);
+            }
+            'f' | 'F' | 'e' | 'E' | 'g' | 'G' | '%' => {
+                #[allow(clippy::cast_precision_loss)]
+                write_float(place, number as f64, made);
+            }
+            _ => {
+                let size = number.unsigned_abs();
+                let (prefix, digits) = match kind {
+                    'x' => ("0x", format!("{size:x}")),
+                    'X' => ("0X", format!("{size:X}")),
+                    'o' => ("0", format!("{size:o}")),
+                    'b' => ("0b", format!("{size:b}")),
+                    'B' => ("0B", format!("{size:b}")),
+                    _ => ("", size.to_string()),
+                };
+                let prefix = if place.is_alternate { prefix } else { "" };
+                write_number(place, number < 0, prefix, &digits, "", made);
+            }
+        },
+        Value::Float(number) => write_float(place, number, made),
+        Value::Decimal(text) => match kind {
+            's' if place.precision.is_none() => {
+                let (is_negative, size) = match text.strip_prefix('-') {
+                    Some(size) => (true, size),
+                    None => (false, text),
+                };
+                let (whole, rest) = at_point(size);
+                write_number(place, is_negative, "", whole, rest, made);
+            }
+            _ => write_float(place, text.parse().unwrap_or(f64::NAN), made),
+        },
+    }
+}
+
+/// The digits before the point, and what follows.
+fn at_point(size: &str) -> (&str, &str) {
+    let end = size.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(size.len());
+    size.split_at(end)
+}
+
+fn write_float(place: &Place, number: f64, made: &mut String) {
+    let (is_negative, size) = (number.is_sign_negative() && !number.is_nan(), number.abs());
+    let kind = place.kind.unwrap_or('s');
+    if !size.is_finite() {
+        let word = match (size.is_nan(), kind.is_ascii_uppercase()) {
+            (true, false) => "nan",
+            (true, true) => "NAN",
+            (false, false) => "inf",
+            (false, true) => "INF",
+        };
+        let place = Place { is_zero_filled: false, grouping: None, ..place.clone() };
+        return write_number(&place, is_negative, "", "", word, made);
+    }
+    let precision = place.precision.unwrap_or(6);
+    let mut digits = match kind.to_ascii_lowercase() {
+        'f' => format!("{size:.precision$}"),
+        '%' => format!("{:.precision$}%", size * 100.0),
+        'e' => with_exponent(&format!("{size:.precision$e}")),
+        'g' => general(size, precision, place.is_alternate),
+        _ => match place.precision {
+            Some(precision) => general(size, precision, place.is_alternate),
+            None => with_exponent(&format!("{size:?}")),
+        },
+    };
+    if kind.is_ascii_uppercase() {
+        digits.make_ascii_uppercase();
+    }
+    let (whole, rest) = at_point(&digits);
+    write_number(place, is_negative, "", whole, rest, made);
+}
+
+/// `1e5` as `1e+05`.
+fn with_exponent(number: &str) -> String {
+    let Some((digits, exponent)) = number.split_once('e') else { return number.to_owned() };
+    let (sign, size) = match exponent.strip_prefix('-') {
+        Some(size) => ('-', size),
+        None => ('+', exponent),
+    };
+    format!("{digits}e{sign}{size:0>2}")
+}
+
+/// So many digits that count, as C's `%g`: with an exponent where the number is very large or small.
+fn general(size: f64, precision: usize, keeps_zeros: bool) -> String {
+    let precision = precision.max(1);
+    let written = format!("{size:.*e}", precision - 1);
+    let (digits, exponent) = written.split_once('e').unwrap_or((&written, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let trimmed = |digits: &str| match digits.contains('.') && !keeps_zeros {
+        true => digits.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => digits.to_owned(),
+    };
+    let places = i32::try_from(precision).unwrap_or(i32::MAX) - 1 - exponent;
+    match usize::try_from(places) {
+        Ok(places) if exponent >= -4 => trimmed(&format!("{size:.places$}")),
+        _ => with_exponent(&format!("{}e{exponent}", trimmed(digits))),
+    }
+}
+
+/// A text, cut to its precision and filled up to its width.
+fn cut(place: &Place, text: &str, made: &mut String) {
+    let end = place.precision.and_then(|most| text.char_indices().nth(most));
+    let text = end.and_then(|(end, _)| text.get(..end)).unwrap_or(text);
+    fill(place, Align::Left, text.chars().count(), made, |made| made.push_str(text));
+}
+
+/// A number's sign, prefix, digits and rest, filled up to its width.
+fn write_number(
+    place: &Place,
+    is_negative: bool,
+    prefix: &str,
+    whole: &str,
+    rest: &str,
+    made: &mut String,
+) {
+    let sign = if is_negative { Some('-') } else { place.sign };
+    let grouped;
+    let whole = match place.grouping {
+        Some(separator) => {
+            grouped = in_thousands(whole, separator);
+            &grouped
+        }
+        None => whole,
+    };
+    let letters = usize::from(sign.is_some()) + prefix.len() + whole.chars().count() + rest.len();
+    let has_zeros = place.is_zero_filled && place.align.is_none();
+    if has_zeros || place.align == Some(Align::Sign) {
+        made.extend(sign);
+        made.push_str(prefix);
+        let filler = if has_zeros { '0' } else { place.fill.unwrap_or(' ') };
+        made.extend(std::iter::repeat_n(filler, place.width.saturating_sub(letters)));
+        made.push_str(whole);
+        made.push_str(rest);
+        return;
+    }
+    fill(place, Align::Right, letters, made, |made| {
+        made.extend(sign);
+        made.push_str(prefix);
+        made.push_str(whole);
+        made.push_str(rest);
+    });
+}
+
+fn in_thousands(digits: &str, separator: char) -> String {
+    let mut made = String::with_capacity(digits.len() * 2);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            made.push(separator);
+        }
+        made.push(digit);
+    }
+    made
+}
+
+/// What `write` writes, of so many letters, with what fills it up around.
+fn fill(
+    place: &Place,
+    otherwise: Align,
+    letters: usize,
+    made: &mut String,
+    write: impl FnOnce(&mut String),
+) {
+    let missing = place.width.saturating_sub(letters);
+    let before = match place.align.unwrap_or(otherwise) {
+        Align::Left => 0,
+        Align::Right | Align::Sign => missing,
+        Align::Middle => missing / 2,
+    };
+    let filler = place.fill.unwrap_or(' ');
+    made.extend(std::iter::repeat_n(filler, before));
+    write(made);
+    made.extend(std::iter::repeat_n(filler, missing - before));
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::call::tests::{answer, text};
+    use datafusion_common::ScalarValue;
+    use proptest::prelude::*;
+
+    fn check(name: &str, rows: &[(&str, &[ScalarValue], &str)]) {
+        for (format, values, expected) in rows {
+            let mut args = vec![text(format)];
+            args.extend(values.iter().cloned());
+            assert_eq!(answer(name, &args), *expected, "{name}({format:?}, {values:?})");
+        }
+    }
+
+    fn n(number: i64) -> ScalarValue {
+        ScalarValue::from(number)
+    }
+
+    fn f(number: f64) -> ScalarValue {
+        ScalarValue::from(number)
+    }
+
+    #[test]
+    fn braces_are_filled_as_in_duckdb() {
+        let flag = ScalarValue::from(true);
+        check(
+            "format",
+            &[
+                ("{} {}", &[text("a"), n(1)], "a 1"),
+                ("{1} {0}", &[text("a"), n(1)], "1 a"),
+                ("{0}{0}", &[text("a")], "aa"),
+                ("{:,}", &[n(1_234_567)], "1,234,567"),
+                ("{:,}", &[f(-1_234_567.5)], "-1,234,567.5"),
+                ("{:,}", &[n(999)], "999"),
+                ("{:.2f}", &[f(2.71938)], "2.72"),
+                ("{:.2f}", &[n(3)], "3.00"),
+                (
+                    "{:>10}|{:<6}|{:^7}|",
+                    &[text("a"), text("b"), text("c")],
+                    "         a|b     |   c   |",
+                ),
+                ("{:*^9}", &[text("mid")], "***mid***"),
+                ("{:ä>4}", &[text("ö")], "äääö"),
+                ("{:05d}", &[n(42)], "00042"),
+                ("{:05d}", &[n(-42)], "-0042"),
+                (
+                    "{:x} {:X} {:#x} {:o} {:b} {:#b}",
+                    &[n(255), n(255), n(255), n(8), n(5), n(5)],
+                    "ff FF 0xff 10 101 0b101",
+                ),
+                ("{:e}", &[f(12345.678)], "1.234568e+04"),
+                ("{:g}", &[f(12345.678)], "12345.7"),
+                ("{}", &[f(12_345_678.9)], "12345678.9"),
+                ("{}", &[f(1e20)], "1e+20"),
+                ("{}", &[f(1.0)], "1.0"),
+                ("{}", std::slice::from_ref(&flag), "true"),
+                ("{}", &[ScalarValue::Date32(Some(19724))], "2024-01-02"),
+                ("{:s}", &[text("x")], "x"),
+                ("{{}}", &[], "{}"),
+                ("{:.2s}|", &[text("abcdef")], "ab|"),
+                ("{:+d} {: d}", &[n(5), n(5)], "+5  5"),
+                ("{:10}|", &[n(5)], "         5|"),
+                ("{:10}|", &[f(1.5)], "       1.5|"),
+                ("{:10}|", std::slice::from_ref(&flag), "true      |"),
+                ("{:.3}", &[f(2.71938)], "2.72"),
+                ("{:,.2f}", &[f(1_234_567.891)], "1,234,567.89"),
+                ("{:t,}", &[n(1_234_567)], "1,234,567"),
+                ("{:_}", &[n(1_234_567)], "1_234_567"),
+                ("{:'}", &[n(1_234_567)], "1'234'567"),
+                ("{}", &[ScalarValue::Decimal128(Some(1250), 5, 2)], "12.50"),
+                ("{:,}", &[ScalarValue::Decimal128(Some(-123_456_789), 12, 2)], "-1,234,567.89"),
+                ("{:.1f}", &[ScalarValue::Decimal128(Some(1256), 5, 2)], "12.6"),
+                ("{}", &[ScalarValue::Float32(Some(0.1))], "0.1"),
+                ("{}", &[ScalarValue::from(u64::MAX)], "18446744073709551615"),
+                ("{:%}", &[f(0.5)], "50.000000%"),
+                ("{:.1%}", &[f(0.123)], "12.3%"),
+                ("{:c}", &[n(65)], "A"),
+                ("{:=+6}", &[n(5)], "+    5"),
+                ("{}", &[f(f64::NAN)], "nan"),
+                ("{:08.1f}", &[f(f64::NEG_INFINITY)], "    -inf"),
+                ("{}", &[ScalarValue::Int64(None)], "NULL"),
+                (
+                    "{} {}",
+                    &[text("a")],
+                    "the format `{} {}` has a place for a second value, and there is 1 value\nhint: `{{` writes a brace, and needs no value",
+                ),
+                (
+                    "{:d}",
+                    &[f(4.5)],
+                    "the first value for the format `{:d}` is a DOUBLE: `d` is for whole numbers; `.0f` rounds to one\nhint: {} takes any value",
+                ),
+                (
+                    "{:.2f}",
+                    &[text("a")],
+                    "the first value for the format `{:.2f}` is a TEXT: `f` is for numbers\nhint: {} takes any value",
+                ),
+                (
+                    "{:.2}",
+                    &[n(4)],
+                    "the first value for the format `{:.2}` is a BIGINT: a precision is of the types f, e and g, and of text\nhint: {} takes any value",
+                ),
+                (
+                    "a}",
+                    &[n(1)],
+                    "the format `a}` is not understood at character 2: a `}` that no `{` opens; `}}` writes one\nhint: it is written as format('{} {:>10} {:,} {:.2f}', a, b, n, m)",
+                ),
+                (
+                    "{0} {}",
+                    &[n(1), n(2)],
+                    "the format `{0} {}` is not understood at character 6: values are counted, {}, or numbered, {0}, and not both\nhint: it is written as format('{} {:>10} {:,} {:.2f}', a, b, n, m)",
+                ),
+                (
+                    "{a}",
+                    &[n(1)],
+                    "the format `{a}` is not understood at character 2: `a` is not known in braces\nhint: it is written as format('{} {:>10} {:,} {:.2f}', a, b, n, m)",
+                ),
+                (
+                    "{:5000}",
+                    &[n(1)],
+                    "the format `{:5000}` is not understood at character 3: 5000 is more than 1,000\nhint: it is written as format('{} {:>10} {:,} {:.2f}', a, b, n, m)",
+                ),
+                (
+                    "{",
+                    &[n(1)],
+                    "the format `{` is not understood at character 2: a `{` that no `}` closes; `{{` writes one\nhint: it is written as format('{} {:>10} {:,} {:.2f}', a, b, n, m)",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn percent_signs_are_filled_as_in_c() {
+        check(
+            "printf",
+            &[
+                (
+                    "%d %s %.2f %05d %x",
+                    &[n(1), text("a"), f(2.71938), n(42), n(255)],
+                    "1 a 2.72 00042 ff",
+                ),
+                ("%s", &[n(1)], "1"),
+                ("%s", &[f(0.5)], "0.5"),
+                ("%f", &[n(1)], "1.000000"),
+                ("%5s|%-5s|", &[text("a"), text("b")], "    a|b    |"),
+                ("%5s|", &[ScalarValue::from(true)], " true|"),
+                ("100%%", &[], "100%"),
+                (
+                    "%e %g %G %E",
+                    &[f(12345.678), f(12345.678), f(0.00001), f(1.5)],
+                    "1.234568e+04 12345.7 1E-05 1.500000E+00",
+                ),
+                ("%,d", &[n(1_234_567)], "1,234,567"),
+                ("%2$s %1$s", &[text("a"), text("b")], "b a"),
+                ("%+d % d %#x %o %X", &[n(5), n(5), n(255), n(8), n(255)], "+5  5 0xff 10 FF"),
+                ("%.3s", &[text("abcdef")], "abc"),
+                ("%c", &[n(65)], "A"),
+                ("%i %u", &[n(65), n(66)], "65 66"),
+                ("%ld %lld", &[n(5), n(6)], "5 6"),
+                ("%-6d|%06.2f|", &[n(5), f(-1.5)], "5     |-01.50|"),
+                ("%g %g %g", &[f(0.0), f(100_000.0), f(1_000_000.0)], "0 100000 1e+06"),
+                ("%s", &[ScalarValue::Utf8(None)], "NULL"),
+                (
+                    "%d",
+                    &[f(1.5)],
+                    "the first value for the format `%d` is a DOUBLE: `d` is for whole numbers; `.0f` rounds to one\nhint: %s takes any value",
+                ),
+                (
+                    "%d%%%",
+                    &[n(1)],
+                    "the format `%d%%%` is not understood at character 6: a percent sign at the end; %% writes one\nhint: it is written as printf('%s %10s %d %.2f', a, b, n, m)",
+                ),
+                (
+                    "%y",
+                    &[n(1)],
+                    "the format `%y` is not understood at character 2: there is no %y; there are %s %d %f %e %g %x %X %o %c, and %% writes a percent sign\nhint: it is written as printf('%s %10s %d %.2f', a, b, n, m)",
+                ),
+                (
+                    "%*d",
+                    &[n(5), n(3)],
+                    "the format `%*d` is not understood at character 2: a width or a precision is a number, and no value\nhint: it is written as printf('%s %10s %d %.2f', a, b, n, m)",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn numbers_have_thousands() {
+        for (value, places, expected) in [
+            (f(1_234_567.891), 2, "1,234,567.89"),
+            (n(1_234_567), 0, "1,234,567"),
+            (n(-5), 1, "-5.0"),
+            (ScalarValue::Decimal128(Some(123_456), 8, 2), 1, "1,234.6"),
+            (
+                f(1.0),
+                -1,
+                "`format_number` takes 0 to 1,000 places, and -1 is none of them\nhint: round(n, -3) rounds to thousands",
+            ),
+            (
+                text("1"),
+                1,
+                "`format_number` takes a number, and this is a TEXT\nhint: CAST(x AS DOUBLE) makes one",
+            ),
+        ] {
+            assert_eq!(answer("format_number", &[value, n(places)]), expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_place_is_filled_as_rust_fills_it(number in any::<i64>(), width in 0_usize..30) {
+            let args = [text(&format!("{{:{width}}}")), n(number)];
+            prop_assert_eq!(answer("format", &args), format!("{number:width$}"));
+            let args = [text(&format!("%0{width}d")), n(number)];
+            prop_assert_eq!(answer("printf", &args), format!("{number:0width$}"));
+        }
+
+        #[test]
+        fn what_is_written_with_all_digits_is_the_number(number in any::<f64>()) {
+            let made = answer("format", &[text("{:.17g}"), f(number)]);
+            let read: f64 = made.parse().unwrap();
+            prop_assert!(read == number || number.is_nan());
+        }
+
+        #[test]
+        fn no_format_panics(format in "[{}:<>^+#0-9.,%$dsfxt' ä]{0,12}", number in any::<i64>()) {
+            answer("format", &[text(&format), n(number), text("x")]);
+            answer("printf", &[text(&format), n(number), text("x")]);
+        }
+    }
+}

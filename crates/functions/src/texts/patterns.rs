@@ -1,0 +1,530 @@
+//! Regular expressions as DuckDB has them: `regexp_extract` and its kin.
+//!
+//! An expression is compiled once for all that a thread does with it: a few are kept, by their text and options.
+//! Where a constant one is wrong, the planner says so, with the place in the pattern.
+
+use std::cell::RefCell;
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::DataType;
+use datafusion_common::Result as PlanResult;
+use datafusion_expr::ScalarUDF;
+use regex::{Regex, RegexBuilder};
+
+use super::SECTION;
+use crate::call::{Asked, Call, Function, Integers, Kind, Texts, list_of, refused, shown};
+
+const TEXT: Kind = Kind::Text;
+
+/// All of them.
+pub(super) fn functions() -> Vec<ScalarUDF> {
+    vec![
+        Function::new(
+            SECTION,
+            &[
+                "regexp_extract(text, pattern)",
+                "regexp_extract(text, pattern, group)",
+                "regexp_extract(text, pattern, group, options)",
+            ],
+            "The first part of a text that matches a regular expression, or a group of it; an empty text where \
+             nothing matches.",
+        )
+        .takes(&[TEXT, TEXT, Kind::Integer, TEXT], 2)
+        .settles(|asked| checked(asked, Some(2), 3, DataType::Utf8View))
+        .runs(|call| extracted(call, Some(""))),
+        Function::new(
+            SECTION,
+            &["regexp_substr(text, pattern)"],
+            "The first part of a text that matches a regular expression; null where nothing matches.",
+        )
+        .takes(&[TEXT, TEXT], 2)
+        .settles(|asked| checked(asked, None, 2, DataType::Utf8View))
+        .runs(|call| extracted(call, None)),
+        Function::new(
+            SECTION,
+            &[
+                "regexp_extract_all(text, pattern)",
+                "regexp_extract_all(text, pattern, group)",
+                "regexp_extract_all(text, pattern, group, options)",
+            ],
+            "All parts of a text that match a regular expression, or a group of each, as a list.",
+        )
+        .takes(&[TEXT, TEXT, Kind::Integer, TEXT], 2)
+        .settles(|asked| checked(asked, Some(2), 3, list_of(DataType::Utf8View)))
+        .runs(|call| all_extracted(call, false)),
+        Function::new(
+            SECTION,
+            &["extractall(text, pattern)"],
+            "All parts of a text that match a regular expression, of each its first group if there is one, as a list.",
+        )
+        .takes(&[TEXT, TEXT], 2)
+        .settles(|asked| checked(asked, None, 2, list_of(DataType::Utf8View)))
+        .runs(|call| all_extracted(call, true)),
+        Function::new(
+            SECTION,
+            &["regexp_matches(text, pattern)", "regexp_matches(text, pattern, options)"],
+            "Whether a regular expression matches somewhere in a text.",
+        )
+        .takes(&[TEXT, TEXT, TEXT], 2)
+        .settles(|asked| checked(asked, None, 2, DataType::Boolean))
+        .runs(|call| matched(call, false)),
+        Function::new(
+            SECTION,
+            &["regexp_full_match(text, pattern)", "regexp_full_match(text, pattern, options)"],
+            "Whether a regular expression matches all of a text.",
+        )
+        .takes(&[TEXT, TEXT, TEXT], 2)
+        .settles(|asked| checked(asked, None, 2, DataType::Boolean))
+        .runs(|call| matched(call, true)),
+        Function::new(
+            SECTION,
+            &[
+                "regexp_split_to_array(text, pattern)",
+                "regexp_split_to_array(text, pattern, options)",
+            ],
+            "The parts of a text between what matches a regular expression, as a list.",
+        )
+        .also(&["string_split_regex", "str_split_regex"])
+        .takes(&[TEXT, TEXT, TEXT], 2)
+        .settles(|asked| checked(asked, None, 2, list_of(DataType::Utf8View)))
+        .runs(split),
+        Function::new(
+            SECTION,
+            &["regexp_escape(text)"],
+            "A regular expression that matches a text as it is.",
+        )
+        .takes(&[TEXT], 1)
+        .runs(|call| {
+            let texts = call.texts(0)?;
+            call.written(|row, made| {
+                let Some(text) = texts.get(row) else { return Ok(false) };
+                made.push_str(&regex::escape(text));
+                Ok(true)
+            })
+        }),
+    ]
+}
+
+/// Which of all that matches is meant, in the letters that PostgreSQL and DuckDB have for it.
+fn with_options(builder: &mut RegexBuilder, options: &str) -> PlanResult<()> {
+    for option in options.chars() {
+        match option {
+            'i' => builder.case_insensitive(true),
+            'c' => builder.case_insensitive(false),
+            's' => builder.dot_matches_new_line(true),
+            'm' | 'n' | 'p' => builder.multi_line(true),
+            'x' => builder.ignore_whitespace(true),
+            // The pattern is escaped for it.
+            'l' => builder,
+            other => {
+                return Err(refused(
+                    format!("`{other}` is no option of a regular expression"),
+                    "there are i (letters of either case), c (of their own), s (`.` is a line's end, too), m \
+                     (`^` and `$` are at each line), x (spaces mean nothing), l (a text, no pattern)",
+                ));
+            }
+        };
+    }
+    Ok(())
+}
+
+/// A compiled expression that matches all of a text, or a part of it.
+fn compiled(pattern: &str, options: &str, is_whole: bool) -> PlanResult<Regex> {
+    let literal;
+    let pattern = match options.contains('l') {
+        true => {
+            literal = regex::escape(pattern);
+            &literal
+        }
+        false => pattern,
+    };
+    let build = |pattern: &str| {
+        let mut builder = RegexBuilder::new(pattern);
+        with_options(&mut builder, options)?;
+        builder.build().map_err(|error| wrong(pattern, &error))
+    };
+    let part = build(pattern)?;
+    match is_whole {
+        // A comment of the option x ends with its line.
+        true if options.contains('x') => build(&format!("\\A(?:{pattern}\n)\\z")),
+        true => build(&format!("\\A(?:{pattern})\\z")),
+        false => Ok(part),
+    }
+}
+
+/// What is wrong with a pattern, and where.
+fn wrong(pattern: &str, error: &regex::Error) -> datafusion_common::DataFusionError {
+    let shown = shown(pattern);
+    if let regex::Error::CompiledTooBig(bytes) = error {
+        return refused(
+            format!("the pattern `{shown}` takes more than {} MiB", bytes >> 20),
+            "repetitions such as {1,1000} are written out: * and + are not",
+        );
+    }
+    let (what, at) = match regex_syntax::parse(pattern) {
+        Err(regex_syntax::Error::Parse(error)) => {
+            (error.kind().to_string(), Some(error.span().start.offset))
+        }
+        Err(regex_syntax::Error::Translate(error)) => {
+            (error.kind().to_string(), Some(error.span().start.offset))
+        }
+        _ => (error.to_string().lines().last().unwrap_or_default().to_owned(), None),
+    };
+    let letter = at.and_then(|at| Some(pattern.get(..at)?.chars().count() + 1));
+    let place = letter.map_or_else(String::new, |letter| format!(" at character {letter}"));
+    let hint = match what.contains("backreferences") || what.contains("look-around") {
+        true => {
+            "expressions are matched in one pass, which neither backreferences nor look-around allow"
+        }
+        false => "a backslash before a sign means the sign itself: \\( \\[ \\. \\* \\+ \\?",
+    };
+    refused(format!("the pattern `{shown}` is not understood{place}: {what}"), hint)
+}
+
+/// Expressions that a thread has compiled lately.
+struct Kept(Vec<((String, String, bool), Regex)>);
+
+thread_local! {
+    static KEPT: RefCell<Kept> = const { RefCell::new(Kept(Vec::new())) };
+}
+
+/// A compiled expression, from those that are kept if it is there.
+fn kept(pattern: &str, options: &str, is_whole: bool) -> PlanResult<Regex> {
+    const KEPT_MAX: usize = 16;
+    KEPT.with_borrow_mut(|Kept(kept)| {
+        let found = kept.iter().rposition(|((of, with, whole), _)| {
+            of == pattern && with == options && *whole == is_whole
+        });
+        if let Some(index) = found {
+            // The latest is the last.
+            kept[index..].rotate_left(1);
+        } else {
+            let made = compiled(pattern, options, is_whole)?;
+            if kept.len() == KEPT_MAX {
+                kept.remove(0);
+            }
+            kept.push(((pattern.to_owned(), options.to_owned(), is_whole), made));
+        }
+        match kept.last() {
+            Some((_, regex)) => Ok(regex.clone()),
+            None => compiled(pattern, options, is_whole),
+        }
+    })
+}
+
+/// Looks at constants before there are rows.
+fn checked(
+    asked: &Asked<'_>,
+    group: Option<usize>,
+    options: usize,
+    answer: DataType,
+) -> PlanResult<DataType> {
+    let text_options = asked.text(options).unwrap_or_default();
+    let has_options = asked.count() <= options || asked.text(options).is_some();
+    if let Some(pattern) = asked.text(1).filter(|_| has_options) {
+        let regex = kept(pattern, text_options, asked.name() == "regexp_full_match")?;
+        if let Some(index) = group.and_then(|group| asked.integer(group)) {
+            checked_group(&regex, pattern, index)?;
+        }
+    } else if has_options {
+        with_options(&mut RegexBuilder::new(""), text_options)?;
+    }
+    Ok(answer)
+}
+
+/// The number of a group that a pattern has.
+fn checked_group(regex: &Regex, pattern: &str, group: i64) -> PlanResult<usize> {
+    match usize::try_from(group) {
+        Ok(group) if group < regex.captures_len() => Ok(group),
+        _ => Err(refused(
+            format!("the pattern `{}` has no group {group}", shown(pattern)),
+            match regex.captures_len() {
+                1 => "round brackets make groups: (…); 0 is all that matches".to_owned(),
+                groups => format!("it has 1 to {}; 0 is all that matches", groups - 1),
+            },
+        )),
+    }
+}
+
+/// The expressions of a batch.
+struct Patterns {
+    patterns: Texts,
+    options: Texts,
+    has_options: bool,
+    is_whole: bool,
+    /// The one that all rows have.
+    constant: Option<Regex>,
+}
+
+impl Patterns {
+    fn of(call: &Call, options: usize, is_whole: bool) -> PlanResult<Self> {
+        let patterns = call.texts(1)?;
+        let has_options = call.count() > options;
+        let options = call.texts(options)?;
+        let constant = match (patterns.constant(), options.constant()) {
+            (Some(pattern), Some(options)) => Some(kept(pattern, options, is_whole)?),
+            (Some(pattern), None) if !has_options => Some(kept(pattern, "", is_whole)?),
+            _ => None,
+        };
+        Ok(Patterns { patterns, options, has_options, is_whole, constant })
+    }
+
+    /// A row's expression, unless it is null.
+    fn with<T>(
+        &self,
+        row: usize,
+        then: impl FnOnce(&Regex) -> PlanResult<Option<T>>,
+    ) -> PlanResult<Option<T>> {
+        if let Some(regex) = &self.constant {
+            return then(regex);
+        }
+        let options = match self.has_options {
+            true => self.options.get(row),
+            false => Some(""),
+        };
+        let (Some(pattern), Some(options)) = (self.patterns.get(row), options) else {
+            return Ok(None);
+        };
+        then(&kept(pattern, options, self.is_whole)?)
+    }
+}
+
+/// The groups that rows ask for.
+enum Groups {
+    /// The first, if the pattern has one.
+    First,
+    /// By number; 0 where none is said.
+    Numbered { numbers: Integers, are_said: bool },
+}
+
+impl Groups {
+    fn of(call: &Call) -> PlanResult<Self> {
+        Ok(Groups::Numbered { numbers: call.integers(2)?, are_said: call.count() > 2 })
+    }
+
+    fn get(&self, row: usize, regex: &Regex) -> PlanResult<Option<usize>> {
+        match self {
+            Groups::First => Ok(Some(usize::from(regex.captures_len() > 1))),
+            Groups::Numbered { are_said: false, .. } => Ok(Some(0)),
+            Groups::Numbered { numbers, .. } => match numbers.get(row) {
+                Some(group) => checked_group(regex, regex.as_str(), group).map(Some),
+                None => Ok(None),
+            },
+        }
+    }
+}
+
+fn extracted(call: &Call, otherwise: Option<&'static str>) -> PlanResult<ArrayRef> {
+    let texts = call.texts(0)?;
+    let patterns = Patterns::of(call, 3, false)?;
+    let groups = Groups::of(call)?;
+    let mut places = patterns.constant.as_ref().map(Regex::capture_locations);
+    call.parts(|row| {
+        let Some(text) = texts.get(row) else { return Ok(None) };
+        patterns.with(row, |regex| {
+            Ok(match groups.get(row, regex)? {
+                None => None,
+                Some(0) => regex.find(text).map(|found| found.as_str()).or(otherwise),
+                Some(group) => {
+                    let places = places.get_or_insert_with(|| regex.capture_locations());
+                    if patterns.constant.is_none() {
+                        *places = regex.capture_locations();
+                    }
+                    let found = regex.captures_read(places, text);
+                    let part = found.and_then(|_| places.get(group));
+                    part.and_then(|(start, end)| text.get(start..end)).or(otherwise)
+                }
+            })
+        })
+    })
+}
+
+fn all_extracted(call: &Call, is_first: bool) -> PlanResult<ArrayRef> {
+    let texts = call.texts(0)?;
+    let patterns = Patterns::of(call, 3, false)?;
+    let groups = if is_first { Groups::First } else { Groups::of(call)? };
+    call.lists(|row, items| {
+        let Some(text) = texts.get(row) else { return Ok(false) };
+        let done = patterns.with(row, |regex| {
+            match groups.get(row, regex)? {
+                None => return Ok(None),
+                Some(0) => {
+                    for found in regex.find_iter(text) {
+                        items.add(Some(found.as_str()))?;
+                    }
+                }
+                Some(group) => {
+                    for found in regex.captures_iter(text) {
+                        items.add(found.get(group).map(|part| part.as_str()))?;
+                    }
+                }
+            }
+            Ok(Some(()))
+        })?;
+        Ok(done.is_some())
+    })
+}
+
+fn matched(call: &Call, is_whole: bool) -> PlanResult<ArrayRef> {
+    let texts = call.texts(0)?;
+    let patterns = Patterns::of(call, 2, is_whole)?;
+    call.flags(|row| match texts.get(row) {
+        Some(text) => patterns.with(row, |regex| Ok(Some(regex.is_match(text)))),
+        None => Ok(None),
+    })
+}
+
+/// As PostgreSQL splits: what is found and has no letters counts neither at an end of the text nor right behind
+/// a part, so that `x*` splits `abc` into its letters.
+fn split(call: &Call) -> PlanResult<ArrayRef> {
+    let texts = call.texts(0)?;
+    let patterns = Patterns::of(call, 2, false)?;
+    call.lists(|row, items| {
+        let Some(text) = texts.get(row) else { return Ok(false) };
+        let done = patterns.with(row, |regex| {
+            let mut start = 0;
+            for found in regex.find_iter(text) {
+                let is_none =
+                    found.is_empty() && (found.start() == start || found.end() == text.len());
+                if is_none {
+                    continue;
+                }
+                items.add(text.get(start..found.start()))?;
+                start = found.end();
+            }
+            items.add(text.get(start..))?;
+            Ok(Some(()))
+        })?;
+        Ok(done.is_some())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::tests::{answer, check, text};
+    use datafusion_common::ScalarValue;
+    use proptest::prelude::*;
+
+    #[test]
+    fn expressions_match_as_in_duckdb() {
+        check(&[
+            ("regexp_extract", &["abc", "x"], ""),
+            ("regexp_extract", &["/index.html?a=1", "^[^?]*"], "/index.html"),
+            ("regexp_substr", &["abc", "x"], "NULL"),
+            ("regexp_substr", &["abc", "b."], "bc"),
+            ("regexp_extract_all", &["a1b22", "[0-9]+"], "[1, 22]"),
+            ("regexp_extract_all", &["abc", "x*"], "['', '', '', '']"),
+            ("regexp_extract_all", &["abc", "x"], "[]"),
+            ("extractall", &["a=1&b=2", "[a-z]=([0-9])"], "[1, 2]"),
+            ("extractall", &["a=1&b=2", "[0-9]"], "[1, 2]"),
+            ("regexp_matches", &["abc", "B", "i"], "true"),
+            ("regexp_matches", &["abc", "B"], "false"),
+            ("regexp_matches", &["a\nb", "a.b"], "false"),
+            ("regexp_matches", &["a\nb", "a.b", "s"], "true"),
+            ("regexp_matches", &["a\nb", "^b"], "false"),
+            ("regexp_matches", &["a\nb", "^b", "m"], "true"),
+            ("regexp_matches", &["a.b", "a.b", "l"], "true"),
+            ("regexp_matches", &["axb", "a.b", "l"], "false"),
+            ("regexp_full_match", &["abc", "b"], "false"),
+            ("regexp_full_match", &["abc", "a.c"], "true"),
+            ("regexp_full_match", &["abc", "a|abc"], "true"),
+            ("regexp_full_match", &["abc", "a b c # all", "x"], "true"),
+            ("regexp_split_to_array", &["a1b22c", "[0-9]+"], "[a, b, c]"),
+            ("string_split_regex", &["abc", ""], "[a, b, c]"),
+            ("string_split_regex", &["abc", "x*"], "[a, b, c]"),
+            ("string_split_regex", &["äö", ""], "[ä, ö]"),
+            ("string_split_regex", &["", "x"], "['']"),
+            ("string_split_regex", &["1a", "[0-9]"], "['', a]"),
+            ("regexp_escape", &["a.b"], "a\\.b"),
+            (
+                "regexp_matches",
+                &["abc", "(b"],
+                "the pattern `(b` is not understood at character 1: unclosed group\nhint: a backslash before a sign means the sign itself: \\( \\[ \\. \\* \\+ \\?",
+            ),
+            (
+                "regexp_matches",
+                &["abc", "ä*b[z-a]"],
+                "the pattern `ä*b[z-a]` is not understood at character 5: invalid character class range, the start must be <= the end\nhint: a backslash before a sign means the sign itself: \\( \\[ \\. \\* \\+ \\?",
+            ),
+            (
+                "regexp_full_match",
+                &["abc", "a)(b"],
+                "the pattern `a)(b` is not understood at character 2: unopened group\nhint: a backslash before a sign means the sign itself: \\( \\[ \\. \\* \\+ \\?",
+            ),
+            (
+                "regexp_matches",
+                &["abc", "(a)\\1"],
+                "the pattern `(a)\\1` is not understood at character 4: backreferences are not supported\nhint: expressions are matched in one pass, which neither backreferences nor look-around allow",
+            ),
+            (
+                "regexp_matches",
+                &["abc", "b", "z"],
+                "`z` is no option of a regular expression\nhint: there are i (letters of either case), c (of their own), s (`.` is a line's end, too), m (`^` and `$` are at each line), x (spaces mean nothing), l (a text, no pattern)",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn groups_are_numbered_from_one() {
+        let group = |number: i64| ScalarValue::from(number);
+        for (name, args, expected) in [
+            ("regexp_extract", vec![text("a=1"), text("(.)=(.)"), group(2)], "1"),
+            ("regexp_extract", vec![text("a=1"), text("(.)=(.)"), group(0)], "a=1"),
+            ("regexp_extract", vec![text("abc"), text("(b)(x)?"), group(2)], ""),
+            ("regexp_extract", vec![text("ABC"), text("(b)"), group(1), text("i")], "B"),
+            ("regexp_extract", vec![ScalarValue::Utf8(None), text("(b)"), group(1)], "NULL"),
+            ("regexp_extract", vec![text("b"), ScalarValue::Utf8(None), group(1)], "NULL"),
+            ("regexp_extract", vec![text("b"), text("(b)"), ScalarValue::Int64(None)], "NULL"),
+            (
+                "regexp_extract_all",
+                vec![text("a1b"), text("([a-z])([0-9])?"), group(2)],
+                "[1, NULL]",
+            ),
+            (
+                "regexp_extract",
+                vec![text("abc"), text("(b)"), group(3)],
+                "the pattern `(b)` has no group 3\nhint: it has 1 to 1; 0 is all that matches",
+            ),
+            (
+                "regexp_extract_all",
+                vec![text("abc"), text("b"), group(-1)],
+                "the pattern `b` has no group -1\nhint: round brackets make groups: (…); 0 is all that matches",
+            ),
+        ] {
+            assert_eq!(answer(name, &args), expected, "{name}{args:?}");
+        }
+    }
+
+    #[test]
+    fn patterns_that_are_a_column_are_each_rows_own() {
+        use crate::call::tests::{called, shown_value};
+        use arrow::array::StringArray;
+        use datafusion_expr::ColumnarValue;
+        use std::sync::Arc;
+
+        let patterns: Vec<String> = (0..100).map(|row| format!("({}).", row % 40)).collect();
+        let patterns: ArrayRef = Arc::new(StringArray::from(patterns));
+        let texts: Vec<String> = (0..100).map(|row| format!("a{}b", row % 40)).collect();
+        let texts: ArrayRef = Arc::new(StringArray::from(texts));
+        let args = vec![
+            ColumnarValue::Array(texts),
+            ColumnarValue::Array(patterns),
+            ColumnarValue::Scalar(ScalarValue::from(1_i64)),
+        ];
+        let made = called("regexp_extract", args, 100).unwrap();
+        for row in 0..100 {
+            assert_eq!(shown_value(&made, row), (row % 40).to_string());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_split_joins_to_the_text(text in "[ab,;]{0,12}") {
+            let call = answer("string_split_regex", &[ScalarValue::from(text.as_str()), ScalarValue::from(",|;")]);
+            let parts = text.split([',', ';']);
+            let parts: Vec<&str> = parts.map(|part| if part.is_empty() { "''" } else { part }).collect();
+            prop_assert_eq!(call, format!("[{}]", parts.join(", ")));
+        }
+    }
+}

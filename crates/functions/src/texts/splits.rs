@@ -1,0 +1,118 @@
+//! Lists of the parts of a text, and parts by their number.
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::DataType;
+use datafusion_common::Result as PlanResult;
+use datafusion_expr::ScalarUDF;
+use memchr::memmem::Finder;
+
+use super::SECTION;
+use crate::call::{Call, Function, Kind, list_of};
+
+/// All of them.
+pub(super) fn functions() -> Vec<ScalarUDF> {
+    vec![
+        Function::new(
+            SECTION,
+            &["string_split(text, separator)"],
+            "The parts of a text between separators, as a list; an empty separator makes a list of the letters.",
+        )
+        .also(&["str_split", "split"])
+        .takes(&[Kind::Text, Kind::Text], 2)
+        .gives(list_of(DataType::Utf8View))
+        .runs(split),
+        Function::new(
+            SECTION,
+            &["elt(n, text1, text2, …)"],
+            "The text of a number among several, the first being 1; null where there is none.",
+        )
+        .takes(&[Kind::Integer, Kind::Text], 2)
+        .and_more(Kind::Text)
+        .of_nulls()
+        .runs(|call| {
+            let numbers = call.integers(0)?;
+            let texts = (1..call.count()).map(|index| call.texts(index));
+            let texts: Vec<_> = texts.collect::<PlanResult<_>>()?;
+            call.parts(|row| {
+                let index = numbers.get(row).and_then(|n| usize::try_from(n).ok()?.checked_sub(1));
+                Ok(index.and_then(|index| texts.get(index)?.get(row)))
+            })
+        }),
+        Function::new(
+            SECTION,
+            &["field(text, text1, text2, …)"],
+            "The number of a text among several, the first being 1; 0 where it is none of them.",
+        )
+        .takes(&[Kind::Text, Kind::Text], 2)
+        .and_more(Kind::Text)
+        .of_nulls()
+        .gives(DataType::Int64)
+        .runs(|call| {
+            let texts = (0..call.count()).map(|index| call.texts(index));
+            let texts: Vec<_> = texts.collect::<PlanResult<_>>()?;
+            call.numbers(|row| {
+                let [text, among @ ..] = texts.as_slice() else { return Ok(None) };
+                let text = text.get(row);
+                let found = among.iter().position(|of| text.is_some() && of.get(row) == text);
+                Ok(found.map_or(Some(0), |index| i64::try_from(index + 1).ok()))
+            })
+        }),
+    ]
+}
+
+fn split(call: &Call) -> PlanResult<ArrayRef> {
+    let (texts, separators) = (call.texts(0)?, call.texts(1)?);
+    let constant = separators.constant().map(|separator| Finder::new(separator.as_bytes()));
+    call.lists(|row, items| {
+        let (Some(text), Some(separator)) = (texts.get(row), separators.get(row)) else {
+            return Ok(false);
+        };
+        if separator.is_empty() {
+            for (start, letter) in text.char_indices() {
+                items.add(text.get(start..start + letter.len_utf8()))?;
+            }
+            return Ok(true);
+        }
+        let own;
+        let finder = match &constant {
+            Some(finder) => finder,
+            None => {
+                own = Finder::new(separator.as_bytes());
+                &own
+            }
+        };
+        let mut start = 0;
+        for found in finder.find_iter(text.as_bytes()) {
+            items.add(text.get(start..found))?;
+            start = found + separator.len();
+        }
+        items.add(text.get(start..))?;
+        Ok(true)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::call::tests::{answer, check, text};
+    use datafusion_common::ScalarValue;
+
+    #[test]
+    fn texts_are_split_at_a_separator() {
+        check(&[
+            ("string_split", &["a,b,,c", ","], "[a, b, '', c]"),
+            ("str_split", &["a::b", "::"], "[a, b]"),
+            ("split", &["a.b", "."], "[a, b]"),
+            ("string_split", &["aaa", "aa"], "['', a]"),
+            ("string_split", &["äöü", ""], "[ä, ö, ü]"),
+            ("string_split", &["äöü", "ö"], "[ä, ü]"),
+            ("string_split", &["", ","], "['']"),
+            ("string_split", &["", ""], "[]"),
+            ("field", &["b", "a", "b", "b"], "2"),
+            ("field", &["x", "a", "b"], "0"),
+        ]);
+        assert_eq!(answer("string_split", &[text("a"), ScalarValue::Utf8(None)]), "NULL");
+        let elt = |n: i64| answer("elt", &[ScalarValue::from(n), text("a"), text("b")]);
+        assert_eq!([elt(0), elt(1), elt(2), elt(3), elt(-1)], ["NULL", "a", "b", "NULL", "NULL"]);
+        assert_eq!(answer("field", &[ScalarValue::Utf8(None), text("a")]), "0");
+    }
+}
