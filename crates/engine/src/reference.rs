@@ -16,7 +16,12 @@ use tidemill_tables::added::Added;
 use tidemill_tables::sessions;
 
 /// What DataFusion 55 says of these is another function's, or not so here.
-const INSTEAD: [(&str, &str); 2] = [
+const INSTEAD: [(&str, &str); 4] = [
+    ("array_remove", "Removes all elements from the array equal to the given value."),
+    (
+        "array_replace",
+        "Replaces all occurrences of the specified element with another specified element.",
+    ),
     ("bool_or", "Returns true if any non-null input value is true, otherwise false."),
     ("covar_pop", "Returns the population covariance of a set of number pairs."),
 ];

@@ -23,8 +23,10 @@ use arrow::datatypes::{DataType, FieldRef, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue};
+use datafusion::functions_nested::concat::array_concat_udf;
 use datafusion::functions_nested::length::array_length_udf;
 use datafusion::functions_nested::reverse::array_reverse_udf;
+use datafusion::functions_nested::string::array_to_string_udf;
 use datafusion::logical_expr::expr::{
     Between, Case, Cast, InList, InSubquery, NullTreatment, ScalarFunction, SetComparison, TryCast,
     WindowFunction,
@@ -570,13 +572,38 @@ fn lists_apart(mut call: ScalarFunction, schema: &DFSchema) -> PlanResult<Transf
     };
     let name = call.func.name();
     let is_alone = of.len() == 1 && is_list(of[0].data_type());
+    let has_list = of.iter().any(|of| is_list(of.data_type()));
+    let are_lists = of.iter().all(|of| is_list(of.data_type()) || of.data_type().is_null());
     let replaced = match name {
         "character_length" if is_alone => Some(array_length_udf()),
         "reverse" if is_alone => Some(array_reverse_udf()),
+        "concat" if has_list && are_lists => {
+            // A null adds nothing to a list, and has no type of one.
+            let lists = call.args.into_iter().zip(&of);
+            let lists = lists.filter(|(_, of)| !of.data_type().is_null());
+            call.args = lists.map(|(list, _)| list).collect();
+            Some(array_concat_udf())
+        }
         _ => None,
     };
     if let Some(function) = replaced {
         call.func = function;
+        return Ok(Transformed::yes(Expr::ScalarFunction(call)));
+    }
+    // The items of a list are joined as other values are; of one without items nothing is.
+    if name == "concat_ws" && has_list {
+        let Some((separator, values)) = call.args.split_first() else {
+            return Ok(Transformed::no(Expr::ScalarFunction(call)));
+        };
+        let joined = values.iter().zip(of.iter().skip(1)).map(|(value, of)| {
+            if !is_list(of.data_type()) {
+                return value.clone();
+            }
+            let has_items = array_length_udf().call(vec![value.clone()]).gt(lit(0));
+            let text = array_to_string_udf().call(vec![value.clone(), separator.clone()]);
+            Expr::Case(Case::new(None, vec![(Box::new(has_items), Box::new(text))], None))
+        });
+        call.args = std::iter::once(separator.clone()).chain(joined).collect();
         return Ok(Transformed::yes(Expr::ScalarFunction(call)));
     }
     let shown_as_they_are = ["concat", "concat_ws", "to_char"];

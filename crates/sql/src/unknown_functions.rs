@@ -13,7 +13,7 @@ use crate::dialects::calls::{calls_of, rows};
 
 /// Functions of other engines, and what is written here: of a number `n`, a text `x`, a time `ts`, a day
 /// `d`, a condition `c`, a `list`.
-pub const ELSEWHERE: [(&[&str], &str); 29] = [
+pub const ELSEWHERE: [(&[&str], &str); 24] = [
     (&["epoch", "unix_timestamp", "tounixtimestamp"], "extract(epoch FROM ts)"),
     (&["unix_millis"], "extract(epoch FROM ts) * 1000"),
     (&["epoch_ms", "make_timestamp_ms"], "to_timestamp_millis(n)"),
@@ -30,14 +30,12 @@ pub const ELSEWHERE: [(&[&str], &str); 29] = [
         "to_char(ts, '%Y-%m-%d')",
     ),
     (&["date_diff", "datediff", "timestampdiff"], "extract(epoch FROM ts - ts)"),
-    (&["date_add", "dateadd", "adddate", "timestampadd"], "d + INTERVAL '1 day'"),
-    (&["date_sub", "datesub", "subdate"], "d - INTERVAL '1 day'"),
+    (&["date_add", "adddate", "timestampadd"], "d + INTERVAL '1 day'"),
+    (&["date_sub", "datesub"], "d - INTERVAL '1 day'"),
     (&["add_months"], "d + INTERVAL '1 month'"),
     (&["last_day", "eomonth"], "date_trunc('month', d) + INTERVAL '1 month' - INTERVAL '1 day'"),
     (&["time_bucket", "time_slice"], "date_bin(INTERVAL '5 minutes', ts, TIMESTAMP '2000-01-03')"),
     (&["sign"], "signum(n)"),
-    (&["truncate"], "trunc(n)"),
-    (&["len", "str_len"], "length(x)"),
     (&["hex"], "encode(x, 'hex')"),
     (&["unhex"], "decode('6162', 'hex')"),
     (&["try_cast", "safe_cast"], "TRY_CAST(x AS BIGINT)"),
@@ -46,28 +44,164 @@ pub const ELSEWHERE: [(&[&str], &str); 29] = [
     (&["regexp_full_match"], "x ~ '^(pattern)$'"),
     (&["regexp_extract", "regexp_substr"], "regexp_match(x, '(pattern)')[1]"),
     (&["string_split", "str_split", "split"], "string_to_array(x, ',')"),
-    (&["to_int", "toint", "tointeger", "to_number"], "CAST(x AS BIGINT)"),
-    (&["str"], "CAST(n AS TEXT)"),
-    (&["size", "array_size"], "array_length(list)"),
 ];
 
 /// The same, of aggregates.
-pub const AGGREGATES: [(&[&str], &str); 4] = [
-    (&["any"], "bool_or(c), any_value(x)"),
-    (&["quantile_disc"], "quantile(n, 0.9)"),
-    (&["sum_if"], "sum(n) FILTER (WHERE c)"),
-    (&["avg_if", "averageif"], "avg(n) FILTER (WHERE c)"),
+pub const AGGREGATES: [(&[&str], &str); 2] =
+    [(&["any"], "bool_or(c), any_value(x)"), (&["averageif"], "avg(n) FILTER (WHERE c)")];
+
+/// Functions of other engines that are no expression here, and what is done instead.
+pub const INSTEAD: &[(&[&str], &str)] = &[
+    // Groups.
+    (
+        &["histogram", "histogram_numeric", "histogram_values"],
+        "SELECT x, count(*) FROM t GROUP BY x counts each value, and width_bucket(n, 0, 100, 10) in place of x \
+         each range of them; top_k(x, 10) is a list of the most frequent",
+    ),
+    (
+        &["entropy"],
+        "SELECT -sum(p * log2(p)) FROM (SELECT count(*) * 1.0 / sum(count(*)) OVER () AS p FROM t \
+         GROUP BY x)",
+    ),
+    (
+        &["summap", "minmap", "maxmap"],
+        "unnest the map's keys and values in a subquery, and GROUP BY the key",
+    ),
+    (&["topkweighted"], "SELECT x, sum(weight) AS n FROM t GROUP BY x ORDER BY n DESC LIMIT 10"),
+    (&["deltasum"], "sum(n - before) of a subquery with lag(n) OVER (ORDER BY ts) AS before"),
+    (
+        &["simplelinearregression"],
+        "regr_slope(y, x) and regr_intercept(y, x) are the two numbers of the line",
+    ),
+    (
+        &["windowfunnel", "sequencematch", "sequencecount"],
+        "min(ts) FILTER (WHERE c) of each step, GROUP BY user, and compare the times in the query \
+         around it",
+    ),
+    (&["quantileexactexclusive", "quantileexactweighted"], "percentile_cont(n, 0.9) is exact, too"),
+    (&["grouping_id"], "grouping(x) is 1 in the rows that are of all values of x"),
+    (
+        &["fill"],
+        "last_value(x) IGNORE NULLS OVER (ORDER BY ts) takes the value before; regr_slope and \
+         regr_intercept draw a line",
+    ),
+    (
+        &["rownumberinallblocks", "rownumberinblock", "monotonically_increasing_id"],
+        "row_number() OVER (ORDER BY ts) numbers rows",
+    ),
+    // Lists and structs.
+    (
+        &["posexplode", "posexplode_outer"],
+        "SELECT unnest(list) AS col, unnest(range(0, array_length(list))) AS pos",
+    ),
+    (
+        &["inline", "inline_outer"],
+        "SELECT s['a'] AS a, s['b'] AS b FROM (SELECT unnest(list) AS s FROM t)",
+    ),
+    (&["stack"], "FROM (VALUES (1, 'a'), (2, 'b')) AS t(n, x) is a table of values"),
+    (
+        &["struct_insert", "struct_concat", "struct_update", "struct_keys", "struct_values"],
+        "a struct's fields are written out: named_struct('a', s['a'], 'b', 2)",
+    ),
+    (
+        &["arrayfold", "list_reduce", "array_reduce"],
+        "array_sum, array_product, array_min and array_max take a list together; unnest(list) \
+         makes rows of it for any other aggregate",
+    ),
+    (
+        &["arrayfill", "arrayreversefill", "arraysplit", "arrayreversesplit"],
+        "unnest(list) makes rows of a list, and last_value(x) IGNORE NULLS OVER (…) looks back \
+         from each",
+    ),
+    // Text.
+    (
+        &["damerau_levenshtein", "jaro_similarity", "jaro_winkler_similarity", "soundex"],
+        "levenshtein(x, y) says how many letters differ",
+    ),
+    (
+        &["stringjaccardindex", "ngramdistance"],
+        "jaccard(x, y) compares the letters of two texts, levenshtein(x, y) their order, too",
+    ),
+    (&["strip_accents"], "translate(x, 'éèêáàâíóöúü', 'eeeaaaioouu') replaces letter by letter"),
+    (
+        &["nfc_normalize", "normalize", "normalizeutf8nfc"],
+        "text is compared as it is written, letter by letter",
+    ),
+    (&["unistr"], "a letter is written as it is, or chr(233)"),
+    (
+        &["sentences"],
+        "string_to_array(x, '. ') makes a list of sentences, and string_to_array(x, ' ') one of \
+         words",
+    ),
+    (&["conv"], "to_hex(n) and bin(n) write a whole number in digits"),
+    (
+        &["urlhierarchy", "urlpathhierarchy"],
+        "string_to_array(x, '/') makes a list of the parts, and array_to_string(array_slice(list, \
+         1, 3), '/') the beginning of it",
+    ),
+    (
+        &["randstr", "randomstring", "randomprintableascii"],
+        "uuid() is a text by chance, and substr(uuid(), 1, 8) a shorter one",
+    ),
+    (
+        &["cityhash64", "siphash64", "farmhash64", "murmurhash3_64", "metrohash64"],
+        "xxhash64(x) and hash(x) are hashes of 64 bits",
+    ),
+    (
+        &["reinterpretasstring", "reinterpretasint64", "reinterpretasuint64"],
+        "CAST(x AS TEXT) writes a value, and to_hex(n) its bytes",
+    ),
+    (&["touuid", "touuidornull"], "a UUID is a TEXT here: lower(x) compares two of them"),
+    (&["formatreadabletimedelta"], "n * INTERVAL '1 second' is a span of time"),
+    // Times.
+    (
+        &["justify_days", "justify_hours", "justify_interval"],
+        "days of a month are not counted together: a time plus the span says where it ends",
+    ),
+    (
+        &["parsedatetime", "try_to_timestamp", "to_timestamp_ntz", "parsedatetimeornull"],
+        "strptime('20/11/2026', '%d/%m/%Y') reads a format, try_strptime gives NULL for a text \
+         that is none of it",
+    ),
+    (&["make_interval"], "make_interval(days => 10, hours => 2), or INTERVAL '10 days 2 hours'"),
+    (&["toweek", "toyearweek"], "toISOWeek(ts) counts weeks from Monday, by ISO 8601"),
+    // JSON.
+    (
+        &[
+            "from_json",
+            "json_transform",
+            "json_structure",
+            "schema_of_json",
+            "json_transform_strict",
+        ],
+        "--promote makes columns with types of JSON in a text; json_extract_string(x, '$.a') \
+         takes a field out of it",
+    ),
+    (&["jsontype"], "json_type(x, '$.a') is the type of a field"),
+    (
+        &["json_contains", "jsonb_contains"],
+        "json_extract_string(x, '$.a') = 'value' compares a field",
+    ),
+    (
+        &["json_merge_patch", "json_pretty", "jsonb_set", "jsonb_insert", "jsonb_pretty"],
+        "json_object('a', 1) writes JSON; that of a text stays as it is",
+    ),
+    // What is no value of a row.
+    (
+        &["hostname", "fqdn", "currentdatabase", "current_database", "database"],
+        "leave it out: a query reads files, and knows no server",
+    ),
+    (&["setseed"], "leave it out: random() begins anew with each query"),
+    (&["getvariable", "getsetting"], "a value from outside is a parameter: $x with --param x=1"),
+    (&["ignore"], "leave it out: it is always 0"),
+    (&["in", "notin", "globalin"], "x IN (1, 2)"),
+    (&["sleep", "pg_sleep"], "leave it out"),
+    (&["nextval", "currval", "lastval"], "row_number() OVER (ORDER BY ts) numbers rows"),
 ];
 
 /// Functions that look into text as JSON.
-const OF_JSON: [&str; 6] = [
-    "json_extract",
-    "json_extract_string",
-    "json_extract_scalar",
-    "json_value",
-    "get_json_object",
-    "jsonextract",
-];
+const OF_JSON: [&str; 5] =
+    ["json_extract", "json_extract_string", "json_extract_scalar", "json_value", "get_json_object"];
 
 /// The refusal of a function that is not known.
 pub fn refused(name: &str) -> Error {
@@ -78,6 +212,9 @@ pub fn refused(name: &str) -> Error {
         elsewhere.into_iter().find(|(names, _)| names.contains(&folded.as_str()))
     {
         return Error::usage_hint(message, format!("it is written here as {written}"));
+    }
+    if let Some(text) = instead_of(&folded) {
+        return Error::usage_hint(message, text);
     }
     let calls = calls_of(&folded);
     if !calls.is_empty() {
@@ -96,6 +233,11 @@ pub fn refused(name: &str) -> Error {
         Some(meant) => Error::usage(format!("{message}; did you mean `{meant}`?")),
         None => Error::usage(message),
     }
+}
+
+/// What is done instead of a call of a function that is no expression here.
+pub(crate) fn instead_of(name: &str) -> Option<&'static str> {
+    INSTEAD.iter().find(|(names, _)| names.contains(&name)).map(|(_, text)| *text)
 }
 
 /// Aggregates that SQL gains, and DataFusion does not know.
@@ -158,7 +300,8 @@ mod tests {
         let known = known();
         let elsewhere = ELSEWHERE.iter().chain(&AGGREGATES).flat_map(|(names, _)| names.iter());
         let mut names = BTreeSet::new();
-        for name in elsewhere.chain(&OF_JSON) {
+        let instead = INSTEAD.iter().flat_map(|(names, _)| names.iter());
+        for name in elsewhere.chain(instead).chain(&OF_JSON) {
             assert!(!known.contains(*name), "{name}");
             assert!(names.insert(*name), "{name} twice");
         }
@@ -180,6 +323,10 @@ mod tests {
             ("md6", "unknown function `md6`"),
             ("months_between", "unknown function `months_between`"),
             ("Year", "`Year` takes other arguments\nhint: it is called as year(ts)"),
+            (
+                "hostName",
+                "unknown function `hostName`\nhint: leave it out: a query reads files, and knows no server",
+            ),
             (
                 "Epoch",
                 "unknown function `Epoch`\nhint: it is written here as extract(epoch FROM ts)",

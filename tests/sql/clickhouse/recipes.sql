@@ -4,7 +4,14 @@ SELECT toStartOfDay(ts) AS day, count() AS hits, uniq(user_id) AS visitors, coun
 FROM 'requests.csv'
 GROUP BY day
 ORDER BY day
---> pending: unknown function `tostartofday` (no hint)
+--> differs: whole numbers divide to whole numbers
+--> tidemill
+2026-03-01T00:00:00,6,3,0
+2026-03-02T00:00:00,4,3,0
+2026-03-03T00:00:00,2,1,0
+2026-03-08T00:00:00,1,1,0
+2026-03-31T00:00:00,1,1,1
+2026-04-01T00:00:00,1,1,0
 --> clickhouse
 2026-03-01T00:00:00,6,3,0
 2026-03-02T00:00:00,4,3,0.25
@@ -70,7 +77,6 @@ SELECT toYYYYMM(day) AS month, sum(qty * price) AS revenue, sumIf(qty * price, p
 FROM 'orders.csv'
 GROUP BY month
 ORDER BY month
---> pending: unknown function `toyyyymm` (no hint)
 --> clickhouse
 202601,39.9,39.9
 202602,134.2,129.7

@@ -471,7 +471,8 @@ SHOW TABLES
 --> duckdb
 
 SELECT getvariable('x') IS NULL
---> pending: unknown function `getvariable` (no hint)
+--> error: unknown function `getvariable`
+--> hint: a value from outside is a parameter: $x with --param x=1
 --> duckdb
 true
 

@@ -342,7 +342,6 @@ SELECT list_sum([]), list_max([]), list_avg([]), list_contains([], 1)
 NULL,NULL,NULL,false
 
 SELECT len([])
---> pending: unknown function `len`
 --> duckdb
 0
 
@@ -474,12 +473,10 @@ SELECT median(qty), quantile_cont(qty, 0.25) FROM 'orders.csv'
 2.0,1.0
 
 SELECT quantile_disc(qty, 0.25) FROM 'orders.csv'
---> pending: unknown function `quantile_disc`
 --> duckdb
 1
 
 SELECT quantile_disc(sku, 0.5) FROM 'orders.csv'
---> pending: unknown function `quantile_disc`
 --> duckdb
 lamp
 

@@ -150,12 +150,14 @@ true,4
 NULL,1
 
 SELECT json_contains('{"a": 1, "b": 2}', '{"a": 1}')
---> pending: unknown function `json_contains` (no hint)
+--> error: unknown function `json_contains`
+--> hint: json_extract_string(x, '$.a') = 'value' compares a field
 --> duckdb
 true
 
 SELECT json_contains('[1, 2]', '2')
---> pending: unknown function `json_contains` (no hint)
+--> error: unknown function `json_contains`
+--> hint: json_extract_string(x, '$.a') = 'value' compares a field
 --> duckdb
 true
 
@@ -205,7 +207,8 @@ SELECT json_group_array(sku), json_group_object(sku, order_id) IS NOT NULL FROM 
 "[""pen"",""book"",""lamp""]",true
 
 SELECT json_merge_patch('{"a": 1}', '{"b": 2}')
---> pending: unknown function `json_merge_patch` (no hint)
+--> error: unknown function `json_merge_patch`
+--> hint: json_object('a', 1) writes JSON; that of a text stays as it is
 --> duckdb
 "{""a"":1,""b"":2}"
 
@@ -242,17 +245,20 @@ SELECT json_value('{"a": [1]}', '$.a')
 NULL
 
 SELECT json_structure('{"a": 1, "b": ["x"]}')
---> pending: unknown function `json_structure` (no hint)
+--> error: unknown function `json_structure`
+--> hint: --promote makes columns with types of JSON in a text; json_extract_string(x, '$.a') takes a field out of it
 --> duckdb
 "{""a"":""UBIGINT"",""b"":[""VARCHAR""]}"
 
 SELECT from_json('{"a": 1, "b": "x"}', '{"a": "INTEGER", "b": "VARCHAR"}')
---> pending: unknown function `from_json` (no hint)
+--> error: unknown function `from_json`
+--> hint: --promote makes columns with types of JSON in a text; json_extract_string(x, '$.a') takes a field out of it
 --> duckdb
 "{""a"":1,""b"":""x""}"
 
 SELECT json_transform('{"a": 1}', '{"a": "BIGINT"}')
---> pending: unknown function `json_transform` (no hint)
+--> error: unknown function `json_transform`
+--> hint: --promote makes columns with types of JSON in a text; json_extract_string(x, '$.a') takes a field out of it
 --> duckdb
 "{""a"":1}"
 
@@ -273,7 +279,8 @@ a,1
 b,2
 
 SELECT json_pretty('{}')
---> pending: unknown function `json_pretty` (no hint)
+--> error: unknown function `json_pretty`
+--> hint: json_object('a', 1) writes JSON; that of a text stays as it is
 --> duckdb
 {}
 

@@ -41,17 +41,14 @@ Eve Adams,202601,2026
 Finn,202609,2026
 
 SELECT century(signed_up) FROM 'users.csv' WHERE user_id = 1
---> pending: unknown function `century` (no hint)
 --> duckdb
 21
 
 SELECT decade(signed_up) FROM 'users.csv' WHERE user_id = 1
---> pending: unknown function `decade`; did you mean `decode`? (no hint)
 --> duckdb
 202
 
 SELECT era(signed_up) FROM 'users.csv' WHERE user_id = 1
---> pending: unknown function `era` (no hint)
 --> duckdb
 1
 
@@ -318,7 +315,6 @@ SELECT ts AT TIME ZONE 'UTC' AT TIME ZONE 'Europe/Berlin' FROM 'requests.csv' WH
 2026-04-01T08:00:00
 
 SELECT timezone('Europe/Berlin', TIMESTAMPTZ '2026-07-01 12:00:00+00')
---> pending: unknown function `timezone` (no hint)
 --> duckdb
 2026-07-01T14:00:00
 

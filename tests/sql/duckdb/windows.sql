@@ -381,7 +381,8 @@ SELECT sum(qty) OVER (w ORDER BY order_id) FROM 'orders.csv' WINDOW w AS (PARTIT
 7
 
 SELECT fill(score) OVER (ORDER BY user_id) FROM 'users.csv' ORDER BY user_id
---> pending: unknown function `fill` (no hint)
+--> error: unknown function `fill`
+--> hint: last_value(x) IGNORE NULLS OVER (ORDER BY ts) takes the value before; regr_slope and regr_intercept draw a line
 --> duckdb
 8.5
 7.875

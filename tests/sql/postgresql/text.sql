@@ -213,7 +213,6 @@ SELECT encode('abc'::bytea, 'base64'), encode('abc', 'hex')
 YWJj,616263
 
 SELECT convert_from(decode('YWJj', 'base64'), 'UTF8')
---> pending: unknown function `convert_from` (no hint)
 --> postgresql
 abc
 
@@ -222,12 +221,10 @@ SELECT ascii('a'), chr(97), to_hex(255)
 97,a,ff
 
 SELECT quote_literal('it''s')
---> pending: unknown function `quote_literal` (no hint)
 --> postgresql
 'it''s'
 
 SELECT quote_ident('a b')
---> pending: unknown function `quote_ident` (no hint)
 --> postgresql
 """a b"""
 
@@ -275,12 +272,14 @@ SELECT lower('ÀÉ')
 àé
 
 SELECT unistr('\00e9')
---> pending: unknown function `unistr` (no hint)
+--> error: unknown function `unistr`
+--> hint: a letter is written as it is, or chr(233)
 --> postgresql
 é
 
 SELECT normalize('é')
---> pending: unknown function `normalize` (no hint)
+--> error: unknown function `normalize`
+--> hint: text is compared as it is written, letter by letter
 --> postgresql
 é
 
@@ -337,6 +336,5 @@ SELECT broadcast('192.168.1.10/24'::inet)::text
 192.168.1.255/24
 
 SELECT encode('ab'::bytea, 'base64')
---> fault: row 1: `YWI` came, `YWI=` was wanted
 --> postgresql
 YWI=

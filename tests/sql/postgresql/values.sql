@@ -168,7 +168,6 @@ SELECT array_length(ARRAY[1, 2], 1), cardinality(ARRAY[1, 2, 3]), array_position
 2,3,2,1
 
 SELECT array_upper(ARRAY[5, 6], 1)
---> pending: unknown function `array_upper` (no hint)
 --> postgresql
 2
 
@@ -177,12 +176,10 @@ SELECT array_append(ARRAY[1], 2), array_prepend(0, ARRAY[1]), array_cat(ARRAY[1]
 "[1,2]","[0,1]","[1,2]"
 
 SELECT array_remove(ARRAY[1, 2, 1], 1)
---> fault: row 1: `"[2,1]"` came, `[2]` was wanted
 --> postgresql
 [2]
 
 SELECT array_replace(ARRAY[1, 2, 1], 1, 9)
---> fault: row 1: `"[9,2,1]"` came, `"[9,2,9]"` was wanted
 --> postgresql
 "[9,2,9]"
 
@@ -220,12 +217,10 @@ SELECT ARRAY(SELECT DISTINCT sku FROM 'orders.csv' ORDER BY 1)
 "[""book"",""desk"",""lamp"",""pen""]"
 
 SELECT trim_array(ARRAY[1, 2, 3], 1)
---> pending: unknown function `trim_array` (no hint)
 --> postgresql
 "[1,2]"
 
 SELECT array_fill(7, ARRAY[2])
---> pending: unknown function `array_fill` (no hint)
 --> postgresql
 "[7,7]"
 

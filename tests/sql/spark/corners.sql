@@ -83,7 +83,6 @@ SELECT array_contains(array(1, NULL), 1), array_contains(array(1), 2), array_dis
 true,false,"[1,null]"
 
 SELECT size(array())
---> pending: unknown function `size`
 --> spark
 0
 
@@ -103,12 +102,10 @@ SELECT array_except(array(1, 1, 2), array(2)), array_union(array(1, 1), array(2)
 [1],"[1,2]"
 
 SELECT slice(array(1, 2, 3), -2, 2)
---> pending: unknown function `slice` (no hint)
 --> spark
 "[2,3]"
 
 SELECT slice(array(1, 2, 3), 2, 5)
---> pending: unknown function `slice` (no hint)
 --> spark
 "[2,3]"
 
@@ -117,7 +114,6 @@ SELECT flatten(array(array(1), array(2, 3))), array_repeat('a', 0), array_sort(a
 "[1,2,3]",[],"[1,2,null]"
 
 SELECT sort_array(array(2, NULL, 1))
---> fault: row 1: `"[1,2,null]"` came, `"[null,1,2]"` was wanted
 --> spark
 "[null,1,2]"
 
@@ -144,7 +140,6 @@ SELECT map_keys(map())
 []
 
 SELECT map_from_arrays(array('a', 'b'), array(1, 2))['b']
---> pending: unknown function `map_from_arrays` (no hint)
 --> spark
 2
 
@@ -197,7 +192,6 @@ SELECT sort_array(collect_list(country)) FROM 'users.csv'
 "[""DE"",""DE"",""FR"",""US"",""US""]"
 
 SELECT size(collect_set(country)) FROM 'users.csv'
---> pending: unknown function `size`
 --> spark
 3
 

@@ -28,7 +28,6 @@ SELECT instr('hello', 'l'), locate('l', 'hello')
 3,3
 
 SELECT locate('l', 'hello', 4)
---> pending: `locate` takes other arguments
 --> spark
 4
 
@@ -186,7 +185,6 @@ SELECT replace('abc', 'b', 'X'), translate('abc', 'ab', 'xy'), overlay('SparkSQL
 aXc,xyc,Spark_QL
 
 SELECT replace('abcb', 'b')
---> pending: there is no `replace(TEXT, TEXT)`
 --> spark
 ac
 
@@ -254,7 +252,8 @@ SELECT ascii('A'), char(66), chr(67), levenshtein('kitten', 'sitting')
 65,B,C,3
 
 SELECT soundex('Robert')
---> pending: unknown function `soundex` (no hint)
+--> error: unknown function `soundex`
+--> hint: levenshtein(x, y) says how many letters differ
 --> spark
 R163
 
@@ -316,27 +315,24 @@ SELECT to_char(78.12, '$99.99')
 $78.12
 
 SELECT to_number('1,234', '9,999')
---> pending: unknown function `to_number`
 --> spark
 1234
 
 SELECT mask('AbC-123')
---> pending: unknown function `mask` (no hint)
 --> spark
 XxX-nnn
 
 SELECT luhn_check('79927398713')
---> pending: unknown function `luhn_check` (no hint)
 --> spark
 true
 
 SELECT str_to_map('a:1,b:2', ',', ':')['b']
---> pending: unknown function `str_to_map` (no hint)
 --> spark
 2
 
 SELECT sentences('Hi there. Bye.')
---> pending: unknown function `sentences` (no hint)
+--> error: unknown function `sentences`
+--> hint: string_to_array(x, '. ') makes a list of sentences, and string_to_array(x, ' ') one of words
 --> spark
 "[[""Hi"",""there""],[""Bye""]]"
 
@@ -359,12 +355,14 @@ SELECT get_json_object(detail, '$.codes[0]') FROM 'orders.csv' WHERE order_id = 
 1
 
 SELECT from_json('{"a": 1, "b": "x"}', 'a INT, b STRING')
---> pending: unknown function `from_json` (no hint)
+--> error: unknown function `from_json`
+--> hint: --promote makes columns with types of JSON in a text; json_extract_string(x, '$.a') takes a field out of it
 --> spark
 "{""a"":1,""b"":""x""}"
 
 SELECT from_json(detail, 'codes ARRAY<INT>').codes[0] FROM 'orders.csv' WHERE order_id IN (101, 103) ORDER BY order_id
---> pending: unknown function `from_json` (no hint)
+--> error: unknown function `from_json`
+--> hint: --promote makes columns with types of JSON in a text; json_extract_string(x, '$.a') takes a field out of it
 --> spark
 1
 7
@@ -400,7 +398,8 @@ SELECT t.city, t.zip FROM 'orders.csv' LATERAL VIEW json_tuple(get_json_object(d
 Berlin,10115
 
 SELECT schema_of_json('{"a": 1}')
---> pending: unknown function `schema_of_json` (no hint)
+--> error: unknown function `schema_of_json`
+--> hint: --promote makes columns with types of JSON in a text; json_extract_string(x, '$.a') takes a field out of it
 --> spark
 STRUCT<a: BIGINT>
 
@@ -429,22 +428,18 @@ SELECT bit_length('abc'), octet_length('é'), ucase('a'), character_length('ab')
 24,2,A,2
 
 SELECT len('abc')
---> pending: unknown function `len`
 --> spark duckdb
 3
 
 SELECT encode('abc', 'UTF-8') = binary('abc')
---> pending: unknown function `binary` (no hint)
 --> spark
 true
 
 SELECT decode(encode('abc', 'UTF-8'), 'UTF-8')
---> pending: There is no built-in encoding named 'UTF-8', currently supported encodings are: base64, base64pad, hex (no hint)
 --> spark
 abc
 
 SELECT is_valid_utf8('abc')
---> pending: unknown function `is_valid_utf8` (no hint)
 --> spark
 true
 
@@ -454,7 +449,8 @@ SELECT quote('it''s')
 'it\'s'
 
 SELECT randstr(3, 0) IS NOT NULL
---> pending: unknown function `randstr` (no hint)
+--> error: unknown function `randstr`
+--> hint: uuid() is a text by chance, and substr(uuid(), 1, 8) a shorter one
 --> spark
 true
 
@@ -494,11 +490,9 @@ SELECT split(r'a.b', r'\.')
 "[""a"",""b""]"
 
 SELECT base64('ab')
---> fault: row 1: `YWI` came, `YWI=` was wanted
 --> spark duckdb
 YWI=
 
 SELECT base64('a')
---> fault: row 1: `YQ` came, `YQ==` was wanted
 --> spark duckdb
 YQ==

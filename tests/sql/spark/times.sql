@@ -75,7 +75,6 @@ SELECT date_sub(DATE '2026-03-01', 1)
 2026-02-28
 
 SELECT dateadd(DATE '2026-03-01', 1)
---> pending: unknown function `dateadd`
 --> spark
 2026-03-02
 
@@ -131,12 +130,10 @@ SELECT next_day(DATE '2026-03-01', 'MON')
 2026-03-02
 
 SELECT trunc(DATE '2026-03-17', 'MM')
---> pending: `trunc` does not take an argument of type DATE
 --> spark
 2026-03-01
 
 SELECT trunc(DATE '2026-03-17', 'year')
---> pending: `trunc` does not take an argument of type DATE
 --> spark
 2026-01-01
 
@@ -160,7 +157,8 @@ SELECT to_timestamp('01-03-2026 10:20', 'dd-MM-yyyy HH:mm')
 2026-03-01T10:20:00
 
 SELECT try_to_timestamp('x', 'yyyy')
---> pending: unknown function `try_to_timestamp` (no hint)
+--> error: unknown function `try_to_timestamp`
+--> hint: strptime('20/11/2026', '%d/%m/%Y') reads a format, try_strptime gives NULL for a text that is none of it
 --> spark
 NULL
 
@@ -247,12 +245,10 @@ SELECT count(*) FROM 'requests.csv' WHERE to_date(ts) = '2026-03-01'
 6
 
 SELECT from_utc_timestamp(TIMESTAMP '2026-03-01 12:00:00', 'Asia/Tokyo')
---> pending: unknown function `from_utc_timestamp` (no hint)
 --> spark
 2026-03-01T21:00:00
 
 SELECT to_utc_timestamp(TIMESTAMP '2026-03-01 12:00:00', 'Asia/Tokyo')
---> pending: unknown function `to_utc_timestamp` (no hint)
 --> spark
 2026-03-01T03:00:00
 

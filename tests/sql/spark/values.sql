@@ -12,7 +12,6 @@ SELECT 7 / 2
 3.5
 
 SELECT pmod(-7, 3)
---> pending: unknown function `pmod`; did you mean `mod`? (no hint)
 --> spark
 2
 
@@ -21,12 +20,10 @@ SELECT round(2.5), round(2.567, 1), ceil(1.2), floor(-1.2)
 3,2.6,2,-2
 
 SELECT bround(2.5)
---> pending: unknown function `bround`; did you mean `round`? (no hint)
 --> spark
 2
 
 SELECT rint(2.5)
---> pending: unknown function `rint`; did you mean `int`? (no hint)
 --> spark
 2.0
 
@@ -55,7 +52,6 @@ SELECT sign(-2)
 -1.0
 
 SELECT positive(1)
---> pending: unknown function `positive`; did you mean `position`? (no hint)
 --> spark
 1
 
@@ -83,12 +79,10 @@ SELECT bit_count(7)
 3
 
 SELECT bit_get(5, 0)
---> pending: unknown function `bit_get` (no hint)
 --> spark
 1
 
 SELECT getbit(5, 1)
---> pending: unknown function `getbit` (no hint)
 --> spark
 0
 
@@ -97,7 +91,8 @@ SELECT 1 << 3, 16 >> 1
 8,8
 
 SELECT conv('ff', 16, 10)
---> pending: unknown function `conv` (no hint)
+--> error: unknown function `conv`
+--> hint: to_hex(n) and bin(n) write a whole number in digits
 --> spark
 255
 
@@ -167,17 +162,14 @@ SELECT try_divide(1, 0)
 NULL
 
 SELECT try_add(1, 2)
---> pending: unknown function `try_add` (no hint)
 --> spark
 3
 
 SELECT try_subtract(3, 1)
---> pending: unknown function `try_subtract` (no hint)
 --> spark
 2
 
 SELECT try_multiply(2, 3)
---> pending: unknown function `try_multiply` (no hint)
 --> spark
 6
 
@@ -186,7 +178,6 @@ SELECT try_divide(6, 4)
 1.5
 
 SELECT try_to_number('x', '999')
---> pending: unknown function `try_to_number` (no hint)
 --> spark
 NULL
 
@@ -210,7 +201,6 @@ SELECT element_at(array(1, 2), -1)
 2
 
 SELECT get(array(1, 2), 1)
---> pending: unknown function `get` (no hint)
 --> spark
 2
 
@@ -219,12 +209,10 @@ SELECT cardinality(array(1, 2)), array_contains(array(1, 2), 2)
 2,true
 
 SELECT size(array(1, 2))
---> pending: unknown function `size`
 --> spark
 2
 
 SELECT array_size(array(1))
---> pending: unknown function `array_size`
 --> spark
 1
 
@@ -233,7 +221,6 @@ SELECT sort_array(array(3, 1, 2)), array_sort(array(3, 1)), array_distinct(array
 "[1,2,3]","[1,3]","[1,2]",5,1
 
 SELECT sort_array(array(3, 1, 2), false)
---> pending: `sort_array` takes other arguments
 --> spark
 "[3,2,1]"
 
@@ -246,7 +233,6 @@ SELECT reverse(array(1, 2)), flatten(array(array(1), array(2))), array_repeat('a
 "[2,1]","[1,2]","[""a"",""a""]","[1,3,5]"
 
 SELECT slice(array(1, 2, 3, 4), 2, 2)
---> pending: unknown function `slice` (no hint)
 --> spark
 "[2,3]"
 
@@ -260,17 +246,16 @@ SELECT array_position(array(5, 6), 6), array_append(array(1), 2), array_compact(
 2,"[1,2]",[1]
 
 SELECT array_remove(array(1, 2, 1), 1)
---> fault: row 1: `"[2,1]"` came, `[2]` was wanted
 --> spark
 [2]
 
 SELECT array_prepend(array(1), 0)
---> pending: there is no `array_prepend(BIGINT[], BIGINT)`
+--> error: there is no `array_prepend(BIGINT[], BIGINT)`
+--> hint: CAST(x AS TYPE) converts an argument
 --> spark
 "[0,1]"
 
 SELECT array_insert(array(1, 3), 2, 2)
---> pending: unknown function `array_insert` (no hint)
 --> spark
 "[1,2,3]"
 
@@ -284,7 +269,6 @@ SELECT exists(array(1, 2), x -> x > 1)
 true
 
 SELECT forall(array(1, 2), x -> x > 1)
---> pending: `->` is not supported
 --> spark
 false
 
@@ -329,7 +313,6 @@ SELECT element_at(map('a', 1), 'a')
 1
 
 SELECT map_contains_key(map('a', 1), 'b')
---> pending: unknown function `map_contains_key` (no hint)
 --> spark
 false
 
@@ -338,17 +321,14 @@ SELECT map_entries(map('a', 1))
 "[{""key"":""a"",""value"":1}]"
 
 SELECT map_from_arrays(array('a'), array(1))
---> pending: unknown function `map_from_arrays` (no hint)
 --> spark
 "{""a"":1}"
 
 SELECT map_from_entries(array(struct('a', 1)))
---> pending: unknown function `map_from_entries` (no hint)
 --> spark
 "{""a"":1}"
 
 SELECT map_concat(map('a', 1), map('b', 2))
---> pending: unknown function `map_concat` (no hint)
 --> spark
 "{""a"":1,""b"":2}"
 
@@ -395,7 +375,8 @@ SELECT id, explode(tags) AS tag FROM 'events.json' ORDER BY id, tag
 5,c
 
 SELECT id, posexplode(tags) FROM 'events.json' ORDER BY id, pos
---> pending: unknown function `posexplode` (no hint)
+--> error: unknown function `posexplode`
+--> hint: SELECT unnest(list) AS col, unnest(range(0, array_length(list))) AS pos
 --> spark
 1,0,a
 1,1,b
@@ -405,7 +386,6 @@ SELECT id, posexplode(tags) FROM 'events.json' ORDER BY id, pos
 5,1,c
 
 SELECT id, explode_outer(nums) AS n FROM 'events.json' ORDER BY id, n
---> pending: unknown function `explode_outer` (no hint)
 --> spark
 1,1
 1,2
@@ -460,34 +440,34 @@ SELECT e.id, t.pos, t.col FROM 'events.json' e, LATERAL posexplode(e.nums) AS t 
 5,3,10
 
 SELECT stack(2, 1, 'a', 2, 'b')
---> pending: unknown function `stack` (no hint)
+--> error: unknown function `stack`
+--> hint: FROM (VALUES (1, 'a'), (2, 'b')) AS t(n, x) is a table of values
 --> spark
 1,a
 2,b
 
 SELECT inline(array(struct(1, 'a'), struct(2, 'b')))
---> pending: unknown function `inline` (no hint)
+--> error: unknown function `inline`
+--> hint: SELECT s['a'] AS a, s['b'] AS b FROM (SELECT unnest(list) AS s FROM t)
 --> spark
 1,a
 2,b
 
 SELECT monotonically_increasing_id() IS NOT NULL
---> pending: unknown function `monotonically_increasing_id` (no hint)
+--> error: unknown function `monotonically_increasing_id`
+--> hint: row_number() OVER (ORDER BY ts) numbers rows
 --> spark
 true
 
 SELECT rand(1) BETWEEN 0 AND 1
---> pending: there is no `random(BIGINT)`
 --> spark
 true
 
 SELECT randn(1) IS NOT NULL
---> pending: unknown function `randn`; did you mean `rand`? (no hint)
 --> spark
 true
 
 SELECT assert_true(true)
---> pending: unknown function `assert_true` (no hint)
 --> spark duckdb
 NULL
 

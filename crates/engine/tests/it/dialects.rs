@@ -55,6 +55,27 @@ fn functions_and_operators() {
         ("SELECT k FROM '$/f.csv' WHERE k LIKE ANY ('b%', 'c%')", "k\nb"),
         ("SELECT k FROM '$/f.csv' WHERE k NOT LIKE ANY ('a%', 'c%')", "k\nb"),
         ("SELECT v FROM '$/f.csv' WHERE k RLIKE '^b' OR k REGEXP 'c'", "v\n2"),
+        ("SELECT weighted_avg(v, v) FILTER (v > 1) AS a FROM '$/f.csv'", "a\n2.6"),
+        (
+            "SELECT v, weighted_avg(v, v) OVER (PARTITION BY k) AS a FROM '$/f.csv' ORDER BY v",
+            "v,a\n1,2.5\n2,2.0\n3,2.5",
+        ),
+        (
+            "SELECT quantilesExact(0.1, 0.9)(v) AS q, percentile_disc(0.5) WITHIN GROUP (ORDER BY v) AS p FROM '$/f.csv'",
+            "q,p\n[1, 3],2",
+        ),
+        ("SELECT quantileExactIf(0.5)(v, k = 'a') AS q FROM '$/f.csv'", "q\n3"),
+        ("SELECT first(nullif(v, 1), true) AS n FROM '$/f.csv'", "n\n2"),
+        ("SELECT any_value(k ORDER BY v DESC) AS k FROM '$/f.csv'", "k\na"),
+        ("SELECT array_remove([1, 2, 1], 1) AS l, concat([1], [2], NULL) AS m", "l,m\n[2],[1, 2]"),
+        ("SELECT concat_ws('-', ['a', 'b'], [], 'c') AS x", "x\na-b-c"),
+        ("SELECT concat_ws('-', array_agg(k ORDER BY v)) AS x FROM '$/f.csv'", "x\na-b-a"),
+        ("SELECT list_sort([3, NULL, 1], 'DESC')[1] AS n", "n\n3"),
+        (
+            "SELECT arraySort(x -> -x, [1, 3, 2]) AS l, [1] IS DISTINCT FROM [2] AS d",
+            "l,d\n[3, 2, 1],true",
+        ),
+        ("SELECT struct_pack(a := 1)['a'] AS a, encode('ab', 'base64') AS b", "a,b\n1,YWI="),
         ("SELECT date_add('month', 2, DATE '2026-11-20') AS d", "d\n2027-01-20"),
         ("SELECT dateadd(day, -1, DATE '2026-11-20') AS d", "d\n2026-11-19"),
         (

@@ -1,11 +1,13 @@
 //! Functions that other databases have by another name or in another form, written as they are here.
 //!
 //! Each is a row: the call as it is written there, with its arguments' names, and what it is here. Whoever
-//! looks for a function finds it by searching for its name. A
-//! name that there is here, too, stands in no row, but for a number of arguments that it does not take.
+//! looks for a function finds it by searching for its name. An argument that is a number, a text, `true` or
+//! `false` stands for itself: of the rows of a name the first one that fits is taken. A name that there is
+//! here, too, stands in no row, but for arguments that it does not take, or where DataFusion means something by
+//! it that no other database does.
 //!
-//! What a call has besides its arguments, `FILTER`, `OVER` and the like, goes to the function that the row
-//! leads to, where that is an aggregate.
+//! What a call has besides its arguments, `FILTER`, `OVER` and the like, goes to the aggregates that the row
+//! leads to.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -36,6 +38,23 @@ const SCALARS: &[(&str, &str)] = &[
     ("toisoweek(ts)", "date_part('week', ts)"),
     ("yearweek(ts)", "date_part('isoyear', ts) * 100 + date_part('week', ts)"),
     ("isoyear(ts)", "date_part('isoyear', ts)"),
+    ("toisoyear(ts)", "date_part('isoyear', ts)"),
+    ("century(ts)", "CAST(ceil(date_part('year', ts) / 100.0) AS BIGINT)"),
+    ("decade(ts)", "date_part('year', ts) / 10"),
+    ("era(ts)", "CASE WHEN date_part('year', ts) > 0 THEN 1 ELSE 0 END"),
+    ("toyyyymm(ts)", "date_part('year', ts) * 100 + date_part('month', ts)"),
+    (
+        "toyyyymmdd(ts)",
+        "date_part('year', ts) * 10000 + date_part('month', ts) * 100 + date_part('day', ts)",
+    ),
+    ("toyyyymmddhhmmss(ts)", "CAST(to_char(ts, '%Y%m%d%H%M%S') AS BIGINT)"),
+    ("torelativeyearnum(ts)", "date_part('year', ts)"),
+    ("torelativequarternum(ts)", "date_part('year', ts) * 4 + date_part('quarter', ts) - 1"),
+    ("torelativemonthnum(ts)", "date_part('year', ts) * 12 + date_part('month', ts)"),
+    ("torelativedaynum(ts)", "CAST(floor(date_part('epoch', ts) / 86400) AS BIGINT)"),
+    ("torelativehournum(ts)", "CAST(floor(date_part('epoch', ts) / 3600) AS BIGINT)"),
+    ("torelativeminutenum(ts)", "CAST(floor(date_part('epoch', ts) / 60) AS BIGINT)"),
+    ("torelativesecondnum(ts)", "CAST(floor(date_part('epoch', ts)) AS BIGINT)"),
     ("day(ts)", "date_part('day', ts)"),
     ("dayofmonth(ts)", "date_part('day', ts)"),
     ("day_of_month(ts)", "date_part('day', ts)"),
@@ -64,11 +83,100 @@ const SCALARS: &[(&str, &str)] = &[
     ("timestamp(x)", "CAST(x AS TIMESTAMP)"),
     ("datetime(x)", "CAST(x AS TIMESTAMP)"),
     ("todatetime(x)", "CAST(x AS TIMESTAMP)"),
+    ("todatetime(x, zone)", "CAST(x AS TIMESTAMP) AT TIME ZONE zone"),
+    ("todate32(x)", "CAST(x AS DATE)"),
+    ("todatetime64(x)", "CAST(x AS TIMESTAMP)"),
+    ("todatetime64(x, k)", "CAST(x AS TIMESTAMP)"),
+    ("makedate(n, m, k)", "make_date(n, m, k)"),
+    ("makedatetime(n, m, k, first, last, step)", "make_timestamp(n, m, k, first, last, step)"),
+    ("makedatetime64(n, m, k, first, last, step)", "make_timestamp(n, m, k, first, last, step)"),
+    (
+        "parsedatetimebesteffort(x)",
+        "coalesce(TRY_CAST(x AS TIMESTAMP), strptime(x, ['%d %b %Y %H:%M:%S', '%d %b %Y', '%d %B %Y', '%d/%m/%Y %H:%M:%S', '%d/%m/%Y']))",
+    ),
+    (
+        "parsedatetimebesteffortornull(x)",
+        "coalesce(TRY_CAST(x AS TIMESTAMP), try_strptime(x, ['%d %b %Y %H:%M:%S', '%d %b %Y', '%d %B %Y', '%d/%m/%Y %H:%M:%S', '%d/%m/%Y']))",
+    ),
+    ("dateadd(d, n)", "date_add(d, n)"),
+    ("subdate(d, n)", "date_sub(d, n)"),
+    ("age(unit, ts, d)", "date_sub(unit, ts, d)"),
+    ("datename('weekday', ts)", "dayname(ts)"),
+    ("datename('month', ts)", "monthname(ts)"),
+    ("datename('year', ts)", "CAST(date_part('year', ts) AS TEXT)"),
+    ("datename('quarter', ts)", "CAST(date_part('quarter', ts) AS TEXT)"),
+    ("datename('week', ts)", "CAST(date_part('week', ts) AS TEXT)"),
+    ("datename('dayofyear', ts)", "CAST(date_part('doy', ts) AS TEXT)"),
+    ("datename('day', ts)", "CAST(date_part('day', ts) AS TEXT)"),
+    ("datename('hour', ts)", "CAST(date_part('hour', ts) AS TEXT)"),
+    ("datename('minute', ts)", "CAST(date_part('minute', ts) AS TEXT)"),
+    ("datename('second', ts)", "CAST(date_part('second', ts) AS TEXT)"),
     ("datetrunc(unit, ts)", "date_trunc(unit, ts)"),
     ("datepart(unit, ts)", "date_part(unit, ts)"),
+    ("tostartofyear(ts)", "CAST(date_trunc('year', ts) AS DATE)"),
+    ("tostartofquarter(ts)", "CAST(date_trunc('quarter', ts) AS DATE)"),
+    ("tostartofmonth(ts)", "CAST(date_trunc('month', ts) AS DATE)"),
+    ("tomonday(ts)", "CAST(date_trunc('week', ts) AS DATE)"),
+    (
+        "tostartofisoyear(ts)",
+        "CAST(date_trunc('week', make_date(CAST(date_part('isoyear', ts) AS INT), 1, 4)) AS DATE)",
+    ),
+    (
+        "tostartofweek(ts)",
+        "CAST(date_trunc('week', ts + INTERVAL '1 day') - INTERVAL '1 day' AS DATE)",
+    ),
+    (
+        "tostartofweek(ts, 0)",
+        "CAST(date_trunc('week', ts + INTERVAL '1 day') - INTERVAL '1 day' AS DATE)",
+    ),
+    ("tostartofweek(ts, 1)", "CAST(date_trunc('week', ts) AS DATE)"),
+    ("tostartofweek(ts, 3)", "CAST(date_trunc('week', ts) AS DATE)"),
+    (
+        "tolastdayofweek(ts)",
+        "CAST(date_trunc('week', ts + INTERVAL '1 day') + INTERVAL '5 days' AS DATE)",
+    ),
+    ("tolastdayofweek(ts, 1)", "CAST(date_trunc('week', ts) + INTERVAL '6 days' AS DATE)"),
+    ("tostartofday(ts)", "date_trunc('day', ts)"),
+    ("tostartofhour(ts)", "date_trunc('hour', ts)"),
+    ("tostartofminute(ts)", "date_trunc('minute', ts)"),
+    ("tostartofsecond(ts)", "date_trunc('second', ts)"),
+    ("tostartofmillisecond(ts)", "date_trunc('millisecond', ts)"),
+    ("tostartoffiveminute(ts)", "date_bin(INTERVAL '5 minutes', ts)"),
+    ("tostartoffiveminutes(ts)", "date_bin(INTERVAL '5 minutes', ts)"),
+    ("tostartoftenminutes(ts)", "date_bin(INTERVAL '10 minutes', ts)"),
+    ("tostartoffifteenminutes(ts)", "date_bin(INTERVAL '15 minutes', ts)"),
+    ("timeslot(ts)", "date_bin(INTERVAL '30 minutes', ts)"),
+    ("tostartofinterval(ts, span)", "date_bin(span, ts)"),
+    ("timezone(zone, ts)", "CAST(ts AT TIME ZONE zone AS TIMESTAMP)"),
+    ("totimezone(ts, zone)", "CAST(ts AS TIMESTAMPTZ) AT TIME ZONE zone"),
+    (
+        "from_utc_timestamp(ts, zone)",
+        "CAST(CAST(ts AS TIMESTAMPTZ) AT TIME ZONE zone AS TIMESTAMP)",
+    ),
+    (
+        "to_utc_timestamp(ts, zone)",
+        "CAST(CAST(ts AS TIMESTAMP) AT TIME ZONE zone AT TIME ZONE 'UTC' AS TIMESTAMP)",
+    ),
+    (
+        "convert_timezone(zone, other, ts)",
+        "CAST(CAST(ts AS TIMESTAMP) AT TIME ZONE zone AT TIME ZONE other AS TIMESTAMP)",
+    ),
+    ("trunc(ts, 'year')", "CAST(date_trunc('year', ts) AS DATE)"),
+    ("trunc(ts, 'yyyy')", "CAST(date_trunc('year', ts) AS DATE)"),
+    ("trunc(ts, 'yy')", "CAST(date_trunc('year', ts) AS DATE)"),
+    ("trunc(ts, 'quarter')", "CAST(date_trunc('quarter', ts) AS DATE)"),
+    ("trunc(ts, 'month')", "CAST(date_trunc('month', ts) AS DATE)"),
+    ("trunc(ts, 'mon')", "CAST(date_trunc('month', ts) AS DATE)"),
+    ("trunc(ts, 'mm')", "CAST(date_trunc('month', ts) AS DATE)"),
+    ("trunc(ts, 'week')", "CAST(date_trunc('week', ts) AS DATE)"),
     ("getdate()", "now()"),
     ("sysdate()", "now()"),
     ("current_datetime()", "now()"),
+    ("clock_timestamp()", "now()"),
+    ("transaction_timestamp()", "now()"),
+    ("statement_timestamp()", "now()"),
+    ("get_current_timestamp()", "now()"),
+    ("now64()", "now()"),
     ("today()", "current_date()"),
     ("curdate()", "current_date()"),
     ("yesterday()", "current_date() - INTERVAL '1 day'"),
@@ -84,6 +192,34 @@ const SCALARS: &[(&str, &str)] = &[
     ("zeroifnull(n)", "coalesce(n, 0)"),
     ("nullifzero(n)", "nullif(n, 0)"),
     ("equal_null(x, y)", "x IS NOT DISTINCT FROM y"),
+    ("iszeroornull(n)", "n IS NULL OR n = 0"),
+    ("ifnotfinite(n, m)", "CASE WHEN isfinite(n) THEN n ELSE m END"),
+    (
+        "assert_true(c)",
+        "CASE WHEN c THEN NULL ELSE error('assert_true: the condition does not hold') END",
+    ),
+    ("assert_true(c, x)", "CASE WHEN c THEN NULL ELSE error(x) END"),
+    ("throwif(c)", "CASE WHEN c THEN error('throwIf: the condition holds') ELSE 0 END"),
+    ("throwif(c, x)", "CASE WHEN c THEN error(x) ELSE 0 END"),
+    ("equals(x, y)", "x = y"),
+    ("notequals(x, y)", "x <> y"),
+    ("less(x, y)", "x < y"),
+    ("greater(x, y)", "x > y"),
+    ("lessorequals(x, y)", "x <= y"),
+    ("greaterorequals(x, y)", "x >= y"),
+    ("assumenotnull(x)", "x"),
+    ("tonullable(x)", "x"),
+    ("identity(x)", "x"),
+    ("materialize(x)", "x"),
+    ("tolowcardinality(x)", "x"),
+    (
+        "transform(x, list, other, y)",
+        "CASE WHEN array_has(list, x) THEN other[CAST(array_position(list, x) AS BIGINT)] ELSE y END",
+    ),
+    (
+        "transform(x, list, other)",
+        "CASE WHEN array_has(list, x) THEN other[CAST(array_position(list, x) AS BIGINT)] ELSE x END",
+    ),
     ("not(c)", "NOT c"),
     // Text.
     ("ucase(x)", "upper(x)"),
@@ -93,6 +229,32 @@ const SCALARS: &[(&str, &str)] = &[
     ("locate(part, x)", "strpos(x, part)"),
     ("charindex(part, x)", "strpos(x, part)"),
     ("positioncaseinsensitive(x, part)", "strpos(lower(x), lower(part))"),
+    (
+        "locate(part, x, n)",
+        "CASE WHEN strpos(substr(x, n), part) > 0 THEN strpos(substr(x, n), part) + n - 1 ELSE 0 END",
+    ),
+    (
+        "position(x, part, n)",
+        "CASE WHEN strpos(substr(x, n), part) > 0 THEN strpos(substr(x, n), part) + n - 1 ELSE 0 END",
+    ),
+    ("positionutf8(x, part)", "strpos(x, part)"),
+    (
+        "countsubstrings(x, part)",
+        "(octet_length(x) - octet_length(replace(x, part, ''))) / nullif(octet_length(part), 0)",
+    ),
+    ("countmatches(x, pattern)", "regexp_count(x, pattern)"),
+    (
+        "hastoken(x, part)",
+        "array_has(string_to_array(regexp_replace(x, '[^[:alnum:]]+', ' ', 'g'), ' '), part)",
+    ),
+    (
+        "multisearchany(x, list)",
+        "array_any_match(list, part_of_list -> strpos(x, part_of_list) > 0)",
+    ),
+    (
+        "multisearchfirstindex(x, list)",
+        "coalesce(array_position(array_transform(list, part_of_list -> strpos(x, part_of_list) > 0), true), 0)",
+    ),
     ("startswith(x, part)", "starts_with(x, part)"),
     ("prefix(x, part)", "starts_with(x, part)"),
     ("endswith(x, part)", "ends_with(x, part)"),
@@ -111,18 +273,147 @@ const SCALARS: &[(&str, &str)] = &[
     ("regexp_contains(x, pattern)", "regexp_like(x, pattern)"),
     ("match(x, pattern)", "regexp_like(x, pattern)"),
     ("replaceall(x, part, other)", "replace(x, part, other)"),
+    ("replace(x, part)", "replace(x, part, '')"),
+    (
+        "replaceone(x, part, other)",
+        "CASE WHEN strpos(x, part) > 0 THEN concat(left(x, strpos(x, part) - 1), other, substr(x, strpos(x, part) + length(part))) ELSE x END",
+    ),
     ("replaceregexpall(x, pattern, other)", "regexp_replace(x, pattern, other, 'g')"),
     ("replaceregexpone(x, pattern, other)", "regexp_replace(x, pattern, other)"),
     ("arraystringconcat(list, separator)", "array_to_string(list, separator)"),
+    ("arraystringconcat(list)", "array_to_string(list, '')"),
+    ("concatwithseparator(x, …)", "concat_ws(x, …)"),
+    ("reverseutf8(x)", "reverse(x)"),
+    ("lowerutf8(x)", "lower(x)"),
+    ("upperutf8(x)", "upper(x)"),
+    ("substringutf8(x, n, m)", "substr(x, n, m)"),
+    ("substringindex(x, part, n)", "substring_index(x, part, n)"),
+    ("leftutf8(x, n)", "left(x, n)"),
+    ("rightutf8(x, n)", "right(x, n)"),
+    (
+        "appendtrailingcharifabsent(x, part)",
+        "CASE WHEN x = '' OR ends_with(x, part) THEN x ELSE concat(x, part) END",
+    ),
+    (
+        "ngrams(x, n)",
+        "array_transform(generate_series(1, length(x) - n + 1), letter -> substr(x, letter, n))",
+    ),
+    (
+        "mask(x)",
+        "regexp_replace(regexp_replace(regexp_replace(x, '\\p{Lu}', 'X', 'g'), '\\p{Ll}', 'x', 'g'), '\\p{Nd}', 'n', 'g')",
+    ),
+    ("quote_literal(x)", "concat('''', replace(CAST(x AS TEXT), '''', ''''''), '''')"),
+    (
+        "quote_nullable(x)",
+        "CASE WHEN x IS NULL THEN 'NULL' ELSE concat('''', replace(CAST(x AS TEXT), '''', ''''''), '''') END",
+    ),
+    ("unicode(x)", "ascii(x)"),
+    ("parse_filename(x)", "substring_index(x, '/', -1)"),
+    ("parse_dirname(x)", "CASE WHEN strpos(x, '/') > 0 THEN split_part(x, '/', 1) ELSE '' END"),
+    ("parse_dirpath(x)", "regexp_replace(x, '/?[^/]*$', '')"),
+    (
+        "parse_path(x)",
+        "CASE WHEN starts_with(x, '/') THEN array_concat(make_array('/'), string_to_array(substr(x, 2), '/')) ELSE string_to_array(x, '/') END",
+    ),
+    ("levenshteindistance(x, y)", "levenshtein(x, y)"),
+    ("editdistance(x, y)", "levenshtein(x, y)"),
+    ("editdistanceutf8(x, y)", "levenshtein(x, y)"),
+    (
+        "hamming(x, y)",
+        "array_length(array_filter(generate_series(1, length(x)), letter -> substr(x, letter, 1) <> substr(y, letter, 1)))",
+    ),
+    (
+        "mismatches(x, y)",
+        "array_length(array_filter(generate_series(1, length(x)), letter -> substr(x, letter, 1) <> substr(y, letter, 1)))",
+    ),
+    (
+        "bytehammingdistance(x, y)",
+        "array_length(array_filter(generate_series(1, length(x)), letter -> substr(x, letter, 1) <> substr(y, letter, 1)))",
+    ),
+    ("empty(x)", "length(x) = 0"),
+    ("notempty(x)", "length(x) > 0"),
+    ("len(x)", "length(x)"),
+    ("str_len(x)", "length(x)"),
+    ("str(x)", "CAST(x AS TEXT)"),
+    (
+        "quote_ident(x)",
+        "CASE WHEN regexp_like(x, '^[a-z_][a-z0-9_]*$') THEN x ELSE concat('\"', replace(x, '\"', '\"\"'), '\"') END",
+    ),
+    (
+        "str_to_map(x)",
+        "map(array_transform(string_to_array(x, ','), pair -> split_part(pair, ':', 1)), array_transform(string_to_array(x, ','), pair -> split_part(pair, ':', 2)))",
+    ),
+    (
+        "str_to_map(x, part, separator)",
+        "map(array_transform(string_to_array(x, part), pair -> split_part(pair, separator, 1)), array_transform(string_to_array(x, part), pair -> split_part(pair, separator, 2)))",
+    ),
+    ("is_valid_utf8(x)", "CASE WHEN x IS NOT NULL THEN true END"),
+    ("isvalidutf8(x)", "CASE WHEN x IS NOT NULL THEN true END"),
+    ("splitbychar(separator, x)", "string_split(x, separator)"),
+    ("splitbystring(separator, x)", "string_split(x, separator)"),
+    ("splitbyregexp(pattern, x)", "regexp_split_to_array(x, pattern)"),
+    ("regexp_split(x, pattern)", "regexp_split_to_array(x, pattern)"),
+    ("encodeurlformcomponent(x)", "replace(url_encode(x), '%20', '+')"),
+    (
+        "toipv4(x)",
+        "CASE WHEN x IS NULL OR is_ipv4(x) THEN x ELSE error(concat('`', x, '` is no IPv4 address')) END",
+    ),
+    ("toipv4ornull(x)", "CASE WHEN is_ipv4(x) THEN x END"),
+    ("toipv6ornull(x)", "CASE WHEN is_ipv6(x) THEN x END"),
+    ("jsonb_path_query_first(x, pattern)", "json_extract(x, pattern)"),
+    ("json_query(x, pattern)", "json_extract(x, pattern)"),
+    ("jsonextract(x, name, 'string')", "jsonextractstring(x, name)"),
+    ("jsonextract(x, name, 'int64')", "jsonextractint(x, name)"),
+    ("jsonextract(x, name, 'int32')", "jsonextractint(x, name)"),
+    ("jsonextract(x, name, 'uint64')", "jsonextractint(x, name)"),
+    ("jsonextract(x, name, 'float64')", "jsonextractfloat(x, name)"),
+    ("jsonextract(x, name, 'bool')", "jsonextractbool(x, name)"),
+    ("extractgroups(x, pattern)", "regexp_match(x, pattern)"),
+    ("cutwww(x)", "regexp_replace(x, '//www[.]', '//')"),
+    (
+        "tokens(x)",
+        "array_filter(string_to_array(regexp_replace(x, '[^[:alnum:]]+', ' ', 'g'), ' '), word -> word <> '')",
+    ),
+    (
+        "splitbynonalpha(x)",
+        "array_filter(string_to_array(regexp_replace(x, '[[:space:][:punct:]]+', ' ', 'g'), ' '), word -> word <> '')",
+    ),
+    (
+        "alphatokens(x)",
+        "array_filter(string_to_array(regexp_replace(x, '[^A-Za-z]+', ' ', 'g'), ' '), word -> word <> '')",
+    ),
+    (
+        "splitbywhitespace(x)",
+        "array_filter(string_to_array(regexp_replace(x, '[[:space:]]+', ' ', 'g'), ' '), word -> word <> '')",
+    ),
+    (
+        "jaccard(x, y)",
+        "CAST(array_length(array_intersect(string_to_array(x, NULL), string_to_array(y, NULL))) AS DOUBLE) / array_length(array_union(string_to_array(x, NULL), string_to_array(y, NULL)))",
+    ),
+    (
+        "luhn_check(x)",
+        "CASE WHEN x IS NOT NULL THEN regexp_like(x, '^[0-9]+$') AND array_sum(array_transform(generate_series(1, length(x)), place -> CASE WHEN place % 2 = 1 THEN TRY_CAST(substr(reverse(x), place, 1) AS INT) WHEN TRY_CAST(substr(reverse(x), place, 1) AS INT) > 4 THEN 2 * TRY_CAST(substr(reverse(x), place, 1) AS INT) - 9 ELSE 2 * TRY_CAST(substr(reverse(x), place, 1) AS INT) END)) % 10 = 0 END",
+    ),
     ("trimboth(x)", "btrim(x)"),
     ("trimleft(x)", "ltrim(x)"),
     ("trimright(x)", "rtrim(x)"),
     ("leftpad(x, n, fill)", "lpad(x, n, fill)"),
     ("rightpad(x, n, fill)", "rpad(x, n, fill)"),
-    ("base64(x)", "encode(x, 'base64')"),
-    ("base64encode(x)", "encode(x, 'base64')"),
+    ("base64(x)", "encode(x, 'base64pad')"),
+    ("encode(x, 'base64')", "encode(x, 'base64pad')"),
+    ("base64encode(x)", "encode(x, 'base64pad')"),
     ("unbase64(x)", "decode(x, 'base64')"),
-    ("base64decode(x)", "decode(x, 'base64')"),
+    ("base64decode(x)", "CAST(decode(x, 'base64') AS TEXT)"),
+    ("frombase64(x)", "CAST(decode(x, 'base64') AS TEXT)"),
+    ("from_base64(x)", "decode(x, 'base64')"),
+    ("to_base64(x)", "encode(x, 'base64pad')"),
+    ("tobase64(x)", "encode(x, 'base64pad')"),
+    ("convert_from(x, 'utf8')", "CAST(x AS TEXT)"),
+    ("convert_from(x, 'utf-8')", "CAST(x AS TEXT)"),
+    ("convert_to(x, 'utf8')", "CAST(x AS BYTEA)"),
+    ("decode(x, 'utf-8')", "CAST(x AS TEXT)"),
+    ("encode(x, 'utf-8')", "CAST(x AS BYTEA)"),
+    ("binary(x)", "CAST(x AS BYTEA)"),
     ("editdist3(x, y)", "levenshtein(x, y)"),
     // Types.
     ("string(x)", "CAST(x AS TEXT)"),
@@ -149,6 +440,65 @@ const SCALARS: &[(&str, &str)] = &[
     ("tofloat64ornull(x)", "TRY_CAST(x AS DOUBLE)"),
     ("todateornull(x)", "TRY_CAST(x AS DATE)"),
     ("todatetimeornull(x)", "TRY_CAST(x AS TIMESTAMP)"),
+    ("toint8ornull(x)", "TRY_CAST(x AS TINYINT)"),
+    ("toint8orzero(x)", "coalesce(TRY_CAST(x AS TINYINT), CAST(0 AS TINYINT))"),
+    ("toint8ordefault(x)", "coalesce(TRY_CAST(x AS TINYINT), CAST(0 AS TINYINT))"),
+    ("toint8ordefault(x, n)", "coalesce(TRY_CAST(x AS TINYINT), n)"),
+    ("toint16ornull(x)", "TRY_CAST(x AS SMALLINT)"),
+    ("toint16orzero(x)", "coalesce(TRY_CAST(x AS SMALLINT), CAST(0 AS SMALLINT))"),
+    ("toint16ordefault(x)", "coalesce(TRY_CAST(x AS SMALLINT), CAST(0 AS SMALLINT))"),
+    ("toint16ordefault(x, n)", "coalesce(TRY_CAST(x AS SMALLINT), n)"),
+    ("toint32orzero(x)", "coalesce(TRY_CAST(x AS INT), CAST(0 AS INT))"),
+    ("toint32ordefault(x)", "coalesce(TRY_CAST(x AS INT), CAST(0 AS INT))"),
+    ("toint32ordefault(x, n)", "coalesce(TRY_CAST(x AS INT), n)"),
+    ("toint64ordefault(x)", "coalesce(TRY_CAST(x AS BIGINT), CAST(0 AS BIGINT))"),
+    ("toint64ordefault(x, n)", "coalesce(TRY_CAST(x AS BIGINT), n)"),
+    ("touint8ornull(x)", "TRY_CAST(x AS TINYINT UNSIGNED)"),
+    ("touint8orzero(x)", "coalesce(TRY_CAST(x AS TINYINT UNSIGNED), CAST(0 AS TINYINT UNSIGNED))"),
+    (
+        "touint8ordefault(x)",
+        "coalesce(TRY_CAST(x AS TINYINT UNSIGNED), CAST(0 AS TINYINT UNSIGNED))",
+    ),
+    ("touint8ordefault(x, n)", "coalesce(TRY_CAST(x AS TINYINT UNSIGNED), n)"),
+    ("touint16ornull(x)", "TRY_CAST(x AS SMALLINT UNSIGNED)"),
+    (
+        "touint16orzero(x)",
+        "coalesce(TRY_CAST(x AS SMALLINT UNSIGNED), CAST(0 AS SMALLINT UNSIGNED))",
+    ),
+    (
+        "touint16ordefault(x)",
+        "coalesce(TRY_CAST(x AS SMALLINT UNSIGNED), CAST(0 AS SMALLINT UNSIGNED))",
+    ),
+    ("touint16ordefault(x, n)", "coalesce(TRY_CAST(x AS SMALLINT UNSIGNED), n)"),
+    ("touint32ornull(x)", "TRY_CAST(x AS INT UNSIGNED)"),
+    ("touint32orzero(x)", "coalesce(TRY_CAST(x AS INT UNSIGNED), CAST(0 AS INT UNSIGNED))"),
+    ("touint32ordefault(x)", "coalesce(TRY_CAST(x AS INT UNSIGNED), CAST(0 AS INT UNSIGNED))"),
+    ("touint32ordefault(x, n)", "coalesce(TRY_CAST(x AS INT UNSIGNED), n)"),
+    ("touint64ornull(x)", "TRY_CAST(x AS BIGINT UNSIGNED)"),
+    ("touint64orzero(x)", "coalesce(TRY_CAST(x AS BIGINT UNSIGNED), CAST(0 AS BIGINT UNSIGNED))"),
+    (
+        "touint64ordefault(x)",
+        "coalesce(TRY_CAST(x AS BIGINT UNSIGNED), CAST(0 AS BIGINT UNSIGNED))",
+    ),
+    ("touint64ordefault(x, n)", "coalesce(TRY_CAST(x AS BIGINT UNSIGNED), n)"),
+    ("tofloat32ornull(x)", "TRY_CAST(x AS FLOAT)"),
+    ("tofloat32orzero(x)", "coalesce(TRY_CAST(x AS FLOAT), CAST(0 AS FLOAT))"),
+    ("tofloat32ordefault(x)", "coalesce(TRY_CAST(x AS FLOAT), CAST(0 AS FLOAT))"),
+    ("tofloat32ordefault(x, n)", "coalesce(TRY_CAST(x AS FLOAT), n)"),
+    ("tofloat64orzero(x)", "coalesce(TRY_CAST(x AS DOUBLE), CAST(0 AS DOUBLE))"),
+    ("tofloat64ordefault(x)", "coalesce(TRY_CAST(x AS DOUBLE), CAST(0 AS DOUBLE))"),
+    ("tofloat64ordefault(x, n)", "coalesce(TRY_CAST(x AS DOUBLE), n)"),
+    ("todateordefault(x, d)", "coalesce(TRY_CAST(x AS DATE), d)"),
+    ("tobool(x)", "CAST(x AS BOOLEAN)"),
+    ("to_int(x)", "CAST(x AS BIGINT)"),
+    ("tointeger(x)", "CAST(x AS BIGINT)"),
+    ("toint(x)", "CAST(x AS BIGINT)"),
+    ("to_number(x)", "CAST(x AS DOUBLE)"),
+    ("to_number(x, pattern)", "CAST(regexp_replace(x, '[^-0-9.]', '', 'g') AS DOUBLE)"),
+    ("try_to_number(x)", "TRY_CAST(x AS DOUBLE)"),
+    ("try_to_number(x, pattern)", "TRY_CAST(regexp_replace(x, '[^-0-9.]', '', 'g') AS DOUBLE)"),
+    ("tinyint(x)", "CAST(x AS TINYINT)"),
+    ("smallint(x)", "CAST(x AS SMALLINT)"),
     // Numbers.
     ("modulo(n, m)", "n % m"),
     ("mod(n, m)", "n % m"),
@@ -157,6 +507,43 @@ const SCALARS: &[(&str, &str)] = &[
     ("ceiling(n)", "ceil(n)"),
     ("negate(n)", "-n"),
     ("negative(n)", "-n"),
+    ("positive(n)", "n"),
+    ("plus(n, m)", "n + m"),
+    ("minus(n, m)", "n - m"),
+    ("multiply(n, m)", "n * m"),
+    ("divide(n, m)", "CAST(n AS DOUBLE) / m"),
+    ("try_add(n, m)", "n + m"),
+    ("try_subtract(n, m)", "n - m"),
+    ("try_multiply(n, m)", "n * m"),
+    ("intdivorzero(n, m)", "coalesce(CAST(n / nullif(m, 0) AS BIGINT), 0)"),
+    ("moduloorzero(n, m)", "coalesce(n % nullif(m, 0), 0)"),
+    ("pmod(n, m)", "CASE WHEN n % m < 0 THEN (n % m + m) % m ELSE n % m END"),
+    ("positivemodulo(n, m)", "(n % m + abs(m)) % abs(m)"),
+    ("fmod(n, m)", "n - floor(n / CAST(m AS DOUBLE)) * m"),
+    ("max2(n, m)", "greatest(n, m)"),
+    ("min2(n, m)", "least(n, m)"),
+    ("rint(n)", "CASE WHEN abs(n - trunc(n)) = 0.5 THEN 2 * round(n / 2.0) ELSE round(n) END"),
+    ("bround(n)", "CASE WHEN abs(n - trunc(n)) = 0.5 THEN 2 * round(n / 2.0) ELSE round(n) END"),
+    (
+        "roundbankers(n)",
+        "CASE WHEN abs(n - trunc(n)) = 0.5 THEN 2 * round(n / 2.0) ELSE round(n) END",
+    ),
+    (
+        "round_even(n, k)",
+        "CASE WHEN abs(n * power(10.0, k) - trunc(n * power(10.0, k))) = 0.5 THEN 2 * round(n * power(10.0, k) / 2.0) / power(10.0, k) ELSE round(n, k) END",
+    ),
+    (
+        "bround(n, k)",
+        "CASE WHEN abs(n * power(10.0, k) - trunc(n * power(10.0, k))) = 0.5 THEN 2 * round(n * power(10.0, k) / 2.0) / power(10.0, k) ELSE round(n, k) END",
+    ),
+    (
+        "roundbankers(n, k)",
+        "CASE WHEN abs(n * power(10.0, k) - trunc(n * power(10.0, k))) = 0.5 THEN 2 * round(n * power(10.0, k) / 2.0) / power(10.0, k) ELSE round(n, k) END",
+    ),
+    ("exp2(n)", "power(2.0, n)"),
+    ("exp10(n)", "power(10.0, n)"),
+    ("intexp2(n)", "CAST(power(2.0, n) AS BIGINT)"),
+    ("intexp10(n)", "CAST(power(10.0, n) AS BIGINT)"),
     ("safe_divide(n, m)", "CAST(n AS DOUBLE) / nullif(m, 0)"),
     ("rand()", "random()"),
     ("bitand(n, m)", "n & m"),
@@ -165,11 +552,39 @@ const SCALARS: &[(&str, &str)] = &[
     ("xor(n, m)", "(n | m) - (n & m)"),
     ("shiftleft(n, m)", "n << m"),
     ("shiftright(n, m)", "n >> m"),
+    ("bitshiftleft(n, m)", "n << m"),
+    ("bitshiftright(n, m)", "n >> m"),
+    ("bitnot(n)", "-n - 1"),
+    ("bitwise_not(n)", "-n - 1"),
+    ("bittest(n, m)", "(n >> m) & 1"),
+    ("bit_get(n, m)", "(n >> m) & 1"),
+    ("getbit(n, m)", "(n >> m) & 1"),
+    ("generateuuidv4()", "uuid()"),
+    ("gen_random_uuid()", "uuid()"),
+    ("random(k)", "random()"),
+    ("rand(k)", "random()"),
+    ("randcanonical()", "random()"),
+    ("randn()", "sqrt(-2 * ln(1 - random())) * cos(2 * pi() * random())"),
+    ("randn(k)", "sqrt(-2 * ln(1 - random())) * cos(2 * pi() * random())"),
+    ("to_base(n, 16)", "to_hex(n)"),
+    ("to_base(n, 2)", "bin(n)"),
+    ("truncate(n)", "trunc(n)"),
+    ("truncate(n, k)", "trunc(n, k)"),
+    (
+        "equi_width_bins(n, m, k, c)",
+        "array_transform(generate_series(1, k), bin -> n + (m - n) * bin / k)",
+    ),
     // Lists, structs and maps.
     ("list_value(x, …)", "make_array(x, …)"),
     ("array(x, …)", "make_array(x, …)"),
     ("array_pack(x, …)", "make_array(x, …)"),
     ("explode(list)", "unnest(list)"),
+    (
+        "explode_outer(list)",
+        "unnest(CASE WHEN array_length(list) > 0 THEN list ELSE make_array(NULL) END)",
+    ),
+    ("size(list)", "cardinality(list)"),
+    ("array_size(list)", "cardinality(list)"),
     ("arrayjoin(list)", "unnest(list)"),
     ("list_min(list)", "array_min(list)"),
     ("list_count(list)", "array_length(array_compact(list))"),
@@ -183,6 +598,234 @@ const SCALARS: &[(&str, &str)] = &[
     ("arrayfilter(f, list)", "array_filter(list, f)"),
     ("arrayexists(f, list)", "array_any_match(list, f)"),
     ("arrayfirst(f, list)", "array_first(list, f)"),
+    ("arraycount(f, list)", "array_length(array_filter(list, f))"),
+    ("arrayall(f, list)", "array_length(array_filter(list, f)) = array_length(list)"),
+    ("forall(list, f)", "array_length(array_filter(list, f)) = array_length(list)"),
+    ("list_all(list, f)", "array_length(array_filter(list, f)) = array_length(list)"),
+    ("all_match(list, f)", "array_length(array_filter(list, f)) = array_length(list)"),
+    ("none_match(list, f)", "NOT array_any_match(list, f)"),
+    ("list_any(list, f)", "array_any_match(list, f)"),
+    ("arrayfirstindex(f, list)", "coalesce(array_position(array_transform(list, f), true), 0)"),
+    ("arraylast(f, list)", "array_first(array_reverse(list), f)"),
+    ("arraysum(f, list)", "array_sum(array_transform(list, f))"),
+    ("arrayavg(f, list)", "array_avg(array_transform(list, f))"),
+    ("arraymin(f, list)", "array_min(array_transform(list, f))"),
+    ("arraymax(f, list)", "array_max(array_transform(list, f))"),
+    ("arrayproduct(f, list)", "array_product(array_transform(list, f))"),
+    ("arrayproduct(list)", "array_product(list)"),
+    ("list_first(list)", "list[1]"),
+    ("array_first(list)", "list[1]"),
+    ("list_last(list)", "list[-1]"),
+    ("array_last(list)", "list[-1]"),
+    ("get(list, n)", "list[n + 1]"),
+    ("list_slice(list, n, m, k)", "array_slice(list, n, m, k)"),
+    ("slice(list, n, m)", "array_slice(list, n, n + m - 1)"),
+    ("arrayslice(list, n)", "array_slice(list, n, CAST(array_length(list) AS BIGINT))"),
+    ("trim_array(list, n)", "array_slice(list, 1, CAST(array_length(list) AS BIGINT) - n)"),
+    ("array_upper(list, 1)", "array_length(list)"),
+    ("array_lower(list, 1)", "CASE WHEN array_length(list) > 0 THEN 1 END"),
+    ("array_fill(x, list)", "array_repeat(x, list[1])"),
+    ("arraywithconstant(n, x)", "array_repeat(x, n)"),
+    ("arraypushback(list, x)", "array_append(list, x)"),
+    ("arraypushfront(list, x)", "array_prepend(x, list)"),
+    ("array_push_front(list, x)", "array_prepend(x, list)"),
+    ("arraypopback(list)", "array_pop_back(list)"),
+    ("arraypopfront(list)", "array_pop_front(list)"),
+    ("arrayresize(list, n, x)", "array_resize(list, n, x)"),
+    ("arrayflatten(list)", "flatten(list)"),
+    ("arrayintersect(list, other)", "array_intersect(list, other)"),
+    ("arrayzip(x, …)", "arrays_zip(x, …)"),
+    ("countequal(list, x)", "array_length(array_positions(list, x))"),
+    ("array_remove(list, x)", "array_remove_all(list, x)"),
+    ("list_remove(list, x)", "array_remove_all(list, x)"),
+    ("array_replace(list, x, y)", "array_replace_all(list, x, y)"),
+    ("list_replace(list, x, y)", "array_replace_all(list, x, y)"),
+    ("arrayremove(list, x)", "array_remove_all(list, x)"),
+    (
+        "array_insert(list, n, x)",
+        "array_concat(array_slice(list, 1, n - 1), make_array(x), array_slice(list, n, CAST(array_length(list) AS BIGINT)))",
+    ),
+    ("arrayenumerate(list)", "generate_series(1, array_length(list))"),
+    (
+        "arrayenumerateuniq(list)",
+        "array_transform(generate_series(1, array_length(list)), place -> array_length(array_positions(array_slice(list, 1, place), list[place])))",
+    ),
+    ("generate_subscripts(list, 1)", "unnest(generate_series(1, array_length(list)))"),
+    (
+        "arraycompact(list)",
+        "array_transform(array_filter(generate_series(1, array_length(list)), place -> place = 1 OR list[place] IS DISTINCT FROM list[place - 1]), place -> list[place])",
+    ),
+    (
+        "arraydifference(list)",
+        "array_transform(generate_series(1, array_length(list)), place -> CASE WHEN place = 1 THEN 0 ELSE list[place] - list[place - 1] END)",
+    ),
+    (
+        "arraycumsum(list)",
+        "array_transform(generate_series(1, array_length(list)), place -> array_sum(array_slice(list, 1, place)))",
+    ),
+    (
+        "list_where(list, other)",
+        "array_transform(array_filter(generate_series(1, array_length(list)), place -> other[place]), place -> list[place])",
+    ),
+    ("list_select(list, other)", "array_transform(other, place -> list[place])"),
+    (
+        "array_where(list, other)",
+        "array_transform(array_filter(generate_series(1, array_length(list)), place -> other[place]), place -> list[place])",
+    ),
+    ("array_select(list, other)", "array_transform(other, place -> list[place])"),
+    (
+        "list_grade_up(list)",
+        "array_transform(array_sort(arrays_zip(list, generate_series(1, array_length(list)))), entry -> entry['2'])",
+    ),
+    (
+        "array_grade_up(list)",
+        "array_transform(array_sort(arrays_zip(list, generate_series(1, array_length(list)))), entry -> entry['2'])",
+    ),
+    (
+        "list_dot_product(list, other)",
+        "array_sum(array_transform(generate_series(1, array_length(list)), place -> list[place] * other[place]))",
+    ),
+    (
+        "list_inner_product(list, other)",
+        "array_sum(array_transform(generate_series(1, array_length(list)), place -> list[place] * other[place]))",
+    ),
+    (
+        "arraydotproduct(list, other)",
+        "array_sum(array_transform(generate_series(1, array_length(list)), place -> list[place] * other[place]))",
+    ),
+    (
+        "list_cosine_similarity(list, other)",
+        "array_sum(array_transform(generate_series(1, array_length(list)), place -> list[place] * other[place])) / sqrt(array_sum(array_transform(list, item -> item * item)) * array_sum(array_transform(other, item -> item * item)))",
+    ),
+    ("l2distance(list, other)", "array_distance(list, other)"),
+    ("list_pack(x, …)", "make_array(x, …)"),
+    (
+        "list_bool_and(list)",
+        "CASE WHEN array_length(array_compact(list)) > 0 THEN array_length(array_filter(list, item -> NOT item)) = 0 END",
+    ),
+    (
+        "list_bool_or(list)",
+        "CASE WHEN array_length(array_compact(list)) > 0 THEN array_length(array_filter(list, item -> item)) > 0 END",
+    ),
+    (
+        "list_median(list)",
+        "array_transform(make_array(array_sort(array_compact(list))), items -> (items[(CAST(array_length(items) AS BIGINT) + 1) / 2] + items[CAST(array_length(items) AS BIGINT) / 2 + 1]) / 2.0)[1]",
+    ),
+    (
+        "list_var_pop(list)",
+        "array_transform(make_array(array_avg(list)), mean -> array_avg(array_transform(list, item -> power(item - mean, 2.0))))[1]",
+    ),
+    (
+        "list_stddev_pop(list)",
+        "sqrt(array_transform(make_array(array_avg(list)), mean -> array_avg(array_transform(list, item -> power(item - mean, 2.0))))[1])",
+    ),
+    (
+        "list_var_samp(list)",
+        "array_transform(make_array(array_avg(list)), mean -> array_sum(array_transform(list, item -> power(item - mean, 2.0))))[1] / nullif(array_length(array_compact(list)) - 1, 0)",
+    ),
+    (
+        "list_stddev_samp(list)",
+        "sqrt(array_transform(make_array(array_avg(list)), mean -> array_sum(array_transform(list, item -> power(item - mean, 2.0))))[1] / nullif(array_length(array_compact(list)) - 1, 0))",
+    ),
+    ("list_string_agg(list)", "array_to_string(list, ',')"),
+    ("list_aggregate(list, 'sum')", "array_sum(list)"),
+    ("list_aggregate(list, 'min')", "array_min(list)"),
+    ("list_aggregate(list, 'max')", "array_max(list)"),
+    ("list_aggregate(list, 'avg')", "array_avg(list)"),
+    ("list_aggregate(list, 'mean')", "array_avg(list)"),
+    ("list_aggregate(list, 'product')", "array_product(list)"),
+    ("list_aggregate(list, 'count')", "array_length(array_compact(list))"),
+    ("list_aggregate(list, 'first')", "list[1]"),
+    ("list_aggregate(list, 'last')", "list[-1]"),
+    ("list_aggregate(list, 'string_agg')", "array_to_string(list, ',')"),
+    (
+        "list_aggregate(list, 'bool_and')",
+        "CASE WHEN array_length(array_compact(list)) > 0 THEN array_length(array_filter(list, item -> NOT item)) = 0 END",
+    ),
+    (
+        "list_aggregate(list, 'bool_or')",
+        "CASE WHEN array_length(array_compact(list)) > 0 THEN array_length(array_filter(list, item -> item)) > 0 END",
+    ),
+    (
+        "list_aggregate(list, 'mode')",
+        "array_transform(array_sort(array_transform(array_distinct(array_compact(list)), item -> named_struct('n', -CAST(array_length(array_positions(list, item)) AS BIGINT), 'place', array_position(list, item), 'item', item))), entry -> entry['item'])[1]",
+    ),
+    ("list_aggregate(list, 'string_agg', separator)", "array_to_string(list, separator)"),
+    ("array_aggregate(list, 'sum')", "array_sum(list)"),
+    ("array_aggregate(list, 'min')", "array_min(list)"),
+    ("array_aggregate(list, 'max')", "array_max(list)"),
+    ("array_aggregate(list, 'avg')", "array_avg(list)"),
+    ("array_aggregate(list, 'mean')", "array_avg(list)"),
+    ("array_aggregate(list, 'product')", "array_product(list)"),
+    ("array_aggregate(list, 'count')", "array_length(array_compact(list))"),
+    ("array_aggregate(list, 'first')", "list[1]"),
+    ("array_aggregate(list, 'last')", "list[-1]"),
+    ("array_aggregate(list, 'string_agg')", "array_to_string(list, ',')"),
+    (
+        "array_aggregate(list, 'bool_and')",
+        "CASE WHEN array_length(array_compact(list)) > 0 THEN array_length(array_filter(list, item -> NOT item)) = 0 END",
+    ),
+    (
+        "array_aggregate(list, 'bool_or')",
+        "CASE WHEN array_length(array_compact(list)) > 0 THEN array_length(array_filter(list, item -> item)) > 0 END",
+    ),
+    (
+        "array_aggregate(list, 'mode')",
+        "array_transform(array_sort(array_transform(array_distinct(array_compact(list)), item -> named_struct('n', -CAST(array_length(array_positions(list, item)) AS BIGINT), 'place', array_position(list, item), 'item', item))), entry -> entry['item'])[1]",
+    ),
+    ("array_aggregate(list, 'string_agg', separator)", "array_to_string(list, separator)"),
+    ("list_aggr(list, 'sum')", "array_sum(list)"),
+    ("list_aggr(list, 'min')", "array_min(list)"),
+    ("list_aggr(list, 'max')", "array_max(list)"),
+    ("list_aggr(list, 'avg')", "array_avg(list)"),
+    ("list_aggr(list, 'mean')", "array_avg(list)"),
+    ("list_aggr(list, 'product')", "array_product(list)"),
+    ("list_aggr(list, 'count')", "array_length(array_compact(list))"),
+    ("list_aggr(list, 'first')", "list[1]"),
+    ("list_aggr(list, 'last')", "list[-1]"),
+    ("list_aggr(list, 'string_agg')", "array_to_string(list, ',')"),
+    (
+        "list_aggr(list, 'bool_and')",
+        "CASE WHEN array_length(array_compact(list)) > 0 THEN array_length(array_filter(list, item -> NOT item)) = 0 END",
+    ),
+    (
+        "list_aggr(list, 'bool_or')",
+        "CASE WHEN array_length(array_compact(list)) > 0 THEN array_length(array_filter(list, item -> item)) > 0 END",
+    ),
+    (
+        "list_aggr(list, 'mode')",
+        "array_transform(array_sort(array_transform(array_distinct(array_compact(list)), item -> named_struct('n', -CAST(array_length(array_positions(list, item)) AS BIGINT), 'place', array_position(list, item), 'item', item))), entry -> entry['item'])[1]",
+    ),
+    ("list_aggr(list, 'string_agg', separator)", "array_to_string(list, separator)"),
+    ("array_aggr(list, 'sum')", "array_sum(list)"),
+    ("array_aggr(list, 'min')", "array_min(list)"),
+    ("array_aggr(list, 'max')", "array_max(list)"),
+    ("array_aggr(list, 'avg')", "array_avg(list)"),
+    ("array_aggr(list, 'mean')", "array_avg(list)"),
+    ("array_aggr(list, 'product')", "array_product(list)"),
+    ("array_aggr(list, 'count')", "array_length(array_compact(list))"),
+    ("array_aggr(list, 'first')", "list[1]"),
+    ("array_aggr(list, 'last')", "list[-1]"),
+    ("array_aggr(list, 'string_agg')", "array_to_string(list, ',')"),
+    (
+        "array_aggr(list, 'bool_and')",
+        "CASE WHEN array_length(array_compact(list)) > 0 THEN array_length(array_filter(list, item -> NOT item)) = 0 END",
+    ),
+    (
+        "array_aggr(list, 'bool_or')",
+        "CASE WHEN array_length(array_compact(list)) > 0 THEN array_length(array_filter(list, item -> item)) > 0 END",
+    ),
+    (
+        "array_aggr(list, 'mode')",
+        "array_transform(array_sort(array_transform(array_distinct(array_compact(list)), item -> named_struct('n', -CAST(array_length(array_positions(list, item)) AS BIGINT), 'place', array_position(list, item), 'item', item))), entry -> entry['item'])[1]",
+    ),
+    ("array_aggr(list, 'string_agg', separator)", "array_to_string(list, separator)"),
+    ("arrayreduce('sum', list)", "array_sum(list)"),
+    ("arrayreduce('min', list)", "array_min(list)"),
+    ("arrayreduce('max', list)", "array_max(list)"),
+    ("arrayreduce('avg', list)", "array_avg(list)"),
+    ("arrayreduce('count', list)", "array_length(array_compact(list))"),
+    ("arrayreduce('uniq', list)", "array_length(array_distinct(list))"),
     ("arraysum(list)", "array_sum(list)"),
     ("arrayavg(list)", "array_avg(list)"),
     ("arraymin(list)", "array_min(list)"),
@@ -190,7 +833,7 @@ const SCALARS: &[(&str, &str)] = &[
     ("arraydistinct(list)", "array_distinct(list)"),
     ("arrayreverse(list)", "array_reverse(list)"),
     ("arraysort(list)", "array_sort(list)"),
-    ("arrayconcat(list, other)", "array_concat(list, other)"),
+    ("arrayconcat(x, …)", "array_concat(x, …)"),
     ("arrayelement(list, n)", "list[n]"),
     ("arrayslice(list, n, m)", "array_slice(list, n, n + m - 1)"),
     ("arrayuniq(list)", "array_length(array_distinct(list))"),
@@ -198,14 +841,43 @@ const SCALARS: &[(&str, &str)] = &[
     ("hasall(list, other)", "array_has_all(list, other)"),
     ("hasany(list, other)", "array_has_any(list, other)"),
     ("indexof(list, x)", "coalesce(array_position(list, x), 0)"),
-    ("sort_array(list)", "array_sort(list)"),
-    ("list_reverse_sort(list)", "array_sort(list, 'DESC')"),
-    ("array_reverse_sort(list)", "array_sort(list, 'DESC')"),
-    ("arrayreversesort(list)", "array_sort(list, 'DESC')"),
+    ("sort_array(list)", "array_sort(list, 'ASC', 'NULLS FIRST')"),
+    ("sort_array(list, true)", "array_sort(list, 'ASC', 'NULLS FIRST')"),
+    ("sort_array(list, false)", "array_sort(list, 'DESC', 'NULLS LAST')"),
+    ("list_sort(list, 'desc')", "array_sort(list, 'DESC', 'NULLS LAST')"),
+    ("array_sort(list, 'desc')", "array_sort(list, 'DESC', 'NULLS LAST')"),
+    (
+        "arraysort(f, list)",
+        "array_transform(array_sort(arrays_zip(array_transform(list, f), generate_series(1, array_length(list)), list)), entry -> entry['3'])",
+    ),
+    (
+        "arrayreversesort(f, list)",
+        "array_reverse(array_transform(array_sort(arrays_zip(array_transform(list, f), generate_series(1, array_length(list)), list)), entry -> entry['3']))",
+    ),
+    ("list_reverse_sort(list)", "array_sort(list, 'DESC', 'NULLS LAST')"),
+    ("array_reverse_sort(list)", "array_sort(list, 'DESC', 'NULLS LAST')"),
+    ("arrayreversesort(list)", "array_sort(list, 'DESC', 'NULLS LAST')"),
     ("sequence(first, last)", "generate_series(first, last)"),
     ("sequence(first, last, step)", "generate_series(first, last, step)"),
     ("struct_extract(s, name)", "s[name]"),
     ("tupleelement(s, name)", "s[name]"),
+    ("mapkeys(m)", "map_keys(m)"),
+    ("mapvalues(m)", "map_values(m)"),
+    (
+        "map_from_entries(list)",
+        "map(array_transform(list, entry -> entry['c0']), array_transform(list, entry -> entry['c1']))",
+    ),
+    ("mapcontains(m, k)", "array_has(map_keys(m), k)"),
+    ("mapcontainskey(m, k)", "array_has(map_keys(m), k)"),
+    ("map_contains(m, k)", "array_has(map_keys(m), k)"),
+    ("map_contains_key(m, k)", "array_has(map_keys(m), k)"),
+    ("map_contains_value(m, x)", "array_has(map_values(m), x)"),
+    ("map_from_arrays(list, other)", "map(list, other)"),
+    ("mapfromarrays(list, other)", "map(list, other)"),
+    (
+        "map_concat(m, other)",
+        "map(array_concat(map_keys(m), array_filter(map_keys(other), key -> NOT array_has(map_keys(m), key))), array_concat(array_transform(map_keys(m), key -> CASE WHEN array_has(map_keys(other), key) THEN map_extract(other, key)[1] ELSE map_extract(m, key)[1] END), array_transform(array_filter(map_keys(other), key -> NOT array_has(map_keys(m), key)), key -> map_extract(other, key)[1])))",
+    ),
 ];
 
 /// Calls of functions of groups: as they are written elsewhere, and here.
@@ -214,7 +886,77 @@ const AGGREGATES: &[(&str, &str)] = &[
     ("countif(c)", "count(*) FILTER (WHERE c)"),
     ("count_distinct(x)", "count(DISTINCT x)"),
     ("countd(x)", "count(DISTINCT x)"),
+    ("countdistinct(x)", "count(DISTINCT x)"),
+    ("sumdistinct(n)", "sum(DISTINCT n)"),
+    ("sum_distinct(n)", "sum(DISTINCT n)"),
+    ("avgdistinct(n)", "avg(DISTINCT n)"),
+    ("sumwithoverflow(n)", "sum(n)"),
+    ("sum_no_overflow(n)", "sum(n)"),
+    ("try_sum(n)", "sum(n)"),
+    ("try_avg(n)", "avg(n)"),
+    ("sumornull(n)", "sum(n)"),
+    ("avgornull(n)", "avg(n)"),
+    ("minornull(x)", "min(x)"),
+    ("maxornull(x)", "max(x)"),
+    ("countornull(x)", "nullif(count(x), 0)"),
+    ("avgordefault(n)", "avg(n)"),
+    ("avgweighted(n, m)", "sum(n * CAST(m AS DOUBLE)) / sum(CASE WHEN n IS NOT NULL THEN m END)"),
+    ("weighted_avg(n, m)", "sum(n * CAST(m AS DOUBLE)) / sum(CASE WHEN n IS NOT NULL THEN m END)"),
+    ("wavg(n, m)", "sum(n * CAST(m AS DOUBLE)) / sum(CASE WHEN n IS NOT NULL THEN m END)"),
+    ("geomean(n)", "exp(avg(ln(n)))"),
+    ("geometric_mean(n)", "exp(avg(ln(n)))"),
+    ("sem(n)", "stddev_pop(n) / sqrt(count(n))"),
+    (
+        "skewpop(n)",
+        "(avg(power(n, 3.0)) - 3 * avg(n) * var_pop(n) - power(avg(n), 3.0)) / power(nullif(var_pop(n), 0.0), 1.5)",
+    ),
+    (
+        "skewsamp(n)",
+        "(avg(power(n, 3.0)) - 3 * avg(n) * var_pop(n) - power(avg(n), 3.0)) / power(nullif(var(n), 0.0), 1.5)",
+    ),
+    (
+        "skewness(n)",
+        "(avg(power(n, 3.0)) - 3 * avg(n) * var_pop(n) - power(avg(n), 3.0)) / power(nullif(var_pop(n), 0.0), 1.5) * sqrt(count(n) * (count(n) - 1.0)) / nullif(count(n) - 2.0, 0.0)",
+    ),
+    (
+        "kurtpop(n)",
+        "(avg(power(n, 4.0)) - 4 * avg(n) * avg(power(n, 3.0)) + 6 * power(avg(n), 2.0) * avg(power(n, 2.0)) - 3 * power(avg(n), 4.0)) / power(nullif(var_pop(n), 0.0), 2.0)",
+    ),
+    (
+        "kurtsamp(n)",
+        "(avg(power(n, 4.0)) - 4 * avg(n) * avg(power(n, 3.0)) + 6 * power(avg(n), 2.0) * avg(power(n, 2.0)) - 3 * power(avg(n), 4.0)) / power(nullif(var(n), 0.0), 2.0)",
+    ),
+    (
+        "kurtosis_pop(n)",
+        "(avg(power(n, 4.0)) - 4 * avg(n) * avg(power(n, 3.0)) + 6 * power(avg(n), 2.0) * avg(power(n, 2.0)) - 3 * power(avg(n), 4.0)) / power(nullif(var_pop(n), 0.0), 2.0) - 3",
+    ),
+    (
+        "kurtosis(n)",
+        "((count(n) + 1.0) * ((avg(power(n, 4.0)) - 4 * avg(n) * avg(power(n, 3.0)) + 6 * power(avg(n), 2.0) * avg(power(n, 2.0)) - 3 * power(avg(n), 4.0)) / power(nullif(var_pop(n), 0.0), 2.0) - 3) + 6) * (count(n) - 1.0) / nullif((count(n) - 2.0) * (count(n) - 3.0), 0.0)",
+    ),
+    (
+        "mad(n)",
+        "array_transform(array_transform(make_array(array_agg(n ORDER BY n) FILTER (WHERE n IS NOT NULL)), items -> array_transform(make_array((items[(CAST(array_length(items) AS BIGINT) + 1) / 2] + items[CAST(array_length(items) AS BIGINT) / 2 + 1]) / 2.0), middle -> array_sort(array_transform(items, item -> abs(item - middle))))[1]), items -> (items[(CAST(array_length(items) AS BIGINT) + 1) / 2] + items[CAST(array_length(items) AS BIGINT) / 2 + 1]) / 2.0)[1]",
+    ),
+    ("product(n)", "array_product(array_agg(CAST(n AS DOUBLE)) FILTER (WHERE n IS NOT NULL))"),
+    ("uniqtheta(x)", "unique(x)"),
+    ("anylast(x)", "last_value(x) FILTER (WHERE x IS NOT NULL)"),
+    ("any_last(x)", "last_value(x) FILTER (WHERE x IS NOT NULL)"),
+    ("anyheavy(x)", "top_k(x, 1)[1]['value']"),
+    ("laginframe(x)", "lag(x)"),
+    ("laginframe(x, n)", "lag(x, n)"),
+    ("laginframe(x, n, y)", "lag(x, n, y)"),
+    ("leadinframe(x)", "lead(x)"),
+    ("leadinframe(x, n)", "lead(x, n)"),
+    ("leadinframe(x, n, y)", "lead(x, n, y)"),
+    (
+        "retention(c, f)",
+        "make_array(CAST(bool_or(c) AS INT), CAST(bool_or(c) AND bool_or(f) AS INT))",
+    ),
     ("uniqexact(x)", "count(DISTINCT x)"),
+    ("uniqexact(x, y)", "count(DISTINCT struct(x, y))"),
+    ("uniqexact(x, y, n)", "count(DISTINCT struct(x, y, n))"),
+    ("countdistinct(x, y)", "count(DISTINCT struct(x, y))"),
     ("approx_count_distinct(x)", "unique(x)"),
     ("uniq(x)", "unique(x)"),
     ("uniqhll12(x)", "unique(x)"),
@@ -226,8 +968,23 @@ const AGGREGATES: &[(&str, &str)] = &[
     ("percentile_approx(n, q)", "quantile(n, q)"),
     ("percentile(n, q)", "quantile(n, q)"),
     ("quantiletdigest(n)", "quantile(n, 0.5)"),
+    ("quantiletiming(n)", "quantile(n, 0.5)"),
+    ("quantile(n)", "quantile(n, 0.5)"),
+    (
+        "quantileexact(n)",
+        "array_transform(make_array(array_agg(n ORDER BY n) FILTER (WHERE n IS NOT NULL)), items -> items[CAST(array_length(items) AS BIGINT) / 2 + 1])[1]",
+    ),
+    (
+        "quantile_disc(n, q)",
+        "array_transform(make_array(array_agg(n ORDER BY n) FILTER (WHERE n IS NOT NULL)), items -> items[greatest(CAST(ceil(q * array_length(items)) AS BIGINT), 1)])[1]",
+    ),
+    (
+        "percentile_disc(n, q)",
+        "array_transform(make_array(array_agg(n ORDER BY n) FILTER (WHERE n IS NOT NULL)), items -> items[greatest(CAST(ceil(q * array_length(items)) AS BIGINT), 1)])[1]",
+    ),
+    ("reservoir_quantile(n, q)", "quantile(n, q)"),
     ("mode(x)", "top_k(x, 1)[1]['value']"),
-    ("approx_top_k(x, k)", "top_k(x, k)"),
+    ("approx_top_k(x, k)", "array_transform(top_k(x, k), entry -> entry['value'])"),
     (
         "arg_max(x, n)",
         "first_value(x ORDER BY n DESC) FILTER (WHERE x IS NOT NULL AND n IS NOT NULL)",
@@ -245,8 +1002,46 @@ const AGGREGATES: &[(&str, &str)] = &[
     ("min_by(x, n)", "first_value(x ORDER BY n) FILTER (WHERE x IS NOT NULL AND n IS NOT NULL)"),
     ("first(x)", "first_value(x)"),
     ("arbitrary(x)", "any_value(x)"),
+    (
+        "arg_max(x, n, k)",
+        "array_slice(array_agg(x ORDER BY n DESC) FILTER (WHERE x IS NOT NULL AND n IS NOT NULL), 1, k)",
+    ),
+    (
+        "max_by(x, n, k)",
+        "array_slice(array_agg(x ORDER BY n DESC) FILTER (WHERE x IS NOT NULL AND n IS NOT NULL), 1, k)",
+    ),
+    (
+        "arg_min(x, n, k)",
+        "array_slice(array_agg(x ORDER BY n) FILTER (WHERE x IS NOT NULL AND n IS NOT NULL), 1, k)",
+    ),
+    (
+        "min_by(x, n, k)",
+        "array_slice(array_agg(x ORDER BY n) FILTER (WHERE x IS NOT NULL AND n IS NOT NULL), 1, k)",
+    ),
+    ("arg_max_null(x, n)", "first_value(x ORDER BY n DESC) FILTER (WHERE n IS NOT NULL)"),
+    ("arg_min_null(x, n)", "first_value(x ORDER BY n) FILTER (WHERE n IS NOT NULL)"),
+    ("max(n, k)", "array_slice(array_agg(n ORDER BY n DESC) FILTER (WHERE n IS NOT NULL), 1, k)"),
+    ("min(n, k)", "array_slice(array_agg(n ORDER BY n) FILTER (WHERE n IS NOT NULL), 1, k)"),
+    ("first(x, true)", "first_value(x) IGNORE NULLS"),
+    ("first_value(x, true)", "first_value(x) IGNORE NULLS"),
+    ("first(x, false)", "first_value(x)"),
+    ("first_value(x, false)", "first_value(x)"),
+    ("last(x, true)", "last_value(x) IGNORE NULLS"),
+    ("last_value(x, true)", "last_value(x) IGNORE NULLS"),
+    ("last(x, false)", "last_value(x)"),
+    ("last_value(x, false)", "last_value(x)"),
+    ("any_value(x, true)", "any_value(x)"),
     ("last(x)", "last_value(x)"),
     ("list(x)", "array_agg(x)"),
+    ("json_agg(x)", "to_json(array_agg(x))"),
+    ("jsonb_agg(x)", "to_json(array_agg(x))"),
+    ("json_group_array(x)", "to_json(array_agg(x))"),
+    ("json_arrayagg(x)", "to_json(array_agg(x))"),
+    ("json_object_agg(x, n)", "to_json(map(array_agg(x), array_agg(n)))"),
+    ("jsonb_object_agg(x, n)", "to_json(map(array_agg(x), array_agg(n)))"),
+    ("json_group_object(x, n)", "to_json(map(array_agg(x), array_agg(n)))"),
+    ("json_objectagg(x, n)", "to_json(map(array_agg(x), array_agg(n)))"),
+    ("grouparrayarray(x)", "flatten(array_agg(x) FILTER (WHERE x IS NOT NULL))"),
     ("grouparray(x)", "array_agg(x) FILTER (WHERE x IS NOT NULL)"),
     ("collect_list(x)", "array_agg(x) FILTER (WHERE x IS NOT NULL)"),
     ("collect_set(x)", "array_agg(DISTINCT x) FILTER (WHERE x IS NOT NULL)"),
@@ -277,24 +1072,135 @@ const AGGREGATES: &[(&str, &str)] = &[
     ("groupbitxor(n)", "bit_xor(n)"),
 ];
 
+/// The same, of functions with two pairs of brackets.
+const OF_TWO_BRACKETS: &[(&str, &str)] = &[
+    ("topk(k)(x)", "array_transform(top_k(x, k), entry -> entry['value'])"),
+    ("grouparray(k)(x)", "collect(x, k)"),
+    (
+        "grouparraysorted(k)(x)",
+        "array_slice(array_agg(x ORDER BY x) FILTER (WHERE x IS NOT NULL), 1, k)",
+    ),
+    (
+        "groupuniqarray(k)(x)",
+        "array_slice(array_agg(DISTINCT x) FILTER (WHERE x IS NOT NULL), 1, k)",
+    ),
+    ("groupconcat(separator)(x)", "string_agg(CAST(x AS TEXT), separator)"),
+    (
+        "quantileexact(q)(n)",
+        "array_transform(make_array(array_agg(n ORDER BY n) FILTER (WHERE n IS NOT NULL)), \
+         items -> items[least(CAST(floor(q * array_length(items)) AS BIGINT) + 1, CAST(array_length(items) AS BIGINT))])[1]",
+    ),
+    (
+        "quantileexactlow(0.5)(n)",
+        "array_transform(make_array(array_agg(n ORDER BY n) FILTER (WHERE n IS NOT NULL)), \
+         items -> items[(CAST(array_length(items) AS BIGINT) + 1) / 2])[1]",
+    ),
+    ("quantileexactinclusive(q)(n)", "percentile_cont(n, q)"),
+    ("quantileinterpolated(q)(n)", "percentile_cont(n, q)"),
+];
+
+/// The functions of groups, and of windows, that rows lead to.
+const OF_GROUPS: [&str; 29] = [
+    "any_value",
+    "array_agg",
+    "avg",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
+    "bool_and",
+    "bool_or",
+    "collect",
+    "count",
+    "covar_pop",
+    "covar_samp",
+    "first_value",
+    "lag",
+    "last_value",
+    "lead",
+    "max",
+    "min",
+    "percentile_cont",
+    "quantile",
+    "stddev",
+    "stddev_pop",
+    "string_agg",
+    "sum",
+    "top_k",
+    "unique",
+    "var",
+    "var_pop",
+    "row_number",
+];
+
 /// A row, taken apart.
 struct Form {
     parameters: Vec<String>,
-    /// Whether more arguments follow, which go behind those of the one call that it leads to.
+    /// Whether any number of arguments is taken, which the one call that has none gets.
     takes_more: bool,
     made: Expr,
-    is_aggregate: bool,
+    /// How many functions of groups it leads to: their names have the quotes [`OF_A_GROUP`].
+    aggregates: usize,
 }
+
+/// The quotes by which a row's own aggregates are told from those among its arguments.
+const OF_A_GROUP: char = '`';
 
 impl Form {
     /// A row's form, and the name that it is called by; none where the row is no SQL, which a test excludes.
+    /// The name of one that is called with two pairs of brackets has `()` behind it.
     fn of(call: &str, made: &str, is_aggregate: bool) -> Option<(String, Form)> {
         let (name, arguments) = call.strip_suffix(')')?.split_once('(')?;
         let takes_more = arguments == "x, …";
+        let (name, arguments) = match arguments.split_once(")(") {
+            Some((parameters, rest)) => (format!("{name}()"), format!("{parameters}, {rest}")),
+            None => (name.to_owned(), arguments.to_owned()),
+        };
         let named = arguments.split(", ").filter(|name| !name.is_empty() && !takes_more);
         let parameters = named.map(str::to_owned).collect();
-        let made = written(&made.replace("x, …", "")).ok()?;
-        Some((name.to_owned(), Form { parameters, takes_more, made, is_aggregate }))
+        let mut made = written(&made.replace("x, …", "")).ok()?;
+        let mut marked = Marked(0);
+        if is_aggregate {
+            walk_expr_mut(&mut made, &mut marked);
+        }
+        Some((name, Form { parameters, takes_more, made, aggregates: marked.0 }))
+    }
+
+    /// Whether it is called with these arguments.
+    fn takes(&self, arguments: &[&Expr]) -> bool {
+        let fits = |(parameter, argument): (&String, &&Expr)| {
+            !stands_for_itself(parameter) || parameter.eq_ignore_ascii_case(&argument.to_string())
+        };
+        match self.takes_more {
+            true => !arguments.is_empty(),
+            false => {
+                self.parameters.len() == arguments.len()
+                    && self.parameters.iter().zip(arguments).all(fits)
+            }
+        }
+    }
+}
+
+/// Whether a parameter is no name, but the argument itself.
+fn stands_for_itself(parameter: &str) -> bool {
+    matches!(parameter, "true" | "false")
+        || parameter.starts_with(|first: char| first == '\'' || first.is_ascii_digit())
+}
+
+/// Puts the aggregates of a row into quotes, and counts them.
+struct Marked(usize);
+
+impl VisitorMut for Marked {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Function(call) = expr
+            && let [ObjectNamePart::Identifier(name)] = call.name.0.as_mut_slice()
+            && OF_GROUPS.contains(&name.value.as_str())
+        {
+            name.quote_style = Some(OF_A_GROUP);
+            self.0 += 1;
+        }
+        ControlFlow::Continue(())
     }
 }
 
@@ -304,9 +1210,10 @@ fn forms() -> &'static HashMap<String, Vec<Form>> {
     FORMS.get_or_init(|| {
         let mut forms: HashMap<String, Vec<Form>> = HashMap::new();
         let scalars = SCALARS.iter().map(|row| (row, false));
-        let rows = scalars.chain(AGGREGATES.iter().map(|row| (row, true)));
-        for (name, form) in
-            rows.filter_map(|((call, made), is_aggregate)| Form::of(call, made, is_aggregate))
+        let aggregates = AGGREGATES.iter().chain(OF_TWO_BRACKETS).map(|row| (row, true));
+        for (name, form) in scalars
+            .chain(aggregates)
+            .filter_map(|((call, made), is_aggregate)| Form::of(call, made, is_aggregate))
         {
             forms.entry(name).or_default().push(form);
         }
@@ -316,11 +1223,11 @@ fn forms() -> &'static HashMap<String, Vec<Form>> {
 
 /// How a function of another database is called, if there is one of this name.
 pub(crate) fn calls_of(name: &str) -> Vec<&'static str> {
-    let rows = SCALARS.iter().chain(AGGREGATES).map(|(call, _)| *call);
+    let rows = SCALARS.iter().chain(AGGREGATES).chain(OF_TWO_BRACKETS).map(|(call, _)| *call);
     rows.filter(|call| call.split('(').next() == Some(name)).collect()
 }
 
-/// The rows, as they are written.
+/// The rows, as they are written, but for those with two pairs of brackets.
 pub fn rows() -> impl Iterator<Item = (&'static str, &'static str)> {
     SCALARS.iter().chain(AGGREGATES).copied()
 }
@@ -336,24 +1243,50 @@ pub(super) fn translated(call: &Function) -> Result<Option<Expr>> {
     }
     // What stands in two pairs of brackets is nothing else.
     let FunctionArguments::None = call.parameters else { return Ok(None) };
+    if let Some(made) = with_names(call, &name) {
+        return beside(call, made, 0).map(Some);
+    }
+    if let Some(made) = of_several(call, &name)? {
+        return Ok(Some(made));
+    }
+    if let Some(made) = within_group(call, &name)?.or_else(|| first_in_order(call, &name)) {
+        return Ok(Some(made));
+    }
     let Some(arguments) = arguments(call) else { return Ok(None) };
     if let Some(made) = of_its_own(&name, &arguments) {
-        return beside(call, made, false).map(Some);
+        return beside(call, made, 0).map(Some);
     }
-    let Some(forms) = forms().get(&name) else { return Ok(None) };
-    let form = forms.iter().find(|form| {
-        form.parameters.len() == arguments.len() || (form.takes_more && !arguments.is_empty())
-    });
-    let Some(form) = form else { return Ok(None) };
+    by_a_row(call, &name, &arguments)
+}
+
+/// What a call is by the first row of a name that its arguments fit.
+fn by_a_row(call: &Function, name: &str, arguments: &[&Expr]) -> Result<Option<Expr>> {
+    let forms = forms().get(name).map(Vec::as_slice).unwrap_or_default();
+    let Some(form) = forms.iter().find(|form| form.takes(arguments)) else { return Ok(None) };
     let mut made = form.made.clone();
     if form.takes_more {
-        if let Expr::Function(into) = &mut made {
-            into.args = call.args.clone();
-        }
+        walk_expr_mut(&mut made, &mut Listed(Some(call.args.clone())));
     } else {
-        walk_expr_mut(&mut made, &mut Filled { names: &form.parameters, arguments: &arguments });
+        walk_expr_mut(&mut made, &mut Filled { names: &form.parameters, arguments });
     }
-    beside(call, made, form.is_aggregate).map(Some)
+    beside(call, made, form.aggregates).map(Some)
+}
+
+/// Gives arguments to the one call that has none.
+struct Listed(Option<FunctionArguments>);
+
+impl VisitorMut for Listed {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Function(into) = expr
+            && matches!(&into.args, FunctionArguments::List(list) if list.args.is_empty())
+            && let Some(arguments) = self.0.take()
+        {
+            into.args = arguments;
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 /// The name of a call in lower letters, unless it is in quotes or of several parts.
@@ -368,11 +1301,15 @@ pub(super) fn name_of(call: &Function) -> Option<String> {
 
 /// The arguments of a call, none of which has a name or is a `*`.
 fn arguments(call: &Function) -> Option<Vec<&Expr>> {
-    let list = match &call.args {
-        FunctionArguments::None => return Some(Vec::new()),
-        FunctionArguments::List(list) => list,
-        FunctionArguments::Subquery(_) => return None,
-    };
+    match &call.args {
+        FunctionArguments::None => Some(Vec::new()),
+        FunctionArguments::List(list) => unnamed(list),
+        FunctionArguments::Subquery(_) => None,
+    }
+}
+
+/// The arguments of a list, none of which has a name or is a `*`.
+fn unnamed(list: &FunctionArgumentList) -> Option<Vec<&Expr>> {
     let expr = |argument| match argument {
         &FunctionArg::Unnamed(FunctionArgExpr::Expr(ref expr)) => Some(expr),
         _ => None,
@@ -415,56 +1352,57 @@ pub(super) fn in_brackets(expr: Expr) -> Expr {
     }
 }
 
-/// `made` with what stands beside the arguments of the call: within the aggregate that `made` has.
-fn beside(call: &Function, made: Expr, is_aggregate: bool) -> Result<Expr> {
+/// `made` with what stands beside the arguments of the call: within the aggregates that `made` has of its row.
+fn beside(call: &Function, mut made: Expr, aggregates: usize) -> Result<Expr> {
     let clauses = match &call.args {
         FunctionArguments::List(list) => (list.duplicate_treatment, list.clauses.clone()),
         _ => (None, Vec::new()),
     };
     let Function { filter, null_treatment, over, within_group, .. } = call;
-    let has_none = matches!(clauses.0, None | Some(DuplicateTreatment::All))
+    let is_of_rows = matches!(clauses.0, None | Some(DuplicateTreatment::All))
         && clauses.1.is_empty()
-        && filter.is_none()
-        && null_treatment.is_none()
-        && over.is_none()
         && within_group.is_empty();
-    if has_none {
-        return Ok(in_brackets(made));
-    }
-    if !is_aggregate {
+    let has_none = is_of_rows && filter.is_none() && null_treatment.is_none() && over.is_none();
+    if !has_none && aggregates == 0 {
         let name = name_of(call).unwrap_or_default();
         return Err(Error::usage_hint(
             format!("`{name}` takes nothing but its arguments"),
             "DISTINCT, ORDER BY, FILTER and OVER are for aggregate and window functions",
         ));
     }
-    let mut made = made;
-    let mut given = Given { call, clauses, is_given: false };
-    walk_expr_mut(&mut made, &mut given);
+    if !is_of_rows && aggregates > 1 {
+        let name = name_of(call).unwrap_or_default();
+        return Err(Error::usage_hint(
+            format!("`{name}` takes neither DISTINCT nor ORDER BY"),
+            "SELECT DISTINCT in a subquery gives each of its rows once",
+        ));
+    }
+    walk_expr_mut(&mut made, &mut Given { call, clauses: &clauses });
     Ok(in_brackets(made))
 }
 
-/// Gives the first call that it meets what another has besides its arguments.
+/// Gives the aggregates of a row what another call has besides its arguments, and takes their marks away.
 struct Given<'a> {
     call: &'a Function,
-    clauses: (Option<DuplicateTreatment>, Vec<FunctionArgumentClause>),
-    is_given: bool,
+    clauses: &'a (Option<DuplicateTreatment>, Vec<FunctionArgumentClause>),
 }
 
 impl VisitorMut for Given<'_> {
     type Break = ();
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         let Expr::Function(into) = expr else { return ControlFlow::Continue(()) };
-        if self.is_given {
-            return ControlFlow::Continue(());
+        match into.name.0.as_mut_slice() {
+            [ObjectNamePart::Identifier(name)] if name.quote_style == Some(OF_A_GROUP) => {
+                name.quote_style = None;
+            }
+            _ => return ControlFlow::Continue(()),
         }
-        self.is_given = true;
         if let FunctionArguments::List(list) = &mut into.args {
             if self.clauses.0.is_some() {
                 list.duplicate_treatment = self.clauses.0;
             }
-            list.clauses.append(&mut self.clauses.1);
+            list.clauses.extend(self.clauses.1.iter().cloned());
         }
         into.filter = match (into.filter.take(), self.call.filter.clone()) {
             (Some(own), Some(other)) => Some(Box::new(both(*own, *other))),
@@ -486,54 +1424,62 @@ pub(super) fn both(left: Expr, right: Expr) -> Expr {
     }
 }
 
-/// `quantile(0.9)(n)` as `quantile(n, 0.9)`, as all functions of two pairs of brackets that are known.
+/// Quantiles that are estimated, by their names with two pairs of brackets.
+const ESTIMATED: [&str; 8] = [
+    "quantile",
+    "quantiles",
+    "quantiletdigest",
+    "quantilestdigest",
+    "quantiletiming",
+    "quantilestiming",
+    "quantilebfloat16",
+    "quantilesbfloat16",
+];
+
+/// What a function of two pairs of brackets is: `quantile(0.9)(n)` is `quantile(n, 0.9)`.
 fn with_parameters(call: &Function, name: &str) -> Result<Option<Expr>> {
     let FunctionArguments::List(parameters) = &call.parameters else { return Ok(None) };
-    let (known, ends) = match name {
-        "quantile" | "quantiles" | "quantiletdigest" | "quantilestdigest" => ("quantile", None),
-        "topk" => ("top_k", Some("value")),
-        "grouparray" => ("collect", None),
-        _ => return Ok(None),
-    };
     let FunctionArguments::List(arguments) = &call.args else { return Ok(None) };
     let mut made = call.clone();
-    made.name = Ident::new(known).into();
-    made.parameters = FunctionArguments::None;
-    let mut all = arguments.clone();
-    all.args.extend(parameters.args.iter().cloned());
-    made.args = FunctionArguments::List(all);
-    let made = Expr::Function(made);
-    Ok(Some(match ends {
-        Some(field) => {
-            let mut list = written(&format!("array_transform(x, item -> item['{field}'])"))?;
-            let names = ["x".to_owned()];
-            walk_expr_mut(&mut list, &mut Filled { names: &names, arguments: &[&made] });
-            list
-        }
-        None => made,
-    }))
+    if ESTIMATED.contains(&name) {
+        made.name = Ident::new("quantile").into();
+        made.parameters = FunctionArguments::None;
+        let mut all = arguments.clone();
+        all.args.extend(parameters.args.iter().cloned());
+        made.args = FunctionArguments::List(all);
+        return Ok(Some(Expr::Function(made)));
+    }
+    if let Some(kind) = name.strip_prefix("quantiles") {
+        made.name = Ident::new(format!("quantile{kind}")).into();
+        let of_each = parameters.args.iter().map(|parameter| {
+            let mut one = made.clone();
+            let args = vec![parameter.clone()];
+            one.parameters =
+                FunctionArguments::List(FunctionArgumentList { args, ..parameters.clone() });
+            translated(&one)
+        });
+        let of_each = of_each.collect::<Result<Option<Vec<Expr>>>>()?;
+        return Ok(of_each.map(|of_each| call_of("make_array", of_each)));
+    }
+    let Some(mut all) = unnamed(parameters) else { return Ok(None) };
+    let Some(values) = unnamed(arguments) else { return Ok(None) };
+    all.extend(values);
+    by_a_row(call, &format!("{name}()"), &all)
 }
 
-/// `sumIf(n, c)` as `sum(n) FILTER (WHERE c)`, for all aggregates that are called so elsewhere.
+/// `sumIf(n, c)` as `sum(n) FILTER (WHERE c)`, for all aggregates.
 fn on_condition(call: &Function, name: &str) -> Result<Option<Expr>> {
-    const BASES: [&str; 13] = [
-        "sum",
-        "avg",
-        "min",
-        "max",
-        "uniq",
-        "uniqexact",
-        "median",
-        "stddevsamp",
-        "stddevpop",
-        "grouparray",
-        "groupuniqarray",
-        "argmin",
-        "argmax",
-    ];
-    let Some(base) = name.strip_suffix("if").filter(|base| BASES.contains(base)) else {
-        return Ok(None);
+    const OTHERS: [&str; 4] = ["corr", "mean", "median", "quantiles"];
+    let is_aggregate = |base: &str| {
+        let is_one = |form: &Form| form.aggregates > 0;
+        OF_GROUPS.contains(&base)
+            || OTHERS.contains(&base)
+            || ESTIMATED.contains(&base)
+            || forms().get(base).is_some_and(|forms| forms.iter().any(is_one))
+            || forms().contains_key(&format!("{base}()"))
     };
+    let base = name.strip_suffix("if").map(|base| base.trim_end_matches('_'));
+    let Some(base) = base.filter(|&base| is_aggregate(base)) else { return Ok(None) };
     let FunctionArguments::List(arguments) = &call.args else { return Ok(None) };
     let [of @ .., FunctionArg::Unnamed(FunctionArgExpr::Expr(condition))] =
         arguments.args.as_slice()
@@ -553,6 +1499,132 @@ fn on_condition(call: &Function, name: &str) -> Result<Option<Expr>> {
         None => Box::new(condition.clone()),
     });
     Ok(Some(translated(&made)?.unwrap_or(Expr::Function(made))))
+}
+
+/// Quantiles that are asked for in a list: a list of each, or of all that are estimated together.
+fn of_several(call: &Function, name: &str) -> Result<Option<Expr>> {
+    const EXACT: [&str; 4] =
+        ["percentile_cont", "quantile_cont", "percentile_disc", "quantile_disc"];
+    const ESTIMATED: [&str; 5] =
+        ["quantile", "approx_quantile", "approx_percentile", "percentile_approx", "percentile"];
+    let FunctionArguments::List(list) = &call.args else { return Ok(None) };
+    let Some((FunctionArg::Unnamed(FunctionArgExpr::Expr(last)), before)) = list.args.split_last()
+    else {
+        return Ok(None);
+    };
+    let Some(asked) = items(last).filter(|asked| !asked.is_empty()) else { return Ok(None) };
+    let with = |asked: &[Expr]| {
+        let asked = asked.iter().cloned();
+        let mut made = call.clone();
+        let mut list = list.clone();
+        list.args = before.to_vec();
+        list.args.extend(asked.map(|one| FunctionArg::Unnamed(FunctionArgExpr::Expr(one))));
+        made.args = FunctionArguments::List(list);
+        made
+    };
+    if ESTIMATED.contains(&name) && before.len() == 1 {
+        let mut made = with(&asked);
+        made.name = Ident::new("quantile").into();
+        return Ok(Some(Expr::Function(made)));
+    }
+    if !EXACT.contains(&name) {
+        return Ok(None);
+    }
+    let of_each = asked.iter().map(|one| {
+        let made = with(std::slice::from_ref(one));
+        Ok(translated(&made)?.unwrap_or(Expr::Function(made)))
+    });
+    Ok(Some(call_of("make_array", of_each.collect::<Result<Vec<Expr>>>()?)))
+}
+
+/// The items of a list that is written out.
+fn items(expr: &Expr) -> Option<Vec<Expr>> {
+    match expr {
+        Expr::Array(list) => Some(list.elem.clone()),
+        Expr::Nested(inner) => items(inner),
+        Expr::Function(call) if name_of(call)? == "make_array" => {
+            Some(arguments(call)?.into_iter().cloned().collect())
+        }
+        _ => None,
+    }
+}
+
+/// What is said with `WITHIN GROUP (ORDER BY x)` where no aggregate of ours takes it: `mode()` and
+/// `percentile_disc(0.9)` are of what the rows are ordered by, lists and texts have it for their order.
+fn within_group(call: &Function, name: &str) -> Result<Option<Expr>> {
+    let [order] = call.within_group.as_slice() else { return Ok(None) };
+    let mut made = call.clone();
+    made.within_group.clear();
+    let FunctionArguments::List(list) = &mut made.args else { return Ok(None) };
+    let by = FunctionArg::Unnamed(FunctionArgExpr::Expr(order.expr.clone()));
+    match (name, list.args.as_slice()) {
+        ("mode", []) => list.args = vec![by],
+        ("percentile_disc", [_]) if order.options.asc == Some(false) => {
+            return Err(Error::usage_hint(
+                "`percentile_disc` of values in falling order is not supported",
+                "percentile_disc(0.1) WITHIN GROUP (ORDER BY n) is nearly the same as 0.9 of ORDER BY n DESC",
+            ));
+        }
+        ("percentile_disc", [quantile]) => list.args = vec![by, quantile.clone()],
+        ("listagg" | "string_agg" | "group_concat" | "array_agg" | "list", [_, ..]) => {
+            list.clauses.push(FunctionArgumentClause::OrderBy(vec![order.clone()]));
+        }
+        _ => return Ok(None),
+    }
+    Ok(Some(translated(&made)?.unwrap_or(Expr::Function(made))))
+}
+
+/// `any_value(x ORDER BY n)`, the first that is no null.
+fn first_in_order(call: &Function, name: &str) -> Option<Expr> {
+    let FunctionArguments::List(list) = &call.args else { return None };
+    let [FunctionArgumentClause::OrderBy(_)] = list.clauses.as_slice() else { return None };
+    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(of))] = list.args.as_slice() else {
+        return None;
+    };
+    if name != "any_value" {
+        return None;
+    }
+    let mut made = call.clone();
+    made.name = Ident::new("first_value").into();
+    let is_there = Expr::IsNotNull(Box::new(in_brackets(of.clone())));
+    made.filter = Some(match made.filter.take() {
+        Some(own) => Box::new(both(*own, is_there)),
+        None => Box::new(is_there),
+    });
+    Some(Expr::Function(made))
+}
+
+/// Calls whose arguments have names: `struct_pack(k := 1)`, `make_interval(days => 10)`.
+fn with_names(call: &Function, name: &str) -> Option<Expr> {
+    let FunctionArguments::List(list) = &call.args else { return None };
+    let named = |argument| match argument {
+        &FunctionArg::Named { ref name, arg: FunctionArgExpr::Expr(ref expr), .. }
+        | &FunctionArg::ExprNamed {
+            name: Expr::Identifier(ref name),
+            arg: FunctionArgExpr::Expr(ref expr),
+            ..
+        } => Some((name, expr)),
+        _ => None,
+    };
+    let fields = list.args.iter().map(named).collect::<Option<Vec<(&Ident, &Expr)>>>()?;
+    match name {
+        "struct_pack" if !fields.is_empty() => {
+            let text = |name: &Ident| Expr::value(Value::SingleQuotedString(name.value.clone()));
+            let all = fields.into_iter().flat_map(|(name, expr)| [text(name), expr.clone()]);
+            Some(call_of("named_struct", all.collect()))
+        }
+        "make_interval" => {
+            let span_of = |(name, n): (&Ident, &Expr)| match name.value.to_lowercase().as_str() {
+                "mins" => span("minute", n),
+                "secs" => span("second", n),
+                unit if UNITS.contains(&unit) => span(unit, n),
+                _ => None,
+            };
+            let spans = fields.into_iter().map(span_of).collect::<Option<Vec<Expr>>>()?;
+            spans.into_iter().reduce(|sum, span| of_two(&sum, BinaryOperator::Plus, &span))
+        }
+        _ => None,
+    }
 }
 
 /// Units of time, by which a first argument is known as one.
@@ -632,34 +1704,146 @@ fn of_its_own(name: &str, arguments: &[&Expr]) -> Option<Expr> {
             Some(call_of("struct", arguments.iter().map(|&argument| argument.clone()).collect()))
         }
         ("multiif", [pairs @ .., last]) if pairs.len() >= 2 && pairs.len() % 2 == 0 => {
-            let conditions = pairs
-                .chunks_exact(2)
-                .map(|pair| CaseWhen { condition: pair[0].clone(), result: pair[1].clone() });
-            Some(Expr::Case {
-                case_token: AttachedToken::empty(),
-                end_token: AttachedToken::empty(),
-                operand: None,
-                conditions: conditions.collect(),
-                else_result: Some(Box::new((*last).clone())),
-            })
+            Some(case(pairs, Some(last), Expr::clone))
         }
-        ("list_aggregate" | "array_aggregate" | "list_aggr" | "array_aggr", [list, of]) => {
-            let Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(of), .. }) = of else {
-                return None;
+        (name, [time, n]) if unit_behind(name, &["add"]).is_some() => {
+            moved(unit_behind(name, &["add"])?, n, time, BinaryOperator::Plus)
+        }
+        (name, [time, n]) if unit_behind(name, &["subtract"]).is_some() => {
+            moved(unit_behind(name, &["subtract"])?, n, time, BinaryOperator::Minus)
+        }
+        (name, [n]) if unit_behind(name, &["to_", "tointerval"]).is_some() => {
+            span(unit_behind(name, &["to_", "tointerval"])?, n)
+        }
+        ("tostartofinterval", [_, width @ Expr::Interval(_)]) => {
+            let width = width.to_string().to_lowercase();
+            let form = if width.contains("week") {
+                // The 5th of January 1970 was a Monday.
+                "CAST(date_bin(width, ts, TIMESTAMP '1970-01-05') AS DATE)"
+            } else if width.contains("mon") || width.contains("year") {
+                "CAST(date_bin(width, ts) AS DATE)"
+            } else {
+                "date_bin(width, ts)"
             };
-            let function = match of.to_lowercase().as_str() {
-                "sum" => "array_sum",
-                "min" => "array_min",
-                "max" => "array_max",
-                "avg" | "mean" => "array_avg",
-                "product" => "array_product",
-                "count" => "array_length",
+            filled(form, &["ts", "width"], arguments)
+        }
+        ("timestamp_add" | "timestamp_sub", [time, span @ Expr::Interval(_)]) => {
+            let op = match name {
+                "timestamp_add" => BinaryOperator::Plus,
+                _ => BinaryOperator::Minus,
+            };
+            Some(of_two(time, op, span))
+        }
+        ("todecimal32" | "todecimal64" | "todecimal128" | "decimal", [x, rest @ ..]) => {
+            let digits = match name {
+                "todecimal32" => 9,
+                "todecimal64" => 18,
+                _ => 38,
+            };
+            let places = match rest {
+                [] if name == "decimal" => 0,
+                [places] => whole(places).filter(|places| (0..=digits).contains(places))?,
                 _ => return None,
             };
-            Some(call_of(function, vec![(*list).clone()]))
+            filled(&format!("CAST(x AS DECIMAL({digits}, {places}))"), &["x"], &[*x])
+        }
+        ("cast" | "accuratecast" | "accuratecastornull", [x, called]) => {
+            let Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(called), .. }) =
+                called
+            else {
+                return None;
+            };
+            let cast = if name == "accuratecastornull" { "TRY_CAST" } else { "CAST" };
+            let made = filled(&format!("{cast}(x AS {})", type_called(called)), &["x"], &[*x])?;
+            matches!(made, Expr::Cast { .. }).then_some(made)
+        }
+        ("casewithexpression", [of, pairs @ .., last])
+            if !pairs.is_empty() && pairs.len() % 2 == 0 =>
+        {
+            Some(case(pairs, Some(last), |value| of_two(of, BinaryOperator::Eq, value)))
+        }
+        ("decode", [of, rest @ ..]) if rest.len() > 1 => {
+            let (pairs, last) = match rest {
+                [pairs @ .., last] if pairs.len() % 2 == 0 => (pairs, Some(last)),
+                _ => (rest, None),
+            };
+            Some(case(pairs, last, |value| same(of, value)))
+        }
+        ("num_nulls" | "num_nonnulls", [_, ..]) => {
+            let form = match name {
+                "num_nulls" => "CAST(x IS NULL AS INT)",
+                _ => "CAST(x IS NOT NULL AS INT)",
+            };
+            let each = arguments.iter().map(|&argument| filled(form, &["x"], &[argument]));
+            let each = each.collect::<Option<Vec<Expr>>>()?;
+            each.into_iter().reduce(|sum, one| of_two(&sum, BinaryOperator::Plus, &one))
+        }
+        ("grouping_id", [_, ..]) => {
+            Some(call_of("grouping", arguments.iter().map(|&argument| argument.clone()).collect()))
         }
         _ => None,
     }
+}
+
+/// Whether two values are the same, as two nulls are, too.
+fn same(left: &Expr, right: &Expr) -> Expr {
+    let side = |expr: &Expr| Box::new(in_brackets(expr.clone()));
+    Expr::IsNotDistinctFrom(side(left), side(right))
+}
+
+/// A form with arguments in the places of their names.
+fn filled(form: &str, names: &[&str], arguments: &[&Expr]) -> Option<Expr> {
+    let mut made = written(form).ok()?;
+    let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+    walk_expr_mut(&mut made, &mut Filled { names: &names, arguments });
+    Some(made)
+}
+
+/// `CASE WHEN … THEN … ELSE last END`, of pairs of a value and what comes of it.
+fn case(pairs: &[&Expr], last: Option<&&Expr>, condition: impl Fn(&Expr) -> Expr) -> Expr {
+    let conditions = pairs
+        .chunks_exact(2)
+        .map(|pair| CaseWhen { condition: condition(pair[0]), result: pair[1].clone() });
+    Expr::Case {
+        case_token: AttachedToken::empty(),
+        end_token: AttachedToken::empty(),
+        operand: None,
+        conditions: conditions.collect(),
+        else_result: last.map(|&last| Box::new(last.clone())),
+    }
+}
+
+/// SQL's name of a type that ClickHouse calls otherwise.
+fn type_called(name: &str) -> String {
+    let name = name.to_lowercase();
+    let inner = ["nullable(", "lowcardinality("].iter().find_map(|of| name.strip_prefix(of));
+    if let Some(inner) = inner.and_then(|inner| inner.strip_suffix(')')) {
+        return type_called(inner);
+    }
+    let known = match name.as_str() {
+        "int8" => "TINYINT",
+        "int16" => "SMALLINT",
+        "int32" => "INT",
+        "int64" => "BIGINT",
+        "uint8" => "TINYINT UNSIGNED",
+        "uint16" => "SMALLINT UNSIGNED",
+        "uint32" => "INT UNSIGNED",
+        "uint64" => "BIGINT UNSIGNED",
+        "float32" => "FLOAT",
+        "float64" => "DOUBLE",
+        "string" => "TEXT",
+        "bool" => "BOOLEAN",
+        "date32" => "DATE",
+        "datetime" => "TIMESTAMP",
+        other => return other.to_owned(),
+    };
+    known.to_owned()
+}
+
+/// The unit of time that follows one of these in a name.
+fn unit_behind<'a>(name: &'a str, before: &[&str]) -> Option<&'a str> {
+    let unit = before.iter().find_map(|before| name.strip_prefix(before))?;
+    UNITS[..22].contains(&unit).then_some(unit)
 }
 
 /// A call of a function.
@@ -701,6 +1885,11 @@ fn whole(expr: &Expr) -> Option<i64> {
 
 /// A time so many units later or earlier.
 fn moved(unit: &str, n: &Expr, time: &Expr, op: BinaryOperator) -> Option<Expr> {
+    Some(of_two(time, op, &span(unit, n)?))
+}
+
+/// So many units of time.
+fn span(unit: &str, n: &Expr) -> Option<Expr> {
     let (count, unit) = match unit {
         "yy" => (1, "year"),
         "dd" => (1, "day"),
@@ -709,12 +1898,15 @@ fn moved(unit: &str, n: &Expr, time: &Expr, op: BinaryOperator) -> Option<Expr> 
     };
     // A number that is written makes an interval that is written, of which a DATE stays a DATE.
     if let Some(n) = whole(n) {
-        let interval = written(&format!("INTERVAL '{} {unit}'", n.checked_mul(count)?)).ok()?;
-        return Some(of_two(time, op, &interval));
+        return written(&format!("INTERVAL '{} {unit}'", n.checked_mul(count)?)).ok();
     }
-    let interval = format!("INTERVAL '{count} {unit}'");
-    let span = of_two(n, BinaryOperator::Multiply, &written(&interval).ok()?);
-    Some(of_two(time, op, &span))
+    if let Expr::Value(ValueWithSpan { value: Value::Number(digits, _), span: _ }) = n
+        && count == 1
+    {
+        return written(&format!("INTERVAL '{digits} {unit}'")).ok();
+    }
+    let interval = written(&format!("INTERVAL '{count} {unit}'")).ok()?;
+    Some(of_two(n, BinaryOperator::Multiply, &interval))
 }
 
 #[cfg(test)]
@@ -729,8 +1921,12 @@ mod tests {
             assert!(forms().contains_key(name), "{call}: {made}");
             assert_eq!(name.to_lowercase(), name, "{call}");
         }
-        for (call, made) in SCALARS.iter().chain(AGGREGATES) {
+        for (call, made) in SCALARS {
             assert!(Form::of(call, made, false).is_some(), "{call}: {made}");
+        }
+        for (call, made) in AGGREGATES.iter().chain(OF_TWO_BRACKETS) {
+            let (_, form) = Form::of(call, made, true).unwrap();
+            assert!(form.aggregates > 0, "{call}: {made}");
         }
     }
 
@@ -751,7 +1947,60 @@ mod tests {
             ("list(DISTINCT a)", "array_agg(DISTINCT a)"),
             ("list(a ORDER BY b)", "array_agg(a ORDER BY b)"),
             ("quantile(0.9)(a)", "quantile(a, 0.9)"),
-            ("topK(3)(a)", "array_transform(top_k(a, 3), item -> item['value'])"),
+            ("topK(3)(a)", "array_transform(top_k(a, 3), entry -> entry['value'])"),
+            ("quantileIf(0.5)(a, b)", "quantile(a, 0.5) FILTER (WHERE b)"),
+            (
+                "quantilesExactInclusive(0.5, 0.9)(a)",
+                "make_array(percentile_cont(a, 0.5), percentile_cont(a, 0.9))",
+            ),
+            (
+                "quantile_cont(a, [0.25, 0.5]) FILTER (WHERE b)",
+                "make_array(quantile_cont(a, 0.25) FILTER (WHERE b), quantile_cont(a, 0.5) FILTER (WHERE b))",
+            ),
+            (
+                "percentile_cont(ARRAY[0.5]) WITHIN GROUP (ORDER BY a)",
+                "make_array(percentile_cont(0.5) WITHIN GROUP (ORDER BY a))",
+            ),
+            ("percentile_approx(a, make_array(0.5, 0.9))", "quantile(a, 0.5, 0.9)"),
+            ("uniqExact(a, b)", "count(DISTINCT struct(a, b))"),
+            ("geomean(a) FILTER (WHERE b)", "exp(avg(ln(a)) FILTER (WHERE b))"),
+            ("sumDistinctIf(a, b)", "sum(DISTINCT a) FILTER (WHERE b)"),
+            (
+                "weighted_avg(a, sum(b)) OVER (PARTITION BY c)",
+                "(sum(a * CAST(sum(b) AS DOUBLE)) OVER (PARTITION BY c) / sum(CASE WHEN a IS NOT NULL THEN sum(b) END) OVER (PARTITION BY c))",
+            ),
+            (
+                "last_value(a, true) OVER (ORDER BY b)",
+                "last_value(a) IGNORE NULLS OVER (ORDER BY b)",
+            ),
+            ("first(a, false)", "first_value(a)"),
+            ("any_value(a ORDER BY b)", "first_value(a ORDER BY b) FILTER (WHERE a IS NOT NULL)"),
+            ("mode() WITHIN GROUP (ORDER BY a)", "top_k(a, 1)[1]['value']"),
+            (
+                "listagg(a, ', ') WITHIN GROUP (ORDER BY b)",
+                "string_agg(CAST(a AS TEXT), ', ' ORDER BY b)",
+            ),
+            ("struct_pack(a := 1, b := c)", "named_struct('a', 1, 'b', c)"),
+            (
+                "make_interval(days => 10, mins => a)",
+                "(INTERVAL '10 days' + (a * INTERVAL '1 minute'))",
+            ),
+            ("addDays(a, 3)", "(a + INTERVAL '3 days')"),
+            ("subtractMonths(a, n)", "(a - (n * INTERVAL '1 months'))"),
+            ("toIntervalDay(3)", "INTERVAL '3 day'"),
+            ("to_seconds(1.5)", "INTERVAL '1.5 seconds'"),
+            (
+                "toStartOfInterval(a, INTERVAL 1 WEEK)",
+                "CAST(date_bin(INTERVAL 1 WEEK, a, TIMESTAMP '1970-01-05') AS DATE)",
+            ),
+            ("toDecimal64(a, 2)", "CAST(a AS DECIMAL(18,2))"),
+            ("accurateCastOrNull(a, 'Nullable(Int32)')", "TRY_CAST(a AS INT)"),
+            ("decode(a, 'x', 1, 0)", "CASE WHEN a IS NOT DISTINCT FROM 'x' THEN 1 ELSE 0 END"),
+            ("decode(a, 'base64')", "decode(a, 'base64')"),
+            ("num_nulls(a, b)", "(CAST(a IS NULL AS INT) + CAST(b IS NULL AS INT))"),
+            ("arrayConcat(a, b, c)", "array_concat(a, b, c)"),
+            ("sort_array(a, FALSE)", "array_sort(a, 'DESC', 'NULLS LAST')"),
+            ("arrayReduce('sum', a)", "array_sum(a)"),
             ("dateadd(day, 3, a)", "(a + INTERVAL '3 day')"),
             ("date_sub('quarter', -1, a)", "(a - INTERVAL '-3 month')"),
             ("date_add('quarter', n, a)", "(a + (n * INTERVAL '3 month'))"),
@@ -759,6 +2008,7 @@ mod tests {
             ("DATEDIFF(day, a, b)", "date_diff('day', a, b)"),
             ("multiIf(a, 1, b, 2, 3)", "CASE WHEN a THEN 1 WHEN b THEN 2 ELSE 3 END"),
             ("list_aggregate(a, 'sum')", "array_sum(a)"),
+            ("list_aggregate(a, b)", "list_aggregate(a, b)"),
             ("list_value(1, 2)", "make_array(1, 2)"),
             ("tuple(1, a)", "struct(1, a)"),
             ("year(2)(a)", "year(2)(a)"),
@@ -767,7 +2017,13 @@ mod tests {
             let made = translated(&parsed).unwrap().unwrap_or(Expr::Function(parsed));
             assert_eq!(made.to_string(), expected);
         }
-        let Expr::Function(parsed) = written("year(a) FILTER (WHERE b)").unwrap() else { panic!() };
-        assert!(translated(&parsed).is_err());
+        for call in [
+            "year(a) FILTER (WHERE b)",
+            "weighted_avg(DISTINCT a, b)",
+            "percentile_disc(0.5) WITHIN GROUP (ORDER BY a DESC)",
+        ] {
+            let Expr::Function(parsed) = written(call).unwrap() else { panic!("{call}") };
+            assert!(translated(&parsed).is_err(), "{call}");
+        }
     }
 }

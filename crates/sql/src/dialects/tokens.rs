@@ -14,7 +14,7 @@ use super::samples;
 pub(super) const FILES: &str = "tidemill_files";
 
 /// Functions that take functions: an arrow within their brackets makes one.
-const TAKE_FUNCTIONS: [&str; 23] = [
+const TAKE_FUNCTIONS: [&str; 44] = [
     "array_any_match",
     "array_filter",
     "array_first",
@@ -38,6 +38,27 @@ const TAKE_FUNCTIONS: [&str; 23] = [
     "arrayfirst",
     "arraymap",
     "columns",
+    "all_match",
+    "arrayall",
+    "arrayavg",
+    "arraycount",
+    "arrayfill",
+    "arrayfirstindex",
+    "arrayfold",
+    "arraylast",
+    "arraymax",
+    "arraymin",
+    "arrayproduct",
+    "arrayreversesort",
+    "arraysort",
+    "arraysum",
+    "forall",
+    "list_all",
+    "list_any",
+    "map_filter",
+    "none_match",
+    "zip_with",
+    "transform_values",
 ];
 
 /// The same question in tokens that the parser reads.
@@ -89,7 +110,7 @@ pub(super) fn mended(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
                 tokens.next();
                 made.push(TokenWithSpan { token: Token::Caret, span });
             }
-            Token::LBracket if is_word(last(&made), "FROM") || is_word(last(&made), "JOIN") => {
+            Token::LBracket if begins_a_source(&made) => {
                 made.extend(words(FILES, span));
                 made.push(TokenWithSpan { token: Token::LParen, span });
                 made.push(TokenWithSpan { token: Token::LBracket, span });
@@ -185,6 +206,14 @@ fn last(tokens: &[TokenWithSpan]) -> Option<&Token> {
     tokens.find(|token| !matches!(token, Token::Whitespace(_)))
 }
 
+/// Whether a source stands behind `tokens`: behind JOIN, and FROM but for that of `IS DISTINCT FROM`.
+fn begins_a_source(tokens: &[TokenWithSpan]) -> bool {
+    let before = tokens.iter().rev().map(|token| &token.token);
+    let mut before = before.filter(|token| !matches!(token, Token::Whitespace(_)));
+    let last = before.next();
+    is_word(last, "JOIN") || (is_word(last, "FROM") && !is_word(before.next(), "DISTINCT"))
+}
+
 /// Whether a bracket behind FILTER, the last of `tokens`, is that of a call's clause: `count(*) FILTER (`.
 fn follows_a_call(tokens: &[TokenWithSpan]) -> bool {
     let before = tokens.iter().rev().map(|token| &token.token);
@@ -270,6 +299,8 @@ mod tests {
             ("lower(data -> 'a')", false),
             ("list_filter(l, (x, i) -> i = 1)", true),
             ("list_filter('[1]' -> 'a', 1)", false),
+            ("arrayCount(x -> x > 1, l)", true),
+            ("EXISTS (SELECT data -> 'a')", false),
         ] {
             let made = mended(parsed_tokens(sql).unwrap());
             let found = made.iter().any(|token| token.token == Token::Arrow);

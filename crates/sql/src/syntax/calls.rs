@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 use tidemill_base::error::{Error, Result};
 
 use super::{Place, WRITE_WINDOW_OUT, Walk, refused};
+use crate::unknown_functions::instead_of;
 
 /// What a name calls.
 enum Called<'a> {
@@ -97,9 +98,10 @@ impl Walk<'_> {
         match parameters {
             FunctionArguments::None => {}
             FunctionArguments::Subquery(_) | FunctionArguments::List(_) => {
+                let hint = instead_of(&name.to_lowercase());
                 return refused(
                     format!("{name}{parameters}{args}"),
-                    "parameters follow the value: quantile(x, 0.5)",
+                    hint.unwrap_or("parameters follow the value: quantile(x, 0.5)"),
                 );
             }
         }
