@@ -22,7 +22,7 @@ SOMEWHERE_ELSE = {
     "format": "schema() and jobs() give objects, and so does a result without an output",
     "help": "help()",
     "max_bad": "merge reads no records",
-    "param": "has no like yet: values stand in the SQL",
+    "param": "params",
     "salvage": "recover, and in a job that of its source",
     "storage_option": "storage_options",
     "version": "__version__",

@@ -226,8 +226,8 @@ def test_show_prints_the_first_rows_and_leaves_them(hits, capsys):
         "complete: 3 rows from 1 file (42 B), 1/1 splits",
     ]
     assert len(result.to_pylist()) == 3
-    with pytest.raises(tm.UsageError, match="have been read already"):
-        result.show()
+    result.show(rows=2)
+    assert capsys.readouterr().out.splitlines()[-2] == "the first 2 of 3 rows"
     with pytest.raises(tm.UsageError, match="at least 1"):
         result.show(rows=0)
 
@@ -272,10 +272,13 @@ def test_a_notebook_sees_the_first_rows_and_they_stay(hits):
     assert '<td class="number" align="right">2</td>' in shown
     assert '<span class="null">null</span>' in shown
     assert "3 rows" in shown and "complete: 3 rows from 1 file" in shown
-    assert repr(result) == "Result(user TEXT, day BIGINT, seconds BIGINT, tag TEXT)"
     assert pyarrow.table(result).num_rows == 3
+    assert Cells(result._repr_html_()).cells == table.cells
+    result.close()
     assert "the rows have been taken" in result._repr_html_()
-    assert "its rows have been taken" in repr(result)
+    assert repr(result) == (
+        "Result(user TEXT, day BIGINT, seconds BIGINT, tag TEXT; its rows have been taken)"
+    )
 
 
 def test_a_notebook_sees_a_part_of_what_is_large(tmp_path):

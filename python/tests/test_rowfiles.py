@@ -1067,7 +1067,7 @@ def test_many_readers_see_whole_appends_while_one_appends(tmp_path):
 def test_a_files_looks(tmp_path):
     path = ids(tmp_path / "a.rowfile", 3)
     result = tm.read_rowfile(path)
-    assert repr(result) == "RowFileResult(id BIGINT)"
+    assert repr(result).startswith("    id\nBIGINT\n------\n     0\n")
     result.show()
     (file,) = result.files
     assert repr(file) == "RowFile(3 rows of id in 1 block, zstd:1)"

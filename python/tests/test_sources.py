@@ -122,7 +122,8 @@ def test_an_error_of_the_producer_is_told():
     ("name", "value", "part"),
     [
         ("thread", 2, "did you mean the option `threads`"),
-        ("df", {"a": [1]}, "`df` is a dict, which is no source"),
+        ("df", {"a": 1}, "`df`, column `a`: expected a list, found int"),
+        ("df", [1, 2], "`df` is a list, which is no source"),
         ("df", polars.DataFrame(PEOPLE).lazy(), r"collect it first: df=….collect\(\)"),
         ("df", None, "`df` is a NoneType"),
     ],

@@ -30,6 +30,15 @@ def results(sql: str, path: pathlib.Path) -> None:
         assert_type(coverage["splits"]["left_out"], int)
     with result as same:
         assert_type(same, tm.Result)
+    assert_type(tm.query(sql, params={"day": "2026-11-20"}, replacement_scans=False), tm.Result)
+    assert_type(tm.query(sql, params=[1, None], output=path), tm.Written)
+    assert_type(tm.query(sql, rows=[{"a": 1}], columns={"a": [1]}), tm.Result)
+
+
+async def coroutines(sql: str) -> None:
+    assert_type(await tm.query(sql), tm.Result)
+    async for batch in tm.query(sql):
+        assert_type(batch, tm.Batch)
 
 
 def rowfiles(path: pathlib.Path, columns: dict[str, Any]) -> None:
@@ -67,7 +76,7 @@ def jobs(path: pathlib.Path, dynamic: Mapping[str, Any]) -> None:
 
 
 def mistakes(path: pathlib.Path) -> None:
-    tm.query("SELECT 1", nul="NA")  # type: ignore[call-overload]  # pyright: ignore
+    tm.query("SELECT 1", nul="NA")  # type: ignore[arg-type]  # pyright: ignore
     tm.query("SELECT 1", overwrite=True)  # type: ignore[call-overload]  # pyright: ignore
     tm.Job(sauce={"url": path})  # type: ignore[arg-type]  # pyright: ignore
     tm.Job(source={"ulr": path})  # type: ignore[arg-type]  # pyright: ignore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypedDict
 
 from tidemill import _tidemill
@@ -28,6 +28,9 @@ class _Array(Protocol):
 
 #: What exports Arrow data: a table or a stream.
 ArrowObject = _Stream | _Array
+
+#: What can be a source: also rows that are dictionaries, and columns by their names.
+SourceObject = ArrowObject | Sequence[Mapping[str, Any]] | Mapping[str, Iterable[Any]]
 
 
 class Batches:
@@ -148,9 +151,23 @@ def objects(named: Mapping[str, object], options: frozenset[str]) -> list[NamedO
     return [_object(name, value, options) for name, value in named.items()]
 
 
+def variable(name: str, value: object) -> NamedObject:
+    """Say what a variable is as a source."""
+    try:
+        return _object(name, value, frozenset())
+    except UsageError as error:
+        raise UsageError(
+            f"{error}\nhint: it is the variable `{name}`; replacement_scans=False looks at none"
+        ) from None
+
+
 def _object(name: str, value: object, options: frozenset[str]) -> NamedObject:
     kind = type(value)
     if not (hasattr(kind, "__arrow_c_stream__") or hasattr(kind, "__arrow_c_array__")):
+        rows = _rows(name, value)
+        if rows is not None and _nearest(name, options) is None:
+            table = Batches(_tidemill.table_of_rows(name, rows))
+            return {"name": name, "object": table, "is_table": True}
         value = _converted(name, value, options)
         kind = type(value)
     # What is in memory as a whole can be read any number of times.
@@ -167,7 +184,10 @@ def _converted(name: str, value: object, options: frozenset[str]) -> object:
         import pyarrow
 
         return pyarrow.Table.from_pandas(value, preserve_index=False)
-    hint = "give a pyarrow.Table, a DataFrame of pandas or Polars, or anything with Arrow's stream"
+    hint = (
+        "give a pyarrow.Table, a DataFrame of pandas or Polars, a list of dicts, or anything with "
+        "Arrow's stream"
+    )
     if hasattr(kind, "collect"):
         hint = f"collect it first: {name}=….collect()"
     near = _nearest(name, options)
@@ -176,6 +196,39 @@ def _converted(name: str, value: object, options: frozenset[str]) -> object:
     raise UsageError(
         f"`{name}` is a {kind.__name__}, which is no source: it holds no Arrow data\nhint: {hint}"
     )
+
+
+def _rows(name: str, value: object) -> Iterable[object] | None:
+    """Give the rows of a list of dictionaries, or of a dictionary of columns; none of others."""
+    if isinstance(value, list | tuple):
+        return value if all(isinstance(row, Mapping) for row in value[:1]) else None
+    if not isinstance(value, Mapping):
+        return None
+    columns = {}
+    for column, values in value.items():
+        if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__len__"):
+            raise UsageError(
+                f"`{name}`, column `{column}`: expected a list, found {type(values).__name__}\n"
+                "hint: a dict is a source as columns by their names; [row] is one row"
+            )
+        columns[column] = values
+    lengths = {column: len(values) for column, values in columns.items()}
+    if len(set(lengths.values())) > 1:
+        said = ", ".join(f"`{column}` has {length}" for column, length in lengths.items())
+        raise UsageError(f"`{name}`: its columns are not of one length: {said}")
+    return _Rows(columns)
+
+
+class _Rows:
+    """The rows of columns, made while they are read, any number of times."""
+
+    def __init__(self, columns: Mapping[Any, Any]) -> None:
+        self._columns = columns
+
+    def __iter__(self) -> Iterator[dict[Any, Any]]:
+        names = list(self._columns)
+        for values in zip(*self._columns.values(), strict=True):
+            yield dict(zip(names, values, strict=True))
 
 
 def _nearest(name: str, options: frozenset[str]) -> str | None:

@@ -113,6 +113,9 @@ class Writing(TypedDict, total=False):
 class QueryWriting(Reading, Writing, total=False):
     """What `query` takes with ``output``."""
 
+    params: Mapping[str, object] | Sequence[object] | None
+    replacement_scans: bool | None
+
 
 class MergeWriting(Limits, Writing, total=False):
     """What `merge` takes with ``output``."""

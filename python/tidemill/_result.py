@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import importlib
+import itertools
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,10 +25,17 @@ if TYPE_CHECKING:
     import pandas
     import polars
     import pyarrow
+    from typing_extensions import Self
 
 T = TypeVar("T")
 
+#: The first rows, whether there are more, and how many there are if that is known.
+_Peeked = tuple[list[list[str | None]], bool, int | None]
+
 _ROWS_SHOWN = 20
+_ROWS_IN_REPR = 10
+# How wide a result is where nothing says how wide it may be.
+_REPR_WIDTH = 100
 _TERMINAL_CELL_CHARS = 80
 _NOTEBOOK_CELL_CHARS = 400
 
@@ -79,19 +88,20 @@ class Batch:
 
 
 class Result:
-    """The rows of a query, computed while they are read, once.
+    """The rows of a query, computed while they are read.
 
     A result is an Arrow stream (``__arrow_c_stream__``): hand it to ``pyarrow.table``,
     ``polars.DataFrame``, ``pandas.DataFrame.from_arrow`` or DuckDB, or iterate over its
-    batches. `show`, and looking at it in a notebook, leave its rows where they are. A result
-    that is closed or dropped stops its run; several may be read at the same time, from any
-    threads.
+    batches; in a coroutine with ``async for``. It can be read again, from the first row, as long
+    as its rows take no more than a quarter of the ``memory`` of its run. `show`, and looking at it
+    in a terminal or a notebook, leave its rows where they are. A result that is closed or dropped
+    stops its run; several may be read at the same time, from any threads.
 
     Examples
     --------
     >>> import tidemill as tm
     >>> result = tm.query("SELECT 1 AS x UNION ALL SELECT 2 ORDER BY x")
-    >>> result.show()
+    >>> result
          x
     BIGINT
     ------
@@ -108,6 +118,16 @@ class Result:
     >>> with tm.query("SELECT 1 AS x UNION ALL SELECT 2") as result:
     ...     sum(batch.num_rows for batch in result)
     2
+
+    Without keeping an event loop from anything else:
+
+    >>> import asyncio
+    >>> async def ask():
+    ...     result = await tm.query("SELECT 1 AS x")  # all rows are there then
+    ...     async for batch in result:
+    ...         print(batch.to_pylist())
+    >>> asyncio.run(ask())
+    [{'x': 1}]
     """
 
     def __init__(self, raw: RawResult) -> None:
@@ -218,6 +238,18 @@ class Result:
                 frame.isetitem(i, column.to_pandas(types_mapper=nullable.get))
         return frame
 
+    def arrow(self) -> pyarrow.Table:
+        """Read all rows into a PyArrow table: `to_arrow` by its short name."""
+        return self.to_arrow()
+
+    def df(self) -> pandas.DataFrame:
+        """Read all rows into a pandas data frame: `to_pandas` by its short name."""
+        return self.to_pandas()
+
+    def pl(self) -> polars.DataFrame:
+        """Read all rows into a Polars data frame: `to_polars` by its short name."""
+        return self.to_polars()
+
     def to_pylist(self) -> list[dict[str, Any]]:
         """Read all rows as dictionaries of Python's own objects.
 
@@ -254,7 +286,7 @@ class Result:
         Raises
         ------
         UsageError
-            If the rows have been read.
+            If the rows have been read, and were too many to be kept.
 
         Examples
         --------
@@ -268,11 +300,8 @@ class Result:
         """
         if rows < 1:
             raise UsageError(f"`rows` must be at least 1, not {rows}")
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        cells, has_more = self._raw.peek(rows, _TERMINAL_CELL_CHARS)
-        text = _table.as_text(self._columns(), cells, width)
-        notes = [_count(len(cells), has_more), *self._said()]
-        print(text + "\n".join(notes))
+        width = shutil.get_terminal_size().columns if _is_terminal() else None
+        print(self._text(self._peek(rows, _TERMINAL_CELL_CHARS), width))
 
     def close(self) -> None:
         """Stop the run; rows that have not been read are lost.
@@ -302,12 +331,39 @@ class Result:
         self.close()
 
     def __iter__(self) -> Iterator[Batch]:
-        """Read the rows as batches."""
-        while (batch := self._raw.next_batch()) is not None:
+        """Read the rows as batches, from the first on."""
+        for number in itertools.count():
+            batch = self._raw.batch(number)
+            if batch is None:
+                return
             yield Batch(batch)
 
+    async def __aiter__(self) -> AsyncIterator[Batch]:
+        """Read the rows as batches; an event loop goes on meanwhile."""
+        for number in itertools.count():
+            batch = await self._waited(self._raw.batch, number)
+            if batch is None:
+                return
+            yield Batch(batch)
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        """Wait until all rows are there; an event loop goes on meanwhile."""
+        return self._filled().__await__()
+
+    async def _filled(self) -> Self:
+        await self._waited(self._raw.wait)
+        return self
+
+    async def _waited(self, wait: Callable[..., T], *arguments: object) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(None, wait, *arguments)
+        except asyncio.CancelledError:
+            # The thread that waits ends with the run.
+            self._raw.stop()
+            raise
+
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Export the rows as an Arrow PyCapsule; they can be exported once."""
+        """Export the rows as an Arrow PyCapsule."""
         return self._raw.stream(requested_schema)
 
     def __arrow_c_schema__(self) -> object:
@@ -315,19 +371,50 @@ class Result:
         return self._raw.schema.capsule()
 
     def __repr__(self) -> str:
-        """Show the columns; no row is computed for it."""
-        columns = ", ".join(f"{name} {kind}" for name, kind in self.schema)
-        name = type(self).__name__
-        return f"{name}({columns}{'' if self._raw.is_open else '; its rows have been taken'})"
+        """Show the first rows, which are waited for and stay in the result.
+
+        Where another thread waits for rows already its columns, and where an event loop is
+        running the same until the first rows are there: it must not stand still for a message in a
+        log.
+        """
+        return self._seen(waits=not _is_in_an_event_loop())
+
+    def __str__(self) -> str:
+        """Show the same, and wait for the first rows in an event loop too."""
+        return self._seen(waits=True)
 
     def _repr_html_(self) -> str:
         """Show the first rows in a notebook; they stay in the result."""
         if not self._raw.is_open:
             notes = ["the rows have been taken", *map(html.escape, self._said())]
             return _table.as_html(self._columns(), [], _with_warnings(notes, self.coverage))
-        cells, has_more = self._raw.peek(_ROWS_SHOWN, _NOTEBOOK_CELL_CHARS)
-        notes = [_count(len(cells), has_more), *map(html.escape, self._said())]
+        cells, has_more, known = self._peek(_ROWS_SHOWN, _NOTEBOOK_CELL_CHARS)
+        notes = [_count(len(cells), has_more, known), *map(html.escape, self._said())]
         return _table.as_html(self._columns(), cells, _with_warnings(notes, self.coverage))
+
+    def _seen(self, *, waits: bool) -> str:
+        if not self._raw.is_open:
+            return self._without_rows("; its rows have been taken")
+        peeked = self._raw.peek(_ROWS_IN_REPR, _TERMINAL_CELL_CHARS, waits, False)
+        if peeked is None:
+            return self._without_rows("; its rows are to come")
+        width = shutil.get_terminal_size().columns if _is_terminal() else _REPR_WIDTH
+        return self._text(peeked, width)
+
+    def _without_rows(self, why: str) -> str:
+        columns = ", ".join(f"{name} {kind}" for name, kind in self.schema)
+        return f"{type(self).__name__}({columns}{why})"
+
+    def _text(self, peeked: _Peeked, width: int | None) -> str:
+        cells, has_more, known = peeked
+        text = _table.as_text(self._columns(), cells, width)
+        return text + "\n".join([_count(len(cells), has_more, known), *self._said()])
+
+    def _peek(self, rows: int, chars: int) -> _Peeked:
+        peeked = self._raw.peek(rows, chars, True, True)
+        # None is where something is not waited for.
+        assert peeked is not None
+        return peeked
 
     def _columns(self) -> list[_table.Column]:
         return [(name, kind, is_number) for name, kind, _, is_number in self._raw.schema.columns()]
@@ -365,8 +452,25 @@ def _package(name: str, method: str, install: str) -> Any:
     )
 
 
-def _count(rows: int, has_more: bool) -> str:
-    return f"the first {counted(rows, 'row')}; there are more" if has_more else counted(rows, "row")
+def _is_terminal() -> bool:
+    # Where there is no standard output it is None.
+    return sys.stdout is not None and sys.stdout.isatty()  # pyright: ignore[reportUnnecessaryComparison]
+
+
+def _is_in_an_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _count(rows: int, has_more: bool, known: int | None) -> str:
+    if not has_more:
+        return counted(rows, "row")
+    if known is not None:
+        return f"the first {grouped(rows)} of {counted(known, 'row')}"
+    return f"the first {counted(rows, 'row')}; there are more"
 
 
 def _with_warnings(notes: list[str], coverage: Coverage | None) -> list[str]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-from tidemill import _formats, _job, _options, _tidemill
+from tidemill import _formats, _job, _options, _parameters, _replacements, _tidemill
 from tidemill._errors import UsageError
 from tidemill._explain import Explain
-from tidemill._formats import ArrowObject
+from tidemill._formats import SourceObject
 from tidemill._job import Job
+from tidemill._parameters import Params
 from tidemill._result import Result, Written
 from tidemill._schema import Schema, SourceSchema
 
@@ -26,6 +28,7 @@ _QUERY_OPTIONS = frozenset(_options.QueryWriting.__annotations__) | {"output"}
 def query(
     sql: str,
     *,
+    params: Params | None = None,
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
@@ -50,12 +53,14 @@ def query(
     max_bad: str | int | None = None,
     output: None = None,
     progress: bool | None = None,
-    **objects: ArrowObject,
+    replacement_scans: bool | None = None,
+    **objects: SourceObject,
 ) -> Result: ...
 @overload
 def query(
     sql: str,
     *,
+    params: Params | None = None,
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
@@ -85,7 +90,8 @@ def query(
     max_files: int | None = None,
     sink_exec: str | Sequence[str] = (),
     progress: bool | None = None,
-    **objects: ArrowObject,
+    replacement_scans: bool | None = None,
+    **objects: SourceObject,
 ) -> Written: ...
 
 
@@ -93,6 +99,7 @@ def query(
 def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     sql: str,
     *,
+    params: Params | None = None,
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
@@ -122,7 +129,8 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     max_files: int | None = None,
     sink_exec: str | Sequence[str] = (),
     progress: bool | None = None,
-    **objects: ArrowObject,
+    replacement_scans: bool | None = None,
+    **objects: SourceObject,
 ) -> Result | Written:
     r"""Answer SQL straight over files, and over what is in memory.
 
@@ -134,6 +142,10 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         One ``SELECT``. A file, a URL, a pattern, a folder or ``-`` (standard input) stands in
         single quotes where SQL has a table: ``FROM 'logs/*.json.zst'``,
         ``FROM 's3://bucket/logs/*.csv'``.
+    params : mapping or sequence, optional
+        Values for ``:name`` and ``$name`` by their names, or for ``?`` and ``$1`` in their order:
+        None, bool, int, float, str, bytes, Decimal, date, datetime, time, timedelta, and lists of
+        these, of which one behind ``IN`` is what is looked among. A value is never read as SQL.
     source_format : str, optional
         ``csv``, ``tsv``, ``json``, ``access-log``, ``syslog``, ``logfmt``, ``parquet``,
         ``arrow``, ``avro``, ``rowfile`` or ``lines`` where the suffix does not tell.
@@ -198,10 +210,15 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     progress : bool, optional
         Show how far the run is while it is waited for. Default: in a notebook and where
         standard error is a terminal, after half a second.
+    replacement_scans : bool, optional
+        Whether a table that is neither a file nor among ``objects`` may be a variable of the
+        caller's: ``FROM df``. Default: true, unless the environment has
+        ``TIDEMILL_REPLACEMENT_SCANS=off``.
     **objects
         Sources by name: tables and streams of Arrow, pandas, Polars, DuckDB, a `Result`, or
         whatever else exports Arrow's stream: ``tm.query("SELECT … FROM df", df=df)``. Their rows
-        are shared, not copied. A stream is read once.
+        are shared, not copied. A stream is read once. A list of dicts is a table too, and a dict of
+        lists; their columns' types are found over all rows.
 
     Returns
     -------
@@ -233,8 +250,14 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
 
     >>> names = pyarrow.table({"page": ["/", "/buy"], "name": ["start", "shop"]})
     >>> sql = f"SELECT name, count() AS hits FROM '{path}' JOIN names USING (page) GROUP BY name"
-    >>> sorted(row["name"] for row in tm.query(sql, names=names).to_pylist())
+    >>> sorted(row["name"] for row in tm.query(sql).to_pylist())
     ['shop', 'start']
+
+    Values beside the SQL, and rows that are Python's own:
+
+    >>> rows = [{"user": "ann", "age": 31}, {"user": "bob", "age": None}]
+    >>> tm.query("SELECT user FROM rows WHERE age > :age", params={"age": 30}).to_pylist()
+    [{'user': 'ann'}]
     """
     source = _options.source(
         source_format=source_format,
@@ -265,8 +288,11 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         has_output=False,
     )
     limits = _options.limits(memory, threads, max_bad, progress)
+    given = _parameters.given(params)
     named = _formats.objects(objects, _QUERY_OPTIONS)
-    return _job.result_or_written(_tidemill.query(sql, source, sink, limits, named))
+    if _replacements.are_wanted(replacement_scans):
+        named += _replacements.found(sql, given, list(objects), sys._getframe(1))
+    return _job.result_or_written(_tidemill.query(sql, given, source, sink, limits, named))
 
 
 def read_text(
@@ -522,6 +548,7 @@ def schema(
 def explain(
     sql: str,
     *,
+    params: Params | None = None,
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
@@ -544,7 +571,8 @@ def explain(
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
-    **objects: ArrowObject,
+    replacement_scans: bool | None = None,
+    **objects: SourceObject,
 ) -> Explain:
     r"""Say how SQL would be run, and do not run it.
 
@@ -584,8 +612,11 @@ def explain(
         storage_options=_options.read_ahead(storage_options, read_block, read_window, read_memory),
     )
     limits = _options.limits(memory, threads, max_bad)
+    given = _parameters.given(params)
     named = _formats.objects(objects, _QUERY_OPTIONS)
-    return Explain._of(*_tidemill.explain_query(sql, source, limits, named))
+    if _replacements.are_wanted(replacement_scans):
+        named += _replacements.found(sql, given, list(objects), sys._getframe(1))
+    return Explain._of(*_tidemill.explain_query(sql, given, source, limits, named))
 
 
 @overload

@@ -16,6 +16,9 @@ Row = Sequence[str | None]
 # Of what is wider than this, a notebook shows the first and the last.
 COLUMNS_MAX = 30
 
+# What is cut in a terminal keeps this much.
+_NARROWEST = 16
+
 # Colours are the page's own, greys are transparent: the same looks right on white and on black.
 # JupyterLab has all cells to the right, by a rule that is more particular than ours.
 _STYLE = """
@@ -44,7 +47,8 @@ _STYLE = """
 def as_text(columns: Sequence[Column], rows: Sequence[Row], width_max: int | None) -> str:
     """Align rows under their columns' names and types.
 
-    Columns that do not fit ``width_max`` are left out and named below.
+    Where they do not fit ``width_max``, wide texts are cut; columns that do not fit then either are
+    left out and named below.
 
     >>> columns = [("day", "DATE", False), ("users", "BIGINT", True)]
     >>> print(as_text(columns, [["2013-01-01", "123"], [None, "7"]], None), end="")
@@ -57,6 +61,8 @@ def as_text(columns: Sequence[Column], rows: Sequence[Row], width_max: int | Non
     cells = [["NULL" if cell is None else cell for cell in row] for row in rows]
     heads = [[name for name, _, _ in columns], [kind for _, kind, _ in columns]]
     widths = [max(map(width, column)) for column in zip(*heads, *cells, strict=True)]
+    if width_max is not None:
+        widths = _narrowed(widths, columns, width_max)
     shown = _fitting(widths, width_max)
     lines = [*heads, ["-" * width for width in widths], *cells]
     text = "".join(
@@ -119,6 +125,20 @@ def _right(is_number: bool) -> str:
     return ' class="number" align="right"' if is_number else ' align="left"'
 
 
+def _narrowed(widths: list[int], columns: Sequence[Column], width_max: int) -> list[int]:
+    """Make the widest columns that are no numbers narrower, as far as that is needed."""
+    too_wide = sum(widths) + 2 * (len(widths) - 1) - width_max
+    narrowed = list(widths)
+    texts = [i for i, (_, _, is_number) in enumerate(columns) if not is_number]
+    while too_wide > 0:
+        widest = max(texts, key=lambda i: narrowed[i], default=None)
+        if widest is None or narrowed[widest] <= _NARROWEST:
+            break
+        narrowed[widest] -= 1
+        too_wide -= 1
+    return narrowed
+
+
 def _fitting(widths: Sequence[int], width_max: int | None) -> list[int]:
     """Choose the columns that fit, from both ends; -1 stands for those between."""
     everything = list(range(len(widths)))
@@ -140,6 +160,14 @@ def _fitting(widths: Sequence[int], width_max: int | None) -> list[int]:
 
 
 def _padded(cell: str, column_width: int, *, is_right: bool) -> str:
+    if width(cell) > column_width:
+        kept, room = "", column_width - 1
+        for character in cell:
+            room -= width(character)
+            if room < 0:
+                break
+            kept += character
+        cell = f"{kept}…"
     blanks = " " * (column_width - width(cell))
     return blanks + cell if is_right else cell + blanks
 

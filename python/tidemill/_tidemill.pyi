@@ -5,6 +5,7 @@ from typing import Any, final
 
 from tidemill._formats import NamedObject
 from tidemill._options import JobText, LimitOptions, SinkOptions, SourceOptions
+from tidemill._parameters import Given
 
 __all__ = [
     "RawBatch",
@@ -35,6 +36,8 @@ __all__ = [
     "run_partial",
     "salvage",
     "schema",
+    "table_of_rows",
+    "unknown_tables",
 ]
 
 __version__: str
@@ -66,8 +69,12 @@ class RawResult:
     @property
     def failure(self) -> BaseException | None: ...
     def stream(self, requested_schema: object | None = None) -> object: ...
-    def next_batch(self) -> RawBatch | None: ...
-    def peek(self, count: int, chars_max: int) -> tuple[list[list[str | None]], bool]: ...
+    def batch(self, number: int) -> RawBatch | None: ...
+    def wait(self) -> None: ...
+    def peek(
+        self, count: int, chars_max: int, waits_for_rows: bool, waits_for_others: bool
+    ) -> tuple[list[list[str | None]], bool, int | None] | None: ...
+    def stop(self) -> None: ...
     def close(self) -> None: ...
 
 @final
@@ -158,6 +165,7 @@ class RawSource:
 
 def query(
     sql: str,
+    given: list[tuple[str, Given]],
     source: SourceOptions,
     sink: SinkOptions,
     limits: LimitOptions,
@@ -195,8 +203,16 @@ def check_schema(
 ) -> list[tuple[str, str]]: ...
 def schema(url: str, source: SourceOptions) -> RawSource: ...
 def explain_query(
-    sql: str, source: SourceOptions, limits: LimitOptions, objects: list[NamedObject]
+    sql: str,
+    given: list[tuple[str, Given]],
+    source: SourceOptions,
+    limits: LimitOptions,
+    objects: list[NamedObject],
 ) -> tuple[str, str]: ...
+def unknown_tables(
+    sql: str, given: list[tuple[str, Given]], names: list[str]
+) -> list[tuple[str, str]]: ...
+def table_of_rows(name: str, rows: Iterable[object]) -> RawStream: ...
 def explain_job(job: JobText, sink: SinkOptions, limits: LimitOptions) -> tuple[str, str]: ...
 def read_job(job: JobText) -> tuple[str, str]: ...
 def jobs(what: str, runs: list[str], since: str | None, name: str | None, last: int) -> str: ...

@@ -110,6 +110,37 @@ def test_python_examples_in_the_documents_are_true(page, tmp_path, monkeypatch):
     assert text == rewritten or "TIDEMILL_GOLDEN" in os.environ
 
 
+def cells():
+    """Take what stands in the right columns of the page for those who come from elsewhere."""
+    for line in (DOCS / "coming-from.md").read_text().splitlines():
+        cells = re.split(r"(?<!\\)\|", line)
+        if len(cells) == 4 and cells[1].strip() not in ("there", "---"):
+            yield from re.findall(r"`([^`]+)`", cells[2])
+
+
+def test_what_is_written_here_instead_is_understood(tmp_path, monkeypatch):
+    shutil.copytree(REPOSITORY / "examples", tmp_path / "examples")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TIDEMILL_HOME", str(tmp_path / "home"))
+    target = REPOSITORY / os.environ.get("CARGO_TARGET_DIR", "target")
+    monkeypatch.setenv("PATH", f"{target / 'release'}{os.pathsep}{os.environ['PATH']}")
+    frame = {"faa": ["JFK"], "n": [1]}
+    variables = {"tm": tm, "df": frame, "other": frame}
+    kinds = {"query": 0, "tidemill": 0, "python": 0}
+    for code in cells():
+        if re.match(r"(SELECT|FROM|DESCRIBE|SUMMARIZE)\b", code):
+            kinds["query"] += 1
+            assert tm.query(code).to_pylist() != [], code
+        elif code.startswith("tidemill "):
+            kinds["tidemill"] += 1
+            done = subprocess.run(code, shell=True, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, f"{code}\n{done.stderr}"
+        elif code.startswith(("tm.", "for batch in tm.")):
+            kinds["python"] += 1
+            exec(code, variables)
+    assert min(kinds.values()) > 10, kinds
+
+
 # Links
 
 
@@ -165,7 +196,11 @@ def test_every_public_name_of_the_package_is_in_the_reference():
 def test_every_variable_that_the_program_reads_is_in_the_reference():
     reference = (DOCS / "reference" / "environment.md").read_text()
     read = set()
-    for source in REPOSITORY.glob("crates/*/src/**/*.rs"):
+    sources = [
+        *REPOSITORY.glob("crates/*/src/**/*.rs"),
+        *REPOSITORY.glob("python/tidemill/*.py"),
+    ]
+    for source in sources:
         read |= set(re.findall(r"\bTIDEMILL_[A-Z_]+\b", source.read_text()))
     # These are the tests' own.
     read = {name for name in read if not re.match("TIDEMILL_(GOLDEN|TEST_)", name)}

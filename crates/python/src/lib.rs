@@ -4,6 +4,8 @@
 //! - `wait`: how does Python wait?
 //! - `result`: how do a run's rows reach Python?
 //! - `objects`: how do rows that Python has reach the engine?
+//! - `inferred`: and rows of its own objects?
+//! - `parameters`: how do values reach SQL's parameters?
 //! - `values`: which Python object is a value?
 //! - `convert`: how are files converted and checked?
 //! - `rowfile`: how do rowfiles reach Python, and come from there?
@@ -15,8 +17,10 @@
 mod convert;
 mod errors;
 mod imported;
+mod inferred;
 mod objects;
 mod options;
+mod parameters;
 mod result;
 mod rowfile;
 mod values;
@@ -30,7 +34,7 @@ use tidemill_engine::job::Limits;
 use tidemill_engine::jobs::{self, About, Filter, JobLog, LIMIT_BYTES, Period};
 use tidemill_engine::running::{Preparation, Running, deliver, prepare};
 use tidemill_engine::sink::{self, SinkSpec};
-use tidemill_engine::source::{Source, standard_input};
+use tidemill_engine::source::{Source, SourceSpec, standard_input};
 use tidemill_engine::{
     Cancel, Coverage, Error, Home, Merge, NamedSource, Plan, Query, Repeats, Result, Settings,
 };
@@ -38,6 +42,7 @@ use tidemill_engine::{
 use crate::errors::{raise, warn};
 use crate::objects::Named;
 use crate::options::{JobText, LimitOptions, SinkOptions, SourceOptions};
+use crate::parameters::{GivenParameter, parameters};
 use crate::result::{RawResult, RawSchema, coverage_json};
 use crate::wait::{Display, Waiter, on_a_thread};
 
@@ -80,6 +85,7 @@ fn named(py: Python<'_>, objects: Vec<Named>) -> PyResult<Vec<NamedSource>> {
 fn query<'py>(
     py: Python<'py>,
     sql: String,
+    given: Vec<GivenParameter>,
     source: SourceOptions,
     sink: SinkOptions,
     limits: LimitOptions,
@@ -89,7 +95,8 @@ fn query<'py>(
     let (query, sink) = py
         .detach(|| -> Result<_> {
             let defaults = source.spec(String::new())?;
-            Ok((Query { sql, sources, defaults, ..Query::default() }, sink.over(None)?))
+            let query = Query { sql, sources, defaults, ..Query::default() };
+            Ok((query.with_parameters(&parameters(given)?)?, sink.over(None)?))
         })
         .map_err(|error| raise(py, error))?;
     let mapper = Some(query.sql.clone());
@@ -236,6 +243,7 @@ fn schema(py: Python<'_>, url: String, source: SourceOptions) -> PyResult<RawSou
 fn explain_query(
     py: Python<'_>,
     sql: String,
+    given: Vec<GivenParameter>,
     source: SourceOptions,
     limits: LimitOptions,
     objects: Vec<Named>,
@@ -243,7 +251,27 @@ fn explain_query(
     let sources = named(py, objects)?;
     explain(py, limits, move || {
         let defaults = source.spec(String::new())?;
-        Ok((Query { sql, sources, defaults, ..Query::default() }, None, Limits::default()))
+        let query = Query { sql, sources, defaults, ..Query::default() };
+        Ok((query.with_parameters(&parameters(given)?)?, None, Limits::default()))
+    })
+}
+
+/// The tables that SQL reads and that are neither among `names` nor files: each as it is written, and
+/// what a source must be called to be it. None of what is no SQL.
+#[pyfunction]
+fn unknown_tables(
+    py: Python<'_>,
+    sql: String,
+    given: Vec<GivenParameter>,
+    names: Vec<String>,
+) -> Vec<(String, String)> {
+    py.detach(|| {
+        let named = |name| NamedSource { name, spec: SourceSpec::default() };
+        let sources = names.into_iter().map(named).collect();
+        let query = Query { sql, sources, ..Query::default() };
+        let query = parameters(given).and_then(|given| query.with_parameters(&given));
+        let tables = query.map(|query| query.unknown_tables()).unwrap_or_default();
+        tables.into_iter().map(|table| (table.written, table.name)).collect()
     })
 }
 
@@ -399,8 +427,9 @@ impl Begun {
 
     /// The rows, to be read.
     fn into_result(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        let memory_bytes = self.preparation.settings.memory_bytes;
         let cancel = self.preparation.settings.cancel;
-        let result = RawResult::new(py, self.running, cancel, self.display)?;
+        let result = RawResult::new(py, self.running, cancel, self.display, memory_bytes)?;
         Ok(Bound::new(py, result)?.into_any())
     }
 
@@ -526,6 +555,8 @@ fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(convert::check_schema, module)?)?;
     module.add_function(wrap_pyfunction!(schema, module)?)?;
     module.add_function(wrap_pyfunction!(explain_query, module)?)?;
+    module.add_function(wrap_pyfunction!(unknown_tables, module)?)?;
+    module.add_function(wrap_pyfunction!(inferred::table_of_rows, module)?)?;
     module.add_function(wrap_pyfunction!(explain_job, module)?)?;
     module.add_function(wrap_pyfunction!(read_job, module)?)?;
     module.add_function(wrap_pyfunction!(job_log, module)?)?;

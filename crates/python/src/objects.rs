@@ -263,7 +263,7 @@ struct Writer(Py<PyAny>);
 impl WriteFormat for Writer {
     fn write(&self, path: &Path, batches: Batches) -> Result<(), Failure> {
         let write = |py: Python<'_>| -> PyResult<()> {
-            let stream = RawStream { schema: batches.schema(), batches: Mutex::new(Some(batches)) };
+            let stream = RawStream::new(batches);
             let package = py.import("tidemill._formats")?;
             let batches = package.getattr("Batches")?.call1((Bound::new(py, stream)?,))?;
             self.0.bind(py).call1((path, batches))?;
@@ -281,6 +281,12 @@ impl WriteFormat for Writer {
 pub struct RawStream {
     schema: SchemaRef,
     batches: Mutex<Option<Batches>>,
+}
+
+impl RawStream {
+    pub(crate) fn new(batches: Batches) -> Self {
+        RawStream { schema: batches.schema(), batches: Mutex::new(Some(batches)) }
+    }
 }
 
 #[pymethods]

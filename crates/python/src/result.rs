@@ -11,11 +11,12 @@
 //! No lock is waited for while the interpreter's is held: the thread that has it may be waiting
 //! for the interpreter's.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use arrow::array::{Array, RecordBatch, RecordBatchReader, StructArray};
+use arrow::array::{Array, ArrayData, RecordBatch, RecordBatchReader, StructArray};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
@@ -25,6 +26,7 @@ use parking_lot::Mutex;
 use pyo3::exceptions::{PyBaseException, PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList, PyTuple};
+use tidemill_engine::coverage::human_bytes;
 use tidemill_engine::running::{Next, Running};
 use tidemill_engine::sink::{cells, is_number};
 use tidemill_engine::types::sql_type;
@@ -41,38 +43,136 @@ pub(crate) fn coverage_json(coverage: Option<&Coverage>) -> String {
 
 type Shared<T> = Arc<Mutex<Option<T>>>;
 
-/// A run's rows, read once.
-struct RowReader {
-    running: Running,
-    /// Batches that were looked at before they were asked for.
-    ahead: VecDeque<RecordBatch>,
+/// One part in so many of the memory budget is for rows that may be read once more.
+const KEPT_SHARE: u64 = 4;
+
+/// The memory that batches take, each buffer counted once: batches that are cut from one share it.
+struct Room {
+    buffers: HashSet<usize>,
+    bytes: u64,
+    limit_bytes: u64,
+}
+
+impl Room {
+    /// Makes room for a batch; says whether there is any.
+    fn take(&mut self, batch: &RecordBatch) -> bool {
+        batch.columns().iter().for_each(|column| self.count(&column.to_data()));
+        self.bytes <= self.limit_bytes
+    }
+
+    fn count(&mut self, data: &ArrayData) {
+        let nulls = data.nulls().map(|nulls| nulls.buffer());
+        for buffer in data.buffers().iter().chain(nulls) {
+            if self.buffers.insert(buffer.data_ptr().as_ptr() as usize) {
+                self.bytes += buffer.capacity() as u64;
+            }
+        }
+        data.child_data().iter().for_each(|child| self.count(child));
+    }
+}
+
+/// A run's rows: those that have come, as far as they are kept, and those to come.
+///
+/// Each reader has a number of its own, of the batch that it wants next. Batches are kept for readers that
+/// begin anew, until they need more memory than there is for it: from then on each goes once it has been
+/// handed out.
+struct Rows {
+    /// None once all rows have come.
+    running: Option<Running>,
+    kept: VecDeque<RecordBatch>,
+    /// The number of the first batch that is kept.
+    first: u64,
+    /// None once the rows were too many to be kept.
+    room: Option<Room>,
+    limit_bytes: u64,
+    /// Rows that have come.
+    count: u64,
+    /// Whether the run has failed meanwhile.
+    has_failed: bool,
     coverage: Shared<Coverage>,
 }
 
-impl RowReader {
-    fn next(&mut self, waiter: &mut Waiter) -> tidemill_engine::Result<Option<RecordBatch>> {
-        if let Some(batch) = self.ahead.pop_front() {
-            return Ok(Some(batch));
+impl Rows {
+    /// The batch of this number, or none after the last.
+    fn batch(
+        &mut self,
+        number: u64,
+        waiter: &mut Waiter,
+    ) -> tidemill_engine::Result<Option<RecordBatch>> {
+        self.refuse_before(number)?;
+        let batch = loop {
+            let at = usize::try_from(number - self.first).ok();
+            if let Some(batch) = at.and_then(|at| self.kept.get(at)) {
+                break batch.clone();
+            }
+            if !self.fetch(waiter)? {
+                return Ok(None);
+            }
+        };
+        if self.room.is_none() {
+            while self.first <= number && self.kept.pop_front().is_some() {
+                self.first += 1;
+            }
         }
-        self.read(waiter)
+        Ok(Some(batch))
     }
 
-    fn read(&mut self, waiter: &mut Waiter) -> tidemill_engine::Result<Option<RecordBatch>> {
+    /// Refuses a reader whose next batch is gone.
+    fn refuse_before(&self, number: u64) -> tidemill_engine::Result<()> {
+        if number >= self.first {
+            return Ok(());
+        }
+        Err(Error::usage_hint(
+            format!(
+                "the rows of this result have been read already, and take more than the {} that \
+                 are kept for reading them again",
+                human_bytes(self.limit_bytes)
+            ),
+            "keep them yourself, as in table = result.to_arrow(), write them with output=, ask \
+             again, or give more memory=, a quarter of which is for this",
+        ))
+    }
+
+    /// Has one more batch come; says whether there was one.
+    fn fetch(&mut self, waiter: &mut Waiter) -> tidemill_engine::Result<bool> {
         loop {
-            waiter.tick()?;
-            let next = self.running.next(TICK);
-            if let Some(warning) = self.running.take_warning() {
-                // That the run is not in the job log is no reason to lose its rows, even
-                // where warnings are errors.
-                let _ = Python::try_attach(|py| warn(py, &warning));
+            if let Err(interrupted) = waiter.tick() {
+                self.has_failed = true;
+                return Err(interrupted.into());
             }
-            match next? {
-                Next::Batch(batch) => return Ok(Some(batch)),
-                Next::Waiting => {}
-                Next::End => {
-                    *self.coverage.lock() = self.running.coverage().cloned();
-                    return Ok(None);
+            if let Some(has_come) = self.fetch_within(TICK)? {
+                return Ok(has_come);
+            }
+        }
+    }
+
+    /// The same, but none where there is nothing to say within a time.
+    fn fetch_within(&mut self, limit: Duration) -> tidemill_engine::Result<Option<bool>> {
+        let Some(running) = &mut self.running else { return Ok(Some(false)) };
+        let next = running.next(limit);
+        if let Some(warning) = running.take_warning() {
+            // That the run is not in the job log is no reason to lose its rows, even
+            // where warnings are errors.
+            let _ = Python::try_attach(|py| warn(py, &warning));
+        }
+        match next {
+            Ok(Next::Batch(batch)) => {
+                self.count += batch.num_rows() as u64;
+                if self.room.as_mut().is_some_and(|room| !room.take(&batch)) {
+                    self.room = None;
                 }
+                self.kept.push_back(batch);
+                Ok(Some(true))
+            }
+            Ok(Next::Waiting) => Ok(None),
+            Ok(Next::End) => {
+                *self.coverage.lock() = running.coverage().cloned();
+                self.running = None;
+                Ok(Some(false))
+            }
+            Err(error) => {
+                self.has_failed = true;
+                Err(error)
             }
         }
     }
@@ -80,44 +180,35 @@ impl RowReader {
 
 /// Where a result's rows are.
 enum ResultState {
-    /// Here, as far as they have not been read.
-    Open(Box<RowReader>),
-    /// All of them have been read.
-    Read,
-    /// Somebody else has them.
-    HandedOver,
+    /// Here.
+    Open(Box<Rows>),
     /// Nowhere: the run has ended with this error.
     Failed(String),
     Closed,
 }
 
 impl ResultState {
-    fn refusal(&self) -> Error {
-        const ONCE: &str = "a result is read once: keep its rows, as in table = result.to_arrow()";
+    /// The rows, as far as they are there.
+    fn rows(&mut self) -> tidemill_engine::Result<&mut Rows> {
         match self {
-            ResultState::Open(_) => Error::Internal("open rows are refused".to_owned()),
-            ResultState::Read => {
-                Error::usage_hint("the rows of this result have been read already", ONCE)
-            }
-            ResultState::HandedOver => {
-                Error::usage_hint("the rows of this result have been handed over already", ONCE)
-            }
-            ResultState::Failed(error) => {
-                Error::usage(format!("this result has no more rows: its run has failed ({error})"))
-            }
-            ResultState::Closed => Error::usage("this result is closed"),
+            ResultState::Open(rows) => Ok(rows),
+            ResultState::Failed(error) => Err(Error::usage(format!(
+                "this result has no more rows: its run has failed ({error})"
+            ))),
+            ResultState::Closed => Err(Error::usage("this result is closed")),
         }
     }
 }
 
-/// A running query.
-#[pyclass(frozen, module = "tidemill._tidemill")]
-pub struct RawResult {
-    schema: SchemaRef,
+/// What a result and the streams of its rows have in common.
+struct Core {
     state: Mutex<ResultState>,
+    /// Whether rows can be read from the first on.
     is_open: AtomicBool,
+    /// Whether it was closed, or whoever waited for it gave up.
+    is_stopped: AtomicBool,
     coverage: Shared<Coverage>,
-    /// What a consumer of the stream was told in other words.
+    /// What a consumer of a stream was told in other words.
     failure: Shared<PyErr>,
     cancel: Cancel,
     display: Option<Arc<Display>>,
@@ -125,89 +216,126 @@ pub struct RawResult {
     process: u32,
 }
 
-impl RawResult {
-    /// Waits for the plan.
-    pub fn new(
-        py: Python<'_>,
-        mut running: Running,
-        cancel: Cancel,
-        display: Option<Arc<Display>>,
-    ) -> PyResult<Self> {
-        let mut waiter = Waiter::new(cancel.clone(), display.clone());
-        let schema = py.detach(|| running.schema(|| waiter.tick()));
-        let schema = waiter.done(py, schema)?;
-        let coverage = Shared::default();
-        let rows = RowReader { running, ahead: VecDeque::new(), coverage: Arc::clone(&coverage) };
-        Ok(RawResult {
-            schema,
-            state: Mutex::new(ResultState::Open(Box::new(rows))),
-            is_open: AtomicBool::new(true),
-            coverage,
-            failure: Shared::default(),
-            cancel,
-            display,
-            process: std::process::id(),
-        })
+impl Core {
+    fn waiter(&self) -> Waiter {
+        Waiter::new(self.cancel.clone(), self.display.clone())
     }
 
-    /// Does something with the state while the interpreter's lock is released.
-    fn with_state<T: Send>(
+    /// Does something with the rows, for which the interpreter's lock is not held.
+    fn with_state<T>(
+        &self,
+        waiter: &mut Waiter,
+        work: impl FnOnce(&mut ResultState, &mut Waiter) -> tidemill_engine::Result<T>,
+    ) -> tidemill_engine::Result<T> {
+        // Another thread may be reading.
+        let mut state = loop {
+            if let Some(state) = self.state.try_lock_for(TICK) {
+                break state;
+            }
+            waiter.tick()?;
+            if waiter.is_raised() {
+                return Err(Error::Interrupted);
+            }
+        };
+        let mut done = work(&mut state, waiter);
+        // Whoever else reads it is not interrupted by Ctrl-C.
+        if matches!(done, Err(Error::Interrupted))
+            && self.is_stopped.load(Ordering::Relaxed)
+            && !waiter.is_raised()
+        {
+            *state = ResultState::Closed;
+            done = state.rows().and(Err(Error::Interrupted));
+        }
+        if let ResultState::Open(rows) = &*state {
+            if waiter.is_raised() {
+                *state = ResultState::Failed(Error::Interrupted.to_string());
+            } else if let (true, Err(error)) = (rows.has_failed, &done) {
+                *state = ResultState::Failed(error.to_string());
+            }
+        }
+        let is_open = matches!(&*state, ResultState::Open(rows) if rows.first == 0);
+        self.is_open.store(is_open, Ordering::Relaxed);
+        done
+    }
+
+    /// Does something with the rows, and waits as Python does.
+    fn in_python<T: Send>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&mut ResultState, &mut Waiter) -> tidemill_engine::Result<T> + Send,
     ) -> PyResult<T> {
-        if self.process != std::process::id() {
-            let error = Error::usage_hint(
-                "this result belongs to another process",
-                "a run does not survive a fork: start the query in the process that reads it",
-            );
-            return Err(raise(py, error));
-        }
-        let mut waiter = Waiter::new(self.cancel.clone(), self.display.clone());
-        let done = py.detach(|| -> tidemill_engine::Result<T> {
-            // Another thread may be reading.
-            let mut state = loop {
-                if let Some(state) = self.state.try_lock_for(TICK) {
-                    break state;
-                }
-                waiter.tick()?;
-                if waiter.is_raised() {
-                    return Err(Error::Interrupted);
-                }
-            };
-            let done = work(&mut state, &mut waiter);
-            if matches!(&*state, ResultState::Open(_)) {
-                if waiter.is_raised() {
-                    *state = ResultState::Failed(Error::Interrupted.to_string());
-                } else if let Err(error) = &done {
-                    *state = ResultState::Failed(error.to_string());
-                }
-            }
-            self.is_open.store(matches!(&*state, ResultState::Open(_)), Ordering::Relaxed);
-            done
-        });
+        self.refuse_other_process(py)?;
+        let mut waiter = self.waiter();
+        let done = py.detach(|| self.with_state(&mut waiter, work));
         waiter.done(py, done)
     }
 
-    /// Does something with the rows while the interpreter's lock is released.
-    fn with_rows<T: Send>(
-        &self,
-        py: Python<'_>,
-        work: impl FnOnce(&mut RowReader, &mut Waiter) -> tidemill_engine::Result<T> + Send,
-    ) -> PyResult<T> {
-        self.with_state(py, |state, waiter| match state {
-            ResultState::Open(rows) => work(rows, waiter),
-            other => Err(other.refusal()),
-        })
+    fn refuse_other_process(&self, py: Python<'_>) -> PyResult<()> {
+        if self.process == std::process::id() {
+            return Ok(());
+        }
+        let error = Error::usage_hint(
+            "this result belongs to another process",
+            "a run does not survive a fork: start the query in the process that reads it",
+        );
+        Err(raise(py, error))
     }
 }
 
-impl Drop for RawResult {
+impl Drop for Core {
     fn drop(&mut self) {
         if self.process != std::process::id() {
             // A copy that a fork has made. The run is another process's, which records it.
             std::mem::forget(std::mem::replace(self.state.get_mut(), ResultState::Closed));
         }
+    }
+}
+
+/// The first rows as cells, whether there are more, and how many there are if that is known.
+type Peeked = (Vec<Vec<Option<String>>>, bool, Option<u64>);
+
+/// A running query.
+#[pyclass(frozen, module = "tidemill._tidemill")]
+pub struct RawResult {
+    schema: SchemaRef,
+    core: Arc<Core>,
+}
+
+impl RawResult {
+    /// Waits for the plan. A part of `memory_bytes` is for rows that may be read again.
+    pub fn new(
+        py: Python<'_>,
+        mut running: Running,
+        cancel: Cancel,
+        display: Option<Arc<Display>>,
+        memory_bytes: u64,
+    ) -> PyResult<Self> {
+        let mut waiter = Waiter::new(cancel.clone(), display.clone());
+        let schema = py.detach(|| running.schema(|| waiter.tick()));
+        let schema = waiter.done(py, schema)?;
+        let coverage = Shared::default();
+        let limit_bytes = memory_bytes / KEPT_SHARE;
+        let rows = Rows {
+            running: Some(running),
+            kept: VecDeque::new(),
+            first: 0,
+            room: Some(Room { buffers: HashSet::new(), bytes: 0, limit_bytes }),
+            limit_bytes,
+            count: 0,
+            has_failed: false,
+            coverage: Arc::clone(&coverage),
+        };
+        let core = Core {
+            state: Mutex::new(ResultState::Open(Box::new(rows))),
+            is_open: AtomicBool::new(true),
+            is_stopped: AtomicBool::new(false),
+            coverage,
+            failure: Shared::default(),
+            cancel,
+            display,
+            process: std::process::id(),
+        };
+        Ok(RawResult { schema, core: Arc::new(core) })
     }
 }
 
@@ -225,79 +353,101 @@ impl RawResult {
             Some(capsule) => requested(&capsule, &self.schema)?,
             None => self.schema.clone(),
         };
-        let rows = self.with_state(py, |state, waiter| {
-            let ResultState::Open(rows) = state else { return Err(state.refusal()) };
-            if rows.ahead.is_empty()
-                && let Some(batch) = rows.read(waiter)?
-            {
-                rows.ahead.push_back(batch);
+        self.core.in_python(py, |state, waiter| {
+            let rows = state.rows()?;
+            rows.refuse_before(0)?;
+            if rows.kept.is_empty() {
+                rows.fetch(waiter)?;
             }
-            if waiter.is_raised() {
-                return Err(Error::Interrupted);
-            }
-            match std::mem::replace(state, ResultState::HandedOver) {
-                ResultState::Open(rows) => Ok(rows),
-                other => Err(other.refusal()),
-            }
+            Ok(())
         })?;
-        let stream = Stream {
-            rows,
-            schema,
-            cancel: self.cancel.clone(),
-            display: self.display.clone(),
-            failure: Arc::clone(&self.failure),
-            ended: false,
-        };
+        let core = Arc::clone(&self.core);
+        let stream = Stream { core, schema, next: 0, ended: false };
         let stream = FFI_ArrowArrayStream::new(Box::new(stream));
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }
 
-    /// The next batch, or none after the last.
-    fn next_batch(&self, py: Python<'_>) -> PyResult<Option<RawBatch>> {
-        let batch = self.with_state(py, |state, waiter| {
-            let ResultState::Open(rows) = state else { return Err(state.refusal()) };
-            let batch = rows.next(waiter)?;
-            if batch.is_none() && !waiter.is_raised() {
-                *state = ResultState::Read;
-            }
-            Ok(batch)
-        })?;
+    /// The batch of this number, or none after the last.
+    fn batch(&self, py: Python<'_>, number: u64) -> PyResult<Option<RawBatch>> {
+        let batch = self.core.in_python(py, |state, waiter| state.rows()?.batch(number, waiter))?;
         Ok(batch.map(RawBatch::new))
     }
 
-    /// The first `count` rows as cells, left in place, and whether there are more.
+    /// Waits until all rows have come, which are kept.
+    fn wait(&self, py: Python<'_>) -> PyResult<()> {
+        self.core.in_python(py, |state, waiter| {
+            let rows = state.rows()?;
+            rows.refuse_before(0)?;
+            while rows.room.is_some() && !waiter.is_raised() {
+                if !rows.fetch(waiter)? {
+                    return Ok(());
+                }
+            }
+            Err(Error::usage_hint(
+                format!(
+                    "the rows of this result take more than the {} that are kept of them",
+                    human_bytes(rows.limit_bytes)
+                ),
+                "read them a batch at a time, as in `async for batch in result`, write them with \
+                 output=, or give more memory=, a quarter of which is for this",
+            ))
+        })
+    }
+
+    /// The first `count` rows as cells, left in place, whether there are more, and how many there are if
+    /// that is known. None where others are waiting for rows, unless they are waited for too; and where rows
+    /// have not come yet, unless these are waited for.
     fn peek(
         &self,
         py: Python<'_>,
         count: usize,
         chars_max: usize,
-    ) -> PyResult<(Vec<Vec<Option<String>>>, bool)> {
-        let (batches, held) = self.with_rows(py, |rows, waiter| {
-            let held =
-                |rows: &RowReader| rows.ahead.iter().map(RecordBatch::num_rows).sum::<usize>();
+        waits_for_rows: bool,
+        waits_for_others: bool,
+    ) -> PyResult<Option<Peeked>> {
+        if !waits_for_others && self.core.state.is_locked() {
+            return Ok(None);
+        }
+        let peeked = self.core.in_python(py, |state, waiter| {
+            let rows = state.rows()?;
+            rows.refuse_before(0)?;
+            let held = |rows: &Rows| rows.kept.iter().map(RecordBatch::num_rows).sum::<usize>();
             while held(rows) <= count {
-                match rows.read(waiter)? {
-                    Some(batch) => rows.ahead.push_back(batch),
-                    None => break,
+                let has_come = match waits_for_rows {
+                    true => Some(rows.fetch(waiter)?),
+                    false => rows.fetch_within(Duration::ZERO)?,
+                };
+                match has_come {
+                    Some(true) => {}
+                    Some(false) => break,
+                    None => return Ok(None),
                 }
             }
-            Ok((rows.ahead.clone(), held(rows)))
+            let mut first = 0;
+            let wanted = rows.kept.iter().take_while(|batch| {
+                let is_wanted = first < count;
+                first += batch.num_rows();
+                is_wanted
+            });
+            let known = rows.running.is_none().then_some(rows.count);
+            Ok(Some((wanted.cloned().collect::<Vec<_>>(), held(rows), known)))
         })?;
+        let Some((batches, held, known)) = peeked else { return Ok(None) };
         let shown = || -> tidemill_engine::Result<_> {
             let mut shown = Vec::new();
             for batch in &batches {
                 let wanted = (count - shown.len()).min(batch.num_rows());
                 shown.append(&mut cells(batch, 0..wanted, chars_max)?);
             }
-            Ok((shown, held > count))
+            Ok((shown, held > count, known))
         };
-        py.detach(shown).map_err(|error| raise(py, error))
+        py.detach(shown).map(Some).map_err(|error| raise(py, error))
     }
 
-    /// Whether rows can still be read.
+    /// Whether rows can be read from the first on.
     #[getter]
     fn is_open(&self) -> bool {
-        self.is_open.load(Ordering::Relaxed)
+        self.core.is_open.load(Ordering::Relaxed)
     }
 
     #[getter]
@@ -308,28 +458,34 @@ impl RawResult {
     /// The coverage as JSON; `null` before all rows have been read.
     #[getter]
     fn coverage(&self) -> String {
-        coverage_json(self.coverage.lock().as_ref())
+        coverage_json(self.core.coverage.lock().as_ref())
     }
 
     /// The coverage as one line for people.
     #[getter]
     fn coverage_line(&self) -> Option<String> {
-        self.coverage.lock().as_ref().map(Coverage::one_line)
+        self.core.coverage.lock().as_ref().map(Coverage::one_line)
     }
 
     /// What a consumer of the stream was told in other words.
     #[getter]
     fn failure(&self, py: Python<'_>) -> Option<Py<PyBaseException>> {
-        let failure = self.failure.lock().as_ref().map(|failure| failure.clone_ref(py));
+        let failure = self.core.failure.lock().as_ref().map(|failure| failure.clone_ref(py));
         failure.map(|failure| failure.into_value(py))
+    }
+
+    /// Has the run end, if it has not, without waiting for that.
+    fn stop(&self) {
+        if self.core.coverage.lock().is_none() {
+            self.core.is_stopped.store(true, Ordering::Relaxed);
+            self.core.cancel.cancel();
+        }
     }
 
     /// Stops the run, if it has not ended; somebody who has the rows gets no more.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        if self.coverage.lock().is_none() {
-            self.cancel.cancel();
-        }
-        self.with_state(py, |state, _| {
+        self.stop();
+        self.core.in_python(py, |state, _| {
             if matches!(state, ResultState::Open(_)) {
                 *state = ResultState::Closed;
             }
@@ -354,22 +510,24 @@ fn raise_soon(py: Python<'_>, error: &PyErr) {
 
 /// The rows of a result, pulled by whoever holds the C stream.
 struct Stream {
-    rows: Box<RowReader>,
+    core: Arc<Core>,
     schema: SchemaRef,
-    cancel: Cancel,
-    display: Option<Arc<Display>>,
-    failure: Shared<PyErr>,
+    /// The number of the batch that is pulled next.
+    next: u64,
     ended: bool,
 }
 
 impl Stream {
     fn pull(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
-        let mut waiter = Waiter::new(self.cancel.clone(), self.display.clone());
-        let rows = &mut self.rows;
+        let mut waiter = self.core.waiter();
+        let (core, number) = (&self.core, self.next);
         let mut is_raised = false;
         // Held or not, the interpreter's lock is free during the wait.
         let next = Python::try_attach(|py| {
-            let next = py.detach(|| rows.next(&mut waiter));
+            core.refuse_other_process(py)?;
+            let next = py.detach(|| {
+                core.with_state(&mut waiter, |state, waiter| state.rows()?.batch(number, waiter))
+            });
             is_raised = waiter.is_raised();
             // What is shown stays until the stream ends: pulls follow one another.
             match waiter.raised() {
@@ -379,7 +537,6 @@ impl Stream {
         });
         let next = next.unwrap_or_else(|| Err(PyKeyboardInterrupt::new_err(())));
         let batch = next.map_err(|error| {
-            self.cancel.cancel();
             let text = Python::try_attach(|py| {
                 if is_raised {
                     // First: what is set for the next Python code is not for the display's.
@@ -390,12 +547,13 @@ impl Stream {
                     true => Error::Interrupted.to_string(),
                     false => error.value(py).to_string(),
                 };
-                *self.failure.lock() = Some(error);
+                *self.core.failure.lock() = Some(error);
                 text
             });
             // The C interface has no room for a NUL.
             ArrowError::ComputeError(text.unwrap_or_default().replace('\0', "\u{fffd}"))
         })?;
+        self.next += 1;
         batch.map(|batch| conformed(&batch, &self.schema)).transpose()
     }
 }
@@ -418,7 +576,7 @@ impl Iterator for Stream {
 
 impl Stream {
     fn clear(&self) {
-        let Some(display) = &self.display else { return };
+        let Some(display) = &self.core.display else { return };
         Python::try_attach(|py| {
             // A stream that is let go of because its consumer fails: what it fails with waits.
             let pending = PyErr::take(py);

@@ -10,6 +10,7 @@
 //!   plans of DataFusion's run, and what do they read of a finished table?
 //! - `results`, `columns`: what comes out, and what is it called?
 //! - `merge`: how do partial tables become one answer?
+//! - `unknown`: which tables has nobody said anything of?
 //! - `secrets`: SQL as it may be kept.
 
 mod about;
@@ -34,6 +35,7 @@ mod secrets;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod unknown;
 
 pub use columns::named;
 pub use explain::{Explain, ExplainSource};
@@ -43,3 +45,4 @@ pub use question::{NamedSource, Query};
 pub use results::Results;
 pub use tidemill_sql::parameters::Parameter;
 pub use tidemill_sql::statement::schema_from_sql;
+pub use unknown::UnknownTable;

@@ -55,6 +55,7 @@ use crate::rows::OrderedRows;
 use crate::scan::{RunState, Scan, SourceTable};
 use crate::secrets::{hide_called, hide_secrets, shown_sql};
 use crate::tables::{self, Work};
+use crate::unknown::looks_like_file;
 
 /// Which share of the budget answers may take that wait to be taken.
 const ANSWERS_SHARE: u64 = 16;
@@ -966,10 +967,7 @@ fn find(
     if let Some(source) = query.sources.iter().find(|source| source.name == name) {
         return Ok((name.to_string(), source.spec.clone()));
     }
-    let looks_like_file = name.contains(['/', '.', '*', '?', '[', '{', ':'])
-        || name == "-"
-        || Path::new(name).exists();
-    if !looks_like_file {
+    if !looks_like_file(name) {
         let names: Vec<&str> = query.sources.iter().map(|source| source.name.as_str()).collect();
         let hint = "a file is named in single quotes: FROM 'logs.csv'";
         if names.is_empty() {

@@ -4,6 +4,7 @@
 //! job log have a statement that is whole. A value is always one literal, whatever is in it: it is put in as
 //! SQL writes such a value, and not as it came.
 
+use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 use tidemill_base::error::{Error, Result};
 use tidemill_base::suggest;
@@ -23,7 +24,11 @@ pub enum Parameter {
     Text(String),
     /// A value of a type that is written as a text: `DATE '2026-11-20'`.
     Typed(&'static str, String),
-    /// Values behind one another, as for `x IN $1`'s `= ANY($1)`.
+    /// A value that is cast from a text: the type, and the text.
+    Cast(String, String),
+    /// Bytes.
+    Bytes(Vec<u8>),
+    /// Values behind one another: a list, and what `x IN $1` looks among.
     List(Vec<Parameter>),
 }
 
@@ -55,12 +60,28 @@ impl Parameter {
             Parameter::Number(number) => number.clone(),
             Parameter::Text(text) => quoted(text),
             Parameter::Typed(of, text) => format!("({of} {})", quoted(text)),
-            Parameter::List(items) => {
-                let items: Vec<String> = items.iter().map(Parameter::literal).collect();
-                format!("[{}]", items.join(", "))
+            Parameter::Cast(to, text) => format!("CAST({} AS {to})", quoted(text)),
+            Parameter::Bytes(bytes) => {
+                let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                format!("X'{digits}'")
             }
+            Parameter::List(items) => format!("[{}]", literals(items)),
         }
     }
+
+    /// What stands behind `IN`, which brackets are a part of.
+    fn among(&self) -> String {
+        match self {
+            // Nothing is among no values, and SQL has no empty list of them.
+            Parameter::List(items) if items.is_empty() => "(SELECT NULL WHERE FALSE)".into(),
+            Parameter::List(items) => format!("({})", literals(items)),
+            one => format!("({})", one.literal()),
+        }
+    }
+}
+
+fn literals(items: &[Parameter]) -> String {
+    items.iter().map(Parameter::literal).collect::<Vec<_>>().join(", ")
 }
 
 /// Whether a text is a number as SQL writes it, a sign before it.
@@ -106,7 +127,8 @@ pub fn put(sql: &str, parameters: &[(String, Parameter)]) -> Result<String> {
             return Err(Error::Internal(format!("no place for `{}`", place.written)));
         };
         made.push_str(sql.get(copied..start).unwrap_or_default());
-        made.push_str(&parameters[found].1.literal());
+        let value = &parameters[found].1;
+        made.push_str(&if place.is_behind_in { value.among() } else { value.literal() });
         copied = end;
     }
     made.push_str(sql.get(copied..).unwrap_or_default());
@@ -122,6 +144,8 @@ struct Place {
     written: String,
     start: Location,
     end: Location,
+    /// Whether it is all that stands behind `IN`.
+    is_behind_in: bool,
 }
 
 fn places(tokens: &[TokenWithSpan]) -> Vec<Place> {
@@ -129,6 +153,7 @@ fn places(tokens: &[TokenWithSpan]) -> Vec<Place> {
     let mut marks = 0;
     for (at, TokenWithSpan { token, span }) in tokens.iter().enumerate() {
         let next = tokens.get(at + 1);
+        let is_behind_in = is_behind_in(tokens.get(..at).unwrap_or_default());
         match token {
             Token::Placeholder(written) => {
                 let name = match written.trim_start_matches(['$', ':', '?', '@']) {
@@ -139,7 +164,8 @@ fn places(tokens: &[TokenWithSpan]) -> Vec<Place> {
                     name => name.to_owned(),
                 };
                 let written = written.clone();
-                found.push(Place { name, written, start: span.start, end: span.end });
+                let (start, end) = (span.start, span.end);
+                found.push(Place { name, written, start, end, is_behind_in });
             }
             Token::Colon if begins_a_value(at.checked_sub(1).and_then(|at| tokens.get(at))) => {
                 let Some(TokenWithSpan { token: Token::Word(word), span: name }) = next else {
@@ -147,13 +173,20 @@ fn places(tokens: &[TokenWithSpan]) -> Vec<Place> {
                 };
                 if word.quote_style.is_none() && name.start == span.end {
                     let (name, end) = (word.value.clone(), name.end);
-                    found.push(Place { written: format!(":{name}"), name, start: span.start, end });
+                    let (written, start) = (format!(":{name}"), span.start);
+                    found.push(Place { name, written, start, end, is_behind_in });
                 }
             }
             _ => {}
         }
     }
     found
+}
+
+/// Whether the last word of these is `IN`.
+fn is_behind_in(tokens: &[TokenWithSpan]) -> bool {
+    let last = tokens.iter().rev().find(|token| !matches!(token.token, Token::Whitespace(_)));
+    matches!(last.map(|last| &last.token), Some(Token::Word(word)) if word.keyword == Keyword::IN)
 }
 
 /// Whether what follows a token can be a value, and not the end of a slice or a key's value.
@@ -250,6 +283,30 @@ mod tests {
         check("$zip", &[("zip", "01234")], "'01234'");
         check("$n", &[("n", "'5'")], "'5'");
         check("$x, $x", &[("x", "1.5e-3")], "1.5e-3, 1.5e-3");
+    }
+
+    #[test]
+    fn values_of_every_kind_are_literals() {
+        let list = |items: &[&str]| {
+            Parameter::List(items.iter().map(|item| Parameter::from_text(item)).collect())
+        };
+        let check = |sql: &str, value: Parameter, expected: &str| {
+            let made = put(sql, &[("x".to_owned(), value)]).unwrap();
+            assert_eq!(made, expected, "{sql}");
+        };
+        let typed = |of, text: &str| Parameter::Typed(of, text.to_owned());
+        let cast = |to: &str, text: &str| Parameter::Cast(to.to_owned(), text.to_owned());
+        check("$x", typed("DATE", "2026-11-20"), "(DATE '2026-11-20')");
+        check("$x", cast("DECIMAL(3, 2)", "1.10"), "CAST('1.10' AS DECIMAL(3, 2))");
+        check("$x", cast("DOUBLE", "a'b"), "CAST('a''b' AS DOUBLE)");
+        check("$x", Parameter::Bytes(vec![0, 10, 255]), "X'000aff'");
+        check("$x", list(&["1", "a", "null"]), "[1, 'a', NULL]");
+        check("a IN $x", list(&["1", "-2"]), "a IN (1, (-2))");
+        check("a NOT in\n:x OR b", list(&["a"]), "a NOT in\n('a') OR b");
+        check("a IN $x", list(&[]), "a IN (SELECT NULL WHERE FALSE)");
+        check("a IN $x", Parameter::from_text("5"), "a IN (5)");
+        check("a IN ($x, 7)", Parameter::from_text("5"), "a IN (5, 7)");
+        check("[$x]", list(&["1", "2"]), "[[1, 2]]");
     }
 
     #[test]

@@ -183,9 +183,10 @@ pub(crate) fn read_rowfile(
     let opened = on_a_thread(py, cancel.clone(), move || Rowfiles::open(&request, &flag))?;
     let opened = Arc::new(opened);
     let display = Display::new(display, &preparation.settings.progress);
+    let memory_bytes = preparation.settings.memory_bytes;
     let running = Running::rowfiles(Arc::clone(&opened), preparation.settings);
     let running = running.map_err(|error| raise(py, error))?;
-    let result = RawResult::new(py, running, cancel, display)?;
+    let result = RawResult::new(py, running, cancel, display, memory_bytes)?;
     let files = 0..opened.files().len();
     let files = files.map(|index| RawRowfile { all: Arc::clone(&opened), index }).collect();
     Ok((result, files, opened.rows()))

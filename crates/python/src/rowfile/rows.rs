@@ -101,6 +101,10 @@ impl RowBuilder {
         Ok(RowBuilder { kit: Kit::new(py)?, schema: arrow, fields, count: 0, bytes: 0 })
     }
 
+    pub(crate) fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.count
     }
@@ -299,7 +303,7 @@ impl Fields {
 }
 
 /// A value for people: its text, cut where it is long, and its type.
-fn described(object: &Bound<'_, PyAny>) -> String {
+pub(crate) fn described(object: &Bound<'_, PyAny>) -> String {
     const CHARS_MAX: usize = 60;
     let class = object.get_type().name().map_or_else(|_| "object".into(), |name| name.to_string());
     let text = object.repr().map(|text| text.to_string()).unwrap_or_default();

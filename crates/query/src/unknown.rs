@@ -1,0 +1,147 @@
+//! Which tables does a question read that nobody has said what they are? Who asks from a language with
+//! variables may look for them there.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use datafusion::sql::parser::Statement;
+use datafusion::sql::resolve::resolve_table_references;
+use datafusion::sql::sqlparser::ast::{ObjectNamePart, TableFactor, Visitor};
+use tidemill_planning::walk;
+use tidemill_sql::dialects;
+use tidemill_sql::statement::{Asked, asked};
+
+use crate::question::Query;
+
+/// A table that is neither a source with a name nor a file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UnknownTable {
+    /// As it is written in the SQL, without quotes.
+    pub written: String,
+    /// What a source must be called to be it: SQL takes capitals for small letters outside of quotes.
+    pub name: String,
+}
+
+impl Query {
+    /// The tables that are neither sources with names nor files, in the order of their names. None of
+    /// a text that is no question, of which planning says what is wrong with it.
+    pub fn unknown_tables(&self) -> Vec<UnknownTable> {
+        let mut found = BTreeSet::new();
+        // A PIVOT that lists no values is a question of its own first.
+        for sql in [Some(self.sql.clone()), dialects::values_wanted(&self.sql)] {
+            let asked = sql.and_then(|sql| asked(&sql).ok());
+            if let Some(asked) = asked {
+                found.append(&mut tables_of(&asked));
+            }
+        }
+        found.retain(|table| {
+            !self.sources.iter().any(|source| source.name == table.name)
+                && !looks_like_file(&table.name)
+        });
+        found.into_iter().collect()
+    }
+}
+
+/// Whether the name of a table can only be that of a file, or is that of one that is there.
+pub(crate) fn looks_like_file(name: &str) -> bool {
+    name.contains(['/', '.', '*', '?', '[', '{', ':']) || name == "-" || Path::new(name).exists()
+}
+
+fn tables_of(asked: &Asked) -> BTreeSet<UnknownTable> {
+    let Statement::Statement(statement) = &asked.statement else { return BTreeSet::new() };
+    // Those that are no names of the statement's own, as in WITH.
+    let Ok((read, _)) = resolve_table_references(&asked.statement, true) else {
+        return BTreeSet::new();
+    };
+    let read: BTreeSet<&str> =
+        read.iter().filter(|table| table.schema().is_none()).map(|table| table.table()).collect();
+    let mut names = Names(BTreeSet::new());
+    walk(statement, &mut names);
+    let mut found = names.0;
+    found.retain(|table| {
+        read.contains(table.name.as_str()) && !asked.called.contains_key(&table.name)
+    });
+    // One that is sampled stands in another's place.
+    let sampled = asked.called.iter().filter(|(name, _)| read.contains(name.as_str()));
+    let sampled = sampled.filter_map(|(_, called)| called.table.clone());
+    found.extend(sampled.map(|name| UnknownTable { written: name.clone(), name }));
+    found
+}
+
+/// Tables that are written without single quotes, which are files'.
+struct Names(BTreeSet<UnknownTable>);
+
+impl Visitor for Names {
+    type Break = ();
+
+    fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Table { name, args: None, .. } = table
+            && let [ObjectNamePart::Identifier(ident)] = name.0.as_slice()
+            && ident.quote_style != Some('\'')
+        {
+            let written = ident.value.clone();
+            let name = match ident.quote_style {
+                Some(_) => written.clone(),
+                None => written.to_lowercase(),
+            };
+            self.0.insert(UnknownTable { written, name });
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidemill_source::SourceSpec;
+
+    use super::*;
+    use crate::question::NamedSource;
+
+    fn check(sql: &str, expected: &[(&str, &str)]) {
+        let known = NamedSource { name: "known".to_owned(), spec: SourceSpec::default() };
+        let query = Query { sql: sql.to_owned(), sources: vec![known], ..Query::default() };
+        let found = query.unknown_tables();
+        let found: Vec<(&str, &str)> =
+            found.iter().map(|table| (table.written.as_str(), table.name.as_str())).collect();
+        assert_eq!(found, expected, "{sql}");
+    }
+
+    #[test]
+    fn tables_that_are_neither_sources_nor_files_are_unknown() {
+        check("SELECT 1", &[]);
+        check("SELECT * FROM df", &[("df", "df")]);
+        check("FROM df SELECT count()", &[("df", "df")]);
+        check("SELECT * FROM Df d JOIN \"Df\" ON true", &[("Df", "Df"), ("Df", "df")]);
+        check(
+            "SELECT * FROM df WHERE x IN (SELECT y FROM other)",
+            &[("df", "df"), ("other", "other")],
+        );
+        check("SELECT * FROM df UNION ALL SELECT * FROM known", &[("df", "df")]);
+        check("DESCRIBE SELECT * FROM df", &[("df", "df")]);
+        check("SUMMARIZE df", &[("df", "df")]);
+        check("SELECT * FROM df TABLESAMPLE 10%", &[("df", "df")]);
+        check("PIVOT df ON kind USING sum(n)", &[("df", "df")]);
+    }
+
+    #[test]
+    fn files_and_names_of_the_statement_are_not() {
+        check("SELECT * FROM 'df'", &[]);
+        check("SELECT * FROM 'logs/*.csv'", &[]);
+        check("SELECT * FROM \"a.csv\"", &[]);
+        // The folder that tests run in.
+        check("SELECT * FROM src", &[]);
+        check("WITH df AS (SELECT 1) SELECT * FROM df", &[]);
+        check("SELECT * FROM (SELECT 1) AS df", &[]);
+        check("SELECT * FROM read_csv('a.csv')", &[]);
+        check("SELECT * FROM range(5)", &[]);
+        check("SELECT * FROM a.df", &[]);
+    }
+
+    #[test]
+    fn what_is_no_question_has_none() {
+        check("SELEC * FROM df", &[]);
+        check("", &[]);
+        check("DROP TABLE df", &[]);
+    }
+}
