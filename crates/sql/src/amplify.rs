@@ -65,7 +65,7 @@ impl Amplifier {
             "concat" => Amplifier::Concat,
             "concat_ws" => Amplifier::ConcatWith,
             "array_to_string" => Amplifier::Join,
-            "string_to_array" => Amplifier::Split,
+            "string_to_array" | "string_split" => Amplifier::Split,
             _ => return None,
         })
     }

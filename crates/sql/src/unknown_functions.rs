@@ -13,37 +13,10 @@ use crate::dialects::calls::{calls_of, rows};
 
 /// Functions of other engines, and what is written here: of a number `n`, a text `x`, a time `ts`, a day
 /// `d`, a condition `c`, a `list`.
-pub const ELSEWHERE: [(&[&str], &str); 24] = [
-    (&["epoch", "unix_timestamp", "tounixtimestamp"], "extract(epoch FROM ts)"),
-    (&["unix_millis"], "extract(epoch FROM ts) * 1000"),
-    (&["epoch_ms", "make_timestamp_ms"], "to_timestamp_millis(n)"),
-    (&["epoch_us", "make_timestamp"], "to_timestamp_micros(n)"),
-    (&["dayname", "day_name"], "to_char(ts, '%A')"),
-    (&["monthname", "month_name"], "to_char(ts, '%B')"),
-    (
-        &["strptime", "parse_datetime", "parse_timestamp", "date_parse"],
-        "to_timestamp('20/11/2026', '%d/%m/%Y')",
-    ),
-    (&["str_to_date", "parse_date"], "to_date('20/11/2026', '%d/%m/%Y')"),
-    (
-        &["strftime", "format_datetime", "format_date", "format_timestamp"],
-        "to_char(ts, '%Y-%m-%d')",
-    ),
-    (&["date_diff", "datediff", "timestampdiff"], "extract(epoch FROM ts - ts)"),
-    (&["date_add", "adddate", "timestampadd"], "d + INTERVAL '1 day'"),
-    (&["date_sub", "datesub"], "d - INTERVAL '1 day'"),
-    (&["add_months"], "d + INTERVAL '1 month'"),
-    (&["last_day", "eomonth"], "date_trunc('month', d) + INTERVAL '1 month' - INTERVAL '1 day'"),
-    (&["time_bucket", "time_slice"], "date_bin(INTERVAL '5 minutes', ts, TIMESTAMP '2000-01-03')"),
-    (&["sign"], "signum(n)"),
-    (&["hex"], "encode(x, 'hex')"),
-    (&["unhex"], "decode('6162', 'hex')"),
+pub const ELSEWHERE: [(&[&str], &str); 3] = [
+    (&["parse_date"], "CAST(strptime('20/11/2026', '%d/%m/%Y') AS DATE)"),
+    (&["time_slice"], "time_bucket(INTERVAL '5 minutes', ts)"),
     (&["try_cast", "safe_cast"], "TRY_CAST(x AS BIGINT)"),
-    (&["typeof", "pg_typeof"], "arrow_typeof(x)"),
-    (&["regexp_matches"], "x ~ 'pattern'"),
-    (&["regexp_full_match"], "x ~ '^(pattern)$'"),
-    (&["regexp_extract", "regexp_substr"], "regexp_match(x, '(pattern)')[1]"),
-    (&["string_split", "str_split", "split"], "string_to_array(x, ',')"),
 ];
 
 /// The same, of aggregates.
@@ -159,7 +132,7 @@ pub const INSTEAD: &[(&[&str], &str)] = &[
         "days of a month are not counted together: a time plus the span says where it ends",
     ),
     (
-        &["parsedatetime", "try_to_timestamp", "to_timestamp_ntz", "parsedatetimeornull"],
+        &["try_to_timestamp", "to_timestamp_ntz", "parsedatetimeornull"],
         "strptime('20/11/2026', '%d/%m/%Y') reads a format, try_strptime gives NULL for a text \
          that is none of it",
     ),
@@ -199,10 +172,6 @@ pub const INSTEAD: &[(&[&str], &str)] = &[
     (&["nextval", "currval", "lastval"], "row_number() OVER (ORDER BY ts) numbers rows"),
 ];
 
-/// Functions that look into text as JSON.
-const OF_JSON: [&str; 5] =
-    ["json_extract", "json_extract_string", "json_extract_scalar", "json_value", "get_json_object"];
-
 /// The refusal of a function that is not known.
 pub fn refused(name: &str) -> Error {
     let message = format!("unknown function `{name}`");
@@ -221,12 +190,6 @@ pub fn refused(name: &str) -> Error {
         return Error::usage_hint(
             format!("`{name}` takes other arguments"),
             format!("it is called as {}", calls.join(", ")),
-        );
-    }
-    if OF_JSON.contains(&folded.as_str()) {
-        return Error::usage_hint(
-            message,
-            "fields of JSON are named with dots: a.b; --promote makes columns of JSON in a string",
         );
     }
     match nearest(&folded, &known()) {
@@ -248,8 +211,13 @@ fn known() -> BTreeSet<String> {
     let state = SessionStateBuilder::new().with_default_features().build();
     let elsewhere = rows().filter_map(|(call, _)| call.split('(').next());
     let ours = ADDED.into_iter().chain(elsewhere).map(str::to_owned);
+    let native = tidemill_functions::scalar_functions().flat_map(|function| {
+        let names =
+            std::iter::once(function.name()).chain(function.aliases().iter().map(String::as_str));
+        names.map(str::to_owned).collect::<Vec<_>>()
+    });
     let theirs = state.scalar_functions().keys().chain(state.aggregate_functions().keys());
-    theirs.chain(state.window_functions().keys()).cloned().chain(ours).collect()
+    theirs.chain(state.window_functions().keys()).cloned().chain(ours).chain(native).collect()
 }
 
 /// The functions that a slip of the pen most likely meant, of several that are as near.
@@ -301,7 +269,7 @@ mod tests {
         let elsewhere = ELSEWHERE.iter().chain(&AGGREGATES).flat_map(|(names, _)| names.iter());
         let mut names = BTreeSet::new();
         let instead = INSTEAD.iter().flat_map(|(names, _)| names.iter());
-        for name in elsewhere.chain(instead).chain(&OF_JSON) {
+        for name in elsewhere.chain(instead) {
             assert!(!known.contains(*name), "{name}");
             assert!(names.insert(*name), "{name} twice");
         }
@@ -321,15 +289,10 @@ mod tests {
             ("starts_wth", "unknown function `starts_wth`; did you mean `starts_with`?"),
             ("xyzzy", "unknown function `xyzzy`"),
             ("md6", "unknown function `md6`"),
-            ("months_between", "unknown function `months_between`"),
             ("Year", "`Year` takes other arguments\nhint: it is called as year(ts)"),
             (
                 "hostName",
                 "unknown function `hostName`\nhint: leave it out: a query reads files, and knows no server",
-            ),
-            (
-                "Epoch",
-                "unknown function `Epoch`\nhint: it is written here as extract(epoch FROM ts)",
             ),
         ] {
             assert_eq!(refused(name).to_string(), expected);

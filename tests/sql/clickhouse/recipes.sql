@@ -24,7 +24,6 @@ SELECT domain(url) AS host, quantile(0.5)(ms) AS p50, max(ms) AS worst, argMax(u
 FROM 'requests.csv'
 GROUP BY host
 ORDER BY worst DESC
---> pending: unknown function `domain` (no hint)
 --> clickhouse
 shop.example.com,37,1200,https://shop.example.com/
 blog.example.org,22,22,http://blog.example.org/2026/03/post.html
@@ -120,7 +119,7 @@ FROM 'orders.csv'
 WHERE city != ''
 GROUP BY city
 ORDER BY n DESC, city
---> pending: unknown function `visitparamextractstring` (no hint)
+--> fault: 0 rows came, 4 were wanted
 --> clickhouse
 Berlin,2
 Austin,1

@@ -21,7 +21,6 @@ SELECT quantiles(0.25, 0.5, 0.75)(ms) FROM 'requests.csv'
 "[10.875,22,72.125]"
 
 SELECT quantilesExact(0.5, 0.9)(ms), quantileExactInclusive(0.5)(ms), quantileExactLow(0.5)(ms) FROM 'requests.csv'
---> pending: `quantilesexact(0.5, 0.9)(ms)` is not supported
 --> clickhouse
 "[22,950.5]",22,22
 
@@ -30,12 +29,10 @@ SELECT quantileTDigest(0.5)(ms) BETWEEN 15 AND 40 FROM 'requests.csv'
 1
 
 SELECT quantileIf(0.5)(ms, status = 200) FROM 'requests.csv'
---> pending: `quantileif(0.5)(ms, status = 200)` is not supported
 --> clickhouse
 22
 
 SELECT quantileTiming(0.5)(ms) FROM 'requests.csv'
---> pending: `quantiletiming(0.5)(ms)` is not supported
 --> clickhouse
 22
 

@@ -33,7 +33,6 @@ SELECT quantile_disc(ms, 0.9) FROM 'requests.csv'
 950.5
 
 SELECT quantile_cont(ms, [0.25, 0.5, 0.75]) FROM 'requests.csv'
---> pending: there is no `percentile_cont(DOUBLE, DOUBLE[])`
 --> duckdb
 "[10.875,22.0,72.125]"
 
@@ -46,7 +45,6 @@ SELECT percentile_cont(0.9) WITHIN GROUP (ORDER BY ms) FROM 'requests.csv'
 654.2999999999997
 
 SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY status) FROM 'requests.csv'
---> pending: unknown function `percentile_disc` (no hint)
 --> duckdb
 200
 
@@ -105,7 +103,6 @@ SELECT first(name ORDER BY user_id), last(name ORDER BY user_id) FROM 'users.csv
 Ann Lee,Finn
 
 SELECT any_value(plan ORDER BY user_id) FROM 'users.csv'
---> pending: `any_value(… ORDER BY …)` is not supported
 --> duckdb
 pro
 

@@ -277,37 +277,30 @@ SELECT split_part('a,b', ',', 3), split_part('a,b', '', 1), split_part('', ',', 
 "",a,""
 
 SELECT string_split('', ',')
---> pending: unknown function `string_split`
 --> duckdb
 "[""""]"
 
 SELECT string_split('a', ',')
---> pending: unknown function `string_split`
 --> duckdb
 "[""a""]"
 
 SELECT string_split('a,,b', ',')
---> pending: unknown function `string_split`
 --> duckdb
 "[""a"","""",""b""]"
 
 SELECT string_split('abc', '')
---> pending: unknown function `string_split`
 --> duckdb
 "[""a"",""b"",""c""]"
 
 SELECT regexp_matches('abc', 'B')
---> pending: unknown function `regexp_matches`
 --> duckdb
 false
 
 SELECT regexp_matches('abc', '')
---> pending: unknown function `regexp_matches`
 --> duckdb
 true
 
 SELECT regexp_matches(NULL, 'a')
---> pending: unknown function `regexp_matches`
 --> duckdb
 NULL
 
@@ -316,12 +309,10 @@ SELECT regexp_replace('aaa', 'a', 'b'), regexp_replace('aaa', '^a', 'b', 'g'), r
 baa,baa,axc,-.b
 
 SELECT regexp_extract('abc', '(a)(x)?', 2)
---> pending: unknown function `regexp_extract`
 --> duckdb
 ""
 
 SELECT regexp_extract('key=val', '(?P<k>\w+)=(\w+)', 2)
---> pending: unknown function `regexp_extract`
 --> duckdb
 val
 
@@ -489,7 +480,6 @@ SELECT first(email ORDER BY user_id DESC), last(country ORDER BY user_id) FROM '
 finn@example.com,NULL
 
 SELECT any_value(email ORDER BY user_id DESC) FROM 'users.csv'
---> pending: `any_value(… ORDER BY …)` is not supported
 --> duckdb
 finn@example.com
 

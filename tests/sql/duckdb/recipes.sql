@@ -48,7 +48,6 @@ SELECT regexp_extract(url, '//([^/:]+)', 1) AS host, arg_max(url, ms) AS slowest
 FROM 'requests.csv'
 GROUP BY host
 ORDER BY ms DESC
---> pending: unknown function `regexp_extract`
 --> duckdb
 shop.example.com,https://shop.example.com/,1200.0
 blog.example.org,http://blog.example.org/2026/03/post.html,22.0
@@ -181,7 +180,6 @@ SELECT tag, count(*) AS users, string_agg(name, ', ' ORDER BY name) AS who
 FROM (SELECT name, unnest(string_split(tags, '|')) AS tag FROM 'users.csv')
 GROUP BY tag
 ORDER BY users DESC, tag
---> pending: unknown function `string_split`
 --> duckdb
 beta,2,"Bob O'Neil, Chloé"
 mobile,2,"Chloé, Eve Adams"
@@ -220,7 +218,6 @@ SELECT CASE
 FROM 'requests.csv'
 GROUP BY browser
 ORDER BY hits DESC, browser
---> pending: unknown function `regexp_extract`
 --> duckdb
 Firefox,4,26240
 curl,3,8630

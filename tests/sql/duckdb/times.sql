@@ -181,7 +181,6 @@ SELECT ts + INTERVAL (id) HOUR FROM 'requests.csv' WHERE id = 4
 2026-03-01T13:15:00
 
 SELECT ts + to_minutes(5), ts + to_days(2), ts - to_hours(1) FROM 'requests.csv' WHERE id = 4
---> pending: unknown function `to_minutes`; did you mean `tominute`? (no hint)
 --> duckdb
 2026-03-01T09:20:00,2026-03-03T09:15:00,2026-03-01T08:15:00
 

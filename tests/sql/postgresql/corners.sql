@@ -255,7 +255,6 @@ SELECT stddev(qty), stddev_pop(qty), var_samp(qty), variance(price) FROM 'orders
 7.8598840817010640,7.4103697780146964,61.7777777777777778,9605.538402777778
 
 SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY qty), percentile_disc(0) WITHIN GROUP (ORDER BY qty) AS b, percentile_disc(1) WITHIN GROUP (ORDER BY qty) AS c FROM 'orders.csv'
---> pending: unknown function `percentile_disc` (no hint)
 --> postgresql duckdb
 2,1,25
 

@@ -19,17 +19,14 @@ SELECT bool_and(paid), bool_or(paid), every(qty > 0) FROM 'orders.csv'
 false,true,true
 
 SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY ms), percentile_disc(0.9) WITHIN GROUP (ORDER BY ms) FROM 'requests.csv'
---> pending: unknown function `percentile_disc` (no hint)
 --> postgresql duckdb
 22.0,950.5
 
 SELECT percentile_cont(ARRAY[0.25, 0.75]) WITHIN GROUP (ORDER BY ms) FROM 'requests.csv'
---> pending: there is no `percentile_cont(DOUBLE, DOUBLE[])`
 --> postgresql duckdb
 "[10.875,72.125]"
 
 SELECT mode() WITHIN GROUP (ORDER BY method) FROM 'requests.csv'
---> pending: `mode` takes other arguments
 --> postgresql duckdb
 GET
 

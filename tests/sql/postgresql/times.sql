@@ -167,7 +167,6 @@ SELECT ts + 3 * INTERVAL '1 hour' FROM 'requests.csv' WHERE id = 1
 2026-03-01T03:05:10
 
 SELECT ts + make_interval(days => 10, hours => 2) FROM 'requests.csv' WHERE id = 1
---> pending: unknown function `make_interval` (no hint)
 --> postgresql
 2026-03-11T02:05:10
 

@@ -25,7 +25,6 @@ SELECT percentile(ms, array(0.25, 0.75)) FROM 'requests.csv'
 "[10.875,72.125]"
 
 SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY ms), percentile_disc(0.5) WITHIN GROUP (ORDER BY ms) FROM 'requests.csv'
---> pending: unknown function `percentile_disc` (no hint)
 --> spark duckdb
 22.0,22.0
 
@@ -84,7 +83,6 @@ SELECT histogram_numeric(qty, 3) IS NOT NULL FROM 'orders.csv'
 true
 
 SELECT listagg(name, ', ') WITHIN GROUP (ORDER BY name), string_agg(DISTINCT plan, '|') WITHIN GROUP (ORDER BY plan) FROM 'users.csv'
---> pending: WITHIN GROUP is only supported for ordered-set aggregate functions (no hint)
 --> spark
 "Ann Lee, Bob O'Neil, Chloé, Eve Adams, Finn, dan",free|pro|team
 

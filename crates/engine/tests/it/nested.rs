@@ -77,7 +77,7 @@ fn functions_find_the_same_largest_list() {
     let sql = "SELECT array_sort([2, NULL, 1]), list_sort(['b', NULL, 'a'], 'asc'), \
                array_sort([2, NULL, 1], 'DESC'), array_sort([2, NULL, 1], 'ASC', 'NULLS FIRST'), \
                array_sort([[2], NULL, [1]])";
-    let expected = ["[1, 2, ∅]", "[a, b, ∅]", "[∅, 2, 1]", "[∅, 1, 2]", "[[1], [2], ∅]"];
+    let expected = ["[1, 2, ∅]", "[a, b, ∅]", "[2, 1, ∅]", "[∅, 1, 2]", "[[1], [2], ∅]"];
     assert_eq!(folder.ask(sql).rows(), [expected]);
 }
 

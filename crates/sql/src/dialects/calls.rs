@@ -1962,7 +1962,7 @@ mod tests {
                 "make_array(percentile_cont(0.5) WITHIN GROUP (ORDER BY a))",
             ),
             ("percentile_approx(a, make_array(0.5, 0.9))", "quantile(a, 0.5, 0.9)"),
-            ("uniqExact(a, b)", "count(DISTINCT struct(a, b))"),
+            ("uniqExact(a, b)", "count(DISTINCT STRUCT(a, b))"),
             ("geomean(a) FILTER (WHERE b)", "exp(avg(ln(a)) FILTER (WHERE b))"),
             ("sumDistinctIf(a, b)", "sum(DISTINCT a) FILTER (WHERE b)"),
             (

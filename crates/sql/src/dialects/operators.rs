@@ -176,6 +176,10 @@ fn of_two(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
         BinaryOperator::MyIntegerDivide => {
             Some(cast(beside(left, BinaryOperator::Divide, right), DataType::BigInt(None)))
         }
+        BinaryOperator::Custom(sign) if sign == "->" => Some(call_of("json_extract", both())),
+        BinaryOperator::Custom(sign) if sign == "->>" => {
+            Some(call_of("json_extract_string", both()))
+        }
         BinaryOperator::Regexp => Some(beside(left, BinaryOperator::PGRegexMatch, right)),
         BinaryOperator::Overlaps => {
             let (Expr::Tuple(left), Expr::Tuple(right)) = (left, right) else { return None };

@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
 use tidemill_base::error::{Error, Result};
 
-use super::tokens::is_word;
+use super::tokens::{is_word, next};
 use crate::syntax::Spoken;
 
 /// The seed where a statement says none.
@@ -126,10 +126,9 @@ impl Clause {
     }
 }
 
-/// The next token that is no space.
+/// The place of the next token that is no space.
 fn significant(tokens: &[TokenWithSpan], from: usize) -> Option<usize> {
-    let is_space = |at: &usize| matches!(tokens[*at].token, Token::Whitespace(_));
-    (from..tokens.len()).find(|at| !is_space(at))
+    next(tokens, from).map(|(at, _)| at)
 }
 
 /// A clause that begins there, and where it ends.
@@ -158,6 +157,9 @@ fn clause(tokens: &[TokenWithSpan], from: usize) -> Option<(Clause, usize)> {
             found.unit = Some("ROWS");
         }
     } else if !in_brackets && found.method.is_none() {
+        found.unit = Some("ROWS");
+    }
+    if found.unit.is_none() && found.method.as_deref() == Some("reservoir") {
         found.unit = Some("ROWS");
     }
     if in_brackets {
@@ -322,6 +324,7 @@ mod tests {
                 "SELECT count(*) FROM t USING SAMPLE reservoir(20%) REPEATABLE (100)",
                 "SELECT count(*) FROM t TABLESAMPLE BERNOULLI (20 PERCENT) REPEATABLE (100)",
             ),
+            ("FROM t TABLESAMPLE reservoir(4)", "FROM t TABLESAMPLE BERNOULLI (4 ROWS)"),
             ("FROM t USING SAMPLE 50", "FROM t TABLESAMPLE BERNOULLI (50 ROWS)"),
             ("FROM t SAMPLE 0.25 WHERE x", "FROM t TABLESAMPLE BERNOULLI (25 PERCENT) WHERE x"),
             ("SELECT sample FROM t", "SELECT sample FROM t"),

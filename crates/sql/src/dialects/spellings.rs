@@ -16,10 +16,9 @@
 //! Places in the text are those of the words that are replaced.
 
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
-use super::tokens::is_word;
-use crate::syntax::Spoken;
+use super::tokens::{before, end_of_query, is_word, next, replace};
 
 /// The tokens with all of these replaced.
 pub(super) fn read(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
@@ -32,29 +31,6 @@ pub(super) fn read(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         at += 1;
     }
     tokens
-}
-
-/// Puts a text's tokens in the place of some.
-fn replace(tokens: &mut Vec<TokenWithSpan>, start: usize, end: usize, text: &str) {
-    let Some(span) = tokens.get(start).map(|token| token.span) else { return };
-    let Ok(words) = Tokenizer::new(&Spoken, text).tokenize() else { return };
-    let words = words.into_iter().map(|token| TokenWithSpan { token, span });
-    tokens.splice(start..end, words);
-}
-
-fn is_space(token: &TokenWithSpan) -> bool {
-    matches!(token.token, Token::Whitespace(_))
-}
-
-/// The next token that is no space, and its place.
-fn next(tokens: &[TokenWithSpan], from: usize) -> Option<(usize, &Token)> {
-    let found = tokens.iter().enumerate().skip(from).find(|(_, token)| !is_space(token));
-    found.map(|(at, token)| (at, &token.token))
-}
-
-/// The last token before a place that is no space.
-fn before(tokens: &[TokenWithSpan], at: usize) -> Option<&Token> {
-    tokens[..at].iter().rev().find(|token| !is_space(token)).map(|token| &token.token)
 }
 
 fn word(token: Option<(usize, &Token)>, expected: &str) -> Option<usize> {
@@ -361,21 +337,6 @@ fn items(tokens: &[TokenWithSpan], from: usize) -> Option<(Vec<Item>, usize)> {
         }
         start = end + 1;
     }
-}
-
-/// Where the query ends whose SELECT stands at a place.
-fn end_of_query(tokens: &[TokenWithSpan], from: usize) -> usize {
-    let mut depth = 0usize;
-    for (at, token) in tokens.iter().enumerate().skip(from) {
-        match &token.token {
-            Token::LParen => depth += 1,
-            Token::RParen if depth == 0 => return at,
-            Token::RParen => depth -= 1,
-            Token::SemiColon if depth == 0 => return at,
-            _ => {}
-        }
-    }
-    tokens.len()
 }
 
 /// The tokens with values, in brackets, in the places of their names.

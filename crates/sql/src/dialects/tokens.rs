@@ -6,9 +6,10 @@
 //! point at them.
 
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan, Whitespace};
+use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan, Tokenizer, Whitespace};
 
 use super::samples;
+use crate::syntax::Spoken;
 
 /// The table function that [`mended`] makes of a list of files.
 pub(super) const FILES: &str = "tidemill_files";
@@ -195,6 +196,44 @@ fn with_match_conditions(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     made
 }
 
+/// Puts a text's tokens in the place of some.
+pub(super) fn replace(tokens: &mut Vec<TokenWithSpan>, start: usize, end: usize, text: &str) {
+    let Some(span) = tokens.get(start).map(|token| token.span) else { return };
+    let Ok(words) = Tokenizer::new(&Spoken, text).tokenize() else { return };
+    let words = words.into_iter().map(|token| TokenWithSpan { token, span });
+    tokens.splice(start..end, words);
+}
+
+fn is_space(token: &TokenWithSpan) -> bool {
+    matches!(token.token, Token::Whitespace(_))
+}
+
+/// The next token that is no space, and its place.
+pub(super) fn next(tokens: &[TokenWithSpan], from: usize) -> Option<(usize, &Token)> {
+    let found = tokens.iter().enumerate().skip(from).find(|(_, token)| !is_space(token));
+    found.map(|(at, token)| (at, &token.token))
+}
+
+/// The last token before a place that is no space.
+pub(super) fn before(tokens: &[TokenWithSpan], at: usize) -> Option<&Token> {
+    tokens[..at].iter().rev().find(|token| !is_space(token)).map(|token| &token.token)
+}
+
+/// Where the query ends that begins at a place.
+pub(super) fn end_of_query(tokens: &[TokenWithSpan], from: usize) -> usize {
+    let mut depth = 0usize;
+    for (at, token) in tokens.iter().enumerate().skip(from) {
+        match &token.token {
+            Token::LParen => depth += 1,
+            Token::RParen if depth == 0 => return at,
+            Token::RParen => depth -= 1,
+            Token::SemiColon | Token::EOF if depth == 0 => return at,
+            _ => {}
+        }
+    }
+    tokens.len()
+}
+
 /// An operator that the parser does not know, and so takes for one of the user's own.
 fn operator(sign: &str) -> Token {
     Token::CustomBinaryOperator(sign.to_owned())
@@ -202,8 +241,7 @@ fn operator(sign: &str) -> Token {
 
 /// The last token that is no space.
 fn last(tokens: &[TokenWithSpan]) -> Option<&Token> {
-    let mut tokens = tokens.iter().rev().map(|token| &token.token);
-    tokens.find(|token| !matches!(token, Token::Whitespace(_)))
+    before(tokens, tokens.len())
 }
 
 /// Whether a source stands behind `tokens`: behind JOIN, and FROM but for that of `IS DISTINCT FROM`.

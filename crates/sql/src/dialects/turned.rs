@@ -10,14 +10,13 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     ExprWithAlias, Ident, PivotValueSource, Statement, TableFactor, VisitorMut,
 };
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use tidemill_base::error::{Error, Result};
 use tidemill_planning::walk_mut;
 
 use super::pivots::columns_of;
-use super::tokens::is_word;
+use super::tokens::{before, end_of_query, is_word, replace};
 use super::{parsed, written};
-use crate::syntax::Spoken;
 
 /// How many columns a PIVOT may find.
 const COLUMNS_MAX: usize = 1000;
@@ -28,16 +27,14 @@ pub(super) fn read(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     while at < tokens.len() {
         let token = Some(&tokens[at].token);
         let is_unpivot = is_word(token, "UNPIVOT");
-        if (is_unpivot || is_word(token, "PIVOT")) && begins(&tokens[..at]) {
-            let end = end(&tokens, at);
+        if (is_unpivot || is_word(token, "PIVOT")) && begins(before(&tokens, at)) {
+            let end = end_of_query(&tokens, at);
             let made = match is_unpivot {
                 true => unpivot(&tokens[at + 1..end]),
                 false => pivot(&tokens[at + 1..end]),
             };
-            let span = tokens[at].span;
-            if let Some(Ok(words)) = made.map(|text| Tokenizer::new(&Spoken, &text).tokenize()) {
-                let words = words.into_iter().map(|token| TokenWithSpan { token, span });
-                tokens.splice(at..end, words);
+            if let Some(text) = made {
+                replace(&mut tokens, at, end, &text);
             }
         }
         at += 1;
@@ -45,32 +42,12 @@ pub(super) fn read(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     tokens
 }
 
-/// Whether a statement, or a query in brackets, begins behind these.
-fn begins(before: &[TokenWithSpan]) -> bool {
-    let is_space = |token: &&TokenWithSpan| matches!(token.token, Token::Whitespace(_));
-    match before.iter().rev().find(|token| !is_space(token)).map(|token| &token.token) {
+/// Whether a statement, or a query in brackets, begins behind a token.
+fn begins(before: Option<&Token>) -> bool {
+    match before {
         None | Some(Token::LParen | Token::SemiColon) => true,
-        Some(word) => {
-            is_word(Some(word), "DESCRIBE")
-                || is_word(Some(word), "SUMMARIZE")
-                || is_word(Some(word), "EXPLAIN")
-        }
+        word => ["DESCRIBE", "SUMMARIZE", "EXPLAIN"].iter().any(|begin| is_word(word, begin)),
     }
-}
-
-/// Where the query ends that begins at a place.
-fn end(tokens: &[TokenWithSpan], from: usize) -> usize {
-    let mut depth = 0usize;
-    for (at, token) in tokens.iter().enumerate().skip(from) {
-        match &token.token {
-            Token::LParen => depth += 1,
-            Token::RParen if depth == 0 => return at,
-            Token::RParen => depth -= 1,
-            Token::SemiColon | Token::EOF if depth == 0 => return at,
-            _ => {}
-        }
-    }
-    tokens.len()
 }
 
 fn text(tokens: &[TokenWithSpan]) -> String {
