@@ -41,6 +41,7 @@ def convert(
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
+    log_format: str | None = None,
     source_exec: str | Sequence[str] = (),
     storage_options: Mapping[str, object] | None = None,
     read_block: str | int | None = None,
@@ -84,7 +85,9 @@ def convert(
         As in `query`.
     source_format, schema, layouts : optional
         As in `query`.
-    null, header, delimiter, quote, escape, comment, strict, mismatch, framing : optional
+    null, header, delimiter, quote, escape, comment, strict, mismatch : optional
+        As in `query`.
+    framing, log_format : optional
         As in `query`.
     storage_options : mapping, optional
         As in `query`.
@@ -130,6 +133,7 @@ def convert(
         strict=strict,
         mismatch=mismatch,
         framing=framing,
+        log_format=log_format,
         source_exec=source_exec,
         storage_options=_options.read_ahead(storage_options, read_block, read_window, read_memory),
     )
@@ -351,6 +355,7 @@ def check_schema(
             strict=None,
             mismatch=None,
             framing=None,
+            log_format=None,
             source_exec=(),
             storage_options=storage_options,
         )

@@ -33,6 +33,7 @@ class TextOptions(TypedDict, total=False):
     strict: bool | None
     mismatch: str | None
     framing: str | None
+    log_format: str | None
 
 
 class _NeedsUrl(TypedDict):

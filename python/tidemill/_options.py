@@ -31,6 +31,7 @@ class SourceOptions(TypedDict):
     strict: bool | None
     mismatch: str | None
     framing: str | None
+    log_format: str | None
     source_exec: list[str]
     storage_options: list[tuple[str, str]]
 
@@ -92,6 +93,7 @@ class Reading(Limits, total=False):
     strict: bool | None
     mismatch: str | None
     framing: str | None
+    log_format: str | None
     source_exec: str | Sequence[str]
     storage_options: Mapping[str, object] | None
     read_block: str | int | None
@@ -149,6 +151,7 @@ def source(
     strict: bool | None,
     mismatch: str | None,
     framing: str | None,
+    log_format: str | None,
     source_exec: str | Sequence[str],
     storage_options: Mapping[str, object] | None,
 ) -> SourceOptions:
@@ -175,6 +178,7 @@ def source(
         "strict": strict,
         "mismatch": mismatch,
         "framing": framing,
+        "log_format": log_format,
         "source_exec": _words(source_exec),
         "storage_options": storage(storage_options),
     }

@@ -43,6 +43,7 @@ def query(
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
+    log_format: str | None = None,
     source_exec: str | Sequence[str] = (),
     storage_options: Mapping[str, object] | None = None,
     read_block: str | int | None = None,
@@ -75,6 +76,7 @@ def query(
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
+    log_format: str | None = None,
     source_exec: str | Sequence[str] = (),
     storage_options: Mapping[str, object] | None = None,
     read_block: str | int | None = None,
@@ -114,6 +116,7 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
+    log_format: str | None = None,
     source_exec: str | Sequence[str] = (),
     storage_options: Mapping[str, object] | None = None,
     read_block: str | int | None = None,
@@ -175,6 +178,11 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     framing : str, optional
         How the records of a system log are told apart: ``lines`` (the default) or ``octets``
         (each begins with its length).
+    log_format : str, optional
+        What the lines of an access log look like: Apache's ``LogFormat`` or nginx's
+        ``log_format`` as it stands in the server's configuration, named patterns
+        (``%{IP:ip} %{INT:ms:int}``), or a nickname such as ``vhost_combined``. Default: a sample
+        tells.
     source_exec : str or sequence of str, optional
         A program that each file's bytes go through before they are read, and its arguments.
     storage_options : mapping, optional
@@ -274,6 +282,7 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         strict=strict,
         mismatch=mismatch,
         framing=framing,
+        log_format=log_format,
         source_exec=source_exec,
         storage_options=_options.read_ahead(storage_options, read_block, read_window, read_memory),
     )
@@ -313,6 +322,7 @@ def read_text(
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
+    log_format: str | None = None,
     source_exec: str | Sequence[str] = (),
     storage_options: Mapping[str, object] | None = None,
     read_block: str | int | None = None,
@@ -344,7 +354,9 @@ def read_text(
         As in `query`.
     promote : str or sequence of str, optional
         As in `query`.
-    schema, null, header, delimiter, quote, escape, comment, strict, mismatch, framing : optional
+    schema, null, header, delimiter, quote, escape, comment, strict, mismatch : optional
+        As in `query`.
+    framing, log_format : optional
         As in `query`.
     source_exec : str or sequence of str, optional
         As in `query`.
@@ -382,6 +394,7 @@ def read_text(
         strict=strict,
         mismatch=mismatch,
         framing=framing,
+        log_format=log_format,
         source_exec=source_exec,
         storage_options=_options.read_ahead(storage_options, read_block, read_window, read_memory),
     )
@@ -408,6 +421,7 @@ def head(
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
+    log_format: str | None = None,
     source_exec: str | Sequence[str] = (),
     storage_options: Mapping[str, object] | None = None,
     read_block: str | int | None = None,
@@ -430,7 +444,7 @@ def head(
         As in `query`.
     source_format, schema, null, header, delimiter, quote, escape, comment, strict : optional
         As in `query`.
-    mismatch, framing, source_exec, storage_options, max_bad, progress : optional
+    mismatch, framing, log_format, source_exec, storage_options, max_bad, progress : optional
         As in `query`. A malformed record counts where it is read, which may be behind the last row.
 
     Returns
@@ -462,6 +476,7 @@ def head(
         strict=strict,
         mismatch=mismatch,
         framing=framing,
+        log_format=log_format,
         source_exec=source_exec,
         storage_options=_options.read_ahead(storage_options, read_block, read_window, read_memory),
     )
@@ -486,6 +501,7 @@ def schema(
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
+    log_format: str | None = None,
     source_exec: str | Sequence[str] = (),
     storage_options: Mapping[str, object] | None = None,
     read_block: str | int | None = None,
@@ -504,7 +520,7 @@ def schema(
         As in `query`.
     source_format, schema, null, header, delimiter, quote, escape, comment, strict : optional
         As in `query`.
-    mismatch, framing, source_exec, storage_options : optional
+    mismatch, framing, log_format, source_exec, storage_options : optional
         As in `query`.
 
     Returns
@@ -538,6 +554,7 @@ def schema(
         strict=strict,
         mismatch=mismatch,
         framing=framing,
+        log_format=log_format,
         source_exec=source_exec,
         storage_options=_options.read_ahead(storage_options, read_block, read_window, read_memory),
     )
@@ -563,6 +580,7 @@ def explain(
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
+    log_format: str | None = None,
     source_exec: str | Sequence[str] = (),
     storage_options: Mapping[str, object] | None = None,
     read_block: str | int | None = None,
@@ -608,6 +626,7 @@ def explain(
         strict=strict,
         mismatch=mismatch,
         framing=framing,
+        log_format=log_format,
         source_exec=source_exec,
         storage_options=_options.read_ahead(storage_options, read_block, read_window, read_memory),
     )

@@ -463,6 +463,11 @@ pub(crate) struct SourceArgs {
     /// length: RFC 6587) [default: lines]
     #[arg(long, value_name = "lines|octets")]
     pub framing: Option<String>,
+    /// What the lines of an access log look like: Apache's LogFormat or nginx's log_format as it
+    /// stands in the server's configuration, named patterns (%{IP:ip} %{INT:ms}), or common,
+    /// combined, vhost_combined [default: a sample tells]
+    #[arg(long, value_name = "FORMAT", allow_hyphen_values = true)]
+    pub log_format: Option<String>,
     /// A program that each file's bytes go through before they are read (repeatable: the program,
     /// then each of its arguments)
     #[arg(long, value_name = "WORD", allow_hyphen_values = true)]

@@ -33,6 +33,7 @@ pub(crate) struct SourceOptions {
     strict: Option<bool>,
     mismatch: Option<String>,
     framing: Option<String>,
+    log_format: Option<String>,
     /// Columns whose records' fields are columns.
     promote: Vec<String>,
     /// A program's words; none for no program.
@@ -57,6 +58,7 @@ impl SourceOptions {
                 strict: self.strict,
                 mismatch: self.mismatch.as_deref().map(str::parse).transpose()?,
                 framing: self.framing.as_deref().map(source::framing).transpose()?,
+                log_format: self.log_format,
             },
             schema: match (self.columns, self.schema) {
                 (Some(columns), _) => Some(columns.get().schema.clone()),

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 pub use tidemill_text::Dialect;
+use tidemill_text::log_format::LogFormat;
 use tidemill_text::syslog::Framing;
 
 use crate::error::{Error, Result};
@@ -29,6 +30,8 @@ pub struct TextOptions {
     pub mismatch: Option<Mismatch>,
     /// How the records of a system log are told apart. Default: every line is one.
     pub framing: Option<Framing>,
+    /// What the lines of an access log look like, in its server's words. Default: a sample tells.
+    pub log_format: Option<String>,
 }
 
 /// Which options of text a format takes.
@@ -42,6 +45,8 @@ pub(crate) struct Takes {
     pub(crate) strict: bool,
     /// How records are told apart.
     pub(crate) framing: bool,
+    /// What lines look like.
+    pub(crate) log_format: bool,
 }
 
 /// What a job or a flag says of a system log's framing.
@@ -54,6 +59,15 @@ pub fn framing(word: &str) -> Result<Framing> {
         "octets" => Ok(Framing::Octets),
         _ => Err(Error::usage(format!("`framing` is `lines` or `octets`, not `{word}`"))),
     }
+}
+
+/// What a job or a flag says of a log's lines, compiled.
+///
+/// # Errors
+/// [`Error::Usage`] for what is no description.
+pub fn log_format(description: &str) -> Result<LogFormat> {
+    LogFormat::new(description)
+        .map_err(|bad| Error::usage_hint(format!("`log_format`: {}", bad.message), bad.hint))
 }
 
 /// What becomes of a value of text that is not of its column's type.
@@ -105,6 +119,10 @@ impl TextOptions {
             "escape" => self.escape = Some(character()?),
             "comment" => self.comment = Some(character()?),
             "null" => self.nulls.push(value.to_owned()),
+            "log_format" => {
+                log_format(value)?;
+                self.log_format = Some(value.to_owned());
+            }
             _ => return Err(Error::usage(format!("there is no option `{option}`"))),
         }
         Ok(())
@@ -116,7 +134,7 @@ impl TextOptions {
     /// [`Error::Usage`] where an option does not belong to the format, or two options name
     /// the same byte.
     pub(crate) fn dialect(&self, format: &str, takes: Option<Takes>) -> Result<Dialect> {
-        let Takes { delimiter, nulls, strict, framing } = takes.unwrap_or_default();
+        let Takes { delimiter, nulls, strict, framing, log_format } = takes.unwrap_or_default();
         for (given, name) in [
             (self.header.is_some(), "header"),
             (self.delimiter.is_some(), "delimiter"),
@@ -152,6 +170,12 @@ impl TextOptions {
             return Err(Error::usage_hint(
                 format!("option `framing` has no meaning for format `{format}`"),
                 "it belongs to syslog: --source-format syslog (job file: source.format)",
+            ));
+        }
+        if self.log_format.is_some() && !log_format {
+            return Err(Error::usage_hint(
+                format!("option `log_format` has no meaning for format `{format}`"),
+                "it belongs to access-log: --source-format access-log (job file: source.format)",
             ));
         }
         let dialect = Dialect {

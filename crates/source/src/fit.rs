@@ -34,7 +34,7 @@ pub fn fit(flags: &SourceSpec, urls: &[&str], cancel: &Cancel) -> Result<Vec<Sou
     };
     let mut specs: Vec<SourceSpec> =
         urls.iter().map(|url| SourceSpec { url: (*url).into(), ..bare.clone() }).collect();
-    if let Some(format) = flags.format {
+    if let Some(format) = flags.format_said() {
         give_format(&mut specs, format)?;
     }
     give_options(&mut specs, flags)?;
@@ -82,8 +82,18 @@ fn give_options(specs: &mut [SourceSpec], flags: &SourceSpec) -> Result<()> {
     let formats: Vec<Option<Format>> =
         specs.iter().map(|spec| spec.format.or_else(|| Format::from_path(&spec.url))).collect();
     // Exhaustive, so that no option is left out.
-    let TextOptions { header, delimiter, quote, escape, comment, nulls, strict, mismatch, framing } =
-        flags.options.clone();
+    let TextOptions {
+        header,
+        delimiter,
+        quote,
+        escape,
+        comment,
+        nulls,
+        strict,
+        mismatch,
+        framing,
+        log_format,
+    } = flags.options.clone();
     let none = TextOptions::default;
     for one in [
         TextOptions { header, ..none() },
@@ -95,6 +105,7 @@ fn give_options(specs: &mut [SourceSpec], flags: &SourceSpec) -> Result<()> {
         TextOptions { strict, ..none() },
         TextOptions { mismatch, ..none() },
         TextOptions { framing, ..none() },
+        TextOptions { log_format, ..none() },
     ] {
         let means = |format: &Option<Format>| match format {
             Some(format) => one.dialect(format.name(), format.takes()).map(|_| ()),
@@ -119,6 +130,7 @@ fn give_options(specs: &mut [SourceSpec], flags: &SourceSpec) -> Result<()> {
                     strict: one.strict.or(had.strict),
                     mismatch: one.mismatch.or(had.mismatch),
                     framing: one.framing.or(had.framing),
+                    log_format: one.log_format.clone().or(had.log_format),
                 };
             }
         }
@@ -147,7 +159,7 @@ fn give_columns(specs: &mut [SourceSpec], flags: &SourceSpec, cancel: &Cancel) -
         .iter()
         .map(|spec| {
             cancel.check()?;
-            if spec.url == "-" {
+            if spec.url == "-" || crate::open::is_stream_path(&spec.url) {
                 return Ok(None);
             }
             let source = match Source::open_with(spec, standard_input(), cancel) {

@@ -48,6 +48,7 @@ use tidemill_text::{cut, values};
 use blocks::Ends;
 use columns::Columns;
 use formats::FileMetadata;
+use formats::LogLines;
 pub use formats::rowfile::BlockStatistics;
 use opener::{Promoted, Promotion};
 pub use stored::from_rowfile;
@@ -94,7 +95,7 @@ pub mod whole;
 
 pub use columns::Layouts;
 pub use compression::Compression;
-pub use dialect::{Dialect, Mismatch, TextOptions, framing};
+pub use dialect::{Dialect, Mismatch, TextOptions, framing, log_format};
 pub use error::{Error, Result};
 pub use formats::{Format, Given};
 pub use input::{Identity, standard_input};
@@ -137,6 +138,12 @@ pub struct SourceSpec {
 }
 
 impl SourceSpec {
+    /// The format that is said: what a log's lines look like says that it is an access log.
+    pub fn format_said(&self) -> Option<Format> {
+        let described = || self.options.log_format.is_some().then_some(Format::AccessLog);
+        self.format.or_else(described)
+    }
+
     /// All its URLs.
     pub fn urls(&self) -> impl Iterator<Item = &String> {
         std::iter::once(&self.url).chain(&self.more)
@@ -350,6 +357,10 @@ pub struct Source {
     spec: SourceSpec,
     format: Format,
     dialect: Dialect,
+    /// What the lines of an access log look like.
+    log: LogLines,
+    /// What the sample has shown that the user should know.
+    notes: Vec<String>,
     files: Vec<Arc<SourceFile>>,
     /// The files' own columns, all of them, and where they are in each file.
     columns: Columns,
@@ -414,6 +425,28 @@ impl Source {
     /// How its text is written.
     pub fn dialect(&self) -> &Dialect {
         &self.dialect
+    }
+
+    /// How its delimited text is written, in words, where a sample has shown it: "separated by `;`".
+    pub fn written_as(&self) -> Option<String> {
+        let said = &self.spec.options;
+        let usual = said.dialect(self.format.name(), self.format.takes()).ok()?;
+        let mut words = Vec::new();
+        let shown = |byte: u8| format!("`{}`", char::from(byte));
+        if self.dialect.delimiter != usual.delimiter {
+            words.push(match self.dialect.delimiter {
+                b'\t' => "separated by tabs".to_owned(),
+                b' ' => "separated by spaces".to_owned(),
+                byte => format!("separated by {}", shown(byte)),
+            });
+        }
+        if let Some(quote) = self.dialect.quote.filter(|_| self.dialect.quote != usual.quote) {
+            words.push(format!("quoted by {}", shown(quote)));
+        }
+        if let Some(escape) = self.dialect.escape.filter(|_| self.dialect.escape != usual.escape) {
+            words.push(format!("quotes escaped by `{}`", char::from(escape)));
+        }
+        (self.format.is_delimited() && !words.is_empty()).then(|| words.join(", "))
     }
 
     /// Its files, in the order in which they are read.
@@ -610,7 +643,8 @@ impl Source {
     /// What the user should be told of the files, whatever is done with them: that one is somewhere
     /// else than its URL says, or that a record seems to have been taken for a header.
     pub fn warning(&self) -> Option<String> {
-        let warnings: Vec<String> = self.moved().into_iter().chain(self.odd_header()).collect();
+        let mut warnings: Vec<String> = self.moved().into_iter().chain(self.odd_header()).collect();
+        warnings.extend(self.notes.iter().cloned());
         (!warnings.is_empty()).then(|| warnings.join("\n"))
     }
 

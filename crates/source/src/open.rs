@@ -13,7 +13,7 @@ use super::compression::{Compression, MAGIC_BYTES};
 use super::dialect::Dialect;
 use super::error::{Error, Result};
 use super::formats::batches;
-use super::formats::{Format, Given, TextFormat};
+use super::formats::{Format, Given, LogLines, TextFormat};
 use super::input::{ByteInput, Identity, ProgramOutput, ReaderInput, Watch};
 use super::promote::promote;
 use super::sample::Sample;
@@ -36,6 +36,23 @@ fn open_files(spec: &SourceSpec, stdin: Box<dyn Read + Send>, cancel: &Cancel) -
             "standard input is not one of several files",
             "write it to a file first, or read it alone",
         ));
+    }
+    let stream = spec.urls().find(|url| is_stream_path(url));
+    if let Some(url) = stream.filter(|_| !spec.more.is_empty()) {
+        return Err(Error::usage_hint(
+            format!("`{url}` can be read only once, and is not one of several files"),
+            "write it to a file first, or read it alone",
+        ));
+    }
+    if let Some(url) = stream {
+        if spec.exec.is_some() {
+            return Err(Error::usage_hint(
+                format!("`{url}` does not go through `exec`"),
+                "pipe it through the program: program < input | tidemill …",
+            ));
+        }
+        let file = std::fs::File::open(url).map_err(|error| Error::io("open", url, error))?;
+        return open_stdin(spec, Box::new(file), url, cancel);
     }
     match (&spec.exec, spec.url.as_str()) {
         (None, "-") => return open_stdin(spec, stdin, "standard input", cancel),
@@ -109,9 +126,29 @@ fn open_files(spec: &SourceSpec, stdin: Box<dyn Read + Send>, cancel: &Cancel) -
         .collect();
     refuse_encoded(&files, format)?;
     let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
-    let mut sample = sample(&files, format, &dialect, watch, None);
+    let mut sample = sample(&files, format, dialect, watch, None);
     let columns = columns(&own, format, &mut sample)?;
-    source(spec, format, dialect, files, columns, key_fields, None)
+    let written = Written::of(sample);
+    source(spec, format, written, files, columns, key_fields, None)
+}
+
+/// Whether a path is no file but a stream: a pipe with a name, `<(…)`, `/dev/stdin` of a pipe, a
+/// terminal. It can be read once, from front to back.
+pub(crate) fn is_stream_path(url: &str) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        url != "-"
+            && std::fs::metadata(url).is_ok_and(|found| {
+                let kind = found.file_type();
+                kind.is_fifo() || kind.is_char_device() || kind.is_socket()
+            })
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = url;
+        false
+    }
 }
 
 /// Refuses what a server says that it has encoded, where nothing is decoded: of formats that have
@@ -165,9 +202,10 @@ fn open_given(spec: &SourceSpec, given: &Arc<Given>, cancel: &Cancel) -> Result<
     let file = only_file(place, &spec.url, size, Compression::None, spec, cancel);
     let files = vec![file];
     let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
-    let mut sample = sample(&files, format, &dialect, watch, None);
+    let mut sample = sample(&files, format, dialect, watch, None);
     let columns = columns(spec, format, &mut sample)?;
-    source(spec, format, dialect, files, columns, Vec::new(), None)
+    let written = Written::of(sample);
+    source(spec, format, written, files, columns, Vec::new(), None)
 }
 
 /// What can be read once: standard input, or a program's output.
@@ -178,7 +216,10 @@ fn open_stdin(
     cancel: &Cancel,
 ) -> Result<Source> {
     // Of a program lines are expected, unless it is said what they are.
-    let format = spec.format.or_else(|| spec.exec.is_some().then_some(Format::Lines));
+    let format = spec
+        .format_said()
+        .or_else(|| spec.exec.is_some().then_some(Format::Lines))
+        .or_else(|| Format::from_path(shown));
     let Some(format) = format else {
         return Err(Error::usage_hint(
             format!("{shown} has no name that tells its format"),
@@ -201,7 +242,7 @@ fn open_stdin(
     // What the sample takes is kept, and read again first.
     let shared = Arc::new(Mutex::new(Pending { taken: Vec::new(), reader }));
     let mut magic = [0; MAGIC_BYTES];
-    let mut tap = Tap { shared: shared.clone() };
+    let mut tap = Tap { shared: shared.clone(), at: 0 };
     let mut filled = 0;
     while filled < magic.len() {
         match tap.read(&mut magic[filled..]) {
@@ -219,31 +260,55 @@ fn open_stdin(
     let files = vec![file];
     let input =
         ReaderInput::new(magic[..filled].to_vec(), tap, files[0].shown.clone(), watch.clone());
-    let mut sample = sample(&files, format, &dialect, watch, Some(Box::new(input)));
+    let mut sample = sample(&files, format, dialect, watch.clone(), Some(Box::new(input)));
+    let (tapped, shown) = (shared.clone(), files[0].shown.clone());
+    sample.again = Some(Box::new(move || {
+        let tap = Tap { shared: tapped.clone(), at: 0 };
+        Box::new(ReaderInput::new(Vec::new(), tap, shown.clone(), watch.clone()))
+    }));
     let columns = columns(spec, format, &mut sample)?;
-    drop(sample);
+    let written = Written::of(sample);
     let pending = Arc::try_unwrap(shared)
-        .map_err(|_| Error::Internal(format!("{shown} is still being sampled")))?
+        .map_err(|_| Error::Internal(format!("{} is still being sampled", files[0].shown)))?
         .into_inner();
-    source(spec, format, dialect, files, columns, Vec::new(), Some(pending))
+    source(spec, format, written, files, columns, Vec::new(), Some(pending))
 }
 
-/// Reads and remembers.
+/// Reads and remembers; each reads from the beginning, whoever else does.
 struct Tap {
     shared: Arc<Mutex<Pending>>,
+    /// What it has read so far.
+    at: usize,
 }
 
 impl Read for Tap {
     fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
         let mut pending = self.shared.lock();
-        let count = pending.reader.read(out)?;
-        pending.taken.extend_from_slice(&out[..count]);
+        let known = pending.taken.get(self.at..).unwrap_or_default();
+        let count = if known.is_empty() {
+            let count = pending.reader.read(out)?;
+            pending.taken.extend_from_slice(&out[..count]);
+            count
+        } else {
+            let count = known.len().min(out.len());
+            out[..count].copy_from_slice(&known[..count]);
+            count
+        };
+        self.at += count;
         Ok(count)
     }
 }
 
 fn common_format(spec: &SourceSpec, found: &[listing::ListedFile]) -> Result<Format> {
     if let Some(format) = spec.format {
+        return Ok(format);
+    }
+    // What a log's lines look like is said of files that are no more than text by their names.
+    if let Some(format) = spec.format_said()
+        && found
+            .iter()
+            .all(|file| Format::from_path(&file.name).is_none_or(|told| told == Format::Lines))
+    {
         return Ok(format);
     }
     let mut first: Option<(Format, &listing::ListedFile)> = None;
@@ -286,10 +351,23 @@ fn check_layouts(spec: &SourceSpec, format: Format) -> Result<()> {
     Ok(())
 }
 
+/// How text is written, once a sample was looked at.
+struct Written {
+    dialect: Dialect,
+    log: LogLines,
+    notes: Vec<String>,
+}
+
+impl Written {
+    fn of(sample: Sample<'_>) -> Self {
+        Self { dialect: sample.dialect, log: sample.log, notes: sample.notes }
+    }
+}
+
 fn source(
     spec: &SourceSpec,
     format: Format,
-    dialect: Dialect,
+    Written { dialect, log, notes }: Written,
     files: Vec<Arc<SourceFile>>,
     columns: Columns,
     key_fields: Vec<Field>,
@@ -311,6 +389,8 @@ fn source(
         spec: spec.clone(),
         format,
         dialect,
+        log,
+        notes,
         files,
         columns,
         origins,
@@ -326,26 +406,35 @@ fn source(
 fn sample<'a>(
     files: &'a [Arc<SourceFile>],
     format: Format,
-    dialect: &'a Dialect,
+    dialect: Dialect,
     watch: Watch,
     stdin: Option<Box<dyn ByteInput>>,
 ) -> Sample<'a> {
     let opened = format.text().map_or(as_it_is as Opened, TextFormat::opened);
     let has_header = format.is_delimited() && dialect.header;
-    Sample { files, opened, has_header, dialect, watch, stdin }
+    let (log, notes) = (LogLines::default(), Vec::new());
+    Sample { files, opened, has_header, dialect, log, notes, watch, stdin, again: None }
 }
 
 fn columns(spec: &SourceSpec, format: Format, sample: &mut Sample<'_>) -> Result<Columns> {
     if let Some(text) = format.text() {
+        text.sniff(spec, sample)?;
         let mut columns = text.columns(spec, sample)?;
         if let Some(wanted) = &spec.schema {
-            text.settle(&mut columns, wanted, sample.dialect)?;
+            text.settle(&mut columns, wanted, sample)?;
         }
         return Ok(columns);
     }
     let Some(typed) = format.typed() else {
         return Err(Error::Internal(format!("{format} is neither text nor typed")));
     };
+    let is_empty = |file: &&Arc<SourceFile>| file.size() == 0 && !file.is_stream();
+    if let Some(file) = sample.files.iter().find(is_empty).filter(|_| !spec.recover) {
+        return Err(Error::usage_hint(
+            format!("`{}` cannot be read as {format}: it is empty (0 bytes)", file.shown()),
+            "write it again, or leave it out by a narrower pattern",
+        ));
+    }
     let layouts = spec.layouts.unwrap_or_default();
     let mut columns = typed.columns(sample.files, layouts, &mut sample.stdin)?;
     if let Some(wanted) = &spec.schema {

@@ -339,6 +339,7 @@ impl SplitReader {
         let text = &self.source.spec.options;
         let decoder = format.decoder(Decoding {
             dialect: &self.source.dialect,
+            log: &self.source.log,
             fields: self.source.columns.layout(file.index).fields,
             columns: found.decoded.clone(),
             written_seconds: file.written_seconds(),

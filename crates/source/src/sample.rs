@@ -29,6 +29,8 @@ use tidemill_text::infer::{self, SAMPLE_BYTES, SAMPLE_RECORDS};
 use super::blocks::{Block, Blocks, record_too_large};
 use super::dialect::Dialect;
 use super::error::{Error, Result};
+use super::formats::LogLines;
+use super::formats::delimited::check_header;
 use super::input::{ByteInput, Watch};
 use super::stream::{Extent, Opened, stream};
 use super::{FileLocation, SourceFile};
@@ -67,12 +69,40 @@ pub(super) struct Sample<'a> {
     pub(super) opened: Opened,
     /// Whether a file's first record names its columns.
     pub(super) has_header: bool,
-    pub(super) dialect: &'a Dialect,
+    pub(super) dialect: Dialect,
+    /// What the lines of an access log look like.
+    pub(super) log: LogLines,
+    /// What the user should know of what was seen.
+    pub(super) notes: Vec<String>,
     pub(super) watch: Watch,
     pub(super) stdin: Option<Box<dyn ByteInput>>,
+    /// Standard input once more, from its beginning.
+    pub(super) again: Option<Box<dyn Fn() -> Box<dyn ByteInput>>>,
 }
 
 impl Sample<'_> {
+    /// The first bytes of the first file that has any, decoded, and that file's position; more than
+    /// [`BEGINNING_BYTES`] where a record is longer. They may end within a record.
+    pub(super) fn beginning(&mut self) -> Result<Option<(usize, Vec<u8>)>> {
+        for (index, file) in self.files.iter().enumerate() {
+            if is_empty(file) {
+                continue;
+            }
+            let keeps = file.size() <= WHOLE_BYTES;
+            let extent = Extent::Beginning { read_bytes: BEGINNING_BYTES, keeps };
+            let (stdin, watch) = (self.stdin.take(), self.watch.clone());
+            let mut blocks = stream(file, stdin, self.opened, Grammar::LINES, watch, extent)?.0;
+            let block = blocks.next_block()?;
+            let bytes = block.map(|block| blocks.bytes(block).to_vec());
+            drop(blocks);
+            self.stdin = self.again.as_ref().map(|again| again());
+            if let Some(bytes) = bytes {
+                return Ok(Some((index, bytes)));
+            }
+        }
+        Ok(None)
+    }
+
     /// Calls `take` with blocks of files in their order, which returns how many records it took,
     /// until the sample is large enough; returns how many files were looked at.
     pub(super) fn each_block(
@@ -155,7 +185,7 @@ impl Sample<'_> {
     /// Those of reading, and a header that names a column twice.
     pub(super) fn headers(&self, grammar: Grammar) -> Result<Vec<Option<Header>>> {
         let all: Vec<&Arc<SourceFile>> = self.files.iter().collect();
-        let dialect = self.dialect;
+        let dialect = &self.dialect;
         // Of few files the records behind the header come with the same request.
         let takes_records = all.len() <= SPREAD_FILES;
         let read_bytes = if takes_records { BEGINNING_BYTES } else { HEADER_BYTES };
@@ -166,6 +196,7 @@ impl Sample<'_> {
                     return Err(no_header(file, &blocks, block));
                 }
                 let bytes = blocks.bytes(block);
+                check_header(dialect, file, bytes)?;
                 let Some((names, used)) = tidemill_text::csv::first_record(dialect, bytes) else {
                     continue;
                 };

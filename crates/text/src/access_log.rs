@@ -23,6 +23,11 @@
 //! - `referrer` and `user_agent`, if the next two pieces are in quotes; null if not. Servers
 //!   are often told to log more: further pieces must be whole, and are skipped.
 //!
+//! Servers of several sites write the site's name before that (`vhost_combined`: `host:port`), and
+//! many write how long a request took behind it. What a sample shows of this is its [`Shape`]: `host`,
+//! `port`, `request_time`, `upstream_response_time` and `x_forwarded_for` are columns then, and null
+//! in a record without them.
+//!
 //! A blank line is no record. `-` is null in every column. In every piece but the time, `\"`,
 //! `\\`, `\b`, `\n`, `\r`, `\t`, `\v` and `\xhh` are undone, and `\` before any other byte
 //! stays; where that does not give UTF-8 (a TLS handshake on a plain port, Latin-1 in a
@@ -46,7 +51,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field, FieldRef, TimeUnit};
+use arrow_array::types::Float64Type;
+use arrow_schema::{DataType, FieldRef};
 
 use crate::column::{Column, Node};
 use crate::decoder::{Decoder, Tokenizer, Window, decodes};
@@ -57,7 +63,7 @@ use crate::leaf::{self, Context};
 use crate::lines;
 use crate::separators::Separators;
 use crate::span::Span;
-use crate::values::Nulls;
+use crate::values::{self, Nulls};
 
 /// The columns of an access log, in the order of their positions; all may be null.
 ///
@@ -79,32 +85,14 @@ use crate::values::Nulls;
 /// timestamp with any zone and unit, or as text as it is written.
 #[must_use]
 pub fn columns() -> Vec<FieldRef> {
-    RecordField::ALL
-        .iter()
-        .map(|part| {
-            let (name, data_type) = match part {
-                RecordField::Ip => ("ip", DataType::Utf8View),
-                RecordField::Ident => ("ident", DataType::Utf8View),
-                RecordField::User => ("user", DataType::Utf8View),
-                RecordField::Time => {
-                    ("ts", DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())))
-                }
-                RecordField::Method => ("method", DataType::Utf8View),
-                RecordField::Path => ("path", DataType::Utf8View),
-                RecordField::Protocol => ("protocol", DataType::Utf8View),
-                RecordField::Status => ("status", DataType::Int16),
-                RecordField::Bytes => ("bytes", DataType::Int64),
-                RecordField::Referrer => ("referrer", DataType::Utf8View),
-                RecordField::UserAgent => ("user_agent", DataType::Utf8View),
-            };
-            Arc::new(Field::new(name, data_type, true))
-        })
-        .collect()
+    Shape::default().columns()
 }
 
 /// What a column is of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RecordField {
+    Host,
+    Port,
     Ip,
     Ident,
     User,
@@ -116,10 +104,12 @@ enum RecordField {
     Bytes,
     Referrer,
     UserAgent,
+    /// What follows, by its place among what follows.
+    Extra(usize),
 }
 
 impl RecordField {
-    /// In the order of positions.
+    /// Those of every shape, in the order of positions.
     const ALL: [RecordField; 11] = [
         RecordField::Ip,
         RecordField::Ident,
@@ -164,7 +154,23 @@ impl AccessLogDecoder {
     /// # Panics
     /// If a position is not one of [`columns()`].
     pub fn new(columns: Vec<(usize, FieldRef)>, options: crate::Options) -> Result<Self, FieldRef> {
-        assert!(columns.iter().all(|(place, _)| *place < RecordField::ALL.len()), "no such column");
+        Self::with_shape(&Shape::default(), columns, options)
+    }
+
+    /// A decoder of `columns`, each a position among the shape's and what it becomes.
+    ///
+    /// # Errors
+    /// The first column of a type that its text cannot be read as.
+    ///
+    /// # Panics
+    /// If a position is not one of [`Shape::columns`].
+    pub fn with_shape(
+        shape: &Shape,
+        columns: Vec<(usize, FieldRef)>,
+        options: crate::Options,
+    ) -> Result<Self, FieldRef> {
+        let of_shape = shape.fields();
+        assert!(columns.iter().all(|(place, _)| *place < of_shape.len()), "no such column");
         let context = Context {
             nulls: Nulls::new(&["-".to_owned()], false),
             unescape: Arc::new(unescape),
@@ -174,7 +180,7 @@ impl AccessLogDecoder {
         let mut built = Vec::new();
         let mut fields = Vec::new();
         for (place, field) in columns {
-            let part = RecordField::ALL[place];
+            let (part, read) = (of_shape[place].0, &of_shape[place].1);
             let column = match field.data_type() {
                 data_type if data_type.is_nested() => None,
                 data_type @ DataType::Timestamp(..) if part == RecordField::Time => {
@@ -183,6 +189,10 @@ impl AccessLogDecoder {
                         .map(|leaf| Column::with_leaf(&field, leaf))
                 }
                 DataType::Date32 | DataType::Date64 if part == RecordField::Time => None,
+                data_type @ DataType::Float64 if *read.data_type() == DataType::Float64 => {
+                    let leaf = leaf::spelled::<Float64Type>(data_type, seconds);
+                    Some(Column::with_leaf(&field, leaf))
+                }
                 _ => Column::new(&field, &context),
             };
             built.push(column.ok_or_else(|| field.clone())?);
@@ -190,7 +200,7 @@ impl AccessLogDecoder {
             fields.push(field);
         }
         let filter = Filter::new(options.predicates, &fields);
-        let tokenizer = Pieces::new(parts);
+        let tokenizer = Pieces::new(shape, parts);
         let decoder = Decoder::with_columns(tokenizer, built, context, filter, options.batch_rows);
         Ok(Self { decoder })
     }
@@ -275,7 +285,7 @@ pub(crate) fn clock(bytes: &[u8]) -> Option<u32> {
 
 /// The day and the zone that were last seen: text in order of time has few of them.
 #[derive(Debug, Clone, Copy)]
-struct Days {
+pub(crate) struct Days {
     day: [u8; 11],
     zone: [u8; 5],
     /// The beginning of the day in that zone, in seconds.
@@ -291,7 +301,7 @@ impl Default for Days {
 impl Days {
     /// `10/Oct/2000:13:55:36 -0700` in seconds since 1970-01-01 UTC.
     #[inline]
-    fn instant(&mut self, bytes: &[u8]) -> Option<i64> {
+    pub(crate) fn instant(&mut self, bytes: &[u8]) -> Option<i64> {
         let bytes: &[u8; 26] = bytes.try_into().ok()?;
         if bytes[11] != b':' || bytes[20] != b' ' {
             return None;
@@ -326,7 +336,7 @@ fn day_start(day: &[u8; 11], zone: &[u8; 5]) -> Option<i64> {
 
 /// A request's method, path and protocol.
 #[inline(always)]
-fn request(block: &[u8], start: usize, end: usize, escapes: bool) -> [Span; 3] {
+pub(crate) fn request(block: &[u8], start: usize, end: usize, escapes: bool) -> [Span; 3] {
     let text = &block[start..end];
     let method = text.iter().position(|byte| !matches!(byte, b'A'..=b'Z' | b'-' | b'_'));
     let method = method.filter(|at| *at > 0 && text[*at] == b' ');
@@ -351,7 +361,7 @@ fn request(block: &[u8], start: usize, end: usize, escapes: bool) -> [Span; 3] {
 /// The span of bytes that may have escapes in them.
 #[inline(always)]
 #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
-fn value(block: &[u8], start: usize, end: usize, escapes: bool) -> Span {
+pub(crate) fn value(block: &[u8], start: usize, end: usize, escapes: bool) -> Span {
     if escapes && memchr::memchr(b'\\', &block[start..end]).is_some() {
         Span::escaped(start as u32, end as u32)
     } else {
@@ -369,6 +379,39 @@ fn piece(block: &[u8], start: usize, end: usize, escapes: bool) -> Span {
     }
 }
 
+/// The host and the port of what stands before a client.
+#[inline(always)]
+fn site(block: &[u8], range: Range<usize>, has_port: bool) -> [Span; 2] {
+    let colon = if has_port { memchr::memrchr(b':', &block[range.clone()]) } else { None };
+    match colon {
+        Some(colon) => {
+            let colon = range.start + colon;
+            [lines::span(range.start..colon), lines::span(colon + 1..range.end)]
+        }
+        None => [lines::span(range), Span::NULL],
+    }
+}
+
+/// `0.005`, or the sum of `0.005, 0.010 : -`: servers that were asked one after the other, in one
+/// group and the next.
+pub(crate) fn seconds(bytes: &[u8]) -> Option<f64> {
+    let one = |bytes: &[u8]| {
+        fast::float(bytes, 0, bytes.len())
+            .or_else(|| values::float(std::str::from_utf8(bytes).ok()?))
+    };
+    if !bytes.iter().any(|byte| matches!(byte, b',' | b':')) {
+        return one(bytes);
+    }
+    let mut sum = 0.0;
+    for part in bytes.split(|byte| matches!(byte, b',' | b':')) {
+        let part = part.trim_ascii();
+        if part != b"-" {
+            sum += one(part)?;
+        }
+    }
+    Some(sum)
+}
+
 // -------------------------------------------------------------------------------- records
 
 /// Pieces of a record before the status, if the user has no space.
@@ -382,6 +425,17 @@ struct Pieces {
     parts: Vec<RecordField>,
     wants_request: bool,
     wants_combined: bool,
+    wants_extras: bool,
+    /// Pieces before the client of most records, and those behind what the format has.
+    lead: usize,
+    extras: usize,
+    has_port: bool,
+    /// Whether records with all that follows are of the Common format.
+    is_common: bool,
+    /// Whether the last of those is seconds, of which there may be several.
+    ends_in_seconds: bool,
+    /// Pieces of a record that has all that its shape has.
+    shaped: usize,
     /// Pieces that a record is expected to have.
     count: usize,
     separators: Separators,
@@ -390,13 +444,23 @@ struct Pieces {
 }
 
 impl Pieces {
-    fn new(parts: Vec<RecordField>) -> Self {
+    fn new(shape: &Shape, parts: Vec<RecordField>) -> Self {
         let wants = |those: &[RecordField]| parts.iter().any(|part| those.contains(part));
         Self {
             wants_request: wants(&[RecordField::Method, RecordField::Path, RecordField::Protocol]),
             wants_combined: wants(&[RecordField::Referrer, RecordField::UserAgent]),
+            wants_extras: parts.iter().any(|part| matches!(part, RecordField::Extra(_))),
+            lead: shape.lead(),
+            extras: shape.behind,
+            has_port: shape.site == Site::HostAndPort,
+            is_common: shape.common,
+            ends_in_seconds: shape
+                .extras
+                .iter()
+                .any(|extra| extra.is_seconds() && extra.place + 1 == shape.behind),
+            shaped: shape.pieces(),
             parts,
-            count: COMBINED,
+            count: shape.pieces(),
             separators: Separators::new(false),
             requests: Vec::new(),
             scratch: Vec::new(),
@@ -437,37 +501,55 @@ impl Tokenizer for Pieces {
         };
         let positions = &self.separators.positions[..];
         let records = || positions.windows(count + 1).step_by(count).take(rows);
+        let lead = self.lead;
+        let base = count - self.extras.min(count);
         if self.wants_request {
-            let requests = records()
-                .map(|ends| request(block, ends[5] as usize + 2, ends[6] as usize - 1, escapes));
+            let requests = records().map(|ends| {
+                request(block, ends[5 + lead] as usize + 2, ends[6 + lead] as usize - 1, escapes)
+            });
             self.requests.clear();
             self.requests.extend(requests);
         }
         for (column, part) in columns.iter_mut().zip(&self.parts) {
             let Node::Leaf { spans, .. } = &mut column.node else { return Window::Irregular };
             let place = match part {
-                RecordField::Ip => 0,
-                RecordField::Ident => 1,
-                RecordField::User => 2,
+                RecordField::Host | RecordField::Port => {
+                    let which = usize::from(*part == RecordField::Port);
+                    spans.extend(records().map(|ends| {
+                        let (start, end) = (ends[0].wrapping_add(1) as usize, ends[1] as usize);
+                        site(block, start..end, self.has_port)[which]
+                    }));
+                    continue;
+                }
+                RecordField::Ip => lead,
+                RecordField::Ident => lead + 1,
+                RecordField::User => lead + 2,
                 RecordField::Time => {
-                    spans.extend(
-                        records().map(|ends| Span::plain(ends[3].wrapping_add(2), ends[5] - 1)),
-                    );
+                    spans.extend(records().map(|ends| {
+                        Span::plain(ends[3 + lead].wrapping_add(2), ends[5 + lead] - 1)
+                    }));
                     continue;
                 }
                 RecordField::Method | RecordField::Path | RecordField::Protocol => {
-                    let which = *part as usize - RecordField::Method as usize;
+                    let which = match part {
+                        RecordField::Method => 0,
+                        RecordField::Path => 1,
+                        _ => 2,
+                    };
                     spans.extend(self.requests.iter().map(|request| request[which]));
                     continue;
                 }
-                RecordField::Status => STATUS,
-                RecordField::Bytes => STATUS + 1,
-                RecordField::Referrer | RecordField::UserAgent if count < COMBINED => {
+                RecordField::Status => STATUS + lead,
+                RecordField::Bytes => STATUS + 1 + lead,
+                RecordField::Referrer | RecordField::UserAgent
+                    if count < COMBINED + lead || self.wants_extras && self.is_common =>
+                {
                     spans.resize(spans.len() + rows, Span::NULL);
                     continue;
                 }
-                RecordField::Referrer => STATUS + 2,
-                RecordField::UserAgent => STATUS + 3,
+                RecordField::Referrer => STATUS + 2 + lead,
+                RecordField::UserAgent => STATUS + 3 + lead,
+                RecordField::Extra(place) => base + place,
             };
             spans.extend(records().map(|ends| {
                 let (start, mut end) =
@@ -499,7 +581,7 @@ impl Tokenizer for Pieces {
         self.scratch = pieces;
         let found = read?;
         // A user with spaces says nothing about the others.
-        if found.time == 3 {
+        if found.time == 3 + self.lead {
             self.count = self.scratch.len();
         }
         self.give(block, line, &self.scratch, &found, columns);
@@ -518,13 +600,23 @@ impl Pieces {
         if ends.take(lines).filter(|end| is_end(end)).count() != lines {
             return false;
         }
+        let lead = self.lead;
+        // What follows is found by its place, which it has in whole records alone.
+        if count < STATUS + 2 + lead || self.wants_extras && count != self.shaped {
+            return false;
+        }
         let byte = |at: u32| block.get(at as usize).copied();
-        let combined = self.wants_combined && count >= COMBINED;
+        // What follows the Common format is not taken for a referrer.
+        let common = self.wants_extras && self.is_common;
+        let combined =
+            !common && (self.wants_combined || self.wants_extras) && count >= COMBINED + lead;
         self.separators.positions.windows(count + 1).step_by(count).take(rows).all(|ends| {
-            byte(ends[3].wrapping_add(1)) == Some(b'[')
-                && byte(ends[5] - 1) == Some(b']')
-                && byte(ends[5] + 1) == Some(b'"')
-                && (!combined || byte(ends[8] + 1) == Some(b'"') && byte(ends[9] + 1) == Some(b'"'))
+            let is_quote = |place: usize| byte(ends[place + lead] + 1) == Some(b'"');
+            byte(ends[3 + lead].wrapping_add(1)) == Some(b'[')
+                && byte(ends[5 + lead] - 1) == Some(b']')
+                && is_quote(5)
+                && (!combined || is_quote(8) && is_quote(9))
+                && (!common || count < COMBINED + lead || !(is_quote(8) && is_quote(9)))
         })
     }
 
@@ -550,7 +642,7 @@ impl Pieces {
                 };
                 self.give(block, line, &pieces, &found, columns);
                 // The next window may be regular again.
-                if found.time == 3 {
+                if found.time == 3 + self.lead {
                     self.count = pieces.len();
                 }
                 rows += 1;
@@ -586,15 +678,34 @@ impl Pieces {
             true,
         );
         let after = &found.tail(pieces)[3..];
+        let lead = if found.time > 3 { self.lead } else { 0 };
+        let behind = &after[if found.combined { 4 } else { 2 }..];
         for (column, part) in columns.iter_mut().zip(&self.parts) {
             let Node::Leaf { spans, .. } = &mut column.node else { continue };
             spans.push(match part {
-                RecordField::Ip => whole(&pieces[0]),
-                RecordField::Ident => whole(&pieces[1]),
-                RecordField::User if found.time == 3 => whole(&pieces[2]),
+                RecordField::Host | RecordField::Port if lead == 0 => Span::NULL,
+                RecordField::Host | RecordField::Port => {
+                    let range = line.start + pieces[0].start..line.start + pieces[0].end;
+                    let which = usize::from(*part == RecordField::Port);
+                    site(block, range, self.has_port)[which]
+                }
+                RecordField::Extra(place) => match behind.get(*place) {
+                    None => Span::NULL,
+                    Some(first)
+                        if self.ends_in_seconds
+                            && place + 1 == self.extras
+                            && behind.len() > self.extras =>
+                    {
+                        value(block, line.start + first.start, line.end, true)
+                    }
+                    Some(range) => whole(range),
+                },
+                RecordField::Ip => whole(&pieces[lead]),
+                RecordField::Ident => whole(&pieces[lead + 1]),
+                RecordField::User if found.time == 3 + lead => whole(&pieces[lead + 2]),
                 RecordField::User => value(
                     block,
-                    line.start + pieces[2].start,
+                    line.start + pieces[lead + 2].start,
                     line.start + pieces[found.time - 1].end,
                     true,
                 ),
@@ -680,6 +791,11 @@ fn split(line: &[u8], pieces: &mut Vec<Range<usize>>) -> Result<(), Fault> {
         start = at + 1;
     }
 }
+
+mod shape;
+
+use shape::Site;
+pub use shape::{Shape, Shown};
 
 #[cfg(test)]
 mod tests;

@@ -661,6 +661,14 @@ pub fn first_record(dialect: &Dialect, block: &[u8]) -> Option<(Vec<String>, usi
     Some((names, record.end))
 }
 
+/// Where the first bytes of the first record stand that are not UTF-8, if there are any.
+#[must_use]
+pub fn first_fault(dialect: &Dialect, block: &[u8]) -> Option<usize> {
+    let record = crate::cut::next_record(Grammar::delimited(dialect), block, 0);
+    let start = record.start;
+    std::str::from_utf8(&block[record]).err().map(|error| start + error.valid_up_to())
+}
+
 /// Calls `take` with each field of a record, unquoted.
 pub(crate) fn each_field(dialect: &Dialect, record: &[u8], mut take: impl FnMut(&[u8])) {
     let mut fields = Vec::new();
@@ -678,6 +686,10 @@ pub(crate) fn each_field(dialect: &Dialect, record: &[u8], mut take: impl FnMut(
         }
     }
 }
+
+mod sniff;
+
+pub use sniff::{Given, Sniffed, Suspect, sniff};
 
 #[cfg(test)]
 mod model;

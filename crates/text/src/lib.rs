@@ -40,6 +40,7 @@ pub mod infer;
 pub mod json;
 mod leaf;
 pub mod lines;
+pub mod log_format;
 pub mod logfmt;
 mod separators;
 mod simd;

@@ -90,6 +90,9 @@ fn compare(args: &SchemaArgs, defaults: &SourceSpec) -> anyhow::Result<Outcome> 
 fn schema_text(url: &str, source: &Source) -> String {
     let files = source.files().len() as u64;
     let mut text = format!("{url}: {}", source.format());
+    if let Some(written) = source.written_as() {
+        text.push_str(&format!(" {written}"));
+    }
     if files != 1 {
         text.push_str(&format!(", {} files", coverage::grouped(files)));
     }
@@ -133,7 +136,7 @@ fn schema_json(url: &str, source: &Source) -> anyhow::Result<String> {
         }
         column
     });
-    let described = json!({
+    let mut described = json!({
         "url": url,
         "format": source.format().name(),
         "files": source.files().len(),
@@ -141,6 +144,13 @@ fn schema_json(url: &str, source: &Source) -> anyhow::Result<String> {
         "layouts": source.layouts(),
         "columns": columns.collect::<Vec<_>>(),
     });
+    if source.format().is_delimited() {
+        let dialect = source.dialect();
+        let text = |byte: u8| String::from(char::from(byte));
+        described["delimiter"] = text(dialect.delimiter).into();
+        described["quote"] = dialect.quote.map(text).into();
+        described["escape"] = dialect.escape.map(text).into();
+    }
     Ok(format!("{}\n", serde_json::to_string(&described)?))
 }
 

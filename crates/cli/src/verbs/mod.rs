@@ -94,6 +94,7 @@ impl SourceArgs {
                 strict: self.strict,
                 mismatch: self.mismatch.as_deref().map(str::parse).transpose()?,
                 framing: self.framing.as_deref().map(source::framing).transpose()?,
+                log_format: self.log_format.clone(),
             },
             schema: self
                 .schema

@@ -368,6 +368,9 @@ fn options(mut section: Section) -> Result<TextOptions> {
         strict: section.boolean("strict")?,
         mismatch: section.parsed_with("mismatch", str::parse)?,
         framing: section.parsed_with("framing", tidemill_source::framing)?,
+        log_format: section.parsed_with("log_format", |text| {
+            tidemill_source::log_format(text).map(|_| text.to_owned())
+        })?,
     };
     let known = [
         "header",
@@ -379,6 +382,7 @@ fn options(mut section: Section) -> Result<TextOptions> {
         "strict",
         "mismatch",
         "framing",
+        "log_format",
     ];
     section.finish(&known)?;
     Ok(options)

@@ -21,6 +21,7 @@ mod formats;
 mod guards;
 mod joins;
 mod layouts;
+mod log_formats;
 mod lost_values;
 mod medians;
 mod merging;

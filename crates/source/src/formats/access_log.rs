@@ -1,14 +1,17 @@
-//! Access logs of web servers, in the Common or Combined Log Format.
+//! Access logs of web servers: in the Common or Combined Log Format, or as their server is told.
+
+use std::sync::Arc;
 
 use arrow::datatypes::{FieldRef, Schema};
-use tidemill_text::Decode;
-use tidemill_text::access_log::{self, AccessLogDecoder};
+use tidemill_text::access_log::{self, AccessLogDecoder, Shape};
+use tidemill_text::log_format::LogFormatDecoder;
+use tidemill_text::{Decode, values};
 
-use super::fixed;
-use super::{Decoding, FileFormat, Kind, TextFormat};
+use super::inferred::refuse_unreadable;
+use super::{Decoding, FileFormat, Kind, LogLines, TextFormat, fixed};
 use crate::SourceSpec;
 use crate::columns::Columns;
-use crate::dialect::Dialect;
+use crate::dialect::{Takes, log_format};
 use crate::error::Result;
 use crate::sample::Sample;
 
@@ -28,15 +31,54 @@ impl FileFormat for AccessLog {
 }
 
 impl TextFormat for AccessLog {
-    fn columns(&self, _: &SourceSpec, _: &mut Sample<'_>) -> Result<Columns> {
-        Ok(Columns::uniform(access_log::columns()))
+    fn sniff(&self, spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<()> {
+        if let Some(description) = &spec.options.log_format {
+            sample.log = LogLines::Described(Arc::new(log_format(description)?));
+            return Ok(());
+        }
+        let Some((file, text)) = sample.beginning()? else { return Ok(()) };
+        let shown = Shape::shown_by(&text);
+        if let Some(unknown) = shown.unknown {
+            sample.notes.push(format!(
+                "the records of `{}` have {unknown}; --log-format says what it is, as the server's \
+                 configuration does (job file: source.options, log_format = '…')",
+                sample.files[file].shown()
+            ));
+        }
+        sample.log = LogLines::Shaped(Arc::new(shown.shape));
+        Ok(())
     }
 
-    fn settle(&self, columns: &mut Columns, wanted: &Schema, _: &Dialect) -> Result<()> {
+    fn columns(&self, _: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
+        Ok(Columns::uniform(match &sample.log {
+            LogLines::Plain => access_log::columns(),
+            LogLines::Shaped(shape) => shape.columns(),
+            LogLines::Described(format) => format.columns(),
+        }))
+    }
+
+    fn settle(&self, columns: &mut Columns, wanted: &Schema, sample: &Sample<'_>) -> Result<()> {
+        // What the user describes has the types that the user has for it.
+        if matches!(sample.log, LogLines::Described(_)) {
+            columns.override_types(wanted)?;
+            return refuse_unreadable(columns, NAME, values::is_supported);
+        }
         fixed::settle(columns, wanted, NAME)
     }
 
     fn decoder(&self, of: Decoding<'_>) -> Result<Box<dyn Decode>, FieldRef> {
-        Ok(Box::new(AccessLogDecoder::new(of.columns, of.options)?))
+        Ok(match of.log {
+            LogLines::Plain => Box::new(AccessLogDecoder::new(of.columns, of.options)?),
+            LogLines::Shaped(shape) => {
+                Box::new(AccessLogDecoder::with_shape(shape, of.columns, of.options)?)
+            }
+            LogLines::Described(format) => {
+                Box::new(LogFormatDecoder::new(format, of.columns, of.options)?)
+            }
+        })
+    }
+
+    fn takes(&self) -> Takes {
+        Takes { log_format: true, ..Takes::default() }
     }
 }

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::datatypes::{Field, FieldRef, Schema};
-use tidemill_text::csv::CsvDecoder;
+use arrow::datatypes::{DataType, Field, FieldRef, Schema};
+use tidemill_text::csv::{self, CsvDecoder};
+use tidemill_text::infer::TextKind;
 use tidemill_text::{Decode, cut, infer, values};
 
 use super::inferred::{nothing_to_infer, refuse_unreadable};
@@ -41,12 +42,47 @@ impl FileFormat for Delimited {
 }
 
 impl TextFormat for Delimited {
+    fn sniff(&self, spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<()> {
+        let options = &spec.options;
+        // A program is not started once more for it; what a name says of tabs is said.
+        if options.delimiter.is_some() || spec.exec.is_some() || self.delimiter != b',' {
+            return Ok(());
+        }
+        let Some((file, text)) = sample.beginning()? else { return Ok(()) };
+        let given = csv::Given {
+            delimiter: false,
+            quote: options.quote.is_some(),
+            escape: options.escape.is_some(),
+        };
+        let csv::Sniffed { dialect, suspect } = csv::sniff(&sample.dialect, given, &text);
+        sample.dialect = dialect;
+        let shown = sample.files[file].shown();
+        let note = match suspect {
+            None => return Ok(()),
+            Some(csv::Suspect::Byte(byte)) => {
+                let byte = byte.escape_ascii();
+                format!(
+                    "`{shown}` is read as one column, and `{byte}` stands in nearly all of its \
+                     records, though not as often in each; if it separates fields, say \
+                     --delimiter '{byte}' (job file: source.options, delimiter = \"{byte}\")"
+                )
+            }
+            Some(csv::Suspect::Spaces) => format!(
+                "`{shown}` is read as one column, and spaces seem to separate fields; say \
+                 --source-exec tr --source-exec -s --source-exec ' ' --delimiter ' ' if they do \
+                 (job file: source.exec = [\"tr\", \"-s\", \" \"], source.options, delimiter = \" \")"
+            ),
+        };
+        sample.notes.push(note);
+        Ok(())
+    }
+
     fn columns(&self, spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
         columns(spec, sample, self.name)
     }
 
-    fn settle(&self, columns: &mut Columns, wanted: &Schema, dialect: &Dialect) -> Result<()> {
-        rename_by_position(&mut columns.fields, wanted, dialect);
+    fn settle(&self, columns: &mut Columns, wanted: &Schema, sample: &Sample<'_>) -> Result<()> {
+        rename_by_position(&mut columns.fields, wanted, &sample.dialect);
         columns.override_types(wanted)?;
         refuse_unreadable(columns, self.name, values::is_supported)
     }
@@ -98,16 +134,23 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>, format: &str) -> Result<C
     }
 
     let mut shown: Vec<Shown> = Vec::new();
+    let mut marked: Vec<Marked> = Vec::new();
     let mut take = |collected: &Collected, file: usize, inference: &infer::csv::Inference| {
         shown.resize(collected.names().len(), Shown::default());
         for (column, (kind, values)) in collected.columns_of(file).iter().zip(inference.kinds()) {
             shown[*column].add(file, kind, values);
+        }
+        marked.resize(collected.names().len(), Marked::default());
+        let kinds = inference.kinds().zip(inference.marked());
+        for (column, ((kind, _), found)) in collected.columns_of(file).iter().zip(kinds) {
+            marked[*column].add(file, kind, found);
         }
     };
     // The beginning of the source.
     let mut current: Option<(usize, infer::csv::Inference)> = None;
     let looked_at = sample.each_block(grammar, |file, mut block| {
         if current.as_ref().is_none_or(|(index, _)| *index != file.index) {
+            check_header(&dialect, file, block)?;
             let Some((fields, used)) = tidemill_text::csv::first_record(&dialect, block) else {
                 return Ok(0);
             };
@@ -168,9 +211,99 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>, format: &str) -> Result<C
     shown.resize(collected.names().len(), Shown::default());
     let fields = collected.names().iter().zip(&shown).map(|(name, shown)| shown.field(name));
     let fields: Vec<FieldRef> = fields.collect();
+    sample.notes.extend(marked_columns(spec, &fields, &marked, sample.files));
     let shown_by = shown.iter().map(Shown::file).collect();
     let clashes = vec![None; fields.len()];
     Ok(collected.finish(fields, shown_by, clashes))
+}
+
+/// What a column's values are without words that mostly mean no value.
+#[derive(Debug, Clone, Default)]
+struct Marked {
+    others: TextKind,
+    /// How many there are.
+    count: u64,
+    words: Vec<&'static str>,
+    /// The first file with such a word.
+    file: Option<usize>,
+}
+
+impl Marked {
+    fn add(&mut self, file: usize, kind: &TextKind, found: Option<&infer::csv::Marked>) {
+        let Some(found) = found else { return self.others.merge(kind) };
+        self.others.merge(&found.others);
+        self.count += found.count;
+        self.file.get_or_insert(file);
+        for word in &found.words {
+            if !self.words.contains(word) {
+                self.words.push(word);
+            }
+        }
+    }
+}
+
+/// Which columns are text for nothing but such words, and what to say if these mean null.
+fn marked_columns(
+    spec: &SourceSpec,
+    fields: &[FieldRef],
+    marked: &[Marked],
+    files: &[Arc<SourceFile>],
+) -> Option<String> {
+    let is_said = |name: &str| {
+        spec.schema.as_ref().is_some_and(|schema| schema.field_with_name(name).is_ok())
+    };
+    let mut names = Vec::new();
+    let mut words: Vec<&str> = Vec::new();
+    let mut first = None;
+    for (field, marked) in fields.iter().zip(marked) {
+        let is_text = field.data_type() == &DataType::Utf8View;
+        let others = marked.others.data_type().filter(|other| *other != DataType::Utf8View);
+        let Some(others) = others.filter(|_| is_text && marked.count > 0 && !is_said(field.name()))
+        else {
+            continue;
+        };
+        names.push(format!("`{}` ({})", field.name(), tidemill_text::sql_type(&others)));
+        first = first.or(marked.file);
+        words.extend(
+            marked.words.iter().filter(|word| !words.contains(word)).copied().collect::<Vec<_>>(),
+        );
+    }
+    let file = files.get(first?)?.shown();
+    let more = names.len().saturating_sub(4);
+    names.truncate(4);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let list = |each: &dyn Fn(&&str) -> String, between: &str| {
+        words.iter().map(each).collect::<Vec<_>>().join(between)
+    };
+    Some(format!(
+        "`{file}`: read as text, but for {}: {}{more}; if that means null, say {} (job file: \
+         source.options, null = [{}])",
+        list(&|word| format!("`{word}`"), ", "),
+        names.join(", "),
+        list(&|word| format!("--null '{word}'"), " "),
+        list(&|word| format!("\"{}\"", word.escape_default()), ", "),
+    ))
+}
+
+/// Refuses a header that is not UTF-8: its columns would have names that nobody wrote.
+///
+/// # Errors
+/// [`Error::Corrupt`] with its line and its byte.
+pub(crate) fn check_header(dialect: &Dialect, file: &SourceFile, block: &[u8]) -> Result<()> {
+    if !dialect.header {
+        return Ok(());
+    }
+    let Some(at) = csv::first_fault(dialect, block) else { return Ok(()) };
+    let line = 1 + memchr::memchr_iter(b'\n', &block[..at]).count();
+    Err(Error::Corrupt {
+        path: file.shown().to_owned(),
+        offset: Some(at as u64),
+        reason: format!("its header, line {line}, is not valid UTF-8"),
+        hint: Some(
+            "text is read as UTF-8; convert it: iconv -f WINDOWS-1252 -t UTF-8, or whatever it is in"
+                .into(),
+        ),
+    })
 }
 
 /// Where a file's header has nothing in common with the others', it is most likely a record, whose

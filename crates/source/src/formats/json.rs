@@ -9,7 +9,7 @@ use tidemill_text::{Decode, cut, infer};
 use super::inferred::{found_by_name, note, nothing_to_infer, settle_by_name};
 use super::{Decoding, FileFormat, Kind, TextFormat};
 use crate::columns::{Columns, ShownBy};
-use crate::dialect::{Dialect, Takes};
+use crate::dialect::Takes;
 use crate::error::{Error, Result};
 use crate::input::{Access, ByteInput, OpenFile};
 use crate::sample::Sample;
@@ -44,7 +44,7 @@ impl TextFormat for Json {
         columns(spec, sample)
     }
 
-    fn settle(&self, columns: &mut Columns, wanted: &Schema, _: &Dialect) -> Result<()> {
+    fn settle(&self, columns: &mut Columns, wanted: &Schema, _: &Sample<'_>) -> Result<()> {
         settle_by_name(columns, wanted, NAME)
     }
 

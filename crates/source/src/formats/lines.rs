@@ -8,7 +8,6 @@ use super::fixed;
 use super::{Decoding, FileFormat, Kind, TextFormat};
 use crate::SourceSpec;
 use crate::columns::Columns;
-use crate::dialect::Dialect;
 use crate::error::Result;
 use crate::sample::Sample;
 
@@ -36,7 +35,7 @@ impl TextFormat for Lines {
         Ok(Columns::uniform(lines::columns()))
     }
 
-    fn settle(&self, columns: &mut Columns, wanted: &Schema, _: &Dialect) -> Result<()> {
+    fn settle(&self, columns: &mut Columns, wanted: &Schema, _: &Sample<'_>) -> Result<()> {
         fixed::settle(columns, wanted, NAME)
     }
 

@@ -7,7 +7,6 @@ use tidemill_text::{Decode, cut};
 use super::inferred::{found_by_name, note, nothing_to_infer, settle_by_name};
 use super::{Decoding, FileFormat, Kind, TextFormat};
 use crate::columns::{Columns, ShownBy};
-use crate::dialect::Dialect;
 use crate::error::Result;
 use crate::sample::Sample;
 use crate::{SourceFile, SourceSpec};
@@ -36,7 +35,7 @@ impl TextFormat for Logfmt {
         columns(spec, sample)
     }
 
-    fn settle(&self, columns: &mut Columns, wanted: &Schema, _: &Dialect) -> Result<()> {
+    fn settle(&self, columns: &mut Columns, wanted: &Schema, _: &Sample<'_>) -> Result<()> {
         settle_by_name(columns, wanted, NAME)
     }
 

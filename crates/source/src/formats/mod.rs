@@ -17,6 +17,8 @@ use ::arrow::array::RecordBatch;
 use ::arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use tidemill_base::cancel::Cancel;
 use tidemill_base::suggest;
+use tidemill_text::access_log::Shape;
+use tidemill_text::log_format::LogFormat;
 use tidemill_text::syslog::Framing;
 use tidemill_text::{Decode, Options, Predicate};
 
@@ -35,7 +37,7 @@ mod access_log;
 mod arrow;
 pub(crate) mod avro;
 pub(crate) mod batches;
-mod delimited;
+pub(crate) mod delimited;
 mod fixed;
 mod inferred;
 mod json;
@@ -143,11 +145,20 @@ pub(crate) trait TextFormat: Send + Sync {
     /// Those of reading; [`Error::Corrupt`] where there is nothing that shows a column.
     fn columns(&self, spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns>;
 
+    /// Finds out from the beginning of the source how it is written, where that is not said: sets
+    /// what the sample has for it.
+    ///
+    /// # Errors
+    /// Those of reading, and of what is said.
+    fn sniff(&self, _spec: &SourceSpec, _sample: &mut Sample<'_>) -> Result<()> {
+        Ok(())
+    }
+
     /// Gives columns the types that the user has for them.
     ///
     /// # Errors
     /// [`Error::Usage`] for a column that there cannot be, and for a type that it cannot have.
-    fn settle(&self, columns: &mut Columns, wanted: &Schema, dialect: &Dialect) -> Result<()>;
+    fn settle(&self, columns: &mut Columns, wanted: &Schema, sample: &Sample<'_>) -> Result<()>;
 
     /// What decodes a file.
     ///
@@ -189,9 +200,22 @@ pub(crate) trait TextFormat: Send + Sync {
     }
 }
 
+/// What the lines of an access log look like.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum LogLines {
+    /// As the Common and the Combined Log Format.
+    #[default]
+    Plain,
+    /// As those, with more before and behind.
+    Shaped(Arc<Shape>),
+    /// As the user describes them.
+    Described(Arc<LogFormat>),
+}
+
 /// What a decoder is for.
 pub(crate) struct Decoding<'a> {
     pub(crate) dialect: &'a Dialect,
+    pub(crate) log: &'a LogLines,
     /// How many fields a record has, where that is fixed.
     pub(crate) fields: usize,
     /// The columns: each a field's position in a record, and what it becomes.

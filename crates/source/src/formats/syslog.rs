@@ -8,7 +8,7 @@ use super::fixed;
 use super::{Decoding, FileFormat, Kind, TextFormat};
 use crate::SourceSpec;
 use crate::columns::Columns;
-use crate::dialect::{Dialect, Takes};
+use crate::dialect::Takes;
 use crate::error::Result;
 use crate::sample::Sample;
 
@@ -32,7 +32,7 @@ impl TextFormat for Syslog {
         Ok(Columns::uniform(syslog::columns()))
     }
 
-    fn settle(&self, columns: &mut Columns, wanted: &Schema, _: &Dialect) -> Result<()> {
+    fn settle(&self, columns: &mut Columns, wanted: &Schema, _: &Sample<'_>) -> Result<()> {
         fixed::settle(columns, wanted, NAME)
     }
 

@@ -54,7 +54,7 @@ const READERS: [(&str, Option<&str>); 17] = [
 ];
 
 /// What readers' options are called here.
-const OPTIONS: [(&str, &str); 12] = [
+const OPTIONS: [(&str, &str); 13] = [
     ("delim", "delimiter"),
     ("sep", "delimiter"),
     ("separator", "delimiter"),
@@ -67,6 +67,7 @@ const OPTIONS: [(&str, &str); 12] = [
     ("comment", "comment"),
     ("nullstr", "null"),
     ("null_values", "null"),
+    ("log_format", "log_format"),
 ];
 
 /// Options that ask for what is done anyway.

@@ -1,6 +1,7 @@
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int16Type, Int64Type, TimestampMicrosecondType};
+use arrow_schema::{Field, TimeUnit};
 use proptest::prelude::*;
 
 use super::*;
@@ -431,3 +432,202 @@ const EXPECTED: (i64, usize, usize, i64, i64, usize, usize, i64, usize) = (
     2_108_104,
     896_224,
 );
+
+// Shapes.
+
+/// The columns that a sample shows beyond those of every log, and what is not understood.
+fn shape_of(text: &str) -> (String, Option<String>) {
+    let shown = Shape::shown_by(text.as_bytes());
+    let own: Vec<String> = columns().iter().map(|field| field.name().clone()).collect();
+    let names = shown.shape.columns();
+    let others = names.iter().map(|field| field.name().clone()).filter(|name| !own.contains(name));
+    (others.collect::<Vec<_>>().join(" "), shown.unknown)
+}
+
+#[test]
+fn a_sample_shows_what_stands_before_and_behind() {
+    let time = "[10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\" 200 7";
+    let check = |before: &str, behind: &str, expected: &str, unknown: &str| {
+        let lines: String = (1..=9)
+            .map(|n| {
+                let (before, behind) =
+                    (before.replace('#', &n.to_string()), behind.replace('#', &n.to_string()));
+                format!("{before} {time}{behind}\n")
+            })
+            .collect();
+        let (found, what) = shape_of(&lines);
+        assert_eq!(found, expected, "{lines}");
+        let what = what.unwrap_or_default();
+        assert!(
+            if unknown.is_empty() { what.is_empty() } else { what.contains(unknown) },
+            "{what}"
+        );
+    };
+    let combined = " \"-\" \"curl/#\"";
+    check("10.0.0.# - -", "", "", "");
+    check("10.0.0.# - -", combined, "", "");
+    check("a.example:80 10.0.0.# - -", combined, "host port", "");
+    check("a.example:80 client.example - ann", "", "host port", "");
+    check("[::1]:443 ::# - -", combined, "host port", "");
+    check("a.example 10.0.0.# - -", combined, "host", "");
+    check("h - John Smith", combined, "", "a field before the client");
+    check("::1 - John Smith", combined, "", "a field before the client");
+    check("\"-\" x 10.0.0.# - -", combined, "", "fields before the client");
+    check("10.0.0.# - -", &format!("{combined} 0.00#"), "request_time", "");
+    check("10.0.0.# - -", " 0.00#", "request_time", "");
+    check("10.0.0.# - -", &format!("{combined} \"0.00#\""), "request_time", "");
+    check("10.0.0.# - -", &format!("{combined} 0.00# -"), "request_time", "");
+    check(
+        "10.0.0.# - -",
+        &format!("{combined} 0.50# 0.00#"),
+        "request_time upstream_response_time",
+        "",
+    );
+    check(
+        "10.0.0.# - -",
+        &format!("{combined} 0.00# 0.50#"),
+        "upstream_response_time request_time",
+        "",
+    );
+    check(
+        "10.0.0.# - -",
+        &format!("{combined} \"10.1.2.#, 10.0.0.1\" 0.00#"),
+        "x_forwarded_for request_time",
+        "",
+    );
+    check("10.0.0.# - -", &format!("{combined} \"-\""), "", "");
+    check("10.0.0.# - -", &format!("{combined} 150# 7"), "", "`1501 7` in the first");
+    check(
+        "10.0.0.# - -",
+        &format!("{combined} 0.001 0.002 0.003"),
+        "",
+        "`0.001 0.002 0.003` in the first",
+    );
+    check(
+        "a.example:80 10.0.0.# - -",
+        &format!("{combined} 0.00# x"),
+        "host port request_time",
+        "`x` in the first",
+    );
+    assert_eq!(shape_of(""), (String::new(), None));
+    assert_eq!(shape_of("nothing\n\n"), (String::new(), None));
+}
+
+/// Reads a log as its sample shows it, all columns as text.
+fn shaped(text: &str, names: &[&str]) -> Vec<Vec<Option<String>>> {
+    let shape = Shape::shown_by(text.as_bytes()).shape;
+    let all: Vec<_> = shape.columns().into_iter().enumerate().collect();
+    let of = |name: &&str| {
+        let (place, field) = all.iter().find(|(_, field)| field.name() == name).unwrap();
+        (*place, Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8View)))
+    };
+    let columns = names.iter().map(of).collect();
+    let mut decoder = AccessLogDecoder::with_shape(&shape, columns, Options::default()).unwrap();
+    let out = decode_with(&mut decoder, text.as_bytes());
+    assert!(out.bad.is_empty(), "{:?}", out.bad);
+    rows(&out.batches)
+}
+
+#[test]
+fn records_are_read_by_their_shape_and_those_of_another_too() {
+    let time = "[10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\"";
+    let line = |n: usize| {
+        format!(
+            "a{n}.example:80 10.0.0.{n} - - {time} 200 {n} \"r{n}\" \"u {n}\" 0.50{n} 0.00{n}\n"
+        )
+    };
+    let text = (1..9).map(line).collect::<String>();
+    let odd = [
+        // Without a host, with a user of two words, with two servers asked, without what follows.
+        format!("10.0.0.9 - - {time} 200 9 \"r\" \"u\" 0.509 0.009\n"),
+        format!("b:8080 10.0.0.9 - a b {time} 200 9 \"r\" \"u\" 0.509 0.009\n"),
+        format!("b:8080 10.0.0.9 - - {time} 200 9 \"r\" \"u\" 0.509 0.001, 0.002\n"),
+        format!("b:8080 10.0.0.9 - - {time} 200 9 \"r\" \"u\"\n"),
+        format!("b:8080 10.0.0.9 - - {time} 200 9\n"),
+    ]
+    .concat();
+    let names = [
+        "host",
+        "port",
+        "ip",
+        "user",
+        "status",
+        "referrer",
+        "request_time",
+        "upstream_response_time",
+    ];
+    let found = shaped(&format!("{text}{odd}{text}"), &names);
+    let some = |values: &[&str]| -> Vec<Option<String>> {
+        values.iter().map(|value| (*value != "-").then(|| (*value).to_owned())).collect()
+    };
+    let regular = |n: usize| {
+        some(&[
+            &format!("a{n}.example"),
+            "80",
+            &format!("10.0.0.{n}"),
+            "-",
+            "200",
+            &format!("r{n}"),
+            &format!("0.50{n}"),
+            &format!("0.00{n}"),
+        ])
+    };
+    let mut expected: Vec<Vec<Option<String>>> = (1..9).map(regular).collect();
+    expected.extend([
+        some(&["-", "-", "10.0.0.9", "-", "200", "r", "0.509", "0.009"]),
+        some(&["b", "8080", "10.0.0.9", "a b", "200", "r", "0.509", "0.009"]),
+        some(&["b", "8080", "10.0.0.9", "-", "200", "r", "0.509", "0.001, 0.002"]),
+        some(&["b", "8080", "10.0.0.9", "-", "200", "r", "-", "-"]),
+        some(&["b", "8080", "10.0.0.9", "-", "200", "-", "-", "-"]),
+    ]);
+    expected.extend((1..9).map(regular));
+    assert_eq!(found, expected);
+    // Of the Common format, what follows is no referrer.
+    let text: String =
+        (1..9).map(|n| format!("10.0.0.{n} - - {time} 200 {n} 0.50{n} 0.00{n}\n")).collect();
+    let found = shaped(&text, &["bytes", "referrer", "request_time"]);
+    let expected: Vec<_> =
+        (1..9).map(|n| some(&[&n.to_string(), "-", &format!("0.50{n}")])).collect();
+    assert_eq!(found, expected);
+    let found = shaped(&text, &["bytes", "referrer"]);
+    let expected: Vec<_> = (1..9).map(|n: usize| some(&[&n.to_string(), "-"])).collect();
+    assert_eq!(found, expected);
+}
+
+proptest! {
+    /// Whatever the sample shows, the columns that every log has are the same.
+    #[test]
+    fn a_shape_changes_no_other_column(log in log(), extra in prop::sample::select(vec!["", " 0.001", " 0.005 0.001", " 7", " \"10.0.0.1\" 0.001"])) {
+        let text: String = log.lines().map(|line| format!("{line}{extra}\n")).collect();
+        let shape = Shape::shown_by(text.as_bytes()).shape;
+        let names: Vec<String> = columns().iter().map(|field| field.name().clone()).collect();
+        let all: Vec<_> = shape.columns().into_iter().enumerate().collect();
+        prop_assert_eq!(shape.lead(), 0);
+        let own = all.iter().filter(|(_, field)| names.contains(field.name())).map(|(place, field)| {
+            (*place, Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8View)) as FieldRef)
+        });
+        let own: Vec<_> = own.collect();
+        let mut with_all = own.clone();
+        with_all.extend(all.iter().filter(|(_, field)| !names.contains(field.name())).cloned());
+        let read = |columns| {
+            let mut decoder = AccessLogDecoder::with_shape(&shape, columns, Options { mismatch_is_null: true, ..Options::default() }).unwrap();
+            decode_with(&mut decoder, text.as_bytes())
+        };
+        let plain = decode(text_columns(&(0..11).collect::<Vec<_>>()), Options::default(), text.as_bytes());
+        let (some, more) = (read(own), read(with_all));
+        prop_assert_eq!(rows(&some.batches), rows(&plain.batches));
+        let cut: Vec<_> = more.batches.iter().map(|batch| batch.project(&(0..11).collect::<Vec<_>>()).unwrap()).collect();
+        prop_assert_eq!(rows(&cut), rows(&plain.batches));
+    }
+
+    #[test]
+    fn no_sample_makes_a_shape_panic(bytes: Vec<u8>, pieces in prop::collection::vec(prop::sample::select(vec![
+        " ", "\"", "\\", "\n", "[", "]", "-", "a:80", "10.0.0.1", "[a b] \"", "\" 1 2", "a - - [x y] \"", "\" \"", " 0.001"]), 0..60)) {
+        for text in [bytes, pieces.concat().into_bytes()] {
+            let shape = Shape::shown_by(&text).shape;
+            let all = shape.columns().into_iter().enumerate().collect();
+            let mut decoder = AccessLogDecoder::with_shape(&shape, all, Options::default()).unwrap();
+            decode_with(&mut decoder, &text);
+        }
+    }
+}

@@ -29,6 +29,25 @@ pub struct Inference {
     nulls: Nulls,
     kinds: Vec<TextKind>,
     counts: Vec<u64>,
+    /// Per field, what is known of it besides, once it had one of the [`MARKERS`].
+    marked: Vec<Option<Box<Marked>>>,
+}
+
+/// Words that mostly mean that there is no value.
+const MARKERS: [&str; 22] = [
+    "NA", "N/A", "n/a", "na", "#N/A", "-", "--", "null", "NULL", "Null", "none", "None", "NONE",
+    "nil", "\\N", "?", ".", "missing", "unknown", "(null)", "<null>", "#NULL!",
+];
+
+/// What a field's values are without the words of them that mostly mean no value.
+#[derive(Debug, Clone)]
+pub struct Marked {
+    /// What the others have in common.
+    pub others: TextKind,
+    /// How many those are.
+    pub count: u64,
+    /// The words, in the order in which they came.
+    pub words: Vec<&'static str>,
 }
 
 impl Inference {
@@ -40,6 +59,7 @@ impl Inference {
             nulls: Nulls::new(&dialect.nulls, true),
             kinds: vec![TextKind::default(); fields],
             counts: vec![0; fields],
+            marked: vec![None; fields],
         }
     }
 
@@ -61,8 +81,8 @@ impl Inference {
             if fields.len() != self.kinds.len() {
                 continue;
             }
-            let kinds = self.kinds.iter_mut().zip(&mut self.counts);
-            for ((kind, count), field) in kinds.zip(&fields) {
+            let kinds = self.kinds.iter_mut().zip(&mut self.counts).zip(&mut self.marked);
+            for (((kind, count), marked), field) in kinds.zip(&fields) {
                 let mut value = &record[field.clone()];
                 if let Some(quote) = self.dialect.quote
                     && value.first() == Some(&quote)
@@ -74,6 +94,24 @@ impl Inference {
                 if let Ok(text) = std::str::from_utf8(value)
                     && !self.nulls.contains(text)
                 {
+                    let may_mark =
+                        text.len() <= 7 && !text.starts_with(|c: char| c.is_ascii_digit());
+                    let marker = MARKERS.iter().find(|marker| may_mark && **marker == text);
+                    match (marker, &mut *marked) {
+                        (Some(marker), None) => {
+                            let (others, count) = (*kind, *count);
+                            let words = vec![*marker];
+                            *marked = Some(Box::new(Marked { others, count, words }));
+                        }
+                        (Some(marker), Some(marked)) if !marked.words.contains(marker) => {
+                            marked.words.push(marker);
+                        }
+                        (None, Some(marked)) => {
+                            marked.others.add(text);
+                            marked.count += 1;
+                        }
+                        _ => {}
+                    }
                     kind.add(text);
                     *count += 1;
                 }
@@ -84,6 +122,11 @@ impl Inference {
     /// Per field, what its values have in common, and how many there were that are not null.
     pub fn kinds(&self) -> impl Iterator<Item = (&TextKind, u64)> {
         self.kinds.iter().zip(self.counts.iter().copied())
+    }
+
+    /// Per field, what it is without words that mostly mean no value, if it has any.
+    pub fn marked(&self) -> impl Iterator<Item = Option<&Marked>> {
+        self.marked.iter().map(Option::as_deref)
     }
 
     /// The columns.

@@ -1,0 +1,183 @@
+//! How text is written, where nobody says: what a sample shows, and what the user is told of it.
+
+use super::*;
+
+/// A source of one file, and the folder that it is in.
+fn opened(
+    name: &str,
+    bytes: &[u8],
+    change: impl Fn(&mut SourceSpec),
+) -> Result<(tempfile::TempDir, Arc<Source>)> {
+    let folder = folder(&[(name, bytes)]);
+    let mut spec = spec(&folder, name);
+    change(&mut spec);
+    let source = Arc::new(Source::open(&spec)?);
+    Ok((folder, source))
+}
+
+fn names(source: &Source) -> String {
+    let names = source.schema().fields().iter().map(|field| field.name().clone());
+    names.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn delimiters_are_told_and_what_is_said_wins() {
+    let said = |_: &mut SourceSpec| {};
+    for (text, written, first) in [
+        ("a,b\n1,2\n", None, &["1", "2"][..]),
+        ("a;b\n1,5;2\n", Some("separated by `;`"), &["1,5", "2"]),
+        ("a\tb\n1\t2\n", Some("separated by tabs"), &["1", "2"]),
+        ("a|b|c\n1|2|3\n", Some("separated by `|`"), &["1", "2", "3"]),
+        ("a b\n1 2\n3 4\n", Some("separated by spaces"), &["1", "2"]),
+        ("a;b\n'1;2';3\n'4;5';6\n", Some("separated by `;`, quoted by `'`"), &["1;2", "3"]),
+    ] {
+        let (_folder, source) = opened("x.csv", text.as_bytes(), said).unwrap();
+        assert_eq!(source.written_as().as_deref(), written, "{text}");
+        assert_eq!(rows(&source)[0], first, "{text}");
+        assert_eq!(source.warning(), None, "{text}");
+    }
+    let comma = |spec: &mut SourceSpec| spec.options.delimiter = Some(b',');
+    let (_folder, source) = opened("x.csv", b"a;b\n1;2\n", comma).unwrap();
+    assert_eq!((names(&source), source.written_as()), ("a;b".to_owned(), None));
+    let (_folder, source) = opened("x.csv", b"a;b\n1;2\n1;2;3\n", said).unwrap();
+    let warning = source.warning().unwrap();
+    assert!(
+        warning.contains("is read as one column") && warning.contains("--delimiter ';'"),
+        "{warning}"
+    );
+    let (_folder, source) = opened("x.csv", b"name   size\nx      1\nyy     2\n", said).unwrap();
+    let warning = source.warning().unwrap();
+    assert!(warning.contains("--source-exec tr"), "{warning}");
+    // Compressed, and in several files.
+    let bytes = compressed("gz", b"a;b\n1;2\n");
+    assert_eq!(rows(&opened("x.csv.gz", &bytes, said).unwrap().1), text(&[&["1", "2"]]));
+    let folder = folder(&[("a.csv", b"a;b\n1;2\n"), ("b.csv", b"b;c\n3;4\n")]);
+    let source = open(&folder, "*.csv").unwrap();
+    assert_eq!(rows(&source), text(&[&["1", "2", "∅"], &["∅", "3", "4"]]));
+    // And what comes from a pipe is read from its beginning.
+    let spec = SourceSpec { url: "-".into(), format: Some(Format::Csv), ..SourceSpec::default() };
+    let text_of = format!("a;b\n{}", noise(50_000).replace(',', ";"));
+    let stdin = Box::new(std::io::Cursor::new(text_of.into_bytes()));
+    let source = Arc::new(Source::open_with(&spec, stdin, &Cancel::new()).unwrap());
+    assert_eq!((names(&source), rows(&source).len()), ("a b".to_owned(), 50_000));
+}
+
+#[test]
+fn a_header_that_is_not_utf8_is_refused_with_its_place() {
+    let said = |_: &mut SourceSpec| {};
+    let refused = message(opened("x.csv", b"\nday,caf\xe9\n1,2\n", said));
+    assert!(
+        refused.contains("x.csv") && refused.contains("line 2") && refused.contains("byte 8"),
+        "{refused}"
+    );
+    assert!(refused.contains("iconv"), "{refused}");
+    // Without a header it is a record like any other.
+    let no_header = |spec: &mut SourceSpec| spec.options.header = Some(false);
+    assert!(opened("x.csv", b"day,caf\xe9\n1,2\n", no_header).is_ok());
+    let folder = folder(&[("a.csv", b"a,b\n1,2\n"), ("b.csv", b"a,\xff\n1,2\n")]);
+    let refused = message(open(&folder, "*.csv"));
+    assert!(refused.contains("b.csv") && refused.contains("line 1"), "{refused}");
+}
+
+#[test]
+fn words_for_no_value_among_numbers_are_told_once() {
+    let check = |bytes: &str, expected: &[&str]| {
+        let (_folder, source) = opened("x.csv", bytes.as_bytes(), |_| {}).unwrap();
+        let warning = source.warning().unwrap_or_default();
+        for part in expected {
+            assert!(warning.contains(part), "{bytes}: {warning}");
+        }
+        assert_eq!(warning.is_empty(), expected.is_empty(), "{bytes}: {warning}");
+    };
+    check(
+        "t,n\nx,1\ny,NA\nz,3\n",
+        &["but for `NA`: `n` (BIGINT)", "say --null 'NA'", "null = [\"NA\"]"],
+    );
+    check(
+        "t,n,d\nx,1.5,2026-01-01\ny,-,N/A\n",
+        &["`-`, `N/A`", "`n` (DOUBLE), `d` (DATE)", "--null '-' --null 'N/A'"],
+    );
+    check("t,n\nNA,1\nNA,2\n", &[]);
+    check("t,n\nx,NA\ny,NA\n", &[]);
+    check("t,n\nx,1\ny,unknown stuff\n", &[]);
+    check("t,n\nx,a\ny,NA\n", &[]);
+    let null = |spec: &mut SourceSpec| spec.options.nulls = vec!["NA".into()];
+    assert_eq!(opened("x.csv", b"n\n1\nNA\n", null).unwrap().1.warning(), None);
+    let schema = |spec: &mut SourceSpec| {
+        let field = arrow::datatypes::Field::new("n", DataType::Utf8View, true);
+        spec.schema = Some(Arc::new(Schema::new(vec![field])));
+    };
+    assert_eq!(opened("x.csv", b"n\n1\nNA\n", schema).unwrap().1.warning(), None);
+}
+
+#[test]
+fn access_logs_are_read_by_what_a_sample_shows_or_by_what_is_said() {
+    let time = "[10/Oct/2000:13:55:36 -0700] \"GET /a HTTP/1.1\" 200 7";
+    let vhost = format!("a.example:80 10.0.0.1 - - {time} \"-\" \"curl\"\n");
+    let log = |spec: &mut SourceSpec| spec.format = Some(Format::AccessLog);
+    let (_folder, source) = opened("access.log", vhost.as_bytes(), log).unwrap();
+    assert!(names(&source).starts_with("host port ip ident"), "{}", names(&source));
+    assert_eq!(rows(&source)[0][..3], ["a.example", "80", "10.0.0.1"]);
+    let timed = format!("10.0.0.1 - - {time} \"-\" \"curl\" 0.250\n");
+    let (_folder, source) = opened("access.log", timed.as_bytes(), log).unwrap();
+    assert!(names(&source).ends_with("user_agent request_time"), "{}", names(&source));
+    let more = format!("10.0.0.1 - - {time} \"-\" \"curl\" 1500\n");
+    let warning = opened("access.log", more.as_bytes(), log).unwrap().1.warning().unwrap();
+    assert!(warning.contains("`1500` in the first; --log-format says what it is"), "{warning}");
+    // A description says that it is an access log, where a name says no more than text.
+    let described = |spec: &mut SourceSpec| {
+        spec.options.log_format =
+            Some(r#"%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i" %D"#.into());
+    };
+    for name in ["access.log", "access", "access.log.1"] {
+        let (_folder, source) = opened(name, more.as_bytes(), described).unwrap();
+        assert_eq!(source.format(), Format::AccessLog);
+        assert!(names(&source).ends_with("request_time_us"), "{}", names(&source));
+        assert_eq!((rows(&source)[0][11].as_str(), source.warning()), ("1500", None));
+    }
+    let refused = message(opened("a.csv", b"a\n1\n", described));
+    assert!(refused.contains("option `log_format` has no meaning for format `csv`"), "{refused}");
+    let wrong = |spec: &mut SourceSpec| spec.options.log_format = Some("%h%l".into());
+    let refused = message(opened("access.log", more.as_bytes(), wrong));
+    assert!(refused.contains("nothing stands between `%h` and `%l`"), "{refused}");
+    // Any type that text can be read as.
+    let typed = |spec: &mut SourceSpec| {
+        spec.options.log_format = Some("%{WORD:a} %{NOTSPACE:b}".into());
+        let field = arrow::datatypes::Field::new("b", DataType::Int64, true);
+        spec.schema = Some(Arc::new(Schema::new(vec![field])));
+    };
+    let (_folder, source) = opened("x.log", b"u 7\nv -\n", typed).unwrap();
+    assert_eq!(types(&source)[1].1, DataType::Int64);
+    assert_eq!(rows(&source), text(&[&["u", "7"], &["v", "∅"]]));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_with_a_name_is_read_as_a_stream() {
+    let folder = folder(&[]);
+    let path = folder.path().join("rows.csv");
+    let status = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+    assert!(status.success());
+    let written = path.clone();
+    // Opening it waits for the other end.
+    let writer = std::thread::spawn(move || std::fs::write(written, b"a;b\n1;2\n3;4\n").unwrap());
+    let source = open(&folder, "rows.csv").unwrap();
+    assert!(source.is_stdin());
+    assert_eq!(rows(&source), text(&[&["1", "2"], &["3", "4"]]));
+    writer.join().unwrap();
+    let mut several = spec(&folder, "rows.csv");
+    several.more = vec!["other.csv".into()];
+    let refused = message(Source::open(&several));
+    assert!(refused.contains("can be read only once"), "{refused}");
+}
+
+#[test]
+fn an_empty_file_of_a_format_with_a_header_of_its_own_is_said_to_be_empty() {
+    for name in ["x.parquet", "x.arrow", "x.avro"] {
+        let Err(error) = opened(name, b"", |_| {}) else { panic!("{name} was opened") };
+        let refused = as_told(error);
+        assert!(refused.contains("it is empty (0 bytes)"), "{name}: {refused}");
+    }
+    let Err(error) = opened("x.csv", b"", |_| {}) else { panic!("x.csv was opened") };
+    assert!(as_told(error).contains("there is no csv data"));
+}

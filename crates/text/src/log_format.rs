@@ -1,0 +1,794 @@
+//! Logs whose lines the user describes: by Apache's `LogFormat`, by nginx's `log_format`, or by
+//! named patterns in grok's manner.
+//!
+//! ```text
+//!   %h %l %u %t "%r" %>s %b %D            LogFormat, as it stands in httpd.conf
+//!   $remote_addr [$time_local] $status    log_format, as it stands in nginx.conf
+//!   %{IP:ip} %{WORD:verb} %{INT:ms:int}   named patterns
+//! ```
+//!
+//! Sources: the Apache HTTP server's documentation of `mod_log_config`, `mod_logio` and "Log
+//! Files"; nginx's `ngx_http_log_module`, `ngx_http_core_module` and `ngx_http_upstream_module`; the
+//! manual of Logstash's grok filter. The patterns in [`grok`] are written from what their names mean.
+//!
+//! # Grammar
+//! A description is compiled once into **steps**: text that stands in every line, and fields between.
+//! A field ends where the text behind it begins for the first time, as a whole; where that begins
+//! with a quote and the field began with one, an escaped quote (`\"`) does not end it. The text
+//! behind the last field ends its line. So a user with spaces is whole in `%u [`, and a quote that
+//! nobody escaped does little harm. Two fields with nothing between are refused when the
+//! description is read: nothing would tell them apart.
+//!
+//! A blank line is no record, `-` is null in every column, and so is an empty value in a column that
+//! is not text. `\"`, `\\`, `\n`, `\xhh` … are undone as in [`access_log`](crate::access_log), in a
+//! `log_format … escape=json` as in JSON, in one of `escape=none` and in patterns not at all.
+//!
+//! Columns have the names that [`access_log`](crate::access_log) has for them, `request_time` is in
+//! seconds whoever wrote it, and a name that is taken gets a number: `ip_2`.
+//!
+//! # How
+//! Per line, the end of each field is one `memchr` for the first byte of the text behind it, and
+//! spans are written down for the fields that are wanted alone. Patterns are compiled to a regular
+//! expression; where all that they name is runs of characters with text between that cannot be of
+//! them, there are steps, too, which are tried first: what they take is what the expression would.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::types::Float64Type;
+use arrow_schema::{DataType, Field, FieldRef, TimeUnit};
+
+use crate::access_log::{self, Days, seconds};
+use crate::column::{Column, Node};
+use crate::decoder::{Decoder, Tokenizer, WINDOW_BYTES, Window, decodes};
+use crate::fault::{Fault, FaultKind};
+use crate::filter::Filter;
+use crate::leaf::{self, Context};
+use crate::lines;
+use crate::span::Span;
+use crate::values::Nulls;
+use times::TimeFormat;
+
+mod apache;
+pub mod grok;
+mod nginx;
+mod times;
+
+/// Descriptions that have names, and what they are.
+pub const NICKNAMES: [(&str, &str); 6] = [
+    ("common", r#"%h %l %u %t "%r" %>s %b"#),
+    ("combined", r#"%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i""#),
+    ("combinedio", r#"%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i" %I %O"#),
+    ("vhost_common", r#"%v %h %l %u %t "%r" %>s %b"#),
+    ("vhost_combined", r#"%v:%p %h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i""#),
+    (
+        "main",
+        r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent" "$http_x_forwarded_for""#,
+    ),
+];
+
+/// The longest description.
+const DESCRIPTION_BYTES_MAX: usize = 16 << 10;
+
+/// Why a description is not understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadFormat {
+    /// What is wrong.
+    pub message: String,
+    /// What to write instead.
+    pub hint: String,
+}
+
+impl BadFormat {
+    fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: hint.into() }
+    }
+}
+
+impl std::fmt::Display for BadFormat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for BadFormat {}
+
+/// What the lines of a log look like.
+#[derive(Debug, Clone)]
+pub struct LogFormat {
+    columns: Vec<LogColumn>,
+    matcher: Matcher,
+    escapes: Escapes,
+}
+
+/// A column, and what it is made of.
+#[derive(Debug, Clone)]
+struct LogColumn {
+    field: FieldRef,
+    /// Which field of the line.
+    place: usize,
+    part: Part,
+    read: Read,
+}
+
+/// What of a field a column is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Whole,
+    /// Of a request: its method, path, protocol.
+    Request(usize),
+}
+
+/// How a field's text becomes a value.
+#[derive(Debug, Clone, PartialEq)]
+enum Read {
+    /// As everywhere.
+    Plain,
+    /// `10/Oct/2000:13:55:36 -0700`.
+    Clf,
+    /// A time that is written in another way.
+    Time(TimeFormat),
+    /// Seconds, or those of several servers that were asked one after the other, which are summed.
+    Seconds,
+}
+
+/// How values are escaped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Escapes {
+    /// As web servers do.
+    Log,
+    /// As in strings of JSON.
+    Json,
+    None,
+}
+
+/// How fields are found.
+#[derive(Debug, Clone)]
+enum Matcher {
+    Steps(Steps),
+    /// By a regular expression, if the steps, where there are any, do not fit.
+    Pattern {
+        steps: Option<Steps>,
+        pattern: grok::Pattern,
+    },
+}
+
+/// What stands in a line, from its start to its end.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Steps {
+    /// The text before the first field.
+    start: Vec<u8>,
+    fields: Vec<Step>,
+    /// Which field of the description each is, where some are none; else they are all, in order.
+    places: Option<Vec<Option<usize>>>,
+}
+
+/// A field, and the text behind it.
+#[derive(Debug, Clone, PartialEq)]
+struct Step {
+    /// What messages call it.
+    name: Arc<str>,
+    /// The text behind it; empty, it goes on to the end of the line.
+    until: Vec<u8>,
+    /// Whether it stands in quotes.
+    quoted: bool,
+    /// What its text must be.
+    class: Option<grok::Class>,
+}
+
+/// A piece of a description, before its columns have their names.
+#[derive(Debug, Clone, PartialEq)]
+enum Token {
+    Text(Vec<u8>),
+    Field { name: String, kind: Kind, written: String },
+}
+
+/// What a field is.
+#[derive(Debug, Clone, PartialEq)]
+enum Kind {
+    Text,
+    /// A status.
+    Status,
+    /// A port.
+    Port,
+    Int,
+    Float,
+    Seconds,
+    /// `GET /a HTTP/1.1`.
+    Request,
+    /// The time as the Common Log Format has it.
+    Clf,
+    /// A time in the words of `strftime`.
+    Time(String),
+    /// A timestamp that is written as everywhere.
+    Instant,
+}
+
+impl LogFormat {
+    /// Reads a description, as it stands in a server's configuration or by its nickname.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn new(description: &str) -> Result<Self, BadFormat> {
+        let text = description.trim();
+        if text.len() > DESCRIPTION_BYTES_MAX {
+            return Err(BadFormat::new(
+                format!("the log format is longer than {DESCRIPTION_BYTES_MAX} bytes"),
+                "a line of a log is described, not its file",
+            ));
+        }
+        if let Some((_, known)) = NICKNAMES.iter().find(|(name, _)| *name == text) {
+            return Self::new(known);
+        }
+        if let Some(format) = nginx::directive(text)? {
+            return Self::of_nginx(&format.text, format.escapes);
+        }
+        let text = match apache::directive(text)? {
+            Some(text) => text,
+            None if grok::is_grok(text) => return grok::format(text),
+            None => unquoted(text),
+        };
+        if is_apache(&text) {
+            return Self::of_tokens(apache::tokens(&text)?, Escapes::Log);
+        }
+        if nginx::has_variable(&text) {
+            return Self::of_nginx(&text, Escapes::Log);
+        }
+        let names: Vec<&str> = NICKNAMES.iter().map(|(name, _)| *name).collect();
+        Err(BadFormat::new(
+            format!("`{}` is no log format: it names no field", crate::shown(&text)),
+            format!(
+                "Apache's '%h %l %u %t \"%r\" %>s %b', nginx's '$remote_addr [$time_local] …', named \
+                 patterns '%{{IP:ip}} %{{INT:ms:int}}', or one of {}",
+                names.join(", ")
+            ),
+        ))
+    }
+
+    fn of_nginx(text: &str, escapes: Escapes) -> Result<Self, BadFormat> {
+        Self::of_tokens(nginx::tokens(text)?, escapes)
+    }
+
+    /// Of fields and the text between them.
+    fn of_tokens(tokens: Vec<Token>, escapes: Escapes) -> Result<Self, BadFormat> {
+        let mut names = Names::default();
+        let (mut columns, mut steps) = (Vec::new(), Steps::default());
+        // Of a description that lies, the field before.
+        let mut before: Option<String> = None;
+        for token in tokens {
+            match token {
+                Token::Text(text) if steps.fields.is_empty() => steps.start.extend(text),
+                Token::Text(text) => {
+                    before = None;
+                    if let Some(step) = steps.fields.last_mut() {
+                        step.until.extend(text);
+                    }
+                }
+                Token::Field { name, kind, written } => {
+                    if let Some(before) = before {
+                        return Err(BadFormat::new(
+                            format!(
+                                "nothing stands between `{before}` and `{written}` in the log format"
+                            ),
+                            "nothing would tell where one ends; write something between them in \
+                             the server's configuration, or leave one out",
+                        ));
+                    }
+                    let place = steps.fields.len();
+                    let first = columns.len();
+                    names.add(&mut columns, &name, &kind, place);
+                    let name = match columns.get(first) {
+                        Some(LogColumn { part: Part::Request(_), .. }) | None => name,
+                        Some(column) => column.field.name().clone(),
+                    };
+                    steps.fields.push(Step {
+                        name: name.into(),
+                        until: Vec::new(),
+                        quoted: false,
+                        class: None,
+                    });
+                    before = Some(written);
+                }
+            }
+        }
+        steps.settle();
+        Ok(Self { columns, matcher: Matcher::Steps(steps), escapes })
+    }
+
+    /// The columns, in the order of their positions; all may be null.
+    #[must_use]
+    pub fn columns(&self) -> Vec<FieldRef> {
+        self.columns.iter().map(|column| column.field.clone()).collect()
+    }
+}
+
+impl Steps {
+    /// Finds out which fields stand in quotes.
+    fn settle(&mut self) {
+        let mut before = self.start.last().copied();
+        for step in &mut self.fields {
+            step.quoted = before == Some(b'"') && step.until.first() == Some(&b'"');
+            before = step.until.last().copied();
+        }
+    }
+
+    /// Finds the fields of a line, which stands at `line` in the block.
+    #[inline]
+    fn fields(
+        &self,
+        block: &[u8],
+        line: Range<usize>,
+        mut take: impl FnMut(usize, Range<usize>),
+    ) -> Result<(), Fault> {
+        let text = &block[..line.end];
+        let syntax =
+            |at: usize, reason: String| Err(Fault::new(at - line.start, FaultKind::Syntax(reason)));
+        let mut at = line.start;
+        if !text[at..].starts_with(&self.start) {
+            return syntax(at, format!("expected `{}`", plain(&self.start)));
+        }
+        at += self.start.len();
+        for (place, step) in self.fields.iter().enumerate() {
+            let end = match place + 1 == self.fields.len() {
+                true => step.last_end(text, at),
+                false => step.end(text, at),
+            };
+            let Some(end) = end else {
+                let reason = format!("`{}` should follow", plain(&step.until));
+                return Err(Fault::of(&*step.name, at - line.start, FaultKind::Ends(reason)));
+            };
+            if let Some(class) = step.class
+                && !class.holds(&text[at..end])
+            {
+                return syntax(at, format!("expected {} for `{}`", class.name(), step.name));
+            }
+            match &self.places {
+                None => take(place, at..end),
+                Some(places) => {
+                    if let Some(Some(place)) = places.get(place) {
+                        take(*place, at..end);
+                    }
+                }
+            }
+            at = end + step.until.len();
+        }
+        // Without a field, all is in the text before the first.
+        if at < text.len() {
+            return Err(Fault::new(at - line.start, FaultKind::Trailing));
+        }
+        Ok(())
+    }
+}
+
+impl Step {
+    /// Where the last field of a line ends that begins at `start`.
+    #[inline(always)]
+    fn last_end(&self, text: &[u8], start: usize) -> Option<usize> {
+        let end = text.len().checked_sub(self.until.len()).filter(|end| *end >= start)?;
+        (text.ends_with(&self.until) && !(self.quoted && is_escaped(text, start, end)))
+            .then_some(end)
+    }
+
+    /// Where the field that begins at `start` ends.
+    #[inline(always)]
+    fn end(&self, text: &[u8], start: usize) -> Option<usize> {
+        let Some((&first, rest)) = self.until.split_first() else { return Some(text.len()) };
+        let mut from = start;
+        loop {
+            let at = from + memchr::memchr(first, text.get(from..)?)?;
+            if text[at + 1..].starts_with(rest) && !(self.quoted && is_escaped(text, start, at)) {
+                return Some(at);
+            }
+            from = at + 1;
+        }
+    }
+}
+
+/// Text of a description, as a message shows it.
+fn plain(text: &[u8]) -> String {
+    crate::shown(&String::from_utf8_lossy(text))
+}
+
+/// Whether an odd number of backslashes stand before a byte, not counting those before `start`.
+#[inline]
+fn is_escaped(text: &[u8], start: usize, at: usize) -> bool {
+    let before = &text[start..at];
+    let others = before.iter().rposition(|byte| *byte != b'\\').map_or(0, |last| last + 1);
+    (before.len() - others) % 2 == 1
+}
+
+/// Whether a description is Apache's: it has a directive of its.
+fn is_apache(text: &str) -> bool {
+    let mut rest = text;
+    while let Some(at) = rest.find('%') {
+        rest = &rest[at + 1..];
+        if rest.starts_with(|c: char| c.is_ascii_alphabetic() || "{<>!".contains(c)) {
+            return true;
+        }
+        rest = rest.strip_prefix('%').unwrap_or(rest);
+    }
+    false
+}
+
+/// A description without the quotes that it stands in in the configuration, and without their
+/// escapes; nginx has several strings one behind the other, in single quotes mostly. Several in
+/// double quotes may be fields.
+fn unquoted(text: &str) -> String {
+    match strings(text) {
+        Some(whole) if whole.len() == 1 || text.starts_with('\'') => whole.concat(),
+        _ => unescaped(text),
+    }
+}
+
+/// The strings of a text that is nothing but such.
+fn strings(text: &str) -> Option<Vec<String>> {
+    let mut found = Vec::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let (string, behind) = string(rest)?;
+        found.push(string);
+        // Behind a string stands a space, or the next one.
+        let next = behind.trim_start();
+        if next.len() == behind.len() && !next.is_empty() {
+            return None;
+        }
+        rest = next;
+    }
+    Some(found)
+}
+
+/// The string in quotes that a text begins with, and what is behind it.
+fn string(text: &str) -> Option<(String, &str)> {
+    let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+    let mut escaped = false;
+    for (at, c) in text.char_indices().skip(1) {
+        if c == quote && !escaped {
+            return Some((unescaped(&text[1..at]), &text[at + 1..]));
+        }
+        escaped = c == '\\' && !escaped;
+    }
+    None
+}
+
+/// Undoes the escapes of a configuration file.
+fn unescaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let next = (c == '\\').then(|| chars.peek().copied()).flatten();
+        let stands_for = match next {
+            Some('t') => Some('\t'),
+            Some(c @ ('"' | '\'' | '\\')) => Some(c),
+            _ => None,
+        };
+        out.push(stands_for.unwrap_or(c));
+        if stands_for.is_some() {
+            chars.next();
+        }
+    }
+    out
+}
+
+/// A column for a word of a configuration: `X-Request-Id` is `x_request_id`.
+fn column_name(word: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
+    word.chars().map(plain).collect()
+}
+
+/// The column of a request's header.
+fn header(name: &str) -> String {
+    match column_name(name).as_str() {
+        "referer" => "referrer".into(),
+        other => other.to_owned(),
+    }
+}
+
+/// Names that are there, each once.
+#[derive(Debug, Default)]
+struct Names(std::collections::HashSet<String>);
+
+impl Names {
+    fn free(&mut self, name: &str) -> String {
+        let mut found = name.to_owned();
+        let mut number = 2;
+        while !self.0.insert(found.clone()) {
+            found = format!("{name}_{number}");
+            number += 1;
+        }
+        found
+    }
+
+    /// The columns that a field is.
+    fn add(&mut self, columns: &mut Vec<LogColumn>, name: &str, kind: &Kind, place: usize) {
+        let instant = || DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+        let (data_type, read) = match kind {
+            Kind::Request => {
+                for (index, name) in ["method", "path", "protocol"].into_iter().enumerate() {
+                    let field = Field::new(self.free(name), DataType::Utf8View, true);
+                    let (field, part) = (Arc::new(field), Part::Request(index));
+                    columns.push(LogColumn { field, place, part, read: Read::Plain });
+                }
+                return;
+            }
+            Kind::Text => (DataType::Utf8View, Read::Plain),
+            Kind::Status => (DataType::Int16, Read::Plain),
+            Kind::Port => (DataType::Int32, Read::Plain),
+            Kind::Int => (DataType::Int64, Read::Plain),
+            Kind::Float => (DataType::Float64, Read::Plain),
+            Kind::Seconds => (DataType::Float64, Read::Seconds),
+            Kind::Clf => (instant(), Read::Clf),
+            Kind::Instant => (instant(), Read::Plain),
+            Kind::Time(pattern) => match TimeFormat::new(pattern) {
+                Some(format) => (instant(), Read::Time(format)),
+                // No point in time: a clock without a date, say.
+                None => (DataType::Utf8View, Read::Plain),
+            },
+        };
+        let field = Arc::new(Field::new(self.free(name), data_type, true));
+        columns.push(LogColumn { field, place, part: Part::Whole, read });
+    }
+}
+
+// --------------------------------------------------------------------------------- decoding
+
+/// Decodes a log whose lines a [`LogFormat`] describes.
+///
+/// ```
+/// use arrow_array::{cast::AsArray, types::Float64Type};
+/// use tidemill_text::log_format::{LogFormat, LogFormatDecoder};
+/// use tidemill_text::{Decode, Decoded, Options};
+///
+/// let format = LogFormat::new(r#"$host $remote_addr "$request" $request_time"#).unwrap();
+/// let all = format.columns();
+/// let wanted = [(0, all[0].clone()), (5, all[5].clone())].to_vec();
+/// let mut decoder = LogFormatDecoder::new(&format, wanted, Options::default()).unwrap();
+/// let mut out = Decoded::default();
+/// decoder.decode(b"a.example 10.0.0.1 \"GET / HTTP/1.1\" 0.025\n", &mut out);
+/// let batch = &out.batches[0];
+/// assert_eq!(batch.column(0).as_string_view().value(0), "a.example");
+/// assert_eq!(batch.column(1).as_primitive::<Float64Type>().value(0), 0.025);
+/// ```
+pub struct LogFormatDecoder {
+    decoder: Decoder<Lines>,
+}
+
+impl LogFormatDecoder {
+    /// A decoder of `columns`, each a position among the format's and what it becomes: what it is
+    /// there, or any type that text can be read as.
+    ///
+    /// # Errors
+    /// The first column of a type that its text cannot be read as.
+    ///
+    /// # Panics
+    /// If a position is not one of the format's columns.
+    pub fn new(
+        format: &LogFormat,
+        columns: Vec<(usize, FieldRef)>,
+        options: crate::Options,
+    ) -> Result<Self, FieldRef> {
+        assert!(columns.iter().all(|(place, _)| *place < format.columns.len()), "no such column");
+        let context = Context {
+            nulls: Nulls::new(&["-".to_owned()], false),
+            unescape: match format.escapes {
+                Escapes::Log => Arc::new(access_log::unescape),
+                Escapes::Json => Arc::new(crate::json::unescape),
+                Escapes::None => Arc::new(|_, _| false),
+            },
+            mismatch_is_null: options.mismatch_is_null,
+        };
+        let (mut built, mut fields, mut wanted) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, field) in columns {
+            let of = &format.columns[place];
+            let column = match (field.data_type(), &of.read) {
+                (data_type, _) if data_type.is_nested() => None,
+                (data_type @ DataType::Timestamp(..), Read::Clf) => {
+                    let mut days = Days::default();
+                    leaf::instants(data_type, move |bytes| Some((days.instant(bytes)?, 0)))
+                        .map(|leaf| Column::with_leaf(&field, leaf))
+                }
+                (data_type @ DataType::Timestamp(..), Read::Time(time)) => {
+                    let time = time.clone();
+                    leaf::instants(data_type, move |bytes| time.instant(bytes))
+                        .map(|leaf| Column::with_leaf(&field, leaf))
+                }
+                (DataType::Date32 | DataType::Date64, Read::Clf | Read::Time(_)) => None,
+                (data_type @ DataType::Float64, Read::Seconds) => {
+                    let leaf = leaf::spelled::<Float64Type>(data_type, seconds);
+                    Some(Column::with_leaf(&field, leaf))
+                }
+                _ => Column::new(&field, &context),
+            };
+            built.push(column.ok_or_else(|| field.clone())?);
+            let is_text = matches!(
+                field.data_type(),
+                DataType::Utf8View | DataType::Utf8 | DataType::Dictionary(..)
+            );
+            wanted.push((of.place, of.part, is_text));
+            fields.push(field);
+        }
+        let filter = Filter::new(options.predicates, &fields);
+        let tokenizer = Lines::new(format, wanted);
+        let decoder = Decoder::with_columns(tokenizer, built, context, filter, options.batch_rows);
+        Ok(Self { decoder })
+    }
+}
+
+decodes!(LogFormatDecoder);
+
+/// Finds the fields of lines.
+struct Lines {
+    matcher: Matcher,
+    has_escapes: bool,
+    /// Of each field of a line, which of the wanted ones it is.
+    slots: Vec<Option<usize>>,
+    /// Wanted fields of a line.
+    count: usize,
+    /// Of each column: its wanted field, what of it, and whether it is text.
+    columns: Vec<(usize, Part, bool)>,
+    /// The wanted fields that are requests.
+    requests: Vec<usize>,
+    /// What was found of a window: `count` for each row.
+    found: Vec<Span>,
+    /// The requests of a window, taken apart.
+    parts: Vec<[Span; 3]>,
+}
+
+impl Lines {
+    fn new(format: &LogFormat, wanted: Vec<(usize, Part, bool)>) -> Self {
+        let fields = format.columns.iter().map(|column| column.place + 1).max().unwrap_or(0);
+        let mut slots = vec![None; fields];
+        let mut count = 0;
+        let mut columns = Vec::new();
+        let mut requests: Vec<usize> = Vec::new();
+        for (place, part, is_text) in wanted {
+            let slot = *slots[place].get_or_insert_with(|| {
+                count += 1;
+                count - 1
+            });
+            if matches!(part, Part::Request(_)) && !requests.contains(&slot) {
+                requests.push(slot);
+            }
+            columns.push((slot, part, is_text));
+        }
+        Self {
+            matcher: format.matcher.clone(),
+            has_escapes: format.escapes != Escapes::None,
+            slots,
+            count,
+            columns,
+            requests,
+            found: Vec::new(),
+            parts: Vec::new(),
+        }
+    }
+
+    /// Writes down the wanted fields of a line.
+    #[inline]
+    fn take(&mut self, block: &[u8], line: Range<usize>) -> Result<(), Fault> {
+        let base = self.found.len();
+        self.found.resize(base + self.count, Span::NULL);
+        let (found, slots) = (&mut self.found[base..], &self.slots);
+        let mut take = |place: usize, range: Range<usize>| {
+            if let Some(Some(slot)) = slots.get(place) {
+                found[*slot] = lines::span(range);
+            }
+        };
+        let taken = match &mut self.matcher {
+            Matcher::Steps(steps) => steps.fields(block, line, &mut take),
+            Matcher::Pattern { steps, pattern } => {
+                match steps.as_ref().map(|steps| steps.fields(block, line.clone(), &mut take)) {
+                    Some(Ok(())) => Ok(()),
+                    _ => {
+                        found.fill(Span::NULL);
+                        let mut take = |place: usize, range: Range<usize>| {
+                            if let Some(Some(slot)) = slots.get(place) {
+                                found[*slot] = lines::span(range);
+                            }
+                        };
+                        pattern.fields(block, line, &mut take)
+                    }
+                }
+            }
+        };
+        if taken.is_err() {
+            self.found.truncate(base);
+        }
+        taken
+    }
+
+    /// Gives the columns what was found in a stretch of the block.
+    fn give(&mut self, block: &[u8], of: Range<usize>, columns: &mut [Column]) {
+        let escapes = self.has_escapes && memchr::memchr(b'\\', &block[of]).is_some();
+        let rows = self.found.chunks_exact(self.count.max(1));
+        let value = |span: Span| match span.is_null() {
+            true => Span::NULL,
+            false => access_log::value(block, span.start(), span.start() + span.len(), escapes),
+        };
+        for &request in &self.requests {
+            self.parts.clear();
+            self.parts.extend(rows.clone().map(|row| match row.get(request) {
+                Some(span) if !span.is_null() => {
+                    let end = span.start() + span.len();
+                    access_log::request(block, span.start(), end, escapes)
+                }
+                _ => [Span::NULL; 3],
+            }));
+            for (column, (slot, part, _)) in columns.iter_mut().zip(&self.columns) {
+                let (Node::Leaf { spans, .. }, Part::Request(which)) = (&mut column.node, part)
+                else {
+                    continue;
+                };
+                if *slot == request {
+                    spans.extend(self.parts.iter().map(|parts| parts[*which]));
+                }
+            }
+        }
+        for (column, (slot, part, is_text)) in columns.iter_mut().zip(&self.columns) {
+            let Node::Leaf { spans, .. } = &mut column.node else { continue };
+            match (part, is_text) {
+                (Part::Request(_), _) => {}
+                (Part::Whole, true) => spans.extend(rows.clone().map(|row| value(row[*slot]))),
+                // What is empty is no number.
+                (Part::Whole, false) => spans.extend(rows.clone().map(|row| {
+                    let span = row[*slot];
+                    if span.len() == 0 { Span::NULL } else { value(span) }
+                })),
+            }
+        }
+    }
+}
+
+impl Tokenizer for Lines {
+    fn window(
+        &mut self,
+        block: &[u8],
+        at: usize,
+        rows_max: usize,
+        columns: &mut [Column],
+        _: &Context,
+    ) -> Window {
+        let until = at.saturating_add(WINDOW_BYTES).min(block.len());
+        self.found.clear();
+        let (mut next, mut rows) = (at, 0);
+        while next < until && rows < rows_max {
+            let line = lines::next_line(block, next);
+            let text = lines::trim(block, line.clone());
+            if !text.is_empty() {
+                if self.take(block, text).is_err() {
+                    break;
+                }
+                rows += 1;
+            }
+            next = line.end;
+        }
+        if rows == 0 {
+            return Window::Doubtful;
+        }
+        if simdutf8::basic::from_utf8(&block[at..next]).is_err() {
+            return Window::Irregular;
+        }
+        self.give(block, at..next, columns);
+        Window::Rows { end: next, rows }
+    }
+
+    fn next(&self, block: &[u8], at: usize) -> Range<usize> {
+        lines::next_filled(block, at, <[u8]>::is_empty)
+    }
+
+    fn record(
+        &mut self,
+        block: &[u8],
+        record: Range<usize>,
+        columns: &mut [Column],
+        _: &Context,
+    ) -> Result<(), Fault> {
+        let line = lines::trim(block, record.clone());
+        self.found.clear();
+        self.take(block, line.clone())?;
+        self.give(block, line, columns);
+        lines::check_utf8(block, record, columns)
+    }
+}
+
+#[cfg(test)]
+mod tests;

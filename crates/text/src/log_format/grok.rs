@@ -1,0 +1,560 @@
+//! Named patterns in grok's manner: `%{IPORHOST:client} %{NUMBER:took:float}`.
+//!
+//! `%{PATTERN}` stands for what a pattern of the list below matches, `%{PATTERN:column}` makes a
+//! column of it, and `%{PATTERN:column:type}` says the column's type: `int`, `float` or `text`. What
+//! stands between is a regular expression in the syntax of Rust's `regex`, which has no looking
+//! around and takes time in proportion to the line's length; `(?<column>…)` makes a column, too.
+//! All of a line has to match; `%{GREEDYDATA}` takes the rest.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use regex::{CaptureLocations, Regex, RegexBuilder};
+
+use super::{BadFormat, Escapes, Kind, LogFormat, Matcher, Names, Step, Steps};
+use crate::fast;
+use crate::fault::{Fault, FaultKind};
+
+/// The patterns: each name, and what it stands for.
+pub const PATTERNS: &[(&str, &str)] = &[
+    // Words and text.
+    ("WORD", r"\w+"),
+    ("NOTSPACE", r"[^ \t\r\n\x0b\x0c]+"),
+    ("SPACE", r"[ \t]*"),
+    ("DATA", r".*?"),
+    ("GREEDYDATA", r".*"),
+    ("QUOTEDSTRING", r#"(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"#),
+    ("QS", "%{QUOTEDSTRING}"),
+    ("UUID", r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}"),
+    ("USERNAME", r"[A-Za-z0-9._-]+"),
+    ("USER", "%{USERNAME}"),
+    ("EMAILLOCALPART", r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]+"),
+    ("EMAILADDRESS", "%{EMAILLOCALPART}@%{HOSTNAME}"),
+    ("HTTPDUSER", "(?:%{EMAILADDRESS}|%{USER})"),
+    // Numbers.
+    ("INT", r"[+-]?[0-9]+"),
+    ("POSINT", r"[1-9][0-9]*"),
+    ("NONNEGINT", r"[0-9]+"),
+    ("BASE10NUM", r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"),
+    ("NUMBER", "%{BASE10NUM}"),
+    ("BASE16NUM", r"[+-]?(?:0x)?[0-9A-Fa-f]+"),
+    // Hosts and paths.
+    ("IPV4", r"(?:[0-9]{1,3}\.){3}[0-9]{1,3}"),
+    ("IPV6", r"[0-9A-Fa-f]*:[0-9A-Fa-f:.]*(?:%[0-9A-Za-z]+)?"),
+    ("IP", "(?:%{IPV4}|%{IPV6})"),
+    ("HOSTNAME", r"[0-9A-Za-z][0-9A-Za-z_.-]*"),
+    ("HOST", "%{HOSTNAME}"),
+    ("IPORHOST", "(?:%{IP}|%{HOSTNAME})"),
+    ("HOSTPORT", "%{IPORHOST}:%{POSINT}"),
+    ("MAC", r"[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}"),
+    ("UNIXPATH", r"(?:/[^ \t/]*)+"),
+    ("WINPATH", r"(?:[A-Za-z]:|\\)(?:\\[^\\?*]*)+"),
+    ("PATH", "(?:%{UNIXPATH}|%{WINPATH})"),
+    ("URIPROTO", r"[A-Za-z][A-Za-z0-9+.-]*"),
+    ("URIHOST", "%{IPORHOST}(?::%{POSINT})?"),
+    ("URIPATH", r"/[^ \t?#]*"),
+    ("URIPARAM", r"\?[^ \t#]*"),
+    ("URIPATHPARAM", "%{URIPATH}(?:%{URIPARAM})?"),
+    ("URI", r"%{URIPROTO}://(?:%{USER}(?::[^@ \t]*)?@)?(?:%{URIHOST})?(?:%{URIPATHPARAM})?"),
+    // Times.
+    (
+        "MONTH",
+        r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sep(?:tember)?|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)",
+    ),
+    ("MONTHNUM", r"(?:0?[1-9]|1[0-2])"),
+    ("MONTHDAY", r"(?:0[1-9]|[12][0-9]|3[01]|[1-9])"),
+    ("DAY", r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*"),
+    ("YEAR", r"(?:[0-9]{4}|[0-9]{2})"),
+    ("HOUR", r"(?:2[0-3]|[01]?[0-9])"),
+    ("MINUTE", r"[0-5][0-9]"),
+    ("SECOND", r"(?:[0-5]?[0-9]|60)(?:[:.,][0-9]+)?"),
+    ("TIME", "%{HOUR}:%{MINUTE}(?::%{SECOND})?"),
+    ("DATE_US", "%{MONTHNUM}[/-]%{MONTHDAY}[/-]%{YEAR}"),
+    ("DATE_EU", "%{MONTHDAY}[./-]%{MONTHNUM}[./-]%{YEAR}"),
+    ("DATE", "(?:%{DATE_US}|%{DATE_EU})"),
+    ("DATESTAMP", "%{DATE}[- ]%{TIME}"),
+    ("TZ", r"(?:[A-Z]{3,4})"),
+    ("ISO8601_TIMEZONE", r"(?:Z|[+-]%{HOUR}(?::?%{MINUTE})?)"),
+    (
+        "TIMESTAMP_ISO8601",
+        r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?(?:%{ISO8601_TIMEZONE})?",
+    ),
+    ("HTTPDATE", r"[0-9]{2}/[A-Za-z]{3}/[0-9]{4}:[0-9]{2}:[0-9]{2}:[0-9]{2} [+-][0-9]{4}"),
+    ("SYSLOGTIMESTAMP", "%{MONTH} +%{MONTHDAY} %{TIME}"),
+    // System logs.
+    ("PROG", r"[!-Z\\^-~]+"),
+    ("SYSLOGPROG", r"%{PROG:program}(?:\[%{POSINT:pid:int}\])?"),
+    ("SYSLOGHOST", "%{IPORHOST}"),
+    ("SYSLOGFACILITY", "<%{NONNEGINT:facility:int}.%{NONNEGINT:priority:int}>"),
+    (
+        "SYSLOGBASE",
+        "%{SYSLOGTIMESTAMP:timestamp} (?:%{SYSLOGFACILITY} )?%{SYSLOGHOST:logsource} %{SYSLOGPROG}:",
+    ),
+    (
+        "LOGLEVEL",
+        r"(?i:alert|trace|debug|notice|info(?:rmation)?|warn(?:ing)?|err(?:or)?|crit(?:ical)?|fatal|severe|emerg(?:ency)?)",
+    ),
+    // Access logs, by the names that grok's users know.
+    (
+        "COMMONAPACHELOG",
+        r#"%{IPORHOST:clientip} %{HTTPDUSER:ident} %{HTTPDUSER:auth} \[%{HTTPDATE:timestamp}\] "(?:%{WORD:verb} %{NOTSPACE:request}(?: HTTP/%{NUMBER:httpversion:text})?|%{DATA:rawrequest})" (?:%{INT:response}|-) (?:%{INT:bytes}|-)"#,
+    ),
+    ("COMBINEDAPACHELOG", "%{COMMONAPACHELOG} %{QS:referrer} %{QS:agent}"),
+    ("HTTPD_COMMONLOG", "%{COMMONAPACHELOG}"),
+    ("HTTPD_COMBINEDLOG", "%{COMBINEDAPACHELOG}"),
+];
+
+/// So many patterns stand within one another at most, and this many in all.
+const DEPTH_MAX: usize = 16;
+const REFERENCES_MAX: usize = 1000;
+/// The largest compiled expression.
+const COMPILED_BYTES_MAX: usize = 8 << 20;
+
+fn pattern(name: &str) -> Option<&'static str> {
+    PATTERNS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
+
+/// What may stand for a field of text that is found by the text behind it. What a class holds, its
+/// pattern matches as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    Word,
+    NotSpace,
+    Data,
+    UserName,
+    Int,
+    Digits,
+    Positive,
+    Number,
+    IpV4,
+    Ip,
+    HostName,
+    IpOrHost,
+    HttpDate,
+}
+
+impl Class {
+    /// That of a pattern, if it has one.
+    fn of(pattern: &str) -> Option<Self> {
+        Some(match pattern {
+            "WORD" => Class::Word,
+            "NOTSPACE" => Class::NotSpace,
+            "DATA" | "GREEDYDATA" => Class::Data,
+            "USERNAME" | "USER" => Class::UserName,
+            "INT" => Class::Int,
+            "NONNEGINT" => Class::Digits,
+            "POSINT" => Class::Positive,
+            "NUMBER" | "BASE10NUM" => Class::Number,
+            "IPV4" => Class::IpV4,
+            "IP" => Class::Ip,
+            "HOSTNAME" | "HOST" => Class::HostName,
+            "IPORHOST" | "SYSLOGHOST" => Class::IpOrHost,
+            "HTTPDATE" => Class::HttpDate,
+            _ => return None,
+        })
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Class::Word => "a word",
+            Class::NotSpace => "text without spaces",
+            Class::Data => "text",
+            Class::UserName => "a user's name",
+            Class::Int => "an integer",
+            Class::Digits | Class::Positive => "digits",
+            Class::Number => "a number",
+            Class::IpV4 | Class::Ip => "an address",
+            Class::HostName => "a host's name",
+            Class::IpOrHost => "an address or a host's name",
+            Class::HttpDate => "a time",
+        }
+    }
+
+    /// Whether its text may have this byte.
+    fn has(self, byte: u8) -> bool {
+        match self {
+            Class::Word => byte.is_ascii_alphanumeric() || byte == b'_',
+            Class::NotSpace => !matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0x0b | 0x0c),
+            Class::Data => true,
+            Class::UserName => byte.is_ascii_alphanumeric() || b"._-".contains(&byte),
+            Class::Int => byte.is_ascii_digit() || b"+-".contains(&byte),
+            Class::Digits | Class::Positive => byte.is_ascii_digit(),
+            Class::Number => byte.is_ascii_digit() || b"+-.".contains(&byte),
+            Class::IpV4 => byte.is_ascii_digit() || byte == b'.',
+            Class::HostName => byte.is_ascii_alphanumeric() || b"_.-".contains(&byte),
+            Class::Ip | Class::IpOrHost => byte.is_ascii_alphanumeric() || b"_.-:%".contains(&byte),
+            Class::HttpDate => byte.is_ascii_alphanumeric() || b"/: +-".contains(&byte),
+        }
+    }
+
+    /// Whether a text is one of its.
+    pub(super) fn holds(self, text: &[u8]) -> bool {
+        let all = |text: &[u8]| !text.is_empty() && text.iter().all(|byte| self.has(*byte));
+        let digits = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+        let unsigned = match text {
+            [b'+' | b'-', rest @ ..] => rest,
+            _ => text,
+        };
+        match self {
+            Class::Data => true,
+            Class::Word | Class::NotSpace | Class::UserName | Class::Digits => all(text),
+            Class::Int => digits(unsigned),
+            Class::Positive => digits(text) && text[0] != b'0',
+            Class::Number => match memchr::memchr(b'.', unsigned) {
+                None => digits(unsigned),
+                Some(at) => {
+                    let (whole, part) = (&unsigned[..at], &unsigned[at + 1..]);
+                    (digits(whole) && part.is_empty())
+                        || ((digits(whole) || whole.is_empty()) && digits(part))
+                }
+            },
+            Class::IpV4 => is_ipv4(text),
+            Class::Ip => is_ipv4(text) || is_ipv6(text),
+            Class::HostName => text.first().is_some_and(u8::is_ascii_alphanumeric) && all(text),
+            Class::IpOrHost => Class::HostName.holds(text) || is_ipv4(text) || is_ipv6(text),
+            Class::HttpDate => match text {
+                [
+                    d1,
+                    d2,
+                    b'/',
+                    m1,
+                    m2,
+                    m3,
+                    b'/',
+                    y1,
+                    y2,
+                    y3,
+                    y4,
+                    b':',
+                    h1,
+                    h2,
+                    b':',
+                    n1,
+                    n2,
+                    b':',
+                    s1,
+                    s2,
+                    b' ',
+                    b'+' | b'-',
+                    z1,
+                    z2,
+                    z3,
+                    z4,
+                ] => {
+                    let is_pair = |a: &u8, b: &u8| fast::pair(*a, *b).is_some();
+                    let pairs = [
+                        (d1, d2),
+                        (y1, y2),
+                        (y3, y4),
+                        (h1, h2),
+                        (n1, n2),
+                        (s1, s2),
+                        (z1, z2),
+                        (z3, z4),
+                    ];
+                    pairs.iter().all(|(a, b)| is_pair(a, b))
+                        && [m1, m2, m3].iter().all(|letter| letter.is_ascii_alphabetic())
+                }
+                _ => false,
+            },
+        }
+    }
+}
+
+fn is_ipv4(text: &[u8]) -> bool {
+    let mut count = 0;
+    let good = text.split(|byte| *byte == b'.').all(|part| {
+        count += 1;
+        matches!(part.len(), 1..=3) && part.iter().all(u8::is_ascii_digit)
+    });
+    good && count == 4
+}
+
+fn is_ipv6(text: &[u8]) -> bool {
+    let (address, zone) = match memchr::memchr(b'%', text) {
+        Some(at) => (&text[..at], Some(&text[at + 1..])),
+        None => (text, None),
+    };
+    let Some(colon) = memchr::memchr(b':', address) else { return false };
+    address[..colon].iter().all(u8::is_ascii_hexdigit)
+        && address[colon..].iter().all(|byte| byte.is_ascii_hexdigit() || b":.".contains(byte))
+        && zone.is_none_or(|zone| !zone.is_empty() && zone.iter().all(u8::is_ascii_alphanumeric))
+}
+
+/// Fields found by a regular expression.
+#[derive(Debug, Clone)]
+pub(super) struct Pattern {
+    regex: Regex,
+    /// The groups of each field, of which one has matched at most.
+    groups: Vec<Vec<usize>>,
+    locations: CaptureLocations,
+}
+
+impl Pattern {
+    /// Finds the fields of a line, which stands at `line` in the block.
+    pub(super) fn fields(
+        &mut self,
+        block: &[u8],
+        line: Range<usize>,
+        take: &mut dyn FnMut(usize, Range<usize>),
+    ) -> Result<(), Fault> {
+        let text = std::str::from_utf8(&block[line.clone()])
+            .map_err(|error| Fault::new(error.valid_up_to(), FaultKind::Utf8 { field: None }))?;
+        if self.regex.captures_read(&mut self.locations, text).is_none() {
+            let reason = "the line does not match the pattern of --log-format, from";
+            return Err(Fault::new(0, FaultKind::Syntax(reason.to_owned())));
+        }
+        for (place, groups) in self.groups.iter().enumerate() {
+            let found = groups.iter().find_map(|group| self.locations.get(*group));
+            if let Some((start, end)) = found {
+                take(place, line.start + start..line.start + end);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `%{NAME}`, `%{NAME:column}` or `%{NAME:column:type}`.
+struct Reference<'a> {
+    name: &'a str,
+    column: Option<&'a str>,
+    kind: Option<&'a str>,
+}
+
+impl<'a> Reference<'a> {
+    /// The one that a text begins with, and what is behind it.
+    fn new(text: &'a str) -> Option<(Self, &'a str)> {
+        let inner = text.strip_prefix("%{")?;
+        let (inner, rest) = inner.split_once('}')?;
+        let mut parts = inner.splitn(3, ':');
+        let name = parts.next()?;
+        let is_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+        if name.is_empty() || !name.chars().all(is_name) {
+            return None;
+        }
+        let column = parts.next().filter(|column| !column.is_empty());
+        Some((Self { name, column, kind: parts.next() }, rest))
+    }
+}
+
+/// Whether a description has a named pattern: `%{USER}e` is a directive of Apache's.
+pub(super) fn is_grok(text: &str) -> bool {
+    let mut is_one = false;
+    for (at, _) in text.match_indices("%{") {
+        if let Some((reference, rest)) = Reference::new(&text[at..]) {
+            let is_directive = reference.column.is_none()
+                && (rest.starts_with('^') || rest.starts_with(|c: char| c.is_ascii_alphabetic()));
+            is_one |= !is_directive;
+        }
+    }
+    is_one
+}
+
+/// The column that a field is called: `[source][ip]` is `source.ip`.
+fn column_name(written: &str) -> Result<String, BadFormat> {
+    let nested = written.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let name = nested.map_or_else(|| written.to_owned(), |inner| inner.replace("][", "."));
+    let is_plain = |c: char| c.is_alphanumeric() || "_.-@".contains(c);
+    if name.is_empty() || !name.chars().all(is_plain) {
+        return Err(BadFormat::new(
+            format!("`{written}` is no name of a column"),
+            "a name is letters, digits, `_`, `.`, `-` and `@`",
+        ));
+    }
+    Ok(name)
+}
+
+/// What a column of a pattern is, where its type is not said.
+fn kind(pattern: &str, said: Option<&str>) -> Result<Kind, BadFormat> {
+    Ok(match said {
+        Some("int" | "long") => Kind::Int,
+        Some("float" | "double") => Kind::Float,
+        Some("text" | "string") => Kind::Text,
+        Some(other) => {
+            return Err(BadFormat::new(
+                format!("`{other}` is no type of a named pattern's column"),
+                "they are int, float and text; --schema 'column TYPE' gives any other",
+            ));
+        }
+        None => match pattern {
+            "INT" | "POSINT" | "NONNEGINT" => Kind::Int,
+            "NUMBER" | "BASE10NUM" => Kind::Float,
+            "HTTPDATE" => Kind::Clf,
+            "TIMESTAMP_ISO8601" => Kind::Instant,
+            _ => Kind::Text,
+        },
+    })
+}
+
+/// What is made of a description.
+#[derive(Default)]
+struct Compiler {
+    expression: String,
+    /// Columns in the order of their first group: name, kind, and the groups' names.
+    columns: Vec<(String, Kind, Vec<String>)>,
+    references: usize,
+}
+
+impl Compiler {
+    fn expand(&mut self, text: &str, depth: usize) -> Result<(), BadFormat> {
+        if depth > DEPTH_MAX {
+            return Err(BadFormat::new(
+                format!("named patterns stand within one another more than {DEPTH_MAX} deep"),
+                "write less of them",
+            ));
+        }
+        let mut rest = text;
+        while let Some(at) = rest.find("%{") {
+            self.expression.push_str(&rest[..at]);
+            let Some((reference, behind)) = Reference::new(&rest[at..]) else {
+                self.expression.push_str("%\\{");
+                rest = &rest[at + 2..];
+                continue;
+            };
+            rest = behind;
+            self.references += 1;
+            let Some(inner) = pattern(reference.name).filter(|_| self.references <= REFERENCES_MAX)
+            else {
+                let names: Vec<&str> = PATTERNS.iter().map(|(name, _)| *name).collect();
+                return Err(BadFormat::new(
+                    format!("there is no pattern `{}`", reference.name),
+                    format!("they are {}", names.join(", ")),
+                ));
+            };
+            match reference.column {
+                None => self.expression.push_str("(?:"),
+                Some(column) => {
+                    let name = column_name(column)?;
+                    let kind = kind(reference.name, reference.kind)?;
+                    let group = format!("tidemill_{}", self.references);
+                    self.expression.push_str(&format!("(?P<{group}>"));
+                    match self.columns.iter_mut().find(|(known, _, _)| *known == name) {
+                        Some((_, _, groups)) => groups.push(group),
+                        None => self.columns.push((name, kind, vec![group])),
+                    }
+                }
+            }
+            self.expand(inner, depth + 1)?;
+            self.expression.push(')');
+        }
+        self.expression.push_str(rest);
+        Ok(())
+    }
+}
+
+/// Compiles a description by named patterns.
+pub(super) fn format(text: &str) -> Result<LogFormat, BadFormat> {
+    let mut compiler = Compiler::default();
+    compiler.expand(text, 0)?;
+    let Compiler { expression, columns: mut named, .. } = compiler;
+    let regex = RegexBuilder::new(&format!("^(?:{expression})$"))
+        .size_limit(COMPILED_BYTES_MAX)
+        .build()
+        .map_err(|error| {
+            let reason = error.to_string();
+            let last = reason.lines().last().unwrap_or_default();
+            BadFormat::new(
+                format!("the patterns are no regular expression: {}", last.trim_start_matches("error: ")),
+                "a bracket, dot or star that stands in the line is written `\\[`, `\\.`, `\\*`; there is no \
+                 looking around (`(?=`, `(?<!`) and no `(?>`",
+            )
+        })?;
+    // Groups that the user has named.
+    for name in regex.capture_names().flatten() {
+        if !named.iter().any(|(_, _, groups)| groups.iter().any(|group| group == name)) {
+            named.push((name.to_owned(), Kind::Text, vec![name.to_owned()]));
+        }
+    }
+    if named.is_empty() {
+        return Err(BadFormat::new(
+            "the patterns name no column",
+            "%{IPORHOST:client} makes a column `client` of what matches",
+        ));
+    }
+    let index = |wanted: &String| regex.capture_names().position(|name| name == Some(wanted));
+    // Columns in the order in which they stand in the line.
+    let mut found: Vec<(Vec<usize>, String, Kind)> = named
+        .into_iter()
+        .map(|(name, kind, groups)| (groups.iter().filter_map(index).collect(), name, kind))
+        .collect();
+    found.sort_by_key(|(groups, _, _): &(Vec<usize>, _, _)| groups.first().copied());
+    let (mut columns, mut names, mut groups) = (Vec::new(), Names::default(), Vec::new());
+    for (place, (of, name, kind)) in found.into_iter().enumerate() {
+        names.add(&mut columns, &name, &kind, place);
+        groups.push(of);
+    }
+    let steps =
+        steps(text, &columns.iter().map(|column| column.field.name().clone()).collect::<Vec<_>>());
+    let locations = regex.capture_locations();
+    let pattern = Pattern { regex, groups, locations };
+    Ok(LogFormat { columns, matcher: Matcher::Pattern { steps, pattern }, escapes: Escapes::None })
+}
+
+/// The same as steps, where each field's text cannot have the byte that is behind it. Fields that
+/// are columns come first among the places.
+fn steps(text: &str, columns: &[String]) -> Option<Steps> {
+    let mut steps = Steps::default();
+    let mut rest = text.strip_prefix('^').unwrap_or(text);
+    rest = match rest.strip_suffix('$') {
+        Some(before) if !before.ends_with('\\') => before,
+        _ => rest,
+    };
+    let mut places = Vec::new();
+    let mut has_until = true;
+    while let Some(c) = rest.chars().next() {
+        if let Some((reference, behind)) = Reference::new(rest) {
+            // Two fields with nothing between.
+            if !std::mem::replace(&mut has_until, false) {
+                return None;
+            }
+            let class = Class::of(reference.name)?;
+            if reference.name == "GREEDYDATA" && !behind.is_empty() {
+                return None;
+            }
+            let place = match reference.column {
+                None => None,
+                Some(column) => {
+                    let name = column_name(column).ok()?;
+                    let place = columns.iter().position(|known| *known == name)?;
+                    // A column of several fields.
+                    if places.contains(&Some(place)) {
+                        return None;
+                    }
+                    Some(place)
+                }
+            };
+            places.push(place);
+            let name: Arc<str> = reference.column.unwrap_or(reference.name).into();
+            steps.fields.push(Step { name, until: Vec::new(), quoted: false, class: Some(class) });
+            rest = behind;
+            continue;
+        }
+        let (literal, used) = match c {
+            '\\' => {
+                let escaped = rest[1..].chars().next()?;
+                if !escaped.is_ascii_punctuation() && escaped != ' ' {
+                    return None;
+                }
+                (escaped, 2)
+            }
+            '.' | '+' | '*' | '?' | '(' | ')' | '|' | '[' | ']' | '{' | '}' | '^' | '$' => {
+                return None;
+            }
+            c => (c, c.len_utf8()),
+        };
+        rest = &rest[used..];
+        has_until = true;
+        let into = steps.fields.last_mut().map_or(&mut steps.start, |step| &mut step.until);
+        into.extend_from_slice(literal.encode_utf8(&mut [0; 4]).as_bytes());
+    }
+    let is_told = |step: &Step| match (step.class, step.until.first()) {
+        (Some(Class::Data), _) | (Some(_), None) => true,
+        (Some(class), Some(first)) => first.is_ascii() && !class.has(*first),
+        (None, _) => false,
+    };
+    if !steps.fields.iter().all(is_told) || places.iter().flatten().count() != columns.len() {
+        return None;
+    }
+    steps.places = Some(places);
+    Some(steps)
+}

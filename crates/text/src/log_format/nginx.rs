@@ -1,0 +1,145 @@
+//! nginx's `log_format`: variables after `$`.
+
+use super::{BadFormat, Escapes, Kind, Token};
+
+/// A `log_format` directive: its strings together, and how it has values escaped.
+pub(super) struct Directive {
+    pub(super) text: String,
+    pub(super) escapes: Escapes,
+}
+
+/// Reads `log_format name [escape=…] '…' '…';`, if the text is that.
+pub(super) fn directive(text: &str) -> Result<Option<Directive>, BadFormat> {
+    let Some(rest) = text.strip_prefix("log_format") else { return Ok(None) };
+    if !rest.starts_with(char::is_whitespace) {
+        return Ok(None);
+    }
+    let no_strings = || {
+        BadFormat::new(
+            "`log_format` has no strings in quotes",
+            "log_format main '$remote_addr [$time_local] \"$request\"' '$status';",
+        )
+    };
+    let rest = rest.trim().trim_end_matches(';').trim_end();
+    let (_, mut rest) = rest.split_once(char::is_whitespace).ok_or_else(no_strings)?;
+    rest = rest.trim_start();
+    let mut escapes = Escapes::Log;
+    if let Some(behind) = rest.strip_prefix("escape=") {
+        let (word, behind) = behind.split_once(char::is_whitespace).ok_or_else(no_strings)?;
+        escapes = match word {
+            "default" => Escapes::Log,
+            "json" => Escapes::Json,
+            "none" => Escapes::None,
+            other => {
+                return Err(BadFormat::new(
+                    format!("`escape={other}` is none of nginx's"),
+                    "they are default, json and none",
+                ));
+            }
+        };
+        rest = behind.trim_start();
+    }
+    let text = super::strings(rest).filter(|strings| !strings.is_empty());
+    Ok(Some(Directive { text: text.ok_or_else(no_strings)?.concat(), escapes }))
+}
+
+/// The name of the variable that a text begins with, and how many bytes it takes with its `$`.
+fn variable(text: &str) -> Option<(&str, usize)> {
+    let rest = text.strip_prefix('$')?;
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if let Some(inner) = rest.strip_prefix('{') {
+        let end = inner.find('}')?;
+        let name = &inner[..end];
+        return (!name.is_empty() && name.chars().all(is_name)).then_some((name, end + 3));
+    }
+    let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
+    (end > 0).then_some((&rest[..end], end + 1))
+}
+
+/// Whether a text has a variable.
+pub(super) fn has_variable(text: &str) -> bool {
+    text.match_indices('$').any(|(at, _)| variable(&text[at..]).is_some())
+}
+
+/// A description taken apart.
+pub(super) fn tokens(text: &str) -> Result<Vec<Token>, BadFormat> {
+    if text.trim_start().starts_with('{') && text.trim_end().ends_with('}') && text.contains("\":")
+    {
+        return Err(BadFormat::new(
+            "a log of this format is JSON",
+            "--source-format json reads it, by the names that are in it",
+        ));
+    }
+    let mut tokens = Vec::new();
+    let mut literal = String::new();
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let Some((name, used)) = variable(rest) else {
+            literal.push(c);
+            rest = &rest[c.len_utf8()..];
+            continue;
+        };
+        if !literal.is_empty() {
+            tokens.push(Token::Text(std::mem::take(&mut literal).into_bytes()));
+        }
+        let (column, kind) = meaning(name);
+        tokens.push(Token::Field { name: column, kind, written: rest[..used].to_owned() });
+        rest = &rest[used..];
+    }
+    if !literal.is_empty() {
+        tokens.push(Token::Text(literal.into_bytes()));
+    }
+    if !tokens.iter().any(|token| matches!(token, Token::Field { .. })) {
+        return Err(BadFormat::new(
+            "the log format has no variable",
+            "$remote_addr [$time_local] \"$request\" $status",
+        ));
+    }
+    Ok(tokens)
+}
+
+/// What a variable is; one of the user's own is text.
+fn meaning(variable: &str) -> (String, Kind) {
+    let (name, kind) = match variable {
+        "remote_addr" => ("ip", Kind::Text),
+        "realip_remote_addr" => ("peer_ip", Kind::Text),
+        "remote_user" => ("user", Kind::Text),
+        "server_addr" => ("server_ip", Kind::Text),
+        "time_local" => ("ts", Kind::Clf),
+        "time_iso8601" => ("ts", Kind::Time("%Y-%m-%dT%H:%M:%S%z".into())),
+        "msec" => ("ts", Kind::Time("%s.%3f".into())),
+        "request" => ("request", Kind::Request),
+        "request_method" => ("method", Kind::Text),
+        "request_uri" => ("path", Kind::Text),
+        "args" | "query_string" => ("query", Kind::Text),
+        "server_protocol" => ("protocol", Kind::Text),
+        "status" => ("status", Kind::Status),
+        "body_bytes_sent" => ("bytes", Kind::Int),
+        "bytes_sent"
+        | "request_length"
+        | "connection"
+        | "connection_requests"
+        | "pid"
+        | "content_length" => (variable, Kind::Int),
+        "server_port" => ("port", Kind::Port),
+        "remote_port" | "proxy_port" => (variable, Kind::Port),
+        "request_time"
+        | "connection_time"
+        | "session_time"
+        | "upstream_response_time"
+        | "upstream_connect_time"
+        | "upstream_header_time"
+        | "upstream_queue_time"
+        | "upstream_session_time"
+        | "upstream_first_byte_time" => (variable, Kind::Seconds),
+        "gzip_ratio" => (variable, Kind::Float),
+        _ => match variable.strip_prefix("http_") {
+            Some(header) => return (super::header(header), Kind::Text),
+            None => match variable.strip_prefix("sent_http_") {
+                Some(header) => return (format!("sent_{header}"), Kind::Text),
+                None => (variable, Kind::Text),
+            },
+        },
+    };
+    (name.to_owned(), kind)
+}
