@@ -21,10 +21,13 @@ SOMEWHERE_ELSE = {
     "file": "pathlib.Path(file).read_text()",
     "format": "schema() and jobs() give objects, and so does a result without an output",
     "help": "help()",
+    "no_pager": "a terminal's; Python gives objects",
+    "rows": "a terminal's; Python gives all rows",
     "max_bad": "merge reads no records",
     "param": "params",
     "salvage": "recover, and in a job that of its source",
     "storage_option": "storage_options",
+    "thousands": "a terminal's; Python gives numbers",
     "version": "__version__",
 }
 

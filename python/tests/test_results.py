@@ -300,7 +300,7 @@ def test_a_notebook_sees_a_warning_where_records_are_missing(tmp_path):
     path = tmp_path / "bad.csv"
     path.write_text("x\n1\noops\n")
     result = tm.query(f"SELECT x FROM '{path}'", schema="x BIGINT", max_bad=1)
-    assert 'class="warning">complete: 1 rows from 1 file' in result._repr_html_()
+    assert 'class="warning">complete: 1 row from 1 file' in result._repr_html_()
     assert 'class="warning"' not in tm.query("SELECT 1 AS one")._repr_html_()
 
 

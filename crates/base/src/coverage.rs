@@ -3,8 +3,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::BadRecord;
+
 /// The version of the JSON form.
 pub const VERSION: u32 = 1;
+
+/// Why reading ended early where no more rows were wanted.
+pub const LIMIT_REACHED: &str = "stopped once the limit was reached";
 
 /// The account that every result carries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,7 +28,7 @@ pub struct Coverage {
     pub bytes: Amount,
     /// Records.
     pub rows: RowAmount,
-    /// Why reading ended before the end of the input, where it did: `limit reached`.
+    /// Why reading ended before the end of the input, where it did: [`LIMIT_REACHED`].
     pub stopped: Option<String>,
     /// Where copies of rejected records are, if there are any.
     pub rejected_copy: Option<String>,
@@ -33,6 +38,10 @@ pub struct Coverage {
     /// that was asked for.
     #[serde(default)]
     pub salvaged: Vec<Salvaged>,
+    /// The first few malformed records, by file and offset, where the result is incomplete for them. The
+    /// JSON form is without them.
+    #[serde(skip)]
+    pub first_rejected: Vec<BadRecord>,
 }
 
 /// What was read of a file that is not whole.
@@ -102,6 +111,7 @@ impl Default for Coverage {
             rejected_copy: None,
             estimates: Vec::new(),
             salvaged: Vec::new(),
+            first_rejected: Vec::new(),
         }
     }
 }
@@ -109,16 +119,22 @@ impl Default for Coverage {
 impl Coverage {
     /// One line for people: what was read, what was not.
     pub fn one_line(&self) -> String {
-        let mut line = format!(
-            "{}: {} rows from {} file{} ({}), {}/{} splits",
-            if self.complete { "complete" } else { "INCOMPLETE" },
-            grouped(self.rows.done),
-            grouped(self.files),
-            if self.files == 1 { "" } else { "s" },
-            human_bytes(self.bytes.done),
-            grouped(self.splits.done),
-            grouped(self.splits.total),
-        );
+        let whole = if self.complete { "complete" } else { "INCOMPLETE" };
+        let (rows, of_rows) = (grouped(self.rows.done), if self.rows.done == 1 { "" } else { "s" });
+        let (files, of_files) = (grouped(self.files), if self.files == 1 { "" } else { "s" });
+        let mut line = match self.stopped.as_deref() {
+            // How much of a split was read when no more rows were wanted is known in rows alone.
+            Some(LIMIT_REACHED) => format!(
+                "{whole}: limit reached; {rows} row{of_rows} looked at, of {files} file{of_files} with {}",
+                human_bytes(self.bytes.total),
+            ),
+            _ => format!(
+                "{whole}: {rows} row{of_rows} from {files} file{of_files} ({}), {}/{} splits",
+                human_bytes(self.bytes.done),
+                grouped(self.splits.done),
+                grouped(self.splits.total),
+            ),
+        };
         if self.splits.left_out > 0 {
             line.push_str(&format!(", {} splits left out", grouped(self.splits.left_out)));
         }
@@ -129,7 +145,7 @@ impl Coverage {
                 line.push_str(&format!(" (kept in {path})"));
             }
         }
-        if let Some(why) = &self.stopped {
+        if let Some(why) = self.stopped.as_deref().filter(|why| *why != LIMIT_REACHED) {
             line.push_str(&format!(", {why}"));
         }
         if let Some(first) = self.salvaged.first() {

@@ -91,6 +91,8 @@ pub struct Planned {
     pub path: Option<&'static str>,
     /// The tables in words, where there are some.
     pub tables: Option<String>,
+    /// What is still to be done when all has been read, as a participle: `sorting`.
+    pub afterwards: Option<&'static str>,
 }
 
 impl Progress {
@@ -138,8 +140,8 @@ impl Progress {
     }
 
     /// States how the run goes.
-    pub fn set_planned(&self, path: &'static str, tables: Option<String>) {
-        *self.counters.planned.lock() = Planned { path: Some(path), tables };
+    pub fn set_planned(&self, planned: Planned) {
+        *self.counters.planned.lock() = planned;
     }
 
     /// How the run goes, as far as is known.

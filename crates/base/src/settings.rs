@@ -14,6 +14,8 @@ pub enum MaxBad {
     Count(u64),
     /// So many of a hundred records, judged at the end of the run.
     Percent(f64),
+    /// As many as there are, for a look: they are shown beside a result that is incomplete without them.
+    Shown,
 }
 
 impl Default for MaxBad {
@@ -27,6 +29,7 @@ impl std::fmt::Display for MaxBad {
         match self {
             MaxBad::Count(count) => write!(f, "{count}"),
             MaxBad::Percent(percent) => write!(f, "{percent}%"),
+            MaxBad::Shown => f.write_str("any"),
         }
     }
 }

@@ -1,10 +1,14 @@
 //! What can be asked on the command line. The help texts are the reference documentation.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use clap::builder::styling::{Style, Styles};
-use clap::{Arg, Args, Parser, Subcommand, ValueEnum};
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::{Arg, Args, Command, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use tidemill_engine::formats::Format;
+use tidemill_engine::sink::OutputFormat;
 
 const STYLES: Styles = Styles::styled()
     .header(Style::new().bold())
@@ -23,7 +27,8 @@ allowed; 130 interrupted.";
 
 /// Turns log files into counts, unique counts, top lists and one-file-per-key reports.
 ///
-/// Data goes to standard output; progress, coverage and errors go to standard error.
+/// Data goes to standard output; progress, coverage and errors go to standard error. Without a
+/// verb, on a terminal, it is a shell for SQL.
 #[derive(Debug, Parser)]
 #[command(
     name = "tidemill",
@@ -82,6 +87,8 @@ pub(crate) struct QueryArgs {
     #[command(flatten)]
     pub sink: SinkArgs,
     #[command(flatten)]
+    pub show: ShowArgs,
+    #[command(flatten)]
     pub limits: LimitArgs,
 }
 
@@ -116,6 +123,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub sink: SinkArgs,
     #[command(flatten)]
+    pub show: ShowArgs,
+    #[command(flatten)]
     pub storage: StorageArgs,
     #[command(flatten)]
     pub read_ahead: ReadAheadArgs,
@@ -143,6 +152,8 @@ pub(crate) struct MergeArgs {
     pub partial: Option<PathBuf>,
     #[command(flatten)]
     pub sink: SinkArgs,
+    #[command(flatten)]
+    pub show: ShowArgs,
     #[command(flatten)]
     pub storage: StorageArgs,
     #[command(flatten)]
@@ -252,11 +263,13 @@ pub(crate) struct HeadArgs {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     pub rows: u64,
     /// How to write them: text, csv, tsv or json
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", value_parser = OneOf(first_rows), hide_possible_values = true)]
     pub format: Option<String>,
     /// How many malformed records to skip among those that are read: 100, or 1% [default: 0]
     #[arg(long, value_name = "N|P%")]
     pub max_bad: Option<String>,
+    #[command(flatten)]
+    pub look: LookArgs,
     #[command(flatten)]
     pub source: SourceArgs,
 }
@@ -417,14 +430,14 @@ pub(crate) struct ReadAheadArgs {
 pub(crate) struct SourceArgs {
     /// The files' format where the suffix does not tell: csv, tsv, json, access-log, syslog,
     /// logfmt, parquet, arrow, avro, rowfile, lines
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", value_parser = OneOf(Format::names), hide_possible_values = true)]
     pub source_format: Option<String>,
     /// Column types that override the inferred ones: 'id BIGINT, ts TIMESTAMP'
     #[arg(long, value_name = "COLUMNS")]
     pub schema: Option<String>,
     /// Whether the files may have different columns: union, by name, or same, in which case only
     /// the first file is looked at beforehand [default: union]
-    #[arg(long, value_name = "union|same")]
+    #[arg(long, value_name = "union|same", value_parser = OneOf(|| vec!["union", "same"]), hide_possible_values = true)]
     pub layouts: Option<String>,
     /// Make the fields of a column's records columns of their own: of a STRUCT, or of JSON in a
     /// string; COLUMN=PREFIX puts a prefix before their names (repeatable)
@@ -457,11 +470,11 @@ pub(crate) struct SourceArgs {
     pub strict: Option<bool>,
     /// What to do with a value of text that is not of its column's type: error, or null
     /// [default: error]
-    #[arg(long, value_name = "error|null")]
+    #[arg(long, value_name = "error|null", value_parser = OneOf(|| vec!["error", "null"]), hide_possible_values = true)]
     pub mismatch: Option<String>,
     /// How the records of a system log are told apart: lines, or octets (each begins with its
     /// length: RFC 6587) [default: lines]
-    #[arg(long, value_name = "lines|octets")]
+    #[arg(long, value_name = "lines|octets", value_parser = OneOf(|| vec!["lines", "octets"]), hide_possible_values = true)]
     pub framing: Option<String>,
     /// What the lines of an access log look like: Apache's LogFormat or nginx's log_format as it
     /// stands in the server's configuration, named patterns (%{IP:ip} %{INT:ms}), or common,
@@ -493,18 +506,49 @@ pub(crate) struct SinkArgs {
     pub write: WriteArgs,
 }
 
+/// How much of a result a terminal shows, and how.
+#[derive(Debug, Args, Default)]
+#[command(next_help_heading = "On a terminal")]
+pub(crate) struct ShowArgs {
+    /// How many rows of a table to show, the first half and the last half of them: all, or a number
+    /// [default: 40]
+    #[arg(long, value_name = "all|N", value_parser = rows_shown)]
+    pub rows: Option<RowsShown>,
+    #[command(flatten)]
+    pub look: LookArgs,
+}
+
+/// How a terminal shows a table.
+#[derive(Debug, Args, Default)]
+#[command(next_help_heading = "On a terminal")]
+pub(crate) struct LookArgs {
+    /// Write the digits of a table's numbers in groups: 10,103,280
+    #[arg(long)]
+    pub thousands: bool,
+    /// Do not give what is longer than the screen to $PAGER
+    #[arg(long)]
+    pub no_pager: bool,
+}
+
+/// How many rows a terminal shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RowsShown {
+    All,
+    AtMost(usize),
+}
+
 /// How files are written.
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "Writing")]
 pub(crate) struct WriteArgs {
     /// text, csv, tsv, json, parquet, arrow, avro or rowfile [default: the file's suffix; text on a
     /// terminal, else csv]
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", value_parser = OneOf(OutputFormat::names), hide_possible_values = true)]
     pub format: Option<String>,
     /// How it is compressed: none, gzip, zstd, bzip2, xz, snappy, brotli, lz4 or deflate, as far as the
     /// format has it, with a level if wanted: zstd:9 [default: what the name's suffix tells of text;
     /// zstd in parquet and rowfile, deflate in avro]
-    #[arg(long, value_name = "CODEC[:LEVEL]")]
+    #[arg(long, value_name = "CODEC[:LEVEL]", value_parser = OneOf(codecs), hide_possible_values = true)]
     pub compression: Option<String>,
     /// Replace existing files of the names that this run writes
     #[arg(long)]
@@ -548,6 +592,38 @@ fn of_conversion(flag: Arg) -> Arg {
     }
 }
 
+/// A word that completions offer choices for. Which of them there are is told where they are looked up, with the
+/// nearest one.
+#[derive(Debug, Clone, Copy)]
+struct OneOf(fn() -> Vec<&'static str>);
+
+impl TypedValueParser for OneOf {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        flag: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, flag, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new((self.0)().into_iter().map(PossibleValue::new)))
+    }
+}
+
+/// The formats that first rows are shown in.
+fn first_rows() -> Vec<&'static str> {
+    vec!["text", "csv", "tsv", "json"]
+}
+
+/// What any format can be compressed by.
+fn codecs() -> Vec<&'static str> {
+    vec!["none", "gzip", "zstd", "bzip2", "xz", "snappy", "brotli", "lz4", "deflate"]
+}
+
 /// A form for people or for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Plain {
@@ -582,6 +658,15 @@ fn parameter(text: &str) -> Result<(String, String), String> {
     }
 }
 
+pub(crate) fn rows_shown(text: &str) -> Result<RowsShown, String> {
+    match text {
+        "all" => Ok(RowsShown::All),
+        count => at_least_one(count)
+            .map(RowsShown::AtMost)
+            .map_err(|why| format!("{why}; `all` shows every row")),
+    }
+}
+
 fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("it must be at least 1".to_owned()),
@@ -612,6 +697,29 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn completions_offer_what_a_flag_takes() {
+        let mut script = Vec::new();
+        clap_complete::generate(Shell::Fish, &mut Cli::command(), "tidemill", &mut script);
+        let script = String::from_utf8(script).unwrap();
+        for (flag, choice) in [
+            ("source-format", "access-log"),
+            ("format", "rowfile"),
+            ("compression", "zstd"),
+            ("layouts", "same"),
+            ("mismatch", "null"),
+        ] {
+            let is_offered = |of_flag: &str| {
+                let is_it = of_flag.contains(&format!(" -l {flag} "));
+                is_it && of_flag.contains(&format!("{choice}\\t"))
+            };
+            assert!(script.split("\ncomplete ").any(is_offered), "--{flag} {choice}");
+        }
+        // Whatever else is written is judged where it is understood.
+        let cli = Cli::try_parse_from(["tidemill", "query", "SELECT 1", "--format", "cvs"]);
+        assert!(cli.is_ok());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! - `args`: what can be asked?
 //! - `verbs`: what is done about it?
 //! - `terminal`: what does the person at the terminal see meanwhile, and how do they stop it?
+//! - `screen`: how large is the terminal, and who shows more than fits?
 //! - `memory`: what is kept of freed memory?
 //! - `reference`: does the reference page say what the command line is?
 
@@ -10,6 +11,7 @@ mod args;
 mod memory;
 #[cfg(test)]
 mod reference;
+mod screen;
 mod terminal;
 mod verbs;
 
@@ -25,6 +27,11 @@ use crate::args::Cli;
 fn main() -> ExitCode {
     memory::give_back_large_blocks();
     terminal::outlive_the_limit_of_a_file();
+    // Without a word somebody at a terminal wants to talk; a program that calls it so is told what there is.
+    if std::env::args_os().len() == 1 && verbs::is_shell_possible() {
+        let spoken = spans::show_if_asked().map_err(Into::into).and_then(|()| verbs::shell());
+        return status(spoken);
+    }
     let cli = Cli::try_parse().unwrap_or_else(|error| {
         let first = std::env::args().nth(1).unwrap_or_default();
         if error.kind() == ErrorKind::InvalidSubcommand && first.contains(' ') {
@@ -44,6 +51,11 @@ fn main() -> ExitCode {
     });
     let performed =
         spans::show_if_asked().map_err(Into::into).and_then(|()| verbs::perform(cli.verb));
+    status(performed)
+}
+
+/// The exit status; what went wrong is told.
+fn status(performed: anyhow::Result<verbs::Outcome>) -> ExitCode {
     match performed {
         Ok(verbs::Outcome::Complete) => ExitCode::SUCCESS,
         Ok(verbs::Outcome::Incomplete) => ExitCode::from(3),

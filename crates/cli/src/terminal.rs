@@ -1,14 +1,16 @@
 //! Standard error and signals: the progress bar, complaints, Ctrl-C.
 
 use std::io::{IsTerminal, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tidemill_engine::coverage::{grouped, human_bytes};
 use tidemill_engine::error::without_secrets;
 use tidemill_engine::{Cancel, Error, Progress};
+
+use crate::screen;
 
 /// The exit status after an interrupt.
 const INTERRUPTED: i32 = 130;
@@ -19,16 +21,43 @@ const TICK: Duration = Duration::from_millis(100);
 /// Shorter runs show no bar: it would only flicker.
 const PATIENCE: Duration = Duration::from_millis(300);
 
+/// What runs, for whoever wants to stop it.
+static RUNS: Mutex<Option<Cancel>> = Mutex::new(None);
+
+/// Whether what is stopped is the run alone.
+static IS_SHELL: AtomicBool = AtomicBool::new(false);
+
 /// Raises `cancel` on the first Ctrl-C or SIGTERM, and ends the process on the second.
 pub(crate) fn watch_signals(cancel: &Cancel) -> anyhow::Result<()> {
-    let cancel = cancel.clone();
-    ctrlc::set_handler(move || {
-        if cancel.is_cancelled() {
-            std::process::exit(INTERRUPTED);
+    runs(Some(cancel.clone()));
+    static IS_SET: AtomicBool = AtomicBool::new(false);
+    if IS_SET.swap(true, Ordering::Relaxed) {
+        return Ok(());
+    }
+    ctrlc::set_handler(|| {
+        let cancel = RUNS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match cancel {
+            Some(cancel) if !cancel.is_cancelled() => cancel.cancel(),
+            // A pager that is left behind would keep the terminal; a shell goes on.
+            Some(_) if screen::is_paged() || IS_SHELL.load(Ordering::Relaxed) => {}
+            _ => std::process::exit(INTERRUPTED),
         }
-        cancel.cancel();
     })?;
     Ok(())
+}
+
+/// From now on a signal stops a run and not the process.
+pub(crate) fn keep_shell() {
+    IS_SHELL.store(true, Ordering::Relaxed);
+}
+
+/// The run has ended: a signal is for the process again.
+pub(crate) fn nothing_runs() {
+    runs(None);
+}
+
+fn runs(cancel: Option<Cancel>) -> Option<Cancel> {
+    std::mem::replace(&mut *RUNS.lock().unwrap_or_else(PoisonError::into_inner), cancel)
 }
 
 /// Lets a write beyond the limit of a file's size (`ulimit -f`) fail as one to a full disk does: left alone the
@@ -82,6 +111,7 @@ pub(crate) struct Bar {
     started: Instant,
     drawn: Instant,
     bytes: u64,
+    is_rated: bool,
     hidden: bool,
 }
 
@@ -91,10 +121,19 @@ impl Bar {
         let now = Instant::now();
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-            bar.set_style(style(progress.clone(), false));
+            let style = ProgressStyle::with_template("{spinner} {msg}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar
         });
-        Bar { progress: progress.clone(), bar, started: now, drawn: now, bytes: 0, hidden: true }
+        Bar {
+            progress: progress.clone(),
+            bar,
+            started: now,
+            drawn: now,
+            bytes: 0,
+            is_rated: false,
+            hidden: true,
+        }
     }
 
     /// Redraws, if it is time to.
@@ -109,17 +148,27 @@ impl Bar {
         }
         self.drawn = Instant::now();
         let total = self.progress.bytes_total();
-        // The bar never goes back and is never full before the end.
+        // The bar never goes back.
         self.bytes = self.bytes.max(self.progress.bytes_done());
         if total > 0 {
-            if bar.length().is_none() {
-                bar.set_style(style(self.progress.clone(), true));
-            }
             bar.set_length(total);
-            bar.set_position(self.bytes.min(total));
-        } else {
-            bar.set_position(self.bytes);
+            self.bytes = self.bytes.min(total);
         }
+        bar.set_position(self.bytes);
+        self.is_rated |= bar.per_sec() > 0.0;
+        let state = Shown {
+            bytes: self.bytes,
+            total,
+            rows: self.progress.rows_done(),
+            per_second: whole(bar.per_sec()),
+            left: (self.is_rated && total > 0).then(|| bar.eta()),
+            elapsed: self.started.elapsed(),
+            afterwards: self.progress.planned().afterwards,
+            spilled: self.progress.spilled_bytes(),
+        };
+        // The spinner has two columns, and a terminal goes to the next line behind its last one.
+        let columns = screen::size_of(libc::STDERR_FILENO).0;
+        bar.set_message(state.line(columns.saturating_sub(3)));
         bar.tick();
     }
 
@@ -145,38 +194,78 @@ impl Drop for Bar {
     }
 }
 
-fn style(progress: Progress, has_total: bool) -> ProgressStyle {
-    let template = if has_total {
-        "{bar:28} {bytes_read} of {bytes_planned}, {rows} rows, {rate}/s, {eta} left"
-    } else {
-        "{spinner} {bytes_read}, {rows} rows, {rate}/s, {elapsed}"
-    };
-    let style =
-        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    let rows = progress;
-    let eta_known = Arc::new(AtomicBool::new(false));
-    style
-        .progress_chars("━╸ ")
-        .with_key("bytes_read", |state: &ProgressState, out: &mut dyn std::fmt::Write| {
-            let _ = write!(out, "{}", human_bytes(state.pos()));
-        })
-        .with_key("bytes_planned", |state: &ProgressState, out: &mut dyn std::fmt::Write| {
-            let _ = write!(out, "{}", human_bytes(state.len().unwrap_or(0)));
-        })
-        .with_key("rows", move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
-            let _ = write!(out, "{}", grouped(rows.rows_done()));
-        })
-        .with_key("rate", |state: &ProgressState, out: &mut dyn std::fmt::Write| {
-            let _ = write!(out, "{}", human_bytes(whole(state.per_sec())));
-        })
-        .with_key("eta", move |state: &ProgressState, out: &mut dyn std::fmt::Write| {
-            let known = state.per_sec() > 0.0 || eta_known.load(Ordering::Relaxed);
-            eta_known.store(known, Ordering::Relaxed);
-            let _ = match known {
-                true => write!(out, "{}", indicatif::HumanDuration(state.eta())),
-                false => write!(out, "…"),
-            };
-        })
+/// What is shown of a run that goes on.
+struct Shown {
+    bytes: u64,
+    /// 0 where nobody knows.
+    total: u64,
+    rows: u64,
+    per_second: u64,
+    left: Option<Duration>,
+    elapsed: Duration,
+    afterwards: Option<&'static str>,
+    spilled: u64,
+}
+
+/// The columns of the bar itself: as many as there are, up to so many, and at least so many.
+const BAR: usize = 28;
+const BAR_MIN: usize = 8;
+
+impl Shown {
+    /// A line of at most so many columns: the bar is shorter, and then less is said, where it does not fit.
+    fn line(&self, columns: usize) -> String {
+        let rows = format!("{} rows", grouped(self.rows));
+        let rate = format!("{}/s", human_bytes(self.per_second));
+        let elapsed = indicatif::HumanDuration(self.elapsed).to_string();
+        let is_read = self.total > 0 && self.bytes >= self.total;
+        let parts = match (is_read, self.total) {
+            (true, _) => {
+                // What has been read is no measure of what comes now.
+                let what = self.afterwards.unwrap_or("writing");
+                let spilled = match self.spilled {
+                    0 => String::new(),
+                    bytes => format!("{} on disk", human_bytes(bytes)),
+                };
+                vec![format!("all read, {what}"), rows, elapsed, spilled]
+            }
+            (false, 0) => vec![human_bytes(self.bytes), rows, rate, elapsed],
+            (false, total) => {
+                let left = match self.left {
+                    Some(left) => format!("{} left", indicatif::HumanDuration(left)),
+                    None => "… left".to_owned(),
+                };
+                let read = format!("{} of {}", human_bytes(self.bytes), human_bytes(total));
+                vec![read, rows, rate, left]
+            }
+        };
+        let mut text = String::new();
+        for part in parts.iter().filter(|part| !part.is_empty()) {
+            let gap = if text.is_empty() { "" } else { ", " };
+            if text.chars().count() + gap.len() + part.chars().count() > columns {
+                break;
+            }
+            text.push_str(gap);
+            text.push_str(part);
+        }
+        let room = columns.saturating_sub(text.chars().count() + 1).min(BAR);
+        if is_read || self.total == 0 || room < BAR_MIN {
+            return text;
+        }
+        format!("{} {text}", bar(self.bytes, self.total, room))
+    }
+}
+
+/// A bar that is never full before the end.
+fn bar(done: u64, total: u64, columns: usize) -> String {
+    let steps = columns as u64 * 2;
+    let reached = u128::from(done) * u128::from(steps) / u128::from(total.max(1));
+    let reached = usize::try_from(reached).unwrap_or(0).min(columns * 2);
+    let mut text = "━".repeat(reached / 2);
+    if reached % 2 == 1 {
+        text.push('╸');
+    }
+    text.extend(std::iter::repeat_n(' ', columns - reached.div_ceil(2)));
+    text
 }
 
 #[expect(
@@ -186,4 +275,59 @@ fn style(progress: Progress, has_total: bool) -> ProgressStyle {
 )]
 fn whole(rate: f64) -> u64 {
     rate.max(0.0) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(bytes: u64, total: u64) -> Shown {
+        Shown {
+            bytes,
+            total,
+            rows: 12_345_678,
+            per_second: 123_000_000,
+            left: Some(Duration::from_secs(720)),
+            elapsed: Duration::from_secs(41),
+            afterwards: Some("sorting"),
+            spilled: 3_200_000_000,
+        }
+    }
+
+    #[test]
+    fn the_bar_fits_any_terminal() {
+        for columns in 0..=220 {
+            for (bytes, total) in
+                [(0, 0), (123_000_000, 0), (1, 2), (615_000_000, 1_230_000_000), (7, 7)]
+            {
+                let line = shown(bytes, total).line(columns);
+                assert!(line.chars().count() <= columns, "{columns}: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_bar_says_as_much_as_there_is_room_for() {
+        for (columns, bytes, expected) in [
+            (
+                100,
+                615_000_000,
+                "━━━━━━━━━━━━━━               615 MB of 1.23 GB, 12,345,678 rows, 123 MB/s, 12 minutes left",
+            ),
+            (
+                77,
+                615_000_000,
+                "━━━━━━━╸        615 MB of 1.23 GB, 12,345,678 rows, 123 MB/s, 12 minutes left",
+            ),
+            (40, 615_000_000, "615 MB of 1.23 GB, 12,345,678 rows"),
+            (77, 1_230_000_000, "all read, sorting, 12,345,678 rows, 41 seconds, 3.20 GB on disk"),
+            (20, 1_230_000_000, "all read, sorting"),
+        ] {
+            assert_eq!(shown(bytes, 1_230_000_000).line(columns), expected);
+        }
+        let unknown = Shown { total: 0, ..shown(615_000_000, 0) };
+        assert_eq!(unknown.line(77), "615 MB, 12,345,678 rows, 123 MB/s, 41 seconds");
+        let early = Shown { left: None, ..shown(1, 2) };
+        assert!(early.line(77).ends_with("… left"));
+    }
 }

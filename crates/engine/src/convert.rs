@@ -23,6 +23,7 @@ use tidemill_base::cancel::Cancel;
 use tidemill_base::coverage::{Amount, Coverage};
 use tidemill_base::error::{Error, Result, panicked};
 use tidemill_base::home::RunId;
+use tidemill_base::progress::Planned;
 use tidemill_base::redact::shown;
 use tidemill_query::{Plan, Query, Results, named};
 use tidemill_remote::location::Location;
@@ -190,7 +191,7 @@ impl Conversion {
         let mut tasks = self.tasks(format, &settings.cancel)?;
         let skipped = self.look_for_existing(&mut tasks)?;
         settings.progress.set_bytes_total(tasks.iter().map(|task| task.bytes).sum());
-        settings.progress.set_planned("rows", None);
+        settings.progress.set_planned(Planned { path: Some("rows"), ..Planned::default() });
         let mut all = Converted { skipped, ..Converted::default() };
         let mut rest = tasks.as_slice();
         while !rest.is_empty() {

@@ -42,7 +42,8 @@ pub(crate) fn result_schema(plan: &LogicalPlan, tables: &[&str], statement: &Sta
                 field.name().clone()
             }
             _ if !names::is_inward(field.name())
-                && !is_of_a_field(field.name(), written.get(index)) =>
+                && !is_of_a_field(field.name(), written.get(index))
+                && !hides(field.name(), written.get(index)) =>
             {
                 unqualified(field.name(), &qualifiers)
             }
@@ -71,6 +72,13 @@ pub(crate) fn result_schema(plan: &LogicalPlan, tables: &[&str], statement: &Sta
 fn is_of_a_field(name: &str, written: Option<&Option<String>>) -> bool {
     let written = written.and_then(Option::as_ref);
     name.contains('[') && written.is_some_and(|written| !written.contains('['))
+}
+
+/// Whether a plan's name of a column is silent about a cast, or has a sign in its own way, where the query does not.
+fn hides(name: &str, written: Option<&Option<String>>) -> bool {
+    let Some(Some(written)) = written else { return false };
+    let casts = |text: &str| text.contains("::") || text.contains("CAST(");
+    (casts(written) && !casts(name)) || name.contains("(- ")
 }
 
 /// The columns by their names, of the types that the optimised plan gives them.

@@ -11,7 +11,7 @@
 //! - `results`, `columns`: what comes out, and what is it called?
 //! - `merge`: how do partial tables become one answer?
 //! - `unknown`: which tables has nobody said anything of?
-//! - `secrets`: SQL as it may be kept.
+//! - `secrets`: SQL as it may be kept. `words`: which words does it know?
 
 mod about;
 mod answers;
@@ -36,6 +36,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 mod unknown;
+pub mod words;
 
 pub use columns::named;
 pub use explain::{Explain, ExplainSource};

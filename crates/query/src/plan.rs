@@ -23,7 +23,7 @@ use datafusion::sql::sqlparser::ast::{ObjectNamePart, TableFactor, Visitor};
 use tidemill_base::coverage::{self, Coverage};
 use tidemill_base::error::{Error, Result};
 use tidemill_base::home::RunId;
-use tidemill_base::progress::ThreadClock;
+use tidemill_base::progress::{Planned, ThreadClock};
 use tidemill_base::redact::shown;
 use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
 use tidemill_base::{Settings, suggest};
@@ -87,6 +87,24 @@ enum Joins {
 /// One part in so many of the budget is for tables that are held whole. By the estimate before
 /// they are read they must fit in half of it.
 const HELD_SHARE: u64 = 8;
+
+/// What a plan that DataFusion runs still does when its sources have been read: the last step that waits for
+/// all of its input.
+fn afterwards(plan: &LogicalPlan) -> Option<&'static str> {
+    let mut found = None;
+    // Nothing can fail in it, and what is not found is only not said.
+    let _ = plan.apply(|node| {
+        found = match node {
+            LogicalPlan::Sort(_) => Some("sorting"),
+            LogicalPlan::Window(_) => Some("computing windows"),
+            LogicalPlan::Aggregate(_) | LogicalPlan::Distinct(_) => Some("grouping"),
+            LogicalPlan::Join(_) => Some("joining"),
+            _ => return Ok(TreeNodeRecursion::Continue),
+        };
+        Ok(TreeNodeRecursion::Stop)
+    });
+    found
+}
 
 /// The most that a source asks for as `read_memory`.
 fn read_memory_bytes(query: &Query) -> Option<u64> {
@@ -557,14 +575,15 @@ impl Plan {
 
     /// Says how the run goes, for the job log.
     pub(crate) fn tell_progress(&self) {
-        let (path, tables) = match &self.route {
+        let (path, tables, afterwards) = match &self.route {
             Route::Tables(parts) => {
-                ("partial tables", Some(self.short(parts.spec.describe().join("; "))))
+                let tables = self.short(parts.spec.describe().join("; "));
+                ("partial tables", Some(tables), Some("merging groups"))
             }
-            Route::Rows { .. } => ("rows", None),
-            Route::Engine { .. } => ("datafusion", None),
+            Route::Rows { .. } => ("rows", None, None),
+            Route::Engine { .. } => ("datafusion", None, afterwards(&self.logical)),
         };
-        self.settings.progress.set_planned(path, tables);
+        self.settings.progress.set_planned(Planned { path: Some(path), tables, afterwards });
     }
 
     pub(crate) fn account(&self, merged: Option<Coverage>) -> Account {

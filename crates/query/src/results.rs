@@ -145,7 +145,7 @@ impl Account {
         };
         let splits = sum(Scan::split_amount);
         let stopped = match (ended, self.cut_short || splits.done < splits.total) {
-            (true, true) => Some("stopped once the limit was reached".to_string()),
+            (true, true) => Some(coverage::LIMIT_REACHED.to_string()),
             _ => None,
         };
         let rejected = self.scans().map(|scan| scan.rejected_count()).sum();
@@ -155,7 +155,7 @@ impl Account {
         bytes.left_out += salvaged.iter().map(|file| file.bytes_left_out).sum::<u64>();
         Coverage {
             version: coverage::VERSION,
-            complete: ended && salvaged.is_empty(),
+            complete: ended && salvaged.is_empty() && !self.rejects.is_incomplete(),
             mergeable: self.mergeable,
             files: self
                 .tables
@@ -174,6 +174,10 @@ impl Account {
                 .map(|folder| folder.display().to_string()),
             estimates: self.estimates(),
             salvaged,
+            first_rejected: match self.rejects.is_incomplete() {
+                true => self.rejects.first(),
+                false => Vec::new(),
+            },
         }
     }
 }

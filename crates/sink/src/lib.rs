@@ -9,6 +9,7 @@
 //! - `destination`: what is there to write to, and what does each do to begin, to write and to commit?
 //! - `formats`: what has each format a place for, and how is it written? `value`: what is a value's text?
 //! - `writer`: how is one file written, whatever its format? `out`: where do its bytes go meanwhile?
+//! - `screen`: what does a result look like on a terminal of so many columns?
 //! - `compression`: by what is a file compressed? `codecs`: which of them is it, of what is asked, named and possible?
 //! - `partition`: which rows go together?
 //! - `files`: how are many files written within a memory budget?
@@ -38,6 +39,7 @@ mod fs;
 mod out;
 mod partition;
 mod places;
+pub mod screen;
 mod set;
 mod spec;
 mod staged_file;

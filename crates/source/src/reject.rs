@@ -66,7 +66,7 @@ impl Rejects {
     /// Allows as many as `allowed`; copies go to `rejected/` in `folder`, which is created
     /// with the first one, if any may be skipped at all.
     pub fn new(allowed: MaxBad, folder: Option<PathBuf>) -> Self {
-        let keeps = !matches!(allowed, MaxBad::Count(0));
+        let keeps = !matches!(allowed, MaxBad::Count(0) | MaxBad::Shown);
         Self { allowed, folder: folder.filter(|_| keeps), state: Mutex::default() }
     }
 
@@ -80,11 +80,16 @@ impl Rejects {
         self.state.lock().first.clone()
     }
 
+    /// Whether a result is incomplete for what was refused, as it is if nobody said how many may be.
+    pub fn is_incomplete(&self) -> bool {
+        self.allowed == MaxBad::Shown && self.count() > 0
+    }
+
     /// Whether so many more would be too many whatever else is read.
     pub(crate) fn would_exceed(&self, more: u64) -> bool {
         match self.allowed {
             MaxBad::Count(count) => self.count().saturating_add(more) > count,
-            MaxBad::Percent(_) => false,
+            MaxBad::Percent(_) | MaxBad::Shown => false,
         }
     }
 
@@ -99,8 +104,11 @@ impl Rejects {
         }
         let mut state = self.state.lock();
         for record in refused {
-            let located = locate(&record)?;
             state.count += 1;
+            if self.allowed == MaxBad::Shown && !state.may_be_first(&record) {
+                continue;
+            }
+            let located = locate(&record)?;
             if let Some(folder) = &self.folder {
                 state.copy(folder, &located, &record)?;
             }
@@ -163,6 +171,7 @@ impl Rejects {
             MaxBad::Percent(percent) => {
                 state.count as f64 * 100.0 > percent * (state.count + rows) as f64
             }
+            MaxBad::Shown => false,
         };
         if exceeded { Err(self.too_many(state.count, state.first.clone())) } else { Ok(()) }
     }
@@ -186,6 +195,16 @@ fn locate(record: &Refused) -> Result<BadRecord> {
 }
 
 impl Tally {
+    /// Whether a record may be among the first few. Finding out its line may mean reading the file up to it.
+    fn may_be_first(&self, record: &Refused) -> bool {
+        let key = (record.file.shown(), record.offset, record.row);
+        self.first.len() < FIRST
+            || self
+                .first
+                .last()
+                .is_none_or(|last| key < (last.path.as_str(), last.offset, last.row))
+    }
+
     fn copy(&mut self, folder: &std::path::Path, bad: &BadRecord, record: &Refused) -> Result<()> {
         let folder = folder.join("rejected");
         if self.copies.is_none() {

@@ -466,5 +466,6 @@ pub fn together(coverages: &[Coverage]) -> Coverage {
         rejected_copy: None,
         estimates: Vec::new(),
         salvaged: coverages.iter().flat_map(|coverage| coverage.salvaged.clone()).collect(),
+        first_rejected: Vec::new(),
     }
 }

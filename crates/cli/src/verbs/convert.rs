@@ -9,7 +9,7 @@ use tidemill_engine::{Error, coverage};
 use super::Outcome;
 use super::output::{CoverageSink, Say, finish, wait};
 use super::query::begin;
-use crate::args::ConvertArgs;
+use crate::args::{ConvertArgs, ShowArgs};
 use crate::terminal;
 
 /// `tidemill convert IN… OUT`.
@@ -44,7 +44,8 @@ pub(super) fn convert(args: ConvertArgs) -> anyhow::Result<Outcome> {
         let query = conversion.query()?;
         let (preparation, recorder) = begin(&limits, &Default::default(), about)?;
         let running = Running::query(query, preparation.settings.clone())?.recorded(recorder);
-        return finish(running, &preparation, &conversion.sink, &coverage_sink, Say::All);
+        let how = (Say::All, ShowArgs::default().showing());
+        return finish(running, &preparation, &conversion.sink, &coverage_sink, how);
     }
     let (preparation, recorder) = begin(&limits, &Default::default(), about)?;
     let (running, converted) = conversion.start(&preparation.settings, &preparation.id)?;

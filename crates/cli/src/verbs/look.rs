@@ -13,7 +13,7 @@ use tidemill_engine::{Error, NamedSource, Query, Result, coverage};
 
 use super::output::{CoverageSink, Say, finish};
 use super::{Outcome, print};
-use crate::args::{HeadArgs, SchemaArgs, SchemaForm};
+use crate::args::{HeadArgs, RowsShown, SchemaArgs, SchemaForm};
 use crate::terminal;
 
 /// `tidemill schema FILE…`.
@@ -187,7 +187,8 @@ pub(super) fn head(args: &HeadArgs) -> anyhow::Result<Outcome> {
         sink.format = Some(format);
         let running = Running::query(query, preparation.settings.clone())?;
         let coverage = CoverageSink::new(None, None)?;
-        if let Outcome::Incomplete = finish(running, &preparation, &sink, &coverage, Say::Faults)? {
+        let how = (Say::Faults, args.look.showing(RowsShown::All));
+        if let Outcome::Incomplete = finish(running, &preparation, &sink, &coverage, how)? {
             outcome = Outcome::Incomplete;
         }
     }

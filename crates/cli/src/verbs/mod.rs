@@ -6,6 +6,7 @@ mod jobs;
 mod look;
 mod output;
 mod query;
+mod shell;
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -18,6 +19,9 @@ use tidemill_engine::source::{self, SourceSpec, TextOptions};
 use tidemill_engine::{Error, Result};
 
 use crate::args::{Cli, CompletionsArgs, LimitArgs, ReadAheadArgs, SourceArgs, StorageArgs, Verb};
+use crate::screen::Pages;
+
+pub(crate) use self::shell::{is_possible as is_shell_possible, shell};
 
 /// How a verb ended, other than with an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,12 +56,12 @@ fn completions(args: &CompletionsArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Complete)
 }
 
-/// Writes to standard output.
+/// Writes to standard output, through the pager where that is a terminal and it is long.
 fn print(bytes: &[u8]) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(bytes)
-        .and_then(|()| out.flush())
-        .map_err(|error| Error::io("write", "standard output", error))
+    let mut pages = Pages::new(true);
+    let written = pages.write_all(bytes);
+    written.map_err(|error| Error::io("write", "standard output", error))?;
+    pages.finish()
 }
 
 /// The text of a file, or of standard input for `-`.

@@ -1,14 +1,18 @@
 //! Where a result goes, and what is said about it.
 
 use std::io::IsTerminal;
+use std::time::Duration;
 
 use tidemill_engine::coverage_file::CoverageFile;
-use tidemill_engine::running::{Preparation, Running, deliver};
+use tidemill_engine::running::{Next, Preparation, Running, deliver};
+use tidemill_engine::settings::MaxBad;
+use tidemill_engine::sink::screen::{Look, ROWS_SHOWN, Screen};
 use tidemill_engine::sink::{OutputFormat, SinkSpec, Written};
-use tidemill_engine::{Coverage, Error, Result, coverage};
+use tidemill_engine::{Coverage, Error, Kept, Result, coverage};
 
 use super::{Outcome, print, program};
-use crate::args::{SinkArgs, WriteArgs};
+use crate::args::{LookArgs, RowsShown, ShowArgs, SinkArgs, WriteArgs};
+use crate::screen::{self, Pages};
 use crate::terminal::{self, Bar};
 
 impl SinkArgs {
@@ -66,6 +70,54 @@ impl WriteArgs {
     }
 }
 
+/// How a table is shown where the output is a terminal.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Showing {
+    /// None for all.
+    rows: Option<usize>,
+    thousands: bool,
+    uses_pager: bool,
+}
+
+impl LookArgs {
+    /// The flags, for a table of which so many rows are shown.
+    pub(super) fn showing(&self, rows: RowsShown) -> Showing {
+        let rows = match rows {
+            RowsShown::All => None,
+            RowsShown::AtMost(count) => Some(count),
+        };
+        Showing { rows, thousands: self.thousands, uses_pager: !self.no_pager }
+    }
+}
+
+impl ShowArgs {
+    /// The flags, over the defaults.
+    pub(super) fn showing(&self) -> Showing {
+        self.look.showing(self.rows.unwrap_or(RowsShown::AtMost(ROWS_SHOWN)))
+    }
+}
+
+impl Showing {
+    fn look(self) -> Look {
+        Look {
+            width: screen::size().0,
+            rows: self.rows,
+            thousands: self.thousands,
+            colours: screen::colours(self.uses_pager),
+        }
+    }
+}
+
+/// Whether an output goes to somebody who looks at it.
+pub(super) fn is_terminal(sink: &SinkSpec) -> bool {
+    sink.url == "-" && std::io::stdout().is_terminal()
+}
+
+/// Whether that is a table.
+fn is_screen(sink: &SinkSpec) -> bool {
+    is_terminal(sink) && sink.format == Some(OutputFormat::Text)
+}
+
 /// Where the coverage goes as JSON.
 pub(super) enum CoverageSink {
     Nowhere,
@@ -101,28 +153,57 @@ impl CoverageSink {
     }
 }
 
+/// How often the bar is looked at while nothing comes.
+const WAIT: Duration = Duration::from_millis(50);
+
 /// How much is said on standard error after a run that went well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Say {
     /// What was written and what it rests on.
     All,
-    /// What it rests on, if the result is for people.
+    /// What files were written, and what the result rests on, if it is for people.
     Coverage,
     /// Nothing, unless something was rejected or left out.
     Faults,
 }
 
+/// Where a result is kept beside being shown.
+pub(super) struct Keep<'a> {
+    pub(super) kept: &'a mut Option<Kept>,
+    pub(super) bytes_max: u64,
+}
+
 /// Waits for a run, writes its rows, and says what the result rests on.
 pub(super) fn finish(
+    running: Running,
+    preparation: &Preparation,
+    sink: &SinkSpec,
+    coverage: &CoverageSink,
+    how: (Say, Showing),
+) -> anyhow::Result<Outcome> {
+    finish_keeping(running, preparation, sink, coverage, how, None)
+}
+
+/// The same; what goes to a terminal is kept, too, where that is wanted.
+pub(super) fn finish_keeping(
     mut running: Running,
     preparation: &Preparation,
     sink: &SinkSpec,
     coverage: &CoverageSink,
-    how: Say,
+    (how, showing): (Say, Showing),
+    keep: Option<Keep<'_>>,
 ) -> anyhow::Result<Outcome> {
     let settings = &preparation.settings;
     let mut bar = Bar::new(&settings.progress);
-    let to_terminal = sink.url == "-" && std::io::stdout().is_terminal();
+    if is_screen(sink) {
+        let shown = show(&mut running, showing, keep, &mut bar);
+        bar.clear();
+        if let Some(warning) = running.take_warning() {
+            terminal::warn(&warning);
+        }
+        return ended(&running, &shown?, sink, coverage, (how, settings.max_bad));
+    }
+    let to_terminal = is_terminal(sink);
     let written = deliver(&mut running, sink, &preparation.id, settings.memory_bytes, |rows| {
         if to_terminal && rows > 0 {
             // Rows and the bar are on the same screen.
@@ -140,12 +221,74 @@ pub(super) fn finish(
     if let Some(warning) = &written.warning {
         terminal::warn(warning);
     }
+    ended(&running, &written, sink, coverage, (how, settings.max_bad))
+}
+
+/// Says what a run that has ended has written, and what it rests on.
+fn ended(
+    running: &Running,
+    written: &Written,
+    sink: &SinkSpec,
+    coverage: &CoverageSink,
+    (how, max_bad): (Say, MaxBad),
+) -> anyhow::Result<Outcome> {
     let found = running
         .coverage()
         .ok_or_else(|| Error::Internal("a run that has ended without a coverage".to_owned()))?;
-    say(found, sink, &written, how);
+    say(found, sink, written, how);
     coverage.write(found)?;
+    if max_bad == MaxBad::Shown && found.rows.rejected > 0 {
+        let error = Error::BadRecords {
+            count: found.rows.rejected,
+            allowed: MaxBad::default().to_string(),
+            first: found.first_rejected.clone(),
+        };
+        return Err(error.into());
+    }
     Ok(if found.complete { Outcome::Complete } else { Outcome::Incomplete })
+}
+
+/// Shows a run's rows on the terminal.
+fn show(
+    running: &mut Running,
+    showing: Showing,
+    keep: Option<Keep<'_>>,
+    bar: &mut Bar,
+) -> Result<Written> {
+    let schema = running.schema(|| {
+        bar.tick();
+        Ok(())
+    })?;
+    let mut table = Screen::new(&schema, showing.look()).map_err(Error::from)?;
+    let mut pages = Pages::new(showing.uses_pager);
+    let mut kept = keep.map(|keep| keep.kept.insert(Kept::new(schema, keep.bytes_max)));
+    let mut is_written = false;
+    loop {
+        match running.next(WAIT)? {
+            Next::Batch(batch) => {
+                // Rows and the bar are on the same screen.
+                if showing.rows.is_none() && batch.num_rows() > 0 {
+                    is_written = true;
+                    bar.clear();
+                }
+                if let Some(kept) = &mut kept {
+                    kept.add(&batch);
+                }
+                table.add(&batch, &mut pages).map_err(Error::from)?;
+            }
+            Next::Waiting if is_written => {}
+            Next::Waiting => bar.tick(),
+            Next::End => break,
+        }
+    }
+    bar.clear();
+    let rows = table.rows();
+    let shown = table.finish(&mut pages).map_err(Error::from).and_then(|()| pages.finish());
+    match shown {
+        // All has been read: whoever leaves the pager has seen enough, and what it rests on is still to be said.
+        Ok(()) | Err(Error::ClosedPipe) => Ok(Written { rows, ..Written::default() }),
+        Err(error) => Err(error),
+    }
 }
 
 /// Waits for a run that gives no rows.
@@ -185,7 +328,7 @@ pub(super) fn finish_without_rows(
 
 /// The lines on standard error after a run.
 fn say(found: &Coverage, sink: &SinkSpec, written: &Written, how: Say) {
-    if how == Say::All && written.files > 0 {
+    if how != Say::Faults && written.files > 0 {
         let what = match written.files {
             1 => format!("`{}`", written.paths.first().map_or(sink.url.as_str(), String::as_str)),
             files => format!("{} files in `{}`", coverage::grouped(files), written.root),
@@ -199,7 +342,8 @@ fn say(found: &Coverage, sink: &SinkSpec, written: &Written, how: Say) {
     }
     let for_people = sink.format == Some(OutputFormat::Text);
     let faulty = !found.complete || found.rows.rejected > 0;
-    if how == Say::All || (how == Say::Coverage && for_people) || faulty {
+    let is_told = how == Say::Coverage && (for_people || written.files > 0);
+    if how == Say::All || is_told || faulty {
         terminal::note(&found.one_line());
     }
 }

@@ -6,10 +6,11 @@ use tidemill_engine::job::{Job, Limits};
 use tidemill_engine::jobs::{About, Recorder};
 use tidemill_engine::query::Parameter;
 use tidemill_engine::running::{self, Preparation, Running};
+use tidemill_engine::settings::MaxBad;
 use tidemill_engine::sink::{self, SinkSpec};
 use tidemill_engine::{Error, Merge, Plan, Query, Repeats};
 
-use super::output::{CoverageSink, Say, finish, finish_without_rows};
+use super::output::{CoverageSink, Say, finish, finish_without_rows, is_terminal};
 use super::{Outcome, print, read_text};
 use crate::args::{MergeArgs, QueryArgs, RunArgs};
 use crate::{memory, terminal};
@@ -36,9 +37,13 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     sink.storage_options = args.source.storage.options()?;
     let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
     let about = About { output: Some(sink.url.clone()), ..about };
-    let (preparation, recorder) = begin(&args.limits.limits(), &Limits::default(), about)?;
+    let (mut preparation, recorder) = begin(&args.limits.limits(), &Limits::default(), about)?;
+    // Whoever looks at data sees what is wrong with it beside what is not.
+    if args.limits.max_bad.is_none() && is_terminal(&sink) {
+        preparation.settings.max_bad = MaxBad::Shown;
+    }
     let running = Running::query(query, preparation.settings.clone())?.recorded(recorder);
-    finish(running, &preparation, &sink, &coverage, Say::Coverage)
+    finish(running, &preparation, &sink, &coverage, (Say::Coverage, args.show.showing()))
 }
 
 /// `tidemill run JOB`.
@@ -81,7 +86,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
     let about = job.about(Some(sink.url.clone()));
     let (preparation, recorder) = begin(&args.limits.limits(), &job.limits, about)?;
     let running = Running::query(query, preparation.settings.clone())?.recorded(recorder);
-    finish(running, &preparation, &sink, &coverage, Say::All)
+    finish(running, &preparation, &sink, &coverage, (Say::All, args.show.showing()))
 }
 
 /// `tidemill merge PARTIAL…`.
@@ -107,7 +112,7 @@ pub(super) fn merge(args: MergeArgs) -> anyhow::Result<Outcome> {
     let (preparation, recorder) = begin(&args.limits.limits(), &Limits::default(), about)?;
     let running = Running::merge(args.partials, repeats, preparation.settings.clone())?;
     let running = running.recorded(recorder);
-    finish(running, &preparation, &sink, &coverage, Say::Coverage)
+    finish(running, &preparation, &sink, &coverage, (Say::Coverage, args.show.showing()))
 }
 
 /// The limits as settings, with Ctrl-C wired to them.

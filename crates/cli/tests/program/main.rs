@@ -5,6 +5,8 @@
 //! - `jobs`: what does the job log keep of a run?
 //! - `programs`: what do programs of the user's do on the way in and out?
 //! - `secrets`: is what is secret in no message and no record?
+//! - `screens`: what does a terminal show? Golden screens of 80 and of 200 columns.
+//! - `shell`: does it talk at a terminal?
 //! - `spans`: what does it say of itself when it is asked?
 //! - `endings`: what is left when it is stopped, killed, or not listened to?
 
@@ -12,7 +14,9 @@ mod endings;
 mod jobs;
 mod programs;
 mod results;
+mod screens;
 mod secrets;
+mod shell;
 mod spans;
 mod transcripts;
 

@@ -28,7 +28,7 @@ fn replay(place: &Place, transcript: &str) -> String {
 }
 
 /// What a command prints with the state folder where it is by default, and the same run in it.
-fn steady(place: &Place, printed: &str) -> String {
+pub(crate) fn steady(place: &Place, printed: &str) -> String {
     const RUN: &str = "20261120T212055-1a2b3c4d";
     let home = place.folder.path().join("home").display().to_string();
     let printed = printed.replace(&home, "~/.local/state/tidemill");
@@ -44,7 +44,7 @@ fn steady(place: &Place, printed: &str) -> String {
 
 /// The commands of a transcript; a line that ends with a backslash goes on in the next, and one
 /// that ends with `<<'END'` up to the line `END`.
-fn commands(transcript: &str) -> Vec<String> {
+pub(crate) fn commands(transcript: &str) -> Vec<String> {
     let mut commands = Vec::new();
     let mut lines = transcript.lines();
     while let Some(line) = lines.next() {
@@ -87,7 +87,7 @@ fn pages() -> Vec<PathBuf> {
 }
 
 /// A folder with what the golden files and the documents read.
-fn furnished() -> Place {
+pub(crate) fn furnished() -> Place {
     let place = Place::new();
     let examples = repository().join("examples");
     for folder in ["", "logs", "web"] {
@@ -111,7 +111,7 @@ fn furnished() -> Place {
 }
 
 /// Compares, and shows the lines from the first to the last that differs.
-fn check(name: &str, expected: &str, found: &str) {
+pub(crate) fn check(name: &str, expected: &str, found: &str) {
     if expected == found {
         return;
     }

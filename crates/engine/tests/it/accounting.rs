@@ -50,8 +50,9 @@ fn a_limit_and_rejected_records_are_in_the_line() {
     let settings = Settings { max_bad: MaxBad::Count(3), ..settings() };
     let coverage = folder.ask_with("SELECT x FROM '$/a.csv' LIMIT 2", &settings).coverage;
     let line = coverage.one_line();
-    assert!(line.starts_with("complete: "), "{line}");
-    assert!(line.ends_with("1 record rejected, stopped once the limit was reached"), "{line}");
+    assert!(line.starts_with("complete: limit reached; "), "{line}");
+    assert!(line.contains(" rows looked at, of 1 file with 68.9 kB, "), "{line}");
+    assert!(line.ends_with(", 1 record rejected"), "{line}");
 }
 
 #[test]
@@ -114,6 +115,7 @@ fn what_is_left_out_is_in_the_line() {
             offset: 4_096,
             reason: "it is cut off".into(),
         }],
+        first_rejected: Vec::new(),
     };
     assert_eq!(
         coverage.one_line(),

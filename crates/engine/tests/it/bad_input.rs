@@ -28,6 +28,26 @@ const PATHS: [&str; 3] = [
 ];
 
 #[test]
+fn a_look_shows_what_is_wrong_beside_what_is_not() {
+    let folder = Folder::new();
+    let query = file(&folder);
+    let look = Settings { max_bad: MaxBad::Shown, ..settings() };
+    for path in PATHS {
+        let query = Query { sql: folder.sql(path), ..query.clone() };
+        let coverage = ask(&query, &look).unwrap().coverage;
+        assert!(!coverage.complete && coverage.rejected_copy.is_none(), "{path}");
+        assert_eq!((coverage.rows.done, coverage.rows.rejected), (12, 2), "{path}");
+        let lines: Vec<_> = coverage.first_rejected.iter().map(|bad| bad.line).collect();
+        assert_eq!(lines, [Some(4), Some(9)], "{path}");
+    }
+    // Nothing wrong is nothing to show.
+    folder.write("good.csv", "k,x\na,1\n");
+    let query = Query { sql: folder.sql("SELECT x FROM '$/good.csv'"), ..query };
+    let coverage = ask(&query, &look).unwrap().coverage;
+    assert!(coverage.complete && coverage.first_rejected.is_empty());
+}
+
+#[test]
 fn too_many_bad_records_fail_the_run_on_every_path_and_say_where_they_are() {
     let folder = Folder::new();
     let base = file(&folder);

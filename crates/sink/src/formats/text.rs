@@ -37,7 +37,7 @@ pub(super) const CODECS: &[Choice] = &[
 ];
 
 /// Refuses columns that have no text.
-pub(super) fn refuse_textless(format: &str, schema: &Schema) -> Result<()> {
+pub(crate) fn refuse_textless(format: &str, schema: &Schema) -> Result<()> {
     for field in schema.fields() {
         if !value::supported(field.data_type()) {
             return Err(Error::usage_hint(
@@ -262,7 +262,7 @@ pub fn is_number(data_type: &DataType) -> bool {
 }
 
 /// The text with everything that a terminal might obey made visible.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let hostile = |c: char| {
         c.is_control()
             || matches!(c, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{2028}' | '\u{2029}'

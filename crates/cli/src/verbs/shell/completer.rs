@@ -1,0 +1,293 @@
+//! What could it be going on with: words of SQL, functions, columns of the files that it names, and files.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::Path;
+
+use rustyline::completion::{Completer, Pair};
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
+use rustyline::validate::{ValidationContext, ValidationResult, Validator};
+use rustyline::{Context, Helper};
+use tidemill_engine::Kept;
+use tidemill_engine::query::words;
+use tidemill_engine::source::{Source, SourceSpec};
+
+use super::typed::{self, Within};
+use super::{COMMANDS, LAST};
+
+/// So many files of a folder are looked at.
+const FILES_MAX: usize = 10_000;
+
+/// What helps the line editor.
+pub(super) struct Typing {
+    functions: Vec<String>,
+    /// Of the files that were named, by their names; none where they cannot be told.
+    columns: RefCell<HashMap<String, Vec<String>>>,
+    of_last: Vec<String>,
+    /// The files of the last statement, whose columns are likely to come again.
+    recent: Vec<String>,
+}
+
+impl Typing {
+    pub(super) fn new() -> Self {
+        Typing {
+            // Without them there are fewer words.
+            functions: words::function_names().unwrap_or_default(),
+            columns: RefCell::default(),
+            of_last: Vec::new(),
+            recent: Vec::new(),
+        }
+    }
+
+    /// Takes note of what was asked last, and of its result.
+    pub(super) fn learn(&mut self, text: &str, last: Option<&Kept>) {
+        let named = typed::quoted(text);
+        if !named.is_empty() {
+            self.recent = named;
+        }
+        self.of_last = last.map_or_else(Vec::new, |kept| {
+            kept.schema().fields().iter().map(|field| field.name().clone()).collect()
+        });
+    }
+
+    /// The columns that a statement may speak of.
+    fn columns(&self, line: &str) -> Vec<String> {
+        let mut named = typed::quoted(line);
+        let speaks_of_last =
+            line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == LAST);
+        if named.is_empty() && !speaks_of_last {
+            named.clone_from(&self.recent);
+        }
+        let mut known = self.columns.borrow_mut();
+        let mut columns = if speaks_of_last { self.of_last.clone() } else { Vec::new() };
+        for name in named {
+            let of_file = known.entry(name.clone()).or_insert_with(|| columns_of(&name));
+            columns.extend(of_file.iter().cloned());
+        }
+        columns
+    }
+
+    fn candidates(&self, line: &str, position: usize) -> (usize, Vec<Pair>) {
+        let before = line.get(..position).unwrap_or(line);
+        if let Some(command) = before.strip_prefix('.') {
+            return match command.split_once(' ') {
+                None => (0, commands(before)),
+                Some((_, rest)) => {
+                    let rest = rest.trim_start();
+                    (position - rest.len(), files(rest, ""))
+                }
+            };
+        }
+        match typed::within(before) {
+            Within::Quotes { at, quote: '\'' } => (at + 1, files(&before[at + 1..], "'")),
+            Within::Quotes { at, .. } => {
+                let begun = &before[at + 1..];
+                let fits = |name: &String| begins(name, begun);
+                let names = self.columns(line).into_iter().filter(fits);
+                (
+                    at + 1,
+                    names.map(|name| pair(&name, format!("{}\"", doubled(&name, '"')))).collect(),
+                )
+            }
+            Within::LineComment | Within::Comment => (position, Vec::new()),
+            Within::Nothing => {
+                let start = before
+                    .char_indices()
+                    .rev()
+                    .take_while(|(_, c)| c.is_alphanumeric() || *c == '_')
+                    .last()
+                    .map_or(position, |(at, _)| at);
+                (start, self.words(line, &before[start..]))
+            }
+        }
+    }
+
+    /// Words of SQL, functions and columns that begin so.
+    fn words(&self, line: &str, begun: &str) -> Vec<Pair> {
+        let mut found: Vec<Pair> = Vec::new();
+        let mut columns = self.columns(line);
+        columns.sort();
+        columns.dedup();
+        for name in columns.iter().filter(|name| begins(name, begun)) {
+            let is_plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+                && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+                && !words::KEYWORDS.contains(&name.to_ascii_uppercase().as_str());
+            let written = match is_plain {
+                true => name.clone(),
+                false => format!("\"{}\"", doubled(name, '"')),
+            };
+            found.push(pair(name, written));
+        }
+        // Without a beginning they would be too many to be of use.
+        if begun.is_empty() {
+            return found;
+        }
+        let is_small = begun.chars().all(|c| !c.is_uppercase());
+        for word in words::KEYWORDS.iter().filter(|word| begins(word, begun)) {
+            let word = if is_small { word.to_lowercase() } else { (*word).to_owned() };
+            found.push(pair(&word, word.clone()));
+        }
+        for name in self.functions.iter().filter(|name| begins(name, begun)) {
+            found.push(pair(name, format!("{name}(")));
+        }
+        found
+    }
+}
+
+fn begins(word: &str, begun: &str) -> bool {
+    let mut letters = word.chars().flat_map(char::to_lowercase);
+    begun.chars().flat_map(char::to_lowercase).all(|c| letters.next() == Some(c))
+}
+
+fn doubled(text: &str, quote: char) -> String {
+    text.replace(quote, &format!("{quote}{quote}"))
+}
+
+fn pair(display: &str, replacement: String) -> Pair {
+    Pair { display: display.to_owned(), replacement }
+}
+
+fn commands(begun: &str) -> Vec<Pair> {
+    let names = COMMANDS.iter().filter_map(|(command, _)| command.split(' ').next());
+    let fitting = names.filter(|name| name.starts_with(begun));
+    fitting.map(|name| pair(name, name.to_owned())).collect()
+}
+
+/// Files that a path may be going on with; `end` is what a file's name is followed by.
+fn files(begun: &str, end: &str) -> Vec<Pair> {
+    let (folder, name) = match begun.rsplit_once('/') {
+        Some((folder, name)) => (format!("{folder}/"), name),
+        None => (String::new(), begun),
+    };
+    let Ok(entries) = std::fs::read_dir(if folder.is_empty() { "." } else { &folder }) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for entry in entries.take(FILES_MAX).flatten() {
+        let other = entry.file_name().to_string_lossy().into_owned();
+        let is_hidden = other.starts_with('.') && !name.starts_with('.');
+        if is_hidden || !other.starts_with(name) {
+            continue;
+        }
+        let is_folder = std::fs::metadata(entry.path()).is_ok_and(|known| known.is_dir());
+        let (other, end) = if is_folder { (format!("{other}/"), "") } else { (other, end) };
+        let quoted = if end.is_empty() { other.clone() } else { doubled(&other, '\'') };
+        found.push(pair(&other, format!("{folder}{quoted}{end}")));
+    }
+    found.sort_by(|one, two| one.display.cmp(&two.display));
+    found
+}
+
+/// The columns of a file here, or of the first that a pattern finds.
+fn columns_of(name: &str) -> Vec<String> {
+    let is_here = !name.contains("://") && (Path::new(name).is_file() || name.contains(['*', '?']));
+    if !is_here {
+        return Vec::new();
+    }
+    let spec =
+        SourceSpec { url: name.to_owned(), layouts: "same".parse().ok(), ..SourceSpec::default() };
+    let Ok(source) = Source::open(&spec) else { return Vec::new() };
+    source.schema().fields().iter().map(|field| field.name().clone()).collect()
+}
+
+impl Completer for Typing {
+    type Candidate = Pair;
+
+    fn complete(
+        &self,
+        line: &str,
+        position: usize,
+        _: &Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<Pair>)> {
+        Ok(self.candidates(line, position))
+    }
+}
+
+impl Validator for Typing {
+    fn validate(&self, context: &mut ValidationContext) -> rustyline::Result<ValidationResult> {
+        let text = context.input();
+        let is_whole = text.trim_start().starts_with('.')
+            || typed::is_blank(text)
+            || typed::is_blank(typed::statements(text).1);
+        Ok(if is_whole { ValidationResult::Valid(None) } else { ValidationResult::Incomplete })
+    }
+}
+
+impl Hinter for Typing {
+    type Hint = String;
+}
+
+impl Highlighter for Typing {}
+
+impl Helper for Typing {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn typing() -> Typing {
+        let typing = Typing {
+            functions: vec!["substr".to_owned(), "sum".to_owned()],
+            columns: RefCell::default(),
+            of_last: vec!["day".to_owned()],
+            recent: Vec::new(),
+        };
+        let columns = ["state", "Sub total", "sales"].map(str::to_owned).to_vec();
+        typing.columns.borrow_mut().insert("a.csv".to_owned(), columns);
+        typing
+    }
+
+    #[test]
+    fn what_is_offered_is_what_may_stand_there() {
+        for (line, start, expected) in [
+            ("SELECT su", 7, &["substr(", "sum("][..]),
+            ("SELECT su|FROM 'a.csv'", 7, &["\"Sub total\"", "substr(", "sum("]),
+            ("SELECT | FROM 'a.csv'", 7, &["\"Sub total\"", "sales", "state"]),
+            (
+                "SELECT sum(s|) FROM 'a.csv'",
+                11,
+                &["\"Sub total\"", "sales", "state", "select", "substr(", "sum("],
+            ),
+            ("SELECT \"Su| FROM 'a.csv'", 8, &[]),
+            ("SELECT d| FROM _", 7, &["day", "desc", "distinct"]),
+            ("sel", 0, &["select"]),
+            ("SEL", 0, &["SELECT"]),
+            ("-- sel", 6, &[]),
+            (".sc", 0, &[".schema"]),
+        ] {
+            let position = line.find('|').unwrap_or(line.len());
+            let (from, found) = typing().candidates(&line.replace('|', " "), position);
+            let found: Vec<&str> = found.iter().map(|pair| pair.replacement.as_str()).collect();
+            assert_eq!((from, found.as_slice()), (start, expected), "{line}");
+        }
+    }
+
+    #[test]
+    fn files_are_found_in_their_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["it's.csv", "items.json", ".hidden"] {
+            std::fs::write(folder.path().join(name), "a\n1\n").unwrap();
+        }
+        std::fs::create_dir(folder.path().join("items")).unwrap();
+        let root = folder.path().display();
+        for (begun, end, expected) in [
+            ("it", "'", &["it''s.csv'", "items.json'", "items/"][..]),
+            ("it", "", &["it's.csv", "items.json", "items/"]),
+            ("items.", "'", &["items.json'"]),
+            (".", "'", &[".hidden'"]),
+            ("no", "'", &[]),
+        ] {
+            let found = files(&format!("{root}/{begun}"), end);
+            let mut found: Vec<_> = found.into_iter().map(|pair| pair.replacement).collect();
+            found.sort();
+            let mut expected: Vec<_> =
+                expected.iter().map(|name| format!("{root}/{name}")).collect();
+            expected.sort();
+            assert_eq!(found, expected, "{begun}");
+        }
+        let columns = columns_of(&folder.path().join("it's.csv").display().to_string());
+        assert_eq!(columns, ["a"]);
+        assert!(columns_of("s3://bucket/a.csv").is_empty());
+    }
+}

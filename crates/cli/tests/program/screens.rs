@@ -1,0 +1,125 @@
+//! What does a terminal show? Transcripts of a shell on a pseudo-terminal of 80 and of 200 columns.
+//!
+//! Standard output is the terminal; standard error, which may have a progress bar on a machine that is slow
+//! enough, is a pipe, and stands after it. `TIDEMILL_GOLDEN=write` rewrites the files.
+
+use std::fs;
+use std::io::{ErrorKind, Read};
+use std::os::fd::FromRawFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::ptr::null_mut;
+
+use crate::Place;
+use crate::transcripts::{check, commands, furnished, steady};
+
+/// Two ends of a terminal of a size: ours, and the program's.
+pub(crate) fn terminal(columns: u16, lines: u16) -> (fs::File, fs::File) {
+    let (mut master, mut slave) = (0, 0);
+    let size = libc::winsize { ws_row: lines, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: both descriptors are written, the size is read, and nothing else is asked for.
+    let opened = unsafe {
+        libc::openpty(&mut master, &mut slave, null_mut(), null_mut(), &raw const size as *mut _)
+    };
+    assert_eq!(opened, 0);
+    // SAFETY: openpty has just given them to us.
+    unsafe { (fs::File::from_raw_fd(master), fs::File::from_raw_fd(slave)) }
+}
+
+/// What is written to a terminal, up to its end.
+fn read_screen(mut master: fs::File) -> String {
+    let mut seen = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        match master.read(&mut buffer) {
+            // A closed terminal is an error on Linux and an end elsewhere.
+            Ok(0) => break,
+            Ok(count) => seen.extend_from_slice(&buffer[..count]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    String::from_utf8(seen).unwrap().replace("\r\n", "\n")
+}
+
+/// Runs a shell's command on a terminal and gives what it prints.
+fn shown(mut shell: Command, columns: u16) -> (String, String, Option<i32>) {
+    let (master, slave) = terminal(columns, 24);
+    shell.stdin(Stdio::null()).stdout(slave).stderr(Stdio::piped());
+    let child = shell.spawn().unwrap();
+    // With it goes our copy of the program's end.
+    drop(shell);
+    let screen = std::thread::spawn(move || read_screen(master));
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    (screen.join().unwrap(), stderr, output.status.code())
+}
+
+fn replay(place: &Place, transcript: &str, columns: u16) -> String {
+    let mut now = String::new();
+    for command in commands(transcript) {
+        now.push_str(&format!("$ {command}\n"));
+        let binary = Path::new(env!("CARGO_BIN_EXE_tidemill")).parent().unwrap();
+        let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
+        let mut shell = place.program("sh");
+        shell.arg("-c").arg(&command).env("PATH", path);
+        shell.env_remove("PAGER").env_remove("LESS").env("TERM", "xterm");
+        let (stdout, stderr, status) = shown(shell, columns);
+        now.push_str(&steady(place, &stdout));
+        now.push_str(&steady(place, &stderr));
+        if let Some(status @ 1..) = status {
+            now.push_str(&format!("[exit {status}]\n"));
+        }
+    }
+    now
+}
+
+/// A place with rows that are hard to show.
+fn place() -> Place {
+    let place = furnished();
+    let mut wide = String::new();
+    for column in 0..30 {
+        wide.push_str(&format!("{}column_{column}", if column == 0 { "" } else { "," }));
+    }
+    wide.push('\n');
+    for row in 0..3 {
+        for column in 0..30 {
+            wide.push_str(&format!(
+                "{}{}",
+                if column == 0 { "" } else { "," },
+                row * 1000 + column
+            ));
+        }
+        wide.push('\n');
+    }
+    place.write("wide.csv", wide);
+    let rows: String = (1..=100).map(|n| format!("{n},{}\n", n * n * 12_345)).collect();
+    place.write("many.csv", format!("n,square\n{rows}"));
+    place.write(
+        "words.json",
+        concat!(
+            r#"{"word":"日本語","is":"NULL","nested":{"os":"android","tags":["a","b"]},"share":0.1}"#,
+            "\n",
+            r#"{"word":"👩‍👩‍👧 fam","is":null,"nested":{"os":"ios","tags":[]},"share":0.30000000000000004}"#,
+            "\n",
+            r#"{"word":"tab\there\u001b[2J","is":"","nested":null,"share":1234.5}"#,
+            "\n",
+        ),
+    );
+    place
+}
+
+#[test]
+fn golden_screens_are_as_they_were() {
+    for columns in [80, 200] {
+        let name = format!("tests/screens/{columns}.txt");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(&name);
+        let expected = fs::read_to_string(&path).unwrap();
+        let found = replay(&place(), &expected, columns);
+        if std::env::var_os("TIDEMILL_GOLDEN").is_some() {
+            fs::write(&path, found).unwrap();
+        } else {
+            check(&name, &expected, &found);
+        }
+    }
+}
