@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 use tidemill_base::error::{Error, Result};
 
 use super::{Place, WRITE_WINDOW_OUT, Walk, refused};
-use crate::unknown_functions::instead_of;
+use crate::unknown_functions::{self, instead_of};
 
 /// What a name calls.
 enum Called<'a> {
@@ -305,6 +305,9 @@ impl Walk<'_> {
             FunctionArgExpr::QualifiedWildcard(_)
             | FunctionArgExpr::Wildcard
             | FunctionArgExpr::WildcardWithOptions(_) => {
+                if matches!(called, Called::Unknown) {
+                    return Err(unknown_functions::refused(name));
+                }
                 refused(format!("{name}({arg})"), "count(*) counts rows; others take a column")
             }
         }
