@@ -27,7 +27,7 @@ part() {
         fallen+=("$name")
         tail -n 40 "$logs/$name.log"
     fi
-    grep -hE ' (rounds|cases|seeds|differences|seconds of processor time)$|^DIFFERENT' "$logs/$name.log" || true
+    grep -hE ' (rounds|cases|seeds|seconds|differences|seconds of processor time)$|^DIFFERENT' "$logs/$name.log" || true
     say "$name: $((SECONDS - started)) s, status $status"
 }
 
@@ -74,7 +74,9 @@ for killed in "tidemill-rowfile --test it" "tidemill-sink --package tidemill-eng
     part "kills-$(echo "$killed" | tr -c 'a-z\n' -)" \
         cargo test --release --locked --package $killed -- --ignored --nocapture soak_
 done
-part properties repeat $((seconds * 18 / 100)) \
+part statements env SEED="$seed" SOAK_SECONDS=$((seconds * 8 / 100)) \
+    cargo test --release --locked --package tidemill-engine --test it -- --ignored --nocapture soak_
+part properties repeat $((seconds * 10 / 100)) \
     cargo test --release --locked --quiet --workspace --exclude tidemill-cli
 part fuzz-text repeat $((seconds * 8 / 100)) fuzz_text
 part fuzz-rowfile fuzz_rowfile $((seconds * 7 / 100))

@@ -25,13 +25,13 @@ pub(crate) fn result_schema(plan: &LogicalPlan, tables: &[&str], statement: &Sta
     });
     let qualifiers: Vec<&str> = qualifiers.iter().map(String::as_str).collect();
     let is_given = given_names(plan);
-    let written = match statement {
-        Statement::Statement(statement) => names::written(statement),
-        _ => Vec::new(),
+    let (written, given) = match statement {
+        Statement::Statement(statement) => (names::written(statement), names::given(statement)),
+        _ => (Vec::new(), Vec::new()),
     };
     // One `unnest` may stand for several columns.
     let is_known = written.len() == plan.schema().fields().len();
-    let written = if is_known { written } else { Vec::new() };
+    let (written, given) = if is_known { (written, given) } else { (Vec::new(), Vec::new()) };
     let short: Vec<String> = plan
         .schema()
         .iter()
@@ -52,6 +52,11 @@ pub(crate) fn result_schema(plan: &LogicalPlan, tables: &[&str], statement: &Sta
                 unqualified(name, &qualifiers)
             }
         })
+        .enumerate()
+        .map(|(index, name)| {
+            let typed = |all: &[Option<String>]| all.get(index).cloned().flatten();
+            in_letters_of(name, typed(&given).as_ref(), typed(&written).as_ref())
+        })
         .collect();
     let fields = plan.schema().iter().zip(&short).map(|((qualifier, field), name)| {
         // Two columns that only their tables told apart keep their whole names.
@@ -66,6 +71,39 @@ pub(crate) fn result_schema(plan: &LogicalPlan, tables: &[&str], statement: &Sta
         field.as_ref().clone().with_name(name).with_metadata(kept)
     });
     Schema::new(fields.collect::<Vec<_>>())
+}
+
+/// A name in the letters in which the query has it, `Total` and not `total`. A column by itself is called as its
+/// source calls it, and functions are in small letters: `MAX(Score)` is `max(Score)`.
+fn in_letters_of(name: String, given: Option<&String>, written: Option<&String>) -> String {
+    if let Some(given) = given.filter(|given| given.eq_ignore_ascii_case(&name)) {
+        return given.clone();
+    }
+    let Some(written) = written.filter(|written| written.eq_ignore_ascii_case(&name)) else {
+        return name;
+    };
+    if !written.contains('(') {
+        return name;
+    }
+    let mut made = String::with_capacity(written.len());
+    let (mut word, mut quote) = (0, None);
+    for letter in written.chars() {
+        match quote {
+            Some(open) if letter == open => quote = None,
+            Some(_) => {}
+            None if letter == '\'' || letter == '"' => quote = Some(letter),
+            None if letter == '(' => {
+                let called = made.split_off(word).to_lowercase();
+                made.push_str(&called);
+            }
+            None => {}
+        }
+        made.push(letter);
+        if !(letter.is_alphanumeric() || letter == '_') {
+            word = made.len();
+        }
+    }
+    made
 }
 
 /// Whether the planner says `user[name]` of what is written `user.name`.

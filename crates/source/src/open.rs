@@ -412,8 +412,7 @@ fn sample<'a>(
 ) -> Sample<'a> {
     let opened = format.text().map_or(as_it_is as Opened, TextFormat::opened);
     let has_header = format.is_delimited() && dialect.header;
-    let (log, notes) = (LogLines::default(), Vec::new());
-    Sample { files, opened, has_header, dialect, log, notes, watch, stdin, again: None }
+    Sample::new(files, opened, dialect, has_header, watch, stdin)
 }
 
 fn columns(spec: &SourceSpec, format: Format, sample: &mut Sample<'_>) -> Result<Columns> {

@@ -78,29 +78,77 @@ pub(super) struct Sample<'a> {
     pub(super) stdin: Option<Box<dyn ByteInput>>,
     /// Standard input once more, from its beginning.
     pub(super) again: Option<Box<dyn Fn() -> Box<dyn ByteInput>>>,
+    /// What was read to find out how the source is written.
+    begun: Option<Begun>,
 }
 
-impl Sample<'_> {
+/// A file whose first block has been looked at, and may be looked at again: what is elsewhere is asked for once.
+struct Begun {
+    file: usize,
+    grammar: Grammar,
+    blocks: Blocks,
+    first: Option<Block>,
+}
+
+impl<'a> Sample<'a> {
+    pub(super) fn new(
+        files: &'a [Arc<SourceFile>],
+        opened: Opened,
+        dialect: Dialect,
+        has_header: bool,
+        watch: Watch,
+        stdin: Option<Box<dyn ByteInput>>,
+    ) -> Self {
+        Sample {
+            files,
+            opened,
+            has_header,
+            dialect,
+            log: LogLines::default(),
+            notes: Vec::new(),
+            watch,
+            stdin,
+            again: None,
+            begun: None,
+        }
+    }
+
     /// The first bytes of the first file that has any, decoded, and that file's position; more than
     /// [`BEGINNING_BYTES`] where a record is longer. They may end within a record.
-    pub(super) fn beginning(&mut self) -> Result<Option<(usize, Vec<u8>)>> {
+    ///
+    /// Whoever looks at its blocks by this grammar afterwards goes on with what was read.
+    pub(super) fn beginning(&mut self, grammar: Grammar) -> Result<Option<(usize, Vec<u8>)>> {
         for (index, file) in self.files.iter().enumerate() {
             if is_empty(file) {
                 continue;
             }
-            let keeps = file.size() <= WHOLE_BYTES;
-            let extent = Extent::Beginning { read_bytes: BEGINNING_BYTES, keeps };
+            ask_for_small(file)?;
             let (stdin, watch) = (self.stdin.take(), self.watch.clone());
-            let mut blocks = stream(file, stdin, self.opened, Grammar::LINES, watch, extent)?.0;
-            let block = blocks.next_block()?;
-            let bytes = block.map(|block| blocks.bytes(block).to_vec());
-            drop(blocks);
-            self.stdin = self.again.as_ref().map(|again| again());
-            if let Some(bytes) = bytes {
-                return Ok(Some((index, bytes)));
-            }
+            let mut blocks = stream(file, stdin, self.opened, grammar, watch, Extent::Sample)?.0;
+            let Some(first) = blocks.next_block()? else { continue };
+            let bytes = blocks.bytes(first);
+            let line_end = memchr::memchr(b'\n', bytes.get(BEGINNING_BYTES..).unwrap_or_default());
+            let end = line_end.map_or(bytes.len(), |at| BEGINNING_BYTES + at + 1);
+            let bytes = bytes[..end].to_vec();
+            self.begun = Some(Begun { file: index, grammar, blocks, first: Some(first) });
+            return Ok(Some((index, bytes)));
         }
         Ok(None)
+    }
+
+    /// The blocks of a file, and the first of them where it has been read.
+    fn blocks(&mut self, index: usize, grammar: Grammar) -> Result<(Blocks, Option<Block>)> {
+        match self.begun.take() {
+            Some(begun) if begun.file == index && begun.grammar == grammar => {
+                return Ok((begun.blocks, begun.first));
+            }
+            Some(_) => self.stdin = self.again.as_ref().map(|again| again()),
+            None => {}
+        }
+        let (stdin, watch) = (self.stdin.take(), self.watch.clone());
+        let file = &self.files[index];
+        let blocks = stream(file, stdin, self.opened, grammar, watch, Extent::Sample)?.0;
+        Ok((blocks, None))
     }
 
     /// Calls `take` with blocks of files in their order, which returns how many records it took,
@@ -111,21 +159,18 @@ impl Sample<'_> {
         mut take: impl FnMut(&SourceFile, &[u8]) -> Result<u64>,
     ) -> Result<usize> {
         let (mut records, mut bytes) = (0, 0);
-        for (index, file) in self.files.iter().enumerate() {
+        let files = self.files;
+        for (index, file) in files.iter().enumerate() {
             if is_empty(file) {
                 continue;
             }
-            for next in self.files[index..].iter().take(SAMPLE_AHEAD) {
-                if let FileLocation::Object(object) = &next.place
-                    && object.size() <= WHOLE_BYTES
-                {
-                    object.fetch_early(object.size())?;
-                }
-            }
-            let (stdin, watch) = (self.stdin.take(), self.watch.clone());
-            let mut blocks = stream(file, stdin, self.opened, grammar, watch, Extent::Sample)?.0;
+            files[index..].iter().take(SAMPLE_AHEAD).try_for_each(|file| ask_for_small(file))?;
+            let (mut blocks, mut read) = self.blocks(index, grammar)?;
             let mut is_first = true;
-            while let Some(block) = blocks.next_block()? {
+            while let Some(block) = match read.take() {
+                Some(first) => Some(first),
+                None => blocks.next_block()?,
+            } {
                 // A record that is too large is refused by whoever reads it.
                 let is_header = std::mem::take(&mut is_first) && self.has_header;
                 if block.is_cut && is_header {
@@ -307,6 +352,16 @@ pub(super) fn no_header(file: &SourceFile, blocks: &Blocks, block: Block) -> Err
         offset: Some(block.offset),
         reason: format!("its header is no header: {}", record_too_large()),
         hint: Some(blocks.large_hint().into()),
+    }
+}
+
+/// Asks for a small object, all of it.
+fn ask_for_small(file: &SourceFile) -> Result<()> {
+    match &file.place {
+        FileLocation::Object(object) if object.size() <= WHOLE_BYTES => {
+            Ok(object.fetch_early(object.size())?)
+        }
+        _ => Ok(()),
     }
 }
 

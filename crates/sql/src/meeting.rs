@@ -284,10 +284,16 @@ pub(crate) fn compared(left: &Expr, right: &Expr, schemas: [&DFSchema; 2]) -> Op
     let one = left.get_type(schemas[0]).ok()?;
     let other = right.get_type(schemas[1]).ok()?;
     let written = |expr: &Expr, own: &DataType, beside: &DataType| {
-        let rewritten = as_written(expr, beside).or_else(|| as_time(expr, own, beside));
-        rewritten.or_else(|| in_unit(expr, own, beside))
+        as_written(expr, beside).or_else(|| as_time(expr, own, beside))
     };
-    let written = (written(left, &one, &other), written(right, &other, &one));
+    let mut written = (written(left, &one, &other), written(right, &other, &one));
+    // Of two constants only one takes the other's unit: both would change places for ever.
+    if written.0.is_none() {
+        written.0 = in_unit(left, &one, &other);
+    }
+    if let (None, None) = written {
+        written.1 = in_unit(right, &other, &one);
+    }
     if let (None, None) = written {
         let meeting = meeting(&one, &other)?;
         return Some((

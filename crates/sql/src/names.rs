@@ -223,6 +223,21 @@ impl VisitorMut for Respell<'_> {
 /// The outermost select list as it is written, its expressions without a name, that is; nothing at
 /// all where a `*` stands for several columns.
 pub fn written(statement: &Statement) -> Vec<Option<String>> {
+    each_item(statement, |item| match item {
+        SelectItem::UnnamedExpr(expr) => Some(as_written(expr)),
+        _ => None,
+    })
+}
+
+/// The names that the outermost select list gives its columns, in the letters in which they are written.
+pub fn given(statement: &Statement) -> Vec<Option<String>> {
+    each_item(statement, |item| match item {
+        SelectItem::ExprWithAlias { alias, .. } => Some(alias.value.clone()),
+        _ => None,
+    })
+}
+
+fn each_item<T>(statement: &Statement, of: impl Fn(&SelectItem) -> T) -> Vec<T> {
     let Statement::Query(query) = statement else { return Vec::new() };
     let mut body = query.body.as_ref();
     let select = loop {
@@ -233,15 +248,13 @@ pub fn written(statement: &Statement) -> Vec<Option<String>> {
             _ => return Vec::new(),
         }
     };
-    let mut found = Vec::with_capacity(select.projection.len());
-    for item in &select.projection {
-        found.push(match item {
-            SelectItem::UnnamedExpr(expr) => Some(as_written(expr)),
-            SelectItem::ExprWithAlias { .. } | SelectItem::ExprWithAliases { .. } => None,
-            SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..) => return Vec::new(),
-        });
+    let has_star = |item: &SelectItem| {
+        matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
+    };
+    match select.projection.iter().any(has_star) {
+        true => Vec::new(),
+        false => select.projection.iter().map(of).collect(),
     }
-    found
 }
 
 /// An expression as it is written, names without the quotes that they need not have.

@@ -21,6 +21,7 @@ use arrow::compute::{cast_with_options, filter};
 use arrow::datatypes::{
     DataType, Decimal128Type, Field, FieldRef, Float64Type, Int64Type, UInt64Type, i256,
 };
+use datafusion::common::types::{NativeType, logical_boolean, logical_int64};
 use datafusion::common::{Result as PlanResult, ScalarValue};
 use datafusion::functions_aggregate::average::avg_udaf;
 use datafusion::functions_aggregate::sum::sum_udaf;
@@ -78,19 +79,26 @@ struct Summing {
 
 impl Summing {
     fn new(which: Which) -> Self {
-        let signature = match which {
-            Which::Sum => which.theirs().signature().clone(),
+        let mut all = match which {
+            Which::Sum => Vec::new(),
             // DataFusion's makes doubles of integers first, which rounds large ones.
             Which::Mean => {
-                let exact = |class| TypeSignature::Coercible(vec![Coercion::new_exact(class)]);
-                let mut all = vec![exact(TypeSignatureClass::Integer)];
-                match &which.theirs().signature().type_signature {
-                    TypeSignature::OneOf(theirs) => all.extend(theirs.iter().cloned()),
-                    other => all.push(other.clone()),
-                }
-                Signature::one_of(all, Volatility::Immutable)
+                vec![TypeSignature::Coercible(vec![Coercion::new_exact(
+                    TypeSignatureClass::Integer,
+                )])]
             }
         };
+        match &which.theirs().signature().type_signature {
+            TypeSignature::OneOf(theirs) => all.extend(theirs.iter().cloned()),
+            other => all.push(other.clone()),
+        }
+        // How many are true, and which share: `avg(status >= 400)`.
+        all.push(TypeSignature::Coercible(vec![Coercion::new_implicit(
+            TypeSignatureClass::Native(logical_int64()),
+            vec![TypeSignatureClass::Native(logical_boolean())],
+            NativeType::Int64,
+        )]));
+        let signature = Signature::one_of(all, Volatility::Immutable);
         Summing { which, signature, aliases: which.theirs().aliases().to_vec() }
     }
 

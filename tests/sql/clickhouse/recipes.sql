@@ -119,7 +119,6 @@ FROM 'orders.csv'
 WHERE city != ''
 GROUP BY city
 ORDER BY n DESC, city
---> fault: 0 rows came, 4 were wanted
 --> clickhouse
 Berlin,2
 Austin,1

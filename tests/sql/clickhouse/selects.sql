@@ -152,7 +152,6 @@ SELECT max(ms) - min(ms) FROM 'requests.csv'
 1198.5
 
 SELECT avg(status >= 400) FROM 'requests.csv'
---> pending: `avg` does not take an argument of type BOOLEAN
 --> clickhouse
 0.26666666666666666
 

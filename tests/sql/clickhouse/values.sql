@@ -540,17 +540,23 @@ SELECT in(1, (1, 2))
 1
 
 SELECT toTypeName('a')
---> fault: row 1: `TEXT` came, `String` was wanted
+--> differs: types are called as SQL calls them here, whatever they are called where a statement comes from
+--> tidemill
+TEXT
 --> clickhouse
 String
 
 SELECT toTypeName(1.5)
---> fault: row 1: `DOUBLE` came, `Float64` was wanted
+--> differs: types are called as SQL calls them here, whatever they are called where a statement comes from
+--> tidemill
+DOUBLE
 --> clickhouse
 Float64
 
 SELECT toTypeName([1])
---> fault: row 1: `BIGINT[]` came, `Array(UInt8)` was wanted
+--> differs: types are called as SQL calls them here, whatever they are called where a statement comes from
+--> tidemill
+BIGINT[]
 --> clickhouse
 Array(UInt8)
 

@@ -179,7 +179,9 @@ SELECT DATE '2024-02-29' + INTERVAL 1 YEAR, DATE '2026-01-31' + INTERVAL 1 MONTH
 2025-02-28T00:00:00,2026-03-28T00:00:00
 
 SELECT date_diff('week', DATE '2026-03-01', DATE '2026-03-02')
---> fault: row 1: `1` came, `0` was wanted
+--> differs: a week begins on Monday, and the boundaries between are counted, as of all units; DuckDB 2.0 counts seven days
+--> tidemill
+1
 --> duckdb
 0
 
@@ -257,7 +259,6 @@ SELECT 'a_c' LIKE 'a\_c' ESCAPE '\', 'abc' LIKE 'a_c', 'ABC' LIKE 'abc'
 true,true,false
 
 SELECT 'a%c' LIKE 'a!%c' ESCAPE '!'
---> pending: `ESCAPE '!'` is not supported
 --> duckdb
 true
 
@@ -535,7 +536,6 @@ SELECT "name" FROM 'users.csv' WHERE NAME = 'dan'
 dan
 
 SELECT Count(*) AS Total, MAX(Score) FROM 'users.csv'
---> fault: row 1: `total,max(score)` came, `Total,max(Score)` was wanted
 --> duckdb names
 Total,max(Score)
 6,9.75

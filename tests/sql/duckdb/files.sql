@@ -20,7 +20,9 @@ SELECT * FROM read_csv('prices.csv', columns = {'sku': 'VARCHAR', 'since': 'VARC
 pen,2025-12-01,1.5
 
 SELECT count(*) FROM read_csv(['orders.csv', 'orders.csv'])
---> fault: row 1: `9` came, `18` was wanted
+--> differs: a file is read once, however often it is named
+--> tidemill
+9
 --> duckdb
 18
 

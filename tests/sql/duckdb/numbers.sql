@@ -142,27 +142,37 @@ SELECT id, user_id IS NOT DISTINCT FROM NULL AS anonymous FROM 'requests.csv' WH
 6,false
 
 SELECT typeof(1)
---> fault: row 1: `BIGINT` came, `INTEGER` was wanted
+--> differs: types are called as SQL calls them here, whatever they are called where a statement comes from
+--> tidemill
+BIGINT
 --> duckdb
 INTEGER
 
 SELECT typeof('a')
---> fault: row 1: `TEXT` came, `VARCHAR` was wanted
+--> differs: types are called as SQL calls them here, whatever they are called where a statement comes from
+--> tidemill
+TEXT
 --> duckdb
 VARCHAR
 
 SELECT typeof(1.5)
---> fault: row 1: `DOUBLE` came, `"DECIMAL(2,1)"` was wanted
+--> differs: a number with a point is a DOUBLE
+--> tidemill
+DOUBLE
 --> duckdb
 "DECIMAL(2,1)"
 
 SELECT typeof([1])
---> fault: row 1: `BIGINT[]` came, `INTEGER[]` was wanted
+--> differs: types are called as SQL calls them here, whatever they are called where a statement comes from
+--> tidemill
+BIGINT[]
 --> duckdb
 INTEGER[]
 
 SELECT typeof(ts), typeof(ms), typeof(status), typeof(url) FROM 'requests.csv' LIMIT 1
---> fault: row 1: `TIMESTAMP(6),DOUBLE,BIGINT,TEXT` came, `TIMESTAMP,DOUBLE,BIGINT,VARCHAR` was wanted
+--> differs: types are called as SQL calls them here, whatever they are called where a statement comes from
+--> tidemill
+TIMESTAMP(6),DOUBLE,BIGINT,TEXT
 --> duckdb
 TIMESTAMP,DOUBLE,BIGINT,VARCHAR
 

@@ -419,12 +419,16 @@ SELECT list_aggr(['x', 'y'], 'string_agg', '+')
 x+y
 
 SELECT bar(5, 0, 10, 10)
---> fault: row 1: `█████` came, `█████ ` was wanted
+--> differs: a bar has no spaces behind it, as in ClickHouse
+--> tidemill
+█████
 --> duckdb
 █████     
 
 SELECT formatReadableSize(123456)
---> fault: row 1: `120.56 KiB` came, `120.5 KiB` was wanted
+--> differs: two digits behind the point, as in ClickHouse
+--> tidemill
+120.56 KiB
 --> duckdb
 120.5 KiB
 

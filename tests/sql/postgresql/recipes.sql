@@ -54,7 +54,6 @@ SELECT substring(url from '//([^/:]+)') AS host,
 FROM 'requests.csv'
 GROUP BY 1
 ORDER BY 1
---> pending: `substr` does not take an argument of type TEXT
 --> postgresql
 api.example.com,2,0
 blog.example.org,1,0

@@ -232,7 +232,6 @@ Eve Adams,2
 Finn,0
 
 SELECT name FROM 'users.csv' u WHERE NOT EXISTS (SELECT FROM 'orders.csv' o WHERE o.user_id = u.user_id) ORDER BY name
---> pending: `SELECT without columns` is not supported
 --> postgresql
 Finn
 dan

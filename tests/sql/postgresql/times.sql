@@ -19,12 +19,10 @@ SELECT extract(quarter FROM signed_up), extract(isoyear FROM signed_up) FROM 'us
 4,2026
 
 SELECT extract(century FROM signed_up) FROM 'users.csv' WHERE user_id = 5
---> pending: a time has no field `century`
 --> postgresql duckdb
 21
 
 SELECT extract(decade FROM signed_up) FROM 'users.csv' WHERE user_id = 5
---> pending: a time has no field `decade`
 --> postgresql duckdb
 202
 
@@ -266,7 +264,6 @@ SELECT d::date AS day, count(o.order_id) FROM generate_series(DATE '2026-03-01',
 2026-03-03,0
 
 SELECT isfinite(DATE '2026-03-01')
---> pending: there is no `isfinite(DATE)`
 --> postgresql duckdb
 true
 

@@ -83,7 +83,6 @@ SELECT array_contains(array(1, NULL), 1), array_contains(array(1), 2), array_dis
 true,false,"[1,null]"
 
 SELECT size(array())
---> pending: `array` takes other arguments
 --> spark
 0
 

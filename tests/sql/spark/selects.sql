@@ -419,7 +419,6 @@ Ann Lee
 Eve Adams
 
 SELECT count(DISTINCT method, status) FROM 'requests.csv'
---> pending: `count(DISTINCT …)` takes one value
 --> spark
 8
 

@@ -133,7 +133,6 @@ Eve Adams
 Finn
 
 SELECT name FROM 'users.csv' WHERE name LIKE ALL ('%n%', '%i%') ORDER BY name
---> pending: unknown function `all` (no hint)
 --> spark
 Finn
 
@@ -291,7 +290,9 @@ SELECT elt(2, 'a', 'b')
 b
 
 SELECT to_char(78.12, '$99.99')
---> fault: row 1: `$ 78.12` came, `$78.12` was wanted
+--> differs: the sign's place counts, as in PostgreSQL
+--> tidemill
+$ 78.12
 --> spark
 $78.12
 

@@ -399,6 +399,19 @@ fn numbers_of_many_digits_are_what_is_written() {
 }
 
 #[test]
+fn two_constants_of_different_units_are_compared() {
+    let folder = Folder::new();
+    for (condition, answer) in [
+        ("'2026-03-29 12:00:00' AT TIME ZONE 'UTC' = TIMESTAMPTZ '2026-03-29 12:00:00+00'", "true"),
+        ("CAST('2026-03-29' AS TIMESTAMP(9)) < CAST('2026-03-30' AS TIMESTAMP(0))", "true"),
+        ("CAST('2026-03-29' AS TIMESTAMP(3)) = TIMESTAMP '2026-03-29 00:00:00.000001'", "false"),
+        ("TIME '10:00:00' = CAST('10:00:00.5' AS TIME)", "false"),
+    ] {
+        assert_eq!(folder.ask(&format!("SELECT {condition}")).only(), answer, "{condition}");
+    }
+}
+
+#[test]
 fn times_of_day_of_different_units_are_compared_in_the_finer_one() {
     let folder = Folder::new();
     let seconds = [32_400, 36_000, 41_400_i32];

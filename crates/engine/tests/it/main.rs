@@ -27,6 +27,7 @@ mod medians;
 mod merging;
 mod messages;
 mod model;
+mod mutated_sql;
 mod nested;
 mod overflow;
 mod partials;

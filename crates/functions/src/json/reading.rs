@@ -469,16 +469,9 @@ fn of_paths() -> Vec<ScalarUDF> {
         .settles(keys_or_path)
         .runs(|call| by_keys_or_path(call, as_text)),
         at_path(
-            &["json_value(json, path)"],
-            "The JSON at the end of a path, if it is neither an object nor an array; null otherwise.",
-            &[],
-            as_json,
-            is_scalar,
-        ),
-        at_path(
             &["json_extract_scalar(json, path)"],
             "The value at the end of a path as text, if it is neither an object nor an array; null otherwise.",
-            &[],
+            &["json_value"],
             as_text,
             is_scalar,
         ),
@@ -720,20 +713,91 @@ fn by_keys(
         .runs(move |call| {
             let texts = call.texts(0)?;
             let steps = Steps::of(call, |key| Step::Key(key.to_owned()), 1)?;
-            of(call, &Keys { texts, steps })
+            of(call, &Keys { texts, places: Places::Within(steps) })
         })
+}
+
+/// A function of ClickHouse's that looks for a key wherever it stands, and null for a text that is no JSON.
+fn anywhere(
+    calls: &[&'static str],
+    what: &str,
+    aliases: &[&str],
+    gives: DataType,
+    of: fn(&Call, &Keys) -> PlanResult<ArrayRef>,
+) -> ScalarUDF {
+    Function::new(SECTION, calls, what).also(aliases).takes(&[TEXT, TEXT], 2).gives(gives).runs(
+        move |call| {
+            let texts = call.texts(0)?;
+            of(call, &Keys { texts, places: Places::Anywhere(call.texts(1)?) })
+        },
+    )
+}
+
+fn strings(call: &Call, keys: &Keys) -> PlanResult<ArrayRef> {
+    let mut scanner = Scanner::default();
+    call.written(|row, made| {
+        let value = keys.find(&mut scanner, row);
+        let value = value.filter(|value| Sort::of(value) == Sort::Text);
+        Ok(value.is_some_and(|value| as_text(value, made)))
+    })
+}
+
+fn raws(call: &Call, keys: &Keys) -> PlanResult<ArrayRef> {
+    let mut scanner = Scanner::default();
+    call.written(|row, made| {
+        Ok(keys.find(&mut scanner, row).is_some_and(|value| as_json(value, made)))
+    })
+}
+
+fn integers(call: &Call, keys: &Keys) -> PlanResult<ArrayRef> {
+    let mut scanner = Scanner::default();
+    call.numbers(|row| Ok(keys.find(&mut scanner, row).and_then(integer)))
+}
+
+fn floats(call: &Call, keys: &Keys) -> PlanResult<ArrayRef> {
+    let mut scanner = Scanner::default();
+    let numbers: Float64Array =
+        (0..call.rows()).map(|row| keys.find(&mut scanner, row).and_then(float)).collect();
+    Ok(Arc::new(numbers))
+}
+
+fn flags(call: &Call, keys: &Keys) -> PlanResult<ArrayRef> {
+    let mut scanner = Scanner::default();
+    let flags: BooleanArray = (0..call.rows())
+        .map(|row| match keys.find(&mut scanner, row)? {
+            "true" => Some(true),
+            "false" => Some(false),
+            _ => None,
+        })
+        .collect();
+    Ok(Arc::new(flags))
+}
+
+fn are_there(call: &Call, keys: &Keys) -> PlanResult<ArrayRef> {
+    let mut scanner = Scanner::default();
+    call.flags(|row| Ok(keys.texts.get(row).map(|_| keys.find(&mut scanner, row).is_some())))
 }
 
 /// Texts, and the keys that are looked up in them.
 struct Keys {
     texts: Texts,
-    steps: Steps,
+    places: Places,
+}
+
+enum Places {
+    Within(Steps),
+    /// The first key of a name, in the order in which the text has them.
+    Anywhere(Texts),
 }
 
 impl Keys {
     /// What a row's keys lead to; none where its text is no JSON.
     fn find(&self, scanner: &mut Scanner, row: usize) -> Option<&str> {
-        self.steps.find(scanner, self.texts.get(row)?, row).ok().flatten()
+        let text = self.texts.get(row)?;
+        match &self.places {
+            Places::Within(steps) => steps.find(scanner, text, row).ok().flatten(),
+            Places::Anywhere(names) => scanner.anywhere(text, names.get(row)?).ok().flatten(),
+        }
     }
 }
 
@@ -782,81 +846,88 @@ fn lenient() -> Vec<ScalarUDF> {
         by_keys(
             &["jsonextractstring(text, key, …)"],
             "The string under keys, or numbers from 1, within one another; null of what is none.",
-            &["simplejsonextractstring", "visitparamextractstring"],
+            &[],
             DataType::Utf8View,
-            |call, keys| {
-                let mut scanner = Scanner::default();
-                call.written(|row, made| {
-                    let value = keys.find(&mut scanner, row);
-                    let value = value.filter(|value| Sort::of(value) == Sort::Text);
-                    Ok(value.is_some_and(|value| as_text(value, made)))
-                })
-            },
+            strings,
+        ),
+        anywhere(
+            &["simplejsonextractstring(text, key)"],
+            "The string under the first key of that name, however deep it stands; null of what is none.",
+            &["visitparamextractstring"],
+            DataType::Utf8View,
+            strings,
         ),
         by_keys(
             &["jsonextractraw(text, key, …)"],
             "The JSON under keys, or numbers from 1, within one another.",
-            &["simplejsonextractraw", "visitparamextractraw"],
+            &[],
             DataType::Utf8View,
-            |call, keys| {
-                let mut scanner = Scanner::default();
-                call.written(|row, made| {
-                    Ok(keys.find(&mut scanner, row).is_some_and(|value| as_json(value, made)))
-                })
-            },
+            raws,
+        ),
+        anywhere(
+            &["simplejsonextractraw(text, key)"],
+            "The JSON under the first key of that name, however deep it stands.",
+            &["visitparamextractraw"],
+            DataType::Utf8View,
+            raws,
         ),
         by_keys(
             &["jsonextractint(text, key, …)"],
             "The whole number under keys, or numbers from 1, within one another; null of what is none.",
-            &["jsonextractuint", "simplejsonextractint", "visitparamextractint"],
+            &["jsonextractuint"],
             DataType::Int64,
-            |call, keys| {
-                let mut scanner = Scanner::default();
-                call.numbers(|row| Ok(keys.find(&mut scanner, row).and_then(integer)))
-            },
+            integers,
+        ),
+        anywhere(
+            &["simplejsonextractint(text, key)"],
+            "The whole number under the first key of that name, however deep it stands; null of what is none.",
+            &["visitparamextractint", "simplejsonextractuint", "visitparamextractuint"],
+            DataType::Int64,
+            integers,
         ),
         by_keys(
             &["jsonextractfloat(text, key, …)"],
             "The number under keys, or numbers from 1, within one another; null of what is none.",
-            &["simplejsonextractfloat", "visitparamextractfloat"],
+            &[],
             DataType::Float64,
-            |call, keys| {
-                let mut scanner = Scanner::default();
-                let numbers: Float64Array = (0..call.rows())
-                    .map(|row| keys.find(&mut scanner, row).and_then(float))
-                    .collect();
-                Ok(Arc::new(numbers))
-            },
+            floats,
+        ),
+        anywhere(
+            &["simplejsonextractfloat(text, key)"],
+            "The number under the first key of that name, however deep it stands; null of what is none.",
+            &["visitparamextractfloat"],
+            DataType::Float64,
+            floats,
         ),
         by_keys(
             &["jsonextractbool(text, key, …)"],
             "What is true or false under keys, or numbers from 1, within one another; null of what is neither.",
-            &["simplejsonextractbool", "visitparamextractbool"],
+            &[],
             DataType::Boolean,
-            |call, keys| {
-                let mut scanner = Scanner::default();
-                let flags: BooleanArray = (0..call.rows())
-                    .map(|row| match keys.find(&mut scanner, row)? {
-                        "true" => Some(true),
-                        "false" => Some(false),
-                        _ => None,
-                    })
-                    .collect();
-                Ok(Arc::new(flags))
-            },
+            flags,
+        ),
+        anywhere(
+            &["simplejsonextractbool(text, key)"],
+            "What is true or false under the first key of that name, however deep it stands; null of what is \
+             neither.",
+            &["visitparamextractbool"],
+            DataType::Boolean,
+            flags,
         ),
         by_keys(
             &["jsonhas(text, key, …)"],
             "Whether there is something under keys, or numbers from 1, within one another; false of a text that is \
              no JSON.",
-            &["simplejsonhas", "visitparamhas"],
+            &[],
             DataType::Boolean,
-            |call, keys| {
-                let mut scanner = Scanner::default();
-                call.flags(|row| {
-                    Ok(keys.texts.get(row).map(|_| keys.find(&mut scanner, row).is_some()))
-                })
-            },
+            are_there,
+        ),
+        anywhere(
+            &["simplejsonhas(text, key)"],
+            "Whether there is a key of that name, however deep it stands; false of a text that is no JSON.",
+            &["visitparamhas"],
+            DataType::Boolean,
+            are_there,
         ),
         by_keys(
             &["jsonlength(text, key, …)"],
@@ -993,7 +1064,7 @@ mod tests {
             ("json_extract_path_text", &[r#"{"a":{"b":"c"}}"#, "a", "b"], "c"),
             ("json_extract_path_text", &[r#"{"a":"b"}"#, "a"], "b"),
             ("json_value", &["{\"a\":[1]}", "a"], "NULL"),
-            ("json_value", &["{\"a\":\"s\"}", "a"], "\"s\""),
+            ("json_value", &["{\"a\":\"s\"}", "a"], "s"),
             ("json_extract_scalar", &["{\"a\":\"s\"}", "$.a"], "s"),
             ("json_extract_scalar", &["{\"a\":[1]}", "$.a"], "NULL"),
             ("json_exists", &[ORDER, "n"], "true"),

@@ -290,6 +290,27 @@ impl Scanner {
         Ok(range.and_then(|range| text.get(range)))
     }
 
+    /// The value of the first key of a name, however deep it stands.
+    pub(super) fn anywhere<'a>(&mut self, text: &'a str, name: &str) -> Scanned<Option<&'a str>> {
+        self.whole(text)?;
+        let bytes = text.as_bytes();
+        let mut at = 0;
+        // In a text that is JSON a quote outside of strings begins one, and a string before a colon is a key.
+        while let Some(quote) = bytes.get(at..).and_then(|rest| memchr::memchr(b'"', rest)) {
+            let start = at + quote;
+            let end = string(bytes, start)?;
+            let colon = spaces(bytes, end);
+            at = end;
+            let own = text.get(start + 1..end - 1).unwrap_or_default();
+            if bytes.get(colon) == Some(&b':') && self.is_key(own, name) {
+                let start = spaces(bytes, colon + 1);
+                let end = self.value(bytes, start)?;
+                return Ok(text.get(start..end));
+            }
+        }
+        Ok(None)
+    }
+
     /// Where the value of a member begins, the object staying open; or where the object ends.
     fn member(&mut self, text: &str, at: usize, name: &str) -> Scanned<Result<usize, usize>> {
         let bytes = text.as_bytes();

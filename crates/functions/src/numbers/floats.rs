@@ -8,7 +8,7 @@ use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::scalar_doc_sections::DOC_SECTION_MATH;
 
 use super::measures::{Doubles, is_number};
-use crate::callable::{Function, Given, Told, called_as, overflow};
+use crate::callable::{Function, Given, Told, called_as, held, overflow};
 
 /// Formulas of one number or two, in doubles.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -185,6 +185,12 @@ impl Function for Is {
     fn takes(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         match given {
             [of] if is_number(of) => Ok(vec![DataType::Float64]),
+            // No time is infinite here, and all are null of a null.
+            [of @ (DataType::Date32 | DataType::Date64 | DataType::Timestamp(..))]
+                if !matches!(self, Is::NoNumber) =>
+            {
+                Ok(vec![of.clone()])
+            }
             _ => Err(called_as(self, given)),
         }
     }
@@ -194,6 +200,12 @@ impl Function for Is {
     }
 
     fn calculate(&self, given: &Given<'_>) -> Result<ArrayRef> {
+        if !is_number(&given.value(0)?.data_type()) {
+            let (times, rows) = held(given.value(0)?)?;
+            let answers = (0..given.rows)
+                .map(|row| times.is_valid(rows.at(row)).then_some(matches!(self, Is::Finite)));
+            return Ok(Arc::new(answers.collect::<BooleanArray>()));
+        }
         let values = Doubles::of(given, 0)?;
         let answers = (0..given.rows).map(|row| {
             values.at(row).map(|value| match self {

@@ -1,6 +1,9 @@
 //! Values written into a text: `format('{:>10} {:,}', x, n)` in the manner of Python and of DuckDB's fmt, and
 //! `printf('%-10s %05d', x, n)` in that of C.
 //!
+//! A format without braces whose percent signs name values is PostgreSQL's, and has `%I` and `%L`, too: nobody
+//! means by `format('%s has %s', a, b)` the text as it stands.
+//!
 //! Both are read into the same pieces, and a constant format is read once, when the query is planned: what it
 //! says of a value that has another type, or that is not there, is told then. A place is
 //! `[[fill]align][sign][#][0][width][grouping][.precision][type]`.
@@ -28,7 +31,8 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
         Function::new(
             SECTION,
             &["format(format, x, …)"],
-            "Values written into the braces of a text: {}, {0}, {:>10}, {:,}, {:.2f}, {:05d}, {:x}.",
+            "Values written into the braces of a text: {}, {0}, {:>10}, {:,}, {:.2f}, {:05d}, {:x}; or, where there \
+             are none, in the places of %s, %1$s, %-10s, %I and %L, as PostgreSQL has them.",
         )
         .takes(&[Kind::Text], 1)
         .and_more(Kind::Any)
@@ -93,6 +97,8 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
 enum Style {
     Braces,
     Percents,
+    /// Percent signs of PostgreSQL, which names and literals have, too.
+    Names,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,10 +190,22 @@ impl Letters<'_> {
     }
 }
 
+impl Style {
+    /// How a format is read that is to have braces.
+    fn of(self, format: &str) -> Style {
+        let is_other = self == Style::Braces
+            && !format.contains(['{', '}'])
+            && percents(format, true)
+                .is_ok_and(|pieces| pieces.iter().any(|piece| matches!(piece, Piece::Value(..))));
+        if is_other { Style::Names } else { self }
+    }
+}
+
 fn pieces(format: &str, style: Style) -> Result<Vec<Piece>, Wrong> {
     match style {
         Style::Braces => braces(format),
-        Style::Percents => percents(format),
+        Style::Percents => percents(format, false),
+        Style::Names => percents(format, true),
     }
 }
 
@@ -319,7 +337,7 @@ fn place_in_braces(letters: &mut Letters<'_>) -> Result<Place, Wrong> {
     Ok(place)
 }
 
-fn percents(format: &str) -> Result<Vec<Piece>, Wrong> {
+fn percents(format: &str, has_names: bool) -> Result<Vec<Piece>, Wrong> {
     let mut letters = Letters { all: format, at: 0 };
     let (mut pieces, mut text) = (Vec::new(), String::new());
     let (mut counted, mut numbered) = (0, false);
@@ -344,6 +362,10 @@ fn percents(format: &str) -> Result<Vec<Piece>, Wrong> {
             }
         }
         while let Some(flag @ ('-' | '+' | ' ' | '#' | '0' | ',' | '\'')) = letters.peek() {
+            // So that `100% of` is a text.
+            if has_names && flag != '-' {
+                break;
+            }
             letters.next();
             match flag {
                 '-' => place.align = Some(Align::Left),
@@ -363,6 +385,10 @@ fn percents(format: &str) -> Result<Vec<Piece>, Wrong> {
             letters.next();
         }
         place.kind = match letters.peek() {
+            Some(kind @ ('s' | 'I' | 'L')) if has_names => Some(kind),
+            Some(kind) if has_names => {
+                return Err(letters.wrong(format!("there is no %{kind}; there are %s %I %L")));
+            }
             Some('i' | 'u') => Some('d'),
             Some(kind) if "sdfFeEgGxXoc".contains(kind) => Some(kind),
             Some('*') => {
@@ -424,7 +450,7 @@ impl Shape {
         let kind = place.kind.unwrap_or('s');
         let is_number = matches!(self, Shape::Integer | Shape::Float | Shape::Decimal);
         match (self, kind) {
-            (Shape::Null, _) => None,
+            (Shape::Null, _) | (_, 'I' | 'L') => None,
             (Shape::Flag | Shape::Other, 's')
                 if place.sign.is_some() || place.grouping.is_some() =>
             {
@@ -447,6 +473,7 @@ impl Shape {
 fn not_understood(format: &str, wrong: &Wrong, style: Style) -> DataFusionError {
     let hint = match style {
         Style::Braces => "it is written as format('{} {:>10} {:,} {:.2f}', a, b, n, m)",
+        Style::Names => "it is written as format('%s %10s %I %L', a, b, n, m)",
         Style::Percents => "it is written as printf('%s %10s %d %.2f', a, b, n, m)",
     };
     let Wrong { at, what } = wrong;
@@ -472,7 +499,9 @@ fn fit(format: &str, pieces: &[Piece], types: &[DataType], style: Style) -> Plan
                 ),
                 match style {
                     Style::Braces => "`{{` writes a brace, and needs no value",
-                    Style::Percents => "`%%` writes a percent sign, and needs no value",
+                    Style::Percents | Style::Names => {
+                        "`%%` writes a percent sign, and needs no value"
+                    }
                 },
             ));
         };
@@ -486,7 +515,7 @@ fn fit(format: &str, pieces: &[Piece], types: &[DataType], style: Style) -> Plan
                 ),
                 match style {
                     Style::Braces => "{} takes any value",
-                    Style::Percents => "%s takes any value",
+                    Style::Percents | Style::Names => "%s takes any value",
                 },
             ));
         }
@@ -505,6 +534,7 @@ fn nth(number: usize) -> String {
 
 fn checked(asked: &Asked<'_>, style: Style) -> PlanResult<DataType> {
     if let Some(format) = asked.text(0) {
+        let style = style.of(format);
         let pieces =
             pieces(format, style).map_err(|wrong| not_understood(format, &wrong, style))?;
         let types = (1..asked.count()).map(|index| asked.data_type(index).clone());
@@ -580,20 +610,25 @@ fn formatted(call: &Call, style: Style) -> PlanResult<ArrayRef> {
     let types: Vec<DataType> = columns.iter().map(|column| column.data_type().clone()).collect();
     let values: Vec<Values> = columns.iter().map(Values::of).collect::<PlanResult<_>>()?;
     // That of the row before, which is mostly that of all rows.
-    let mut known: Option<(String, Arc<[Piece]>)> = None;
+    let mut known: Option<(String, Style, Arc<[Piece]>)> = None;
     call.written(|row, made| {
         let Some(format) = formats.get(row) else { return Ok(false) };
-        let read = match &known {
-            Some((of, read)) if of == format => Arc::clone(read),
+        let (style, read) = match &known {
+            Some((of, style, read)) if of == format => (*style, Arc::clone(read)),
             _ => {
+                let style = style.of(format);
                 let read =
                     pieces(format, style).map_err(|wrong| not_understood(format, &wrong, style))?;
                 fit(format, &read, &types, style)?;
                 let read: Arc<[Piece]> = read.into();
-                known = Some((format.to_owned(), Arc::clone(&read)));
-                read
+                known = Some((format.to_owned(), style, Arc::clone(&read)));
+                (style, read)
             }
         };
+        if style == Style::Names {
+            named(&read, row, &values, made);
+            return Ok(true);
+        }
         if values.iter().any(|values| values.get(row).is_none()) {
             return Ok(false);
         }
@@ -609,6 +644,41 @@ fn formatted(call: &Call, style: Style) -> PlanResult<ArrayRef> {
         }
         Ok(true)
     })
+}
+
+/// A row in PostgreSQL's way: a null is nothing, and the word as a literal.
+fn named(pieces: &[Piece], row: usize, values: &[Values], made: &mut String) {
+    for piece in pieces {
+        match piece {
+            Piece::Text(text) => made.push_str(text),
+            Piece::Value(index, place) => {
+                let value = values.get(*index).and_then(|values| values.get(row));
+                let plain = Place { kind: None, ..place.clone() };
+                let mut text = String::new();
+                if let Some(value) = &value {
+                    let bare = Place { kind: None, ..Place::default() };
+                    write_value(&bare, value, &mut text);
+                }
+                match (place.kind, &value) {
+                    (Some('L'), None) => cut(&plain, "NULL", made),
+                    (Some('L'), Some(_)) => {
+                        cut(&plain, &format!("'{}'", text.replace('\'', "''")), made);
+                    }
+                    (Some('I'), Some(_)) if is_quoted(&text) => {
+                        cut(&plain, &format!("\"{}\"", text.replace('"', "\"\"")), made);
+                    }
+                    _ => cut(&plain, &text, made),
+                }
+            }
+        }
+    }
+}
+
+/// Whether a name stands in quotes, where it is to be read as a name.
+fn is_quoted(name: &str) -> bool {
+    let is_letter = |letter: char| letter.is_ascii_lowercase() || letter == '_';
+    !name.starts_with(is_letter)
+        || !name.chars().all(|letter| is_letter(letter) || letter.is_ascii_digit())
 }
 
 /// Writes a value as its place says.
@@ -975,6 +1045,29 @@ mod tests {
                     "%*d",
                     &[n(5), n(3)],
                     "the format `%*d` is not understood at character 2: a width or a precision is a number, and no value\nhint: it is written as printf('%s %10s %d %.2f', a, b, n, m)",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn percent_signs_without_braces_are_those_of_postgresql() {
+        check(
+            "format",
+            &[
+                ("%s has %s", &[text("a"), n(1)], "a has 1"),
+                ("%2$s %1$s", &[text("a"), text("b")], "b a"),
+                ("%-5s|%5s|", &[text("ab"), text("c")], "ab   |    c|"),
+                ("%L %L", &[text("it's"), ScalarValue::Utf8(None)], "'it''s' NULL"),
+                ("%I %I %I", &[text("a b"), text("a_1"), text("A\"b")], "\"a b\" a_1 \"A\"\"b\""),
+                ("%s|", &[ScalarValue::Utf8(None)], "|"),
+                ("%s%% of {}", &[n(5)], "%s%% of 5"),
+                ("100%", &[n(5)], "100%"),
+                ("100% of all", &[n(5)], "100% of all"),
+                (
+                    "%s %s",
+                    &[text("a")],
+                    "the format `%s %s` has a place for a second value, and there is 1 value\nhint: `%%` writes a percent sign, and needs no value",
                 ),
             ],
         );

@@ -70,6 +70,15 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
         .runs(|call| matched(call, false)),
         Function::new(
             SECTION,
+            &["regexp_match(text, pattern)", "regexp_match(text, pattern, options)"],
+            "The groups of the first part of a text that matches a regular expression, as a list, or that part where \
+             the expression has none; a group that takes no part in it is null, as is all where nothing matches.",
+        )
+        .takes(&[TEXT, TEXT, TEXT], 2)
+        .settles(|asked| checked(asked, None, 2, list_of(DataType::Utf8View)))
+        .runs(groups_of_first),
+        Function::new(
+            SECTION,
             &["regexp_full_match(text, pattern)", "regexp_full_match(text, pattern, options)"],
             "Whether a regular expression matches all of a text.",
         )
@@ -365,6 +374,23 @@ fn all_extracted(call: &Call, is_first: bool) -> PlanResult<ArrayRef> {
     })
 }
 
+fn groups_of_first(call: &Call) -> PlanResult<ArrayRef> {
+    let texts = call.texts(0)?;
+    let patterns = Patterns::of(call, 2, false)?;
+    call.lists(|row, items| {
+        let Some(text) = texts.get(row) else { return Ok(false) };
+        let done = patterns.with(row, |regex| {
+            let Some(found) = regex.captures(text) else { return Ok(None) };
+            // The whole of it where there are no groups.
+            for group in usize::from(found.len() > 1)..found.len() {
+                items.add(found.get(group).map(|part| part.as_str()))?;
+            }
+            Ok(Some(()))
+        })?;
+        Ok(done.is_some())
+    })
+}
+
 fn matched(call: &Call, is_whole: bool) -> PlanResult<ArrayRef> {
     let texts = call.texts(0)?;
     let patterns = Patterns::of(call, 2, is_whole)?;
@@ -412,6 +438,10 @@ mod tests {
             ("regexp_extract", &["abc", "x"], ""),
             ("regexp_extract", &["/index.html?a=1", "^[^?]*"], "/index.html"),
             ("regexp_substr", &["abc", "x"], "NULL"),
+            ("regexp_match", &["abc", "x"], "NULL"),
+            ("regexp_match", &["abc", "b."], "[bc]"),
+            ("regexp_match", &["abc", "(a)(z)?"], "[a, NULL]"),
+            ("regexp_match", &["ABC", "(b)(.)", "i"], "[B, C]"),
             ("regexp_substr", &["abc", "b."], "bc"),
             ("regexp_extract_all", &["a1b22", "[0-9]+"], "[1, 22]"),
             ("regexp_extract_all", &["abc", "x*"], "['', '', '', '']"),

@@ -278,8 +278,17 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
         text(
             &["ip_subnet_max(prefix)"],
             "The last address of a prefix.",
-            &["broadcast"],
+            &[],
             |text, made| write!(made, "{}", Prefix::read(text)?.last()).ok(),
+        ),
+        text(
+            &["broadcast(prefix)"],
+            "The last address of a prefix, with the prefix's length: broadcast('10.1.2.3/8') is 10.255.255.255/8.",
+            &[],
+            |text, made| {
+                let prefix = Prefix::read(text)?;
+                write!(made, "{}/{}", prefix.last(), prefix.bits).ok()
+            },
         ),
         Function::new(
             SECTION,

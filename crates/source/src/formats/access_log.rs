@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{FieldRef, Schema};
 use tidemill_text::access_log::{self, AccessLogDecoder, Shape};
+use tidemill_text::cut::Grammar;
 use tidemill_text::log_format::LogFormatDecoder;
 use tidemill_text::{Decode, values};
 
@@ -36,7 +37,7 @@ impl TextFormat for AccessLog {
             sample.log = LogLines::Described(Arc::new(log_format(description)?));
             return Ok(());
         }
-        let Some((file, text)) = sample.beginning()? else { return Ok(()) };
+        let Some((file, text)) = sample.beginning(Grammar::LINES)? else { return Ok(()) };
         let shown = Shape::shown_by(&text);
         if let Some(unknown) = shown.unknown {
             sample.notes.push(format!(

@@ -48,7 +48,9 @@ impl TextFormat for Delimited {
         if options.delimiter.is_some() || spec.exec.is_some() || self.delimiter != b',' {
             return Ok(());
         }
-        let Some((file, text)) = sample.beginning()? else { return Ok(()) };
+        let Some((file, text)) = sample.beginning(cut::Grammar::delimited(&sample.dialect))? else {
+            return Ok(());
+        };
         let given = csv::Given {
             delimiter: false,
             quote: options.quote.is_some(),

@@ -576,6 +576,7 @@ const SCALARS: &[(&str, &str)] = &[
     ),
     // Lists, structs and maps.
     ("list_value(x, …)", "make_array(x, …)"),
+    ("array()", "make_array()"),
     ("array(x, …)", "make_array(x, …)"),
     ("array_pack(x, …)", "make_array(x, …)"),
     ("explode(list)", "unnest(list)"),
@@ -1246,6 +1247,9 @@ pub(super) fn translated(call: &Function) -> Result<Option<Expr>> {
     if let Some(made) = with_names(call, &name) {
         return beside(call, made, 0).map(Some);
     }
+    if let Some(made) = distinct_together(call, &name) {
+        return Ok(Some(made));
+    }
     if let Some(made) = of_several(call, &name)? {
         return Ok(Some(made));
     }
@@ -1257,6 +1261,29 @@ pub(super) fn translated(call: &Function) -> Result<Option<Expr>> {
         return beside(call, made, 0).map(Some);
     }
     by_a_row(call, &name, &arguments)
+}
+
+/// `count(DISTINCT a, b)`, which counts the pairs of which neither is null.
+fn distinct_together(call: &Function, name: &str) -> Option<Expr> {
+    let FunctionArguments::List(list) = &call.args else { return None };
+    if name != "count" || list.duplicate_treatment != Some(DuplicateTreatment::Distinct) {
+        return None;
+    }
+    let values = unnamed(list).filter(|values| values.len() > 1)?;
+    let is_there = values.iter().map(|value| Expr::IsNotNull(Box::new((*value).clone())));
+    let are_there = is_there.reduce(|left, right| both(left, right))?;
+    let together = call_of("struct", values.into_iter().cloned().collect());
+    let one = Expr::Case {
+        case_token: AttachedToken::empty(),
+        end_token: AttachedToken::empty(),
+        operand: None,
+        conditions: vec![CaseWhen { condition: are_there, result: together }],
+        else_result: None,
+    };
+    let mut made = call.clone();
+    let args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(one))];
+    made.args = FunctionArguments::List(FunctionArgumentList { args, ..list.clone() });
+    Some(Expr::Function(made))
 }
 
 /// What a call is by the first row of a name that its arguments fit.
@@ -1689,7 +1716,7 @@ fn of_its_own(name: &str, arguments: &[&Expr]) -> Option<Expr> {
             "date_diff" | "datediff" | "timestampdiff" | "timestamp_diff" | "date_sub" | "datesub"
             | "date_trunc" | "date_part",
             [unit @ Expr::Identifier(_), rest @ ..],
-        ) => {
+        ) if rest.len() == if matches!(name, "date_trunc" | "date_part") { 1 } else { 2 } => {
             let unit = Expr::value(Value::SingleQuotedString(unit_of(unit)?));
             let mut all: Vec<Expr> = vec![unit];
             all.extend(rest.iter().map(|&argument| argument.clone()));
@@ -1699,6 +1726,33 @@ fn of_its_own(name: &str, arguments: &[&Expr]) -> Option<Expr> {
                 other => other,
             };
             Some(call_of(name, all))
+        }
+        // A digest is bytes in ClickHouse, and in PostgreSQL all but that of md5: here it is their digits.
+        ("hex", [Expr::Function(digest)]) if is_digest(digest) => {
+            Some(call_of("upper", vec![Expr::Function(digest.clone())]))
+        }
+        ("encode", [Expr::Function(digest), form]) if is_digest(digest) => {
+            let digest = Expr::Function(digest.clone());
+            match text(form)?.to_lowercase().as_str() {
+                "hex" => Some(digest),
+                form @ "base64" => {
+                    let bytes = call_of("unhex", vec![digest]);
+                    let form = Expr::value(Value::SingleQuotedString(format!("{form}pad")));
+                    Some(call_of("encode", vec![bytes, form]))
+                }
+                _ => None,
+            }
+        }
+        // No separator has a backslash; Spark's patterns have.
+        ("split" | "string_split", [x, separator]) if text(separator).is_some_and(|text| text.contains('\\')) => {
+            Some(call_of("regexp_split_to_array", vec![(*x).clone(), (*separator).clone()]))
+        }
+        // PostgreSQL's name of all that is found.
+        ("regexp_replace", [_, _, to, ..]) if text(to).is_some_and(|to| to.contains("\\&")) => {
+            let to = Expr::value(Value::SingleQuotedString(text(to)?.replace("\\&", "\\0")));
+            let mut all: Vec<Expr> = arguments.iter().map(|&argument| argument.clone()).collect();
+            all[2] = to;
+            Some(call_of("regexp_replace", all))
         }
         ("row" | "tuple", [_, ..]) => {
             Some(call_of("struct", arguments.iter().map(|&argument| argument.clone()).collect()))
@@ -1838,6 +1892,23 @@ fn type_called(name: &str) -> String {
         other => return other.to_owned(),
     };
     known.to_owned()
+}
+
+/// Whether a call makes the digest of something.
+fn is_digest(call: &Function) -> bool {
+    const DIGESTS: [&str; 8] =
+        ["md5", "sha", "sha1", "sha224", "sha256", "sha384", "sha512", "sha2"];
+    name_of(call).is_some_and(|name| DIGESTS.contains(&name.as_str()))
+}
+
+/// A literal's text.
+fn text(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), span: _ }) => {
+            Some(text)
+        }
+        _ => None,
+    }
 }
 
 /// The unit of time that follows one of these in a name.
@@ -2012,6 +2083,11 @@ mod tests {
             ("list_value(1, 2)", "make_array(1, 2)"),
             ("tuple(1, a)", "struct(1, a)"),
             ("year(2)(a)", "year(2)(a)"),
+            ("hex(MD5(a))", "upper(MD5(a))"),
+            ("split(a, '\\s+')", "regexp_split_to_array(a, '\\s+')"),
+            ("encode(sha256(a), 'hex')", "sha256(a)"),
+            ("encode(sha256(a), 'base64')", "encode(unhex(sha256(a)), 'base64pad')"),
+            ("regexp_replace(a, 'b', '[\\&]', 'g')", "regexp_replace(a, 'b', '[\\0]', 'g')"),
         ] {
             let Expr::Function(parsed) = written(call).unwrap() else { panic!("{call}") };
             let made = translated(&parsed).unwrap().unwrap_or(Expr::Function(parsed));

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     Array, Expr, FunctionArg, FunctionArgExpr, Ident, JoinConstraint, JoinOperator, LateralView,
     ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, Statement, TableAlias,
-    TableFactor, TableWithJoins, Value, ValueWithSpan, Visitor, VisitorMut,
+    TableFactor, TableFunctionArgs, TableWithJoins, Value, ValueWithSpan, Visitor, VisitorMut,
 };
 use tidemill_base::error::{Error, Result};
 use tidemill_base::redact::shown;
@@ -115,6 +115,7 @@ fn last(name: &ObjectName) -> Option<Ident> {
 
 /// `unnest(t.tags) AS x(tag)`, of a list that is a record's.
 fn of_factor(factor: &TableFactor, keeps_all: bool) -> Option<Lateral> {
+    let mut own_name = None;
     let (list, alias, is_numbered) = match factor {
         TableFactor::UNNEST {
             alias,
@@ -136,6 +137,18 @@ fn of_factor(factor: &TableFactor, keeps_all: bool) -> Option<Lateral> {
                 _ => return None,
             }
         }
+        TableFactor::Function { lateral: _, name, args, with_ordinality, alias }
+        | TableFactor::Table {
+            name,
+            args: Some(TableFunctionArgs { args, settings: None }),
+            with_ordinality,
+            alias,
+            ..
+        } => {
+            let (list, column) = list_of(&name.to_string(), args)?;
+            own_name = Some(column);
+            (list, alias, *with_ordinality)
+        }
         _ => return None,
     };
     if !names_columns(&list) {
@@ -146,9 +159,38 @@ fn of_factor(factor: &TableFactor, keeps_all: bool) -> Option<Lateral> {
         None => (None, [].as_slice()),
     };
     let mut columns = columns.iter().map(|column| column.name.clone());
-    let column = columns.next().or_else(|| table.clone()).unwrap_or_else(|| Ident::new("unnest"));
+    let column = columns.next().or_else(|| table.clone());
+    let column = column.unwrap_or_else(|| Ident::new(own_name.unwrap_or("unnest")));
     let place = columns.next().or_else(|| is_numbered.then(|| Ident::new("ordinality")));
     Some(Lateral { list, table, column, place: place.map(|name| (name, true)), keeps_all })
+}
+
+/// The list whose items a function makes rows of that makes the list itself, and how its one column is called.
+pub(super) fn list_of(name: &str, args: &[FunctionArg]) -> Option<(Expr, &'static str)> {
+    let args: Option<Vec<Expr>> = args
+        .iter()
+        .map(|argument| match argument {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)) => Some(argument.clone()),
+            _ => None,
+        })
+        .collect();
+    let mut args = args?;
+    let (list, column) = match (name.to_lowercase().as_str(), args.len()) {
+        ("jsonb_array_elements_text" | "json_array_elements_text", 1) => {
+            args.push(Expr::value(Value::SingleQuotedString("$[*]".into())));
+            ("json_extract_string", "value")
+        }
+        ("jsonb_array_elements" | "json_array_elements", 1) => {
+            args.push(Expr::value(Value::SingleQuotedString("$[*]".into())));
+            ("json_extract", "value")
+        }
+        ("json_object_keys", 1) => ("json_keys", "json_object_keys"),
+        ("jsonb_object_keys", 1) => ("json_keys", "jsonb_object_keys"),
+        ("regexp_split_to_table", 2 | 3) => ("regexp_split_to_array", "regexp_split_to_table"),
+        ("string_to_table", 2 | 3) => ("string_to_array", "string_to_table"),
+        _ => return None,
+    };
+    Some((call_of(list, args), column))
 }
 
 /// Whether a function makes rows of a list; and whether it numbers them, from zero on.

@@ -22,7 +22,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, Query, Select, SelectItem, Statement, TableFactor, VisitorMut,
+    Expr, Ident, Query, Select, SelectItem, SetExpr, Statement, TableFactor, Value, VisitorMut,
 };
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, TokenizerError};
@@ -127,6 +127,18 @@ impl VisitorMut for Clauses {
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         clauses::of_query(query);
         laterals::of_query(query);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        // `EXISTS (SELECT FROM t)`, as PostgreSQL has it.
+        if let Expr::Exists { subquery, .. } = expr
+            && let SetExpr::Select(select) = subquery.body.as_mut()
+            && select.projection.is_empty()
+        {
+            let one = Expr::value(Value::Number("1".into(), false));
+            select.projection.push(SelectItem::UnnamedExpr(one));
+        }
         ControlFlow::Continue(())
     }
 

@@ -3,13 +3,13 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, CeilFloorKind, DataType, ExactNumberInfo, Expr, FunctionArg,
-    FunctionArgExpr, FunctionArguments, Ident, LambdaFunction, UnaryOperator, Value, ValueWithSpan,
-    VisitorMut,
+    BinaryOperator, CastKind, CeilFloorKind, DataType, DateTimeField, ExactNumberInfo, Expr,
+    ExtractSyntax, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Interval,
+    LambdaFunction, UnaryOperator, Value, ValueWithSpan, VisitorMut,
 };
 use tidemill_planning::walk_expr_mut;
 
-use super::calls::{call_of, in_brackets};
+use super::calls::{call_of, in_brackets, translated as translated_call};
 use super::types;
 use crate::names::folded;
 
@@ -30,6 +30,71 @@ pub(super) fn translated(expr: &Expr) -> Option<Expr> {
         }
         Expr::ILike { negated, any: true, expr, pattern, escape_char: None } => {
             any_of(*negated, expr, pattern, true)
+        }
+        Expr::Like { negated, any: false, expr, pattern, escape_char: None } => {
+            all_of(*negated, expr, pattern, false)
+        }
+        Expr::ILike { negated, any: false, expr, pattern, escape_char: None } => {
+            all_of(*negated, expr, pattern, true)
+        }
+        Expr::Like { negated, any: false, expr, pattern, escape_char: Some(escape) } => {
+            let pattern = Box::new(escaped(pattern, escape)?);
+            let (negated, expr) = (*negated, expr.clone());
+            Some(Expr::Like { negated, any: false, expr, pattern, escape_char: None })
+        }
+        Expr::ILike { negated, any: false, expr, pattern, escape_char: Some(escape) } => {
+            let pattern = Box::new(escaped(pattern, escape)?);
+            let (negated, expr) = (*negated, expr.clone());
+            Some(Expr::ILike { negated, any: false, expr, pattern, escape_char: None })
+        }
+        // PostgreSQL's pattern, which is no place in the text.
+        Expr::Substring { expr, substring_from: Some(pattern), substring_for: None, .. }
+            if is_text(pattern) =>
+        {
+            Some(first_group(expr, pattern))
+        }
+        // ClickHouse's of the same name as the field of a time.
+        Expr::Extract {
+            field: DateTimeField::Custom(field),
+            syntax: ExtractSyntax::Comma,
+            expr: pattern,
+        } if is_text(pattern) => {
+            let found = first_group(&Expr::Identifier(field.clone()), pattern);
+            let none = Expr::value(Value::SingleQuotedString(String::new()));
+            Some(call_of("coalesce", vec![found, none]))
+        }
+        Expr::Extract { field, syntax: _, expr } => {
+            let name = match field {
+                DateTimeField::Century => "century",
+                DateTimeField::Decade => "decade",
+                _ => return None,
+            };
+            match call_of(name, vec![*expr.clone()]) {
+                Expr::Function(call) => translated_call(&call).ok().flatten(),
+                _ => None,
+            }
+        }
+        // `INTERVAL (n) HOUR`, which is n times an hour.
+        Expr::Interval(Interval {
+            value,
+            leading_field: Some(unit),
+            leading_precision: None,
+            last_field: None,
+            fractional_seconds_precision: None,
+        }) if !matches!(value.as_ref(), Expr::Value(_) | Expr::UnaryOp { .. }) => {
+            let one = Expr::Interval(Interval {
+                value: Box::new(Expr::value(Value::SingleQuotedString("1".into()))),
+                leading_field: Some(unit.clone()),
+                leading_precision: None,
+                last_field: None,
+                fractional_seconds_precision: None,
+            });
+            Some(in_brackets(beside(value, BinaryOperator::Multiply, &one)))
+        }
+        Expr::Identifier(name)
+            if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("localtimestamp") =>
+        {
+            Some(call_of("now", Vec::new()))
         }
         Expr::InUnnest { expr, array_expr, negated } => {
             let has = call_of("array_has", vec![*array_expr.clone(), *expr.clone()]);
@@ -66,6 +131,9 @@ pub(super) fn translated(expr: &Expr) -> Option<Expr> {
                 };
                 let length = Expr::value(Value::Number(length.to_string(), false));
                 return Some(call_of("left", vec![text, length]));
+            }
+            if let Some(bytes) = types::bytes_of(expr, data_type) {
+                return Some(bytes);
             }
             Some(Expr::Cast {
                 kind: kind.clone(),
@@ -180,6 +248,10 @@ fn of_two(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
         BinaryOperator::Custom(sign) if sign == "->>" => {
             Some(call_of("json_extract_string", both()))
         }
+        BinaryOperator::HashArrow => Some(call_of("json_extract_path", keys(left, right)?)),
+        BinaryOperator::HashLongArrow => {
+            Some(call_of("json_extract_path_text", keys(left, right)?))
+        }
         BinaryOperator::Regexp => Some(beside(left, BinaryOperator::PGRegexMatch, right)),
         BinaryOperator::Overlaps => {
             let (Expr::Tuple(left), Expr::Tuple(right)) = (left, right) else { return None };
@@ -209,11 +281,86 @@ fn beside(left: &Expr, op: BinaryOperator, right: &Expr) -> Expr {
     }
 }
 
+fn is_text(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(_), span: _ }))
+}
+
+/// The first group of what a pattern finds, or all of it where it has none; null where it finds nothing.
+fn first_group(text: &Expr, pattern: &Expr) -> Expr {
+    let groups = call_of("regexp_match", vec![text.clone(), pattern.clone()]);
+    call_of("array_element", vec![groups, Expr::value(Value::Number("1".into(), false))])
+}
+
+/// A document, and the keys of `'{a,b}'`.
+fn keys(document: &Expr, path: &Expr) -> Option<Vec<Expr>> {
+    let Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(path), .. }) = path else {
+        return None;
+    };
+    let path = path.strip_prefix('{')?.strip_suffix('}')?;
+    let keys = path.split(',').map(|key| key.trim().trim_matches('"').to_owned());
+    let keys = keys.map(|key| Expr::value(Value::SingleQuotedString(key)));
+    Some(std::iter::once(document.clone()).chain(keys).collect())
+}
+
+/// A pattern whose escape is a sign of its own, with the backslash that it is otherwise.
+fn escaped(pattern: &Expr, escape: &ValueWithSpan) -> Option<Expr> {
+    let Value::SingleQuotedString(escape) = &escape.value else { return None };
+    let mut signs = escape.chars();
+    let (sign, None) = (signs.next(), signs.next()) else { return None };
+    let Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(pattern), .. }) = pattern
+    else {
+        return None;
+    };
+    let mut made = String::with_capacity(pattern.len() + 4);
+    let mut letters = pattern.chars();
+    while let Some(letter) = letters.next() {
+        let (letter, is_escaped) = match Some(letter) == sign {
+            true => (letters.next()?, true),
+            false => (letter, false),
+        };
+        if letter == '\\' || (is_escaped && matches!(letter, '%' | '_')) {
+            made.push('\\');
+        }
+        made.push(letter);
+    }
+    Some(Expr::value(Value::SingleQuotedString(made)))
+}
+
+/// `x LIKE ALL ('a%', '%b')`, of which the parser makes a call, as `(x LIKE 'a%' AND x LIKE '%b')`.
+fn all_of(negated: bool, expr: &Expr, pattern: &Expr, folded: bool) -> Option<Expr> {
+    let Expr::Function(call) = pattern else { return None };
+    if !call.name.to_string().eq_ignore_ascii_case("all") {
+        return None;
+    }
+    let FunctionArguments::List(list) = &call.args else { return None };
+    let patterns = list.args.iter().map(|argument| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(pattern)) => {
+            let (expr, pattern) = (Box::new(expr.clone()), Box::new(pattern.clone()));
+            Some(match folded {
+                true => Expr::ILike { negated, any: false, expr, pattern, escape_char: None },
+                false => Expr::Like { negated, any: false, expr, pattern, escape_char: None },
+            })
+        }
+        _ => None,
+    });
+    let all: Vec<Expr> = patterns.collect::<Option<_>>()?;
+    all.into_iter()
+        .reduce(|left, right| Expr::BinaryOp {
+            left: Box::new(left),
+            op: BinaryOperator::And,
+            right: Box::new(right),
+        })
+        .map(|all| Expr::Nested(Box::new(all)))
+}
+
 /// `x LIKE ANY ('a%', 'b%')` as `(x LIKE 'a%' OR x LIKE 'b%')`.
 fn any_of(negated: bool, expr: &Expr, pattern: &Expr, folded: bool) -> Option<Expr> {
     let patterns: Vec<&Expr> = match pattern {
         Expr::Tuple(patterns) => patterns.iter().collect(),
         Expr::Array(array) => array.elem.iter().collect(),
+        Expr::Nested(one) if matches!(one.as_ref(), Expr::Array(_)) => {
+            return any_of(negated, expr, one, folded);
+        }
         Expr::Nested(one) => vec![one.as_ref()],
         Expr::Function(call) => match &call.args {
             FunctionArguments::List(list) if call.name.to_string() == "make_array" => list

@@ -75,6 +75,20 @@ const RESERVED: [Keyword; 19] = [
     Keyword::JOIN,
 ];
 
+/// Whether the brackets around a place are those of a function.
+fn within(tokens: &[TokenWithSpan], at: usize, function: &str) -> bool {
+    let mut depth = 0usize;
+    for place in (0..at).rev() {
+        match &tokens[place].token {
+            Token::RParen => depth += 1,
+            Token::LParen if depth == 0 => return is_word(before(tokens, place), function),
+            Token::LParen => depth -= 1,
+            _ => {}
+        }
+    }
+    false
+}
+
 /// What is to be read from a place on, and where what was written ends.
 fn replaced(tokens: &[TokenWithSpan], at: usize) -> Option<(usize, String)> {
     let token = &tokens[at].token;
@@ -105,7 +119,7 @@ fn replaced(tokens: &[TokenWithSpan], at: usize) -> Option<(usize, String)> {
             return Some((at + 1, String::new()));
         }
     }
-    if is("IN") || is("NOT") {
+    if (is("IN") || is("NOT")) && !within(tokens, at, "POSITION") {
         let is_negated = is("NOT");
         let place = if is_negated { word(following, "IN")? } else { at };
         return in_list(tokens, place, is_negated);

@@ -11,10 +11,10 @@ use tidemill_base::error::{Error, Result};
 use tidemill_base::redact::shown;
 use tidemill_planning::walk_expr_mut;
 
-use super::CalledSources;
 use super::calls::{call_of, in_brackets, of_two};
 use super::samples::{self, Sample};
 use super::tokens::FILES;
+use super::{CalledSources, laterals};
 use crate::names::folded;
 
 /// A source that is called like a function.
@@ -178,6 +178,24 @@ fn sampled(table: &mut TableFactor, sample: Sample, called: &mut CalledSources) 
     Ok(())
 }
 
+/// The alias of rows of one column, which is called as PostgreSQL calls it: by the alias, or as the function has it.
+fn named_items(alias: Option<TableAlias>, column: &str) -> TableAlias {
+    let mut alias = alias.unwrap_or_else(|| TableAlias {
+        explicit: true,
+        name: Ident::new(column),
+        columns: Vec::new(),
+        at: None,
+    });
+    if alias.columns.is_empty() {
+        let name = match column {
+            "value" => Ident::new(column),
+            _ => alias.name.clone(),
+        };
+        alias.columns.push(TableAliasColumnDef { name, data_type: None });
+    }
+    alias
+}
+
 fn function(table: &mut TableFactor, called: &mut CalledSources) -> Result<()> {
     let (name, args, alias) = match table {
         TableFactor::Table {
@@ -196,6 +214,17 @@ fn function(table: &mut TableFactor, called: &mut CalledSources) -> Result<()> {
         return Ok(());
     }
     let function = function.value.to_lowercase();
+    if let Some((list, column)) = laterals::list_of(&function, args) {
+        let alias = named_items(alias.clone(), column);
+        *table = TableFactor::UNNEST {
+            alias: Some(alias),
+            array_exprs: vec![list],
+            with_offset: false,
+            with_offset_alias: None,
+            with_ordinality: false,
+        };
+        return Ok(());
+    }
     match function.as_str() {
         "range" | "generate_series" | "numbers" => {
             let numbers = match (function.as_str(), positional(args).as_deref()) {

@@ -1,7 +1,8 @@
 //! Types of other databases, by the names that they have here.
 
 use datafusion::sql::sqlparser::ast::{
-    ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, StructField, TimezoneInfo,
+    ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, Expr, StructField, TimezoneInfo,
+    Value,
 };
 
 /// What a type is called here, where it is another database's.
@@ -83,6 +84,42 @@ pub(super) fn ours(of: &DataType) -> Option<DataType> {
         }
         _ => return None,
     })
+}
+
+/// The bytes that a literal is when it is cast: `'\x00ff'::bytea` are two in PostgreSQL, whose `\x` says that digits
+/// follow, and `'\x00ff'::BLOB` three in DuckDB, whose `\x` is of one byte.
+pub(super) fn bytes_of(expr: &Expr, of: &DataType) -> Option<Expr> {
+    let Expr::Value(value) = expr else { return None };
+    let Value::SingleQuotedString(text) = &value.value else { return None };
+    let digits = match of {
+        DataType::Bytea => {
+            let digits = text.strip_prefix("\\x")?;
+            let is_whole =
+                digits.len() % 2 == 0 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+            is_whole.then(|| digits.to_owned())?
+        }
+        DataType::Blob(None) if text.contains("\\x") => {
+            let mut digits = String::with_capacity(2 * text.len());
+            let mut rest = text.as_str();
+            while !rest.is_empty() {
+                if let Some(escaped) = rest.strip_prefix("\\x") {
+                    let byte = escaped.get(..2)?;
+                    if !byte.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+                        return None;
+                    }
+                    digits.push_str(byte);
+                    rest = &escaped[2..];
+                } else {
+                    let length = rest.chars().next().map_or(0, char::len_utf8);
+                    rest[..length].bytes().for_each(|byte| digits.push_str(&format!("{byte:02x}")));
+                    rest = &rest[length..];
+                }
+            }
+            digits
+        }
+        _ => return None,
+    };
+    Some(Expr::value(Value::HexStringLiteral(digits)))
 }
 
 /// How many characters a text keeps that is cast to a type.

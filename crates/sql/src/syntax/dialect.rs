@@ -7,6 +7,7 @@ use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::Token;
 
 /// DataFusion's default, `GenericDialect`, mended. What that one takes is listed at the end, and is to be
 /// kept in step with it when the parser changes.
@@ -47,6 +48,17 @@ impl Dialect for Spoken {
 
     fn supports_order_by_all(&self) -> bool {
         true
+    }
+
+    /// `a -> 'b' = 'c'` compares what is found, and `'b' || a ->> 'c'` puts text before it: what looks into JSON
+    /// binds more tightly than all that calculates.
+    fn get_next_precedence(&self, parser: &Parser<'_>) -> Option<Result<u8, ParserError>> {
+        let into_json = match &parser.peek_token_ref().token {
+            Token::CustomBinaryOperator(sign) => sign == "->" || sign == "->>",
+            Token::HashArrow | Token::HashLongArrow => true,
+            _ => false,
+        };
+        into_json.then(|| Ok(self.prec_value(Precedence::AtTz)))
     }
 
     /// `a IS DISTINCT FROM b AND c` is of `b`, and not of `b AND c`.

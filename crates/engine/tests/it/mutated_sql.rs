@@ -1,0 +1,253 @@
+//! No query text panics, by the statements that people write: those of `tests/sql`, cut up into words and put
+//! together anew. What a grammar knows is what its writer thought of; these have every function and every clause that
+//! there is, in places where they were never meant to stand.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use tidemill_base::cancel::Cancel;
+use tidemill_engine::error::Kind;
+use tidemill_engine::{Plan, Settings};
+
+use crate::common::{Random, query, settings};
+
+/// How many statements, unless SOAK_SECONDS says for how long.
+const STATEMENTS: u64 = 4_000;
+
+/// How long a statement may take: its sources have at most fifteen rows.
+const LONGEST: Duration = Duration::from_secs(60);
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sql")
+}
+
+/// The statements of all dialects, as words.
+fn statements() -> Vec<Vec<String>> {
+    let mut found = Vec::new();
+    for dialect in ["duckdb", "postgresql", "spark", "clickhouse"] {
+        let mut files: Vec<PathBuf> =
+            folder().join(dialect).read_dir().unwrap().map(|file| file.unwrap().path()).collect();
+        files.sort();
+        for file in files {
+            let text = std::fs::read_to_string(file).unwrap();
+            for block in text.split("\n\n") {
+                let lines = block.lines().filter(|line| !line.starts_with("# "));
+                let own: Vec<&str> = lines.take_while(|line| !line.starts_with("-->")).collect();
+                let words = words(&own.join("\n"));
+                if !words.is_empty() {
+                    found.push(words);
+                }
+            }
+        }
+    }
+    assert!(found.len() > 400, "{} statements", found.len());
+    found
+}
+
+/// A statement's words, numbers, texts and signs; comments are left away.
+fn words(sql: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut rest = sql;
+    while let Some(first) = rest.chars().next() {
+        let length = |is_of: &dyn Fn(char) -> bool| {
+            rest.char_indices().find(|(_, c)| !is_of(*c)).map_or(rest.len(), |(at, _)| at)
+        };
+        let end = if first.is_whitespace() {
+            first.len_utf8()
+        } else if rest.starts_with("--") {
+            rest.find('\n').unwrap_or(rest.len())
+        } else if first == '\'' || first == '"' {
+            rest[1..].find(first).map_or(rest.len(), |at| at + 2)
+        } else if first.is_alphanumeric() || first == '_' {
+            length(&|c| c.is_alphanumeric() || c == '_')
+        } else {
+            let signs = ["->>", "->", "::", "<=", ">=", "<>", "||", ":=", "!="];
+            signs.iter().find(|sign| rest.starts_with(**sign)).map_or(first.len_utf8(), |s| s.len())
+        };
+        if !first.is_whitespace() && !rest.starts_with("--") {
+            found.push(rest[..end].to_owned());
+        }
+        rest = &rest[end..];
+    }
+    found
+}
+
+/// From an opening bracket to behind the one that closes it.
+fn brackets(words: &[String], open: usize) -> usize {
+    let mut depth = 0_usize;
+    for (at, word) in words.iter().enumerate().skip(open) {
+        match word.as_str() {
+            "(" | "[" | "{" => depth += 1,
+            ")" | "]" | "}" => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth == 0 {
+            return at + 1;
+        }
+    }
+    words.len()
+}
+
+/// A statement that has been changed in one to four places.
+fn mutated(all: &[Vec<String>], random: &mut Random) -> String {
+    let mut below = |limit: usize| random.below(limit as u64) as usize;
+    let mut made = all[below(all.len())].clone();
+    for _ in 0..=below(4) {
+        let other = &all[below(all.len())];
+        let (at, there) = (below(made.len()), below(other.len()));
+        match below(10) {
+            0 => {
+                made.remove(at);
+            }
+            1 => made.insert(at, other[there].clone()),
+            2 => made[at].clone_from(&other[there]),
+            3 => {
+                let with = below(made.len());
+                made.swap(at, with);
+            }
+            4 => {
+                let end = (at + 1 + below(6)).min(made.len());
+                made.drain(at..end);
+            }
+            // The end of another.
+            5 => {
+                made.truncate(at);
+                made.extend(other[there..].iter().cloned());
+            }
+            // Some words of another.
+            6 => {
+                let end = (there + 1 + below(8)).min(other.len());
+                made.splice(at..at, other[there..end].iter().cloned());
+            }
+            // What is in brackets, for what is in brackets there.
+            7 | 8 => {
+                let open = |words: &[String], from: usize| {
+                    (from..words.len()).find(|at| ["(", "["].contains(&words[*at].as_str()))
+                };
+                if let (Some(own), Some(theirs)) = (open(&made, at), open(other, there)) {
+                    let end = brackets(&made, own);
+                    let theirs = other[theirs..brackets(other, theirs)].to_vec();
+                    made.splice(own..end, theirs);
+                }
+            }
+            _ => {
+                let values = ["0", "-1", "NULL", "''", "1e308", "[]", "'{'", "DATE '9999-12-31'"];
+                made[at] = values[below(values.len())].to_owned();
+            }
+        }
+        if made.is_empty() {
+            made.push("SELECT".to_owned());
+        }
+    }
+    made.join(" ")
+}
+
+/// Whether the brackets of a statement may make more than a machine holds: a large number is no fault of a parser.
+fn is_large(sql: &str) -> bool {
+    sql.split(|c: char| !c.is_ascii_digit()).any(|digits| digits.len() > 5)
+}
+
+/// Ends a statement that takes too long.
+struct Watch {
+    next: mpsc::Sender<(Cancel, Instant)>,
+}
+
+impl Watch {
+    fn new() -> Self {
+        let (next, told) = mpsc::channel::<(Cancel, Instant)>();
+        std::thread::spawn(move || {
+            let mut now: Option<(Cancel, Instant)> = None;
+            loop {
+                match told.recv_timeout(Duration::from_millis(500)) {
+                    Ok(own) => now = Some(own),
+                    Err(mpsc::RecvTimeoutError::Timeout) => {}
+                    Err(mpsc::RecvTimeoutError::Disconnected) => return,
+                }
+                if let Some((cancel, end)) = &now
+                    && Instant::now() > *end
+                {
+                    cancel.cancel();
+                }
+            }
+        });
+        Watch { next }
+    }
+}
+
+fn run(sql: &str, own: &Settings) -> tidemill_engine::error::Result<()> {
+    let data = folder().join("data");
+    let mut sql = sql.to_owned();
+    for file in data.read_dir().unwrap() {
+        let name = file.unwrap().file_name().into_string().unwrap();
+        sql = sql.replace(&format!("'{name}'"), &format!("'{}'", data.join(&name).display()));
+    }
+    Plan::new(&query(sql), own)?.run()?.take(1000).try_for_each(|batch| batch.map(drop))
+}
+
+/// What is wrong with how a statement ends, if anything is.
+fn fault(sql: &str, watch: &Watch) -> Option<String> {
+    let own = Settings { threads: 1, ..settings() };
+    let started = Instant::now();
+    watch.next.send((own.cancel.clone(), started + LONGEST)).unwrap();
+    let ended = catch_unwind(AssertUnwindSafe(|| run(sql, &own)));
+    let fault = match ended {
+        Err(_) => "it panicked".to_owned(),
+        Ok(_) if own.cancel.is_cancelled() => format!("it took {:?}", started.elapsed()),
+        Ok(Ok(())) => return None,
+        Ok(Err(error)) => {
+            let text = error.to_string();
+            let plan = ["Expr {", "Column {", "Literal(", "LogicalPlan", "DFSchema", "Utf8View"];
+            let is_of_ours = error.kind() == Kind::Internal;
+            if !is_of_ours && !plan.iter().any(|word| text.contains(word) && !sql.contains(word)) {
+                return None;
+            }
+            text
+        }
+    };
+    Some(format!("{sql}\n{fault}"))
+}
+
+fn faults(seed: u64, goes_on: impl Fn(u64) -> bool) -> (u64, Vec<String>) {
+    let (all, watch) = (statements(), Watch::new());
+    let last = std::env::var_os("SOAK_LAST");
+    let (mut faults, mut number) = (Vec::new(), 0);
+    while goes_on(number) {
+        let sql = mutated(&all, &mut Random(seed.wrapping_add(number)));
+        // What ends the process, as a stack that overflows does, can be told by nothing else.
+        if let Some(last) = &last {
+            std::fs::write(last, &sql).unwrap();
+        }
+        if !is_large(&sql)
+            && let Some(fault) = fault(&sql, &watch)
+        {
+            eprintln!("seed {}: {fault}\n", seed.wrapping_add(number));
+            faults.push(format!("seed {}: {fault}", seed.wrapping_add(number)));
+        }
+        number += 1;
+    }
+    (number, faults)
+}
+
+fn seed() -> u64 {
+    std::env::var("TIDEMILL_SEED")
+        .or(std::env::var("SEED"))
+        .map_or(20261125, |seed| seed.parse().unwrap())
+}
+
+#[test]
+fn no_statement_that_is_cut_up_panics() {
+    let (_, faults) = faults(seed(), |number| number < STATEMENTS);
+    assert!(faults.is_empty(), "{} faults\n\n{}", faults.len(), faults.join("\n\n"));
+}
+
+#[test]
+#[ignore = "make soak cuts up statements for a given time"]
+fn soak_statements_that_are_cut_up() {
+    let seconds = std::env::var("SOAK_SECONDS").map_or(10, |text| text.parse().unwrap());
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let (number, faults) = faults(seed(), |_| Instant::now() < end);
+    println!("{number} statements in {seconds} seconds");
+    assert!(faults.is_empty(), "{} faults\n\n{}", faults.len(), faults.join("\n\n"));
+}
